@@ -1,0 +1,28 @@
+# The interface target `llvm`: headers and libraries of LLVM 22, shared by default.
+add_library(llvm INTERFACE)
+find_program(LLVM_CONFIG NAMES llvm-config-22 HINTS /usr/lib/llvm-22/bin)
+if(NOT LLVM_CONFIG)
+  message(FATAL_ERROR "llvm-config-22 was not found: run ./dev setup, or set LLVM_CONFIG to LLVM 22's llvm-config")
+endif()
+function(llvm_config variable)
+  execute_process(COMMAND ${LLVM_CONFIG} ${ARGN} OUTPUT_VARIABLE out OUTPUT_STRIP_TRAILING_WHITESPACE
+                  COMMAND_ERROR_IS_FATAL ANY)
+  set(${variable} ${out} PARENT_SCOPE)
+endfunction()
+
+llvm_config(LLVM_INCLUDE_DIR --includedir)
+llvm_config(LLVM_LIB_DIR --libdir)
+llvm_config(LLVM_BIN_DIR --bindir)
+target_include_directories(llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIR})
+if(TILEC_STATIC_LLVM)
+  llvm_config(LLVM_LIBS --link-static --libs nvptx passes irreader linker bitreader)
+  separate_arguments(LLVM_LIBS)
+  # Debian has no development package for this zstd; its run-time library serves.
+  find_library(LLVM_ZSTD NAMES zstd libzstd.so.1 REQUIRED)
+  target_link_directories(llvm INTERFACE ${LLVM_LIB_DIR})
+  target_link_libraries(llvm INTERFACE ${LLVM_LIBS} z z3 xml2 ${LLVM_ZSTD} rt dl m)
+  set(TILEC_LINKER_LANGUAGE CXX)
+else()
+  target_link_libraries(llvm INTERFACE -L${LLVM_LIB_DIR} -lLLVM-22)
+  set(TILEC_LINKER_LANGUAGE C)
+endif()

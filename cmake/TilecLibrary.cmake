@@ -1,0 +1,1 @@
+# libtilec, shared and static, from all folders.

@@ -1,0 +1,244 @@
+// Diagnostics: the table, the sink, and rendering as JSON. Rendering as text is in diag_text.c.
+#include "support/diag_impl.h"
+#include <limits.h>
+#include <string.h>
+
+enum { MOST_ERRORS = 100 };   // listed; further ones are only counted
+
+#define DIAG(NAME, number, severity, text, remedy) {NAME, SEVERITY_##severity, text, remedy},
+static const DiagRow rows[] = {
+#include "support/diagnostics.def"
+};
+#undef DIAG
+
+const DiagRow *diag_row(int number) {
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        if ((int)rows[i].code == number) return &rows[i];
+    return NULL;
+}
+
+// Two rows with one number do not compile here.
+static inline void numbers_are_distinct(DiagCode code) {
+    switch (code) {
+#define DIAG(NAME, number, severity, text, remedy) case NAME:
+#include "support/diagnostics.def"
+#undef DIAG
+        break;
+    }
+}
+
+DiagSink *diag_sink_new(Arena *arena) {
+    DiagSink *sink = NEW(arena, DiagSink);
+    sink->arena = arena;
+    (void)numbers_are_distinct;
+    return sink;
+}
+
+int diag_add_source(DiagSink *sink, const char *name, const char *text, size_t length) {
+    Source source = {arena_strdup(sink->arena, name), text, length};
+    vec_push(sink->arena, &sink->sources, source);
+    return sink->sources.count - 1;
+}
+
+const char *diag_source_name(const DiagSink *sink, int file) {
+    return file >= 0 && file < sink->sources.count ? sink->sources.items[file].name : "<none>";
+}
+
+Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args) {
+    const DiagRow *row = diag_row((int)code);
+    Diag *d = NEW(sink->arena, Diag);
+    d->arena = sink->arena;
+    d->row = row;
+    d->span = span;
+    d->message = arena_vprintf(sink->arena, row->text, args);
+    if (row->severity == SEVERITY_ERROR && sink->errors++ >= MOST_ERRORS) return d;   // takes labels, is not listed
+    vec_push(sink->arena, &sink->diags, d);
+    return d;
+}
+
+Diag *diag(DiagSink *sink, Span span, DiagCode code, ...) {
+    va_list args;
+    va_start(args, code);
+    Diag *d = diag_v(sink, span, code, args);
+    va_end(args);
+    return d;
+}
+
+void diag_label(Diag *d, Span span, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    Label label = {span, arena_vprintf(d->arena, format, args)};
+    va_end(args);
+    vec_push(d->arena, &d->labels, label);
+}
+
+void diag_note(Diag *d, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const char *note = arena_vprintf(d->arena, format, args);
+    va_end(args);
+    vec_push(d->arena, &d->notes, note);
+}
+
+int diag_errors(const DiagSink *sink) {
+    return sink->errors;
+}
+
+int diag_count(const DiagSink *sink) {
+    return sink->diags.count;
+}
+
+static int listed_errors(const DiagSink *sink) {
+    int errors = 0;
+    for (int i = 0; i < sink->diags.count; i++) errors += sink->diags.items[i]->row->severity == SEVERITY_ERROR;
+    return errors;
+}
+
+void diag_truncate(DiagSink *sink, int count) {
+    if (count >= sink->diags.count) return;
+    sink->diags.count = count;
+    sink->errors = listed_errors(sink);   // unlisted ones came after those just dropped
+}
+
+DiagView diag_view(const DiagSink *sink, int index) {
+    const Diag *d = sink->diags.items[index];
+    return (DiagView){
+        .code = d->row->code,
+        .severity = d->row->severity,
+        .file = diag_source_name(sink, d->span.line ? d->span.file : -1),
+        .message = d->message,
+        .remedy = d->row->remedy,
+        .span = d->span,
+    };
+}
+
+const char *diag_severity_name(Severity severity) {
+    return severity == SEVERITY_ERROR ? "error" : severity == SEVERITY_WARNING ? "warning" : "remark";
+}
+
+// Bytes of the UTF-8 sequence at text[0], or 0 when there is no valid one; its code point goes to *point.
+int utf8_decode(const char *text, size_t length, uint32_t *point) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};   // smaller values have a shorter form
+    unsigned char first = length ? (unsigned char)text[0] : 0xff;
+    int bytes = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
+    if (bytes == 0 || (size_t)bytes > length) return 0;
+    *point = bytes == 1 ? first : first & (0x7fu >> bytes);
+    for (int i = 1; i < bytes; i++) {
+        if (((unsigned char)text[i] & 0xc0) != 0x80) return 0;
+        *point = *point << 6 | ((unsigned char)text[i] & 0x3f);
+    }
+    bool valid = *point >= least[bytes] && *point <= 0x10ffff && (*point < 0xd800 || *point > 0xdfff);
+    return valid ? bytes : 0;
+}
+
+bool diag_line(const DiagSink *sink, int file, int line, const char **text, size_t *length) {
+    if (file < 0 || file >= sink->sources.count || line < 1) return false;
+    const Source *source = &sink->sources.items[file];
+    const char *at = source->text, *end = source->text + source->length;
+    for (int i = 1; i < line; i++) {
+        at = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        if (!at) return false;
+        at++;
+    }
+    const char *newline = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+    *text = at;
+    *length = (size_t)((newline ? newline : end) - at);
+    if (*length && at[*length - 1] == '\r') --*length;
+    return true;
+}
+
+int diag_column(const DiagSink *sink, int file, int line, int column) {
+    const char *text;
+    size_t length;
+    if (!diag_line(sink, file, line, &text, &length)) return column;
+    int characters = 1;
+    size_t at = 0, end = column > 0 ? (size_t)column - 1 : 0;
+    while (at < end && at < length) {
+        uint32_t point;
+        int bytes = utf8_decode(text + at, length - at, &point);
+        at += bytes ? (size_t)bytes : 1;
+        characters++;
+    }
+    return characters + (int)(end > at ? end - at : 0);
+}
+
+static void json_string(StrBuf *out, const char *text) {
+    size_t length = strlen(text);
+    sb_char(out, '"');
+    for (size_t i = 0; i < length;) {
+        uint32_t point = 0;
+        int bytes = utf8_decode(text + i, length - i, &point);
+        if (bytes == 0) sb_str(out, "\\ufffd");
+        else if (point == '"' || point == '\\') sb_printf(out, "\\%c", (char)point);
+        else if (point == '\n') sb_str(out, "\\n");
+        else if (point < 0x20 || point == 0x7f) sb_printf(out, "\\u%04x", point);
+        else sb_bytes(out, text + i, (size_t)bytes);
+        i += bytes ? (size_t)bytes : 1;
+    }
+    sb_char(out, '"');
+}
+
+static void json_member(StrBuf *out, const char *name, const char *text) {
+    sb_printf(out, ",\"%s\":", name);
+    json_string(out, text);
+}
+
+// Columns in JSON are those of the text form: characters, counted from 1. No place: no members.
+static void json_span(StrBuf *out, const DiagSink *sink, Span span) {
+    if (!span.line) return;
+    json_member(out, "file", diag_source_name(sink, span.file));
+    sb_printf(out, ",\"line\":%d,\"column\":%d,\"end_line\":%d,\"end_column\":%d", span.line,
+              diag_column(sink, span.file, span.line, span.column), span.end_line,
+              diag_column(sink, span.file, span.end_line, span.end_column));
+}
+
+static void render_json(const DiagSink *sink, const Diag *d, StrBuf *out) {
+    sb_printf(out, "{\"code\":\"T%04d\",\"severity\":\"%s\"", (int)d->row->code, diag_severity_name(d->row->severity));
+    json_member(out, "message", d->message);
+    json_span(out, sink, d->span);
+    json_member(out, "remedy", d->row->remedy);
+    sb_str(out, ",\"labels\":[");
+    for (int i = 0; i < d->labels.count; i++) {
+        sb_str(out, i ? ",{\"text\":" : "{\"text\":");
+        json_string(out, d->labels.items[i].text);
+        json_span(out, sink, d->labels.items[i].span);
+        sb_char(out, '}');
+    }
+    sb_str(out, "],\"notes\":[");
+    for (int i = 0; i < d->notes.count; i++) {
+        if (i) sb_char(out, ',');
+        json_string(out, d->notes.items[i]);
+    }
+    sb_str(out, "]}\n");
+}
+
+void diag_render(const DiagSink *sink, int first, DiagFormat format, StrBuf *out) {
+    for (int i = first; i < sink->diags.count; i++) {
+        if (format == DIAG_JSON) render_json(sink, sink->diags.items[i], out);
+        else diag_render_text(sink, sink->diags.items[i], format == DIAG_TEXT_COLOR, out);
+    }
+    int unlisted = sink->errors - listed_errors(sink);
+    if (unlisted == 0) return;
+    if (format == DIAG_JSON) sb_printf(out, "{\"unlisted_errors\":%d}\n", unlisted);
+    else sb_printf(out, "... and %d more error%s\n", unlisted, unlisted == 1 ? "" : "s");
+}
+
+const char *diag_explain(int number, Arena *arena) {
+    const DiagRow *row = diag_row(number);
+    if (!row) return NULL;
+    StrBuf out;
+    sb_init(&out, arena);
+    sb_printf(&out, "T%04d (%s): ", number, diag_severity_name(row->severity));
+    for (const char *at = row->text; *at; at++) {
+        if (*at != '%') {
+            sb_char(&out, *at);
+        } else if (at[1] == '%') {
+            sb_char(&out, *at++);
+        } else {   // a conversion: flags, width, length, and the letter that ends it
+            at += 1 + strspn(at + 1, "-+ #0123456789.*hljzt");
+            sb_str(&out, "...");
+        }
+    }
+    sb_printf(&out, "\n%s\n", row->remedy);
+    return sb_text(&out);
+}

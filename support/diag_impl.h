@@ -1,0 +1,44 @@
+// What diag.c and diag_text.c share. Not for other folders.
+#pragma once
+#include "support/diag.h"
+#include "support/vec.h"
+
+typedef struct DiagRow {
+    DiagCode code;
+    Severity severity;
+    const char *text, *remedy;
+} DiagRow;
+
+typedef struct Source {
+    const char *name, *text;
+    size_t length;
+} Source;
+
+typedef struct Label {
+    Span span;
+    const char *text;
+} Label;
+
+struct Diag {
+    Arena *arena;
+    const DiagRow *row;
+    Span span;
+    const char *message;
+    VEC(Label) labels;
+    VEC(const char *) notes;
+};
+
+struct DiagSink {
+    Arena *arena;
+    VEC(Source) sources;
+    VEC(Diag *) diags;
+    int errors;   // listed or not
+};
+
+const DiagRow *diag_row(int number);   // NULL for an unknown number
+const char *diag_severity_name(Severity severity);
+int utf8_decode(const char *text, size_t length, uint32_t *point);
+// The line's text without its end; false when the source has no such line.
+bool diag_line(const DiagSink *sink, int file, int line, const char **text, size_t *length);
+int diag_column(const DiagSink *sink, int file, int line, int column);   // byte column -> character column
+void diag_render_text(const DiagSink *sink, const Diag *d, bool color, StrBuf *out);
