@@ -214,13 +214,12 @@ static void excerpt_line(Writer *w, Marks *marks, Severity severity) {
     }
     Cells window = lay_out(arena, line, length, from, to);
     gutter(w, span.line);
-    if (from > 0) sb_str(w->out, "...");
-    else if (length) sb_char(w->out, ' ');
+    sb_str(w->out, from > 0 ? " ..." : " ");
     sb_str(w->out, sb_text(&window.text));
     if (to < total) sb_str(w->out, "...");
     end_line(w);
 
-    int indent = from > 0 ? 3 : 1;
+    int indent = from > 0 ? 4 : 1;
     underline(w, marks, severity, from, indent);
     for (int count = marks->count - 1; count > 0; count--) {
         if (!*marks->items[count - 1].text) continue;
