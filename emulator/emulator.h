@@ -1,0 +1,64 @@
+// Executes kernels of any stage on the CPU: the oracle of all tests. See the essay in emulator.c.
+//
+// Tile stage: each tile op acts on whole arrays; statements in order. Thread stage: a block is warps of masked lanes that
+// run interleaved by a seeded schedule; asynchronous copies land late; happens-before is tracked with vector clocks.
+#pragma once
+#include "ir/ir.h"
+
+// A tensor argument: `data` holds size elements of `type` in the order of `strides` (elements). Not owned.
+typedef struct EmuTensor {
+    Type type;
+    int rank;
+    int64_t shape[LAYOUT_MAX_RANK], strides[LAYOUT_MAX_RANK];
+    void *data;
+    size_t bytes;
+    uint8_t *initialised;   // one byte per element, or NULL: all are; uninitialised reads are reported
+} EmuTensor;
+
+typedef struct EmuArg {     // by parameter order
+    EmuTensor *tensor;      // NULL for a scalar
+    double real;            // scalar values: floats
+    int64_t integer;        //                integers and bool
+} EmuArg;
+
+typedef struct EmuOptions {
+    uint64_t seed;                 // warp schedules, landing times
+    int64_t max_blocks;            // 0: all; else a sample of blocks spread over the grid (first and last included)
+    int multiprocessors;           // what sms() answers; 0: 4
+    bool races;                    // happens-before checking (on by default in tests)
+    const Target *target;          // banks, warp size
+} EmuOptions;
+
+typedef struct EmuReport {
+    int64_t blocks, barriers, shared_accesses, conflicts;   // conflicts: extra wavefronts over all shared accesses
+    double seconds;
+} EmuReport;
+
+// Runs a kernel variant, or a program (its kernels are chosen by `when`), with these arguments. False when something was
+// reported to the module's sink: race, uninitialised or out-of-range access, divergent barrier, deadlock, failed assert.
+bool emulate_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+                  EmuReport *report);
+// Picks the first variant of `name` whose `when` and shapes hold for the arguments (or the program). NULL: none, reported.
+const Func *emulate_choose(const Module *module, const char *name, int count, const EmuArg *args);
+// Runs a reference (tensors of f64) or a test's fill block.
+bool emulate_reference(const Module *module, const Func *reference, int count, const EmuArg *args);
+
+// Runs one test whole: binds, fills inputs (seeded N(0,1)), poisons outputs, runs, compares with the reference.
+typedef struct EmuTestResult {
+    bool passed;
+    double worst;              // largest |got - want| / (|want| + rms(want))
+    const char *why;           // what failed, in the arena; NULL when passed
+    EmuReport report;
+} EmuTestResult;
+bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result);
+
+// Pieces of a test for other runners (the GPU's): arguments with filled inputs and poisoned outputs, the reference's
+// outputs, and the comparison.
+typedef struct TestCase {
+    int count;
+    EmuArg *args;              // what the kernel gets
+    EmuArg *want;              // the reference's tensors (f64), outputs computed
+} TestCase;
+bool test_case_make(const Module *module, const Test *test, uint64_t seed, TestCase *out);
+bool test_case_reference(const Module *module, const Test *test, TestCase *test_case);
+bool test_case_compare(const Module *module, const Test *test, const TestCase *test_case, EmuTestResult *result);

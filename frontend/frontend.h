@@ -1,0 +1,54 @@
+// Text to IR: scanner (lang.l), grammar (lang.y), syntax tree (ast.h), then names, types, shapes and elaboration.
+//
+// Elaboration makes the IR that passes see: compile-time names, consts and tunables are replaced by their values, fn and
+// macro are inlined, imports are merged. A compile-time name that is not a tensor dim becomes an i64 (or f32, bool) scalar
+// parameter; either way the kernel's `when` states the value, so that one artefact holds several specialisations.
+#pragma once
+#include "ir/ir.h"
+
+typedef struct Syntax Syntax;   // a parsed file with its imports
+
+// Reads an imported file: its text (in `arena`), or NULL with *why. `from` is the importing file's name.
+typedef struct ImportReader {
+    const char *(*read)(void *user, Arena *arena, const char *from, const char *path, const char **resolved,
+                        size_t *length, const char **why);
+    void *user;
+} ImportReader;
+
+// Parses `text` (any bytes). NULL when there were syntax errors (all reported). The text must outlive the syntax.
+Syntax *syntax_parse(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length,
+                     const ImportReader *reader);
+
+typedef struct Define {       // -D NAME=VALUE, a tuning record's entry, or a test's own choice
+    const char *name;
+    const char *value;        // text of a constant expression or a type name
+} Define;
+
+// A combination of tunables is tried in order ("the first that fits"): says whether this kernel, elaborated, fits.
+typedef bool (*FitsFn)(void *user, Module *module, Func *kernel);
+
+typedef struct ElaborateOptions {
+    int define_count;
+    const Define *defines;
+    const char *only;          // elaborate this kernel or program (and what it calls) alone; NULL: all
+    FitsFn fits;               // NULL: the first combination
+    void *user;
+} ElaborateOptions;
+
+// The module for these values. Without a value for a compile-time name: one variant for each distinct value in the file's
+// tests. Tests of the module are those that need just these consts and tunables. NULL when errors were reported.
+Module *elaborate(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, const ElaborateOptions *options);
+
+// The file's tests need one elaboration for each distinct choice of consts and tunables: choice `index` as defines.
+// Returns the number of choices; fills *defines and *count for `index` when it is in range.
+int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **defines, int *count);
+
+// Compile-time choices there are (for tune, -v and messages): tunables with their candidate values.
+typedef struct Tunable { const char *kernel, *name; int count; const int64_t *values; } Tunable;
+int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables);
+
+// parse + elaborate + verify of a printed module: what --roundtrip-each and `tilec opt` use.
+Module *parse_module(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text);
+// A scalar host expression over named i64/f64 values (launch conditions and grid extents of a manifest), and its value.
+Expr *parse_host_expr(Arena *arena, Failure *failure, DiagSink *sink, const char *text, const char *const *names, int count,
+                      Var **vars);

@@ -1,0 +1,68 @@
+// Constructors. They fold constants and drop neutral elements (x + 0, x * 1, 0 / x, ...), so that what passes build reads
+// as a person would write it; they never reorder. Index arithmetic is i64. Integer folding wraps as the type does.
+#pragma once
+#include "ir/ir.h"
+
+// Every constructor takes its memory from `arena`.
+Expr *e_int(Arena *arena, int64_t value);                          // i64
+Expr *e_int_of(Arena *arena, Type type, int64_t value);            // bool and integers: wraps to the type
+Expr *e_float(Arena *arena, Type type, double value);              // rounds to the type
+Expr *e_zero(Arena *arena, Type type);
+Expr *e_bool(Arena *arena, bool value);
+Expr *e_var(Arena *arena, Var *var);
+Expr *e_load(Arena *arena, Buf *buf, int count, Expr *const *indices);
+Expr *e_load1(Arena *arena, Buf *buf, Expr *index);
+Expr *e_unary(Arena *arena, UnaryOp op, Expr *a);
+Expr *e_binary(Arena *arena, BinaryOp op, Expr *a, Expr *b);       // operand types must agree
+Expr *e_select(Arena *arena, Expr *condition, Expr *yes, Expr *no);
+Expr *e_cast(Arena *arena, Type type, Expr *a);                    // nothing when a has that type
+Expr *e_bitcast(Arena *arena, Type type, Expr *a);
+Expr *e_call(Arena *arena, OpId op, int count, const Arg *args);   // result type by the op table
+Expr *e_call1(Arena *arena, OpId op, Expr *a);
+Expr *e_call2(Arena *arena, OpId op, Expr *a, Expr *b);
+Expr *e_add(Arena *arena, Expr *a, Expr *b);
+Expr *e_sub(Arena *arena, Expr *a, Expr *b);
+Expr *e_mul(Arena *arena, Expr *a, Expr *b);
+Expr *e_div(Arena *arena, Expr *a, Expr *b);
+Expr *e_mod(Arena *arena, Expr *a, Expr *b);
+Expr *e_xor(Arena *arena, Expr *a, Expr *b);
+Expr *e_lt(Arena *arena, Expr *a, Expr *b);
+Expr *e_and(Arena *arena, Expr *a, Expr *b);                       // logical; true is neutral
+Expr *e_min(Arena *arena, Expr *a, Expr *b);
+Expr *e_max(Arena *arena, Expr *a, Expr *b);
+
+bool expr_is_int(const Expr *e, int64_t value);                    // the integer constant `value`
+bool expr_const(const Expr *e, int64_t *value);                    // an integer constant
+bool expr_equal(const Expr *a, const Expr *b);                     // structurally, without places
+
+Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc);
+Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc);
+Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
+int64_t buf_extent(const Buf *buf, int dim);                       // constant extent; -1 when dynamic
+
+Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
+Region *region_whole(Arena *arena, Buf *buf);
+Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices);   // all dims plain indices
+Arg arg_value(Expr *value);
+Arg arg_region(Region *region);
+Arg arg_name(const char *name);
+
+Stmt *stmt_new(Arena *arena, StmtKind kind, Span loc);
+Stmt *s_let(Arena *arena, Var *var, Expr *value);
+Stmt *s_var(Arena *arena, Var *var, Expr *value);
+Stmt *s_assign(Arena *arena, Var *var, Expr *value);
+Stmt *s_store(Arena *arena, Buf *buf, int count, Expr *const *indices, Expr *value);
+Stmt *s_store1(Arena *arena, Buf *buf, Expr *index, Expr *value);
+Stmt *s_decl(Arena *arena, Buf *buf);
+Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end);        // one iterator, step 1, empty body
+Stmt *s_if(Arena *arena, Expr *condition);
+Stmt *s_block(Arena *arena);
+Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);
+void block_push(Arena *arena, Block *block, Stmt *stmt);
+void block_insert(Arena *arena, Block *block, int at, Stmt *stmt);
+void block_remove(Block *block, int at);
+void block_append(Arena *arena, Block *to, const Block *from);
+
+// Scalar arithmetic in the exact semantics of the language (used by folding and by the emulator):
+double float_round(Type type, double value);   // to nearest even; e4m3/e5m2 saturate; f64 unchanged
+int64_t int_wrap(Type type, int64_t value);

@@ -1,0 +1,65 @@
+// Walking and rebuilding programs: what every pass is written with.
+#pragma once
+#include "ir/ir.h"
+#include "support/map.h"
+
+// ---- visiting: `expr` is called for every expression before its operands, `stmt` for every statement before its body;
+// returning false skips what is below ----
+typedef struct Visitor {
+    bool (*expr)(struct Visitor *visitor, Expr *expr);
+    bool (*stmt)(struct Visitor *visitor, Stmt *stmt);
+    void (*region)(struct Visitor *visitor, Region *region, const Operand *operand);   // operands of calls
+    void *user;
+} Visitor;
+void visit_block(Visitor *visitor, Block *block);
+void visit_stmt(Visitor *visitor, Stmt *stmt);
+void visit_expr(Visitor *visitor, Expr *expr);
+
+// ---- mapping expressions: bottom-up; `expr` gets a node whose operands are done and returns it or another ----
+typedef struct Mapper {
+    Arena *arena;
+    Expr *(*expr)(struct Mapper *mapper, Expr *expr);
+    Region *(*region)(struct Mapper *mapper, Region *region);   // may be NULL
+    void *user;
+    bool changed;                                                // set when something differs
+} Mapper;
+Expr *map_expr(Mapper *mapper, Expr *expr);
+void map_stmt(Mapper *mapper, Stmt *stmt);     // all expressions of the statement and below, in place
+void map_block(Mapper *mapper, Block *block);
+
+// ---- mapping statements: `stmt` may push any number of statements to `out` in place of the given one (pushing the same
+// one keeps it). Bodies are rewritten first (post-order) ----
+typedef struct StmtMapper {
+    Arena *arena;
+    void (*stmt)(struct StmtMapper *mapper, Stmt *stmt, Block *out);
+    void *user;
+} StmtMapper;
+void rewrite_block(StmtMapper *mapper, Block *block);
+
+// ---- substitution and cloning ----
+typedef struct Subst Subst;   // Var -> Expr, Buf -> Buf
+Subst *subst_new(Arena *arena);
+void subst_var(Subst *subst, const Var *var, Expr *by);
+void subst_buf(Subst *subst, const Buf *buf, Buf *by);
+Expr *subst_expr(Subst *subst, Expr *expr);
+void subst_block(Subst *subst, Block *block);   // in place
+// Deep copies. Everything declared inside (vars, buffers) becomes new objects; what is free stays, unless in `subst`.
+Stmt *clone_stmt(Arena *arena, Subst *subst, const Stmt *stmt);   // subst may be NULL
+void clone_block(Arena *arena, Subst *subst, const Block *from, Block *to);
+Func *clone_func(Arena *arena, const Func *func);
+Region *clone_region(Arena *arena, Subst *subst, const Region *region);
+
+bool expr_uses_var(const Expr *expr, const Var *var);
+bool expr_reads_memory(const Expr *expr);   // any load
+bool block_uses_buf(const Block *block, const Buf *buf);
+
+// ---- effects: which buffers a statement reads and writes, from the op table ----
+typedef struct Effect {
+    Buf *buf;             // the storage's root when it is an alias
+    Region *region;       // NULL: a single element (or elements of a loop)
+    Access access;        // READ, WRITE, UPDATE
+    Proxy proxy;
+    OpId op;              // OP_COUNT for plain loads and stores
+} Effect;
+typedef VEC(Effect) EffectVec;
+void stmt_effects(Arena *arena, const Stmt *stmt, EffectVec *out);   // the statement and everything below it

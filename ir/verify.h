@@ -1,0 +1,8 @@
+// The verifier: the specification of the IR, as rules (listed at the top of verify.c). Used after the frontend (where a
+// violation is the user's error, with place and remedy) and after every pass (where it is an internal error).
+#pragma once
+#include "ir/ir.h"
+
+// Checks everything; reports every violation to the module's sink. True when there is none.
+bool verify_module(const Module *module);
+bool verify_func(const Module *module, const Func *func);

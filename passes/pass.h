@@ -1,0 +1,71 @@
+// The contract of a pass, the registry, and the runner.
+//
+// A pass transforms one kernel in place and says whether it changed anything. The runner does the rest: timing,
+// verifying, dumping, round-tripping, emulating, bisecting. Every pass is idempotent, so any dump can be resumed.
+#pragma once
+#include "ir/ir.h"
+#include "ir/print.h"
+#include "target/target.h"
+#include <stdio.h>
+
+typedef struct PassContext {
+    Module *module;
+    Arena *arena;             // the module's
+    Failure *failure;
+    DiagSink *sink;
+    const Target *target;
+    bool remarks;             // -R: passes explain what they declined
+    VEC(Func *) variants;     // kernels a pass adds, placed after the one it was given
+} PassContext;
+
+typedef bool (*PassFn)(PassContext *context, Func *kernel);
+
+typedef struct Pass {
+    const char *name;
+    Stage from, to;
+    const char *needs;        // passes that must have run before, space separated
+    const char *keeps;        // what it preserves, for people
+    const char *summary;      // one sentence
+    PassFn run;
+} Pass;
+
+const Pass *pass_named(const char *name);
+const Pass *pass_at(int index);             // NULL past the end; in pipeline order
+
+// ---- the runner ----
+// The runner gets the parser and the emulator as callbacks, since passes/ may include neither.
+typedef struct PassHooks {
+    // Parses and verifies text into a fresh module (for --roundtrip-each). NULL: errors are in `sink`.
+    Module *(*parse)(void *user, Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text);
+    // Runs the module's tests on the emulator (for --emulate-each); false when one fails, with *why.
+    bool (*emulate)(void *user, Module *module, const char *after_pass, const char **why);
+    void *user;
+} PassHooks;
+
+typedef struct PassOptions {
+    const char *passes;            // NULL: the whole pipeline; else comma-separated names
+    const char *print_after;       // pass name or "all"
+    const char *stop_after;
+    const char *dump_dir;          // NNN-pass.tile files
+    bool print_changed, verify_each, roundtrip_each, emulate_each, time_passes, remarks, places;
+    int bisect_limit;              // run only the first n pass executions; -1: all
+    FILE *talk;                    // where dumps and timings go (stderr); not owned
+} PassOptions;
+
+// True when all went well; otherwise diagnostics are in the module's sink.
+bool run_passes(Module *module, const Target *target, const PassOptions *options, const PassHooks *hooks);
+void passes_document(StrBuf *out);          // docs/passes.md from the registry
+
+// ---- the passes, one file each, in pipeline order ----
+bool pass_simplify(PassContext *context, Func *kernel);
+bool pass_schedule(PassContext *context, Func *kernel);
+bool pass_select(PassContext *context, Func *kernel);
+bool pass_ring(PassContext *context, Func *kernel);
+bool pass_pipeline(PassContext *context, Func *kernel);
+bool pass_layout_inference(PassContext *context, Func *kernel);
+bool pass_materialize(PassContext *context, Func *kernel);
+bool pass_swizzle_allocation(PassContext *context, Func *kernel);
+bool pass_insert_sync(PassContext *context, Func *kernel);
+bool pass_lower_tile_op(PassContext *context, Func *kernel);
+bool pass_vectorize(PassContext *context, Func *kernel);
+bool pass_unroll(PassContext *context, Func *kernel);

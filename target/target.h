@@ -1,0 +1,49 @@
+// Machine facts as data: limits of each architecture, its instructions and their register layouts. Passes, emulator and
+// codegen read these rows; no pass knows a number of a machine by heart.
+#pragma once
+#include "layout/layout.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { FEATURE_BASE, FEATURE_CP_ASYNC, FEATURE_LDMATRIX, FEATURE_STMATRIX, FEATURE_MMA, FEATURE_MBARRIER,
+               FEATURE_TMA, FEATURE_WGMMA, FEATURE_CLUSTER, FEATURE_COUNT } Feature;
+const char *feature_text(Feature feature);
+
+typedef struct Target {
+    const char *name;            // "sm_90a": what --target takes, LLVM's cpu name and ptxas's -arch
+    const char *ptx_feature;     // LLVM feature string for the PTX version, "+ptx80"
+    const char *summary;         // "Hopper: H100, H200"
+    unsigned features;           // bit per Feature
+    int warp_lanes;              // 32
+    int max_threads;             // per block
+    int64_t shared_block;        // bytes a block may have (opt-in)
+    int64_t shared_default;      // bytes without opting in
+    int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per block
+    int registers_thread;        // most a thread can have
+    int registers_multiprocessor;
+    int multiprocessors;         // of the usual device, for cost models
+    int banks, bank_bytes;       // shared memory
+    int sector_bytes, line_bytes;   // global memory
+    int vector_bytes;            // widest load or store of a thread
+    int max_barriers;            // named barriers
+    int64_t max_grid;            // blocks along x
+} Target;
+
+const Target *target_named(const char *name);        // NULL when unknown
+const Target *target_at(int index);                   // NULL past the end; for listing
+static inline bool target_has(const Target *t, Feature f) { return t->features >> f & 1; }
+
+// A tensor-core instruction of one warp: c[m, n] += a[m, k] * b[k, n]. Register layouts are thread-value layouts in the
+// notation of layout/layout.h: (lane, value) -> coordinates (m, k), (n, k) and (m, n). (PTX ISA, "Matrix fragments for mma".)
+typedef struct MmaInfo {
+    const char *name;            // the word in `mma(m16n8k16_f32_bf16, ...)`
+    int m, n, k;
+    const char *a_type, *b_type, *c_type;   // type texts
+    const char *a_layout;        // (lane, value) -> (m, k)
+    const char *b_layout;        // (lane, value) -> (n, k)
+    const char *c_layout;        // (lane, value) -> (m, n)
+    Feature feature;
+} MmaInfo;
+const MmaInfo *mma_named(const char *name);
+const MmaInfo *mma_at(int index);
+const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type, const char *c_type);   // NULL: none
