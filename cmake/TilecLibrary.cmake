@@ -1,1 +1,75 @@
-# libtilec, shared and static, from all folders.
+# libtilec, shared and static, with what an embedder needs to find it: CMake's package and pkg-config's file.
+#
+# Both libraries are made of one object: all folders linked into it (`ld -r`), after which every symbol of hidden
+# visibility becomes local. So tilec's internal names cannot clash with an embedder's, in the static library too.
+get_target_property(type tilec_runtime TYPE)
+if(NOT type STREQUAL "STATIC_LIBRARY")
+  return()   # a partial tree has no library yet
+endif()
+
+set(archives)
+foreach(folder ${TILEC_FOLDERS})
+  get_target_property(type ${folder} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    list(APPEND archives $<TARGET_FILE:${folder}>)
+  endif()
+endforeach()
+
+set(object ${CMAKE_BINARY_DIR}/libtilec.o)
+set(archive ${CMAKE_BINARY_DIR}/libtilec.a)
+add_custom_command(
+  OUTPUT ${object} ${archive}
+  COMMAND ${CMAKE_LINKER} -r -o ${object} --whole-archive ${archives}
+  COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${object}
+  COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
+  COMMAND ${CMAKE_AR} rcs ${archive} ${object}
+  DEPENDS ${TILEC_FOLDERS} ${archives}
+  COMMENT "Linking libtilec.a"
+  VERBATIM)
+add_custom_target(tilec_static ALL DEPENDS ${archive})
+
+set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+add_library(tilec_shared SHARED ${object})
+add_dependencies(tilec_shared tilec_static)
+target_link_libraries(tilec_shared PRIVATE llvm m ${CMAKE_DL_LIBS})
+target_link_options(tilec_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libtilec.map)
+set_target_properties(tilec_shared PROPERTIES
+  OUTPUT_NAME tilec
+  LINKER_LANGUAGE ${TILEC_LINKER_LANGUAGE}
+  LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libtilec.map
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR})
+
+# What a program has to link beside libtilec.a.
+get_target_property(TILEC_STATIC_DEPENDENCIES llvm INTERFACE_LINK_LIBRARIES)
+list(APPEND TILEC_STATIC_DEPENDENCIES m ${CMAKE_DL_LIBS})
+if(TILEC_STATIC_LLVM)
+  list(PREPEND TILEC_STATIC_DEPENDENCIES -L${LLVM_LIB_DIR})
+  list(APPEND TILEC_STATIC_DEPENDENCIES stdc++)
+endif()
+if(TILEC_SANITIZE)
+  list(APPEND TILEC_STATIC_DEPENDENCIES -fsanitize=address,undefined)
+endif()
+set(TILEC_PC_PRIVATE)
+foreach(item ${TILEC_STATIC_DEPENDENCIES})
+  if(item MATCHES "^[-/]")
+    string(APPEND TILEC_PC_PRIVATE " ${item}")
+  else()
+    string(APPEND TILEC_PC_PRIVATE " -l${item}")
+  endif()
+endforeach()
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tilec)
+configure_package_config_file(cmake/TilecConfig.cmake.in TilecConfig.cmake INSTALL_DESTINATION ${package_dir}
+                              PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+write_basic_package_version_file(TilecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+configure_file(cmake/tilec.pc.in tilec.pc @ONLY)
+
+install(TARGETS tilec_shared)
+install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/tilec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/TilecConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/TilecConfigVersion.cmake
+        DESTINATION ${package_dir})
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tilec.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

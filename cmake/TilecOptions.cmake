@@ -10,8 +10,8 @@ add_compile_options(-Wall -Wextra -fno-common)
 if(TILEC_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()
-add_compile_definitions(_GNU_SOURCE)
-add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)   # no build folder in the binaries' messages
+add_compile_definitions(_GNU_SOURCE TILEC_VERSION="${PROJECT_VERSION}")
+add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=${CMAKE_BINARY_DIR}/=)   # no machine paths in what is built
 # a * b + c is contracted by a pass of tilec, never behind its back: emulator and constant folding must agree.
 add_compile_options(-ffp-contract=off)
 # Leaving through a failure point clobbers registers only; the warning cannot see that arenas hold all state.
