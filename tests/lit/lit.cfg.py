@@ -1,0 +1,40 @@
+# Text tests of the compiler. A test is a file whose RUN lines run `tilec` and check what it says with FileCheck:
+#
+#     // RUN: tilec opt --passes=simplify %s | FileCheck %s
+#     // CHECK: let n = 4;
+#
+# A test of several files keeps them in one, split by `split-file %s %t`. What must fail is run by `not`, or by `%exits N`
+# where the exit code matters. No test needs a GPU; those that need ptxas say `REQUIRES: ptxas`.
+import os
+import shutil
+
+import lit.formats
+
+config.name = "tilec"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".tile", ".test"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.tilec_binary_dir, "tests", "lit", "out")
+
+config.environment["PATH"] = os.pathsep.join(
+    [config.tilec_binary_dir, config.llvm_tools_dir, os.environ.get("PATH", "")]
+)
+for name in ["ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "CUDA_PATH"]:
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+# Tests neither see nor fill the user's cache.
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
+config.environment["NO_COLOR"] = "1"
+# UTF-8, wherever the tests run.
+config.environment["LC_ALL"] = "C.UTF-8"
+
+config.substitutions.append(("%examples", os.path.join(config.tilec_source_dir, "examples")))
+config.substitutions.append(("%programs", os.path.join(config.tilec_source_dir, "tests", "programs")))
+# `%exits N command...`: runs the command and demands exit code N.
+config.substitutions.append(("%exits", "bash " + os.path.join(config.tilec_source_dir, "tests", "lit", "exits.sh")))
+
+if shutil.which("ptxas") or os.access("/usr/local/cuda/bin/ptxas", os.X_OK):
+    config.available_features.add("ptxas")
+if config.sanitized:
+    config.available_features.add("sanitized")   # slower, and limits on memory do not work
