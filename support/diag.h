@@ -11,8 +11,8 @@
 #include "support/strbuf.h"
 #include <stdbool.h>
 
-typedef struct Span {        // a place in a source; lines and columns count from 1, columns in bytes; line 0: no place
-    int file;                // index of a source of the sink
+typedef struct Span {   // a place in a source; lines and columns count from 1, columns in bytes; line 0: no place
+    int file;           // index of a source of the sink
     int line, column;
     int end_line, end_column;   // one past the last byte
 } Span;
@@ -39,8 +39,8 @@ Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args);
 void diag_label(Diag *d, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_note(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-int diag_errors(const DiagSink *sink);     // errors so far
-int diag_count(const DiagSink *sink);      // diagnostics so far
+int diag_errors(const DiagSink *sink);           // errors so far
+int diag_count(const DiagSink *sink);            // diagnostics so far
 void diag_truncate(DiagSink *sink, int count);   // drops those after the first `count` (for trial runs)
 
 // A diagnostic as data (for the public API and tests).

@@ -24,7 +24,7 @@ typedef struct Mark {
     Span span;
     const char *text;   // "" for none
     bool primary;
-    int from, to;       // cells, once laid out
+    int from, to;   // cells, once laid out
 } Mark;
 
 typedef VEC(Mark) Marks;
@@ -63,9 +63,9 @@ static int width(uint32_t point) {
         uint32_t first, last;
         int width;
     } ranges[] = {
-        {0x0300, 0x036f, 0},   {0x1100, 0x115f, 2},   {0x200b, 0x200f, 0},   {0x20d0, 0x20ff, 0},   {0x2e80, 0xa4cf, 2},
-        {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2},   {0xfe00, 0xfe0f, 0},   {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},
-        {0xffe0, 0xffe6, 2},   {0x1f300, 0x1faff, 2}, {0x20000, 0x3fffd, 2},
+        {0x0300, 0x036f, 0}, {0x1100, 0x115f, 2},   {0x200b, 0x200f, 0},   {0x20d0, 0x20ff, 0}, {0x2e80, 0xa4cf, 2},
+        {0xac00, 0xd7a3, 2}, {0xf900, 0xfaff, 2},   {0xfe00, 0xfe0f, 0},   {0xfe30, 0xfe6f, 2}, {0xff00, 0xff60, 2},
+        {0xffe0, 0xffe6, 2}, {0x1f300, 0x1faff, 2}, {0x20000, 0x3fffd, 2},
     };
     for (int i = 0; i < COUNT_OF(ranges); i++)
         if (point >= ranges[i].first && point <= ranges[i].last) return ranges[i].width;

@@ -120,7 +120,8 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
         for (int j = 1; j <= b_length; j++) {
             row[j] = above[j - 1] + (a[i - 1] != b[j - 1]);
             row[j] = smaller(row[j], smaller(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = smaller(row[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = smaller(row[j], before[j - 2] + 1);
         }
     }
     return rows[a_length % 3][b_length];

@@ -7,7 +7,7 @@ typedef struct Map Map;   // pointer -> pointer
 
 Map *map_new(Arena *arena);
 void map_put(Map *map, const void *key, void *value);   // replaces
-void *map_get(const Map *map, const void *key);          // NULL when absent
+void *map_get(const Map *map, const void *key);         // NULL when absent
 bool map_has(const Map *map, const void *key);
 void map_remove(Map *map, const void *key);
 int map_count(const Map *map);
