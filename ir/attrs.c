@@ -1,0 +1,84 @@
+// Attributes: the table of attrs.def, and short linked lists of them.
+#include "ir/ir.h"
+#include <string.h>
+
+typedef struct AttrRow {
+    const char *text, *pattern, *where;
+} AttrRow;
+
+static const AttrRow rows[] = {
+#define ATTR(NAME, text, pattern, where, meaning) [ATTR_##NAME] = {text, pattern, where},
+#include "ir/attrs.def"
+#undef ATTR
+};
+
+_Static_assert(sizeof rows / sizeof rows[0] == ATTR_COUNT, "an attribute without its row");
+
+#define ATTR(NAME, text, pattern, where, meaning)                                                                      \
+    _Static_assert(sizeof pattern - 1 <= ATTR_MAX_ARGS, "@" text " has more arguments than an Attr holds");
+#include "ir/attrs.def"
+#undef ATTR
+
+const char *attr_name(AttrId id) {
+    return rows[id].text;
+}
+
+const char *attr_pattern(AttrId id) {
+    return rows[id].pattern;
+}
+
+const char *attr_where(AttrId id) {
+    return rows[id].where;
+}
+
+AttrId attr_named(const char *text) {
+    int id = 0;
+    while (id < ATTR_COUNT && strcmp(rows[id].text, text) != 0) id++;
+    return (AttrId)id;
+}
+
+const Attr *attr_get(const Attr *list, AttrId id) {
+    while (list && list->id != id) list = list->next;
+    return list;
+}
+
+int64_t attr_int(const Attr *list, AttrId id, int64_t otherwise) {
+    const Attr *attr = attr_get(list, id);
+    return attr && attr->count > 0 ? attr->args[0].integer : otherwise;
+}
+
+const char *attr_text(const Attr *list, AttrId id) {
+    const Attr *attr = attr_get(list, id);
+    return attr && attr->count > 0 ? attr->args[0].text : NULL;
+}
+
+// The attribute to fill, without arguments: the present one (so that setting again keeps the order), or a new one at
+// the end. Lists are never shared between statements (clones copy them), so changing in place is safe.
+static Attr *attr_fresh(Arena *arena, Attr **list, AttrId id) {
+    while (*list && (*list)->id != id) list = &(*list)->next;
+    if (!*list) *list = NEW(arena, Attr);
+    Attr *next = (*list)->next;
+    **list = (Attr){.id = id, .next = next};
+    return *list;
+}
+
+void attr_set_ints(Arena *arena, Attr **list, AttrId id, int count, const int64_t *values) {
+    Attr *attr = attr_fresh(arena, list, id);
+    attr->count = count;
+    for (int i = 0; i < count; i++) attr->args[i].integer = values[i];
+}
+
+void attr_set_int(Arena *arena, Attr **list, AttrId id, int64_t value) {
+    attr_set_ints(arena, list, id, 1, &value);
+}
+
+void attr_set_text(Arena *arena, Attr **list, AttrId id, const char *text) {
+    Attr *attr = attr_fresh(arena, list, id);
+    attr->count = 1;
+    attr->args[0].text = arena_strdup(arena, text);
+}
+
+void attr_remove(Attr **list, AttrId id) {
+    while (*list && (*list)->id != id) list = &(*list)->next;
+    if (*list) *list = (*list)->next;
+}

@@ -1,0 +1,70 @@
+// The op table: rows of ops.def as data.
+#include "ir/ir.h"
+#include <string.h>
+
+// Trailing fields of an operand are left out on purpose: 0 is no scope, the generic proxy, no flag.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+// ---- the words of ops.def ----
+#define TILE STAGE_BIT_TILE
+#define THREAD STAGE_BIT_THREAD
+#define HOST STAGE_BIT_HOST
+#define REF STAGE_BIT_REF
+#define EVERY (TILE | THREAD | HOST | REF)
+#define VALUE ACCESS_VALUE
+#define READ ACCESS_READ
+#define WRITE ACCESS_WRITE
+#define UPDATE ACCESS_UPDATE
+#define NAME ACCESS_NAME
+#define G SCOPE_GLOBAL
+#define S SCOPE_SHARED
+#define F SCOPE_FRAGMENT
+#define L SCOPE_LOCAL
+#define GENERIC PROXY_GENERIC
+#define ASYNC PROXY_ASYNC
+#define UNIFORM OPERAND_UNIFORM
+#define OPTIONAL OPERAND_OPTIONAL
+#define NAMED OPERAND_NAMED
+#define CONST OPERAND_CONST
+#define VARIADIC OPERAND_VARIADIC
+
+// `accumulate = true` makes dst an update (rewrite.c, stmt_effects).
+#define REDUCE_OPERANDS                                                                                                \
+    OPERANDS({"src", READ, S | F}, {"dst", WRITE, F | S}, {"axis", VALUE, 0, GENERIC, NAMED | CONST},                  \
+             {"accumulate", VALUE, 0, GENERIC, NAMED | OPTIONAL | CONST},                                              \
+             {"scratch", UPDATE, S, GENERIC, NAMED | OPTIONAL})
+#define ATOMIC_OPERANDS OPERANDS({"x", UPDATE, G | S}, {"v", VALUE})
+
+// ---- the table ----
+#define OPERAND_COUNT(...) ((int)(sizeof((Operand[]){{NULL}, __VA_ARGS__}) / sizeof(Operand)) - 1)
+#define OPERANDS(...) .operand_count = OPERAND_COUNT(__VA_ARGS__), .operands = {__VA_ARGS__}
+static const OpInfo rows[] = {
+#define OP(id_, text_, stages_, result_, by_, done_, feature_, summary_, ...)                                          \
+    [OP_##id_] = {.id = OP_##id_, .text = text_, .stages = stages_, .result = RESULT_##result_,                        \
+                  .participants = BY_##by_, .completion = DONE_##done_, .feature = FEATURE_##feature_,                 \
+                  .summary = summary_, __VA_ARGS__},
+#include "ir/ops.def"
+#undef OP
+#undef OPERANDS
+};
+
+// ---- an op whose row is missing or incomplete does not compile ----
+_Static_assert(sizeof rows / sizeof rows[0] == OP_COUNT, "an op without its row");
+_Static_assert(OP_SMS + 1 == OP_COPY, "scalar functions come first, OP_SMS is the last of them (op_is_pure)");
+#define OPERANDS(...) OPERAND_COUNT(__VA_ARGS__)
+#define OP(id_, text_, stages_, result_, by_, done_, feature_, summary_, ...)                                          \
+    _Static_assert(sizeof text_ > 1 && sizeof summary_ > 1, #id_ ": a name and a summary");                            \
+    _Static_assert((stages_) != 0, #id_ ": stands nowhere");                                                           \
+    _Static_assert((__VA_ARGS__) <= OP_MAX_OPERANDS, #id_ ": more operands than OP_MAX_OPERANDS");
+#include "ir/ops.def"
+#undef OP
+
+const OpInfo *op_info(OpId op) {
+    return &rows[op];
+}
+
+OpId op_named(const char *text) {
+    int op = 0;
+    while (op < OP_COUNT && strcmp(rows[op].text, text) != 0) op++;
+    return (OpId)op;
+}
