@@ -1,0 +1,772 @@
+// The shape:stride algebra.
+//
+// Idea. A layout is a sum of strided counters, so all of the algebra is bookkeeping on lists of (shape, stride) pairs:
+//
+//   coalesce    4:1, 8:4        -> 32:1     a counter whose carry lands where the next one starts is one counter
+//   compose     A o (n:s)       -> walk A's counters from the fastest: divide s by the shapes passed over (what B skips),
+//                                 then take from each counter as many steps as are left of it, until n is used up
+//   complement  A up to M       -> sort by stride; the gaps between "what the counters so far reach" and the next stride
+//   inverses                    -> sort by stride; follow the counters and emit for each its position in the domain
+//
+// Everything else is composition: divide by B is A o (B, complement of B), a product with B is (A, complement of A o B).
+//
+// Worked example: (16,8):(1,16) divided by 4 along the first mode and 2:4 along the second.
+//
+//   4:1 of 16:1   complement of 4:1 in 16 is 4:4      16:1 o (4,4):(1,4)    = (4,4):(1,4)
+//   2:4 of 8:16   complement of 2:4 in 8 is 4:1       8:16 o (2,4):(4,1)    = (2,4):(64,16)
+//   result ((4,4),(2,4)):((1,4),(64,16)): mode i is (within the tile, which tile)
+//
+// When composition is refused. A counter of shape s entered with step d yields ceil(s/d) points; B needs a whole number of
+// such runs, and a run that ends inside the counter (d does not divide s) would carry a remainder into the next counter,
+// which strides cannot express. C++ CuTe checks less: it compiles (8,8):(8,1) o 6:3 to (3,2):(24,1), whose value at 3 is 1
+// where A(B(3)) = A(9) = 9. Here such inputs are refused (`steps_exactly`); everything that is answered satisfies
+// R(c) = A(B(c)) for every coordinate, also beyond A's domain, where A's last mode goes on.
+//
+// Limits: integers only (no symbolic extents: see layout/view.h), strides >= 0.
+#include "layout/cute.h"
+#include "support/vec.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- lists of leaf modes ----
+
+typedef struct Mode {
+    int64_t shape, stride;
+} Mode;
+
+typedef struct Modes {
+    Mode *items;
+    int count;
+} Modes;
+
+static int count_leaves(Cute a) {
+    if (a.rank == CUTE_LEAF) return 1;
+    int count = 0;
+    for (int i = 0; i < a.rank; i++) count += count_leaves(a.modes[i]);
+    return count;
+}
+
+static void collect(Modes *into, Cute a) {
+    if (a.rank == CUTE_LEAF) into->items[into->count++] = (Mode){a.shape, a.stride};
+    for (int i = 0; i < a.rank; i++) collect(into, a.modes[i]);
+}
+
+// The leaves, leftmost first; never empty: () is 1:0.
+static Modes leaves(LayoutContext *cx, Cute a) {
+    int count = count_leaves(a);
+    Modes all = {NEW_ARRAY(cx->arena, Mode, count ? count : 1), 0};
+    collect(&all, a);
+    if (!all.count) all.items[all.count++] = (Mode){1, 0};
+    return all;
+}
+
+// 0 modes are 1:0, one is a leaf, more are a flat tuple.
+static Cute from_modes(LayoutContext *cx, Modes list) {
+    if (list.count == 0) return cute_leaf(1, 0);
+    if (list.count == 1) return cute_leaf(list.items[0].shape, list.items[0].stride);
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, list.count);
+    for (int i = 0; i < list.count; i++) modes[i] = cute_leaf(list.items[i].shape, list.items[i].stride);
+    return (Cute){.rank = list.count, .modes = modes};
+}
+
+// ---- construction ----
+
+Cute cute_tuple(LayoutContext *cx, const Cute *modes, int count) {
+    return (Cute){.rank = count, .modes = arena_copy(cx->arena, modes, sizeof *modes * (size_t)count)};
+}
+
+static Cute zip_tuples(LayoutContext *cx, Tuple shape, Tuple stride) {
+    if (shape.kind == TUPLE_INT && stride.kind == TUPLE_INT) {
+        if (shape.value < 1) layout_refuse(cx, "an extent is %lld; extents are at least 1", (long long)shape.value);
+        if (stride.value < 0) layout_refuse(cx, "negative strides are not supported");
+        return cute_leaf(shape.value, stride.value);
+    }
+    if (shape.kind != TUPLE_LIST || stride.kind != TUPLE_LIST || shape.count != stride.count) {
+        layout_refuse(cx, "shape and stride do not have the same nesting");
+        return cute_leaf(1, 0);
+    }
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, shape.count);
+    for (int i = 0; i < shape.count; i++) modes[i] = zip_tuples(cx, shape.items[i], stride.items[i]);
+    return (Cute){.rank = shape.count, .modes = modes};
+}
+
+Cute cute_make(LayoutContext *cx, Tuple shape, Tuple stride) {
+    Cute layout = zip_tuples(cx, shape, stride);
+    if (!cx->failed) {   // all later arithmetic relies on these two
+        cute_size(cx, layout);
+        cute_cosize(cx, layout);
+    }
+    return layout;
+}
+
+static Cute compact(LayoutContext *cx, Tuple shape, bool leftmost_first, int64_t *stride) {
+    if (shape.kind != TUPLE_LIST) {
+        if (shape.kind == TUPLE_ANY || shape.value < 1) layout_refuse(cx, "extents are integers of at least 1");
+        Cute leaf = cute_leaf(shape.value, shape.value == 1 ? 0 : *stride);   // a static 1 has stride 0, as in C++
+        *stride = layout_mul(cx, *stride, shape.value);
+        return leaf;
+    }
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, shape.count);
+    for (int i = 0; i < shape.count; i++) {
+        int mode = leftmost_first ? i : shape.count - 1 - i;
+        modes[mode] = compact(cx, shape.items[mode], leftmost_first, stride);
+    }
+    return (Cute){.rank = shape.count, .modes = modes};
+}
+
+Cute cute_column_major(LayoutContext *cx, Tuple shape) {
+    return compact(cx, shape, true, &(int64_t){1});
+}
+
+Cute cute_row_major(LayoutContext *cx, Tuple shape) {
+    return compact(cx, shape, false, &(int64_t){1});
+}
+
+Cute cute_with_shape(LayoutContext *cx, Cute layout, Tuple shape) {
+    if (tuple_product(cx, shape) != cute_size(cx, layout)) {
+        layout_refuse(cx, "the new shape has another size");
+        return layout;
+    }
+    return cute_composition(cx, layout, cute_column_major(cx, shape));
+}
+
+// ---- text ----
+
+Cute cute_scan(Scan *scan) {
+    Tuple shape = scan_tuple(scan);
+    if (!scan_expect(scan, ':')) return cute_leaf(1, 0);
+    Tuple stride = scan_tuple(scan);
+    return scan->cx->failed ? cute_leaf(1, 0) : cute_make(scan->cx, shape, stride);
+}
+
+Cute cute_parse(LayoutContext *cx, const char *text) {
+    Scan scan = scan_text(cx, text);
+    Cute layout = cute_scan(&scan);
+    scan_end(&scan);
+    return layout;
+}
+
+static void print_half(StrBuf *out, Cute a, bool strides) {
+    if (a.rank == CUTE_LEAF) {
+        tuple_print_integer(out, strides ? a.stride : a.shape);
+        return;
+    }
+    if (!a.rank) sb_char(out, '(');
+    for (int i = 0; i < a.rank; i++) {
+        sb_char(out, i ? ',' : '(');
+        print_half(out, a.modes[i], strides);
+    }
+    sb_char(out, ')');
+}
+
+void cute_print(StrBuf *out, Cute layout) {
+    print_half(out, layout, false);
+    sb_char(out, ':');
+    print_half(out, layout, true);
+}
+
+char *cute_text(Arena *arena, Cute layout) {
+    StrBuf out;
+    sb_init(&out, arena);
+    cute_print(&out, layout);
+    return out.text;
+}
+
+// ---- queries ----
+
+int64_t cute_size(LayoutContext *cx, Cute a) {
+    if (a.rank == CUTE_LEAF) return a.shape;
+    int64_t size = 1;
+    for (int i = 0; i < a.rank; i++) size = layout_mul(cx, size, cute_size(cx, a.modes[i]));
+    return size;
+}
+
+static int64_t last_offset(LayoutContext *cx, Cute a) {
+    if (a.rank == CUTE_LEAF) return layout_mul(cx, a.shape - 1, a.stride);
+    int64_t last = 0;
+    for (int i = 0; i < a.rank; i++) last = layout_add(cx, last, last_offset(cx, a.modes[i]));
+    return last;
+}
+
+int64_t cute_cosize(LayoutContext *cx, Cute a) {
+    return layout_add(cx, last_offset(cx, a), 1);
+}
+
+static Tuple half(LayoutContext *cx, Cute a, bool strides) {
+    if (a.rank == CUTE_LEAF) return tuple_int(strides ? a.stride : a.shape);
+    Tuple *items = NEW_ARRAY(cx->arena, Tuple, a.rank);
+    for (int i = 0; i < a.rank; i++) items[i] = half(cx, a.modes[i], strides);
+    return (Tuple){.kind = TUPLE_LIST, .count = a.rank, .items = items};
+}
+
+Tuple cute_shape(LayoutContext *cx, Cute a) {
+    return half(cx, a, false);
+}
+
+Tuple cute_stride(LayoutContext *cx, Cute a) {
+    return half(cx, a, true);
+}
+
+static bool equal(Cute a, Cute b, bool mask_ones) {
+    if (a.rank != b.rank) return false;
+    if (a.rank == CUTE_LEAF) return a.shape == b.shape && (a.stride == b.stride || (mask_ones && a.shape == 1));
+    for (int i = 0; i < a.rank; i++)
+        if (!equal(a.modes[i], b.modes[i], mask_ones)) return false;
+    return true;
+}
+
+bool cute_equal(Cute a, Cute b) {
+    return equal(a, b, false);
+}
+
+bool cute_equal_masked(Cute a, Cute b) {
+    return equal(a, b, true);
+}
+
+// Unchecked: used on coordinates of the domain, where cosize has been checked.
+static int64_t size_unchecked(Cute a) {
+    if (a.rank == CUTE_LEAF) return a.shape;
+    int64_t size = 1;
+    for (int i = 0; i < a.rank; i++) size *= size_unchecked(a.modes[i]);
+    return size;
+}
+
+int64_t cute_at(Cute a, int64_t index) {
+    if (a.rank == CUTE_LEAF) return index * a.stride;
+    int64_t offset = 0;
+    for (int i = 0; i < a.rank - 1; i++) {
+        int64_t size = size_unchecked(a.modes[i]);
+        offset += cute_at(a.modes[i], index % size);
+        index /= size;
+    }
+    return a.rank ? offset + cute_at(a.modes[a.rank - 1], index) : 0;
+}
+
+static int64_t offset_of_integer(LayoutContext *cx, Cute a, int64_t index) {
+    if (a.rank == CUTE_LEAF) return layout_mul(cx, index, a.stride);
+    int64_t offset = 0;
+    for (int i = 0; i < a.rank - 1; i++) {
+        int64_t size = cute_size(cx, a.modes[i]);
+        if (cx->failed) return 0;
+        offset = layout_add(cx, offset, offset_of_integer(cx, a.modes[i], index % size));
+        index /= size;
+    }
+    return a.rank ? layout_add(cx, offset, offset_of_integer(cx, a.modes[a.rank - 1], index)) : 0;
+}
+
+int64_t cute_crd2idx(LayoutContext *cx, Cute a, Tuple coord) {
+    if (coord.kind == TUPLE_INT) return offset_of_integer(cx, a, coord.value);
+    if (coord.kind == TUPLE_ANY) return layout_refuse(cx, "a coordinate has no '_'; use slice");
+    if (a.rank != coord.count) return layout_refuse(cx, "the coordinate's nesting does not fit the shape");
+    int64_t offset = 0;
+    for (int i = 0; i < coord.count; i++) offset = layout_add(cx, offset, cute_crd2idx(cx, a.modes[i], coord.items[i]));
+    return offset;
+}
+
+Tuple cute_idx2crd(LayoutContext *cx, Tuple shape, Tuple index) {
+    if (index.kind == TUPLE_ANY || shape.kind == TUPLE_ANY) return layout_refuse(cx, "'_' is not a coordinate"), index;
+    if (shape.kind == TUPLE_INT && shape.value < 1) return layout_refuse(cx, "extents are at least 1"), index;
+    bool whole = index.kind == TUPLE_INT;
+    if (shape.kind == TUPLE_INT && whole) return index;
+    if (shape.kind == TUPLE_INT || (!whole && index.count != shape.count))
+        return layout_refuse(cx, "the coordinate's nesting does not fit the shape"), index;
+    Tuple *items = NEW_ARRAY(cx->arena, Tuple, shape.count);
+    int64_t rest = index.value;
+    for (int i = 0; i < shape.count; i++) {
+        Tuple part = whole ? tuple_int(rest) : index.items[i];
+        if (whole && i < shape.count - 1) {   // the last mode does not wrap
+            int64_t size = tuple_product(cx, shape.items[i]);
+            if (size < 1) return layout_refuse(cx, "extents are at least 1"), index;
+            part = tuple_int(rest % size);
+            rest /= size;
+        }
+        items[i] = cute_idx2crd(cx, shape.items[i], part);
+    }
+    return (Tuple){.kind = TUPLE_LIST, .count = shape.count, .items = items};
+}
+
+static void slice_into(LayoutContext *cx, Cute a, Tuple coord, int64_t *offset, Cute *kept, int *count) {
+    if (coord.kind == TUPLE_ANY) {
+        kept[(*count)++] = a;
+    } else if (coord.kind == TUPLE_INT) {
+        *offset = layout_add(cx, *offset, offset_of_integer(cx, a, coord.value));
+    } else if (a.rank != coord.count) {
+        layout_refuse(cx, "the coordinate's nesting does not fit the shape");
+    } else {
+        for (int i = 0; i < coord.count; i++) {
+            bool inner = coord.items[i].kind == TUPLE_LIST;   // a nested slice stays one mode
+            Cute *parts = inner ? NEW_ARRAY(cx->arena, Cute, tuple_leaves(coord.items[i])) : kept;
+            int parts_count = inner ? 0 : *count;
+            slice_into(cx, a.modes[i], coord.items[i], offset, parts, &parts_count);
+            if (!inner) *count = parts_count;
+            else if (parts_count) kept[(*count)++] = parts_count == 1 ? parts[0] : cute_tuple(cx, parts, parts_count);
+        }
+    }
+}
+
+Cute cute_slice(LayoutContext *cx, Cute a, Tuple coord, int64_t *offset) {
+    *offset = 0;
+    Cute *kept = NEW_ARRAY(cx->arena, Cute, tuple_leaves(coord) + 1);
+    int count = 0;
+    slice_into(cx, a, coord, offset, kept, &count);
+    return coord.kind == TUPLE_ANY ? a : count == 1 ? kept[0] : cute_tuple(cx, kept, count);
+}
+
+// ---- normal forms ----
+
+Cute cute_flatten(LayoutContext *cx, Cute a) {
+    return from_modes(cx, leaves(cx, a));
+}
+
+// The carry of `low` lands on the next step of `high`: together they are one counter.
+static bool carries_into(Mode low, Mode high) {
+    int64_t reach;
+    return !__builtin_mul_overflow(low.shape, low.stride, &reach) && reach == high.stride;
+}
+
+// Right to left as C++ does: extent-1 modes vanish, except that an all-1 list leaves its rightmost one. In place.
+static Modes merge_modes(Modes list) {
+    int front = list.count;   // list.items[front..] is the result but for `open`
+    Mode open = list.items[list.count - 1];
+    for (int i = list.count - 2; i >= 0; i--) {
+        Mode mode = list.items[i];
+        if (mode.shape == 1) continue;
+        if (open.shape == 1) {
+            open = mode;
+        } else if (carries_into(mode, open)) {
+            open = (Mode){mode.shape * open.shape, mode.stride};
+        } else {
+            list.items[--front] = open;
+            open = mode;
+        }
+    }
+    list.items[--front] = open;
+    return (Modes){list.items + front, list.count - front};
+}
+
+static Modes coalesced(Modes list) {
+    list = merge_modes(list);
+    if (list.count == 1 && list.items[0].shape == 1) list.items[0].stride = 0;
+    return list;
+}
+
+Cute cute_coalesce(LayoutContext *cx, Cute a) {
+    return from_modes(cx, coalesced(leaves(cx, a)));
+}
+
+static Cute without_zeros(LayoutContext *cx, Cute a) {
+    Modes list = leaves(cx, a);
+    for (int i = 0; i < list.count; i++)
+        if (list.items[i].stride == 0) list.items[i].shape = 1;
+    return from_modes(cx, coalesced(list));
+}
+
+Cute cute_filter(LayoutContext *cx, Cute a) {
+    return without_zeros(cx, a);
+}
+
+// Applies `change` at the leaves of the profile; modes beyond it stay.
+static Cute by_profile(LayoutContext *cx, Cute a, Tuple profile, Cute (*change)(LayoutContext *, Cute)) {
+    if (profile.kind != TUPLE_LIST) return change(cx, a);
+    if (profile.count > cute_rank(a)) {
+        layout_refuse(cx, "the profile has more modes than the layout");
+        return a;
+    }
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, cute_rank(a));
+    for (int i = 0; i < cute_rank(a); i++)
+        modes[i] = i < profile.count ? by_profile(cx, cute_mode(a, i), profile.items[i], change) : cute_mode(a, i);
+    return (Cute){.rank = cute_rank(a), .modes = modes};
+}
+
+Cute cute_coalesce_by(LayoutContext *cx, Cute a, Tuple profile) {
+    return by_profile(cx, a, profile, cute_coalesce);
+}
+
+Cute cute_filter_by(LayoutContext *cx, Cute a, Tuple profile) {
+    return by_profile(cx, a, profile, cute_filter);
+}
+
+// ---- composition ----
+
+// The left side of a composition: coalesced, but a trailing extent-1 mode keeps its stride (it counts as 2), because the
+// last mode gives the values beyond the domain.
+static Modes coalesced_for_composition(LayoutContext *cx, Cute a) {
+    Modes list = leaves(cx, a);
+    Mode *last = &list.items[list.count - 1];
+    if (last->shape == 1) last->shape = 2;
+    return merge_modes(list);
+}
+
+// Entering a counter of shape s with step d < s that does not divide it, for `count` points in all: does taking
+// ceil(s/d) points per run and then one step of the next counter stay exact? Only within one run, or when the counter
+// itself does not move (stride 0) and the error of the period, run * d - s, never adds up to a step.
+static bool steps_exactly(Mode counter, int64_t d, int64_t count) {
+    int64_t run = layout_ceil_div(counter.shape, d);
+    if (count <= run || counter.shape % d == 0) return true;
+    int64_t drift = run * d - counter.shape, runs = count / run, error;
+    return counter.stride == 0 && !__builtin_mul_overflow(drift, runs, &error) && error < d;
+}
+
+// A o (shape:stride) for one counter of B. Returns what it consumed as a leaf or a flat tuple.
+static Cute compose_mode(LayoutContext *cx, Modes a, int64_t shape, int64_t stride) {
+    if (stride == 0) return cute_leaf(shape, 0);
+    Modes result = {NEW_ARRAY(cx->arena, Mode, a.count), 0};
+    for (int i = 0; i < a.count - 1 && !cx->failed; i++) {
+        Mode mode = a.items[i];
+        if (stride % mode.shape != 0 && stride > mode.shape) {
+            layout_refuse(cx, "composition: step %lld neither divides nor is divided by extent %lld", (long long)stride,
+                          (long long)mode.shape);
+        } else if (stride < mode.shape && shape > 1) {
+            int64_t taken = layout_ceil_div(mode.shape, stride);
+            if (taken > shape) taken = shape;
+            if (shape % taken != 0)
+                layout_refuse(cx, "composition: %lld points do not divide into runs of %lld", (long long)shape,
+                              (long long)taken);
+            else if (!steps_exactly(mode, stride, shape))
+                layout_refuse(cx, "composition: step %lld does not divide extent %lld, so no strides give the result",
+                              (long long)stride, (long long)mode.shape);
+            result.items[result.count++] = (Mode){taken, layout_mul(cx, stride, mode.stride)};
+            shape /= taken;
+        }
+        stride = layout_ceil_div(stride, mode.shape);
+    }
+    if (shape > 1 || result.count == 0)
+        result.items[result.count++] = (Mode){shape, layout_mul(cx, stride, a.items[a.count - 1].stride)};
+    return from_modes(cx, result);
+}
+
+static Cute compose_tree(LayoutContext *cx, Modes a, Cute b) {
+    if (b.rank == CUTE_LEAF) return compose_mode(cx, a, b.shape, b.stride);
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, b.rank);
+    for (int i = 0; i < b.rank; i++) modes[i] = compose_tree(cx, a, b.modes[i]);
+    return (Cute){.rank = b.rank, .modes = modes};
+}
+
+Cute cute_composition(LayoutContext *cx, Cute a, Cute b) {
+    Cute result = compose_tree(cx, coalesced_for_composition(cx, a), b);
+    if (!cx->failed) cute_cosize(cx, result);   // refuses what overflows
+    return result;
+}
+
+// ---- complement ----
+
+static int by_stride(const void *a, const void *b) {
+    int64_t x = ((const Mode *)a)->stride, y = ((const Mode *)b)->stride;
+    return (x > y) - (x < y);
+}
+
+// Sorts by stride; equal strides keep their order.
+static void sort_modes(Modes list) {
+    for (int i = 1; i < list.count; i++)
+        for (int j = i; j > 0 && by_stride(&list.items[j - 1], &list.items[j]) > 0; j--) {
+            Mode swap = list.items[j];
+            list.items[j] = list.items[j - 1];
+            list.items[j - 1] = swap;
+        }
+}
+
+// ceil(cotarget / reach); for a shape mode by mode, what a mode does not use up dividing the next one.
+static int64_t repetitions(LayoutContext *cx, Tuple cotarget, int64_t *reach) {
+    if (cotarget.kind != TUPLE_LIST) {
+        int64_t extent = tuple_product(cx, cotarget);
+        if (extent < 1) layout_refuse(cx, "extents are at least 1");
+        if (cx->failed) return 1;
+        int64_t count = layout_ceil_div(extent, *reach);
+        *reach = layout_ceil_div(*reach, extent);
+        return count;
+    }
+    int64_t count = 1;
+    for (int i = 0; i < cotarget.count; i++) count = layout_mul(cx, count, repetitions(cx, cotarget.items[i], reach));
+    return count;
+}
+
+Cute cute_complement(LayoutContext *cx, Cute a, Tuple cotarget) {
+    Modes list = leaves(cx, cute_filter(cx, a));
+    if (list.items[0].stride == 0) list.count = 0;   // only 1:0: nothing is taken
+    sort_modes(list);
+    Modes gaps = {NEW_ARRAY(cx->arena, Mode, list.count + 1), 0};
+    int64_t reach = 1;   // offsets below it are covered by the modes so far and their gaps
+    for (int i = 0; i < list.count && !cx->failed; i++) {
+        Mode mode = list.items[i];
+        if (mode.stride < reach) layout_refuse(cx, "complement: the layout is not injective");
+        gaps.items[gaps.count++] = (Mode){mode.stride / reach, reach};
+        reach = layout_mul(cx, mode.stride, mode.shape);
+    }
+    if (cx->failed) return a;
+    int64_t divisor = reach;
+    gaps.items[gaps.count++] = (Mode){repetitions(cx, cotarget, &divisor), reach};
+    Cute result = from_modes(cx, coalesced(gaps));
+    if (!cx->failed) cute_cosize(cx, result);
+    return result;
+}
+
+// ---- inverses ----
+
+// In place of each stride, where the mode starts in the domain; the strides go to `strides`.
+static Mode *domain_positions(LayoutContext *cx, Modes list) {
+    Mode *positions = NEW_ARRAY(cx->arena, Mode, list.count);
+    int64_t position = 1;
+    for (int i = 0; i < list.count; i++) {
+        positions[i] = (Mode){position, list.items[i].stride};   // (where, key) so that sorting keeps them together
+        position = layout_mul(cx, position, list.items[i].shape);
+    }
+    return positions;
+}
+
+Cute cute_right_inverse(LayoutContext *cx, Cute a) {
+    Modes list = coalesced(leaves(cx, a));
+    Mode *positions = domain_positions(cx, list);
+    Modes result = {NEW_ARRAY(cx->arena, Mode, list.count), 0};
+    int64_t next = 1;
+    for (bool found = true; found && !cx->failed;) {   // follow the counters that continue each other from stride 1
+        found = false;
+        for (int i = 0; i < list.count && !found; i++) {
+            if (list.items[i].stride != next || list.items[i].shape == 1) continue;
+            result.items[result.count++] = (Mode){list.items[i].shape, positions[i].shape};
+            next = layout_mul(cx, next, list.items[i].shape);
+            found = true;
+        }
+    }
+    return result.count ? from_modes(cx, coalesced(result)) : cute_leaf(1, 0);
+}
+
+Cute cute_left_inverse(LayoutContext *cx, Cute a) {
+    Modes list = coalesced(leaves(cx, a));
+    Modes positions = {domain_positions(cx, list), list.count};
+    sort_modes(list);
+    sort_modes(positions);   // the same order: both sorts are stable and have the same keys
+    Modes result = {NEW_ARRAY(cx->arena, Mode, list.count + 1), 0};
+    int64_t stride = 1, preimage = 0, extent = 1;
+    for (int i = 0; i < list.count; i++) {
+        Mode mode = list.items[i];
+        extent = mode.shape;
+        if (mode.stride == 0) continue;
+        if (mode.stride % stride != 0) {
+            layout_refuse(cx, "left_inverse: stride %lld does not divide stride %lld", (long long)stride,
+                          (long long)mode.stride);
+            return a;
+        }
+        result.items[result.count++] = (Mode){mode.stride / stride, preimage};
+        stride = mode.stride;
+        preimage = positions.items[i].shape;
+    }
+    result.items[result.count++] = (Mode){extent, preimage};
+    return from_modes(cx, coalesced(result));
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+bool cute_injective(LayoutContext *cx, Cute a) {
+    enum { LARGEST = 1 << 24 };
+    Modes list = coalesced(leaves(cx, a));
+    sort_modes(list);
+    int64_t reach = 1;   // when every stride is beyond what the smaller ones reach, no two sums meet
+    bool nested = true;
+    for (int i = 0; i < list.count; i++) {
+        if (list.items[i].shape == 1) continue;
+        if (list.items[i].stride == 0) return false;
+        nested = nested && list.items[i].stride >= reach;
+        reach += (list.items[i].shape - 1) * list.items[i].stride;
+    }
+    if (nested) return true;
+    int64_t size = cute_size(cx, a);
+    if (size > reach) return false;   // more coordinates than offsets
+    if (size > LARGEST) return layout_refuse(cx, "too large to decide injectivity by enumeration");
+    int64_t *offsets = NEW_ARRAY(cx->arena, int64_t, size);
+    for (int64_t i = 0; i < size; i++) offsets[i] = cute_at(a, i);
+    qsort(offsets, (size_t)size, sizeof *offsets, by_value);
+    for (int64_t i = 1; i < size; i++)
+        if (offsets[i] == offsets[i - 1]) return false;
+    return true;
+}
+
+// ---- tilers ----
+
+Tiler tiler_tuple(LayoutContext *cx, const Tiler *items, int count) {
+    const Tiler *copy = arena_copy(cx->arena, items, sizeof *items * (size_t)count);
+    return (Tiler){.kind = TILER_TUPLE, .count = count, .items = copy};
+}
+
+Tiler tiler_of_shape(LayoutContext *cx, Tuple shape) {
+    if (shape.kind == TUPLE_ANY) return (Tiler){.kind = TILER_ANY};
+    if (shape.kind == TUPLE_INT) {
+        if (shape.value < 1) layout_refuse(cx, "a tile's extent is at least 1");
+        return (Tiler){.kind = TILER_LAYOUT, .layout = cute_leaf(shape.value, 1), .is_integer = true};
+    }
+    Tiler *items = NEW_ARRAY(cx->arena, Tiler, shape.count);
+    for (int i = 0; i < shape.count; i++) items[i] = tiler_of_shape(cx, shape.items[i]);
+    return (Tiler){.kind = TILER_TUPLE, .count = shape.count, .items = items};
+}
+
+static Tiler scan_tiler(Scan *scan, int depth) {
+    enum { DEEPEST = 32 };
+    if (depth > DEEPEST) layout_refuse(scan->cx, "syntax: nested deeper than %d", DEEPEST);
+    if (!scan_accept(scan, '<')) {
+        Tuple shape = scan_tuple(scan);
+        if (scan->cx->failed || !scan_accept(scan, ':')) return tiler_of_shape(scan->cx, shape);
+        Tuple stride = scan_tuple(scan);
+        return tiler_layout(scan->cx->failed ? cute_leaf(1, 0) : cute_make(scan->cx, shape, stride));
+    }
+    Tiler few[8];
+    VEC(Tiler) items = {few, 0, COUNT_OF(few)};
+    do vec_push(scan->cx->arena, &items, scan_tiler(scan, depth + 1));
+    while (scan_accept(scan, ';'));
+    scan_expect(scan, '>');
+    return tiler_tuple(scan->cx, items.items, items.count);
+}
+
+Tiler tiler_scan(Scan *scan) {
+    return scan_tiler(scan, 0);
+}
+
+Tiler tiler_parse(LayoutContext *cx, const char *text) {
+    Scan scan = scan_text(cx, text);
+    Tiler tiler = tiler_scan(&scan);
+    scan_end(&scan);
+    return tiler;
+}
+
+// ---- operations by mode ----
+
+typedef Cute ModeOp(LayoutContext *cx, Cute a, Cute tile);
+
+// Applies `op` to each mode that the tiler names. Modes beyond the tiler stay (`keep`) or are dropped.
+static Cute by_mode(LayoutContext *cx, Cute a, Tiler tiler, bool keep, ModeOp *op) {
+    if (tiler.kind == TILER_ANY) return a;
+    if (tiler.kind == TILER_LAYOUT) return op(cx, a, tiler.layout);
+    int rank = cute_rank(a);
+    if (tiler.count > rank) {
+        layout_refuse(cx, "the tiler has %d modes, the layout %d", tiler.count, rank);
+        return a;
+    }
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, rank);
+    for (int i = 0; i < rank; i++)
+        modes[i] = i < tiler.count ? by_mode(cx, cute_mode(a, i), tiler.items[i], keep, op) : cute_mode(a, i);
+    return (Cute){.rank = keep ? rank : tiler.count, .modes = modes};
+}
+
+static Cute pair(LayoutContext *cx, Cute a, Cute b) {
+    return cute_tuple(cx, (Cute[]){a, b}, 2);
+}
+
+// Composition takes an integer n as n:1; divide and product make a layout of it, and that of 1 is 1:0.
+static Tiler as_layouts(LayoutContext *cx, Tiler tiler) {
+    if (tiler.is_integer && tiler.layout.shape == 1) tiler.layout.stride = 0;
+    if (tiler.kind != TILER_TUPLE) return tiler;
+    Tiler *items = NEW_ARRAY(cx->arena, Tiler, tiler.count);
+    for (int i = 0; i < tiler.count; i++) items[i] = as_layouts(cx, tiler.items[i]);
+    return (Tiler){.kind = TILER_TUPLE, .count = tiler.count, .items = items};
+}
+
+static Cute divide_mode(LayoutContext *cx, Cute a, Cute tile) {
+    Tuple whole = cute_shape(cx, cute_coalesce(cx, a));   // the shape, not its product: see notes on cotargets
+    return cute_composition(cx, a, pair(cx, tile, cute_complement(cx, tile, whole)));
+}
+
+static Cute multiply_mode(LayoutContext *cx, Cute a, Cute tile) {
+    int64_t room = layout_mul(cx, cute_size(cx, a), cute_cosize(cx, tile));
+    if (cx->failed) return a;
+    return pair(cx, a, cute_composition(cx, cute_complement(cx, a, tuple_int(room)), tile));
+}
+
+Cute cute_compose_tiler(LayoutContext *cx, Cute a, Tiler tiler) {
+    return by_mode(cx, a, tiler, false, cute_composition);
+}
+
+Cute cute_logical_divide(LayoutContext *cx, Cute a, Tiler tiler) {
+    return by_mode(cx, a, as_layouts(cx, tiler), true, divide_mode);
+}
+
+Cute cute_logical_product(LayoutContext *cx, Cute a, Tiler tiler) {
+    return by_mode(cx, a, as_layouts(cx, tiler), true, multiply_mode);
+}
+
+// ---- rearrangements of the logical results ----
+
+// The logical result has a pair at each leaf of the tiler: gathers the first halves and the second halves. Modes beyond the
+// tiler go to the second.
+static void unzip(LayoutContext *cx, Cute a, Tiler tiler, Cute *first, Cute *second) {
+    if (cx->failed) return;
+    if (tiler.kind == TILER_ANY) {
+        layout_refuse(cx, "'_' in a tiler is allowed in logical_divide and logical_product only");
+    } else if (tiler.kind == TILER_LAYOUT) {
+        *first = a.modes[0];
+        *second = a.modes[1];
+    } else {
+        Cute *firsts = NEW_ARRAY(cx->arena, Cute, tiler.count), *seconds = NEW_ARRAY(cx->arena, Cute, a.rank);
+        for (int i = 0; i < tiler.count; i++) unzip(cx, a.modes[i], tiler.items[i], &firsts[i], &seconds[i]);
+        for (int i = tiler.count; i < a.rank; i++) seconds[i] = a.modes[i];
+        *first = (Cute){.rank = tiler.count, .modes = firsts};
+        *second = (Cute){.rank = a.rank, .modes = seconds};
+    }
+}
+
+typedef enum { ZIPPED, TILED, FLAT } Arrangement;
+
+static Cute arrange(LayoutContext *cx, Cute logical, Tiler tiler, Arrangement arrangement) {
+    Cute first = cute_leaf(1, 0), second = first;
+    unzip(cx, logical, tiler, &first, &second);
+    if (arrangement == ZIPPED) return pair(cx, first, second);
+    int left = arrangement == FLAT ? cute_rank(first) : 1, right = cute_rank(second);
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, left + right);
+    for (int i = 0; i < left; i++) modes[i] = arrangement == FLAT ? cute_mode(first, i) : first;
+    for (int i = 0; i < right; i++) modes[left + i] = cute_mode(second, i);
+    return (Cute){.rank = left + right, .modes = modes};
+}
+
+Cute cute_zipped_divide(LayoutContext *cx, Cute a, Tiler tiler) {
+    return arrange(cx, cute_logical_divide(cx, a, tiler), tiler, ZIPPED);
+}
+
+Cute cute_tiled_divide(LayoutContext *cx, Cute a, Tiler tiler) {
+    return arrange(cx, cute_logical_divide(cx, a, tiler), tiler, TILED);
+}
+
+Cute cute_flat_divide(LayoutContext *cx, Cute a, Tiler tiler) {
+    return arrange(cx, cute_logical_divide(cx, a, tiler), tiler, FLAT);
+}
+
+Cute cute_zipped_product(LayoutContext *cx, Cute a, Tiler tiler) {
+    return arrange(cx, cute_logical_product(cx, a, tiler), tiler, ZIPPED);
+}
+
+Cute cute_tiled_product(LayoutContext *cx, Cute a, Tiler tiler) {
+    return arrange(cx, cute_logical_product(cx, a, tiler), tiler, TILED);
+}
+
+Cute cute_flat_product(LayoutContext *cx, Cute a, Tiler tiler) {
+    return arrange(cx, cute_logical_product(cx, a, tiler), tiler, FLAT);
+}
+
+// ---- blocked and raked products ----
+
+// Modes 1:0 appended up to `rank`.
+static Cute padded(LayoutContext *cx, Cute a, int rank) {
+    if (cute_rank(a) >= rank) return a;
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, rank);
+    for (int i = 0; i < rank; i++) modes[i] = i < cute_rank(a) ? cute_mode(a, i) : cute_leaf(1, 0);
+    return (Cute){.rank = rank, .modes = modes};
+}
+
+static Cute product_by_rank(LayoutContext *cx, Cute block, Cute tiler, bool block_first) {
+    int rank = cute_rank(block) > cute_rank(tiler) ? cute_rank(block) : cute_rank(tiler);
+    Cute both = multiply_mode(cx, padded(cx, block, rank), padded(cx, tiler, rank));
+    if (cx->failed) return both;
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, rank);
+    for (int i = 0; i < rank; i++) {
+        Cute inner = cute_mode(both.modes[0], i), outer = cute_mode(both.modes[1], i);
+        modes[i] = block_first ? pair(cx, inner, outer) : pair(cx, outer, inner);
+    }
+    return (Cute){.rank = rank, .modes = modes};
+}
+
+Cute cute_blocked_product(LayoutContext *cx, Cute block, Cute tiler) {
+    return product_by_rank(cx, block, tiler, true);
+}
+
+Cute cute_raked_product(LayoutContext *cx, Cute block, Cute tiler) {
+    return product_by_rank(cx, block, tiler, false);
+}

@@ -1,0 +1,137 @@
+#include "layout/tuple.h"
+#include "support/vec.h"
+#include <string.h>
+
+enum { DEEPEST = 32 };   // nesting of parsed tuples: bounds the recursion of all that follows
+
+Tuple tuple_list(LayoutContext *cx, const Tuple *items, int count) {
+    const Tuple *copy = arena_copy(cx->arena, items, sizeof *items * (size_t)count);
+    return (Tuple){.kind = TUPLE_LIST, .count = count, .items = copy};
+}
+
+int tuple_leaves(Tuple t) {
+    if (t.kind != TUPLE_LIST) return 1;
+    int leaves = 0;
+    for (int i = 0; i < t.count; i++) leaves += tuple_leaves(t.items[i]);
+    return leaves;
+}
+
+int64_t tuple_product(LayoutContext *cx, Tuple t) {
+    if (t.kind == TUPLE_INT) return t.value;
+    if (t.kind == TUPLE_ANY) return layout_refuse(cx, "'_' has no size"), 1;
+    int64_t product = 1;
+    for (int i = 0; i < t.count; i++) product = layout_mul(cx, product, tuple_product(cx, t.items[i]));
+    return product;
+}
+
+bool tuple_equal(Tuple a, Tuple b) {
+    if (a.kind != b.kind) return false;
+    if (a.kind != TUPLE_LIST) return a.kind == TUPLE_ANY || a.value == b.value;
+    if (a.count != b.count) return false;
+    for (int i = 0; i < a.count; i++)
+        if (!tuple_equal(a.items[i], b.items[i])) return false;
+    return true;
+}
+
+bool tuple_congruent(Tuple a, Tuple b) {
+    if (a.kind != TUPLE_LIST || b.kind != TUPLE_LIST) return a.kind != TUPLE_LIST && b.kind != TUPLE_LIST;
+    if (a.count != b.count) return false;
+    for (int i = 0; i < a.count; i++)
+        if (!tuple_congruent(a.items[i], b.items[i])) return false;
+    return true;
+}
+
+void tuple_print_integer(StrBuf *out, int64_t value) {
+    char digits[24];
+    int at = sizeof digits;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do digits[--at] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (value < 0) digits[--at] = '-';
+    sb_bytes(out, digits + at, sizeof digits - (size_t)at);
+}
+
+void tuple_print(StrBuf *out, Tuple t) {
+    if (t.kind == TUPLE_INT) {
+        tuple_print_integer(out, t.value);
+    } else if (t.kind == TUPLE_ANY) {
+        sb_char(out, '_');
+    } else {
+        for (int i = 0; i < t.count; i++) {
+            sb_char(out, i ? ',' : '(');
+            tuple_print(out, t.items[i]);
+        }
+        sb_str(out, t.count ? ")" : "()");
+    }
+}
+
+// ---- parsing ----
+
+void scan_space(Scan *scan) {
+    while (*scan->at == ' ' || *scan->at == '\t') scan->at++;
+}
+
+bool scan_accept(Scan *scan, char c) {
+    scan_space(scan);
+    if (scan->cx->failed || *scan->at != c) return false;
+    scan->at++;
+    return true;
+}
+
+static bool unexpected(Scan *scan, const char *wanted) {
+    int column = (int)(scan->at - scan->start) + 1;
+    if (!*scan->at) return layout_refuse(scan->cx, "syntax: expected %s at the end of the text", wanted);
+    return layout_refuse(scan->cx, "syntax: expected %s at column %d, found '%.12s'", wanted, column, scan->at);
+}
+
+bool scan_expect(Scan *scan, char c) {
+    if (scan_accept(scan, c)) return true;
+    return unexpected(scan, (char[]){'\'', c, '\'', 0});
+}
+
+bool scan_end(Scan *scan) {
+    scan_space(scan);
+    return !*scan->at || unexpected(scan, "the end");
+}
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+int64_t scan_integer(Scan *scan) {
+    scan_space(scan);
+    if (*scan->at == '_' && is_digit(scan->at[1])) scan->at++;
+    if (!is_digit(*scan->at)) return unexpected(scan, "a number");
+    int64_t value = 0;
+    for (; is_digit(*scan->at); scan->at++) {
+        value = value * 10 + (*scan->at - '0');
+        if (value > LAYOUT_LIMIT) return layout_refuse(scan->cx, "overflow: a number exceeds 2^62");
+    }
+    return value;
+}
+
+static Tuple scan_nested(Scan *scan, int depth) {
+    if (depth > DEEPEST) return layout_refuse(scan->cx, "syntax: nested deeper than %d", DEEPEST), tuple_int(1);
+    scan_space(scan);
+    if (*scan->at == '_' && !is_digit(scan->at[1])) return scan->at++, (Tuple){.kind = TUPLE_ANY};
+    if (!scan_accept(scan, '(')) return tuple_int(scan_integer(scan));
+    Tuple few[8];
+    VEC(Tuple) items = {few, 0, COUNT_OF(few)};
+    if (!scan_accept(scan, ')')) {
+        do vec_push(scan->cx->arena, &items, scan_nested(scan, depth + 1));
+        while (scan_accept(scan, ','));
+        scan_expect(scan, ')');
+    }
+    return tuple_list(scan->cx, items.items, items.count);
+}
+
+Tuple scan_tuple(Scan *scan) {
+    return scan_nested(scan, 0);
+}
+
+Tuple tuple_parse(LayoutContext *cx, const char *text) {
+    Scan scan = scan_text(cx, text);
+    Tuple t = scan_tuple(&scan);
+    scan_end(&scan);
+    return t;
+}

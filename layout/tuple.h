@@ -1,0 +1,54 @@
+// Nested tuples of integers (CuTe's IntTuple): shapes, coordinates, profiles. `_` stands for "all of this mode".
+//
+// Text: `5`, `_`, `(3,(2,4))`, `(4)` is a tuple of one; CuTe's mark of a static integer (`_8`) reads as the integer.
+#pragma once
+#include "layout/context.h"
+#include "support/strbuf.h"
+
+typedef enum { TUPLE_INT, TUPLE_ANY, TUPLE_LIST } TupleKind;
+
+typedef struct Tuple {
+    TupleKind kind;
+    int count;                   // of items, for a list
+    int64_t value;               // for an integer
+    const struct Tuple *items;   // for a list
+} Tuple;
+
+static inline Tuple tuple_int(int64_t value) {
+    return (Tuple){.kind = TUPLE_INT, .value = value};
+}
+
+Tuple tuple_list(LayoutContext *cx, const Tuple *items, int count);   // copies the items
+
+// The top-level modes: an integer is its own single mode.
+static inline int tuple_rank(Tuple t) {
+    return t.kind == TUPLE_LIST ? t.count : 1;
+}
+static inline Tuple tuple_mode(Tuple t, int mode) {
+    return t.kind == TUPLE_LIST ? t.items[mode] : t;
+}
+
+int tuple_leaves(Tuple t);                                  // number of integers and `_`
+int64_t tuple_product(LayoutContext *cx, Tuple t);          // refuses `_`
+bool tuple_equal(Tuple a, Tuple b);
+bool tuple_congruent(Tuple a, Tuple b);                     // same nesting
+void tuple_print(StrBuf *out, Tuple t);
+void tuple_print_integer(StrBuf *out, int64_t value);       // what printf("%lld") prints, faster
+
+// A place in a text; the parsers of this folder advance it.
+typedef struct Scan {
+    LayoutContext *cx;
+    const char *start, *at;
+} Scan;
+
+static inline Scan scan_text(LayoutContext *cx, const char *text) {
+    return (Scan){cx, text, text};
+}
+void scan_space(Scan *scan);
+bool scan_accept(Scan *scan, char c);                       // skips spaces, then takes c if it is next
+bool scan_expect(Scan *scan, char c);                       // the same, else refuses
+bool scan_end(Scan *scan);                                  // refuses when text is left
+int64_t scan_integer(Scan *scan);                           // digits, at most 2^62; `_8` reads 8
+Tuple scan_tuple(Scan *scan);
+
+Tuple tuple_parse(LayoutContext *cx, const char *text);     // the whole text
