@@ -9,6 +9,7 @@ typedef struct Facts Facts;
 
 typedef struct Range { int64_t low, high; } Range;   // inclusive; INT64_MIN / INT64_MAX: unknown
 
+Arena *facts_arena(const Facts *facts);                         // where it lives
 Facts *facts_new(Arena *arena, const Func *func);              // with the function's `when` and top-level assumes
 void facts_assume(Facts *facts, const Expr *condition, bool holds);   // conjunctions are taken apart
 void facts_bind(Facts *facts, const Var *var, const Expr *value);     // a let

@@ -1,0 +1,365 @@
+#include "passes/tile_loop.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include <string.h>
+
+// ---- regions as elements ----
+
+Expr **region_indices(Arena *arena, const Region *region, Expr *const *at) {
+    Expr **indices = NEW_ARRAY(arena, Expr *, region->count);
+    int rank = region_rank(region), kept = 0;
+    for (int d = 0; d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        indices[d] = dim->start;
+        if (!dim->extent) continue;
+        int from = kept++;
+        if (region->transposed && rank >= 2 && from >= rank - 2) from = from == rank - 1 ? rank - 2 : rank - 1;
+        indices[d] = e_add(arena, dim->start, at[from]);
+    }
+    return indices;
+}
+
+Expr *region_clip(Arena *arena, const Region *region, Expr *const *at) {
+    Expr *inside = NULL;
+    int rank = region_rank(region), kept = 0;
+    for (int d = 0; d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        if (!dim->extent) continue;
+        int from = kept++;
+        int64_t extent;
+        if (expr_const(dim->extent, &extent) && extent >= dim->tile) continue;
+        if (region->transposed && rank >= 2 && from >= rank - 2) from = from == rank - 1 ? rank - 2 : rank - 1;
+        Expr *here = e_lt(arena, at[from], dim->extent);
+        inside = inside ? e_and(arena, inside, here) : here;
+    }
+    return inside;
+}
+
+static void space_of_region(Arena *arena, const Region *region, TileLoop *loop) {
+    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
+    loop->rank = region_rank(region);
+    for (int d = 0; d < loop->rank; d++) {
+        loop->iters[d] = var_new(arena, names[d], VAR_ITER, TYPE_I64, region->loc);
+        loop->extents[d] = region_extent(region, d);
+    }
+}
+
+static void iter_exprs(Arena *arena, const TileLoop *loop, Expr **at) {
+    for (int d = 0; d < loop->rank; d++) at[d] = e_var(arena, loop->iters[d]);
+}
+
+static void push_clipped(Arena *arena, TileLoop *loop, Expr *clip, Stmt *store) {
+    if (!clip) {
+        block_push(arena, &loop->body, store);
+        return;
+    }
+    Stmt *guard = s_if(arena, clip);
+    block_push(arena, &guard->if_.then, store);
+    block_push(arena, &loop->body, guard);
+}
+
+static void loop_of_copy(Arena *arena, const Region *src, const Region *dst, bool transpose, TileLoop *loop) {
+    Expr *at[LAYOUT_MAX_RANK], *from[LAYOUT_MAX_RANK];
+    space_of_region(arena, dst, loop);
+    iter_exprs(arena, loop, at);
+    for (int d = 0; d < loop->rank; d++) from[d] = at[transpose ? loop->rank - 1 - d : d];
+    Expr *value = e_load(arena, src->buf, src->count, region_indices(arena, src, from));
+    Expr *clip = region_clip(arena, src, from);
+    if (clip) value = e_select(arena, clip, value, e_zero(arena, value->type));
+    value = e_cast(arena, dst->buf->type, value);
+    Stmt *store = s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at), value);
+    push_clipped(arena, loop, region_clip(arena, dst, at), store);
+}
+
+static void loop_of_fill(Arena *arena, const Region *dst, Expr *value, TileLoop *loop) {
+    Expr *at[LAYOUT_MAX_RANK];
+    space_of_region(arena, dst, loop);
+    iter_exprs(arena, loop, at);
+    Stmt *store = s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at),
+                          e_cast(arena, dst->buf->type, value));
+    push_clipped(arena, loop, region_clip(arena, dst, at), store);
+}
+
+// A parallel loop keeps its body; iterators that do not run from 0 by 1 are replaced by ones that do.
+static bool loop_of_parallel(Arena *arena, Stmt *stmt, TileLoop *loop) {
+    Subst *subst = subst_new(arena);
+    bool plain = true;
+    loop->rank = stmt->loop.count;
+    if (loop->rank > LAYOUT_MAX_RANK) return false;
+    for (int d = 0; d < loop->rank; d++) {
+        const Iter *iter = &stmt->loop.iters[d];
+        int64_t begin, end, step;
+        if (!expr_const(iter->step, &step)) return false;
+        Expr *count = e_sub(arena, iter->end, iter->begin);
+        if (!expr_const(count, &end)) return false;
+        loop->extents[d] = end <= 0 ? 0 : (end + step - 1) / step;
+        loop->iters[d] = iter->var;
+        if (expr_const(iter->begin, &begin) && begin == 0 && step == 1) continue;
+        plain = false;
+        loop->iters[d] = var_new(arena, iter->var->name, VAR_ITER, TYPE_I64, iter->var->loc);
+        Expr *scaled = e_mul(arena, e_var(arena, loop->iters[d]), e_int(arena, step));
+        subst_var(subst, iter->var, e_add(arena, iter->begin, scaled));
+    }
+    if (plain) loop->body = stmt->loop.body;
+    else clone_block(arena, subst, &stmt->loop.body, &loop->body);
+    return true;
+}
+
+bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
+    memset(loop, 0, sizeof *loop);
+    loop->origin = stmt;
+    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) return loop_of_parallel(arena, stmt, loop);
+    if (stmt->kind != STMT_CALL) return false;
+    loop->is_async = stmt->call.is_async;
+    const Arg *args = stmt->call.args;
+    switch (stmt->call.op) {
+    case OP_COPY: loop_of_copy(arena, args[0].region, args[1].region, false, loop); return true;
+    case OP_TRANSPOSE: loop_of_copy(arena, args[0].region, args[1].region, true, loop); return true;
+    case OP_FILL: loop_of_fill(arena, args[0].region, args[1].value, loop); return true;
+    default: return false;
+    }
+}
+
+// ---- accesses ----
+
+typedef struct Collector {
+    Arena *arena;
+    TileAccessVec *out;
+    int depth;   // of conditions around
+} Collector;
+
+static void collect_block(Collector *c, const Block *block);
+
+static void collect_access(Collector *c, Buf *buf, int count, Expr **indices, Expr *load, Stmt *store) {
+    TileAccess access = {.buf = buf, .count = count, .indices = indices, .is_store = store != NULL, .load = load,
+                         .store = store, .conditional = c->depth > 0};
+    vec_push(c->arena, c->out, access);
+}
+
+static void collect_expr(Collector *c, Expr *expr);
+
+static void collect_region(Collector *c, const Region *region, bool atomic, Stmt *store) {
+    Expr **indices = NEW_ARRAY(c->arena, Expr *, region->count);
+    for (int d = 0; d < region->count; d++) collect_expr(c, indices[d] = region->dims[d].start);
+    collect_access(c, region->buf, region->count, indices, NULL, store);
+    vec_last(c->out).is_store = vec_last(c->out).is_atomic = atomic;
+}
+
+static void collect_args(Collector *c, OpId op, int count, Arg *args, Stmt *stmt) {
+    for (int i = 0; i < count; i++) {
+        if (args[i].value) collect_expr(c, args[i].value);
+        if (args[i].region) collect_region(c, args[i].region, op != OP_LOAD, stmt);
+    }
+}
+
+static void collect_lazily(Collector *c, Expr *expr) {
+    c->depth++;
+    collect_expr(c, expr);
+    c->depth--;
+}
+
+static void collect_expr(Collector *c, Expr *expr) {
+    switch (expr->kind) {
+    case EXPR_INT: case EXPR_FLOAT: case EXPR_VAR: return;
+    case EXPR_LOAD:
+        for (int i = 0; i < expr->load.count; i++) collect_expr(c, expr->load.indices[i]);
+        collect_access(c, expr->load.buf, expr->load.count, expr->load.indices, expr, NULL);
+        return;
+    case EXPR_UNARY: collect_expr(c, expr->unary.a); return;
+    case EXPR_BINARY:
+        collect_expr(c, expr->binary.a);
+        if (expr->binary.op >= BIN_LOGICAL_AND) collect_lazily(c, expr->binary.b);
+        else collect_expr(c, expr->binary.b);
+        return;
+    case EXPR_SELECT:
+        collect_expr(c, expr->select.condition);
+        collect_lazily(c, expr->select.yes);
+        collect_lazily(c, expr->select.no);
+        return;
+    case EXPR_CAST: case EXPR_BITCAST: collect_expr(c, expr->operand); return;
+    case EXPR_CALL: collect_args(c, expr->call.op, expr->call.count, expr->call.args, NULL); return;
+    }
+}
+
+static void collect_body(Collector *c, const Block *block) {
+    c->depth++;
+    collect_block(c, block);
+    c->depth--;
+}
+
+static void collect_stmt(Collector *c, Stmt *stmt) {
+    switch (stmt->kind) {
+    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+        if (stmt->let.value) collect_expr(c, stmt->let.value);
+        return;
+    case STMT_STORE:
+        for (int i = 0; i < stmt->store.count; i++) collect_expr(c, stmt->store.indices[i]);
+        collect_expr(c, stmt->store.value);
+        collect_access(c, stmt->store.buf, stmt->store.count, stmt->store.indices, NULL, stmt);
+        return;
+    case STMT_FOR:
+        for (int i = 0; i < stmt->loop.count; i++) {
+            collect_expr(c, stmt->loop.iters[i].begin);
+            collect_expr(c, stmt->loop.iters[i].end);
+        }
+        collect_body(c, &stmt->loop.body);
+        return;
+    case STMT_WHILE:
+        collect_lazily(c, stmt->while_.condition);
+        collect_body(c, &stmt->while_.body);
+        return;
+    case STMT_IF:
+        collect_expr(c, stmt->if_.condition);
+        collect_body(c, &stmt->if_.then);
+        collect_body(c, &stmt->if_.otherwise);
+        return;
+    case STMT_BLOCK: collect_block(c, &stmt->block); return;
+    case STMT_CALL: collect_args(c, stmt->call.op, stmt->call.count, stmt->call.args, stmt); return;
+    default: return;
+    }
+}
+
+static void collect_block(Collector *c, const Block *block) {
+    for (int i = 0; i < block->count; i++) collect_stmt(c, block->items[i]);
+}
+
+void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out) {
+    Collector collector = {.arena = arena, .out = out};
+    collect_block(&collector, &loop->body);
+}
+
+// ---- index arithmetic ----
+
+static bool linear_in_product(const Expr *a, const Expr *b, const Var *var, int64_t *coefficient) {
+    int64_t factor, inner;
+    if (expr_const(b, &factor) && linear_in(a, var, &inner)) return *coefficient = inner * factor, true;
+    if (expr_const(a, &factor) && linear_in(b, var, &inner)) return *coefficient = inner * factor, true;
+    return false;
+}
+
+bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient) {
+    if (!expr_uses_var(expr, var)) return *coefficient = 0, true;
+    int64_t a, b;
+    switch (expr->kind) {
+    case EXPR_VAR: return *coefficient = 1, true;
+    case EXPR_CAST: return type_is_int(expr->type) && linear_in(expr->operand, var, coefficient);
+    case EXPR_BINARY:
+        if (expr->binary.op == BIN_MUL) return linear_in_product(expr->binary.a, expr->binary.b, var, coefficient);
+        if (expr->binary.op != BIN_ADD && expr->binary.op != BIN_SUB) return false;
+        if (!linear_in(expr->binary.a, var, &a) || !linear_in(expr->binary.b, var, &b)) return false;
+        *coefficient = expr->binary.op == BIN_ADD ? a + b : a - b;
+        return true;
+    default: return false;
+    }
+}
+
+static bool last_dim_is_dense(const Buf *buf) { return !buf->strides || expr_is_int(buf->strides[buf->rank - 1], 1); }
+
+StrideKind access_stride(const TileAccess *access, const Var *iter) {
+    bool used = false;
+    for (int d = 0; d < access->count; d++) {
+        int64_t coefficient;
+        if (!linear_in(access->indices[d], iter, &coefficient)) return STRIDE_OTHER;
+        if (coefficient == 0) continue;
+        if (used || d != access->count - 1 || coefficient != 1 || !last_dim_is_dense(access->buf)) return STRIDE_OTHER;
+        used = true;
+    }
+    return used ? STRIDE_UNIT : STRIDE_NONE;
+}
+
+static int iterator_number(const TileLoop *loop, const Expr *index) {
+    while (index->kind == EXPR_CAST) index = index->operand;
+    if (index->kind != EXPR_VAR) return -1;
+    for (int i = 0; i < loop->rank; i++)
+        if (loop->iters[i] == index->var) return i;
+    return -1;
+}
+
+bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
+    for (int d = 0; d < access->count; d++) {
+        int64_t constant;
+        dims[d] = iterator_number(loop, access->indices[d]);
+        if (dims[d] < 0 && !expr_const(access->indices[d], &constant)) return false;
+    }
+    return true;
+}
+
+static bool is_memory(const Buf *buf) { return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED; }
+
+int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
+    int fast = loop->rank - 1;
+    int64_t most = 0;
+    for (int i = loop->rank - 1; i >= 0; i--) {
+        int64_t bytes = 0;
+        for (int a = 0; a < accesses->count; a++) {
+            const TileAccess *access = &accesses->items[a];
+            if (access->buf->scope == SCOPE_GLOBAL && access_stride(access, loop->iters[i]) == STRIDE_UNIT)
+                bytes += type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
+        }
+        if (bytes > most) most = bytes, fast = i;
+    }
+    return fast;
+}
+
+static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast, int64_t vector) {
+    Arena *arena = facts_arena(facts);
+    const Buf *buf = access->buf;
+    if (buf->scope == SCOPE_GLOBAL && !prove_aligned(facts, buf, vector * type_bytes(buf->type))) return false;
+    for (int d = 0; d < access->count; d++) {
+        Expr *index = access->indices[d];
+        if (d == access->count - 1) index = e_sub(arena, index, e_var(arena, loop->iters[fast]));
+        Expr *stride = buf->scope == SCOPE_GLOBAL ? global_stride(arena, buf, d) : NULL;
+        if (!stride) {
+            stride = e_int(arena, 1);
+            for (int i = d + 1; i < buf->rank; i++) stride = e_mul(arena, stride, buf->shape[i]);
+        }
+        Expr *offset = simplify_expr(arena, facts, e_mul(arena, index, stride));
+        if (multiple_of(facts, offset) % vector != 0) return false;
+    }
+    return true;
+}
+
+int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                    const Target *target) {
+    int widest = 0;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (is_memory(access->buf) && access_stride(access, loop->iters[fast]) == STRIDE_UNIT) {
+            int bytes = type_bytes(access->buf->type);
+            widest = bytes > widest ? bytes : widest;
+        }
+    }
+    if (widest == 0) return 1;
+    int64_t vector = target->vector_bytes / widest;
+    while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (!is_memory(access->buf) || access->is_atomic) continue;
+        if (access_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        while (vector > 1 && !aligned_for(facts, loop, access, fast, vector)) vector /= 2;
+    }
+    return vector < 1 ? 1 : vector;
+}
+
+bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
+    for (int a = 0; a < accesses->count; a++)
+        if (accesses->items[a].buf->scope == SCOPE_SHARED &&
+            access_stride(&accesses->items[a], loop->iters[fast]) == STRIDE_OTHER)
+            return true;
+    return false;
+}
+
+// ---- bounds ----
+
+Expr *access_guard(Arena *arena, const Facts *facts, const Buf *buf, int count, Expr *const *indices) {
+    Expr *guard = NULL;
+    for (int d = 0; d < count; d++) {
+        Expr *index = simplify_expr(arena, facts, indices[d]);
+        Expr *tests[2] = {e_binary(arena, BIN_GE, index, e_int(arena, 0)), e_lt(arena, index, buf->shape[d])};
+        for (int i = 0; i < 2; i++) {
+            if (prove(facts, tests[i])) continue;
+            guard = guard ? e_and(arena, guard, tests[i]) : tests[i];
+        }
+    }
+    return guard;
+}

@@ -1,0 +1,54 @@
+// Tile ops seen as loops: copy, fill, transpose and `parallel` are all "for every point of a space, do this body".
+// Layout inference and lowering work on this one form.
+#pragma once
+#include "ir/facts.h"
+#include "ir/ir.h"
+
+typedef struct TileLoop {
+    Stmt *origin;
+    int rank;
+    Var *iters[LAYOUT_MAX_RANK];
+    int64_t extents[LAYOUT_MAX_RANK];   // constants; iterators run from 0 by 1
+    Block body;                         // over the iterators; a parallel loop's own body, or one store
+    bool is_async;                      // a started copy
+} TileLoop;
+
+// False when `stmt` is none of them (or a parallel loop with an extent that is not constant).
+bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop);
+// Buffer indices of the operand element at tile coordinates `at` (one per kept dim of the region, after `.T`).
+Expr **region_indices(Arena *arena, const Region *region, Expr *const *at);
+// The element at `at` lies within the region's dynamic extents; NULL when it always does.
+Expr *region_clip(Arena *arena, const Region *region, Expr *const *at);
+
+// One load or store of a buffer element in a loop's body.
+typedef struct TileAccess {
+    Buf *buf;
+    int count;
+    Expr **indices;
+    bool is_store, is_atomic;
+    bool conditional;   // under an `if`, `?:`, `&&` or an inner loop
+    Expr *load;         // the node, for loads
+    Stmt *store;        // the statement, for stores
+} TileAccess;
+typedef VEC(TileAccess) TileAccessVec;
+void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out);
+
+// ---- index arithmetic ----
+// expr == coefficient * var + (rest without var), coefficient constant. False when it is not of that form.
+bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient);
+typedef enum { STRIDE_NONE, STRIDE_UNIT, STRIDE_OTHER } StrideKind;   // how an access moves with an iterator
+StrideKind access_stride(const TileAccess *access, const Var *iter);
+// Which loop iterator each index of a fragment access is: dims[d] = iterator number, or -1 for a constant index.
+// False when some index is neither.
+bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims);
+
+// The iterator along which the loop's memory accesses are contiguous (bytes vote), the last one by default.
+int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses);
+// Elements that one thread may take at once along `fast`: all unit-stride memory accesses are aligned for that many.
+int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                    const Target *target);
+// A shared-memory access of the loop moves across `fast` with another stride (a transposed side).
+bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast);
+
+// The access to a global tensor lies within it: a condition, NULL when proven.
+Expr *access_guard(Arena *arena, const Facts *facts, const Buf *buf, int count, Expr *const *indices);
