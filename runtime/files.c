@@ -1,0 +1,152 @@
+#include "runtime/files.h"
+#include "support/vec.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const Span NOWHERE;
+
+// Reads to the end of an open file, in growing pieces: the size of a pipe is not known before.
+static bool read_all(Arena *arena, DiagSink *sink, const char *path, int fd, int64_t limit, FileText *out) {
+    size_t capacity = 64 << 10, length = 0;
+    char *text = arena_alloc(arena, capacity);
+    for (;;) {
+        ssize_t got = read(fd, text + length, capacity - length - 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            diag(sink, NOWHERE, T_CANNOT_READ, path, strerror(errno));
+            return false;
+        }
+        if (got == 0) break;
+        length += (size_t)got;
+        if (limit && (int64_t)length > limit) {
+            diag(sink, NOWHERE, T_FILE_TOO_LARGE, (long long)length, (long long)limit);
+            return false;
+        }
+        if (length + 1 == capacity) {
+            text = arena_grow(arena, text, capacity, 2 * capacity);
+            capacity *= 2;
+        }
+    }
+    text[length] = 0;
+    *out = (FileText){text, length};
+    return true;
+}
+
+bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out) {
+    if (strcmp(path, "-") == 0) return read_all(arena, sink, "<stdin>", STDIN_FILENO, limit, out);
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ok = false;
+    if (fd < 0 || fstat(fd, &info) != 0) diag(sink, NOWHERE, T_CANNOT_READ, path, strerror(errno));
+    else if (S_ISDIR(info.st_mode)) diag(sink, NOWHERE, T_CANNOT_READ, path, "it is a folder");
+    else if (limit && info.st_size > limit)
+        diag(sink, NOWHERE, T_FILE_TOO_LARGE, (long long)info.st_size, (long long)limit);
+    else ok = read_all(arena, sink, path, fd, limit, out);
+    if (fd >= 0) close(fd);
+    return ok;
+}
+
+// Length of the UTF-8 sequence at `text`; 0 when it is none (overlong forms, surrogates and what is beyond U+10FFFF too).
+static size_t utf8_length(const unsigned char *text, size_t left) {
+    unsigned char c = text[0];
+    if (c < 0x80) return 1;
+    size_t length = c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+    if (length == 0 || length > left) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((text[i] & 0xC0) != 0x80) return 0;
+    if ((c == 0xE0 && text[1] < 0xA0) || (c == 0xED && text[1] >= 0xA0)) return 0;
+    if ((c == 0xF0 && text[1] < 0x90) || (c == 0xF4 && text[1] >= 0x90)) return 0;
+    return length;
+}
+
+bool source_check(DiagSink *sink, int file, const char *text, size_t length) {
+    Span place = {.file = file, .line = 1, .column = 1, .end_line = 1, .end_column = 2};
+    if (length == 0) {
+        place.line = 0;
+        diag(sink, place, T_EMPTY_FILE, diag_source_name(sink, file));
+        return false;
+    }
+    for (size_t i = 0, step; i < length; i += step) {
+        step = utf8_length((const unsigned char *)text + i, length - i);
+        if (step == 0 || text[i] == 0) {
+            diag(sink, place, T_NOT_UTF8, (int)i);
+            return false;
+        }
+        place.column = text[i] == '\n' ? 1 : place.column + (int)step;
+        place.line += text[i] == '\n';
+        place.end_line = place.line;
+        place.end_column = place.column + 1;
+    }
+    return true;
+}
+
+bool file_read_source(Arena *arena, DiagSink *sink, const char *path, FileText *out, int *file) {
+    if (!file_read(arena, sink, path, SOURCE_LIMIT, out)) return false;
+    *file = diag_add_source(sink, strcmp(path, "-") == 0 ? "<stdin>" : path, out->text, out->length);
+    return source_check(sink, *file, out->text, out->length);
+}
+
+static bool write_all(int fd, const char *data, size_t bytes) {
+    while (bytes > 0) {
+        ssize_t put = write(fd, data, bytes);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return false;
+        data += put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
+bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes) {
+    if (strcmp(path, "-") == 0) {
+        bool ok = write_all(STDOUT_FILENO, data, bytes);
+        if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, "<stdout>", strerror(errno));
+        return ok;
+    }
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {   // a device or pipe cannot be replaced: write into it
+        int fd = S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : open(path, O_WRONLY | O_CLOEXEC);
+        bool ok = fd >= 0 && write_all(fd, data, bytes);
+        if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
+        if (fd >= 0) close(fd);
+        return ok;
+    }
+    char *temporary = arena_printf(arena, "%s.XXXXXX", path);
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    bool ok = fd >= 0 && write_all(fd, data, bytes);
+    mode_t mask = umask(0);   // mkostemp makes the file private; an output is as readable as any other file
+    umask(mask);
+    ok = ok && fchmod(fd, 0666 & ~mask) == 0;
+    int error = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) ok = (error = errno, false);
+    if (ok && rename(temporary, path) != 0) ok = (error = errno, false);
+    if (ok) return true;
+    if (fd >= 0) unlink(temporary);
+    diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(error));
+    return false;
+}
+
+bool folder_make(DiagSink *sink, const char *path) {
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
+    diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
+    return false;
+}
+
+char *path_stem(Arena *arena, const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (strcmp(name, "-") == 0) return arena_strdup(arena, "stdin");
+    const char *dot = strrchr(name, '.');
+    return arena_strndup(arena, name, dot && dot != name ? (size_t)(dot - name) : strlen(name));
+}
+
+char *path_beside(Arena *arena, const char *from, const char *path) {
+    const char *slash = strrchr(from, '/');
+    if (!slash || path[0] == '/') return arena_strdup(arena, path);
+    return arena_printf(arena, "%.*s/%s", (int)(slash - from), from, path);
+}

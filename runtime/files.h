@@ -1,0 +1,31 @@
+// Files as the compiler wants them: read whole with a limit, written whole or not at all.
+#pragma once
+#include "support/arena.h"
+#include "support/diag.h"
+#include <stdbool.h>
+
+// Most bytes of a source file that are read; artefacts and tensors may be larger.
+#define SOURCE_LIMIT ((int64_t)16 << 20)
+
+typedef struct FileText {
+    const char *text;   // terminated by a zero byte that does not count
+    size_t length;
+} FileText;
+
+// Reads a file ("-": standard input) into the arena. `limit` 0: no limit. False: reported to the sink.
+bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out);
+// As file_read, for source text: also refuses what is empty or not UTF-8. `*file` becomes its index as a source of the
+// sink, for places in it.
+bool file_read_source(Arena *arena, DiagSink *sink, const char *path, FileText *out, int *file);
+// Checks a source text that did not come from a file in the same way. False: reported.
+bool source_check(DiagSink *sink, int file, const char *text, size_t length);
+// Writes a file under a temporary name beside it and renames it, so that a reader never sees half of it. "-": standard
+// output. False: reported.
+bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes);
+// Makes a folder unless it is there. False: reported.
+bool folder_make(DiagSink *sink, const char *path);
+
+// "dir/gemm.tile" -> "gemm"
+char *path_stem(Arena *arena, const char *path);
+// `path` as seen from the folder of the file `from`.
+char *path_beside(Arena *arena, const char *from, const char *path);
