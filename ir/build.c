@@ -318,8 +318,8 @@ Expr *e_unary(Arena *arena, UnaryOp op, Expr *a) {
 // x op b = x, or a constant, for a constant b on the right; NULL: neither.
 static Expr *neutral_right(Arena *arena, BinaryOp op, Expr *a, Expr *b) {
     if (expr_is_int(b, 0)) {
-        bool keeps = op == BIN_ADD || op == BIN_SUB || op == BIN_OR || op == BIN_XOR || op == BIN_SHL || op == BIN_SHR ||
-                     op == BIN_LOGICAL_OR;
+        bool keeps = op == BIN_ADD || op == BIN_SUB || op == BIN_OR || op == BIN_XOR || op == BIN_SHL ||
+                     op == BIN_SHR || op == BIN_LOGICAL_OR;
         bool zero = op == BIN_MUL || op == BIN_AND || op == BIN_LOGICAL_AND;
         if (keeps) return a;
         if (zero && droppable(a)) return e_int_of(arena, a->type, 0);
@@ -330,7 +330,7 @@ static Expr *neutral_right(Arena *arena, BinaryOp op, Expr *a, Expr *b) {
         if (op == BIN_LOGICAL_OR && droppable(a)) return b;
     }
     if (expr_is_float(b, 1) && (op == BIN_MUL || op == BIN_DIV)) return a;
-    if (expr_is_float(b, 0) && op == BIN_SUB) return a;    // but not x + 0: -0 + 0 is 0
+    if (expr_is_float(b, 0) && op == BIN_SUB) return a;   // but not x + 0: -0 + 0 is 0
     if (expr_is_float(b, -0.0) && op == BIN_ADD) return a;
     return NULL;
 }
@@ -422,7 +422,8 @@ Expr *e_select(Arena *arena, Expr *condition, Expr *yes, Expr *no) {
 static Expr *fold_cast(Arena *arena, Type type, const Expr *a) {
     bool to_float = type_is_float(type);
     if (a->kind == EXPR_INT)
-        return to_float ? e_float(arena, type, int_to_float(a->type, type, a->integer)) : e_int_of(arena, type, a->integer);
+        return to_float ? e_float(arena, type, int_to_float(a->type, type, a->integer))
+                        : e_int_of(arena, type, a->integer);
     if (to_float) return e_float(arena, type, a->real);
     if (type == TYPE_BOOL) return e_bool(arena, a->real != 0);
     return e_int_of(arena, type, float_to_int(type, a->real));
@@ -508,7 +509,8 @@ static Expr *fold_call(Arena *arena, OpId op, Type type, int count, const Arg *a
     if (count == 1) {
         if (a->kind == EXPR_FLOAT) return fold_call_float(arena, op, type, a->real);
         if (a->kind == EXPR_INT && op == OP_ABS)
-            return e_int_of(arena, type, type != TYPE_U64 && a->integer < 0 ? (int64_t)(0 - (uint64_t)a->integer) : a->integer);
+            return e_int_of(arena, type,
+                            type != TYPE_U64 && a->integer < 0 ? (int64_t)(0 - (uint64_t)a->integer) : a->integer);
         return NULL;
     }
     if ((op == OP_MIN || op == OP_MAX) && expr_equal(a, b)) return args[0].value;

@@ -1,6 +1,6 @@
 // Modules, functions and regions: small questions about the data structures.
-#include "ir/ir.h"
 #include "ir/build.h"
+#include "ir/ir.h"
 #include <string.h>
 
 Module *module_new(Arena *arena, Failure *failure, DiagSink *sink) {
@@ -61,7 +61,8 @@ int64_t region_extent(const Region *region, int dim) {
 bool region_is_whole(const Region *region) {
     for (int i = 0; i < region->count; i++) {
         const RegionDim *dim = &region->dims[i];
-        if (!dim->extent || !expr_is_int(dim->start, 0) || !expr_equal(dim->extent, region->buf->shape[i])) return false;
+        if (!dim->extent || !expr_is_int(dim->start, 0) || !expr_equal(dim->extent, region->buf->shape[i]))
+            return false;
     }
     return true;
 }

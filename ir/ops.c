@@ -40,9 +40,15 @@
 #define OPERANDS(...) .operand_count = OPERAND_COUNT(__VA_ARGS__), .operands = {__VA_ARGS__}
 static const OpInfo rows[] = {
 #define OP(id_, text_, stages_, result_, by_, done_, feature_, summary_, ...)                                          \
-    [OP_##id_] = {.id = OP_##id_, .text = text_, .stages = stages_, .result = RESULT_##result_,                        \
-                  .participants = BY_##by_, .completion = DONE_##done_, .feature = FEATURE_##feature_,                 \
-                  .summary = summary_, __VA_ARGS__},
+    [OP_##id_] = {.id = OP_##id_,                                                                                      \
+                  .text = text_,                                                                                       \
+                  .stages = stages_,                                                                                   \
+                  .result = RESULT_##result_,                                                                          \
+                  .participants = BY_##by_,                                                                            \
+                  .completion = DONE_##done_,                                                                          \
+                  .feature = FEATURE_##feature_,                                                                       \
+                  .summary = summary_,                                                                                 \
+                  __VA_ARGS__},
 #include "ir/ops.def"
 #undef OP
 #undef OPERANDS

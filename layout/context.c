@@ -23,7 +23,7 @@ int64_t layout_mul(LayoutContext *cx, int64_t a, int64_t b) {
     return within_limit(cx, overflow, product);
 }
 
-int64_t layout_add(LayoutContext *cx, int64_t a, int64_t b) {
+int64_t layout_sum(LayoutContext *cx, int64_t a, int64_t b) {
     int64_t sum;
     bool overflow = __builtin_add_overflow(a, b, &sum);
     return within_limit(cx, overflow, sum);

@@ -29,7 +29,7 @@ bool layout_refuse(LayoutContext *cx, const char *format, ...) __attribute__((fo
 
 // Arithmetic on magnitudes up to LAYOUT_LIMIT; beyond it: refused, result 0.
 int64_t layout_mul(LayoutContext *cx, int64_t a, int64_t b);
-int64_t layout_add(LayoutContext *cx, int64_t a, int64_t b);
+int64_t layout_sum(LayoutContext *cx, int64_t a, int64_t b);
 
 static inline int64_t layout_ceil_div(int64_t a, int64_t b) {   // a >= 0, b > 0
     return a / b + (a % b != 0);

@@ -184,12 +184,12 @@ int64_t cute_size(LayoutContext *cx, Cute a) {
 static int64_t last_offset(LayoutContext *cx, Cute a) {
     if (a.rank == CUTE_LEAF) return layout_mul(cx, a.shape - 1, a.stride);
     int64_t last = 0;
-    for (int i = 0; i < a.rank; i++) last = layout_add(cx, last, last_offset(cx, a.modes[i]));
+    for (int i = 0; i < a.rank; i++) last = layout_sum(cx, last, last_offset(cx, a.modes[i]));
     return last;
 }
 
 int64_t cute_cosize(LayoutContext *cx, Cute a) {
-    return layout_add(cx, last_offset(cx, a), 1);
+    return layout_sum(cx, last_offset(cx, a), 1);
 }
 
 static Tuple half(LayoutContext *cx, Cute a, bool strides) {
@@ -248,10 +248,10 @@ static int64_t offset_of_integer(LayoutContext *cx, Cute a, int64_t index) {
     for (int i = 0; i < a.rank - 1; i++) {
         int64_t size = cute_size(cx, a.modes[i]);
         if (cx->failed) return 0;
-        offset = layout_add(cx, offset, offset_of_integer(cx, a.modes[i], index % size));
+        offset = layout_sum(cx, offset, offset_of_integer(cx, a.modes[i], index % size));
         index /= size;
     }
-    return a.rank ? layout_add(cx, offset, offset_of_integer(cx, a.modes[a.rank - 1], index)) : 0;
+    return a.rank ? layout_sum(cx, offset, offset_of_integer(cx, a.modes[a.rank - 1], index)) : 0;
 }
 
 int64_t cute_crd2idx(LayoutContext *cx, Cute a, Tuple coord) {
@@ -259,7 +259,7 @@ int64_t cute_crd2idx(LayoutContext *cx, Cute a, Tuple coord) {
     if (coord.kind == TUPLE_ANY) return layout_refuse(cx, "a coordinate has no '_'; use slice");
     if (a.rank != coord.count) return layout_refuse(cx, "the coordinate's nesting does not fit the shape");
     int64_t offset = 0;
-    for (int i = 0; i < coord.count; i++) offset = layout_add(cx, offset, cute_crd2idx(cx, a.modes[i], coord.items[i]));
+    for (int i = 0; i < coord.count; i++) offset = layout_sum(cx, offset, cute_crd2idx(cx, a.modes[i], coord.items[i]));
     return offset;
 }
 
@@ -289,7 +289,7 @@ static void slice_into(LayoutContext *cx, Cute a, Tuple coord, int64_t *offset, 
     if (coord.kind == TUPLE_ANY) {
         kept[(*count)++] = a;
     } else if (coord.kind == TUPLE_INT) {
-        *offset = layout_add(cx, *offset, offset_of_integer(cx, a, coord.value));
+        *offset = layout_sum(cx, *offset, offset_of_integer(cx, a, coord.value));
     } else if (a.rank != coord.count) {
         layout_refuse(cx, "the coordinate's nesting does not fit the shape");
     } else {

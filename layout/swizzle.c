@@ -164,7 +164,7 @@ Swizzled bank_swizzle(LayoutContext *cx, BankTile t) {
 }
 
 Cute padded_rows(LayoutContext *cx, int64_t rows, int64_t columns, int64_t pad) {
-    int64_t pitch = layout_add(cx, columns, pad);
+    int64_t pitch = layout_sum(cx, columns, pad);
     Tuple shape = tuple_list(cx, (Tuple[]){tuple_int(rows), tuple_int(columns)}, 2);
     Tuple stride = tuple_list(cx, (Tuple[]){tuple_int(pitch), tuple_int(1)}, 2);
     return cute_make(cx, shape, stride);
