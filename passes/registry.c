@@ -1,0 +1,54 @@
+// The registry: passes.def as tables, and docs/passes.md from them.
+#include "passes/registry.h"
+#include <string.h>
+
+static const Pass passes[] = {
+#define PASS(suffix, name, from, to, needs, keeps, summary)                                                            \
+    {name, STAGE_##from, STAGE_##to, needs, keeps, summary, pass_##suffix},
+#include "passes/passes.def"
+};
+
+static const PassFn steps[] = {
+#define STEP(suffix) pass_##suffix,
+#include "passes/passes.def"
+};
+
+const Pass *pass_at(int index) {
+    return index >= 0 && index < COUNT_OF(passes) ? &passes[index] : NULL;
+}
+
+const Pass *pass_named(const char *name) {
+    for (int i = 0; i < COUNT_OF(passes); i++)
+        if (!strcmp(passes[i].name, name)) return &passes[i];
+    return NULL;
+}
+
+const Pass *pipeline_step(int index) {
+    if (index < 0 || index >= COUNT_OF(steps)) return NULL;
+    for (int i = 0; i < COUNT_OF(passes); i++)
+        if (passes[i].run == steps[index]) return &passes[i];
+    return NULL;
+}
+
+static const char *stage_text(Stage stage) {
+    return stage == STAGE_TILE ? "tile" : "thread";
+}
+
+// A lowering has a stage on either side of it; other passes work at every stage from `from` to `to`.
+static void document_pass(const Pass *pass, StrBuf *out) {
+    sb_printf(out, "## %s\n\n%s.\n\n", pass->name, pass->summary);
+    if (pass->from == pass->to) sb_printf(out, "- stage: %s\n", stage_text(pass->from));
+    else sb_printf(out, "- stage: %s to %s\n", stage_text(pass->from), stage_text(pass->to));
+    if (*pass->needs) sb_printf(out, "- after: %s\n", pass->needs);
+    sb_printf(out, "- keeps: %s\n\n", pass->keeps);
+}
+
+void passes_document(StrBuf *out) {
+    sb_str(out, "# Passes\n\n"
+                "Made from `passes/passes.def` by `tilec passes --markdown`; do not edit. What the program looks like between "
+                "the\npasses is in [stages.md](stages.md); how to write one in [adding-a-pass.md](adding-a-pass.md).\n\n"
+                "The pipeline:\n\n");
+    for (int i = 0; i < COUNT_OF(steps); i++) sb_printf(out, "%2d. `%s`\n", i + 1, pipeline_step(i)->name);
+    sb_str(out, "\n");
+    for (int i = 0; i < COUNT_OF(passes); i++) document_pass(&passes[i], out);
+}

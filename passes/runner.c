@@ -1,0 +1,280 @@
+// The runner: passes in order over all kernels of a module, with everything that is not a pass's own business.
+//
+// Pass by pass, not kernel by kernel, so that between two passes the module is one consistent text: that is what a dump
+// shows, a round trip reads back and the emulator runs. Step 0 is the program as the frontend made it.
+//
+//     for each pass of the plan
+//         for each kernel whose stage the pass takes
+//             run it (timed, counted for --opt-bisect-limit); new variants go right after their kernel
+//         if something changed: verify, print, dump, round-trip, emulate
+#include "ir/verify.h"
+#include "passes/registry.h"
+#include "support/map.h"
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct Step {
+    const Pass *pass;
+    int runs, changes;
+    double seconds;
+} Step;
+
+typedef VEC(Step) Plan;
+
+typedef struct Runner {
+    Module *module;
+    const Target *target;
+    const PassOptions *options;
+    const PassHooks *hooks;
+    Plan plan;
+    int executions;   // of passes on kernels, for bisecting
+    bool failed;
+} Runner;
+
+static const Span no_place = {0};
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+// ---- the plan ----
+
+static void report_unknown(Runner *runner, const char *name) {
+    StrMap *names = strmap_new(runner->module->arena);
+    for (int i = 0; pass_at(i); i++) strmap_put(names, pass_at(i)->name, NULL);
+    const char *near = strmap_nearest(names, name);
+    Diag *d = diag(runner->module->sink, no_place, T_UNKNOWN_PASS, name);
+    if (near) diag_note(d, "did you mean '%s'?", near);
+    runner->failed = true;
+}
+
+static void check_name(Runner *runner, const char *name) {
+    if (name && strcmp(name, "all") && !pass_named(name)) report_unknown(runner, name);
+}
+
+static void plan_add(Runner *runner, const Pass *pass) {
+    vec_push(runner->module->arena, &runner->plan, ((Step){.pass = pass}));
+}
+
+static void plan_list(Runner *runner, const char *list) {
+    for (const char *at = list; *at;) {
+        size_t length = strcspn(at, ",");
+        const char *name = arena_strndup(runner->module->arena, at, length);
+        const Pass *pass = pass_named(name);
+        if (pass) plan_add(runner, pass);
+        else if (length > 0) report_unknown(runner, name);
+        at += length + (at[length] == ',');
+    }
+}
+
+// A dump is resumed in its middle, so a needed pass may be absent from the list: it may not come later than its user.
+static void check_order(Runner *runner) {
+    for (int i = 0; i < runner->plan.count; i++) {
+        const Pass *pass = runner->plan.items[i].pass;
+        bool before = false, after = false;
+        for (int j = 0; j < runner->plan.count; j++)
+            if (!strcmp(runner->plan.items[j].pass->name, pass->needs)) *(j < i ? &before : &after) = true;
+        if (!after || before) continue;
+        diag(runner->module->sink, no_place, T_PASS_ORDER, pass->name, pass->needs);
+        runner->failed = true;
+    }
+}
+
+static void make_plan(Runner *runner) {
+    if (runner->options->passes) plan_list(runner, runner->options->passes);
+    else
+        for (int i = 0; pipeline_step(i); i++) plan_add(runner, pipeline_step(i));
+    check_name(runner, runner->options->print_after);
+    check_name(runner, runner->options->stop_after);
+    check_order(runner);
+}
+
+// ---- what happens after a pass ----
+
+static PrintOptions print_options(const Runner *runner) {
+    return (PrintOptions){.places = runner->options->places, .comments = true};
+}
+
+static void print_kernels(Runner *runner, const char *after, const bool *changed) {
+    const Module *module = runner->module;
+    StrBuf text;
+    sb_init(&text, module->arena);
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        if (func->kind != FUNC_KERNEL || (changed && !changed[i])) continue;
+        sb_printf(&text, "// after %s (%s)\n", after, func->name);
+        print_func(module, func, print_options(runner), &text);
+        sb_char(&text, '\n');
+    }
+    fputs(sb_text(&text), runner->options->talk);
+}
+
+static void dump(Runner *runner, int step, const char *after) {
+    Module *module = runner->module;
+    const char *path = arena_printf(module->arena, "%s/%03d-%s.tile", runner->options->dump_dir, step, after);
+    StrBuf text;
+    sb_init(&text, module->arena);
+    PrintOptions options = print_options(runner);
+    options.tests = true;
+    print_module(module, options, &text);
+    FILE *file = fopen(path, "w");
+    bool written = file && fwrite(sb_text(&text), 1, text.length, file) == text.length;
+    int error = errno;
+    if (file && fclose(file)) written = false, error = errno;
+    if (written) return;
+    diag(module->sink, no_place, T_CANNOT_WRITE, path, strerror(error));
+    runner->failed = true;
+}
+
+// The first line in which two texts differ, from 1, and that line of `a` in *line.
+static int first_difference(Arena *arena, const char *a, const char *b, const char **line) {
+    int number = 1;
+    const char *start = a;
+    for (; *a && *a == *b; a++, b++)
+        if (*a == '\n') number++, start = a + 1;
+    *line = arena_strndup(arena, start, strcspn(start, "\n"));
+    return number;
+}
+
+static bool same_text(Runner *runner, const char *after, const char *first, const char *second) {
+    if (!strcmp(first, second)) return true;
+    const char *line;
+    int number = first_difference(runner->module->arena, second, first, &line);
+    Diag *d = diag(runner->module->sink, no_place, T_ROUNDTRIP, after, number, line);
+    first_difference(runner->module->arena, first, second, &line);
+    diag_note(d, "it was: %s", line);
+    return false;
+}
+
+static void round_trip(Runner *runner, const char *after) {
+    Module *module = runner->module;
+    PrintOptions options = {.places = runner->options->places, .tests = true};
+    StrBuf first, second;
+    sb_init(&first, module->arena);
+    print_module(module, options, &first);
+    const char *name = arena_printf(module->arena, "after %s", after);
+    Module *again =
+        runner->hooks->parse(runner->hooks->user, module->arena, module->failure, module->sink, name, sb_text(&first));
+    if (!again) {
+        diag(module->sink, no_place, T_ROUNDTRIP, after, 1, "it does not parse");
+        runner->failed = true;
+        return;
+    }
+    sb_init(&second, module->arena);
+    print_module(again, options, &second);
+    if (!same_text(runner, after, sb_text(&first), sb_text(&second))) runner->failed = true;
+}
+
+static void emulate(Runner *runner, const char *after) {
+    const char *why = "it says not why";
+    if (runner->hooks->emulate(runner->hooks->user, runner->module, after, &why)) return;
+    diag(runner->module->sink, no_place, T_EMULATE_AFTER, after, why);
+    runner->failed = true;
+}
+
+static void verify(Runner *runner, const char *after, const bool *changed) {
+    Module *module = runner->module;
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *func = module->funcs.items[i];
+        if (!changed[i] || verify_func(module, func)) continue;
+        diag(module->sink, func->loc, T_PASS_BROKE, after, func->name);
+        runner->failed = true;
+    }
+}
+
+// The checks and dumps after step number `step`. `changed` says which functions did; NULL for step 0, the frontend's.
+static void observe(Runner *runner, int step, const char *after, const bool *changed, bool any) {
+    const PassOptions *options = runner->options;
+    if (changed && options->verify_each) verify(runner, after, changed);
+    bool print = options->print_after && (!strcmp(options->print_after, "all") || !strcmp(options->print_after, after));
+    if (options->talk && print) print_kernels(runner, after, NULL);
+    else if (options->talk && options->print_changed && any) print_kernels(runner, after, changed);
+    if (options->dump_dir) dump(runner, step, after);
+    if (runner->failed || !any) return;
+    if (options->roundtrip_each && runner->hooks && runner->hooks->parse) round_trip(runner, after);
+    if (!runner->failed && options->emulate_each && runner->hooks && runner->hooks->emulate) emulate(runner, after);
+}
+
+// ---- running ----
+
+static bool allowed(Runner *runner, const Pass *pass, const Func *func) {
+    if (func->kind != FUNC_KERNEL || func->stage < pass->from || func->stage > pass->to) return false;
+    int limit = runner->options->bisect_limit, number = ++runner->executions;
+    if (limit < 0) return true;
+    if (runner->options->talk)
+        fprintf(runner->options->talk, "// bisect: %s %d: %s (%s)\n", number <= limit ? "run" : "skip", number, pass->name,
+                func->name);
+    return number <= limit;
+}
+
+static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context) {
+    int errors = diag_errors(runner->module->sink);
+    double start = now();
+    bool changed = step->pass->run(context, func);
+    step->seconds += now() - start;
+    step->runs++;
+    step->changes += changed;
+    if (diag_errors(runner->module->sink) > errors) runner->failed = true;
+    return changed;
+}
+
+// Puts `func` after the function at `at`.
+static void insert_func(Module *module, int at, Func *func) {
+    vec_push(module->arena, &module->funcs, func);
+    Func **items = module->funcs.items;
+    memmove(items + at + 2, items + at + 1, sizeof *items * (size_t)(module->funcs.count - at - 2));
+    items[at + 1] = func;
+}
+
+typedef VEC(bool) Flags;
+
+// Runs one pass over all kernels. Variants that it adds go right after their kernel, and not through this pass again.
+static bool run_step(Runner *runner, Step *step, Flags *changed) {
+    Module *module = runner->module;
+    bool any = false;
+    for (int i = 0; i < module->funcs.count && !runner->failed; i++) {
+        PassContext context = {.module = module, .arena = module->arena, .failure = module->failure, .sink = module->sink,
+                               .target = runner->target, .remarks = runner->options->remarks};
+        Func *func = module->funcs.items[i];
+        vec_push(module->arena, changed, false);
+        if (!allowed(runner, step->pass, func)) continue;
+        vec_last(changed) = run_on(runner, step, func, &context);
+        any |= vec_last(changed);
+        for (int v = 0; v < context.variants.count; v++) {
+            insert_func(module, i++, context.variants.items[v]);
+            vec_push(module->arena, changed, true);
+        }
+    }
+    return any;
+}
+
+static void print_times(const Runner *runner) {
+    double total = 0;
+    for (int i = 0; i < runner->plan.count; i++) total += runner->plan.items[i].seconds;
+    fprintf(runner->options->talk, "  ms      %%     runs changed  pass\n");
+    for (int i = 0; i < runner->plan.count; i++) {
+        const Step *step = &runner->plan.items[i];
+        fprintf(runner->options->talk, "%8.3f %5.1f %6d %7d  %s\n", 1e3 * step->seconds,
+                total > 0 ? 100 * step->seconds / total : 0, step->runs, step->changes, step->pass->name);
+    }
+    fprintf(runner->options->talk, "%8.3f 100.0                 all passes\n", 1e3 * total);
+}
+
+bool run_passes(Module *module, const Target *target, const PassOptions *options, const PassHooks *hooks) {
+    Runner runner = {.module = module, .target = target, .options = options, .hooks = hooks};
+    make_plan(&runner);
+    if (runner.failed) return false;
+    observe(&runner, 0, "frontend", NULL, true);
+    for (int i = 0; i < runner.plan.count && !runner.failed; i++) {
+        Step *step = &runner.plan.items[i];
+        Flags changed = {0};
+        bool any = run_step(&runner, step, &changed);
+        if (!runner.failed) observe(&runner, i + 1, step->pass->name, changed.items, any);
+        if (options->stop_after && !strcmp(options->stop_after, step->pass->name)) break;
+    }
+    if (options->time_passes && options->talk) print_times(&runner);
+    return !runner.failed;
+}
