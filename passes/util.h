@@ -1,0 +1,46 @@
+// What several passes share: walking one level of a statement, trip counts, remarks.
+#pragma once
+#include "ir/build.h"
+#include "ir/facts.h"
+#include "ir/rewrite.h"
+#include "passes/pass.h"
+
+// A remark of a pass (-R): silent unless asked for.
+#define REMARK(context, span, ...)                                                                                     \
+    do {                                                                                                               \
+        if ((context)->remarks) diag((context)->sink, (span), __VA_ARGS__);                                            \
+    } while (0)
+
+// The blocks directly below a statement, in order; at most 2.
+int stmt_bodies(Stmt *stmt, Block *bodies[2]);
+// The statement's own iterators (loop, grid, thread region) in *iters; 0 when it has none.
+int stmt_iters(const Stmt *stmt, Iter **iters);
+
+// Maps the expressions that stand in the statement itself, not in its bodies (iterator bounds and conditions included).
+// True when one became another.
+typedef Expr *(*ExprFn)(void *user, Expr *expr);
+bool stmt_map_own(Arena *arena, Stmt *stmt, ExprFn map, void *user);
+
+// Its value changes only where it is bound: no memory, no `var`, no effects. What facts may be assumed about.
+bool expr_is_stable(const Expr *expr);
+// Evaluating it has no effect, so that it may be dropped.
+bool expr_is_pure(const Expr *expr);
+
+// facts_assume for the parts of a condition that are stable.
+void assume_stable(Facts *facts, const Expr *condition, bool holds);
+
+// Iterations of an iterator as an expression: (end - begin) rounded up to steps.
+Expr *iter_trips(Arena *arena, const Iter *iter);
+// A `break` in the block that leaves the loop around it.
+bool block_breaks(const Block *block);
+// Some statement in the block or below satisfies the predicate.
+bool block_any(const Block *block, bool (*predicate)(const Stmt *stmt, void *user), void *user);
+
+// The operand of a call at `index`: NULL when it is absent or no region.
+Region *call_region(const Stmt *call, int index);
+// The mechanism that select chose ("" before).
+const char *via_of(const Stmt *stmt);
+bool via_is(const Stmt *stmt, const char *mechanism);
+
+// Storage: follows alias_of.
+const Buf *buf_root(const Buf *buf);
