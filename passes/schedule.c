@@ -1,0 +1,163 @@
+// schedule: every grid becomes one-dimensional, in an order that the caches like.
+//
+//     grid (bm in X, bn in Y) threads T { body }
+//
+// becomes `grid (block in X * Y)` with the old names as lets. Plainly, the first name runs fastest: bm = block % X,
+// bn = block / X. With raster R the order runs in groups of R rows: down R values of bm, then the next bn, and when all of
+// bn is done the next R rows. Blocks that run together then share R tiles of A and few of B, where row after row would
+// stream all of one of them past the L2 cache for each tile of the other:
+//
+//     X = 5, Y = 3, R = 2:        bn 0  1  2
+//                          bm 0      0  2  4        group = block / (R * Y), first row = group * R
+//                             1      1  3  5        rows = min(R, X - first row): the last group may be short
+//                             2      6  8 10        bm = first row + (block % (R * Y)) % rows
+//                             3      7  9 11        bn = (block % (R * Y)) / rows
+//                             4     12 13 14
+//
+// The raster is the source's; a kernel with a gemm and at least two grid dims gets `default_raster`.
+//
+// persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's shared
+// and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts its
+// iterations (slots, phases) goes on simply.
+#include "passes/util.h"
+
+enum { default_raster = 8 };
+
+typedef struct Scheduler {
+    PassContext *context;
+    Arena *arena;
+    Stmt *grid;
+    Block top;   // lets that compute the old iterators
+} Scheduler;
+
+static bool is_gemm(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
+}
+
+// `let name = value;` at the top; constants and names stay themselves.
+static Expr *bind(Scheduler *s, const char *name, Expr *value) {
+    int64_t constant;
+    if (value->kind == EXPR_VAR || expr_const(value, &constant)) return value;
+    Var *var = var_new(s->arena, name, VAR_LET, TYPE_I64, s->grid->loc);
+    block_push(s->arena, &s->top, s_let(s->arena, var, value));
+    return e_var(s->arena, var);
+}
+
+static void bind_iter(Scheduler *s, int index, Expr *value) {
+    Var *var = s->grid->grid.iters[index].var;
+    var->kind = VAR_LET;
+    block_push(s->arena, &s->top, s_let(s->arena, var, value));
+}
+
+// bm and bn from a number below X * Y, in groups of `raster` rows.
+static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, Expr *raster) {
+    Arena *a = s->arena;
+    Expr *group = bind(s, "group", e_mul(a, raster, columns));
+    Expr *first = bind(s, "first", e_mul(a, e_div(a, number, group), raster));
+    Expr *height = bind(s, "height", e_min(a, raster, e_sub(a, rows, first)));
+    Expr *inside = bind(s, "inside", e_mod(a, number, group));
+    bind_iter(s, 0, e_add(a, first, e_mod(a, inside, height)));
+    bind_iter(s, 1, e_div(a, inside, height));
+}
+
+static Expr *raster_of(Scheduler *s) {
+    if (s->grid->grid.count < 2) return NULL;
+    if (s->grid->grid.raster) return s->grid->grid.raster;
+    return block_any(&s->grid->grid.body, is_gemm, NULL) ? e_int(s->arena, default_raster) : NULL;
+}
+
+// The old iterators from the number of a point; fills s->top.
+static void decompose(Scheduler *s, Expr *number) {
+    Arena *a = s->arena;
+    int count = s->grid->grid.count;
+    const Iter *iters = s->grid->grid.iters;
+    Expr *raster = raster_of(s);
+    int first = 0;
+    if (raster) {
+        Expr *rows = bind(s, "rows", iters[0].end), *columns = bind(s, "columns", iters[1].end);
+        Expr *plane = e_mul(a, rows, columns);
+        bind_raster(s, count > 2 ? bind(s, "point", e_mod(a, number, plane)) : number, rows, columns, raster);
+        if (count > 2) number = bind(s, "rest", e_div(a, number, plane));
+        first = 2;
+    }
+    for (int i = first; i < count; i++) {
+        bool last = i == count - 1;
+        bind_iter(s, i, last ? number : e_mod(a, number, iters[i].end));
+        if (!last) number = bind(s, "rest", e_div(a, number, iters[i].end));
+    }
+}
+
+static Expr *grid_points(Scheduler *s) {
+    Expr *points = s->grid->grid.iters[0].end;
+    for (int i = 1; i < s->grid->grid.count; i++) points = e_mul(s->arena, points, s->grid->grid.iters[i].end);
+    return points;
+}
+
+static void set_iter(Scheduler *s, Var *var, Expr *end) {
+    Iter *iter = NEW(s->arena, Iter);
+    *iter = (Iter){var, e_int(s->arena, 0), end, e_int(s->arena, 1)};
+    s->grid->grid.iters = iter;
+    s->grid->grid.count = 1;
+}
+
+// Declarations at the top level of `from` go to `to`, the rest to `rest`.
+static void split_declarations(Arena *arena, const Block *from, Block *to, Block *rest) {
+    for (int i = 0; i < from->count; i++)
+        block_push(arena, from->items[i]->kind == STMT_DECL ? to : rest, from->items[i]);
+}
+
+static void make_persistent(Scheduler *s, Expr *points) {
+    Arena *a = s->arena;
+    Span loc = s->grid->loc;
+    Var *worker = var_new(a, "worker", VAR_ITER, TYPE_I64, loc), *turn = var_new(a, "turn", VAR_ITER, TYPE_I64, loc);
+    Expr *workers = e_min(a, points, e_call(a, OP_SMS, 0, NULL));
+    Block declarations = {0}, work = {0};
+    split_declarations(a, &s->grid->grid.body, &declarations, &work);
+
+    Expr *count = e_call2(a, OP_CEILDIV, e_sub(a, points, e_var(a, worker)), workers);
+    Stmt *loop = s_for(a, LOOP_SERIAL, turn, e_int(a, 0), count);
+    loop->loc = loc;
+    attr_set_ints(a, &loop->attrs, ATTR_POINTS, 0, NULL);
+    decompose(s, bind(s, "block", e_add(a, e_var(a, worker), e_mul(a, e_var(a, turn), workers))));
+    block_append(a, &loop->loop.body, &s->top);
+    block_append(a, &loop->loop.body, &work);
+
+    s->grid->grid.body = declarations;
+    block_push(a, &s->grid->grid.body, loop);
+    set_iter(s, worker, workers);
+}
+
+static void flatten(Scheduler *s, Expr *points) {
+    Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
+    decompose(s, e_var(s->arena, block));
+    block_append(s->arena, &s->top, &s->grid->grid.body);
+    s->grid->grid.body = s->top;
+    set_iter(s, block, points);
+}
+
+static bool drop_cluster(Scheduler *s) {
+    int *cluster = s->grid->grid.cluster;
+    if (cluster[0] <= 1 && cluster[1] <= 1 && cluster[2] <= 1) return false;
+    REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", "no pass makes blocks of a cluster work together yet");
+    for (int i = 0; i < 3; i++) cluster[i] = 1;
+    return true;
+}
+
+static bool schedule_grid(PassContext *context, Stmt *grid) {
+    Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
+    bool changed = drop_cluster(&s) || grid->grid.raster != NULL;
+    Expr *points = grid_points(&s);
+    if (grid->grid.persistent) make_persistent(&s, points);
+    else if (grid->grid.count > 1) flatten(&s, points);
+    else return changed ? (grid->grid.raster = NULL, true) : false;
+    grid->grid.persistent = false;
+    grid->grid.raster = NULL;
+    return true;
+}
+
+bool pass_schedule(PassContext *context, Func *kernel) {
+    for (int i = 0; i < kernel->body.count; i++)
+        if (kernel->body.items[i]->kind == STMT_GRID) return schedule_grid(context, kernel->body.items[i]);
+    return false;
+}
