@@ -1,0 +1,53 @@
+// Tensor-core instructions of one warp: mma.sync (PTX ISA, "Matrix fragments for mma.m16n8k8 / k16 / k32").
+//
+// In all of them a lane is (group, member): group = lane / 4 is a row of A and C and a column of B, member = lane % 4 a
+// place along the other side. A 32-bit register holds elements that are neighbours along k (along n for C):
+//
+//     A of m16n8k16       k = 2 * member + {0,1}   | + 8
+//       m = group           values 0 1             | 4 5
+//       m = group + 8       values 2 3             | 6 7
+//
+// so A is ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1)): lane digits (member, group), value digits (in the register, +8 rows,
+// +8 columns). tf32 has one element a register, 8-bit types have four.
+#include "target/target.h"
+#include <string.h>
+
+#define A_32 "((4,8),(2,2)):((1@1,1@0),(8@0,4@1))"
+#define B_32 "((4,8),2):((1@1,1@0),4@1)"
+#define A_16 "((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1))"
+#define B_16 "((4,8),(2,2)):((2@1,1@0),(1@1,8@1))"
+#define A_8 "((4,8),(4,2,2)):((4@1,1@0),(1@1,8@0,16@1))"
+#define B_8 "((4,8),(4,2)):((4@1,1@0),(1@1,16@1))"
+#define C_ANY "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"
+
+static const MmaInfo rows[] = {
+    {"m16n8k16_f32_f16", 16, 8, 16, "f16", "f16", "f32", A_16, B_16, C_ANY, FEATURE_MMA},
+    {"m16n8k16_f32_bf16", 16, 8, 16, "bf16", "bf16", "f32", A_16, B_16, C_ANY, FEATURE_MMA},
+    {"m16n8k16_f16_f16", 16, 8, 16, "f16", "f16", "f16", A_16, B_16, C_ANY, FEATURE_MMA},
+    {"m16n8k8_f32_tf32", 16, 8, 8, "tf32", "tf32", "f32", A_32, B_32, C_ANY, FEATURE_MMA},   // f32 in registers
+    {"m16n8k32_i32_i8", 16, 8, 32, "i8", "i8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
+    {"m16n8k32_i32_u8", 16, 8, 32, "u8", "u8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
+    {"m16n8k32_f32_e4m3", 16, 8, 32, "e4m3", "e4m3", "f32", A_8, B_8, C_ANY, FEATURE_MMA_FP8},
+    {"m16n8k32_f32_e5m2", 16, 8, 32, "e5m2", "e5m2", "f32", A_8, B_8, C_ANY, FEATURE_MMA_FP8},
+};
+
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+const MmaInfo *mma_at(int index) {
+    return index >= 0 && index < ROWS ? &rows[index] : NULL;
+}
+
+const MmaInfo *mma_named(const char *name) {
+    for (int i = 0; i < ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return NULL;
+}
+
+const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type, const char *c_type) {
+    for (int i = 0; i < ROWS; i++) {
+        const MmaInfo *row = &rows[i];
+        bool types = strcmp(row->a_type, a_type) == 0 && strcmp(row->b_type, b_type) == 0 && strcmp(row->c_type, c_type) == 0;
+        if (types && target_has(target, row->feature)) return row;
+    }
+    return NULL;
+}

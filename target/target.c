@@ -1,0 +1,67 @@
+// Rows of the architectures. Sources: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"
+// (limits), PTX ISA (instructions and the versions that brought them), LLVM's NVPTX (names).
+//
+// The PTX version is the lowest with everything the row promises: 7.0 brought cp.async and mma of bf16 and tf32, 8.0 sm_90a,
+// 8.4 mma of fp8, 8.6 sm_100a, 8.7 sm_120a, 8.8 sm_103a and sm_121a. Lower versions load with older drivers.
+#include "target/target.h"
+#include <string.h>
+
+enum { KB = 1024 };
+
+// What every row shares: a warp's width, the register file, the shape of memory.
+#define COMMON                                                                                                         \
+    .warp_lanes = 32, .max_threads = 1024, .shared_default = 48 * KB, .shared_reserved = KB, .registers_thread = 255,  \
+    .registers_multiprocessor = 64 * KB, .banks = 32, .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128,          \
+    .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX
+
+// Shared memory of a multiprocessor; a block may have all of it but the reserved part.
+#define SHARED(kilobytes) .shared_multiprocessor = (kilobytes) * KB, .shared_block = ((kilobytes) - 1) * KB
+
+#define BIT(feature) (1u << FEATURE_##feature)
+#define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))
+#define ADA (AMPERE | BIT(MMA_FP8))
+#define HOPPER (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER))   // and what came after it
+
+static const Target targets[] = {
+    {COMMON, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30", .features = AMPERE,
+     .multiprocessors = 108},
+    {COMMON, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30", .features = AMPERE,
+     .multiprocessors = 84},
+    {COMMON, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40", .features = ADA,
+     .multiprocessors = 128},
+    {COMMON, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx84", .summary = "Hopper without its own instructions",
+     .features = HOPPER, .multiprocessors = 132},
+    {COMMON, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx84", .summary = "Hopper: H100, H200",
+     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132},
+    {COMMON, SHARED(228), .name = "sm_100a", .ptx_feature = "+ptx86", .summary = "Blackwell: B200", .features = HOPPER,
+     .multiprocessors = 148},
+    {COMMON, SHARED(228), .name = "sm_103a", .ptx_feature = "+ptx88", .summary = "Blackwell: B300", .features = HOPPER,
+     .multiprocessors = 148},
+    {COMMON, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87", .summary = "Blackwell: RTX 50, RTX PRO 6000",
+     .features = HOPPER, .multiprocessors = 170},
+    {COMMON, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10", .features = HOPPER,
+     .multiprocessors = 48},
+};
+
+enum { TARGETS = sizeof targets / sizeof targets[0] };
+
+const Target *target_at(int index) {
+    return index >= 0 && index < TARGETS ? &targets[index] : NULL;
+}
+
+const Target *target_named(const char *name) {
+    for (int i = 0; i < TARGETS; i++)
+        if (strcmp(targets[i].name, name) == 0) return &targets[i];
+    return NULL;
+}
+
+const char *feature_text(Feature feature) {
+    static const char *const texts[] = {
+        [FEATURE_BASE] = "base",         [FEATURE_CP_ASYNC] = "cp.async", [FEATURE_LDMATRIX] = "ldmatrix",
+        [FEATURE_STMATRIX] = "stmatrix", [FEATURE_MMA] = "mma",           [FEATURE_MMA_FP8] = "mma of fp8",
+        [FEATURE_MBARRIER] = "mbarrier", [FEATURE_TMA] = "TMA",           [FEATURE_WGMMA] = "wgmma",
+        [FEATURE_CLUSTER] = "clusters",
+    };
+    _Static_assert(sizeof texts / sizeof texts[0] == FEATURE_COUNT, "a feature without its name");
+    return texts[feature];
+}
