@@ -1,0 +1,256 @@
+// select: by which mechanism each copy and gemm happens, and what must be known for it.
+//
+// Two questions, asked of every tile loop (tile_loop.h: copies and parallel loops in one form). First, what would let its
+// global accesses be wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector divides, wants
+//
+//     aligned(A, 16)        the base address
+//     K % 8 == 0            each stride of another dim: every row starts on a vector
+//     K < 2147483648        every dynamic dim: indices fit 32 bits
+//
+// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@general`. So one
+// artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant has, what is
+// the widest access that is provably aligned (loop_vector)?
+//
+//     @via(cp_async)   global to shared, one type, unconditional; 4, 8 or 16 bytes at once. Asynchronous: in a pipelined
+//                      loop at any of these widths, elsewhere at 16
+//     @via(vector)     several elements per access, through registers
+//     @via(plain)      element by element
+//
+// A parallel loop whose body is one such store is a gather and gets its @via like a copy. A gemm goes to the tensor cores
+// (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is multiplied out
+// (`fma`). Asynchronous or not is decided here, before pipelining; whether it pays is not asked: it always did.
+#include "passes/kernel_walk.h"
+#include "passes/tile_loop.h"
+#include "passes/util.h"
+#include <string.h>
+
+typedef struct Selector {
+    PassContext *context;
+    Arena *arena;
+    const Target *target;
+    Func *kernel;
+    ExprVec wanted;     // facts that are not proven
+    Map *pipelined;     // statements within a pipelined loop of several stages
+    bool general;       // this variant has no facts: say nothing of what they would have allowed
+    bool changed;
+} Selector;
+
+// A tile loop with its accesses.
+typedef struct Candidate {
+    TileLoop loop;
+    TileAccessVec accesses;
+    int fast;
+} Candidate;
+
+static bool candidate_of(Selector *s, Stmt *stmt, Candidate *candidate) {
+    *candidate = (Candidate){0};
+    if (!tile_loop_of(s->arena, stmt, &candidate->loop) || candidate->loop.rank == 0) return false;
+    tile_accesses(s->arena, &candidate->loop, &candidate->accesses);
+    candidate->fast = loop_fast_dim(&candidate->loop, &candidate->accesses);
+    return true;
+}
+
+static bool is_unit(const Candidate *c, const TileAccess *access) {
+    return access_stride(access, c->loop.iters[c->fast]) == STRIDE_UNIT;
+}
+
+// ---- facts ----
+
+static bool is_conjunct(const Expr *condition, const Expr *fact) {
+    if (!condition) return false;
+    if (condition->kind == EXPR_BINARY && condition->binary.op == BIN_LOGICAL_AND)
+        return is_conjunct(condition->binary.a, fact) || is_conjunct(condition->binary.b, fact);
+    return expr_equal(condition, fact);
+}
+
+static void want(Selector *s, Expr *fact) {
+    for (int i = 0; i < s->wanted.count; i++)
+        if (expr_equal(s->wanted.items[i], fact)) return;
+    if (!is_conjunct(s->kernel->when, fact)) vec_push(s->arena, &s->wanted, fact);
+}
+
+static Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes) {
+    Arg args[] = {arg_region(region_whole(arena, buf)), arg_value(e_int(arena, bytes))};
+    return e_call(arena, OP_ALIGNED, COUNT_OF(args), args);
+}
+
+// The vector that all accesses could have, were bases and rows aligned: what extent and first index allow.
+static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate *c) {
+    Expr *fast = e_var(s->arena, c->loop.iters[c->fast]);
+    int widest = 1;
+    int64_t common = c->loop.extents[c->fast];   // its trailing zeros are what is common
+    for (int a = 0; a < c->accesses.count; a++) {
+        const TileAccess *access = &c->accesses.items[a];
+        bool memory = access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED;
+        if (!memory || !is_unit(c, access)) continue;
+        int bytes = type_bytes(access->buf->type);
+        if (bytes > widest) widest = bytes;
+        Expr *start = simplify_expr(s->arena, facts, e_sub(s->arena, access->indices[access->count - 1], fast));
+        common |= multiple_of(facts, start);
+    }
+    int64_t vector = s->target->vector_bytes / widest;
+    while (vector > 1 && common % vector != 0) vector /= 2;
+    return vector;
+}
+
+static void want_access(Selector *s, const Facts *facts, const TileAccess *access, int64_t vector) {
+    Buf *buf = access->buf;
+    int64_t bytes = s->target->vector_bytes;
+    if (!prove_aligned(facts, buf, bytes)) want(s, aligned_fact(s->arena, buf, bytes));
+    for (int d = 0; d < buf->rank - 1; d++) {
+        Expr *stride = simplify_expr(s->arena, facts, global_stride(s->arena, buf, d));
+        Expr *offset = simplify_expr(s->arena, facts, e_mul(s->arena, access->indices[d], stride));
+        if (multiple_of(facts, stride) % vector == 0 || multiple_of(facts, offset) % vector == 0) continue;
+        Expr *last = buf->shape[buf->rank - 1];
+        Expr *period = buf->strides ? stride : last;   // dense: every outer stride is a multiple of the last extent
+        Expr *remainder = e_mod(s->arena, period, e_int(s->arena, vector));
+        want(s, e_binary(s->arena, BIN_EQ, remainder, e_int(s->arena, 0)));
+    }
+}
+
+static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    Candidate c;
+    if (!candidate_of(s, stmt, &c)) return;
+    int64_t vector = possible_vector(s, facts, &c);
+    if (vector <= 1) return;
+    for (int a = 0; a < c.accesses.count; a++) {
+        const TileAccess *access = &c.accesses.items[a];
+        if (access->buf->scope == SCOPE_GLOBAL && !access->is_atomic && is_unit(&c, access))
+            want_access(s, facts, access, vector);
+    }
+}
+
+static void want_small_dims(Selector *s) {
+    Facts *facts = facts_new(s->arena, s->kernel);
+    Expr *limit = e_int(s->arena, INT64_C(1) << 31);
+    for (int i = 0; i < s->kernel->dims.count; i++) {
+        Expr *fact = e_lt(s->arena, e_var(s->arena, s->kernel->dims.items[i]), limit);
+        if (!prove(facts, fact)) want(s, fact);
+    }
+}
+
+// ---- mechanisms ----
+
+static void set_via(Selector *s, Stmt *stmt, const char *mechanism) {
+    attr_set_text(s->arena, &stmt->attrs, ATTR_VIA, mechanism);
+    s->changed = true;
+}
+
+// The loop does exactly `shared[..] = global[..];`, one type, always.
+static bool is_plain_move(const Candidate *c) {
+    if (c->accesses.count == 0 || c->loop.body.count != 1) return false;
+    const Stmt *store = c->loop.body.items[0];
+    if (store->kind != STMT_STORE || store->store.buf->scope != SCOPE_SHARED) return false;
+    const Expr *value = store->store.value;
+    return value->kind == EXPR_LOAD && value->load.buf->scope == SCOPE_GLOBAL && value->type == store->store.buf->type;
+}
+
+// Both ends move along the fast dim; `vector` alone would hold for the index loads of a gather too.
+static bool is_contiguous_move(const Candidate *c) {
+    const Stmt *store = c->loop.body.items[0];
+    for (int a = 0; a < c->accesses.count; a++) {
+        const TileAccess *access = &c->accesses.items[a];
+        bool end = access->store == store || access->load == store->store.value;
+        if (end && !is_unit(c, access)) return false;
+    }
+    return true;
+}
+
+static const char *move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Candidate *c) {
+    int64_t vector = loop_vector(facts, &c->loop, &c->accesses, c->fast, s->target);
+    const char *slow = vector > 1 ? "vector" : "plain";
+    if (!is_plain_move(c) || !target_has(s->target, FEATURE_CP_ASYNC)) return slow;
+    int64_t bytes = is_contiguous_move(c) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
+    bool pipelined = map_has(s->pipelined, stmt);
+    if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return "cp_async";
+    if (pipelined && !s->general)
+        REMARK(s->context, stmt->loc, T_COPY_SLOW, slow,
+               "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and so many cannot be proven");
+    return slow;
+}
+
+// Registers on both sides: no memory access to choose.
+static bool touches_memory(const Candidate *c) {
+    for (int a = 0; a < c->accesses.count; a++)
+        if (c->accesses.items[a].buf->scope != SCOPE_FRAGMENT) return true;
+    return false;
+}
+
+static const char *gemm_problem(Selector *s, const Stmt *gemm) {
+    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
+    const MmaInfo *mma = mma_find(s->target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type));
+    if (!mma) return "the target has no instruction for these types";
+    if (b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
+    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
+    if (m % mma->m || n % mma->n || k % mma->k) return "the instruction's shape does not divide the tile's";
+    if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the block has a part of a warp";
+    return NULL;
+}
+
+static void select_gemm(Selector *s, Stmt *stmt) {
+    const char *problem = gemm_problem(s, stmt);
+    if (problem) REMARK(s->context, stmt->loc, T_GEMM_SLOW, problem);
+    set_via(s, stmt, problem ? "fma" : "mma");
+}
+
+static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    if (attr_get(stmt->attrs, ATTR_VIA)) return;
+    bool is_call = stmt->kind == STMT_CALL;
+    if (is_call && stmt->call.op == OP_GEMM) {
+        select_gemm(s, stmt);
+        return;
+    }
+    bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
+    Candidate c;
+    if ((is_call && !is_copy) || !candidate_of(s, stmt, &c)) return;
+    if (!is_copy && !is_plain_move(&c)) return;
+    set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : "plain");
+}
+
+// ---- kernels ----
+
+static void find_pipelined(Selector *s, const Block *block, bool inside) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        int64_t stages;
+        bool here = inside;
+        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
+            here = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1;
+        if (here) map_put(s->pipelined, stmt, stmt);
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_pipelined(s, bodies[b], here);
+    }
+}
+
+static bool select_kernel(PassContext *context, Func *kernel, bool general) {
+    Selector s = {.context = context, .arena = context->arena, .target = context->target, .kernel = kernel,
+                  .pipelined = map_new(context->arena), .general = general};
+    find_pipelined(&s, &kernel->body, false);
+    kernel_walk(s.arena, kernel, select_stmt, &s);
+    return s.changed;
+}
+
+// Makes the variant without the facts and gives this one the facts.
+static bool split_variants(PassContext *context, Func *kernel) {
+    Selector s = {.context = context, .arena = context->arena, .target = context->target, .kernel = kernel};
+    if (attr_get(kernel->attrs, ATTR_GENERAL)) return false;
+    kernel_walk(s.arena, kernel, want_stmt, &s);
+    if (s.wanted.count == 0) return false;
+    want_small_dims(&s);
+
+    Func *general = clone_func(s.arena, kernel);
+    attr_set_ints(s.arena, &general->attrs, ATTR_GENERAL, 0, NULL);
+    vec_push(s.arena, &context->variants, general);
+    for (int i = 0; i < s.wanted.count; i++)
+        kernel->when = kernel->when ? e_and(s.arena, kernel->when, s.wanted.items[i]) : s.wanted.items[i];
+    return true;
+}
+
+bool pass_select(PassContext *context, Func *kernel) {
+    bool split = split_variants(context, kernel);
+    bool changed = select_kernel(context, kernel, attr_get(kernel->attrs, ATTR_GENERAL) != NULL);
+    for (int i = 0; i < context->variants.count; i++) select_kernel(context, context->variants.items[i], true);
+    return changed || split;
+}
