@@ -46,7 +46,8 @@ const MmaInfo *mma_named(const char *name) {
 const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type, const char *c_type) {
     for (int i = 0; i < ROWS; i++) {
         const MmaInfo *row = &rows[i];
-        bool types = strcmp(row->a_type, a_type) == 0 && strcmp(row->b_type, b_type) == 0 && strcmp(row->c_type, c_type) == 0;
+        bool types =
+            strcmp(row->a_type, a_type) == 0 && strcmp(row->b_type, b_type) == 0 && strcmp(row->c_type, c_type) == 0;
         if (types && target_has(target, row->feature)) return row;
     }
     return NULL;

@@ -15,7 +15,7 @@ enum { KB = 1024 };
     .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX
 
 // Shared memory of a multiprocessor; a block may have all of it but the reserved part.
-#define SHARED(kilobytes) .shared_multiprocessor = (kilobytes) * KB, .shared_block = ((kilobytes) - 1) * KB
+#define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB
 
 #define BIT(feature) (1u << FEATURE_##feature)
 #define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))
@@ -25,8 +25,8 @@ enum { KB = 1024 };
 static const Target targets[] = {
     {COMMON, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30", .features = AMPERE,
      .multiprocessors = 108},
-    {COMMON, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30", .features = AMPERE,
-     .multiprocessors = 84},
+    {COMMON, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30",
+     .features = AMPERE, .multiprocessors = 84},
     {COMMON, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40", .features = ADA,
      .multiprocessors = 128},
     {COMMON, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx84", .summary = "Hopper without its own instructions",
