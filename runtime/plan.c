@@ -1,0 +1,410 @@
+// The launch plan as JSON: writing it, reading it back. docs/manifest.md describes the format.
+#include "runtime/plan.h"
+#include "frontend/frontend.h"
+#include "ir/build.h"
+#include "runtime/json.h"
+#include <string.h>
+
+enum { MANIFEST_FORMAT = 1 };   // raised when a reader of the old format would misunderstand the new one
+
+static const Span NOWHERE;
+
+const PlanEntry *plan_entry(const Plan *plan, const char *name) {
+    for (int i = 0; i < plan->entries.count; i++)
+        if (strcmp(plan->entries.items[i].name, name) == 0) return &plan->entries.items[i];
+    return NULL;
+}
+
+// ---- writing ----
+
+typedef struct Writer {
+    StrBuf *out;
+    int indent;
+    bool first;   // no comma before the next item
+} Writer;
+
+static void next_line(Writer *w) {
+    sb_printf(w->out, "%s\n%*s", w->first ? "" : ",", w->indent, "");
+    w->first = false;
+}
+
+// A member's name (NULL: an element of an array).
+static void key(Writer *w, const char *name) {
+    next_line(w);
+    if (!name) return;
+    json_quote(w->out, name);
+    sb_str(w->out, ": ");
+}
+
+static void open(Writer *w, const char *name, char bracket) {
+    key(w, name);
+    sb_char(w->out, bracket);
+    w->indent += 1;
+    w->first = true;
+}
+
+static void close(Writer *w, char bracket) {
+    w->indent -= 1;
+    if (w->first) sb_char(w->out, bracket);
+    else sb_printf(w->out, "\n%*s%c", w->indent, "", bracket);
+    w->first = false;
+}
+
+static void put_text(Writer *w, const char *name, const char *text) {
+    key(w, name);
+    json_quote(w->out, text);
+}
+
+static void put_integer(Writer *w, const char *name, int64_t value) {
+    key(w, name);
+    sb_printf(w->out, "%lld", (long long)value);
+}
+
+// An array of short items on one line.
+static void put_exprs(Writer *w, const char *name, int count, const HostExpr *exprs) {
+    key(w, name);
+    sb_char(w->out, '[');
+    for (int i = 0; i < count; i++) {
+        if (i > 0) sb_str(w->out, ", ");
+        if (exprs[i].text) json_quote(w->out, exprs[i].text);
+        else sb_str(w->out, "null");
+    }
+    sb_char(w->out, ']');
+}
+
+static const char *const mode_names[] = {[MODE_IN] = "in", [MODE_OUT] = "out", [MODE_INOUT] = "inout"};
+
+static void write_param(Writer *w, const PlanParam *p) {
+    put_text(w, "name", p->name);
+    put_text(w, "type", type_text(p->type));
+    if (!p->is_tensor) return;
+    put_text(w, "mode", mode_names[p->mode]);
+    put_exprs(w, "shape", p->rank, p->shape);
+    if (p->strides) put_exprs(w, "strides", p->rank, p->strides);
+}
+
+static void write_region(Writer *w, const PlanRegion *region) {
+    put_text(w, "tensor", region->tensor);
+    if (region->count > 0) {
+        put_exprs(w, "start", region->count, region->start);
+        put_exprs(w, "extent", region->count, region->extent);
+    }
+    if (region->transposed) {
+        key(w, "transposed");
+        sb_str(w->out, "true");
+    }
+}
+
+static const char *const step_names[] = {[DO_LET] = "let", [DO_ASSUME] = "assume", [DO_SCRATCH] = "scratch",
+                                         [DO_IF] = "if",   [DO_FILL] = "fill",     [DO_LAUNCH] = "launch"};
+
+static void write_steps(Writer *w, const char *name, const PlanSteps *steps);
+
+static void write_launch_args(Writer *w, const PlanStep *step) {
+    open(w, "args", '[');
+    for (int i = 0; i < step->args.count; i++) {
+        open(w, NULL, '{');
+        if (step->args.items[i].region) write_region(w, step->args.items[i].region);
+        else put_text(w, "value", step->args.items[i].value.text);
+        close(w, '}');
+    }
+    close(w, ']');
+}
+
+static void write_step(Writer *w, const PlanStep *step) {
+    open(w, NULL, '{');
+    put_text(w, "do", step_names[step->kind]);
+    if (step->name) put_text(w, "name", step->name);
+    if (step->kind == DO_LET) put_text(w, "type", type_text(step->type));
+    if (step->value.text) put_text(w, "value", step->value.text);
+    if (step->scratch) write_param(w, step->scratch);
+    if (step->region) write_region(w, step->region);
+    if (step->kind == DO_IF) {
+        write_steps(w, "then", &step->then);
+        write_steps(w, "else", &step->otherwise);
+    }
+    if (step->kind == DO_LAUNCH) write_launch_args(w, step);
+    close(w, '}');
+}
+
+static void write_steps(Writer *w, const char *name, const PlanSteps *steps) {
+    open(w, name, '[');
+    for (int i = 0; i < steps->count; i++) write_step(w, steps->items[i]);
+    close(w, ']');
+}
+
+static void write_kernel(Writer *w, const PlanVariant *v) {
+    put_text(w, "symbol", v->symbol);
+    put_text(w, "grid", v->grid.text);
+    put_integer(w, "threads", v->threads);
+    if (v->cluster[0] * v->cluster[1] * v->cluster[2] > 1) {
+        key(w, "cluster");
+        sb_printf(w->out, "[%d, %d, %d]", v->cluster[0], v->cluster[1], v->cluster[2]);
+    }
+    put_integer(w, "shared_bytes", v->shared_bytes);
+    if (v->registers < 0) return;
+    open(w, "resources", '{');
+    put_integer(w, "registers", v->registers);
+    put_integer(w, "spill_stores", v->spill_stores);
+    put_integer(w, "spill_loads", v->spill_loads);
+    put_integer(w, "stack", v->stack);
+    put_integer(w, "barriers", v->barriers);
+    close(w, '}');
+}
+
+static void write_variant(Writer *w, const PlanEntry *entry, const PlanVariant *v) {
+    open(w, NULL, '{');
+    if (v->when.text) put_text(w, "when", v->when.text);
+    open(w, "params", '[');
+    for (int i = 0; i < v->params.count; i++) {
+        open(w, NULL, '{');
+        write_param(w, &v->params.items[i]);
+        close(w, '}');
+    }
+    close(w, ']');
+    open(w, "dims", '[');
+    for (int i = 0; i < v->dims.count; i++) put_text(w, NULL, v->dims.items[i]);
+    close(w, ']');
+    if (v->steps.count > 0) write_steps(w, "steps", &v->steps);
+    if (v->tuned.count > 0) {
+        open(w, "tuned", '{');
+        for (int i = 0; i < v->tuned.count; i++) put_integer(w, v->tuned.items[i].name, v->tuned.items[i].value);
+        close(w, '}');
+    }
+    if (!entry->is_program) write_kernel(w, v);
+    close(w, '}');
+}
+
+void plan_write(const Plan *plan, StrBuf *out) {
+    Writer w = {.out = out, .first = true};
+    sb_char(out, '{');
+    w.indent = 1;
+    put_integer(&w, "manifest", MANIFEST_FORMAT);
+    put_text(&w, "producer", plan->producer);
+    put_text(&w, "target", plan->target);
+    open(&w, "entries", '[');
+    for (int i = 0; i < plan->entries.count; i++) {
+        const PlanEntry *entry = &plan->entries.items[i];
+        open(&w, NULL, '{');
+        put_text(&w, "name", entry->name);
+        put_text(&w, "kind", entry->is_program ? "program" : "kernel");
+        open(&w, "variants", '[');
+        for (int v = 0; v < entry->variants.count; v++) write_variant(&w, entry, &entry->variants.items[v]);
+        close(&w, ']');
+        close(&w, '}');
+    }
+    close(&w, ']');
+    close(&w, '}');
+    sb_char(out, '\n');
+}
+
+// ---- reading ----
+
+// Names are declared in the order in which a launch learns them; an expression may use those before it.
+typedef struct Reader {
+    Arena *arena;
+    Failure *failure;
+    DiagSink *sink;
+    VEC(const char *) names;
+    VEC(Var *) vars;
+    bool ok;
+} Reader;
+
+static void refuse(Reader *r, const char *what) {
+    if (r->ok) diag(r->sink, NOWHERE, T_BAD_ARTEFACT, what);
+    r->ok = false;
+}
+
+static const char *need_text(Reader *r, const Json *object, const char *name) {
+    const char *text = json_text(json_get(object, name), NULL);
+    if (!text) refuse(r, arena_printf(r->arena, "its plan lacks '%s'", name));
+    return text ? text : "";
+}
+
+static Type need_type(Reader *r, const Json *object) {
+    const char *text = need_text(r, object, "type");
+    Type type = type_named(text);
+    if (type == TYPE_NONE) refuse(r, arena_printf(r->arena, "its plan has the unknown type '%s'", text));
+    return type == TYPE_NONE ? TYPE_I64 : type;
+}
+
+static void declare(Reader *r, const char *name, VarKind kind, Type type) {
+    Var *var = var_new(r->arena, name, kind, type, NOWHERE);
+    vec_push(r->arena, &r->names, name);
+    vec_push(r->arena, &r->vars, var);
+}
+
+static HostExpr read_expr(Reader *r, const Json *value) {
+    HostExpr e = {.text = json_text(value, NULL)};
+    if (!e.text || !r->ok) return e;
+    e.expr = parse_host_expr(r->arena, r->failure, r->sink, e.text, r->names.items, r->names.count, r->vars.items);
+    if (!e.expr) refuse(r, arena_printf(r->arena, "its plan has the expression '%s'", e.text));
+    return e;
+}
+
+static HostExpr *read_exprs(Reader *r, const Json *array, int *count) {
+    *count = array ? array->count : 0;
+    HostExpr *exprs = NEW_ARRAY(r->arena, HostExpr, *count + 1);
+    int i = 0;
+    for (const Json *item = array ? array->first : NULL; item; item = item->next) exprs[i++] = read_expr(r, item);
+    return exprs;
+}
+
+// Shapes are read once all dims have been declared.
+static void read_param(Reader *r, const Json *from, PlanParam *p) {
+    p->name = need_text(r, from, "name");
+    p->type = need_type(r, from);
+    const Json *shape = json_get(from, "shape"), *strides = json_get(from, "strides");
+    p->is_tensor = shape != NULL;
+    if (!p->is_tensor) return;
+    p->address = arena_printf(r->arena, "%s_address", p->name);
+    const char *mode = json_text(json_get(from, "mode"), "in");
+    p->mode = strcmp(mode, "out") == 0 ? MODE_OUT : strcmp(mode, "inout") == 0 ? MODE_INOUT : MODE_IN;
+    p->shape = read_exprs(r, shape, &p->rank);
+    int count = p->rank;
+    if (strides) p->strides = read_exprs(r, strides, &count);
+    if (p->rank > LAYOUT_MAX_RANK || count != p->rank) refuse(r, "its plan has a tensor of a wrong rank");
+}
+
+static PlanRegion *read_region(Reader *r, const Json *from) {
+    PlanRegion *region = NEW(r->arena, PlanRegion);
+    int extents = 0;
+    region->tensor = need_text(r, from, "tensor");
+    region->start = read_exprs(r, json_get(from, "start"), &region->count);
+    region->extent = read_exprs(r, json_get(from, "extent"), &extents);
+    region->transposed = json_boolean(json_get(from, "transposed"), false);
+    if (extents != region->count || extents > LAYOUT_MAX_RANK) refuse(r, "its plan has a region of a wrong rank");
+    return region;
+}
+
+static void read_steps(Reader *r, const Json *array, PlanSteps *out);
+
+// The steps of a branch: what they declare is unknown after it.
+static void read_branch(Reader *r, const Json *array, PlanSteps *out) {
+    int known = r->names.count;
+    read_steps(r, array, out);
+    r->names.count = r->vars.count = known;
+}
+
+static void read_launch(Reader *r, const Json *from, PlanStep *step) {
+    step->name = need_text(r, from, "name");
+    const Json *args = json_get(from, "args");
+    for (const Json *item = args ? args->first : NULL; item; item = item->next) {
+        PlanArg arg = {0};
+        if (json_get(item, "tensor")) arg.region = read_region(r, item);
+        else arg.value = read_expr(r, json_get(item, "value"));
+        if (!arg.region && !arg.value.text) refuse(r, "its plan has an argument without a value");
+        vec_push(r->arena, &step->args, arg);
+    }
+}
+
+static void read_step(Reader *r, const Json *from, PlanStep *step) {
+    const char *what = need_text(r, from, "do");
+    int kind = 0;
+    while (kind <= DO_LAUNCH && strcmp(step_names[kind], what) != 0) kind++;
+    step->kind = kind <= DO_LAUNCH ? (PlanStepKind)kind : DO_LET;
+    if (kind > DO_LAUNCH) refuse(r, arena_printf(r->arena, "its plan has the unknown step '%s'", what));
+    if (step->kind == DO_SCRATCH) read_param(r, from, step->scratch = NEW(r->arena, PlanParam));
+    if (step->kind == DO_FILL) step->region = read_region(r, from);
+    if (step->kind == DO_LAUNCH) read_launch(r, from, step);
+    step->value = read_expr(r, json_get(from, "value"));
+    bool needs_value = step->kind != DO_SCRATCH && step->kind != DO_LAUNCH;
+    if (needs_value && !step->value.text) refuse(r, "its plan has a step without a value");
+    if (step->kind == DO_IF) {
+        read_branch(r, json_get(from, "then"), &step->then);
+        read_branch(r, json_get(from, "else"), &step->otherwise);
+    }
+    if (step->kind == DO_LET) {
+        step->name = need_text(r, from, "name");
+        step->type = need_type(r, from);
+        declare(r, step->name, VAR_LET, step->type);
+    }
+}
+
+static void read_steps(Reader *r, const Json *array, PlanSteps *out) {
+    for (const Json *item = array ? array->first : NULL; item && r->ok; item = item->next) {
+        PlanStep *step = NEW(r->arena, PlanStep);
+        read_step(r, item, step);
+        vec_push(r->arena, out, step);
+    }
+}
+
+static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
+    v->symbol = need_text(r, from, "symbol");
+    v->grid = read_expr(r, json_get(from, "grid"));
+    v->threads = (int)json_integer(json_get(from, "threads"), 0);
+    v->shared_bytes = json_integer(json_get(from, "shared_bytes"), 0);
+    if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
+    const Json *cluster = json_get(from, "cluster"), *extent = cluster ? cluster->first : NULL;
+    for (int i = 0; i < 3; i++, extent = extent ? extent->next : NULL) v->cluster[i] = (int)json_integer(extent, 1);
+    const Json *resources = json_get(from, "resources");
+    v->registers = (int)json_integer(json_get(resources, "registers"), -1);
+    v->spill_stores = (int)json_integer(json_get(resources, "spill_stores"), 0);
+    v->spill_loads = (int)json_integer(json_get(resources, "spill_loads"), 0);
+    v->stack = (int)json_integer(json_get(resources, "stack"), 0);
+    v->barriers = (int)json_integer(json_get(resources, "barriers"), 0);
+}
+
+// Dims, scalars and addresses of the parameters: the names that every expression of a variant may use.
+static void declare_arguments(Reader *r, const Json *from) {
+    const Json *dims = json_get(from, "dims"), *params = json_get(from, "params");
+    r->names.count = r->vars.count = 0;
+    for (const Json *dim = dims ? dims->first : NULL; dim; dim = dim->next)
+        declare(r, json_text(dim, ""), VAR_DIM, TYPE_I64);
+    for (const Json *param = params ? params->first : NULL; param; param = param->next) {
+        const char *name = need_text(r, param, "name");
+        if (!json_get(param, "shape")) declare(r, name, VAR_PARAM, need_type(r, param));
+        else declare(r, arena_printf(r->arena, "%s_address", name), VAR_PARAM, TYPE_I64);
+    }
+}
+
+static void read_variant(Reader *r, const Json *from, bool is_program, PlanVariant *v) {
+    declare_arguments(r, from);
+    const Json *params = json_get(from, "params"), *dims = json_get(from, "dims"), *tuned = json_get(from, "tuned");
+    for (const Json *dim = dims ? dims->first : NULL; dim; dim = dim->next)
+        vec_push(r->arena, &v->dims, json_text(dim, ""));
+    for (const Json *param = params ? params->first : NULL; param; param = param->next) {
+        PlanParam p = {0};
+        read_param(r, param, &p);
+        vec_push(r->arena, &v->params, p);
+    }
+    v->when = read_expr(r, json_get(from, "when"));
+    read_steps(r, json_get(from, "steps"), &v->steps);
+    for (const Json *item = tuned ? tuned->first : NULL; item; item = item->next) {
+        PlanTuned value = {item->key, json_integer(item, 0)};
+        vec_push(r->arena, &v->tuned, value);
+    }
+    if (!is_program) read_kernel(r, from, v);
+}
+
+static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
+    entry->name = need_text(r, from, "name");
+    entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
+    const Json *variants = json_get(from, "variants");
+    for (const Json *item = variants ? variants->first : NULL; item && r->ok; item = item->next) {
+        PlanVariant variant = {0};
+        read_variant(r, item, entry->is_program, &variant);
+        vec_push(r->arena, &entry->variants, variant);
+    }
+    if (entry->variants.count == 0) refuse(r, arena_printf(r->arena, "its plan has no variant of '%s'", entry->name));
+}
+
+const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length) {
+    Reader r = {.arena = arena, .failure = failure, .sink = sink, .ok = true};
+    const char *why = NULL;
+    const Json *root = json_parse(arena, text, length, &why);
+    Plan *plan = NEW(arena, Plan);
+    if (!root) refuse(&r, arena_printf(arena, "its plan is no JSON: %s", why));
+    else if (json_integer(json_get(root, "manifest"), 0) != MANIFEST_FORMAT)
+        refuse(&r, "its plan has a format of another version");
+    if (!r.ok) return NULL;
+    plan->producer = json_text(json_get(root, "producer"), "");
+    plan->target = need_text(&r, root, "target");
+    const Json *entries = json_get(root, "entries");
+    for (const Json *item = entries ? entries->first : NULL; item && r.ok; item = item->next) {
+        PlanEntry entry = {0};
+        read_entry(&r, item, &entry);
+        vec_push(arena, &plan->entries, entry);
+    }
+    return r.ok ? plan : NULL;
+}

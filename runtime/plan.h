@@ -1,0 +1,159 @@
+// The launch plan of an artefact: what a launch has to know, without any compiler.
+//
+// An entry is a kernel or program of the source with its variants, tried in order. A variant says under which condition
+// (`when`) and for which shapes it serves, and how to launch: grid, threads, shared memory, symbol. All that depends on
+// the arguments is text of the tile language over the names of dims and scalars: `K % 8 == 0`, `ceildiv(M, 128)`.
+// `A_address` stands for the base address of the tensor A: that is how `aligned(A, 16)` is written.
+//
+//     module --plan_build--> Plan --plan_write--> JSON (the manifest, a section of the cubin) --plan_read--> Plan
+//                                                                 arguments + Plan --plan_resolve--> Launch (actions)
+//
+// A Plan is immutable once read; everything lives in the arena it was made in.
+#pragma once
+#include "ir/ir.h"
+#include "runtime/scalar.h"
+#include "support/strbuf.h"
+
+// A scalar expression over the names that are known at launch.
+typedef struct HostExpr {
+    const char *text;   // NULL: absent
+    Expr *expr;         // filled by plan_read
+} HostExpr;
+
+typedef struct PlanParam {   // also a program's scratch
+    const char *name;
+    Type type;
+    bool is_tensor;
+    Mode mode;
+    int rank;
+    HostExpr *shape;     // [rank]; a lone unbound name is bound by the argument, all else is checked
+    HostExpr *strides;   // [rank] in elements; NULL: dense row-major
+    const char *address; // "A_address", the name of a tensor's base address in expressions
+} PlanParam;
+
+// A part of a tensor as an operand of a launch or fill.
+typedef struct PlanRegion {
+    const char *tensor;
+    int count;           // rank of the tensor; 0: all of it
+    HostExpr *start;     // [count]
+    HostExpr *extent;    // [count]; text NULL: the dim is dropped
+    bool transposed;
+} PlanRegion;
+
+typedef struct PlanArg {     // exactly one is set
+    PlanRegion *region;
+    HostExpr value;
+} PlanArg;
+
+typedef struct PlanStep PlanStep;
+typedef VEC(PlanStep *) PlanSteps;
+
+typedef enum { DO_LET, DO_ASSUME, DO_SCRATCH, DO_IF, DO_FILL, DO_LAUNCH } PlanStepKind;
+
+// What a variant does before its grid (lets and assumes), or a program's statement.
+struct PlanStep {
+    PlanStepKind kind;
+    const char *name;            // LET; LAUNCH: the entry
+    Type type;                   // LET
+    HostExpr value;              // LET, ASSUME, IF: condition, FILL
+    PlanParam *scratch;          // SCRATCH
+    PlanRegion *region;          // FILL
+    PlanSteps then, otherwise;   // IF
+    VEC(PlanArg) args;           // LAUNCH
+};
+
+typedef struct PlanTuned {
+    const char *name;
+    int64_t value;
+} PlanTuned;
+
+typedef struct PlanVariant {
+    HostExpr when;               // absent: always
+    VEC(PlanParam) params;
+    VEC(const char *) dims;      // names of dynamic dims and strides: the kernel's last arguments, in order
+    PlanSteps steps;
+    VEC(PlanTuned) tuned;
+    // kernels:
+    const char *symbol;
+    HostExpr grid;               // blocks; 0: nothing to do
+    int threads;
+    int cluster[3];
+    int64_t shared_bytes;        // dynamic
+    int registers, spill_stores, spill_loads, stack, barriers;   // as the assembler says; registers -1: unknown
+} PlanVariant;
+
+typedef struct PlanEntry {
+    const char *name;
+    bool is_program;
+    VEC(PlanVariant) variants;
+} PlanEntry;
+
+typedef struct Plan {
+    const char *producer;        // version of tilec
+    const char *target;
+    VEC(PlanEntry) entries;
+} Plan;
+
+const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when absent
+
+void plan_write(const Plan *plan, StrBuf *out);
+// Reads a manifest and parses its expressions. NULL: reported to the sink.
+const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length);
+
+// ---- launching ----
+
+typedef struct LaunchArg {
+    bool is_tensor;
+    uint64_t address;
+    int rank;
+    int64_t shape[LAYOUT_MAX_RANK], strides[LAYOUT_MAX_RANK];
+    Scalar scalar;   // of type i64, bool or f64: converted to the parameter's
+} LaunchArg;
+
+void launch_arg_dense(LaunchArg *arg);   // sets row-major strides
+
+typedef struct LaunchDevice {
+    int multiprocessors;   // what sms() answers
+    int64_t max_grid;
+} LaunchDevice;
+
+// One thing for the device to do, in order.
+typedef struct Action {
+    const PlanVariant *variant;   // a kernel; NULL: a fill
+    int64_t grid;
+    int param_count;
+    uint64_t *params;             // [param_count] bits of each parameter: a pointer, a scalar, a dim
+    uint64_t address;             // fill: count elements of `width` bytes become `pattern`
+    int64_t count;
+    int width;
+    uint64_t pattern;
+} Action;
+
+typedef struct Launch {
+    VEC(Action) actions;
+    int64_t workspace;            // bytes of scratch
+} Launch;
+
+// Chooses variants, checks contracts and computes what to launch. Scratch lies at `workspace`, which is 256-byte aligned;
+// to learn the size, resolve with 0 first. False: reported to the sink.
+bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
+                  const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out);
+
+// Shapes of tensor arguments that are not given yet (rank -1), from those that are: for outputs of `tilec run`. Takes the
+// first variant for which all can be computed. False: reported.
+bool plan_infer_shapes(Arena *arena, DiagSink *sink, const PlanEntry *entry, int count, LaunchArg *args);
+
+// ---- host expressions ----
+
+typedef struct HostName {
+    const char *name;
+    Scalar value;
+} HostName;
+
+typedef struct HostScope {
+    VEC(HostName) names;
+    int multiprocessors;
+} HostScope;
+
+// The value of an expression. False with *why (in `arena`) when it has none: a division by zero, an unknown name.
+bool host_eval(Arena *arena, const HostScope *scope, const Expr *expr, Scalar *value, const char **why);

@@ -1,0 +1,186 @@
+// Module -> launch plan: expressions become text, `aligned(A, n)` becomes `A_address % n == 0`.
+#include "runtime/plan_build.h"
+#include "ir/build.h"
+#include "ir/print.h"
+#include "ir/rewrite.h"
+#include <string.h>
+
+typedef struct Builder {
+    const Module *module;
+    Arena *arena;
+    const Cubin *cubin;
+} Builder;
+
+static const char *name_of_tensor(const Arg *arg) {
+    return arg->region ? arg->region->buf->name : arg->name ? arg->name : "?";
+}
+
+static Expr *address_for_aligned(Mapper *mapper, Expr *expr) {
+    if (expr->kind != EXPR_CALL || expr->call.op != OP_ALIGNED) return expr;
+    Arena *arena = mapper->arena;
+    const char *name = arena_printf(arena, "%s_address", name_of_tensor(&expr->call.args[0]));
+    Expr *address = e_var(arena, var_new(arena, name, VAR_PARAM, TYPE_I64, expr->loc));
+    return e_binary(arena, BIN_EQ, e_mod(arena, address, expr->call.args[1].value), e_int(arena, 0));
+}
+
+static HostExpr host_expr(Builder *b, const Expr *expr) {
+    if (!expr) return (HostExpr){0};
+    Mapper mapper = {.arena = b->arena, .expr = address_for_aligned};
+    return (HostExpr){.text = expr_text(b->arena, map_expr(&mapper, (Expr *)expr))};
+}
+
+static HostExpr *host_exprs(Builder *b, int count, Expr *const *exprs) {
+    HostExpr *out = NEW_ARRAY(b->arena, HostExpr, count + 1);
+    for (int i = 0; i < count; i++) out[i] = host_expr(b, exprs[i]);
+    return out;
+}
+
+static PlanParam plan_tensor(Builder *b, const Buf *buf) {
+    PlanParam p = {.name = buf->name, .type = buf->type, .is_tensor = true, .mode = buf->mode, .rank = buf->rank};
+    p.shape = host_exprs(b, buf->rank, buf->shape);
+    if (buf->strides) p.strides = host_exprs(b, buf->rank, buf->strides);
+    return p;
+}
+
+static PlanRegion *plan_region(Builder *b, const Region *region) {
+    PlanRegion *out = NEW(b->arena, PlanRegion);
+    out->tensor = region->buf->name;
+    out->transposed = region->transposed;
+    if (region_is_whole(region)) return out;
+    out->count = region->count;
+    out->start = NEW_ARRAY(b->arena, HostExpr, region->count + 1);
+    out->extent = NEW_ARRAY(b->arena, HostExpr, region->count + 1);
+    for (int d = 0; d < region->count; d++) {
+        out->start[d] = host_expr(b, region->dims[d].start);
+        out->extent[d] = host_expr(b, region->dims[d].extent);
+    }
+    return out;
+}
+
+static PlanArg plan_arg(Builder *b, const Arg *arg) {
+    if (arg->region) return (PlanArg){.region = plan_region(b, arg->region)};
+    return (PlanArg){.value = host_expr(b, arg->value)};
+}
+
+static void plan_block(Builder *b, const Block *block, PlanSteps *out);
+
+// The step of a statement; NULL when it is the grid, or nothing that the host does.
+static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
+    PlanStep *step = NEW(b->arena, PlanStep);
+    switch (stmt->kind) {
+    case STMT_LET:
+        step->kind = DO_LET;
+        step->name = stmt->let.var->name;
+        step->type = stmt->let.var->type;
+        step->value = host_expr(b, stmt->let.value);
+        return step;
+    case STMT_ASSUME:
+        step->kind = DO_ASSUME;
+        step->value = host_expr(b, stmt->assume);
+        return step;
+    case STMT_DECL:
+        if (stmt->decl->scope != SCOPE_GLOBAL) return NULL;
+        step->kind = DO_SCRATCH;
+        step->scratch = NEW(b->arena, PlanParam);
+        *step->scratch = plan_tensor(b, stmt->decl);
+        return step;
+    case STMT_IF:
+        step->kind = DO_IF;
+        step->value = host_expr(b, stmt->if_.condition);
+        plan_block(b, &stmt->if_.then, &step->then);
+        plan_block(b, &stmt->if_.otherwise, &step->otherwise);
+        return step;
+    case STMT_LAUNCH:
+        step->kind = DO_LAUNCH;
+        step->name = stmt->launch.callee;
+        for (int i = 0; i < stmt->launch.count; i++) {
+            PlanArg arg = plan_arg(b, &stmt->launch.args[i]);
+            vec_push(b->arena, &step->args, arg);
+        }
+        return step;
+    case STMT_CALL:
+        if (stmt->call.op != OP_FILL) return NULL;
+        step->kind = DO_FILL;
+        step->region = plan_region(b, stmt->call.args[0].region);
+        step->value = host_expr(b, stmt->call.args[1].value);
+        return step;
+    default: return NULL;
+    }
+}
+
+static void plan_block(Builder *b, const Block *block, PlanSteps *out) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_BLOCK) {
+            plan_block(b, &stmt->block, out);
+            continue;
+        }
+        PlanStep *step = plan_stmt(b, stmt);
+        if (step) vec_push(b->arena, out, step);
+    }
+}
+
+static const KernelResources *resources_of(const Builder *b, const char *symbol) {
+    for (int i = 0; b->cubin && i < b->cubin->kernel_count; i++)
+        if (strcmp(b->cubin->kernels[i].symbol, symbol) == 0) return &b->cubin->kernels[i];
+    return NULL;
+}
+
+static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
+    const Stmt *grid = func_grid(kernel);
+    int64_t threads = 0;
+    Expr *blocks = e_int(b->arena, 1);
+    for (int i = 0; i < grid->grid.count; i++) blocks = e_mul(b->arena, blocks, grid->grid.iters[i].end);
+    bool constant = expr_const(grid->grid.threads, &threads);
+    EXPECT(b->module->failure, constant, "the threads of '%s' are no constant", kernel->name);
+    v->symbol = kernel_symbol(b->module, kernel, b->arena);
+    v->grid = host_expr(b, blocks);
+    v->threads = (int)threads;
+    for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
+    v->shared_bytes = kernel_shared_bytes(kernel);
+    v->registers = -1;
+    const KernelResources *found = resources_of(b, v->symbol);
+    if (!found) return;
+    v->registers = found->registers;
+    v->spill_stores = found->spill_stores;
+    v->spill_loads = found->spill_loads;
+    v->stack = found->stack;
+    v->barriers = found->barriers;
+}
+
+static PlanVariant plan_variant(Builder *b, const Func *func) {
+    PlanVariant v = {.when = host_expr(b, func->when)};
+    for (int i = 0; i < func->params.count; i++) {
+        const Param *from = &func->params.items[i];
+        PlanParam p = from->buf ? plan_tensor(b, from->buf)
+                                : (PlanParam){.name = from->var->name, .type = from->var->type};
+        vec_push(b->arena, &v.params, p);
+    }
+    for (int i = 0; i < func->dims.count; i++) vec_push(b->arena, &v.dims, func->dims.items[i]->name);
+    plan_block(b, &func->body, &v.steps);
+    for (const Attr *attr = func->attrs; attr; attr = attr->next) {
+        PlanTuned tuned = {attr->args[0].text, attr->count > 1 ? attr->args[1].integer : 0};
+        if (attr->id == ATTR_TUNED && tuned.name) vec_push(b->arena, &v.tuned, tuned);
+    }
+    if (func->kind == FUNC_KERNEL) plan_kernel(b, func, &v);
+    return v;
+}
+
+const Plan *plan_build(const Module *module, const Target *target, const Cubin *cubin) {
+    Builder b = {module, module->arena, cubin};
+    Plan *plan = NEW(b.arena, Plan);
+    plan->producer = TILEC_VERSION;
+    plan->target = target->name;
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        PlanEntry *last = plan->entries.count ? &vec_last(&plan->entries) : NULL;
+        if (!last || strcmp(last->name, func->name) != 0) {
+            PlanEntry entry = {.name = func->name, .is_program = func->kind == FUNC_PROGRAM};
+            vec_push(b.arena, &plan->entries, entry);
+            last = &vec_last(&plan->entries);
+        }
+        PlanVariant variant = plan_variant(&b, func);
+        vec_push(b.arena, &last->variants, variant);
+    }
+    return plan;
+}

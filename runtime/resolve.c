@@ -1,0 +1,417 @@
+// From arguments to actions: which variant serves, what its contracts say, how large its grid is.
+//
+// Binding an argument list to a variant goes in three phases, since a dim may be named before or after the expressions
+// that use it:
+//
+//     1. every lone name in a shape or stride list takes the argument's value:      A: [M, K], offs: [E + 1] -> M, K
+//     2. every shape and stride is computed and compared with the argument's:       offs has E + 1 elements?
+//     3. `when` is computed
+//
+// The first variant that passes all three serves. A variant that does not says why; when none serves, all reasons are
+// shown. Contracts (`assume`) come after the choice: a violated one is an error, it does not try the next variant.
+#include "runtime/plan.h"
+#include <limits.h>
+#include <string.h>
+
+enum { WORKSPACE_ALIGN = 256, MAX_CALL_DEPTH = 32, MAX_REASONS = 12 };
+
+static const Span NOWHERE;
+
+typedef struct Tensor {   // a name of a program and what it stands for
+    const char *name;
+    Type type;
+    LaunchArg arg;
+} Tensor;
+
+// One call of an entry: its names.
+typedef struct Frame {
+    const PlanEntry *entry;
+    const PlanVariant *variant;
+    HostScope scope;
+    VEC(Tensor) tensors;
+} Frame;
+
+typedef struct Resolver {
+    Arena *arena;
+    DiagSink *sink;
+    const Plan *plan;
+    const LaunchDevice *device;
+    uint64_t workspace;
+    Launch *out;
+    int depth;
+} Resolver;
+
+void launch_arg_dense(LaunchArg *arg) {
+    int64_t stride = 1;
+    for (int d = arg->rank - 1; d >= 0; d--) {
+        arg->strides[d] = stride;
+        stride *= arg->shape[d];
+    }
+}
+
+static int64_t elements(const LaunchArg *arg) {
+    int64_t count = 1;
+    for (int d = 0; d < arg->rank; d++) count *= arg->shape[d];
+    return count;
+}
+
+// ---- binding ----
+
+static void bind(Arena *arena, Frame *frame, const char *name, Scalar value) {
+    HostName entry = {name, value};
+    vec_push(arena, &frame->scope.names, entry);
+}
+
+static bool is_bound(const Frame *frame, const char *name) {
+    for (int i = 0; i < frame->scope.names.count; i++)
+        if (strcmp(frame->scope.names.items[i].name, name) == 0) return true;
+    return false;
+}
+
+static void bind_lone(Arena *arena, Frame *frame, const HostExpr *expr, int64_t value) {
+    const Expr *e = expr->expr;
+    if (e && e->kind == EXPR_VAR && !is_bound(frame, e->var->name))
+        bind(arena, frame, e->var->name, scalar_integer(TYPE_I64, value));
+}
+
+static void bind_names(Arena *arena, Frame *frame, const LaunchArg *args) {
+    const PlanVariant *v = frame->variant;
+    for (int i = 0; i < v->params.count; i++) {
+        const PlanParam *p = &v->params.items[i];
+        if (!p->is_tensor) {
+            bind(arena, frame, p->name, scalar_convert(p->type, args[i].scalar));
+            continue;
+        }
+        bind(arena, frame, p->address, scalar_integer(TYPE_I64, (int64_t)args[i].address));
+        for (int d = 0; d < p->rank && d < args[i].rank; d++) bind_lone(arena, frame, &p->shape[d], args[i].shape[d]);
+    }
+    for (int i = 0; i < v->params.count; i++) {   // after all shapes: `strides [K, 1]` checks, `strides [lda, 1]` binds
+        const PlanParam *p = &v->params.items[i];
+        for (int d = 0; p->strides && d < p->rank && d < args[i].rank; d++)
+            bind_lone(arena, frame, &p->strides[d], args[i].strides[d]);
+    }
+}
+
+static bool eval_integer(Arena *arena, const Frame *frame, const HostExpr *expr, int64_t *value, const char **why) {
+    Scalar result;
+    if (!host_eval(arena, &frame->scope, expr->expr, &result, why)) return false;
+    *value = result.integer;
+    return true;
+}
+
+// NULL when the tensor is as declared, else what is different.
+static const char *check_tensor(Arena *arena, const Frame *frame, const PlanParam *p, const LaunchArg *arg) {
+    const char *why = NULL;
+    if (arg->rank != p->rank)
+        return arena_printf(arena, "'%s' has %d dims; the parameter has %d", p->name, arg->rank, p->rank);
+    int64_t dense = 1, want;
+    bool empty = elements(arg) == 0;
+    for (int d = p->rank - 1; d >= 0; d--) {
+        if (!eval_integer(arena, frame, &p->shape[d], &want, &why)) return why;
+        if (arg->shape[d] < 0) return arena_printf(arena, "dim %d of '%s' is negative", d, p->name);
+        if (want != arg->shape[d])
+            return arena_printf(arena, "dim %d of '%s' is %lld; it must be %lld (%s)", d, p->name,
+                                (long long)arg->shape[d], (long long)want, p->shape[d].text);
+        if (p->strides && !eval_integer(arena, frame, &p->strides[d], &want, &why)) return why;
+        if (!p->strides) want = dense;
+        dense *= arg->shape[d];
+        if (arg->shape[d] > 1 && !empty && arg->strides[d] != want)   // else no address depends on the stride
+            return arena_printf(arena, "stride %d of '%s' is %lld; it must be %lld%s", d, p->name,
+                                (long long)arg->strides[d], (long long)want, p->strides ? "" : " (dense row-major)");
+    }
+    return NULL;
+}
+
+// NULL when the variant serves these arguments, else why not.
+static const char *try_variant(Arena *arena, Frame *frame, const LaunchArg *args) {
+    const PlanVariant *v = frame->variant;
+    const char *why = NULL;
+    bind_names(arena, frame, args);
+    for (int i = 0; i < v->params.count; i++)
+        if (v->params.items[i].is_tensor && (why = check_tensor(arena, frame, &v->params.items[i], &args[i])))
+            return why;
+    for (int i = 0; i < v->dims.count; i++)
+        if (!is_bound(frame, v->dims.items[i])) return arena_printf(arena, "nothing gives '%s'", v->dims.items[i]);
+    Scalar holds;
+    if (!v->when.text) return NULL;
+    if (!host_eval(arena, &frame->scope, v->when.expr, &holds, &why)) return why;
+    return scalar_truth(holds) ? NULL : arena_printf(arena, "it needs %s", v->when.text);
+}
+
+// Kinds and number of arguments are the same for all variants.
+static bool check_kinds(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args) {
+    const PlanVariant *v = &entry->variants.items[0];
+    if (count != v->params.count) {
+        diag(r->sink, NOWHERE, T_ARGUMENT_COUNT, entry->name, v->params.count, count);
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        const PlanParam *p = &v->params.items[i];
+        bool real = !args[i].is_tensor && type_is_float(args[i].scalar.type);
+        const char *want = p->is_tensor && !args[i].is_tensor                         ? "a tensor"
+                           : !p->is_tensor && args[i].is_tensor                       ? "a scalar"
+                           : !p->is_tensor && real && !type_is_float(p->type) ? "an integer"
+                                                                                      : NULL;
+        if (!want) continue;
+        diag(r->sink, NOWHERE, T_ARGUMENT_KIND, p->name, entry->name, want);
+        return false;
+    }
+    return true;
+}
+
+static bool choose(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args, Frame *frame) {
+    if (!check_kinds(r, entry, count, args)) return false;
+    VEC(const char *) reasons = {0};
+    for (int i = 0; i < entry->variants.count; i++) {
+        *frame = (Frame){.entry = entry, .variant = &entry->variants.items[i]};
+        frame->scope.multiprocessors = r->device->multiprocessors;
+        const char *why = try_variant(r->arena, frame, args);
+        if (!why) return true;
+        bool known = false;   // variants often decline for the same reason
+        for (int k = 0; k < reasons.count; k++) known |= strcmp(reasons.items[k], why) == 0;
+        if (!known) vec_push(r->arena, &reasons, why);
+    }
+    Diag *d = diag(r->sink, NOWHERE, T_NO_VARIANT, entry->name);
+    for (int i = 0; i < reasons.count && i < MAX_REASONS; i++) diag_note(d, "%s", reasons.items[i]);
+    return false;
+}
+
+// ---- actions ----
+
+static bool compute(Resolver *r, const Frame *frame, const HostExpr *expr, const char *what, Scalar *value) {
+    const char *why = NULL;
+    if (host_eval(r->arena, &frame->scope, expr->expr, value, &why)) return true;
+    diag(r->sink, NOWHERE, T_HOST_VALUE, what, frame->entry->name, why);
+    return false;
+}
+
+static uint64_t bits_of(Scalar value) {
+    uint64_t bits = 0;
+    scalar_store(value, &bits);
+    return bits;
+}
+
+static Scalar value_of(const Frame *frame, const char *name) {
+    for (int i = 0; i < frame->scope.names.count; i++)
+        if (strcmp(frame->scope.names.items[i].name, name) == 0) return frame->scope.names.items[i].value;
+    return scalar_integer(TYPE_I64, 0);
+}
+
+static bool push_kernel(Resolver *r, const Frame *frame, const LaunchArg *args) {
+    const PlanVariant *v = frame->variant;
+    Scalar grid;
+    if (!compute(r, frame, &v->grid, "the grid", &grid)) return false;
+    if (grid.integer == 0) return true;
+    if (grid.integer < 0 || grid.integer > r->device->max_grid) {
+        diag(r->sink, NOWHERE, T_GRID_SIZE, frame->entry->name, (long long)grid.integer,
+             (long long)r->device->max_grid);
+        return false;
+    }
+    Action action = {.variant = v, .grid = grid.integer, .param_count = v->params.count + v->dims.count};
+    action.params = NEW_ARRAY(r->arena, uint64_t, action.param_count);
+    for (int i = 0; i < v->params.count; i++)
+        action.params[i] = args[i].is_tensor ? args[i].address
+                                             : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
+    for (int i = 0; i < v->dims.count; i++)
+        action.params[v->params.count + i] = (uint64_t)value_of(frame, v->dims.items[i]).integer;
+    vec_push(r->arena, &r->out->actions, action);
+    return true;
+}
+
+static const Tensor *tensor_named(const Frame *frame, const char *name) {
+    for (int i = frame->tensors.count - 1; i >= 0; i--)
+        if (strcmp(frame->tensors.items[i].name, name) == 0) return &frame->tensors.items[i];
+    return NULL;
+}
+
+// A part of a tensor, as a tensor of its own.
+static bool resolve_region(Resolver *r, const Frame *frame, const PlanRegion *region, LaunchArg *out, Type *type) {
+    const Tensor *tensor = tensor_named(frame, region->tensor);
+    if (!tensor || (region->count > 0 && region->count != tensor->arg.rank)) {
+        diag(r->sink, NOWHERE, T_BAD_ARTEFACT, arena_printf(r->arena, "its plan has no tensor '%s'", region->tensor));
+        return false;
+    }
+    *type = tensor->type;
+    *out = tensor->arg;
+    if (region->count > 0) out->rank = 0;
+    for (int d = 0; d < region->count; d++) {
+        Scalar start, extent;
+        if (!compute(r, frame, &region->start[d], "a region", &start)) return false;
+        out->address += (uint64_t)(start.integer * tensor->arg.strides[d] * type_bytes(*type));
+        if (!region->extent[d].text) continue;
+        if (!compute(r, frame, &region->extent[d], "a region", &extent)) return false;
+        if (start.integer < 0 || extent.integer < 0 || start.integer > tensor->arg.shape[d] - extent.integer) {
+            diag(r->sink, NOWHERE, T_HOST_VALUE, "a region", frame->entry->name,
+                 arena_printf(r->arena, "it lies outside dim %d of '%s'", d, region->tensor));
+            return false;
+        }
+        out->shape[out->rank] = extent.integer;
+        out->strides[out->rank++] = tensor->arg.strides[d];
+    }
+    if (region->transposed && out->rank >= 2) {
+        int a = out->rank - 2, b = out->rank - 1;
+        LaunchArg same = *out;
+        out->shape[a] = same.shape[b], out->shape[b] = same.shape[a];
+        out->strides[a] = same.strides[b], out->strides[b] = same.strides[a];
+    }
+    return true;
+}
+
+static bool push_fill(Resolver *r, const Frame *frame, const PlanStep *step) {
+    LaunchArg target, dense;
+    Type type;
+    Scalar value;
+    if (!resolve_region(r, frame, step->region, &target, &type)) return false;
+    if (!compute(r, frame, &step->value, "a value", &value)) return false;
+    dense = target;
+    launch_arg_dense(&dense);
+    for (int d = 0; d < target.rank; d++) {
+        if (target.shape[d] <= 1 || target.strides[d] == dense.strides[d]) continue;
+        diag(r->sink, NOWHERE, T_HOST_REGION);
+        return false;
+    }
+    Action action = {.address = target.address, .count = elements(&target), .width = type_bytes(type)};
+    action.pattern = bits_of(scalar_convert(type, value));
+    if (action.count > 0) vec_push(r->arena, &r->out->actions, action);
+    return true;
+}
+
+static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
+    Tensor tensor = {scratch->name, scratch->type, {.is_tensor = true, .rank = scratch->rank}};
+    int64_t bytes = type_bytes(scratch->type);
+    for (int d = 0; d < scratch->rank; d++) {
+        Scalar extent;
+        if (!compute(r, frame, &scratch->shape[d], "a shape", &extent)) return false;
+        if (extent.integer < 0 || __builtin_mul_overflow(bytes, extent.integer, &bytes) || bytes > INT64_MAX / 4) {
+            diag(r->sink, NOWHERE, T_HOST_VALUE, "a shape", frame->entry->name,
+                 arena_printf(r->arena, "scratch '%s' is too large or negative", scratch->name));
+            return false;
+        }
+        tensor.arg.shape[d] = extent.integer;
+    }
+    launch_arg_dense(&tensor.arg);
+    tensor.arg.address = r->workspace + (uint64_t)r->out->workspace;
+    r->out->workspace += (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    vec_push(r->arena, &frame->tensors, tensor);
+    return true;
+}
+
+static bool run_call(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args);
+
+static bool push_launch(Resolver *r, const Frame *frame, const PlanStep *step) {
+    const PlanEntry *entry = plan_entry(r->plan, step->name);
+    if (!entry) {
+        diag(r->sink, NOWHERE, T_NO_ENTRY, step->name);
+        return false;
+    }
+    LaunchArg *args = NEW_ARRAY(r->arena, LaunchArg, step->args.count);
+    for (int i = 0; i < step->args.count; i++) {
+        const PlanArg *arg = &step->args.items[i];
+        Type type;
+        if (arg->region && !resolve_region(r, frame, arg->region, &args[i], &type)) return false;
+        if (!arg->region && !compute(r, frame, &arg->value, "an argument", &args[i].scalar)) return false;
+    }
+    return run_call(r, entry, step->args.count, args);
+}
+
+static bool run_steps(Resolver *r, Frame *frame, const PlanSteps *steps);
+
+static bool run_if(Resolver *r, Frame *frame, const PlanStep *step) {
+    Scalar condition;
+    if (!compute(r, frame, &step->value, "a condition", &condition)) return false;
+    int names = frame->scope.names.count, tensors = frame->tensors.count;
+    bool ok = run_steps(r, frame, scalar_truth(condition) ? &step->then : &step->otherwise);
+    frame->scope.names.count = names;
+    frame->tensors.count = tensors;
+    return ok;
+}
+
+static bool run_step(Resolver *r, Frame *frame, const PlanStep *step) {
+    Scalar value;
+    switch (step->kind) {
+    case DO_LET:
+        if (!compute(r, frame, &step->value, "a let", &value)) return false;
+        bind(r->arena, frame, step->name, scalar_convert(step->type, value));
+        return true;
+    case DO_ASSUME:
+        if (!compute(r, frame, &step->value, "an assumption", &value)) return false;
+        if (!scalar_truth(value)) diag(r->sink, NOWHERE, T_ASSUME_FAILED, frame->entry->name, step->value.text);
+        return scalar_truth(value);
+    case DO_SCRATCH: return push_scratch(r, frame, step->scratch);
+    case DO_IF: return run_if(r, frame, step);
+    case DO_FILL: return push_fill(r, frame, step);
+    case DO_LAUNCH: return push_launch(r, frame, step);
+    }
+    return false;
+}
+
+static bool run_steps(Resolver *r, Frame *frame, const PlanSteps *steps) {
+    for (int i = 0; i < steps->count; i++)
+        if (!run_step(r, frame, steps->items[i])) return false;
+    return true;
+}
+
+static bool run_call(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args) {
+    Frame frame;
+    if (++r->depth > MAX_CALL_DEPTH) {
+        diag(r->sink, NOWHERE, T_BAD_ARTEFACT, "its programs call each other without end");
+        return false;
+    }
+    if (!choose(r, entry, count, args, &frame)) return false;
+    for (int i = 0; i < count; i++) {
+        const PlanParam *p = &frame.variant->params.items[i];
+        Tensor tensor = {p->name, p->type, args[i]};
+        if (p->is_tensor) vec_push(r->arena, &frame.tensors, tensor);
+    }
+    bool ok = run_steps(r, &frame, &frame.variant->steps) && (entry->is_program || push_kernel(r, &frame, args));
+    r->depth--;
+    return ok;
+}
+
+bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
+                  const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out) {
+    *out = (Launch){0};
+    Resolver r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .workspace = workspace, .out = out};
+    return run_call(&r, entry, count, args);
+}
+
+// ---- shapes of outputs ----
+
+static const char *infer(Arena *arena, Frame *frame, LaunchArg *args) {
+    const PlanVariant *v = frame->variant;
+    const char *why = NULL;
+    bind_names(arena, frame, args);
+    for (int i = 0; i < v->params.count; i++) {
+        const PlanParam *p = &v->params.items[i];
+        if (!p->is_tensor || args[i].rank >= 0) continue;
+        LaunchArg tensor = {.is_tensor = true, .rank = p->rank};
+        for (int d = 0; d < p->rank; d++)
+            if (!eval_integer(arena, frame, &p->shape[d], &tensor.shape[d], &why))
+                return arena_printf(arena, "the shape of '%s' is not known: %s", p->name, why);
+        launch_arg_dense(&tensor);
+        for (int d = 0; p->strides && d < p->rank; d++) {
+            int64_t stride;   // a named one that nothing gives stays dense
+            if (eval_integer(arena, frame, &p->strides[d], &stride, &why)) tensor.strides[d] = stride;
+        }
+        args[i] = tensor;
+    }
+    return NULL;
+}
+
+bool plan_infer_shapes(Arena *arena, DiagSink *sink, const PlanEntry *entry, int count, LaunchArg *args) {
+    Resolver r = {.arena = arena, .sink = sink};
+    if (!check_kinds(&r, entry, count, args)) return false;
+    const char *first_why = NULL;
+    for (int i = 0; i < entry->variants.count; i++) {
+        Frame frame = {.entry = entry, .variant = &entry->variants.items[i]};
+        LaunchArg *trial = arena_copy(arena, args, sizeof *args * (size_t)count);
+        const char *why = infer(arena, &frame, trial);
+        if (!why) {
+            memcpy(args, trial, sizeof *args * (size_t)count);
+            return true;
+        }
+        if (!first_why) first_why = why;
+    }
+    diag_note(diag(sink, NOWHERE, T_NO_VARIANT, entry->name), "%s", first_why);
+    return false;
+}
