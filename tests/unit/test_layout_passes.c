@@ -1,0 +1,287 @@
+// The layout of the passes: text, the worked swizzle example, inverses, distributions, against enumeration.
+#include "layout/layout.h"
+#include "tests/unit/unit.h"
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const Layout *parse(Arena *arena, const char *text, int bits) {
+    const char *why = "no reason";
+    const Layout *layout = layout_parse(arena, text, bits, &why);
+    if (!layout) fail_msg("%s: %s", text, why);
+    return layout;
+}
+
+static uint64_t next_random(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static int64_t pick(uint64_t *state, int64_t count) {
+    return (int64_t)(next_random(state) % (uint64_t)count);
+}
+
+// The formulas of MakeFullBankSwizzleLayout2D for 16-bit elements.
+static void the_worked_example(void **state) {
+    const char *why = NULL;
+    const Layout *layout = layout_bank_swizzle(*state, 256, 64, 16, 8, &why);
+    assert_non_null(layout);
+    assert_int_equal(layout->rank_out, 3);
+    assert_int_equal(layout->out_shape[0], 1);
+    assert_int_equal(layout->out_shape[1], 32);
+    assert_int_equal(layout->out_shape[2], 512);
+    for (int64_t i = 0; i < 256; i++)
+        for (int64_t j = 0; j < 64; j++) {
+            int64_t out[3], s = i % 8, c = j / 8 % 8;
+            layout_eval(layout, (int64_t[]){i, j}, out);
+            assert_int_equal(out[0], j / 8 / 8);
+            assert_int_equal(out[1], i / 8);
+            assert_int_equal(out[2], j % 8 + ((c ^ s) + s * 8) * 8);
+            assert_int_equal(layout_linear(layout, (int64_t[]){i, j}), (out[0] * 32 + out[1]) * 512 + out[2]);
+        }
+    assert_true(layout_injective(layout));
+    assert_string_equal(layout_text(*state, layout), "Sw<3,4,3> o ((8,32),(64,1)):((64@2,1@1),(1@2,1@0))");
+    assert_true(layout_equal(layout, parse(*state, "Sw<3,4,3> o ((8,32),(8,8,1)):((64@2,1@1),(1@2,8@2,1@0))", 16)));
+}
+
+// Rows of golden/swizzle.tsv: kind rows cols bits i j tc,ts,index shape linear.
+static void golden_bank_swizzles(void **state) {
+    FILE *file = fopen(TILEC_SOURCE_DIR "/tests/golden/swizzle.tsv", "r");
+    assert_non_null(file);
+    char line[256], kind[16];
+    int checked = 0, refused = 0;
+    while (fgets(line, sizeof line, file)) {
+        int64_t rows, columns, i, j, tc, ts, index, s0, s1, s2, linear;
+        int bits;
+        if (sscanf(line,
+                   "%15s %" SCNd64 " %" SCNd64 " %d %" SCNd64 " %" SCNd64 " %" SCNd64 ",%" SCNd64 ",%" SCNd64
+                   " %" SCNd64 ",%" SCNd64 ",%" SCNd64 " %" SCNd64,
+                   kind, &rows, &columns, &bits, &i, &j, &tc, &ts, &index, &s0, &s1, &s2, &linear) != 13)
+            continue;
+        int chunks = strcmp(kind, "full") == 0 ? 8 : strcmp(kind, "half") == 0 ? 4 : 2;
+        const char *why = NULL;
+        const Layout *layout = layout_bank_swizzle(*state, rows, columns, bits, chunks, &why);
+        if (!layout) {   // four rows and several panels: no swizzle of addresses
+            assert_true(rows == 4 && s0 > 1 && why);
+            refused++;
+            continue;
+        }
+        int64_t out[3];
+        layout_eval(layout, (int64_t[]){i, j}, out);
+        assert_true(out[0] == tc && out[1] == ts && out[2] == index);
+        assert_true(layout->out_shape[0] == s0 && layout->out_shape[1] == s1 && layout->out_shape[2] == s2);
+        assert_int_equal(layout_linear(layout, (int64_t[]){i, j}), linear);
+        checked++;
+    }
+    fclose(file);
+    assert_true(checked > 1000);
+    assert_true(refused > 0);
+}
+
+static void shapes_without_swizzle_are_refused(void **state) {
+    const char *why = NULL;
+    assert_null(layout_bank_swizzle(*state, 12, 64, 16, 8, &why));
+    assert_string_equal(why, "12 rows are no multiple of 8");
+    assert_null(layout_bank_swizzle(*state, 16, 96, 16, 8, &why));
+    assert_string_equal(why, "96 columns are no multiple of 64");
+    assert_null(layout_bank_swizzle(*state, 16, 96, 12, 8, &why));
+}
+
+static void text_round_trips(void **state) {
+    const char *texts[] = {
+        "8:1",
+        "(4,8):(8,1)",
+        "((4,8)):((8,1))",
+        "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))",
+        "((2,2),1):((0,1),0)",
+        "Sw<3,4,3> o (64,64):(64,1)",
+        "((4,8),(2,1)):((2@1,1@1),(1@1,1@0))",
+        "(1,1,1):(0,0,0)",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const Layout *layout = parse(*state, texts[i], 16);
+        assert_string_equal(layout_text(*state, layout), texts[i]);
+    }
+    // Digits that continue each other are one; spaces and deeper nests do not matter.
+    assert_string_equal(layout_text(*state, parse(*state, " ( (2, (2,2)) , 3 ) : ( (1,(2,4)) , 8 ) ", 16)),
+                        "(8,3):(1,8)");
+}
+
+static void bad_text_says_why(void **state) {
+    const struct {
+        const char *text, *why;
+    } cases[] = {
+        {"", "expected a number at ''"},
+        {"(4,8)", "expected ':' at ''"},
+        {"(4,8):(1)", "shape and stride have different forms at ''"},
+        {"(4,8):(1,2", "expected ')' at ''"},
+        {"(0,8):(1,2)", "an extent below 1 at ',8):(1,2)'"},
+        {"4:1 x", "expected the end of the layout at 'x'"},
+        {"4:1@9", "too many outputs at ''"},
+        {"Sw<3,4> o 4:1", "expected Sw<B,M,S> at '> o 4:1'"},
+        {"Sw<3,4,2> o 4:1", "Sw<B,M,S> needs S >= B at ' 4:1'"},
+        {"Sw<3,1,3> o 64:1", "the swizzle would tear elements apart at ''"},
+        {"Sw<3,4,3> o (2,4):(1@0,1@1)", "the swizzle's period does not divide the last output at ''"},
+        {"99999999999999999999:1", "the number is too large at '9999999:1'"},
+        {"(1000000000,1000000000):(0,0)", "the layout is too large at ''"},
+        {"(1,1,1,1,1,1,1,1,1):0", "too many inputs at '1):0'"},
+        {"4:-1", "expected a number at '-1'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why = "none";
+        assert_null(layout_parse(*state, cases[i].text, 64, &why));
+        assert_string_equal(why, cases[i].why);
+    }
+}
+
+// A random thread-value layout over `rank` outputs: a mixed-radix bijection with digits dealt to thread and value.
+static const Layout *random_tv(Arena *arena, uint64_t *random, int rank) {
+    Layout *tv = layout_new(arena, 2, rank);
+    int64_t next[LAYOUT_MAX_RANK] = {1, 1, 1, 1};
+    for (int digits = 1 + (int)pick(random, 7); digits > 0; digits--) {
+        int out = (int)pick(random, rank);
+        int64_t extent = 1 + pick(random, 5);
+        layout_add(tv, (int)pick(random, 2), extent, next[out], out);
+        next[out] *= extent;
+    }
+    if (pick(random, 3) == 0) layout_add(tv, 0, 2, 0, 0);
+    return layout_finish(tv);
+}
+
+static void inverses_round_trip(void **state) {
+    uint64_t random = 42;
+    for (int trial = 0; trial < 300; trial++) {
+        const Layout *tv = random_tv(*state, &random, 1 + trial % 3);
+        const char *why = NULL;
+        const Layout *inverse = layout_inverse(*state, tv, &why);
+        assert_non_null(inverse);
+        assert_true(layout_equal(parse(*state, layout_text(*state, tv), 0), tv));
+        assert_true(layout_equal(parse(*state, layout_text(*state, inverse), 0), inverse));
+        int64_t covered = 0;
+        for (int64_t t = 0; t < layout_extent_in(tv, 0); t++)
+            for (int64_t v = 0; v < layout_extent_in(tv, 1); v++) {
+                int64_t at[LAYOUT_MAX_RANK], tv_back[2], again[LAYOUT_MAX_RANK];
+                layout_eval(tv, (int64_t[]){t, v}, at);
+                for (int k = 0; k < tv->rank_out; k++) assert_true(at[k] < tv->out_shape[k]);
+                layout_eval(inverse, at, tv_back);
+                layout_eval(tv, tv_back, again);
+                assert_memory_equal(again, at, sizeof *at * (size_t)tv->rank_out);
+                covered += tv_back[0] == t && tv_back[1] == v;
+            }
+        assert_int_equal(covered, layout_size_out(tv));   // each element has one first holder
+        assert_int_equal(covered * layout_replicas(tv), layout_size_in(tv));
+    }
+}
+
+static void gaps_have_no_inverse(void **state) {
+    const char *why = NULL;
+    assert_null(layout_inverse(*state, parse(*state, "(4,2):(1,8)", 0), &why));
+    assert_string_equal(why, "output 0: after 4 elements the next digit has stride 8");
+    assert_null(layout_inverse(*state, parse(*state, "Sw<1,4,3> o (64,64):(64,1)", 8), &why));
+}
+
+static void injective_agrees_with_enumeration(void **state) {
+    uint64_t random = 7;
+    int yes = 0;
+    for (int trial = 0; trial < 2000; trial++) {
+        Layout *layout = layout_new(*state, 2, 1);
+        for (int digits = 1 + (int)pick(&random, 4); digits > 0; digits--)
+            layout_add(layout, (int)pick(&random, 2), 1 + pick(&random, 4), pick(&random, 10), 0);
+        layout_finish(layout);
+        char seen[256] = {0};
+        bool injective = true;
+        for (int64_t i = 0; i < layout_extent_in(layout, 0); i++)
+            for (int64_t j = 0; j < layout_extent_in(layout, 1); j++) {
+                int64_t out;
+                layout_eval(layout, (int64_t[]){i, j}, &out);
+                assert_true(out < layout->out_shape[0]);
+                injective &= !seen[out];
+                seen[out] = 1;
+            }
+        assert_int_equal(layout_injective(layout), injective);
+        yes += injective;
+    }
+    assert_true(yes > 100);
+    assert_true(layout_injective(parse(*state, "(1048576,1048576):(1,1048576)", 0)));
+}
+
+static void check_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int64_t vector) {
+    const Layout *tv = layout_blocked(arena, rank, shape, threads, vector);
+    assert_int_equal(layout_extent_in(tv, 0), threads);
+    const char *why = NULL;
+    assert_non_null(layout_inverse(arena, tv, &why));   // each element once (or replicated whole)
+    for (int k = 0; k < rank; k++) assert_true(tv->out_shape[k] >= shape[k]);
+    for (int64_t v = 0; v + 1 < vector; v++) {
+        int64_t a[LAYOUT_MAX_RANK], b[LAYOUT_MAX_RANK];
+        layout_eval(tv, (int64_t[]){threads - 1, v}, a);
+        layout_eval(tv, (int64_t[]){threads - 1, v + 1}, b);
+        assert_int_equal(b[rank - 1], a[rank - 1] + 1);
+    }
+}
+
+static void blocked_distributions_cover(void **state) {
+    uint64_t random = 11;
+    for (int trial = 0; trial < 500; trial++) {
+        static const int64_t threads[] = {32, 64, 96, 128, 256, 384};
+        int64_t shape[3] = {1 + pick(&random, 70), 1 + pick(&random, 70), 1 + pick(&random, 300)};
+        int rank = 1 + trial % 3;
+        check_blocked(*state, rank, shape + 3 - rank, threads[pick(&random, 6)], (int64_t)1 << pick(&random, 4));
+    }
+}
+
+static void blocked_distributions_are_the_expected_ones(void **state) {
+    const struct {
+        int64_t shape[2], threads, vector;
+        const char *text;
+    } cases[] = {
+        {{128, 64}, 128, 8, "((8,16),(8,8)):((8@1,1@0),(1@1,16@0))"},
+        {{64, 200}, 128, 8, "((32,4),(8,16)):((8@1,1@0),(1@1,4@0))"},
+        {{4, 8}, 128, 1, "((8,4,4),(1)):((1@1,1@0,0),(0))"},
+        {{1, 1024}, 128, 4, "(128,(4,2,1)):(4@1,(1@1,512@1,1@0))"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Layout *tv = layout_blocked(*state, 2, cases[i].shape, cases[i].threads, cases[i].vector);
+        assert_string_equal(layout_text(*state, tv), layout_text(*state, parse(*state, cases[i].text, 0)));
+    }
+}
+
+static void a_dropped_dim_is_replicated(void **state) {
+    const Layout *c = parse(*state, "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))", 0);
+    const Layout *rows = layout_drop_dim(*state, c, 1);
+    assert_string_equal(layout_text(*state, rows), "((4,8),2):((0,1),8)");
+    assert_int_equal(layout_replicas(rows), 4);
+    assert_false(layout_injective(rows));
+    assert_string_equal(layout_text(*state, layout_drop_dim(*state, c, 0)), "((4,8),2):((2,0),1)");
+    const Layout *scalar = layout_drop_dim(*state, rows, 0);
+    assert_string_equal(layout_text(*state, scalar), "(32,1):(0,0)");
+    assert_int_equal(scalar->out_shape[0], 1);
+}
+
+static void plain_shared_layouts(void **state) {
+    assert_string_equal(layout_text(*state, layout_row_major(*state, 3, (int64_t[]){2, 3, 4})), "(2,3,4):(12,4,1)");
+    const Layout *padded = layout_padded(*state, 16, 30, 32);
+    assert_string_equal(layout_text(*state, padded), "(16,30):(32,1)");
+    assert_int_equal(layout_size_out(padded), 15 * 32 + 30);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(the_worked_example),
+        IN_ARENA(golden_bank_swizzles),
+        IN_ARENA(shapes_without_swizzle_are_refused),
+        IN_ARENA(text_round_trips),
+        IN_ARENA(bad_text_says_why),
+        IN_ARENA(inverses_round_trip),
+        IN_ARENA(gaps_have_no_inverse),
+        IN_ARENA(injective_agrees_with_enumeration),
+        IN_ARENA(blocked_distributions_cover),
+        IN_ARENA(blocked_distributions_are_the_expected_ones),
+        IN_ARENA(a_dropped_dim_is_replicated),
+        IN_ARENA(plain_shared_layouts),
+    };
+    return run(tests);
+}

@@ -1,0 +1,125 @@
+// Targets and mma instructions: rows that fit together, register layouts against the formulas of the PTX ISA.
+#include "target/target.h"
+#include "tests/unit/unit.h"
+#include <stdbool.h>
+#include <string.h>
+
+static void targets_are_listed_and_found(void **state) {
+    (void)state;
+    int count = 0;
+    for (const Target *target; (target = target_at(count)) != NULL; count++) {
+        assert_ptr_equal(target_named(target->name), target);
+        assert_int_equal(target->shared_multiprocessor, target->shared_block + target->shared_reserved);
+        assert_true(target_has(target, FEATURE_MMA) && target_has(target, FEATURE_CP_ASYNC));
+        assert_int_equal(target->banks * target->bank_bytes, target->line_bytes);
+        assert_int_equal(strncmp(target->ptx_feature, "+ptx", 4), 0);
+    }
+    assert_true(count >= 7);
+    assert_null(target_at(-1));
+    assert_null(target_named("sm_12"));
+    assert_int_equal(target_named("sm_80")->shared_block, 163 * 1024);
+    assert_int_equal(target_named("sm_86")->shared_block, 99 * 1024);
+    assert_int_equal(target_named("sm_90a")->shared_block, 232448);
+    assert_false(target_has(target_named("sm_90"), FEATURE_WGMMA));
+    assert_true(target_has(target_named("sm_90a"), FEATURE_WGMMA));
+    assert_false(target_has(target_named("sm_100a"), FEATURE_WGMMA));
+    assert_false(target_has(target_named("sm_80"), FEATURE_TMA));
+}
+
+static void features_have_names(void **state) {
+    (void)state;
+    for (int f = 0; f < FEATURE_COUNT; f++) assert_non_null(feature_text((Feature)f));
+}
+
+// (lane, value) of a 32-lane fragment owns every element of [rows, columns] exactly once.
+static void owns_each_once(Arena *arena, const char *text, int64_t rows, int64_t columns) {
+    const char *why = NULL;
+    const Layout *tv = layout_parse(arena, text, 0, &why);
+    assert_non_null(tv);
+    assert_int_equal(layout_extent_in(tv, 0), 32);
+    assert_int_equal(tv->rank_out, 2);
+    char owners[16][32] = {{0}};
+    for (int64_t lane = 0; lane < 32; lane++)
+        for (int64_t value = 0; value < layout_extent_in(tv, 1); value++) {
+            int64_t at[2];
+            layout_eval(tv, (int64_t[]){lane, value}, at);
+            assert_true(at[0] < rows && at[1] < columns);
+            owners[at[0]][at[1]]++;
+        }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) assert_int_equal(owners[i][j], 1);
+    assert_non_null(layout_inverse(arena, tv, &why));
+}
+
+static void fragments_own_each_element_once(void **state) {
+    int count = 0;
+    for (const MmaInfo *row; (row = mma_at(count)) != NULL; count++) {
+        assert_ptr_equal(mma_named(row->name), row);
+        owns_each_once(*state, row->a_layout, row->m, row->k);
+        owns_each_once(*state, row->b_layout, row->n, row->k);
+        owns_each_once(*state, row->c_layout, row->m, row->n);
+    }
+    assert_int_equal(count, 8);
+    assert_null(mma_named("m16n8k16"));
+}
+
+static void expect_at(Arena *arena, const char *text, int64_t lane, int64_t value, int64_t row, int64_t column) {
+    const char *why = NULL;
+    int64_t at[2];
+    layout_eval(layout_parse(arena, text, 0, &why), (int64_t[]){lane, value}, at);
+    assert_int_equal(at[0], row);
+    assert_int_equal(at[1], column);
+}
+
+// "Matrix Fragments for mma.m16n8k16 with floating point type": row and col as functions of lane and register index i.
+static void fragments_of_16_bits(void **state) {
+    const MmaInfo *mma = mma_named("m16n8k16_f32_bf16");
+    for (int lane = 0; lane < 32; lane++) {
+        int group = lane >> 2, member = lane % 4;
+        for (int i = 0; i < 8; i++) {
+            int row = i < 2 || (4 <= i && i < 6) ? group : group + 8;
+            expect_at(*state, mma->a_layout, lane, i, row, member * 2 + (i & 1) + (i >= 4 ? 8 : 0));
+        }
+        for (int i = 0; i < 4; i++)
+            expect_at(*state, mma->b_layout, lane, i, group, member * 2 + (i & 1) + (i >= 2 ? 8 : 0));
+        for (int i = 0; i < 4; i++)
+            expect_at(*state, mma->c_layout, lane, i, i < 2 ? group : group + 8, member * 2 + (i & 1));
+    }
+}
+
+// "... mma.m16n8k8" with .tf32 and "... mma.m16n8k32".
+static void fragments_of_32_and_8_bits(void **state) {
+    const MmaInfo *tf32 = mma_named("m16n8k8_f32_tf32"), *s8 = mma_named("m16n8k32_i32_i8");
+    for (int lane = 0; lane < 32; lane++) {
+        int group = lane >> 2, member = lane % 4;
+        for (int i = 0; i < 4; i++)
+            expect_at(*state, tf32->a_layout, lane, i, i % 2 ? group + 8 : group, i < 2 ? member : member + 4);
+        for (int i = 0; i < 2; i++) expect_at(*state, tf32->b_layout, lane, i, group, member + 4 * i);
+        for (int i = 0; i < 16; i++) {
+            int row = i < 4 || (8 <= i && i < 12) ? group : group + 8;
+            expect_at(*state, s8->a_layout, lane, i, row, member * 4 + (i & 3) + (i >= 8 ? 16 : 0));
+        }
+        for (int i = 0; i < 8; i++)
+            expect_at(*state, s8->b_layout, lane, i, group, member * 4 + (i & 3) + (i >= 4 ? 16 : 0));
+    }
+}
+
+static void instructions_are_found_by_type_and_target(void **state) {
+    (void)state;
+    const Target *ampere = target_named("sm_80"), *ada = target_named("sm_89");
+    assert_string_equal(mma_find(ampere, "bf16", "bf16", "f32")->name, "m16n8k16_f32_bf16");
+    assert_string_equal(mma_find(ampere, "f16", "f16", "f16")->name, "m16n8k16_f16_f16");
+    assert_null(mma_find(ampere, "e4m3", "e4m3", "f32"));
+    assert_non_null(mma_find(ada, "e4m3", "e4m3", "f32"));
+    assert_null(mma_find(ada, "f32", "f32", "f32"));   // f32 is IEEE unless tf32 is asked for
+    assert_non_null(mma_find(ada, "tf32", "tf32", "f32"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(targets_are_listed_and_found),    IN_ARENA(features_have_names),
+        IN_ARENA(fragments_own_each_element_once), IN_ARENA(fragments_of_16_bits),
+        IN_ARENA(fragments_of_32_and_8_bits),      IN_ARENA(instructions_are_found_by_type_and_target),
+    };
+    return run(tests);
+}
