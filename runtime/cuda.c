@@ -1,0 +1,70 @@
+#include "runtime/cuda.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+static const Span NOWHERE;
+
+bool cuda_check(const Driver *driver, DiagSink *sink, CudaResult result, const char *what) {
+    if (result == 0) return true;
+    const char *text = "?", *name = "?";
+    char message[256];
+    driver->error_string(result, &text);
+    driver->error_name(result, &name);
+    snprintf(message, sizeof message, "%s (%s)", text ? text : "?", name ? name : "?");
+    diag(sink, NOWHERE, T_CUDA, what, message);
+    return false;
+}
+
+static bool no_driver(DiagSink *sink, const char *why) {
+    diag(sink, NOWHERE, T_NO_DRIVER, why);
+    return false;
+}
+
+bool cuda_open(Driver *driver, DiagSink *sink) {
+    static const char *const names[] = {
+#define X(name, symbol, parameters) symbol,
+        CUDA_FUNCTIONS(X)
+#undef X
+    };
+    memset(driver, 0, sizeof *driver);
+    driver->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!driver->library) return no_driver(sink, "libcuda.so.1 was not found");
+    void *found[sizeof names / sizeof names[0]];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        found[i] = dlsym(driver->library, names[i]);
+        if (!found[i]) return no_driver(sink, "it is too old (an entry point of CUDA 11.2 is missing)");
+    }
+    size_t next = 0;   // data pointers to function pointers, by their bytes: ISO C has no cast for it
+#define X(name, symbol, parameters) memcpy(&driver->name, &found[next++], sizeof(void *));
+    CUDA_FUNCTIONS(X)
+#undef X
+    int devices = 0;
+    CudaResult result = driver->init(0);
+    if (result == 0) result = driver->device_count(&devices);
+    if (result != 0) {
+        const char *text = NULL;
+        driver->error_string(result, &text);
+        return no_driver(sink, text ? text : "cuInit failed");
+    }
+    return devices > 0 || no_driver(sink, "there is no device");
+}
+
+bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold) {
+    CudaContext context = NULL;
+    *hold = (CudaDeviceHold){0};
+    if (!cuda_check(driver, sink, driver->context_current(&context), "cuCtxGetCurrent")) return false;
+    if (context) return cuda_check(driver, sink, driver->context_device(&hold->device), "cuCtxGetDevice");
+    if (!cuda_check(driver, sink, driver->device_get(&hold->device, 0), "cuDeviceGet")) return false;
+    if (!cuda_check(driver, sink, driver->primary_retain(&context, hold->device), "cuDevicePrimaryCtxRetain"))
+        return false;
+    hold->retained = true;
+    if (cuda_check(driver, sink, driver->context_set(context), "cuCtxSetCurrent")) return true;
+    cuda_release(driver, hold);
+    return false;
+}
+
+void cuda_release(const Driver *driver, CudaDeviceHold *hold) {
+    if (hold->retained) driver->primary_release(hold->device);
+    hold->retained = false;
+}

@@ -1,0 +1,86 @@
+// The CUDA driver, found at run time: libcuda.so.1 by dlopen. No CUDA header is needed to build.
+//
+// A Driver is a table of functions, one row each in CUDA_FUNCTIONS. Handles are opaque pointers; a result other than 0 is
+// an error that cuda_check turns into a diagnostic.
+#pragma once
+#include "support/arena.h"
+#include "support/diag.h"
+#include <stdbool.h>
+
+typedef int CudaResult;
+typedef int CudaDevice;
+typedef struct CudaContextObject *CudaContext;
+typedef struct CudaModuleObject *CudaModule;
+typedef struct CudaFunctionObject *CudaFunction;
+typedef struct CudaStreamObject *CudaStream;
+typedef struct CudaEventObject *CudaEvent;
+typedef uint64_t CudaAddress;
+
+// X(name in Driver, symbol, parameters)
+#define CUDA_FUNCTIONS(X)                                                                                              \
+    X(init, "cuInit", (unsigned flags))                                                                                \
+    X(driver_version, "cuDriverGetVersion", (int *version))                                                            \
+    X(error_string, "cuGetErrorString", (CudaResult result, const char **text))                                        \
+    X(error_name, "cuGetErrorName", (CudaResult result, const char **text))                                            \
+    X(device_count, "cuDeviceGetCount", (int *count))                                                                  \
+    X(device_get, "cuDeviceGet", (CudaDevice * device, int ordinal))                                                   \
+    X(device_name, "cuDeviceGetName", (char *name, int length, CudaDevice device))                                     \
+    X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, CudaDevice device))                        \
+    X(primary_retain, "cuDevicePrimaryCtxRetain", (CudaContext * context, CudaDevice device))                          \
+    X(primary_release, "cuDevicePrimaryCtxRelease_v2", (CudaDevice device))                                            \
+    X(context_current, "cuCtxGetCurrent", (CudaContext * context))                                                     \
+    X(context_set, "cuCtxSetCurrent", (CudaContext context))                                                           \
+    X(context_device, "cuCtxGetDevice", (CudaDevice * device))                                                         \
+    X(context_synchronize, "cuCtxSynchronize", (void))                                                                 \
+    X(module_load, "cuModuleLoadData", (CudaModule * module, const void *image))                                       \
+    X(module_unload, "cuModuleUnload", (CudaModule module))                                                            \
+    X(module_function, "cuModuleGetFunction", (CudaFunction * function, CudaModule module, const char *name))          \
+    X(function_set, "cuFuncSetAttribute", (CudaFunction function, int attribute, int value))                           \
+    X(launch, "cuLaunchKernel",                                                                                        \
+      (CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
+       unsigned block_z, unsigned shared_bytes, CudaStream stream, void **params, void **extra))                       \
+    X(allocate, "cuMemAlloc_v2", (CudaAddress * address, size_t bytes))                                                \
+    X(release, "cuMemFree_v2", (CudaAddress address))                                                                  \
+    X(allocate_async, "cuMemAllocAsync", (CudaAddress * address, size_t bytes, CudaStream stream))                     \
+    X(release_async, "cuMemFreeAsync", (CudaAddress address, CudaStream stream))                                       \
+    X(to_device, "cuMemcpyHtoD_v2", (CudaAddress to, const void *from, size_t bytes))                                  \
+    X(to_host, "cuMemcpyDtoH_v2", (void *to, CudaAddress from, size_t bytes))                                          \
+    X(set8, "cuMemsetD8Async", (CudaAddress address, unsigned char value, size_t count, CudaStream stream))            \
+    X(set16, "cuMemsetD16Async", (CudaAddress address, unsigned short value, size_t count, CudaStream stream))         \
+    X(set32, "cuMemsetD32Async", (CudaAddress address, unsigned value, size_t count, CudaStream stream))               \
+    X(set32_2d, "cuMemsetD2D32Async",                                                                                  \
+      (CudaAddress address, size_t pitch, unsigned value, size_t width, size_t height, CudaStream stream))             \
+    X(event_create, "cuEventCreate", (CudaEvent * event, unsigned flags))                                              \
+    X(event_record, "cuEventRecord", (CudaEvent event, CudaStream stream))                                             \
+    X(event_synchronize, "cuEventSynchronize", (CudaEvent event))                                                      \
+    X(event_elapsed, "cuEventElapsedTime", (float *milliseconds, CudaEvent from, CudaEvent to))                        \
+    X(event_destroy, "cuEventDestroy_v2", (CudaEvent event))
+
+typedef struct Driver {
+    void *library;
+#define X(name, symbol, parameters) CudaResult(*name) parameters;
+    CUDA_FUNCTIONS(X)
+#undef X
+} Driver;
+
+enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
+    CUDA_MAX_GRID_X = 5,
+    CUDA_MULTIPROCESSORS = 16,
+    CUDA_MAJOR = 75,
+    CUDA_MINOR = 76,
+    CUDA_SHARED_OPTIN = 97,
+    CUDA_FUNCTION_SHARED = 8,
+};
+
+// Opens the driver. False: T_NO_DRIVER was reported. The library stays open: a driver cannot be unloaded.
+bool cuda_open(Driver *driver, DiagSink *sink);
+// True when `result` is success; else reports T_CUDA.
+bool cuda_check(const Driver *driver, DiagSink *sink, CudaResult result, const char *what);
+
+// A device made current, its primary context retained.
+typedef struct CudaDeviceHold {
+    CudaDevice device;
+    bool retained;   // false: the caller's context was current already
+} CudaDeviceHold;
+bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold);
+void cuda_release(const Driver *driver, CudaDeviceHold *hold);

@@ -1,0 +1,116 @@
+#include "runtime/loaded.h"
+#include <limits.h>
+#include <string.h>
+
+static const Span NOWHERE;
+
+// A kernel with more dynamic shared memory than the default has to ask for it once.
+static bool load_kernel(Arena *arena, DiagSink *sink, Loaded *l, const PlanVariant *variant) {
+    LoadedKernel kernel = {.variant = variant};
+    const Driver *d = &l->driver;
+    if (!cuda_check(d, sink, d->module_function(&kernel.function, l->module, variant->symbol), "cuModuleGetFunction"))
+        return false;
+    if (!cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_SHARED, (int)variant->shared_bytes),
+                    "cuFuncSetAttribute (dynamic shared memory)"))
+        return false;
+    vec_push(arena, &l->kernels, kernel);
+    return true;
+}
+
+static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
+    const Driver *d = &l->driver;
+    int grid = INT_MAX;
+    if (!cuda_check(d, sink, d->device_attribute(&l->device.multiprocessors, CUDA_MULTIPROCESSORS, l->hold.device),
+                    "cuDeviceGetAttribute") ||
+        !cuda_check(d, sink, d->device_attribute(&grid, CUDA_MAX_GRID_X, l->hold.device), "cuDeviceGetAttribute"))
+        return false;
+    l->device.max_grid = grid;
+    if (!cuda_check(d, sink, d->module_load(&l->module, cubin), "cuModuleLoadData")) return false;
+    for (int e = 0; e < l->plan->entries.count; e++) {
+        const PlanEntry *entry = &l->plan->entries.items[e];
+        for (int v = 0; !entry->is_program && v < entry->variants.count; v++)
+            if (!load_kernel(arena, sink, l, &entry->variants.items[v])) return false;
+    }
+    return true;
+}
+
+bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out) {
+    *out = (Loaded){.plan = plan};
+    if (!cubin) {
+        diag(sink, NOWHERE, T_NO_CUBIN);
+        return false;
+    }
+    if (!cuda_open(&out->driver, sink) || !cuda_hold(&out->driver, sink, &out->hold)) return false;
+    if (load(arena, sink, cubin, out)) return true;
+    loaded_close(out);
+    return false;
+}
+
+void loaded_close(Loaded *loaded) {
+    if (loaded->module) loaded->driver.module_unload(loaded->module);
+    loaded->module = NULL;
+    cuda_release(&loaded->driver, &loaded->hold);
+}
+
+static CudaFunction function_of(const Loaded *l, const PlanVariant *variant) {
+    for (int i = 0; i < l->kernels.count; i++)
+        if (l->kernels.items[i].variant == variant) return l->kernels.items[i].function;
+    return NULL;
+}
+
+static bool run_kernel(DiagSink *sink, const Loaded *l, const Action *a, CudaStream stream) {
+    enum { MAX_PARAMS = 4096 / 8 };   // a kernel's parameters have 4 KiB (PTX ISA, .param)
+    void *params[MAX_PARAMS];
+    if (a->param_count > MAX_PARAMS) {
+        diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many parameters");
+        return false;
+    }
+    for (int i = 0; i < a->param_count; i++) params[i] = &a->params[i];   // little endian: a scalar's bytes come first
+    CudaResult result =
+        l->driver.launch(function_of(l, a->variant), (unsigned)a->grid, 1, 1, (unsigned)a->variant->threads, 1, 1,
+                         (unsigned)a->variant->shared_bytes, stream, params, NULL);
+    return cuda_check(&l->driver, sink, result, a->variant->symbol);
+}
+
+// Elements of 8 bytes whose halves differ are set as two columns of a matrix of 4-byte words.
+static bool run_fill(DiagSink *sink, const Loaded *l, const Action *a, CudaStream stream) {
+    const Driver *d = &l->driver;
+    size_t count = (size_t)a->count;
+    unsigned low = (unsigned)a->pattern, high = (unsigned)(a->pattern >> 32);
+    CudaResult result;
+    if (a->width == 1) result = d->set8(a->address, (unsigned char)low, count, stream);
+    else if (a->width == 2) result = d->set16(a->address, (unsigned short)low, count, stream);
+    else if (a->width == 4) result = d->set32(a->address, low, count, stream);
+    else if (low == high) result = d->set32(a->address, low, 2 * count, stream);
+    else {
+        result = d->set32_2d(a->address, 8, low, 1, count, stream);
+        if (result == 0) result = d->set32_2d(a->address + 4, 8, high, 1, count, stream);
+    }
+    return cuda_check(d, sink, result, "cuMemset");
+}
+
+bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, CudaStream stream) {
+    for (int i = 0; i < launch->actions.count; i++) {
+        const Action *action = &launch->actions.items[i];
+        bool ok = action->variant ? run_kernel(sink, loaded, action, stream) : run_fill(sink, loaded, action, stream);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+                   const LaunchArg *args, CudaStream stream, CudaAddress workspace, int64_t workspace_size) {
+    Launch launch;
+    const Driver *d = &loaded->driver;
+    if (!plan_resolve(arena, sink, loaded->plan, entry, count, args, &loaded->device, workspace, &launch)) return false;
+    if (workspace && launch.workspace > workspace_size) {
+        diag(sink, NOWHERE, T_WORKSPACE_SMALL, entry->name, (long long)launch.workspace, (long long)workspace_size);
+        return false;
+    }
+    if (workspace || launch.workspace == 0) return loaded_run(sink, loaded, &launch, stream);
+    if (!cuda_check(d, sink, d->allocate_async(&workspace, (size_t)launch.workspace, stream), "cuMemAllocAsync"))
+        return false;
+    bool ok = plan_resolve(arena, sink, loaded->plan, entry, count, args, &loaded->device, workspace, &launch) &&
+              loaded_run(sink, loaded, &launch, stream);
+    return cuda_check(d, sink, d->release_async(workspace, stream), "cuMemFreeAsync") && ok;
+}

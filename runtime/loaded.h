@@ -1,0 +1,31 @@
+// An artefact's code on the device, and running launches of its plan.
+#pragma once
+#include "runtime/cuda.h"
+#include "runtime/plan.h"
+
+// The code of one kernel variant.
+typedef struct LoadedKernel {
+    const PlanVariant *variant;
+    CudaFunction function;
+} LoadedKernel;
+
+typedef struct Loaded {
+    Driver driver;
+    CudaDeviceHold hold;
+    CudaModule module;
+    const Plan *plan;
+    LaunchDevice device;
+    VEC(LoadedKernel) kernels;
+} Loaded;
+
+// Loads a cubin into the current context (or device 0's). False: reported; nothing is left loaded.
+bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out);
+void loaded_close(Loaded *loaded);
+
+// Sends the actions to a stream, in order. False: reported; earlier actions may have been sent.
+bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, CudaStream stream);
+
+// Resolves and runs. `workspace` 0: scratch comes from the stream's pool for the time of the launch. `arena` holds what
+// resolving makes and can be freed afterwards.
+bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+                   const LaunchArg *args, CudaStream stream, CudaAddress workspace, int64_t workspace_size);
