@@ -11,22 +11,15 @@
 static const Span NOWHERE;
 
 // Reads to the end of an open file, in growing pieces: the size of a pipe is not known before.
-static bool read_all(Arena *arena, DiagSink *sink, const char *path, int fd, int64_t limit, FileText *out) {
+static bool read_all(Arena *arena, int fd, int64_t limit, FileText *out) {
     size_t capacity = 64 << 10, length = 0;
     char *text = arena_alloc(arena, capacity);
     for (;;) {
         ssize_t got = read(fd, text + length, capacity - length - 1);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            diag(sink, NOWHERE, T_CANNOT_READ, path, strerror(errno));
-            return false;
-        }
-        if (got == 0) break;
+        if (got < 0) return false;
         length += (size_t)got;
-        if (limit && (int64_t)length > limit) {
-            diag(sink, NOWHERE, T_FILE_TOO_LARGE, (long long)length, (long long)limit);
-            return false;
-        }
+        if (got == 0 || (limit && (int64_t)length > limit)) break;
         if (length + 1 == capacity) {
             text = arena_grow(arena, text, capacity, 2 * capacity);
             capacity *= 2;
@@ -37,18 +30,29 @@ static bool read_all(Arena *arena, DiagSink *sink, const char *path, int fd, int
     return true;
 }
 
+bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    struct stat info = {0};
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    *out = (FileText){0};
+    *why = NULL;
+    if (fd < 0 || fstat(fd, &info) != 0) *why = strerror(errno);
+    else if (S_ISDIR(info.st_mode)) *why = "it is a folder";
+    else if (limit && S_ISREG(info.st_mode) && info.st_size > limit) out->length = (size_t)info.st_size;
+    else if (!read_all(arena, fd, limit, out)) *why = strerror(errno);
+    if (fd >= 0 && !is_stdin) close(fd);
+    if (!*why && limit && (int64_t)out->length > limit)
+        *why = arena_printf(arena, "it has more than %lld bytes", (long long)limit);
+    return !*why;
+}
+
 bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out) {
-    if (strcmp(path, "-") == 0) return read_all(arena, sink, "<stdin>", STDIN_FILENO, limit, out);
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool ok = false;
-    if (fd < 0 || fstat(fd, &info) != 0) diag(sink, NOWHERE, T_CANNOT_READ, path, strerror(errno));
-    else if (S_ISDIR(info.st_mode)) diag(sink, NOWHERE, T_CANNOT_READ, path, "it is a folder");
-    else if (limit && info.st_size > limit)
-        diag(sink, NOWHERE, T_FILE_TOO_LARGE, (long long)info.st_size, (long long)limit);
-    else ok = read_all(arena, sink, path, fd, limit, out);
-    if (fd >= 0) close(fd);
-    return ok;
+    const char *why;
+    if (file_load(arena, path, limit, out, &why)) return true;
+    if (limit && (int64_t)out->length > limit)
+        diag(sink, NOWHERE, T_FILE_TOO_LARGE, (long long)out->length, (long long)limit);
+    else diag(sink, NOWHERE, T_CANNOT_READ, strcmp(path, "-") == 0 ? "<stdin>" : path, why);
+    return false;
 }
 
 // Length of the UTF-8 sequence at `text`; 0 when it is none (overlong forms, surrogates and what is beyond U+10FFFF too).

@@ -12,7 +12,9 @@ typedef struct FileText {
     size_t length;
 } FileText;
 
-// Reads a file ("-": standard input) into the arena. `limit` 0: no limit. False: reported to the sink.
+// Reads a file ("-": standard input) into the arena. `limit` 0: no limit. False: *why says why (in `arena`, or static).
+bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why);
+// As file_load; reports to the sink.
 bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out);
 // As file_read, for source text: also refuses what is empty or not UTF-8. `*file` becomes its index as a source of the
 // sink, for places in it.

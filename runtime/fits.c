@@ -1,0 +1,135 @@
+#include "runtime/fits.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include <string.h>
+
+// Registers beside the fragments: addresses, loop counters, operands of a tensor-core instruction.
+enum { REGISTER_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
+
+typedef struct Walk {
+    Visitor visitor;
+    Arena *arena;
+    FitsEstimate *out;
+    bool async;          // the target copies asynchronously
+    int64_t stages;      // of the pipelined loop that we are in; 0: none
+} Walk;
+
+static int64_t elements(const Buf *buf) {
+    int64_t count = 1;
+    for (int d = 0; d < buf->rank; d++) {
+        int64_t extent = buf_extent(buf, d);
+        count *= extent < 0 ? 1 : extent;
+    }
+    return count;
+}
+
+static void add_buffer(Walk *walk, const Buf *buf) {
+    if (buf->scope != SCOPE_SHARED && buf->scope != SCOPE_FRAGMENT) return;
+    FitsBuffer entry = {.buf = buf, .stages = 1};
+    vec_push(walk->arena, &walk->out->buffers, entry);
+}
+
+// `copy` from global memory into a shared buffer within a pipelined loop: the buffer becomes a ring.
+static void note_copy(Walk *walk, const Stmt *stmt) {
+    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
+    if (!walk->async || walk->stages < 2 || !from || !to || from->buf->scope != SCOPE_GLOBAL) return;
+    for (int i = 0; i < walk->out->buffers.count; i++) {
+        FitsBuffer *entry = &walk->out->buffers.items[i];
+        if (entry->buf == to->buf && entry->buf->scope == SCOPE_SHARED && entry->buf->type == from->buf->type)
+            entry->stages = walk->stages;
+    }
+}
+
+static bool visit(Visitor *visitor, Stmt *stmt) {
+    Walk *walk = visitor->user;
+    if (stmt->kind == STMT_DECL) add_buffer(walk, stmt->decl);
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) note_copy(walk, stmt);
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
+    int64_t outer = walk->stages, stages = 0;
+    if (stmt->loop.stages) expr_const(stmt->loop.stages, &stages);
+    walk->stages = stages;
+    visit_block(visitor, &stmt->loop.body);
+    walk->stages = outer;
+    return false;
+}
+
+FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target) {
+    FitsEstimate out = {.threads = 1, .registers = REGISTER_SLACK};
+    Walk walk = {.arena = arena, .out = &out, .async = target_has(target, FEATURE_CP_ASYNC)};
+    walk.visitor = (Visitor){.stmt = visit, .user = &walk};
+    visit_block(&walk.visitor, (Block *)&kernel->body);
+    const Stmt *grid = func_grid(kernel);
+    if (grid) expr_const(grid->grid.threads, &out.threads);
+    if (out.threads < 1) out.threads = 1;
+    for (int i = 0; i < out.buffers.count; i++) {
+        FitsBuffer *b = &out.buffers.items[i];
+        int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
+        if (b->buf->scope == SCOPE_SHARED) {
+            b->bytes = (count * bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
+            out.shared += b->bytes;
+        } else {
+            int64_t each = (count + out.threads - 1) / out.threads;
+            b->registers = (each * bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
+            out.registers += b->registers;
+        }
+    }
+    out.fits = out.shared <= target->shared_block && out.threads <= target->max_threads &&
+               out.registers <= target->registers_thread &&
+               out.registers * out.threads <= target->registers_multiprocessor;
+    return out;
+}
+
+const char *fits_tunables(Arena *arena, const Func *kernel) {
+    StrBuf text;
+    sb_init(&text, arena);
+    for (const Attr *attr = kernel->attrs; attr; attr = attr->next) {
+        if (attr->id != ATTR_TUNED || attr->count < 2) continue;
+        sb_printf(&text, "%s%s = %lld", text.length ? ", " : "", attr->args[0].text, (long long)attr->args[1].integer);
+    }
+    return sb_text(&text);
+}
+
+bool fits_check(void *user, Module *module, Func *kernel) {
+    FitsSearch *search = user;
+    (void)module;
+    if (!search->kernel || strcmp(search->kernel, kernel->name) != 0) {
+        *search = (FitsSearch){.arena = search->arena, .target = search->target, .try_all = search->try_all};
+        search->kernel = arena_strdup(search->arena, kernel->name);
+    }
+    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+    const char *tunables = fits_tunables(search->arena, kernel);
+    search->tried++;
+    if (estimate.fits) {
+        search->settled = true;
+        if (!search->largest_tunables || estimate.shared > search->largest.shared) {
+            search->largest = estimate;
+            search->largest_tunables = tunables;
+        }
+    } else if (!search->smallest_tunables || estimate.shared < search->smallest.shared) {
+        search->smallest = estimate;
+        search->smallest_tunables = tunables;
+    }
+    return estimate.fits && !search->try_all;
+}
+
+static void table_row(const FitsBuffer *b, StrBuf *out) {
+    sb_printf(out, "  %-9s%s: %s[", b->buf->scope == SCOPE_SHARED ? "shared" : "fragment", b->buf->name,
+              type_text(b->buf->type));
+    for (int d = 0; d < b->buf->rank; d++)
+        sb_printf(out, "%s%lld", d ? ", " : "", (long long)buf_extent(b->buf, d));
+    sb_str(out, "]");
+    if (b->stages > 1) sb_printf(out, " x %lld stages", (long long)b->stages);
+    if (b->buf->scope == SCOPE_SHARED) sb_printf(out, ": %lld bytes\n", (long long)b->bytes);
+    else sb_printf(out, ": %lld registers a thread\n", (long long)b->registers);
+}
+
+void fits_table(const FitsEstimate *e, const Target *t, StrBuf *out) {
+    for (int i = 0; i < e->buffers.count; i++) table_row(&e->buffers.items[i], out);
+    sb_printf(out, "  shared memory of a block: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
+              (long long)t->shared_block);
+    sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a block\n",
+              (long long)e->registers, t->name, t->registers_thread, t->registers_multiprocessor,
+              (long long)e->threads);
+    if (e->threads > t->max_threads)
+        sb_printf(out, "  threads of a block: %lld; %s has %d\n", (long long)e->threads, t->name, t->max_threads);
+}

@@ -1,0 +1,43 @@
+// Does a kernel fit the target? Estimated from its tile-stage text, before any pass, so that unsuitable tunables are
+// passed over in microseconds. What allocation and ptxas find out later is the truth; the estimate errs towards "fits".
+//
+//   shared memory   sum over shared buffers of bytes, times the stages of a pipelined loop that copies into them
+//                   asynchronously
+//   registers       sum over fragments of bytes / threads / 4, plus what addresses and temporaries usually take
+#pragma once
+#include "frontend/frontend.h"
+#include "support/strbuf.h"
+
+typedef struct FitsBuffer {
+    const Buf *buf;
+    int64_t stages;      // 1: no ring
+    int64_t bytes;       // shared: with stages
+    int64_t registers;   // fragment: of a thread
+} FitsBuffer;
+
+typedef struct FitsEstimate {
+    VEC(FitsBuffer) buffers;
+    int64_t threads, shared, registers;   // of a block; of a block; of a thread
+    bool fits;
+} FitsEstimate;
+
+FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target);
+
+// What `elaborate` is given as `user` with fits_check: remembers the combinations tried.
+typedef struct FitsSearch {
+    Arena *arena;
+    const Target *target;
+    bool try_all;              // refuse every combination, to see them all
+    const char *kernel;        // the last kernel asked about
+    int tried;                 // combinations of that kernel
+    bool settled;              // one of them fitted
+    const char *smallest_tunables, *largest_tunables;   // "BM = 64, BN = 64"; of those refused, of those that fit; or NULL
+    FitsEstimate smallest, largest;
+} FitsSearch;
+
+bool fits_check(void *user, Module *module, Func *kernel);
+
+// "BM = 128, BN = 64", from the kernel's @tuned attributes; "" without tunables.
+const char *fits_tunables(Arena *arena, const Func *kernel);
+// The table of buffers, a line each, with totals against the target's limits.
+void fits_table(const FitsEstimate *estimate, const Target *target, StrBuf *out);

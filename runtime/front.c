@@ -1,0 +1,103 @@
+#include "runtime/front.h"
+#include "ir/verify.h"
+#include "runtime/fits.h"
+#include <string.h>
+#include <time.h>
+
+static const Span NOWHERE;
+
+double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static const char *read_import(void *user, Arena *arena, const char *from, const char *path, const char **resolved,
+                               size_t *length, const char **why) {
+    (void)user;
+    FileText file;
+    *resolved = path_beside(arena, from, path);
+    if (!file_load(arena, *resolved, SOURCE_LIMIT, &file, why)) return NULL;
+    *length = file.length;
+    return file.text;
+}
+
+static bool parse(Front *front, const char *name, const char *text, size_t length) {
+    static const ImportReader reader = {.read = read_import};
+    double start = seconds_now();
+    front->syntax = syntax_parse(front->arena, front->failure, front->sink, name, text, length, &reader);
+    front->parse_seconds = seconds_now() - start;
+    return front->syntax != NULL;
+}
+
+bool front_open(Front *front, const char *path) {
+    FileText source;
+    int file;
+    if (!file_read_source(front->arena, front->sink, path, &source, &file)) return false;
+    return parse(front, diag_source_name(front->sink, file), source.text, source.length);
+}
+
+bool front_open_text(Front *front, const char *name, const char *text, size_t length) {
+    if ((int64_t)length > SOURCE_LIMIT) {
+        diag(front->sink, NOWHERE, T_FILE_TOO_LARGE, (long long)length, (long long)SOURCE_LIMIT);
+        return false;
+    }
+    int file = diag_add_source(front->sink, name, text, length);
+    return source_check(front->sink, file, text, length) && parse(front, name, text, length);
+}
+
+// The defines that are no tunables: what is left when the user's choice of tiles does not fit.
+static int drop_tunables(Front *front, int count, const Define *defines, Define *kept) {
+    const Tunable *tunables;
+    int tunable_count = syntax_tunables(front->syntax, front->arena, &tunables), kept_count = 0;
+    for (int i = 0; i < count; i++) {
+        bool tunable = false;
+        for (int t = 0; t < tunable_count; t++) tunable |= strcmp(tunables[t].name, defines[i].name) == 0;
+        if (!tunable) kept[kept_count++] = defines[i];
+    }
+    return kept_count;
+}
+
+// Every combination of the file's tunables, to name the largest that would fit.
+static void search_all(Front *front, Arena *arena, int count, const Define *defines, FitsSearch *search) {
+    Define *kept = NEW_ARRAY(arena, Define, count + 1);
+    ElaborateOptions options = {.defines = kept, .only = search->kernel, .fits = fits_check, .user = search};
+    options.define_count = drop_tunables(front, count, defines, kept);
+    search->try_all = true;
+    int before = diag_count(front->sink);
+    elaborate(front->syntax, arena, front->failure, front->sink, &options);
+    diag_truncate(front->sink, before);
+}
+
+static void report_too_large(Front *front, Arena *arena, int count, const Define *defines, FitsSearch *search) {
+    const char *kernel = search->kernel, *tried = search->smallest_tunables;
+    StrBuf table;
+    sb_init(&table, front->arena);
+    fits_table(&search->smallest, front->target, &table);
+    Diag *d = diag(front->sink, NOWHERE, T_NOTHING_FITS, kernel, front->target->name);
+    diag_note(d, "%s%s\n%s", tried[0] ? "the smallest tried is " : "what it takes:", tried, sb_text(&table));
+    FitsSearch all = {.arena = arena, .target = front->target};
+    all.kernel = kernel;
+    search_all(front, arena, count, defines, &all);
+    if (all.largest_tunables && all.largest_tunables[0])
+        diag_note(d, "the largest combination that fits is %s", all.largest_tunables);
+    else if (tried[0]) diag_note(d, "no combination of the file's values fits");
+}
+
+Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
+    FitsSearch search = {.arena = arena, .target = front->target};
+    ElaborateOptions options = {.define_count = define_count, .defines = defines, .only = only};
+    if (front->target) {
+        options.fits = fits_check;
+        options.user = &search;
+    }
+    int before = diag_errors(front->sink), diags = diag_count(front->sink);
+    Module *module = elaborate(front->syntax, arena, front->failure, front->sink, &options);
+    if (search.tried > 0 && !search.settled) {   // whatever elaborate said of it, we know more
+        diag_truncate(front->sink, diags);
+        report_too_large(front, arena, define_count, defines, &search);
+        return NULL;
+    }
+    if (!module || diag_errors(front->sink) > before || !verify_module(module)) return NULL;
+    return module;
+}
