@@ -1,0 +1,134 @@
+#include "runtime/compile.h"
+#include "emulator/emulator.h"
+#include "ir/print.h"
+#include "runtime/container.h"
+#include "runtime/plan_build.h"
+
+CompileOptions compile_options(const Target *target) {
+    return (CompileOptions){.target = target, .optimize = 1, .lines = true, .upto = UPTO_CUBIN,
+                            .passes = {.bisect_limit = -1, .talk = stderr}};
+}
+
+static Module *hook_parse(void *user, Arena *arena, Failure *failure, DiagSink *sink, const char *name,
+                          const char *text) {
+    (void)user;
+    return parse_module(arena, failure, sink, name, text);
+}
+
+// "gemm (M = 256, N = 512): it differs by 0.3"
+static const char *test_failure(Arena *arena, const Test *test, const EmuTestResult *result) {
+    StrBuf text;
+    sb_init(&text, arena);
+    sb_printf(&text, "%s (", test->name);
+    for (int i = 0; i < test->bindings.count; i++) {
+        sb_printf(&text, "%s%s = ", i ? ", " : "", test->bindings.items[i].name);
+        print_expr(test->bindings.items[i].value, &text);
+    }
+    sb_printf(&text, "): %s", result->why ? result->why : "it fails");
+    return sb_text(&text);
+}
+
+static bool hook_emulate(void *user, Module *module, const char *after_pass, const char **why) {
+    const CompileOptions *options = user;
+    EmuOptions emu = {.seed = options->seed, .races = true, .target = options->target};
+    (void)after_pass;
+    for (int i = 0; i < module->tests.count; i++) {
+        EmuTestResult result = {0};
+        if (emulate_test(module, module->tests.items[i], &emu, &result) && result.passed) continue;
+        *why = test_failure(module->arena, module->tests.items[i], &result);
+        return false;
+    }
+    return true;
+}
+
+bool run_pipeline(Module *module, const CompileOptions *options) {
+    PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .user = (void *)options};
+    return run_passes(module, options->target, &options->passes, &hooks);
+}
+
+// A warning with the kernel's name for what ptxas had to put into slow memory.
+static void warn_spills(const Module *module, const Cubin *cubin) {
+    for (int i = 0; i < cubin->kernel_count; i++) {
+        const KernelResources *k = &cubin->kernels[i];
+        if (k->spill_stores || k->spill_loads || k->stack)
+            diag(module->sink, (Span){0}, T_SPILLS, k->symbol, k->spill_stores, k->spill_loads, k->stack);
+    }
+}
+
+static bool generate(const CompileOptions *options, Compiled *out) {
+    CodegenOptions codegen = {
+        .target = options->target, .optimize = options->optimize, .lines = options->lines, .time = true};
+    CodegenResult result = {0};
+    if (!codegen_module(out->module, &codegen, options->llvm, &result)) return false;
+    out->ptx = result.ptx;
+    out->llvm = result.llvm;
+    out->times.build = result.build_seconds;
+    out->times.optimize = result.optimize_seconds;
+    out->times.emit = result.emit_seconds;
+    return true;
+}
+
+static bool assemble_and_pack(const CompileOptions *options, Compiled *out) {
+    Module *module = out->module;
+    AssembleOptions assembling = {.target = options->target, .ptxas = options->ptxas, .lines = options->lines};
+    bool with_cubin = options->upto == UPTO_CUBIN;
+    if (with_cubin) {
+        if (!assemble(module->arena, module->failure, module->sink, out->ptx, &assembling, &out->cubin)) return false;
+        out->times.assemble = out->cubin.seconds;
+        warn_spills(module, &out->cubin);
+    }
+    StrBuf manifest;
+    sb_init(&manifest, module->arena);
+    out->plan = plan_build(module, options->target, with_cubin ? &out->cubin : NULL);
+    plan_write(out->plan, &manifest);
+    out->manifest = sb_text(&manifest);
+    if (!with_cubin) return true;
+    const char *why = NULL;
+    out->packed = container_pack(module->arena, out->cubin.data, out->cubin.size, out->manifest, manifest.length,
+                                 &out->packed_size, &why);
+    EXPECT(module->failure, out->packed, "the assembler's cubin cannot hold the plan: %s", why);
+    return true;
+}
+
+bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled *out) {
+    double start = seconds_now();
+    *out = (Compiled){.times.parse = front->parse_seconds};
+    out->module = front_module(front, arena, options->define_count, options->defines, options->only);
+    out->times.elaborate = seconds_now() - start;
+    if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
+    start = seconds_now();
+    if (!run_pipeline(out->module, options)) return false;
+    out->times.passes = seconds_now() - start;
+    if (options->upto == UPTO_PASSES) return true;
+    return generate(options, out) && assemble_and_pack(options, out);
+}
+
+static void report_variant(const PlanVariant *v, StrBuf *out) {
+    sb_printf(out, "  %s", v->symbol);
+    for (int i = 0; i < v->tuned.count; i++)
+        sb_printf(out, "%s%s = %lld", i ? ", " : "  ", v->tuned.items[i].name, (long long)v->tuned.items[i].value);
+    sb_printf(out, "\n    %d threads, %lld bytes of shared memory", v->threads, (long long)v->shared_bytes);
+    if (v->registers >= 0)
+        sb_printf(out, ", %d registers, %d barriers, spills %d + %d bytes, stack %d bytes", v->registers, v->barriers,
+                  v->spill_stores, v->spill_loads, v->stack);
+    sb_printf(out, "\n    grid %s\n", v->grid.text);
+    if (v->when.text) sb_printf(out, "    when %s\n", v->when.text);
+}
+
+void report_resources(const Plan *plan, StrBuf *out) {
+    for (int i = 0; i < plan->entries.count; i++) {
+        const PlanEntry *entry = &plan->entries.items[i];
+        sb_printf(out, "%s %s for %s\n", entry->is_program ? "program" : "kernel", entry->name, plan->target);
+        for (int v = 0; !entry->is_program && v < entry->variants.count; v++)
+            report_variant(&entry->variants.items[v], out);
+    }
+}
+
+void report_times(const CompileTimes *t, int kernels, StrBuf *out) {
+    double own = t->parse + t->elaborate + t->passes + t->build + t->optimize + t->emit;
+    sb_printf(out,
+              "%.1f ms from source to PTX for %d kernel%s: parse %.1f, elaborate %.1f, passes %.1f, "
+              "LLVM build %.1f, optimize %.1f, emit %.1f; ptxas %.1f ms\n",
+              own * 1e3, kernels, kernels == 1 ? "" : "s", t->parse * 1e3, t->elaborate * 1e3, t->passes * 1e3,
+              t->build * 1e3, t->optimize * 1e3, t->emit * 1e3, t->assemble * 1e3);
+}

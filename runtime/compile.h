@@ -1,0 +1,49 @@
+// The compile pipeline: module -> passes -> PTX -> cubin -> launch plan. Needs LLVM (through codegen).
+#pragma once
+#include "codegen/codegen.h"
+#include "passes/pass.h"
+#include "runtime/front.h"
+#include "runtime/plan.h"
+
+typedef enum { UPTO_MODULE, UPTO_PASSES, UPTO_PTX, UPTO_CUBIN } Upto;
+
+typedef struct CompileOptions {
+    const Target *target;
+    int define_count;
+    const Define *defines;
+    const char *only;       // this kernel or program; NULL: all
+    PassOptions passes;     // zero but for bisect_limit = -1 is the usual pipeline; see compile_options()
+    int optimize;           // LLVM: 0, 1, 2
+    bool lines;             // source places of instructions
+    bool llvm;              // keep LLVM's IR as text
+    const char *ptxas;
+    uint64_t seed;          // of --emulate-each
+    Upto upto;
+} CompileOptions;
+
+CompileOptions compile_options(const Target *target);
+
+typedef struct CompileTimes {
+    double parse, elaborate, passes, build, optimize, emit, assemble;   // seconds; build, optimize, emit: LLVM's
+} CompileTimes;
+
+typedef struct Compiled {
+    Module *module;         // after the passes
+    const char *ptx, *llvm;
+    Cubin cubin;            // as the assembler made it
+    const Plan *plan;
+    const char *manifest;   // the plan as JSON
+    const uint8_t *packed;  // the cubin with the plan in it
+    size_t packed_size;
+    CompileTimes times;
+} Compiled;
+
+// Compiles what `front` holds; everything is put into `arena`. False: reported.
+bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled *out);
+
+// Runs the passes on a module with the parser and the emulator as hooks. False: reported.
+bool run_pipeline(Module *module, const CompileOptions *options);
+
+// Per kernel variant: condition, threads, shared memory, registers, spills. For people.
+void report_resources(const Plan *plan, StrBuf *out);
+void report_times(const CompileTimes *times, int kernels, StrBuf *out);
