@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Wrong programs must fail their tests: for each example, small mistakes that a person or a pass could make (an output that
+is zero, the last key dropped, a k step skipped...), one at a time. `tilec test` has to answer 1 for each.
+
+    source_mutations.py TILEC EXAMPLES [-j JOBS] [--only EXAMPLE]     exit 0: all were caught
+"""
+import argparse
+import concurrent.futures
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+# (example, what is wrong, old text, new text). The old text occurs exactly once in the example.
+MUTATIONS = [
+    ("attention", "output is zero", "copy(o, O[b, h, m * BM, 0]);", "fill(o, 0); copy(o, O[b, h, m * BM, 0]);"),
+    ("attention", "last key dropped", "n * BN + j >= T ||", "n * BN + j >= T - 1 ||"),
+    ("attention", "last block of keys skipped", "n in ceildiv(last, BN)", "n in ceildiv(last, BN) - 1"),
+    ("attention", "output not rescaled", "o[i, d] *= alpha[i];", "o[i, d] *= 1;"),
+    ("attention", "diagonal masked", "n * BN + j > m * BM + i", "n * BN + j >= m * BM + i"),
+    ("center_columns", "output is zero", "copy(v, y[0, j * COLS]);", "fill(v, 0); copy(v, y[0, j * COLS]);"),
+    ("center_columns", "last row dropped", "reduce_sum(v, mean, axis = 0);",
+     "parallel (i in M, c in COLS) if (i == M - 1) v[i, c] = 0; reduce_sum(v, mean, axis = 0);"),
+    ("center_columns", "sum for mean", "mean[c] /= M;", "mean[c] /= 1;"),
+    ("gemm", "output is zero", "copy(acc, C[bm * BM, bn * BN]);", "fill(acc, 0); copy(acc, C[bm * BM, bn * BN]);"),
+    ("gemm", "last k step skipped", "k in ceildiv(K, BK)", "k in ceildiv(K, BK) - 1"),
+    ("gemm", "accumulator not cleared", "fill(acc, 0);", "fill(acc, 1);"),
+    ("gemm", "k step taken twice", "copy(B[bn * BN, k * BK], Bs);", "copy(B[bn * BN, max(k - 1, 0) * BK], Bs);"),
+    ("gemm_bias_gelu", "output is zero", "copy(acc, C[bm * BM, bn * BN]);",
+     "fill(acc, 0); copy(acc, C[bm * BM, bn * BN]);"),
+    ("gemm_bias_gelu", "last k step skipped", "k in ceildiv(K, BK)", "k in ceildiv(K, BK) - 1"),
+    ("gemm_bias_gelu", "bias dropped", "gelu(acc[i, j] + bias[bn * BN + j])", "gelu(acc[i, j])"),
+    ("gemm_split_k", "output is zero", "copy(sum, C[m, b * BLOCK]);", "fill(sum, 0); copy(sum, C[m, b * BLOCK]);"),
+    ("gemm_split_k", "last k step skipped", "pipelined (k in steps,", "pipelined (k in steps - 1,"),
+    ("gemm_split_k", "last part dropped", "for (s in S) {", "for (s in S - 1) {"),
+    ("gemm_split_k", "parts overlap", "copy(B[bn * BN, (s * steps + k) * BK], Bs);", "copy(B[bn * BN, k * BK], Bs);"),
+    ("rmsnorm", "output is zero", "= v[i, j] * rsqrt(sum[i] / N + eps) * w[j];", "= 0;"),
+    ("rmsnorm", "end of the row dropped", "square[i, j] = v[i, j] * v[i, j];",
+     "square[i, j] = j < N - 128 ? v[i, j] * v[i, j] : 0;"),
+    ("rmsnorm", "weight dropped", "rsqrt(sum[i] / N + eps) * w[j];", "rsqrt(sum[i] / N + eps);"),
+    ("softmax", "output is zero", "y[row, j] = v[j] / sum[0];", "y[row, j] = 0;"),
+    ("softmax", "end of the row dropped", "v[j] = exp(v[j] - top[0]);", "v[j] = j < N - 128 ? exp(v[j] - top[0]) : 0;"),
+    ("softmax", "not normalised", "v[j] / sum[0];", "v[j];"),
+    ("transpose", "output is zero", "copy(tile.T,", "fill(tile, 0); copy(tile.T,"),
+    ("transpose", "not transposed", "copy(tile.T,", "copy(tile,"),
+    ("transpose", "last tile skipped", "j in ceildiv(N, T)", "j in ceildiv(N, T) - 1"),
+    ("vector_add", "output is zero", "z[b * BLOCK + i] = x[b * BLOCK + i] + y[b * BLOCK + i];", "z[b * BLOCK + i] = 0;"),
+    ("vector_add", "last block skipped", "b in ceildiv(N, BLOCK)", "b in ceildiv(N, BLOCK) - 1"),
+    ("vector_add", "last element skipped", "parallel (i in BLOCK) {", "parallel (i in BLOCK) if (b * BLOCK + i < N - 1) {"),
+]
+
+
+def run(tilec, examples, folder, index):
+    """None when the mutation was caught, else what happened."""
+    example, what, old, new = MUTATIONS[index]
+    text = (examples / f"{example}.tile").read_text()
+    if text.count(old) != 1:
+        return f"{example}: {what}: the text `{old}` occurs {text.count(old)} times"
+    path = folder / f"{index}-{example}.tile"
+    path.write_text(text.replace(old, new))
+    done = subprocess.run([tilec, "test", str(path)], capture_output=True, text=True)
+    failed = done.returncode == 1 and "failed" in done.stdout + done.stderr
+    return None if failed else f"{example}: {what}: exit {done.returncode}\n{(done.stdout + done.stderr)[-600:]}"
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("tilec")
+    arguments.add_argument("examples", type=pathlib.Path)
+    arguments.add_argument("-j", type=int, default=2, metavar="JOBS")
+    arguments.add_argument("--only", metavar="EXAMPLE")
+    options = arguments.parse_args()
+
+    names = {path.stem for path in options.examples.glob("*.tile")}
+    chosen = [i for i, row in enumerate(MUTATIONS) if options.only in (None, row[0])]
+    survivors = [f"{name}: there is no mutation of it" for name in sorted(names - {row[0] for row in MUTATIONS})]
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
+        results = pool.map(lambda i: run(options.tilec, options.examples, pathlib.Path(folder), i), chosen)
+        survivors += [result for result in results if result]
+    print("\n".join(survivors))
+    print(f"{len(chosen)} mutations, {len(survivors)} not caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Every barrier and wait that insert-sync placed is needed: each one is deleted in turn, and the emulator has to report a
+race or a wrong result at one of the trip counts 0, 1, 2, 3 and many at least.
+
+The fully lowered text of an example (`tilec opt`) is a program itself. Its tests are replaced by small ones whose shapes
+give these trip counts, in the variant with facts and in the general one. As it is, all of them pass; without any one of its
+synchronising statements, some do not.
+
+    sync_mutations.py TILEC EXAMPLES [-j JOBS] [--only EXAMPLE] [-v]     exit 0: each deletion was noticed
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+SYNC = re.compile(r"\b(barrier|barrier_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence)\([^;{}]*\);")
+TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
+
+
+@dataclasses.dataclass
+class Case:
+    """An example, the tunables that make it small, and the tests that give each trip count."""
+    example: str
+    defines: list
+    tests: list
+    proofs: dict = dataclasses.field(default_factory=dict)   # statement (by position) -> why no test here needs it
+
+
+def gemm_tests(kernel, step, rest=""):
+    """Trip counts 0, 1, 2, 3 and many, with facts (K a multiple of 8) and without."""
+    counts = [0, step, 2 * step, 3 * step, 7 * step]
+    shapes = [(64, 64, k) for k in counts] + [(63, 61, k - 3 if k else 0) for k in counts]
+    return [f"test {kernel} (M = {m}, N = {n}, K = {k}{rest}) tolerance 2e-2;" for m, n, k in shapes]
+
+
+def attention_tests():
+    tests = []
+    for causal in (False, True):
+        # T = 0 has no answer (nothing to normalise by), so the loop runs at least once.
+        for s, t in [(64, 1), (64, 64), (64, 128), (64, 192), (64, 300)]:
+            if causal:
+                s = t
+            tests.append(f"test attention (B = 1, H = 1, S = {s}, T = {t}, D = 64, scale = 0.125"
+                         f"{', CAUSAL = true' if causal else ''}) tolerance 2e-2;")
+    return tests
+
+
+CASES = [
+    Case("attention", ["BM=64", "BN=64"], attention_tests()[:5]),
+    Case("attention", ["BM=64", "BN=64", "CAUSAL=true"], attention_tests()[5:]),
+    Case("center_columns", ["M=48"], [f"test center_columns (M = 48, N = {n}, ldx = {n + pad}) tolerance 1e-3;"
+                                      for n in (1, 32, 96) for pad in (0, 3)]),
+    Case("gemm", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm", 64)),
+    Case("gemm", ["BM=64", "BN=64", "STAGES=2"], gemm_tests("gemm", 64)),
+    Case("gemm_bias_gelu", ["BM=64", "BN=64", "BK=32"], gemm_tests("gemm_bias_gelu", 32)),
+    Case("gemm_split_k", ["STAGES=2"], [f"test gemm_split_k (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
+                                        for m, n, d in ((64, 64, 0), (63, 61, 3))
+                                        for k in (8, 256 - d, 512 - d, 768 - d, 1792 - d)]),
+    Case("rmsnorm", ["N=512"], [f"test rmsnorm (M = {m}, N = 512, eps = 1e-6) tolerance 1e-2;" for m in (1, 3)]),
+    Case("softmax", ["N=1000"], ["test softmax (M = 2, N = 1000) tolerance 1e-2;"]),
+    Case("transpose", ["T=32"], [f"test transpose (M = {m}, N = {n}) tolerance 0;"
+                                 for m, n in ((32, 32), (64, 96), (37, 41))]),
+    Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
+]
+
+
+def lowered(tilec, examples, case):
+    """The example's text after the last pass, with the case's tests in the place of its own."""
+    command = [tilec, "opt", str(examples / f"{case.example}.tile")]
+    for define in case.defines:
+        command += ["-D", define]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
+    return TEST.sub("", done.stdout) + "\n" + "\n".join(case.tests) + "\n"
+
+
+def emulate(tilec, path):
+    done = subprocess.run([tilec, "test", str(path)], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def without(text, match):
+    return text[:match.start()] + "{}" + text[match.end():]
+
+
+def place(text, match):
+    line = text.count("\n", 0, match.start()) + 1
+    return f"line {line}: {match.group(0)}"
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("tilec")
+    arguments.add_argument("examples", type=pathlib.Path)
+    arguments.add_argument("-j", type=int, default=2, metavar="JOBS")
+    arguments.add_argument("--only", metavar="EXAMPLE")
+    arguments.add_argument("-v", action="store_true", help="say for each deletion what the emulator reported")
+    options = arguments.parse_args()
+
+    problems, deletions = [], 0
+    with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
+        folder = pathlib.Path(name)
+
+        def attempt(number, position, text, match):
+            path = folder / f"{number}-{position}.tile"
+            path.write_text(without(text, match) if match else text)
+            return emulate(options.tilec, path)
+
+        jobs = []
+        for number, case in enumerate(CASES):
+            if options.only not in (None, case.example):
+                continue
+            text = lowered(options.tilec, options.examples, case)
+            jobs.append((case, text, None, pool.submit(attempt, number, "whole", text, None)))
+            for position, match in enumerate(SYNC.finditer(text)):
+                jobs.append((case, text, match, pool.submit(attempt, number, position, text, match)))
+        for case, text, match, job in jobs:
+            code, output = job.result()
+            title = f"{case.example} {' '.join(case.defines)}"
+            if match is None:
+                if code != 0:
+                    problems.append(f"{title}: fails as it is (exit {code})\n{output[-1500:]}")
+                continue
+            deletions += 1
+            if options.v:
+                errors = [line for line in output.splitlines() if "error" in line]
+                print(f"{title}: {place(text, match)}: exit {code} {errors[:1]}")
+            if code != 1:
+                problems.append(f"{title}: not noticed without {place(text, match)} (exit {code})")
+    print("\n".join(problems))
+    print(f"{deletions} deletions, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+# Programs that use what no pass lowers yet: as written, on the emulator. The others are in ../CMakeLists.txt.
+if(TARGET tilec)
+  file(GLOB emulated CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/emulated/*.tile)
+  foreach(program ${emulated})
+    get_filename_component(name ${program} NAME_WE)
+    add_test(NAME emulated_${name} COMMAND tilec test --target=sm_90a ${program})
+    set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 300)
+  endforeach()
+endif()
+
+add_test(NAME program_coverage COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/coverage.py ${CMAKE_SOURCE_DIR})
