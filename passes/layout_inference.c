@@ -1,0 +1,563 @@
+// layout-inference: how every fragment is spread over the threads, and which thread does which iteration.
+//
+// Items are the tile ops of a kernel: loops (parallel, copy, fill, transpose), reductions and gemms. Each has a map, the
+// thread-value layout of its iteration space; each fragment has a thread-value layout. They constrain one another:
+//
+//     gemm       dictates its accumulator (and its a operand in registers): the instruction's own register layout,
+//                repeated over warps                                                                      (strict)
+//     loop       an access f[i, j] by loop iterators means layout(f) == the loop's map projected onto (i, j)
+//     reduction  layout(dst) == layout(src) without the axis: threads along it all get the result        (common)
+//
+// The three phases are TileLang's: strict (what instructions dictate), common (propagate to a fixpoint), free (a fragment
+// nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned accesses;
+// then propagate again). Where an item needs a fragment in another layout than it has, a second fragment and a copy are
+// inserted: materialize sends that copy through shared memory.
+//
+//     softmax:  copy(x[row, :], v)        free: 8 bf16 per thread and access       v: 128:8@0 | (8,4):(1@0,1024@0)
+//               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1
+//               parallel (j) ... top[0]   common: the loop does what v has
+//
+// What it cannot do: an index into a fragment that is neither an iterator nor a constant (that is an error: go through
+// shared memory), and iteration spaces with run-time extents, which it first cuts into chunks of constant size.
+#include "ir/build.h"
+#include "ir/facts.h"
+#include "ir/rewrite.h"
+#include "passes/fragment.h"
+#include "passes/kernel_walk.h"
+#include "passes/pass.h"
+#include "passes/tile_loop.h"
+#include "support/map.h"
+#include <string.h>
+
+typedef enum { ITEM_LOOP, ITEM_REDUCE, ITEM_GEMM } ItemKind;
+
+typedef struct FragmentUse {
+    Buf *buf;
+    int rank;
+    int dims[LAYOUT_MAX_RANK];   // which iterator each index is; -1: constant
+    bool is_store;
+} FragmentUse;
+
+typedef struct Item {
+    ItemKind kind;
+    Stmt *stmt;
+    const Layout *map;     // NULL: not yet known. A reduction's is its source's layout, a gemm's its accumulator's
+    VEC(FragmentUse) uses;
+    // loops
+    TileLoop loop;
+    int fast;
+    int64_t vector, fast_threads;
+    bool has_memory;
+    // gemms
+    const MmaInfo *mma;    // NULL: fma
+    int64_t m, n, k, warps_m, warps_n;
+    int group;             // gemms and reductions that share fragments (union-find parent)
+} Item;
+
+typedef struct Inference {
+    PassContext *context;
+    Arena *arena;
+    int64_t threads;
+    int lanes;
+    VEC(Item *) items;
+    VEC(Buf *) fragments;
+    Map *before, *after;   // Stmt -> Block: conversions to insert
+    bool changed, failed;
+} Inference;
+
+// ---- collecting ----
+
+static void add_fragment(Inference *inference, Buf *buf) {
+    for (int i = 0; i < inference->fragments.count; i++)
+        if (inference->fragments.items[i] == buf) return;
+    vec_push(inference->arena, &inference->fragments, buf);
+}
+
+static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const int *dims, bool is_store) {
+    FragmentUse use = {.buf = buf, .rank = rank, .is_store = is_store};
+    for (int d = 0; d < rank; d++) use.dims[d] = dims[d];
+    vec_push(inference->arena, &item->uses, use);
+    add_fragment(inference, buf);
+}
+
+static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (access->buf->scope != SCOPE_FRAGMENT) {
+            item->has_memory = true;
+            continue;
+        }
+        int dims[LAYOUT_MAX_RANK];
+        if (access_dims(&item->loop, access, dims)) {
+            add_use(inference, item, access->buf, access->count, dims, access->is_store);
+            continue;
+        }
+        Span place = access->load ? access->load->loc : item->stmt->loc;
+        diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
+        inference->failed = true;
+    }
+}
+
+// The 128-byte line of a warp's access when the other side is transposed: so few threads along the fast dim leave the
+// other lanes for the dim in which the shared side is dense.
+static int64_t line_threads(const Target *target, const TileLoop *loop, const TileAccessVec *accesses, int64_t vector) {
+    int widest = 1;
+    for (int a = 0; a < accesses->count; a++)
+        if (accesses->items[a].buf->scope == SCOPE_GLOBAL) {
+            int bytes = type_bytes(accesses->items[a].buf->type);
+            widest = bytes > widest ? bytes : widest;
+        }
+    (void)loop;
+    int64_t threads = target->line_bytes / (vector * widest);
+    return threads < 1 ? 1 : threads;
+}
+
+static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
+    TileAccessVec accesses = {0};
+    tile_accesses(inference->arena, &item->loop, &accesses);
+    item->fast = loop_fast_dim(&item->loop, &accesses);
+    item->vector = loop_vector(facts, &item->loop, &accesses, item->fast, inference->context->target);
+    if (loop_has_transposed_side(&item->loop, &accesses, item->fast))
+        item->fast_threads = line_threads(inference->context->target, &item->loop, &accesses, item->vector);
+    loop_uses(inference, item, &accesses);
+}
+
+static void collect_reduce(Inference *inference, Item *item) {
+    const Arg *args = item->stmt->call.args;
+    Buf *src = args[0].region->buf, *dst = args[1].region->buf;
+    int dims[LAYOUT_MAX_RANK];
+    for (int d = 0; d < LAYOUT_MAX_RANK; d++) dims[d] = d;
+    if (src->scope == SCOPE_FRAGMENT) add_use(inference, item, src, src->rank, dims, false);
+    if (dst->scope == SCOPE_FRAGMENT) add_use(inference, item, dst, dst->rank, dims, true);
+}
+
+static void collect_gemm(Inference *inference, Item *item) {
+    const Region *a = item->stmt->call.args[0].region, *b = item->stmt->call.args[1].region,
+                 *acc = item->stmt->call.args[2].region;
+    int dims[LAYOUT_MAX_RANK] = {0, 1};
+    item->m = region_extent(acc, 0);
+    item->n = region_extent(acc, 1);
+    item->k = region_extent(a, 1);
+    const char *via = attr_text(item->stmt->attrs, ATTR_VIA);
+    if (via && strcmp(via, "mma") == 0)
+        item->mma = mma_find(inference->context->target, type_text(a->buf->type), type_text(b->buf->type),
+                             type_text(acc->buf->type));
+    if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);
+    if (b->buf->scope == SCOPE_FRAGMENT) add_fragment(inference, b->buf);
+    add_use(inference, item, acc->buf, 2, dims, true);
+}
+
+static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Inference *inference = user;
+    Item *item = NEW(inference->arena, Item);
+    item->stmt = stmt;
+    item->group = inference->items.count;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
+        item->kind = ITEM_GEMM;
+        collect_gemm(inference, item);
+    } else if (stmt->kind == STMT_CALL && stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL) {
+        item->kind = ITEM_REDUCE;
+        collect_reduce(inference, item);
+    } else if (tile_loop_of(inference->arena, stmt, &item->loop)) {
+        item->kind = ITEM_LOOP;
+        collect_loop(inference, facts, item);
+    } else {
+        return;
+    }
+    const char *map = attr_text(stmt->attrs, ATTR_MAP), *why;
+    if (map) item->map = layout_parse(inference->arena, map, 0, &why);
+    vec_push(inference->arena, &inference->items, item);
+}
+
+// ---- strict: gemms ----
+
+static int find_group(Inference *inference, int i) {
+    while (inference->items.items[i]->group != i) i = inference->items.items[i]->group;
+    return i;
+}
+
+// Items that touch a common fragment belong together: their rows are split over warps in one way.
+static void join_groups(Inference *inference) {
+    Map *first = map_new(inference->arena);
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        for (int u = 0; u < item->uses.count; u++) {
+            Item *other = map_get(first, item->uses.items[u].buf);
+            if (!other) {
+                map_put(first, item->uses.items[u].buf, item);
+                continue;
+            }
+            int root = find_group(inference, i), other_root = find_group(inference, other->group);
+            inference->items.items[root]->group = other_root;
+        }
+    }
+}
+
+static bool reduces_rows(const Item *item) {
+    return item->kind == ITEM_REDUCE && item->stmt->call.args[0].region->buf->rank == 2 &&
+           expr_is_int(item->stmt->call.args[2].value, 1);
+}
+
+static bool has_register_operand(const Item *item) {
+    return item->kind == ITEM_GEMM && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
+}
+
+// A warp should own whole rows when a row is reduced or when rows feed a further gemm from registers.
+static bool group_wants_rows(Inference *inference, int root) {
+    for (int i = 0; i < inference->items.count; i++)
+        if (find_group(inference, i) == root &&
+            (reduces_rows(inference->items.items[i]) || has_register_operand(inference->items.items[i])))
+            return true;
+    return false;
+}
+
+// Splits of the warps over [m, n]: most warps busy, then whole rows if wanted, else the least operand traffic.
+static bool choose_warps(Item *item, int64_t warps, bool rows) {
+    int64_t best = INT64_MAX;
+    for (int64_t wm = 1; wm <= warps; wm++) {
+        for (int64_t wn = 1; wm * wn <= warps; wn++) {
+            if (warps % (wm * wn) != 0) continue;
+            if (item->m % (wm * item->mma->m) != 0 || item->n % (wn * item->mma->n) != 0) continue;
+            int64_t idle = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
+            int64_t cost = rows ? wn * 1000000 + idle * 1000 + traffic : idle * 1000000 + traffic * 2 + (item->n / wn % 16 != 0);
+            if (cost >= best) continue;
+            best = cost;
+            item->warps_m = wm;
+            item->warps_n = wn;
+        }
+    }
+    return best != INT64_MAX;
+}
+
+static void set_layout(Inference *inference, Buf *buf, const Layout *layout) {
+    if (buf->layout) return;
+    buf->layout = layout;
+    inference->changed = true;
+}
+
+static void infer_mma(Inference *inference, Item *item, bool rows) {
+    int64_t warps = inference->threads / inference->lanes;
+    const Attr *fixed = attr_get(item->stmt->attrs, ATTR_WARPS);
+    if (fixed) {
+        item->warps_m = fixed->args[0].integer;
+        item->warps_n = fixed->args[1].integer;
+    } else if (!choose_warps(item, warps, rows)) {
+        attr_set_text(inference->arena, &item->stmt->attrs, ATTR_VIA, "fma");
+        item->mma = NULL;
+        return;
+    }
+    item->map = map_mma_accumulator(inference->arena, item->mma, item->m, item->n, item->warps_m, item->warps_n,
+                                    inference->threads, inference->lanes);
+    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
+    if (has_register_operand(item) && item->warps_n == 1)
+        set_layout(inference, item->stmt->call.args[0].region->buf,
+                   map_mma_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads,
+                             inference->lanes));
+}
+
+// Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
+static void infer_fma(Inference *inference, Item *item) {
+    int64_t shape[] = {item->m, item->n};
+    int64_t vector = item->n % 4 == 0 ? 4 : 1;
+    Buf *acc = item->stmt->call.args[2].region->buf;
+    set_layout(inference, acc, map_blocked(inference->arena, 2, shape, inference->threads, 1, vector, 0));
+    item->map = acc->layout;
+}
+
+static void infer_strict(Inference *inference) {
+    join_groups(inference);
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if (item->kind != ITEM_GEMM) continue;
+        if (item->mma) infer_mma(inference, item, group_wants_rows(inference, find_group(inference, i)));
+        if (!item->mma) infer_fma(inference, item);
+    }
+}
+
+// ---- common: propagation ----
+
+// The map of a loop from the layout of a fragment that it accesses with all its iterators.
+static const Layout *map_from_use(Inference *inference, const Item *item, const FragmentUse *use) {
+    int dims[LAYOUT_MAX_RANK];
+    if (!use->buf->layout) return NULL;
+    for (int i = 0; i < item->loop.rank; i++) {
+        dims[i] = -1;
+        for (int d = 0; d < use->rank; d++)
+            if (use->dims[d] == i) dims[i] = d;
+        if (dims[i] < 0 && item->loop.extents[i] != 1) return NULL;
+    }
+    return map_project(inference->arena, use->buf->layout, item->loop.rank, dims);
+}
+
+static bool covers(const Layout *layout, const Buf *buf) {
+    for (int d = 0; d < buf->rank; d++)
+        if (layout->out_shape[d] < buf_extent(buf, d)) return false;
+    return true;
+}
+
+static bool set_map(Item *item, const Layout *map) {
+    if (!map || item->map) return false;
+    item->map = map;
+    return true;
+}
+
+static bool propagate_loop(Inference *inference, Item *item) {
+    bool changed = false;
+    for (int stores = 1; stores >= 0 && !item->map; stores--)
+        for (int u = 0; u < item->uses.count && !item->map; u++)
+            if (item->uses.items[u].is_store == stores)
+                changed |= set_map(item, map_from_use(inference, item, &item->uses.items[u]));
+    if (!item->map) return changed;
+    for (int u = 0; u < item->uses.count; u++) {
+        FragmentUse *use = &item->uses.items[u];
+        if (use->buf->layout) continue;
+        const Layout *needed = map_project(inference->arena, item->map, use->rank, use->dims);
+        if (!covers(needed, use->buf)) continue;
+        set_layout(inference, use->buf, needed);
+        changed = true;
+    }
+    return changed;
+}
+
+static int reduce_axis(const Item *item) {
+    int64_t axis = 0;
+    expr_const(item->stmt->call.args[2].value, &axis);
+    return (int)axis;
+}
+
+static bool propagate_reduce(Inference *inference, Item *item) {
+    Buf *src = item->stmt->call.args[0].region->buf, *dst = item->stmt->call.args[1].region->buf;
+    if (src->scope != SCOPE_FRAGMENT || !src->layout) return false;
+    bool changed = set_map(item, src->layout);
+    if (dst->scope != SCOPE_FRAGMENT || dst->layout) return changed;
+    set_layout(inference, dst, map_reduce(inference->arena, src->layout, reduce_axis(item)));
+    return true;
+}
+
+static void propagate(Inference *inference) {
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < inference->items.count; i++) {
+            Item *item = inference->items.items[i];
+            if (item->kind == ITEM_LOOP) changed |= propagate_loop(inference, item);
+            if (item->kind == ITEM_REDUCE) changed |= propagate_reduce(inference, item);
+        }
+    }
+}
+
+// ---- free ----
+
+static const Layout *blocked_map(Inference *inference, const Item *item) {
+    return map_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads, item->fast,
+                       item->vector, item->fast_threads);
+}
+
+static bool has_unknown_fragment(const Item *item) {
+    for (int u = 0; u < item->uses.count; u++)
+        if (!item->uses.items[u].buf->layout) return true;
+    return false;
+}
+
+static int64_t space_size(const Item *item) {
+    int64_t size = 1;
+    for (int d = 0; d < item->loop.rank; d++) size *= item->loop.extents[d];
+    return size;
+}
+
+// The loop without a map that moves most elements of unknown fragments, memory accesses first.
+static Item *choose_root(Inference *inference) {
+    Item *best = NULL;
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if (item->kind != ITEM_LOOP || item->map || !has_unknown_fragment(item)) continue;
+        if (!best || (item->has_memory != best->has_memory ? item->has_memory : space_size(item) > space_size(best)))
+            best = item;
+    }
+    return best;
+}
+
+static bool give_some_fragment_a_layout(Inference *inference) {
+    for (int i = 0; i < inference->fragments.count; i++) {
+        Buf *buf = inference->fragments.items[i];
+        if (buf->layout) continue;
+        int64_t shape[LAYOUT_MAX_RANK];
+        for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
+        set_layout(inference, buf, map_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
+        return true;
+    }
+    return false;
+}
+
+static void infer_free(Inference *inference) {
+    for (;;) {
+        Item *root = choose_root(inference);
+        if (root) root->map = blocked_map(inference, root);
+        else if (!give_some_fragment_a_layout(inference)) break;
+        propagate(inference);
+    }
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if (item->kind == ITEM_LOOP && !item->map) item->map = blocked_map(inference, item);
+    }
+}
+
+// ---- conversions ----
+
+static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
+    Block *block = map_get(map, stmt);
+    if (!block) map_put(map, stmt, block = NEW(inference->arena, Block));
+    return block;
+}
+
+static Stmt *whole_copy(Arena *arena, Buf *from, Buf *to) {
+    Arg args[] = {arg_region(region_whole(arena, from)), arg_region(region_whole(arena, to))};
+    return s_call(arena, OP_COPY, 2, args);
+}
+
+// A second fragment in the layout that the item needs, copied from and to the first one around it.
+static void convert(Inference *inference, Item *item, Buf *buf, const Layout *needed, bool reads, bool writes) {
+    Arena *arena = inference->arena;
+    Buf *other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, item->stmt->loc);
+    other->layout = needed;
+    Block *before = conversions(inference, inference->before, item->stmt);
+    block_push(arena, before, s_decl(arena, other));
+    if (reads) block_push(arena, before, whole_copy(arena, buf, other));
+    if (writes) block_push(arena, conversions(inference, inference->after, item->stmt), whole_copy(arena, other, buf));
+    Subst *subst = subst_new(arena);
+    subst_buf(subst, buf, other);
+    Block one = {.items = &item->stmt, .count = 1, .capacity = 1};
+    subst_block(subst, &one);
+    inference->changed = true;
+    if (inference->context->remarks)
+        diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name,
+             layout_text(arena, buf->layout), layout_text(arena, needed));
+}
+
+static const Layout *needed_layout(Inference *inference, const Item *item, const FragmentUse *use) {
+    Arena *arena = inference->arena;
+    const Buf *buf = use->buf;
+    if (item->kind == ITEM_LOOP) return map_project(arena, item->map, use->rank, use->dims);
+    if (item->kind == ITEM_REDUCE) return use->is_store ? map_reduce(arena, item->map, reduce_axis(item)) : item->map;
+    if (use->is_store) return item->map;
+    if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory
+    return map_mma_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads, inference->lanes);
+}
+
+static bool is_conversion(const Item *item) {
+    return item->kind == ITEM_LOOP && item->stmt->kind == STMT_CALL && item->stmt->call.op == OP_COPY &&
+           item->uses.count == 2 && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT &&
+           item->stmt->call.args[1].region->buf->scope == SCOPE_FRAGMENT &&
+           region_is_whole(item->stmt->call.args[0].region) && region_is_whole(item->stmt->call.args[1].region);
+}
+
+static void convert_where_layouts_meet(Inference *inference) {
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if (!item->map || is_conversion(item)) continue;
+        for (int u = 0; u < item->uses.count; u++) {
+            const FragmentUse *use = &item->uses.items[u];
+            bool reads = false, writes = false, first = true;
+            for (int v = 0; v < item->uses.count; v++) {
+                if (item->uses.items[v].buf != use->buf) continue;
+                if (v < u) first = false;
+                reads |= !item->uses.items[v].is_store || item->kind != ITEM_LOOP;
+                writes |= item->uses.items[v].is_store;
+            }
+            const Layout *needed = needed_layout(inference, item, use);
+            if (!first || layout_equal(needed, use->buf->layout)) continue;
+            convert(inference, item, use->buf, needed, reads || writes, writes);
+        }
+    }
+}
+
+static void push_with_conversions(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Inference *inference = mapper->user;
+    Block *before = map_get(inference->before, stmt), *after = map_get(inference->after, stmt);
+    if (before) block_append(mapper->arena, out, before);
+    block_push(mapper->arena, out, stmt);
+    if (after) block_append(mapper->arena, out, after);
+}
+
+// ---- run-time extents ----
+
+// parallel (i in n) body  =>  for (c in ceildiv(n, T)) parallel (i' in T) if (c * T + i' < n) body
+static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Inference *inference = mapper->user;
+    Arena *arena = mapper->arena;
+    block_push(arena, out, stmt);
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return;
+    for (int d = 0; d < stmt->loop.count; d++) {
+        Iter *iter = &stmt->loop.iters[d];
+        int64_t constant;
+        Expr *count = e_sub(arena, iter->end, iter->begin);
+        if (expr_const(count, &constant)) continue;
+        int64_t size = d == stmt->loop.count - 1 ? inference->threads : 1;
+        Var *chunk = var_new(arena, "chunk", VAR_ITER, TYPE_I64, iter->var->loc);
+        Var *inner = var_new(arena, iter->var->name, VAR_ITER, TYPE_I64, iter->var->loc);
+        Expr *steps = e_call2(arena, OP_CEILDIV, count, iter->step);
+        Stmt *outer = s_for(arena, LOOP_SERIAL, chunk, e_int(arena, 0), e_call2(arena, OP_CEILDIV, steps, e_int(arena, size)));
+        Expr *at = e_add(arena, e_mul(arena, e_var(arena, chunk), e_int(arena, size)), e_var(arena, inner));
+        Subst *subst = subst_new(arena);
+        subst_var(subst, iter->var, e_add(arena, iter->begin, e_mul(arena, at, iter->step)));
+        subst_block(subst, &stmt->loop.body);
+        Stmt *guard = s_if(arena, e_lt(arena, at, steps));
+        guard->if_.then = stmt->loop.body;
+        stmt->loop.body = (Block){0};
+        block_push(arena, &stmt->loop.body, guard);
+        *iter = (Iter){.var = inner, .begin = e_int(arena, 0), .end = e_int(arena, size), .step = e_int(arena, 1)};
+        block_push(arena, &outer->loop.body, vec_last(out));
+        vec_last(out) = outer;
+        inference->changed = true;
+    }
+}
+
+// ---- the pass ----
+
+static void write_decisions(Inference *inference) {
+    Arena *arena = inference->arena;
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        Attr **attrs = &item->stmt->attrs;
+        if (item->kind == ITEM_GEMM && item->mma) {
+            int64_t warps[] = {item->warps_m, item->warps_n};
+            attr_set_ints(arena, attrs, ATTR_WARPS, 2, warps);
+        }
+        if (item->kind == ITEM_GEMM || !item->map || attr_get(*attrs, ATTR_MAP)) continue;
+        attr_set_text(arena, attrs, ATTR_MAP, layout_text(arena, item->map));
+        if (item->kind == ITEM_LOOP && item->has_memory && item->vector > 1)
+            attr_set_int(arena, attrs, ATTR_VECTOR, item->vector);
+        inference->changed = true;
+    }
+}
+
+// Vectors must lie along the map's first value digit; a map that came from a fragment may be narrower than the memory allows.
+static void narrow_vectors(Inference *inference) {
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if (item->kind != ITEM_LOOP || !item->map) continue;
+        const LayoutInput *values = &item->map->in[MAP_VALUE];
+        const LayoutMode *first = &values->modes[0];
+        int64_t run = values->count > 0 && first->stride == 1 && first->out == item->fast ? first->extent : 1;
+        while (item->vector > 1 && run % item->vector != 0) item->vector /= 2;
+    }
+}
+
+bool pass_layout_inference(PassContext *context, Func *kernel) {
+    Inference inference = {.context = context, .arena = context->arena, .lanes = context->target->warp_lanes};
+    inference.before = map_new(context->arena);
+    inference.after = map_new(context->arena);
+    inference.threads = kernel_threads(kernel);
+    StmtMapper chunks = {.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference};
+    rewrite_block(&chunks, &kernel->body);
+    kernel_walk(context->arena, kernel, collect_stmt, &inference);
+    if (inference.failed) return inference.changed;
+    infer_strict(&inference);
+    propagate(&inference);
+    infer_free(&inference);
+    narrow_vectors(&inference);
+    write_decisions(&inference);
+    convert_where_layouts_meet(&inference);
+    StmtMapper insert = {.arena = context->arena, .stmt = push_with_conversions, .user = &inference};
+    if (map_count(inference.before) > 0) rewrite_block(&insert, &kernel->body);
+    return inference.changed;
+}

@@ -1,0 +1,56 @@
+// What lowering, materialize and swizzle-allocation share about gemms, reductions and shared-memory access patterns.
+#pragma once
+#include "ir/facts.h"
+#include "ir/ir.h"
+#include "passes/pass.h"
+#include "passes/tile_loop.h"
+#include "support/map.h"
+
+// ---- reductions ----
+enum { REDUCE_SRC, REDUCE_DST, REDUCE_AXIS, REDUCE_ACCUMULATE, REDUCE_SCRATCH };   // operands, in the op table's order
+bool is_reduction(const Stmt *stmt);
+int reduce_op_axis(const Stmt *reduce);
+// Warps among which partial results of one element are spread (1: within a warp).
+int64_t reduce_warp_parts(const Target *target, const Layout *src, int axis);
+
+// ---- gemm by mma: how operands come from shared memory ----
+const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma
+
+// One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer dim is
+// contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the 16-by-16 (x4) or 8-by-16 (x2) block.
+typedef struct MatrixLoad {
+    bool is_b;           // b: two n tiles of 8; a: one m tile of 16
+    bool trans;          // the outer dim is contiguous in memory
+    int count;           // 8x8 matrices: 4 or 2
+} MatrixLoad;
+void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner);
+// The same as expressions of a lane.
+void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
+// The operand can be read with ldmatrix (16-bit elements in shared memory, extents that fit).
+bool matrix_load_possible(const Target *target, const Region *operand);
+
+// ---- lowering ----
+typedef struct Lower {
+    PassContext *context;
+    Arena *arena;
+    Func *kernel;
+    const Target *target;
+    Facts *facts;
+    Var *thread;             // the thread index of the region being made
+    int64_t threads;
+    Map *locals;             // fragment Buf -> local Buf
+    Map *physical;           // shared Buf -> physical Buf
+    bool failed;
+} Lower;
+
+Expr *lower_thread(Lower *lower);                                   // t
+// Physical indices of a shared element (ring dims, then Forward); others' as they are.
+Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count);
+// All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.
+Expr *lower_expr(Lower *lower, Expr *expr);
+Buf *lower_local(Lower *lower, Buf *fragment);                       // its local array
+Buf *lower_physical(Lower *lower, Buf *shared);
+
+void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);    // parallel, copy, fill, transpose
+void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
+void lower_reduce(Lower *lower, Stmt *stmt, Block *out);

@@ -1,0 +1,324 @@
+// gemm for one thread: ldmatrix and mma on the tensor cores, or FMAs.
+//
+// A warp owns warp_m x warp_n of the accumulator, as MT x NT instruction tiles; its register layout was fixed by
+// layout-inference (map_mma_accumulator). For each k step of the instruction:
+//
+//     ldmatrix x4   a[i * 8]   for each of the MT row tiles (16 x 16 of A)
+//     ldmatrix x4   b[j * 4]   for each pair of column tiles (16 x 16 of B), x2 for an odd last one
+//     mma           acc[(i * NT + j) * 4] += a[i * 8] * b[j * 4]
+//
+// All four operand orders come from one table: ldmatrix gives lane l the row fragment it needs when k is contiguous in
+// memory; when the other dim is contiguous the .trans form transposes each 8x8 block. (PTX ISA, ldmatrix; "Matrix fragments
+// for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded element by element, by the instruction's
+// own layout. An operand a in registers is used where it is.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/fragment.h"
+#include "passes/lower.h"
+#include "support/map.h"
+#include <string.h>
+
+// ---- what is known about a gemm ----
+
+const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm) {
+    const char *via = attr_text(gemm->attrs, ATTR_VIA);
+    if (!via || strcmp(via, "mma") != 0) return NULL;
+    const Arg *args = gemm->call.args;
+    return mma_find(target, type_text(args[0].region->buf->type), type_text(args[1].region->buf->type),
+                    type_text(args[2].region->buf->type));
+}
+
+enum { MATRIX_ROWS = 8, MATRIX_ROW_BYTES = 16 };   // of an ldmatrix matrix (PTX ISA, ldmatrix)
+
+bool matrix_load_possible(const Target *target, const Region *operand) {
+    return target_has(target, FEATURE_LDMATRIX) && operand->buf->scope == SCOPE_SHARED &&
+           type_bytes(operand->buf->type) * MATRIX_ROWS == MATRIX_ROW_BYTES;
+}
+
+void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner) {
+    if (load->count == 2) lane %= 16;
+    int low = lane % 8, middle = lane / 8 % 2 * 8, high = lane / 16 * 8;
+    // The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps which side the lanes walk.
+    bool row_half_first = !load->is_b;
+    int first = row_half_first == !load->trans ? low + middle : low + high;
+    int second = row_half_first == !load->trans ? high : middle;
+    *outer = load->trans ? second : first;
+    *inner = load->trans ? first : second;
+}
+
+void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
+    Expr *eight = e_int(arena, 8), *sixteen = e_int(arena, 16);
+    if (load->count == 2) lane = e_mod(arena, lane, sixteen);
+    Expr *low = e_mod(arena, lane, eight);
+    Expr *middle = e_mul(arena, e_mod(arena, e_div(arena, lane, eight), e_int(arena, 2)), eight);
+    Expr *high = e_mul(arena, e_div(arena, lane, sixteen), eight);
+    bool by_middle = !load->is_b == !load->trans;
+    Expr *first = by_middle ? e_mod(arena, lane, sixteen) : e_add(arena, low, high);
+    Expr *second = by_middle ? high : middle;
+    *outer = load->trans ? second : first;
+    *inner = load->trans ? first : second;
+}
+
+// ---- emitting ----
+
+typedef struct Gemm {
+    Lower *lower;
+    Arena *arena;
+    Stmt *stmt;
+    const MmaInfo *info;
+    int64_t m_tiles, n_tiles, k_steps;
+    Expr *lane, *row0, *column0;     // the warp's corner in the tile
+    Buf *a, *b, *acc;                // local arrays
+    int a_values, b_values, c_values;
+} Gemm;
+
+static Span place(const Gemm *gemm) { return gemm->stmt->loc; }
+
+// Physical place of operand element (outer, inner k) in shared memory.
+static Region *operand_element(Gemm *gemm, int operand, Expr *outer, Expr *inner) {
+    const Region *region = gemm->stmt->call.args[operand].region;
+    Expr *at[2] = {operand == 0 ? outer : inner, operand == 0 ? inner : outer};
+    int count;
+    Expr **indices = region_indices(gemm->arena, region, at);
+    indices = lower_indices(gemm->lower, region->buf, region->count, indices, &count);
+    return region_element(gemm->arena, lower_physical(gemm->lower, region->buf), count, indices);
+}
+
+static Stmt *counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, Expr **index) {
+    Var *var = var_new(gemm->arena, name, VAR_ITER, TYPE_I64, place(gemm));
+    Stmt *loop = s_for(gemm->arena, kind, var, e_int(gemm->arena, 0), e_int(gemm->arena, count));
+    loop->loc = place(gemm);
+    *index = e_var(gemm->arena, var);
+    facts_iter(gemm->lower->facts, &loop->loop.iters[0]);
+    return loop;
+}
+
+static Expr *times(Gemm *gemm, Expr *a, int64_t b) { return e_mul(gemm->arena, a, e_int(gemm->arena, b)); }
+static Expr *plus(Gemm *gemm, Expr *a, Expr *b) { return e_add(gemm->arena, a, b); }
+
+static void push_ldmatrix(Gemm *gemm, int operand, MatrixLoad load, Buf *local, Expr *slot, Expr *outer0, Expr *inner0, Block *out) {
+    Arena *arena = gemm->arena;
+    Expr *outer, *inner;
+    matrix_lane_exprs(arena, &load, gemm->lane, &outer, &inner);
+    Region *from = operand_element(gemm, operand, plus(gemm, outer0, outer), plus(gemm, inner0, inner));
+    Arg args[] = {arg_region(region_element(arena, local, 1, &slot)), arg_region(from), arg_value(e_int(arena, load.count)),
+                  arg_value(e_bool(arena, load.trans))};
+    Stmt *call = s_call(arena, OP_LDMATRIX, 4, args);
+    call->loc = place(gemm);
+    block_push(arena, out, call);
+}
+
+static bool outer_is_contiguous(const Region *region, int operand) { return region->transposed == (operand == 0); }
+
+// Element by element: value v of the instruction's layout lies at (outer, k) = layout(lane, v).
+static void push_elements(Gemm *gemm, int operand, const char *layout_text_, int values, Buf *local, Expr *slot, Expr *outer0,
+                          Expr *inner0, Block *out) {
+    Arena *arena = gemm->arena;
+    const char *why;
+    const Layout *layout = layout_parse(arena, layout_text_, 0, &why);
+    Expr *v, *at[2];
+    int mark = facts_mark(gemm->lower->facts);
+    Stmt *loop = counted(gemm, LOOP_UNROLL, "v", values, &v);
+    Expr *in[2] = {gemm->lane, v};
+    layout_forward(arena, gemm->lower->facts, layout, in, at);
+    Region *from = operand_element(gemm, operand, plus(gemm, outer0, at[0]), plus(gemm, inner0, at[1]));
+    Expr *indices[2 * LAYOUT_MAX_RANK];
+    for (int d = 0; d < from->count; d++) indices[d] = from->dims[d].start;
+    block_push(arena, &loop->loop.body, s_store1(arena, local, plus(gemm, slot, v), e_load(arena, from->buf, from->count, indices)));
+    facts_release(gemm->lower->facts, mark);
+    block_push(arena, out, loop);
+}
+
+static void load_a(Gemm *gemm, Expr *kk, Block *out) {
+    const Region *region = gemm->stmt->call.args[0].region;
+    if (region->buf->scope == SCOPE_FRAGMENT) return;
+    int mark = facts_mark(gemm->lower->facts);
+    Expr *i;
+    Stmt *loop = counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i);
+    Expr *row = plus(gemm, gemm->row0, times(gemm, i, gemm->info->m)), *slot = times(gemm, i, gemm->a_values);
+    Expr *k0 = times(gemm, kk, gemm->info->k);
+    if (matrix_load_possible(gemm->lower->target, region)) {
+        MatrixLoad load = {.is_b = false, .trans = outer_is_contiguous(region, 0), .count = 4};
+        push_ldmatrix(gemm, 0, load, gemm->a, slot, row, k0, &loop->loop.body);
+    } else {
+        push_elements(gemm, 0, gemm->info->a_layout, gemm->a_values, gemm->a, slot, row, k0, &loop->loop.body);
+    }
+    facts_release(gemm->lower->facts, mark);
+    block_push(gemm->arena, out, loop);
+}
+
+static void load_b_matrices(Gemm *gemm, Expr *k0, Block *out) {
+    const Region *region = gemm->stmt->call.args[1].region;
+    MatrixLoad load = {.is_b = true, .trans = outer_is_contiguous(region, 1), .count = 4};
+    int64_t pairs = gemm->n_tiles / 2;
+    Expr *j;
+    if (pairs > 0) {
+        int mark = facts_mark(gemm->lower->facts);
+        Stmt *loop = counted(gemm, LOOP_UNROLL, "j", pairs, &j);
+        Expr *column = plus(gemm, gemm->column0, times(gemm, j, 2 * gemm->info->n));
+        push_ldmatrix(gemm, 1, load, gemm->b, times(gemm, j, 2 * gemm->b_values), column, k0, &loop->loop.body);
+        facts_release(gemm->lower->facts, mark);
+        block_push(gemm->arena, out, loop);
+    }
+    if (gemm->n_tiles % 2 == 0) return;
+    load.count = 2;
+    j = e_int(gemm->arena, 2 * pairs);
+    push_ldmatrix(gemm, 1, load, gemm->b, times(gemm, j, gemm->b_values), plus(gemm, gemm->column0, times(gemm, j, gemm->info->n)),
+                  k0, out);
+}
+
+static void load_b(Gemm *gemm, Expr *kk, Block *out) {
+    Expr *k0 = times(gemm, kk, gemm->info->k), *j;
+    if (matrix_load_possible(gemm->lower->target, gemm->stmt->call.args[1].region)) {
+        load_b_matrices(gemm, k0, out);
+        return;
+    }
+    int mark = facts_mark(gemm->lower->facts);
+    Stmt *loop = counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
+    push_elements(gemm, 1, gemm->info->b_layout, gemm->b_values, gemm->b, times(gemm, j, gemm->b_values),
+                  plus(gemm, gemm->column0, times(gemm, j, gemm->info->n)), k0, &loop->loop.body);
+    facts_release(gemm->lower->facts, mark);
+    block_push(gemm->arena, out, loop);
+}
+
+static void multiply(Gemm *gemm, Expr *kk, Block *out) {
+    Arena *arena = gemm->arena;
+    bool a_in_registers = gemm->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
+    int mark = facts_mark(gemm->lower->facts);
+    Expr *i, *j;
+    Stmt *rows = counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i), *columns = counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
+    Expr *a_tile = a_in_registers ? plus(gemm, times(gemm, i, gemm->k_steps), kk) : i;
+    Expr *slots[3] = {times(gemm, a_tile, gemm->a_values), times(gemm, j, gemm->b_values),
+                      times(gemm, plus(gemm, times(gemm, i, gemm->n_tiles), j), gemm->c_values)};
+    Buf *locals[3] = {gemm->a, gemm->b, gemm->acc};
+    Arg args[4] = {arg_name(gemm->info->name)};
+    for (int o = 0; o < 3; o++) args[o + 1] = arg_region(region_element(arena, locals[o], 1, &slots[o]));
+    Stmt *call = s_call(arena, OP_MMA, 4, args);
+    call->loc = place(gemm);
+    block_push(arena, &columns->loop.body, call);
+    block_push(arena, &rows->loop.body, columns);
+    facts_release(gemm->lower->facts, mark);
+    block_push(arena, out, rows);
+}
+
+static Expr *bound(Gemm *gemm, const char *name, Expr *value, Block *out) {
+    Arena *arena = gemm->arena;
+    value = simplify_expr(arena, gemm->lower->facts, value);
+    if (value->kind == EXPR_INT || value->kind == EXPR_VAR) return value;
+    Var *var = var_new(arena, name, VAR_LET, TYPE_I64, place(gemm));
+    block_push(arena, out, s_let(arena, var, value));
+    facts_bind(gemm->lower->facts, var, value);
+    return e_var(arena, var);
+}
+
+static void warp_corner(Gemm *gemm, Block *out) {
+    Arena *arena = gemm->arena;
+    const Attr *split = attr_get(gemm->stmt->attrs, ATTR_WARPS);
+    int64_t warps_m = split->args[0].integer, warps_n = split->args[1].integer;
+    int64_t lanes = gemm->lower->target->warp_lanes;
+    Expr *thread = lower_thread(gemm->lower), *warp = e_div(arena, thread, e_int(arena, lanes));
+    gemm->lane = bound(gemm, "lane", e_mod(arena, thread, e_int(arena, lanes)), out);
+    Expr *m = e_mod(arena, warp, e_int(arena, warps_m));
+    Expr *n = e_mod(arena, e_div(arena, warp, e_int(arena, warps_m)), e_int(arena, warps_n));
+    gemm->row0 = bound(gemm, "row0", times(gemm, m, gemm->m_tiles * gemm->info->m), out);
+    gemm->column0 = bound(gemm, "column0", times(gemm, n, gemm->n_tiles * gemm->info->n), out);
+}
+
+static int layout_values(Arena *arena, const char *text) {
+    const char *why;
+    return (int)layout_extent_in(layout_parse(arena, text, 0, &why), MAP_VALUE);
+}
+
+static Buf *operand_registers(Gemm *gemm, const char *name, Type type, int64_t count, Block *out) {
+    Buf *local = buf_new_const(gemm->arena, name, SCOPE_LOCAL, type, 1, &count, place(gemm));
+    block_push(gemm->arena, out, s_decl(gemm->arena, local));
+    return local;
+}
+
+static void lower_mma(Gemm *gemm, Block *out) {
+    Lower *lower = gemm->lower;
+    const Arg *args = gemm->stmt->call.args;
+    const Attr *split = attr_get(gemm->stmt->attrs, ATTR_WARPS);
+    gemm->m_tiles = region_extent(args[2].region, 0) / split->args[0].integer / gemm->info->m;
+    gemm->n_tiles = region_extent(args[2].region, 1) / split->args[1].integer / gemm->info->n;
+    gemm->k_steps = region_extent(args[0].region, 1) / gemm->info->k;
+    gemm->a_values = layout_values(gemm->arena, gemm->info->a_layout);
+    gemm->b_values = layout_values(gemm->arena, gemm->info->b_layout);
+    gemm->c_values = layout_values(gemm->arena, gemm->info->c_layout);
+    Stmt *block = s_block(gemm->arena);
+    Block *body = &block->block;
+    int mark = facts_mark(lower->facts);
+    gemm->acc = lower_local(lower, args[2].region->buf);
+    gemm->a = args[0].region->buf->scope == SCOPE_FRAGMENT
+                  ? lower_local(lower, args[0].region->buf)
+                  : operand_registers(gemm, "a", args[0].region->buf->type, gemm->m_tiles * gemm->a_values, body);
+    gemm->b = operand_registers(gemm, "b", args[1].region->buf->type, gemm->n_tiles * gemm->b_values, body);
+    warp_corner(gemm, body);
+    Expr *kk;
+    Stmt *steps = counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk);
+    load_a(gemm, kk, &steps->loop.body);
+    load_b(gemm, kk, &steps->loop.body);
+    multiply(gemm, kk, &steps->loop.body);
+    block_push(gemm->arena, body, steps);
+    facts_release(lower->facts, mark);
+    block_push(gemm->arena, out, block);
+}
+
+// ---- without tensor cores ----
+
+static Expr *multiply_add(Gemm *gemm, Type type, Expr *a, Expr *b, Expr *c) {
+    Arena *arena = gemm->arena;
+    a = e_cast(arena, type, a);
+    b = e_cast(arena, type, b);
+    if (!type_is_float(type)) return e_add(arena, c, e_mul(arena, a, b));
+    Arg args[3] = {arg_value(a), arg_value(b), arg_value(c)};
+    return e_call(arena, OP_FMA, 3, args);
+}
+
+static Expr *operand_load(Gemm *gemm, int operand, Expr *outer, Expr *k) {
+    Region *element = operand_element(gemm, operand, outer, k);
+    Expr *indices[2 * LAYOUT_MAX_RANK];
+    for (int d = 0; d < element->count; d++) indices[d] = element->dims[d].start;
+    return e_load(gemm->arena, element->buf, element->count, indices);
+}
+
+// for (k) unroll (r) acc[r] += a[row(t, r), k] * b[k, column(t, r)]; equal loads of the values are one load for the
+// back end.
+static void lower_fma(Gemm *gemm, Block *out) {
+    Arena *arena = gemm->arena;
+    Lower *lower = gemm->lower;
+    const Arg *args = gemm->stmt->call.args;
+    const Buf *fragment = args[2].region->buf;
+    Buf *acc = lower_local(lower, args[2].region->buf);
+    int mark = facts_mark(lower->facts);
+    Expr *k, *r, *at[2];
+    Stmt *steps = counted(gemm, LOOP_SERIAL, "k", region_extent(args[0].region, 1), &k);
+    Stmt *values = counted(gemm, LOOP_UNROLL, "r", map_values(fragment->layout), &r);
+    Expr *in[2] = {lower_thread(lower), r};
+    layout_forward(arena, lower->facts, fragment->layout, in, at);
+    Expr *a = operand_load(gemm, 0, at[0], k), *b = operand_load(gemm, 1, at[1], k);
+    Expr *sum = multiply_add(gemm, type_compute(acc->type), a, b, e_cast(arena, type_compute(acc->type), e_load1(arena, acc, r)));
+    Stmt *update = s_store1(arena, acc, r, e_cast(arena, acc->type, sum));
+    Expr *inside = NULL;
+    for (int d = 0; d < 2; d++) {
+        if (fragment->layout->out_shape[d] <= buf_extent(fragment, d)) continue;
+        Expr *test = e_lt(arena, at[d], fragment->shape[d]);
+        inside = inside ? e_and(arena, inside, test) : test;
+    }
+    if (inside) {
+        Stmt *only = s_if(arena, simplify_expr(arena, lower->facts, inside));
+        block_push(arena, &only->if_.then, update);
+        update = only;
+    }
+    block_push(arena, &values->loop.body, update);
+    block_push(arena, &steps->loop.body, values);
+    facts_release(lower->facts, mark);
+    block_push(arena, out, steps);
+}
+
+void lower_gemm(Lower *lower, Stmt *stmt, Block *out) {
+    Gemm gemm = {.lower = lower, .arena = lower->arena, .stmt = stmt};
+    gemm.info = gemm_instruction(lower->target, stmt);
+    if (gemm.info) lower_mma(&gemm, out);
+    else lower_fma(&gemm, out);
+}

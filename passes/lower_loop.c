@@ -1,0 +1,601 @@
+// Loops of a tile (parallel, copy, fill, transpose) as what one thread does.
+//
+// The map numbers the thread's iterations: value v of thread t is the point map(t, v). They run in groups of n = @vector
+// consecutive points along the fast dim:
+//
+//     unroll (q in V / n) {
+//         let i = ..., j = ...;                                  the group's first point, by Forward of the map
+//         local x_v: bf16[8];
+//         if (guard) vectorized (e in 8) x_v[e] = x[i, j + e];   unit-stride memory is read in one access,
+//         else unroll (e in 8) x_v[e] = 0;
+//         unroll (e in 8) { y_v[e] = ... x_v[e] ... v[q * 8 + e] ...; }
+//         if (guard) vectorized (e in 8) y[i, j + e] = y_v[e];   and written in one
+//     }
+//
+// A fragment element is the thread's own slot, known from the group and e. Guards are what facts could not prove; when a
+// guard differs between the elements of a group there are two versions, chosen by one test for the whole tile: an
+// unguarded one in vectors, and a guarded one element by element. Points beyond the loop's extents (a padded map) and
+// memory writes by replicas are masked. Started copies become cp_async with the number of valid elements.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/fragment.h"
+#include "passes/kernel_walk.h"
+#include "passes/lower.h"
+#include "support/map.h"
+
+typedef struct Version {
+    Lower *lower;
+    Arena *arena;
+    const TileLoop *loop;
+    const Layout *map;
+    const TileAccessVec *accesses;
+    int fast;
+    int64_t vector;         // n
+    bool inside;            // the whole tile was tested: no guards
+    Expr *group;            // q
+    Expr *element;          // e, or constant 0
+    Expr *point[LAYOUT_MAX_RANK];   // of this element: the loop's iterators
+    Expr *first[LAYOUT_MAX_RANK];   // of the group
+    Expr *first_replica;    // NULL: no replicas
+    Map *temporaries;       // Expr (load) or Stmt (store) -> local Buf holding the group
+    Subst *vars;            // the body's lets and iterators in this version
+} Version;
+
+static void version_block(Version *version, const Block *from, Block *to);
+static Expr *version_expr(Version *version, Expr *expr);
+
+// ---- points ----
+
+static Expr *value_number(Version *version) {
+    Arena *arena = version->arena;
+    return e_add(arena, e_mul(arena, version->group, e_int(arena, version->vector)), version->element);
+}
+
+static Expr *at_point(Version *version, Expr *expr, Expr *const *point) {
+    Subst *subst = subst_new(version->arena);
+    for (int d = 0; d < version->loop->rank; d++) subst_var(subst, version->loop->iters[d], point[d]);
+    return simplify_expr(version->arena, version->lower->facts, subst_expr(subst, expr));
+}
+
+static Expr **access_at(Version *version, const TileAccess *access, Expr *const *point) {
+    Expr **indices = NEW_ARRAY(version->arena, Expr *, access->count);
+    for (int d = 0; d < access->count; d++) indices[d] = at_point(version, access->indices[d], point);
+    return indices;
+}
+
+// ---- elements ----
+
+static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *indices) {
+    int dims[LAYOUT_MAX_RANK];
+    TileAccess access = {.buf = buf, .count = count, .indices = (Expr **)indices};
+    bool known = access_dims(version->loop, &access, dims);
+    const Layout *seen = map_project(version->arena, version->map, count, dims);
+    EXPECT(version->lower->context->failure, known && buf->layout && layout_equal(seen, buf->layout),
+           "fragment '%s' has another layout than its loop", buf->name);
+    Expr *slot = map_projected_value(version->arena, version->map, count, dims, value_number(version));
+    return simplify_expr(version->arena, version->lower->facts, slot);
+}
+
+static Expr *guard_of(Version *version, const Buf *buf, int count, Expr *const *indices) {
+    if (version->inside || buf->scope != SCOPE_GLOBAL) return NULL;
+    return access_guard(version->arena, version->lower->facts, buf, count, indices);
+}
+
+static Expr *version_load(Version *version, Expr *expr) {
+    Arena *arena = version->arena;
+    Lower *lower = version->lower;
+    Buf *buf = expr->load.buf, *temporary = map_get(version->temporaries, expr);
+    if (temporary) return e_load1(arena, temporary, version->element);
+    if (buf->scope == SCOPE_FRAGMENT)
+        return e_load1(arena, lower_local(lower, buf), fragment_slot(version, buf, expr->load.count, expr->load.indices));
+    Expr **indices = NEW_ARRAY(arena, Expr *, expr->load.count);
+    for (int d = 0; d < expr->load.count; d++) indices[d] = version_expr(version, expr->load.indices[d]);
+    if (buf->scope == SCOPE_SHARED) {
+        int count;
+        Expr **physical = lower_indices(lower, buf, expr->load.count, indices, &count);
+        return e_load(arena, lower_physical(lower, buf), count, physical);
+    }
+    Expr *guard = guard_of(version, buf, expr->load.count, indices);
+    Expr *load = e_load(arena, buf, expr->load.count, indices);
+    return guard ? e_select(arena, guard, load, e_zero(arena, load->type)) : load;
+}
+
+static Expr *version_call(Version *version, Expr *expr) {
+    Arg *args = NEW_ARRAY(version->arena, Arg, expr->call.count);
+    for (int i = 0; i < expr->call.count; i++) {
+        args[i] = expr->call.args[i];
+        if (args[i].value) args[i].value = version_expr(version, args[i].value);
+        if (!args[i].region) continue;
+        Region *region = args[i].region;
+        Expr *indices[LAYOUT_MAX_RANK], **physical = indices;
+        int count = region->count;
+        for (int d = 0; d < count; d++) indices[d] = version_expr(version, region->dims[d].start);
+        Buf *buf = region->buf;
+        if (buf->scope == SCOPE_SHARED) {
+            physical = lower_indices(version->lower, buf, count, indices, &count);
+            buf = lower_physical(version->lower, buf);
+        }
+        args[i].region = region_element(version->arena, buf, count, physical);
+    }
+    return e_call(version->arena, expr->call.op, expr->call.count, args);
+}
+
+static Expr *version_node(Version *version, Expr *expr) {
+    Arena *arena = version->arena;
+    switch (expr->kind) {
+    case EXPR_INT: case EXPR_FLOAT: return expr;
+    case EXPR_VAR:
+        for (int d = 0; d < version->loop->rank; d++)
+            if (version->loop->iters[d] == expr->var) return version->point[d];
+        return subst_expr(version->vars, expr);
+    case EXPR_LOAD: return version_load(version, expr);
+    case EXPR_UNARY: return e_unary(arena, expr->unary.op, version_expr(version, expr->unary.a));
+    case EXPR_BINARY:
+        return e_binary(arena, expr->binary.op, version_expr(version, expr->binary.a), version_expr(version, expr->binary.b));
+    case EXPR_SELECT:
+        return e_select(arena, version_expr(version, expr->select.condition), version_expr(version, expr->select.yes),
+                        version_expr(version, expr->select.no));
+    case EXPR_CAST: return e_cast(arena, expr->type, version_expr(version, expr->operand));
+    case EXPR_BITCAST: return e_bitcast(arena, expr->type, version_expr(version, expr->operand));
+    case EXPR_CALL: return version_call(version, expr);
+    }
+    return expr;
+}
+
+static Expr *version_expr(Version *version, Expr *expr) {
+    Expr *result = version_node(version, expr);
+    if (type_is_int(result->type) || result->type == TYPE_BOOL)
+        result = simplify_expr(version->arena, version->lower->facts, result);
+    return result;
+}
+
+// ---- statements of the body ----
+
+static void push_guarded(Version *version, Expr *guard, Stmt *stmt, Block *out) {
+    if (!guard) {
+        block_push(version->arena, out, stmt);
+        return;
+    }
+    Stmt *only = s_if(version->arena, guard);
+    block_push(version->arena, &only->if_.then, stmt);
+    block_push(version->arena, out, only);
+}
+
+static Expr *both(Version *version, Expr *a, Expr *b) {
+    if (!a || !b) return a ? a : b;
+    return e_and(version->arena, a, b);
+}
+
+static void version_store(Version *version, Stmt *stmt, Block *out) {
+    Arena *arena = version->arena;
+    Lower *lower = version->lower;
+    Buf *buf = stmt->store.buf, *temporary = map_get(version->temporaries, stmt);
+    Expr *value = version_expr(version, stmt->store.value);
+    if (temporary) {
+        block_push(arena, out, s_store1(arena, temporary, version->element, value));
+        return;
+    }
+    if (buf->scope == SCOPE_FRAGMENT) {
+        Expr *slot = fragment_slot(version, buf, stmt->store.count, stmt->store.indices);
+        block_push(arena, out, s_store1(arena, lower_local(lower, buf), slot, value));
+        return;
+    }
+    int count = stmt->store.count;
+    Expr **indices = NEW_ARRAY(arena, Expr *, count);
+    for (int d = 0; d < count; d++) indices[d] = version_expr(version, stmt->store.indices[d]);
+    Expr *guard = both(version, guard_of(version, buf, count, indices), version->first_replica);
+    if (buf->scope == SCOPE_LOCAL) guard = NULL;
+    if (buf->scope == SCOPE_SHARED) {
+        indices = lower_indices(lower, buf, count, indices, &count);
+        buf = lower_physical(lower, buf);
+    }
+    Stmt *store = s_store(arena, buf, count, indices, value);
+    store->loc = stmt->loc;
+    push_guarded(version, guard, store, out);
+}
+
+static Var *version_var(Version *version, const Var *var) {
+    Var *copy = var_new(version->arena, var->name, var->kind, var->type, var->loc);
+    subst_var(version->vars, var, e_var(version->arena, copy));
+    return copy;
+}
+
+static void version_for(Version *version, Stmt *stmt, Block *out) {
+    Stmt *loop = stmt_new(version->arena, STMT_FOR, stmt->loc);
+    loop->loop = stmt->loop;
+    loop->loop.body = (Block){0};
+    loop->loop.iters = NEW_ARRAY(version->arena, Iter, stmt->loop.count);
+    int mark = facts_mark(version->lower->facts);
+    for (int i = 0; i < stmt->loop.count; i++) {
+        const Iter *from = &stmt->loop.iters[i];
+        Iter *to = &loop->loop.iters[i];
+        to->begin = version_expr(version, from->begin);
+        to->end = version_expr(version, from->end);
+        to->step = version_expr(version, from->step);
+        to->var = version_var(version, from->var);
+        facts_iter(version->lower->facts, to);
+    }
+    version_block(version, &stmt->loop.body, &loop->loop.body);
+    facts_release(version->lower->facts, mark);
+    block_push(version->arena, out, loop);
+}
+
+static void version_if(Version *version, Stmt *stmt, Block *out) {
+    Stmt *copy = s_if(version->arena, version_expr(version, stmt->if_.condition));
+    int mark = facts_mark(version->lower->facts);
+    facts_assume(version->lower->facts, copy->if_.condition, true);
+    version_block(version, &stmt->if_.then, &copy->if_.then);
+    facts_release(version->lower->facts, mark);
+    facts_assume(version->lower->facts, copy->if_.condition, false);
+    version_block(version, &stmt->if_.otherwise, &copy->if_.otherwise);
+    facts_release(version->lower->facts, mark);
+    block_push(version->arena, out, copy);
+}
+
+static void version_call_stmt(Version *version, Stmt *stmt, Block *out) {
+    Expr call = {.kind = EXPR_CALL};
+    call.call.op = stmt->call.op;
+    call.call.count = stmt->call.count;
+    call.call.args = stmt->call.args;
+    Expr *lowered = version_call(version, &call);
+    Stmt *copy = s_call(version->arena, stmt->call.op, lowered->call.count, lowered->call.args);
+    copy->loc = stmt->loc;
+    Expr *guard = version->first_replica;
+    for (int i = 0; i < stmt->call.count; i++) {
+        const Region *region = lowered->call.args[i].region;
+        if (!region || region->buf->scope != SCOPE_GLOBAL) continue;
+        Expr *indices[LAYOUT_MAX_RANK];
+        for (int d = 0; d < region->count; d++) indices[d] = region->dims[d].start;
+        guard = both(version, guard_of(version, region->buf, region->count, indices), guard);
+    }
+    push_guarded(version, guard, copy, out);
+}
+
+static void version_stmt(Version *version, Stmt *stmt, Block *out) {
+    Arena *arena = version->arena;
+    Stmt *copy;
+    switch (stmt->kind) {
+    case STMT_STORE: version_store(version, stmt, out); return;
+    case STMT_FOR: version_for(version, stmt, out); return;
+    case STMT_IF: version_if(version, stmt, out); return;
+    case STMT_BLOCK: version_block(version, &stmt->block, out); return;
+    case STMT_CALL: version_call_stmt(version, stmt, out); return;
+    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+        copy = stmt_new(arena, stmt->kind, stmt->loc);
+        copy->let.value = stmt->let.value ? version_expr(version, stmt->let.value) : NULL;
+        if (stmt->kind == STMT_ASSIGN) {
+            Expr *target = subst_expr(version->vars, e_var(arena, stmt->let.var));
+            copy->let.var = target->var;
+        } else {
+            copy->let.var = version_var(version, stmt->let.var);
+        }
+        if (stmt->kind == STMT_LET) facts_bind(version->lower->facts, copy->let.var, copy->let.value);
+        block_push(arena, out, copy);
+        return;
+    case STMT_WHILE:
+        copy = stmt_new(arena, STMT_WHILE, stmt->loc);
+        copy->while_.condition = version_expr(version, stmt->while_.condition);
+        version_block(version, &stmt->while_.body, &copy->while_.body);
+        block_push(arena, out, copy);
+        return;
+    default: block_push(arena, out, stmt); return;
+    }
+}
+
+static void version_block(Version *version, const Block *from, Block *to) {
+    int mark = facts_mark(version->lower->facts);
+    for (int i = 0; i < from->count; i++) version_stmt(version, from->items[i], to);
+    facts_release(version->lower->facts, mark);
+}
+
+// ---- vectors ----
+
+static bool keeps_runs(const Buf *buf, int64_t vector) {
+    if (buf->scope != SCOPE_SHARED) return true;
+    const Layout *layout = buf->layout;
+    const LayoutInput *last = &layout->in[layout->rank_in - 1];
+    if (last->count == 0 || last->modes[0].stride != 1 || last->modes[0].out != layout->rank_out - 1) return false;
+    if (last->modes[0].extent % vector != 0) return false;
+    return layout->swizzle.bits == 0 || vector * type_bits(buf->type) <= (int64_t)8 << layout->swizzle.base;
+}
+
+static bool is_vector_access(const Version *version, const TileAccess *access) {
+    return version->vector > 1 && !access->conditional && !access->is_atomic &&
+           (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
+           access_stride(access, version->loop->iters[version->fast]) == STRIDE_UNIT &&
+           keeps_runs(access->buf, version->vector);
+}
+
+// buf[..., first + e] of the group as an lvalue: physical indices with e added to the last one.
+static Expr **run_indices(Version *version, const TileAccess *access, Expr *e, Buf **buf, int *count) {
+    Expr **indices = access_at(version, access, version->first);
+    *count = access->count;
+    *buf = access->buf;
+    if (access->buf->scope == SCOPE_SHARED) {
+        indices = lower_indices(version->lower, access->buf, access->count, indices, count);
+        *buf = lower_physical(version->lower, access->buf);
+    }
+    indices[*count - 1] = e_add(version->arena, indices[*count - 1], e);
+    return indices;
+}
+
+static Buf *new_temporary(Version *version, const TileAccess *access, Block *out) {
+    const char *name = arena_printf(version->arena, "%s_v", access->buf->name);
+    Buf *local = buf_new_const(version->arena, name, SCOPE_LOCAL, access->buf->type, 1, &version->vector, version->loop->origin->loc);
+    block_push(version->arena, out, s_decl(version->arena, local));
+    return local;
+}
+
+static Stmt *element_loop(Version *version, LoopKind kind, Var **var) {
+    Arena *arena = version->arena;
+    *var = var_new(arena, "e", VAR_ITER, TYPE_I64, version->loop->origin->loc);
+    return s_for(arena, kind, *var, e_int(arena, 0), e_int(arena, version->vector));
+}
+
+static void load_group(Version *version, const TileAccess *access, Block *out) {
+    Arena *arena = version->arena;
+    Buf *local = new_temporary(version, access, out), *buf;
+    Var *var;
+    int count;
+    Stmt *load = element_loop(version, LOOP_VECTORIZED, &var);
+    Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
+    block_push(arena, &load->loop.body, s_store1(arena, local, e, e_load(arena, buf, count, indices)));
+    map_put(version->temporaries, access->load, local);
+    Expr *guard = guard_of(version, access->buf, access->count, access_at(version, access, version->first));
+    if (!guard) {
+        block_push(arena, out, load);
+        return;
+    }
+    Stmt *choice = s_if(arena, guard), *zero = element_loop(version, LOOP_UNROLL, &var);
+    block_push(arena, &zero->loop.body, s_store1(arena, local, e_var(arena, var), e_zero(arena, local->type)));
+    block_push(arena, &choice->if_.then, load);
+    block_push(arena, &choice->if_.otherwise, zero);
+    block_push(arena, out, choice);
+}
+
+static void store_group(Version *version, const TileAccess *access, Block *out) {
+    Arena *arena = version->arena;
+    Buf *local = map_get(version->temporaries, access->store), *buf;
+    Var *var;
+    int count;
+    Stmt *store = element_loop(version, LOOP_VECTORIZED, &var);
+    store->loc = access->store->loc;
+    Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
+    block_push(arena, &store->loop.body, s_store(arena, buf, count, indices, e_load1(arena, local, e)));
+    Expr *guard = guard_of(version, access->buf, access->count, access_at(version, access, version->first));
+    push_guarded(version, both(version, guard, version->first_replica), store, out);
+}
+
+static void group_in_vectors(Version *version, Block *out) {
+    Arena *arena = version->arena;
+    for (int a = 0; a < version->accesses->count; a++) {
+        const TileAccess *access = &version->accesses->items[a];
+        if (!is_vector_access(version, access)) continue;
+        if (access->is_store) map_put(version->temporaries, access->store, new_temporary(version, access, out));
+        else load_group(version, access, out);
+    }
+    Var *var;
+    Stmt *elements = element_loop(version, LOOP_UNROLL, &var);
+    int mark = facts_mark(version->lower->facts);
+    facts_iter(version->lower->facts, &elements->loop.iters[0]);
+    version->element = e_var(arena, var);
+    version->point[version->fast] = e_add(arena, version->first[version->fast], version->element);
+    version_block(version, &version->loop->body, &elements->loop.body);
+    facts_release(version->lower->facts, mark);
+    block_push(arena, out, elements);
+    for (int a = 0; a < version->accesses->count; a++) {
+        const TileAccess *access = &version->accesses->items[a];
+        if (access->is_store && is_vector_access(version, access)) store_group(version, access, out);
+    }
+}
+
+// ---- started copies ----
+
+// The elements of the group that exist: all, none, or those before the tensor's end.
+static Expr *valid_elements(Version *version, const TileAccess *load) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    Expr *n = e_int(arena, version->vector), **at = access_at(version, load, version->first);
+    int last = load->count - 1;
+    Expr *guard = access_guard(arena, facts, load->buf, last, at);
+    Expr *room = e_sub(arena, load->buf->shape[last], at[last]);
+    bool low = prove(facts, e_binary(arena, BIN_GE, at[last], e_int(arena, 0)));
+    if (!low) guard = both(version, guard, e_binary(arena, BIN_GE, at[last], e_int(arena, 0)));
+    Expr *valid = n;
+    if (!prove(facts, e_binary(arena, BIN_GE, room, n))) {
+        bool whole = multiple_of(facts, simplify_expr(arena, facts, room)) % version->vector == 0;
+        if (whole) guard = both(version, guard, e_lt(arena, at[last], load->buf->shape[last]));
+        else valid = e_max(arena, e_min(arena, room, n), e_int(arena, 0));
+    }
+    if (guard) valid = e_select(arena, guard, valid, e_int(arena, 0));
+    return valid == n ? NULL : simplify_expr(arena, facts, valid);
+}
+
+static bool is_plain_copy(const TileLoop *loop, const TileAccessVec *accesses) {
+    if (accesses->count != 2 || loop->body.count != 1 || loop->body.items[0]->kind != STMT_STORE) return false;
+    return loop->body.items[0]->store.value->kind == EXPR_LOAD && accesses->items[0].buf->scope == SCOPE_GLOBAL &&
+           accesses->items[1].buf->scope == SCOPE_SHARED;
+}
+
+static bool can_start(const Version *version) {
+    const TileAccessVec *accesses = version->accesses;
+    if (!version->loop->is_async || !is_plain_copy(version->loop, accesses)) return false;
+    int64_t bytes = version->vector * type_bytes(accesses->items[0].buf->type);
+    for (int a = 0; a < 2 && version->vector > 1; a++)
+        if (!is_vector_access(version, &accesses->items[a])) return false;
+    return bytes == 4 || bytes == 8 || bytes == 16;   // what cp.async takes (PTX ISA, cp.async)
+}
+
+static void start_group(Version *version, Block *out) {
+    Arena *arena = version->arena;
+    const TileAccess *load = &version->accesses->items[0], *store = &version->accesses->items[1];
+    Buf *buf;
+    int count;
+    Expr **to = run_indices(version, store, e_int(arena, 0), &buf, &count);
+    Expr **from = access_at(version, load, version->first), *valid = valid_elements(version, load);
+    Arg args[4] = {arg_region(region_element(arena, buf, count, to)),
+                   arg_region(region_element(arena, load->buf, load->count, from)),
+                   arg_value(e_int(arena, version->vector)), {0}};
+    if (valid) args[3] = arg_value(valid);
+    Stmt *copy = s_call(arena, OP_CP_ASYNC, 4, args);
+    copy->loc = version->loop->origin->loc;
+    push_guarded(version, version->first_replica, copy, out);
+}
+
+// ---- one version of the loop ----
+
+// The coordinates of the group's first point as lets, with what is known of them.
+static Expr *bind_point(Version *version, Block *out) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    Expr *in[2] = {lower_thread(version->lower), e_mul(arena, version->group, e_int(arena, version->vector))};
+    Expr *coordinates[LAYOUT_MAX_RANK], *padding = NULL;
+    layout_forward(arena, facts, version->map, in, coordinates);
+    for (int d = 0; d < version->loop->rank; d++) {
+        Expr *value = simplify_expr(arena, facts, coordinates[d]);
+        if (value->kind != EXPR_INT && value->kind != EXPR_VAR) {
+            Var *var = var_new(arena, version->loop->iters[d]->name, VAR_LET, TYPE_I64, version->loop->origin->loc);
+            block_push(arena, out, s_let(arena, var, value));
+            facts_bind(facts, var, value);
+            value = e_var(arena, var);
+        }
+        version->first[d] = version->point[d] = value;
+        Expr *inside = e_lt(arena, value, e_int(arena, version->loop->extents[d]));
+        if (version->map->out_shape[d] > version->loop->extents[d] && !prove(facts, inside))
+            padding = both(version, padding, inside);
+    }
+    return padding;
+}
+
+static void emit_groups(Version *version, Block *out) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    int64_t groups = map_values(version->map) / version->vector;
+    int mark = facts_mark(facts);
+    Stmt *loop = s_block(arena);
+    Block *body = &loop->block;
+    version->group = e_int(arena, 0);
+    version->element = e_int(arena, 0);
+    version->temporaries = map_new(arena);
+    version->vars = subst_new(arena);
+    if (groups > 1) {
+        Var *q = var_new(arena, "q", VAR_ITER, TYPE_I64, version->loop->origin->loc);
+        loop = s_for(arena, LOOP_UNROLL, q, e_int(arena, 0), e_int(arena, groups));
+        body = &loop->loop.body;
+        facts_iter(facts, &loop->loop.iters[0]);
+        version->group = e_var(arena, q);
+    }
+    loop->loc = version->loop->origin->loc;
+    Expr *padding = bind_point(version, body);
+    if (padding) {
+        Stmt *inside = s_if(arena, padding);
+        block_push(arena, body, inside);
+        body = &inside->if_.then;
+        facts_assume(facts, padding, true);
+    }
+    if (can_start(version)) start_group(version, body);
+    else if (version->vector > 1) group_in_vectors(version, body);
+    else version_block(version, &version->loop->body, body);
+    facts_release(facts, mark);
+    block_push(arena, out, loop);
+}
+
+// ---- guards of the whole tile ----
+
+// The guard of an access in a group is the same for all its elements.
+static bool guard_is_uniform(const Version *version, const TileAccess *access) {
+    Arena *arena = version->arena;
+    const Facts *facts = version->lower->facts;
+    const Var *fast = version->loop->iters[version->fast];
+    for (int d = 0; d < access->count; d++) {
+        int64_t coefficient;
+        Expr *inside = e_lt(arena, access->indices[d], access->buf->shape[d]);
+        bool proven = prove(facts, inside) && prove(facts, e_binary(arena, BIN_GE, access->indices[d], e_int(arena, 0)));
+        if (proven || (linear_in(access->indices[d], fast, &coefficient) && coefficient == 0)) continue;
+        if (d != access->count - 1 || access_stride(access, fast) != STRIDE_UNIT) return false;
+        Expr *base = simplify_expr(arena, facts, e_sub(arena, access->indices[d], e_var(arena, (Var *)fast)));
+        if (multiple_of(facts, base) % version->vector != 0) return false;
+        if (multiple_of(facts, access->buf->shape[d]) % version->vector != 0) return false;
+    }
+    return true;
+}
+
+// The index at the tile's corner where it is largest (or smallest). NULL when it is not linear in the iterators.
+static Expr *corner(const Version *version, Expr *index, bool largest) {
+    Arena *arena = version->arena;
+    Subst *subst = subst_new(arena);
+    for (int d = 0; d < version->loop->rank; d++) {
+        int64_t coefficient;
+        if (!linear_in(index, version->loop->iters[d], &coefficient)) return NULL;
+        bool far = (coefficient > 0) == largest;
+        subst_var(subst, version->loop->iters[d], e_int(arena, far ? version->loop->extents[d] - 1 : 0));
+    }
+    return simplify_expr(arena, version->lower->facts, subst_expr(subst, index));
+}
+
+// The condition that the whole tile of every guarded access is inside. NULL: there is none.
+static Expr *whole_tile_inside(Version *version) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    Expr *all = NULL;
+    for (int a = 0; a < version->accesses->count; a++) {
+        const TileAccess *access = &version->accesses->items[a];
+        if (access->buf->scope != SCOPE_GLOBAL) continue;
+        for (int d = 0; d < access->count; d++) {
+            Expr *high = corner(version, access->indices[d], true), *low = corner(version, access->indices[d], false);
+            if (!high || !low) return NULL;
+            Expr *tests[2] = {e_lt(arena, high, access->buf->shape[d]), e_binary(arena, BIN_GE, low, e_int(arena, 0))};
+            for (int i = 0; i < 2; i++)
+                if (!prove(facts, tests[i])) all = both(version, all, simplify_expr(arena, facts, tests[i]));
+        }
+    }
+    return all;
+}
+
+static bool needs_two_versions(const Version *version) {
+    if (version->vector == 1 || version->loop->is_async) return false;
+    for (int a = 0; a < version->accesses->count; a++)
+        if (version->accesses->items[a].buf->scope == SCOPE_GLOBAL && !guard_is_uniform(version, &version->accesses->items[a]))
+            return true;
+    return false;
+}
+
+static void emit_guarded_elements(Version *version, Block *out) {
+    Version plain = *version;
+    plain.vector = 1;
+    emit_groups(&plain, out);
+}
+
+void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
+    Arena *arena = lower->arena;
+    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
+    TileAccessVec accesses = {0};
+    EXPECT(lower->context->failure, text, "a loop has no map");
+    Version version = {.lower = lower, .arena = arena, .loop = loop, .accesses = &accesses};
+    version.map = layout_parse(arena, text, 0, &why);
+    EXPECT(lower->context->failure, version.map && map_threads(version.map) == lower->threads, "bad map %s: %s", text, why);
+    tile_accesses(arena, loop, &accesses);
+    version.fast = loop_fast_dim(loop, &accesses);
+    version.vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);
+    version.first_replica = map_first_replica(arena, version.map, lower_thread(lower));
+    int mark = facts_mark(lower->facts);
+    for (int d = 0; d < loop->rank; d++) {
+        Iter iter = {loop->iters[d], e_int(arena, 0), e_int(arena, loop->extents[d]), e_int(arena, 1)};
+        facts_iter(lower->facts, &iter);
+    }
+    bool two = needs_two_versions(&version);
+    Expr *whole = two ? whole_tile_inside(&version) : NULL;
+    facts_release(lower->facts, mark);
+    if (!two) {
+        emit_groups(&version, out);
+    } else if (!whole) {
+        emit_guarded_elements(&version, out);
+    } else {
+        Stmt *choice = s_if(arena, whole);
+        Version inside = version;
+        inside.inside = true;
+        emit_groups(&inside, &choice->if_.then);
+        emit_guarded_elements(&version, &choice->if_.otherwise);
+        block_push(arena, out, choice);
+    }
+}

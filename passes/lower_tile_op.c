@@ -1,0 +1,360 @@
+// lower-tile-op: from what the block does to what each thread does.
+//
+// The grid's body becomes the shared buffers in their physical shape and one `thread (t in T)` region. In it
+//   - every fragment is a `local` array: the thread's values, in the order of the fragment's layout;
+//   - every index into a shared buffer goes through the layout's Forward:  As[k, i, j]  ->  As[k, tc, ts, index];
+//   - loops, copies, fills run over the values of their map (lower_loop.c), gemms become ldmatrix and mma or FMAs
+//     (lower_gemm.c), reductions become shuffles and, across warps, an exchange through their scratch (lower_reduce.c);
+//   - accesses to global tensors are guarded, unless facts prove them inside: beyond a tensor is 0, and not written;
+//   - block-level stores happen once (thread 0), block-level scalars are computed by every thread.
+//
+// Layouts have been chosen; nothing is decided here and no storage but per-thread temporaries is made.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/fragment.h"
+#include "passes/kernel_walk.h"
+#include "passes/lower.h"
+#include "support/map.h"
+
+static void lower_block(Lower *lower, const Block *from, Block *to);
+
+Expr *lower_thread(Lower *lower) { return e_var(lower->arena, lower->thread); }
+
+// ---- buffers ----
+
+Buf *lower_local(Lower *lower, Buf *fragment) {
+    Buf *local = map_get(lower->locals, fragment);
+    if (local) return local;
+    int64_t size = fragment->layout ? map_values(fragment->layout) : 1;
+    local = buf_new_const(lower->arena, fragment->name, SCOPE_LOCAL, fragment->type, 1, &size, fragment->loc);
+    map_put(lower->locals, fragment, local);
+    return local;
+}
+
+Buf *lower_physical(Lower *lower, Buf *shared) {
+    Buf *physical = map_get(lower->physical, shared);
+    if (physical) return physical;
+    int64_t shape[2 * LAYOUT_MAX_RANK];
+    int rank = 0, lead = shared->layout ? shared->rank - shared->layout->rank_in : shared->rank;
+    for (int d = 0; d < lead; d++) shape[rank++] = buf_extent(shared, d);
+    for (int d = 0; shared->layout && d < shared->layout->rank_out; d++) shape[rank++] = shared->layout->out_shape[d];
+    physical = buf_new_const(lower->arena, shared->name, SCOPE_SHARED, shared->type, rank, shape, shared->loc);
+    physical->offset = shared->offset;
+    physical->align = shared->align;
+    physical->lowered = true;
+    map_put(lower->physical, shared, physical);
+    return physical;
+}
+
+Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count) {
+    Arena *arena = lower->arena;
+    Expr **physical = NEW_ARRAY(arena, Expr *, 2 * LAYOUT_MAX_RANK);
+    int lead = buf->scope == SCOPE_SHARED && buf->layout ? count - buf->layout->rank_in : count;
+    for (int d = 0; d < lead; d++) physical[d] = simplify_expr(arena, lower->facts, indices[d]);
+    *physical_count = lead;
+    if (lead == count) return physical;
+    Expr *in[LAYOUT_MAX_RANK];
+    for (int d = lead; d < count; d++) in[d - lead] = simplify_expr(arena, lower->facts, indices[d]);
+    layout_forward(arena, lower->facts, buf->layout, in, physical + lead);
+    *physical_count = lead + buf->layout->rank_out;
+    return physical;
+}
+
+// ---- expressions outside loops ----
+
+// The slot of a fragment element that every thread holds; -1 when not all do.
+static int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
+    int64_t out[LAYOUT_MAX_RANK], at;
+    if (!fragment->layout || layout_replicas(fragment->layout) != map_threads(fragment->layout)) return -1;
+    for (int64_t v = 0; v < map_values(fragment->layout); v++) {
+        int64_t in[2] = {0, v};
+        bool same = true;
+        layout_eval(fragment->layout, in, out);
+        for (int d = 0; d < count; d++) same &= expr_const(indices[d], &at) && at == out[d];
+        if (same) return v;
+    }
+    return -1;
+}
+
+static Expr *lower_load(Lower *lower, Expr *expr) {
+    Arena *arena = lower->arena;
+    Buf *buf = expr->load.buf;
+    if (buf->scope == SCOPE_FRAGMENT) {
+        int64_t slot = replicated_slot(buf, expr->load.count, expr->load.indices);
+        if (slot < 0) {
+            diag(lower->context->sink, expr->loc, T_FRAGMENT_INDEX, buf->name);
+            lower->failed = true;
+            slot = 0;
+        }
+        return e_load1(arena, lower_local(lower, buf), e_int(arena, slot));
+    }
+    if (buf->scope == SCOPE_SHARED && !buf->lowered) {
+        int count;
+        Expr **indices = lower_indices(lower, buf, expr->load.count, expr->load.indices, &count);
+        return e_load(arena, lower_physical(lower, buf), count, indices);
+    }
+    if (buf->scope != SCOPE_GLOBAL) return expr;
+    Expr *guard = access_guard(arena, lower->facts, buf, expr->load.count, expr->load.indices);
+    return guard ? e_select(arena, guard, expr, e_zero(arena, expr->type)) : expr;
+}
+
+static Expr *lower_node(Mapper *mapper, Expr *expr) {
+    return expr->kind == EXPR_LOAD ? lower_load(mapper->user, expr) : expr;
+}
+
+Expr *lower_expr(Lower *lower, Expr *expr) {
+    if (!expr) return NULL;
+    Mapper mapper = {.arena = lower->arena, .expr = lower_node, .user = lower};
+    return simplify_expr(lower->arena, lower->facts, map_expr(&mapper, expr));
+}
+
+// ---- statements ----
+
+static bool is_loop_op(const Stmt *stmt) {
+    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL;
+    if (stmt->kind != STMT_CALL) return false;
+    return stmt->call.op == OP_COPY || stmt->call.op == OP_FILL || stmt->call.op == OP_TRANSPOSE;
+}
+
+static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
+    diag(lower->context->sink, stmt->loc, T_NOT_LOWERED, what);
+    lower->failed = true;
+}
+
+static Stmt *once(Lower *lower, Expr *guard, Block *out) {
+    Arena *arena = lower->arena;
+    Expr *first = e_binary(arena, BIN_EQ, lower_thread(lower), e_int(arena, 0));
+    Stmt *only = s_if(arena, guard ? e_and(arena, first, guard) : first);
+    block_push(arena, out, only);
+    return only;
+}
+
+static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
+    Arena *arena = lower->arena;
+    Buf *buf = stmt->store.buf;
+    Expr *value = lower_expr(lower, stmt->store.value);
+    if (buf->scope == SCOPE_FRAGMENT) {
+        int64_t slot = replicated_slot(buf, stmt->store.count, stmt->store.indices);
+        if (slot < 0) {
+            diag(lower->context->sink, stmt->loc, T_FRAGMENT_INDEX, buf->name);
+            lower->failed = true;
+            return;
+        }
+        block_push(arena, out, s_store1(arena, lower_local(lower, buf), e_int(arena, slot), value));
+        return;
+    }
+    int count;
+    Expr **indices = NEW_ARRAY(arena, Expr *, stmt->store.count);
+    for (int d = 0; d < stmt->store.count; d++) indices[d] = lower_expr(lower, stmt->store.indices[d]);
+    if (buf->scope == SCOPE_LOCAL) {
+        block_push(arena, out, s_store(arena, buf, stmt->store.count, indices, value));
+        return;
+    }
+    Expr *guard = buf->scope == SCOPE_GLOBAL ? access_guard(arena, lower->facts, buf, stmt->store.count, indices) : NULL;
+    Stmt *only = once(lower, guard, out);
+    if (buf->scope == SCOPE_SHARED) {
+        indices = lower_indices(lower, buf, stmt->store.count, indices, &count);
+        buf = lower_physical(lower, buf);
+        block_push(arena, &only->if_.then, s_store(arena, buf, count, indices, value));
+    } else {
+        block_push(arena, &only->if_.then, s_store(arena, buf, stmt->store.count, indices, value));
+    }
+}
+
+static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
+    Buf *buf = stmt->decl;
+    if (buf->scope == SCOPE_FRAGMENT) {
+        Stmt *decl = s_decl(lower->arena, lower_local(lower, buf));
+        decl->loc = stmt->loc;
+        block_push(lower->arena, out, decl);
+    } else if (buf->scope == SCOPE_SHARED) {
+        lower_physical(lower, buf);   // declared at the top of the grid
+    } else {
+        block_push(lower->arena, out, stmt);
+    }
+}
+
+// An element operand (atomics, load, store, mbarriers) in physical coordinates.
+static Region *lower_element(Lower *lower, const Region *region) {
+    Expr *indices[LAYOUT_MAX_RANK];
+    int count;
+    for (int d = 0; d < region->count; d++) indices[d] = lower_expr(lower, region->dims[d].start);
+    if (region->buf->scope != SCOPE_SHARED || region->buf->lowered)
+        return region_element(lower->arena, region->buf, region->count, indices);
+    Expr **physical = lower_indices(lower, region->buf, region->count, indices, &count);
+    return region_element(lower->arena, lower_physical(lower, region->buf), count, physical);
+}
+
+static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
+    Arena *arena = lower->arena;
+    const OpInfo *info = op_info(stmt->call.op);
+    if (stmt->call.op == OP_GEMM) { lower_gemm(lower, stmt, out); return; }
+    if (is_reduction(stmt)) { lower_reduce(lower, stmt, out); return; }
+    if (!(info->stages & STAGE_BIT_THREAD)) { not_lowered(lower, stmt, info->text); return; }
+    bool touches_memory = false;
+    for (int i = 0; i < stmt->call.count; i++) {
+        Arg *arg = &stmt->call.args[i];
+        if (arg->value) arg->value = lower_expr(lower, arg->value);
+        if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
+    }
+    bool by_one = touches_memory || stmt->call.op == OP_PRINT;   // block level: it happens once
+    block_push(arena, by_one ? &once(lower, NULL, out)->if_.then : out, stmt);
+}
+
+static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
+    Block lowered = {0};
+    int mark = facts_mark(lower->facts);
+    facts_enter(lower->facts, stmt);
+    lower_block(lower, body, &lowered);
+    facts_release(lower->facts, mark);
+    *body = lowered;
+}
+
+static void lower_if(Lower *lower, Stmt *stmt, Block *out) {
+    Block then = {0}, otherwise = {0};
+    Expr *condition = stmt->if_.condition;
+    stmt->if_.condition = lower_expr(lower, condition);
+    int mark = facts_mark(lower->facts);
+    facts_assume(lower->facts, condition, true);
+    lower_block(lower, &stmt->if_.then, &then);
+    facts_release(lower->facts, mark);
+    facts_assume(lower->facts, condition, false);
+    lower_block(lower, &stmt->if_.otherwise, &otherwise);
+    facts_release(lower->facts, mark);
+    stmt->if_.then = then;
+    stmt->if_.otherwise = otherwise;
+    block_push(lower->arena, out, stmt);
+}
+
+static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
+    for (int i = 0; i < stmt->loop.count; i++) {
+        Iter *iter = &stmt->loop.iters[i];
+        iter->begin = lower_expr(lower, iter->begin);
+        iter->end = lower_expr(lower, iter->end);
+        iter->step = lower_expr(lower, iter->step);
+    }
+    if (stmt->loop.kind == LOOP_PIPELINED) stmt->loop.kind = LOOP_SERIAL, stmt->loop.stages = NULL;
+    lower_body(lower, stmt, &stmt->loop.body);
+    block_push(lower->arena, out, stmt);
+}
+
+// A hand-written thread region is already what it should be, but for the buffers it names.
+typedef struct ThreadMapper {
+    Lower *lower;
+} ThreadMapper;
+
+static Expr *thread_region_expr(Mapper *mapper, Expr *expr) {
+    Lower *lower = mapper->user;
+    if (expr->kind != EXPR_LOAD) return expr;
+    Buf *buf = expr->load.buf;
+    if (buf->scope == SCOPE_FRAGMENT) return e_load(lower->arena, lower_local(lower, buf), 1, expr->load.indices);
+    return buf->scope == SCOPE_SHARED ? lower_load(lower, expr) : expr;
+}
+
+static Region *thread_region_operand(Mapper *mapper, Region *region) {
+    Lower *lower = mapper->user;
+    return region->buf->scope == SCOPE_SHARED ? lower_element(lower, region) : region;
+}
+
+static void thread_region_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Lower *lower = mapper->user;
+    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT) stmt->store.buf = lower_local(lower, stmt->store.buf);
+    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED && !stmt->store.buf->lowered) {
+        stmt->store.indices = lower_indices(lower, stmt->store.buf, stmt->store.count, stmt->store.indices, &stmt->store.count);
+        stmt->store.buf = lower_physical(lower, stmt->store.buf);
+    }
+    block_push(mapper->arena, out, stmt);
+}
+
+static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
+    Subst *subst = subst_new(lower->arena);
+    subst_var(subst, stmt->thread.iters[0].var, lower_thread(lower));
+    subst_block(subst, &stmt->thread.body);
+    Mapper mapper = {.arena = lower->arena, .expr = thread_region_expr, .region = thread_region_operand, .user = lower};
+    map_block(&mapper, &stmt->thread.body);
+    StmtMapper stores = {.arena = lower->arena, .stmt = thread_region_stmt, .user = lower};
+    rewrite_block(&stores, &stmt->thread.body);
+    Stmt *block = s_block(lower->arena);
+    block->block = stmt->thread.body;
+    block_push(lower->arena, out, block);
+}
+
+static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
+    TileLoop loop;
+    if (is_loop_op(stmt)) {
+        if (tile_loop_of(lower->arena, stmt, &loop)) lower_loop(lower, stmt, &loop, out);
+        else not_lowered(lower, stmt, "this loop");
+        return;
+    }
+    switch (stmt->kind) {
+    case STMT_DECL: lower_decl(lower, stmt, out); return;
+    case STMT_STORE: lower_block_store(lower, stmt, out); return;
+    case STMT_CALL: lower_call(lower, stmt, out); return;
+    case STMT_IF: lower_if(lower, stmt, out); return;
+    case STMT_FOR: lower_for(lower, stmt, out); return;
+    case STMT_WHILE:
+        stmt->while_.condition = lower_expr(lower, stmt->while_.condition);
+        lower_body(lower, stmt, &stmt->while_.body);
+        break;
+    case STMT_BLOCK: lower_body(lower, stmt, &stmt->block); break;
+    case STMT_THREAD: lower_thread_region(lower, stmt, out); return;
+    case STMT_ROLE: not_lowered(lower, stmt, "role"); return;
+    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+        stmt->let.value = lower_expr(lower, stmt->let.value);
+        if (stmt->kind == STMT_LET) facts_enter(lower->facts, stmt);
+        break;
+    case STMT_ASSUME: facts_enter(lower->facts, stmt); break;
+    default: break;
+    }
+    block_push(lower->arena, out, stmt);
+}
+
+static void lower_block(Lower *lower, const Block *from, Block *to) {
+    int mark = facts_mark(lower->facts);
+    for (int i = 0; i < from->count; i++) lower_stmt(lower, from->items[i], to);
+    facts_release(lower->facts, mark);
+}
+
+// ---- the pass ----
+
+static void declare_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Lower *lower = mapper->user;
+    block_push(mapper->arena, out, stmt);
+    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return;
+    Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
+    decl->loc = stmt->loc;
+    vec_push(lower->arena, (Block *)map_get(lower->physical, lower), decl);
+}
+
+static void lower_grid(Lower *lower, Stmt *grid) {
+    Arena *arena = lower->arena;
+    Block top = {0}, inner = {0};
+    map_put(lower->physical, lower, &top);   // where declare_shared collects
+    StmtMapper declare = {.arena = arena, .stmt = declare_shared, .user = lower};
+    rewrite_block(&declare, &grid->grid.body);
+    Iter all = {.var = lower->thread, .begin = e_int(arena, 0), .end = e_int(arena, lower->threads), .step = e_int(arena, 1)};
+    Stmt *region = stmt_new(arena, STMT_THREAD, grid->loc);
+    region->thread.count = 1;
+    region->thread.iters = arena_copy(arena, &all, sizeof all);
+    facts_enter(lower->facts, grid);
+    facts_iter(lower->facts, &all);
+    lower_block(lower, &grid->grid.body, &inner);
+    region->thread.body = inner;
+    block_push(arena, &top, region);
+    grid->grid.body = top;
+}
+
+bool pass_lower_tile_op(PassContext *context, Func *kernel) {
+    Stmt *grid = (Stmt *)func_grid(kernel);
+    if (kernel->stage == STAGE_THREAD || !grid) return false;
+    Lower lower = {.context = context, .arena = context->arena, .kernel = kernel, .target = context->target};
+    lower.facts = facts_new(context->arena, kernel);
+    lower.threads = kernel_threads(kernel);
+    lower.thread = var_new(context->arena, "t", VAR_ITER, TYPE_I64, kernel->loc);
+    lower.locals = map_new(context->arena);
+    lower.physical = map_new(context->arena);
+    for (int i = 0; i < kernel->body.count && kernel->body.items[i] != grid; i++) facts_enter(lower.facts, kernel->body.items[i]);
+    lower_grid(&lower, grid);
+    kernel->stage = STAGE_THREAD;
+    return true;
+}

@@ -1,0 +1,192 @@
+// materialize: what lowering will need in shared memory becomes declared buffers and plain copies, so that lowering
+// creates no storage and swizzle-allocation and insert-sync see all of it.
+//
+//     copy(f, g) of fragments in two layouts    shared s; copy(f, s); copy(s, g)
+//     gemm with an operand in the wrong place   shared s; copy(a, s); gemm(s, ...)
+//     reduction across warps                    reduce_sum(v, sum, axis = 0, scratch = s): a row of s per warp
+//     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
+//
+// The new copies get their maps from layout-inference, which is run again on what is new.
+#include "ir/build.h"
+#include "ir/facts.h"
+#include "ir/rewrite.h"
+#include "passes/fragment.h"
+#include "passes/kernel_walk.h"
+#include "passes/lower.h"
+#include "passes/pass.h"
+#include "passes/tile_loop.h"
+#include "support/map.h"
+#include <string.h>
+
+typedef struct Materialize {
+    PassContext *context;
+    Arena *arena;
+    Func *kernel;
+    Map *staged;      // copies from a fragment to global memory that are worth staging
+    bool changed;
+} Materialize;
+
+static Buf *shared_like(Materialize *m, const char *name, Type type, int rank, const int64_t *shape, Block *out, Span loc) {
+    Buf *buf = buf_new_const(m->arena, name, SCOPE_SHARED, type, rank, shape, loc);
+    Stmt *decl = s_decl(m->arena, buf);
+    decl->loc = loc;
+    attr_set_ints(m->arena, &buf->attrs, ATTR_SCRATCH, 0, NULL);
+    block_push(m->arena, out, decl);
+    m->changed = true;
+    return buf;
+}
+
+static void push_copy(Materialize *m, Region *from, Region *to, Span loc, Block *out) {
+    Arg args[] = {arg_region(from), arg_region(to)};
+    Stmt *copy = s_call(m->arena, OP_COPY, 2, args);
+    copy->loc = loc;
+    block_push(m->arena, out, copy);
+}
+
+static void operand_shape(const Region *region, int *rank, int64_t *shape) {
+    *rank = region_rank(region);
+    for (int d = 0; d < *rank; d++) shape[d] = region_extent(region, d);
+}
+
+// from -> shared -> to, both regions of the same shape.
+static void through_shared(Materialize *m, const char *name, Type type, Region *from, Region *to, Span loc, Block *out) {
+    int64_t shape[LAYOUT_MAX_RANK];
+    int rank;
+    operand_shape(to, &rank, shape);
+    Buf *scratch = shared_like(m, name, type, rank, shape, out, loc);
+    push_copy(m, from, region_whole(m->arena, scratch), loc, out);
+    push_copy(m, region_whole(m->arena, scratch), to, loc, out);
+}
+
+// ---- conversions between fragment layouts ----
+
+static bool is_conversion(const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return false;
+    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
+    return from->buf->scope == SCOPE_FRAGMENT && to->buf->scope == SCOPE_FRAGMENT && from->buf->layout &&
+           to->buf->layout && !layout_equal(from->buf->layout, to->buf->layout);
+}
+
+// ---- gemm operands ----
+
+static bool a_is_usable(Materialize *m, const Stmt *gemm) {
+    const Attr *warps = attr_get(gemm->attrs, ATTR_WARPS);
+    const Region *a = gemm->call.args[0].region, *acc = gemm->call.args[2].region;
+    if (!warps || warps->args[1].integer != 1 || a->transposed || !region_is_whole(a)) return false;
+    const MmaInfo *info = gemm_instruction(m->context->target, gemm);
+    const Layout *needed = map_mma_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1), warps->args[0].integer,
+                                     kernel_threads(m->kernel), m->context->target->warp_lanes);
+    return a->buf->layout && layout_equal(a->buf->layout, needed);
+}
+
+static void operand_to_shared(Materialize *m, Stmt *gemm, int operand, Block *out) {
+    Region *region = gemm->call.args[operand].region;
+    int64_t shape[2] = {buf_extent(region->buf, 0), buf_extent(region->buf, 1)};
+    Buf *scratch = shared_like(m, region->buf->name, region->buf->type, 2, shape, out, gemm->loc);
+    push_copy(m, region_whole(m->arena, region->buf), region_whole(m->arena, scratch), gemm->loc, out);
+    Region *other = clone_region(m->arena, NULL, region);
+    other->buf = scratch;
+    gemm->call.args[operand].region = other;
+}
+
+static void materialize_gemm(Materialize *m, Stmt *gemm, Block *out) {
+    if (gemm->call.args[0].region->buf->scope == SCOPE_FRAGMENT && !a_is_usable(m, gemm)) operand_to_shared(m, gemm, 0, out);
+    if (gemm->call.args[1].region->buf->scope == SCOPE_FRAGMENT) operand_to_shared(m, gemm, 1, out);
+    block_push(m->arena, out, gemm);
+}
+
+// ---- reductions ----
+
+static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
+    Region *src = reduce->call.args[0].region, *dst = reduce->call.args[1].region;
+    if (src->buf->scope != SCOPE_FRAGMENT) {   // reduce from shared memory: load it into registers first
+        Buf *fragment = buf_new(m->arena, src->buf->name, SCOPE_FRAGMENT, src->buf->type, region_rank(src), NULL, reduce->loc);
+        for (int d = 0; d < fragment->rank; d++) fragment->shape[d] = e_int(m->arena, region_extent(src, d));
+        block_push(m->arena, out, s_decl(m->arena, fragment));
+        push_copy(m, src, region_whole(m->arena, fragment), reduce->loc, out);
+        reduce->call.args[0].region = region_whole(m->arena, fragment);
+        m->changed = true;
+        block_push(m->arena, out, reduce);
+        return;
+    }
+    int64_t parts = reduce_warp_parts(m->context->target, src->buf->layout, reduce_op_axis(reduce));
+    if (parts > 1 && !reduce->call.args[REDUCE_SCRATCH].region) {
+        int64_t shape[2] = {parts, 1};
+        for (int d = 0; d < dst->buf->rank; d++) shape[1] *= buf_extent(dst->buf, d);
+        Buf *scratch = shared_like(m, "partial", type_compute(dst->buf->type), 2, shape, out, reduce->loc);
+        reduce->call.args[REDUCE_SCRATCH] = arg_region(region_whole(m->arena, scratch));
+    }
+    block_push(m->arena, out, reduce);
+}
+
+// ---- staged stores ----
+
+// Worth it when the global side takes wider vectors than the fragment's runs, and the kernel has as much shared memory that
+// is free by then (its input tiles).
+static void find_staged(void *user, Stmt *stmt, const Facts *facts) {
+    Materialize *m = user;
+    TileLoop loop;
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || stmt->call.is_async) return;
+    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
+    if (from->buf->scope != SCOPE_FRAGMENT || to->buf->scope != SCOPE_GLOBAL || !region_is_whole(from)) return;
+    if (from->buf->rank != 2 || from->transposed || to->transposed || !tile_loop_of(m->arena, stmt, &loop)) return;
+    TileAccessVec accesses = {0};
+    tile_accesses(m->arena, &loop, &accesses);
+    int fast = loop_fast_dim(&loop, &accesses);
+    int64_t possible = loop_vector(facts, &loop, &accesses, fast, m->context->target);
+    if (possible > attr_int(stmt->attrs, ATTR_VECTOR, 1) && fast == loop.rank - 1) map_put(m->staged, stmt, stmt);
+}
+
+static int64_t shared_bytes(const Block *block) {
+    int64_t total = 0;
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_GRID) total += shared_bytes(&stmt->grid.body);
+        if (stmt->kind == STMT_FOR) total += shared_bytes(&stmt->loop.body);
+        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
+        int64_t bytes = type_bytes(stmt->decl->type);
+        for (int d = 0; d < stmt->decl->rank; d++) bytes *= buf_extent(stmt->decl, d);
+        total += bytes;
+    }
+    return total;
+}
+
+static bool stage_fits(const Materialize *m, const Stmt *copy) {
+    const Region *to = copy->call.args[1].region;
+    int64_t bytes = type_bytes(to->buf->type) * region_extent(to, 0) * region_extent(to, 1);
+    return bytes <= shared_bytes(&m->kernel->body);
+}
+
+// ---- the pass ----
+
+static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Materialize *m = mapper->user;
+    if (is_conversion(stmt)) {
+        const Buf *buf = stmt->call.args[0].region->buf;
+        through_shared(m, buf->name, buf->type, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
+    } else if (map_has(m->staged, stmt) && stage_fits(m, stmt)) {
+        const Region *to = stmt->call.args[1].region;
+        through_shared(m, "stage", to->buf->type, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
+    } else if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
+        materialize_gemm(m, stmt, out);
+    } else if (is_reduction(stmt)) {
+        materialize_reduce(m, stmt, out);
+    } else {
+        block_push(mapper->arena, out, stmt);
+    }
+}
+
+bool pass_materialize(PassContext *context, Func *kernel) {
+    Materialize m = {.context = context, .arena = context->arena, .kernel = kernel};
+    m.staged = map_new(context->arena);
+    kernel_walk(context->arena, kernel, find_staged, &m);
+    StmtMapper mapper = {.arena = context->arena, .stmt = materialize_stmt, .user = &m};
+    bool any = false;
+    do {   // a reduction from shared memory needs a second round, with its source's layout
+        m.changed = false;
+        rewrite_block(&mapper, &kernel->body);
+        if (m.changed) pass_layout_inference(context, kernel);
+        any |= m.changed;
+    } while (m.changed && diag_errors(context->sink) == 0);
+    return any;
+}

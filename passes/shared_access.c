@@ -1,0 +1,225 @@
+#include "passes/shared_access.h"
+#include "ir/build.h"
+#include "passes/fragment.h"
+#include "passes/kernel_walk.h"
+#include <string.h>
+
+enum { MAX_STEPS = 8 };   // conflicts repeat with the swizzle's period: a few steps of a thread show them all
+
+typedef struct Gather {
+    PassContext *context;
+    Func *kernel;
+    SharedAccessVec *out;
+} Gather;
+
+// ---- evaluating index expressions: iterators have values, everything else is taken as 0 ----
+
+static int64_t evaluate(const Expr *expr, const TileLoop *loop, const int64_t *at);
+
+static int64_t evaluate_binary(const Expr *expr, const TileLoop *loop, const int64_t *at) {
+    int64_t a = evaluate(expr->binary.a, loop, at), b = evaluate(expr->binary.b, loop, at);
+    switch (expr->binary.op) {
+    case BIN_ADD: return a + b;
+    case BIN_SUB: return a - b;
+    case BIN_MUL: return a * b;
+    case BIN_DIV: return b ? a / b : 0;
+    case BIN_MOD: return b ? a % b : 0;
+    case BIN_AND: return a & b;
+    case BIN_OR: return a | b;
+    case BIN_XOR: return a ^ b;
+    case BIN_SHL: return b >= 0 && b < 62 ? a * ((int64_t)1 << b) : 0;
+    case BIN_SHR: return b >= 0 && b < 63 ? a >> b : 0;
+    default: return 0;
+    }
+}
+
+static int64_t evaluate(const Expr *expr, const TileLoop *loop, const int64_t *at) {
+    switch (expr->kind) {
+    case EXPR_INT: return expr->integer;
+    case EXPR_VAR:
+        for (int d = 0; d < loop->rank; d++)
+            if (loop->iters[d] == expr->var) return at[d];
+        return 0;
+    case EXPR_CAST: return type_is_int(expr->type) ? evaluate(expr->operand, loop, at) : 0;
+    case EXPR_BINARY: return evaluate_binary(expr, loop, at);
+    default: return 0;
+    }
+}
+
+// ---- gathering ----
+
+static SharedAccess *new_access(Gather *gather, Buf *buf, Stmt *stmt, bool is_store, int vector, int steps) {
+    Arena *arena = gather->context->arena;
+    SharedAccess access = {.buf = buf, .stmt = stmt, .is_store = is_store, .vector = vector, .steps = steps};
+    access.lanes = gather->context->target->warp_lanes;
+    access.element = NEW_ARRAY(arena, int64_t, steps * access.lanes * buf->rank);
+    vec_push(arena, gather->out, access);
+    return &vec_last(gather->out);
+}
+
+static int64_t *lane_element(SharedAccess *access, int step, int lane) {
+    return &access->element[(step * access->lanes + lane) * access->buf->rank];
+}
+
+static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layout *map, const TileAccess *tile, int vector) {
+    int64_t values = map_values(map);
+    int groups = (int)(values / vector);
+    SharedAccess *access = new_access(gather, tile->buf, loop->origin, tile->is_store, vector,
+                                      groups < MAX_STEPS ? groups : MAX_STEPS);
+    access->must_be_contiguous = loop->is_async && vector > 1;
+    int64_t lanes = map_threads(map) < access->lanes ? map_threads(map) : access->lanes;
+    for (int step = 0; step < access->steps; step++) {
+        for (int lane = 0; lane < access->lanes; lane++) {
+            int64_t in[2] = {lane, (int64_t)step * vector}, at[LAYOUT_MAX_RANK];
+            int64_t *element = lane_element(access, step, lane);
+            element[0] = -1;
+            if (lane >= lanes) continue;
+            layout_eval(map, in, at);
+            bool inside = true;
+            for (int d = 0; d < loop->rank; d++) inside &= at[d] < loop->extents[d];
+            if (!inside) continue;
+            for (int d = 0; d < tile->buf->rank; d++) element[d] = evaluate(tile->indices[d], loop, at);
+        }
+    }
+}
+
+static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
+    Arena *arena = gather->context->arena;
+    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why;
+    const Layout *map = text ? layout_parse(arena, text, 0, &why) : NULL;
+    TileAccessVec accesses = {0};
+    if (!map) return;
+    tile_accesses(arena, loop, &accesses);
+    int fast = loop_fast_dim(loop, &accesses);
+    int64_t vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);
+    for (int a = 0; a < accesses.count; a++) {
+        const TileAccess *tile = &accesses.items[a];
+        if (tile->buf->scope != SCOPE_SHARED) continue;
+        bool unit = access_stride(tile, loop->iters[fast]) == STRIDE_UNIT && !tile->conditional;
+        gather_loop_access(gather, loop, map, tile, unit ? (int)vector : 1);
+    }
+}
+
+// The 8 lanes of each matrix read 8 rows of 16 bytes; all matrices of all steps look alike but for their place.
+static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
+    const Region *region = gemm->call.args[operand].region;
+    if (region->buf->scope != SCOPE_SHARED || !matrix_load_possible(gather->context->target, region)) return;
+    MatrixLoad load = {.is_b = operand == 1, .trans = region->transposed != (operand == 1), .count = 4};
+    int rank = region->buf->rank, kept[2], found = 0;
+    for (int d = 0; d < rank; d++)
+        if (region->dims[d].extent) kept[found++] = d;
+    int64_t inner_extent = region_extent(region, operand == 0 ? 1 : 0);
+    int steps = (int)(inner_extent / 16);
+    SharedAccess *access = new_access(gather, region->buf, gemm, false, 16 / type_bytes(region->buf->type),
+                                      steps < MAX_STEPS ? steps : MAX_STEPS);
+    access->must_be_contiguous = true;
+    for (int step = 0; step < access->steps; step++) {
+        for (int lane = 0; lane < access->lanes; lane++) {
+            int outer, inner;
+            int64_t *element = lane_element(access, step, lane);
+            matrix_lane(&load, lane, &outer, &inner);
+            memset(element, 0, sizeof *element * (size_t)rank);
+            element[kept[load.trans ? 0 : 1]] = inner + 16 * step;
+            element[kept[load.trans ? 1 : 0]] = outer;
+        }
+    }
+}
+
+static void gather_reduce(Gather *gather, Stmt *reduce) {
+    Buf *scratch = reduce->call.args[REDUCE_SCRATCH].region ? reduce->call.args[REDUCE_SCRATCH].region->buf : NULL;
+    if (!scratch) return;
+    SharedAccess *access = new_access(gather, scratch, reduce, true, 1, 1);   // one lane per element; rows are read as broadcasts
+    for (int lane = 0; lane < access->lanes; lane++) {
+        int64_t *element = lane_element(access, 0, lane);
+        element[0] = 0;
+        element[1] = lane < buf_extent(scratch, 1) ? lane : 0;
+    }
+}
+
+static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Gather *gather = user;
+    TileLoop loop;
+    (void)facts;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
+        if (gemm_instruction(gather->context->target, stmt))
+            for (int operand = 0; operand < 2; operand++) gather_matrix(gather, stmt, operand);
+    } else if (is_reduction(stmt)) {
+        gather_reduce(gather, stmt);
+    } else if (tile_loop_of(gather->context->arena, stmt, &loop)) {
+        gather_loop(gather, stmt, &loop);
+    }
+}
+
+void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out) {
+    Gather gather = {.context = context, .kernel = kernel, .out = out};
+    kernel_walk(context->arena, kernel, gather_stmt, &gather);
+}
+
+// ---- conflicts ----
+
+// Element offset of a lane's first element; the layout covers the last dims.
+static int64_t lane_offset(const SharedAccess *access, const Layout *layout, const int64_t *element, int64_t plus) {
+    int64_t in[LAYOUT_MAX_RANK];
+    int lead = access->buf->rank - layout->rank_in;
+    for (int d = 0; d < layout->rank_in; d++) in[d] = element[lead + d];
+    in[layout->rank_in - 1] += plus;
+    return layout_linear(layout, in);
+}
+
+static bool contiguous(const SharedAccess *access, const Layout *layout) {
+    for (int i = 0; i < access->steps * access->lanes; i++) {
+        const int64_t *element = &access->element[(int64_t)i * access->buf->rank];
+        if (element[0] < 0) continue;
+        int64_t start = lane_offset(access, layout, element, 0);
+        if (start % access->vector != 0) return false;
+        for (int e = 1; e < access->vector; e++)
+            if (lane_offset(access, layout, element, e) != start + e) return false;
+    }
+    return true;
+}
+
+// Wavefronts of one phase: the most distinct words that any bank has to give.
+static int64_t phase_wavefronts(const Target *target, const int64_t *address, int count, int64_t bytes) {
+    int64_t words[512], most = 0;
+    int banks = target->banks, per_bank[128] = {0}, word_count = 0;
+    for (int i = 0; i < count; i++) {
+        if (address[i] < 0) continue;
+        for (int64_t w = address[i] / target->bank_bytes; w <= (address[i] + bytes - 1) / target->bank_bytes; w++) {
+            bool seen = false;
+            for (int s = 0; s < word_count && !seen; s++) seen = words[s] == w;
+            if (seen || word_count == 512) continue;
+            words[word_count++] = w;
+            int64_t load = ++per_bank[w % banks];
+            most = load > most ? load : most;
+        }
+    }
+    return most;
+}
+
+static int64_t step_conflicts(const Target *target, const SharedAccess *access, const Layout *layout, int step, int vector,
+                              int64_t plus) {
+    int64_t bytes = (int64_t)vector * type_bytes(access->buf->type), extra = 0, address[64];
+    int64_t span = (int64_t)target->banks * target->bank_bytes;
+    int group = bytes * access->lanes > span ? (int)(span / bytes) : access->lanes;
+    for (int lane = 0; lane < access->lanes; lane++) {
+        const int64_t *element = &access->element[(int64_t)(step * access->lanes + lane) * access->buf->rank];
+        address[lane] = element[0] < 0 ? -1 : lane_offset(access, layout, element, plus) * type_bytes(access->buf->type);
+    }
+    for (int lane = 0; lane < access->lanes; lane += group) {
+        int64_t wavefronts = phase_wavefronts(target, address + lane, group, bytes);
+        extra += wavefronts > 1 ? wavefronts - 1 : 0;
+    }
+    return extra;
+}
+
+int64_t predicted_conflicts(const Target *target, const SharedAccess *access, const Layout *layout) {
+    bool whole = contiguous(access, layout);
+    if (!whole && access->must_be_contiguous) return -1;
+    int64_t extra = 0;
+    for (int step = 0; step < access->steps; step++) {
+        if (whole) extra += step_conflicts(target, access, layout, step, access->vector, 0);
+        for (int e = 0; !whole && e < access->vector; e++)   // element by element, which costs that many accesses
+            extra += step_conflicts(target, access, layout, step, 1, e) + (e > 0);
+    }
+    return extra;
+}

@@ -1,0 +1,265 @@
+// swizzle-allocation: the layout of every shared buffer, then its place.
+//
+// Layout. The accesses of a buffer are known exactly: which element each lane of a warp touches (shared_access.h). Each
+// candidate layout is tried on all of them and the one with the fewest predicted bank conflicts wins, the earlier one on a
+// tie:
+//     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes: what TMA and wgmma take too);
+//     row-major with any Sw<B,M,S> (a transposed side needs, say, Sw<3,4,6>); rows padded by one access.
+// A layout that tears a 16-byte run apart is not possible for cp.async and ldmatrix, and costs the extra accesses elsewhere.
+//
+// Place. A buffer lives from its first to its last touch; a touch inside a loop that the declaration is outside of counts
+// for the whole loop. Buffers whose lives do not meet may share bytes: each is put at the lowest free aligned offset,
+// largest first. insert-sync, which comes next, orders the threads where bytes are shared.
+//
+// Leading dims beyond the last two (ring slots) pass through the layout.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/kernel_walk.h"
+#include "passes/pass.h"
+#include "passes/shared_access.h"
+#include "support/map.h"
+
+// ---- choosing a layout ----
+
+typedef struct Choice {
+    const Layout *layout;
+    int64_t conflicts;
+} Choice;
+
+typedef struct Chooser {
+    PassContext *context;
+    const SharedAccessVec *accesses;
+    const Buf *buf;
+    Choice best;
+} Chooser;
+
+static int64_t total_conflicts(const Chooser *chooser, const Layout *layout) {
+    int64_t total = 0;
+    for (int i = 0; i < chooser->accesses->count; i++) {
+        const SharedAccess *access = &chooser->accesses->items[i];
+        if (access->buf != chooser->buf) continue;
+        int64_t conflicts = predicted_conflicts(chooser->context->target, access, layout);
+        if (conflicts < 0) return -1;
+        total += conflicts;
+    }
+    return total;
+}
+
+static void consider(Chooser *chooser, const Layout *layout) {
+    if (!layout || (chooser->best.layout && chooser->best.conflicts == 0)) return;
+    int64_t conflicts = total_conflicts(chooser, layout);
+    if (conflicts < 0 || (chooser->best.layout && conflicts >= chooser->best.conflicts)) return;
+    chooser->best = (Choice){layout, conflicts};
+}
+
+static void consider_swizzles(Chooser *chooser, const Layout *plain) {
+    int64_t bytes = layout_size_out(plain) * type_bits(chooser->buf->type) / 8;
+    for (int base = 4; base >= 2; base--)
+        for (int bits = 1; bits <= 5; bits++)
+            for (int shift = bits; base + bits + shift < 20; shift++) {
+                if (bytes % ((int64_t)1 << (base + bits + shift)) != 0) break;
+                Layout *swizzled = arena_copy(chooser->context->arena, plain, sizeof *plain);
+                swizzled->swizzle = (LayoutSwizzle){bits, base, shift};
+                swizzled->element_bits = type_bits(chooser->buf->type);
+                consider(chooser, swizzled);
+            }
+}
+
+static Choice choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
+    Arena *arena = context->arena;
+    Chooser chooser = {.context = context, .accesses = accesses, .buf = buf};
+    int rank = buf->rank < 2 ? buf->rank : 2, bits = type_bits(buf->type);
+    int64_t shape[2], flat;
+    for (int d = 0; d < rank; d++) shape[d] = buf_extent(buf, buf->rank - rank + d);
+    if (rank < 2) {
+        consider(&chooser, layout_row_major(arena, rank, shape));
+        return chooser.best;
+    }
+    const char *why;
+    consider(&chooser, layout_row_major(arena, 2, shape));
+    for (int chunks = 8; chunks >= 2; chunks /= 2)
+        consider(&chooser, layout_bank_swizzle(arena, shape[0], shape[1], bits, chunks, &why));
+    flat = shape[1];
+    if (!chooser.best.layout || chooser.best.conflicts > 0)
+        consider_swizzles(&chooser, layout_padded(arena, shape[0], shape[1], flat));
+    for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
+        consider(&chooser, layout_padded(arena, shape[0], shape[1], flat + pad));
+    return chooser.best;
+}
+
+// ---- lives ----
+
+typedef struct Life {
+    Buf *buf;
+    int first, last;    // numbers of statements in textual order
+    int64_t bytes, align;
+} Life;
+
+typedef struct Lives {
+    Arena *arena;
+    VEC(Life) lives;
+    int clock;
+} Lives;
+
+static Life *life_of(Lives *lives, const Buf *buf) {
+    for (int i = 0; i < lives->lives.count; i++)
+        if (lives->lives.items[i].buf == buf) return &lives->lives.items[i];
+    return NULL;
+}
+
+static void touch(Lives *lives, const Buf *buf, int from, int to) {
+    Life *life = life_of(lives, buf->alias_of ? buf->alias_of : buf);
+    if (!life) return;
+    if (life->first < 0 || from < life->first) life->first = from;
+    if (to > life->last) life->last = to;
+}
+
+static void live_block(Lives *lives, const Block *block);
+
+static void live_stmt_itself(Lives *lives, const Stmt *stmt) {
+    EffectVec effects = {0};
+    stmt_effects(lives->arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++) touch(lives, effects.items[i].buf, lives->clock, lives->clock);
+}
+
+// Buffers declared outside live through the whole loop when it touches them.
+static void live_loop(Lives *lives, const Stmt *stmt, const Block *body) {
+    int start = lives->clock, known = lives->lives.count;
+    EffectVec effects = {0};
+    live_block(lives, body);
+    stmt_effects(lives->arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++)
+        for (int l = 0; l < known; l++)
+            if (lives->lives.items[l].buf == effects.items[i].buf) touch(lives, effects.items[i].buf, start, lives->clock);
+}
+
+static void live_stmt(Lives *lives, const Stmt *stmt) {
+    lives->clock++;
+    switch (stmt->kind) {
+    case STMT_DECL:
+        if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of) {
+            Life life = {.buf = stmt->decl, .first = -1, .last = -1};
+            vec_push(lives->arena, &lives->lives, life);
+        }
+        return;
+    case STMT_GRID: live_block(lives, &stmt->grid.body); return;
+    case STMT_ROLE: live_loop(lives, stmt, &stmt->role.body); return;
+    case STMT_BLOCK: live_block(lives, &stmt->block); return;
+    case STMT_IF:
+        live_block(lives, &stmt->if_.then);
+        live_block(lives, &stmt->if_.otherwise);
+        return;
+    case STMT_WHILE: live_loop(lives, stmt, &stmt->while_.body); return;
+    case STMT_THREAD: live_loop(lives, stmt, &stmt->thread.body); return;
+    case STMT_FOR:
+        if (stmt->loop.kind == LOOP_PARALLEL) live_stmt_itself(lives, stmt);
+        else live_loop(lives, stmt, &stmt->loop.body);
+        return;
+    default: live_stmt_itself(lives, stmt); return;
+    }
+}
+
+static void live_block(Lives *lives, const Block *block) {
+    for (int i = 0; i < block->count; i++) live_stmt(lives, block->items[i]);
+}
+
+// ---- placing ----
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static int64_t layout_alignment(const Layout *layout, const Target *target) {
+    if (!layout || layout->swizzle.bits == 0) return target->vector_bytes;
+    int shift = layout->swizzle.shift < 0 ? -layout->swizzle.shift : layout->swizzle.shift;
+    return (int64_t)1 << (layout->swizzle.bits + layout->swizzle.base + shift);
+}
+
+static int64_t buffer_bytes(const Buf *buf) {
+    int64_t elements = buf->layout ? layout_size_out(buf->layout) : 1;
+    int lead = buf->layout ? buf->rank - buf->layout->rank_in : buf->rank;
+    for (int d = 0; d < lead; d++) elements *= buf_extent(buf, d);
+    return elements * type_bytes(buf->type);
+}
+
+static bool meet(const Life *a, const Life *b) {
+    return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
+}
+
+static bool is_free(const Lives *lives, const Life *life, int64_t offset) {
+    for (int i = 0; i < lives->lives.count; i++) {
+        const Life *other = &lives->lives.items[i];
+        if (other == life || other->buf->offset < 0 || !meet(life, other)) continue;
+        if (offset < other->buf->offset + other->bytes && other->buf->offset < offset + life->bytes) return false;
+    }
+    return true;
+}
+
+static void place(Lives *lives, Life *life) {
+    int64_t best = is_free(lives, life, 0) ? 0 : INT64_MAX;
+    for (int i = 0; i < lives->lives.count && best > 0; i++) {
+        const Life *other = &lives->lives.items[i];
+        if (other->buf->offset < 0) continue;
+        int64_t offset = round_up(other->buf->offset + other->bytes, life->align);
+        if (offset < best && is_free(lives, life, offset)) best = offset;
+    }
+    life->buf->offset = best;
+    life->buf->align = (int)life->align;
+}
+
+static Life *largest_unplaced(Lives *lives) {
+    Life *best = NULL;
+    for (int i = 0; i < lives->lives.count; i++) {
+        Life *life = &lives->lives.items[i];
+        if (life->buf->offset < 0 && (!best || life->bytes > best->bytes)) best = life;
+    }
+    return best;
+}
+
+static void check_size(PassContext *context, const Func *kernel, const Lives *lives) {
+    int64_t total = 0;
+    for (int i = 0; i < lives->lives.count; i++) {
+        int64_t end = lives->lives.items[i].buf->offset + lives->lives.items[i].bytes;
+        total = end > total ? end : total;
+    }
+    if (total <= context->target->shared_block) return;
+    Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total, context->target->name,
+                   (long long)context->target->shared_block);
+    for (int i = 0; i < lives->lives.count; i++)
+        diag_label(d, lives->lives.items[i].buf->loc, "%s: %lld bytes", lives->lives.items[i].buf->name,
+                   (long long)lives->lives.items[i].bytes);
+}
+
+// ---- the pass ----
+
+static void report_conflicts(PassContext *context, const SharedAccessVec *accesses) {
+    for (int i = 0; i < accesses->count; i++) {
+        const SharedAccess *access = &accesses->items[i];
+        int64_t conflicts = predicted_conflicts(context->target, access, access->buf->layout);
+        int64_t before = attr_int(access->stmt->attrs, ATTR_CONFLICTS, 0);
+        attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + conflicts);
+        if (conflicts > 0 && context->remarks)
+            diag(context->sink, access->stmt->loc, T_SHARED_CONFLICTS, access->buf->name, (int)conflicts,
+                 layout_text(context->arena, access->buf->layout));
+    }
+}
+
+bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
+    Lives lives = {.arena = context->arena};
+    SharedAccessVec accesses = {0};
+    bool changed = false;
+    live_block(&lives, &kernel->body);
+    shared_accesses(context, kernel, &accesses);
+    for (int i = 0; i < lives.lives.count; i++) {
+        Buf *buf = lives.lives.items[i].buf;
+        if (!buf->layout && !buf->lowered) {
+            buf->layout = choose_layout(context, &accesses, buf).layout;
+            buf->stage_dims = buf->rank - buf->layout->rank_in;
+            changed = true;
+        }
+        lives.lives.items[i].bytes = buffer_bytes(buf);
+        lives.lives.items[i].align = layout_alignment(buf->layout, context->target);
+    }
+    if (changed) report_conflicts(context, &accesses);
+    for (Life *life; (life = largest_unplaced(&lives)); changed = true) place(&lives, life);
+    check_size(context, kernel, &lives);
+    return changed;
+}
