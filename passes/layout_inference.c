@@ -29,7 +29,7 @@
 #include "support/map.h"
 #include <string.h>
 
-typedef enum { ITEM_LOOP, ITEM_REDUCE, ITEM_GEMM } ItemKind;
+typedef enum { ITEM_LOOP, ITEM_REDUCE, ITEM_GEMM, ITEM_SCALAR } ItemKind;   // SCALAR: block-level reads and writes
 
 typedef struct FragmentUse {
     Buf *buf;
@@ -147,6 +147,37 @@ static void collect_gemm(Inference *inference, Item *item) {
     add_use(inference, item, acc->buf, 2, dims, true);
 }
 
+// At block level an element read is a broadcast: every thread must hold it.
+typedef struct ScalarUses {
+    Inference *inference;
+    Item *item;
+} ScalarUses;
+
+static bool collect_scalar_load(Visitor *visitor, Expr *expr) {
+    ScalarUses *uses = visitor->user;
+    if (expr->kind == EXPR_LOAD && expr->load.buf->scope == SCOPE_FRAGMENT)
+        add_use(uses->inference, uses->item, expr->load.buf, 0, NULL, false);
+    return true;
+}
+
+static void collect_scalar(Inference *inference, Item *item) {
+    ScalarUses uses = {inference, item};
+    Visitor visitor = {.expr = collect_scalar_load, .user = &uses};
+    Stmt *stmt = item->stmt;
+    switch (stmt->kind) {
+    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+        if (stmt->let.value) visit_expr(&visitor, stmt->let.value);
+        break;
+    case STMT_IF: visit_expr(&visitor, stmt->if_.condition); break;
+    case STMT_STORE:
+        for (int d = 0; d < stmt->store.count; d++) visit_expr(&visitor, stmt->store.indices[d]);
+        visit_expr(&visitor, stmt->store.value);
+        if (stmt->store.buf->scope == SCOPE_FRAGMENT) add_use(inference, item, stmt->store.buf, 0, NULL, true);
+        break;
+    default: break;
+    }
+}
+
 static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
     Item *item = NEW(inference->arena, Item);
@@ -162,7 +193,9 @@ static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
         item->kind = ITEM_LOOP;
         collect_loop(inference, facts, item);
     } else {
-        return;
+        item->kind = ITEM_SCALAR;
+        collect_scalar(inference, item);
+        if (item->uses.count == 0) return;
     }
     const char *map = attr_text(stmt->attrs, ATTR_MAP), *why;
     if (map) item->map = layout_parse(inference->arena, map, 0, &why);
@@ -426,11 +459,20 @@ static void convert(Inference *inference, Item *item, Buf *buf, const Layout *ne
     Subst *subst = subst_new(arena);
     subst_buf(subst, buf, other);
     Block one = {.items = &item->stmt, .count = 1, .capacity = 1};
-    subst_block(subst, &one);
+    if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
+    else subst_block(subst, &one);
     inference->changed = true;
     if (inference->context->remarks)
         diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name,
              layout_text(arena, buf->layout), layout_text(arena, needed));
+}
+
+// Some layout in which every thread holds every element: the buffer's own if it is one.
+static const Layout *replicated(Inference *inference, const Buf *buf) {
+    int64_t shape[LAYOUT_MAX_RANK];
+    if (layout_replicas(buf->layout) == map_threads(buf->layout)) return buf->layout;
+    for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
+    return map_replicated(inference->arena, buf->rank, shape, inference->threads);
 }
 
 static const Layout *needed_layout(Inference *inference, const Item *item, const FragmentUse *use) {
@@ -438,6 +480,7 @@ static const Layout *needed_layout(Inference *inference, const Item *item, const
     const Buf *buf = use->buf;
     if (item->kind == ITEM_LOOP) return map_project(arena, item->map, use->rank, use->dims);
     if (item->kind == ITEM_REDUCE) return use->is_store ? map_reduce(arena, item->map, reduce_axis(item)) : item->map;
+    if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;
     if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory
     return map_mma_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads, inference->lanes);
@@ -453,7 +496,7 @@ static bool is_conversion(const Item *item) {
 static void convert_where_layouts_meet(Inference *inference) {
     for (int i = 0; i < inference->items.count; i++) {
         Item *item = inference->items.items[i];
-        if (!item->map || is_conversion(item)) continue;
+        if ((!item->map && item->kind != ITEM_SCALAR) || is_conversion(item)) continue;
         for (int u = 0; u < item->uses.count; u++) {
             const FragmentUse *use = &item->uses.items[u];
             bool reads = false, writes = false, first = true;
