@@ -1,0 +1,318 @@
+#include "passes/sync_access.h"
+#include <string.h>
+
+bool starts_copy(const Stmt *stmt) {
+    if (attr_get(stmt->attrs, ATTR_VIA)) return via_is(stmt, "cp_async");
+    return stmt->kind == STMT_CALL && stmt->call.is_async;
+}
+
+bool is_leaf(const Stmt *stmt) {
+    switch (stmt->kind) {
+    case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
+    case STMT_WHILE:
+    case STMT_IF:
+    case STMT_BLOCK:
+    case STMT_GRID: return false;
+    default: return true;
+    }
+}
+
+static bool is_memory(const Buf *buf) {
+    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
+}
+
+static MemAccess *add(Arena *arena, MemAccessVec *out, const Stmt *stmt, Buf *buf, Who who, bool write) {
+    MemAccess *access = NEW(arena, MemAccess);
+    *access = (MemAccess){.buf = buf, .stmt = stmt, .who = who, .write = write, .rank = buf ? buf->rank : 0};
+    for (int d = 0; d < access->rank; d++) access->dims[d].length = -1;
+    vec_push(arena, out, access);
+    return access;
+}
+
+static void set_element(MemAccess *access, int count, Expr *const *indices) {
+    for (int d = 0; d < count && d < access->rank; d++) access->dims[d] = (BoxDim){.start = indices[d], .length = 1};
+}
+
+static void set_region(MemAccess *access, const Region *region) {
+    for (int d = 0; d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        access->dims[d] = (BoxDim){.start = dim->start, .length = dim->extent ? dim->tile : 1};
+    }
+}
+
+// ---- tile loops ----
+
+typedef struct Locals {
+    Map *vars;   // declared in the body: they differ between iterations
+    bool used;
+} Locals;
+
+static bool locals_stmt(Visitor *visitor, Stmt *stmt) {
+    Locals *locals = visitor->user;
+    if (stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN)
+        map_put(locals->vars, stmt->let.var, stmt->let.var);
+    Iter *iters;
+    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) map_put(locals->vars, iters[i].var, iters[i].var);
+    return true;
+}
+
+static bool locals_expr(Visitor *visitor, Expr *expr) {
+    Locals *locals = visitor->user;
+    if (expr->kind == EXPR_VAR && map_has(locals->vars, expr->var)) locals->used = true;
+    return true;
+}
+
+static bool uses_locals(Locals *locals, Expr *expr) {
+    Visitor visitor = {.expr = locals_expr, .user = locals};
+    locals->used = false;
+    visit_expr(&visitor, expr);
+    return locals->used;
+}
+
+// The box that an index sweeps as the loop's iterators run; unknown where it is not linear in them.
+static BoxDim swept_dim(Arena *arena, const TileLoop *loop, Locals *locals, Expr *index) {
+    BoxDim dim = {.length = 1};
+    Subst *origin = subst_new(arena);
+    if (uses_locals(locals, index)) return (BoxDim){.length = -1};
+    for (int i = 0; i < loop->rank; i++) {
+        if (!linear_in(index, loop->iters[i], &dim.factors[i])) return (BoxDim){.length = -1};
+        int64_t reach = dim.factors[i] * (loop->extents[i] - 1);
+        if (reach < 0) dim.low += reach;
+        dim.length += reach < 0 ? -reach : reach;
+        subst_var(origin, loop->iters[i], e_int(arena, 0));
+    }
+    dim.start = subst_expr(origin, index);
+    return dim;
+}
+
+static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAccessVec *out) {
+    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why;
+    const Layout *map = text ? layout_parse(arena, text, 0, &why) : NULL;
+    Locals locals = {.vars = map_new(arena)};
+    Visitor visitor = {.stmt = locals_stmt, .user = &locals};
+    visit_block(&visitor, (Block *)&loop->body);
+    TileAccessVec accesses = {0};
+    tile_accesses(arena, loop, &accesses);
+    for (int a = 0; a < accesses.count; a++) {
+        const TileAccess *tile = &accesses.items[a];
+        if (!is_memory(tile->buf)) continue;
+        MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
+        access->atomic = tile->is_atomic;
+        access->async = starts_copy(stmt);
+        access->map = map;
+        access->loop_rank = loop->rank;
+        memcpy(access->extents, loop->extents, sizeof access->extents);
+        for (int d = 0; d < tile->count; d++) access->dims[d] = swept_dim(arena, loop, &locals, tile->indices[d]);
+    }
+}
+
+// ---- other statements ----
+
+typedef struct Collect {
+    Arena *arena;
+    MemAccessVec *out;
+    const Stmt *stmt;
+    OpId op;       // of the call whose operands come
+    Who who;
+    bool opaque;   // within a thread region or role: indices mean nothing here
+} Collect;
+
+static bool collect_expr(Visitor *visitor, Expr *expr) {
+    Collect *c = visitor->user;
+    if (expr->kind == EXPR_CALL) c->op = expr->call.op;
+    if (expr->kind != EXPR_LOAD || !is_memory(expr->load.buf)) return true;
+    MemAccess *access = add(c->arena, c->out, c->stmt, expr->load.buf, WHO_ALL, false);
+    if (!c->opaque) set_element(access, expr->load.count, expr->load.indices);
+    return true;
+}
+
+static void collect_region(Visitor *visitor, Region *region, const Operand *operand) {
+    Collect *c = visitor->user;
+    if (!operand || operand->access == ACCESS_NAME || !is_memory(region->buf)) return;
+    MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, c->who, operand->access != ACCESS_READ);
+    access->atomic = c->op >= OP_ATOMIC_ADD && c->op <= OP_STORE;
+    if (!c->opaque) set_region(access, region);
+}
+
+static bool collect_stmt(Visitor *visitor, Stmt *stmt) {
+    Collect *c = visitor->user;
+    if (stmt->kind == STMT_CALL) c->op = stmt->call.op;
+    if (stmt->kind != STMT_STORE || !is_memory(stmt->store.buf)) return true;
+    MemAccess *access = add(c->arena, c->out, c->stmt, stmt->store.buf, c->opaque ? WHO_ALL : WHO_ONE, true);
+    if (!c->opaque) set_element(access, stmt->store.count, stmt->store.indices);
+    return true;
+}
+
+static bool is_word(const Arg *arg, const char *word) {
+    return arg->name && !arg->is_string && !strcmp(arg->name, word);
+}
+
+// Order between blocks: what all threads did comes before a release, what they do after an acquire.
+static bool orders_memory(OpId op, int count, const Arg *args) {
+    if (op == OP_FENCE) return true;
+    for (int i = 0; i < count; i++)
+        if (is_word(&args[i], "acquire") || is_word(&args[i], "release")) return true;
+    return false;
+}
+
+static bool find_order(Visitor *visitor, Expr *expr) {
+    if (expr->kind == EXPR_CALL && orders_memory(expr->call.op, expr->call.count, expr->call.args))
+        *(bool *)visitor->user = true;
+    return true;
+}
+
+static void order_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+    bool ordered = stmt->kind == STMT_CALL && orders_memory(stmt->call.op, stmt->call.count, stmt->call.args);
+    bool by_call = ordered && stmt->call.op != OP_FENCE;
+    Visitor visitor = {.expr = find_order, .user = &ordered};
+    if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSIGN || stmt->kind == STMT_VAR)
+        if (stmt->let.value) visit_expr(&visitor, stmt->let.value);
+    if (ordered) add(arena, out, stmt, NULL, by_call ? WHO_ONE : WHO_ALL, true);
+}
+
+// Partial results of warps go through the scratch: all write, the statement's own barrier, all read.
+static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out) {
+    const Region *scratch = call_region(reduce, 4);
+    if (!scratch) return;
+    set_region(add(arena, out, reduce, scratch->buf, WHO_ALL, true), scratch);
+    MemAccess *read = add(arena, out, reduce, scratch->buf, WHO_ALL, false);
+    set_region(read, scratch);
+    read->after_barrier = true;
+}
+
+static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+    const OpInfo *info = op_info(stmt->call.op);
+    bool reduce = stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
+    if (stmt->call.op == OP_AWAIT) {
+        const Region *x = stmt->call.args[0].region;
+        bool reads = stmt->call.count > 1 && stmt->call.args[1].name;
+        if (!x || reads || !is_memory(x->buf)) return;
+        MemAccess *access = add(arena, out, stmt, x->buf, WHO_ALL, false);
+        set_region(access, x);
+        access->pseudo = true;
+        return;
+    }
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = stmt->call.op};
+    c.who = info->stages & STAGE_BIT_THREAD ? WHO_ONE : WHO_ALL;
+    Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
+    for (int i = 0; i < stmt->call.count; i++) {
+        Arg *arg = &stmt->call.args[i];
+        if (reduce && i == 4) continue;
+        if (arg->value) visit_expr(&visitor, arg->value);
+        if (!arg->region) continue;
+        const Operand *operand = &info->operands[i < info->operand_count ? i : info->operand_count - 1];
+        collect_region(&visitor, arg->region, operand);
+        for (int d = 0; d < arg->region->count; d++) visit_expr(&visitor, arg->region->dims[d].start);
+    }
+    if (reduce) scratch_accesses(arena, stmt, out);
+}
+
+void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+    TileLoop loop;
+    if (tile_loop_of(arena, stmt, &loop)) {
+        loop_accesses(arena, stmt, &loop, out);
+        return;
+    }
+    order_accesses(arena, stmt, out);
+    if (stmt->kind == STMT_CALL) {
+        call_accesses(arena, stmt, out);
+        return;
+    }
+    bool opaque = stmt->kind == STMT_THREAD || stmt->kind == STMT_ROLE || stmt->kind == STMT_FOR;
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL, .opaque = opaque};
+    Visitor visitor = {.expr = collect_expr, .stmt = collect_stmt, .region = collect_region, .user = &c};
+    visit_stmt(&visitor, stmt);
+}
+
+static Expr *collect_own(void *user, Expr *expr) {
+    visit_expr(user, expr);
+    return expr;
+}
+
+void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL};
+    Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
+    stmt_map_own(arena, stmt, collect_own, &visitor);
+}
+
+// ---- storage ----
+
+static int64_t shared_bytes(const Buf *buf) {
+    int64_t elements = 1;
+    int passed = buf->layout ? buf->stage_dims : buf->rank;
+    for (int d = 0; d < passed; d++) elements *= buf_extent(buf, d);
+    if (buf->layout) elements *= layout_size_out(buf->layout);
+    return elements * type_bytes(buf->type);
+}
+
+bool may_share_storage(const Buf *a, const Buf *b) {
+    const Buf *x = buf_root(a), *y = buf_root(b);
+    if (x == y) return true;
+    if (x->scope != SCOPE_SHARED || y->scope != SCOPE_SHARED || x->offset < 0 || y->offset < 0) return false;
+    return x->offset < y->offset + shared_bytes(y) && y->offset < x->offset + shared_bytes(x);
+}
+
+// ---- threads ----
+
+static bool same_walk(const MemAccess *a, const MemAccess *b) {
+    if (a->loop_rank != b->loop_rank || !layout_equal(a->map, b->map)) return false;
+    for (int i = 0; i < a->loop_rank; i++) {
+        if (a->extents[i] != b->extents[i]) return false;
+        for (int d = 0; d < a->rank; d++)
+            if (a->dims[d].factors[i] != b->dims[d].factors[i]) return false;
+    }
+    return true;
+}
+
+enum { NOBODY = -1, SEVERAL = -2 };
+
+// owners[element] = its thread. A write is done by the first of the threads that the map names, a read by all of them.
+static void fill_owners(const MemAccess *access, const int64_t *strides, int *owners) {
+    int64_t threads = layout_extent_in(access->map, 0), values = layout_extent_in(access->map, 1);
+    for (int64_t t = 0; t < threads; t++) {
+        for (int64_t v = 0; v < values; v++) {
+            int64_t in[2] = {t, v}, at[LAYOUT_MAX_RANK], element = 0;
+            bool inside = true;
+            layout_eval(access->map, in, at);
+            for (int i = 0; i < access->loop_rank; i++) inside &= at[i] < access->extents[i];
+            if (!inside) continue;
+            for (int d = 0; d < access->rank; d++) {
+                int64_t index = -access->dims[d].low;
+                for (int i = 0; i < access->loop_rank; i++) index += access->dims[d].factors[i] * at[i];
+                element += index * strides[d];
+            }
+            if (owners[element] == NOBODY) owners[element] = (int)t;
+            else if (owners[element] != t && !access->write) owners[element] = SEVERAL;
+        }
+    }
+}
+
+static bool same_owners(Arena *arena, const MemAccess *a, const MemAccess *b) {
+    int64_t strides[LAYOUT_MAX_RANK], size = 1;
+    for (int d = a->rank - 1; d >= 0; d--) {
+        if (a->dims[d].length < 0 || b->dims[d].length < 0 || a->dims[d].low != b->dims[d].low) return false;
+        strides[d] = size;
+        size *= a->dims[d].length > b->dims[d].length ? a->dims[d].length : b->dims[d].length;
+    }
+    int *owners[2];
+    for (int i = 0; i < 2; i++) {
+        owners[i] = NEW_ARRAY(arena, int, size);
+        for (int64_t e = 0; e < size; e++) owners[i][e] = NOBODY;
+        fill_owners(i ? b : a, strides, owners[i]);
+    }
+    for (int64_t e = 0; e < size; e++) {
+        int x = owners[0][e], y = owners[1][e];
+        if (x == SEVERAL || y == SEVERAL || (x != y && x != NOBODY && y != NOBODY)) return false;
+    }
+    return true;
+}
+
+bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b) {
+    if (a->who == WHO_ONE && b->who == WHO_ONE) return true;
+    if (a->who != WHO_MAPPED || b->who != WHO_MAPPED || a->buf != b->buf) return false;
+    for (int d = 0; d < a->rank; d++)
+        if (a->dims[d].length < 0 || b->dims[d].length < 0) return false;
+    bool both_write = a->write && b->write;
+    if (same_walk(a, b)) return both_write || layout_replicas(a->map) == 1;
+    return same_owners(arena, a, b);
+}

@@ -1,0 +1,50 @@
+// Accesses of memory by statements of the tile stage, as insert-sync sees them: which elements, by which threads.
+#pragma once
+#include "passes/affine.h"
+#include "passes/tile_loop.h"
+#include "passes/util.h"
+
+typedef enum {
+    WHO_MAPPED,   // element by element, by the threads that the statement's @map names
+    WHO_ONE,      // by one thread
+    WHO_ALL,      // by all threads, or by threads unknown
+} Who;
+
+// A dim of the accessed box: elements start + low .. start + low + length - 1. length -1: unknown elements.
+typedef struct BoxDim {
+    Expr *start;
+    int64_t low, length;
+    int64_t factors[LAYOUT_MAX_RANK];   // of the tile loop's iterators (WHO_MAPPED)
+} BoxDim;
+
+typedef struct MemAccess {
+    Buf *buf;             // NULL: all of global memory (fences, acquire, release)
+    const Stmt *stmt;
+    bool write, atomic;
+    bool async;           // lands later, at a wait for its cp.async group
+    bool pseudo;          // an await: asks for what has landed, touches nothing
+    bool after_barrier;   // behind the statement's own barrier (reductions through scratch)
+    Who who;
+    int rank;
+    BoxDim dims[LAYOUT_MAX_RANK];
+    const Layout *map;    // WHO_MAPPED
+    int loop_rank;
+    int64_t extents[LAYOUT_MAX_RANK];
+} MemAccess;
+
+typedef VEC(MemAccess *) MemAccessVec;
+
+// The statement starts a cp.async: the mechanism says so, or before there is one, the program.
+bool starts_copy(const Stmt *stmt);
+// Accesses of global and shared memory by a leaf (bodies of parallel loops and thread regions included), or by the bounds
+// and conditions of other statements.
+void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
+void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
+// Leaves are executed as one; other statements' bodies are walked.
+bool is_leaf(const Stmt *stmt);
+
+// Two accesses that meet in an element do so in one thread: the boxes start at the same element (the caller's check) and
+// every element belongs to one and the same thread in both maps. By enumeration.
+bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b);
+// The storage may overlap: one buffer, aliases, or shared buffers with overlapping places.
+bool may_share_storage(const Buf *a, const Buf *b);
