@@ -1,0 +1,200 @@
+// Places in memory, and how wide index arithmetic is.
+//
+// Indices are i64 in the language; a GPU has 32-bit integer registers, and 64-bit arithmetic costs two to four times as
+// much. So an i64 expression whose value provably lies in [-2^31, 2^31) (facts.h) is computed in 32 bits, if its operands
+// also do; otherwise in 64 bits, and cut to 32 afterwards. What is proven also gives LLVM `nsw` and `nuw`, by which it
+// moves constants into the offsets of loads and stores:
+//
+//     A[row, k * 64 + 8 * v]          row * K is a 32 x 32 -> 64 multiplication, `8 * v` part of the instruction
+//
+// Facts depend on the place, so what is known is remembered per block (statement list): an unrolled body asks once.
+#include "codegen/gen.h"
+
+// ---- what is known of an i64 expression ----
+
+enum { BIT_ASKED = 1, BIT_NARROW = 2, BIT_NONNEGATIVE = 4 };
+
+static bool is_narrow(Range range) {
+    return range.low >= INT32_MIN && range.high <= INT32_MAX;
+}
+
+Known known_of(Gen *gen, Expr *expr) {
+    if (expr->kind == EXPR_INT) {
+        return (Known){is_narrow((Range){expr->integer, expr->integer}), expr->integer >= 0};
+    }
+    uintptr_t bits = (uintptr_t)map_get(gen->known, expr);
+    if (!bits) {
+        Range range = range_of(gen->facts, expr);
+        bits = BIT_ASKED | (is_narrow(range) ? BIT_NARROW : 0) | (range.low >= 0 ? BIT_NONNEGATIVE : 0);
+        map_put(gen->known, expr, (void *)bits);
+    }
+    return (Known){bits & BIT_NARROW, bits & BIT_NONNEGATIVE};
+}
+
+Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative) {
+    int have = (int)LLVMGetIntTypeWidth(LLVMTypeOf(value));
+    if (have == bits) return value;
+    LLVMTypeRef type = LLVMIntTypeInContext(gen->context, (unsigned)bits);
+    if (have > bits) return LLVMBuildTrunc(gen->builder, value, type, "");
+    if (!nonnegative) return LLVMBuildSExt(gen->builder, value, type, "");
+    Value wide = LLVMBuildZExt(gen->builder, value, type, "");
+    if (LLVMIsAInstruction(wide)) LLVMSetNNeg(wide, 1);
+    return wide;
+}
+
+// ---- offsets ----
+
+// The offset expression of an access, made once for each place in the program: an unrolled loop comes by often.
+static Expr *row_major_offset(Gen *gen, const Buf *buf, int count, Expr *const *indices) {
+    Expr *offset = e_int(gen->arena, 0);
+    for (int i = 0; i < count; i++) {
+        offset = e_mul(gen->arena, offset, buf->shape[i]);
+        offset = e_add(gen->arena, offset, indices[i]);
+    }
+    return offset;
+}
+
+static Expr *offset_of(Gen *gen, const Buf *buf, int count, Expr *const *indices, const void *key) {
+    Expr *offset = map_get(gen->offsets, key);
+    if (offset) return offset;
+    if (buf->scope == SCOPE_GLOBAL) offset = global_offset(gen->arena, buf, count, indices);
+    else offset = row_major_offset(gen, buf, count, indices);
+    map_put(gen->offsets, key, offset);
+    return offset;
+}
+
+Expr *const *place_indices(Gen *gen, const Region *place) {
+    Expr **indices = map_get(gen->offsets, place->dims);
+    if (indices) return indices;
+    indices = NEW_ARRAY(gen->arena, Expr *, place->count);
+    for (int i = 0; i < place->count; i++) indices[i] = place->dims[i].start;
+    map_put(gen->offsets, place->dims, indices);
+    return indices;
+}
+
+// ---- global memory ----
+
+Value global_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+    Value base = map_get(gen->tensors, buf);
+    EXPECT(gen->failure, base, "'%s' is not a parameter of '%s'", buf->name, gen->func->name);
+    Expr *offset = offset_of(gen, buf, count, indices, key);
+    Value index = fit_bits(gen, emit_index(gen, offset), 64, known_of(gen, offset).nonnegative);
+    return LLVMBuildGEP2(gen->builder, memory_type(gen, buf->type), base, &index, 1, "");
+}
+
+// An `in` tensor is never written while the kernel runs: its loads may go through the read-only path (ld.global.nc).
+void mark_read_only(Gen *gen, const Buf *buf, Value load) {
+    if (buf->scope != SCOPE_GLOBAL || !buf->is_param || buf->mode != MODE_IN) return;
+    LLVMMetadataRef node = LLVMMDNodeInContext2(gen->context, NULL, 0);
+    unsigned kind = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
+    LLVMSetMetadata(load, kind, LLVMMetadataAsValue(gen->context, node));
+}
+
+// ---- shared memory ----
+
+static const Buf *storage_of(const Buf *buf) {
+    while (buf->alias_of) buf = buf->alias_of;
+    return buf;
+}
+
+static Value shared_base(Gen *gen, const Buf *buf) {
+    intptr_t offset = (intptr_t)map_get(gen->shared_offsets, storage_of(buf));
+    EXPECT(gen->failure, offset > 0, "shared buffer '%s' is not declared in '%s'", buf->name, gen->func->name);
+    Value index = const_i32(gen, offset - 1);
+    return LLVMBuildInBoundsGEP2(gen->builder, gen->i8, gen->shared, &index, 1, "");
+}
+
+static LLVMTypeRef shared_element(Gen *gen, Type type) {
+    if (type_bits(type) <= 64) return memory_type(gen, type);
+    return LLVMArrayType2(gen->i8, (uint64_t)type_bytes(type));
+}
+
+Value shared_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+    EXPECT(gen->failure, buf->lowered || !buf->layout || !buf->layout->swizzle.bits,
+           "shared buffer '%s' has a swizzled layout that was not lowered", buf->name);
+    Expr *offset = offset_of(gen, buf, count, indices, key);
+    Value index = fit_bits(gen, emit_index(gen, offset), 32, true);
+    return LLVMBuildGEP2(gen->builder, shared_element(gen, buf->type), shared_base(gen, buf), &index, 1, "");
+}
+
+Value place_address(Gen *gen, const Region *place) {
+    Expr *const *indices = place_indices(gen, place);
+    if (place->buf->scope == SCOPE_GLOBAL) return global_address(gen, place->buf, place->count, indices, place);
+    return shared_address(gen, place->buf, place->count, indices, place);
+}
+
+static int64_t align_up(int64_t value, int64_t align) {
+    return (value + align - 1) / align * align;
+}
+
+static int64_t buf_bytes(const Buf *buf) {
+    int64_t bytes = type_bytes(buf->type);
+    for (int i = 0; i < buf->rank; i++) bytes *= buf_extent(buf, i);
+    return bytes;
+}
+
+typedef struct SharedWalk {
+    Arena *arena;
+    Map *offsets;
+    int64_t bytes;
+    bool placed;   // first round: buffers with an offset; second: the rest, behind them
+} SharedWalk;
+
+static void lay_out_block(SharedWalk *walk, const Block *block);
+
+static void lay_out_buf(SharedWalk *walk, const Buf *buf) {
+    if (buf->scope != SCOPE_SHARED || buf->alias_of || (buf->offset >= 0) != walk->placed) return;
+    int64_t align = buf->align > 16 ? buf->align : 16;
+    int64_t offset = walk->placed ? buf->offset : align_up(walk->bytes, align);
+    if (walk->offsets) map_put(walk->offsets, buf, (void *)(intptr_t)(offset + 1));
+    int64_t end = offset + buf_bytes(buf);
+    if (end > walk->bytes) walk->bytes = end;
+}
+
+static void lay_out_stmt(SharedWalk *walk, const Stmt *stmt) {
+    switch (stmt->kind) {
+    case STMT_DECL: lay_out_buf(walk, stmt->decl); break;
+    case STMT_GRID: lay_out_block(walk, &stmt->grid.body); break;
+    case STMT_ROLE: lay_out_block(walk, &stmt->role.body); break;
+    case STMT_THREAD: lay_out_block(walk, &stmt->thread.body); break;
+    case STMT_FOR: lay_out_block(walk, &stmt->loop.body); break;
+    case STMT_WHILE: lay_out_block(walk, &stmt->while_.body); break;
+    case STMT_BLOCK: lay_out_block(walk, &stmt->block); break;
+    case STMT_IF:
+        lay_out_block(walk, &stmt->if_.then);
+        lay_out_block(walk, &stmt->if_.otherwise);
+        break;
+    default: break;
+    }
+}
+
+static void lay_out_block(SharedWalk *walk, const Block *block) {
+    for (int i = 0; i < block->count; i++) lay_out_stmt(walk, block->items[i]);
+}
+
+// Byte offsets of the shared buffers: those of swizzle-allocation; hand-written buffers without one follow.
+void lay_out_shared(Arena *arena, const Func *kernel, Map *offsets, int64_t *bytes) {
+    SharedWalk walk = {.arena = arena, .offsets = offsets, .placed = true};
+    lay_out_block(&walk, &kernel->body);
+    walk.placed = false;
+    lay_out_block(&walk, &kernel->body);
+    *bytes = walk.bytes;
+}
+
+// ---- local arrays ----
+
+int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices) {
+    int64_t index = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t at = 0;
+        bool constant = value_const(emit_index(gen, indices[i]), &at);
+        EXPECT(gen->failure, constant, "an index of local array '%s' is not a constant (line %d)", buf->name,
+               indices[i]->loc.line);
+        index = index * buf_extent(buf, i) + at;
+    }
+    return index;
+}
+
+int64_t place_local_index(Gen *gen, const Region *place) {
+    return local_index(gen, place->buf, place->count, place_indices(gen, place));
+}

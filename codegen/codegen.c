@@ -1,0 +1,245 @@
+// A module: its kernels, their parameters and attributes.
+//
+//     kernel k(A: bf16[M, K], x: f32)   ->   .entry k(.u64 .ptr .global A, .f32 x, .u64 M, .u64 K)
+#include "codegen/gen.h"
+#include <llvm-c/Analysis.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// ---- names and sizes ----
+
+static bool is_taken(const Module *module, const char *name, const Func *besides) {
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        if (strcmp(func->name, name) == 0 && strcmp(func->name, besides->name) != 0) return true;
+    }
+    return false;
+}
+
+const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena) {
+    int earlier = 0;
+    for (int i = 0; i < module->funcs.count && module->funcs.items[i] != kernel; i++) {
+        earlier += strcmp(module->funcs.items[i]->name, kernel->name) == 0;
+    }
+    if (!earlier) return arena_strdup(arena, kernel->name);
+    const char *bars = "__";
+    char *symbol = arena_printf(arena, "%s%s%d", kernel->name, bars, earlier);
+    while (is_taken(module, symbol, kernel)) symbol = arena_printf(arena, "%s_", symbol);
+    return symbol;
+}
+
+int64_t kernel_shared_bytes(const Func *kernel) {
+    int64_t bytes;
+    lay_out_shared(NULL, kernel, NULL, &bytes);
+    return bytes;
+}
+
+// ---- parameters ----
+
+// The alignment that the variant's condition promises, in bytes.
+static int64_t promised_alignment(Gen *gen, const Buf *buf) {
+    int64_t align = 256;
+    while (align > 1 && !prove_aligned(gen->facts, buf, align)) align /= 2;
+    return align > type_bytes(buf->type) ? align : type_bytes(buf->type);
+}
+
+static void set_param_attribute(Gen *gen, int index, const char *name, uint64_t value) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(gen->function, (LLVMAttributeIndex)index + 1,
+                            LLVMCreateEnumAttribute(gen->context, kind, value));
+}
+
+static void bind_tensor(Gen *gen, Buf *buf, int index) {
+    Value pointer = LLVMGetParam(gen->function, (unsigned)index);
+    LLVMSetValueName2(pointer, buf->name, strlen(buf->name));
+    set_param_attribute(gen, index, "align", (uint64_t)promised_alignment(gen, buf));
+    if (buf->mode == MODE_IN) {
+        set_param_attribute(gen, index, "noalias", 0);
+        set_param_attribute(gen, index, "readonly", 0);
+    }
+    map_put(gen->tensors, buf, pointer);
+}
+
+static void bind_scalar(Gen *gen, Var *var, int index) {
+    VarPlace *place = NEW(gen->arena, VarPlace);
+    Value value = LLVMGetParam(gen->function, (unsigned)index);
+    LLVMSetValueName2(value, var->name, strlen(var->name));
+    place->value = from_memory(gen, var->type, value);
+    if (var->type == TYPE_I64 && known_of(gen, e_var(gen->arena, var)).narrow) {
+        place->value = fit_bits(gen, value, 32, true);
+    }
+    map_put(gen->vars, var, place);
+}
+
+static void bind_params(Gen *gen, const Func *kernel) {
+    int index = 0;
+    for (int i = 0; i < kernel->params.count; i++, index++) {
+        Param *param = &kernel->params.items[i];
+        if (param->buf) bind_tensor(gen, param->buf, index);
+        else bind_scalar(gen, param->var, index);
+    }
+    for (int i = 0; i < kernel->dims.count; i++, index++) bind_scalar(gen, kernel->dims.items[i], index);
+}
+
+static LLVMTypeRef kernel_type(Gen *gen, const Func *kernel) {
+    int count = kernel->params.count + kernel->dims.count;
+    LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 1);
+    for (int i = 0; i < kernel->params.count; i++) {
+        Param *param = &kernel->params.items[i];
+        types[i] = param->buf ? gen->global_pointer : memory_type(gen, param->var->type);
+    }
+    for (int i = kernel->params.count; i < count; i++) types[i] = gen->i64;
+    return LLVMFunctionType(gen->none, types, (unsigned)count, 0);
+}
+
+// ---- kernels ----
+
+static void set_attribute(Gen *gen, const char *key, const char *value) {
+    LLVMAttributeRef attribute = LLVMCreateStringAttribute(gen->context, key, (unsigned)strlen(key), value,
+                                                           (unsigned)strlen(value));
+    LLVMAddAttributeAtIndex(gen->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
+}
+
+static void set_launch_attributes(Gen *gen, const Stmt *grid) {
+    set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)gen->threads));
+    const int *cluster = grid->grid.cluster;
+    if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
+        set_attribute(gen, "nvvm.cluster_dim",
+                      arena_printf(gen->arena, "%d,%d,%d", cluster[0], cluster[1] ? cluster[1] : 1,
+                                   cluster[2] ? cluster[2] : 1));
+    }
+}
+
+static void start_kernel(Gen *gen, const Func *kernel) {
+    gen->func = kernel;
+    gen->facts = facts_new(gen->arena, kernel);
+    gen->vars = map_new(gen->arena);
+    gen->tensors = map_new(gen->arena);
+    gen->locals = map_new(gen->arena);
+    gen->shared_offsets = map_new(gen->arena);
+    gen->scopes = map_new(gen->arena);
+    gen->known = map_new(gen->arena);
+    gen->offsets = map_new(gen->arena);
+    gen->break_to = NULL;
+    gen->exact = false;
+    int64_t bytes;
+    lay_out_shared(gen->arena, kernel, gen->shared_offsets, &bytes);
+}
+
+static const Stmt *grid_of(Gen *gen, const Func *kernel) {
+    const Stmt *grid = func_grid(kernel);
+    EXPECT(gen->failure, grid, "kernel '%s' has no grid", kernel->name);
+    return grid;
+}
+
+static void open_body(Gen *gen) {
+    Label entry = new_label(gen, "entry"), start = new_label(gen, "start");
+    LLVMPositionBuilderAtEnd(gen->builder, entry);
+    Value jump = LLVMBuildBr(gen->builder, start);
+    LLVMPositionBuilderBefore(gen->entry, jump);
+    LLVMPositionBuilderAtEnd(gen->builder, start);
+}
+
+static void emit_kernel(Gen *gen, const Func *kernel) {
+    start_kernel(gen, kernel);
+    const char *symbol = kernel_symbol(gen->module, kernel, gen->arena);
+    gen->function = LLVMAddFunction(gen->llvm, symbol, kernel_type(gen, kernel));
+    LLVMSetFunctionCallConv(gen->function, LLVMPTXKernelCallConv);
+    LLVMSetCurrentDebugLocation2(gen->builder, NULL);
+    LLVMSetCurrentDebugLocation2(gen->entry, NULL);
+    lines_kernel(gen, kernel);
+    lines_at(gen, kernel->loc);
+    const Stmt *grid = grid_of(gen, kernel);
+    gen->threads = block_threads(gen, grid);
+    gen->role_first = 0;
+    gen->role_count = gen->threads;
+    set_launch_attributes(gen, grid);
+    open_body(gen);
+    gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);
+    bind_params(gen, kernel);
+    Block body = kernel->body;
+    emit_block(gen, &body);
+    LLVMBuildRetVoid(gen->builder);
+}
+
+// ---- the module ----
+
+static void declare_shared(Gen *gen) {
+    enum { ALIGN = 1024 };   // what the widest swizzle pattern repeats after
+    gen->shared = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMArrayType2(gen->i8, 0), "shared_memory", 3);
+    LLVMSetAlignment(gen->shared, ALIGN);
+}
+
+static void verify(Gen *gen) {
+    char *message = NULL;
+    if (!LLVMVerifyModule(gen->llvm, LLVMReturnStatusAction, &message)) {
+        LLVMDisposeMessage(message);
+        return;
+    }
+    const char *text = arena_strdup(gen->arena, message);
+    LLVMDisposeMessage(message);
+    fail_internal(gen->failure, __FILE__, __LINE__, "bad LLVM IR: %s", text);
+}
+
+static const char *llvm_text(Gen *gen) {
+    char *text = LLVMPrintModuleToString(gen->llvm);
+    const char *copy = arena_strdup(gen->arena, text);
+    LLVMDisposeMessage(text);
+    return copy;
+}
+
+typedef struct Job {
+    bool emit_llvm;
+    CodegenResult *result;
+} Job;
+
+static void emit_kernels(Gen *gen) {
+    const Module *module = gen->module;
+    lines_init(gen);
+    declare_shared(gen);
+    for (int i = 0; i < module->funcs.count; i++) {
+        if (module->funcs.items[i]->kind == FUNC_KERNEL) emit_kernel(gen, module->funcs.items[i]);
+    }
+    lines_done(gen);
+    verify(gen);
+}
+
+static void compile(Gen *gen, void *user) {
+    Job *job = user;
+    CodegenResult *result = job->result;
+    double start = now();
+    types_init(gen);
+    target_machine(gen);
+    emit_kernels(gen);
+    if (diag_errors(gen->module->sink)) return;
+    double built = now();
+    run_passes(gen);
+    double optimized = now();
+    if (job->emit_llvm) result->llvm = llvm_text(gen);
+    result->ptx = emit_ptx(gen);
+    if (!gen->options->time) return;
+    result->build_seconds = built - start;
+    result->optimize_seconds = optimized - built;
+    result->emit_seconds = now() - optimized;
+}
+
+bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result) {
+    *result = (CodegenResult){0};
+    Gen *gen = NEW(module->arena, Gen);
+    gen->module = module;
+    gen->options = options;
+    gen->target = options->target;
+    gen->arena = module->arena;
+    gen->failure = module->failure;
+    gen->strings = strmap_new(gen->arena);
+    Job job = {emit_llvm, result};
+    with_llvm(gen, compile, &job);
+    return result->ptx != NULL;
+}

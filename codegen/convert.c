@@ -1,0 +1,162 @@
+// Conversions between scalar types, as the language defines them: to integers toward zero and saturating (NaN gives 0),
+// to floats to nearest even, to e4m3 and e5m2 saturating.
+#include "codegen/gen.h"
+#include <math.h>
+
+// ---- 8-bit floats without conversion instructions (targets before sm_89) ----
+
+typedef struct Fp8 {
+    int mantissa;      // bits
+    int bias;
+    double largest;
+} Fp8;
+
+static Fp8 fp8_of(Type type) {
+    return type == TYPE_E4M3 ? (Fp8){3, 7, 448} : (Fp8){2, 15, 57344};
+}
+
+static Value as_bits(Gen *gen, Value value) {
+    return build_bitcast(gen, value, gen->i32);
+}
+
+// f32 -> 8 bits: the value is clamped, then rounded to nearest even by integer arithmetic on the bits; below the smallest
+// normal number an addition of a power of two whose ulp is the smallest subnormal number does the rounding.
+static Value fp8_from_f32_bits(Gen *gen, Value x, Type type) {
+    LLVMBuilderRef b = gen->builder;
+    Fp8 f = fp8_of(type);
+    int shift = 23 - f.mantissa;
+    Value bits = as_bits(gen, x);
+    Value sign = LLVMBuildAnd(b, LLVMBuildLShr(b, bits, const_i32(gen, 24), ""), const_i32(gen, 0x80), "");
+    Value size = CALL(gen, "llvm.fabs.f32", gen->f32, x);
+    Value clamped = CALL(gen, "llvm.minnum.f32", gen->f32, size, const_f32(gen, f.largest));
+    Value all = as_bits(gen, clamped);
+    Value odd = LLVMBuildAnd(b, LLVMBuildLShr(b, all, const_i32(gen, shift), ""), const_i32(gen, 1), "");
+    Value up = LLVMBuildAdd(b, LLVMBuildAdd(b, all, const_i32(gen, (1 << (shift - 1)) - 1), ""), odd, "");
+    Value normal = LLVMBuildSub(b, LLVMBuildLShr(b, up, const_i32(gen, shift), ""),
+                                const_i32(gen, (127 - f.bias) << f.mantissa), "");
+    Value magic = const_f32(gen, ldexp(1, 23 + 1 - f.bias - f.mantissa));
+    Value small = LLVMBuildSub(b, as_bits(gen, LLVMBuildFAdd(b, clamped, magic, "")), as_bits(gen, magic), "");
+    Value is_small = LLVMBuildFCmp(b, LLVMRealOLT, clamped, const_f32(gen, ldexp(1, 1 - f.bias)), "");
+    Value code = LLVMBuildOr(b, LLVMBuildSelect(b, is_small, small, normal, ""), sign, "");
+    Value is_nan = LLVMBuildFCmp(b, LLVMRealUNO, x, x, "");
+    return LLVMBuildTrunc(b, LLVMBuildSelect(b, is_nan, const_i32(gen, 0x7f), code, ""), gen->i8, "");
+}
+
+// e4m3 -> f32: the bits as a tiny f32 with the same mantissa, scaled by the difference of the biases (exact).
+static Value f32_from_e4m3_bits(Gen *gen, Value code) {
+    LLVMBuilderRef b = gen->builder;
+    Value wide = LLVMBuildZExt(b, code, gen->i32, "");
+    Value size = LLVMBuildAnd(b, wide, const_i32(gen, 0x7f), "");
+    Value tiny = build_bitcast(gen, LLVMBuildShl(b, size, const_i32(gen, 20), ""), gen->f32);
+    Value value = as_bits(gen, LLVMBuildFMul(b, tiny, const_f32(gen, ldexp(1, 120)), ""));
+    Value is_nan = LLVMBuildICmp(b, LLVMIntEQ, size, const_i32(gen, 0x7f), "");
+    value = LLVMBuildSelect(b, is_nan, const_i32(gen, 0x7fffffff), value, "");
+    Value sign = LLVMBuildShl(b, LLVMBuildAnd(b, wide, const_i32(gen, 0x80), ""), const_i32(gen, 24), "");
+    return build_bitcast(gen, LLVMBuildOr(b, value, sign, ""), gen->f32);
+}
+
+static Value fp8_from_f32(Gen *gen, Value x, Type type) {
+    if (!target_has(gen->target, FEATURE_MMA_FP8)) return fp8_from_f32_bits(gen, x, type);
+    const char *name = type == TYPE_E4M3 ? "llvm.nvvm.ff.to.e4m3x2.rn" : "llvm.nvvm.ff.to.e5m2x2.rn";
+    return LLVMBuildTrunc(gen->builder, CALL(gen, name, gen->i16, const_f32(gen, 0), x), gen->i8, "");
+}
+
+static Value f32_from_fp8(Gen *gen, Value code, Type type) {
+    LLVMBuilderRef b = gen->builder;
+    if (type == TYPE_E5M2) {   // the upper byte of an f16
+        Value bits = LLVMBuildShl(b, LLVMBuildZExt(b, code, gen->i16, ""), LLVMConstInt(gen->i16, 8, 0), "");
+        return LLVMBuildFPExt(b, build_bitcast(gen, bits, gen->f16), gen->f32, "");
+    }
+    if (!target_has(gen->target, FEATURE_MMA_FP8)) return f32_from_e4m3_bits(gen, code);
+    Value pair = CALL(gen, "llvm.nvvm.e4m3x2.to.f16x2.rn", LLVMVectorType(gen->f16, 2),
+                      LLVMBuildZExt(b, code, gen->i16, ""));
+    return LLVMBuildFPExt(b, LLVMBuildExtractElement(b, pair, const_i32(gen, 0), ""), gen->f32, "");
+}
+
+// ---- floats ----
+
+Value to_compute(Gen *gen, Value value, Type type) {
+    if (type == TYPE_F16 || type == TYPE_BF16) return LLVMBuildFPExt(gen->builder, value, gen->f32, "");
+    if (type == TYPE_E4M3 || type == TYPE_E5M2) return f32_from_fp8(gen, value, type);
+    return value;
+}
+
+Value from_compute(Gen *gen, Value value, Type type) {
+    if (type == TYPE_F16 || type == TYPE_BF16) {
+        return LLVMBuildFPTrunc(gen->builder, value, value_type(gen, type), "");
+    }
+    if (type == TYPE_E4M3 || type == TYPE_E5M2) return fp8_from_f32(gen, value, type);
+    return value;
+}
+
+static Value float_to_float(Gen *gen, Value value, Type from, Type to) {
+    if (from == TYPE_F64) {
+        if (to == TYPE_F16 || to == TYPE_BF16 || to == TYPE_F32) {
+            return LLVMBuildFPTrunc(gen->builder, value, value_type(gen, to), "");
+        }
+        return from_compute(gen, LLVMBuildFPTrunc(gen->builder, value, gen->f32, ""), to);
+    }
+    value = to_compute(gen, value, from);
+    if (to == TYPE_F64) return LLVMBuildFPExt(gen->builder, value, gen->f64, "");
+    return from_compute(gen, value, to);
+}
+
+// ---- floats and integers ----
+
+static Value clamp_i32(Gen *gen, Value value, int64_t low, int64_t high) {
+    Value above = CALL(gen, "llvm.smax.i32", gen->i32, value, const_i32(gen, low));
+    return CALL(gen, "llvm.smin.i32", gen->i32, above, const_i32(gen, high));
+}
+
+// The conversion instruction saturates at 32 and 64 bits. It gives 0 for NaN, except in conversions that have 64 bits on
+// either side (PTX ISA, cvt).
+static Value float_to_int(Gen *gen, Value value, Type from, Type to) {
+    static const char *const names[2][2][2] = {
+        {{"llvm.nvvm.f2i.rz", "llvm.nvvm.f2ui.rz"}, {"llvm.nvvm.f2ll.rz", "llvm.nvvm.f2ull.rz"}},
+        {{"llvm.nvvm.d2i.rz", "llvm.nvvm.d2ui.rz"}, {"llvm.nvvm.d2ll.rz", "llvm.nvvm.d2ull.rz"}},
+    };
+    bool is_double = from == TYPE_F64, is_unsigned = type_kind(to) == KIND_UINT;
+    int bits = type_bits(to);
+    value = to_compute(gen, value, from);
+    bool small = bits < 32;
+    const char *name = names[is_double][bits == 64][is_unsigned && !small];
+    Value result = CALL(gen, name, bits == 64 ? gen->i64 : gen->i32, value);
+    if (is_double || bits == 64) {
+        Value is_nan = LLVMBuildFCmp(gen->builder, LLVMRealUNO, value, value, "");
+        result = LLVMBuildSelect(gen->builder, is_nan, LLVMConstNull(LLVMTypeOf(result)), result, "");
+    }
+    if (!small) return result;
+    int64_t high = is_unsigned ? (1 << bits) - 1 : (1 << (bits - 1)) - 1;
+    int64_t low = is_unsigned ? 0 : -(1 << (bits - 1));
+    return LLVMBuildTrunc(gen->builder, clamp_i32(gen, result, low, high), value_type(gen, to), "");
+}
+
+static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
+    LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? value_type(gen, to) : gen->f32;
+    bool is_signed = type_kind(from) == KIND_INT;
+    Value result = is_signed ? LLVMBuildSIToFP(gen->builder, value, type, "")
+                             : LLVMBuildUIToFP(gen->builder, value, type, "");
+    return type == gen->f32 ? from_compute(gen, result, to) : result;
+}
+
+static Value int_to_int(Gen *gen, Value value, Type from, Type to) {
+    return LLVMBuildIntCast2(gen->builder, value, value_type(gen, to), type_kind(from) == KIND_INT, "");
+}
+
+static Value to_bool(Gen *gen, Value value, Type from) {
+    if (!type_is_float(from)) {
+        return LLVMBuildICmp(gen->builder, LLVMIntNE, value, LLVMConstNull(LLVMTypeOf(value)), "");
+    }
+    value = to_compute(gen, value, from);
+    return LLVMBuildFCmp(gen->builder, LLVMRealUNE, value, LLVMConstNull(LLVMTypeOf(value)), "");
+}
+
+Value convert(Gen *gen, Value value, Type from, Type to) {
+    if (from == to) return value;
+    if (to == TYPE_BOOL) return to_bool(gen, value, from);
+    bool from_float = type_is_float(from), to_float = type_is_float(to);
+    if (from_float && to_float) return float_to_float(gen, value, from, to);
+    if (from_float) return float_to_int(gen, value, from, to);
+    if (to_float) return int_to_float(gen, value, from, to);
+    return int_to_int(gen, value, from, to);
+}

@@ -1,0 +1,336 @@
+// Expressions. Constant operands fold while building (LLVM's builder does it), so a body whose unrolled iterators are
+// bound to constants becomes constants where it should.
+#include "codegen/gen.h"
+
+static Value emit(Gen *gen, Expr *expr);
+
+// ---- laziness ----
+
+// Whether evaluating this where the program does not could go wrong: reading memory out of range, dividing by zero,
+// or an operation with effects. `&&`, `||` and `?:` branch over such operands and select between all others.
+bool is_lazy(const Expr *expr) {
+    switch (expr->kind) {
+    case EXPR_INT:
+    case EXPR_FLOAT:
+    case EXPR_VAR: return false;
+    case EXPR_LOAD:
+        if (expr->load.buf->scope != SCOPE_LOCAL) return true;
+        return false;
+    case EXPR_UNARY: return is_lazy(expr->unary.a);
+    case EXPR_BINARY: {
+        bool divides = expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD;
+        if (divides && !type_is_float(expr->type) && expr->binary.b->kind != EXPR_INT) return true;
+        return is_lazy(expr->binary.a) || is_lazy(expr->binary.b);
+    }
+    case EXPR_SELECT: return is_lazy(expr->select.condition) || is_lazy(expr->select.yes) || is_lazy(expr->select.no);
+    case EXPR_CAST:
+    case EXPR_BITCAST: return is_lazy(expr->operand);
+    case EXPR_CALL: break;
+    }
+    if (!op_is_pure(expr->call.op) || expr->call.op == OP_CEILDIV) return true;
+    for (int i = 0; i < expr->call.count; i++) {
+        if (expr->call.args[i].value && is_lazy(expr->call.args[i].value)) return true;
+    }
+    return false;
+}
+
+// ---- choices ----
+
+typedef struct Choice {
+    Value condition;
+    Label yes, no, join;
+} Choice;
+
+static Value join_values(Gen *gen, Label join, Value a, Label from_a, Value b, Label from_b) {
+    go_to(gen, join);
+    Value phi = LLVMBuildPhi(gen->builder, LLVMTypeOf(a), "");
+    LLVMAddIncoming(phi, (Value[]){a, b}, (Label[]){from_a, from_b}, 2);
+    return phi;
+}
+
+// Both arms in blocks of their own. `yes` or `no` NULL: that arm is the constant given instead.
+static Value branch_choice(Gen *gen, Value condition, Expr *yes, Expr *no, Value yes_constant, Value no_constant) {
+    Label yes_label = new_label(gen, "yes"), no_label = new_label(gen, "no"), join = new_label(gen, "join");
+    LLVMBuildCondBr(gen->builder, condition, yes_label, no_label);
+    LLVMPositionBuilderAtEnd(gen->builder, yes_label);
+    Value a = yes ? emit_expr(gen, yes) : yes_constant;
+    Label from_yes = LLVMGetInsertBlock(gen->builder);
+    LLVMBuildBr(gen->builder, join);
+    LLVMPositionBuilderAtEnd(gen->builder, no_label);
+    Value b = no ? emit_expr(gen, no) : no_constant;
+    return join_values(gen, join, a, from_yes, b, LLVMGetInsertBlock(gen->builder));
+}
+
+static Value emit_logical(Gen *gen, Expr *expr) {
+    bool is_and = expr->binary.op == BIN_LOGICAL_AND;
+    Value a = emit(gen, expr->binary.a);
+    int64_t constant;
+    if (value_const(a, &constant)) return (constant != 0) == is_and ? emit(gen, expr->binary.b) : a;
+    Expr *b = expr->binary.b;
+    if (!is_lazy(b)) {
+        Value right = emit(gen, b);
+        return is_and ? LLVMBuildAnd(gen->builder, a, right, "") : LLVMBuildOr(gen->builder, a, right, "");
+    }
+    Value decided = LLVMConstInt(gen->i1, !is_and, 0);
+    return is_and ? branch_choice(gen, a, b, NULL, NULL, decided) : branch_choice(gen, a, NULL, b, decided, NULL);
+}
+
+static Value emit_select(Gen *gen, Expr *expr) {
+    Value condition = emit(gen, expr->select.condition);
+    Expr *yes = expr->select.yes, *no = expr->select.no;
+    int64_t constant;
+    if (value_const(condition, &constant)) return emit(gen, constant ? yes : no);
+    if (is_lazy(yes) || is_lazy(no)) return branch_choice(gen, condition, yes, no, NULL, NULL);
+    Value a = emit(gen, yes), b = emit(gen, no);
+    if (expr->type == TYPE_I64) {
+        int bits = known_of(gen, yes).narrow && known_of(gen, no).narrow ? 32 : 64;
+        a = fit_bits(gen, a, bits, known_of(gen, yes).nonnegative);
+        b = fit_bits(gen, b, bits, known_of(gen, no).nonnegative);
+    }
+    return LLVMBuildSelect(gen->builder, condition, a, b, "");
+}
+
+// ---- integers ----
+
+// A divisor that may be zero (an error of the program) must not let LLVM conclude that it is not; -1 overflows.
+static Value safe_divisor(Gen *gen, Value divisor) {
+    if (LLVMIsAConstantInt(divisor)) return divisor;
+    Value zero = LLVMConstNull(LLVMTypeOf(divisor));
+    Value is_zero = LLVMBuildICmp(gen->builder, LLVMIntEQ, divisor, zero, "");
+    return LLVMBuildSelect(gen->builder, is_zero, LLVMConstInt(LLVMTypeOf(divisor), 1, 0), divisor, "");
+}
+
+static Value divide(Gen *gen, bool is_mod, bool is_unsigned, Value a, Value b) {
+    LLVMBuilderRef builder = gen->builder;
+    if (is_unsigned) return is_mod ? LLVMBuildURem(builder, a, b, "") : LLVMBuildUDiv(builder, a, b, "");
+    if (LLVMIsAConstantInt(b) && LLVMConstIntGetSExtValue(b) != -1) {
+        return is_mod ? LLVMBuildSRem(builder, a, b, "") : LLVMBuildSDiv(builder, a, b, "");
+    }
+    LLVMTypeRef type = LLVMTypeOf(b);
+    Value is_minus_one = LLVMBuildICmp(builder, LLVMIntEQ, b, LLVMConstAllOnes(type), "");
+    Value divisor = LLVMBuildSelect(builder, is_minus_one, LLVMConstInt(type, 1, 0), b, "");
+    Value result = is_mod ? LLVMBuildSRem(builder, a, divisor, "") : LLVMBuildSDiv(builder, a, divisor, "");
+    if (is_mod) return result;   // a % 1 == a % -1 == 0
+    return LLVMBuildSelect(builder, is_minus_one, LLVMBuildNeg(builder, a, ""), result, "");
+}
+
+// Bits shifted beyond the type's width are gone: amounts are not taken modulo the width.
+static Value shift(Gen *gen, BinaryOp op, bool is_unsigned, Value a, Value amount) {
+    LLVMBuilderRef b = gen->builder;
+    LLVMTypeRef type = LLVMTypeOf(a);
+    unsigned bits = LLVMGetIntTypeWidth(type);
+    Value limit = LLVMConstInt(LLVMTypeOf(amount), bits, 0);
+    Value inside = LLVMBuildICmp(b, LLVMIntULT, amount, limit, "");
+    Value last = LLVMConstInt(LLVMTypeOf(amount), bits - 1, 0);
+    amount = LLVMBuildIntCast2(b, LLVMBuildSelect(b, inside, amount, last, ""), type, 0, "");
+    if (op == BIN_SHR && !is_unsigned) return LLVMBuildAShr(b, a, amount, "");
+    Value shifted = op == BIN_SHL ? LLVMBuildShl(b, a, amount, "") : LLVMBuildLShr(b, a, amount, "");
+    return LLVMBuildSelect(b, inside, shifted, LLVMConstNull(type), "");
+}
+
+static Value build_int(Gen *gen, BinaryOp op, bool is_unsigned, Value a, Value b) {
+    LLVMBuilderRef builder = gen->builder;
+    switch (op) {
+    case BIN_ADD: return LLVMBuildAdd(builder, a, b, "");
+    case BIN_SUB: return LLVMBuildSub(builder, a, b, "");
+    case BIN_MUL: return LLVMBuildMul(builder, a, b, "");
+    case BIN_DIV:
+    case BIN_MOD: return divide(gen, op == BIN_MOD, is_unsigned, a, safe_divisor(gen, b));
+    case BIN_AND: return LLVMBuildAnd(builder, a, b, "");
+    case BIN_OR: return LLVMBuildOr(builder, a, b, "");
+    case BIN_XOR: return LLVMBuildXor(builder, a, b, "");
+    case BIN_SHL:
+    case BIN_SHR: return shift(gen, op, is_unsigned, a, b);
+    default: break;
+    }
+    fail_internal(gen->failure, __FILE__, __LINE__, "integer operation %d", op);
+}
+
+// What the ranges prove, told to LLVM: it lets constants be taken out of sums into the offset of a load.
+static void mark_no_wrap(Value value, BinaryOp op, bool nonnegative) {
+    if (!LLVMIsAInstruction(value) || (op != BIN_ADD && op != BIN_SUB && op != BIN_MUL)) return;
+    LLVMSetNSW(value, 1);
+    if (nonnegative) LLVMSetNUW(value, 1);
+}
+
+static Value emit_i64_binary(Gen *gen, Expr *expr) {
+    BinaryOp op = expr->binary.op;
+    Known known = known_of(gen, expr), a = known_of(gen, expr->binary.a);
+    bool is_shift = op == BIN_SHL || op == BIN_SHR;
+    Known b = is_shift && expr->binary.b->type != TYPE_I64 ? (Known){false, false} : known_of(gen, expr->binary.b);
+    bool narrow = known.narrow && a.narrow && (b.narrow || is_shift);
+    Value left = fit_bits(gen, emit(gen, expr->binary.a), narrow ? 32 : 64, a.nonnegative);
+    Value right = emit(gen, expr->binary.b);
+    if (!is_shift) right = fit_bits(gen, right, narrow ? 32 : 64, b.nonnegative);
+    bool nonnegative = a.nonnegative && b.nonnegative;
+    bool is_unsigned = is_shift ? a.nonnegative : nonnegative;
+    Value result = build_int(gen, op, is_unsigned, left, right);
+    if (narrow) mark_no_wrap(result, op, nonnegative && known.nonnegative);
+    return known.narrow ? fit_bits(gen, result, 32, false) : result;
+}
+
+static LLVMIntPredicate int_predicate(BinaryOp op, bool is_unsigned) {
+    switch (op) {
+    case BIN_EQ: return LLVMIntEQ;
+    case BIN_NE: return LLVMIntNE;
+    case BIN_LT: return is_unsigned ? LLVMIntULT : LLVMIntSLT;
+    case BIN_LE: return is_unsigned ? LLVMIntULE : LLVMIntSLE;
+    case BIN_GT: return is_unsigned ? LLVMIntUGT : LLVMIntSGT;
+    default: return is_unsigned ? LLVMIntUGE : LLVMIntSGE;
+    }
+}
+
+static LLVMRealPredicate float_predicate(BinaryOp op) {
+    switch (op) {
+    case BIN_EQ: return LLVMRealOEQ;
+    case BIN_NE: return LLVMRealUNE;
+    case BIN_LT: return LLVMRealOLT;
+    case BIN_LE: return LLVMRealOLE;
+    case BIN_GT: return LLVMRealOGT;
+    default: return LLVMRealOGE;
+    }
+}
+
+static Value emit_comparison(Gen *gen, Expr *expr) {
+    Expr *a = expr->binary.a, *b = expr->binary.b;
+    Value left = emit(gen, a), right = emit(gen, b);
+    if (type_is_float(a->type)) {
+        left = to_compute(gen, left, a->type);
+        right = to_compute(gen, right, b->type);
+        return LLVMBuildFCmp(gen->builder, float_predicate(expr->binary.op), left, right, "");
+    }
+    if (a->type == TYPE_I64) {
+        int bits = known_of(gen, a).narrow && known_of(gen, b).narrow ? 32 : 64;
+        left = fit_bits(gen, left, bits, known_of(gen, a).nonnegative);
+        right = fit_bits(gen, right, bits, known_of(gen, b).nonnegative);
+    }
+    bool is_unsigned = type_kind(a->type) == KIND_UINT || a->type == TYPE_BOOL;
+    return LLVMBuildICmp(gen->builder, int_predicate(expr->binary.op, is_unsigned), left, right, "");
+}
+
+// ---- floats ----
+
+// `/` is within 2 ulp (div.full), exact inside ieee() and for f64. Nothing is contracted.
+static Value build_float(Gen *gen, BinaryOp op, Value a, Value b) {
+    switch (op) {
+    case BIN_ADD: return LLVMBuildFAdd(gen->builder, a, b, "");
+    case BIN_SUB: return LLVMBuildFSub(gen->builder, a, b, "");
+    case BIN_MUL: return LLVMBuildFMul(gen->builder, a, b, "");
+    case BIN_DIV:
+        if (gen->exact || LLVMTypeOf(a) == gen->f64) return LLVMBuildFDiv(gen->builder, a, b, "");
+        return CALL(gen, "llvm.nvvm.div.full", gen->f32, a, b);
+    case BIN_MOD: return LLVMBuildFRem(gen->builder, a, b, "");
+    default: break;
+    }
+    fail_internal(gen->failure, __FILE__, __LINE__, "float operation %d", op);
+}
+
+Value emit_float_binary(Gen *gen, BinaryOp op, Type type, Value a, Value b) {
+    a = to_compute(gen, a, type);
+    b = to_compute(gen, b, type);
+    return from_compute(gen, build_float(gen, op, a, b), type);
+}
+
+// ---- the rest ----
+
+static Value emit_binary(Gen *gen, Expr *expr) {
+    BinaryOp op = expr->binary.op;
+    if (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) return emit_logical(gen, expr);
+    if (op >= BIN_EQ && op <= BIN_GE) return emit_comparison(gen, expr);
+    if (expr->type == TYPE_I64) return emit_i64_binary(gen, expr);
+    Value a = emit(gen, expr->binary.a), b = emit(gen, expr->binary.b);
+    if (type_is_float(expr->type)) return emit_float_binary(gen, op, expr->type, a, b);
+    return build_int(gen, op, type_kind(expr->type) != KIND_INT, a, b);
+}
+
+static Value emit_unary(Gen *gen, Expr *expr) {
+    Expr *a = expr->unary.a;
+    Value value = emit(gen, a);
+    if (expr->unary.op != UNARY_NEG) return LLVMBuildNot(gen->builder, value, "");
+    if (type_is_float(expr->type)) {
+        value = to_compute(gen, value, expr->type);
+        return from_compute(gen, LLVMBuildFNeg(gen->builder, value, ""), expr->type);
+    }
+    if (expr->type == TYPE_I64) {
+        Known known = known_of(gen, expr), inner = known_of(gen, a);
+        value = fit_bits(gen, value, known.narrow && inner.narrow ? 32 : 64, inner.nonnegative);
+    }
+    return LLVMBuildNeg(gen->builder, value, "");
+}
+
+static Value emit_var(Gen *gen, const Var *var) {
+    VarPlace *place = map_get(gen->vars, var);
+    EXPECT(gen->failure, place, "variable '%s' is used before its definition", var->name);
+    if (!place->in_memory) return place->value;
+    return LLVMBuildLoad2(gen->builder, value_type(gen, var->type), place->value, "");
+}
+
+static Value emit_load(Gen *gen, Expr *expr) {
+    Buf *buf = expr->load.buf;
+    int count = expr->load.count;
+    Expr *const *indices = expr->load.indices;
+    if (buf->scope == SCOPE_LOCAL) {
+        return local_get(gen, local_array(gen, buf), local_index(gen, buf, count, indices));
+    }
+    EXPECT(gen->failure, buf->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", buf->name);
+    Value address = buf->scope == SCOPE_GLOBAL ? global_address(gen, buf, count, indices, expr)
+                                               : shared_address(gen, buf, count, indices, expr);
+    Value load = LLVMBuildLoad2(gen->builder, memory_type(gen, buf->type), address, "");
+    LLVMSetAlignment(load, (unsigned)type_bytes(buf->type));
+    mark_read_only(gen, buf, load);
+    return from_memory(gen, buf->type, load);
+}
+
+static Value emit_cast(Gen *gen, Expr *expr) {
+    Expr *from = expr->operand;
+    Value value = emit(gen, from);
+    if (from->type == TYPE_I64 && !known_of(gen, from).narrow) value = fit_bits(gen, value, 64, false);
+    if (expr->type == TYPE_I64 && !type_is_float(from->type)) {   // the value may stay narrow
+        if (type_bits(from->type) == 32 && known_of(gen, expr).narrow) return value;
+    }
+    if (from->type == TYPE_I64 && LLVMTypeOf(value) == gen->i32) {
+        if (expr->type == TYPE_I64) return value;
+        if (type_kind(expr->type) == KIND_UINT && expr->type == TYPE_U64) {
+            return fit_bits(gen, value, 64, known_of(gen, from).nonnegative);
+        }
+        return convert(gen, value, TYPE_I32, expr->type);
+    }
+    return convert(gen, value, from->type, expr->type);
+}
+
+static Value emit(Gen *gen, Expr *expr) {
+    switch (expr->kind) {
+    case EXPR_INT:
+        if (expr->type == TYPE_I64 && known_of(gen, expr).narrow) return const_i32(gen, expr->integer);
+        return LLVMConstInt(value_type(gen, expr->type), (uint64_t)expr->integer, 0);
+    case EXPR_FLOAT: {
+        Type compute = type_compute(expr->type);
+        return from_compute(gen, LLVMConstReal(value_type(gen, compute), expr->real), expr->type);
+    }
+    case EXPR_VAR: return emit_var(gen, expr->var);
+    case EXPR_LOAD: return emit_load(gen, expr);
+    case EXPR_UNARY: return emit_unary(gen, expr);
+    case EXPR_BINARY: return emit_binary(gen, expr);
+    case EXPR_SELECT: return emit_select(gen, expr);
+    case EXPR_CAST: return emit_cast(gen, expr);
+    case EXPR_BITCAST: return build_bitcast(gen, emit_expr(gen, expr->operand), value_type(gen, expr->type));
+    case EXPR_CALL: break;
+    }
+    if (op_is_pure(expr->call.op)) return emit_math(gen, expr);
+    return emit_op(gen, expr->call.op, expr->call.count, expr->call.args, expr->type, expr->loc);
+}
+
+Value emit_index(Gen *gen, Expr *expr) {
+    return emit(gen, expr);
+}
+
+Value emit_expr(Gen *gen, Expr *expr) {
+    Value value = emit(gen, expr);
+    return expr->type == TYPE_I64 ? fit_bits(gen, value, 64, known_of(gen, expr).nonnegative) : value;
+}
+
+Value emit_i32(Gen *gen, Expr *expr) {
+    Value value = emit(gen, expr);
+    bool is_signed = type_kind(expr->type) == KIND_INT;
+    return LLVMBuildIntCast2(gen->builder, value, gen->i32, is_signed, "");
+}

@@ -1,0 +1,76 @@
+// LLVM never ends the process.
+//
+// Where LLVM cannot go on (an instruction that the target does not have, say) it calls a handler that must not return, or
+// ends the process. The handler belongs to the process; which compile an error belongs to is known by the thread. It
+// leaves by longjmp through LLVM's frames, whose own memory is then lost: such an error is a bug in tilec, and losing some
+// kilobytes is better than the process. For the same reason the objects of a compile that LLVM gave up on are abandoned,
+// not disposed: nobody knows their state.
+#include "codegen/gen.h"
+#include <llvm-c/ErrorHandling.h>
+#include <pthread.h>
+#include <string.h>
+
+typedef struct Watch {
+    Gen *gen;
+    bool broken;   // LLVM gave up in the middle of something
+} Watch;
+
+static _Thread_local Watch *watch;
+
+static void on_fatal_error(const char *reason) {
+    if (!watch) return;   // another user of LLVM in this process
+    watch->broken = true;
+    fail_internal(watch->gen->failure, __FILE__, __LINE__, "LLVM: %s", reason);
+}
+
+static void install_handler(void) {
+    LLVMInstallFatalErrorHandler(on_fatal_error);
+}
+
+// Errors that LLVM reports without giving up; its default handler would print them and end the process.
+static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
+    Gen *gen = user;
+    if (LLVMGetDiagInfoSeverity(info) != LLVMDSError) return;
+    char *text = LLVMGetDiagInfoDescription(info);
+    const char *copy = arena_strdup(gen->arena, text);
+    LLVMDisposeMessage(text);
+    on_fatal_error(copy);
+}
+
+static void open_llvm(Gen *gen) {
+    gen->context = LLVMContextCreate();
+    LLVMContextSetDiagnosticHandler(gen->context, on_diagnostic, gen);
+    gen->llvm = LLVMModuleCreateWithNameInContext("tilec", gen->context);
+    gen->builder = LLVMCreateBuilderInContext(gen->context);
+    gen->entry = LLVMCreateBuilderInContext(gen->context);
+}
+
+static void close_llvm(Gen *gen) {
+    if (gen->lines.builder) LLVMDisposeDIBuilder(gen->lines.builder);
+    if (gen->entry) LLVMDisposeBuilder(gen->entry);
+    if (gen->builder) LLVMDisposeBuilder(gen->builder);
+    if (gen->llvm) LLVMDisposeModule(gen->llvm);
+    if (gen->machine) LLVMDisposeTargetMachine(gen->machine);
+    if (gen->context) LLVMContextDispose(gen->context);
+}
+
+void with_llvm(Gen *gen, void (*work)(Gen *gen, void *user), void *user) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install_handler);
+    Watch here = {.gen = gen}, *outer = watch;
+    // The caller's failure point is kept, and ours put in its place while LLVM's objects live.
+    jmp_buf callers;
+    memcpy(&callers, &gen->failure->point, sizeof callers);
+    watch = &here;
+    if (setjmp(gen->failure->point)) {
+        watch = outer;
+        memcpy(&gen->failure->point, &callers, sizeof callers);
+        if (!here.broken) close_llvm(gen);
+        longjmp(gen->failure->point, 1);
+    }
+    open_llvm(gen);
+    work(gen, user);
+    close_llvm(gen);
+    watch = outer;
+    memcpy(&gen->failure->point, &callers, sizeof callers);
+}

@@ -1,0 +1,171 @@
+// What the files of codegen/ share. Not for other folders.
+//
+//     codegen.c   a module, its kernels, their parameters and attributes
+//     stmt.c      control flow: loops, ifs, roles            local.c   per-thread arrays as registers
+//     expr.c      expressions; math.c the scalar functions   address.c  places in global and shared memory, index widths
+//     ops.c       operations with effects, by family          convert.c  casts between scalar types
+//     types.c     types, intrinsics, small builders           lines.c   source lines for debuggers and profilers
+//     passes.c    LLVM's passes, PTX emission                  fatal.c   LLVM never ends the process
+//
+// Values. A scalar is an LLVM value of its value type: bool i1, integers iN, f16 half, bf16 bfloat, f32, f64; e4m3 and
+// e5m2 are i8 (their bits). An i64 expression whose value provably fits 32 bits is an i32 instead ("narrow"): see
+// address.c. In memory bool is one byte.
+#pragma once
+#include "codegen/codegen.h"
+#include "ir/build.h"
+#include "ir/facts.h"
+#include "support/map.h"
+#include <llvm-c/Core.h>
+#include <llvm-c/DebugInfo.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+
+typedef LLVMValueRef Value;
+typedef LLVMBasicBlockRef Label;
+
+// A scalar variable: its value, or the stack slot of a `var` (mem2reg makes it a register).
+typedef struct VarPlace {
+    Value value;
+    bool in_memory;
+} VarPlace;
+
+// A `local` array: `slots` hold `pack` elements each (one 32-bit register, or one element of 32 bits and more).
+typedef struct LocalArray {
+    Type type;
+    int bits;              // of an element in memory
+    int64_t count;         // elements
+    int pack;              // elements in a slot
+    LLVMTypeRef element, slot_type;
+    Value *slots;
+} LocalArray;
+
+typedef struct RoleRange {
+    const char *name;
+    int64_t first, count;   // threads
+} RoleRange;
+
+typedef struct Lines {
+    LLVMDIBuilderRef builder;   // NULL: no lines
+    Map *files;                 // file index + 1 -> DIFile
+    LLVMMetadataRef scope;      // the kernel's subprogram
+} Lines;
+
+typedef struct Gen {
+    const Module *module;
+    const CodegenOptions *options;
+    const Target *target;
+    Arena *arena;
+    Failure *failure;
+
+    LLVMContextRef context;
+    LLVMModuleRef llvm;
+    LLVMBuilderRef builder;
+    LLVMBuilderRef entry;        // stands before the end of the entry block: stack slots
+    LLVMTargetMachineRef machine;
+    LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, none, global_pointer, shared_pointer, pointer;
+    Lines lines;
+    Value shared;                // the block's dynamic shared memory
+    StrMap *strings;             // text -> global constant
+
+    // The kernel in work.
+    const Func *func;
+    Value function;
+    Facts *facts;
+    Map *vars;                   // Var -> VarPlace
+    Map *tensors;                // Buf (global) -> pointer value
+    Map *locals;                 // Buf -> LocalArray
+    Map *shared_offsets;         // Buf -> byte offset + 1
+    Map *scopes;                 // Block -> what is known about expressions there (address.c)
+    Map *known;                  // of the block in work: Expr -> bits
+    Map *offsets;                // Region or Expr of an access -> its offset expression
+    Value thread;                // index in the block, i32
+    int64_t threads;             // of the block
+    VEC(RoleRange) roles;
+    int64_t role_first, role_count;   // threads of the role in work; the block's outside roles
+    Label break_to;
+    bool exact;                  // inside ieee()
+} Gen;
+
+// ---- types.c ----
+void types_init(Gen *gen);
+LLVMTypeRef value_type(Gen *gen, Type type);
+LLVMTypeRef memory_type(Gen *gen, Type type);
+Value to_memory(Gen *gen, Type type, Value value);     // bool -> byte
+Value from_memory(Gen *gen, Type type, Value value);
+Value const_i32(Gen *gen, int64_t value);
+Value const_i64(Gen *gen, int64_t value);
+Value const_f32(Gen *gen, double value);
+bool value_const(Value value, int64_t *constant);       // an integer constant
+// Calls an intrinsic (or any function) by its full name; argument types are those of the arguments.
+Value call_named(Gen *gen, const char *name, LLVMTypeRef result, int count, Value *args);
+#define CALL(gen, name, result, ...)                                                                                   \
+    call_named(gen, name, result, COUNT_OF(((Value[]){__VA_ARGS__})), (Value[]){__VA_ARGS__})
+Value call_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args);
+void mark_call(Gen *gen, Value call, const char *attribute);
+Value build_bitcast(Gen *gen, Value value, LLVMTypeRef type);
+Value string_constant(Gen *gen, const char *text);
+Label new_label(Gen *gen, const char *name);
+void go_to(Gen *gen, Label label);                       // branches there and goes on there
+Value stack_slot(Gen *gen, LLVMTypeRef type, const char *name);
+
+// ---- address.c ----
+typedef struct Known { bool narrow, nonnegative; } Known;
+Known known_of(Gen *gen, Expr *expr);                    // of an i64 expression
+Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> i64, for values that fit
+Value global_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
+Value shared_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
+Value place_address(Gen *gen, const Region *place);      // of a region's first element, global or shared
+int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices);
+int64_t place_local_index(Gen *gen, const Region *place);
+Expr *const *place_indices(Gen *gen, const Region *place);
+void lay_out_shared(Arena *arena, const Func *kernel, Map *offsets, int64_t *bytes);
+void mark_read_only(Gen *gen, const Buf *buf, Value load);
+
+// ---- local.c ----
+void declare_local(Gen *gen, Buf *buf);
+LocalArray *local_array(Gen *gen, const Buf *buf);
+Value local_get(Gen *gen, LocalArray *array, int64_t index);
+void local_set(Gen *gen, LocalArray *array, int64_t index, Value value);
+// `bits` wide pieces of consecutive elements as integers (or the element itself where it is as wide): the form of memory
+// accesses and of matrix instructions.
+Value local_get_bits(Gen *gen, LocalArray *array, int64_t index, int bits);
+void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value value);
+
+// ---- expr.c ----
+Value emit_expr(Gen *gen, Expr *expr);                   // of its value type
+Value emit_index(Gen *gen, Expr *expr);                  // the same, but i64 may be narrow
+Value emit_i32(Gen *gen, Expr *expr);                    // an integer, cut to or extended to i32
+Value emit_float_binary(Gen *gen, BinaryOp op, Type type, Value a, Value b);
+bool is_lazy(const Expr *expr);                          // must not be evaluated unless it is needed
+
+// ---- convert.c ----
+Value convert(Gen *gen, Value value, Type from, Type to);
+Value to_compute(Gen *gen, Value value, Type type);      // floats below f32 to f32
+Value from_compute(Gen *gen, Value value, Type type);
+
+// ---- math.c ----
+Value emit_math(Gen *gen, Expr *call);                   // the pure ops
+
+// ---- ops.c ----
+Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   // NULL: no result
+
+// ---- stmt.c ----
+void emit_block(Gen *gen, Block *block);
+int64_t block_threads(Gen *gen, const Stmt *grid);       // fills gen->roles too
+void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user), void *user);
+
+// ---- lines.c ----
+void lines_init(Gen *gen);
+void lines_kernel(Gen *gen, const Func *kernel);
+void lines_at(Gen *gen, Span loc);
+void lines_done(Gen *gen);
+
+// ---- passes.c ----
+bool target_machine(Gen *gen);
+void run_passes(Gen *gen);
+const char *emit_ptx(Gen *gen);
+
+// ---- fatal.c ----
+// Runs `work` such that an error inside LLVM, or leaving through the module's failure point, releases LLVM's objects
+// (`gen`'s) before the failure goes on to the caller's failure point.
+void with_llvm(Gen *gen, void (*work)(Gen *gen, void *user), void *user);

@@ -1,0 +1,112 @@
+// Per-thread arrays as registers.
+//
+// An element of a `local` array lives in a stack slot that mem2reg turns into a register. Elements below 32 bits share
+// slots of 32 bits (two f16 or bf16, four bytes), because that is the register in which matrix instructions, 16-byte
+// loads and the packed conversions hold them: a pair is then moved as a whole and never taken apart.
+//
+//     local a: bf16[8]     slots: <2 x bfloat> x 4      ldmatrix writes slots 0..3, mma reads them, no instruction between
+#include "codegen/gen.h"
+
+static int pack_of(Type type) {
+    int bits = type_bits(type);
+    return type == TYPE_BOOL || bits >= 32 ? 1 : 32 / bits;
+}
+
+static int64_t element_count(Gen *gen, const Buf *buf) {
+    int64_t count = 1;
+    for (int i = 0; i < buf->rank; i++) {
+        int64_t extent = buf_extent(buf, i);
+        EXPECT(gen->failure, extent >= 0, "local array '%s' has a dynamic extent", buf->name);
+        count *= extent;
+    }
+    return count;
+}
+
+static LocalArray *new_array(Gen *gen, const Buf *buf) {
+    LocalArray *array = NEW(gen->arena, LocalArray);
+    array->count = element_count(gen, buf);
+    EXPECT(gen->failure, array->count <= 1 << 16, "local array '%s' has %lld elements", buf->name,
+           (long long)array->count);
+    array->type = buf->type;
+    array->bits = type_bits(buf->type);
+    array->element = value_type(gen, buf->type);
+    array->pack = array->count % pack_of(buf->type) ? 1 : pack_of(buf->type);
+    array->slot_type = array->pack == 1 ? array->element : LLVMVectorType(array->element, (unsigned)array->pack);
+    int64_t slots = array->count / array->pack;
+    array->slots = NEW_ARRAY(gen->arena, Value, slots);
+    for (int64_t i = 0; i < slots; i++) array->slots[i] = stack_slot(gen, array->slot_type, buf->name);
+    return array;
+}
+
+// A declaration inside a loop starts afresh each time: without the poison, LLVM would carry old elements around.
+void declare_local(Gen *gen, Buf *buf) {
+    if (buf->alias_of) return;
+    LocalArray *array = map_get(gen->locals, buf);
+    if (!array) map_put(gen->locals, buf, array = new_array(gen, buf));
+    for (int64_t i = 0; i < array->count / array->pack; i++) {
+        LLVMBuildStore(gen->builder, LLVMGetPoison(array->slot_type), array->slots[i]);
+    }
+}
+
+LocalArray *local_array(Gen *gen, const Buf *buf) {
+    while (buf->alias_of) buf = buf->alias_of;
+    LocalArray *array = map_get(gen->locals, buf);
+    EXPECT(gen->failure, array, "'%s' is used before its declaration", buf->name);
+    return array;
+}
+
+static Value *slot_of(Gen *gen, LocalArray *array, int64_t index) {
+    EXPECT(gen->failure, index >= 0 && index < array->count, "index %lld of a local array with %lld elements",
+           (long long)index, (long long)array->count);
+    return &array->slots[index / array->pack];
+}
+
+Value local_get(Gen *gen, LocalArray *array, int64_t index) {
+    Value slot = LLVMBuildLoad2(gen->builder, array->slot_type, *slot_of(gen, array, index), "");
+    if (array->pack == 1) return slot;
+    return LLVMBuildExtractElement(gen->builder, slot, const_i32(gen, index % array->pack), "");
+}
+
+void local_set(Gen *gen, LocalArray *array, int64_t index, Value value) {
+    Value slot = *slot_of(gen, array, index);
+    if (array->pack > 1) {
+        Value old = LLVMBuildLoad2(gen->builder, array->slot_type, slot, "");
+        value = LLVMBuildInsertElement(gen->builder, old, value, const_i32(gen, index % array->pack), "");
+    }
+    LLVMBuildStore(gen->builder, value, slot);
+}
+
+// Elements index .. as one integer of `bits` bits, the first in the low bits; an element itself when it is that wide.
+Value local_get_bits(Gen *gen, LocalArray *array, int64_t index, int bits) {
+    LLVMTypeRef integer = LLVMIntTypeInContext(gen->context, (unsigned)bits);
+    int count = bits / array->bits;
+    if (count <= 1) return to_memory(gen, array->type, local_get(gen, array, index));
+    if (count == array->pack && index % array->pack == 0) {
+        Value slot = *slot_of(gen, array, index);
+        return build_bitcast(gen, LLVMBuildLoad2(gen->builder, array->slot_type, slot, ""), integer);
+    }
+    Value vector = LLVMGetPoison(LLVMVectorType(memory_type(gen, array->type), (unsigned)count));
+    for (int i = 0; i < count; i++) {
+        Value element = to_memory(gen, array->type, local_get(gen, array, index + i));
+        vector = LLVMBuildInsertElement(gen->builder, vector, element, const_i32(gen, i), "");
+    }
+    return build_bitcast(gen, vector, integer);
+}
+
+void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value value) {
+    int count = bits / array->bits;
+    if (count <= 1) {
+        value = build_bitcast(gen, value, memory_type(gen, array->type));
+        local_set(gen, array, index, from_memory(gen, array->type, value));
+        return;
+    }
+    if (count == array->pack && index % array->pack == 0) {
+        LLVMBuildStore(gen->builder, build_bitcast(gen, value, array->slot_type), *slot_of(gen, array, index));
+        return;
+    }
+    Value vector = build_bitcast(gen, value, LLVMVectorType(memory_type(gen, array->type), (unsigned)count));
+    for (int i = 0; i < count; i++) {
+        Value element = LLVMBuildExtractElement(gen->builder, vector, const_i32(gen, i), "");
+        local_set(gen, array, index + i, from_memory(gen, array->type, element));
+    }
+}

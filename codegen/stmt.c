@@ -1,0 +1,401 @@
+// Statements: control flow, roles and thread regions.
+//
+// A `for` becomes a guarded do-while (the guard vanishes where the loop provably runs), an `unroll` or `vectorized` loop
+// its copies with the iterator bound to constants. An `if` whose condition folds to a constant has one arm only, so a
+// prologue's `if (p < steps)` costs nothing where it is decided.
+#include "codegen/gen.h"
+#include <string.h>
+
+static void emit_stmt(Gen *gen, Stmt *stmt);
+
+// ---- variables ----
+
+static void bind_value(Gen *gen, const Var *var, Value value) {
+    VarPlace *place = map_get(gen->vars, var);
+    if (!place) map_put(gen->vars, var, place = NEW(gen->arena, VarPlace));
+    *place = (VarPlace){.value = value};
+}
+
+static void emit_var_decl(Gen *gen, Stmt *stmt) {
+    Var *var = stmt->let.var;
+    VarPlace *place = map_get(gen->vars, var);
+    LLVMTypeRef type = value_type(gen, var->type);
+    if (!place) {
+        place = NEW(gen->arena, VarPlace);
+        *place = (VarPlace){.value = stack_slot(gen, type, var->name), .in_memory = true};
+        map_put(gen->vars, var, place);
+    }
+    Value value = stmt->let.value ? emit_expr(gen, stmt->let.value) : LLVMGetPoison(type);
+    LLVMBuildStore(gen->builder, value, place->value);
+}
+
+static void emit_let(Gen *gen, Stmt *stmt) {
+    Var *var = stmt->let.var;
+    Value value = emit_index(gen, stmt->let.value);
+    bind_value(gen, var, value);
+    facts_bind(gen->facts, var, stmt->let.value);
+}
+
+static void emit_assign(Gen *gen, Stmt *stmt) {
+    VarPlace *place = map_get(gen->vars, stmt->let.var);
+    EXPECT(gen->failure, place && place->in_memory, "'%s' is not a variable", stmt->let.var->name);
+    LLVMBuildStore(gen->builder, emit_expr(gen, stmt->let.value), place->value);
+}
+
+static void emit_store(Gen *gen, Stmt *stmt) {
+    Buf *buf = stmt->store.buf;
+    int count = stmt->store.count;
+    Expr *const *indices = stmt->store.indices;
+    Value value = emit_expr(gen, stmt->store.value);
+    if (stmt->store.value->type != buf->type) value = convert(gen, value, stmt->store.value->type, buf->type);
+    if (buf->scope == SCOPE_LOCAL) {
+        local_set(gen, local_array(gen, buf), local_index(gen, buf, count, indices), value);
+        return;
+    }
+    EXPECT(gen->failure, buf->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", buf->name);
+    Value address = buf->scope == SCOPE_GLOBAL ? global_address(gen, buf, count, indices, stmt)
+                                               : shared_address(gen, buf, count, indices, stmt);
+    Value store = LLVMBuildStore(gen->builder, to_memory(gen, buf->type, value), address);
+    LLVMSetAlignment(store, (unsigned)type_bytes(buf->type));
+}
+
+// ---- blocks: each has its own view of what is known (address.c) ----
+
+typedef struct ScopeState {
+    Map *known;
+    int mark;
+} ScopeState;
+
+static ScopeState enter_scope(Gen *gen, const void *key) {
+    ScopeState state = {gen->known, facts_mark(gen->facts)};
+    gen->known = map_get(gen->scopes, key);
+    if (!gen->known) map_put(gen->scopes, key, gen->known = map_new(gen->arena));
+    return state;
+}
+
+static void leave_scope(Gen *gen, ScopeState state) {
+    gen->known = state.known;
+    facts_release(gen->facts, state.mark);
+}
+
+void emit_block(Gen *gen, Block *block) {
+    ScopeState state = enter_scope(gen, block);
+    for (int i = 0; i < block->count; i++) emit_stmt(gen, block->items[i]);
+    leave_scope(gen, state);
+}
+
+// ---- if ----
+
+void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user), void *user) {
+    Label then = new_label(gen, "then"), join = new_label(gen, "join");
+    LLVMBuildCondBr(gen->builder, condition, then, join);
+    LLVMPositionBuilderAtEnd(gen->builder, then);
+    body(gen, user);
+    go_to(gen, join);
+}
+
+static void emit_arm(Gen *gen, Stmt *stmt, bool holds) {
+    Block *arm = holds ? &stmt->if_.then : &stmt->if_.otherwise;
+    int mark = facts_mark(gen->facts);
+    facts_assume(gen->facts, stmt->if_.condition, holds);
+    emit_block(gen, arm);
+    facts_release(gen->facts, mark);
+}
+
+static void emit_if(Gen *gen, Stmt *stmt) {
+    Value condition = emit_expr(gen, stmt->if_.condition);
+    int64_t constant;
+    if (value_const(condition, &constant)) {
+        emit_arm(gen, stmt, constant != 0);
+        return;
+    }
+    bool has_else = stmt->if_.otherwise.count > 0;
+    Label then = new_label(gen, "then"), join = new_label(gen, "join");
+    Label otherwise = has_else ? new_label(gen, "else") : join;
+    LLVMBuildCondBr(gen->builder, condition, then, otherwise);
+    LLVMPositionBuilderAtEnd(gen->builder, then);
+    emit_arm(gen, stmt, true);
+    if (has_else) {
+        LLVMBuildBr(gen->builder, join);
+        LLVMMoveBasicBlockAfter(otherwise, LLVMGetInsertBlock(gen->builder));
+        LLVMPositionBuilderAtEnd(gen->builder, otherwise);
+        emit_arm(gen, stmt, false);
+    }
+    go_to(gen, join);
+}
+
+// ---- loops ----
+
+// What comes inside: the next iterator's loop, or the body.
+static void emit_nest(Gen *gen, Stmt *stmt, int depth);
+
+static bool unroll_bounds(Gen *gen, const Iter *iter, int64_t *begin, int64_t *end, int64_t *step) {
+    return value_const(emit_index(gen, iter->begin), begin) && value_const(emit_index(gen, iter->end), end) &&
+           value_const(emit_index(gen, iter->step), step);
+}
+
+enum { UNROLL_LIMIT = 1 << 14 };
+
+// Whether a `break` in this block leaves the loop around the block.
+static bool has_break(const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_BREAK) return true;
+        if (stmt->kind == STMT_BLOCK && has_break(&stmt->block)) return true;
+        if (stmt->kind == STMT_IF && (has_break(&stmt->if_.then) || has_break(&stmt->if_.otherwise))) return true;
+    }
+    return false;
+}
+
+static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t end, int64_t step) {
+    const Iter *iter = &stmt->loop.iters[depth];
+    EXPECT(gen->failure, step > 0, "loop over '%s' with step %lld", iter->var->name, (long long)step);
+    EXPECT(gen->failure, (end - begin) / step <= UNROLL_LIMIT, "unroll of %lld iterations",
+           (long long)((end - begin) / step));
+    for (int64_t i = begin; i < end; i += step) {
+        bind_value(gen, iter->var, i >= INT32_MIN && i <= INT32_MAX ? const_i32(gen, i) : const_i64(gen, i));
+        emit_nest(gen, stmt, depth + 1);
+    }
+}
+
+// The iterator is 32 bits wide when it still fits after the last step.
+static int iter_bits(Gen *gen, const Iter *iter) {
+    Range begin = range_of(gen->facts, iter->begin), end = range_of(gen->facts, iter->end);
+    Range step = range_of(gen->facts, iter->step);
+    bool narrow = begin.low >= INT32_MIN && begin.high <= INT32_MAX && end.low >= INT32_MIN && step.high <= INT32_MAX &&
+                  end.high <= INT32_MAX - step.high;
+    return narrow ? 32 : 64;
+}
+
+static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
+    const Iter *iter = &stmt->loop.iters[depth];
+    LLVMBuilderRef b = gen->builder;
+    int bits = iter_bits(gen, iter);
+    // The bounds must be computed before facts_iter makes them part of what is known inside.
+    Value begin = fit_bits(gen, emit_index(gen, iter->begin), bits, known_of(gen, iter->begin).nonnegative);
+    Value end = fit_bits(gen, emit_index(gen, iter->end), bits, known_of(gen, iter->end).nonnegative);
+    Value step = fit_bits(gen, emit_index(gen, iter->step), bits, true);
+    Label loop = new_label(gen, "loop"), done = new_label(gen, "done"), before = LLVMGetInsertBlock(b);
+    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), loop, done);
+    LLVMPositionBuilderAtEnd(b, loop);
+    Value index = LLVMBuildPhi(b, LLVMTypeOf(begin), iter->var->name);
+    bind_value(gen, iter->var, index);
+    facts_iter(gen->facts, iter);
+    emit_nest(gen, stmt, depth + 1);
+    Value next = LLVMBuildAdd(b, index, step, "");
+    if (LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
+    LLVMAddIncoming(index, (Value[]){begin, next}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
+    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, end, ""), loop, done);
+    LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(b));
+    LLVMPositionBuilderAtEnd(b, done);
+}
+
+static void emit_nest(Gen *gen, Stmt *stmt, int depth) {
+    if (depth == stmt->loop.count) {
+        emit_block(gen, &stmt->loop.body);
+        return;
+    }
+    const Iter *iter = &stmt->loop.iters[depth];
+    ScopeState state = enter_scope(gen, iter);
+    int64_t begin, end, step;
+    bool unrolls = stmt->loop.kind != LOOP_SERIAL && unroll_bounds(gen, iter, &begin, &end, &step);
+    int mark = facts_mark(gen->facts);
+    if (unrolls) {
+        facts_iter(gen->facts, iter);
+        emit_unrolled(gen, stmt, depth, begin, end, step);
+    } else {
+        emit_serial(gen, stmt, depth);
+    }
+    facts_release(gen->facts, mark);
+    leave_scope(gen, state);
+}
+
+static void emit_for(Gen *gen, Stmt *stmt) {
+    EXPECT(gen->failure, stmt->loop.kind != LOOP_PARALLEL, "a parallel loop at thread stage (line %d)", stmt->loc.line);
+    Label outer = gen->break_to;
+    gen->break_to = has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
+    emit_nest(gen, stmt, 0);
+    if (gen->break_to) go_to(gen, gen->break_to);
+    gen->break_to = outer;
+}
+
+static void emit_while(Gen *gen, Stmt *stmt) {
+    Label head = new_label(gen, "while"), body = new_label(gen, "body"), done = new_label(gen, "done");
+    go_to(gen, head);
+    LLVMBuildCondBr(gen->builder, emit_expr(gen, stmt->while_.condition), body, done);
+    LLVMPositionBuilderAtEnd(gen->builder, body);
+    Label outer = gen->break_to;
+    gen->break_to = done;
+    int mark = facts_mark(gen->facts);
+    facts_assume(gen->facts, stmt->while_.condition, true);
+    emit_block(gen, &stmt->while_.body);
+    facts_release(gen->facts, mark);
+    gen->break_to = outer;
+    LLVMBuildBr(gen->builder, head);
+    LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(gen->builder));
+    LLVMPositionBuilderAtEnd(gen->builder, done);
+}
+
+// What follows a break is never reached; it goes to a block without predecessors, which the passes drop.
+static void emit_break(Gen *gen) {
+    EXPECT(gen->failure, gen->break_to, "a break outside a loop");
+    LLVMBuildBr(gen->builder, gen->break_to);
+    LLVMPositionBuilderAtEnd(gen->builder, new_label(gen, "unreached"));
+}
+
+// ---- roles and thread regions ----
+
+// Threads are numbered through the block: the roles in the order of their first mention, each a range of whole warps.
+
+static RoleRange *find_role(Gen *gen, const char *name) {
+    for (int i = 0; i < gen->roles.count; i++) {
+        if (strcmp(gen->roles.items[i].name, name) == 0) return &gen->roles.items[i];
+    }
+    return NULL;
+}
+
+static int64_t thread_extent(Gen *gen, const Stmt *stmt) {
+    int64_t count = 1, extent = 0;
+    for (int i = 0; i < stmt->thread.count; i++) {
+        bool constant = expr_const(stmt->thread.iters[i].end, &extent);
+        EXPECT(gen->failure, constant, "a thread region without a constant number of threads");
+        count *= extent;
+    }
+    return count;
+}
+
+// Collects the roles, and the most threads of a region outside of them.
+static void count_threads(Gen *gen, const Block *block, int64_t *outside) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_ROLE && !find_role(gen, stmt->role.name)) {
+            RoleRange range = {.name = stmt->role.name, .count = stmt->role.threads};
+            if (gen->roles.count) range.first = vec_last(&gen->roles).first + vec_last(&gen->roles).count;
+            vec_push(gen->arena, &gen->roles, range);
+        }
+        if (stmt->kind == STMT_THREAD) {
+            int64_t extent = thread_extent(gen, stmt);
+            if (extent > *outside) *outside = extent;
+            count_threads(gen, &stmt->thread.body, outside);
+        }
+        if (stmt->kind == STMT_FOR) count_threads(gen, &stmt->loop.body, outside);
+        if (stmt->kind == STMT_WHILE) count_threads(gen, &stmt->while_.body, outside);
+        if (stmt->kind == STMT_BLOCK) count_threads(gen, &stmt->block, outside);
+        if (stmt->kind == STMT_IF) {
+            count_threads(gen, &stmt->if_.then, outside);
+            count_threads(gen, &stmt->if_.otherwise, outside);
+        }
+    }
+}
+
+int64_t block_threads(Gen *gen, const Stmt *grid) {
+    int64_t threads = 0, declared = 1;
+    gen->roles.count = 0;
+    count_threads(gen, &grid->grid.body, &threads);
+    for (int i = 0; i < gen->roles.count; i++) {
+        int64_t end = gen->roles.items[i].first + gen->roles.items[i].count;
+        if (end > threads) threads = end;
+    }
+    if (!threads && grid->grid.threads && expr_const(grid->grid.threads, &declared)) threads = declared;
+    return threads ? threads : 1;
+}
+
+// Registers that ptxas gives every thread when the block should fill the multiprocessor: the unit of setmaxnreg is 8.
+static void set_registers(Gen *gen, int64_t regs) {
+    if (!regs || !target_has(gen->target, FEATURE_WGMMA)) return;
+    int64_t at_launch = gen->target->registers_multiprocessor / gen->threads / 8 * 8;
+    const char *name = regs > at_launch ? "llvm.nvvm.setmaxnreg.inc.sync.aligned.u32"
+                                        : "llvm.nvvm.setmaxnreg.dec.sync.aligned.u32";
+    CALL(gen, name, gen->none, const_i32(gen, regs));
+}
+
+static void emit_role_body(Gen *gen, void *user) {
+    Stmt *stmt = user;
+    set_registers(gen, stmt->role.regs);
+    emit_block(gen, &stmt->role.body);
+}
+
+static void emit_role(Gen *gen, Stmt *stmt) {
+    RoleRange *role = find_role(gen, stmt->role.name);
+    EXPECT(gen->failure, role, "role '%s' was not counted", stmt->role.name);
+    int64_t outer_first = gen->role_first, outer_count = gen->role_count;
+    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, role->first), "");
+    Value inside = LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, role->count), "");
+    gen->role_first = role->first;
+    gen->role_count = role->count;
+    emit_if_then(gen, inside, emit_role_body, stmt);
+    gen->role_first = outer_first;
+    gen->role_count = outer_count;
+}
+
+static void emit_thread_body(Gen *gen, void *user) {
+    Stmt *stmt = user;
+    Value rest = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role_first), "");
+    ScopeState state = enter_scope(gen, &stmt->thread);
+    for (int i = stmt->thread.count - 1; i >= 0; i--) {
+        const Iter *iter = &stmt->thread.iters[i];
+        Value extent = fit_bits(gen, emit_index(gen, iter->end), 32, true);
+        bind_value(gen, iter->var, i ? LLVMBuildURem(gen->builder, rest, extent, "") : rest);
+        if (i) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
+        facts_iter(gen->facts, iter);
+    }
+    emit_block(gen, &stmt->thread.body);
+    leave_scope(gen, state);
+}
+
+static void emit_thread(Gen *gen, Stmt *stmt) {
+    int64_t extent = thread_extent(gen, stmt);
+    if (extent == gen->role_count) {
+        emit_thread_body(gen, stmt);
+        return;
+    }
+    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role_first), "");
+    emit_if_then(gen, LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, extent), ""), emit_thread_body,
+                 stmt);
+}
+
+// The block's number gives the grid's iterators, the first running fastest.
+static void emit_grid(Gen *gen, Stmt *stmt) {
+    Value rest = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->i32, 0, NULL);
+    ScopeState state = enter_scope(gen, &stmt->grid);
+    for (int i = 0; i < stmt->grid.count; i++) {
+        const Iter *iter = &stmt->grid.iters[i];
+        bool last = i == stmt->grid.count - 1;
+        Value extent = last ? NULL : fit_bits(gen, emit_index(gen, iter->end), 32, true);
+        bind_value(gen, iter->var, last ? rest : LLVMBuildURem(gen->builder, rest, extent, ""));
+        if (!last) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
+        facts_iter(gen->facts, iter);
+    }
+    emit_block(gen, &stmt->grid.body);
+    leave_scope(gen, state);
+}
+
+// ---- all statements ----
+
+static void emit_decl(Gen *gen, Stmt *stmt) {
+    EXPECT(gen->failure, stmt->decl->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", stmt->decl->name);
+    if (stmt->decl->scope == SCOPE_LOCAL) declare_local(gen, stmt->decl);
+}
+
+static void emit_stmt(Gen *gen, Stmt *stmt) {
+    lines_at(gen, stmt->loc);
+    switch (stmt->kind) {
+    case STMT_LET: emit_let(gen, stmt); return;
+    case STMT_VAR: emit_var_decl(gen, stmt); return;
+    case STMT_ASSIGN: emit_assign(gen, stmt); return;
+    case STMT_STORE: emit_store(gen, stmt); return;
+    case STMT_DECL: emit_decl(gen, stmt); return;
+    case STMT_FOR: emit_for(gen, stmt); return;
+    case STMT_WHILE: emit_while(gen, stmt); return;
+    case STMT_IF: emit_if(gen, stmt); return;
+    case STMT_BREAK: emit_break(gen); return;
+    case STMT_BLOCK: emit_block(gen, &stmt->block); return;
+    case STMT_GRID: emit_grid(gen, stmt); return;
+    case STMT_ROLE: emit_role(gen, stmt); return;
+    case STMT_THREAD: emit_thread(gen, stmt); return;
+    case STMT_CALL: emit_op(gen, stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->loc); return;
+    case STMT_ASSUME: facts_assume(gen->facts, stmt->assume, true); return;
+    case STMT_LAUNCH: break;
+    }
+    fail_internal(gen->failure, __FILE__, __LINE__, "a launch inside a kernel");
+}
