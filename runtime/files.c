@@ -1,5 +1,4 @@
 #include "runtime/files.h"
-#include "support/vec.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,46 +52,6 @@ bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, Fi
         diag(sink, NOWHERE, T_FILE_TOO_LARGE, (long long)out->length, (long long)limit);
     else diag(sink, NOWHERE, T_CANNOT_READ, strcmp(path, "-") == 0 ? "<stdin>" : path, why);
     return false;
-}
-
-// Length of the UTF-8 sequence at `text`; 0 when it is none (overlong forms, surrogates and what is beyond U+10FFFF too).
-static size_t utf8_length(const unsigned char *text, size_t left) {
-    unsigned char c = text[0];
-    if (c < 0x80) return 1;
-    size_t length = c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
-    if (length == 0 || length > left) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xC0) != 0x80) return 0;
-    if ((c == 0xE0 && text[1] < 0xA0) || (c == 0xED && text[1] >= 0xA0)) return 0;
-    if ((c == 0xF0 && text[1] < 0x90) || (c == 0xF4 && text[1] >= 0x90)) return 0;
-    return length;
-}
-
-bool source_check(DiagSink *sink, int file, const char *text, size_t length) {
-    Span place = {.file = file, .line = 1, .column = 1, .end_line = 1, .end_column = 2};
-    if (length == 0) {
-        place.line = 0;
-        diag(sink, place, T_EMPTY_FILE, diag_source_name(sink, file));
-        return false;
-    }
-    for (size_t i = 0, step; i < length; i += step) {
-        step = utf8_length((const unsigned char *)text + i, length - i);
-        if (step == 0 || text[i] == 0) {
-            diag(sink, place, T_NOT_UTF8, (int)i);
-            return false;
-        }
-        place.column = text[i] == '\n' ? 1 : place.column + (int)step;
-        place.line += text[i] == '\n';
-        place.end_line = place.line;
-        place.end_column = place.column + 1;
-    }
-    return true;
-}
-
-bool file_read_source(Arena *arena, DiagSink *sink, const char *path, FileText *out, int *file) {
-    if (!file_read(arena, sink, path, SOURCE_LIMIT, out)) return false;
-    *file = diag_add_source(sink, strcmp(path, "-") == 0 ? "<stdin>" : path, out->text, out->length);
-    return source_check(sink, *file, out->text, out->length);
 }
 
 static bool write_all(int fd, const char *data, size_t bytes) {

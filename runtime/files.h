@@ -16,11 +16,6 @@ typedef struct FileText {
 bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why);
 // As file_load; reports to the sink.
 bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out);
-// As file_read, for source text: also refuses what is empty or not UTF-8. `*file` becomes its index as a source of the
-// sink, for places in it.
-bool file_read_source(Arena *arena, DiagSink *sink, const char *path, FileText *out, int *file);
-// Checks a source text that did not come from a file in the same way. False: reported.
-bool source_check(DiagSink *sink, int file, const char *text, size_t length);
 // Writes a file under a temporary name beside it and renames it, so that a reader never sees half of it. "-": standard
 // output. False: reported.
 bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes);

@@ -22,28 +22,18 @@ static const char *read_import(void *user, Arena *arena, const char *from, const
     return file.text;
 }
 
-static bool parse(Front *front, const char *name, const char *text, size_t length) {
+bool front_open(Front *front, const char *path) {
+    FileText source;
+    if (!file_read(front->arena, front->sink, path, SOURCE_LIMIT, &source)) return false;
+    return front_open_text(front, strcmp(path, "-") == 0 ? "<stdin>" : path, source.text, source.length);
+}
+
+bool front_open_text(Front *front, const char *name, const char *text, size_t length) {
     static const ImportReader reader = {.read = read_import};
     double start = seconds_now();
     front->syntax = syntax_parse(front->arena, front->failure, front->sink, name, text, length, &reader);
     front->parse_seconds = seconds_now() - start;
     return front->syntax != NULL;
-}
-
-bool front_open(Front *front, const char *path) {
-    FileText source;
-    int file;
-    if (!file_read_source(front->arena, front->sink, path, &source, &file)) return false;
-    return parse(front, diag_source_name(front->sink, file), source.text, source.length);
-}
-
-bool front_open_text(Front *front, const char *name, const char *text, size_t length) {
-    if ((int64_t)length > SOURCE_LIMIT) {
-        diag(front->sink, NOWHERE, T_FILE_TOO_LARGE, (long long)length, (long long)SOURCE_LIMIT);
-        return false;
-    }
-    int file = diag_add_source(front->sink, name, text, length);
-    return source_check(front->sink, file, text, length) && parse(front, name, text, length);
 }
 
 // The defines that are no tunables: what is left when the user's choice of tiles does not fit.
