@@ -3,7 +3,7 @@
 #pragma once
 #include "passes/util.h"
 
-enum { AFFINE_TERMS = 6 };
+enum { AFFINE_TERMS = 4 };
 
 typedef struct Affine {
     bool known;          // false: nothing is known, not even that it equals itself

@@ -20,6 +20,7 @@ typedef struct BoxDim {
 typedef struct MemAccess {
     Buf *buf;             // NULL: all of global memory (fences, acquire, release)
     const Stmt *stmt;
+    int id;               // for the user's tables
     bool write, atomic;
     bool async;           // lands later, at a wait for its cp.async group
     bool pseudo;          // an await: asks for what has landed, touches nothing

@@ -1,0 +1,587 @@
+// Playing a kernel through, for insert-sync.
+//
+// The state is the list of live accesses: those that no barrier has ordered yet. Statements are executed one after the
+// other with index values as far as they are known (affine.h); each access is compared with the live ones:
+//
+//     conflict        one of the two writes, they are not both atomic, and their boxes may meet
+//     - and the live one is an asynchronous write that has not landed: a wait is missing (and a barrier, but for the
+//       thread's own data)
+//     - and they are not element by element of the same threads: a barrier is missing
+//
+// A barrier ends all live accesses that have landed. A pending copy knows its age, the number of cp.async groups closed
+// after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
+//
+// Control flow. Loops are played with real trip counts: all small ones for loops whose count is not known (0 .. 2 S + 2,
+// S being the least common multiple of the slots of the kernel's rings), and the first and last iterations of long loops,
+// cut out in multiples of S, so that slots k % S come as they would. A count that is named (`let steps`) is bound to the
+// scenario's, so that tests like k + 2 < steps are decided. A condition that is not decided goes both ways, and after it
+// what is live on either way is live: nothing on any path is missed. An unknown count within a loop takes two values in turn.
+//
+//     gemm, S = 3, steps = 2        live before the statement                              missing
+//     copies 0, commit              -
+//     copies 1, commit              As[0] age 0
+//     k = 0  await As[0]            As[0] age 1, As[1] age 0                               wait(1), barrier
+//            commit (no copy)       As[1] age 0
+//            gemm on slot 0         As[1] age 1
+//     k = 1  await As[1]            As[1] age 1, gemm's reads of slot 0                    (the same wait and barrier)
+#include "passes/sync_model.h"
+#include <string.h>
+
+typedef struct Live {
+    const MemAccess *access;
+    bool pending;                       // started, not landed
+    int age;                            // groups closed after its own; -1: its own is open
+    Affine start[LAYOUT_MAX_RANK];
+} Live;
+
+typedef struct State {
+    VEC(Live) live;
+    bool dead;       // after a break: nothing comes here
+    struct State *next_free;
+} State;
+
+typedef struct Choice { int first, second; } Choice;
+typedef VEC(Choice) Choices;
+
+// A trip count that is not known: of the loop whose end is the variable `key`, or whose iterator it is.
+typedef struct Quantity {
+    const Var *key;
+    bool inside;     // in a loop: it may differ from one entry to the next
+    Choices choices;
+    int chosen;
+    int bindings;    // in this scenario
+} Quantity;
+
+struct SyncModel {
+    Arena *arena;
+    Func *kernel;
+    SyncPlan *plan;
+    AffineEnv *env;
+    Map *accesses;        // Stmt -> MemAccessVec
+    Map *written;         // global buffers that the kernel writes
+    Map *ends;            // Var -> Quantity
+    VEC(Quantity *) quantities;
+    int64_t period;       // S
+    int access_count;
+    signed char *same;    // same_threads by ids: 0 not yet asked, 1 yes, -1 no
+    State *free;
+    State *breaks;        // what is live where `break` leaves the innermost loop
+    bool placing, failed;
+    int64_t steps;
+};
+
+static void play_block(SyncModel *m, State *s, Block *block);
+
+// ---- states ----
+
+static State *state_new(SyncModel *m) {
+    State *s = m->free;
+    if (s) m->free = s->next_free;
+    else s = NEW(m->arena, State);
+    s->live.count = 0;
+    s->dead = false;
+    return s;
+}
+
+static void state_free(SyncModel *m, State *s) {
+    s->next_free = m->free;
+    m->free = s;
+}
+
+static bool same_start(const MemAccess *access, const Affine *a, const Affine *b) {
+    for (int d = 0; d < access->rank; d++)
+        if (access->dims[d].length >= 0 && !affine_same(&a[d], &b[d])) return false;
+    return true;
+}
+
+static void state_add(SyncModel *m, State *s, const Live *live) {
+    for (int i = 0; i < s->live.count; i++) {
+        Live *other = &s->live.items[i];
+        if (other->access != live->access || other->pending != live->pending) continue;
+        if (!same_start(live->access, other->start, live->start)) continue;
+        if (live->age < other->age) other->age = live->age;
+        return;
+    }
+    vec_push(m->arena, &s->live, *live);
+}
+
+static void state_union(SyncModel *m, State *s, const State *other) {
+    if (other->dead) return;
+    if (s->dead) s->live.count = 0;
+    for (int i = 0; i < other->live.count; i++) state_add(m, s, &other->live.items[i]);
+    s->dead = false;
+}
+
+static State *state_copy(SyncModel *m, const State *s) {
+    State *copy = state_new(m);
+    copy->dead = true;
+    state_union(m, copy, s);
+    return copy;
+}
+
+// ---- what ends an access ----
+
+static void do_barrier(State *s) {
+    int kept = 0;
+    for (int i = 0; i < s->live.count; i++)
+        if (s->live.items[i].pending) s->live.items[kept++] = s->live.items[i];
+    s->live.count = kept;
+}
+
+static void do_commit(State *s) {
+    for (int i = 0; i < s->live.count; i++)
+        if (s->live.items[i].pending) s->live.items[i].age++;
+}
+
+static void do_wait(State *s, int64_t groups) {
+    for (int i = 0; i < s->live.count; i++)
+        if (s->live.items[i].age >= groups) s->live.items[i].pending = false;
+}
+
+// Points of a grid are independent, also those that one block does in turn.
+static void drop_globals(State *s) {
+    int kept = 0;
+    for (int i = 0; i < s->live.count; i++) {
+        const Buf *buf = s->live.items[i].access->buf;
+        if (buf && buf->scope != SCOPE_GLOBAL) s->live.items[kept++] = s->live.items[i];
+    }
+    s->live.count = kept;
+}
+
+static void do_sync(State *s, const Sync *sync) {
+    if (!sync) return;
+    if (sync->commit) do_commit(s);
+    if (sync->wait >= 0) do_wait(s, sync->wait);
+    if (sync->barrier) do_barrier(s);
+}
+
+// ---- conflicts ----
+
+static bool is_global(const MemAccess *access) {
+    return !access->buf || access->buf->scope == SCOPE_GLOBAL;
+}
+
+static bool boxes_meet(const Live *y, const MemAccess *x, const Affine *start) {
+    if (!x->buf || !y->access->buf) return is_global(x) && is_global(y->access);
+    if (x->buf != y->access->buf) return may_share_storage(x->buf, y->access->buf);
+    for (int d = 0; d < x->rank; d++) {
+        const BoxDim *a = &y->access->dims[d], *b = &x->dims[d];
+        int64_t distance;
+        if (a->length < 0 || b->length < 0 || !affine_distance(&y->start[d], &start[d], &distance)) continue;
+        distance += b->low - a->low;
+        if (distance >= a->length || -distance >= b->length) return false;
+    }
+    return true;
+}
+
+static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, const Affine *start) {
+    if (x->pseudo || x->buf != y->access->buf || !same_start(x, y->start, start)) return false;
+    signed char *same = &m->same[y->access->id * m->access_count + x->id];
+    if (!*same) *same = same_threads(m->arena, y->access, x) ? 1 : -1;
+    return *same > 0;
+}
+
+// What is missing before the access; adds to *need.
+static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need) {
+    for (int i = 0; i < s->live.count; i++) {
+        const Live *y = &s->live.items[i];
+        if (!(x->write || y->access->write) || (x->atomic && y->access->atomic)) continue;
+        if (x->pseudo && !y->access->async) continue;
+        if (!boxes_meet(y, x, start)) continue;
+        if (y->pending) {
+            int groups = y->age < 0 ? 0 : y->age;
+            if (y->age < 0) need->commit = true;
+            if (need->wait < 0 || groups < need->wait) need->wait = groups;
+        }
+        if (!of_same_threads(m, y, x, start)) need->barrier = true;
+    }
+}
+
+static Sync *sync_at(SyncModel *m, const void *place) {
+    return map_get(m->plan->by_place, place);
+}
+
+static void add_to_plan(SyncModel *m, const Sync *need) {
+    const void *place = need->before ? (const void *)need->before : (const void *)need->at_end;
+    Sync *sync = sync_at(m, place);
+    if (!sync) {
+        sync = NEW(m->arena, Sync);
+        *sync = (Sync){.before = need->before, .at_end = need->at_end, .wait = -1};
+        map_put(m->plan->by_place, place, sync);
+        vec_push(m->arena, &m->plan->syncs, sync);
+    }
+    sync->commit |= need->commit;
+    sync->barrier |= need->barrier;
+    if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
+}
+
+// ---- statements ----
+
+// An access matters when somebody writes what it touches.
+static bool matters(const SyncModel *m, const MemAccess *access) {
+    return !access->buf || access->buf->scope == SCOPE_SHARED || map_has(m->written, buf_root(access->buf));
+}
+
+static MemAccessVec *accesses_of(SyncModel *m, Stmt *stmt, bool leaf) {
+    MemAccessVec *found = map_get(m->accesses, stmt);
+    if (found) return found;
+    found = NEW(m->arena, MemAccessVec);
+    MemAccessVec all = {0};
+    if (leaf) leaf_accesses(m->arena, stmt, &all);
+    else own_accesses(m->arena, stmt, &all);
+    for (int i = 0; i < all.count; i++)
+        if (matters(m, all.items[i])) vec_push(m->arena, found, all.items[i]);
+    map_put(m->accesses, stmt, found);
+    return found;
+}
+
+static void start_of(SyncModel *m, const MemAccess *access, Affine *start) {
+    for (int d = 0; d < access->rank; d++)
+        if (access->dims[d].length >= 0) start[d] = affine_of(m->env, access->dims[d].start);
+}
+
+// The accesses of a statement, before or behind its own barrier: what they need, then they are live.
+static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, bool behind, Sync place) {
+    Affine start[LAYOUT_MAX_RANK];
+    Sync need = place;
+    for (int i = 0; i < accesses->count; i++) {
+        const MemAccess *x = accesses->items[i];
+        if (x->after_barrier != behind || (x->pseudo && !m->placing)) continue;
+        start_of(m, x, start);
+        find_need(m, s, x, start, &need);
+    }
+    if (need.commit || need.barrier || need.wait >= 0) {
+        if (m->placing) add_to_plan(m, &need);
+        else m->failed = true;
+        do_sync(s, &need);
+    }
+    for (int i = 0; i < accesses->count; i++) {
+        const MemAccess *x = accesses->items[i];
+        if (x->after_barrier != behind || x->pseudo) continue;
+        Live live = {.access = x, .pending = x->async, .age = -1};
+        start_of(m, x, live.start);
+        state_add(m, s, &live);
+    }
+}
+
+static void play_statement(SyncModel *m, State *s, Stmt *stmt, bool leaf) {
+    const MemAccessVec *accesses = accesses_of(m, stmt, leaf);
+    Sync place = {.before = stmt, .wait = -1};
+    m->steps++;
+    do_sync(s, sync_at(m, stmt));
+    if (accesses->count == 0) return;
+    play_accesses(m, s, accesses, false, place);
+    bool own_barrier = false;
+    for (int i = 0; i < accesses->count; i++) own_barrier |= accesses->items[i]->after_barrier;
+    if (!own_barrier) return;
+    do_barrier(s);
+    play_accesses(m, s, accesses, true, place);
+}
+
+// ---- values ----
+
+static int trips_of(SyncModel *m, Quantity *quantity) {
+    (void)m;
+    const Choice *choice = &quantity->choices.items[quantity->chosen];
+    return quantity->bindings++ % 2 ? choice->second : choice->first;
+}
+
+static void play_let(SyncModel *m, const Stmt *stmt) {
+    Quantity *quantity = map_get(m->ends, stmt->let.var);
+    if (!type_is_int(stmt->let.var->type) || !stmt->let.value) {
+        affine_forget(m->env, stmt->let.var);
+        return;
+    }
+    Affine value = affine_of(m->env, stmt->let.value);
+    int64_t constant;
+    if (quantity && !affine_is_const(&value, &constant)) value = affine_const(trips_of(m, quantity));
+    affine_bind(m->env, stmt->let.var, value);
+}
+
+static bool forget_stmt(Visitor *visitor, Stmt *stmt) {
+    if (stmt->kind == STMT_ASSIGN) affine_forget(visitor->user, stmt->let.var);
+    return true;
+}
+
+static void forget_assigned(SyncModel *m, Block *block) {
+    Visitor visitor = {.stmt = forget_stmt, .user = m->env};
+    visit_block(&visitor, block);
+}
+
+// ---- control ----
+
+static void play_if(SyncModel *m, State *s, Stmt *stmt) {
+    Affine condition = affine_of(m->env, stmt->if_.condition);
+    int64_t decided;
+    if (affine_is_const(&condition, &decided)) {
+        play_block(m, s, decided ? &stmt->if_.then : &stmt->if_.otherwise);
+        return;
+    }
+    State *other = state_copy(m, s);
+    play_block(m, s, &stmt->if_.then);
+    play_block(m, other, &stmt->if_.otherwise);
+    state_union(m, s, other);
+    state_free(m, other);
+    forget_assigned(m, &stmt->if_.then);
+    forget_assigned(m, &stmt->if_.otherwise);
+}
+
+static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body);
+
+static int64_t trip_count(SyncModel *m, const Iter *iter, const Affine *begin) {
+    Affine end = affine_of(m->env, iter->end);
+    int64_t distance, step = 1;
+    expr_const(iter->step, &step);
+    if (affine_distance(begin, &end, &distance)) return distance <= 0 ? 0 : (distance + step - 1) / step;
+    Quantity *quantity = map_get(m->ends, iter->var);
+    return quantity ? trips_of(m, quantity) : 2;
+}
+
+static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
+    Affine begin = affine_of(m->env, iters->begin);
+    int64_t trips = trip_count(m, iters, &begin), step = 1, most = 2 * m->period + 2;
+    expr_const(iters->step, &step);
+    for (int64_t i = 0; i < trips && !s->dead && !m->failed; i++) {
+        if (trips > most && i == m->period + 1) {   // the middle: whole periods of it
+            i += (trips - most) / m->period * m->period;
+            forget_assigned(m, body);
+        }
+        affine_bind(m->env, iters->var, affine_add(begin, affine_const(i * step), 1));
+        if (attr_get(stmt->attrs, ATTR_POINTS)) drop_globals(s);
+        play_iters(m, s, stmt, count - 1, iters + 1, body);
+    }
+}
+
+static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
+    if (count > 0) play_iter(m, s, stmt, count, iters, body);
+    else play_block(m, s, body);
+}
+
+static void play_for(SyncModel *m, State *s, Stmt *stmt) {
+    State *outer = m->breaks, *breaks = m->breaks = state_new(m);
+    breaks->dead = true;
+    play_iters(m, s, stmt, stmt->loop.count, stmt->loop.iters, &stmt->loop.body);
+    state_union(m, s, breaks);
+    state_free(m, breaks);
+    m->breaks = outer;
+}
+
+// The condition is never decided: it may leave at any test. Its reads come again at the end of the body.
+static void play_while(SyncModel *m, State *s, Stmt *stmt) {
+    State *outer = m->breaks, *left = m->breaks = state_new(m);
+    left->dead = true;
+    for (int64_t i = 0; i < m->period + 2 && !s->dead && !m->failed; i++) {
+        state_union(m, left, s);
+        forget_assigned(m, &stmt->while_.body);
+        play_block(m, s, &stmt->while_.body);
+        if (s->dead) break;
+        do_sync(s, sync_at(m, &stmt->while_.body));
+        Sync place = {.at_end = &stmt->while_.body, .wait = -1};
+        play_accesses(m, s, accesses_of(m, stmt, false), false, place);
+    }
+    state_union(m, s, left);
+    forget_assigned(m, &stmt->while_.body);
+    state_free(m, left);
+    m->breaks = outer;
+}
+
+static bool play_call(State *s, const Stmt *stmt) {
+    int64_t groups;
+    switch (stmt->call.op) {
+    case OP_BARRIER:
+        if (!stmt->call.count || !stmt->call.args[0].value) do_barrier(s);
+        return true;
+    case OP_CP_ASYNC_COMMIT: do_commit(s); return true;
+    case OP_CP_ASYNC_WAIT:
+        if (expr_const(stmt->call.args[0].value, &groups)) do_wait(s, groups);
+        return true;
+    default: return false;
+    }
+}
+
+static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
+    if (stmt->kind == STMT_CALL && play_call(s, stmt)) return;
+    bool leaf = is_leaf(stmt);
+    play_statement(m, s, stmt, leaf);
+    switch (stmt->kind) {
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN: play_let(m, stmt); break;
+    case STMT_FOR:
+        if (!leaf) play_for(m, s, stmt);
+        break;
+    case STMT_WHILE: play_while(m, s, stmt); break;
+    case STMT_IF: play_if(m, s, stmt); break;
+    case STMT_BLOCK: play_block(m, s, &stmt->block); break;
+    case STMT_GRID: play_block(m, s, &stmt->grid.body); break;
+    case STMT_BREAK:
+        if (m->breaks) state_union(m, m->breaks, s);
+        s->dead = true;
+        break;
+    default: break;
+    }
+    if (map_has(m->plan->commits, stmt)) do_commit(s);
+}
+
+static void play_block(SyncModel *m, State *s, Block *block) {
+    for (int i = 0; i < block->count && !s->dead && !m->failed; i++) play_stmt(m, s, block->items[i]);
+}
+
+// ---- scenarios ----
+
+static void add_choices(SyncModel *m, Quantity *quantity) {
+    int64_t most = 2 * m->period + 2;
+    if (!quantity->inside) {
+        for (int t = 0; t <= most; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
+        return;
+    }
+    int some[] = {0, 1, (int)m->period, (int)m->period + 2};
+    for (int i = 0; i < COUNT_OF(some); i++)
+        for (int j = 0; j < COUNT_OF(some); j++)
+            if (i != j || some[i] > 1) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
+}
+
+static void add_quantity(SyncModel *m, const Var *key, bool inside) {
+    if (map_has(m->ends, key)) return;
+    Quantity *quantity = NEW(m->arena, Quantity);
+    *quantity = (Quantity){.key = key, .inside = inside};
+    map_put(m->ends, key, quantity);
+    vec_push(m->arena, &m->quantities, quantity);
+}
+
+static void find_quantities(SyncModel *m, Block *block, bool inside) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_leaf(stmt)) continue;
+        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
+            const Iter *iter = &stmt->loop.iters[k];
+            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside);
+            else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0);
+        }
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_quantities(m, bodies[b], inside || loop);
+    }
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+    return b ? gcd(b, a % b) : a;
+}
+
+enum { LONGEST_PERIOD = 24 };
+
+// Moduli of indices are numbers of slots; their least common multiple is the period.
+static bool period_expr(Visitor *visitor, Expr *expr) {
+    int64_t *period = visitor->user, slots;
+    if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return true;
+    if (!expr_const(expr->binary.b, &slots) || slots < 2 || slots > LONGEST_PERIOD) return true;
+    int64_t common = *period / gcd(*period, slots) * slots;
+    if (common <= LONGEST_PERIOD) *period = common;
+    return true;
+}
+
+static void find_period(SyncModel *m) {
+    Visitor visitor = {.expr = period_expr, .user = &m->period};
+    m->period = 1;
+    visit_block(&visitor, &m->kernel->body);
+}
+
+static void find_written(SyncModel *m) {
+    EffectVec effects = {0};
+    for (int i = 0; i < m->kernel->body.count; i++) stmt_effects(m->arena, m->kernel->body.items[i], &effects);
+    for (int i = 0; i < effects.count; i++)
+        if (effects.items[i].access != ACCESS_READ) map_put(m->written, buf_root(effects.items[i].buf), effects.items[i].buf);
+}
+
+// Every access is found and numbered before the first scenario.
+static void number_accesses(SyncModel *m, Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        bool leaf = is_leaf(stmt);
+        MemAccessVec *accesses = accesses_of(m, stmt, leaf);
+        for (int a = 0; a < accesses->count; a++) accesses->items[a]->id = m->access_count++;
+        Block *bodies[2];
+        for (int b = 0, count = leaf ? 0 : stmt_bodies(stmt, bodies); b < count; b++) number_accesses(m, bodies[b]);
+    }
+}
+
+enum { MOST_SCENARIOS = 300 };
+
+// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough.
+static void limit_scenarios(SyncModel *m) {
+    int64_t count = 1;
+    for (int q = m->quantities.count - 1; q >= 0; q--) {
+        Quantity *quantity = m->quantities.items[q];
+        if (count * quantity->choices.count > MOST_SCENARIOS) {
+            quantity->choices.count = 0;
+            int enough = (int)m->period + 2;
+            vec_push(m->arena, &quantity->choices, ((Choice){enough, enough}));
+            if (count * 3 <= MOST_SCENARIOS) {
+                vec_push(m->arena, &quantity->choices, ((Choice){0, enough}));
+                vec_push(m->arena, &quantity->choices, ((Choice){1, 1}));
+            }
+        }
+        count *= quantity->choices.count;
+    }
+}
+
+SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
+    SyncModel *m = NEW(arena, SyncModel);
+    *m = (SyncModel){.arena = arena, .kernel = kernel, .plan = plan, .env = affine_env(arena), .accesses = map_new(arena),
+                     .written = map_new(arena), .ends = map_new(arena)};
+    find_written(m);
+    find_period(m);
+    find_quantities(m, &kernel->body, false);
+    for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
+    limit_scenarios(m);
+    number_accesses(m, &kernel->body);
+    m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count * (size_t)m->access_count + 1);
+    return m;
+}
+
+static bool next_scenario(SyncModel *m) {
+    for (int q = 0; q < m->quantities.count; q++) {
+        Quantity *quantity = m->quantities.items[q];
+        if (++quantity->chosen < quantity->choices.count) return true;
+        quantity->chosen = 0;
+    }
+    return false;
+}
+
+// Dims and parameters that loops end at are bound from the start, lets where they stand.
+static void start_scenario(SyncModel *m) {
+    affine_reset(m->env);
+    for (int q = 0; q < m->quantities.count; q++) {
+        Quantity *quantity = m->quantities.items[q];
+        quantity->bindings = 0;
+        if (quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM)
+            affine_bind(m->env, quantity->key, affine_const(quantity->choices.items[quantity->chosen].first));
+    }
+}
+
+static void play_all(SyncModel *m) {
+    m->failed = false;
+    for (int q = 0; q < m->quantities.count; q++) m->quantities.items[q]->chosen = 0;
+    do {
+        start_scenario(m);
+        State *s = state_new(m);
+        play_block(m, s, &m->kernel->body);
+        state_free(m, s);
+        m->breaks = NULL;
+    } while (!m->failed && next_scenario(m));
+}
+
+void sync_model_place(SyncModel *m) {
+    m->placing = true;
+    play_all(m);
+}
+
+bool sync_model_check(SyncModel *m) {
+    m->placing = false;
+    play_all(m);
+    return !m->failed;
+}
+
+int64_t sync_model_steps(const SyncModel *m) {
+    return m->steps;
+}
