@@ -1,0 +1,77 @@
+// The commands that answer questions: targets, explain, docs, layout, doctor.
+#include "runtime/info.h"
+#include "runtime/status.h"
+#include "tools/tool.h"
+#include <stdlib.h>
+#include <string.h>
+
+bool command_targets(Tool *tool, int *code) {
+    (void)tool;
+    (void)code;
+    const Target *t;
+    printf("%-9s %-40s %8s %8s %7s  %s\n", "target", "devices", "shared", "threads", "regs", "features");
+    for (int i = 0; (t = target_at(i)); i++) {
+        printf("%-9s %-40s %5lld KB %8d %7d ", t->name, t->summary, (long long)(t->shared_block / 1024), t->max_threads,
+               t->registers_thread);
+        for (int f = 1; f < FEATURE_COUNT; f++)
+            if (target_has(t, (Feature)f)) printf(" %s", feature_text((Feature)f));
+        printf("\n");
+    }
+    return true;
+}
+
+// "T0201", "t201" or "201"
+bool command_explain(Tool *tool, int *code) {
+    (void)code;
+    if (tool->options.operands.count == 0) return tool_usage(tool, "give a code, as in `tilec explain T0201`");
+    bool ok = true;
+    for (int i = 0; i < tool->options.operands.count; i++) {
+        const char *word = tool->options.operands.items[i], *digits = word + (word[0] == 'T' || word[0] == 't');
+        char *end;
+        long number = strtol(digits, &end, 10);
+        const char *text = end != digits && *end == 0 ? diag_explain((int)number, tool->arena) : NULL;
+        if (text) printf("%s\n", text);
+        else diag(tool->sink, (Span){0}, T_UNKNOWN_CODE, word);
+        ok = ok && text;
+    }
+    return ok;
+}
+
+bool command_docs(Tool *tool, int *code) {
+    (void)code;
+    const char *what = tool->options.operands.count == 1 ? tool->options.operands.items[0] : "";
+    StrBuf text;
+    sb_init(&text, tool->arena);
+    if (strcmp(what, "cli") == 0) help_markdown(&text);
+    else if (strcmp(what, "man") == 0) help_manual(&text);
+    else if (strcmp(what, "bash") == 0) help_bash(&text);
+#ifndef TILEC_NO_CODEGEN
+    else if (strcmp(what, "passes") == 0) info_passes_document(&text);
+#endif
+    else return tool_usage(tool, "give one of cli, man, bash, passes");
+    fputs(sb_text(&text), stdout);
+    return true;
+}
+
+bool command_layout(Tool *tool, int *code) {
+    VEC(char *) args = {0};
+    vec_push(tool->arena, &args, "tilec layout");
+    for (int i = 0; i < tool->options.operands.count; i++)
+        vec_push(tool->arena, &args, (char *)tool->options.operands.items[i]);
+    *code = info_layout(args.count, args.items);
+    if (*code < 0) return tool_usage(tool, "this tilec was built without the layout calculator");
+    return *code == 0;
+}
+
+bool command_doctor(Tool *tool, int *code) {
+    (void)code;
+    StrBuf text;
+    sb_init(&text, tool->arena);
+    sb_printf(&text, "tilec      %s\n", tilec_version());
+#ifndef TILEC_NO_CODEGEN
+    info_assembler(tool->arena, tool->failure, option_text(&tool->options, OPTION_PTXAS, NULL), &text);
+#endif
+    info_device(tool->arena, &text);
+    fputs(sb_text(&text), stdout);
+    return true;
+}

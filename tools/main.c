@@ -1,0 +1,82 @@
+// tilec: a thin client of the library. stdout is the product, stderr the talk; the exit code is a TilecStatus.
+#include "runtime/status.h"
+#include "tools/tool.h"
+#include <string.h>
+
+static const CommandFn commands[COMMAND_COUNT] = {
+#ifndef TILEC_NO_CODEGEN
+    [COMMAND_BUILD] = command_build,     [COMMAND_OPT] = command_opt,         [COMMAND_PASSES] = command_passes,
+#endif
+    [COMMAND_TEST] = command_test,       [COMMAND_RUN] = command_run,         [COMMAND_TARGETS] = command_targets,
+    [COMMAND_LAYOUT] = command_layout,   [COMMAND_EXPLAIN] = command_explain, [COMMAND_DOCTOR] = command_doctor,
+    [COMMAND_DOCS] = command_docs,
+};
+
+// --help and --version work with every command. True when that was all.
+static bool answer_general(Tool *tool, int argc, char **argv) {
+    bool named = argc > 1 && strcmp(argv[1], command_infos[tool->options.command].name) == 0;
+    if (option_given(&tool->options, OPTION_VERSION)) {
+        printf("tilec %s\n", tilec_version());
+        return true;
+    }
+    if (!option_given(&tool->options, OPTION_HELP)) return false;
+    StrBuf text;
+    sb_init(&text, tool->arena);
+    if (named) help_command(tool->options.command, &text);
+    else help_overview(&text);
+    fputs(sb_text(&text), stdout);
+    return true;
+}
+
+static bool check_common(Tool *tool) {
+    return option_choice(&tool->options, tool->sink, OPTION_COLOR, "auto always never", 0) >= 0 &&
+           option_choice(&tool->options, tool->sink, OPTION_DIAGNOSTICS, "text json", 0) >= 0;
+}
+
+static int run(Tool *tool, int argc, char **argv) {
+    int code = 0;
+    if (argc == 1) {
+        StrBuf text;
+        sb_init(&text, tool->arena);
+        help_overview(&text);
+        fputs(sb_text(&text), stderr);
+        return TILEC_ERROR_USAGE;
+    }
+    bool ok = options_parse(tool->arena, tool->sink, argc, argv, &tool->options) && check_common(tool);
+    if (ok && answer_general(tool, argc, argv)) return 0;
+    if (ok) ok = commands[tool->options.command](tool, &code);
+    tool_show(tool);
+    TilecStatus status = status_of(tool->sink, 0);
+    if (status != TILEC_OK) return (int)status;
+    return ok || code ? code : TILEC_ERROR_INTERNAL;
+}
+
+static int caught(Failure *failure) {
+    if (failure->kind == FAIL_INTERNAL) {
+        fprintf(stderr, "error[T%04d]: internal error: %s\n", T_INTERNAL, failure->message);
+        fputs("this is a bug in tilec; please report it with the input\n", stderr);
+        return TILEC_ERROR_INTERNAL;
+    }
+    fprintf(stderr, "error[T%04d]: out of memory\n", T_OUT_OF_MEMORY);
+    return TILEC_ERROR_ENVIRONMENT;
+}
+
+int main(int argc, char **argv) {
+    static Failure failure;   // static: outlives the jump, and the arena points to it
+    static Tool tool;
+    if (FAILURE_CAUGHT(&failure)) {
+        if (tool.sink) tool_show(&tool);
+        return caught(&failure);
+    }
+    tool.failure = &failure;
+    tool.arena = arena_new(libc_allocator, &failure);
+    if (!tool.arena) fail_out_of_memory(&failure);
+    tool.sink = diag_sink_new(tool.arena);
+    int code = run(&tool, argc, argv);
+    arena_free(tool.arena);
+    if (fflush(stdout) != 0 && code == 0) {
+        perror("tilec: standard output");
+        code = TILEC_ERROR_ENVIRONMENT;
+    }
+    return code;
+}

@@ -1,0 +1,73 @@
+// The command line: commands.def and options.def as data, and what was given.
+#pragma once
+#include "support/diag.h"
+#include "support/vec.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+#define COMMAND(NAME, text, operands, summary) COMMAND_##NAME,
+#include "tools/commands.def"
+#undef COMMAND
+    COMMAND_COUNT,
+    // Commands that this build lacks have numbers all the same, for the table of options.
+    COMMAND_LACKING = 16,
+#ifdef TILEC_NO_CODEGEN
+    COMMAND_BUILD = COMMAND_LACKING,
+    COMMAND_OPT,
+    COMMAND_PASSES,
+#endif
+} Command;
+
+typedef enum {
+#define OPTION(NAME, text, letter, argument, commands, group, help) OPTION_##NAME,
+#include "tools/options.def"
+#undef OPTION
+    OPTION_COUNT
+} OptionId;
+
+typedef enum { GROUP_USER, GROUP_DEVELOPER } OptionGroup;
+
+typedef struct CommandInfo {
+    const char *name, *operands, *summary;
+} CommandInfo;
+
+typedef struct OptionInfo {
+    const char *name;
+    char letter;            // 0: none
+    const char *argument;   // NULL: a flag
+    unsigned commands;      // bit per Command
+    OptionGroup group;
+    const char *help;
+} OptionInfo;
+
+extern const CommandInfo command_infos[COMMAND_COUNT];
+extern const OptionInfo option_infos[OPTION_COUNT];
+
+typedef struct GivenOption {
+    OptionId id;
+    const char *value;
+} GivenOption;
+
+typedef struct Options {
+    Command command;
+    VEC(GivenOption) given;       // in order
+    VEC(const char *) operands;
+} Options;
+
+// Reads a command line. False: reported.
+bool options_parse(Arena *arena, DiagSink *sink, int argc, char **argv, Options *out);
+
+bool option_given(const Options *options, OptionId id);
+const char *option_text(const Options *options, OptionId id, const char *otherwise);   // the last one given
+// A number in low..high. False: reported.
+bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t low, int64_t high, int64_t *value);
+// One of the words of a list ("emu gpu"); -1: reported; `otherwise` when not given.
+int option_choice(const Options *options, DiagSink *sink, OptionId id, const char *words, int otherwise);
+
+// ---- derived texts (help.c) ----
+void help_overview(StrBuf *out);
+void help_command(Command command, StrBuf *out);
+void help_markdown(StrBuf *out);   // docs/cli.md
+void help_manual(StrBuf *out);     // tilec.1, in mdoc's older cousin man(7)
+void help_bash(StrBuf *out);       // completion for bash

@@ -1,0 +1,101 @@
+#include "tools/tool.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const Span NOWHERE;
+
+static DiagFormat format_of(const Tool *tool) {
+    const char *color = option_text(&tool->options, OPTION_COLOR, "auto");
+    if (strcmp(option_text(&tool->options, OPTION_DIAGNOSTICS, "text"), "json") == 0) return DIAG_JSON;
+    if (strcmp(color, "always") == 0) return DIAG_TEXT_COLOR;
+    const char *no_color = getenv("NO_COLOR");
+    bool allowed = strcmp(color, "auto") == 0 && !(no_color && no_color[0]) && isatty(STDERR_FILENO);
+    return allowed ? DIAG_TEXT_COLOR : DIAG_TEXT;
+}
+
+void tool_show(Tool *tool) {
+    StrBuf text;
+    sb_init(&text, tool->arena);
+    diag_render(tool->sink, tool->shown, format_of(tool), &text);
+    tool->shown = diag_count(tool->sink);
+    fflush(stdout);   // the product comes before the talk about it
+    fputs(sb_text(&text), stderr);
+}
+
+bool tool_usage(Tool *tool, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    diag(tool->sink, NOWHERE, T_OPERAND, arena_vprintf(tool->arena, format, args));
+    va_end(args);
+    return false;
+}
+
+const char *tool_file(Tool *tool) {
+    if (tool->options.operands.count == 1) return tool->options.operands.items[0];
+    if (tool->options.operands.count == 0) tool_usage(tool, "no input file was given");
+    else tool_usage(tool, "one input file is taken, not %d", tool->options.operands.count);
+    return NULL;
+}
+
+bool tool_defines(Tool *tool, int *count, const Define **defines) {
+    VEC(Define) out = {0};
+    for (int i = 0; i < tool->options.given.count; i++) {
+        const GivenOption *given = &tool->options.given.items[i];
+        if (given->id != OPTION_DEFINE) continue;
+        const char *equals = strchr(given->value, '=');
+        if (!equals || equals == given->value || !equals[1]) {
+            diag(tool->sink, NOWHERE, T_BAD_DEFINE, given->value);
+            return false;
+        }
+        Define define = {arena_strndup(tool->arena, given->value, (size_t)(equals - given->value)), equals + 1};
+        vec_push(tool->arena, &out, define);
+    }
+    *count = out.count;
+    *defines = out.items;
+    return true;
+}
+
+static const Target *find_target(Tool *tool, const char *name) {
+    const Target *target = target_named(name);
+    if (target) return target;
+    Diag *d = diag(tool->sink, NOWHERE, T_UNKNOWN_TARGET, name);
+    size_t length = strlen(name);
+    for (int i = 0; (target = target_at(i)); i++)   // sm_90 for sm_9, sm_90a for sm_90b
+        if (length > 3 && strncmp(target->name, name, length - 1) == 0) {
+            diag_note(d, "did you mean '%s'?", target->name);
+            break;
+        }
+    return NULL;
+}
+
+const Target **tool_targets(Tool *tool, const char *otherwise) {
+    VEC(const Target *) out = {0};
+    const char *names = option_text(&tool->options, OPTION_TARGET, otherwise);
+    while (names) {
+        size_t length = strcspn(names, ",");
+        const Target *target = find_target(tool, arena_strndup(tool->arena, names, length));
+        if (!target) return NULL;
+        bool twice = false;
+        for (int i = 0; i < out.count; i++) twice |= out.items[i] == target;
+        if (!twice) vec_push(tool->arena, &out, target);
+        names = names[length] ? names + length + 1 : NULL;
+    }
+    vec_push(tool->arena, &out, NULL);
+    return out.items;
+}
+
+const Target *tool_target(Tool *tool, const char *otherwise) {
+    const Target **targets = tool_targets(tool, otherwise);
+    if (!targets || !targets[1]) return targets ? targets[0] : NULL;
+    tool_usage(tool, "one target is taken here, not several");
+    return NULL;
+}
+
+bool tool_write(Tool *tool, const char *path, const StrBuf *text) {
+    return file_write(tool->arena, tool->sink, path, sb_text(text), text->length);
+}
+
+Front tool_front(Tool *tool, const Target *target) {
+    return (Front){.arena = tool->arena, .failure = tool->failure, .sink = tool->sink, .target = target};
+}
