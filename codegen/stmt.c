@@ -163,7 +163,7 @@ static int iter_bits(Gen *gen, const Iter *iter) {
     Range begin = range_of(gen->facts, iter->begin), end = range_of(gen->facts, iter->end);
     Range step = range_of(gen->facts, iter->step);
     bool narrow = begin.low >= INT32_MIN && begin.high <= INT32_MAX && end.low >= INT32_MIN && step.high <= INT32_MAX &&
-                  end.high <= INT32_MAX - step.high;
+                  end.high <= INT32_MAX - step.high + 1;
     return narrow ? 32 : 64;
 }
 

@@ -1,0 +1,22 @@
+// What ptxas.c and nvjitlink.c share: one assembly of PTX to a cubin. Not for other folders.
+#pragma once
+#include "codegen/codegen.h"
+
+typedef enum { ASSEMBLED, REFUSED, UNAVAILABLE } AssembleStatus;
+
+typedef struct Assembly {
+    Arena *arena;
+    Failure *failure;
+    DiagSink *sink;
+    const char *ptx;
+    const AssembleOptions *options;
+    const uint8_t *data;      // the cubin
+    size_t size;
+    const char *assembler;    // name and version
+    const char *log;
+    const char *failed;       // UNAVAILABLE: why it could not be run
+} Assembly;
+
+AssembleStatus run_ptxas(Assembly *assembly, const char *path);
+AssembleStatus run_nvjitlink(Assembly *assembly);
+const char *find_ptxas(Arena *arena);   // in PATH, then in CUDA's usual folders; NULL
