@@ -159,7 +159,7 @@ static Json *read_value(Reader *r) {
     return read_number(r, value);
 }
 
-const Json *json_parse(Arena *arena, const char *text, size_t length, const char **why) {
+const Json *json_read(Arena *arena, const char *text, size_t length, const char **why) {
     Reader r = {.arena = arena, .text = text, .at = text, .end = text + length};
     Json *value = read_value(&r);
     skip_space(&r);

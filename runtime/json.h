@@ -22,7 +22,7 @@ struct Json {
 };
 
 // NULL when the text is no JSON; *why then says what is wrong and where.
-const Json *json_parse(Arena *arena, const char *text, size_t length, const char **why);
+const Json *json_read(Arena *arena, const char *text, size_t length, const char **why);
 
 // The member of that name; NULL when `object` is NULL, no object, or has none. So look-ups can be chained.
 const Json *json_get(const Json *object, const char *key);

@@ -392,7 +392,7 @@ static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
 const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length) {
     Reader r = {.arena = arena, .failure = failure, .sink = sink, .ok = true};
     const char *why = NULL;
-    const Json *root = json_parse(arena, text, length, &why);
+    const Json *root = json_read(arena, text, length, &why);
     Plan *plan = NEW(arena, Plan);
     if (!root) refuse(&r, arena_printf(arena, "its plan is no JSON: %s", why));
     else if (json_integer(json_get(root, "manifest"), 0) != MANIFEST_FORMAT)

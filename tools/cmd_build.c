@@ -1,0 +1,168 @@
+// tilec build: a file to PTX, cubin and the other things that --emit names, for one or several targets.
+#include "runtime/compile.h"
+#include "runtime/emit.h"
+#include "tools/pass_flags.h"
+#include "tools/tool.h"
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Kind {
+    const char *name, *extension;
+    Upto upto;   // how far the pipeline has to go
+} Kind;
+
+typedef enum { TILE, LLVM, PTX, CUBIN, MANIFEST, HEADER, LAYOUTS, KINDS } KindId;
+
+static const Kind kinds[KINDS] = {
+    [TILE] = {"tile", ".tile", UPTO_PASSES},       [LLVM] = {"llvm", ".ll", UPTO_PTX},
+    [PTX] = {"ptx", ".ptx", UPTO_PTX},             [CUBIN] = {"cubin", ".cubin", UPTO_CUBIN},
+    [MANIFEST] = {"manifest", ".json", UPTO_PTX},  [HEADER] = {"header", ".h", UPTO_CUBIN},
+    [LAYOUTS] = {"layouts", ".layouts.txt", UPTO_MODULE},
+};
+
+typedef struct Build {
+    Tool *tool;
+    Front front;
+    CompileOptions options;
+    unsigned emit;        // bit per KindId
+    int emit_count;
+    const char *output;   // NULL: not given
+    bool many_targets;
+    const char *stem;
+} Build;
+
+static bool add_kind(Build *b, const char *name, size_t length) {
+    for (int i = 0; i < KINDS; i++) {
+        if (strlen(kinds[i].name) != length || memcmp(kinds[i].name, name, length) != 0) continue;
+        b->emit_count += !(b->emit >> i & 1);
+        b->emit |= 1u << i;
+        return true;
+    }
+    diag(b->tool->sink, (Span){0}, T_OPTION_VALUE, "emit", arena_strndup(b->tool->arena, name, length),
+         "one of tile, llvm, ptx, cubin, manifest, header, layouts");
+    return false;
+}
+
+// --emit, else what the name after -o ends with, else a cubin.
+static bool choose_kinds(Build *b) {
+    const char *list = option_text(&b->tool->options, OPTION_EMIT, NULL);
+    for (; list; list = list[0] == ',' ? list + 1 : NULL) {
+        size_t length = strcspn(list, ",");
+        if (!add_kind(b, list, length)) return false;
+        list += length;
+    }
+    if (b->emit) return true;
+    size_t name = b->output ? strlen(b->output) : 0;
+    for (int i = 0; i < KINDS; i++) {
+        size_t end = strlen(kinds[i].extension);
+        if (name > end && strcmp(b->output + name - end, kinds[i].extension) == 0)
+            return add_kind(b, kinds[i].name, strlen(kinds[i].name));
+    }
+    return add_kind(b, "cubin", 5);
+}
+
+// Where a product goes: -o as it stands when there is one product, standard output when there is no -o (but for the
+// default cubin), else a name of its own: STEM[.TARGET].EXTENSION.
+static const char *path_for(Build *b, KindId kind) {
+    Arena *arena = b->tool->arena;
+    bool one = b->emit_count == 1 && !b->many_targets;
+    if (one && b->output) return b->output;
+    if (one && option_given(&b->tool->options, OPTION_EMIT)) return "-";
+    const char *base = b->output ? b->output : b->stem, *target = b->options.target->name;
+    const char *dot = strrchr(base, '.'), *slash = strrchr(base, '/');
+    int length = b->output && dot && (!slash || dot > slash) ? (int)(dot - base) : (int)strlen(base);
+    return arena_printf(arena, "%.*s%s%s%s", length, base, b->many_targets ? "." : "", b->many_targets ? target : "",
+                        kinds[kind].extension);
+}
+
+// The layouts that inference and allocation chose; a compile of its own, since lowering uses them up.
+static bool make_layouts(Build *b, Arena *arena, StrBuf *text) {
+    Compiled compiled;
+    CompileOptions options = b->options;
+    options.upto = UPTO_PASSES;
+    options.passes = (PassOptions){.stop_after = "swizzle-allocation", .bisect_limit = -1};
+    if (!compile(&b->front, arena, &options, &compiled)) return false;
+    emit_layouts(compiled.module, text);
+    return true;
+}
+
+static bool make(Build *b, Arena *arena, const Compiled *c, KindId kind, StrBuf *text) {
+    switch (kind) {
+    case TILE: print_module(c->module, (PrintOptions){.places = b->options.passes.places, .tests = true}, text); break;
+    case LLVM: sb_str(text, c->llvm); break;
+    case PTX: sb_str(text, c->ptx); break;
+    case CUBIN: sb_bytes(text, (const char *)c->packed, c->packed_size); break;
+    case MANIFEST: sb_str(text, c->manifest); break;
+    case HEADER: emit_header(c->plan, b->stem, c->packed, c->packed_size, text); break;
+    case LAYOUTS: return make_layouts(b, arena, text);
+    case KINDS: break;
+    }
+    return true;
+}
+
+static bool write_products(Build *b, Arena *arena, const Compiled *compiled) {
+    for (int i = 0; i < KINDS; i++) {
+        if (!(b->emit >> i & 1)) continue;
+        StrBuf text;
+        sb_init(&text, arena);
+        if (!make(b, arena, compiled, (KindId)i, &text)) return false;
+        const char *path = path_for(b, (KindId)i);
+        if (i == CUBIN && strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))
+            return tool_usage(b->tool, "a cubin is not for the terminal: give -o");
+        if (!tool_write(b->tool, path, &text)) return false;
+    }
+    return true;
+}
+
+static void talk(Build *b, const Compiled *compiled) {
+    StrBuf text;
+    sb_init(&text, b->tool->arena);
+    if (compiled->plan) report_resources(compiled->plan, &text);
+    if (compiled->cubin.assembler) sb_printf(&text, "assembled by %s\n", compiled->cubin.assembler);
+    int kernels = 0;
+    for (int i = 0; i < compiled->module->funcs.count; i++)
+        kernels += compiled->module->funcs.items[i]->kind == FUNC_KERNEL;
+    report_times(&compiled->times, kernels, &text);
+    fputs(sb_text(&text), stderr);
+}
+
+static bool build_for(Build *b, const Target *target) {
+    Arena *arena = arena_new(libc_allocator, b->tool->failure);
+    Compiled compiled = {0};
+    if (!arena) fail_out_of_memory(b->tool->failure);
+    b->options.target = b->front.target = target;
+    bool only_layouts = b->emit == 1u << LAYOUTS;
+    bool ok = only_layouts || compile(&b->front, arena, &b->options, &compiled);
+    if (ok && !only_layouts && option_given(&b->tool->options, OPTION_VERBOSE)) talk(b, &compiled);
+    ok = ok && write_products(b, arena, &compiled);
+    arena_free(arena);
+    return ok;
+}
+
+bool command_build(Tool *tool, int *code) {
+    (void)code;
+    const char *path = tool_file(tool);
+    Build b = {.tool = tool, .output = option_text(&tool->options, OPTION_OUTPUT, NULL)};
+    const Target **targets = path ? tool_targets(tool, "sm_90a") : NULL;
+    int64_t optimize = 1;
+    if (!targets || !choose_kinds(&b)) return false;
+    b.many_targets = targets[1] != NULL;
+    b.stem = path_stem(tool->arena, path);
+    b.options = compile_options(NULL);
+    if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
+    if (!tool_defines(tool, &b.options.define_count, &b.options.defines)) return false;
+    if (!pass_flags(tool, &b.options.passes)) return false;
+    b.options.optimize = (int)optimize;
+    b.options.only = option_text(&tool->options, OPTION_ONLY, NULL);
+    b.options.lines = !option_given(&tool->options, OPTION_NO_LINES);
+    b.options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
+    b.options.llvm = b.emit >> LLVM & 1;
+    b.options.upto = UPTO_PASSES;
+    for (int i = 0; i < KINDS; i++)
+        if ((b.emit >> i & 1) && kinds[i].upto > b.options.upto) b.options.upto = kinds[i].upto;
+    b.front = tool_front(tool, targets[0]);
+    if (!front_open(&b.front, path)) return false;
+    for (int i = 0; targets[i]; i++)
+        if (!build_for(&b, targets[i])) return false;
+    return true;
+}

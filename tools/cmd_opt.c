@@ -1,0 +1,39 @@
+// tilec opt: runs passes on a file of any stage and prints what comes out; tilec passes: lists them.
+#include "runtime/compile.h"
+#include "runtime/info.h"
+#include "tools/pass_flags.h"
+#include "tools/tool.h"
+#include <string.h>
+
+static bool optimise(Tool *tool, Front *front, CompileOptions *options, StrBuf *out) {
+    Module *module = front_module(front, tool->arena, options->define_count, options->defines, options->only);
+    if (!module) return false;
+    bool none = options->passes.passes && options->passes.passes[0] == 0;
+    if (!none && !run_pipeline(module, options)) return false;
+    print_module(module, (PrintOptions){.places = options->passes.places, .comments = true, .tests = true}, out);
+    return true;
+}
+
+bool command_opt(Tool *tool, int *code) {
+    (void)code;
+    StrBuf text;
+    const char *path = tool_file(tool);
+    const Target *target = path ? tool_target(tool, "sm_90a") : NULL;
+    if (!target) return false;
+    CompileOptions options = compile_options(target);
+    if (!tool_defines(tool, &options.define_count, &options.defines) || !pass_flags(tool, &options.passes))
+        return false;
+    options.only = option_text(&tool->options, OPTION_ONLY, NULL);
+    Front front = tool_front(tool, target);
+    sb_init(&text, tool->arena);
+    return front_open(&front, path) && optimise(tool, &front, &options, &text) &&
+           tool_write(tool, option_text(&tool->options, OPTION_OUTPUT, "-"), &text);
+}
+
+bool command_passes(Tool *tool, int *code) {
+    (void)code;
+    StrBuf text;
+    sb_init(&text, tool->arena);
+    info_passes(&text);
+    return tool_write(tool, "-", &text);
+}

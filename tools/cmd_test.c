@@ -1,0 +1,148 @@
+// tilec test: the tests of files, on the emulator (of what the passes made) or on the device.
+#include "runtime/info.h"
+#include "runtime/test.h"
+#include "tools/tool.h"
+#include <string.h>
+#ifndef TILEC_NO_CODEGEN
+#include "runtime/compile.h"
+#include "tools/pass_flags.h"
+#endif
+
+typedef struct TestRun {
+    Tool *tool;
+    Front front;
+    const char *path;
+    TestOptions options;
+    const char *prepare, *prepared;   // folders
+#ifndef TILEC_NO_CODEGEN
+    CompileOptions compile;
+#endif
+} TestRun;
+
+static bool read_prepared(TestRun *run, Arena *arena, const TestChoice *choice, const Plan **plan,
+                          const void **cubin) {
+    size_t size;
+    const char *path = test_prepared_path(arena, run->prepared, run->path, choice->index);
+    return artefact_read(arena, run->tool->failure, run->tool->sink, path, plan, cubin, &size);
+}
+
+#ifdef TILEC_NO_CODEGEN
+
+static bool lower(void *user, Module *module) {
+    (void)user;
+    (void)module;
+    return true;
+}
+
+static bool get_artefact(void *user, Front *front, Arena *arena, const TestChoice *choice, const Plan **plan,
+                         const void **cubin) {
+    TestRun *run = user;
+    (void)front;
+    if (run->prepared) return read_prepared(run, arena, choice, plan, cubin);
+    diag(run->tool->sink, (Span){0}, T_NO_PREPARED, run->path);
+    return false;
+}
+
+static bool read_flags(TestRun *run) {
+    if (!run->prepare) return true;
+    diag(run->tool->sink, (Span){0}, T_NO_PREPARED, run->path);
+    return false;
+}
+
+static bool prepare(TestRun *run) {
+    (void)run;
+    return false;
+}
+
+#else
+
+static bool lower(void *user, Module *module) {
+    TestRun *run = user;
+    bool none = run->compile.passes.passes && run->compile.passes.passes[0] == 0;
+    return none || run_pipeline(module, &run->compile);
+}
+
+static bool compile_choice(TestRun *run, Arena *arena, const TestChoice *choice, Compiled *out) {
+    CompileOptions options = run->compile;
+    options.defines = choice->defines;
+    options.define_count = choice->define_count;
+    return compile(&run->front, arena, &options, out);
+}
+
+static bool get_artefact(void *user, Front *front, Arena *arena, const TestChoice *choice, const Plan **plan,
+                         const void **cubin) {
+    TestRun *run = user;
+    Compiled compiled;
+    (void)front;
+    if (run->prepared) return read_prepared(run, arena, choice, plan, cubin);
+    if (!compile_choice(run, arena, choice, &compiled)) return false;
+    *cubin = compiled.packed;
+    *plan = plan_read(arena, run->tool->failure, run->tool->sink, compiled.manifest, strlen(compiled.manifest));
+    return *plan != NULL;
+}
+
+static bool prepare_choice(void *user, const TestChoice *choice) {
+    TestRun *run = user;
+    Compiled compiled;
+    Arena *arena = run->tool->arena;
+    return compile_choice(run, arena, choice, &compiled) &&
+           file_write(arena, run->tool->sink, test_prepared_path(arena, run->prepare, run->path, choice->index),
+                      compiled.packed, compiled.packed_size);
+}
+
+static bool prepare(TestRun *run) {
+    return folder_make(run->tool->sink, run->prepare) &&
+           test_choices(&run->front, run->options.define_count, run->options.defines, prepare_choice, run);
+}
+
+static bool read_flags(TestRun *run) {
+    Tool *tool = run->tool;
+    int64_t optimize = 1;
+    run->compile = compile_options(run->front.target);
+    if (!pass_flags(tool, &run->compile.passes)) return false;
+    if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
+    run->compile.optimize = (int)optimize;
+    run->compile.seed = run->options.seed;
+    run->compile.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
+    return true;
+}
+
+#endif
+
+// The emulator's usual target is sm_80; on a device it is the device's own.
+static const Target *choose_target(Tool *tool, bool on_gpu) {
+    const Target *device = on_gpu && !option_given(&tool->options, OPTION_TARGET) ? info_device_target(tool->arena) : NULL;
+    return device ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80");
+}
+
+static bool test_one(TestRun *run, const char *path, TestCounts *counts) {
+    run->path = path;
+    run->front = tool_front(run->tool, run->front.target);
+    if (!front_open(&run->front, path)) return false;
+    return run->prepare ? prepare(run) : test_file(&run->front, &run->options, counts);
+}
+
+bool command_test(Tool *tool, int *code) {
+    TestRun run = {.tool = tool};
+    const Options *o = &tool->options;
+    int on = option_choice(o, tool->sink, OPTION_ON, "emu gpu", 0);
+    int64_t seed = 1;
+    if (on < 0 || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed)) return false;
+    if (o->operands.count == 0) return tool_usage(tool, "no input file was given");
+    run.prepare = option_text(o, OPTION_PREPARE, NULL);
+    run.prepared = option_text(o, OPTION_PREPARED, NULL);
+    run.options = (TestOptions){.on_gpu = on == 1, .seed = (uint64_t)seed, .out = stdout};
+    run.options.only = option_text(o, OPTION_ONLY, NULL);
+    run.options.hooks = (TestHooks){lower, get_artefact, &run};
+    run.front.target = choose_target(tool, on == 1);
+    if (!run.front.target || !tool_defines(tool, &run.options.define_count, &run.options.defines)) return false;
+    if (!read_flags(&run)) return false;
+    bool ok = true;
+    for (int i = 0; i < o->operands.count; i++) {
+        TestCounts counts = {0};
+        ok = test_one(&run, o->operands.items[i], &counts) && ok;
+        if (counts.failed) *code = 1;
+        tool_show(tool);
+    }
+    return ok && *code == 0;
+}

@@ -1,0 +1,7 @@
+// The options for work on the compiler, as the pass runner wants them.
+#pragma once
+#include "runtime/compile.h"
+#include "tools/tool.h"
+
+// False: reported.
+bool pass_flags(Tool *tool, PassOptions *out);
