@@ -690,9 +690,9 @@ Cute cute_logical_product(LayoutContext *cx, Cute a, Tiler tiler) {
 // tiler go to the second.
 static void unzip(LayoutContext *cx, Cute a, Tiler tiler, Cute *first, Cute *second) {
     if (cx->failed) return;
-    if (tiler.kind == TILER_ANY) {
-        layout_refuse(cx, "'_' in a tiler is allowed in logical_divide and logical_product only");
-    } else if (tiler.kind == TILER_LAYOUT) {
+    if (tiler.kind == TILER_ANY && a.rank != 2) {   // `_` leaves the mode as it was: it must happen to be a pair
+        layout_refuse(cx, "'_' in the tiler of a zipped, tiled or flat operation needs a mode of rank 2");
+    } else if (tiler.kind != TILER_TUPLE) {
         *first = a.modes[0];
         *second = a.modes[1];
     } else {

@@ -1,0 +1,173 @@
+#include "layout/bridge.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int log2_exact(int64_t n) {   // -1 when not a power of two
+    return n > 0 && !(n & (n - 1)) ? __builtin_ctzll((unsigned long long)n) : -1;
+}
+
+// ---- shape:stride -> linear ----
+
+// Appends the images of the bits of every leaf. `taken` holds the offset bits in use: a second use would carry.
+static void append_images(LayoutContext *cx, Cute a, uint64_t *columns, int *count, uint64_t *taken) {
+    for (int i = 0; i < a.rank; i++) append_images(cx, a.modes[i], columns, count, taken);
+    if (a.rank != CUTE_LEAF || cx->failed) return;
+    int bits = log2_exact(a.shape);
+    if (bits < 0) {
+        layout_refuse(cx, "not linear: extent %lld is not a power of two", (long long)a.shape);
+        return;
+    }
+    for (int bit = 0; bit < bits; bit++) {
+        uint64_t image = (uint64_t)layout_mul(cx, (int64_t)1 << bit, a.stride);
+        if (*count == LINEAR_MAX_BITS) layout_refuse(cx, "overflow: more than %d input bits", LINEAR_MAX_BITS);
+        if (image & *taken)
+            layout_refuse(cx, "not linear: stride %lld carries into another one's bits (bit %d)", (long long)a.stride,
+                          __builtin_ctzll(image & *taken));
+        if (cx->failed) return;
+        *taken |= image;
+        columns[(*count)++] = image;
+    }
+}
+
+Linear linear_from_swizzled(LayoutContext *cx, Swizzled a, const char *const *ins, const char *out) {
+    if (a.base) return layout_refuse(cx, "not linear: 0 maps to offset %lld", (long long)a.base), linear_empty();
+    uint64_t columns[LINEAR_MAX_BITS], taken = 0, reach = 0;
+    int rank = cute_rank(a.layout), count = 0;
+    LinearDim *dims = NEW_ARRAY(cx->arena, LinearDim, rank);
+    for (int i = 0; i < rank && !cx->failed; i++) {
+        int before = count;
+        append_images(cx, cute_mode(a.layout, i), columns, &count, &taken);
+        dims[i] = (LinearDim){ins[i], count - before};
+    }
+    if (cx->failed) return linear_empty();
+    for (int i = 0; i < count; i++) {
+        columns[i] = (uint64_t)swizzle_apply(a.swizzle, (int64_t)columns[i]);
+        reach |= columns[i];
+    }
+    int out_bits = reach ? 64 - __builtin_clzll(reach) : 0;
+    return linear_make(cx, dims, rank, &(LinearDim){out, out_bits}, 1, columns);
+}
+
+Linear linear_from_tv(LayoutContext *cx, Cute tv, Tuple tile, const char *const *ins) {
+    static const char *const names[] = {"dim0", "dim1", "dim2", "dim3", "dim4", "dim5", "dim6", "dim7"};
+    int rank = tuple_rank(tile), bits = 0;
+    if (cute_rank(tv) != 2) return layout_refuse(cx, "a thread-value layout has two modes"), linear_empty();
+    if (rank > 8) return layout_refuse(cx, "tiles have at most 8 dims"), linear_empty();
+    Linear flat = linear_from_swizzled(cx, (Swizzled){{0, 0, 0}, 0, tv}, ins, "offset");
+    LinearDim outs[8];
+    for (int i = 0; i < rank && !cx->failed; i++) {
+        outs[i] = (LinearDim){names[i], log2_exact(tuple_product(cx, tuple_mode(tile, i)))};
+        if (outs[i].bits < 0) layout_refuse(cx, "not linear: a tile extent is not a power of two");
+        bits += outs[i].bits;
+    }
+    if (!cx->failed && linear_out_bits(flat) > bits) layout_refuse(cx, "the layout reaches beyond the tile");
+    if (cx->failed) return linear_empty();
+    return linear_make(cx, flat.ins, flat.in_count, outs, rank, flat.columns);
+}
+
+// ---- linear -> shape:stride ----
+
+static bool disjoint_after(Linear a, Swizzle undo) {
+    uint64_t taken = 0;
+    for (int i = 0; i < linear_in_bits(a); i++) {
+        uint64_t image = (uint64_t)swizzle_apply(undo, (int64_t)a.columns[i]);
+        if (image & taken) return false;
+        taken |= image;
+    }
+    return true;
+}
+
+// Fewest bits first, then the lowest target, then the nearest source above, then below. A swizzle is its own inverse.
+static bool find_swizzle(Linear a, Swizzle *found) {
+    int out_bits = linear_out_bits(a);
+    *found = (Swizzle){0, 0, 0};
+    if (disjoint_after(a, *found)) return true;
+    for (int bits = 1; 2 * bits <= out_bits; bits++)
+        for (int base = 0; base + 2 * bits <= out_bits; base++)
+            for (int distance = bits; base + bits + distance <= out_bits; distance++)
+                for (int sign = 1; sign >= -1; sign -= 2) {
+                    Swizzle s = {bits, base, sign * distance};
+                    if (disjoint_after(a, s)) return *found = s, true;
+                }
+    return false;
+}
+
+Swizzled swizzled_from_linear(LayoutContext *cx, Linear a) {
+    Swizzled result = {{0, 0, 0}, 0, cute_leaf(1, 0)};
+    if (!find_swizzle(a, &result.swizzle)) {
+        layout_refuse(cx, "no strides: input bits share output bits, and no Sw<B,M,S> takes them apart");
+        return result;
+    }
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, a.in_count);
+    for (int in = 0, column = 0; in < a.in_count; in++) {
+        Cute leaves[LINEAR_MAX_BITS];
+        for (int bit = 0; bit < a.ins[in].bits; bit++, column++)
+            leaves[bit] = cute_leaf(2, swizzle_apply(result.swizzle, (int64_t)a.columns[column]));
+        modes[in] = cute_coalesce(cx, cute_tuple(cx, leaves, a.ins[in].bits));
+    }
+    result.layout = a.in_count == 1 ? modes[0] : cute_tuple(cx, modes, a.in_count);
+    return result;
+}
+
+// ---- the layout of the passes ----
+
+Swizzled swizzled_from_layout(LayoutContext *cx, const Layout *a) {
+    Swizzled result = {{0, 0, 0}, 0, cute_leaf(1, 0)};
+    int64_t pitch[LAYOUT_MAX_RANK], size = 1;   // row-major over the physical shape
+    for (int out = a->rank_out - 1; out >= 0; out--) {
+        pitch[out] = size;
+        size = layout_mul(cx, size, a->out_shape[out]);
+    }
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, a->rank_in);
+    for (int in = 0; in < a->rank_in; in++) {
+        Cute leaves[LAYOUT_MAX_MODES];
+        for (int i = 0; i < a->in[in].count; i++) {
+            LayoutMode mode = a->in[in].modes[i];
+            leaves[i] = cute_leaf(mode.extent, mode.stride ? layout_mul(cx, mode.stride, pitch[mode.out]) : 0);
+        }
+        modes[in] = cute_coalesce(cx, cute_tuple(cx, leaves, a->in[in].count));
+    }
+    result.layout = a->rank_in == 1 ? modes[0] : cute_tuple(cx, modes, a->rank_in);
+    if (a->swizzle.bits) {
+        Swizzle bytes = {a->swizzle.bits, a->swizzle.base, a->swizzle.shift};
+        result.swizzle = swizzle_recast(cx, bytes, 8, a->element_bits);
+    }
+    return result;
+}
+
+static void add_modes(Layout *into, int input, Cute a) {
+    if (a.rank == CUTE_LEAF) layout_add(into, input, a.shape, a.stride, 0);
+    for (int i = 0; i < a.rank; i++) add_modes(into, input, a.modes[i]);
+}
+
+const Layout *layout_from_swizzled(LayoutContext *cx, Swizzled a, int element_bits) {
+    int rank = cute_rank(a.layout);
+    if (a.base) return layout_refuse(cx, "an offset of the swizzle's input cannot be expressed"), NULL;
+    if (rank > LAYOUT_MAX_RANK) return layout_refuse(cx, "more than %d inputs", LAYOUT_MAX_RANK), NULL;
+    Layout *result = layout_new(cx->arena, rank, 1);
+    for (int i = 0; i < rank; i++) add_modes(result, i, cute_mode(a.layout, i));
+    if (a.swizzle.bits) {
+        Swizzle bytes = swizzle_recast(cx, a.swizzle, element_bits, 8);
+        result->swizzle = (LayoutSwizzle){bytes.bits, bytes.base, bytes.shift};
+        result->element_bits = element_bits;
+    }
+    const Layout *finished = cx->failed ? NULL : layout_finish(result);
+    if (!finished) layout_refuse(cx, "too many digits, or a swizzle whose period does not divide the layout");
+    return finished;
+}
+
+Linear linear_from_layout(LayoutContext *cx, const Layout *a, const char *const *ins) {
+    static const char *const names[] = {"dim0", "dim1", "dim2", "dim3", "dim4", "dim5", "dim6", "dim7"};
+    LinearDim outs[LAYOUT_MAX_RANK];   // the last output is fastest
+    for (int i = 0; i < a->rank_out; i++) {
+        int out = a->rank_out - 1 - i;
+        outs[i] = (LinearDim){names[out], log2_exact(a->out_shape[out])};
+        if (outs[i].bits < 0) layout_refuse(cx, "not linear: physical extent %lld is not a power of two",
+                                            (long long)a->out_shape[out]);
+    }
+    if (cx->failed) return linear_empty();
+    Linear flat = linear_from_swizzled(cx, swizzled_from_layout(cx, a), ins, "offset");
+    if (cx->failed) return flat;
+    return linear_transpose_outs(cx, linear_make(cx, flat.ins, flat.in_count, outs, a->rank_out, flat.columns), names,
+                                 a->rank_out);
+}

@@ -1,0 +1,174 @@
+// `tilec layout`: the calculator and the batch on the command line.
+#include "layout/batch.h"
+#include "layout/calc.h"
+#include "support/fail.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXIT_GOOD = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_ENVIRONMENT = 3, EXIT_BUG = 70 };
+
+typedef enum { AS_TEXT, AS_TABLE, AS_SVG, AS_HTML } Format;
+typedef enum { VIEW_VALUES, VIEW_OWNERS, VIEW_BANKS } View;
+
+typedef struct Options {
+    Format format;
+    bool batch, help, static_mark, view_given;
+    View view;
+    const char *tile, *script;   // texts
+    int bits, access;
+    const char *expressions[64];
+    int count;
+} Options;
+
+static const char usage[] =
+    "usage: tilec layout [options] EXPRESSION...\n"
+    "       tilec layout --batch < questions\n"
+    "\n"
+    "Evaluates layout expressions; each may define names for the next, the last one is shown.\n"
+    "\n"
+    "    tilec layout 'composition((16,8):(1,16), <8:1;4:2>)'\n"
+    "    tilec layout --svg --view=owners --tile='(16,8)' '((4,8),(2,2)):((32,1),(16,8))'\n"
+    "    tilec layout --html --view=banks --bits=16 'Sw<3,3,3> o (8,64):(64,1)'\n"
+    "\n"
+    "    --table, --svg, --html  draw instead of printing\n"
+    "    --view=values           offsets (the default)\n"
+    "    --view=owners           threads and values of a thread-value layout over --tile=(M,N)\n"
+    "    --view=banks            banks of shared memory, for elements of --bits=16 and --access=16 bytes per lane\n"
+    "    --static                print integers as CuTe's static ones, _8\n"
+    "    --expand=FILE           a text in which {{expressions}} are replaced by their values\n"
+    "    --batch                 one question per line of standard input, one answer per line\n"
+    "\n"
+    "functions:\n";
+
+// ---- options ----
+
+static bool take_value(const char *arg, const char *name, const char **value) {
+    size_t length = strlen(name);
+    if (strncmp(arg, name, length) || arg[length] != '=') return false;
+    *value = arg + length + 1;
+    return true;
+}
+
+static bool take_number(const char *arg, const char *name, int *number, int most, bool *bad) {
+    const char *value;
+    char *end;
+    if (!take_value(arg, name, &value)) return false;
+    long n = strtol(value, &end, 10);
+    *bad = *bad || !*value || *end || n < 1 || n > most;
+    *number = (int)n;
+    return true;
+}
+
+static bool take_view(const char *arg, Options *o, bool *bad) {
+    const char *value;
+    static const char *const names[] = {"values", "owners", "banks"};
+    if (!take_value(arg, "--view", &value)) return false;
+    int view = 0;
+    while (view < 3 && strcmp(value, names[view])) view++;
+    *bad = *bad || view == 3;
+    o->view = view == 3 ? VIEW_VALUES : (View)view;
+    o->view_given = true;
+    return true;
+}
+
+// The first argument that is wrong, or NULL.
+static const char *read_options(int argc, char **argv, Options *o) {
+    bool only_expressions = false;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        bool bad = false;
+        if (only_expressions || arg[0] != '-') {
+            if (o->count == (int)(sizeof o->expressions / sizeof o->expressions[0])) return arg;
+            o->expressions[o->count++] = arg;
+        } else if (!strcmp(arg, "--")) only_expressions = true;
+        else if (!strcmp(arg, "--batch")) o->batch = true;
+        else if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) o->help = true;
+        else if (!strcmp(arg, "--static")) o->static_mark = true;
+        else if (!strcmp(arg, "--table")) o->format = AS_TABLE;
+        else if (!strcmp(arg, "--svg")) o->format = AS_SVG;
+        else if (!strcmp(arg, "--html")) o->format = AS_HTML;
+        else if (!take_view(arg, o, &bad) && !take_value(arg, "--tile", &o->tile) && !take_value(arg, "--expand", &o->script) &&
+                 !take_number(arg, "--bits", &o->bits, 128, &bad) && !take_number(arg, "--access", &o->access, 16, &bad))
+            return arg;
+        if (bad) return arg;
+    }
+    return NULL;
+}
+
+// ---- work ----
+
+// The machine of the pictures: banks and bytes of every NVIDIA GPU since Kepler.
+static const MemoryShape shared_memory = {.banks = 32, .bank_bytes = 4, .sector_bytes = 32};
+
+static Drawing drawing_of(LayoutContext *cx, const Options *o, Swizzled a) {
+    if (o->view == VIEW_BANKS) return draw_banks(cx, a, o->bits, o->access, shared_memory);
+    if (o->view == VIEW_VALUES) return draw_values(cx, a);
+    if (!o->tile) layout_refuse(cx, "--view=owners needs --tile=(M,N)");
+    Tuple tile = cx->failed ? tuple_int(1) : tuple_parse(cx, o->tile);
+    return draw_owners(cx, a.layout, tile);
+}
+
+static char *shown(Calc *calc, LayoutContext *cx, const Options *o, CalcValue value) {
+    if (o->format == AS_TEXT && !o->view_given)
+        return arena_printf(cx->arena, "%s\n", calc_text(calc, value, o->static_mark));
+    if (value.kind == CALC_TUPLE) value = calc_run(calc, arena_printf(cx->arena, "make_layout(%s)", calc_text(calc, value, false)));
+    if (value.kind != CALC_LAYOUT) return layout_refuse(cx, "only layouts can be drawn"), NULL;
+    if (o->format <= AS_TABLE && o->view == VIEW_VALUES) return draw_table(cx, value.layout, o->static_mark);
+    Drawing d = drawing_of(cx, o, value.layout);
+    if (cx->failed) return NULL;
+    if (o->format == AS_SVG) return draw_svg(cx, d);
+    if (o->format == AS_HTML) return draw_html(cx, &d, 1);
+    return draw_text(cx, d);
+}
+
+static char *read_file(Arena *arena, const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    StrBuf text;
+    sb_init(&text, arena);
+    char buffer[4096];
+    for (size_t n; (n = fread(buffer, 1, sizeof buffer, file)) > 0;) sb_bytes(&text, buffer, n);
+    bool bad = ferror(file);
+    fclose(file);
+    return bad ? NULL : arena_strdup(arena, sb_text(&text));
+}
+
+static int answer(Arena *arena, const Options *o, FILE *out, FILE *err) {
+    LayoutContext cx = layout_context(arena);
+    Calc *calc = calc_new(&cx);
+    char *text = NULL;
+    if (o->script) {
+        char *source = read_file(arena, o->script);
+        if (!source) return fprintf(err, "layout: cannot read '%s'\n", o->script), EXIT_ENVIRONMENT;
+        text = calc_expand(calc, source);
+    } else {
+        CalcValue value = {0};
+        for (int i = 0; i < o->count && !cx.failed; i++) value = calc_run(calc, o->expressions[i]);
+        if (!cx.failed) text = shown(calc, &cx, o, value);
+    }
+    if (cx.failed) return fprintf(err, "layout: error: %s\n", cx.reason), EXIT_WRONG;
+    fputs(text, out);
+    return fflush(out) || ferror(out) ? EXIT_ENVIRONMENT : EXIT_GOOD;
+}
+
+int layout_command(int argc, char **argv, FILE *in, FILE *out, FILE *err) {
+    Options o = {.bits = 16, .access = 16};
+    const char *wrong = read_options(argc, argv, &o);
+    if (wrong) return fprintf(err, "layout: '%s' is not understood; see tilec layout --help\n", wrong), EXIT_USAGE;
+    Failure failure;
+    Arena *volatile arena = NULL;
+    if (FAILURE_CAUGHT(&failure)) {
+        arena_free(arena);
+        fprintf(err, "layout: %s\n", failure.kind == FAIL_OUT_OF_MEMORY ? "out of memory" : failure.message);
+        return failure.kind == FAIL_OUT_OF_MEMORY ? EXIT_ENVIRONMENT : EXIT_BUG;
+    }
+    if (o.batch) return layout_batch(&failure, in, out) ? EXIT_GOOD : EXIT_ENVIRONMENT;
+    arena = arena_new(libc_allocator, &failure);
+    if (!arena) return fputs("layout: out of memory\n", err), EXIT_ENVIRONMENT;
+    int code = EXIT_USAGE;
+    if (o.help) fprintf(out, "%s%s", usage, calc_help(arena)), code = EXIT_GOOD;
+    else if (!o.count && !o.script) fputs("layout: no expression; see tilec layout --help\n", err);
+    else code = answer(arena, &o, out, err);
+    arena_free(arena);
+    return code;
+}

@@ -1,0 +1,199 @@
+// Costs of accesses.
+//
+// Why ranks count conflicts. Let w be the word address as a linear function of the bits that vary within a phase (lane bits and
+// the words of a vector). It takes 2^rank(w) distinct values, and its lowest bits, the bank, take 2^rank(bank) values, each
+// equally often. So each bank that is asked at all is asked for 2^(rank(w) - rank(bank)) words: that many wavefronts, in every
+// phase, because phases differ by a constant. The same argument counts sectors: 2^rank(address / sector).
+#include "layout/cost.h"
+#include <string.h>
+
+// ---- by counting ----
+
+static int lanes_per_phase(int lanes, int bytes, MemoryShape memory) {
+    int64_t row = (int64_t)memory.banks * memory.bank_bytes;
+    int64_t fit = row / (bytes > memory.bank_bytes ? bytes : memory.bank_bytes);
+    return fit < 1 ? 1 : fit < lanes ? (int)fit : lanes;
+}
+
+// Wavefronts of one phase: the most distinct words in a bank.
+static int64_t busiest_bank(const int64_t *addresses, int lanes, int bytes, MemoryShape memory) {
+    int words = bytes > memory.bank_bytes ? bytes / memory.bank_bytes : 1;
+    int64_t busiest = 0;
+    for (int bank = 0; bank < memory.banks; bank++) {
+        int64_t distinct = 0;
+        for (int i = 0; i < lanes * words; i++) {
+            int64_t address = addresses[i / words];
+            if (address < 0) continue;
+            int64_t word = address / memory.bank_bytes + i % words;
+            bool seen = word % memory.banks != bank;
+            for (int j = 0; j < i && !seen; j++)
+                seen = addresses[j / words] >= 0 && addresses[j / words] / memory.bank_bytes + j % words == word;
+            distinct += !seen;
+        }
+        if (distinct > busiest) busiest = distinct;
+    }
+    return busiest;
+}
+
+SharedCost shared_cost_counted(const int64_t *addresses, int lanes, int bytes, MemoryShape memory) {
+    SharedCost cost = {0, 0};
+    int step = lanes_per_phase(lanes, bytes, memory);
+    for (int first = 0; first < lanes; first += step) {
+        int count = lanes - first < step ? lanes - first : step;
+        int64_t wavefronts = busiest_bank(addresses + first, count, bytes, memory);
+        cost.phases += wavefronts > 0;
+        cost.wavefronts += wavefronts;
+    }
+    return cost;
+}
+
+int64_t sectors_counted(LayoutContext *cx, const int64_t *addresses, int lanes, int bytes, MemoryShape memory) {
+    int per_lane = (bytes + memory.sector_bytes - 1) / memory.sector_bytes;
+    int64_t *seen = NEW_ARRAY(cx->arena, int64_t, lanes * per_lane), count = 0;
+    for (int i = 0; i < lanes * per_lane; i++) {
+        if (addresses[i / per_lane] < 0) continue;
+        int64_t sector = addresses[i / per_lane] / memory.sector_bytes + i % per_lane, j = 0;
+        while (j < count && seen[j] != sector) j++;
+        if (j == count) seen[count++] = sector;
+    }
+    return count;
+}
+
+static bool threads_and_values(LayoutContext *cx, Swizzled a, int64_t *threads, int64_t *values) {
+    enum { LARGEST = 1 << 22 };
+    if (cute_rank(a.layout) != 2) return layout_refuse(cx, "expected a layout of (thread, value)");
+    *threads = cute_size(cx, cute_mode(a.layout, 0));
+    *values = cute_size(cx, cute_mode(a.layout, 1));
+    if (layout_mul(cx, *threads, *values) > LARGEST) layout_refuse(cx, "too large to enumerate");
+    return !cx->failed;
+}
+
+static bool runs_of(Swizzled a, int64_t threads, int64_t values, int64_t width) {
+    for (int64_t thread = 0; thread < threads; thread++)
+        for (int64_t value = 0; value < values; value++) {
+            int64_t first = swizzled_at(a, thread + value / width * width * threads);
+            if (first % width || swizzled_at(a, thread + value * threads) != first + value % width) return false;
+        }
+    return true;
+}
+
+int64_t vector_width_counted(LayoutContext *cx, Swizzled a, int64_t most) {
+    int64_t threads, values, width = 1;
+    if (!threads_and_values(cx, a, &threads, &values)) return 1;
+    while (2 * width <= most && values % (2 * width) == 0 && runs_of(a, threads, values, 2 * width)) width *= 2;
+    return width;
+}
+
+SharedCost shared_cost_of(LayoutContext *cx, Swizzled a, int element_bits, int64_t value, int64_t width, MemoryShape memory) {
+    enum { WARP = 32 };
+    int64_t threads, values, addresses[WARP];
+    if (!threads_and_values(cx, a, &threads, &values)) return (SharedCost){0, 0};
+    int lanes = threads < WARP ? (int)threads : WARP;
+    for (int i = 0; i < lanes; i++) addresses[i] = swizzled_at(a, i + value * threads) * element_bits / 8;
+    int64_t bytes = width * element_bits / 8;
+    return shared_cost_counted(addresses, lanes, bytes < 1 ? 1 : (int)bytes, memory);
+}
+
+// ---- by rank ----
+
+static int log2_floor(int64_t n) {
+    return 63 - __builtin_clzll((unsigned long long)n);
+}
+
+// The byte-address bits of lane bits [0, lanes) and of the vector's own bytes, as columns. Returns their number.
+static int address_columns(Linear a, int element_bits, int64_t width, int lanes, uint64_t *columns) {
+    int lane = linear_find_in(a, "lane"), count = 0;
+    uint64_t mask = ((uint64_t)1 << a.outs[0].bits) - 1;
+    for (int bit = 0; bit < lanes; bit++) {
+        uint64_t bits = (a.columns[linear_in_shift(a, lane) + bit] & mask) * (uint64_t)element_bits;
+        columns[count++] = bits / 8;
+    }
+    for (int64_t byte = 1; byte < width * element_bits / 8; byte *= 2) columns[count++] = (uint64_t)byte;
+    return count;
+}
+
+static bool check_conversion(LayoutContext *cx, Linear a, int element_bits, int64_t width) {
+    if (linear_find_in(a, "lane") < 0 || linear_find_in(a, "register") < 0 || a.out_count < 1)
+        return layout_refuse(cx, "a conversion maps register and lane to an offset");
+    if (element_bits < 1 || width < 1 || (width & (width - 1)) || (element_bits & (element_bits - 1)))
+        return layout_refuse(cx, "widths are powers of two");
+    return true;
+}
+
+static int rank_of_high(const uint64_t *columns, int count, uint64_t unit, uint64_t modulus) {
+    uint64_t parts[128];
+    for (int i = 0; i < count; i++) parts[i] = modulus ? columns[i] / unit % modulus : columns[i] / unit;
+    return bits_rank(parts, count);
+}
+
+SharedCost shared_cost_linear(LayoutContext *cx, Linear a, int element_bits, int64_t width, MemoryShape memory) {
+    if (!check_conversion(cx, a, element_bits, width)) return (SharedCost){0, 0};
+    int lane_bits = a.ins[linear_find_in(a, "lane")].bits, bytes = (int)(width * element_bits / 8);
+    int active = log2_floor(lanes_per_phase(1 << lane_bits, bytes, memory));
+    uint64_t columns[128];
+    int count = address_columns(a, element_bits, width, active, columns);
+    int words = rank_of_high(columns, count, (uint64_t)memory.bank_bytes, 0);
+    int banks = rank_of_high(columns, count, (uint64_t)memory.bank_bytes, (uint64_t)memory.banks);
+    int64_t phases = (int64_t)1 << (lane_bits - active);
+    return (SharedCost){phases, phases << (words - banks)};
+}
+
+int64_t sectors_linear(LayoutContext *cx, Linear a, int element_bits, int64_t width, MemoryShape memory) {
+    if (!check_conversion(cx, a, element_bits, width)) return 0;
+    uint64_t columns[128];
+    int count = address_columns(a, element_bits, width, a.ins[linear_find_in(a, "lane")].bits, columns);
+    return (int64_t)1 << rank_of_high(columns, count, (uint64_t)memory.sector_bytes, 0);
+}
+
+int64_t vector_width_linear(Linear a, int64_t most) {
+    if (!a.in_count || !a.out_count) return 1;
+    int64_t run = linear_consecutive(a);
+    return run < most ? run : most;
+}
+
+// ---- between register layouts ----
+
+static int images_of(Linear a, const char *in, uint64_t *images) {
+    int dim = linear_find_in(a, in), bits = dim < 0 ? 0 : a.ins[dim].bits;
+    if (bits) memcpy(images, a.columns + linear_in_shift(a, dim), sizeof *images * (size_t)bits);
+    return bits;
+}
+
+// Are the differences of the images of `in` (what the destination needs, what the same index of the source holds) in the span?
+static bool reachable(Linear source, Linear destination, const char *in, const uint64_t *span, int count) {
+    uint64_t vectors[192], needs[64] = {0}, holds[64] = {0};
+    int wanted = images_of(destination, in, needs), held = images_of(source, in, holds), rank = bits_rank(span, count);
+    memcpy(vectors, span, sizeof *span * (size_t)count);
+    for (int bit = 0; bit < wanted || bit < held; bit++) {
+        vectors[count] = needs[bit] ^ holds[bit];
+        if (bits_rank(vectors, count + 1) > rank) return false;
+    }
+    return true;
+}
+
+ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destination) {
+    ConversionCost cost = {CONVERT_BY_SHARED, 0};
+    if (linear_out_bits(source) != linear_out_bits(destination) || source.out_count != destination.out_count) {
+        layout_refuse(cx, "source and destination lay out different tensors");
+        return cost;
+    }
+    uint64_t span[128], wanted[128];
+    int registers = images_of(source, "register", span), lanes = images_of(source, "lane", span + registers);
+    int needed = images_of(destination, "register", wanted), in_lane = registers + lanes;
+    // 1. Everything a warp needs must lie within the warp: registers and lanes of the destination, warps up to lanes.
+    memcpy(wanted + needed, span, sizeof *span * (size_t)in_lane);
+    bool within = bits_rank(wanted, needed + in_lane) == bits_rank(span, in_lane) &&
+                  reachable(source, destination, "lane", span, in_lane) &&
+                  reachable(source, destination, "warp", span, in_lane) &&
+                  reachable(source, destination, "block", span, in_lane);
+    if (!within) return cost;
+    // 2. Registers that each lane already holds: those in the span of its own registers, if lanes and warps agree up to that.
+    int missing = bits_rank(wanted, needed + registers) - bits_rank(span, registers);
+    bool own = reachable(source, destination, "lane", span, registers) &&
+               reachable(source, destination, "warp", span, registers) &&
+               reachable(source, destination, "block", span, registers);
+    int64_t all = (int64_t)1 << needed;
+    cost.shuffles = own ? all - (all >> missing) : all;
+    cost.kind = cost.shuffles ? CONVERT_BY_SHUFFLES : CONVERT_IN_REGISTERS;
+    return cost;
+}
