@@ -1,0 +1,645 @@
+// Facts, ranges, multiples, proofs.
+//
+// A stack of facts. About one variable: its range, a number that divides it, the expression it is bound to; a later fact
+// includes what earlier ones said, so that a look-up is one step. About several: a sum that is not negative (k + 2 < steps
+// is the sum steps - k - 3), or any condition, remembered as it was written.
+//
+// A range is of the value as the program computes it. Where a sum could leave its type nothing is concluded: ranges are
+// computed in 128 bits and fall back to all of the type. Dims count as [0, 2^62], so one more level of arithmetic is safe.
+//
+// Proofs: is a sum never negative? By the ranges of its atoms; if that does not do, atoms are replaced by what bounds them
+// (a quotient x / c by x, min(a, b) by a or b, a let by its value) or an assumed sum is subtracted, a few steps deep.
+//
+//     known: k < ceildiv(K, 64), K % 64 == 0        to show: k * 64 + 63 < K, that is K - 64 k - 64 >= 0
+//     subtract 64 * (K / 64 - k - 1):  K - 64 * (K / 64)       replace the quotient:  K - K = 0
+#include "ir/facts.h"
+#include "ir/build.h"
+#include "ir/linear.h"
+#include "ir/rewrite.h"
+#include "support/map.h"
+
+typedef enum { FACT_VAR, FACT_NONNEGATIVE, FACT_MULTIPLE, FACT_ALIGNED, FACT_CONDITION } FactKind;
+
+typedef struct Fact {
+    FactKind kind;
+    int previous;     // earlier fact of the same variable or kind; -1
+    const Var *var;   // FACT_VAR
+    Range range;
+    int64_t multiple;    //     divides it; FACT_MULTIPLE: divides the sum
+    const Expr *expr;    //     what it is bound to; FACT_CONDITION: the condition
+    const Linear *sum;   // FACT_NONNEGATIVE, FACT_MULTIPLE
+    bool holds;          // FACT_CONDITION
+    const Buf *buf;      // FACT_ALIGNED
+    int64_t bytes;
+} Fact;
+
+struct Facts {
+    Arena *arena;
+    VEC(Fact) facts;
+    Map *heads;                       // Var -> 1 + index of its latest fact
+    int latest[FACT_CONDITION + 1];   // by kind; -1
+};
+
+// ---- the stack ----
+static int var_head(const Facts *facts, const Var *var) {
+    return (int)(intptr_t)map_get(facts->heads, var) - 1;
+}
+
+static void set_var_head(Facts *facts, const Var *var, int index) {
+    if (index < 0) map_remove(facts->heads, var);
+    else map_put(facts->heads, var, (void *)(intptr_t)(index + 1));
+}
+
+static void push_fact(Facts *facts, Fact fact) {
+    if (fact.kind == FACT_VAR) {
+        fact.previous = var_head(facts, fact.var);
+        set_var_head(facts, fact.var, facts->facts.count);
+    } else {
+        fact.previous = facts->latest[fact.kind];
+        facts->latest[fact.kind] = facts->facts.count;
+    }
+    vec_push(facts->arena, &facts->facts, fact);
+}
+
+int facts_mark(const Facts *facts) {
+    return facts->facts.count;
+}
+
+void facts_release(Facts *facts, int mark) {
+    while (facts->facts.count > mark) {
+        const Fact *fact = &facts->facts.items[--facts->facts.count];
+        if (fact->kind == FACT_VAR) set_var_head(facts, fact->var, fact->previous);
+        else facts->latest[fact->kind] = fact->previous;
+    }
+}
+
+static const Fact *latest_fact(const Facts *facts, FactKind kind) {
+    if (!facts || facts->latest[kind] < 0) return NULL;
+    return &facts->facts.items[facts->latest[kind]];
+}
+
+static const Fact *earlier_fact(const Facts *facts, const Fact *fact) {
+    return fact->previous < 0 ? NULL : &facts->facts.items[fact->previous];
+}
+
+static Fact var_fact(const Facts *facts, const Var *var) {
+    int head = facts ? var_head(facts, var) : -1;
+    if (head >= 0) return facts->facts.items[head];
+    Fact fact = {.kind = FACT_VAR, .var = var, .range = type_range(var->type), .multiple = 1};
+    if (var->kind == VAR_DIM) fact.range = (Range){0, (int64_t)1 << 62};
+    return fact;
+}
+
+const Expr *facts_binding(const Facts *facts, const Var *var) {
+    return var_fact(facts, var).expr;
+}
+
+// ---- multiples ----
+static const int64_t LARGEST_POWER = (int64_t)1 << 62;
+
+// The power of two in a multiple: what survives wrapping around.
+static int64_t power_part(int64_t m) {
+    return m == 0 ? LARGEST_POWER : m & -m;
+}
+
+static int64_t multiple_product(int64_t a, int64_t b) {
+    Int128 product = (Int128)a * b;
+    if (product <= LARGEST_POWER) return (int64_t)product;
+    Int128 power = (Int128)power_part(a) * power_part(b);
+    return power > LARGEST_POWER ? LARGEST_POWER : (int64_t)power;
+}
+
+static Wide product_range(Range a, Range b) {
+    Int128 corners[] = {(Int128)a.low * b.low, (Int128)a.low * b.high, (Int128)a.high * b.low, (Int128)a.high * b.high};
+    Wide wide = {corners[0], corners[0]};
+    for (int i = 1; i < 4; i++) {
+        if (corners[i] < wide.low) wide.low = corners[i];
+        if (corners[i] > wide.high) wide.high = corners[i];
+    }
+    return wide;
+}
+
+static bool is_sum(const Expr *e) {
+    if (e->kind == EXPR_UNARY) return e->unary.op == UNARY_NEG;
+    if (e->kind != EXPR_BINARY) return false;
+    if (e->binary.op == BIN_MUL) return e->binary.a->kind == EXPR_INT || e->binary.b->kind == EXPR_INT;
+    return e->binary.op == BIN_ADD || e->binary.op == BIN_SUB ||
+           (e->binary.op == BIN_SHL && e->binary.b->kind == EXPR_INT);
+}
+
+// Whether a sum or product never wraps.
+static bool computed_exactly(const Facts *facts, const Expr *e) {
+    if (is_sum(e)) {
+        Linear sum = linear_of(facts->arena, e);
+        return linear_exact(facts, &sum);
+    }
+    if (e->kind != EXPR_BINARY || e->binary.op != BIN_MUL) return false;
+    return wide_fits(e->type, product_range(range_of(facts, e->binary.a), range_of(facts, e->binary.b)));
+}
+
+static int64_t multiple_of_binary(const Facts *facts, const Expr *e) {
+    int64_t a = multiple_of(facts, e->binary.a), b, c;
+    bool constant = expr_const(e->binary.b, &c);
+    switch (e->binary.op) {
+    case BIN_ADD:
+    case BIN_SUB: return gcd64(a, multiple_of(facts, e->binary.b));
+    case BIN_MUL: return multiple_product(a, multiple_of(facts, e->binary.b));
+    case BIN_DIV: return constant && c > 0 && a % c == 0 ? a / c : 1;
+    case BIN_MOD: return gcd64(a, multiple_of(facts, e->binary.b));
+    case BIN_SHL: return constant && c >= 0 && c < 62 ? multiple_product(a, (int64_t)1 << c) : 1;
+    case BIN_AND: b = power_part(multiple_of(facts, e->binary.b)); return power_part(a) > b ? power_part(a) : b;
+    case BIN_OR:
+    case BIN_XOR: return gcd64(power_part(a), power_part(multiple_of(facts, e->binary.b)));
+    default: return 1;
+    }
+}
+
+static int64_t multiple_of_call(const Facts *facts, const Expr *e) {
+    const Arg *args = e->call.args;
+    if (e->call.count == 0 || !args[0].value) return 1;
+    int64_t a = multiple_of(facts, args[0].value), c;
+    switch (e->call.op) {
+    case OP_MIN:
+    case OP_MAX: return gcd64(a, multiple_of(facts, args[1].value));
+    case OP_ABS: return a;
+    case OP_CEILDIV: return expr_const(args[1].value, &c) && c > 0 && a % c == 0 ? a / c : 1;
+    default: return 1;
+    }
+}
+
+static bool range_within(Range inner, Range outer) {
+    return inner.low >= outer.low && inner.high <= outer.high;
+}
+
+int64_t multiple_of(const Facts *facts, const Expr *e) {
+    int64_t m = 1;
+    bool sum = false;
+    switch (e->kind) {
+    case EXPR_INT: return e->integer == INT64_MIN ? LARGEST_POWER : e->integer < 0 ? -e->integer : e->integer;
+    case EXPR_VAR: return var_fact(facts, e->var).multiple;
+    case EXPR_UNARY:
+        if (e->unary.op == UNARY_NEG) m = multiple_of(facts, e->unary.a);
+        sum = true;
+        break;
+    case EXPR_BINARY:
+        m = multiple_of_binary(facts, e);
+        sum = e->binary.op <= BIN_MUL || e->binary.op == BIN_SHL;
+        break;
+    case EXPR_SELECT: return gcd64(multiple_of(facts, e->select.yes), multiple_of(facts, e->select.no));
+    case EXPR_CAST:
+        if (!type_is_int(e->type) || !type_is_int(e->operand->type)) return 1;
+        m = multiple_of(facts, e->operand);
+        if (range_within(range_of(facts, e->operand), type_range(e->type))) return m;
+        return power_part(m) > INT32_MAX ? 1 : power_part(m);
+    case EXPR_CALL: return multiple_of_call(facts, e);
+    default: return 1;
+    }
+    if (m == 0 || m == power_part(m) || !sum || (facts && computed_exactly(facts, e))) return m;
+    return power_part(m);
+}
+
+// ---- ranges ----
+static Range clip(Type type, Wide wide) {
+    if (!wide_fits(type, wide)) return type_range(type);
+    return (Range){(int64_t)wide.low, (int64_t)wide.high};
+}
+
+static Range range_union(Range a, Range b) {
+    return (Range){a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+}
+
+static Range range_of_div(Type type, Range a, Range b) {
+    if (b.low < 1 || (type == TYPE_U64 && a.low < 0)) return type_range(type);
+    Int128 ends[] = {a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high};
+    Range range = {(int64_t)ends[0], (int64_t)ends[0]};
+    for (int i = 1; i < 4; i++) range = range_union(range, (Range){(int64_t)ends[i], (int64_t)ends[i]});
+    return range;
+}
+
+static Range range_of_mod(const Facts *facts, const Expr *e) {
+    Range a = range_of(facts, e->binary.a), b = range_of(facts, e->binary.b);
+    if (b.low < 1 || (e->type == TYPE_U64 && a.low < 0)) return type_range(e->type);
+    // Multiples of g stay multiples of g: (8 * x) % 64 is at most 56.
+    int64_t g = gcd64(multiple_of(facts, e->binary.a), multiple_of(facts, e->binary.b));
+    int64_t most = b.high - (g < 1 ? 1 : g);
+    if (most < 0) most = 0;
+    Range range = {a.low < 0 ? -most : 0, a.high > 0 ? most : 0};
+    if (a.low > range.low && a.low < 0) range.low = a.low;
+    if (a.high < range.high) range.high = a.high > 0 ? a.high : 0;
+    if (a.low >= 0 && a.high < b.low) range.low = a.low;
+    return range;
+}
+
+static int64_t all_ones(int64_t value) {   // the least 2^n - 1 that is not below
+    for (int shift = 1; shift < 64; shift *= 2) value |= value >> shift;
+    return value;
+}
+
+static Range range_of_bits(BinaryOp op, Type type, Range a, Range b) {
+    if (op == BIN_AND && (a.low >= 0 || b.low >= 0)) {
+        int64_t high = a.low >= 0 ? a.high : b.high;
+        if (a.low >= 0 && b.low >= 0 && b.high < high) high = b.high;
+        return (Range){0, high};
+    }
+    if (a.low < 0 || b.low < 0 || op == BIN_AND) return type_range(type);
+    int64_t high = all_ones(a.high > b.high ? a.high : b.high);
+    int64_t low = op == BIN_OR ? (a.low > b.low ? a.low : b.low) : 0;
+    return (Range){low, high};
+}
+
+static Range range_of_binary(const Facts *facts, const Expr *e) {
+    Range a = range_of(facts, e->binary.a), b = range_of(facts, e->binary.b);
+    switch (e->binary.op) {
+    case BIN_MUL: return clip(e->type, product_range(a, b));
+    case BIN_DIV: return range_of_div(e->type, a, b);
+    case BIN_MOD: return range_of_mod(facts, e);
+    case BIN_AND:
+    case BIN_OR:
+    case BIN_XOR: return range_of_bits(e->binary.op, e->type, a, b);
+    case BIN_SHR:
+        if (a.low < 0 || b.low != b.high || b.low < 0 || b.low > 62) return type_range(e->type);
+        return (Range){a.low >> b.low, a.high >> b.low};
+    default: return type_range(e->type);
+    }
+}
+
+static Range range_of_call(const Facts *facts, const Expr *e) {
+    if (e->call.op == OP_SMS) return (Range){1, (int64_t)1 << 20};
+    if (e->call.count == 0 || !e->call.args[0].value || !type_is_int(e->type) || e->type == TYPE_U64)
+        return type_range(e->type);
+    Range a = range_of(facts, e->call.args[0].value);
+    if (e->call.op == OP_ABS && a.low >= 0) return a;
+    if (e->call.count < 2 || !e->call.args[1].value) return type_range(e->type);
+    Range b = range_of(facts, e->call.args[1].value);
+    switch (e->call.op) {
+    case OP_MIN: return (Range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high};
+    case OP_MAX: return (Range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+    case OP_CEILDIV:
+        if (a.low < 0 || b.low < 1) return type_range(e->type);
+        return (Range){a.low / b.high + (a.low % b.high != 0), a.high / b.low + (a.high % b.low != 0)};
+    default: return type_range(e->type);
+    }
+}
+
+Range range_of(const Facts *facts, const Expr *e) {
+    if (e->kind == EXPR_INT) return (Range){e->integer, e->integer};
+    if (e->kind == EXPR_VAR) return var_fact(facts, e->var).range;
+    if (!type_is_int(e->type)) return type_range(e->type);
+    if (facts && is_sum(e)) {
+        Linear sum = linear_of(facts->arena, e);
+        return sum.full ? type_range(e->type) : clip(e->type, linear_range(facts, &sum));
+    }
+    switch (e->kind) {
+    case EXPR_BINARY: return range_of_binary(facts, e);
+    case EXPR_SELECT: return range_union(range_of(facts, e->select.yes), range_of(facts, e->select.no));
+    case EXPR_CAST: {
+        Range range = range_of(facts, e->operand), limits = type_range(e->type);
+        bool from_int = type_is_int(e->operand->type) || e->operand->type == TYPE_BOOL;
+        bool same_sign = e->type != TYPE_U64 || range.low >= 0;
+        bool from_unsigned = e->operand->type == TYPE_U64 && range.low < 0;
+        return from_int && same_sign && !from_unsigned && range_within(range, limits) ? range : limits;
+    }
+    case EXPR_CALL: return range_of_call(facts, e);
+    default: return type_range(e->type);
+    }
+}
+
+// ---- proofs of "never negative" ----
+typedef struct Proof {
+    const Facts *facts;
+    int steps;   // left; keeps hopeless proofs cheap
+} Proof;
+
+static bool prove_nonnegative(Proof *proof, const Linear *sum, int depth);
+
+// sum += scale * other as true integers; false when a number leaves 62 bits.
+static bool add_exactly(Linear *sum, const Linear *other, int64_t scale) {
+    const int64_t limit = (int64_t)1 << 62;
+    int64_t product;
+    for (int i = 0; i < other->count; i++) {
+        if (__builtin_mul_overflow(other->terms[i].factor, scale, &product) || product >= limit || product <= -limit)
+            return false;
+        int64_t have = linear_factor(sum, other->terms[i].atom);
+        if (have >= limit || have <= -limit) return false;
+        linear_add_term(sum, other->terms[i].atom, product);
+    }
+    if (__builtin_mul_overflow(other->constant, scale, &product)) return false;
+    return !__builtin_add_overflow(sum->constant, product, &sum->constant) && !sum->full;
+}
+
+static bool prove_with(Proof *proof, const Linear *sum, Expr *atom, int64_t factor, const Expr *by, int64_t scale,
+                       int64_t constant, int depth) {
+    Linear next = *sum, bound = linear_of(proof->facts->arena, by);
+    if (!linear_exact(proof->facts, &bound)) return false;
+    linear_add_term(&next, atom, -factor);
+    bound.type = TYPE_I64;
+    Linear slack = {.type = TYPE_I64, .constant = constant};
+    if (!add_exactly(&next, &bound, scale) || !add_exactly(&next, &slack, 1)) return false;
+    return prove_nonnegative(proof, &next, depth - 1);
+}
+
+// x / c and ceildiv(x, c): between (x - c + 1) / c and x / c, or x / c and (x + c - 1) / c, as true fractions.
+static bool prove_by_quotient(Proof *proof, const Linear *sum, const Term *term, const Expr *x, const Expr *by, bool up,
+                              int depth) {
+    int64_t c, factor = term->factor;
+    if (!expr_const(by, &c) || c <= 0 || factor % c != 0 || range_of(proof->facts, x).low < 0) return false;
+    if (c > INT32_MAX || factor > INT32_MAX || factor < -INT32_MAX) return false;
+    bool lower = factor > 0;   // a lower bound of the quotient is wanted
+    int64_t slack = lower == up ? 0 : c - 1, scale = factor / c;
+    if (lower) slack = -slack;
+    return prove_with(proof, sum, term->atom, factor, x, scale, scale * slack, depth);
+}
+
+static bool prove_by_atom(Proof *proof, const Linear *sum, const Term *term, int depth) {
+    Expr *atom = term->atom;
+    int64_t factor = term->factor;
+    if (atom->kind == EXPR_VAR) {
+        const Expr *value = facts_binding(proof->facts, atom->var);
+        return value && prove_with(proof, sum, atom, factor, value, factor, 0, depth);
+    }
+    if (atom->kind == EXPR_BINARY && atom->binary.op == BIN_DIV)
+        return prove_by_quotient(proof, sum, term, atom->binary.a, atom->binary.b, false, depth);
+    if (atom->kind == EXPR_BINARY && atom->binary.op == BIN_MOD && factor < 0 &&
+        range_of(proof->facts, atom->binary.a).low >= 0)   // x % c <= x
+        return prove_with(proof, sum, atom, factor, atom->binary.a, factor, 0, depth);
+    if (atom->kind != EXPR_CALL || atom->call.count != 2) return false;
+    const Expr *a = atom->call.args[0].value, *b = atom->call.args[1].value;
+    if (atom->call.op == OP_CEILDIV) return prove_by_quotient(proof, sum, term, a, b, true, depth);
+    bool bounded = (atom->call.op == OP_MIN && factor < 0) || (atom->call.op == OP_MAX && factor > 0);
+    return bounded && (prove_with(proof, sum, atom, factor, a, factor, 0, depth) ||
+                       prove_with(proof, sum, atom, factor, b, factor, 0, depth));
+}
+
+// sum = k * known + rest with a positive k that cancels a term: then rest must be proved.
+static bool prove_by_fact(Proof *proof, const Linear *sum, const Linear *known, int depth) {
+    for (int i = 0; i < known->count; i++) {
+        int64_t have = linear_factor(sum, known->terms[i].atom), step = known->terms[i].factor;
+        if (have == 0 || have % step != 0 || have / step <= 0) continue;
+        Linear rest = *sum;
+        if (add_exactly(&rest, known, -(have / step)) && prove_nonnegative(proof, &rest, depth - 1)) return true;
+    }
+    return false;
+}
+
+static bool prove_nonnegative(Proof *proof, const Linear *sum, int depth) {
+    if (sum->full || proof->steps-- <= 0) return false;
+    if (linear_range(proof->facts, sum).low >= 0) return true;
+    if (depth == 0 || !proof->facts) return false;
+    for (const Fact *fact = latest_fact(proof->facts, FACT_NONNEGATIVE); fact; fact = earlier_fact(proof->facts, fact))
+        if (prove_by_fact(proof, sum, fact->sum, depth)) return true;
+    for (int i = 0; i < sum->count; i++)
+        if (prove_by_atom(proof, sum, &sum->terms[i], depth)) return true;
+    return false;
+}
+
+bool linear_prove_nonnegative(const Facts *facts, const Linear *sum) {
+    enum { STEPS = 60, DEPTH = 4 };
+    Proof proof = {facts, STEPS};
+    return prove_nonnegative(&proof, sum, DEPTH);
+}
+
+// ---- conditions ----
+
+// A comparison of integers as a sum that it says is >= 0 (for ==: and <= 0). False when the sides may wrap around.
+static bool comparison_sum(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b, Linear *sum) {
+    if (!type_is_int(a->type)) return false;
+    Linear left = linear_of(facts->arena, a), right = linear_of(facts->arena, b);
+    if (!linear_exact(facts, &left) || !linear_exact(facts, &right)) return false;
+    bool less = op == BIN_LT || op == BIN_LE;
+    left.type = right.type = TYPE_I64;   // true integers from here on
+    *sum = linear_new(TYPE_I64);
+    sum->constant = op == BIN_LT || op == BIN_GT ? -1 : 0;
+    return add_exactly(sum, less ? &right : &left, 1) && add_exactly(sum, less ? &left : &right, -1);
+}
+
+static BinaryOp negated(BinaryOp op) {
+    switch (op) {
+    case BIN_EQ: return BIN_NE;
+    case BIN_NE: return BIN_EQ;
+    case BIN_LT: return BIN_GE;
+    case BIN_LE: return BIN_GT;
+    case BIN_GT: return BIN_LE;
+    default: return BIN_LT;
+    }
+}
+
+static bool is_comparison(const Expr *e) {
+    return e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
+}
+
+static bool prove_comparison(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b) {
+    Linear sum;
+    if (!type_is_int(a->type) || !facts) return false;
+    if (op == BIN_EQ) {   // equal sums are equal even where they wrap
+        Linear difference = linear_of(facts->arena, a);
+        linear_add(facts->arena, &difference, b, -1);
+        if (linear_is_constant(&difference, 0)) return true;
+    }
+    if (!comparison_sum(facts, op, a, b, &sum)) return false;
+    if (op != BIN_EQ && op != BIN_NE) return linear_prove_nonnegative(facts, &sum);
+    Linear opposite = linear_new(TYPE_I64);
+    linear_add_linear(&opposite, &sum, -1);
+    if (op == BIN_EQ) return linear_prove_nonnegative(facts, &sum) && linear_prove_nonnegative(facts, &opposite);
+    linear_add_constant(&sum, -1);
+    linear_add_constant(&opposite, -1);
+    if (linear_prove_nonnegative(facts, &sum) || linear_prove_nonnegative(facts, &opposite)) return true;
+    int64_t gcd = linear_gcd(&sum);   // 4 x + 2 is not 0
+    return gcd > 1 && (sum.constant + 1) % gcd != 0;
+}
+
+static bool prove_is(const Facts *facts, const Expr *e, bool holds) {
+    if (e->kind == EXPR_INT) return (e->integer != 0) == holds;
+    if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NOT) return prove_is(facts, e->unary.a, !holds);
+    if (e->kind == EXPR_BINARY && (e->binary.op == BIN_LOGICAL_AND || e->binary.op == BIN_LOGICAL_OR)) {
+        bool both = (e->binary.op == BIN_LOGICAL_AND) == holds;
+        bool a = prove_is(facts, e->binary.a, holds);
+        return both ? a && prove_is(facts, e->binary.b, holds) : a || prove_is(facts, e->binary.b, holds);
+    }
+    if (e->kind == EXPR_VAR) {
+        Range range = var_fact(facts, e->var).range;
+        return range.low == holds && range.high == holds;
+    }
+    for (const Fact *fact = latest_fact(facts, FACT_CONDITION); fact; fact = earlier_fact(facts, fact))
+        if (expr_equal(fact->expr, e)) return fact->holds == holds;
+    if (e->kind == EXPR_CALL && e->call.op == OP_ALIGNED && holds) {
+        int64_t bytes;
+        return e->call.args[0].region && expr_const(e->call.args[1].value, &bytes) &&
+               prove_aligned(facts, e->call.args[0].region->buf, bytes);
+    }
+    if (!is_comparison(e)) return false;
+    return prove_comparison(facts, holds ? e->binary.op : negated(e->binary.op), e->binary.a, e->binary.b);
+}
+
+bool prove(const Facts *facts, const Expr *condition) {
+    return prove_is(facts, condition, true);
+}
+
+bool prove_aligned(const Facts *facts, const Buf *buf, int64_t bytes) {
+    for (const Fact *fact = latest_fact(facts, FACT_ALIGNED); fact; fact = earlier_fact(facts, fact))
+        if (fact->buf == buf && bytes > 0 && fact->bytes % bytes == 0) return true;
+    return buf->align > 0 && bytes > 0 && buf->align % bytes == 0;
+}
+
+// ---- learning ----
+
+// Facts outlive the moment, so what they name must too: no memory, no variable that is assigned to.
+static bool find_unstable(Visitor *visitor, Expr *e) {
+    bool *unstable = visitor->user;
+    *unstable |= e->kind == EXPR_LOAD || (e->kind == EXPR_VAR && e->var->kind == VAR_MUTABLE) ||
+                 (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
+    return !*unstable;
+}
+
+static bool stable(const Expr *e) {
+    bool unstable = false;
+    Visitor visitor = {.expr = find_unstable, .user = &unstable};
+    visit_expr(&visitor, (Expr *)e);
+    return !unstable;
+}
+
+static void learn_range(Facts *facts, const Var *var, Range range) {
+    Fact fact = var_fact(facts, var);
+    if (range.low > fact.range.low) fact.range.low = range.low;
+    if (range.high < fact.range.high) fact.range.high = range.high;
+    if (fact.range.low > fact.range.high) return;   // contradiction: code that never runs
+    if (fact.range.low == fact.range.high) fact.multiple = fact.range.low < 0 ? -fact.range.low : fact.range.low;
+    push_fact(facts, fact);
+}
+
+static void learn_multiple(Facts *facts, const Var *var, int64_t multiple) {
+    Fact fact = var_fact(facts, var);
+    if (fact.multiple == 0) return;
+    int64_t common = gcd64(fact.multiple, multiple);
+    if (multiple_product(fact.multiple / common, multiple) % multiple != 0) return;   // too large to tell
+    fact.multiple = multiple_product(fact.multiple / common, multiple);
+    push_fact(facts, fact);
+}
+
+// The sum is >= 0.
+static void learn_nonnegative(Facts *facts, const Linear *sum) {
+    if (sum->count == 1 && sum->terms[0].atom->kind == EXPR_VAR) {
+        int64_t factor = sum->terms[0].factor;
+        Range range = {INT64_MIN, INT64_MAX};
+        Int128 bound =
+            floor_div128(sum->constant, factor < 0 ? -(Int128)factor : factor);   // floor(constant / |factor|)
+        if (factor > 0) range.low = (int64_t)-bound;
+        else range.high = (int64_t)bound;
+        learn_range(facts, sum->terms[0].atom->var, range);
+        return;
+    }
+    if (sum->count == 0) return;
+    push_fact(facts, (Fact){.kind = FACT_NONNEGATIVE, .sum = arena_copy(facts->arena, sum, sizeof *sum)});
+}
+
+// e % c == 0.
+static bool learn_divisible(Facts *facts, const Expr *a, const Expr *b) {
+    int64_t c;
+    if (!expr_is_int(b, 0) || a->kind != EXPR_BINARY || a->binary.op != BIN_MOD || !expr_const(a->binary.b, &c) ||
+        c < 2)
+        return false;
+    Linear sum = linear_of(facts->arena, a->binary.a);
+    if (sum.full || !linear_exact(facts, &sum)) return false;
+    if (sum.count == 1 && sum.constant == 0 && sum.terms[0].atom->kind == EXPR_VAR)
+        learn_multiple(facts, sum.terms[0].atom->var, c / gcd64(c, sum.terms[0].factor));
+    else
+        push_fact(facts,
+                  (Fact){.kind = FACT_MULTIPLE, .multiple = c, .sum = arena_copy(facts->arena, &sum, sizeof sum)});
+    return true;
+}
+
+bool facts_multiple_known(const Facts *facts, Arena *arena, const Linear *sum, int64_t divisor) {
+    (void)arena;
+    for (const Fact *fact = latest_fact(facts, FACT_MULTIPLE); fact; fact = earlier_fact(facts, fact)) {
+        if (fact->multiple % divisor != 0) continue;
+        Linear rest = *sum;   // sum - known must be a multiple by itself
+        linear_add_linear(&rest, fact->sum, -1);
+        if (!rest.full && gcd64(linear_gcd(&rest), rest.constant) % divisor == 0) return true;
+    }
+    return false;
+}
+
+static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Expr *b) {
+    if (op == BIN_EQ && learn_divisible(facts, a, b)) return;
+    Linear sum;
+    if (!comparison_sum(facts, op, a, b, &sum)) return;
+    if (op == BIN_NE) {   // a bound moves when it is excluded
+        if (sum.count != 1 || sum.terms[0].atom->kind != EXPR_VAR || sum.constant % sum.terms[0].factor != 0) return;
+        const Var *var = sum.terms[0].atom->var;
+        Range range = var_fact(facts, var).range;
+        int64_t excluded = -(sum.constant / sum.terms[0].factor);
+        if (range.low == excluded) learn_range(facts, var, (Range){excluded + 1, INT64_MAX});
+        if (range.high == excluded) learn_range(facts, var, (Range){INT64_MIN, excluded - 1});
+        return;
+    }
+    learn_nonnegative(facts, &sum);
+    if (op != BIN_EQ) return;
+    Linear opposite = linear_new(TYPE_I64);
+    linear_add_linear(&opposite, &sum, -1);
+    learn_nonnegative(facts, &opposite);
+}
+
+void facts_assume(Facts *facts, const Expr *e, bool holds) {
+    if (e->kind == EXPR_INT) return;
+    if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NOT) {
+        facts_assume(facts, e->unary.a, !holds);
+        return;
+    }
+    if (e->kind == EXPR_BINARY && e->binary.op == (holds ? BIN_LOGICAL_AND : BIN_LOGICAL_OR)) {
+        facts_assume(facts, e->binary.a, holds);
+        facts_assume(facts, e->binary.b, holds);
+        return;
+    }
+    if (!stable(e)) return;
+    if (e->kind == EXPR_VAR && e->type == TYPE_BOOL) {
+        learn_range(facts, e->var, (Range){holds, holds});
+        return;
+    }
+    int64_t bytes;
+    if (holds && e->kind == EXPR_CALL && e->call.op == OP_ALIGNED && e->call.args[0].region &&
+        expr_const(e->call.args[1].value, &bytes)) {
+        push_fact(facts, (Fact){.kind = FACT_ALIGNED, .buf = e->call.args[0].region->buf, .bytes = bytes});
+        return;
+    }
+    if (is_comparison(e) && type_is_int(e->binary.a->type))
+        learn_comparison(facts, holds ? e->binary.op : negated(e->binary.op), e->binary.a, e->binary.b);
+    else push_fact(facts, (Fact){.kind = FACT_CONDITION, .expr = e, .holds = holds});
+}
+
+void facts_bind(Facts *facts, const Var *var, const Expr *value) {
+    if (!type_is_int(var->type) && var->type != TYPE_BOOL) return;
+    if (value->type != var->type) return;
+    Fact fact = var_fact(facts, var);
+    fact.range = range_of(facts, value);
+    fact.multiple = multiple_of(facts, value);
+    fact.expr = stable(value) ? value : NULL;
+    push_fact(facts, fact);
+}
+
+void facts_iter(Facts *facts, const Iter *iter) {
+    if (iter->var->type != iter->begin->type) return;
+    Range begin = range_of(facts, iter->begin), end = range_of(facts, iter->end);
+    int64_t step = 1, last = end.high;
+    expr_const(iter->step, &step);
+    if (last > INT64_MIN) last--;
+    if (begin.low == begin.high && step > 1 && last >= begin.low)   // the last one that is reached
+        last = begin.low + (int64_t)(((uint64_t)last - (uint64_t)begin.low) / (uint64_t)step * (uint64_t)step);
+    learn_range(facts, iter->var, (Range){begin.low, last});
+    int64_t multiple = gcd64(multiple_of(facts, iter->begin), step);
+    if (multiple > 1) learn_multiple(facts, iter->var, multiple);
+
+    Expr *index = e_var(facts->arena, iter->var);
+    if (iter->begin->kind != EXPR_INT && stable(iter->begin)) learn_comparison(facts, BIN_LE, iter->begin, index);
+    if (iter->end->kind != EXPR_INT && stable(iter->end)) learn_comparison(facts, BIN_LT, index, iter->end);
+}
+
+Facts *facts_new(Arena *arena, const Func *func) {
+    Facts *facts = NEW(arena, Facts);
+    facts->arena = arena;
+    facts->heads = map_new(arena);
+    for (int kind = 0; kind <= FACT_CONDITION; kind++) facts->latest[kind] = -1;
+    if (!func) return facts;
+    if (func->when) facts_assume(facts, func->when, true);
+    for (int i = 0; i < func->body.count; i++)
+        if (func->body.items[i]->kind == STMT_ASSUME) facts_assume(facts, func->body.items[i]->assume, true);
+    return facts;
+}

@@ -1,0 +1,57 @@
+// Integer expressions as sums: factor * atom + ... + constant. The normal form under facts.h and simplify.c; not for other
+// folders.
+//
+// An atom is anything but a sum or a multiple: a variable, a quotient, a product of two unknowns, a load. Two sums are the
+// same function exactly when they have the same terms. Factors wrap to the type, as the arithmetic does: rewriting a
+// sum into this form and back is valid for every value, overflow included. Reasoning about the sum as a true integer
+// (dividing it, comparing it) is not: that needs `linear_exact`.
+#pragma once
+#include "ir/facts.h"
+#include "ir/ir.h"
+
+typedef struct Term {
+    int64_t factor;   // not 0
+    Expr *atom;
+} Term;
+
+enum { LINEAR_MAX = 32 };
+
+typedef struct Linear {
+    Type type;
+    int count;
+    Term terms[LINEAR_MAX];   // in order of first appearance
+    int64_t constant;
+    bool full;                // had more terms than fit: good for nothing
+} Linear;
+
+__extension__ typedef __int128 Int128;
+
+typedef struct Wide { Int128 low, high; } Wide;   // a range of true integers, before any wrapping
+
+Linear linear_new(Type type);
+Linear linear_of(Arena *arena, const Expr *expr);
+void linear_add(Arena *arena, Linear *sum, const Expr *expr, int64_t factor);        // sum += factor * expr
+void linear_add_term(Linear *sum, Expr *atom, int64_t factor);
+void linear_add_linear(Linear *sum, const Linear *other, int64_t factor);
+void linear_add_constant(Linear *sum, int64_t constant);
+Linear linear_divided(const Linear *sum, int64_t divisor);                           // all factors are multiples of it
+bool linear_is_constant(const Linear *sum, int64_t value);
+int64_t linear_factor(const Linear *sum, const Expr *atom);                          // 0 when absent
+int64_t linear_gcd(const Linear *sum);                                                // of the factors alone; 0: none
+Expr *linear_expr(Arena *arena, const Linear *sum);                                  // canonical order
+bool atoms_equal(const Expr *a, const Expr *b);
+
+// Factors of a product atom, its own only factor otherwise; their number (0: too many).
+enum { PRODUCT_MAX = 8 };
+int product_factors(const Expr *atom, Expr *factors[PRODUCT_MAX]);
+
+Wide linear_range(const Facts *facts, const Linear *sum);
+bool wide_fits(Type type, Wide range);
+bool linear_exact(const Facts *facts, const Linear *sum);   // its value as true integers never leaves the type
+Range type_range(Type type);
+
+int64_t gcd64(int64_t a, int64_t b);                         // of absolute values; gcd(0, x) = |x|
+Int128 floor_div128(Int128 a, Int128 b);
+bool linear_prove_nonnegative(const Facts *facts, const Linear *sum);   // as a true integer
+const Expr *facts_binding(const Facts *facts, const Var *var);          // a let's value; NULL
+bool facts_multiple_known(const Facts *facts, Arena *arena, const Linear *sum, int64_t divisor);   // by an assumption
