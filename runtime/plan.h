@@ -139,10 +139,6 @@ typedef struct Launch {
 bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                   const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out);
 
-// Shapes of tensor arguments that are not given yet (rank -1), from those that are: for outputs of `tilec run`. Takes the
-// first variant for which all can be computed. False: reported.
-bool plan_infer_shapes(Arena *arena, DiagSink *sink, const PlanEntry *entry, int count, LaunchArg *args);
-
 // ---- host expressions ----
 
 typedef struct HostName {
