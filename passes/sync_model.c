@@ -31,6 +31,7 @@ typedef struct Live {
     const MemAccess *access;
     bool pending;                       // started, not landed
     int age;                            // groups closed after its own; -1: its own is open
+    int64_t born;                       // when it was played
     Affine start[LAYOUT_MAX_RANK];
 } Live;
 
@@ -39,6 +40,15 @@ typedef struct State {
     bool dead;       // after a break: nothing comes here
     struct State *next_free;
 } State;
+
+// A statement whose body is being played.
+typedef struct Frame {
+    const Stmt *stmt;
+    int64_t entered;
+    bool hoists;     // what is missing within is better put before it
+} Frame;
+
+enum { DEEPEST = 64 };
 
 typedef struct Choice { int first, second; } Choice;
 typedef VEC(Choice) Choices;
@@ -66,8 +76,10 @@ struct SyncModel {
     signed char *same;    // same_threads by ids: 0 not yet asked, 1 yes, -1 no
     State *free;
     State *breaks;        // what is live where `break` leaves the innermost loop
+    Frame frames[DEEPEST];
+    int depth;
     bool placing, failed;
-    int64_t steps;
+    int64_t steps, played;   // statements, accesses
 };
 
 static void play_block(SyncModel *m, State *s, Block *block);
@@ -100,6 +112,7 @@ static void state_add(SyncModel *m, State *s, const Live *live) {
         if (other->access != live->access || other->pending != live->pending) continue;
         if (!same_start(live->access, other->start, live->start)) continue;
         if (live->age < other->age) other->age = live->age;
+        if (live->born > other->born) other->born = live->born;
         return;
     }
     vec_push(m->arena, &s->live, *live);
@@ -121,11 +134,16 @@ static State *state_copy(SyncModel *m, const State *s) {
 
 // ---- what ends an access ----
 
-static void do_barrier(State *s) {
+// A barrier ends what landed before it.
+static void end_before(State *s, int64_t when) {
     int kept = 0;
     for (int i = 0; i < s->live.count; i++)
-        if (s->live.items[i].pending) s->live.items[kept++] = s->live.items[i];
+        if (s->live.items[i].pending || s->live.items[i].born >= when) s->live.items[kept++] = s->live.items[i];
     s->live.count = kept;
+}
+
+static void do_barrier(State *s) {
+    end_before(s, INT64_MAX);
 }
 
 static void do_commit(State *s) {
@@ -181,8 +199,8 @@ static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, con
     return *same > 0;
 }
 
-// What is missing before the access; adds to *need.
-static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need) {
+// What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
+static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need, int64_t *latest) {
     for (int i = 0; i < s->live.count; i++) {
         const Live *y = &s->live.items[i];
         if (!(x->write || y->access->write) || (x->atomic && y->access->atomic)) continue;
@@ -193,8 +211,18 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
             if (y->age < 0) need->commit = true;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
         }
-        if (!of_same_threads(m, y, x, start)) need->barrier = true;
+        if (of_same_threads(m, y, x, start)) continue;
+        need->barrier = true;
+        if (y->born > *latest) *latest = y->born;
     }
+}
+
+// A barrier against what was there before a loop belongs before the loop: it runs once there. So it is with the `if`
+// around started copies, whose group must stay one. Returns the outermost such statement, NULL for none.
+static const Frame *hoisted(const SyncModel *m, int64_t latest) {
+    for (int i = 0; i < m->depth && i < DEEPEST; i++)
+        if (m->frames[i].hoists && latest < m->frames[i].entered) return &m->frames[i];
+    return NULL;
 }
 
 static Sync *sync_at(SyncModel *m, const void *place) {
@@ -213,6 +241,18 @@ static void add_to_plan(SyncModel *m, const Sync *need) {
     sync->commit |= need->commit;
     sync->barrier |= need->barrier;
     if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
+}
+
+static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
+    const Frame *frame = need->wait < 0 ? hoisted(m, latest) : NULL;
+    if (frame) {
+        need->before = frame->stmt;
+        need->at_end = NULL;
+        end_before(s, frame->entered);
+    } else {
+        do_sync(s, need);
+    }
+    add_to_plan(m, need);
 }
 
 // ---- statements ----
@@ -244,21 +284,18 @@ static void start_of(SyncModel *m, const MemAccess *access, Affine *start) {
 static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, bool behind, Sync place) {
     Affine start[LAYOUT_MAX_RANK];
     Sync need = place;
+    int64_t latest = 0;
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
         if (x->after_barrier != behind || (x->pseudo && !m->placing)) continue;
         start_of(m, x, start);
-        find_need(m, s, x, start, &need);
+        find_need(m, s, x, start, &need, &latest);
     }
-    if (need.commit || need.barrier || need.wait >= 0) {
-        if (m->placing) add_to_plan(m, &need);
-        else m->failed = true;
-        do_sync(s, &need);
-    }
+    if (need.commit || need.barrier || need.wait >= 0) m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
         if (x->after_barrier != behind || x->pseudo) continue;
-        Live live = {.access = x, .pending = x->async, .age = -1};
+        Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
         start_of(m, x, live.start);
         state_add(m, s, &live);
     }
@@ -399,10 +436,18 @@ static bool play_call(State *s, const Stmt *stmt) {
     }
 }
 
+static void enter(SyncModel *m, const Stmt *stmt) {
+    bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    bool hoists = loop || map_has(m->plan->commits, stmt);
+    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, ++m->played, hoists};
+    m->depth++;
+}
+
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     if (stmt->kind == STMT_CALL && play_call(s, stmt)) return;
     bool leaf = is_leaf(stmt);
     play_statement(m, s, stmt, leaf);
+    enter(m, stmt);
     switch (stmt->kind) {
     case STMT_LET:
     case STMT_VAR:
@@ -420,6 +465,7 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
         break;
     default: break;
     }
+    m->depth--;
     if (map_has(m->plan->commits, stmt)) do_commit(s);
 }
 
@@ -551,6 +597,7 @@ static bool next_scenario(SyncModel *m) {
 // Dims and parameters that loops end at are bound from the start, lets where they stand.
 static void start_scenario(SyncModel *m) {
     affine_reset(m->env);
+    m->depth = 0;
     for (int q = 0; q < m->quantities.count; q++) {
         Quantity *quantity = m->quantities.items[q];
         quantity->bindings = 0;
