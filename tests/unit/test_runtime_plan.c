@@ -1,0 +1,213 @@
+// Launch plans: read, written, resolved to actions.
+#include "runtime/plan.h"
+#include "tests/unit/unit.h"
+#include <string.h>
+
+// Two variants of a kernel, and a program with scratch that calls it.
+static const char manifest[] =
+    "{\"manifest\": 1, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
+    " {\"name\": \"scale\", \"kind\": \"kernel\", \"variants\": [\n"
+    "  {\"when\": \"N % 8 == 0 && x_address % 16 == 0\",\n"
+    "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
+    "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"N\"]},\n"
+    "              {\"name\": \"by\", \"type\": \"f32\"}],\n"
+    "   \"dims\": [\"M\", \"N\", \"ldx\"], \"steps\": [{\"do\": \"assume\", \"value\": \"ldx >= N\"}],\n"
+    "   \"symbol\": \"scale\", \"grid\": \"ceildiv(M, 4) * ceildiv(N, 128)\", \"threads\": 128, \"shared_bytes\": 1024},\n"
+    "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
+    "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"N\"]},\n"
+    "              {\"name\": \"by\", \"type\": \"f32\"}],\n"
+    "   \"dims\": [\"M\", \"N\", \"ldx\"], \"steps\": [{\"do\": \"let\", \"name\": \"rows\", \"type\": \"i64\", \"value\": \"ceildiv(M, 2)\"}],\n"
+    "   \"symbol\": \"scale__1\", \"grid\": \"min(rows, sms())\", \"threads\": 64, \"shared_bytes\": 0}]},\n"
+    " {\"name\": \"twice\", \"kind\": \"program\", \"variants\": [\n"
+    "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"8\"]},\n"
+    "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"8\"]}],\n"
+    "   \"dims\": [\"M\"], \"steps\": [\n"
+    "    {\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"2\", \"M\", \"8\"]},\n"
+    "    {\"do\": \"fill\", \"tensor\": \"t\", \"value\": \"1.0\"},\n"
+    "    {\"do\": \"launch\", \"name\": \"scale\", \"args\": [{\"tensor\": \"x\"},\n"
+    "       {\"tensor\": \"t\", \"start\": [\"1\", \"0\", \"0\"], \"extent\": [null, \"M\", \"8\"]}, {\"value\": \"2.0\"}]},\n"
+    "    {\"do\": \"if\", \"value\": \"M > 4\", \"then\": [{\"do\": \"launch\", \"name\": \"scale\", \"args\": [\n"
+    "       {\"tensor\": \"t\", \"start\": [\"1\", \"0\", \"0\"], \"extent\": [null, \"M\", \"8\"]}, {\"tensor\": \"y\"}, {\"value\": \"0.5\"}]}],\n"
+    "       \"else\": []}]}]}]}\n";
+
+static const LaunchDevice device = {.multiprocessors = 3, .max_grid = INT32_MAX};
+
+typedef struct Fixture {
+    Arena *arena;
+    Failure failure;
+    DiagSink *sink;
+    const Plan *plan;
+} Fixture;
+
+static void setup(Fixture *f, Arena *arena) {
+    f->arena = arena;
+    f->sink = diag_sink_new(arena);
+    if (FAILURE_CAUGHT(&f->failure)) fail_msg("%s", f->failure.message);
+    f->plan = plan_read(arena, &f->failure, f->sink, manifest, strlen(manifest));
+    assert_non_null(f->plan);
+}
+
+static LaunchArg tensor(uint64_t address, int64_t rows, int64_t columns) {
+    LaunchArg arg = {.is_tensor = true, .address = address, .rank = 2, .shape = {rows, columns}};
+    launch_arg_dense(&arg);
+    return arg;
+}
+
+static LaunchArg real(double value) {
+    return (LaunchArg){.scalar = {.type = TYPE_F64, .real = value}};
+}
+
+static bool resolve(Fixture *f, const char *name, int count, const LaunchArg *args, Launch *out) {
+    return plan_resolve(f->arena, f->sink, f->plan, plan_entry(f->plan, name), count, args, &device, 0x10000, out);
+}
+
+static void test_first_variant(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg args[] = {tensor(0x1000, 10, 256), tensor(0x2000, 10, 256), real(0.5)};
+    assert_true(resolve(&f, "scale", 3, args, &launch));
+    assert_int_equal(launch.actions.count, 1);
+    const Action *a = &launch.actions.items[0];
+    assert_string_equal(a->variant->symbol, "scale");
+    assert_int_equal(a->grid, 3 * 2);
+    assert_int_equal(a->param_count, 6);
+    assert_int_equal(a->params[0], 0x1000);
+    assert_int_equal(a->params[2], 0x3f000000);   // 0.5f
+    assert_int_equal(a->params[3], 10);
+    assert_int_equal(a->params[5], 256);
+}
+
+static void test_second_variant(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg odd[] = {tensor(0x1000, 10, 255), tensor(0x2000, 10, 255), real(1)};
+    assert_true(resolve(&f, "scale", 3, odd, &launch));
+    assert_string_equal(launch.actions.items[0].variant->symbol, "scale__1");
+    assert_int_equal(launch.actions.items[0].grid, 3);   // 5 rows, 3 multiprocessors
+    LaunchArg unaligned[] = {tensor(0x1004, 2, 256), tensor(0x2000, 2, 256), real(1)};
+    assert_true(resolve(&f, "scale", 3, unaligned, &launch));
+    assert_string_equal(launch.actions.items[0].variant->symbol, "scale__1");
+}
+
+static void test_strides(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg args[] = {tensor(0x1000, 4, 256), tensor(0x2000, 4, 256), real(1)};
+    args[0].strides[0] = 300;
+    assert_true(resolve(&f, "scale", 3, args, &launch));
+    assert_int_equal(launch.actions.items[0].params[5], 300);
+    args[0].strides[0] = 100;   // violates the contract of the chosen variant
+    assert_false(resolve(&f, "scale", 3, args, &launch));
+    assert_int_equal(diag_view(f.sink, 0).code, T_ASSUME_FAILED);   // covers T0907
+    args[0].strides[0] = 256;
+    args[1].strides[0] = 512;   // y has no strides: it must be dense
+    assert_false(resolve(&f, "scale", 3, args, &launch));
+    args[1].shape[0] = args[0].shape[0] = 1;   // with one row no stride matters
+    assert_true(resolve(&f, "scale", 3, args, &launch));
+}
+
+static void test_empty_grid(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg args[] = {tensor(0x1000, 0, 256), tensor(0x2000, 0, 256), real(1)};
+    assert_true(resolve(&f, "scale", 3, args, &launch));
+    assert_int_equal(launch.actions.count, 0);
+}
+
+static void refuses(Fixture *f, DiagCode code, int count, const LaunchArg *args) {
+    Launch launch;
+    int before = diag_count(f->sink);
+    assert_false(resolve(f, "scale", count, args, &launch));
+    assert_int_equal(diag_view(f->sink, before).code, code);
+}
+
+static void test_refuses(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    LaunchArg good[] = {tensor(0x1000, 4, 8), tensor(0x2000, 4, 8), real(1)};
+    refuses(&f, T_ARGUMENT_COUNT, 2, good);   // covers T0904
+    LaunchArg kinds[] = {tensor(0x1000, 4, 8), real(1), real(1)};
+    refuses(&f, T_ARGUMENT_KIND, 3, kinds);   // covers T0905
+    LaunchArg shapes[] = {tensor(0x1000, 4, 8), tensor(0x2000, 5, 8), real(1)};
+    refuses(&f, T_NO_VARIANT, 3, shapes);   // covers T0906
+    LaunchArg rank[] = {tensor(0x1000, 4, 8), tensor(0x2000, 4, 8), real(1)};
+    rank[1].rank = 1;
+    refuses(&f, T_NO_VARIANT, 3, rank);
+    LaunchArg huge[] = {tensor(0x1000, INT64_C(1) << 40, 8), tensor(0x2000, INT64_C(1) << 40, 8), real(1)};
+    refuses(&f, T_GRID_SIZE, 3, huge);   // covers T0913
+}
+
+static void test_program(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg args[] = {tensor(0x1000, 10, 8), tensor(0x2000, 10, 8)};
+    assert_true(resolve(&f, "twice", 2, args, &launch));
+    assert_int_equal(launch.workspace, 768);   // 2 * 10 * 8 * 4 bytes, rounded up to 256
+    assert_int_equal(launch.actions.count, 3);
+    const Action *fill = &launch.actions.items[0];
+    assert_null(fill->variant);
+    assert_int_equal(fill->address, 0x10000);
+    assert_int_equal(fill->count, 160);
+    assert_int_equal(fill->pattern, 0x3f800000);
+    assert_int_equal(launch.actions.items[1].params[1], 0x10000 + 320);
+    assert_int_equal(launch.actions.items[2].params[0], 0x10000 + 320);
+    args[0] = tensor(0x1000, 3, 8), args[1] = tensor(0x2000, 3, 8);
+    assert_true(resolve(&f, "twice", 2, args, &launch));
+    assert_int_equal(launch.actions.count, 2);
+}
+
+static void test_round_trip(void **state) {
+    Fixture f;
+    StrBuf first, second;
+    setup(&f, *state);
+    sb_init(&first, f.arena);
+    sb_init(&second, f.arena);
+    plan_write(f.plan, &first);
+    const Plan *again = plan_read(f.arena, &f.failure, f.sink, sb_text(&first), first.length);
+    assert_non_null(again);
+    plan_write(again, &second);
+    assert_string_equal(sb_text(&first), sb_text(&second));
+}
+
+// A plan that is cut off or has a byte changed is refused or read, never more.
+static void test_damaged(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    for (size_t at = 0; at < sizeof manifest - 1; at += 7) {
+        char *copy = arena_strdup(f.arena, manifest);
+        copy[at] = copy[at] == '1' ? 'q' : '1';
+        plan_read(f.arena, &f.failure, f.sink, copy, strlen(copy));   // covers T0909
+        assert_null(plan_read(f.arena, &f.failure, f.sink, manifest, at));
+    }
+}
+
+static void test_host_eval(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    const char *text = "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+                       "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
+                       "\"100 / n\", \"threads\": 1}]}]}";
+    f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
+    assert_non_null(f.plan);
+    LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 7}};
+    assert_true(resolve(&f, "f", 1, &n, &launch));
+    assert_int_equal(launch.actions.items[0].grid, 14);
+    n.scalar.integer = 0;
+    assert_false(resolve(&f, "f", 1, &n, &launch));
+    assert_int_equal(diag_view(f.sink, diag_count(f.sink) - 1).code, T_HOST_VALUE);   // covers T0908
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(test_first_variant), IN_ARENA(test_second_variant), IN_ARENA(test_strides), IN_ARENA(test_empty_grid),
+        IN_ARENA(test_refuses),       IN_ARENA(test_program),        IN_ARENA(test_round_trip), IN_ARENA(test_damaged),
+        IN_ARENA(test_host_eval),
+    };
+    return run(tests);
+}
