@@ -147,27 +147,13 @@ static bool is_word(const Arg *arg, const char *word) {
     return arg->name && !arg->is_string && !strcmp(arg->name, word);
 }
 
-// Order between blocks: what all threads did comes before a release, what they do after an acquire.
-static bool orders_memory(OpId op, int count, const Arg *args) {
-    if (op == OP_FENCE) return true;
-    for (int i = 0; i < count; i++)
-        if (is_word(&args[i], "acquire") || is_word(&args[i], "release")) return true;
-    return false;
-}
-
-static bool find_order(Visitor *visitor, Expr *expr) {
-    if (expr->kind == EXPR_CALL && orders_memory(expr->call.op, expr->call.count, expr->call.args))
-        *(bool *)visitor->user = true;
-    return true;
-}
-
-static void order_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
-    bool ordered = stmt->kind == STMT_CALL && orders_memory(stmt->call.op, stmt->call.count, stmt->call.args);
-    bool by_call = ordered && stmt->call.op != OP_FENCE;
-    Visitor visitor = {.expr = find_order, .user = &ordered};
-    if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSIGN || stmt->kind == STMT_VAR)
-        if (stmt->let.value) visit_expr(&visitor, stmt->let.value);
-    if (ordered) add(arena, out, stmt, NULL, by_call ? WHO_ONE : WHO_ALL, true);
+// A signal to other blocks (a fence, then a store or an atomic; or a release) is one thread's: what the others did must come
+// before it. What comes after an acquire needs nothing: each thread that goes on has seen the signal itself, or a value
+// that the one which saw it left in shared memory.
+static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
+    bool orders = call->call.op == OP_FENCE;
+    for (int i = 0; i < call->call.count; i++) orders |= is_word(&call->call.args[i], "release");
+    if (orders) add(arena, out, call, NULL, WHO_ONE, true);
 }
 
 // Partial results of warps go through the scratch: all write, the statement's own barrier, all read.
@@ -213,8 +199,8 @@ void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
         loop_accesses(arena, stmt, &loop, out);
         return;
     }
-    order_accesses(arena, stmt, out);
     if (stmt->kind == STMT_CALL) {
+        order_accesses(arena, stmt, out);
         call_accesses(arena, stmt, out);
         return;
     }

@@ -18,7 +18,7 @@ typedef struct BoxDim {
 } BoxDim;
 
 typedef struct MemAccess {
-    Buf *buf;             // NULL: all of global memory (fences, acquire, release)
+    Buf *buf;             // NULL: all of global memory (a fence or a release comes after what the block did)
     const Stmt *stmt;
     int id;               // for the user's tables
     bool write, atomic;

@@ -160,8 +160,7 @@ static void do_wait(State *s, int64_t groups) {
 static void drop_globals(State *s) {
     int kept = 0;
     for (int i = 0; i < s->live.count; i++) {
-        const Buf *buf = s->live.items[i].access->buf;
-        if (buf && buf->scope != SCOPE_GLOBAL) s->live.items[kept++] = s->live.items[i];
+        if (s->live.items[i].access->buf->scope != SCOPE_GLOBAL) s->live.items[kept++] = s->live.items[i];
     }
     s->live.count = kept;
 }
@@ -175,12 +174,8 @@ static void do_sync(State *s, const Sync *sync) {
 
 // ---- conflicts ----
 
-static bool is_global(const MemAccess *access) {
-    return !access->buf || access->buf->scope == SCOPE_GLOBAL;
-}
-
 static bool boxes_meet(const Live *y, const MemAccess *x, const Affine *start) {
-    if (!x->buf || !y->access->buf) return is_global(x) && is_global(y->access);
+    if (!x->buf) return y->access->buf->scope == SCOPE_GLOBAL;
     if (x->buf != y->access->buf) return may_share_storage(x->buf, y->access->buf);
     for (int d = 0; d < x->rank; d++) {
         const BoxDim *a = &y->access->dims[d], *b = &x->dims[d];
@@ -211,7 +206,7 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
             if (y->age < 0) need->commit = true;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
         }
-        if (of_same_threads(m, y, x, start)) continue;
+        if ((!x->buf && y->access->who == WHO_ONE) || of_same_threads(m, y, x, start)) continue;
         need->barrier = true;
         if (y->born > *latest) *latest = y->born;
     }
@@ -294,7 +289,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     if (need.commit || need.barrier || need.wait >= 0) m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
-        if (x->after_barrier != behind || x->pseudo) continue;
+        if (x->after_barrier != behind || x->pseudo || !x->buf) continue;
         Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
         start_of(m, x, live.start);
         state_add(m, s, &live);
