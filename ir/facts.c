@@ -127,14 +127,19 @@ static bool is_sum(const Expr *e) {
            (e->binary.op == BIN_SHL && e->binary.b->kind == EXPR_INT);
 }
 
-// Whether a sum or product never wraps.
+// Whether the node's own operation never wraps.
 static bool computed_exactly(const Facts *facts, const Expr *e) {
-    if (is_sum(e)) {
-        Linear sum = linear_of(facts->arena, e);
-        return linear_exact(facts, &sum);
+    bool unary = e->kind == EXPR_UNARY;
+    Range a = range_of(facts, unary ? e->unary.a : e->binary.a), b = unary ? a : range_of(facts, e->binary.b);
+    Wide wide = {-(Int128)a.high, -(Int128)a.low};
+    if (unary) return wide_fits(e->type, wide);
+    switch (e->binary.op) {
+    case BIN_ADD: wide = (Wide){(Int128)a.low + b.low, (Int128)a.high + b.high}; break;
+    case BIN_SUB: wide = (Wide){(Int128)a.low - b.high, (Int128)a.high - b.low}; break;
+    case BIN_MUL: wide = product_range(a, b); break;
+    default: return false;
     }
-    if (e->kind != EXPR_BINARY || e->binary.op != BIN_MUL) return false;
-    return wide_fits(e->type, product_range(range_of(facts, e->binary.a), range_of(facts, e->binary.b)));
+    return wide_fits(e->type, wide);
 }
 
 static int64_t multiple_of_binary(const Facts *facts, const Expr *e) {
@@ -345,7 +350,8 @@ static bool prove_by_quotient(Proof *proof, const Linear *sum, const Term *term,
     if (!expr_const(by, &c) || c <= 0 || factor % c != 0 || range_of(proof->facts, x).low < 0) return false;
     if (c > INT32_MAX || factor > INT32_MAX || factor < -INT32_MAX) return false;
     bool lower = factor > 0;   // a lower bound of the quotient is wanted
-    int64_t slack = lower == up ? 0 : c - 1, scale = factor / c;
+    bool even = multiple_of(proof->facts, x) % c == 0;
+    int64_t slack = lower == up || even ? 0 : c - 1, scale = factor / c;
     if (lower) slack = -slack;
     return prove_with(proof, sum, term->atom, factor, x, scale, scale * slack, depth);
 }

@@ -53,6 +53,20 @@ static void split(const Linear *sum, int64_t c, Linear *even, Linear *rest) {
     even->constant = (int64_t)((uint64_t)sum->constant - (uint64_t)rest->constant);
 }
 
+// Whether c divides a term by what is known about its atom.
+static bool term_divides(const Simplifier *s, const Term *term, int64_t c) {
+    return (Int128)term->factor * multiple_of(s->facts, term->atom) % c == 0;
+}
+
+// The terms that c does not divide, known multiples of atoms counted.
+static Linear uneven_terms(const Simplifier *s, const Linear *sum, int64_t c) {
+    Linear rest = linear_new(sum->type);
+    rest.constant = sum->constant;
+    for (int i = 0; i < sum->count; i++)
+        if (!term_divides(s, &sum->terms[i], c)) linear_add_term(&rest, sum->terms[i].atom, sum->terms[i].factor);
+    return rest;
+}
+
 // Looks for g | c with sum = g * a + b and 0 <= b < g, b not 0 or g > 1: then / and % by c are those of a by c / g.
 static int64_t find_grain(const Simplifier *s, const Linear *sum, int64_t c, Linear *a, Linear *b) {
     int64_t best = 1;
@@ -77,8 +91,15 @@ static Expr *divide_nonnegative(const Simplifier *s, const Linear *sum, int64_t 
     even = linear_divided(&even, c);
     if ((even.count || even.constant) && nonnegative(s, &rest) && linear_exact(s->facts, &even)) {
         Linear result = even;
-        linear_add(s->arena, &result, divide_nonnegative(s, &rest, c), 1);
+        linear_add(s->arena, &result, divide(s, &rest, c), 1);
         return linear_expr(s->arena, &result);
+    }
+    rest = uneven_terms(s, sum, c);
+    bool some = rest.count || rest.constant;
+    if (some && rest.count + 1 == sum->count && within(s, &rest, c)) {   // y + j, y a multiple of c, 0 <= j < c
+        Linear whole = *sum;
+        linear_add_linear(&whole, &rest, -1);
+        return divide(s, &whole, c);
     }
     Linear a, b;
     int64_t g = find_grain(s, sum, c, &a, &b);
@@ -144,7 +165,8 @@ static Expr *remainder_nonnegative(const Simplifier *s, const Linear *sum, int64
         if (rest.terms[i].factor > c) rest.terms[i].factor %= c;
     if (!nonnegative(s, &rest)) rest = *sum;
     rest = drop_inner_remainders(s, &rest, c);
-    split(&rest, c, &even, &b);   // what the inner remainders brought
+    even = uneven_terms(s, &rest, c);   // with what the inner remainders brought
+    split(&even, c, &a, &b);
     if (nonnegative(s, &b)) rest = b;
     Wide range = linear_range(s->facts, &rest);
     if (range.low / c == range.high / c) {
@@ -425,12 +447,22 @@ static BinaryOp opposite_order(BinaryOp op) {
     return by[op];
 }
 
-static Expr *simplify_comparison(const Simplifier *s, Expr *e) {
-    if (!type_is_int(e->binary.a->type)) return e;
+// The truth that the facts give a comparison; NULL: they do not.
+static Expr *known_truth(const Simplifier *s, Expr *e) {
+    if (e->kind == EXPR_INT) return e;
     if (prove(s->facts, e)) return e_bool(s->arena, true);
     if (prove(s->facts, e_unary(s->arena, UNARY_NOT, e))) return e_bool(s->arena, false);
-    if (e->binary.op == BIN_EQ || e->binary.op == BIN_NE) return simplify_equality(s, e);
-    return simplify_order(s, e);
+    return NULL;
+}
+
+static Expr *simplify_comparison(const Simplifier *s, Expr *e) {
+    if (!type_is_int(e->binary.a->type)) return e;
+    Expr *known = known_truth(s, e);
+    if (known) return known;
+    if (e->binary.op != BIN_EQ && e->binary.op != BIN_NE) return simplify_order(s, e);
+    Expr *equality = simplify_equality(s, e);   // may no longer wrap: asked again
+    known = expr_equal(equality, e) ? NULL : known_truth(s, equality);
+    return known ? known : equality;
 }
 
 static Expr *simplify_logic(const Simplifier *s, Expr *e) {
