@@ -54,11 +54,29 @@ static Expr *row_major_offset(Gen *gen, const Buf *buf, int count, Expr *const *
     return offset;
 }
 
+// Whether indices of a shared buffer are logical ones: it has a layout that lower-tile-op did not apply (hand-written code).
+static bool is_logical(const Buf *buf) {
+    return buf->layout && !buf->lowered && buf->rank - buf->stage_dims == buf->layout->rank_in;
+}
+
+static Expr *laid_out_offset(Gen *gen, const Buf *buf, Expr *const *indices) {
+    const Layout *layout = buf->layout;
+    Expr *out[LAYOUT_MAX_RANK], *offset = e_int(gen->arena, 0);
+    layout_forward(gen->arena, gen->facts, layout, indices + buf->stage_dims, out);
+    for (int i = 0; i < buf->stage_dims; i++) {
+        offset = e_add(gen->arena, e_mul(gen->arena, offset, buf->shape[i]), indices[i]);
+    }
+    for (int i = 0; i < layout->rank_out; i++) {
+        offset = e_add(gen->arena, e_mul(gen->arena, offset, e_int(gen->arena, layout->out_shape[i])), out[i]);
+    }
+    return offset;
+}
+
 static Expr *offset_of(Gen *gen, const Buf *buf, int count, Expr *const *indices, const void *key) {
     Expr *offset = map_get(gen->offsets, key);
     if (offset) return offset;
     if (buf->scope == SCOPE_GLOBAL) offset = global_offset(gen->arena, buf, count, indices);
-    else offset = row_major_offset(gen, buf, count, indices);
+    else offset = is_logical(buf) ? laid_out_offset(gen, buf, indices) : row_major_offset(gen, buf, count, indices);
     map_put(gen->offsets, key, offset);
     return offset;
 }
@@ -110,8 +128,6 @@ static LLVMTypeRef shared_element(Gen *gen, Type type) {
 }
 
 Value shared_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
-    EXPECT(gen->failure, buf->lowered || !buf->layout || !buf->layout->swizzle.bits,
-           "shared buffer '%s' has a swizzled layout that was not lowered", buf->name);
     Expr *offset = offset_of(gen, buf, count, indices, key);
     Value index = fit_bits(gen, emit_index(gen, offset), 32, true);
     return LLVMBuildGEP2(gen->builder, shared_element(gen, buf->type), shared_base(gen, buf), &index, 1, "");
@@ -129,8 +145,9 @@ static int64_t align_up(int64_t value, int64_t align) {
 
 static int64_t buf_bytes(const Buf *buf) {
     int64_t bytes = type_bytes(buf->type);
-    for (int i = 0; i < buf->rank; i++) bytes *= buf_extent(buf, i);
-    return bytes;
+    bool logical = is_logical(buf);
+    for (int i = 0; i < (logical ? buf->stage_dims : buf->rank); i++) bytes *= buf_extent(buf, i);
+    return logical ? bytes * layout_size_out(buf->layout) : bytes;
 }
 
 typedef struct SharedWalk {

@@ -158,8 +158,9 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     lines_at(gen, kernel->loc);
     const Stmt *grid = grid_of(gen, kernel);
     gen->threads = block_threads(gen, grid);
-    gen->role_first = 0;
-    gen->role_count = gen->threads;
+    gen->blocks = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL;
+    gen->role = (Role){0, gen->threads, 0};
+    gen->role_count = 0;
     set_launch_attributes(gen, grid);
     open_body(gen);
     gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);

@@ -89,12 +89,20 @@ Value from_compute(Gen *gen, Value value, Type type) {
     return value;
 }
 
+// f64 -> f32 such that a second rounding, to a narrower type, rounds as one would: toward zero, and the last bit set when
+// anything was lost ("round to odd").
+static Value f64_to_odd_f32(Gen *gen, Value value) {
+    LLVMBuilderRef b = gen->builder;
+    Value cut = CALL(gen, "llvm.nvvm.d2f.rz", gen->f32, value);
+    Value lost = LLVMBuildFCmp(b, LLVMRealONE, LLVMBuildFPExt(b, cut, gen->f64, ""), value, "");
+    Value sticky = LLVMBuildZExt(b, lost, gen->i32, "");
+    return build_bitcast(gen, LLVMBuildOr(b, as_bits(gen, cut), sticky, ""), gen->f32);
+}
+
 static Value float_to_float(Gen *gen, Value value, Type from, Type to) {
     if (from == TYPE_F64) {
-        if (to == TYPE_F16 || to == TYPE_BF16 || to == TYPE_F32) {
-            return LLVMBuildFPTrunc(gen->builder, value, value_type(gen, to), "");
-        }
-        return from_compute(gen, LLVMBuildFPTrunc(gen->builder, value, gen->f32, ""), to);
+        if (to == TYPE_F16 || to == TYPE_F32) return LLVMBuildFPTrunc(gen->builder, value, value_type(gen, to), "");
+        return from_compute(gen, f64_to_odd_f32(gen, value), to);
     }
     value = to_compute(gen, value, from);
     if (to == TYPE_F64) return LLVMBuildFPExt(gen->builder, value, gen->f64, "");
@@ -132,6 +140,9 @@ static Value float_to_int(Gen *gen, Value value, Type from, Type to) {
 }
 
 static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
+    if (to == TYPE_BF16 && type_bits(from) >= 32) {   // f32 would round a first time
+        return float_to_float(gen, int_to_float(gen, value, from, TYPE_F64), TYPE_F64, to);
+    }
     LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? value_type(gen, to) : gen->f32;
     bool is_signed = type_kind(from) == KIND_INT;
     Value result = is_signed ? LLVMBuildSIToFP(gen->builder, value, type, "")

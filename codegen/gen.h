@@ -39,10 +39,11 @@ typedef struct LocalArray {
     Value *slots;
 } LocalArray;
 
-typedef struct RoleRange {
-    const char *name;
+// The threads that run a piece of code: those of a role, or of the block.
+typedef struct Role {
     int64_t first, count;   // threads
-} RoleRange;
+    int barrier;            // the named barrier that is the role's own; 0: the block's
+} Role;
 
 typedef struct Lines {
     LLVMDIBuilderRef builder;   // NULL: no lines
@@ -80,8 +81,9 @@ typedef struct Gen {
     Map *offsets;                // Region or Expr of an access -> its offset expression
     Value thread;                // index in the block, i32
     int64_t threads;             // of the block
-    VEC(RoleRange) roles;
-    int64_t role_first, role_count;   // threads of the role in work; the block's outside roles
+    const Expr *blocks;          // the grid's extent as an expression: inside the kernel its value is %nctaid
+    Role role;
+    int role_count;              // roles met so far
     Label break_to;
     bool exact;                  // inside ieee()
 } Gen;
@@ -151,7 +153,8 @@ Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   /
 
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);
-int64_t block_threads(Gen *gen, const Stmt *grid);       // fills gen->roles too
+int64_t block_threads(Gen *gen, const Stmt *grid);
+int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them
 void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user), void *user);
 
 // ---- lines.c ----

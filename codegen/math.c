@@ -90,10 +90,10 @@ static Value factorial_series(Gen *gen, Value x, int first, int step, double sig
 
 // ---- exponentials ----
 
-// y 2^k for integral k in [-2200, 2200], in two steps so that results near the ends of the range come out.
+// y 2^k for integral k in [-2040, 2040], in two steps so that results near the ends of the range come out.
 static Value scale_f64(Gen *gen, Value y, Value k) {
     LLVMBuilderRef b = gen->builder;
-    Value n = LLVMBuildFPToSI(b, k, gen->i32, "");
+    Value n = CALL(gen, "llvm.nvvm.d2i.rz", gen->i32, k);
     Value half = LLVMBuildAShr(b, n, const_i32(gen, 1), "");
     Value parts[] = {half, LLVMBuildSub(b, n, half, "")};
     for (int i = 0; i < 2; i++) {
@@ -103,13 +103,14 @@ static Value scale_f64(Gen *gen, Value y, Value k) {
     return y;
 }
 
-static Value clamp_f64(Gen *gen, Value x, double limit) {
-    x = CALL(gen, "llvm.maximum.f64", gen->f64, x, real(gen, x, -limit));
-    return CALL(gen, "llvm.minimum.f64", gen->f64, x, real(gen, x, limit));
+static Value clamp_f64(Gen *gen, Value x, double limit) {   // NaN stays
+    Value low = real(gen, x, -limit), high = real(gen, x, limit);
+    x = choose(gen, less(gen, x, low), low, x);
+    return choose(gen, less(gen, high, x), high, x);
 }
 
 static Value exp_f64(Gen *gen, Value x) {
-    x = clamp_f64(gen, x, 1500);
+    x = clamp_f64(gen, x, 1400);
     Value k = rint_of(gen, mul(gen, x, real(gen, x, LOG2E)));
     Value minus_k = LLVMBuildFNeg(gen->builder, k, "");
     Value r = fma_of(gen, minus_k, real(gen, x, LN2_HIGH), x);
@@ -118,7 +119,7 @@ static Value exp_f64(Gen *gen, Value x) {
 }
 
 static Value exp2_f64(Gen *gen, Value x) {
-    x = clamp_f64(gen, x, 2100);
+    x = clamp_f64(gen, x, 2000);
     Value k = rint_of(gen, x);
     Value r = mul(gen, sub(gen, x, k), real(gen, x, LN2));
     return scale_f64(gen, factorial_series(gen, r, 0, 1, 1, 14), k);
@@ -380,21 +381,26 @@ static Value emit_exact(Gen *gen, Expr *call) {
     return value;
 }
 
-// Multiprocessors as the launch counted them are not visible to a kernel; what a persistent kernel needs is its own number
-// of blocks (emit_grid_extent). Elsewhere the device's number of multiprocessor identifiers stands in.
-static Value emit_sms(Gen *gen) {
-    Value count = call_named(gen, "llvm.nvvm.read.ptx.sreg.nsmid", gen->i32, 0, NULL);
-    return LLVMBuildZExt(gen->builder, count, gen->i64, "");
+// A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(points, sms()) blocks strides
+// by that same expression, whose value is the number of blocks; a bare sms() is the number of multiprocessor identifiers,
+// which is not below that of multiprocessors.
+static Value emit_launched(Gen *gen, const char *name) {
+    return call_named(gen, name, gen->i32, 0, NULL);
+}
+
+static bool is_number_of_blocks(Gen *gen, const Expr *call) {
+    return gen->blocks && gen->blocks->kind == EXPR_CALL && expr_equal(call, gen->blocks);
 }
 
 Value emit_math(Gen *gen, Expr *call) {
+    if (is_number_of_blocks(gen, call)) return emit_launched(gen, "llvm.nvvm.read.ptx.sreg.nctaid.x");
     switch (call->call.op) {
     case OP_MIN:
     case OP_MAX: return emit_extreme(gen, call);
     case OP_CEILDIV: return emit_ceildiv(gen, call);
     case OP_FMA: return emit_fma(gen, call);
     case OP_IEEE: return emit_exact(gen, call);
-    case OP_SMS: return emit_sms(gen);
+    case OP_SMS: return emit_launched(gen, "llvm.nvvm.read.ptx.sreg.nsmid");
     case OP_ALIGNED: break;
     case OP_ABS:
         if (!type_is_float(call->type)) return emit_int_abs(gen, call);

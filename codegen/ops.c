@@ -42,15 +42,19 @@ static const char *arg_word(Gen *gen, const OpCall *call, int index) {
 
 // ---- synchronisation ----
 
+// `barrier()` in a role waits for the role's threads, at a named barrier from the end of the list.
 static void emit_barrier(Gen *gen, const OpCall *call) {
-    Value id = has_arg(call, 0) ? emit_i32(gen, arg_expr(gen, call, 0)) : const_i32(gen, 0);
-    if (call->op == OP_BARRIER_ARRIVE) {
-        CALL(gen, "llvm.nvvm.barrier.cta.arrive.aligned.count", gen->none, id, emit_i32(gen, arg_expr(gen, call, 1)));
-    } else if (has_arg(call, 1)) {
-        CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.count", gen->none, id, emit_i32(gen, arg_expr(gen, call, 1)));
-    } else {
-        CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.all", gen->none, id);
+    bool named = has_arg(call, 0), whole = !named && !gen->role.barrier;
+    if (whole) {
+        CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.all", gen->none, const_i32(gen, 0));
+        return;
     }
+    Value id = named ? emit_i32(gen, arg_expr(gen, call, 0)) : const_i32(gen, gen->role.barrier);
+    Value count = has_arg(call, 1) ? emit_i32(gen, arg_expr(gen, call, 1))
+                                   : const_i32(gen, whole_warps(gen, named ? gen->threads : gen->role.count));
+    const char *name = call->op == OP_BARRIER ? "llvm.nvvm.barrier.cta.sync.aligned.count"
+                                              : "llvm.nvvm.barrier.cta.arrive.aligned.count";
+    CALL(gen, name, gen->none, id, count);
 }
 
 static Value all_lanes(Gen *gen) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static void emit_stmt(Gen *gen, Stmt *stmt);
+static void emit_role(Gen *gen, Stmt *stmt, int64_t first);
 
 // ---- variables ----
 
@@ -80,7 +81,17 @@ static void leave_scope(Gen *gen, ScopeState state) {
 
 void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
-    for (int i = 0; i < block->count; i++) emit_stmt(gen, block->items[i]);
+    int64_t first = gen->role.first;
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_ROLE) {
+            emit_role(gen, stmt, first);
+            first += whole_warps(gen, stmt->role.threads);
+        } else {
+            first = gen->role.first;
+            emit_stmt(gen, stmt);
+        }
+    }
     leave_scope(gen, state);
 }
 
@@ -152,10 +163,13 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
     EXPECT(gen->failure, step > 0, "loop over '%s' with step %lld", iter->var->name, (long long)step);
     EXPECT(gen->failure, (end - begin) / step <= UNROLL_LIMIT, "unroll of %lld iterations",
            (long long)((end - begin) / step));
+    gen->break_to = depth == stmt->loop.count - 1 && has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
+    Label after = gen->break_to;
     for (int64_t i = begin; i < end; i += step) {
         bind_value(gen, iter->var, i >= INT32_MIN && i <= INT32_MAX ? const_i32(gen, i) : const_i64(gen, i));
         emit_nest(gen, stmt, depth + 1);
     }
+    if (after) go_to(gen, after);
 }
 
 // The iterator is 32 bits wide when it still fits after the last step.
@@ -181,6 +195,7 @@ static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
     Value index = LLVMBuildPhi(b, LLVMTypeOf(begin), iter->var->name);
     bind_value(gen, iter->var, index);
     facts_iter(gen->facts, iter);
+    gen->break_to = done;   // a break leaves the innermost loop
     emit_nest(gen, stmt, depth + 1);
     Value next = LLVMBuildAdd(b, index, step, "");
     if (LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
@@ -198,7 +213,8 @@ static void emit_nest(Gen *gen, Stmt *stmt, int depth) {
     const Iter *iter = &stmt->loop.iters[depth];
     ScopeState state = enter_scope(gen, iter);
     int64_t begin, end, step;
-    bool unrolls = stmt->loop.kind != LOOP_SERIAL && unroll_bounds(gen, iter, &begin, &end, &step);
+    bool unrolls = (stmt->loop.kind == LOOP_UNROLL || stmt->loop.kind == LOOP_VECTORIZED) &&
+                   unroll_bounds(gen, iter, &begin, &end, &step);
     int mark = facts_mark(gen->facts);
     if (unrolls) {
         facts_iter(gen->facts, iter);
@@ -213,9 +229,7 @@ static void emit_nest(Gen *gen, Stmt *stmt, int depth) {
 static void emit_for(Gen *gen, Stmt *stmt) {
     EXPECT(gen->failure, stmt->loop.kind != LOOP_PARALLEL, "a parallel loop at thread stage (line %d)", stmt->loc.line);
     Label outer = gen->break_to;
-    gen->break_to = has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
     emit_nest(gen, stmt, 0);
-    if (gen->break_to) go_to(gen, gen->break_to);
     gen->break_to = outer;
 }
 
@@ -245,13 +259,12 @@ static void emit_break(Gen *gen) {
 
 // ---- roles and thread regions ----
 
-// Threads are numbered through the block: the roles in the order of their first mention, each a range of whole warps.
+// Adjacent roles run side by side: their threads are numbered one after the other, each role from a whole warp on. A thread
+// region's threads are the first ones of its role (or block).
 
-static RoleRange *find_role(Gen *gen, const char *name) {
-    for (int i = 0; i < gen->roles.count; i++) {
-        if (strcmp(gen->roles.items[i].name, name) == 0) return &gen->roles.items[i];
-    }
-    return NULL;
+int64_t whole_warps(const Gen *gen, int64_t threads) {
+    int64_t lanes = gen->target->warp_lanes;
+    return (threads + lanes - 1) / lanes * lanes;
 }
 
 static int64_t thread_extent(Gen *gen, const Stmt *stmt) {
@@ -264,38 +277,29 @@ static int64_t thread_extent(Gen *gen, const Stmt *stmt) {
     return count;
 }
 
-// Collects the roles, and the most threads of a region outside of them.
-static void count_threads(Gen *gen, const Block *block, int64_t *outside) {
+// The most threads that a region or a group of roles in this block has.
+static int64_t most_threads(Gen *gen, const Block *block) {
+    int64_t most = 0, side_by_side = 0;
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_ROLE && !find_role(gen, stmt->role.name)) {
-            RoleRange range = {.name = stmt->role.name, .count = stmt->role.threads};
-            if (gen->roles.count) range.first = vec_last(&gen->roles).first + vec_last(&gen->roles).count;
-            vec_push(gen->arena, &gen->roles, range);
-        }
-        if (stmt->kind == STMT_THREAD) {
-            int64_t extent = thread_extent(gen, stmt);
-            if (extent > *outside) *outside = extent;
-            count_threads(gen, &stmt->thread.body, outside);
-        }
-        if (stmt->kind == STMT_FOR) count_threads(gen, &stmt->loop.body, outside);
-        if (stmt->kind == STMT_WHILE) count_threads(gen, &stmt->while_.body, outside);
-        if (stmt->kind == STMT_BLOCK) count_threads(gen, &stmt->block, outside);
+        int64_t count = 0;
+        side_by_side = stmt->kind == STMT_ROLE ? side_by_side + whole_warps(gen, stmt->role.threads) : 0;
+        if (stmt->kind == STMT_ROLE) count = side_by_side;
+        if (stmt->kind == STMT_THREAD) count = thread_extent(gen, stmt);
+        if (stmt->kind == STMT_FOR) count = most_threads(gen, &stmt->loop.body);
+        if (stmt->kind == STMT_WHILE) count = most_threads(gen, &stmt->while_.body);
+        if (stmt->kind == STMT_BLOCK) count = most_threads(gen, &stmt->block);
         if (stmt->kind == STMT_IF) {
-            count_threads(gen, &stmt->if_.then, outside);
-            count_threads(gen, &stmt->if_.otherwise, outside);
+            int64_t then = most_threads(gen, &stmt->if_.then), otherwise = most_threads(gen, &stmt->if_.otherwise);
+            count = then > otherwise ? then : otherwise;
         }
+        if (count > most) most = count;
     }
+    return most;
 }
 
 int64_t block_threads(Gen *gen, const Stmt *grid) {
-    int64_t threads = 0, declared = 1;
-    gen->roles.count = 0;
-    count_threads(gen, &grid->grid.body, &threads);
-    for (int i = 0; i < gen->roles.count; i++) {
-        int64_t end = gen->roles.items[i].first + gen->roles.items[i].count;
-        if (end > threads) threads = end;
-    }
+    int64_t declared = 1, threads = most_threads(gen, &grid->grid.body);
     if (!threads && grid->grid.threads && expr_const(grid->grid.threads, &declared)) threads = declared;
     return threads ? threads : 1;
 }
@@ -315,22 +319,19 @@ static void emit_role_body(Gen *gen, void *user) {
     emit_block(gen, &stmt->role.body);
 }
 
-static void emit_role(Gen *gen, Stmt *stmt) {
-    RoleRange *role = find_role(gen, stmt->role.name);
-    EXPECT(gen->failure, role, "role '%s' was not counted", stmt->role.name);
-    int64_t outer_first = gen->role_first, outer_count = gen->role_count;
-    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, role->first), "");
-    Value inside = LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, role->count), "");
-    gen->role_first = role->first;
-    gen->role_count = role->count;
+static void emit_role(Gen *gen, Stmt *stmt, int64_t first) {
+    Role outer = gen->role;
+    gen->role = (Role){first, stmt->role.threads, gen->target->max_barriers - 1 - gen->role_count++};
+    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, first), "");
+    Value inside = LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, stmt->role.threads), "");
+    lines_at(gen, stmt->loc);
     emit_if_then(gen, inside, emit_role_body, stmt);
-    gen->role_first = outer_first;
-    gen->role_count = outer_count;
+    gen->role = outer;
 }
 
 static void emit_thread_body(Gen *gen, void *user) {
     Stmt *stmt = user;
-    Value rest = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role_first), "");
+    Value rest = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role.first), "");
     ScopeState state = enter_scope(gen, &stmt->thread);
     for (int i = stmt->thread.count - 1; i >= 0; i--) {
         const Iter *iter = &stmt->thread.iters[i];
@@ -345,11 +346,11 @@ static void emit_thread_body(Gen *gen, void *user) {
 
 static void emit_thread(Gen *gen, Stmt *stmt) {
     int64_t extent = thread_extent(gen, stmt);
-    if (extent == gen->role_count) {
+    if (extent == gen->role.count) {
         emit_thread_body(gen, stmt);
         return;
     }
-    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role_first), "");
+    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role.first), "");
     emit_if_then(gen, LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, extent), ""), emit_thread_body,
                  stmt);
 }
@@ -391,7 +392,7 @@ static void emit_stmt(Gen *gen, Stmt *stmt) {
     case STMT_BREAK: emit_break(gen); return;
     case STMT_BLOCK: emit_block(gen, &stmt->block); return;
     case STMT_GRID: emit_grid(gen, stmt); return;
-    case STMT_ROLE: emit_role(gen, stmt); return;
+    case STMT_ROLE: return;   // emit_block
     case STMT_THREAD: emit_thread(gen, stmt); return;
     case STMT_CALL: emit_op(gen, stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->loc); return;
     case STMT_ASSUME: facts_assume(gen->facts, stmt->assume, true); return;
