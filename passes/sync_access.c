@@ -1,11 +1,6 @@
 #include "passes/sync_access.h"
 #include <string.h>
 
-bool starts_copy(const Stmt *stmt) {
-    if (attr_get(stmt->attrs, ATTR_VIA)) return via_is(stmt, "cp_async");
-    return stmt->kind == STMT_CALL && stmt->call.is_async;
-}
-
 bool is_leaf(const Stmt *stmt) {
     switch (stmt->kind) {
     case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;

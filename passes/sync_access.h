@@ -35,8 +35,6 @@ typedef struct MemAccess {
 
 typedef VEC(MemAccess *) MemAccessVec;
 
-// The statement starts a cp.async: the mechanism says so, or before there is one, the program.
-bool starts_copy(const Stmt *stmt);
 // Accesses of global and shared memory by a leaf (bodies of parallel loops and thread regions included), or by the bounds
 // and conditions of other statements.
 void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);

@@ -1,6 +1,7 @@
 #include "passes/tile_loop.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/util.h"
 #include <string.h>
 
 // ---- regions as elements ----
@@ -108,9 +109,9 @@ static bool loop_of_parallel(Arena *arena, Stmt *stmt, TileLoop *loop) {
 bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
     memset(loop, 0, sizeof *loop);
     loop->origin = stmt;
+    loop->is_async = starts_copy(stmt);
     if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) return loop_of_parallel(arena, stmt, loop);
     if (stmt->kind != STMT_CALL) return false;
-    loop->is_async = stmt->call.is_async;
     const Arg *args = stmt->call.args;
     switch (stmt->call.op) {
     case OP_COPY: loop_of_copy(arena, args[0].region, args[1].region, false, loop); return true;

@@ -10,7 +10,7 @@ typedef struct TileLoop {
     Var *iters[LAYOUT_MAX_RANK];
     int64_t extents[LAYOUT_MAX_RANK];   // constants; iterators run from 0 by 1
     Block body;                         // over the iterators; a parallel loop's own body, or one store
-    bool is_async;                      // a started copy
+    bool is_async;                      // starts cp.async copies: @via(cp_async)
 } TileLoop;
 
 // False when `stmt` is none of them (or a parallel loop with an extent that is not constant).

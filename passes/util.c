@@ -174,6 +174,11 @@ bool via_is(const Stmt *stmt, const char *mechanism) {
     return !strcmp(via_of(stmt), mechanism);
 }
 
+bool starts_copy(const Stmt *stmt) {
+    if (attr_get(stmt->attrs, ATTR_VIA)) return via_is(stmt, "cp_async");
+    return stmt->kind == STMT_CALL && stmt->call.is_async;
+}
+
 const Buf *buf_root(const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
     return buf;

@@ -42,5 +42,8 @@ Region *call_region(const Stmt *call, int index);
 const char *via_of(const Stmt *stmt);
 bool via_is(const Stmt *stmt, const char *mechanism);
 
+// A copy or gather that starts cp.async copies: the mechanism says so, or before there is one, the program.
+bool starts_copy(const Stmt *stmt);
+
 // Storage: follows alias_of.
 const Buf *buf_root(const Buf *buf);
