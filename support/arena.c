@@ -66,6 +66,10 @@ Arena *arena_new(Allocator host, Failure *failure) {
     return arena;
 }
 
+Allocator arena_host(const Arena *arena) {
+    return arena->host;
+}
+
 void arena_free(Arena *arena) {
     if (!arena) return;
     for (Block *block = arena->newest, *previous; block; block = previous) {

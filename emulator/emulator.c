@@ -1,0 +1,90 @@
+// The emulator: what a program means, executed on the CPU.
+//
+// It answers for every stage of the compiler whether the program still computes the same, and for thread-stage programs
+// whether they would on a machine that is less kind than this one. The parts, in the order of a run:
+//
+//     launch.c      arguments to dims; which variant; a machine for one launch
+//     compile.c     the function to a list of instructions over slots; what is equal in all lanes
+//     schedule.c    blocks, and in them agents; a random one runs for a random while
+//     eval.c        an agent's run: arithmetic for 32 lanes at a time, branches by masks
+//     memory.c      places of elements, bounds, what is initialised
+//     tile.c        tile ops on whole arrays, and those that were started and land late
+//     thread.c      operations of lanes; copies.c: cp.async; matrix.c: ldmatrix and mma; barriers.c
+//     race.c        happens-before; conflicts.c: banks of shared memory
+//     test.c        tests: inputs, the reference, the comparison
+//
+// One evaluator serves three ends, because a lane can be three things:
+//
+//     a thread of a warp                  in a `thread` region
+//     an iteration of a parallel loop     at tile stage
+//     an iteration of a loop              of a reference, where the iterations are provably independent
+//
+// Example: one block of `thread (t in 64) { As[t] = x[t]; barrier(); y[t] = As[63 - t]; }`
+//
+//     root   1 lane   runs the grid's body; at the region it starts two warps and waits for them
+//     warp 0          X_LOAD x (32 lanes), X_STORE As, barrier: waits
+//     warp 1          the same; it is the last to arrive, so both clocks become the maximum of the two, both can run
+//     warp 1          X_LOAD As[63 - t]: written by warp 0 in an epoch that warp 1 now knows: no race
+//
+// Without the barrier the load finds a write in an epoch that its clock lacks, and both places are reported, whichever warp
+// the schedule ran first.
+//
+// What is late on purpose: data of cp.async and of started tile ops moves when something waits for it, not before. What is
+// strict on purpose: shared memory, fragments, local arrays and outputs begin uninitialised in every block; lanes that take
+// part in a warp-wide operation must all be there; vector accesses must be aligned.
+//
+// Limits. Blocks run one after another unless the kernel loads with `acquire`: then as many as there are multiprocessors
+// run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are executed in the order
+// of the schedule; weaker orders than that are reported, not simulated.
+#include "emulator/machine.h"
+#include <time.h>
+
+typedef struct RunJob {
+    const Func *func;
+    int count;
+    const EmuArg *args;
+    const EmuOptions *options;
+    EmuReport *report;
+    const char *name;
+    const Func *chosen;
+    bool ok;
+} RunJob;
+
+static void run_job(const Module *module, void *user) {
+    RunJob *job = user;
+    job->ok = run_func(module, job->func, job->count, job->args, job->options, job->report);
+}
+
+static bool run_timed(const Module *module, RunJob *job) {
+    EmuReport unused = {0};
+    struct timespec start, end;
+    if (!job->report) job->report = &unused;
+    *job->report = (EmuReport){0};
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    in_scratch(module, run_job, job);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    job->report->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+    return job->ok;
+}
+
+bool emulate_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+                  EmuReport *report) {
+    RunJob job = {.func = func, .count = count, .args = args, .options = options, .report = report};
+    return run_timed(module, &job);
+}
+
+bool emulate_reference(const Module *module, const Func *reference, int count, const EmuArg *args) {
+    RunJob job = {.func = reference, .count = count, .args = args};
+    return run_timed(module, &job);
+}
+
+static void choose_job(const Module *module, void *user) {
+    RunJob *job = user;
+    job->chosen = choose(module, job->name, job->count, job->args);
+}
+
+const Func *emulate_choose(const Module *module, const char *name, int count, const EmuArg *args) {
+    RunJob job = {.name = name, .count = count, .args = args};
+    in_scratch(module, choose_job, &job);
+    return job.chosen;
+}

@@ -1,0 +1,278 @@
+// Launches: arguments to dims, the choice of a variant, and the run of a kernel, program or reference.
+#include "emulator/machine.h"
+#include <string.h>
+
+enum { DEFAULT_MULTIPROCESSORS = 4 };
+static const uint64_t MOST_STEPS = 20000000000;   // instructions of one launch; beyond, it is taken to be endless
+
+// ---- memory that lasts as long as a run ----
+void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user) {
+    Failure failure;
+    Arena *volatile arena = NULL;
+    if (FAILURE_CAUGHT(&failure)) {
+        arena_free(arena);
+        if (failure.kind == FAIL_OUT_OF_MEMORY) fail_out_of_memory(module->failure);
+        fail_internal(module->failure, __FILE__, __LINE__, "%s", failure.message);
+    }
+    arena = arena_new(arena_host(module->arena), &failure);
+    if (!arena) fail_out_of_memory(module->failure);
+    Module inner = *module;
+    inner.arena = arena;
+    inner.failure = &failure;
+    job(&inner, user);
+    arena_free(arena);
+}
+
+// ---- machines ----
+static Machine *machine_new(const Module *module, Code *code, const EmuOptions *options, EmuReport *report) {
+    Machine *machine = NEW(module->arena, Machine);
+    *machine = (Machine){.module = module, .code = code, .arena = module->arena, .failure = module->failure,
+                         .sink = module->sink, .report = report, .lanes = LANES, .most_steps = MOST_STEPS};
+    if (options) machine->options = *options;
+    machine->races_wanted = machine->options.races;
+    if (!machine->options.multiprocessors) machine->options.multiprocessors = DEFAULT_MULTIPROCESSORS;
+    machine->target = machine->options.target ? machine->options.target : target_at(0);
+    EXPECT(module->failure, machine->target && machine->target->warp_lanes == LANES, "a target with warps of %d lanes", LANES);
+    machine->random.state = machine->options.seed;
+    machine->reported = map_new(module->arena);
+    return machine;
+}
+
+static void bind_tensor(Machine *machine, Mem *mem, EmuTensor *tensor) {
+    mem->tensor = tensor;
+    mem->type = tensor->type;
+    mem->bytes = type_bytes(tensor->type);
+    mem->data = tensor->data;
+    mem->state = tensor->initialised;
+    mem->dynamic = false;
+    int64_t reach = 1;
+    mem->elements = 1;
+    for (int d = 0; d < mem->rank; d++) {
+        mem->shape[d] = tensor->shape[d];
+        mem->stride[d] = tensor->strides[d];
+        mem->elements *= tensor->shape[d];
+        reach += tensor->shape[d] > 0 ? (tensor->shape[d] - 1) * tensor->strides[d] : 0;
+    }
+    if (!mem->elements) return;
+    EXPECT(machine->failure, (uint64_t)(reach * mem->bytes) <= tensor->bytes, "the tensor for '%s' has %zu bytes, not %lld",
+           mem->buf->name, tensor->bytes, (long long)reach * mem->bytes);
+    if (machine->races && mem->written) races_watch(machine, mem, reach);
+}
+
+// A tensor that is written and passed twice must be watched under one name.
+static void share_watches(const Machine *machine) {
+    const Code *code = machine->code;
+    for (int i = 0; i < code->mem_count; i++)
+        for (int k = 0; k < code->mem_count; k++) {
+            Mem *a = &code->mems[i];
+            const Mem *b = &code->mems[k];
+            if (a->tensor && b->cells && !a->cells && a->data == b->data && a->bytes == b->bytes && a->elements <= b->elements) {
+                a->cells = b->cells;
+                a->thread_cells = b->thread_cells;
+                a->iter_cells = b->iter_cells;
+            }
+        }
+}
+
+static int slot_of(const Code *code, const Var *var) {
+    return (int)(intptr_t)map_get(code->slot_of, var) - 1;
+}
+
+static Agent *host_agent(Machine *machine, int count, const EmuArg *args, const int64_t *dims) {
+    const Code *code = machine->code;
+    const Func *func = code->func;
+    Cta *cta = ctas_new(machine, 1);
+    machine->cta_count = 0;   // its agent is run by hand
+    Agent *agent = cta->root = agent_start(cta, 0);
+    for (int i = 0; i < func->params.count && i < count; i++) {
+        const Param *param = &func->params.items[i];
+        if (param->buf) {
+            bind_tensor(machine, &code->mems[(intptr_t)map_get(code->mem_of, param->buf) - 1], args[i].tensor);
+        } else {
+            Word *word = &agent->regs[slot_of(code, param->var)].w[0];
+            if (type_is_float(param->var->type)) word->f = float_round(param->var->type, args[i].real);
+            else word->i = int_wrap(param->var->type, args[i].integer);
+        }
+    }
+    for (int i = 0; i < func->dims.count; i++) agent->regs[slot_of(code, func->dims.items[i])].i[0] = dims[i];
+    share_watches(machine);
+    return agent;
+}
+
+static bool run_host(Machine *machine, Agent *host) {
+    while (host->status == AGENT_READY && !machine->stop) {
+        agent_run(host, 1 << 20);
+        if (machine->steps > machine->most_steps) {
+            report(machine, host->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
+            return false;
+        }
+    }
+    return !machine->stop;
+}
+
+bool host_value(const Module *module, const Func *func, const Expr *expr, int count, const EmuArg *args,
+                const int64_t *dims, Arena *arena, Word *out) {
+    Code *code = compile_expr(module, func, expr, arena);
+    EmuReport unused = {0};
+    Machine *machine = machine_new(module, code, NULL, &unused);
+    Agent *host = host_agent(machine, count, args, dims);
+    bool ok = run_host(machine, host) && !machine->reports;
+    *out = host->regs[code->result].w[0];
+    return ok;
+}
+
+// ---- dims ----
+typedef struct Binder {
+    const Func *func;
+    int64_t *dims;
+    bool *bound;
+    Arena *arena;
+    const char *why;
+} Binder;
+
+static int dim_index(const Func *func, const Expr *e) {
+    for (int i = 0; e->kind == EXPR_VAR && i < func->dims.count; i++)
+        if (func->dims.items[i] == e->var) return i;
+    return -1;
+}
+
+// Binds a dim that an extent or stride names; false when it has another value already.
+static void bind_one(Binder *b, const Expr *e, int64_t value, const char *what, const char *tensor, int dim) {
+    int index = dim_index(b->func, e);
+    if (index < 0 || b->why) return;
+    if (!b->bound[index]) {
+        b->bound[index] = true;
+        b->dims[index] = value;
+    } else if (b->dims[index] != value) {
+        b->why = arena_printf(b->arena, "%s %d of '%s' is %lld, but %s is %lld", what, dim, tensor, (long long)value,
+                              e->var->name, (long long)b->dims[index]);
+    }
+}
+
+static void bind_param(Binder *b, const Buf *buf, const EmuTensor *tensor) {
+    if (tensor->rank != buf->rank) {
+        b->why = arena_printf(b->arena, "'%s' has rank %d, the argument has %d", buf->name, buf->rank, tensor->rank);
+        return;
+    }
+    for (int d = 0; d < buf->rank; d++) bind_one(b, buf->shape[d], tensor->shape[d], "dim", buf->name, d);
+    for (int d = 0; d < buf->rank && buf->strides; d++)
+        if (tensor->shape[d] > 1) bind_one(b, buf->strides[d], tensor->strides[d], "stride", buf->name, d);
+    for (int d = 0; d < buf->rank && buf->strides; d++) {   // a stride that is never used may be anything
+        int index = dim_index(b->func, buf->strides[d]);
+        if (index < 0 || b->bound[index] || tensor->shape[d] > 1) continue;
+        b->bound[index] = true;
+        b->dims[index] = tensor->strides[d];
+    }
+}
+
+static void check_param(Binder *b, const Module *module, const Buf *buf, const EmuTensor *tensor, int count, const EmuArg *args) {
+    int64_t dense = 1;
+    for (int d = buf->rank - 1; d >= 0 && !b->why; d--) {
+        Word value;
+        if (dim_index(b->func, buf->shape[d]) < 0 &&
+            (!host_value(module, b->func, buf->shape[d], count, args, b->dims, b->arena, &value) || value.i != tensor->shape[d]))
+            b->why = arena_printf(b->arena, "dim %d of '%s' is %lld, not %lld", d, buf->name, (long long)tensor->shape[d],
+                                  (long long)value.i);
+        value.i = dense;
+        if (buf->strides) host_value(module, b->func, buf->strides[d], count, args, b->dims, b->arena, &value);
+        if (!b->why && tensor->shape[d] > 1 && value.i != tensor->strides[d])
+            b->why = arena_printf(b->arena, "stride %d of '%s' is %lld, not %lld", d, buf->name,
+                                  (long long)tensor->strides[d], (long long)value.i);
+        dense *= tensor->shape[d];
+    }
+}
+
+bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *args, int64_t *dims, Arena *arena,
+               const char **why) {
+    Binder b = {.func = func, .dims = dims, .bound = NEW_ARRAY(arena, bool, func->dims.count + 1), .arena = arena};
+    if (count != func->params.count)
+        b.why = arena_printf(arena, "it has %d parameters, %d arguments were given", func->params.count, count);
+    for (int i = 0; i < func->params.count && !b.why; i++) {
+        const Buf *buf = func->params.items[i].buf;
+        if (buf && !args[i].tensor) b.why = arena_printf(arena, "'%s' needs a tensor", buf->name);
+        else if (buf) bind_param(&b, buf, args[i].tensor);
+    }
+    for (int i = 0; i < func->dims.count && !b.why; i++)
+        if (!b.bound[i]) b.why = arena_printf(arena, "no argument tells the value of '%s'", func->dims.items[i]->name);
+    for (int i = 0; i < func->params.count && !b.why; i++)
+        if (func->params.items[i].buf)
+            check_param(&b, module, func->params.items[i].buf, args[i].tensor, count, args);
+    *why = b.why;
+    return !b.why;
+}
+
+// ---- the choice ----
+static bool accepts(const Module *module, const Func *func, int count, const EmuArg *args, const char **why) {
+    int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
+    if (!bind_dims(module, func, count, args, dims, module->arena, why)) return false;
+    Word holds = {.i = 1};
+    if (func->when && !host_value(module, func, func->when, count, args, dims, module->arena, &holds)) holds.i = 0;
+    if (!holds.i) *why = "its condition does not hold";
+    return holds.i != 0;
+}
+
+const Func *choose(const Module *module, const char *name, int count, const EmuArg *args) {
+    VEC(const char *) reasons = {0};
+    Span place = {0};
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        const char *why = NULL;
+        if (strcmp(func->name, name) != 0) continue;
+        if (accepts(module, func, count, args, &why)) return func;
+        if (!reasons.count) place = func->loc;
+        vec_push(module->arena, &reasons, why);
+    }
+    Diag *d = diag(module->sink, place, T_EMU_NO_VARIANT, name);
+    for (int i = 0; d && i < reasons.count; i++) diag_note(d, "variant %d: %s", i, reasons.items[i]);
+    return NULL;
+}
+
+// ---- runs ----
+static bool run_grid(Machine *machine, Agent *host) {
+    const GridCode *grid = &machine->code->grid;
+    int64_t blocks = 1;
+    for (int i = 0; i < grid->count; i++) {
+        int64_t extent = host->regs[grid->extents[i]].i[0];
+        blocks *= extent > 0 ? extent : 0;
+    }
+    return machine_run_blocks(machine, host, blocks);
+}
+
+bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+              EmuReport *out) {
+    int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
+    const char *why = NULL;
+    if (!bind_dims(module, func, count, args, dims, module->arena, &why)) {
+        diag(module->sink, func->loc, T_EMU_ARGUMENTS, func->name, why);
+        return false;
+    }
+    const Target *target = options ? options->target : NULL;
+    Code *code = compile_func(module, func, target, module->arena);
+    Machine *machine = machine_new(module, code, options, out);
+    if (func->kind == FUNC_KERNEL && machine->options.races) machine->races = races_new(machine);
+    machine->options.races = machine->races != NULL;
+    Agent *host = host_agent(machine, count, args, dims);
+    if (!run_host(machine, host)) return false;
+    if (host->status == AGENT_GRID && !run_grid(machine, host)) return false;
+    return !machine->reports;
+}
+
+bool launch(Machine *caller, const LaunchCode *code, Agent *agent) {
+    EmuArg *args = NEW_ARRAY(caller->arena, EmuArg, code->count + 1);
+    for (int i = 0; i < code->count; i++) {
+        const CallArg *arg = &code->args[i];
+        if (!arg->has_value) {
+            args[i].tensor = machine_mem(caller, (int)arg->number)->tensor;
+        } else if (type_is_float(arg->type)) {
+            args[i].real = agent->regs[arg->slot].f[0];
+        } else {
+            args[i].integer = agent->regs[arg->slot].i[0];
+            args[i].real = (double)args[i].integer;
+        }
+    }
+    const Func *func = choose(caller->module, code->callee, code->count, args);
+    EmuOptions options = caller->options;
+    options.races = caller->races_wanted;
+    options.seed = random_next(&caller->random);
+    return func && run_func(caller->module, func, code->count, args, &options, caller->report);
+}

@@ -1,0 +1,387 @@
+// The emulator's inside: code, agents, blocks. Not for other folders. emulator.c explains how the parts work together.
+//
+// Slots: an agent's registers are an array of Lanes. Slot 0 and up are variables and temporaries; constants lie below, at
+// slots -1, -2, ... and hold their value in every lane. A *narrow* instruction works on lane 0 alone: its operands are
+// equal for all lanes of the agent. A *wide* one works on all lanes, and where it has an effect only on active ones.
+#pragma once
+#include "emulator/emulator.h"
+#include "emulator/values.h"
+#include "support/map.h"
+
+enum { LANES = 32, MAX_RANK = LAYOUT_MAX_RANK, MOST_REPORTS = 16, NAMED_BARRIERS = 16 };
+
+typedef uint32_t Mask;
+typedef union Lanes {
+    int64_t i[LANES];
+    double f[LANES];
+    Word w[LANES];
+} Lanes;
+
+// ---- code: what a function is compiled to (compile.c) ----
+typedef enum InstrOp {
+    // values; `dst`, `a`, `b`, `c` are slots
+    X_MOVE, X_BROADCAST, X_ASSIGN,   // all lanes; lane 0 to all lanes; active lanes only
+    X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_AND, X_OR, X_XOR, X_SHL, X_SHR, X_MIN, X_MAX, X_CEILDIV,
+    X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE,
+    X_NEG, X_NOT, X_BITNOT, X_ABS,
+    X_FADD, X_FSUB, X_FMUL, X_FDIV, X_FMOD, X_FMIN, X_FMAX,
+    X_FEQ, X_FNE, X_FLT, X_FLE, X_FGT, X_FGE,
+    X_FNEG, X_FABS, X_FMA, X_MATH,   // X_MATH: `c` is the OpId
+    X_SELECT, X_CAST, X_BITCAST,     // casts: `b` is the operand's type
+    X_SMS, X_ALIGNED,
+    // control; `target` is an instruction, `a` a condition, `b` a mask slot
+    X_JUMP, X_JUMP_FALSE,
+    X_IF, X_ELSE, X_ENDIF,                        // active lanes by a wide condition
+    X_LOOP, X_LOOP_TEST, X_LOOP_NEXT, X_LOOP_EXIT, X_BREAK,   // loops that lanes leave one by one
+    X_FOR_TEST, X_FOR_NEXT,                       // counted loops that all lanes run alike: a < b; dst += a, dst < b
+    X_PARALLEL, X_PARALLEL_NEXT,                  // LANES iterations at a time
+    X_FORK, X_SPAWN, X_GRID, X_LAUNCH, X_END,     // roles, thread regions, the kernel's blocks, a program's kernels
+    // memory and operations
+    X_DECLARE, X_LOAD, X_STORE, X_LOCAL_LOAD, X_LOCAL_STORE, X_CALL, X_ASSUME
+} InstrOp;
+
+typedef struct Instr {
+    uint8_t op, type;   // type: of the result, of the operands for comparisons
+    bool wide;
+    int dst, a, b, c, target;
+    const void *extra;   // Place, Tile, Call, ... by op
+} Instr;
+
+typedef struct Place {   // an element of a buffer
+    int mem, rank;
+    int index[MAX_RANK];
+    bool varying[MAX_RANK], any_varying;
+    bool strict;         // out of range is an error in global memory too
+} Place;
+
+typedef struct TileDim {
+    int start, extent;   // slots
+    int64_t tile;
+    bool dropped;
+} TileDim;
+
+typedef struct Tile {    // a region operand of a tile op
+    int mem, count;
+    bool transposed;
+    TileDim dims[MAX_RANK];
+} Tile;
+
+typedef struct CallArg {
+    bool given, has_value, constant;
+    int slot;            // value, in all lanes where the call is wide
+    Type type;
+    int64_t number;      // of a constant
+    const Place *place;
+    const Tile *tile;
+    const char *name;
+} CallArg;
+
+typedef struct MmaCode MmaCode;
+typedef struct Call {
+    OpId op;
+    bool is_async;
+    int count;
+    CallArg *args;
+    const MmaCode *mma;
+} Call;
+
+typedef struct ParallelCode {
+    int count;
+    struct {
+        int var, begin, end, step;   // slots
+    } iters[MAX_RANK];
+    int state;           // index of the agent's loop state
+    bool checked;        // conflicts between iterations are reported
+} ParallelCode;
+
+typedef struct SpawnCode {   // a thread region
+    int count, vars[MAX_RANK], slots;   // slots below `slots` are handed down
+    int64_t extents[MAX_RANK], threads;
+} SpawnCode;
+
+typedef struct RoleCode {
+    const char *name;
+    int64_t threads, first_thread;
+    int pc, slots, barrier;
+} RoleCode;
+
+typedef struct ForkCode {
+    int count;
+    RoleCode *roles;
+} ForkCode;
+
+typedef struct LaunchCode {
+    const char *callee;
+    int count;
+    CallArg *args;
+} LaunchCode;
+
+typedef struct GridCode {
+    int count, vars[MAX_RANK], extents[MAX_RANK], slots, body;
+    int64_t threads;
+    bool found;
+} GridCode;
+
+// Whole-storage facts of a buffer, and where its bytes are.
+typedef struct Mem {
+    const Buf *buf;
+    Scope scope;
+    Type type;                 // of its elements in memory
+    int rank, bytes;           // bytes of an element
+    int64_t shape[MAX_RANK], stride[MAX_RANK], elements;
+    int64_t offset;            // shared, fragment: of its first byte (shared: of its first granule, times granule bytes)
+    int64_t first_state;       // fragment: of its first element
+    int unit;                  // states and cells per element
+    int local;                 // index of a local array; -1
+    bool wide;                 // local: one array per lane (else lane 0's)
+    bool written;              // global: some statement may write it
+    const int32_t *table;      // logical element -> physical element, where a layout permutes them; NULL
+    int shape_slots[MAX_RANK]; // dynamic extents of a local or scratch buffer, set before X_DECLARE
+    bool dynamic;
+    // global, by launch
+    EmuTensor *tensor;
+    uint8_t *data, *state;
+    struct GlobalCell *cells;  // races, by element; NULL: not watched
+    struct Cell *thread_cells;
+    struct IterCell *iter_cells;
+} Mem;
+
+typedef struct Code {
+    const Func *func;
+    Instr *instrs;
+    Span *places;              // by instruction
+    int count, slots, masks, const_count, mem_count, local_count, parallel_count, role_count;
+    Word *consts;
+    Mem *mems;
+    Map *mem_of;               // Buf -> Mem
+    Map *slot_of;              // Var of a parameter or dim -> slot + 1
+    int result;                // slot of a lone expression's value
+    bool reference, threads;   // runs in f64; has thread regions
+    GridCode grid;
+    int64_t shared_bytes, fragment_bytes, fragment_elements, block_threads;
+    int granule;               // bytes of shared memory that one state describes
+    bool polls;                // blocks may wait for each other: several run at once
+} Code;
+
+Code *compile_func(const Module *module, const Func *func, const Target *target, Arena *arena);
+Code *compile_expr(const Module *module, const Func *func, const Expr *expr, Arena *arena);
+bool loop_independent(const Stmt *loop);   // independent.c: its iterations do not see each other
+const MmaCode *mma_compile(Arena *arena, Failure *failure, const MmaInfo *info);
+
+// ---- happens-before (race.c) ----
+typedef struct Clock Clock;
+typedef struct Cell Cell;
+typedef struct GlobalCell GlobalCell;
+typedef struct IterCell IterCell;
+typedef struct Races Races;
+typedef struct Machine Machine;
+typedef struct Cta Cta;
+typedef struct Agent Agent;
+
+// ---- running ----
+typedef struct LocalArray {
+    Lanes *data;
+    Mask *init;
+    int64_t elements, capacity;
+    int64_t shape[MAX_RANK];
+} LocalArray;
+
+typedef struct LoopState {     // of a parallel loop
+    int64_t total, base, begin[MAX_RANK], step[MAX_RANK], extent[MAX_RANK];
+    const ParallelCode *code;
+    int pc;
+} LoopState;
+
+typedef enum { AGENT_FREE, AGENT_READY, AGENT_BARRIER, AGENT_MBARRIER, AGENT_CHILDREN, AGENT_GRID, AGENT_DONE } AgentStatus;
+
+typedef struct Copy {          // a cp.async of a warp that has not landed in all lanes
+    int pc;
+    const Mem *dst, *src;
+    int bytes;                 // of a lane's copy
+    Mask pending;
+    int64_t to[LANES];         // byte offset in shared memory
+    int64_t from[LANES];       // element of the tensor
+    int valid[LANES];          // bytes that are read
+    int group[LANES];
+} Copy;
+
+// A warp of a thread region; or, with one lane, a block, a role, a program, a reference.
+struct Agent {
+    AgentStatus status;
+    int pc;
+    Mask mask, full;
+    Lanes *regs;
+    Mask *masks;
+    LocalArray *locals;
+    LoopState *loops;
+    const LoopState *parallel;   // the parallel loop being run
+    Cta *cta;
+    Agent *parent;
+    const RoleCode *role;      // NULL: the whole block
+    int children;
+    bool warp;                 // of a thread region
+    int first_thread;          // of the warp, in the block
+    int region_threads;        // of its thread region
+    int barrier, wait_pc;      // what it waits at
+    // cp.async
+    Copy *copies;
+    int copy_count, copy_capacity;
+    int committed[LANES];
+    uint64_t steps;
+};
+
+typedef struct Barrier {
+    int64_t expected, arrived;
+    Clock *clock;              // of those who arrived
+    int first_pc;
+} Barrier;
+
+typedef struct MBarrier {
+    int64_t expected, pending, bytes, phase;
+    bool ready;
+    Clock *clock;              // arrivals of the current phase
+    Clock *done;               // of all completed ones
+} MBarrier;
+
+typedef struct Pending Pending;   // a started async tile op (tile.c)
+
+struct Cta {
+    Machine *machine;
+    int64_t index;             // in the grid; -1: no kernel's
+    bool live;
+    Agent *root;
+    uint8_t *shared, *shared_state, *fragments, *fragment_state;
+    IterCell *shared_iters, *fragment_iters;
+    Cell *cells;               // shared memory's, by granule
+    Agent **agents;
+    int agent_count, agent_capacity;
+    Barrier *barriers;         // named ones, then the block's, then the roles'
+    MBarrier **mbarriers;      // by 8 bytes of shared memory
+    Clock **clocks;            // what each thread knows
+    uint32_t *epochs;          // of each warp
+    uint32_t first_epoch;
+    Pending *pending;
+    int pending_count, pending_capacity, committed;
+};
+
+enum { STATE_NONE = 0, STATE_READY = 1, STATE_WRITING = 2, STATE_READING = 4 };   // of an element; the last two: async
+
+struct Machine {
+    const Module *module;
+    const Code *code;
+    Arena *arena;              // of the launch
+    Failure *failure;
+    DiagSink *sink;
+    EmuOptions options;
+    const Target *target;
+    EmuReport *report;
+    Random random;
+    int lanes;
+    Races *races;
+    Cta *ctas;                 // resident blocks
+    int cta_count;
+    uint32_t epoch, loop_seq;
+    Word *scratch[4];          // whole tiles
+    int64_t scratch_size[4];
+    int reports, prints;
+    Map *reported;             // pairs of places
+    bool stop, races_wanted;
+    uint64_t steps, most_steps;
+};
+
+// eval.c: runs the agent until it blocks, ends or has done `budget` instructions.
+void agent_run(Agent *agent, int64_t budget);
+// thread.c, tile.c: calls
+void call_thread_op(Agent *agent, const Instr *in, const Call *call);
+void call_tile_op(Agent *agent, const Instr *in, const Call *call);
+void tile_commit(Agent *agent);
+void tile_wait(Agent *agent, int64_t pending_groups);
+void tile_land_all(Agent *agent);
+// copies.c: cp.async
+void copy_start(Agent *agent, const Call *call);
+void copy_commit(Agent *agent);
+void copy_wait(Agent *agent, int64_t groups);   // until at most so many groups of each active lane are pending
+void copies_land_all(Agent *agent);
+// The instruction that started the copy which is writing this byte of shared memory; -1: none.
+int copy_writing(const Cta *cta, int64_t byte);
+// matrix.c: ldmatrix, stmatrix, mma
+void matrix_move(Agent *agent, const Call *call);
+void matrix_multiply(Agent *agent, const Call *call);
+// memory.c
+Mem *machine_mem(const Machine *machine, int mem);
+void access_load(Agent *agent, const Instr *in, const Place *place, Lanes *out);
+void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from);
+void local_load(Agent *agent, const Instr *in, const Place *place, Lanes *out);
+void local_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from);
+void declare(Agent *agent, int mem);
+// Element offsets of the active lanes; returns the lanes that are in range (the others are reported where that is an error).
+// `spans`: elements that follow from there, by lane; NULL: one.
+Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *spans, int64_t *offsets);
+// Element of the agent's local array at which an access of `span` elements begins; -1: out of range and reported.
+int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span);
+bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask);   // initialised in these lanes, else reported
+uint8_t *mem_data(const Cta *cta, const Mem *mem);
+uint8_t *mem_state(const Cta *cta, const Mem *mem);   // NULL: all initialised
+int64_t mem_physical(const Mem *mem, int64_t offset);
+const char *element_text(Arena *arena, const Mem *mem, int64_t offset);
+// Checks the state of `count` elements for reading; reports and returns false.
+bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
+bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
+bool access_aligned(Agent *agent, const Mem *mem, int64_t offset, int64_t bytes, int lane);   // else reported
+bool whole_warp(Agent *agent, const char *what);   // all its lanes are active, else reported
+void state_set(const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int value);
+
+// schedule.c: blocks and their agents
+Cta *ctas_new(Machine *machine, int count);
+Agent *agent_start(Cta *cta, int pc);          // with one lane
+bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks);
+bool run_to_end(Machine *machine);             // schedules all agents of the resident blocks until they are done
+void agent_spawn(Agent *agent, const SpawnCode *spawn, int body);
+void agent_fork(Agent *agent, const ForkCode *fork);
+void agent_end(Agent *agent);
+// barriers.c
+void barrier_sync(Agent *agent, const Call *call, bool waits);
+void warp_sync(Agent *agent);
+void mbarrier_op(Agent *agent, const Instr *in, const Call *call);
+
+// race.c
+typedef enum { TOUCH_READ, TOUCH_WRITE, TOUCH_ATOMIC } Touch;
+Races *races_new(Machine *machine);
+void races_start(Cta *cta);
+void races_watch(Machine *machine, Mem *mem, int64_t elements);
+void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc);
+void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc);
+void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, bool write, int pc);
+void race_release(Agent *agent, const Mem *mem, int64_t element);
+void race_acquire(Agent *agent, const Mem *mem, int64_t element);
+void race_fence(Agent *agent);
+void race_atomic(Agent *agent, const Mem *mem, int64_t element);
+void clock_arrive(Cta *cta, Clock **into, int thread);   // the thread tells `into` what it did and knows
+void clock_depart(Cta *cta, Clock *from, int thread, bool arrived);   // it learns what `from` knows; it has told it all
+void clock_tick(Cta *cta, int warp);                     // after telling
+void clock_merge(Cta *cta, Clock **into, const Clock *from);
+void clock_drop(Cta *cta, Clock **clock);
+
+// conflicts.c
+void conflicts_count(Agent *agent, const int64_t *bytes_at, Mask mask, int bytes);
+void conflicts_rows(Agent *agent, const int64_t *rows, int count);   // ldmatrix: phases of 8 rows of 16 bytes
+
+// report.c
+Diag *report(Machine *machine, int pc, DiagCode code, ...);         // NULL: enough was reported, or this place before
+Diag *report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...);
+const char *thread_text(const Agent *agent, int lane);
+const char *thread_index_text(const Cta *cta, int thread);
+const char *cta_text(const Cta *cta);
+
+// launch.c
+bool launch(Machine *caller, const LaunchCode *code, Agent *agent);   // a program's kernel or program
+// Dims of func by the arguments' shapes and strides, in order of func->dims; false with *why when they do not fit.
+bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *args, int64_t *dims, Arena *arena,
+               const char **why);
+bool host_value(const Module *module, const Func *func, const Expr *expr, int count, const EmuArg *args,
+                const int64_t *dims, Arena *arena, Word *out);
+bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+              EmuReport *report);
+const Func *choose(const Module *module, const char *name, int count, const EmuArg *args);
+// Runs `job` with a module whose arena lives as long as the job, and hands failures on.
+void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);

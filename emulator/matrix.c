@@ -1,0 +1,187 @@
+// Tensor-core operations of a warp: ldmatrix, stmatrix and mma.
+//
+// The fragments of an mma come from the target's thread-value layouts, (lane, value) -> coordinates: compiled once into
+// tables of places in a small dense matrix. Executing is then gather, multiply, scatter.
+//
+//     c of m16n8: ((4,8),(2,2)):((2@1,1@0),(1@1,8@0))     lane 5 = (1, 1), value 2 = (0, 1)  ->  row 1 + 8, column 2
+#include "emulator/machine.h"
+#include <string.h>
+
+enum { MOST_ELEMENTS = 64 * 64 };
+
+typedef struct FragmentCode {
+    int values;            // of a lane
+    int rows, columns;
+    const int16_t *at;     // [value][lane]: row * columns + column
+    bool tf32;
+} FragmentCode;
+
+struct MmaCode {
+    int m, n, k;
+    FragmentCode a, b, c;  // b as (n, k)
+};
+
+// ---- tables ----
+static FragmentCode fragment_code(Arena *arena, Failure *failure, const char *text, const char *type, int rows, int columns) {
+    const char *why = "";
+    const Layout *layout = layout_parse(arena, text, 0, &why);
+    EXPECT(failure, layout && layout->rank_in == 2 && layout->rank_out == 2, "the fragment layout '%s': %s", text, why);
+    int values = (int)layout_extent_in(layout, 1);
+    EXPECT(failure, layout_extent_in(layout, 0) == LANES && rows * columns <= MOST_ELEMENTS, "the fragment layout '%s'", text);
+    int16_t *at = NEW_ARRAY(arena, int16_t, values * LANES);
+    for (int v = 0; v < values; v++)
+        for (int l = 0; l < LANES; l++) {
+            int64_t in[2] = {l, v}, out[2];
+            layout_eval(layout, in, out);
+            at[v * LANES + l] = (int16_t)(out[0] * columns + out[1]);
+        }
+    return (FragmentCode){values, rows, columns, at, strcmp(type, "tf32") == 0};
+}
+
+const MmaCode *mma_compile(Arena *arena, Failure *failure, const MmaInfo *info) {
+    MmaCode *code = NEW(arena, MmaCode);
+    *code = (MmaCode){.m = info->m, .n = info->n, .k = info->k};
+    code->a = fragment_code(arena, failure, info->a_layout, info->a_type, info->m, info->k);
+    code->b = fragment_code(arena, failure, info->b_layout, info->b_type, info->n, info->k);
+    code->c = fragment_code(arena, failure, info->c_layout, info->c_type, info->m, info->n);
+    return code;
+}
+
+// ---- mma ----
+static bool gather(Agent *agent, const Place *place, const FragmentCode *code, Word *matrix, Lanes **lanes) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    int64_t element = local_offset(agent, place, 0, code->values);
+    if (element < 0) return false;
+    *lanes = &agent->locals[mem->local].data[element];
+    for (int v = 0; v < code->values; v++) {
+        if (!local_ready(agent, mem, element + v, agent->full)) return false;
+        const Lanes *value = *lanes + v;
+        const int16_t *at = code->at + v * LANES;
+        for (int l = 0; l < LANES; l++) matrix[at[l]] = value->w[l];
+    }
+    for (int i = 0; code->tf32 && i < code->rows * code->columns; i++) matrix[i].f = to_tf32(matrix[i].f);
+    return true;
+}
+
+// c[m, n] += sum over k of a[m, k] b[n, k]
+#define MULTIPLY(NAME, TYPE, FIELD)                                                                                    \
+    static void NAME(const MmaCode *code, const Word *a, const Word *b, Word *c) {                                     \
+        TYPE columns[MOST_ELEMENTS], row[MOST_ELEMENTS];                                                               \
+        for (int n = 0; n < code->n; n++)                                                                              \
+            for (int k = 0; k < code->k; k++) columns[k * code->n + n] = (TYPE)b[n * code->k + k].FIELD;               \
+        for (int m = 0; m < code->m; m++) {                                                                            \
+            for (int n = 0; n < code->n; n++) row[n] = (TYPE)c[m * code->n + n].FIELD;                                 \
+            for (int k = 0; k < code->k; k++) {                                                                        \
+                TYPE left = (TYPE)a[m * code->k + k].FIELD;                                                            \
+                for (int n = 0; n < code->n; n++) row[n] += left * columns[k * code->n + n];                           \
+            }                                                                                                          \
+            for (int n = 0; n < code->n; n++) c[m * code->n + n].FIELD = row[n];                                       \
+        }                                                                                                              \
+    }
+MULTIPLY(multiply_f32, float, f)
+MULTIPLY(multiply_f64, double, f)
+MULTIPLY(multiply_int, uint64_t, i)
+
+void matrix_multiply(Agent *agent, const Call *call) {
+    const MmaCode *code = call->mma;
+    Word a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS];
+    Lanes *lanes = NULL;
+    if (!whole_warp(agent, "mma") || !gather(agent, call->args[1].place, &code->a, a, &lanes) ||
+        !gather(agent, call->args[2].place, &code->b, b, &lanes) || !gather(agent, call->args[3].place, &code->c, c, &lanes))
+        return;
+    Type type = machine_mem(agent->cta->machine, call->args[3].place->mem)->type;
+    if (!type_is_float(type)) multiply_int(code, a, b, c);
+    else if (type == TYPE_F64) multiply_f64(code, a, b, c);
+    else multiply_f32(code, a, b, c);
+    bool rounds = type != TYPE_F32 && type != TYPE_F64;
+    for (int v = 0; v < code->c.values; v++) {
+        const int16_t *at = code->c.at + v * LANES;
+        for (int l = 0; l < LANES; l++) {
+            Word word = c[at[l]];
+            if (rounds) word = convert(type, type_is_float(type) ? TYPE_F32 : TYPE_I64, word);
+            lanes[v].w[l] = word;
+        }
+    }
+}
+
+// ---- ldmatrix, stmatrix: 8 rows of 16 bytes a matrix; lane l holds 4 bytes of row l / 4, transposed: of column l / 4 ----
+typedef struct MatrixMove {
+    const Mem *mem, *array_mem;
+    LocalArray *array;
+    int64_t element;            // of the local array
+    int count, row_elements, lane_elements;
+    bool trans, load;
+    int64_t rows[LANES];        // element at which each row begins
+} MatrixMove;
+
+static bool matrix_setup(Agent *agent, const Call *call, MatrixMove *move) {
+    move->load = call->op == OP_LDMATRIX;
+    const Place *local = call->args[move->load ? 0 : 1].place, *place = call->args[move->load ? 1 : 0].place;
+    const Machine *machine = agent->cta->machine;
+    move->mem = machine_mem(machine, place->mem);
+    move->array_mem = machine_mem(machine, local->mem);
+    move->count = (int)call->args[2].number;
+    move->trans = call->args[3].number != 0;
+    move->row_elements = 16 / move->mem->bytes;
+    move->lane_elements = 4 / move->mem->bytes;
+    EXPECT(machine->failure, move->count >= 1 && move->count <= 4 && move->mem->bytes <= 4 &&
+           (!move->trans || move->mem->bytes == 2), "%s of %d matrices of '%s'", op_info(call->op)->text, move->count,
+           move->mem->buf->name);
+    if (!whole_warp(agent, op_info(call->op)->text)) return false;
+    int64_t spans[LANES];
+    for (int l = 0; l < LANES; l++) spans[l] = move->row_elements;
+    int lanes = 8 * move->count;
+    Mask mask = lanes == LANES ? UINT32_MAX : ((Mask)1 << lanes) - 1;
+    if (place_offsets(agent, place, mask, spans, move->rows) != mask) return false;
+    for (int l = 0; l < lanes; l++)
+        if (!access_aligned(agent, move->mem, move->rows[l], 16, l)) return false;
+    move->array = &agent->locals[move->array_mem->local];
+    move->element = local_offset(agent, local, 0, move->count * move->lane_elements);
+    return move->element >= 0;
+}
+
+static void matrix_note(Agent *agent, const MatrixMove *move) {
+    int64_t bytes[LANES];
+    for (int r = 0; r < 8 * move->count; r++) {
+        bytes[r] = move->mem->offset + move->rows[r] * move->mem->bytes;
+        if (agent->cta->machine->options.races)
+            race_shared(agent, r, bytes[r], 16, move->load ? TOUCH_READ : TOUCH_WRITE, move->mem, agent->pc);
+        if (move->load) state_readable(agent, move->mem, move->rows[r], move->row_elements, r);
+        else {
+            state_writable(agent, move->mem, move->rows[r], move->row_elements, r);
+            state_set(agent->cta, move->mem, move->rows[r], move->row_elements, STATE_READY);
+        }
+    }
+    conflicts_rows(agent, bytes, move->count);
+}
+
+static void move_one(Agent *agent, const MatrixMove *move, int matrix, Word *words) {
+    uint8_t *data = mem_data(agent->cta, move->mem);
+    int n = move->row_elements, bytes = move->mem->bytes;
+    if (move->load)
+        for (int r = 0; r < 8; r++)
+            elements_load(move->mem->type, data + move->rows[matrix * 8 + r] * bytes, 1, n, words + r * n);
+    for (int e = 0; e < move->lane_elements; e++) {
+        int64_t slot = move->element + matrix * move->lane_elements + e;
+        Lanes *lanes = &move->array->data[slot];
+        if (!move->load) local_ready(agent, move->array_mem, slot, agent->full);
+        for (int l = 0; l < LANES; l++) {
+            int column = l % 4 * move->lane_elements + e;
+            Word *at = move->trans ? &words[column * n + l / 4] : &words[l / 4 * n + column];
+            if (move->load) lanes->w[l] = *at;
+            else *at = lanes->w[l];
+        }
+        if (move->load) move->array->init[slot] = UINT32_MAX;
+    }
+    if (!move->load)
+        for (int r = 0; r < 8; r++)
+            elements_store(move->mem->type, data + move->rows[matrix * 8 + r] * bytes, 1, n, words + r * n);
+}
+
+void matrix_move(Agent *agent, const Call *call) {
+    MatrixMove move;
+    Word words[8 * 16];
+    if (!matrix_setup(agent, call, &move)) return;
+    matrix_note(agent, &move);
+    for (int i = 0; i < move.count; i++) move_one(agent, &move, i, words);
+}

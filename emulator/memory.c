@@ -1,0 +1,377 @@
+// Buffers: places of elements, bounds, what is initialised, loads and stores of lanes.
+//
+// Every element of shared memory and fragments has a state (one per granule), and those of tensors with an `initialised`
+// map: whether it holds a value, and whether an asynchronous operation that nobody waited for is writing or reading it. A
+// local array holds a value for each lane, with a mask of the lanes that have stored one.
+#include "emulator/machine.h"
+#include <string.h>
+
+Mem *machine_mem(const Machine *machine, int mem) {
+    return &machine->code->mems[mem];
+}
+
+uint8_t *mem_data(const Cta *cta, const Mem *mem) {
+    if (mem->scope == SCOPE_GLOBAL) return mem->data;
+    return (mem->scope == SCOPE_SHARED ? cta->shared : cta->fragments) + mem->offset;
+}
+
+uint8_t *mem_state(const Cta *cta, const Mem *mem) {
+    if (mem->scope == SCOPE_GLOBAL) return mem->state;
+    if (mem->scope == SCOPE_FRAGMENT) return cta->fragment_state + mem->first_state;
+    return cta->shared_state + mem->offset / cta->machine->code->granule;
+}
+
+int64_t mem_physical(const Mem *mem, int64_t offset) {
+    return mem->table ? mem->table[offset] : offset;
+}
+
+// ---- states ----
+const char *element_text(Arena *arena, const Mem *mem, int64_t offset) {
+    StrBuf sb;
+    sb_init(&sb, arena);
+    sb_printf(&sb, "%s[", mem->buf->name);
+    int64_t rest = offset;
+    bool exact = true;
+    for (int d = 0; d < mem->rank; d++) exact &= mem->stride[d] > 0 && (d == 0 || mem->stride[d] <= mem->stride[d - 1]);
+    for (int d = 0; d < mem->rank && exact; d++) {
+        sb_printf(&sb, d ? ", %lld" : "%lld", (long long)(rest / mem->stride[d]));
+        rest %= mem->stride[d];
+    }
+    if (!exact) sb_printf(&sb, "element %lld", (long long)offset);
+    sb_char(&sb, ']');
+    return sb_text(&sb);
+}
+
+static void report_state(Agent *agent, const Mem *mem, int64_t offset, int lane, int state) {
+    Machine *machine = agent->cta->machine;
+    DiagCode code = state & STATE_WRITING ? T_EMU_NOT_LANDED : T_EMU_UNINITIALISED;
+    Diag *d = report(machine, agent->pc, code, element_text(machine->arena, mem, offset), thread_text(agent, lane));
+    if (!d) return;
+    int copy = mem->scope == SCOPE_SHARED ? copy_writing(agent->cta, mem->offset + offset * mem->bytes) : -1;
+    if (copy >= 0) diag_label(d, machine->code->places[copy], "the copy starts here");
+    diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
+}
+
+bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane) {
+    const uint8_t *state = mem_state(agent->cta, mem);
+    if (!state) return true;
+    for (int64_t n = offset * mem->unit; n < (offset + count) * mem->unit; n++) {
+        if ((state[n] & ~STATE_READING) == STATE_READY) continue;
+        report_state(agent, mem, n / mem->unit, lane, state[n]);
+        return false;
+    }
+    return true;
+}
+
+bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane) {
+    const uint8_t *state = mem_state(agent->cta, mem);
+    if (!state) return true;
+    for (int64_t n = offset * mem->unit; n < (offset + count) * mem->unit; n++) {
+        if (!(state[n] & (STATE_WRITING | STATE_READING))) continue;
+        Machine *machine = agent->cta->machine;
+        report(machine, agent->pc, T_EMU_OVERWRITES, element_text(machine->arena, mem, n / mem->unit),
+               state[n] & STATE_WRITING ? "writes" : "reads", thread_text(agent, lane));
+        return false;
+    }
+    return true;
+}
+
+void state_set(const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int value) {
+    uint8_t *state = mem_state(cta, mem);
+    if (state) memset(state + offset * mem->unit, value, (size_t)(count * mem->unit));
+}
+
+// ---- places ----
+static void report_range(Agent *agent, const Place *place, int lane) {
+    Machine *machine = agent->cta->machine;
+    const Mem *mem = machine_mem(machine, place->mem);
+    const int64_t *shape = mem->local >= 0 ? agent->locals[mem->local].shape : mem->shape;
+    StrBuf index, extent;
+    sb_init(&index, machine->arena);
+    sb_init(&extent, machine->arena);
+    for (int d = 0; d < place->rank; d++) {
+        int64_t value = agent->regs[place->index[d]].i[place->varying[d] ? lane : 0];
+        sb_printf(&index, d ? ", %lld" : "%lld", (long long)value);
+        sb_printf(&extent, d ? ", %lld" : "%lld", (long long)shape[d]);
+    }
+    Diag *d = report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, sb_text(&index), sb_text(&extent),
+                     thread_text(agent, lane));
+    if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
+}
+
+// Offsets of all lanes without looking at bounds; returns the lanes with an index outside.
+static Mask linear_offsets(const Agent *agent, const Place *place, const int64_t *shape, const int64_t *stride,
+                           int64_t *offsets) {
+    int64_t fixed = 0;
+    Mask outside = 0;
+    memset(offsets, 0, LANES * sizeof *offsets);
+    for (int d = 0; d < place->rank; d++) {
+        const Lanes *index = &agent->regs[place->index[d]];
+        uint64_t extent = (uint64_t)shape[d];
+        if (!place->varying[d]) {
+            if ((uint64_t)index->i[0] >= extent) outside = UINT32_MAX;
+            else fixed += index->i[0] * stride[d];
+            continue;
+        }
+        uint64_t worst = 0;
+        for (int l = 0; l < LANES; l++) {
+            offsets[l] = (int64_t)((uint64_t)offsets[l] + (uint64_t)index->i[l] * (uint64_t)stride[d]);
+            worst |= (uint64_t)((uint64_t)index->i[l] >= extent);
+        }
+        for (int l = 0; worst && l < LANES; l++) outside |= (Mask)((uint64_t)index->i[l] >= extent) << l;
+    }
+    for (int l = 0; l < LANES; l++) offsets[l] += fixed;
+    return outside;
+}
+
+static Mask beyond_span(const Agent *agent, const Place *place, const Mem *mem, Mask mask, const int64_t *spans,
+                        const int64_t *offsets) {
+    Mask outside = 0;
+    int last = place->rank - 1;
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        if (spans[l] <= 1) continue;
+        bool fits;
+        if (mem->scope == SCOPE_GLOBAL) {
+            int64_t index = agent->regs[place->index[last]].i[place->varying[last] ? l : 0];
+            fits = index + spans[l] <= mem->shape[last] && mem->stride[last] == 1;
+        } else {
+            fits = offsets[l] + spans[l] <= mem->elements;
+        }
+        if (!fits) outside |= (Mask)1 << l;
+    }
+    return outside;
+}
+
+Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *spans, int64_t *offsets) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    Mask outside = linear_offsets(agent, place, mem->shape, mem->stride, offsets) & mask;
+    if (spans) outside |= beyond_span(agent, place, mem, mask & ~outside, spans, offsets);
+    if (outside && place->strict) report_range(agent, place, __builtin_ctz(outside));
+    mask &= ~outside;
+    if (mem->table)
+        for (Mask m = mask; m; m &= m - 1) offsets[__builtin_ctz(m)] = mem->table[offsets[__builtin_ctz(m)]];
+    return mask;
+}
+
+// ---- what an access means for races and bank conflicts ----
+static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets, bool write) {
+    const Machine *machine = agent->cta->machine;
+    if (mem->scope == SCOPE_SHARED && agent->warp) {
+        int64_t bytes[LANES];
+        for (int l = 0; l < LANES; l++) bytes[l] = mem->offset + offsets[l] * mem->bytes;
+        conflicts_count(agent, bytes, mask, mem->bytes);
+        if (!machine->options.races) return;
+        for (Mask m = mask; m; m &= m - 1) {
+            int l = __builtin_ctz(m);
+            race_shared(agent, l, bytes[l], mem->bytes, write ? TOUCH_WRITE : TOUCH_READ, mem, agent->pc);
+        }
+        return;
+    }
+    if (!machine->options.races) return;
+    if (mem->scope == SCOPE_GLOBAL && !mem->cells) return;
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        if (agent->parallel) race_iteration(agent, l, mem, offsets[l], write, agent->pc);
+        if (mem->scope == SCOPE_GLOBAL)
+            race_global(agent, l, mem, offsets[l], 1, write ? TOUCH_WRITE : TOUCH_READ, agent->pc);
+    }
+}
+
+// ---- loads and stores ----
+static Mask access_mask(const Agent *agent, const Instr *in) {
+    return in->wide ? agent->mask : 1;
+}
+
+static bool consecutive(const int64_t *offsets) {
+    bool yes = true;
+    for (int l = 1; l < LANES; l++) yes &= offsets[l] == offsets[0] + l;
+    return yes;
+}
+
+static bool all_readable(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets) {
+    if (!mem_state(agent->cta, mem)) return true;
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        if (!state_readable(agent, mem, offsets[l], 1, l)) return false;
+    }
+    return true;
+}
+
+void access_load(Agent *agent, const Instr *in, const Place *place, Lanes *out) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    int64_t offsets[LANES];
+    Mask wanted = access_mask(agent, in), mask = place_offsets(agent, place, wanted, NULL, offsets);
+    if (mask != wanted) memset(out, 0, sizeof *out);   // out of range reads 0
+    if (!mask) return;
+    all_readable(agent, mem, mask, offsets);
+    const uint8_t *data = mem_data(agent->cta, mem);
+    if (mask == UINT32_MAX && consecutive(offsets)) {
+        elements_load(mem->type, data + offsets[0] * mem->bytes, 1, LANES, out->w);
+    } else if (!place->any_varying) {
+        Word word = element_load(mem->type, data + offsets[__builtin_ctz(mask)] * mem->bytes);
+        for (int l = 0; l < (in->wide ? LANES : 1); l++) out->w[l] = word;
+    } else {
+        elements_gather(mem->type, data, offsets, mask, out->w);
+    }
+    note_access(agent, mem, mask, offsets, false);
+}
+
+static void access_ready(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets) {
+    uint8_t *state = mem_state(agent->cta, mem);
+    if (!state) return;
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        uint8_t *at = state + offsets[l] * mem->unit;
+        if (*at & (STATE_WRITING | STATE_READING)) state_writable(agent, mem, offsets[l], 1, l);
+        memset(at, STATE_READY, (size_t)mem->unit);
+    }
+}
+
+void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    int64_t offsets[LANES];
+    Mask mask = place_offsets(agent, place, access_mask(agent, in), NULL, offsets);
+    if (!mask) return;
+    Lanes converted = *value;
+    if (from != mem->type && !(type_is_float(from) && type_is_float(mem->type)))
+        for (Mask m = mask; m; m &= m - 1)
+            converted.w[__builtin_ctz(m)] = convert(mem->type, from, value->w[__builtin_ctz(m)]);
+    note_access(agent, mem, mask, offsets, true);
+    uint8_t *data = mem_data(agent->cta, mem);
+    if (mask == UINT32_MAX && consecutive(offsets))
+        elements_store(mem->type, data + offsets[0] * mem->bytes, 1, LANES, converted.w);
+    else elements_scatter(mem->type, data, offsets, mask, converted.w);
+    access_ready(agent, mem, mask, offsets);
+}
+
+// ---- local arrays ----
+int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    const LocalArray *array = &agent->locals[mem->local];
+    int64_t offset = 0;
+    bool inside = true;
+    for (int d = 0; d < place->rank; d++) {
+        int64_t index = agent->regs[place->index[d]].i[place->varying[d] ? lane : 0];
+        inside &= (uint64_t)index < (uint64_t)array->shape[d];
+        offset = inside ? offset * array->shape[d] + index : 0;
+    }
+    if (inside && offset + span <= array->elements) return offset;
+    report_range(agent, place, lane);
+    return -1;
+}
+
+bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask) {
+    Mask missing = mask & ~agent->locals[mem->local].init[element];
+    if (!missing) return true;
+    Machine *machine = agent->cta->machine;
+    Diag *d = report(machine, agent->pc, T_EMU_UNINITIALISED, element_text(machine->arena, mem, element),
+                     thread_text(agent, __builtin_ctz(missing)));
+    if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
+    return false;
+}
+
+static void local_load_one(Agent *agent, const Place *place, const Mem *mem, Lanes *out, bool wide) {
+    int64_t element = local_offset(agent, place, __builtin_ctz(agent->mask), 1);
+    if (element < 0) {
+        memset(out, 0, sizeof *out);
+        return;
+    }
+    local_ready(agent, mem, element, mem->wide ? agent->mask : 1);
+    const Lanes *from = &agent->locals[mem->local].data[element];
+    if (!wide) out->i[0] = from->i[0];
+    else if (mem->wide) *out = *from;
+    else
+        for (int l = 0; l < LANES; l++) out->i[l] = from->i[0];
+}
+
+void local_load(Agent *agent, const Instr *in, const Place *place, Lanes *out) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    if (!place->any_varying) {
+        local_load_one(agent, place, mem, out, in->wide);
+        return;
+    }
+    const LocalArray *array = &agent->locals[mem->local];
+    for (Mask m = agent->mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m), from = mem->wide ? l : 0;
+        int64_t element = local_offset(agent, place, l, 1);
+        if (element >= 0) local_ready(agent, mem, element, (Mask)1 << from);
+        out->i[l] = element < 0 ? 0 : array->data[element].i[from];
+    }
+}
+
+static Word local_value(const Mem *mem, Type from, Word value) {   // a store rounds, also within a type below f32
+    bool same = from == mem->type && !(type_is_float(from) && type_bits(from) < 32);
+    return same ? value : convert(mem->type, from == mem->type ? TYPE_F32 : from, value);
+}
+
+void local_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    LocalArray *array = &agent->locals[mem->local];
+    bool plain = from == mem->type && !(type_is_float(from) && type_bits(from) < 32);
+    Mask mask = access_mask(agent, in);
+    if (!place->any_varying && plain && mask == UINT32_MAX) {
+        int64_t element = local_offset(agent, place, 0, 1);
+        if (element < 0) return;
+        array->data[element] = *value;
+        array->init[element] = mask;
+        return;
+    }
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m), to = mem->wide ? l : 0;
+        int64_t element = local_offset(agent, place, l, 1);
+        if (element < 0) return;
+        array->data[element].w[to] = local_value(mem, from, value->w[l]);
+        array->init[element] |= (Mask)1 << to;
+    }
+}
+
+// ---- declarations ----
+static void declare_local(Agent *agent, const Mem *mem) {
+    LocalArray *array = &agent->locals[mem->local];
+    Arena *arena = agent->cta->machine->arena;
+    array->elements = 1;
+    for (int d = 0; d < mem->rank; d++) {
+        int slot = mem->shape_slots[d];
+        int64_t extent = slot >= 0 ? agent->regs[slot].i[0] : mem->shape[d];
+        array->shape[d] = extent < 0 ? 0 : extent;
+        array->elements *= array->shape[d];
+    }
+    if (array->elements > array->capacity) {
+        array->capacity = array->elements;
+        array->data = NEW_ARRAY(arena, Lanes, array->elements);
+        array->init = NEW_ARRAY(arena, Mask, array->elements);
+    }
+    if (array->elements) memset(array->init, 0, sizeof *array->init * (size_t)array->elements);
+}
+
+static void declare_scratch(Agent *agent, Mem *mem) {   // a program's workspace
+    Arena *arena = agent->cta->machine->arena;
+    EmuTensor *tensor = NEW(arena, EmuTensor);
+    tensor->type = mem->type;
+    tensor->rank = mem->rank;
+    int64_t elements = 1;
+    for (int d = mem->rank - 1; d >= 0; d--) {
+        int slot = mem->shape_slots[d];
+        int64_t extent = slot >= 0 ? agent->regs[slot].i[0] : mem->shape[d];
+        mem->shape[d] = tensor->shape[d] = extent < 0 ? 0 : extent;
+        mem->stride[d] = tensor->strides[d] = elements;
+        elements *= tensor->shape[d];
+    }
+    mem->elements = elements;
+    tensor->bytes = (size_t)(elements * mem->bytes);
+    uint8_t *data = arena_alloc(arena, tensor->bytes + 256);
+    tensor->data = data + (256 - (uintptr_t)data % 256) % 256;   // as device memory is
+    memset(tensor->data, 0xff, tensor->bytes);
+    tensor->initialised = NEW_ARRAY(arena, uint8_t, elements + 1);
+    mem->tensor = tensor;
+    mem->data = tensor->data;
+    mem->state = tensor->initialised;
+}
+
+void declare(Agent *agent, int index) {
+    Mem *mem = machine_mem(agent->cta->machine, index);
+    if (mem->scope == SCOPE_LOCAL) declare_local(agent, mem);
+    else if (mem->scope == SCOPE_GLOBAL) declare_scratch(agent, mem);
+    else if (!mem->buf->alias_of) state_set(agent->cta, mem, 0, mem->elements, STATE_NONE);
+}

@@ -1,0 +1,68 @@
+// Reports: diagnostics of an execution. The same fault at the same place is reported once, and after MOST_REPORTS the run
+// stops: what follows is usually their consequence.
+#include "emulator/machine.h"
+
+static Span place_of(const Machine *machine, int pc) {
+    return pc >= 0 && pc < machine->code->count ? machine->code->places[pc] : machine->code->func->loc;
+}
+
+static bool known(Machine *machine, DiagCode code, int pc, int other_pc) {
+    uintptr_t key = ((uintptr_t)code * 1000003 + (uintptr_t)(pc + 1)) * 1000003 + (uintptr_t)(other_pc + 1);
+    if (map_has(machine->reported, (const void *)key)) return true;
+    map_put(machine->reported, (const void *)key, machine);
+    return false;
+}
+
+static Diag *report_v(Machine *machine, int pc, int other_pc, DiagCode code, va_list args) {
+    if (machine->stop || known(machine, code, pc, other_pc)) return NULL;
+    if (++machine->reports >= MOST_REPORTS) machine->stop = true;
+    return diag_v(machine->sink, place_of(machine, pc), code, args);
+}
+
+Diag *report(Machine *machine, int pc, DiagCode code, ...) {
+    va_list args;
+    va_start(args, code);
+    Diag *d = report_v(machine, pc, -1, code, args);
+    va_end(args);
+    return d;
+}
+
+Diag *report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...) {
+    va_list args;
+    va_start(args, code);
+    Diag *d = report_v(machine, pc, other_pc, code, args);
+    va_end(args);
+    if (d && other_pc >= 0) diag_label(d, place_of(machine, other_pc), "the other access");
+    return d;
+}
+
+const char *cta_text(const Cta *cta) {
+    return arena_printf(cta->machine->arena, "block %lld", (long long)cta->index);
+}
+
+const char *thread_index_text(const Cta *cta, int thread) {
+    return arena_printf(cta->machine->arena, "thread %d of block %lld", thread, (long long)cta->index);
+}
+
+const char *thread_text(const Agent *agent, int lane) {
+    const Cta *cta = agent->cta;
+    Arena *arena = cta->machine->arena;
+    if (agent->warp) return thread_index_text(cta, agent->first_thread + lane);
+    if (agent->parallel) {
+        int64_t rest = agent->parallel->base + lane, index[MAX_RANK] = {0};
+        const ParallelCode *code = agent->parallel->code;
+        for (int d = code->count - 1; d >= 0; d--) {
+            index[d] = agent->parallel->begin[d] + rest % agent->parallel->extent[d] * agent->parallel->step[d];
+            rest /= agent->parallel->extent[d];
+        }
+        StrBuf sb;
+        sb_init(&sb, arena);
+        sb_str(&sb, "iteration (");
+        for (int d = 0; d < code->count; d++) sb_printf(&sb, d ? ", %lld" : "%lld", (long long)index[d]);
+        sb_printf(&sb, ") of block %lld", (long long)cta->index);
+        return sb_text(&sb);
+    }
+    if (cta->index < 0) return cta->machine->code->func->name;
+    if (agent->role) return arena_printf(arena, "role %s of block %lld", agent->role->name, (long long)cta->index);
+    return cta_text(cta);
+}

@@ -1,0 +1,269 @@
+// Blocks and agents: who runs next.
+//
+// A block is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps and
+// roles of one-lane agents, and it goes on when they have ended. Among all agents that can run a random one is taken (by
+// the seed) for a random number of instructions. When none can run and some have not ended, everything waits for
+// something that will not come: a deadlock, reported with who waits where.
+#include "emulator/machine.h"
+#include <string.h>
+
+enum { LONGEST_TURN = 512 };
+
+// ---- agents ----
+static void prepare_locals(Agent *agent, const Code *code, Arena *arena) {
+    agent->locals = NEW_ARRAY(arena, LocalArray, code->local_count + 1);
+    for (int i = 0; i < code->mem_count; i++) {
+        const Mem *mem = &code->mems[i];
+        if (mem->local < 0 || mem->dynamic) continue;
+        LocalArray *array = &agent->locals[mem->local];
+        array->elements = array->capacity = mem->elements;
+        array->data = NEW_ARRAY(arena, Lanes, mem->elements);
+        array->init = NEW_ARRAY(arena, Mask, mem->elements);
+        memcpy(array->shape, mem->shape, sizeof array->shape);
+    }
+}
+
+static Agent *agent_make(Cta *cta) {
+    Arena *arena = cta->machine->arena;
+    const Code *code = cta->machine->code;
+    Agent *agent = NEW(arena, Agent);
+    agent->cta = cta;
+    agent->regs = NEW_ARRAY(arena, Lanes, code->const_count + code->slots + 1) + code->const_count;
+    for (int i = 0; i < code->const_count; i++)
+        for (int l = 0; l < LANES; l++) agent->regs[-1 - i].w[l] = code->consts[i];
+    agent->masks = NEW_ARRAY(arena, Mask, code->masks + 1);
+    agent->loops = NEW_ARRAY(arena, LoopState, code->parallel_count + 1);
+    prepare_locals(agent, code, arena);
+    if (cta->agent_count == cta->agent_capacity) {
+        int grown = cta->agent_capacity ? 2 * cta->agent_capacity : 16;
+        cta->agents = arena_grow(arena, cta->agents, sizeof(Agent *) * (size_t)cta->agent_count,
+                                 sizeof(Agent *) * (size_t)grown);
+        cta->agent_capacity = grown;
+    }
+    cta->agents[cta->agent_count++] = agent;
+    return agent;
+}
+
+Agent *agent_start(Cta *cta, int pc) {
+    Agent *agent = NULL;
+    for (int i = 0; i < cta->agent_count && !agent; i++)
+        if (cta->agents[i]->status == AGENT_FREE) agent = cta->agents[i];
+    if (!agent) agent = agent_make(cta);
+    agent->status = AGENT_READY;
+    agent->pc = pc;
+    agent->mask = agent->full = 1;
+    agent->parent = NULL;
+    agent->role = NULL;
+    agent->parallel = NULL;
+    agent->warp = false;
+    agent->children = agent->first_thread = agent->copy_count = 0;
+    memset(agent->committed, 0, sizeof agent->committed);
+    return agent;
+}
+
+static void hand_down(const Agent *from, Agent *to, int slots) {
+    for (int s = 0; s < slots; s++) to->regs[s].i[0] = from->regs[s].i[0];
+}
+
+static void thread_indices(Agent *warp, const SpawnCode *spawn, int first) {   // the first index runs fastest
+    for (int l = 0; l < LANES; l++) {
+        int64_t rest = first + l;
+        for (int i = 0; i < spawn->count; i++) {
+            warp->regs[spawn->vars[i]].i[l] = rest % spawn->extents[i];
+            rest /= spawn->extents[i];
+        }
+    }
+}
+
+void agent_spawn(Agent *agent, const SpawnCode *spawn, int body) {
+    Cta *cta = agent->cta;
+    if (cta->machine->races && cta->machine->code->func->stage == STAGE_TILE && !agent->role) races_start(cta);
+    int base = agent->role ? (int)agent->role->first_thread : 0;
+    for (int first = 0; first < spawn->threads; first += LANES) {
+        Agent *warp = agent_start(cta, body);
+        int64_t lanes = spawn->threads - first;
+        warp->mask = warp->full = lanes >= LANES ? UINT32_MAX : ((Mask)1 << lanes) - 1;
+        warp->parent = agent;
+        warp->role = agent->role;
+        warp->warp = true;
+        warp->first_thread = base + first;
+        warp->region_threads = (int)spawn->threads;
+        hand_down(agent, warp, spawn->slots);
+        thread_indices(warp, spawn, first);
+        agent->children++;
+    }
+    if (agent->children) agent->status = AGENT_CHILDREN;
+}
+
+void agent_fork(Agent *agent, const ForkCode *fork) {
+    for (int i = 0; i < fork->count; i++) {
+        Agent *child = agent_start(agent->cta, fork->roles[i].pc);
+        child->parent = agent;
+        child->role = &fork->roles[i];
+        child->first_thread = (int)fork->roles[i].first_thread;
+        hand_down(agent, child, fork->roles[i].slots);
+        agent->children++;
+    }
+    if (agent->children) agent->status = AGENT_CHILDREN;
+}
+
+void agent_end(Agent *agent) {
+    Cta *cta = agent->cta;
+    if (agent->warp) copies_land_all(agent);
+    if (agent == cta->root) {
+        tile_land_all(agent);
+        agent->status = AGENT_DONE;
+        return;
+    }
+    agent->status = AGENT_FREE;
+    if (--agent->parent->children == 0) agent->parent->status = AGENT_READY;
+}
+
+// ---- blocks ----
+Cta *ctas_new(Machine *machine, int count) {
+    const Code *code = machine->code;
+    Arena *arena = machine->arena;
+    machine->ctas = NEW_ARRAY(arena, Cta, count);
+    machine->cta_count = count;
+    for (int i = 0; i < count; i++) {
+        Cta *cta = &machine->ctas[i];
+        cta->machine = machine;
+        cta->index = -1;
+        cta->shared = arena_alloc(arena, (size_t)code->shared_bytes + 16);
+        cta->shared_state = arena_alloc(arena, (size_t)(code->shared_bytes / code->granule) + 16);
+        cta->fragments = arena_alloc(arena, (size_t)code->fragment_bytes + 16);
+        cta->fragment_state = arena_alloc(arena, (size_t)code->fragment_elements + 16);
+        cta->barriers = NEW_ARRAY(arena, Barrier, NAMED_BARRIERS + 1 + code->role_count);
+        cta->mbarriers = NEW_ARRAY(arena, MBarrier *, code->shared_bytes / 8 + 1);
+    }
+    return machine->ctas;
+}
+
+static void cta_clear(Cta *cta) {
+    const Code *code = cta->machine->code;
+    memset(cta->shared_state, STATE_NONE, (size_t)(code->shared_bytes / code->granule));
+    memset(cta->fragment_state, STATE_NONE, (size_t)code->fragment_elements);
+    for (int i = 0; i <= NAMED_BARRIERS + code->role_count; i++) {
+        if (cta->machine->races) clock_drop(cta, &cta->barriers[i].clock);
+        cta->barriers[i] = (Barrier){0};
+    }
+    cta->pending_count = cta->committed = 0;
+}
+
+static void cta_start(Cta *cta, int64_t index, const Agent *host) {
+    const GridCode *grid = &cta->machine->code->grid;
+    cta->index = index;
+    cta->live = true;
+    cta_clear(cta);
+    if (cta->machine->races) races_start(cta);
+    cta->root = agent_start(cta, grid->body);
+    hand_down(host, cta->root, grid->slots);
+    for (int i = 0; i < grid->count; i++) {
+        int64_t extent = host->regs[grid->extents[i]].i[0];
+        cta->root->regs[grid->vars[i]].i[0] = index % extent;
+        index /= extent;
+    }
+    cta->machine->report->blocks++;
+}
+
+// ---- deadlocks ----
+static const char *waits_for(const Agent *agent) {
+    const Cta *cta = agent->cta;
+    Arena *arena = cta->machine->arena;
+    if (agent->status == AGENT_MBARRIER) return "an mbarrier's phase";
+    const Barrier *barrier = &cta->barriers[agent->barrier];
+    const char *which = agent->barrier < NAMED_BARRIERS ? arena_printf(arena, "named barrier %d", agent->barrier) : "the barrier";
+    return arena_printf(arena, "%s, where %lld threads have arrived", which, (long long)barrier->arrived);
+}
+
+static void report_deadlock(Cta *cta) {
+    Machine *machine = cta->machine;
+    Diag *d = NULL;
+    int ended = 0, warps = (int)((machine->code->block_threads + LANES - 1) / LANES);
+    for (int i = 0; i < cta->agent_count; i++) {
+        const Agent *agent = cta->agents[i];
+        ended += agent->status == AGENT_FREE;
+        if (agent->status != AGENT_BARRIER && agent->status != AGENT_MBARRIER) continue;
+        const char *who = thread_text(agent, 0);
+        if (!d) d = report(machine, agent->wait_pc, T_EMU_DEADLOCK, who, waits_for(agent));
+        else diag_note(d, "%s waits for %s (line %d)", who, waits_for(agent), machine->code->places[agent->wait_pc].line);
+        if (!d) break;
+    }
+    if (d && ended) diag_note(d, "of the block's %d warps some have ended", warps);
+    machine->stop = true;
+}
+
+// ---- the schedule ----
+static Agent *pick(Machine *machine, int *ready) {   // a random one of those that can run
+    Agent *chosen = NULL;
+    *ready = 0;
+    for (int c = 0; c < machine->cta_count; c++) {
+        Cta *cta = &machine->ctas[c];
+        for (int i = 0; cta->live && i < cta->agent_count; i++) {
+            if (cta->agents[i]->status != AGENT_READY) continue;
+            if (random_below(&machine->random, (uint32_t)++*ready) == 0) chosen = cta->agents[i];
+        }
+    }
+    return chosen;
+}
+
+static Cta *stuck(Machine *machine) {   // a block that has not ended
+    for (int c = 0; c < machine->cta_count; c++) {
+        const Cta *cta = &machine->ctas[c];
+        if (cta->live && cta->root->status != AGENT_DONE && cta->root->status != AGENT_GRID) return &machine->ctas[c];
+    }
+    return NULL;
+}
+
+static bool out_of_steps(Machine *machine, const Agent *agent) {
+    if (machine->steps < machine->most_steps) return false;
+    report(machine, agent->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
+    machine->stop = true;
+    return true;
+}
+
+// Runs until every resident block has ended, or one has (when `any`).
+static bool run_resident(Machine *machine, bool any) {
+    while (!machine->stop) {
+        int ready;
+        Agent *agent = pick(machine, &ready);
+        if (!agent) {
+            Cta *cta = stuck(machine);
+            if (cta) report_deadlock(cta);
+            return !cta;
+        }
+        agent_run(agent, ready == 1 && !machine->code->polls ? 1 << 20 : 1 + random_below(&machine->random, LONGEST_TURN));
+        if (out_of_steps(machine, agent)) return false;
+        if (any && agent == agent->cta->root && agent->status == AGENT_DONE) return true;
+    }
+    return false;
+}
+
+bool run_to_end(Machine *machine) {
+    return run_resident(machine, false);
+}
+
+static int64_t sampled(int64_t n, int64_t count, int64_t blocks) {   // the n-th of `count` blocks spread over the grid
+    return count == blocks ? n : count == 1 ? 0 : (int64_t)((double)n * (double)(blocks - 1) / (double)(count - 1));
+}
+
+bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks) {
+    int64_t most = machine->options.max_blocks, count = most > 0 && most < blocks ? most : blocks, next = 0;
+    if (!count) return true;
+    int resident = machine->code->polls ? machine->options.multiprocessors : 1;
+    Cta *ctas = ctas_new(machine, resident < count ? resident : (int)count);
+    for (;;) {
+        bool live = false;
+        for (int i = 0; i < machine->cta_count; i++) {
+            Cta *cta = &ctas[i];
+            if (cta->live && cta->root->status == AGENT_DONE) {
+                cta->root->status = AGENT_FREE;
+                cta->live = false;
+            }
+            if (!cta->live && next < count) cta_start(cta, sampled(next++, count, blocks), host);
+            live |= cta->live;
+        }
+        if (!live) return true;
+        if (!run_resident(machine, true)) return false;
+    }
+}

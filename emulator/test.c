@@ -1,0 +1,392 @@
+// Tests of a module: arguments from bindings, inputs, poisoned outputs, the reference's answer, the comparison.
+//
+// Inputs depend on the seed and the parameter's position alone, so every stage of a program sees the same ones. Outputs
+// begin as NaN (integers: an odd pattern) and are marked as not initialised: an element that nobody writes is found by its
+// mark, and on a device by its poison.
+#include "emulator/machine.h"
+#include <math.h>
+#include <string.h>
+
+enum { TENSOR_ALIGN = 256 };   // as device memory is
+static const int64_t MOST_TEST_BYTES = (int64_t)1 << 34;
+
+typedef struct Making {
+    const Module *module;
+    Arena *arena;
+    const Test *test;
+    const Func *func;
+    int64_t *dims;
+    bool *bound;
+    TestCase *out;
+    uint64_t seed;
+    bool ok;
+} Making;
+
+static const Func *test_func(const Module *module, const Test *test) {
+    const Func *func = module_func(module, test->name);
+    if (!func) diag(module->sink, test->loc, T_EMU_NO_FUNCTION, test->name);
+    return func;
+}
+
+static const Binding *find_binding(const Test *test, const char *name) {
+    for (int i = 0; i < test->bindings.count; i++)
+        if (strcmp(test->bindings.items[i].name, name) == 0) return &test->bindings.items[i];
+    return NULL;
+}
+
+// ---- dims ----
+static bool mentioned(const Func *func, const Var *dim) {   // as a tensor's extent, by itself
+    for (int i = 0; i < func->params.count; i++) {
+        const Buf *buf = func->params.items[i].buf;
+        for (int d = 0; buf && d < buf->rank; d++)
+            if (buf->shape[d]->kind == EXPR_VAR && buf->shape[d]->var == dim) return true;
+    }
+    return false;
+}
+
+static void bind_named(Making *m) {
+    for (int i = 0; i < m->func->dims.count; i++) {
+        const Var *dim = m->func->dims.items[i];
+        const Binding *binding = find_binding(m->test, dim->name);
+        if (binding && binding->value->kind == EXPR_INT) {
+            m->dims[i] = binding->value->integer;
+            m->bound[i] = true;
+        } else if (mentioned(m->func, dim)) {
+            diag(m->module->sink, m->test->loc, T_EMU_UNBOUND, dim->name, m->test->name);
+            m->ok = false;
+        }
+    }
+}
+
+static int dim_of(const Func *func, const Expr *e) {
+    for (int i = 0; e->kind == EXPR_VAR && i < func->dims.count; i++)
+        if (func->dims.items[i] == e->var) return i;
+    return -1;
+}
+
+static int64_t dim_value(Making *m, const Expr *e) {
+    int64_t constant;
+    int index = dim_of(m->func, e);
+    if (index >= 0) return m->dims[index];
+    if (expr_const(e, &constant)) return constant;
+    Word value = {.i = 0};
+    m->ok &= host_value(m->module, m->func, e, 0, NULL, m->dims, m->arena, &value);
+    return value.i;
+}
+
+// ---- tensors ----
+static EmuTensor *new_tensor(Making *m, Type type, int rank, const int64_t *shape, const int64_t *strides) {
+    EmuTensor *tensor = NEW(m->arena, EmuTensor);
+    *tensor = (EmuTensor){.type = type, .rank = rank};
+    int64_t reach = 1;
+    for (int d = 0; d < rank; d++) {
+        tensor->shape[d] = shape[d];
+        tensor->strides[d] = strides[d];
+        if (shape[d] <= 0) reach = 0;
+        else if (reach) reach += (shape[d] - 1) * strides[d];
+    }
+    tensor->bytes = (size_t)(reach * type_bytes(type));
+    uint8_t *data = arena_alloc(m->arena, tensor->bytes + TENSOR_ALIGN);
+    tensor->data = data + (TENSOR_ALIGN - (uintptr_t)data % TENSOR_ALIGN) % TENSOR_ALIGN;
+    tensor->initialised = NEW_ARRAY(m->arena, uint8_t, reach + 1);
+    return tensor;
+}
+
+static bool tensor_shape(Making *m, const Buf *buf, int64_t *shape, int64_t *strides) {
+    int64_t dense = 1;
+    for (int d = buf->rank - 1; d >= 0; d--) {
+        shape[d] = dim_value(m, buf->shape[d]);
+        strides[d] = dense;
+        if (buf->strides) {
+            int index = dim_of(m->func, buf->strides[d]);
+            if (index >= 0 && !m->bound[index]) {   // a stride that is not given is dense
+                m->dims[index] = dense;
+                m->bound[index] = true;
+            }
+            strides[d] = dim_value(m, buf->strides[d]);
+        }
+        if (!m->ok || shape[d] < 0 || strides[d] < 0 || (shape[d] && dense > MOST_TEST_BYTES / shape[d])) {
+            if (m->ok) diag(m->module->sink, m->test->loc, T_EMU_TOO_LARGE, buf->name, m->test->name);
+            return m->ok = false;
+        }
+        if (shape[d] && strides[d] * shape[d] > dense) dense = strides[d] * shape[d];
+        else dense *= shape[d] ? shape[d] : 1;
+    }
+    return true;
+}
+
+// Calls `visit` for the offset of every element.
+static void each_element(const EmuTensor *t, void (*visit)(void *user, int64_t offset), void *user) {
+    int64_t index[MAX_RANK] = {0};
+    for (int d = 0; d < t->rank; d++)
+        if (t->shape[d] <= 0) return;
+    for (;;) {
+        int64_t offset = 0;
+        for (int d = 0; d < t->rank; d++) offset += index[d] * t->strides[d];
+        visit(user, offset);
+        int d = t->rank - 1;
+        while (d >= 0 && ++index[d] == t->shape[d]) index[d--] = 0;
+        if (d < 0) return;
+    }
+}
+
+typedef struct Filling {
+    EmuTensor *tensor;
+    Random random;
+} Filling;
+
+static void fill_normal(void *user, int64_t offset) {
+    Filling *f = user;
+    Type type = f->tensor->type;
+    element_store(type, (uint8_t *)f->tensor->data + offset * type_bytes(type), (Word){.f = random_normal(&f->random)});
+    f->tensor->initialised[offset] = STATE_READY;
+}
+
+static void poison(EmuTensor *tensor) {
+    memset(tensor->data, type_is_float(tensor->type) ? 0xff : 0xa5, tensor->bytes);
+}
+
+static void make_tensor(Making *m, int index, const Buf *buf) {
+    int64_t shape[MAX_RANK], strides[MAX_RANK];
+    if (!m->ok || !tensor_shape(m, buf, shape, strides)) return;
+    EmuTensor *tensor = new_tensor(m, buf->type, buf->rank, shape, strides);
+    poison(tensor);
+    if (buf->mode != MODE_OUT && type_is_float(buf->type)) {
+        Filling filling = {tensor, {m->seed * 1000003 + (uint64_t)index}};
+        each_element(tensor, fill_normal, &filling);
+    }
+    m->out->args[index].tensor = tensor;
+}
+
+static void make_scalar(Making *m, int index, const Var *var) {
+    const Binding *binding = find_binding(m->test, var->name);
+    EmuArg *arg = &m->out->args[index];
+    if (!binding) {
+        diag(m->module->sink, m->test->loc, T_EMU_UNBOUND, var->name, m->test->name);
+        m->ok = false;
+        return;
+    }
+    if (binding->value->kind == EXPR_FLOAT) {
+        arg->real = binding->value->real;
+        arg->integer = convert(TYPE_I64, TYPE_F64, (Word){.f = arg->real}).i;
+    } else {
+        arg->integer = binding->value->integer;
+        arg->real = (double)arg->integer;
+    }
+}
+
+// ---- filling, and what must be filled ----
+typedef struct Missing {
+    const EmuTensor *tensor;
+    int64_t count;
+} Missing;
+
+static void count_missing(void *user, int64_t offset) {
+    Missing *missing = user;
+    missing->count += missing->tensor->initialised[offset] != STATE_READY;
+}
+
+static void check_filled(Making *m) {
+    for (int i = 0; i < m->func->params.count && m->ok; i++) {
+        const Buf *buf = m->func->params.items[i].buf;
+        if (!buf || buf->mode == MODE_OUT) continue;
+        Missing missing = {m->out->args[i].tensor, 0};
+        each_element(missing.tensor, count_missing, &missing);
+        if (!missing.count) continue;
+        diag(m->module->sink, m->test->loc, T_EMU_NOT_FILLED, buf->name, m->test->name, (long long)missing.count);
+        m->ok = false;
+    }
+}
+
+// The reference's own tensors: floats as f64, with the inputs' values.
+typedef struct Widening {
+    const EmuTensor *from;
+    EmuTensor *to;
+} Widening;
+
+static void widen_element(void *user, int64_t offset) {
+    Widening *w = user;
+    if (w->from->initialised[offset] != STATE_READY) return;
+    Type from = w->from->type, to = w->to->type;
+    Word word = element_load(from, (const uint8_t *)w->from->data + offset * type_bytes(from));
+    element_store(to, (uint8_t *)w->to->data + offset * type_bytes(to), word);
+    w->to->initialised[offset] = STATE_READY;
+}
+
+static void make_want(Making *m) {
+    for (int i = 0; i < m->out->count; i++) {
+        m->out->want[i] = m->out->args[i];
+        const EmuTensor *from = m->out->args[i].tensor;
+        if (!from) continue;
+        Type type = type_is_float(from->type) ? TYPE_F64 : from->type;
+        Widening w = {from, new_tensor(m, type, from->rank, from->shape, from->strides)};
+        each_element(from, widen_element, &w);
+        m->out->want[i].tensor = w.to;
+    }
+}
+
+static bool make_case(const Module *module, const Test *test, uint64_t seed, TestCase *out) {
+    const Func *func = test_func(module, test);
+    if (!func) return false;
+    Making m = {.module = module, .arena = module->arena, .test = test, .func = func, .out = out, .seed = seed, .ok = true};
+    m.dims = NEW_ARRAY(m.arena, int64_t, func->dims.count + 1);
+    m.bound = NEW_ARRAY(m.arena, bool, func->dims.count + 1);
+    out->count = func->params.count;
+    out->args = NEW_ARRAY(m.arena, EmuArg, out->count + 1);
+    out->want = NEW_ARRAY(m.arena, EmuArg, out->count + 1);
+    bind_named(&m);
+    for (int i = 0; i < out->count && m.ok; i++) {
+        const Param *param = &func->params.items[i];
+        if (param->buf) make_tensor(&m, i, param->buf);
+        else make_scalar(&m, i, param->var);
+    }
+    if (m.ok && test->fill) {
+        EmuReport unused = {0};
+        m.ok = run_func(module, test->fill, out->count, out->args, NULL, &unused);
+    }
+    if (m.ok) check_filled(&m);
+    if (m.ok) make_want(&m);
+    return m.ok;
+}
+
+static bool run_reference(const Module *module, const Test *test, TestCase *test_case) {
+    const Func *reference = module_reference(module, test->name);
+    EmuReport unused = {0};
+    if (!reference) {
+        diag(module->sink, test->loc, T_EMU_NO_REFERENCE, test->name);
+        return false;
+    }
+    return run_func(module, reference, test_case->count, test_case->want, NULL, &unused);
+}
+
+// ---- comparison ----
+typedef struct Comparing {
+    const EmuTensor *got, *want;
+    double sum_squares, rms, tolerance, worst;
+    int64_t finite, bad, first_bad, unwritten, first_unwritten, unanswered;
+    bool measuring;
+} Comparing;
+
+static double element_real(const EmuTensor *t, Type rounded, int64_t offset) {
+    Word word = element_load(t->type, (const uint8_t *)t->data + offset * type_bytes(t->type));
+    if (type_is_float(t->type)) return t->type == rounded ? word.f : convert(rounded, TYPE_F64, word).f;
+    return t->type == TYPE_U64 ? (double)(uint64_t)word.i : (double)word.i;
+}
+
+static double error_of(double got, double want, double rms) {
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
+    if (got == want) return 0;
+    if (isinf(want) || isinf(got)) return INFINITY;
+    return fabs(got - want) / (fabs(want) + rms);   // the denominator is not 0: want is not, or rms is not, or got differs
+}
+
+static void compare_element(void *user, int64_t offset) {
+    Comparing *c = user;
+    double want = element_real(c->want, c->got->type, offset);   // rounded once
+    if (c->measuring) {
+        c->unanswered += c->want->initialised && c->want->initialised[offset] != STATE_READY;
+        if (!isfinite(want)) return;
+        c->sum_squares += want * want;
+        c->finite++;
+        return;
+    }
+    if (c->got->initialised && c->got->initialised[offset] != STATE_READY) {
+        if (!c->unwritten++) c->first_unwritten = offset;
+        return;
+    }
+    double error = error_of(element_real(c->got, c->got->type, offset), want, c->rms);
+    if (error > c->worst) c->worst = error;
+    if (error > c->tolerance && !c->bad++) c->first_bad = offset;
+}
+
+static const char *index_text(Arena *arena, const EmuTensor *t, int64_t offset) {
+    StrBuf sb;
+    sb_init(&sb, arena);
+    for (int d = 0; d < t->rank; d++) {
+        int64_t stride = t->strides[d] > 0 ? t->strides[d] : 1;
+        sb_printf(&sb, d ? ", %lld" : "%lld", (long long)(offset / stride));
+        offset %= stride;
+    }
+    return sb_text(&sb);
+}
+
+static const char *failure_text(Arena *arena, const char *name, const Comparing *c) {
+    if (c->unanswered)
+        return arena_printf(arena, "the reference leaves %lld elements of '%s' unwritten", (long long)c->unanswered, name);
+    if (c->unwritten)
+        return arena_printf(arena, "%s[%s] was never written (%lld such elements)", name,
+                            index_text(arena, c->got, c->first_unwritten), (long long)c->unwritten);
+    return arena_printf(arena, "%s[%s] is %.9g, the reference says %.9g (%lld of %lld elements beyond tolerance %g, worst %.3g)",
+                        name, index_text(arena, c->got, c->first_bad), element_real(c->got, c->got->type, c->first_bad),
+                        element_real(c->want, c->got->type, c->first_bad), (long long)c->bad, (long long)c->finite,
+                        c->tolerance, c->worst);
+}
+
+static bool compare_case(const Module *module, Arena *texts, const Test *test, const TestCase *test_case, EmuTestResult *result) {
+    const Func *func = test_func(module, test);
+    result->passed = func != NULL;
+    result->why = func ? NULL : "there is no such kernel or program";
+    result->worst = 0;
+    for (int i = 0; func && i < test_case->count; i++) {
+        const Buf *buf = func->params.items[i].buf;
+        if (!buf || buf->mode == MODE_IN) continue;
+        Comparing c = {.got = test_case->args[i].tensor, .want = test_case->want[i].tensor, .tolerance = test->tolerance};
+        c.measuring = true;
+        each_element(c.want, compare_element, &c);
+        c.measuring = false;
+        c.rms = c.finite ? sqrt(c.sum_squares / (double)c.finite) : 0;
+        each_element(c.want, compare_element, &c);
+        if (c.worst > result->worst) result->worst = c.worst;
+        if (!c.bad && !c.unwritten && !c.unanswered) continue;
+        if (result->passed) result->why = failure_text(texts, buf->name, &c);
+        result->passed = false;
+    }
+    return result->passed;
+}
+
+// ---- whole tests ----
+static const Func *test_target(const Module *module, const Test *test, const TestCase *test_case) {
+    return choose(module, test->name, test_case->count, test_case->args);
+}
+
+typedef struct TestJob {
+    const Module *outer;
+    const Test *test;
+    const EmuOptions *options;
+    EmuTestResult *result;
+} TestJob;
+
+static void test_job(const Module *module, void *user) {
+    TestJob *job = user;
+    EmuTestResult *result = job->result;
+    TestCase test_case = {0};
+    result->why = "its inputs cannot be made";
+    if (!make_case(module, job->test, job->options ? job->options->seed : 0, &test_case)) return;
+    result->why = "no variant takes its arguments";
+    const Func *func = test_target(module, job->test, &test_case);
+    if (!func) return;
+    result->why = "the emulator reported errors";
+    if (!emulate_func(module, func, test_case.count, test_case.args, job->options, &result->report)) return;
+    result->why = "its reference does not run";
+    if (!run_reference(module, job->test, &test_case)) return;
+    compare_case(module, job->outer->arena, job->test, &test_case, result);
+}
+
+bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result) {
+    TestJob job = {module, test, options, result};
+    *result = (EmuTestResult){0};
+    in_scratch(module, test_job, &job);
+    return result->passed;
+}
+
+bool test_case_make(const Module *module, const Test *test, uint64_t seed, TestCase *out) {
+    return make_case(module, test, seed, out);
+}
+
+bool test_case_reference(const Module *module, const Test *test, TestCase *test_case) {
+    return run_reference(module, test, test_case);
+}
+
+bool test_case_compare(const Module *module, const Test *test, const TestCase *test_case, EmuTestResult *result) {
+    return compare_case(module, module->arena, test, test_case, result);
+}

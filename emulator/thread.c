@@ -1,0 +1,255 @@
+// Operations of threads: vector accesses, lanes, atomics, ordered accesses, debugging. Those with a machinery of their own
+// are elsewhere: copies.c (cp.async), matrix.c (ldmatrix, mma), schedule.c (barriers).
+//
+// At block level (tile stage) the same calls come from an agent with one lane: atomics and ordered accesses mean the same,
+// a barrier has nobody to wait for, and groups of copies are the block's.
+#include "emulator/machine.h"
+#include <math.h>
+#include <string.h>
+
+static const Lanes *value_of(const Agent *agent, const CallArg *arg) {
+    return &agent->regs[arg->slot];
+}
+
+static Mask call_mask(const Agent *agent, const Instr *in) {
+    return in->wide ? agent->mask : 1;
+}
+
+bool whole_warp(Agent *agent, const char *what) {
+    if (agent->mask == agent->full) return true;
+    report(agent->cta->machine, agent->pc, T_EMU_DIVERGENT, what, thread_text(agent, __builtin_ctz(agent->mask)),
+           thread_text(agent, __builtin_ctz(agent->full & ~agent->mask)));
+    return false;
+}
+
+bool access_aligned(Agent *agent, const Mem *mem, int64_t offset, int64_t bytes, int lane) {
+    uint64_t at = (uint64_t)(mem->offset + offset * mem->bytes);
+    if (mem->scope == SCOPE_GLOBAL) at = (uint64_t)(uintptr_t)(mem->data + offset * mem->bytes);
+    if (at % (uint64_t)bytes == 0) return true;
+    Machine *machine = agent->cta->machine;
+    report(machine, agent->pc, T_EMU_MISALIGNED, (long long)bytes, element_text(machine->arena, mem, offset),
+           thread_text(agent, lane));
+    return false;
+}
+
+// ---- accesses of several elements ----
+static void note_span(Agent *agent, const Mem *mem, int lane, int64_t offset, int64_t count, Touch touch) {
+    if (!agent->cta->machine->options.races) return;
+    if (mem->scope == SCOPE_SHARED)
+        race_shared(agent, lane, mem->offset + offset * mem->bytes, (int)(count * mem->bytes), touch, mem, agent->pc);
+    else race_global(agent, lane, mem, offset, (int)count, touch, agent->pc);
+}
+
+static void note_conflicts(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets, int bytes) {
+    if (mem->scope != SCOPE_SHARED) return;
+    int64_t at[LANES];
+    for (int l = 0; l < LANES; l++) at[l] = mem->offset + offsets[l] * mem->bytes;
+    conflicts_count(agent, at, mask, bytes);
+}
+
+static void vector_access(Agent *agent, const Call *call) {
+    bool load = call->op == OP_VLOAD;
+    const Place *local = call->args[load ? 0 : 1].place, *place = call->args[load ? 1 : 0].place;
+    int64_t n = call->args[2].number, spans[LANES], offsets[LANES];
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem), *array_mem = machine_mem(agent->cta->machine, local->mem);
+    LocalArray *array = &agent->locals[array_mem->local];
+    for (int l = 0; l < LANES; l++) spans[l] = n;
+    Mask mask = place_offsets(agent, place, agent->mask, spans, offsets);
+    uint8_t *data = mem_data(agent->cta, mem);
+    note_conflicts(agent, mem, mask, offsets, (int)n * mem->bytes);
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        Word words[LANES];
+        int64_t element = local_offset(agent, local, l, n);
+        if (element < 0 || n > LANES || !access_aligned(agent, mem, offsets[l], n * mem->bytes, l)) continue;
+        note_span(agent, mem, l, offsets[l], n, load ? TOUCH_READ : TOUCH_WRITE);
+        if (load) {
+            state_readable(agent, mem, offsets[l], n, l);
+            elements_load(mem->type, data + offsets[l] * mem->bytes, 1, n, words);
+            words_convert(array_mem->type, mem->type, n, words);
+        }
+        for (int64_t e = 0; e < n; e++) {
+            if (load) {
+                array->data[element + e].w[l] = words[e];
+                array->init[element + e] |= (Mask)1 << l;
+            } else {
+                local_ready(agent, array_mem, element + e, (Mask)1 << l);
+                words[e] = array->data[element + e].w[l];
+            }
+        }
+        if (load) continue;
+        if (array_mem->type != mem->type) words_convert(mem->type, array_mem->type, n, words);
+        state_writable(agent, mem, offsets[l], n, l);
+        elements_store(mem->type, data + offsets[l] * mem->bytes, 1, n, words);
+        state_set(agent->cta, mem, offsets[l], n, STATE_READY);
+    }
+}
+
+// ---- atomics and ordered accesses ----
+static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
+    bool floating = type_is_float(type);
+    switch (op) {
+    case OP_ATOMIC_ADD:
+        if (floating) return convert(type, TYPE_F64, (Word){.f = type == TYPE_F64 ? old.f + v.f : (float)(old.f + v.f)});
+        return (Word){.i = int_wrap(type, (int64_t)((uint64_t)old.i + (uint64_t)v.i))};
+    case OP_ATOMIC_MAX:
+        if (floating) return (Word){.f = fmax(old.f, v.f)};
+        return type == TYPE_U64 ? ((uint64_t)old.i > (uint64_t)v.i ? old : v) : old.i > v.i ? old : v;
+    case OP_ATOMIC_MIN:
+        if (floating) return (Word){.f = fmin(old.f, v.f)};
+        return type == TYPE_U64 ? ((uint64_t)old.i < (uint64_t)v.i ? old : v) : old.i < v.i ? old : v;
+    case OP_ATOMIC_AND: return (Word){.i = old.i & v.i};
+    case OP_ATOMIC_OR: return (Word){.i = old.i | v.i};
+    case OP_ATOMIC_XOR: return (Word){.i = old.i ^ v.i};
+    case OP_ATOMIC_CAS: return old.i == expected.i ? v : old;   // equal bits: floats are compared as Words
+    default: return v;   // exch, store
+    }
+}
+
+static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset) {
+    if (!agent->cta->machine->options.races) return;
+    if (mem->scope == SCOPE_SHARED && agent->warp)
+        race_shared(agent, lane, mem->offset + offset * mem->bytes, mem->bytes, TOUCH_ATOMIC, mem, agent->pc);
+    if (mem->scope == SCOPE_GLOBAL) race_global(agent, lane, mem, offset, 1, TOUCH_ATOMIC, agent->pc);
+}
+
+static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
+    OpId op = call->op;
+    const Place *place = call->args[0].place;
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    int64_t offsets[LANES];
+    Mask mask = place_offsets(agent, place, call_mask(agent, in), NULL, offsets);
+    Lanes *dst = &agent->regs[in->dst];
+    bool reads = op != OP_STORE, writes = op != OP_LOAD;
+    const CallArg *value = writes ? &call->args[op == OP_ATOMIC_CAS ? 2 : 1] : NULL;
+    if (mask != call_mask(agent, in)) memset(dst, 0, sizeof *dst);
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        uint8_t *at = mem_data(agent->cta, mem) + offsets[l] * mem->bytes;
+        if (op == OP_LOAD && strcmp(call->args[1].name, "acquire") == 0) race_acquire(agent, mem, offsets[l]);
+        if (op == OP_STORE && strcmp(call->args[2].name, "release") == 0) race_release(agent, mem, offsets[l]);
+        if (reads && writes) race_atomic(agent, mem, offsets[l]);
+        note_atomic(agent, mem, l, offsets[l]);
+        if (reads) state_readable(agent, mem, offsets[l], 1, l);
+        Word old = reads ? element_load(mem->type, at) : (Word){.i = 0};
+        if (writes) {
+            Word v = convert(mem->type, value->type, value_of(agent, value)->w[l]), expected = {.i = 0};
+            if (op == OP_ATOMIC_CAS)
+                expected = convert(mem->type, call->args[1].type, value_of(agent, &call->args[1])->w[l]);
+            element_store(mem->type, at, atomic_result(op, mem->type, old, v, expected));
+            state_set(agent->cta, mem, offsets[l], 1, STATE_READY);
+        }
+        dst->w[l] = old;
+    }
+}
+
+// ---- lanes ----
+static int shuffle_source(OpId op, int lane, int64_t by) {
+    int64_t from = op == OP_SHFL_XOR ? lane ^ by : op == OP_SHFL_UP ? lane - by : op == OP_SHFL_DOWN ? lane + by : by;
+    if (from >= 0 && from < LANES) return (int)from;
+    return op == OP_SHFL_IDX ? (int)(from & (LANES - 1)) : lane;
+}
+
+static void shuffle(Agent *agent, const Instr *in, const Call *call) {
+    Lanes out = {0};
+    if (!whole_warp(agent, op_info(call->op)->text)) return;
+    const Lanes *x = value_of(agent, &call->args[0]), *by = value_of(agent, &call->args[1]);
+    for (Mask m = agent->mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m), from = shuffle_source(call->op, l, by->i[l]);
+        out.i[l] = x->i[agent->full >> from & 1 ? from : l];
+    }
+    agent->regs[in->dst] = out;
+}
+
+static void vote(Agent *agent, const Instr *in, const Call *call) {
+    if (!whole_warp(agent, op_info(call->op)->text)) return;
+    Mask yes = 0;
+    for (int l = 0; l < LANES; l++) yes |= (Mask)(value_of(agent, &call->args[0])->i[l] != 0) << l;
+    yes &= agent->mask;
+    bool result = call->op == OP_VOTE_ANY ? yes != 0 : yes == agent->mask;
+    for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = result;
+}
+
+static void elect(Agent *agent, const Instr *in) {
+    int first = __builtin_ctz(agent->mask);
+    for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = l == first;
+}
+
+// ---- debugging ----
+enum { MOST_PRINTS = 200 };
+
+static void print_line(Agent *agent, const Call *call, int lane) {
+    Machine *machine = agent->cta->machine;
+    StrBuf sb;
+    sb_init(&sb, machine->arena);
+    sb_printf(&sb, "%s: %s", thread_text(agent, lane), call->args[0].name ? call->args[0].name : "");
+    for (int i = 1; i < call->count; i++)
+        if (call->args[i].has_value)
+            sb_printf(&sb, " %s", word_text(machine->arena, call->args[i].type, value_of(agent, &call->args[i])->w[lane]));
+    if (machine->prints++ < MOST_PRINTS) diag(machine->sink, machine->code->places[agent->pc], T_EMU_PRINT, sb_text(&sb));
+}
+
+static void print_op(Agent *agent, const Instr *in, const Call *call) {
+    for (Mask m = call_mask(agent, in); m; m &= m - 1) print_line(agent, call, __builtin_ctz(m));
+}
+
+static void assert_op(Agent *agent, const Instr *in, const Call *call) {
+    for (Mask m = call_mask(agent, in); m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        if (value_of(agent, &call->args[0])->i[l]) continue;
+        const char *text = call->count > 1 && call->args[1].name ? call->args[1].name : "the condition is false";
+        report(agent->cta->machine, agent->pc, T_EMU_ASSERT, text, thread_text(agent, l));
+        agent->cta->machine->stop = true;
+        return;
+    }
+}
+
+void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
+    switch (call->op) {
+    case OP_ATOMIC_ADD:
+    case OP_ATOMIC_MAX:
+    case OP_ATOMIC_MIN:
+    case OP_ATOMIC_AND:
+    case OP_ATOMIC_OR:
+    case OP_ATOMIC_XOR:
+    case OP_ATOMIC_EXCH:
+    case OP_ATOMIC_CAS:
+    case OP_LOAD:
+    case OP_STORE: atomic_access(agent, in, call); break;
+    case OP_FENCE: race_fence(agent); break;
+    case OP_PRINT: print_op(agent, in, call); break;
+    case OP_ASSERT: assert_op(agent, in, call); break;
+    case OP_BARRIER: barrier_sync(agent, call, true); break;
+    case OP_BARRIER_ARRIVE: barrier_sync(agent, call, false); break;
+    case OP_WARP_SYNC: warp_sync(agent); break;
+    case OP_CP_ASYNC_COMMIT:
+        if (agent->warp) copy_commit(agent);
+        else tile_commit(agent);
+        break;
+    case OP_CP_ASYNC_WAIT:
+        if (agent->warp) copy_wait(agent, call->args[0].number);
+        else tile_wait(agent, call->args[0].number);
+        break;
+    case OP_VLOAD:
+    case OP_VSTORE: vector_access(agent, call); break;
+    case OP_CP_ASYNC: copy_start(agent, call); break;
+    case OP_LDMATRIX:
+    case OP_STMATRIX: matrix_move(agent, call); break;
+    case OP_MMA: matrix_multiply(agent, call); break;
+    case OP_SHFL_XOR:
+    case OP_SHFL_UP:
+    case OP_SHFL_DOWN:
+    case OP_SHFL_IDX: shuffle(agent, in, call); break;
+    case OP_VOTE_ANY:
+    case OP_VOTE_ALL: vote(agent, in, call); break;
+    case OP_ELECT: elect(agent, in); break;
+    case OP_MBARRIER_INIT:
+    case OP_MBARRIER_ARRIVE:
+    case OP_MBARRIER_EXPECT:
+    case OP_MBARRIER_WAIT: mbarrier_op(agent, in, call); break;
+    default:
+        report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, op_info(call->op)->text);
+        agent->cta->machine->stop = true;
+        break;
+    }
+}

@@ -1,0 +1,432 @@
+// Tile ops: each is computed on whole operands.
+//
+// An operand is a View: a region of a buffer, with start indices known. It is read into an array of Words in row-major
+// order of its (transposed) shape, the op computes, and the result is written through the destination's view. Outside a
+// tensor, or beyond a clipped extent, reading gives 0 and writing does nothing, each index by itself; outside of shared
+// memory or a fragment it is an error.
+//
+// A started (`async`) op computes nothing yet: it is kept with its views, and its elements are marked as being written and
+// read. It lands when something waits for it, so a program that does not wait reads old values, and is told so.
+#include "emulator/machine.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct ViewDim {
+    int64_t extent;        // of the operand
+    int64_t start;         // index in the buffer of its first element
+    int64_t clip;          // elements that are there
+    int64_t size, stride;  // of the buffer
+} ViewDim;
+
+typedef struct View {
+    const Mem *mem;
+    int rank;
+    ViewDim dims[MAX_RANK];   // kept ones
+    int64_t base;             // offset that the dropped indices give
+    bool nothing;             // a dropped index lies outside
+    int64_t elements;
+} View;
+
+typedef void (*ViewFn)(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words);
+
+struct Pending {
+    const Call *call;
+    int pc;
+    View views[4];
+    int64_t group;
+    bool live;
+};
+
+// ---- views ----
+static bool inside(const ViewDim *dim, int64_t at, bool *clipped) {
+    *clipped = at >= dim->clip;
+    return !*clipped && (uint64_t)(dim->start + at) < (uint64_t)dim->size;
+}
+
+static void report_outside(Agent *agent, const Mem *mem, int64_t index, int dim_size) {
+    Machine *machine = agent->cta->machine;
+    const char *at = arena_printf(machine->arena, "%lld", (long long)index);
+    const char *size = arena_printf(machine->arena, "%lld", (long long)dim_size);
+    report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, at, size, thread_text(agent, 0));
+}
+
+static View view_of(Agent *agent, const Tile *tile) {
+    const Mem *mem = machine_mem(agent->cta->machine, tile->mem);
+    View view = {.mem = mem, .elements = 1};
+    for (int d = 0; d < tile->count; d++) {
+        const TileDim *dim = &tile->dims[d];
+        int64_t start = agent->regs[dim->start].i[0];
+        if (dim->dropped) {
+            bool out = (uint64_t)start >= (uint64_t)mem->shape[d];
+            if (out && mem->scope != SCOPE_GLOBAL) report_outside(agent, mem, start, (int)mem->shape[d]);
+            view.nothing |= out;
+            view.base += out ? 0 : start * mem->stride[d];
+            continue;
+        }
+        int64_t clip = agent->regs[dim->extent].i[0];
+        view.dims[view.rank++] = (ViewDim){dim->tile, start, clip < 0 ? 0 : clip, mem->shape[d], mem->stride[d]};
+        view.elements *= dim->tile;
+    }
+    if (tile->transposed && view.rank >= 2) {
+        ViewDim last = view.dims[view.rank - 1];
+        view.dims[view.rank - 1] = view.dims[view.rank - 2];
+        view.dims[view.rank - 2] = last;
+    }
+    return view;
+}
+
+static void check_local_range(Agent *agent, const View *view) {   // shared memory and fragments: all must be inside
+    if (view->mem->scope == SCOPE_GLOBAL) return;
+    for (int d = 0; d < view->rank; d++) {
+        const ViewDim *dim = &view->dims[d];
+        int64_t last = dim->start + (dim->clip < dim->extent ? dim->clip : dim->extent) - 1;
+        if (dim->start < 0) report_outside(agent, view->mem, dim->start, (int)dim->size);
+        else if (last >= dim->size) report_outside(agent, view->mem, last, (int)dim->size);
+    }
+}
+
+// Calls `visit` for the part of each row (along the last dim) that is there. Rows outside are skipped.
+static void view_rows(Agent *agent, const View *view, Word *words, ViewFn visit) {
+    check_local_range(agent, view);
+    if (view->nothing || !view->elements) return;
+    ViewDim whole = {1, 0, 1, 1, 0};
+    const ViewDim *last = view->rank ? &view->dims[view->rank - 1] : &whole;
+    int64_t low = last->start < 0 ? -last->start : 0, high = last->clip < last->extent ? last->clip : last->extent;
+    if (last->start + high > last->size) high = last->size - last->start;
+    if (low >= high) return;
+    int64_t rows = view->elements / last->extent, digits[MAX_RANK] = {0};
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t offset = view->base + (last->start + low) * last->stride;
+        bool there = true, clipped;
+        for (int d = 0; d < view->rank - 1 && there; d++) {
+            there = inside(&view->dims[d], digits[d], &clipped);
+            offset += (view->dims[d].start + digits[d]) * view->dims[d].stride;
+        }
+        if (there) visit(agent, view, offset, last->stride, high - low, words ? words + row * last->extent + low : NULL);
+        for (int d = view->rank - 2; d >= 0 && ++digits[d] == view->dims[d].extent; d--) digits[d] = 0;
+    }
+}
+
+static void note_global(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, bool write) {
+    if (view->mem->scope != SCOPE_GLOBAL || !view->mem->cells || !agent->cta->machine->options.races) return;
+    for (int64_t n = 0; n < count; n++)
+        race_global(agent, 0, view->mem, offset + n * stride, 1, write ? TOUCH_WRITE : TOUCH_READ, agent->pc);
+}
+
+static void read_row(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
+    const Mem *mem = view->mem;
+    if (mem_state(agent->cta, mem))
+        for (int64_t n = 0; n < count; n++)
+            if (!state_readable(agent, mem, offset + n * stride, 1, 0)) break;
+    note_global(agent, view, offset, stride, count, false);
+    elements_load(mem->type, mem_data(agent->cta, mem) + offset * mem->bytes, stride, count, words);
+}
+
+static void write_row(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
+    const Mem *mem = view->mem;
+    if (mem_state(agent->cta, mem))
+        for (int64_t n = 0; n < count; n++) {
+            if (!state_writable(agent, mem, offset + n * stride, 1, 0)) break;
+            state_set(agent->cta, mem, offset + n * stride, 1, STATE_READY);
+        }
+    note_global(agent, view, offset, stride, count, true);
+    elements_store(mem->type, mem_data(agent->cta, mem) + offset * mem->bytes, stride, count, words);
+}
+
+static Word *scratch(Machine *machine, int which, int64_t count) {
+    if (machine->scratch_size[which] < count) {
+        machine->scratch_size[which] = count;
+        machine->scratch[which] = NEW_ARRAY(machine->arena, Word, count);
+    }
+    return machine->scratch[which];
+}
+
+static Word *view_read(Agent *agent, const View *view, int which) {
+    Word *words = scratch(agent->cta->machine, which, view->elements);
+    memset(words, 0, sizeof *words * (size_t)view->elements);   // all types: 0
+    view_rows(agent, view, words, read_row);
+    return words;
+}
+
+static void view_write(Agent *agent, const View *view, Word *words) {
+    view_rows(agent, view, words, write_row);
+}
+
+// ---- ops ----
+static void op_copy(Agent *agent, const View *src, const View *dst) {
+    Machine *machine = agent->cta->machine;
+    EXPECT(machine->failure, src->elements == dst->elements, "a copy between %lld and %lld elements",
+           (long long)src->elements, (long long)dst->elements);
+    Word *words = view_read(agent, src, 0);
+    words_convert(dst->mem->type, src->mem->type, src->elements, words);
+    view_write(agent, dst, words);
+}
+
+static void op_transpose(Agent *agent, View src, const View *dst) {
+    if (src.rank >= 2) {
+        ViewDim last = src.dims[src.rank - 1];
+        src.dims[src.rank - 1] = src.dims[src.rank - 2];
+        src.dims[src.rank - 2] = last;
+    }
+    op_copy(agent, &src, dst);
+}
+
+static void op_fill(Agent *agent, const View *dst, const CallArg *value) {
+    Word word = convert(dst->mem->type, value->type, agent->regs[value->slot].w[0]);
+    Word *words = scratch(agent->cta->machine, 0, dst->elements);
+    for (int64_t n = 0; n < dst->elements; n++) words[n] = word;
+    view_write(agent, dst, words);
+}
+
+// acc[m, n] += sum over k of a[m, k] b[k, n], products and sums in TYPE; rows of b are walked, so that the inner loop is
+// over consecutive elements.
+#define GEMM(NAME, TYPE, FIELD)                                                                                        \
+    static void NAME(Machine *machine, int64_t m, int64_t n, int64_t k, const Word *a, const Word *b, Word *acc) {     \
+        TYPE *row = (TYPE *)scratch(machine, 3, n * (k + 1)), *right = row + n;                                        \
+        for (int64_t i = 0; i < n * k; i++) right[i] = (TYPE)b[i].FIELD;                                               \
+        for (int64_t i = 0; i < m; i++) {                                                                              \
+            for (int64_t j = 0; j < n; j++) row[j] = (TYPE)acc[i * n + j].FIELD;                                       \
+            for (int64_t p = 0; p < k; p++) {                                                                          \
+                TYPE left = (TYPE)a[i * k + p].FIELD;                                                                  \
+                const TYPE *from = right + p * n;                                                                      \
+                for (int64_t j = 0; j < n; j++) row[j] += left * from[j];                                              \
+            }                                                                                                          \
+            for (int64_t j = 0; j < n; j++) acc[i * n + j].FIELD = row[j];                                             \
+        }                                                                                                              \
+    }
+GEMM(gemm_f32, float, f)
+GEMM(gemm_f64, double, f)
+GEMM(gemm_int, uint64_t, i)
+
+static void op_gemm(Agent *agent, const Call *call, const View *a, const View *b, const View *acc) {
+    Machine *machine = agent->cta->machine;
+    EXPECT(machine->failure, a->rank >= 2 && b->rank >= 2 && acc->rank >= 2, "gemm of operands below rank 2");
+    int64_t m = a->dims[a->rank - 2].extent, k = a->dims[a->rank - 1].extent, n = b->dims[b->rank - 1].extent;
+    EXPECT(machine->failure, b->elements == k * n && acc->elements == m * n, "gemm of [%lld, %lld] and [%lld, %lld]",
+           (long long)m, (long long)k, (long long)b->dims[b->rank - 2].extent, (long long)n);
+    Word *left = view_read(agent, a, 0), *right = view_read(agent, b, 1), *sum = view_read(agent, acc, 2);
+    if (call->count > 3 && call->args[3].name && strcmp(call->args[3].name, "tf32") == 0) {
+        for (int64_t i = 0; i < a->elements; i++) left[i].f = to_tf32(left[i].f);
+        for (int64_t i = 0; i < b->elements; i++) right[i].f = to_tf32(right[i].f);
+    }
+    if (!type_is_float(acc->mem->type)) gemm_int(machine, m, n, k, left, right, sum);
+    else if (acc->mem->type == TYPE_F64) gemm_f64(machine, m, n, k, left, right, sum);
+    else gemm_f32(machine, m, n, k, left, right, sum);
+    if (!type_is_float(acc->mem->type))
+        for (int64_t i = 0; i < acc->elements; i++) sum[i].i = int_wrap(acc->mem->type, sum[i].i);
+    view_write(agent, acc, sum);
+}
+
+static Word combine(OpId op, Type type, Word a, Word b) {
+    Type computed = type_compute(type);
+    bool floating = type_is_float(type);
+    Word out;
+    switch (op) {
+    case OP_REDUCE_MAX:
+    case OP_SCAN_MAX:
+        if (floating) out.f = fmax(a.f, b.f);
+        else if (type == TYPE_U64) out.i = (uint64_t)a.i > (uint64_t)b.i ? a.i : b.i;
+        else out.i = a.i > b.i ? a.i : b.i;
+        return out;
+    case OP_REDUCE_MIN:
+        if (floating) out.f = fmin(a.f, b.f);
+        else if (type == TYPE_U64) out.i = (uint64_t)a.i < (uint64_t)b.i ? a.i : b.i;
+        else out.i = a.i < b.i ? a.i : b.i;
+        return out;
+    case OP_REDUCE_ANY: return (Word){.i = a.i || b.i};
+    case OP_REDUCE_ALL: return (Word){.i = a.i && b.i};
+    case OP_REDUCE_PROD:
+        if (floating) out.f = computed == TYPE_F64 ? a.f * b.f : (float)(a.f * b.f);
+        else out.i = int_wrap(type, (int64_t)((uint64_t)a.i * (uint64_t)b.i));
+        return out;
+    default:
+        if (floating) out.f = computed == TYPE_F64 ? a.f + b.f : (float)(a.f + b.f);
+        else out.i = int_wrap(type, (int64_t)((uint64_t)a.i + (uint64_t)b.i));
+        return out;
+    }
+}
+
+// Elements before and after the axis: an operand is [outer, axis, inner].
+static void split_axis(const View *view, int64_t axis, int64_t *outer, int64_t *inner) {
+    *outer = *inner = 1;
+    for (int d = 0; d < view->rank; d++)
+        if (d < axis) *outer *= view->dims[d].extent;
+        else if (d > axis) *inner *= view->dims[d].extent;
+}
+
+static void op_reduce(Agent *agent, const Call *call, const View *src, const View *dst) {
+    Machine *machine = agent->cta->machine;
+    int64_t axis = call->args[2].number, outer, inner;
+    EXPECT(machine->failure, axis >= 0 && axis < src->rank, "a reduction over axis %lld", (long long)axis);
+    split_axis(src, axis, &outer, &inner);
+    EXPECT(machine->failure, dst->elements == outer * inner, "a reduction into %lld elements", (long long)dst->elements);
+    bool accumulate = call->count > 3 && call->args[3].has_value && call->args[3].number;
+    Type type = dst->mem->type;
+    Word *in = view_read(agent, src, 0), *out = scratch(machine, 1, dst->elements);
+    words_convert(type_compute(type), src->mem->type, src->elements, in);
+    if (accumulate) out = view_read(agent, dst, 1);
+    int64_t extent = src->dims[axis].extent;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < inner; i++) {
+            const Word *column = in + o * extent * inner + i;
+            Word sum = accumulate ? combine(call->op, type, out[o * inner + i], column[0]) : column[0];
+            for (int64_t n = 1; n < extent; n++) sum = combine(call->op, type, sum, column[n * inner]);
+            out[o * inner + i] = sum;
+        }
+    view_write(agent, dst, out);
+}
+
+static void op_scan(Agent *agent, const Call *call, const View *src, const View *dst) {
+    Machine *machine = agent->cta->machine;
+    int64_t axis = call->args[2].number, outer, inner;
+    EXPECT(machine->failure, axis >= 0 && axis < src->rank && src->elements == dst->elements, "a scan over axis %lld",
+           (long long)axis);
+    split_axis(src, axis, &outer, &inner);
+    Word *words = view_read(agent, src, 0);
+    words_convert(type_compute(dst->mem->type), src->mem->type, src->elements, words);
+    int64_t extent = src->dims[axis].extent;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t n = 1; n < extent; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                Word *at = words + (o * extent + n) * inner + i;
+                *at = combine(call->op, dst->mem->type, at[-inner], *at);
+            }
+    view_write(agent, dst, words);
+}
+
+static void perform(Agent *agent, const Call *call, const View *views) {
+    switch (call->op) {
+    case OP_COPY: op_copy(agent, &views[0], &views[1]); break;
+    case OP_FILL: op_fill(agent, &views[0], &call->args[1]); break;
+    case OP_GEMM: op_gemm(agent, call, &views[0], &views[1], &views[2]); break;
+    case OP_SCAN_SUM:
+    case OP_SCAN_MAX: op_scan(agent, call, &views[0], &views[1]); break;
+    case OP_TRANSPOSE: op_transpose(agent, views[0], &views[1]); break;
+    default: op_reduce(agent, call, &views[0], &views[1]); break;
+    }
+}
+
+// ---- started ops ----
+static int written_operand(OpId op) {
+    return op == OP_FILL ? 0 : op == OP_GEMM ? 2 : 1;
+}
+
+static void mark_writing(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
+    (void)words;
+    for (int64_t n = 0; n < count; n++) {
+        if (!state_writable(agent, view->mem, offset + n * stride, 1, 0)) return;
+        state_set(agent->cta, view->mem, offset + n * stride, 1, STATE_WRITING);
+    }
+}
+
+static void mark_reading(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
+    (void)words;
+    for (int64_t n = 0; n < count; n++) {
+        if (!state_readable(agent, view->mem, offset + n * stride, 1, 0)) return;
+        state_set(agent->cta, view->mem, offset + n * stride, 1, STATE_READY | STATE_READING);
+    }
+}
+
+static void mark_ready(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
+    (void)words;
+    for (int64_t n = 0; n < count; n++) state_set(agent->cta, view->mem, offset + n * stride, 1, STATE_READY);
+}
+
+static bool overlap(const View *a, const View *b) {
+    if (!a->mem || a->mem != b->mem) return false;
+    if (a->nothing || b->nothing || a->rank != b->rank) return true;
+    for (int d = 0; d < a->rank; d++) {
+        const ViewDim *x = &a->dims[d], *y = &b->dims[d];
+        if (x->start + x->extent <= y->start || y->start + y->extent <= x->start) return false;
+    }
+    return a->base == b->base;
+}
+
+// Started gemms on one accumulator run in order: the last of them (this one) needs no wait for those before.
+static bool accumulates_on(const Cta *cta, const View *acc) {
+    for (int i = 0; i < cta->pending_count - 1; i++)
+        if (cta->pending[i].live && cta->pending[i].call->op == OP_GEMM && overlap(&cta->pending[i].views[2], acc)) return true;
+    return false;
+}
+
+static void start_async(Agent *agent, const Call *call, const View *views) {
+    Cta *cta = agent->cta;
+    if (cta->pending_count == cta->pending_capacity) {
+        int grown = cta->pending_capacity ? 2 * cta->pending_capacity : 8;
+        cta->pending = arena_grow(cta->machine->arena, cta->pending, sizeof(Pending) * (size_t)cta->pending_count,
+                                  sizeof(Pending) * (size_t)grown);
+        cta->pending_capacity = grown;
+    }
+    Pending *p = &cta->pending[cta->pending_count++];
+    *p = (Pending){.call = call, .pc = agent->pc, .group = cta->committed, .live = true};
+    memcpy(p->views, views, sizeof p->views);
+    int written = written_operand(call->op);
+    for (int i = 0; i < 3; i++)
+        if (views[i].mem && i != written && views[i].mem->scope != SCOPE_GLOBAL)
+            view_rows(agent, &views[i], NULL, mark_reading);
+    if (call->op == OP_GEMM && accumulates_on(cta, &views[2])) return;
+    if (call->op == OP_GEMM) view_read(agent, &views[2], 2);   // the accumulator must be there when it starts
+    view_rows(agent, &views[written], NULL, mark_writing);
+}
+
+static void land(Agent *agent, Pending *p) {
+    int pc = agent->pc;
+    agent->pc = p->pc;   // faults are the op's, not the wait's
+    for (int i = 0; i < 3; i++)
+        if (p->views[i].mem && (p->views[i].mem->scope != SCOPE_GLOBAL || i == written_operand(p->call->op)))
+            view_rows(agent, &p->views[i], NULL, mark_ready);
+    perform(agent, p->call, p->views);
+    agent->pc = pc;
+    p->live = false;
+}
+
+static void forget_landed(Cta *cta) {
+    int kept = 0;
+    for (int i = 0; i < cta->pending_count; i++)
+        if (cta->pending[i].live) cta->pending[kept++] = cta->pending[i];
+    cta->pending_count = kept;
+}
+
+// Lands what was started and writes x, or reads it: in order, since a later one may build on an earlier one.
+static void op_await(Agent *agent, const Call *call, const View *x) {
+    Cta *cta = agent->cta;
+    bool reads = call->count > 1 && call->args[1].name && strcmp(call->args[1].name, "reads") == 0;
+    for (int i = 0; i < cta->pending_count; i++) {
+        Pending *p = &cta->pending[i];
+        for (int k = 0; k < 3 && p->live; k++)
+            if ((k == written_operand(p->call->op)) != reads && overlap(&p->views[k], x)) land(agent, p);
+    }
+    forget_landed(cta);
+}
+
+// At tile stage the block is one agent and its started copies are in groups as a thread's are.
+void tile_commit(Agent *agent) {
+    agent->cta->committed++;
+}
+
+void tile_wait(Agent *agent, int64_t pending_groups) {
+    Cta *cta = agent->cta;
+    for (int i = 0; i < cta->pending_count; i++)
+        if (cta->pending[i].group < cta->committed - pending_groups) land(agent, &cta->pending[i]);
+    forget_landed(cta);
+}
+
+void tile_land_all(Agent *agent) {   // at the end of the block: nobody can see the difference
+    Cta *cta = agent->cta;
+    for (int i = 0; i < cta->pending_count; i++) land(agent, &cta->pending[i]);
+    cta->pending_count = 0;
+}
+
+void call_tile_op(Agent *agent, const Instr *in, const Call *call) {
+    (void)in;
+    View views[4];
+    memset(views, 0, sizeof views);
+    int count = 0;
+    EXPECT(agent->cta->machine->failure, !agent->warp && !agent->parallel, "the tile op '%s' inside of threads",
+           op_info(call->op)->text);
+    for (int i = 0; i < call->count && count < 3; i++)
+        if (call->args[i].tile) views[count++] = view_of(agent, call->args[i].tile);
+    if (call->op == OP_AWAIT) op_await(agent, call, &views[0]);
+    else if (call->is_async) start_async(agent, call, views);
+    else perform(agent, call, views);
+}
