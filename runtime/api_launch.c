@@ -110,9 +110,9 @@ static TilecStatus launch(Job *job) {
                           &planned);
         *l->bytes = ok ? (size_t)planned.workspace : 0;
     } else {
-        ok = loaded_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args,
-                           (CudaStream)l->launch.stream, (uint64_t)(uintptr_t)l->launch.workspace,
-                           (int64_t)l->launch.workspace_size);
+        ok =
+            loaded_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, (CudaStream)l->launch.stream,
+                          (uint64_t)(uintptr_t)l->launch.workspace, (int64_t)l->launch.workspace_size);
     }
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }

@@ -5,7 +5,10 @@
 #include "runtime/plan_build.h"
 
 CompileOptions compile_options(const Target *target) {
-    return (CompileOptions){.target = target, .optimize = 1, .lines = true, .upto = UPTO_CUBIN,
+    return (CompileOptions){.target = target,
+                            .optimize = 1,
+                            .lines = true,
+                            .upto = UPTO_CUBIN,
                             .passes = {.bisect_limit = -1, .talk = stderr}};
 }
 

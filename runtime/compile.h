@@ -11,13 +11,13 @@ typedef struct CompileOptions {
     const Target *target;
     int define_count;
     const Define *defines;
-    const char *only;       // this kernel or program; NULL: all
-    PassOptions passes;     // zero but for bisect_limit = -1 is the usual pipeline; see compile_options()
-    int optimize;           // LLVM: 0, 1, 2
-    bool lines;             // source places of instructions
-    bool llvm;              // keep LLVM's IR as text
+    const char *only;     // this kernel or program; NULL: all
+    PassOptions passes;   // zero but for bisect_limit = -1 is the usual pipeline; see compile_options()
+    int optimize;         // LLVM: 0, 1, 2
+    bool lines;           // source places of instructions
+    bool llvm;            // keep LLVM's IR as text
     const char *ptxas;
-    uint64_t seed;          // of --emulate-each
+    uint64_t seed;   // of --emulate-each
     Upto upto;
 } CompileOptions;
 
@@ -28,12 +28,12 @@ typedef struct CompileTimes {
 } CompileTimes;
 
 typedef struct Compiled {
-    Module *module;         // after the passes
+    Module *module;   // after the passes
     const char *ptx, *llvm;
-    Cubin cubin;            // as the assembler made it
+    Cubin cubin;   // as the assembler made it
     const Plan *plan;
-    const char *manifest;   // the plan as JSON
-    const uint8_t *packed;  // the cubin with the plan in it
+    const char *manifest;    // the plan as JSON
+    const uint8_t *packed;   // the cubin with the plan in it
     size_t packed_size;
     CompileTimes times;
 } Compiled;

@@ -25,7 +25,8 @@ static void comment_entry(const PlanEntry *entry, StrBuf *out) {
 
 void emit_header(const Plan *plan, const char *name, const uint8_t *cubin, size_t size, StrBuf *out) {
     const char *c = c_name(out->arena, name);
-    sb_printf(out, "// Made by tilec %s for %s. Open it with tilec_artefact_open(context, %s_cubin, %s_cubin_size, ...):\n",
+    sb_printf(out,
+              "// Made by tilec %s for %s. Open it with tilec_artefact_open(context, %s_cubin, %s_cubin_size, ...):\n",
               plan->producer, plan->target, c, c);
     for (int i = 0; i < plan->entries.count; i++) comment_entry(&plan->entries.items[i], out);
     sb_printf(out, "#pragma once\n#include <stddef.h>\n\nstatic const size_t %s_cubin_size = %zu;\n", c, size);

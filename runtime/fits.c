@@ -10,8 +10,8 @@ typedef struct Walk {
     Visitor visitor;
     Arena *arena;
     FitsEstimate *out;
-    bool async;          // the target copies asynchronously
-    int64_t stages;      // of the pipelined loop that we are in; 0: none
+    bool async;       // the target copies asynchronously
+    int64_t stages;   // of the pipelined loop that we are in; 0: none
 } Walk;
 
 static int64_t elements(const Buf *buf) {
@@ -115,8 +115,7 @@ bool fits_check(void *user, Module *module, Func *kernel) {
 static void table_row(const FitsBuffer *b, StrBuf *out) {
     sb_printf(out, "  %-9s%s: %s[", b->buf->scope == SCOPE_SHARED ? "shared" : "fragment", b->buf->name,
               type_text(b->buf->type));
-    for (int d = 0; d < b->buf->rank; d++)
-        sb_printf(out, "%s%lld", d ? ", " : "", (long long)buf_extent(b->buf, d));
+    for (int d = 0; d < b->buf->rank; d++) sb_printf(out, "%s%lld", d ? ", " : "", (long long)buf_extent(b->buf, d));
     sb_str(out, "]");
     if (b->stages > 1) sb_printf(out, " x %lld stages", (long long)b->stages);
     if (b->buf->scope == SCOPE_SHARED) sb_printf(out, ": %lld bytes\n", (long long)b->bytes);

@@ -27,11 +27,12 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
 typedef struct FitsSearch {
     Arena *arena;
     const Target *target;
-    bool try_all;              // refuse every combination, to see them all
-    const char *kernel;        // the last kernel asked about
-    int tried;                 // combinations of that kernel
-    bool settled;              // one of them fitted
-    const char *smallest_tunables, *largest_tunables;   // "BM = 64, BN = 64"; of those refused, of those that fit; or NULL
+    bool try_all;         // refuse every combination, to see them all
+    const char *kernel;   // the last kernel asked about
+    int tried;            // combinations of that kernel
+    bool settled;         // one of them fitted
+    const char *smallest_tunables,
+        *largest_tunables;   // "BM = 64, BN = 64"; of those refused, of those that fit; or NULL
     FitsEstimate smallest, largest;
 } FitsSearch;
 

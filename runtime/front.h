@@ -4,7 +4,7 @@
 #include "runtime/files.h"
 
 typedef struct Front {
-    Arena *arena;        // of the syntax; modules may have another
+    Arena *arena;   // of the syntax; modules may have another
     Failure *failure;
     DiagSink *sink;
     const Target *target;

@@ -4,9 +4,9 @@
 #include "support/strbuf.h"
 #include "target/target.h"
 
-void info_passes_document(StrBuf *out);             // docs/passes.md
-void info_passes(StrBuf *out);                      // the pipeline, a line each
-int info_layout(int argc, char **argv);             // the layout calculator; -1: not built in
+void info_passes_document(StrBuf *out);   // docs/passes.md
+void info_passes(StrBuf *out);            // the pipeline, a line each
+int info_layout(int argc, char **argv);   // the layout calculator; -1: not built in
 void info_assembler(Arena *arena, Failure *failure, const char *ptxas, StrBuf *out);
-void info_device(Arena *arena, StrBuf *out);        // driver, devices
-const Target *info_device_target(Arena *arena);     // the best target for the device; NULL without a device
+void info_device(Arena *arena, StrBuf *out);      // driver, devices
+const Target *info_device_target(Arena *arena);   // the best target for the device; NULL without a device

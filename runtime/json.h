@@ -13,11 +13,11 @@ typedef struct Json Json;
 struct Json {
     JsonKind kind;
     bool boolean;
-    int64_t integer;    // INTEGER
-    double real;        // INTEGER and REAL
-    const char *text;   // STRING
-    const char *key;    // of a member of an object
-    Json *first, *next; // elements or members in order; the next of this one's siblings
+    int64_t integer;      // INTEGER
+    double real;          // INTEGER and REAL
+    const char *text;     // STRING
+    const char *key;      // of a member of an object
+    Json *first, *next;   // elements or members in order; the next of this one's siblings
     int count;
 };
 

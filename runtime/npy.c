@@ -13,10 +13,10 @@ typedef struct Descr {
 } Descr;
 
 static const Descr descrs[] = {
-    {TYPE_BOOL, "|b1", NULL},  {TYPE_I8, "|i1", NULL},      {TYPE_I16, "<i2", NULL},     {TYPE_I32, "<i4", NULL},
-    {TYPE_I64, "<i8", NULL},   {TYPE_U8, "|u1", NULL},      {TYPE_U16, "<u2", NULL},     {TYPE_U32, "<u4", NULL},
-    {TYPE_U64, "<u8", NULL},   {TYPE_F16, "<f2", NULL},     {TYPE_BF16, "<V2", "<u2"},   {TYPE_F32, "<f4", NULL},
-    {TYPE_F64, "<f8", NULL},   {TYPE_E4M3, "|V1", "|u1"},   {TYPE_E5M2, "|V1", "|u1"},
+    {TYPE_BOOL, "|b1", NULL}, {TYPE_I8, "|i1", NULL},    {TYPE_I16, "<i2", NULL},   {TYPE_I32, "<i4", NULL},
+    {TYPE_I64, "<i8", NULL},  {TYPE_U8, "|u1", NULL},    {TYPE_U16, "<u2", NULL},   {TYPE_U32, "<u4", NULL},
+    {TYPE_U64, "<u8", NULL},  {TYPE_F16, "<f2", NULL},   {TYPE_BF16, "<V2", "<u2"}, {TYPE_F32, "<f4", NULL},
+    {TYPE_F64, "<f8", NULL},  {TYPE_E4M3, "|V1", "|u1"}, {TYPE_E5M2, "|V1", "|u1"},
 };
 
 enum { DESCRS = sizeof descrs / sizeof descrs[0] };

@@ -26,21 +26,21 @@ typedef struct PlanParam {   // also a program's scratch
     bool is_tensor;
     Mode mode;
     int rank;
-    HostExpr *shape;     // [rank]; a lone unbound name is bound by the argument, all else is checked
-    HostExpr *strides;   // [rank] in elements; NULL: dense row-major
-    const char *address; // "A_address", the name of a tensor's base address in expressions
+    HostExpr *shape;       // [rank]; a lone unbound name is bound by the argument, all else is checked
+    HostExpr *strides;     // [rank] in elements; NULL: dense row-major
+    const char *address;   // "A_address", the name of a tensor's base address in expressions
 } PlanParam;
 
 // A part of a tensor as an operand of a launch or fill.
 typedef struct PlanRegion {
     const char *tensor;
-    int count;           // rank of the tensor; 0: all of it
-    HostExpr *start;     // [count]
-    HostExpr *extent;    // [count]; text NULL: the dim is dropped
+    int count;          // rank of the tensor; 0: all of it
+    HostExpr *start;    // [count]
+    HostExpr *extent;   // [count]; text NULL: the dim is dropped
     bool transposed;
 } PlanRegion;
 
-typedef struct PlanArg {     // exactly one is set
+typedef struct PlanArg {   // exactly one is set
     PlanRegion *region;
     HostExpr value;
 } PlanArg;
@@ -68,17 +68,17 @@ typedef struct PlanTuned {
 } PlanTuned;
 
 typedef struct PlanVariant {
-    HostExpr when;               // absent: always
+    HostExpr when;   // absent: always
     VEC(PlanParam) params;
-    VEC(const char *) dims;      // names of dynamic dims and strides: the kernel's last arguments, in order
+    VEC(const char *) dims;   // names of dynamic dims and strides: the kernel's last arguments, in order
     PlanSteps steps;
     VEC(PlanTuned) tuned;
     // kernels:
     const char *symbol;
-    HostExpr grid;               // blocks; 0: nothing to do
+    HostExpr grid;   // blocks; 0: nothing to do
     int threads;
     int cluster[3];
-    int64_t shared_bytes;        // dynamic
+    int64_t shared_bytes;                                        // dynamic
     int registers, spill_stores, spill_loads, stack, barriers;   // as the assembler says; registers -1: unknown
 } PlanVariant;
 
@@ -89,7 +89,7 @@ typedef struct PlanEntry {
 } PlanEntry;
 
 typedef struct Plan {
-    const char *producer;        // version of tilec
+    const char *producer;   // version of tilec
     const char *target;
     VEC(PlanEntry) entries;
 } Plan;
@@ -122,8 +122,8 @@ typedef struct Action {
     const PlanVariant *variant;   // a kernel; NULL: a fill
     int64_t grid;
     int param_count;
-    uint64_t *params;             // [param_count] bits of each parameter: a pointer, a scalar, a dim
-    uint64_t address;             // fill: count elements of `width` bytes become `pattern`
+    uint64_t *params;   // [param_count] bits of each parameter: a pointer, a scalar, a dim
+    uint64_t address;   // fill: count elements of `width` bytes become `pattern`
     int64_t count;
     int width;
     uint64_t pattern;
@@ -131,7 +131,7 @@ typedef struct Action {
 
 typedef struct Launch {
     VEC(Action) actions;
-    int64_t workspace;            // bytes of scratch
+    int64_t workspace;   // bytes of scratch
 } Launch;
 
 // Chooses variants, checks contracts and computes what to launch. Scratch lies at `workspace`, which is 256-byte aligned;

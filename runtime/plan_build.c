@@ -152,8 +152,8 @@ static PlanVariant plan_variant(Builder *b, const Func *func) {
     PlanVariant v = {.when = host_expr(b, func->when)};
     for (int i = 0; i < func->params.count; i++) {
         const Param *from = &func->params.items[i];
-        PlanParam p = from->buf ? plan_tensor(b, from->buf)
-                                : (PlanParam){.name = from->var->name, .type = from->var->type};
+        PlanParam p =
+            from->buf ? plan_tensor(b, from->buf) : (PlanParam){.name = from->var->name, .type = from->var->type};
         vec_push(b->arena, &v.params, p);
     }
     for (int i = 0; i < func->dims.count; i++) vec_push(b->arena, &v.dims, func->dims.items[i]->name);

@@ -148,10 +148,10 @@ static bool check_kinds(Resolver *r, const PlanEntry *entry, int count, const La
     for (int i = 0; i < count; i++) {
         const PlanParam *p = &v->params.items[i];
         bool real = !args[i].is_tensor && type_is_float(args[i].scalar.type);
-        const char *want = p->is_tensor && !args[i].is_tensor                         ? "a tensor"
-                           : !p->is_tensor && args[i].is_tensor                       ? "a scalar"
+        const char *want = p->is_tensor && !args[i].is_tensor                 ? "a tensor"
+                           : !p->is_tensor && args[i].is_tensor               ? "a scalar"
                            : !p->is_tensor && real && !type_is_float(p->type) ? "an integer"
-                                                                                      : NULL;
+                                                                              : NULL;
         if (!want) continue;
         diag(r->sink, NOWHERE, T_ARGUMENT_KIND, p->name, entry->name, want);
         return false;
@@ -210,8 +210,8 @@ static bool push_kernel(Resolver *r, const Frame *frame, const LaunchArg *args) 
     Action action = {.variant = v, .grid = grid.integer, .param_count = v->params.count + v->dims.count};
     action.params = NEW_ARRAY(r->arena, uint64_t, action.param_count);
     for (int i = 0; i < v->params.count; i++)
-        action.params[i] = args[i].is_tensor ? args[i].address
-                                             : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
+        action.params[i] =
+            args[i].is_tensor ? args[i].address : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
     for (int i = 0; i < v->dims.count; i++)
         action.params[v->params.count + i] = (uint64_t)value_of(frame, v->dims.items[i]).integer;
     vec_push(r->arena, &r->out->actions, action);

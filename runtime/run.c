@@ -152,7 +152,8 @@ static bool infer_outputs(Maker *m, const bool *given) {
     for (int i = 0; i < m->func->params.count; i++) {
         const Param *p = &m->func->params.items[i];
         if (p->buf && given[i])
-            for (int d = 0; d < p->buf->rank; d++) bind(m->arena, &scope, p->buf->shape[d], m->args[i].tensor->shape[d]);
+            for (int d = 0; d < p->buf->rank; d++)
+                bind(m->arena, &scope, p->buf->shape[d], m->args[i].tensor->shape[d]);
         if (!p->var) continue;
         HostName name = {p->var->name, scalar_integer(TYPE_I64, m->args[i].integer)};
         if (type_is_float(p->var->type)) name.value = scalar_real(TYPE_F64, m->args[i].real);
@@ -167,7 +168,8 @@ static bool infer_outputs(Maker *m, const bool *given) {
             Scalar extent;
             const char *why = NULL;
             if (!host_eval(m->arena, &scope, buf->shape[d], &extent, &why))
-                return refuse(m, buf->name, arena_printf(m->arena, "its shape is not known (%s): give zeros[...]", why));
+                return refuse(m, buf->name,
+                              arena_printf(m->arena, "its shape is not known (%s): give zeros[...]", why));
             shape[d] = extent.integer;
         }
         if (!allocate(m, buf->name, buf->type, buf->rank, shape, &tensor)) return false;

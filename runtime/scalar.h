@@ -9,10 +9,10 @@ typedef struct Scalar {
 } Scalar;
 
 Scalar scalar_integer(Type type, int64_t value);
-Scalar scalar_real(Type type, double value);    // rounds to the type
-Scalar scalar_convert(Type type, Scalar from);  // as T(x) of the language: to an integer toward zero, saturating
-double scalar_double(Scalar value);             // for comparing and printing
+Scalar scalar_real(Type type, double value);     // rounds to the type
+Scalar scalar_convert(Type type, Scalar from);   // as T(x) of the language: to an integer toward zero, saturating
+double scalar_double(Scalar value);              // for comparing and printing
 bool scalar_truth(Scalar value);
 
-void scalar_store(Scalar value, void *memory);  // type_bytes(value.type) bytes, little endian
+void scalar_store(Scalar value, void *memory);   // type_bytes(value.type) bytes, little endian
 Scalar scalar_load(Type type, const void *memory);

@@ -64,12 +64,12 @@ typedef struct Run {
     Front *front;
     const TestOptions *options;
     TestCounts *counts;
-    Arena *arena;          // of the choice at hand
+    Arena *arena;   // of the choice at hand
     Module *module;
     const TestChoice *choice;
-    Loaded loaded;         // device only
-    bool ok;               // this choice
-    bool complete;         // every choice so far
+    Loaded loaded;   // device only
+    bool ok;         // this choice
+    bool complete;   // every choice so far
 } Run;
 
 static void print_label(const Run *run, const Test *test, StrBuf *out) {

@@ -11,7 +11,7 @@
 
 typedef struct TestChoice {
     int index;
-    int define_count;         // the user's and the choice's
+    int define_count;   // the user's and the choice's
     const Define *defines;
 } TestChoice;
 
@@ -27,11 +27,11 @@ typedef struct TestHooks {
 typedef struct TestOptions {
     bool on_gpu;
     uint64_t seed;
-    const char *only;         // tests of this kernel or program; NULL: all
+    const char *only;   // tests of this kernel or program; NULL: all
     int define_count;
     const Define *defines;
     TestHooks hooks;
-    FILE *out;                // a line per test
+    FILE *out;   // a line per test
 } TestOptions;
 
 typedef struct TestCounts {

@@ -14,9 +14,12 @@ typedef struct Kind {
 typedef enum { TILE, LLVM, PTX, CUBIN, MANIFEST, HEADER, LAYOUTS, KINDS } KindId;
 
 static const Kind kinds[KINDS] = {
-    [TILE] = {"tile", ".tile", UPTO_PASSES},       [LLVM] = {"llvm", ".ll", UPTO_PTX},
-    [PTX] = {"ptx", ".ptx", UPTO_PTX},             [CUBIN] = {"cubin", ".cubin", UPTO_CUBIN},
-    [MANIFEST] = {"manifest", ".json", UPTO_PTX},  [HEADER] = {"header", ".h", UPTO_CUBIN},
+    [TILE] = {"tile", ".tile", UPTO_PASSES},
+    [LLVM] = {"llvm", ".ll", UPTO_PTX},
+    [PTX] = {"ptx", ".ptx", UPTO_PTX},
+    [CUBIN] = {"cubin", ".cubin", UPTO_CUBIN},
+    [MANIFEST] = {"manifest", ".json", UPTO_PTX},
+    [HEADER] = {"header", ".h", UPTO_CUBIN},
     [LAYOUTS] = {"layouts", ".layouts.txt", UPTO_MODULE},
 };
 
@@ -24,7 +27,7 @@ typedef struct Build {
     Tool *tool;
     Front front;
     CompileOptions options;
-    unsigned emit;        // bit per KindId
+    unsigned emit;   // bit per KindId
     int emit_count;
     const char *output;   // NULL: not given
     bool many_targets;

@@ -70,8 +70,8 @@ static bool get_artefact(RunCommand *r, const Plan **plan, const void **cubin) {
     const char *prepared = option_text(&tool->options, OPTION_PREPARED, NULL);
     size_t size;
     if (prepared)
-        return artefact_read(tool->arena, tool->failure, tool->sink, test_prepared_path(tool->arena, prepared, r->path, 0),
-                             plan, cubin, &size);
+        return artefact_read(tool->arena, tool->failure, tool->sink,
+                             test_prepared_path(tool->arena, prepared, r->path, 0), plan, cubin, &size);
 #ifdef TILEC_NO_CODEGEN
     diag(tool->sink, (Span){0}, T_NO_PREPARED, r->path);
     return false;

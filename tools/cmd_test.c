@@ -19,8 +19,7 @@ typedef struct TestRun {
 #endif
 } TestRun;
 
-static bool read_prepared(TestRun *run, Arena *arena, const TestChoice *choice, const Plan **plan,
-                          const void **cubin) {
+static bool read_prepared(TestRun *run, Arena *arena, const TestChoice *choice, const Plan **plan, const void **cubin) {
     size_t size;
     const char *path = test_prepared_path(arena, run->prepared, run->path, choice->index);
     return artefact_read(arena, run->tool->failure, run->tool->sink, path, plan, cubin, &size);
@@ -111,7 +110,8 @@ static bool read_flags(TestRun *run) {
 
 // The emulator's usual target is sm_80; on a device it is the device's own.
 static const Target *choose_target(Tool *tool, bool on_gpu) {
-    const Target *device = on_gpu && !option_given(&tool->options, OPTION_TARGET) ? info_device_target(tool->arena) : NULL;
+    const Target *device =
+        on_gpu && !option_given(&tool->options, OPTION_TARGET) ? info_device_target(tool->arena) : NULL;
     return device ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80");
 }
 

@@ -55,17 +55,19 @@ static void options_of(Command command, OptionGroup group, const char *title, St
 }
 
 void help_overview(StrBuf *out) {
-    sb_str(out, "tilec: a compiler for GPU tile kernels\n\n"
-                "  tilec FILE.tile -o FILE.cubin --target=sm_90a     compiles\n"
-                "  tilec test FILE.tile                              runs the file's tests on the CPU emulator\n"
-                "  tilec opt FILE.tile --print-after=all             shows the program after every pass\n\nCommands:\n");
+    sb_str(out,
+           "tilec: a compiler for GPU tile kernels\n\n"
+           "  tilec FILE.tile -o FILE.cubin --target=sm_90a     compiles\n"
+           "  tilec test FILE.tile                              runs the file's tests on the CPU emulator\n"
+           "  tilec opt FILE.tile --print-after=all             shows the program after every pass\n\nCommands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         sb_printf(out, "  %-10s", command_infos[i].name);
         wrapped(command_infos[i].summary, 12, out);
     }
-    sb_str(out, "\n`tilec COMMAND --help` lists the options of a command.\n"
-                "Exit codes: 0 ok, 1 the source or a test is wrong, 2 usage, 3 environment, 4 does not fit the target,\n"
-                "5 device fault, 70 internal error.\n");
+    sb_str(out,
+           "\n`tilec COMMAND --help` lists the options of a command.\n"
+           "Exit codes: 0 ok, 1 the source or a test is wrong, 2 usage, 3 environment, 4 does not fit the target,\n"
+           "5 device fault, 70 internal error.\n");
 }
 
 void help_command(Command command, StrBuf *out) {
@@ -88,12 +90,13 @@ static void markdown_options(Command command, OptionGroup group, StrBuf *out) {
 }
 
 void help_markdown(StrBuf *out) {
-    sb_str(out, "# The command line\n\n<!-- Made by `tilec docs cli` from tools/commands.def and tools/options.def. -->\n\n"
-                "`tilec FILE` is `tilec build FILE`. `-` is standard input or output. What a command makes goes to standard "
-                "output or to files, which appear whole or not at all; all else goes to standard error.\n\n"
-                "| exit code | meaning |\n|---|---|\n| 0 | ok |\n| 1 | the source or a test is wrong |\n| 2 | usage |\n"
-                "| 3 | environment: a file, the assembler, the driver, memory |\n| 4 | does not fit the target |\n"
-                "| 5 | device fault |\n| 70 | internal error |\n");
+    sb_str(out,
+           "# The command line\n\n<!-- Made by `tilec docs cli` from tools/commands.def and tools/options.def. -->\n\n"
+           "`tilec FILE` is `tilec build FILE`. `-` is standard input or output. What a command makes goes to standard "
+           "output or to files, which appear whole or not at all; all else goes to standard error.\n\n"
+           "| exit code | meaning |\n|---|---|\n| 0 | ok |\n| 1 | the source or a test is wrong |\n| 2 | usage |\n"
+           "| 3 | environment: a file, the assembler, the driver, memory |\n| 4 | does not fit the target |\n"
+           "| 5 | device fault |\n| 70 | internal error |\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const CommandInfo *info = &command_infos[i];
         sb_printf(out, "\n## tilec %s%s%s\n\n%s\n\n", info->name, info->operands[0] ? " " : "", info->operands,

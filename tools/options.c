@@ -139,7 +139,6 @@ const char *option_text(const Options *options, OptionId id, const char *otherwi
     return otherwise;
 }
 
-
 bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t low, int64_t high, int64_t *value) {
     const char *text = option_text(options, id, NULL);
     char *end, want[96];

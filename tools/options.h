@@ -51,7 +51,7 @@ typedef struct GivenOption {
 
 typedef struct Options {
     Command command;
-    VEC(GivenOption) given;       // in order
+    VEC(GivenOption) given;   // in order
     VEC(const char *) operands;
 } Options;
 

@@ -28,8 +28,8 @@ bool command_doctor(Tool *tool, int *code);
 bool command_docs(Tool *tool, int *code);
 
 // ---- pieces (tool.c) ----
-void tool_show(Tool *tool);                        // prints the diagnostics that were not printed yet, to stderr
-const char *tool_file(Tool *tool);                 // the one operand; NULL: reported
+void tool_show(Tool *tool);          // prints the diagnostics that were not printed yet, to stderr
+const char *tool_file(Tool *tool);   // the one operand; NULL: reported
 bool tool_usage(Tool *tool, const char *format, ...) __attribute__((format(printf, 2, 3)));   // reports; false
 // -D options, in order. False: reported.
 bool tool_defines(Tool *tool, int *count, const Define **defines);

@@ -121,7 +121,8 @@ typedef struct TilecCompileOptions {
 #ifdef __cplusplus
 #define TILEC_INIT(Type) (Type{sizeof(Type)})
 #else
-#define TILEC_INIT(Type) {.size = sizeof(Type)}
+#define TILEC_INIT(Type)                                                                                               \
+    { .size = sizeof(Type) }
 #endif
 
 // Compiles `length` bytes of source. `name` stands in messages and is where imports are looked for.
@@ -167,22 +168,22 @@ enum { TILEC_MAX_RANK = 8 };
 
 typedef struct TilecParam {
     const char *name;
-    const char *type;                   // "bf16", "f32", "i64", ...: of the element or the scalar
+    const char *type;   // "bf16", "f32", "i64", ...: of the element or the scalar
     bool is_tensor;
-    TilecMode mode;                     // tensors
-    int rank;                           // tensors
-    const char *shape[TILEC_MAX_RANK];  // each dim as text: a name, a number, or an expression of names
+    TilecMode mode;                      // tensors
+    int rank;                            // tensors
+    const char *shape[TILEC_MAX_RANK];   // each dim as text: a name, a number, or an expression of names
 } TilecParam;
 
 // The parameter `index` as the first variant declares it. False when there is none.
 TILEC_API bool tilec_kernel_param(const TilecKernel *kernel, size_t index, TilecParam *out);
 
 typedef struct TilecVariant {
-    const char *symbol;        // its name in the cubin; "" for a program
-    const char *when;          // the condition under which it is chosen; "" when there is none
-    int threads;               // of a block
-    int64_t shared_bytes;      // of a block
-    int registers;             // of a thread; -1 when unknown (no cubin)
+    const char *symbol;     // its name in the cubin; "" for a program
+    const char *when;       // the condition under which it is chosen; "" when there is none
+    int threads;            // of a block
+    int64_t shared_bytes;   // of a block
+    int registers;          // of a thread; -1 when unknown (no cubin)
     int spill_bytes, stack_bytes;
 } TilecVariant;
 
@@ -198,7 +199,7 @@ typedef enum TilecArgKind { TILEC_TENSOR, TILEC_INTEGER, TILEC_REAL } TilecArgKi
 // An argument of a launch: a tensor on the device, or a scalar.
 typedef struct TilecArg {
     TilecArgKind kind;
-    void *data;                        // tensors: the device address of element [0, ..., 0]
+    void *data;   // tensors: the device address of element [0, ..., 0]
     int rank;
     int64_t shape[TILEC_MAX_RANK];
     int64_t strides[TILEC_MAX_RANK];   // in elements
@@ -222,8 +223,8 @@ TILEC_API void tilec_unload(TilecModule *module);
 
 typedef struct TilecLaunch {
     size_t size;
-    void *stream;            // a CUstream (cudaStream_t); NULL: the default stream
-    void *workspace;         // device memory for a program's scratch, 256-byte aligned; NULL: taken for this launch from
+    void *stream;      // a CUstream (cudaStream_t); NULL: the default stream
+    void *workspace;   // device memory for a program's scratch, 256-byte aligned; NULL: taken for this launch from
     size_t workspace_size;   // the driver's stream-ordered pool
 } TilecLaunch;
 

@@ -33,9 +33,22 @@ static void test_json(void **state) {
 
 static void test_json_refuses(void **state) {
     Arena *arena = *state;
-    static const char *const bad[] = {"",       "{",           "[1,]",    "{\"a\" 1}", "\"abc",      "tru", "1 2",
-                                      "\"\\x\"", "\"\\ud800x\"", "[1 2]", "{a: 1}",    "\"a\nb\"",   "-",   "99999999999999999999",
-                                      "\"\\u0000\"", "{\"a\":}"};
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[1,]",
+                                      "{\"a\" 1}",
+                                      "\"abc",
+                                      "tru",
+                                      "1 2",
+                                      "\"\\x\"",
+                                      "\"\\ud800x\"",
+                                      "[1 2]",
+                                      "{a: 1}",
+                                      "\"a\nb\"",
+                                      "-",
+                                      "99999999999999999999",
+                                      "\"\\u0000\"",
+                                      "{\"a\":}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_null(parse(arena, bad[i]));
     char *deep = arena_alloc(arena, 100001);
     memset(deep, '[', 100000);
@@ -140,8 +153,7 @@ static void test_npy_refuses(void **state) {
         "{'descr': '<f4', 'fortran_order': False}",
         "{}",
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_non_null(parse_header(arena, bad[i], TYPE_F32, &t));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_non_null(parse_header(arena, bad[i], TYPE_F32, &t));
     assert_non_null(npy_parse(arena, (const uint8_t *)"\x93NUMPY\1\0\xff\xff", 10, TYPE_F32, &t));
     assert_non_null(npy_parse(arena, (const uint8_t *)"hello world", 11, TYPE_F32, &t));
 }
@@ -164,11 +176,13 @@ static void test_npy_converts(void **state) {
 // The smallest ELF file with a section table: the null section and the names.
 static size_t tiny_elf(uint8_t *out) {
     static const char names[] = "\0.shstrtab";
-    Elf64_Ehdr header = {.e_shoff = sizeof header + 16, .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = 2, .e_shstrndx = 1};
+    Elf64_Ehdr header = {
+        .e_shoff = sizeof header + 16, .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = 2, .e_shstrndx = 1};
     memcpy(header.e_ident, ELFMAG, SELFMAG);
     header.e_ident[EI_CLASS] = ELFCLASS64;
     header.e_ident[EI_DATA] = ELFDATA2LSB;
-    Elf64_Shdr table[2] = {{0}, {.sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = sizeof header, .sh_size = sizeof names}};
+    Elf64_Shdr table[2] = {{0},
+                           {.sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = sizeof header, .sh_size = sizeof names}};
     memcpy(out, &header, sizeof header);
     memcpy(out + sizeof header, names, sizeof names);
     memcpy(out + header.e_shoff, table, sizeof table);
@@ -212,10 +226,11 @@ static void test_container_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_json),           IN_ARENA(test_json_refuses), IN_ARENA(test_json_quote),
-        IN_ARENA(test_files),          IN_ARENA(test_paths),        IN_ARENA(test_npy_round_trip),
-        IN_ARENA(test_npy_refuses),    IN_ARENA(test_npy_converts), IN_ARENA(test_container),
-        IN_ARENA(test_container_refuses),
+        IN_ARENA(test_json),        IN_ARENA(test_json_refuses),
+        IN_ARENA(test_json_quote),  IN_ARENA(test_files),
+        IN_ARENA(test_paths),       IN_ARENA(test_npy_round_trip),
+        IN_ARENA(test_npy_refuses), IN_ARENA(test_npy_converts),
+        IN_ARENA(test_container),   IN_ARENA(test_container_refuses),
     };
     return run(tests);
 }

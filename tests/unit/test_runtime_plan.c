@@ -190,9 +190,10 @@ static void test_host_eval(void **state) {
     Fixture f;
     Launch launch;
     setup(&f, *state);
-    const char *text = "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
-                       "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
-                       "\"100 / n\", \"threads\": 1}]}]}";
+    const char *text =
+        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+        "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
+        "\"100 / n\", \"threads\": 1}]}]}";
     f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
     assert_non_null(f.plan);
     LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 7}};
@@ -205,9 +206,9 @@ static void test_host_eval(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_first_variant), IN_ARENA(test_second_variant), IN_ARENA(test_strides), IN_ARENA(test_empty_grid),
-        IN_ARENA(test_refuses),       IN_ARENA(test_program),        IN_ARENA(test_round_trip), IN_ARENA(test_damaged),
-        IN_ARENA(test_host_eval),
+        IN_ARENA(test_first_variant), IN_ARENA(test_second_variant), IN_ARENA(test_strides),
+        IN_ARENA(test_empty_grid),    IN_ARENA(test_refuses),        IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),    IN_ARENA(test_damaged),        IN_ARENA(test_host_eval),
     };
     return run(tests);
 }
