@@ -1,0 +1,322 @@
+// Calls of operations: which argument is which operand, and what each becomes (rows of ir/ops.def).
+#include "frontend/sema.h"
+#include "support/strbuf.h"
+#include <string.h>
+
+// ---- which argument is which operand ----
+typedef struct Operands {
+    const Node *at[OP_MAX_OPERANDS];
+    const Node **rest;   // of a variadic operand, which is the last
+    int rest_count;
+} Operands;
+
+static int operand_named(const OpInfo *info, const char *name) {
+    for (int i = 0; i < info->operand_count; i++)
+        if (strcmp(info->operands[i].name, name) == 0) return i;
+    return -1;
+}
+
+static bool take_named(Sema *s, const OpInfo *info, const Node *arg, Operands *out) {
+    int at = operand_named(info, arg->text);
+    if (at < 0) {
+        Diag *d = diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, info->text, arg->text);
+        StrMap *names = strmap_new(s->arena);
+        for (int i = 0; i < info->operand_count; i++) strmap_put(names, info->operands[i].name, names);
+        const char *near = strmap_nearest(names, arg->text);
+        if (near) diag_note(d, "did you mean '%s'?", near);
+        return false;
+    }
+    if (out->at[at]) {
+        diag(s->sink, arg->span, T_DUPLICATE_NAME, arg->text);
+        return false;
+    }
+    out->at[at] = arg->kids[0];
+    return true;
+}
+
+static const char *signature(Sema *s, const OpInfo *info) {
+    StrBuf text;
+    sb_init(&text, s->arena);
+    sb_printf(&text, "%s(", info->text);
+    for (int i = 0; i < info->operand_count; i++) {
+        const Operand *operand = &info->operands[i];
+        bool optional = operand->flags & OPERAND_OPTIONAL;
+        sb_printf(&text, "%s%s%s%s%s%s", i ? ", " : "", optional ? "[" : "", operand->name,
+                  operand->flags & OPERAND_NAMED ? " = ..." : "", operand->flags & OPERAND_VARIADIC ? "..." : "",
+                  optional ? "]" : "");
+    }
+    sb_str(&text, ")");
+    return sb_text(&text);
+}
+
+static bool wrong_count(Sema *s, const OpInfo *info, const Node *call) {
+    Diag *d = diag(s->sink, call->span, T_ARGUMENTS, info->text);
+    diag_note(d, "it is %s", signature(s, info));
+    return false;
+}
+
+static bool match_operands(Sema *s, const OpInfo *info, const Node *call, Operands *out) {
+    *out = (Operands){.rest = NEW_ARRAY(s->arena, const Node *, call->count + 1)};
+    int next = 0;
+    for (int i = 0; i < call->count; i++) {
+        const Node *arg = call->kids[i];
+        if (arg->kind == N_NAMED) {
+            if (!take_named(s, info, arg, out)) return false;
+            continue;
+        }
+        while (next < info->operand_count && (info->operands[next].flags & OPERAND_NAMED)) next++;
+        if (next >= info->operand_count) return wrong_count(s, info, call);
+        if (info->operands[next].flags & OPERAND_VARIADIC) {
+            out->rest[out->rest_count++] = arg;
+        } else {
+            if (out->at[next]) return wrong_count(s, info, call);
+            out->at[next++] = arg;
+        }
+    }
+    for (int i = 0; i < info->operand_count; i++)
+        if (!out->at[i] && !(info->operands[i].flags & OPERAND_OPTIONAL)) return wrong_count(s, info, call);
+    return true;
+}
+
+// ---- what each operand becomes ----
+
+// The words an operand takes; NULL: any.
+static const char *words_of(const char *operand) {
+    static const struct {
+        const char *operand, *words;
+    } table[] = {{"order", "relaxed acquire release acq_rel"},
+                 {"scope", "block cluster device system"},
+                 {"what", "reads"},
+                 {"precision", "ieee tf32"}};
+    for (int i = 0; i < COUNT_OF(table); i++)
+        if (strcmp(table[i].operand, operand) == 0) return table[i].words;
+    return NULL;
+}
+
+static bool is_word_of(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)); at += length)
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return true;
+    return false;
+}
+
+static Arg word(Sema *s, const Operand *operand, const Node *node) {
+    const char *words = words_of(operand->name);
+    bool is_text = strcmp(operand->name, "text") == 0;
+    if (node->kind != (is_text ? N_STRING : N_NAME) || (words && !is_word_of(words, node->text))) {
+        diag(s->sink, node->span, T_WORD, operand->name, is_text ? "a string literal" : words ? words : "a word");
+        return (Arg){.name = "?"};
+    }
+    return (Arg){.name = node->text, .is_string = is_text};
+}
+
+static bool is_word(const Operand *operand) {
+    return (operand->access == ACCESS_NAME && operand->scopes == 0) || strcmp(operand->name, "precision") == 0;
+}
+
+// Operands of the tile ops are regions; those of all others are places of elements.
+static bool takes_tiles(OpId op) {
+    return (op >= OP_COPY && op <= OP_AWAIT) || op == OP_ALIGNED;
+}
+
+// Ops that put their value into their first operand: the value takes its type.
+static bool stores_value(OpId op) {
+    return op == OP_FILL || op == OP_STORE || (op >= OP_ATOMIC_ADD && op <= OP_ATOMIC_CAS);
+}
+
+static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand, const Node *node, const Arg *first) {
+    if (operand->flags & OPERAND_CONST) return settle(s, constant(s, node, operand->name));
+    if (stores_value(info->id) && first->region) return value_of_type(s, node, first->region->buf->type);
+    return settle(s, expression(s, node));
+}
+
+static bool build_args(Sema *s, const OpInfo *info, const Operands *operands, Arg *args) {
+    bool pair = info->id == OP_COPY || info->id == OP_TRANSPOSE;
+    if (pair && !region_pair(s, operands->at[0], operands->at[1], info->id == OP_TRANSPOSE, &args[0].region, &args[1].region))
+        return false;
+    for (int i = pair ? 2 : 0; i < info->operand_count; i++) {
+        const Operand *operand = &info->operands[i];
+        const Node *node = operands->at[i];
+        if (!node) continue;
+        if (is_word(operand)) args[i] = word(s, operand, node);
+        else if (operand->access == ACCESS_VALUE) args[i].value = scalar_operand(s, info, operand, node, &args[0]);
+        else if (takes_tiles(info->id)) args[i].region = region_alone(s, node, info->text);
+        else args[i].region = region_element_of(s, node);
+        if (!args[i].value && !args[i].region && !args[i].name) return false;
+    }
+    for (int i = 0; i < operands->rest_count; i++) {
+        Arg *arg = &args[info->operand_count - 1 + i];
+        arg->value = settle(s, expression(s, operands->rest[i]));
+    }
+    return true;
+}
+
+// The call's operands in the table's order; NULL after a report.
+static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *count) {
+    Operands operands;
+    if (!match_operands(s, info, call, &operands)) return NULL;
+    *count = info->operand_count;
+    bool variadic = *count && (info->operands[*count - 1].flags & OPERAND_VARIADIC);
+    if (variadic) *count += operands.rest_count - 1;
+    Arg *args = NEW_ARRAY(s->arena, Arg, *count + 1);
+    return build_args(s, info, &operands, args) ? args : NULL;
+}
+
+// ---- scalar functions ----
+static Expr *float_operand(Sema *s, Value v) {
+    Type type = value_type(s, v);
+    if (s->raw && v.kind == VALUE_EXPR) return v.expr;
+    return to_type(s, v, type_is_float(type) ? type_compute(type) : s->context == IN_REFERENCE ? TYPE_F64 : TYPE_F32);
+}
+
+static bool numeric(Sema *s, const OpInfo *info, Value v) {
+    Type type = value_type(s, v);
+    if (type_is_float(type) || type_is_int(type)) return true;
+    diag(s->sink, v.span, T_OPERAND_TYPE, info->text, value_text(s, v));
+    return false;
+}
+
+static Value pure_call(Sema *s, const OpInfo *info, const Node *call) {
+    Operands operands;
+    if (!match_operands(s, info, call, &operands)) return value_poison(call->span);
+    Value values[OP_MAX_OPERANDS], folded;
+    Expr *out[OP_MAX_OPERANDS];
+    for (int i = 0; i < info->operand_count; i++) {
+        values[i] = expression(s, operands.at[i]);
+        if (is_poison(values[i]) || !numeric(s, info, values[i])) return value_poison(call->span);
+    }
+    if (fold_call(s, info->id, info->operand_count, values, call->span, &folded)) return folded;
+    if (info->result == RESULT_PROMOTE) {
+        if (!promote(s, info->operand_count, values, out, info->text, call->span)) return value_poison(call->span);
+        if (info->id == OP_CEILDIV && expr_is_int(out[1], 0)) {
+            diag(s->sink, call->span, T_ZERO_DIVISOR, "ceildiv");
+            return value_poison(call->span);
+        }
+    } else if (info->result == RESULT_FLOATING) {
+        out[0] = float_operand(s, values[0]);
+    } else {
+        Type type = value_type(s, values[0]);   // abs, ieee: below f32 they compute in f32
+        out[0] = s->raw ? settle(s, values[0]) : to_type(s, values[0], type_compute(type));
+    }
+    Arg args[OP_MAX_OPERANDS] = {0};
+    for (int i = 0; i < info->operand_count; i++) args[i].value = out[i];
+    if (!s->raw || s->constant) return value_expr(s, e_call(s->arena, info->id, info->operand_count, args), call->span);
+    Expr *e = NEW(s->arena, Expr);   // as e_call does it, unfolded
+    *e = (Expr){.kind = EXPR_CALL, .type = info->result == RESULT_FLOATING && !type_is_float(out[0]->type) ? TYPE_F32 : out[0]->type};
+    e->call.op = info->id;
+    e->call.count = info->operand_count;
+    e->call.args = arena_copy(s->arena, args, sizeof *args * (size_t)info->operand_count);
+    return value_expr(s, e, call->span);
+}
+
+// ---- expressions ----
+static bool is_literal(const Node *node) {
+    if (node->kind == N_UNARY && node->op == UNARY_NEG) node = node->kids[0];
+    return node->kind == N_INT || node->kind == N_FLOAT ||
+           (node->kind == N_NAME && (strcmp(node->text, "inf") == 0 || strcmp(node->text, "nan") == 0));
+}
+
+static Value conversion(Sema *s, Type type, const Node *call) {
+    if (call->count != 1 || call->kids[0]->kind == N_NAMED) {
+        Diag *d = diag(s->sink, call->span, T_ARGUMENTS, call->text);
+        diag_note(d, "it is %s(x)", call->text);
+        return value_poison(call->span);
+    }
+    return cast(s, type, expression(s, call->kids[0]), is_literal(call->kids[0]), call->span);
+}
+
+static Value bitcast(Sema *s, const Node *call) {
+    if (call->count != 2 || call->kids[0]->kind != N_NAME) {
+        Diag *d = diag(s->sink, call->span, T_ARGUMENTS, "bitcast");
+        diag_note(d, "it is bitcast(T, x)");
+        return value_poison(call->span);
+    }
+    Type type = find_type(s, call->kids[0]);
+    Value value = expression(s, call->kids[1]);
+    if (type == TYPE_NONE || is_poison(value)) return value_poison(call->span);
+    Expr *e = settle(s, value);
+    if (type_bits(type) != type_bits(e->type) || type_kind(type) == KIND_OPAQUE || type_kind(e->type) == KIND_OPAQUE) {
+        diag(s->sink, call->span, T_BITCAST, type_text(e->type), type_bits(e->type), type_text(type), type_bits(type));
+        return value_poison(call->span);
+    }
+    if (!s->raw) return value_expr(s, e_bitcast(s->arena, type, e), call->span);
+    Expr *made = NEW(s->arena, Expr);
+    *made = (Expr){.kind = EXPR_BITCAST, .type = type, .operand = e};
+    return value_expr(s, made, call->span);
+}
+
+static Value op_call(Sema *s, const OpInfo *info, const Node *call) {
+    if (info->result == RESULT_NONE) {
+        diag(s->sink, call->span, T_NO_VALUE, call->text);
+        return value_poison(call->span);
+    }
+    bool scalars = op_is_pure(info->id) && info->id != OP_ALIGNED && info->id != OP_SMS;
+    if (scalars) return pure_call(s, info, call);
+    int count;
+    Arg *args = operands_of(s, info, call, &count);
+    return args ? value_expr(s, e_call(s->arena, info->id, count, args), call->span) : value_poison(call->span);
+}
+
+Value call_expression(Sema *s, const Node *call) {
+    const Node *inlined = strmap_get(s->syntax->inlines, call->text);
+    if (inlined && inlined->kind == N_FN) return inline_fn(s, inlined, call);
+    if (inlined) {
+        diag(s->sink, call->span, T_NO_VALUE, call->text);
+        return value_poison(call->span);
+    }
+    if (strcmp(call->text, "bitcast") == 0) return bitcast(s, call);
+    Type type = type_by_name(s, call->text);
+    if (type != TYPE_NONE) return conversion(s, type, call);
+    OpId op = op_named(call->text);
+    if (op != OP_COUNT) return op_call(s, op_info(op), call);
+    unknown_function(s, call);
+    return value_poison(call->span);
+}
+
+// ---- statements ----
+
+// Inside `parallel` a copy of an element to an element is a store.
+static bool element_copy(Sema *s, const OpInfo *info, const Node *call) {
+    if (!s->in_parallel || info->id != OP_COPY || call->count != 2) return false;
+    if (!is_element(call->kids[0]) || !is_element(call->kids[1])) return false;
+    Buf *buf;
+    int count;
+    Expr **indices, *value = settle(s, expression(s, call->kids[0]));
+    if (!element_place(s, call->kids[1], &buf, &count, &indices)) return true;
+    Value from = {.kind = VALUE_EXPR, .expr = value, .span = call->span};
+    Stmt *stmt = s_store(s->arena, buf, count, indices, to_type(s, from, buf->type));
+    stmt->loc = place_of(s, call->span);
+    emit(s, stmt);
+    return true;
+}
+
+static void op_statement(Sema *s, const OpInfo *info, const Node *call, bool is_async) {
+    if (op_is_pure(info->id)) {
+        diag(s->sink, call->span, T_NO_EFFECT, call->text);
+        return;
+    }
+    if (element_copy(s, info, call)) return;
+    int count;
+    Arg *args = operands_of(s, info, call, &count);
+    if (!args || !check_tile_op(s, info->id, args, call->span)) return;
+    Stmt *stmt = s_call(s->arena, info->id, count, args);
+    stmt->loc = place_of(s, call->span);
+    stmt->call.is_async = is_async;
+    emit(s, stmt);
+}
+
+void call_statement(Sema *s, const Node *call, bool is_async) {
+    const Node *inlined = strmap_get(s->syntax->inlines, call->text);
+    OpId op = op_named(call->text);
+    if (s->context == IN_PROGRAM && strmap_has(s->syntax->launchables, call->text)) {
+        launch_statement(s, call);
+    } else if (inlined && inlined->kind == N_MACRO) {
+        inline_macro(s, inlined, call);
+    } else if (inlined || type_by_name(s, call->text) != TYPE_NONE || strcmp(call->text, "bitcast") == 0) {
+        diag(s->sink, call->span, T_NO_EFFECT, call->text);
+    } else if (op != OP_COUNT) {
+        op_statement(s, op_info(op), call, is_async);
+    } else {
+        unknown_function(s, call);
+    }
+}

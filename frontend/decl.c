@@ -1,0 +1,170 @@
+// Declarations of buffers, and attributes.
+#include "frontend/sema.h"
+#include <string.h>
+
+// ---- attributes ----
+int file_of_name(Sema *s, const char *name) {
+    int file = 0;
+    for (;; file++) {
+        const char *known = diag_source_name(s->sink, file);
+        if (strcmp(known, name) == 0) return file;
+        if (strcmp(known, "<none>") == 0) return diag_add_source(s->sink, arena_strdup(s->arena, name), "", 0);
+    }
+}
+
+static bool attribute_wrong(Sema *s, const Node *node) {
+    AttrId id = attr_named(node->text);
+    static const struct {
+        char letter;
+        const char *text;
+    } kinds[] = {{'i', "an integer"}, {'s', "a string"}, {'n', "a name"}};
+    char *text = arena_strdup(s->arena, "");
+    const char *pattern = attr_pattern(id);
+    for (int i = 0; pattern[i]; i++)
+        for (int k = 0; k < COUNT_OF(kinds); k++)
+            if (kinds[k].letter == pattern[i]) text = arena_printf(s->arena, "%s%s%s", text, i ? ", " : "", kinds[k].text);
+    diag(s->sink, node->span, T_ATTRIBUTE, node->text, *text ? text : "nothing");
+    return false;
+}
+
+static bool attribute_arg(Sema *s, char letter, const Node *node, AttrArg *out) {
+    if (letter == 'i') {
+        Value value = constant(s, node, "an attribute's argument");
+        if (value.kind != VALUE_INT || value.integer > INT64_MAX) return false;
+        out->integer = (int64_t)value.integer;
+        return true;
+    }
+    out->text = node->text;
+    return node->kind == (letter == 's' ? N_STRING : N_NAME);
+}
+
+static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
+    AttrId id = attr_named(node->text);
+    if (id == ATTR_COUNT) {
+        Diag *d = diag(s->sink, node->span, T_UNKNOWN_ATTRIBUTE, node->text);
+        StrMap *names = strmap_new(s->arena);
+        for (int i = 0; i < ATTR_COUNT; i++) strmap_put(names, attr_name((AttrId)i), names);
+        const char *near = strmap_nearest(names, node->text);
+        if (near) diag_note(d, "did you mean '@%s'?", near);
+        return false;
+    }
+    if (!strchr(attr_where(id), where)) {
+        diag(s->sink, node->span, T_ATTRIBUTE_PLACE, node->text);
+        return false;
+    }
+    const char *pattern = attr_pattern(id);
+    *out = (Attr){.id = id, .count = node->count};
+    if (node->count != (int)strlen(pattern)) return attribute_wrong(s, node);
+    for (int i = 0; i < node->count; i++)
+        if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
+    return true;
+}
+
+Attr *attributes(Sema *s, const Node *list, char where, Span *loc) {
+    Attr *first = NULL, **last = &first;
+    for (int i = 0; list && i < list->count; i++) {
+        Attr attr;
+        if (!attribute(s, list->kids[i], where, &attr)) continue;
+        if (attr.id == ATTR_LOC) {
+            int line = (int)attr.args[1].integer, column = (int)attr.args[2].integer;
+            int file = line ? file_of_name(s, attr.args[0].text) : 0;
+            *loc = (Span){file, line, column, line, column + 1};
+            continue;
+        }
+        *last = arena_copy(s->arena, &attr, sizeof attr);
+        last = &(*last)->next;
+    }
+    return first;
+}
+
+// ---- buffers ----
+
+// @offset, @align, @alias, @owner and @stages are fields of the buffer.
+static void take_fields(Sema *s, Buf *buf, const Node *node) {
+    const char *alias = attr_text(buf->attrs, ATTR_ALIAS), *owner = attr_text(buf->attrs, ATTR_OWNER);
+    buf->offset = attr_int(buf->attrs, ATTR_OFFSET, -1);
+    buf->align = (int)attr_int(buf->attrs, ATTR_ALIGN, 0);
+    buf->owner = owner;
+    if (alias) {
+        Symbol *symbol = find(s, alias);
+        if (symbol && symbol->kind == SYMBOL_BUF) buf->alias_of = symbol->buf;
+        else diag(s->sink, node->span, T_NOT_BUFFER, arena_printf(s->arena, "'%s'", alias));
+    }
+    int64_t slots = attr_int(buf->attrs, ATTR_STAGES, 0), leading = 1;
+    while (slots && leading < slots && buf->stage_dims < buf->rank) {
+        leading *= buf_extent(buf, buf->stage_dims);
+        buf->stage_dims++;
+    }
+    if (slots && leading != slots) diag(s->sink, node->span, T_STAGES, (long long)slots, buf->name);
+    static const AttrId fields[] = {ATTR_ALIAS, ATTR_OWNER, ATTR_OFFSET, ATTR_ALIGN, ATTR_STAGES};
+    for (int i = 0; i < COUNT_OF(fields); i++) attr_remove(&buf->attrs, fields[i]);
+}
+
+static void take_layout(Sema *s, Buf *buf, const Node *node) {
+    if (!node) return;
+    const char *why = "it is not understood";
+    buf->layout = layout_parse(s->arena, node->text, type_bits(buf->type), &why);
+    if (!buf->layout) {
+        diag(s->sink, node->span, T_LAYOUT_TEXT, why);
+        return;
+    }
+    bool fragment = buf->scope == SCOPE_FRAGMENT;
+    int rank = fragment ? buf->layout->rank_out : buf->layout->rank_in;
+    bool fits = fragment ? rank == buf->rank && buf->layout->rank_in == 2 : rank <= buf->rank;
+    if (buf->scope == SCOPE_SHARED) buf->stage_dims = fits ? buf->rank - rank : 0;
+    if (!fits) diag(s->sink, node->span, T_LAYOUT_RANK, buf->name, buf->rank, rank);
+}
+
+// Extents: constants in kernels; anything computable in references, fills and for a program's scratch.
+static bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Expr **shape) {
+    int64_t elements = 1;
+    for (int i = 0; i < dims->count; i++) {
+        int64_t extent;
+        if (dynamic) {
+            shape[i] = index_expression(s, dims->kids[i]);
+            if (!expr_const(shape[i], &extent) || extent > 0) continue;
+            diag(s->sink, dims->kids[i]->span, T_EXTENT_POSITIVE, (long long)extent);
+            return false;
+        }
+        if (!constant_int(s, dims->kids[i], "an extent", 1, INT32_MAX, &extent)) return false;
+        shape[i] = e_int(s->arena, extent);
+        elements *= extent;
+        if (elements > INT32_MAX) {
+            diag(s->sink, node->span, T_BUFFER_SIZE, node->text);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void declaration(Sema *s, AstScope scope, const Node *node) {
+    static const Scope scopes[] = {[DECL_SHARED] = SCOPE_SHARED, [DECL_FRAGMENT] = SCOPE_FRAGMENT,
+                                   [DECL_LOCAL] = SCOPE_LOCAL, [DECL_SCRATCH] = SCOPE_GLOBAL};
+    const Node *dims = node->kids[1];
+    Type type = find_type(s, node->kids[0]);
+    if (type == TYPE_NONE) type = TYPE_F32;
+    if (!dims || dims->count > LAYOUT_MAX_RANK) {
+        diag(s->sink, node->span, T_DIMS_COUNT, node->text, LAYOUT_MAX_RANK);
+        dims = NULL;
+    }
+    Expr *shape[LAYOUT_MAX_RANK] = {e_int(s->arena, 1)};
+    bool dynamic = scope == DECL_SCRATCH || s->context == IN_REFERENCE || s->context == IN_FILL;
+    bool fine = dims && read_extents(s, node, dims, dynamic, shape);
+    for (int i = 0; i < LAYOUT_MAX_RANK && !fine; i++) shape[i] = e_int(s->arena, 1);
+    Span loc = place_of(s, node->span);
+    Attr *attrs = attributes(s, node->attrs, 'd', &loc);
+    Buf *buf = buf_new(s->arena, node->text, scopes[scope], type, dims ? dims->count : 1, shape, loc);
+    buf->is_scratch = scope == DECL_SCRATCH;
+    buf->mode = MODE_INOUT;
+    buf->attrs = attrs;
+    if (fine) {
+        take_fields(s, buf, node);
+        take_layout(s, buf, node->kids[2]);
+    }
+    declare_buf(s, buf, node->span);
+    emit(s, s_decl(s->arena, buf));
+}
+
+void declarations(Sema *s, const Node *node) {
+    for (int i = 0; i < node->count; i++) declaration(s, (AstScope)node->op, node->kids[i]);
+}

@@ -1,0 +1,155 @@
+// Expressions.
+#include "frontend/sema.h"
+#include <math.h>
+#include <string.h>
+
+static Value name_value(Sema *s, const Node *node) {
+    if (strcmp(node->text, "true") == 0) return value_expr(s, e_bool(s->arena, true), node->span);
+    if (strcmp(node->text, "false") == 0) return value_expr(s, e_bool(s->arena, false), node->span);
+    if (strcmp(node->text, "inf") == 0) return value_float(INFINITY, node->span);
+    if (strcmp(node->text, "nan") == 0) return value_float(NAN, node->span);
+    Symbol *symbol = find_or_report(s, node);
+    if (!symbol) return value_poison(node->span);
+    switch (symbol->kind) {
+    case SYMBOL_VAR: return value_expr(s, e_var(s->arena, symbol->var), node->span);
+    case SYMBOL_BUF: {
+        Diag *d = diag(s->sink, node->span, T_NOT_SCALAR, node->text, "a buffer");
+        diag_label(d, symbol->span, "declared here");
+        return value_poison(node->span);
+    }
+    case SYMBOL_TYPE:
+        diag(s->sink, node->span, T_NOT_SCALAR, node->text, "a type");
+        return value_poison(node->span);
+    default: break;
+    }
+    Value value = symbol->value;
+    value.span = node->span;
+    return value;
+}
+
+static Value load(Sema *s, const Node *node) {
+    Buf *buf;
+    int count;
+    Expr **indices;
+    if (!element_place(s, node, &buf, &count, &indices)) return value_poison(node->span);
+    return value_expr(s, e_load(s->arena, buf, count, indices), node->span);
+}
+
+// The right operand of a lazy operator: what it would emit (a `fn` with statements) must not run when it is skipped.
+static Value lazily(Sema *s, const Node *node, Block *into) {
+    Block *outer = s->block;
+    s->block = into;
+    Value value = expression(s, node);
+    s->block = outer;
+    return value;
+}
+
+static Stmt *assign(Sema *s, Var *var, Expr *value) {
+    Stmt *stmt = s_assign(s->arena, var, value);
+    stmt->loc = place_of(s, value->loc);
+    return stmt;
+}
+
+static Value logical(Sema *s, const Node *node) {
+    Value a = expression(s, node->kids[0]);
+    Block extra = {0};
+    Value b = lazily(s, node->kids[1], &extra);
+    if (extra.count == 0 || is_poison(a) || is_poison(b)) return binary(s, (BinaryOp)node->op, a, b, node->span);
+    // var r = a; if (r) { ...; r = b; }       for ||: if (!r)
+    Var *var = var_new(s->arena, "holds", VAR_MUTABLE, TYPE_BOOL, place_of(s, node->span));
+    emit(s, s_var(s->arena, var, to_condition(s, a)));
+    Expr *condition = e_var(s->arena, var);
+    condition->loc = var->loc;
+    if (node->op == BIN_LOGICAL_OR) condition = e_unary(s->arena, UNARY_NOT, condition);
+    Stmt *stmt = s_if(s->arena, condition);
+    stmt->loc = var->loc;
+    block_push(s->arena, &extra, assign(s, var, to_condition(s, b)));
+    stmt->if_.then = extra;
+    emit(s, stmt);
+    return value_expr(s, e_var(s->arena, var), node->span);
+}
+
+static Value select(Sema *s, const Node *node) {
+    Value condition = expression(s, node->kids[0]);
+    Block on_yes = {0}, on_no = {0};
+    Value yes = lazily(s, node->kids[1], &on_yes), no = lazily(s, node->kids[2], &on_no);
+    if (on_yes.count + on_no.count == 0 || is_poison(condition) || is_poison(yes) || is_poison(no))
+        return ternary(s, condition, yes, no, node->span);
+    Value values[2] = {yes, no};
+    Expr *arms[2];
+    if (!promote(s, 2, values, arms, "? :", node->span)) return value_poison(node->span);
+    Var *var = var_new(s->arena, "chosen", VAR_MUTABLE, arms[0]->type, place_of(s, node->span));
+    emit(s, s_var(s->arena, var, NULL));
+    Stmt *stmt = s_if(s->arena, to_condition(s, condition));
+    stmt->loc = var->loc;
+    block_push(s->arena, &on_yes, assign(s, var, arms[0]));
+    block_push(s->arena, &on_no, assign(s, var, arms[1]));
+    stmt->if_.then = on_yes;
+    stmt->if_.otherwise = on_no;
+    emit(s, stmt);
+    return value_expr(s, e_var(s->arena, var), node->span);
+}
+
+Value expression(Sema *s, const Node *node) {
+    Span span = node->span;
+    switch (node->kind) {
+    case N_INT: return value_int((Wide)node->integer, span);
+    case N_FLOAT: return value_float(node->real, span);
+    case N_NAME: return name_value(s, node);
+    case N_INDEX: return load(s, node);
+    case N_CALL: return call_expression(s, node);
+    case N_UNARY: {
+        bool literal = node->kids[0]->kind == N_INT || node->kids[0]->kind == N_FLOAT ||
+                       (node->kids[0]->kind == N_NAME && strcmp(node->kids[0]->text, "inf") == 0);
+        return unary(s, (UnaryOp)node->op, expression(s, node->kids[0]), literal, span);
+    }
+    case N_BINARY:
+        if (node->op == BIN_LOGICAL_AND || node->op == BIN_LOGICAL_OR) return logical(s, node);
+        Value a = expression(s, node->kids[0]);
+        return binary(s, (BinaryOp)node->op, a, expression(s, node->kids[1]), span);
+    case N_TERNARY: return select(s, node);
+    case N_DOT: diag(s->sink, span, T_NOT_A_VALUE, "a view"); return value_poison(span);
+    case N_STRING: diag(s->sink, span, T_NOT_A_VALUE, "a string"); return value_poison(span);
+    default: diag(s->sink, span, T_NOT_A_VALUE, "this"); return value_poison(span);
+    }
+}
+
+Value constant(Sema *s, const Node *node, const char *what) {
+    s->constant++;
+    Block nowhere = {0}, *outer = s->block;
+    s->block = &nowhere;
+    Value value = expression(s, node);
+    s->block = outer;
+    s->constant--;
+    if (is_poison(value) || (value_is_const(value) && nowhere.count == 0)) return value;
+    diag(s->sink, node->span, T_NOT_CONSTANT, what);
+    return value_poison(node->span);
+}
+
+bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out) {
+    Value value = constant(s, node, what);
+    if (is_poison(value)) return false;
+    Wide wide;
+    if (value.kind == VALUE_INT) wide = value.integer;
+    else if (value.kind == VALUE_EXPR && type_is_int(value.expr->type)) wide = value.expr->integer;
+    else {
+        diag(s->sink, node->span, T_CONSTANT_KIND, what, value_text(s, value));
+        return false;
+    }
+    if (wide < low || wide > high) {
+        diag(s->sink, node->span, T_OUT_OF_BOUNDS, what, (long long)low, (long long)high);
+        return false;
+    }
+    *out = (int64_t)wide;
+    return true;
+}
+
+Expr *index_expression(Sema *s, const Node *node) {
+    return to_index(s, expression(s, node));
+}
+
+// Printed IR says every conversion: there only literals take the place's type.
+Expr *value_of_type(Sema *s, const Node *node, Type type) {
+    Value value = expression(s, node);
+    return s->raw && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, type);
+}

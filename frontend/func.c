@@ -1,0 +1,420 @@
+// Kernels with their variants, programs with their calls, references.
+#include "frontend/sema.h"
+#include "ir/verify.h"
+#include <string.h>
+
+int item_named(const Syntax *syntax, const char *name) {
+    for (int i = 0; i < syntax->items.count; i++) {
+        const Node *node = syntax->items.items[i].node;
+        if ((node->kind == N_KERNEL || node->kind == N_PROGRAM) && strcmp(node->text, name) == 0) return i;
+    }
+    return -1;
+}
+
+// ---- the stage of a kernel ----
+
+// Whether a statement can only stand before lower-tile-op: tile ops, fragments, loops over whole tiles.
+static bool is_tile_stage(const Block *block);
+
+static bool stmt_is_tile_stage(const Stmt *stmt) {
+    switch (stmt->kind) {
+    case STMT_DECL:
+        return stmt->decl->scope == SCOPE_FRAGMENT || (stmt->decl->scope == SCOPE_SHARED && stmt->decl->layout);
+    case STMT_CALL: return !(op_info(stmt->call.op)->stages & STAGE_BIT_THREAD);
+    case STMT_FOR:
+        return stmt->loop.kind == LOOP_PARALLEL || stmt->loop.kind == LOOP_PIPELINED || is_tile_stage(&stmt->loop.body);
+    case STMT_WHILE: return is_tile_stage(&stmt->while_.body);
+    case STMT_IF: return is_tile_stage(&stmt->if_.then) || is_tile_stage(&stmt->if_.otherwise);
+    case STMT_BLOCK: return is_tile_stage(&stmt->block);
+    case STMT_GRID: return is_tile_stage(&stmt->grid.body);
+    case STMT_ROLE: return is_tile_stage(&stmt->role.body);
+    case STMT_THREAD: return is_tile_stage(&stmt->thread.body);
+    default: return false;
+    }
+}
+
+static bool is_tile_stage(const Block *block) {
+    for (int i = 0; i < block->count; i++)
+        if (stmt_is_tile_stage(block->items[i])) return true;
+    return false;
+}
+
+static bool has_thread(const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_THREAD) return true;
+        if (stmt->kind == STMT_GRID && has_thread(&stmt->grid.body)) return true;
+        if (stmt->kind == STMT_ROLE && has_thread(&stmt->role.body)) return true;
+        if (stmt->kind == STMT_BLOCK && has_thread(&stmt->block)) return true;
+        if (stmt->kind == STMT_FOR && has_thread(&stmt->loop.body)) return true;
+        if (stmt->kind == STMT_WHILE && has_thread(&stmt->while_.body)) return true;
+        if (stmt->kind == STMT_IF && (has_thread(&stmt->if_.then) || has_thread(&stmt->if_.otherwise))) return true;
+    }
+    return false;
+}
+
+static void mark_lowered(const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) stmt->decl->lowered = true;
+        if (stmt->kind == STMT_GRID) mark_lowered(&stmt->grid.body);
+        if (stmt->kind == STMT_ROLE) mark_lowered(&stmt->role.body);
+        if (stmt->kind == STMT_BLOCK) mark_lowered(&stmt->block);
+    }
+}
+
+// ---- one function ----
+typedef struct Frame {
+    Sema outer;
+    NameScope params, body;
+} Frame;
+
+static Func *begin(Sema *s, Frame *frame, FuncKind kind, const char *name, const Node *node, const ChoiceVec *choices,
+                   Context context) {
+    frame->outer = *s;
+    s->func = NEW(s->arena, Func);
+    Span loc = node->span;
+    *s->func = (Func){.kind = kind, .name = name};
+    s->placed = false;
+    if (kind != FUNC_REFERENCE) {
+        Span given = {.line = -1};
+        s->func->attrs = attributes(s, node->attrs, 'k', &given);
+        if (given.line >= 0) s->placed = true, s->place = loc = given;
+    }
+    s->func->loc = loc;
+    s->block = &s->func->body;
+    s->context = context;
+    s->choices = (ChoiceVec){0};
+    for (int i = 0; i < choices->count; i++) vec_push(s->arena, &s->choices, choices->items[i]);
+    s->grids = s->loops = s->picked = s->constant = 0;
+    s->in_parallel = s->in_thread = false;
+    s->inlining = NULL;
+    s->scope = s->file;
+    scope_open(s, &frame->params);
+    parameters(s, node);
+    scope_open(s, &frame->body);
+    if (context != IN_REFERENCE && context != IN_FILL) bind_choices(s);
+    return s->func;
+}
+
+static void end(Sema *s, Frame *frame) {
+    frame->outer.made = s->made;
+    frame->outer.expansions = s->expansions;
+    *s = frame->outer;
+}
+
+static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
+    Frame frame;
+    bool kernel = node->kind == N_KERNEL;
+    Func *func = begin(s, &frame, kernel ? FUNC_KERNEL : FUNC_PROGRAM, name, node, choices, kernel ? IN_KERNEL : IN_PROGRAM);
+    NameScope inner;
+    scope_open(s, &inner);
+    statements(s, node->kids[3]);
+    if (kernel && s->grids == 0) diag(s->sink, node->span, T_NO_GRID, name);
+    end(s, &frame);
+    if (kernel && has_thread(&func->body) && !is_tile_stage(&func->body)) {
+        func->stage = STAGE_THREAD;
+        mark_lowered(&func->body);
+    }
+    return func;
+}
+
+// ---- tunables: the first combination that fits, the last name varying fastest ----
+void tune_statement(Sema *s, const Node *node) {
+    for (int i = 0; i < node->count; i++) {
+        const Node *tunable = node->kids[i], *list = tunable->kids[0];
+        const Define *define = define_of(s, tunable->text);
+        int pick = s->picks && s->picked < s->pick_count ? s->picks[s->picked] : 0;
+        s->picked++;
+        Type type = TYPE_NONE;
+        Value value = define ? define_value(s, define, tunable->span, &type)
+                             : constant(s, list->kids[pick < list->count ? pick : 0], "a tunable");
+        if (type != TYPE_NONE) diag(s->sink, tunable->span, T_DEFINE_VALUE, define->name, define->value, "a number");
+        declare_value(s, tunable->text, value, tunable->span);
+        if (value.kind != VALUE_INT || value.integer > INT64_MAX) continue;
+        Attr attr = {.id = ATTR_TUNED, .count = 2, .args = {{.text = tunable->text}, {.integer = (int64_t)value.integer}}};
+        Attr **last = &s->func->attrs;
+        while (*last) last = &(*last)->next;
+        *last = arena_copy(s->arena, &attr, sizeof attr);
+    }
+}
+
+// Candidates per tunable of a kernel, in order of the text.
+static int tunable_sizes(Sema *s, const Node *kernel, int **out) {
+    VEC(int) sizes = {0};
+    const Node *block = kernel->kids[3];
+    for (int i = 0; i < block->count; i++)
+        for (int k = 0; block->kids[i]->kind == N_TUNE && k < block->kids[i]->count; k++) {
+            const Node *tunable = block->kids[i]->kids[k];
+            vec_push(s->arena, &sizes, define_of(s, tunable->text) ? 1 : tunable->kids[0]->count);
+        }
+    *out = sizes.items;
+    return sizes.count;
+}
+
+static bool next_pick(int count, const int *sizes, int *picks) {
+    for (int i = count - 1; i >= 0; i--) {
+        if (++picks[i] < sizes[i]) return true;
+        picks[i] = 0;
+    }
+    return false;
+}
+
+static Func *build_fitting(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
+    int *sizes, count = tunable_sizes(s, node, &sizes), before = diag_errors(s->sink);
+    int *picks = NEW_ARRAY(s->arena, int, count + 1);
+    s->picks = picks;
+    s->pick_count = count;
+    Func *first = build(s, node, name, choices), *func = first;
+    bool choosing = s->options->fits && count > 0 && diag_errors(s->sink) == before;
+    bool fits = !choosing;
+    while (!fits) {
+        int diags = diag_count(s->sink);
+        if (!verify_func(s->module, func)) break;   // the source is wrong, whatever fits
+        fits = s->options->fits(s->options->user, s->module, func);
+        if (!fits) diag_truncate(s->sink, diags);
+        if (fits || !next_pick(count, sizes, picks)) break;
+        func = build(s, node, name, choices);
+        if (diag_errors(s->sink) > before) break;
+    }
+    s->picks = NULL;
+    return fits || diag_errors(s->sink) > before ? func : first;   // none fits: the first, and what follows says why
+}
+
+// ---- declarations ----
+static void make(Sema *s, int item, const char *name, const ChoiceVec *choices, bool called) {
+    const Node *node = s->syntax->items.items[item].node;
+    Made made = {.item = item_named(s->syntax, node->text), .node = node, .choices = *choices, .called = called};
+    made.func = node->kind == N_KERNEL ? build_fitting(s, node, name, choices) : build(s, node, name, choices);
+    vec_push(s->arena, &s->made, made);
+}
+
+static bool calls(const Node *node, const char *name) {
+    if (!node) return false;
+    if (node->kind == N_CALL && strcmp(node->text, name) == 0) return true;
+    for (int i = 0; i < node->count; i++)
+        if (calls(node->kids[i], name)) return true;
+    return false;
+}
+
+// A kernel whose compile-time values only programs give is made only for their calls.
+static bool only_called(Sema *s, const Node *node) {
+    bool open = false, called = false;
+    for (int i = 0; i < node->kids[0]->count; i++) open |= !define_of(s, node->kids[0]->kids[i]->text);
+    if (!open || node->kind != N_KERNEL) return false;
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *other = s->syntax->items.items[i].node;
+        if (other->kind == N_TEST && strcmp(other->text, node->text) == 0) return false;
+        called |= other->kind == N_PROGRAM && calls(other, node->text);
+    }
+    return called;
+}
+
+void elaborate_item(Sema *s, int item) {
+    const Node *node = s->syntax->items.items[item].node;
+    if (s->item_done[item] || only_called(s, node)) return;
+    s->item_done[item] = true;
+    const ChoiceVec *all;
+    int count = combinations(s, node, &all);
+    bool differ = types_differ(count, all);
+    for (int i = 0; i < count; i++)
+        make(s, item, differ ? mangled(s, node->text, &all[i], true) : node->text, &all[i], false);
+}
+
+Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
+                       Context context) {
+    Frame frame;
+    Func *func = begin(s, &frame, FUNC_REFERENCE, name, target, choices, context);
+    func->loc = block->span;
+    statements(s, block);
+    end(s, &frame);
+    return func;
+}
+
+void elaborate_reference(Sema *s, const Node *node) {
+    for (int i = 0; i < s->made.count; i++) {
+        Made made = s->made.items[i];
+        bool mine = strcmp(made.node->text, node->text) == 0 && !made.called;
+        if (!mine || module_reference(s->module, made.func->name)) continue;
+        Func *func = elaborate_scalar(s, made.node, &made.choices, made.func->name, node->kids[0], IN_REFERENCE);
+        vec_push(s->arena, &s->module->references, func);
+    }
+}
+
+// ---- calls of kernels ----
+static const Node *named_arg(const Node *call, const char *name) {
+    for (int i = 0; i < call->count; i++)
+        if (call->kids[i]->kind == N_NAMED && strcmp(call->kids[i]->text, name) == 0) return call->kids[i]->kids[0];
+    return NULL;
+}
+
+// The argument of the callee's parameter `at`.
+static const Node *launch_arg(const Node *call, const Node *kernel, int at) {
+    int place = 0;
+    for (int i = 0; i < call->count; i++)
+        if (call->kids[i]->kind != N_NAMED && place++ == at) return call->kids[i];
+    return named_arg(call, kernel->kids[1]->kids[at]->text);
+}
+
+// A compile-time name that the arguments decide: a tensor's type, or a constant extent.
+static bool infer(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
+    for (int i = 0; i < kernel->kids[1]->count; i++) {
+        const Node *param = kernel->kids[1]->kids[i], *arg = launch_arg(call, kernel, i);
+        Symbol *symbol = arg && arg->kind == N_NAME ? find(s, arg->text) : NULL;
+        if (!symbol || symbol->kind != SYMBOL_BUF || !param->kids[1]) continue;
+        out->type = is_type_param(cparam) && strcmp(param->kids[0]->text, cparam->text) == 0 ? symbol->buf->type : TYPE_NONE;
+        if (out->type != TYPE_NONE) return true;
+        for (int d = 0; !is_type_param(cparam) && d < param->kids[1]->count && d < symbol->buf->rank; d++) {
+            const Node *dim = param->kids[1]->kids[d];
+            int64_t extent;
+            if (dim->kind != N_NAME || strcmp(dim->text, cparam->text) != 0) continue;
+            if (!expr_const(known_extent(s, symbol->buf, d), &extent)) continue;
+            out->value = value_int(extent, arg->span);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
+    const Node *given = named_arg(call, cparam->text);
+    const Define *define = define_of(s, cparam->text);
+    *out = (Choice){.name = cparam->text, .type = TYPE_NONE, .value = value_poison(cparam->span)};
+    if (given && is_type_param(cparam)) {
+        if (given->kind == N_NAME) out->type = type_by_name(s, given->text);
+        if (out->type == TYPE_NONE) diag(s->sink, given->span, T_TYPE_WANTED, cparam->text);
+        return out->type != TYPE_NONE;
+    }
+    if (given) {
+        out->value = constant(s, given, "a compile-time value");
+        return !is_poison(out->value);
+    }
+    if (infer(s, call, kernel, cparam, out)) return true;
+    if (define) out->value = define_value(s, define, cparam->span, &out->type);
+    if (define && (out->type != TYPE_NONE) == is_type_param(cparam)) return true;
+    Diag *d = diag(s->sink, call->span, T_NO_COMPILE_VALUE, cparam->text, cparam->text);
+    diag_note(d, "or give it in the call: %s(..., %s = ...)", kernel->text, cparam->text);
+    return false;
+}
+
+static const char *callee_name(Sema *s, const Node *call, const Node *kernel, ChoiceVec *choices) {
+    for (int i = 0; i < kernel->kids[0]->count; i++) {
+        Choice choice;
+        if (!call_choice(s, call, kernel, kernel->kids[0]->kids[i], &choice)) return NULL;
+        vec_push(s->arena, choices, choice);
+    }
+    return choices->count ? mangled(s, kernel->text, choices, false) : kernel->text;
+}
+
+static Func *made_func(Sema *s, const char *name) {
+    for (int i = 0; i < s->made.count; i++)
+        if (strcmp(s->made.items[i].func->name, name) == 0) return s->made.items[i].func;
+    return NULL;
+}
+
+// The kernel to call, made when it is not there yet, with all its variants.
+static Func *callee(Sema *s, const Node *call, const Node *kernel) {
+    ChoiceVec choices = {0};
+    const char *name = callee_name(s, call, kernel, &choices);
+    if (!name) return NULL;
+    if (!made_func(s, name)) {
+        for (int i = 0; i < s->syntax->items.count; i++) {
+            const Node *node = s->syntax->items.items[i].node;
+            if (node->kind != N_KERNEL || strcmp(node->text, kernel->text) != 0) continue;
+            if (choices.count) make(s, i, name, &choices, true);
+            else elaborate_item(s, i);
+        }
+    }
+    return made_func(s, name);
+}
+
+static bool check_tensor(Sema *s, const Node *node, const Buf *buf, const Buf *param) {
+    Diag *d = NULL;
+    if (buf->type != param->type || buf->rank != param->rank || buf->scope != SCOPE_GLOBAL)
+        d = diag(s->sink, node->span, T_LAUNCH_TENSOR, buf->name, param->name, type_text(param->type), param->rank);
+    else if (param->mode != MODE_IN && buf->is_param && buf->mode == MODE_IN)
+        d = diag(s->sink, node->span, T_READ_ONLY, buf->name);
+    if (d) diag_label(d, param->loc, "the parameter");
+    for (int i = 0; !d && i < buf->rank; i++) {
+        int64_t want, got;
+        if (!expr_const(param->shape[i], &want) || !expr_const(known_extent(s, buf, i), &got) || want == got) continue;
+        d = diag(s->sink, node->span, T_MACRO_DIM, (long long)want, i, buf->name, (long long)got);
+    }
+    return !d;
+}
+
+static bool launch_argument(Sema *s, const Node *node, const Param *param, Arg *out) {
+    if (param->var) {
+        Value value = expression(s, node);
+        out->value = s->raw && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, param->var->type);
+        return !is_poison(value);
+    }
+    Buf *buf = buffer_named(s, node);
+    if (!buf || !check_tensor(s, node, buf, param->buf)) return false;
+    *out = arg_region(region_whole(s->arena, buf));
+    out->region->loc = place_of(s, node->span);
+    return true;
+}
+
+static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
+    int places = 0;
+    bool fine = true;
+    for (int i = 0; i < call->count; i++) {
+        const Node *arg = call->kids[i];
+        bool known = arg->kind != N_NAMED && places++ < kernel->kids[1]->count;
+        for (int k = 0; arg->kind == N_NAMED && k < 2; k++)
+            for (int j = 0; j < kernel->kids[k]->count; j++) known |= strcmp(kernel->kids[k]->kids[j]->text, arg->text) == 0;
+        fine &= known;
+        if (!known && arg->kind == N_NAMED) diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, kernel->text, arg->text);
+    }
+    for (int i = 0; fine && i < kernel->kids[1]->count; i++) fine = launch_arg(call, kernel, i) != NULL;
+    if (fine) return true;
+    Diag *d = diag(s->sink, call->span, T_ARGUMENTS, kernel->text);
+    diag_label(d, kernel->span, "it takes %d", kernel->kids[1]->count);
+    return false;
+}
+
+void launch_statement(Sema *s, const Node *call) {
+    const Node *kernel = s->syntax->items.items[item_named(s->syntax, call->text)].node;
+    if (kernel->kind != N_KERNEL) {
+        diag(s->sink, call->span, T_CALLS_PROGRAM, call->text);
+        return;
+    }
+    if (!launch_names(s, call, kernel)) return;
+    Func *func = callee(s, call, kernel);
+    if (!func) return;
+    Stmt *stmt = stmt_new(s->arena, STMT_LAUNCH, place_of(s, call->span));
+    stmt->launch.callee = func->name;
+    stmt->launch.count = func->params.count;
+    stmt->launch.args = NEW_ARRAY(s->arena, Arg, func->params.count + 1);
+    for (int i = 0; i < func->params.count; i++) {
+        const Param *param = &func->params.items[i];
+        if (i < kernel->kids[1]->count) {
+            if (!launch_argument(s, launch_arg(call, kernel, i), param, &stmt->launch.args[i])) return;
+            continue;
+        }
+        const Made *made = NULL;   // a compile-time name that became a scalar parameter
+        for (int m = 0; m < s->made.count; m++)
+            if (s->made.items[m].func == func) made = &s->made.items[m];
+        ChoiceVec choices = made->choices;
+        const Choice *choice = choice_named(&choices, param->var->name);
+        if (choice) stmt->launch.args[i].value = to_type(s, choice->value, param->var->type);
+    }
+    emit(s, stmt);
+}
+
+static void link_block(Sema *s, Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_LAUNCH) stmt->launch.func = module_func(s->module, stmt->launch.callee);
+        if (stmt->kind == STMT_BLOCK) link_block(s, &stmt->block);
+        if (stmt->kind != STMT_IF) continue;
+        link_block(s, &stmt->if_.then);
+        link_block(s, &stmt->if_.otherwise);
+    }
+}
+
+void link_launches(Sema *s) {
+    for (int i = 0; i < s->module->funcs.count; i++)
+        if (s->module->funcs.items[i]->kind == FUNC_PROGRAM) link_block(s, &s->module->funcs.items[i]->body);
+}

@@ -1,0 +1,393 @@
+/* The grammar. Actions only build nodes (ast.h says what each holds); meaning comes after, in elaborate.c.
+
+   Words such as `out`, `step`, `raster` or `kernel` are keywords only where the grammar expects them: rule `name` lists
+   those that may also be names. The others open a statement. `%expect 0` holds: no conflict is hidden. */
+%code requires {
+#include "frontend/parse.h"
+}
+%code {
+#include "lang.tab.h"
+#include "support/strbuf.h"
+#include <string.h>
+
+int lang_lex(YYSTYPE *value, YYLTYPE *span, void *scanner);
+static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text);
+
+// The parser's stacks live in the arena too: leaving through the failure point loses nothing.
+#define YYMALLOC(bytes) arena_alloc(p->arena, (bytes))
+#define YYFREE(block) ((void)(block))
+#define YYMAXDEPTH 20000
+
+#define YYLLOC_DEFAULT(whole, parts, n)                                                                                \
+    do {                                                                                                               \
+        if (n) (whole) = parse_join(YYRHSLOC(parts, 1), YYRHSLOC(parts, n));                                           \
+        else (whole) = (Span){YYRHSLOC(parts, 0).file, YYRHSLOC(parts, 0).end_line, YYRHSLOC(parts, 0).end_column,     \
+                              YYRHSLOC(parts, 0).end_line, YYRHSLOC(parts, 0).end_column};                             \
+    } while (0)
+
+#define NODE(kind, span, ...) parse_node(p, kind, span, __VA_ARGS__)
+#define LIST(span) parse_node(p, N_LIST, span, NULL, 0, 0)
+#define BINARY(op, span, a, b) parse_node(p, N_BINARY, span, NULL, op, 2, a, b)
+}
+
+%define api.pure full
+%define api.prefix {lang_}
+%define api.location.type {Span}
+%define parse.error custom
+%define lr.type ielr
+%locations
+%expect 0
+%lex-param {void *scanner}
+%parse-param {Parse *p} {void *scanner}
+
+%union {
+    Node *node;
+    char *text;
+    int op;
+}
+/* Everything lives in the arena of the parse: what error recovery discards needs no freeing. */
+%destructor { (void)$$; } <node>
+
+%initial-action { @$ = (Span){.file = p->file, .line = 1, .column = 1, .end_line = 1, .end_column = 1}; }
+
+%token START_FILE START_EXPR
+%token BAD "character"
+%token <text> KERNEL "'kernel'" PROGRAM "'program'" FN "'fn'" MACRO "'macro'" IMPORT "'import'" CONST "'const'"
+%token <text> REFERENCE "'reference'" TEST "'test'" TOLERANCE "'tolerance'" TUNE "'tune'" ASSUME "'assume'"
+%token <text> WHEN "'when'" SCRATCH "'scratch'" GRID "'grid'" THREADS "'threads'" CLUSTER "'cluster'"
+%token <text> PERSISTENT "'persistent'" RASTER "'raster'" REGS "'regs'" ROLE "'role'" ASYNC "'async'"
+%token <text> THREAD "'thread'" SHARED "'shared'" FRAGMENT "'fragment'" LOCAL "'local'" VAR "'var'" LET "'let'"
+%token <text> LAYOUT "'layout'" STRIDES "'strides'" FOR "'for'" UNROLL "'unroll'" VECTORIZED "'vectorized'"
+%token <text> PARALLEL "'parallel'" PIPELINED "'pipelined'" WHILE "'while'" IF "'if'" ELSE "'else'"
+%token <text> BREAK "'break'" RETURN "'return'" IN "'in'" OUT "'out'" INOUT "'inout'" STEP "'step'"
+%token <text> ID "a name" INTEGER "a number" FLOATING "a number with a fraction" STRING "a string"
+%token OROR "'||'" ANDAND "'&&'" EQ "'=='" NE "'!='" LE "'<='" GE "'>='" SHL "'<<'" SHR "'>>'"
+%token DOTDOT "'..'" SPAN "'+:'" ARROW "'->'"
+%token <op> OPEQ "an assignment such as '+='"
+
+%precedence THEN
+%precedence ELSE
+%right '?'
+%left OROR
+%left ANDAND
+%left '|'
+%left '^'
+%left '&'
+%left EQ NE
+%left '<' '>' LE GE
+%left SHL SHR
+%left '+' '-'
+%left '*' '/' '%'
+%precedence UNARY
+
+%type <text> name
+%type <node> items item body_item when cparams cnames cname attrs attrs1 attr params params1 param dims strides exprs binds
+%type <node> binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter place
+%type <node> call idxs idx args args1 arg expr type const body
+%type <op> mode loop scope
+
+%%
+start: START_FILE items               { p->result = $2; }
+ | START_EXPR expr                    { p->result = $2; }
+ ;
+
+/* ---- items ---- */
+items: %empty                         { $$ = LIST(@$); }
+ | items item                         { $$ = parse_push(p, $1, $2); }
+ | items error ';'                    { $$ = $1; yyerrok; }
+ | items error '}'                    { $$ = $1; yyerrok; }
+ ;
+item: attrs body_item                 { $$ = parse_attrs($2, $1); }
+ ;
+body_item: KERNEL name cparams '(' params ')' when block  { $$ = NODE(N_KERNEL, @2, $2, 0, 4, $3, $5, $7, $8); }
+ | PROGRAM name cparams '(' params ')' when block     { $$ = NODE(N_PROGRAM, @2, $2, 0, 4, $3, $5, $7, $8); }
+ | FN name '(' params ')' ARROW type block            { $$ = NODE(N_FN, @2, $2, 0, 3, $4, $7, $8); }
+ | MACRO name '(' params ')' block                    { $$ = NODE(N_MACRO, @2, $2, 0, 2, $4, $6); }
+ | IMPORT STRING ';'                  { $$ = NODE(N_IMPORT, @2, $2, 0, 0); }
+ | const                              { $$ = $1; }
+ | REFERENCE name block               { $$ = NODE(N_REFERENCE, @2, $2, 0, 1, $3); }
+ | TEST name '(' binds ')' TOLERANCE expr ';'         { $$ = NODE(N_TEST, @2, $2, 0, 3, $4, NULL, $7); }
+ | TEST name '(' binds ')' block TOLERANCE expr ';'   { $$ = NODE(N_TEST, @2, $2, 0, 3, $4, $6, $8); }
+ ;
+const: CONST name '=' expr ';'        { $$ = NODE(N_CONST, @2, $2, 0, 1, $4); }
+ ;
+when: %empty                          { $$ = NULL; }
+ | WHEN '(' expr ')'                  { $$ = $3; }
+ ;
+cparams: %empty                       { $$ = LIST(@$); }
+ | '[' cnames ']'                     { $$ = $2; }
+ ;
+cnames: cname                         { $$ = parse_push(p, LIST(@$), $1); }
+ | cnames ',' cname                   { $$ = parse_push(p, $1, $3); }
+ ;
+cname: name                           { $$ = NODE(N_CPARAM, @1, $1, 0, 1, NULL); }
+ | name ':' type                      { $$ = NODE(N_CPARAM, @1, $1, 0, 1, $3); }
+ ;
+type: ID                              { $$ = NODE(N_NAME, @1, $1, 0, 0); }
+ ;
+name: ID | OUT | INOUT | STEP | TEST | LAYOUT | REFERENCE | TOLERANCE | RASTER | CLUSTER | PERSISTENT | STRIDES | REGS
+ | WHEN | SCRATCH | ROLE | ASYNC | THREADS | KERNEL | PROGRAM | MACRO | TUNE | IMPORT | FN
+ ;
+attrs: %empty                         { $$ = NULL; }
+ | attrs1                             { $$ = $1; }
+ ;
+attrs1: attr                          { $$ = parse_push(p, LIST(@$), $1); }
+ | attrs1 attr                        { $$ = parse_push(p, $1, $2); }
+ ;
+attr: '@' name                        { $$ = NODE(N_ATTR, @$, $2, 0, 0); }
+ | '@' name '(' args ')'              { $$ = $4; $$->kind = N_ATTR; $$->text = $2; $$->span = @$; }
+ ;
+params: %empty                        { $$ = LIST(@$); }
+ | params1                            { $$ = $1; }
+ ;
+params1: param                        { $$ = parse_push(p, LIST(@$), $1); }
+ | params1 ',' param                  { $$ = parse_push(p, $1, $3); }
+ ;
+param: name ':' mode type dims strides attrs          { $$ = parse_attrs(NODE(N_PARAM, @1, $1, $3, 3, $4, $5, $6), $7); }
+ ;
+mode: %empty                          { $$ = AST_IN; }
+ | OUT                                { $$ = AST_OUT; }
+ | INOUT                              { $$ = AST_INOUT; }
+ | SHARED                             { $$ = AST_SHARED; }
+ | FRAGMENT                           { $$ = AST_FRAGMENT; }
+ | LOCAL                              { $$ = AST_LOCAL; }
+ ;
+dims: %empty                          { $$ = NULL; }
+ | '[' exprs ']'                      { $$ = $2; }
+ ;
+strides: %empty                       { $$ = NULL; }
+ | STRIDES '[' exprs ']'              { $$ = $3; }
+ ;
+exprs: expr                           { $$ = parse_push(p, LIST(@$), $1); }
+ | exprs ',' expr                     { $$ = parse_push(p, $1, $3); }
+ ;
+binds: %empty                         { $$ = LIST(@$); }
+ | binds1                             { $$ = $1; }
+ ;
+binds1: bind                          { $$ = parse_push(p, LIST(@$), $1); }
+ | binds1 ',' bind                    { $$ = parse_push(p, $1, $3); }
+ ;
+bind: name '=' expr                   { $$ = NODE(N_NAMED, @1, $1, 0, 1, $3); }
+ ;
+
+/* ---- statements ---- */
+block: '{' stmts '}'                  { $$ = $2; $$->span = @$; }
+ | '{' stmts error '}'                { $$ = $2; $$->span = @$; yyerrok; }
+ ;
+stmts: %empty                         { $$ = NODE(N_BLOCK, @$, NULL, 0, 0); }
+ | stmts stmt                         { $$ = parse_push(p, $1, $2); }
+ | stmts error ';'                    { $$ = $1; yyerrok; }
+ ;
+stmt: attrs1 bare_stmt                { $$ = parse_attrs($2, $1); }
+ | bare_stmt
+ ;
+bare_stmt: block
+ | const
+ | TUNE tunes ';'                     { $$ = $2; }
+ | ASSUME '(' expr ')' ';'            { $$ = NODE(N_ASSUME, @$, NULL, 0, 1, $3); }
+ | SCRATCH decls ';'                  { $$ = $2; $$->op = DECL_SCRATCH; }
+ | scope decls ';'                    { $$ = $2; $$->op = $1; }
+ | GRID '(' iters ')' THREADS expr gopts block        { $$ = NODE(N_GRID, @1, NULL, 0, 4, $3, $6, $7, $8); }
+ | VAR name ':' type '=' expr ';'     { $$ = NODE(N_VAR, @2, $2, 0, 2, $4, $6); }
+ | VAR name ':' type ';'              { $$ = NODE(N_VAR, @2, $2, 0, 2, $4, NULL); }
+ | LET name '=' expr ';'              { $$ = NODE(N_LET, @2, $2, 0, 1, $4); }
+ | loop '(' litems ')' body           { $$ = NODE(N_LOOP, @1, NULL, $1, 2, $3, $5); }
+ | WHILE '(' expr ')' body            { $$ = NODE(N_WHILE, @1, NULL, 0, 2, $3, $5); }
+ | IF '(' expr ')' body %prec THEN    { $$ = NODE(N_IF, @1, NULL, 0, 3, $3, $5, NULL); }
+ | IF '(' expr ')' body ELSE body     { $$ = NODE(N_IF, @1, NULL, 0, 3, $3, $5, $7); }
+ | BREAK ';'                          { $$ = NODE(N_BREAK, @1, NULL, 0, 0); }
+ | RETURN expr ';'                    { $$ = NODE(N_RETURN, @1, NULL, 0, 1, $2); }
+ | ROLE name THREADS expr ropts block { $$ = NODE(N_ROLE, @1, $2, 0, 3, $4, $5, $6); }
+ | THREAD '(' iters ')' block         { $$ = NODE(N_THREAD, @1, NULL, 0, 2, $3, $5); }
+ | ASYNC call ';'                     { $$ = NODE(N_ASYNC, @$, NULL, 0, 1, $2); }
+ | place '=' expr ';'                 { $$ = NODE(N_ASSIGN, @$, NULL, AST_PLAIN, 2, $1, $3); }
+ | place OPEQ expr ';'                { $$ = NODE(N_ASSIGN, @$, NULL, $2, 2, $1, $3); }
+ | call ';'                           { $$ = NODE(N_EVAL, @1, NULL, 0, 1, $1); }
+ ;
+body: stmt                            { $$ = parse_body(p, $1); }
+ ;
+ropts: %empty                         { $$ = NULL; }
+ | REGS expr                          { $$ = $2; }
+ ;
+loop: FOR                             { $$ = LOOP_SERIAL; }
+ | UNROLL                             { $$ = LOOP_UNROLL; }
+ | VECTORIZED                         { $$ = LOOP_VECTORIZED; }
+ | PARALLEL                           { $$ = LOOP_PARALLEL; }
+ | PIPELINED                          { $$ = LOOP_PIPELINED; }
+ ;
+litems: litem                         { $$ = parse_push(p, LIST(@$), $1); }
+ | litems ',' litem                   { $$ = parse_push(p, $1, $3); }
+ ;
+litem: iter
+ | bind
+ ;
+tunes: tune                           { $$ = parse_push(p, NODE(N_TUNE, @$, NULL, 0, 0), $1); }
+ | tunes ',' tune                     { $$ = parse_push(p, $1, $3); }
+ ;
+tune: name IN '{' exprs '}'           { $$ = NODE(N_TUNABLE, @1, $1, 0, 1, $4); }
+ ;
+gopts: %empty                         { $$ = LIST(@$); }
+ | gopts CLUSTER '(' exprs ')'        { $4->kind = N_CLUSTER; $4->span = @2; $$ = parse_push(p, $1, $4); }
+ | gopts PERSISTENT                   { $$ = parse_push(p, $1, NODE(N_PERSISTENT, @2, NULL, 0, 0)); }
+ | gopts RASTER expr                  { $$ = parse_push(p, $1, NODE(N_RASTER, @2, NULL, 0, 1, $3)); }
+ ;
+scope: SHARED                         { $$ = DECL_SHARED; }
+ | FRAGMENT                           { $$ = DECL_FRAGMENT; }
+ | LOCAL                              { $$ = DECL_LOCAL; }
+ ;
+decls: decl                           { $$ = parse_push(p, NODE(N_DECLS, @$, NULL, 0, 0), $1); }
+ | decls ',' decl                     { $$ = parse_push(p, $1, $3); }
+ ;
+decl: name ':' type dims lay attrs    { $$ = parse_attrs(NODE(N_DECL, @1, $1, 0, 3, $3, $4, $5), $6); }
+ ;
+lay: %empty                           { $$ = NULL; }
+ | LAYOUT STRING                      { $$ = NODE(N_STRING, @2, $2, 0, 0); }
+ ;
+iters: iter                           { $$ = parse_push(p, LIST(@$), $1); }
+ | iters ',' iter                     { $$ = parse_push(p, $1, $3); }
+ ;
+iter: name IN expr                    { $$ = NODE(N_ITER, @1, $1, 0, 3, NULL, $3, NULL); }
+ | name IN expr STEP expr             { $$ = NODE(N_ITER, @1, $1, 0, 3, NULL, $3, $5); }
+ | name IN expr DOTDOT expr           { $$ = NODE(N_ITER, @1, $1, 0, 3, $3, $5, NULL); }
+ | name IN expr DOTDOT expr STEP expr { $$ = NODE(N_ITER, @1, $1, 0, 3, $3, $5, $7); }
+ ;
+
+/* ---- expressions ---- */
+place: name                           { $$ = NODE(N_NAME, @1, $1, 0, 0); }
+ | name '[' idxs ']'                  { $$ = $3; $$->span = @$; $$->kids[0] = NODE(N_NAME, @1, $1, 0, 0); }
+ | call '[' idxs ']'                  { $$ = $3; $$->span = @$; $$->kids[0] = $1; }
+ | place '.' name                     { $$ = NODE(N_DOT, @$, $3, 0, 1, $1); }
+ | call '.' name                      { $$ = NODE(N_DOT, @$, $3, 0, 1, $1); }
+ ;
+call: name '(' args ')'               { $$ = $3; $$->kind = N_CALL; $$->text = $1; $$->span = @$; }
+ ;
+idxs: idx                             { $$ = NODE(N_INDEX, @$, NULL, 0, 2, NULL, $1); }
+ | idxs ',' idx                       { $$ = parse_push(p, $1, $3); }
+ ;
+idx: expr
+ | ':'                                { $$ = NODE(N_ALL, @$, NULL, 0, 0); }
+ | expr SPAN expr                     { $$ = NODE(N_SPAN, @$, NULL, 0, 2, $1, $3); }
+ ;
+args: %empty                          { $$ = LIST(@$); }
+ | args1                              { $$ = $1; }
+ ;
+args1: arg                            { $$ = parse_push(p, LIST(@$), $1); }
+ | args1 ',' arg                      { $$ = parse_push(p, $1, $3); }
+ ;
+arg: expr
+ | bind
+ | STRING                             { $$ = NODE(N_STRING, @1, $1, 0, 0); }
+ ;
+expr: place
+ | call
+ | INTEGER                            { $$ = parse_number(p, @1, $1, false); }
+ | FLOATING                           { $$ = parse_number(p, @1, $1, true); }
+ | '(' expr ')'                       { $$ = $2; }
+ | '-' expr %prec UNARY               { $$ = NODE(N_UNARY, @$, NULL, UNARY_NEG, 1, $2); }
+ | '!' expr %prec UNARY               { $$ = NODE(N_UNARY, @$, NULL, UNARY_NOT, 1, $2); }
+ | '~' expr %prec UNARY               { $$ = NODE(N_UNARY, @$, NULL, UNARY_BITNOT, 1, $2); }
+ | expr '?' expr ':' expr %prec '?'   { $$ = NODE(N_TERNARY, @$, NULL, 0, 3, $1, $3, $5); }
+ | expr OROR expr                     { $$ = BINARY(BIN_LOGICAL_OR, @$, $1, $3); }
+ | expr ANDAND expr                   { $$ = BINARY(BIN_LOGICAL_AND, @$, $1, $3); }
+ | expr '|' expr                      { $$ = BINARY(BIN_OR, @$, $1, $3); }
+ | expr '^' expr                      { $$ = BINARY(BIN_XOR, @$, $1, $3); }
+ | expr '&' expr                      { $$ = BINARY(BIN_AND, @$, $1, $3); }
+ | expr EQ expr                       { $$ = BINARY(BIN_EQ, @$, $1, $3); }
+ | expr NE expr                       { $$ = BINARY(BIN_NE, @$, $1, $3); }
+ | expr '<' expr                      { $$ = BINARY(BIN_LT, @$, $1, $3); }
+ | expr '>' expr                      { $$ = BINARY(BIN_GT, @$, $1, $3); }
+ | expr LE expr                       { $$ = BINARY(BIN_LE, @$, $1, $3); }
+ | expr GE expr                       { $$ = BINARY(BIN_GE, @$, $1, $3); }
+ | expr SHL expr                      { $$ = BINARY(BIN_SHL, @$, $1, $3); }
+ | expr SHR expr                      { $$ = BINARY(BIN_SHR, @$, $1, $3); }
+ | expr '+' expr                      { $$ = BINARY(BIN_ADD, @$, $1, $3); }
+ | expr '-' expr                      { $$ = BINARY(BIN_SUB, @$, $1, $3); }
+ | expr '*' expr                      { $$ = BINARY(BIN_MUL, @$, $1, $3); }
+ | expr '/' expr                      { $$ = BINARY(BIN_DIV, @$, $1, $3); }
+ | expr '%' expr                      { $$ = BINARY(BIN_MOD, @$, $1, $3); }
+ ;
+%%
+
+// ---- messages ----
+// An expected-token list is for people: operators that could go on with an expression say nothing, and where a whole
+// class of tokens could stand (an expression, a statement), the class is named instead.
+
+static bool continues(yysymbol_kind_t symbol) {
+    const char *name = yysymbol_name(symbol);
+    if (strlen(name) == 3) return strchr("?|^&<>+-*/%.[@", name[1]) != NULL;
+    return symbol == YYSYMBOL_OROR || symbol == YYSYMBOL_ANDAND || symbol == YYSYMBOL_EQ || symbol == YYSYMBOL_NE ||
+           symbol == YYSYMBOL_LE || symbol == YYSYMBOL_GE || symbol == YYSYMBOL_SHL || symbol == YYSYMBOL_SHR ||
+           symbol == YYSYMBOL_OPEQ || symbol == YYSYMBOL_SPAN;
+}
+
+static bool listed(const yysymbol_kind_t *symbols, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(yysymbol_name(symbols[i]), name) == 0) return true;
+    return false;
+}
+
+// The class of what may stand here; NULL: none, list the tokens.
+static const char *expected_class(const yysymbol_kind_t *symbols, int count) {
+    if (listed(symbols, count, "'while'")) return "a statement or '}'";
+    if (listed(symbols, count, "a number")) return "an expression";
+    if (listed(symbols, count, "a name")) return "a name";
+    if (!listed(symbols, count, "'fn'")) return NULL;
+    return "a declaration: kernel, program, fn, macro, const, import, reference or test";
+}
+
+static const char *expected_text(Parse *p, const yysymbol_kind_t *symbols, int count) {
+    const char *class = expected_class(symbols, count);
+    if (class) return class;
+    StrBuf text;
+    sb_init(&text, p->arena);
+    int shown = 0, usable = 0;
+    for (int i = 0; i < count; i++) usable += !continues(symbols[i]);
+    for (int i = 0; i < count; i++) {
+        if (continues(symbols[i])) continue;
+        sb_str(&text, shown == 0 ? "" : shown == usable - 1 ? " or " : ", ");
+        sb_str(&text, yysymbol_name(symbols[i]));
+        shown++;
+    }
+    return shown ? sb_text(&text) : "something else";
+}
+
+static const char *token_text(Parse *p, yysymbol_kind_t token, const YYLTYPE *span) {
+    if (token == YYSYMBOL_ID || token == YYSYMBOL_INTEGER || token == YYSYMBOL_FLOATING)
+        return parse_source_text(p, *span);
+    return yysymbol_name(token);
+}
+
+// An error at the end of the last token rather than at the next one, which may be lines below.
+static Span after_last(const Parse *p) {
+    return (Span){p->file, p->last.end_line, p->last.end_column, p->last.end_line, p->last.end_column + 1};
+}
+
+static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *scanner) {
+    (void)scanner;
+    if (p->bad_token || p->too_deep) {   // the scanner has said it
+        p->bad_token = false;
+        return 0;
+    }
+    yysymbol_kind_t expected[YYNTOKENS];
+    int count = yypcontext_expected_tokens(context, expected, YYNTOKENS);
+    yysymbol_kind_t token = yypcontext_token(context);
+    const char *got = token_text(p, token, yypcontext_location(context));
+    const char *wanted = expected_text(p, expected, count);
+    if (token == YYSYMBOL_YYEOF && p->opened > 0) {
+        Diag *d = diag(p->sink, after_last(p), T_TRUNCATED, wanted);
+        diag_label(d, p->open[p->opened - 1], "opened here");
+    } else if (listed(expected, count, "';'")) {
+        diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got);
+    } else {
+        diag(p->sink, *yypcontext_location(context), T_SYNTAX, got, wanted);
+    }
+    return 0;
+}
+
+// Only an exhausted stack comes here: syntax errors go through yyreport_syntax_error.
+static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text) {
+    (void)scanner;
+    (void)text;
+    if (!p->too_deep) diag(p->sink, *span, T_NESTING, AST_MAX_NESTING);
+    p->too_deep = true;
+}

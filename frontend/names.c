@@ -1,0 +1,169 @@
+// Names: scopes, file consts, defines.
+#include "frontend/parse.h"
+#include "frontend/sema.h"
+#include <string.h>
+
+// ---- scopes ----
+void scope_open(Sema *s, NameScope *scope) {
+    *scope = (NameScope){.outer = s->scope, .symbols = strmap_new(s->arena)};
+    s->scope = scope;
+}
+
+void scope_close(Sema *s) {
+    s->scope = s->scope->outer;
+}
+
+static bool predefined(const char *name) {
+    return strcmp(name, "inf") == 0 || strcmp(name, "nan") == 0 || strcmp(name, "true") == 0 ||
+           strcmp(name, "false") == 0;
+}
+
+Symbol *declare(Sema *s, SymbolKind kind, const char *name, Span span) {
+    Symbol *before = strmap_get(s->scope->symbols, name);
+    if (predefined(name)) {
+        diag(s->sink, span, T_BUILTIN_NAME, name);
+    } else if (before) {
+        Diag *d = diag(s->sink, span, T_DUPLICATE_NAME, name);
+        diag_label(d, before->span, "first declared here");
+    }
+    Symbol *symbol = NEW(s->arena, Symbol);
+    *symbol = (Symbol){.kind = kind, .name = name, .span = span, .type = TYPE_NONE};
+    strmap_put(s->scope->symbols, name, symbol);
+    return symbol;
+}
+
+void declare_value(Sema *s, const char *name, Value value, Span span) {
+    declare(s, SYMBOL_VALUE, name, span)->value = value;
+}
+
+void declare_type(Sema *s, const char *name, Type type, Span span) {
+    declare(s, SYMBOL_TYPE, name, span)->type = type;
+}
+
+Var *declare_var(Sema *s, const char *name, VarKind kind, Type type, Span span) {
+    Symbol *symbol = declare(s, SYMBOL_VAR, name, span);
+    symbol->var = var_new(s->arena, name, kind, type, place_of(s, span));
+    return symbol->var;
+}
+
+void declare_buf(Sema *s, Buf *buf, Span span) {
+    declare(s, SYMBOL_BUF, buf->name, span)->buf = buf;
+}
+
+// ---- file consts ----
+static void force_const(Sema *s, Symbol *symbol);
+
+Symbol *find(Sema *s, const char *name) {
+    for (NameScope *scope = s->scope; scope; scope = scope->outer) {
+        Symbol *symbol = strmap_get(scope->symbols, name);
+        if (!symbol) continue;
+        if (symbol->kind == SYMBOL_CONST) force_const(s, symbol);
+        return symbol;
+    }
+    return NULL;
+}
+
+// Consts stand in any order, so each is computed when it is first used, in the file's scope.
+static void force_const(Sema *s, Symbol *symbol) {
+    if (symbol->busy) {
+        diag(s->sink, symbol->span, T_RECURSION, "const", symbol->name);
+        symbol->kind = SYMBOL_VALUE;
+        symbol->value = value_poison(symbol->span);
+        return;
+    }
+    symbol->busy = true;
+    NameScope *scope = s->scope;
+    s->scope = s->file;
+    const Define *define = define_of(s, symbol->name);
+    Type type = TYPE_NONE;
+    Value value = define ? define_value(s, define, symbol->span, &type) : constant(s, symbol->node->kids[0], "a const");
+    if (type != TYPE_NONE) {
+        diag(s->sink, symbol->span, T_DEFINE_VALUE, define->name, define->value, "a number");
+        value = value_poison(symbol->span);
+    }
+    s->scope = scope;
+    symbol->busy = false;
+    if (symbol->kind != SYMBOL_CONST) return;   // found to be recursive meanwhile
+    symbol->kind = SYMBOL_VALUE;
+    symbol->value = value;
+}
+
+void declare_file(Sema *s) {
+    s->file = NEW(s->arena, NameScope);
+    scope_open(s, s->file);
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *node = s->syntax->items.items[i].node;
+        if (node->kind == N_CONST) declare(s, SYMBOL_CONST, node->text, node->span)->node = node;
+    }
+    s->defines = strmap_new(s->arena);
+    for (int i = 0; i < s->options->define_count; i++)
+        strmap_put(s->defines, s->options->defines[i].name, (void *)&s->options->defines[i]);
+}
+
+const Define *define_of(Sema *s, const char *name) {
+    return strmap_get(s->defines, name);
+}
+
+Value define_value(Sema *s, const Define *define, Span span, Type *type) {
+    *type = type_named(define->value);
+    if (*type != TYPE_NONE) return value_poison(span);
+    const char *name = arena_printf(s->arena, "-D %s", define->name);
+    const char *text = arena_strdup(s->arena, define->value);
+    int file = diag_add_source(s->sink, name, text, strlen(text));
+    const Node *node = parse_text(s->arena, s->failure, s->sink, file, text, strlen(text), PARSE_EXPR);
+    return node ? constant(s, node, "a -D value") : value_poison(span);
+}
+
+// ---- what a name may mean ----
+static void collect(const char *key, void *value, void *user) {
+    strmap_put(user, key, value);
+}
+
+static const char *nearest_name(Sema *s, const char *name) {
+    StrMap *all = strmap_new(s->arena);
+    for (NameScope *scope = s->scope; scope; scope = scope->outer) strmap_each(scope->symbols, collect, all);
+    return strmap_nearest(all, name);
+}
+
+Symbol *find_or_report(Sema *s, const Node *node) {
+    Symbol *symbol = find(s, node->text);
+    if (symbol) return symbol;
+    Diag *d = diag(s->sink, node->span, T_UNKNOWN_NAME, node->text);
+    const char *near = nearest_name(s, node->text);
+    if (near) diag_note(d, "did you mean '%s'?", near);
+    return NULL;
+}
+
+Type type_by_name(Sema *s, const char *name) {
+    Symbol *symbol = find(s, name);
+    if (symbol) return symbol->kind == SYMBOL_TYPE ? symbol->type : TYPE_NONE;
+    return type_named(name);
+}
+
+static void put_types(StrMap *map) {
+    for (int i = 0; i < TYPE_COUNT; i++) strmap_put(map, type_text((Type)i), map);
+}
+
+Type find_type(Sema *s, const Node *name) {
+    Type type = type_by_name(s, name->text);
+    if (type != TYPE_NONE) return type;
+    Diag *d = diag(s->sink, name->span, T_UNKNOWN_TYPE, name->text);
+    StrMap *all = strmap_new(s->arena);
+    put_types(all);
+    const char *near = strmap_nearest(all, name->text);
+    if (near) diag_note(d, "did you mean '%s'?", near);
+    return TYPE_NONE;
+}
+
+void unknown_function(Sema *s, const Node *call) {
+    Diag *d = diag(s->sink, call->span, T_UNKNOWN_FUNCTION, call->text);
+    StrMap *all = strmap_new(s->arena);
+    put_types(all);
+    for (int i = 0; i < OP_COUNT; i++) strmap_put(all, op_info((OpId)i)->text, all);
+    strmap_each(s->syntax->inlines, collect, all);
+    if (s->context == IN_PROGRAM) strmap_each(s->syntax->launchables, collect, all);
+    const char *near = strmap_nearest(all, call->text);
+    if (near) diag_note(d, "did you mean '%s'?", near);
+    if (s->context != IN_PROGRAM && strmap_has(s->syntax->launchables, call->text))
+        diag_note(d, "'%s' is a kernel: only a program calls it", call->text);
+}

@@ -1,0 +1,190 @@
+// Parameters: scalars, tensors, the dims that their names bind, and compile-time names.
+//
+// A bare name in a tensor's dims or strides that means nothing else is a dynamic dim. Any other dim is an expression that
+// the launch checks. A compile-time name stays symbolic in the parameters (a dim, or a scalar parameter of its own when no
+// tensor has it as a dim); the kernel's `when` states its value, and the body sees the value.
+#include "frontend/sema.h"
+#include <string.h>
+
+// ---- scalars ----
+static bool has_dims(const Node *param) {
+    return param->kids[1] != NULL;
+}
+
+static void scalar_param(Sema *s, const Node *param) {
+    Type type = find_type(s, param->kids[0]);
+    if (param->op != AST_IN || param->kids[2]) diag(s->sink, param->span, T_SCALAR_MODE, param->text);
+    if (type == TYPE_NONE) type = TYPE_F32;
+    Param out = {.var = declare_var(s, param->text, VAR_PARAM, type, param->span)};
+    Span loc;
+    out.attrs = attributes(s, param->attrs, 'p', &loc);
+    vec_push(s->arena, &s->func->params, out);
+}
+
+// ---- dims ----
+static void bare_dim(Sema *s, const Node *dim) {
+    if (dim->kind != N_NAME || find(s, dim->text)) return;
+    Var *var = declare_var(s, dim->text, VAR_DIM, TYPE_I64, dim->span);
+    vec_push(s->arena, &s->func->dims, var);
+}
+
+static void bare_dims(Sema *s, const Node *list) {
+    for (int i = 0; list && i < list->count; i++) bare_dim(s, list->kids[i]);
+}
+
+static void dim_expressions(Sema *s, const Node *list, Expr **out) {
+    for (int i = 0; i < list->count; i++) {
+        int64_t extent;
+        out[i] = index_expression(s, list->kids[i]);
+        if (!expr_const(out[i], &extent) || extent >= 0) continue;
+        diag(s->sink, list->kids[i]->span, T_EXTENT_POSITIVE, (long long)extent);
+    }
+}
+
+static Buf *tensor_param(Sema *s, const Node *param) {
+    const Node *dims = param->kids[1], *strides = param->kids[2];
+    Type type = find_type(s, param->kids[0]);
+    if (type == TYPE_NONE) type = TYPE_F32;
+    if (s->context == IN_REFERENCE && type_is_float(type)) type = TYPE_F64;   // rounded once, at the end
+    if (type_kind(type) == KIND_OPAQUE) diag(s->sink, param->span, T_NOT_SCALAR_TYPE, type_text(type));
+    if (param->op > AST_INOUT) diag(s->sink, param->span, T_PARAM_SCOPE, param->text);
+    Expr *shape[LAYOUT_MAX_RANK], *steps[LAYOUT_MAX_RANK];
+    if (dims->count > LAYOUT_MAX_RANK) {
+        diag(s->sink, param->span, T_DIMS_COUNT, param->text, LAYOUT_MAX_RANK);
+        return NULL;
+    }
+    dim_expressions(s, dims, shape);
+    Buf *buf = buf_new(s->arena, param->text, SCOPE_GLOBAL, type, dims->count, shape, place_of(s, param->span));
+    buf->mode = param->op == AST_OUT ? MODE_OUT : param->op == AST_INOUT ? MODE_INOUT : MODE_IN;
+    buf->is_param = true;
+    if (!strides) return buf;
+    if (strides->count != dims->count) {
+        diag(s->sink, strides->span, T_STRIDES_COUNT, param->text, dims->count, strides->count);
+        return buf;
+    }
+    dim_expressions(s, strides, steps);
+    buf->strides = arena_copy(s->arena, steps, sizeof *steps * (size_t)dims->count);
+    return buf;
+}
+
+// ---- compile-time names ----
+static bool names_dim(const Node *params, const char *name) {
+    for (int i = 0; i < params->count; i++) {
+        const Node *dims = params->kids[i]->kids[1];
+        for (int d = 0; dims && d < dims->count; d++)
+            if (dims->kids[d]->kind == N_NAME && strcmp(dims->kids[d]->text, name) == 0) return true;
+    }
+    return false;
+}
+
+static void choice_param(Sema *s, Choice *choice, Span span) {
+    Value v = choice->value;
+    Type type = v.kind == VALUE_FLOAT ? TYPE_F32 : v.kind == VALUE_INT ? TYPE_I64 : value_type(s, v);
+    choice->is_param = true;
+    choice->var = declare_var(s, choice->name, VAR_PARAM, type, span);
+}
+
+static void declare_choices(Sema *s, const Node *kernel) {
+    for (int i = 0; i < s->choices.count; i++) {
+        Choice *choice = &s->choices.items[i];
+        Span span = kernel->kids[0]->kids[i]->span;
+        choice->var = NULL;
+        choice->is_param = false;
+        if (choice->type != TYPE_NONE) declare_type(s, choice->name, choice->type, span);
+        else if (!names_dim(kernel->kids[1], choice->name)) choice_param(s, choice, span);
+    }
+}
+
+// A compile-time name that is a tensor's dim was made like any other dim.
+static void find_choice_dims(Sema *s) {
+    for (int i = 0; i < s->choices.count; i++) {
+        Choice *choice = &s->choices.items[i];
+        if (choice->type == TYPE_NONE && !choice->is_param) choice->var = func_dim(s->func, choice->name);
+    }
+}
+
+static Expr *and_choices(Sema *s, Expr *when) {
+    for (int i = 0; i < s->choices.count; i++) {
+        Choice *choice = &s->choices.items[i];
+        if (!choice->var) continue;
+        Expr *var = e_var(s->arena, choice->var), *value = to_type(s, choice->value, choice->var->type);
+        Expr *holds = choice->var->type == TYPE_BOOL ? (value->integer ? var : e_unary(s->arena, UNARY_NOT, var))
+                                                     : e_binary(s->arena, BIN_EQ, var, value);
+        holds->loc = choice->var->loc;
+        when = when ? e_and(s->arena, when, holds) : holds;
+    }
+    return when;
+}
+
+// ---- all together ----
+void parameters(Sema *s, const Node *kernel) {
+    const Node *params = kernel->kids[1];
+    declare_choices(s, kernel);
+    for (int i = 0; i < params->count; i++) {   // in order, so that params stay in order: tensors are filled in below
+        if (!has_dims(params->kids[i])) {
+            scalar_param(s, params->kids[i]);
+        } else {
+            Param hole = {0};
+            vec_push(s->arena, &s->func->params, hole);
+        }
+    }
+    for (int i = 0; i < params->count; i++) bare_dims(s, params->kids[i]->kids[1]);
+    for (int i = 0; i < params->count; i++) bare_dims(s, params->kids[i]->kids[2]);
+    for (int i = 0; i < params->count; i++) {
+        if (!has_dims(params->kids[i])) continue;
+        Buf *buf = tensor_param(s, params->kids[i]);
+        if (!buf) continue;
+        Span loc;
+        s->func->params.items[i].attrs = attributes(s, params->kids[i]->attrs, 'p', &loc);
+        s->func->params.items[i].buf = buf;
+        declare_buf(s, buf, params->kids[i]->span);
+    }
+    for (int i = 0; i < s->choices.count; i++) {
+        Param param = {.var = s->choices.items[i].is_param ? s->choices.items[i].var : NULL};
+        if (param.var) vec_push(s->arena, &s->func->params, param);
+    }
+    find_choice_dims(s);
+    if (kernel->kids[2] && s->func->kind != FUNC_REFERENCE)
+        s->func->when = to_condition(s, expression(s, kernel->kids[2]));
+    if (s->func->kind != FUNC_REFERENCE) s->func->when = and_choices(s, s->func->when);
+}
+
+void bind_choices(Sema *s) {
+    for (int i = 0; i < s->choices.count; i++) {
+        Choice *choice = &s->choices.items[i];
+        if (choice->type == TYPE_NONE) declare_value(s, choice->name, choice->value, choice->var ? choice->var->loc : (Span){0});
+    }
+}
+
+// ---- values into symbolic extents ----
+static Expr *value_of_var(Sema *s, Expr *e) {
+    bool symbolic = s->context == IN_REFERENCE || s->context == IN_FILL;   // these serve all variants
+    for (int i = 0; i < s->choices.count && !symbolic; i++)
+        if (s->choices.items[i].var == e->var) return to_type(s, s->choices.items[i].value, e->var->type);
+    return e;
+}
+
+static Expr *substitute_call(Sema *s, Expr *e) {
+    Arg args[OP_MAX_OPERANDS] = {0};
+    for (int i = 0; i < e->call.count; i++) {
+        args[i] = e->call.args[i];
+        if (args[i].value) args[i].value = substitute_choices(s, args[i].value);
+    }
+    return e_call(s->arena, e->call.op, e->call.count, args);
+}
+
+Expr *substitute_choices(Sema *s, Expr *e) {
+    if (s->choices.count == 0) return e;
+    switch (e->kind) {
+    case EXPR_VAR: return value_of_var(s, e);
+    case EXPR_UNARY: return e_unary(s->arena, e->unary.op, substitute_choices(s, e->unary.a));
+    case EXPR_BINARY:
+        return e_binary(s->arena, e->binary.op, substitute_choices(s, e->binary.a), substitute_choices(s, e->binary.b));
+    case EXPR_SELECT:
+        return e_select(s->arena, substitute_choices(s, e->select.condition), substitute_choices(s, e->select.yes),
+                        substitute_choices(s, e->select.no));
+    case EXPR_CAST: return e_cast(s->arena, e->type, substitute_choices(s, e->operand));
+    case EXPR_CALL: return e->call.count <= OP_MAX_OPERANDS ? substitute_call(s, e) : e;
+    default: return e;
+    }
+}

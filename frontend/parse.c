@@ -1,0 +1,172 @@
+// Drives the scanner and the grammar over one text, and the builders that the grammar's actions call.
+#include "frontend/parse.h"
+#include "support/strbuf.h"
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lang.tab.h"
+#define YYSTYPE LANG_STYPE
+#define YYLTYPE LANG_LTYPE
+#include "lang.lex.h"
+
+// ---- builders ----
+Span parse_join(Span first, Span last) {
+    first.end_line = last.end_line;
+    first.end_column = last.end_column;
+    return first;
+}
+
+static void check_depth(Parse *p, const Node *node) {
+    if (node->depth <= AST_MAX_DEPTH || p->too_deep) return;
+    diag(p->sink, node->span, T_NESTING, AST_MAX_NESTING);
+    p->too_deep = true;
+}
+
+Node *parse_node(Parse *p, NodeKind kind, Span span, const char *text, int op, int count, ...) {
+    Node *node = ast_new(p->arena, kind, span);
+    node->text = text;
+    node->op = op;
+    va_list kids;
+    va_start(kids, count);
+    for (int i = 0; i < count; i++) ast_push(p->arena, node, va_arg(kids, Node *));
+    va_end(kids);
+    check_depth(p, node);
+    return node;
+}
+
+Node *parse_push(Parse *p, Node *list, Node *kid) {
+    ast_push(p->arena, list, kid);
+    if (kid) list->span = parse_join(list->span, kid->span);
+    check_depth(p, list);
+    return list;
+}
+
+Node *parse_body(Parse *p, Node *stmt) {
+    if (stmt->kind == N_BLOCK && !stmt->attrs) return stmt;
+    return parse_node(p, N_BLOCK, stmt->span, NULL, 0, 1, stmt);
+}
+
+Node *parse_attrs(Node *stmt, Node *attrs) {
+    if (attrs) stmt->attrs = attrs;
+    return stmt;
+}
+
+static double read_double(const char *text) {
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);   // a host may have set another decimal point
+    if (!c) return strtod(text, NULL);
+    double value = strtod_l(text, NULL, c);
+    freelocale(c);
+    return value;
+}
+
+Node *parse_number(Parse *p, Span span, const char *text, bool is_float) {
+    Node *node = parse_node(p, is_float ? N_FLOAT : N_INT, span, text, 0, 0);
+    bool large;
+    if (is_float) {
+        node->real = read_double(text);
+        large = isinf(node->real);
+    } else {
+        errno = 0;
+        bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+        node->integer = strtoull(text, NULL, hex ? 16 : 10);
+        large = errno == ERANGE;
+    }
+    if (large) diag(p->sink, span, T_NUMBER_TOO_LARGE, (int)strnlen(text, 40), text);
+    return node;
+}
+
+char *parse_unquote(Parse *p, const char *text, size_t length) {
+    char *out = arena_alloc(p->arena, length + 1);
+    size_t count = 0;
+    for (size_t i = 1; i + 1 < length; i++) {
+        char c = text[i];
+        if (c == '\\') {
+            c = text[++i];
+            c = c == 'n' ? '\n' : c == 't' ? '\t' : c;
+        }
+        out[count++] = c;
+    }
+    return out;
+}
+
+void parse_open(Parse *p, Span span) {
+    if (p->opened < AST_MAX_NESTING) {
+        p->open[p->opened++] = span;
+    } else if (!p->too_deep) {
+        diag(p->sink, span, T_NESTING, AST_MAX_NESTING);
+        p->too_deep = true;
+    }
+}
+
+void parse_close(Parse *p) {
+    if (p->opened > 0) p->opened--;
+}
+
+const char *parse_source_text(Parse *p, Span span) {
+    size_t at = 0;
+    for (int line = 1; line < span.line && at < p->length; at++) line += p->text[at] == '\n';
+    size_t start = at + (size_t)(span.column - 1), count = (size_t)(span.end_column - span.column);
+    if (start > p->length || count > p->length - start) return "this";
+    return arena_printf(p->arena, "'%.*s'", count > 40 ? 40 : (int)count, p->text + start);
+}
+
+// ---- the text ----
+
+// Bytes of the UTF-8 character at `text`; 0 when it is none (overlong forms, surrogates and NUL are none).
+static int utf8_length(const unsigned char *text, size_t left) {
+    if (text[0] < 0x80) return text[0] != 0;
+    int count = text[0] >= 0xf5 ? 0 : text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : text[0] >= 0xc2 ? 2 : 0;
+    if (count == 0 || (size_t)count > left) return 0;
+    for (int i = 1; i < count; i++)
+        if ((text[i] & 0xc0) != 0x80) return 0;
+    if (text[0] == 0xe0 && text[1] < 0xa0) return 0;
+    if (text[0] == 0xed && text[1] > 0x9f) return 0;
+    if (text[0] == 0xf0 && text[1] < 0x90) return 0;
+    if (text[0] == 0xf4 && text[1] > 0x8f) return 0;
+    return count;
+}
+
+static bool check_utf8(const Parse *p) {
+    Span at = {.file = p->file, .line = 1, .column = 1};
+    for (size_t i = 0; i < p->length;) {
+        int count = utf8_length((const unsigned char *)p->text + i, p->length - i);
+        if (count == 0) {
+            at.end_line = at.line;
+            at.end_column = at.column + 1;
+            diag(p->sink, at, T_NOT_UTF8, (int)i);
+            return false;
+        }
+        if (p->text[i] == '\n') at = (Span){.file = p->file, .line = at.line + 1, .column = 1};
+        else at.column += count;
+        i += (size_t)count;
+    }
+    return true;
+}
+
+Node *parse_text(Arena *arena, Failure *failure, DiagSink *sink, int file, const char *text, size_t length,
+                 ParseStart start) {
+    Parse *p = NEW(arena, Parse);
+    *p = (Parse){.arena = arena, .text = text, .length = length, .failure = failure, .sink = sink, .file = file};
+    p->start = start;
+    p->line = p->column = 1;
+    if (length > PARSE_MAX_BYTES) {
+        diag(sink, (Span){.file = file}, T_FILE_TOO_LARGE, (long long)length, (long long)PARSE_MAX_BYTES);
+        return NULL;
+    }
+    if (!check_utf8(p)) return NULL;
+    int before = diag_errors(sink);
+    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {   // a byte order mark is no character of the program
+        text += 3;
+        length -= 3;
+        p->column = 4;
+    }
+    yyscan_t scanner;
+    if (lang_lex_init_extra(p, &scanner) != 0) fail_internal(failure, __FILE__, __LINE__, "no scanner");
+    lang__scan_bytes(text, (int)length, scanner);
+    int failed = lang_parse(p, scanner);
+    lang_lex_destroy(scanner);
+    return failed || diag_errors(sink) > before ? NULL : p->result;
+}

@@ -1,0 +1,42 @@
+// What the scanner, the grammar and their driver share. Not for other files of the folder (they see ast.h and syntax.h).
+#pragma once
+#include "frontend/ast.h"
+
+typedef enum { PARSE_FILE, PARSE_EXPR } ParseStart;
+
+enum { PARSE_MAX_BYTES = 16 << 20 };   // of one file; a larger one is no program
+
+// The state of one parse: the position in the text, the open brackets, and the result.
+typedef struct Parse {
+    Arena *arena;
+    const char *text;
+    size_t length;
+    Failure *failure;
+    DiagSink *sink;
+    int file;
+    int line, column;          // of the next byte
+    Span current, last;        // this token and the one before it, where a missing `;` belongs
+    Span open[AST_MAX_NESTING];
+    int opened;
+    bool too_deep;             // reported once
+    bool bad_token;            // the scanner reported this one: the grammar stays silent about it
+    ParseStart start;
+    bool started;              // the token that chooses what to parse was given
+    Node *result;
+} Parse;
+
+// Parses one text that is already a source of the sink. NULL when there were errors.
+Node *parse_text(Arena *arena, Failure *failure, DiagSink *sink, int file, const char *text, size_t length,
+                 ParseStart start);
+
+// ---- builders: all that the grammar's actions call ----
+Node *parse_node(Parse *p, NodeKind kind, Span span, const char *text, int op, int count, ...);   // kids, may be NULL
+Node *parse_number(Parse *p, Span span, const char *text, bool is_float);
+Node *parse_push(Parse *p, Node *list, Node *kid);
+Node *parse_body(Parse *p, Node *stmt);                   // a body without braces becomes a block
+Node *parse_attrs(Node *stmt, Node *attrs);
+Span parse_join(Span first, Span last);
+const char *parse_source_text(Parse *p, Span span);       // what stands there, quoted
+char *parse_unquote(Parse *p, const char *text, size_t length);
+void parse_open(Parse *p, Span span);
+void parse_close(Parse *p);

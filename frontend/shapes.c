@@ -1,0 +1,403 @@
+// Regions: which part of a buffer an operand is, and whether the shapes of a tile op agree.
+//
+// As written, an operand is a bare name, or indices of three kinds: plain `i`, `a +: n`, and `:`; missing trailing ones
+// mean `:`. An operand whose extents can be read off by itself (a bare name, or some `:` or `+:`) drops its plain dims.
+// The others are starts only: they take the extents of the other side, aligned right.
+//
+//     copy(Q[b, h, m * BM, 0], Qs)       Qs: [128, 64]  ->  Q[b, h, m * 128 +: 128, 0 +: 64]
+//     copy(x[row, :], v)                 the row dim is dropped, the other is whole
+//
+// An extent that is not constant clips; its tile is then the other side's.
+#include "frontend/sema.h"
+#include "support/strbuf.h"
+#include <string.h>
+
+// ---- buffers by name ----
+Buf *buffer_named(Sema *s, const Node *node) {
+    if (node->kind != N_NAME) {
+        diag(s->sink, node->span, T_NOT_BUFFER, "this");
+        return NULL;
+    }
+    Symbol *symbol = find_or_report(s, node);
+    if (!symbol) return NULL;
+    if (symbol->kind == SYMBOL_BUF) return symbol->buf;
+    Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, arena_printf(s->arena, "'%s'", node->text));
+    diag_label(d, symbol->span, "declared here");
+    return NULL;
+}
+
+static bool is_regs(const Node *node) {
+    return node->kind == N_CALL && strcmp(node->text, "regs") == 0;
+}
+
+// The buffer in front of the brackets; *regs: it is `regs(x)`, slots of a fragment.
+static Buf *indexed_buffer(Sema *s, const Node *node, bool *regs) {
+    const Node *base = node->kids[0];
+    *regs = is_regs(base);
+    if (*regs && base->count != 1) {
+        diag(s->sink, base->span, T_ARGUMENTS, "regs");
+        return NULL;
+    }
+    Buf *buf = buffer_named(s, *regs ? base->kids[0] : base);
+    if (!buf) return NULL;
+    if (*regs && (buf->scope != SCOPE_FRAGMENT || !s->in_thread)) {
+        diag(s->sink, node->span, T_REGS, buf->name);
+        return NULL;
+    }
+    if (!*regs && buf->scope == SCOPE_FRAGMENT && s->in_thread) {
+        diag(s->sink, node->span, T_FRAGMENT_IN_THREAD, buf->name);
+        return NULL;
+    }
+    return buf;
+}
+
+static Expr *substituted(Sema *s, Expr *e) {
+    return e ? substitute_choices(s, e) : NULL;
+}
+
+Expr *known_extent(Sema *s, const Buf *buf, int dim) {
+    return substituted(s, buf->shape[dim]);
+}
+
+static int64_t extent_or_unknown(Sema *s, const Buf *buf, int dim) {
+    int64_t extent;
+    return expr_const(known_extent(s, buf, dim), &extent) ? extent : -1;
+}
+
+// ---- elements ----
+bool is_element(const Node *node) {
+    if (node->kind != N_INDEX) return false;
+    for (int i = 1; i < node->count; i++)
+        if (node->kids[i]->kind == N_ALL || node->kids[i]->kind == N_SPAN) return false;
+    return true;
+}
+
+static bool check_index(Sema *s, const Buf *buf, int dim, const Expr *index, Span span) {
+    int64_t value, extent = extent_or_unknown(s, buf, dim);
+    if (buf->scope == SCOPE_GLOBAL || !expr_const(index, &value)) return true;   // global: outside reads 0
+    if (value >= 0 && (extent < 0 || value < extent)) return true;
+    diag(s->sink, span, T_INDEX_RANGE, (long long)value, dim, buf->name, (long long)extent);
+    return false;
+}
+
+bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***indices) {
+    if (node->kind != N_INDEX) {
+        diag(s->sink, node->span, T_NOT_BUFFER, "this");
+        return false;
+    }
+    bool regs;
+    *buf = indexed_buffer(s, node, &regs);
+    if (!*buf) return false;
+    *count = node->count - 1;
+    int wanted = regs ? 1 : (*buf)->rank;
+    if (*count != wanted) {
+        Diag *d = diag(s->sink, node->span, T_RANK, (*buf)->name, wanted, *count);
+        diag_label(d, (*buf)->loc, "declared here");
+        return false;
+    }
+    *indices = NEW_ARRAY(s->arena, Expr *, *count);
+    for (int i = 0; i < *count; i++) {
+        const Node *index = node->kids[i + 1];
+        if (index->kind == N_ALL || index->kind == N_SPAN) {
+            diag(s->sink, index->span, T_ELEMENT_WANTED);
+            return false;
+        }
+        (*indices)[i] = index_expression(s, index);
+        if (!regs && !check_index(s, *buf, i, (*indices)[i], index->span)) return false;
+    }
+    return true;
+}
+
+Region *region_element_of(Sema *s, const Node *node) {
+    Buf *buf;
+    int count;
+    Expr **indices;
+    Region *region;
+    if (node->kind == N_NAME) {   // a bare name is the whole buffer: `mbarrier_init(full, 1)`
+        buf = buffer_named(s, node);
+        region = buf ? region_whole(s->arena, buf) : NULL;
+    } else {
+        if (!element_place(s, node, &buf, &count, &indices)) return NULL;
+        region = region_element(s->arena, buf, count, indices);
+        region->count = count;
+    }
+    if (region) region->loc = place_of(s, node->span);
+    return region;
+}
+
+// ---- operands as written ----
+typedef enum { DIM_PLAIN, DIM_SPAN, DIM_WHOLE } DimKind;
+
+typedef struct Written {
+    Buf *buf;
+    bool transposed, starts_only, open;   // open: trailing indices are missing
+    DimKind kinds[LAYOUT_MAX_RANK];
+    Expr *starts[LAYOUT_MAX_RANK], *extents[LAYOUT_MAX_RANK];
+    Span span;
+} Written;
+
+typedef struct Shape {   // of an operand; -1: not constant
+    int rank;
+    int64_t tiles[LAYOUT_MAX_RANK];
+} Shape;
+
+static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
+    w->starts[dim] = e_int(s->arena, 0);
+    if (index->kind == N_ALL) {
+        w->kinds[dim] = DIM_WHOLE;
+        return true;
+    }
+    w->kinds[dim] = index->kind == N_SPAN ? DIM_SPAN : DIM_PLAIN;
+    w->starts[dim] = index_expression(s, index->kind == N_SPAN ? index->kids[0] : index);
+    if (index->kind != N_SPAN) return check_index(s, w->buf, dim, w->starts[dim], index->span);
+    w->extents[dim] = index_expression(s, index->kids[1]);
+    int64_t extent;
+    if (!expr_const(w->extents[dim], &extent) || extent > 0) return true;
+    diag(s->sink, index->kids[1]->span, T_EXTENT_POSITIVE, (long long)extent);
+    return false;
+}
+
+static bool read_operand(Sema *s, const Node *node, Written *w) {
+    *w = (Written){.span = node->span};
+    while (node->kind == N_DOT) {
+        if (strcmp(node->text, "T") != 0) {
+            diag(s->sink, node->span, T_UNKNOWN_VIEW, node->text);
+            return false;
+        }
+        w->transposed = !w->transposed;
+        node = node->kids[0];
+    }
+    bool regs = false;
+    bool indexed = node->kind == N_INDEX;
+    w->buf = indexed ? indexed_buffer(s, node, &regs) : buffer_named(s, node);
+    if (!w->buf) return false;
+    int given = indexed ? node->count - 1 : 0, wide = 0;
+    if (given > w->buf->rank || regs) {
+        Diag *d = diag(s->sink, node->span, T_RANK, w->buf->name, w->buf->rank, given);
+        diag_label(d, w->buf->loc, "declared here");
+        return false;
+    }
+    for (int i = 0; i < given; i++) {
+        if (!read_index(s, node->kids[i + 1], w, i)) return false;
+        wide += w->kinds[i] != DIM_PLAIN;
+    }
+    for (int i = given; i < w->buf->rank; i++) {
+        w->kinds[i] = DIM_WHOLE;
+        w->starts[i] = e_int(s->arena, 0);
+    }
+    w->starts_only = indexed && wide == 0;
+    w->open = given < w->buf->rank;
+    return true;
+}
+
+// ---- extents ----
+static Expr *extent_of(Sema *s, const Written *w, int dim) {
+    return w->kinds[dim] == DIM_WHOLE ? known_extent(s, w->buf, dim) : w->extents[dim];
+}
+
+static void exchange(Shape *shape) {
+    if (shape->rank < 2) return;
+    int64_t last = shape->tiles[shape->rank - 1];
+    shape->tiles[shape->rank - 1] = shape->tiles[shape->rank - 2];
+    shape->tiles[shape->rank - 2] = last;
+}
+
+// The shape that the operand has by itself: dims that are not plain.
+static Shape own_shape(Sema *s, const Written *w) {
+    Shape shape = {0};
+    for (int i = 0; i < w->buf->rank; i++) {
+        if (w->kinds[i] == DIM_PLAIN) continue;
+        int64_t tile = -1;
+        if (!expr_const(extent_of(s, w, i), &tile) && expr_is_int(w->starts[i], 0)) tile = extent_or_unknown(s, w->buf, i);
+        shape.tiles[shape.rank++] = tile;
+    }
+    if (w->transposed) exchange(&shape);
+    return shape;
+}
+
+static const char *shape_text(Sema *s, Shape shape) {
+    StrBuf text;
+    sb_init(&text, s->arena);
+    sb_char(&text, '[');
+    for (int i = 0; i < shape.rank; i++) {
+        sb_str(&text, i ? ", " : "");
+        if (shape.tiles[i] >= 0) sb_printf(&text, "%lld", (long long)shape.tiles[i]);
+        else sb_char(&text, '?');
+    }
+    sb_char(&text, ']');
+    return sb_text(&text);
+}
+
+// The region whose operand shape is `shape`. Starts only: its last dims take the shape's extents.
+static Region *make_region(Sema *s, const Written *w, Shape shape) {
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    int rank = w->buf->rank, at = 0;
+    if (w->transposed) exchange(&shape);
+    for (int i = 0; i < rank; i++) {
+        bool kept = w->starts_only ? i >= rank - shape.rank : w->kinds[i] != DIM_PLAIN;
+        dims[i].start = w->starts[i];
+        dims[i].tile = 1;
+        if (!kept) continue;
+        dims[i].tile = shape.tiles[at++];
+        bool takes = w->starts_only && w->kinds[i] == DIM_PLAIN;
+        dims[i].extent = takes ? e_int(s->arena, dims[i].tile) : extent_of(s, w, i);
+    }
+    Region *region = region_new(s->arena, w->buf, dims, w->transposed && shape.rank >= 2, place_of(s, w->span));
+    return region;
+}
+
+// An operand of an op that gives no other side: what is not `:` or `+:` is dropped, if anything is left.
+static bool stand_alone(Sema *s, Written *w, const char *what) {
+    if (w->starts_only && !w->open) {
+        diag(s->sink, w->span, T_NO_EXTENT, what);
+        return false;
+    }
+    w->starts_only = false;
+    return true;
+}
+
+static bool check_transposed(Sema *s, const Written *w, int rank) {
+    if (!w->transposed || rank >= 2) return true;
+    diag(s->sink, w->span, T_TRANSPOSED_RANK, w->buf->name, rank);
+    return false;
+}
+
+static bool all_known(Sema *s, const Written *w, Shape shape) {
+    if (s->context == IN_PROGRAM) return true;   // on the host whole tensors have no tiles
+    for (int i = 0; i < shape.rank; i++) {
+        if (shape.tiles[i] >= 0) continue;
+        diag(s->sink, w->span, T_EXTENT_UNKNOWN, w->buf->name);
+        return false;
+    }
+    return true;
+}
+
+Region *region_alone(Sema *s, const Node *node, const char *what) {
+    Written w;
+    if (!read_operand(s, node, &w) || !stand_alone(s, &w, what)) return NULL;
+    Shape shape = own_shape(s, &w);
+    bool names_only = strcmp(what, "aligned") == 0;   // of a tensor's address, not of its elements
+    if (!check_transposed(s, &w, shape.rank) || (!names_only && !all_known(s, &w, shape))) return NULL;
+    return make_region(s, &w, shape);
+}
+
+// ---- two sides ----
+static void mismatch(Sema *s, const Written *a, Shape shape_a, const Written *b, Shape shape_b) {
+    Diag *d = diag(s->sink, a->span, T_SHAPES, a->buf->name, shape_text(s, shape_a), b->buf->name,
+                   shape_text(s, shape_b));
+    diag_label(d, a->buf->loc, "'%s' is declared here", a->buf->name);
+    diag_label(d, b->buf->loc, "'%s' is declared here", b->buf->name);
+}
+
+// Both shapes are known in themselves: they must agree; what one does not know it takes from the other.
+static bool agree(Sema *s, const Written *a, Shape *shape_a, const Written *b, Shape *shape_b) {
+    bool fine = shape_a->rank == shape_b->rank;
+    for (int i = 0; fine && i < shape_a->rank; i++) {
+        int64_t *x = &shape_a->tiles[i], *y = &shape_b->tiles[i];
+        if (*x < 0) *x = *y;
+        if (*y < 0) *y = *x;
+        fine = *x == *y;
+    }
+    if (!fine) mismatch(s, a, *shape_a, b, *shape_b);
+    return fine;
+}
+
+// `w` gives starts only and takes the other's shape.
+static bool follow(Sema *s, const Written *w, const Written *other, Shape shape) {
+    Shape mine = {.rank = w->buf->rank};
+    if (w->transposed) exchange(&shape);   // as the buffer has its dims
+    for (int i = 0; i < mine.rank; i++) mine.tiles[i] = extent_or_unknown(s, w->buf, i);
+    if (shape.rank > w->buf->rank) {
+        mismatch(s, w, mine, other, shape);
+        return false;
+    }
+    for (int i = 0; i < shape.rank; i++) {   // whole trailing dims must still match
+        int dim = w->buf->rank - shape.rank + i;
+        int64_t whole = w->kinds[dim] == DIM_WHOLE ? mine.tiles[dim] : -1;
+        if (whole < 0 || whole == shape.tiles[i]) continue;
+        mismatch(s, w, mine, other, shape);
+        return false;
+    }
+    for (int i = 0; i < w->buf->rank - shape.rank; i++) {
+        if (w->kinds[i] == DIM_PLAIN) continue;
+        mismatch(s, w, mine, other, shape);
+        return false;
+    }
+    return true;
+}
+
+bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged, Region **out_a, Region **out_b) {
+    Written a, b;
+    bool read_a = read_operand(s, node_a, &a), read_b = read_operand(s, node_b, &b);
+    if (!read_a || !read_b) return false;
+    if (a.starts_only && b.starts_only && (!stand_alone(s, &a, "this copy") || !stand_alone(s, &b, "this copy"))) return false;
+    b.transposed ^= exchanged;   // transpose(src, dst) is copy(src, dst.T); put back below
+    Shape shape_a = own_shape(s, &a), shape_b = own_shape(s, &b);
+    if (a.starts_only) shape_a = shape_b;
+    if (b.starts_only) shape_b = shape_a;
+    if (!check_transposed(s, &a, shape_a.rank) || !check_transposed(s, &b, shape_b.rank)) return false;
+    bool fine = a.starts_only   ? follow(s, &a, &b, shape_b)
+                : b.starts_only ? follow(s, &b, &a, shape_a)
+                                : agree(s, &a, &shape_a, &b, &shape_b);
+    if (!fine || !all_known(s, &a, shape_a)) return false;
+    *out_a = make_region(s, &a, shape_a);
+    *out_b = make_region(s, &b, shape_b);
+    (*out_b)->transposed ^= exchanged;
+    return true;
+}
+
+// ---- shapes of one op ----
+static Shape shape_of(const Region *region) {
+    Shape shape = {.rank = region_rank(region)};
+    for (int i = 0; i < shape.rank; i++) shape.tiles[i] = region_extent(region, i);
+    return shape;
+}
+
+static bool check_gemm(Sema *s, const Arg *args, Span span) {
+    Shape a = shape_of(args[0].region), b = shape_of(args[1].region), c = shape_of(args[2].region);
+    bool fine = a.rank == 2 && b.rank == 2 && c.rank == 2 && a.tiles[1] == b.tiles[0] && a.tiles[0] == c.tiles[0] &&
+                b.tiles[1] == c.tiles[1];
+    if (!fine) diag(s->sink, span, T_GEMM_SHAPES, shape_text(s, a), shape_text(s, b), shape_text(s, c));
+    return fine;
+}
+
+static bool check_axis(Sema *s, OpId op, const Arg *args, int rank, Span span, int64_t *axis) {
+    if (expr_const(args[2].value, axis) && *axis >= 0 && *axis < rank) return true;
+    diag(s->sink, span, T_AXIS, op_info(op)->text, rank - 1);
+    return false;
+}
+
+static bool same_shape(Shape a, Shape b) {
+    bool same = a.rank == b.rank;
+    for (int i = 0; same && i < a.rank; i++) same = a.tiles[i] == b.tiles[i];
+    return same;
+}
+
+static bool check_reduce(Sema *s, OpId op, const Arg *args, Span span) {
+    Shape src = shape_of(args[0].region), dst = shape_of(args[1].region), want = {0};
+    int64_t axis;
+    if (!check_axis(s, op, args, src.rank, span, &axis)) return false;
+    for (int i = 0; i < src.rank; i++)
+        if (i != axis) want.tiles[want.rank++] = src.tiles[i];
+    if (want.rank == 0) want = (Shape){.rank = 1, .tiles = {1}};
+    if (same_shape(want, dst)) return true;
+    diag(s->sink, span, T_REDUCE_SHAPES, op_info(op)->text, shape_text(s, src), (long long)axis, shape_text(s, want),
+         shape_text(s, dst));
+    return false;
+}
+
+static bool check_scan(Sema *s, OpId op, const Arg *args, Span span) {
+    Shape src = shape_of(args[0].region), dst = shape_of(args[1].region);
+    int64_t axis;
+    if (!check_axis(s, op, args, src.rank, span, &axis)) return false;
+    if (same_shape(src, dst)) return true;
+    diag(s->sink, span, T_SHAPES, args[0].region->buf->name, shape_text(s, src), args[1].region->buf->name, shape_text(s, dst));
+    return false;
+}
+
+bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span) {
+    if (op == OP_GEMM) return check_gemm(s, args, span);
+    if (op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL) return check_reduce(s, op, args, span);
+    if (op == OP_SCAN_SUM || op == OP_SCAN_MAX) return check_scan(s, op, args, span);
+    return true;
+}

@@ -1,0 +1,367 @@
+// Statements.
+#include "frontend/sema.h"
+#include <string.h>
+
+void emit(Sema *s, Stmt *stmt) {
+    block_push(s->arena, s->block, stmt);
+}
+
+static Stmt *new_stmt(Sema *s, StmtKind kind, const Node *node) {
+    return stmt_new(s->arena, kind, place_of(s, node->span));
+}
+
+// ---- bodies ----
+void statements(Sema *s, const Node *block) {
+    for (int i = 0; i < block->count; i++) statement(s, block->kids[i]);
+}
+
+void body(Sema *s, const Node *block, Block *out) {
+    NameScope scope;
+    Block *outer = s->block;
+    s->block = out;
+    scope_open(s, &scope);
+    statements(s, block);
+    scope_close(s);
+    s->block = outer;
+}
+
+static void loop_body(Sema *s, const Node *block, Block *out) {
+    s->loops++;
+    body(s, block, out);
+    s->loops--;
+}
+
+// ---- scalars ----
+static void let(Sema *s, const Node *node) {
+    Value value = expression(s, node->kids[0]);
+    if (s->context == IN_KERNEL && !is_poison(value)) {   // outside the grid: part of what the host computes
+        declare_value(s, node->text, is_untyped(value) ? value_expr(s, settle(s, value), value.span) : value, node->span);
+        return;
+    }
+    Expr *expr = settle(s, value);
+    if (is_poison(value)) {
+        declare_value(s, node->text, value, node->span);
+        return;
+    }
+    Var *var = declare_var(s, node->text, VAR_LET, expr->type, node->span);
+    emit(s, s_let(s->arena, var, expr));
+}
+
+static void variable(Sema *s, const Node *node) {
+    Type type = find_type(s, node->kids[0]);
+    if (type != TYPE_NONE && type_kind(type) == KIND_OPAQUE) {
+        diag(s->sink, node->kids[0]->span, T_NOT_SCALAR_TYPE, type_text(type));
+        type = TYPE_NONE;
+    }
+    Expr *value = node->kids[1] ? value_of_type(s, node->kids[1], type) : NULL;
+    if (type == TYPE_NONE) {
+        declare_value(s, node->text, value_poison(node->span), node->span);
+        return;
+    }
+    Var *var = declare_var(s, node->text, VAR_MUTABLE, type, node->span);
+    emit(s, s_var(s->arena, var, value));
+}
+
+static void assign_scalar(Sema *s, const Node *node) {
+    const Node *place = node->kids[0];
+    Symbol *symbol = find_or_report(s, place);
+    if (!symbol) {
+        expression(s, node->kids[1]);   // for its own errors
+        return;
+    }
+    if (symbol->kind == SYMBOL_VALUE && is_poison(symbol->value)) return;
+    if (symbol->kind != SYMBOL_VAR || symbol->var->kind != VAR_MUTABLE) {
+        Diag *d = diag(s->sink, place->span, T_NOT_ASSIGNABLE, place->text);
+        diag_label(d, symbol->span, "declared here");
+        return;
+    }
+    Var *var = symbol->var;
+    Expr *value;
+    if (node->op == AST_PLAIN) {
+        value = value_of_type(s, node->kids[1], var->type);
+    } else {
+        Value old = value_expr(s, e_var(s->arena, var), place->span);
+        value = to_type(s, binary(s, (BinaryOp)node->op, old, expression(s, node->kids[1]), node->span), var->type);
+    }
+    Stmt *stmt = s_assign(s->arena, var, value);
+    stmt->loc = place_of(s, node->span);
+    emit(s, stmt);
+}
+
+// ---- stores ----
+static bool may_write(Sema *s, const Buf *buf, Span span) {
+    if (!buf->is_param || buf->mode != MODE_IN || s->context == IN_FILL) return true;
+    Diag *d = diag(s->sink, span, T_READ_ONLY, buf->name);
+    diag_label(d, buf->loc, "declared here");
+    return false;
+}
+
+static void store(Sema *s, const Node *node) {
+    Buf *buf;
+    int count;
+    Expr **indices;
+    if (!element_place(s, node->kids[0], &buf, &count, &indices) || !may_write(s, buf, node->kids[0]->span)) return;
+    Expr *value;
+    if (node->op == AST_PLAIN) {
+        value = value_of_type(s, node->kids[1], buf->type);
+    } else {
+        Value old = value_expr(s, e_load(s->arena, buf, count, indices), node->kids[0]->span);
+        value = to_type(s, binary(s, (BinaryOp)node->op, old, expression(s, node->kids[1]), node->span), buf->type);
+    }
+    Stmt *stmt = s_store(s->arena, buf, count, indices, value);
+    stmt->loc = place_of(s, node->span);
+    emit(s, stmt);
+}
+
+static void assignment(Sema *s, const Node *node) {
+    const Node *place = node->kids[0];
+    if (place->kind == N_INDEX) store(s, node);
+    else if (place->kind == N_NAME) assign_scalar(s, node);
+    else diag(s->sink, place->span, T_NOT_A_PLACE);
+}
+
+// ---- loops ----
+static Iter iterator(Sema *s, const Node *node) {
+    Iter iter = {.begin = e_int(s->arena, 0), .step = e_int(s->arena, 1)};
+    if (node->kids[0]) iter.begin = index_expression(s, node->kids[0]);
+    iter.end = index_expression(s, node->kids[1]);
+    if (node->kids[2]) iter.step = index_expression(s, node->kids[2]);
+    int64_t step;
+    if (expr_const(iter.step, &step) && step <= 0) diag(s->sink, node->kids[2]->span, T_STEP, (long long)step);
+    iter.var = declare_var(s, node->text, VAR_ITER, TYPE_I64, node->span);
+    return iter;
+}
+
+static int iterators(Sema *s, const Node *list, Iter **out, bool from_zero) {
+    int count = 0;
+    *out = NEW_ARRAY(s->arena, Iter, list->count + 1);
+    for (int i = 0; i < list->count; i++) {
+        const Node *item = list->kids[i];
+        if (item->kind != N_ITER) continue;
+        if (from_zero && (item->kids[0] || item->kids[2])) diag(s->sink, item->span, T_GRID_RANGE, item->text);
+        (*out)[count++] = iterator(s, item);
+    }
+    return count;
+}
+
+static void loop_option(Sema *s, const Node *node, const Node *option, Stmt *loop) {
+    const Node *value = option->kids[0];
+    if (strcmp(option->text, "stages") == 0 && node->op == LOOP_PIPELINED) {
+        int64_t stages;
+        if (constant_int(s, value, "the number of stages", 1, 64, &stages)) loop->loop.stages = e_int(s->arena, stages);
+    } else if (strcmp(option->text, "step") == 0 && loop->loop.count > 0) {   // of the last iterator before it
+        loop->loop.iters[loop->loop.count - 1].step = index_expression(s, value);
+    } else {
+        diag(s->sink, option->span, T_LOOP_OPTION, option->text);
+    }
+}
+
+static void loop(Sema *s, const Node *node) {
+    NameScope scope;
+    Stmt *stmt = new_stmt(s, STMT_FOR, node);
+    stmt->loop.kind = (LoopKind)node->op;
+    scope_open(s, &scope);
+    stmt->loop.count = iterators(s, node->kids[0], &stmt->loop.iters, false);
+    for (int i = 0; i < node->kids[0]->count; i++)
+        if (node->kids[0]->kids[i]->kind == N_NAMED) loop_option(s, node, node->kids[0]->kids[i], stmt);
+    if (stmt->loop.count == 0) diag(s->sink, node->span, T_NO_ITERATOR);
+    bool in_parallel = s->in_parallel;
+    int loops = s->loops;
+    if (node->op == LOOP_PARALLEL) s->in_parallel = true, s->loops = -1;
+    loop_body(s, node->kids[1], &stmt->loop.body);
+    s->in_parallel = in_parallel;
+    s->loops = loops;
+    scope_close(s);
+    emit(s, stmt);
+}
+
+static void while_loop(Sema *s, const Node *node) {
+    Stmt *stmt = new_stmt(s, STMT_WHILE, node);
+    Block extra = {0}, *outer = s->block;
+    s->block = &extra;   // what the condition emits is computed anew each time
+    Expr *condition = to_condition(s, expression(s, node->kids[0]));
+    s->block = outer;
+    stmt->while_.condition = condition;
+    if (extra.count > 0) {
+        Stmt *leave = s_if(s->arena, e_unary(s->arena, UNARY_NOT, condition));
+        leave->loc = stmt->loc;
+        block_push(s->arena, &leave->if_.then, stmt_new(s->arena, STMT_BREAK, stmt->loc));
+        block_push(s->arena, &extra, leave);
+        stmt->while_.condition = e_bool(s->arena, true);
+        stmt->while_.body = extra;
+    }
+    loop_body(s, node->kids[1], &stmt->while_.body);
+    if (!s->raw && expr_is_int(condition, 0)) return;
+    emit(s, stmt);
+}
+
+// A condition that is constant chooses at compile time: the other branch is not even looked at.
+static void if_statement(Sema *s, const Node *node) {
+    Expr *condition = to_condition(s, expression(s, node->kids[0]));
+    int64_t known;
+    if (!s->raw && expr_const(condition, &known)) {
+        const Node *taken = node->kids[known ? 1 : 2];
+        if (taken) body(s, taken, s->block);
+        return;
+    }
+    Stmt *stmt = new_stmt(s, STMT_IF, node);
+    stmt->if_.condition = condition;
+    body(s, node->kids[1], &stmt->if_.then);
+    if (node->kids[2]) body(s, node->kids[2], &stmt->if_.otherwise);
+    emit(s, stmt);
+}
+
+static void break_statement(Sema *s, const Node *node) {
+    if (s->loops <= 0) {
+        diag(s->sink, node->span, T_BREAK_OUTSIDE);
+        return;
+    }
+    emit(s, new_stmt(s, STMT_BREAK, node));
+}
+
+// ---- the grid and what stands in it ----
+static void grid_options(Sema *s, const Node *list, Stmt *grid) {
+    for (int i = 0; i < list->count; i++) {
+        const Node *option = list->kids[i];
+        int64_t value;
+        if (option->kind == N_PERSISTENT) grid->grid.persistent = true;
+        if (option->kind == N_RASTER && constant_int(s, option->kids[0], "raster", 1, INT32_MAX, &value))
+            grid->grid.raster = e_int(s->arena, value);
+        if (option->kind != N_CLUSTER) continue;
+        if (option->count > 3) diag(s->sink, option->span, T_CLUSTER);
+        for (int d = 0; d < option->count && d < 3; d++)
+            if (constant_int(s, option->kids[d], "a cluster extent", 1, 16, &value)) grid->grid.cluster[d] = (int)value;
+    }
+}
+
+static void grid(Sema *s, const Node *node) {
+    if (s->context != IN_KERNEL || s->grids++ > 0) {
+        diag(s->sink, node->span, T_ONE_GRID);
+        return;
+    }
+    NameScope scope;
+    Stmt *stmt = new_stmt(s, STMT_GRID, node);
+    int64_t threads = 1;
+    scope_open(s, &scope);
+    stmt->grid.count = iterators(s, node->kids[0], &stmt->grid.iters, true);
+    constant_int(s, node->kids[1], "the number of threads", 1, 1024, &threads);
+    stmt->grid.threads = e_int(s->arena, threads);
+    for (int d = 0; d < 3; d++) stmt->grid.cluster[d] = 1;
+    grid_options(s, node->kids[2], stmt);
+    s->context = IN_BLOCK;
+    body(s, node->kids[3], &stmt->grid.body);
+    s->context = IN_KERNEL;
+    scope_close(s);
+    emit(s, stmt);
+}
+
+static void role(Sema *s, const Node *node) {
+    Stmt *stmt = new_stmt(s, STMT_ROLE, node);
+    stmt->role.name = node->text;
+    constant_int(s, node->kids[0], "the number of threads", 1, 1024, &stmt->role.threads);
+    if (node->kids[1]) constant_int(s, node->kids[1], "the number of registers", 1, 512, &stmt->role.regs);
+    body(s, node->kids[2], &stmt->role.body);
+    emit(s, stmt);
+}
+
+static void thread(Sema *s, const Node *node) {
+    NameScope scope;
+    Stmt *stmt = new_stmt(s, STMT_THREAD, node);
+    bool outer = s->in_thread;
+    scope_open(s, &scope);
+    stmt->thread.count = iterators(s, node->kids[0], &stmt->thread.iters, true);
+    s->in_thread = true;
+    body(s, node->kids[1], &stmt->thread.body);
+    s->in_thread = outer;
+    scope_close(s);
+    emit(s, stmt);
+}
+
+static void assumption(Sema *s, const Node *node) {
+    Expr *condition = to_condition(s, expression(s, node->kids[0]));
+    int64_t known;
+    if (!s->raw && expr_const(condition, &known)) {
+        if (!known) diag(s->sink, node->span, T_ASSUME_FALSE);
+        return;
+    }
+    Stmt *stmt = new_stmt(s, STMT_ASSUME, node);
+    stmt->assume = condition;
+    emit(s, stmt);
+}
+
+// ---- which statements stand where ----
+enum { K = 1 << IN_KERNEL, B = 1 << IN_BLOCK, P = 1 << IN_PROGRAM, R = 1 << IN_REFERENCE | 1 << IN_FILL, ALL = K | B | P | R };
+
+static int contexts_of(const Node *node) {
+    switch (node->kind) {
+    case N_TUNE: return K;
+    case N_GRID: return K;
+    case N_CONST:
+    case N_LET:
+    case N_IF:
+    case N_BLOCK: return ALL;
+    case N_ASSUME: return K | B | P;
+    case N_EVAL: return B | P | R;
+    case N_DECLS: return node->op == DECL_SCRATCH ? P : node->op == DECL_LOCAL ? B | R : B;
+    case N_ROLE:
+    case N_THREAD:
+    case N_ASYNC: return B;
+    case N_LOOP: return node->op == LOOP_SERIAL ? B | R : B;
+    case N_RETURN: return ALL;   // reported where it is looked at
+    default: return B | R;
+    }
+}
+
+static const char *context_text(Context context) {
+    static const char *const texts[] = {[IN_FILE] = "a file", [IN_KERNEL] = "a kernel outside its grid",
+                                        [IN_BLOCK] = "a grid", [IN_PROGRAM] = "a program",
+                                        [IN_REFERENCE] = "a reference", [IN_FILL] = "the block of a test"};
+    return texts[context];
+}
+
+static void dispatch(Sema *s, const Node *node) {
+    switch (node->kind) {
+    case N_BLOCK: {
+        Stmt *stmt = new_stmt(s, STMT_BLOCK, node);
+        body(s, node, &stmt->block);
+        emit(s, stmt);
+        break;
+    }
+    case N_CONST: declare_value(s, node->text, constant(s, node->kids[0], "a const"), node->span); break;
+    case N_TUNE: tune_statement(s, node); break;
+    case N_ASSUME: assumption(s, node); break;
+    case N_DECLS: declarations(s, node); break;
+    case N_GRID: grid(s, node); break;
+    case N_VAR: variable(s, node); break;
+    case N_LET: let(s, node); break;
+    case N_LOOP: loop(s, node); break;
+    case N_WHILE: while_loop(s, node); break;
+    case N_IF: if_statement(s, node); break;
+    case N_BREAK: break_statement(s, node); break;
+    case N_RETURN: diag(s->sink, node->span, T_RETURN_OUTSIDE); break;
+    case N_ROLE: role(s, node); break;
+    case N_THREAD: thread(s, node); break;
+    case N_ASYNC: call_statement(s, node->kids[0], true); break;
+    case N_ASSIGN: assignment(s, node); break;
+    case N_EVAL: call_statement(s, node->kids[0], false); break;
+    default: fail_internal(s->failure, __FILE__, __LINE__, "a statement of kind %d", node->kind);
+    }
+}
+
+// Attributes in front of a statement go to what it became; a @loc holds for all that is inside too.
+void statement(Sema *s, const Node *node) {
+    if (!(contexts_of(node) & 1 << s->context)) {
+        diag(s->sink, node->span, T_MISPLACED, context_text(s->context));
+        return;
+    }
+    bool placed = s->placed;
+    Span place = s->place, loc = {.line = -1};
+    Attr *attrs = attributes(s, node->attrs, 's', &loc);
+    if (loc.line >= 0) s->placed = true, s->place = loc;
+    Block *block = s->block;
+    int before = block->count;
+    dispatch(s, node);
+    s->placed = placed;
+    s->place = place;
+    if (attrs && block->count > before) block->items[block->count - 1]->attrs = attrs;
+}

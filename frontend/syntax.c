@@ -1,0 +1,89 @@
+// From files to one list of declarations: parsing, imports, names given twice.
+#include "frontend/syntax.h"
+#include "frontend/parse.h"
+#include <string.h>
+
+static void read_file(Syntax *syntax, const char *name, const char *text, size_t length, bool imported);
+
+static char reading, done;   // marks of a file in Syntax.files; only their addresses matter
+
+static void import_file(Syntax *syntax, const Node *node, const char *from) {
+    const char *resolved = node->text, *why = "imports are not read here";
+    size_t length = 0;
+    const char *text = NULL;
+    if (syntax->reader && syntax->reader->read)
+        text = syntax->reader->read(syntax->reader->user, syntax->arena, from, node->text, &resolved, &length, &why);
+    if (!text) {
+        diag(syntax->sink, node->span, T_CANNOT_IMPORT, node->text, why ? why : "unknown reason");
+        return;
+    }
+    const char *state = strmap_get(syntax->files, resolved);
+    if (state == &done) return;   // imported twice is imported once
+    if (state == &reading) {
+        diag(syntax->sink, node->span, T_IMPORT_CYCLE, node->text);
+        return;
+    }
+    read_file(syntax, resolved, text, length, true);
+}
+
+// Enters a declaration under its name. Kernels may share a name when all but the last have a condition: variants.
+static void declare(Syntax *syntax, StrMap *map, Node *node) {
+    const Node *before = strmap_get(map, node->text);
+    bool variants = before && before->kind == N_KERNEL && node->kind == N_KERNEL && ast_kid(before, 2);
+    if (!before || variants) {
+        strmap_put(map, node->text, node);
+        return;
+    }
+    Diag *d = diag(syntax->sink, node->span, T_DUPLICATE_NAME, node->text);
+    diag_label(d, before->span, "first declared here");
+}
+
+static void check_builtin(Syntax *syntax, const Node *node) {
+    if (op_named(node->text) == OP_COUNT && type_named(node->text) == TYPE_NONE) return;
+    diag(syntax->sink, node->span, T_BUILTIN_NAME, node->text);
+}
+
+static void add_item(Syntax *syntax, Node *node, const char *from, bool imported) {
+    switch (node->kind) {
+    case N_IMPORT: import_file(syntax, node, from); return;
+    case N_CONST: declare(syntax, syntax->consts, node); break;
+    case N_FN:
+    case N_MACRO:
+        check_builtin(syntax, node);
+        declare(syntax, syntax->inlines, node);
+        break;
+    case N_REFERENCE: declare(syntax, syntax->references, node); break;
+    case N_KERNEL:
+    case N_PROGRAM: declare(syntax, syntax->launchables, node); break;
+    default: break;
+    }
+    SyntaxItem item = {node, imported};
+    vec_push(syntax->arena, &syntax->items, item);
+}
+
+static void read_file(Syntax *syntax, const char *name, const char *text, size_t length, bool imported) {
+    strmap_put(syntax->files, name, &reading);
+    int file = diag_add_source(syntax->sink, name, text, length);
+    Node *items = parse_text(syntax->arena, syntax->failure, syntax->sink, file, text, length, PARSE_FILE);
+    for (int i = 0; items && i < items->count; i++) add_item(syntax, items->kids[i], name, imported);
+    strmap_put(syntax->files, name, &done);
+}
+
+Syntax *syntax_parse(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length,
+                     const ImportReader *reader) {
+    Syntax *syntax = NEW(arena, Syntax);
+    *syntax = (Syntax){.arena = arena, .failure = failure, .sink = sink, .reader = reader};
+    syntax->consts = strmap_new(arena);
+    syntax->inlines = strmap_new(arena);
+    syntax->launchables = strmap_new(arena);
+    syntax->references = strmap_new(arena);
+    syntax->files = strmap_new(arena);
+    int before = diag_errors(sink);
+    read_file(syntax, name, text, length, false);
+    if (diag_errors(sink) == before && syntax->items.count == 0) {
+        Span start = {.file = 0, .line = 1, .column = 1, .end_line = 1, .end_column = 2};
+        start.file = diag_add_source(sink, name, text, length);
+        diag(sink, start, T_EMPTY_FILE, name);
+    }
+    return diag_errors(sink) > before ? NULL : syntax;
+}

@@ -1,0 +1,325 @@
+// Tests: what each binding means, which tests belong to a module, and the choices that need an elaboration of their own.
+//
+// Consts, tunables and types are used up by the elaboration: a test belongs to the modules that were made with its values
+// of them. Dims, strides, scalars and numeric compile-time names stay in the test, as the arguments of its launch.
+#include "frontend/sema.h"
+#include "ir/rewrite.h"
+#include "support/strbuf.h"
+#include <stdlib.h>
+#include <string.h>
+
+const Node *tested(const Syntax *syntax, const Node *test) {
+    int item = item_named(syntax, test->text);
+    return item < 0 ? NULL : syntax->items.items[item].node;
+}
+
+// ---- what a binding means ----
+static bool tunable_in(const Node *block, const char *name) {
+    for (int i = 0; i < block->count; i++)
+        for (int k = 0; block->kids[i]->kind == N_TUNE && k < block->kids[i]->count; k++)
+            if (strcmp(block->kids[i]->kids[k]->text, name) == 0) return true;
+    return false;
+}
+
+// Of the kernel itself; a program's test sets those of the kernels it calls.
+static bool is_tunable(const Syntax *syntax, const Node *target, const char *name) {
+    if (target && target->kind == N_KERNEL) return tunable_in(target->kids[3], name);
+    for (int i = 0; i < syntax->items.count; i++) {
+        const Node *node = syntax->items.items[i].node;
+        if (node->kind == N_KERNEL && tunable_in(node->kids[3], name)) return true;
+    }
+    return false;
+}
+
+static bool names(const Node *node, const char *name) {
+    if (!node) return false;
+    if (node->kind == N_NAME) return strcmp(node->text, name) == 0;
+    for (int i = 0; i < node->count; i++)
+        if (names(node->kids[i], name)) return true;
+    return false;
+}
+
+BindKind binding_kind(Sema *s, const Node *target, const char *name) {
+    const Node *cparams = target->kids[0], *params = target->kids[1];
+    for (int i = 0; i < cparams->count; i++)
+        if (strcmp(cparams->kids[i]->text, name) == 0) return is_type_param(cparams->kids[i]) ? BIND_TYPE : BIND_CHOICE;
+    if (strmap_has(s->syntax->consts, name)) return BIND_CONST;
+    for (int i = 0; i < params->count; i++) {
+        const Node *param = params->kids[i];
+        if (!param->kids[1] && strcmp(param->text, name) == 0) return BIND_PARAM;
+        if (names(param->kids[1], name) || names(param->kids[2], name)) return BIND_PARAM;
+    }
+    return is_tunable(s->syntax, target, name) ? BIND_TUNABLE : BIND_UNKNOWN;
+}
+
+static bool used_up(BindKind kind) {
+    return kind == BIND_TYPE || kind == BIND_TUNABLE || kind == BIND_CONST;
+}
+
+static void put_names(StrMap *map, const Node *node) {
+    if (!node) return;
+    if (node->kind == N_NAME || node->kind == N_PARAM || node->kind == N_CPARAM) strmap_put(map, node->text, map);
+    for (int i = 0; i < node->count; i++) put_names(map, node->kids[i]);
+}
+
+static void unknown_binding(Sema *s, const Node *target, const Node *bind) {
+    Diag *d = diag(s->sink, bind->span, T_UNKNOWN_BINDING, target->text, bind->text);
+    StrMap *all = strmap_new(s->arena);
+    put_names(all, target->kids[0]);
+    put_names(all, target->kids[1]);
+    const char *near = strmap_nearest(all, bind->text);
+    if (near) diag_note(d, "did you mean '%s'?", near);
+}
+
+// ---- one test ----
+static Value bound_value(Sema *s, const Node *bind) {
+    NameScope *scope = s->scope;
+    s->scope = s->file;
+    Value value = constant(s, bind->kids[0], "a test's value");
+    s->scope = scope;
+    return value;
+}
+
+static Type param_type(const Func *func, const char *name) {
+    for (int i = 0; i < func->params.count; i++) {
+        const Var *var = func->params.items[i].var;
+        if (var && strcmp(var->name, name) == 0) return var->type;
+    }
+    return TYPE_I64;
+}
+
+// The value of a name that the elaboration uses up, in the module that is being made.
+static Value current_value(Sema *s, const char *name, Type *type) {
+    *type = TYPE_NONE;
+    const Define *define = define_of(s, name);
+    if (define) return define_value(s, define, (Span){0}, type);
+    Symbol *symbol = strmap_get(s->file->symbols, name);
+    if (!symbol) return value_poison((Span){0});
+    NameScope *scope = s->scope;
+    s->scope = s->file;
+    Value value = find(s, name)->value;
+    s->scope = scope;
+    return value;
+}
+
+static const Choice *made_choice(const Made *made, const char *name) {
+    for (int i = 0; i < made->choices.count; i++)
+        if (strcmp(made->choices.items[i].name, name) == 0) return &made->choices.items[i];
+    return NULL;
+}
+
+// A tunable that is not defined has the value that was chosen for it.
+static bool tuned_to(Sema *s, const Node *target, const char *name, Value value) {
+    bool seen = false;
+    for (int i = 0; i < s->made.count; i++) {
+        const Made *made = &s->made.items[i];
+        if (target->kind == N_KERNEL && made->node != target) continue;
+        for (const Attr *attr = made->func->attrs; attr; attr = attr->next) {
+            if (attr->id != ATTR_TUNED || strcmp(attr->args[0].text, name) != 0) continue;
+            seen = true;
+            if (value.kind != VALUE_INT || value.integer != attr->args[1].integer) return false;
+        }
+    }
+    return seen;
+}
+
+static bool binding_holds(Sema *s, const Node *target, const Made *made, const Node *bind) {
+    BindKind kind = binding_kind(s, target, bind->text);
+    if (kind == BIND_TYPE) {
+        const Choice *choice = made_choice(made, bind->text);
+        return choice && bind->kids[0]->kind == N_NAME && choice->type == type_by_name(s, bind->kids[0]->text);
+    }
+    Type type;
+    Value want = bound_value(s, bind);
+    if (kind == BIND_TUNABLE && !define_of(s, bind->text)) return tuned_to(s, target, bind->text, want);
+    return values_equal(want, current_value(s, bind->text, &type));
+}
+
+static const Node *binding(const Node *test, const char *name) {
+    const Node *list = test->kids[0];
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->kids[i]->text, name) == 0) return list->kids[i];
+    return NULL;
+}
+
+// A const that other tests bind has its default in this one.
+static bool default_holds(Sema *s, const Node *test, const char *name) {
+    Symbol *symbol = strmap_get(s->file->symbols, name);
+    const Node *node = strmap_get(s->syntax->consts, name);
+    if (!define_of(s, name) || binding(test, name) || !symbol || !node) return true;
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *other = s->syntax->items.items[i].node;
+        if (other->kind != N_TEST || !binding(other, name)) continue;
+        NameScope *scope = s->scope;
+        s->scope = s->file;
+        Value usual = constant(s, node->kids[0], "a const");
+        s->scope = scope;
+        Type type;
+        return values_equal(usual, current_value(s, name, &type));
+    }
+    return true;
+}
+
+static bool belongs(Sema *s, const Node *test, const Node *target, const Made *made) {
+    const Node *list = test->kids[0];
+    for (int i = 0; i < list->count; i++)
+        if (used_up(binding_kind(s, target, list->kids[i]->text)) && !binding_holds(s, target, made, list->kids[i]))
+            return false;
+    for (int i = 0; i < s->options->define_count; i++)
+        if (!default_holds(s, test, s->options->defines[i].name)) return false;
+    return true;
+}
+
+static bool is_stride(const Func *func, const Var *dim) {
+    for (int i = 0; i < func->params.count; i++) {
+        const Buf *buf = func->params.items[i].buf;
+        for (int d = 0; buf && d < buf->rank; d++)
+            if (expr_uses_var(buf->shape[d], dim)) return false;
+    }
+    return true;
+}
+
+static void check_bound(Sema *s, const Node *node, const Func *func, const Test *test, const Var *var, bool optional) {
+    for (int i = 0; i < test->bindings.count; i++)
+        if (strcmp(test->bindings.items[i].name, var->name) == 0) return;
+    (void)func;
+    if (!optional) diag(s->sink, node->span, T_UNBOUND, var->name);
+}
+
+static void check_all_bound(Sema *s, const Node *node, const Func *func, const Test *test) {
+    for (int i = 0; i < func->dims.count; i++)
+        check_bound(s, node, func, test, func->dims.items[i], is_stride(func, func->dims.items[i]));
+    for (int i = 0; i < func->params.count; i++)
+        if (func->params.items[i].var) check_bound(s, node, func, test, func->params.items[i].var, false);
+}
+
+static bool read_bindings(Sema *s, const Node *node, const Node *target, const Func *func, Test *test) {
+    const Node *list = node->kids[0];
+    bool fine = true;
+    for (int i = 0; i < list->count; i++) {
+        const Node *bind = list->kids[i];
+        BindKind kind = binding_kind(s, target, bind->text);
+        if (kind == BIND_UNKNOWN) unknown_binding(s, target, bind);
+        for (int k = 0; k < i; k++)
+            if (strcmp(list->kids[k]->text, bind->text) == 0) diag(s->sink, bind->span, T_DUPLICATE_NAME, bind->text);
+        if (kind == BIND_UNKNOWN || used_up(kind)) continue;
+        Value value = bound_value(s, bind);
+        fine &= !is_poison(value);
+        Type type = param_type(func, bind->text);
+        Binding made = {.name = bind->text, .value = to_type(s, value, type)};
+        vec_push(s->arena, &test->bindings, made);
+    }
+    return fine;
+}
+
+static void add_test(Sema *s, const Node *node, const Node *target, const Made *made) {
+    Test *test = NEW(s->arena, Test);
+    *test = (Test){.name = made->func->name, .loc = node->span};
+    if (!read_bindings(s, node, target, made->func, test)) return;
+    check_all_bound(s, node, made->func, test);
+    Value tolerance = constant(s, node->kids[2], "a tolerance");
+    if (is_poison(tolerance)) return;
+    test->tolerance = settle(s, (Value){.kind = VALUE_EXPR, .expr = to_type(s, tolerance, TYPE_F64)})->real;
+    if (node->kids[1])
+        test->fill = elaborate_scalar(s, made->node, &made->choices, made->func->name, node->kids[1], IN_FILL);
+    vec_push(s->arena, &s->module->tests, test);
+}
+
+static void elaborate_test(Sema *s, const Node *node) {
+    const Node *target = tested(s->syntax, node);
+    if (!target) {
+        Diag *d = diag(s->sink, node->span, T_NO_TARGET, "test", node->text);
+        const char *near = strmap_nearest(s->syntax->launchables, node->text);
+        if (near) diag_note(d, "did you mean '%s'?", near);
+        return;
+    }
+    for (int i = 0; i < s->made.count; i++) {
+        const Made *made = &s->made.items[i];
+        if (made->called || strcmp(made->node->text, node->text) != 0) continue;
+        if (!belongs(s, node, target, made)) continue;
+        add_test(s, node, target, made);
+        return;
+    }
+}
+
+void elaborate_tests(Sema *s) {
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const SyntaxItem *item = &s->syntax->items.items[i];
+        bool wanted = !s->options->only || strcmp(s->options->only, item->node->text) == 0;
+        if (item->node->kind == N_TEST && !item->imported && wanted) elaborate_test(s, item->node);
+    }
+}
+
+// ---- choices ----
+typedef VEC(Define) DefineVec;
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const Define *)a)->name, ((const Define *)b)->name);
+}
+
+static bool defines_equal(const DefineVec *a, const DefineVec *b) {
+    bool equal = a->count == b->count;
+    for (int i = 0; equal && i < a->count; i++)
+        equal = strcmp(a->items[i].name, b->items[i].name) == 0 && strcmp(a->items[i].value, b->items[i].value) == 0;
+    return equal;
+}
+
+static DefineVec choice_of(Sema *s, const Node *test) {
+    DefineVec out = {0};
+    const Node *target = tested(s->syntax, test), *list = test->kids[0];
+    for (int i = 0; target && i < list->count; i++) {
+        const Node *bind = list->kids[i];
+        BindKind kind = binding_kind(s, target, bind->text);
+        if (!used_up(kind)) continue;
+        bool is_type = kind == BIND_TYPE && bind->kids[0]->kind == N_NAME;
+        Define define = {.name = bind->text};
+        define.value = is_type ? bind->kids[0]->text : constant_text(s->arena, bound_value(s, bind));
+        vec_push(s->arena, &out, define);
+    }
+    if (out.count) qsort(out.items, (size_t)out.count, sizeof *out.items, by_name);
+    return out;
+}
+
+int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **defines, int *count) {
+    static const ElaborateOptions none = {0};
+    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &none);
+    int before = diag_count(syntax->sink);
+    VEC(DefineVec) all = {0};
+    for (int i = 0; i < syntax->items.count; i++) {
+        const SyntaxItem *item = &syntax->items.items[i];
+        if (item->node->kind != N_TEST || item->imported) continue;
+        DefineVec one = choice_of(s, item->node);
+        bool known = false;
+        for (int k = 0; k < all.count; k++) known |= defines_equal(&all.items[k], &one);
+        if (!known) vec_push(arena, &all, one);
+    }
+    diag_truncate(syntax->sink, before);   // elaborating the choice says what is wrong
+    if (index >= 0 && index < all.count) {
+        *defines = all.items[index].items;
+        *count = all.items[index].count;
+    }
+    return all.count;
+}
+
+int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables) {
+    static const ElaborateOptions none = {0};
+    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &none);
+    int before = diag_count(syntax->sink);
+    VEC(Tunable) all = {0};
+    for (int i = 0; i < syntax->items.count; i++) {
+        const Node *kernel = syntax->items.items[i].node;
+        if (kernel->kind != N_KERNEL) continue;
+        const Node *block = kernel->kids[3];
+        for (int b = 0; b < block->count; b++)
+            for (int k = 0; block->kids[b]->kind == N_TUNE && k < block->kids[b]->count; k++) {
+                const Node *tunable = block->kids[b]->kids[k], *list = tunable->kids[0];
+                int64_t *values = NEW_ARRAY(arena, int64_t, list->count);
+                for (int v = 0; v < list->count; v++) constant_int(s, list->kids[v], "a tunable", INT64_MIN, INT64_MAX, &values[v]);
+                Tunable row = {kernel->text, tunable->text, list->count, values};
+                vec_push(arena, &all, row);
+            }
+    }
+    diag_truncate(syntax->sink, before);
+    *tunables = all.items;
+    return all.count;
+}

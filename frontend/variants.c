@@ -1,0 +1,149 @@
+// Which compile-time values a kernel or program is made for: -D, then the file's tests; one variant for each combination.
+#include "frontend/sema.h"
+#include "support/strbuf.h"
+#include <math.h>
+#include <string.h>
+
+bool is_type_param(const Node *cparam) {
+    return cparam->kids[0] != NULL;   // `E: type`
+}
+
+bool values_equal(Value a, Value b) {
+    if (a.kind != b.kind) {
+        bool numbers = is_untyped(a) && is_untyped(b);
+        return numbers && (a.kind == VALUE_INT ? (double)a.integer : a.real) == (b.kind == VALUE_INT ? (double)b.integer : b.real);
+    }
+    if (a.kind == VALUE_INT) return a.integer == b.integer;
+    if (a.kind == VALUE_FLOAT) return memcmp(&a.real, &b.real, sizeof a.real) == 0;
+    return a.kind == VALUE_POISON || expr_equal(a.expr, b.expr);
+}
+
+Choice *choice_named(ChoiceVec *choices, const char *name) {
+    for (int i = 0; i < choices->count; i++)
+        if (strcmp(choices->items[i].name, name) == 0) return &choices->items[i];
+    return NULL;
+}
+
+static bool choices_equal(const ChoiceVec *a, const ChoiceVec *b) {
+    for (int i = 0; i < a->count; i++)
+        if (a->items[i].type != b->items[i].type || !values_equal(a->items[i].value, b->items[i].value)) return false;
+    return true;
+}
+
+const char *constant_text(Arena *arena, Value value) {
+    if (value.kind == VALUE_EXPR && value.expr->type == TYPE_BOOL) return value.expr->integer ? "true" : "false";
+    if (value.kind == VALUE_EXPR) {
+        bool is_float = value.expr->kind == EXPR_FLOAT;
+        Value inner = is_float ? value_float(value.expr->real, value.span) : value_int(value.expr->integer, value.span);
+        return arena_printf(arena, "%s(%s)", type_text(value.expr->type), constant_text(arena, inner));
+    }
+    if (value.kind == VALUE_INT && value.integer > INT64_MAX) return arena_printf(arena, "%llu", (unsigned long long)value.integer);
+    if (value.kind == VALUE_INT) return arena_printf(arena, "%lld", (long long)value.integer);
+    if (isinf(value.real)) return value.real > 0 ? "inf" : "-inf";
+    if (isnan(value.real)) return "nan";
+    return arena_printf(arena, "%a", value.real);
+}
+
+// ---- one value ----
+
+// A define's value, or a test's or a call's expression, for a compile-time name. False after a report.
+static bool choose(Sema *s, const Node *cparam, const Node *node, Choice *out) {
+    if (is_type_param(cparam)) {
+        if (node->kind == N_NAME) out->type = type_by_name(s, node->text);
+        if (out->type == TYPE_NONE) diag(s->sink, node->span, T_TYPE_WANTED, cparam->text);
+        return out->type != TYPE_NONE;
+    }
+    out->value = constant(s, node, "a compile-time value");
+    return !is_poison(out->value);
+}
+
+static bool choose_defined(Sema *s, const Node *cparam, const Define *define, Choice *out) {
+    out->value = define_value(s, define, cparam->span, &out->type);
+    bool fine = is_type_param(cparam) == (out->type != TYPE_NONE);
+    if (!fine) diag(s->sink, cparam->span, T_DEFINE_VALUE, define->name, define->value, is_type_param(cparam) ? "a type" : "a number");
+    return fine && (out->type != TYPE_NONE || !is_poison(out->value));
+}
+
+static const Node *binding_of(const Node *test, const char *name) {
+    const Node *list = test->kids[0];
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->kids[i]->text, name) == 0) return list->kids[i]->kids[0];
+    return NULL;
+}
+
+// ---- combinations ----
+typedef VEC(ChoiceVec) Combinations;
+
+static void add_combination(Sema *s, Combinations *all, const ChoiceVec *one) {
+    for (int i = 0; i < all->count; i++)
+        if (choices_equal(&all->items[i], one)) return;
+    vec_push(s->arena, all, *one);
+}
+
+// The values that one test (NULL: none) gives; false when one is missing.
+static bool combination(Sema *s, const Node *cparams, const Node *test, ChoiceVec *out, const Node **missing) {
+    for (int i = 0; i < cparams->count; i++) {
+        const Node *cparam = cparams->kids[i];
+        Choice choice = {.name = cparam->text, .type = TYPE_NONE, .value = value_poison(cparam->span)};
+        const Define *define = define_of(s, cparam->text);
+        const Node *bound = test ? binding_of(test, cparam->text) : NULL;
+        *missing = cparam;
+        if (!define && !bound) return false;
+        *missing = NULL;
+        if (!(define ? choose_defined(s, cparam, define, &choice) : choose(s, cparam, bound, &choice))) return false;
+        vec_push(s->arena, out, choice);
+    }
+    return true;
+}
+
+int combinations(Sema *s, const Node *node, const ChoiceVec **out) {
+    Combinations all = {0};
+    const Node *missing = NULL;
+    NameScope *scope = s->scope;
+    s->scope = s->file;
+    int before = diag_errors(s->sink), tests = 0;
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const SyntaxItem *item = &s->syntax->items.items[i];
+        bool mine = item->node->kind == N_TEST && !item->imported && strcmp(item->node->text, node->text) == 0;
+        ChoiceVec one = {0};
+        if (!mine) continue;
+        tests++;
+        if (combination(s, node->kids[0], item->node, &one, &missing)) add_combination(s, &all, &one);
+        else if (missing) diag(s->sink, item->node->span, T_UNBOUND, missing->text);
+    }
+    ChoiceVec plain = {0};
+    if (tests == 0 && combination(s, node->kids[0], NULL, &plain, &missing)) add_combination(s, &all, &plain);
+    if (all.count == 0 && diag_errors(s->sink) == before && missing)
+        diag(s->sink, missing->span, T_NO_COMPILE_VALUE, missing->text, missing->text);
+    s->scope = scope;
+    *out = all.items;
+    return diag_errors(s->sink) > before ? 0 : all.count;
+}
+
+bool types_differ(int count, const ChoiceVec *all) {
+    for (int i = 1; i < count; i++)
+        for (int k = 0; k < all[i].count; k++)
+            if (all[i].items[k].type != all[0].items[k].type) return true;
+    return false;
+}
+
+static void put_word(StrBuf *name, const char *text) {
+    for (; *text; text++) {
+        bool plain = (*text >= '0' && *text <= '9') || (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
+        sb_char(name, plain ? *text : *text == '-' ? 'm' : '_');
+    }
+}
+
+// A name of its own for a specialisation: k__D_64, k__E_f16.
+const char *mangled(Sema *s, const char *name, const ChoiceVec *choices, bool types_only) {
+    StrBuf text;
+    sb_init(&text, s->arena);
+    sb_str(&text, name);
+    for (int i = 0; i < choices->count; i++) {
+        const Choice *choice = &choices->items[i];
+        if (types_only && choice->type == TYPE_NONE) continue;
+        sb_printf(&text, "__%s_", choice->name);
+        put_word(&text, choice->type != TYPE_NONE ? type_text(choice->type) : constant_text(s->arena, choice->value));
+    }
+    return sb_text(&text);
+}
