@@ -61,6 +61,10 @@ static void push_fact(Facts *facts, Fact fact) {
     vec_push(facts->arena, &facts->facts, fact);
 }
 
+Arena *facts_arena(const Facts *facts) {
+    return facts->arena;
+}
+
 int facts_mark(const Facts *facts) {
     return facts->facts.count;
 }
