@@ -173,6 +173,10 @@ static CalcValue f_cosize(Calc *c, const CalcValue *v, int count) {
     (void)count;
     return of_int(cute_cosize(c->cx, as_cute(c, v[0])));
 }
+static CalcValue f_last(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    return of_int(cute_cosize(c->cx, as_cute(c, v[0])) - 1);
+}
 static CalcValue f_rank(Calc *c, const CalcValue *v, int count) {
     (void)count;
     return of_int(v[0].kind == CALC_TUPLE ? tuple_rank(v[0].tuple) : cute_rank(as_swizzled(c, v[0]).layout));
@@ -417,6 +421,22 @@ static CalcValue f_tiled_copy(Calc *c, const CalcValue *v, int count) {
     Cute threads = as_cute(c, v[0]), values = as_cute(c, v[1]);
     return c->cx->failed ? v[0] : of_cute(tiled_copy(c->cx, threads, values).tv);
 }
+// Operand's thread-value layout over the tile of a tiled MMA.
+static CalcValue f_operand_tv(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    const char *name = as_text(c, v[0]);
+    int64_t extent[ENCODING_MAX_RANK];
+    int rank = per_dim(c, v[1], extent);
+    if (rank != 3 || !*name || !strchr("ABC", *name) || name[1]) layout_refuse(c->cx, "expected \"A\", \"B\" or \"C\", and (m,n,k)");
+    if (c->cx->failed) return v[1];
+    MmaAtom atom = {extent[0], extent[1], extent[2], cute_leaf(32, 1), as_cute(c, v[2]), as_cute(c, v[3]), as_cute(c, v[4])};
+    Cute atoms = as_cute(c, v[5]);
+    Tiler permutation = count > 6 ? as_tiler(c, v[6]) : (Tiler){.kind = TILER_ANY};
+    if (c->cx->failed) return v[1];
+    TiledMma mma = tiled_mma(c->cx, atom, atoms, permutation);
+    return of_cute(tiled_mma_tv(c->cx, mma, *name == 'A' ? OPERAND_A : *name == 'B' ? OPERAND_B : OPERAND_C));
+}
+
 static CalcValue f_copy_tv(Calc *c, const CalcValue *v, int count) {
     (void)count;
     Cute tv = as_cute(c, v[0]);
@@ -442,6 +462,7 @@ static const struct {
 } functions[] = {
     {"size", 1, 1, f_size, "(layout or tuple)"},
     {"cosize", 1, 1, f_cosize, "(layout)"},
+    {"last", 1, 1, f_last, "(layout): the largest offset"},
     {"rank", 1, 1, f_rank, "(layout or tuple)"},
     {"shape", 1, 1, f_shape, "(layout)"},
     {"stride", 1, 1, f_stride, "(layout)"},
@@ -495,6 +516,7 @@ static const struct {
     {"swizzled", 5, 5, f_swizzled, "(shape, vec, per phase, max phase, order)"},
     {"nvmma", 3, 4, f_nvmma, "(shape, swizzle bytes, element bits[, transposed])"},
     {"tiled_copy", 2, 2, f_tiled_copy, "(thread layout, value layout)"},
+    {"operand_tv", 6, 7, f_operand_tv, "(\"A\", (m,n,k), A, B, C, atoms[, permutation]): of a tiled MMA of one-warp atoms"},
     {"copy_tv", 3, 3, f_copy_tv, "(thread-value layout of an operand, tile, values)"},
     {"copy_tiler", 3, 3, f_copy_tiler, "(thread-value layout of an operand, tile, values)"},
 };

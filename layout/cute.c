@@ -17,10 +17,11 @@
 //   result ((4,4),(2,4)):((1,4),(64,16)): mode i is (within the tile, which tile)
 //
 // When composition is refused. A counter of shape s entered with step d yields ceil(s/d) points; B needs a whole number of
-// such runs, and a run that ends inside the counter (d does not divide s) would carry a remainder into the next counter,
-// which strides cannot express. C++ CuTe checks less: it compiles (8,8):(8,1) o 6:3 to (3,2):(24,1), whose value at 3 is 1
-// where A(B(3)) = A(9) = 9. Here such inputs are refused (`steps_exactly`); everything that is answered satisfies
-// R(c) = A(B(c)) for every coordinate, also beyond A's domain, where A's last mode goes on.
+// such runs. Strides cannot express a carry: a run that ends inside the counter (d does not divide s), or two modes of B whose
+// steps add up to more than s. C++ CuTe checks less: it compiles (8,8):(8,1) o 6:3 to (3,2):(24,1), whose value at 3 is 1
+// where A(B(3)) = A(9) = 9, and (8,3):(1,9) o (2,2):(5,6) to (2,2):(5,6), where A(11) = 12. Here these two signs make a result
+// suspicious, and a suspicious result is compared point by point, or refused when it is too large for that. Everything that
+// is answered satisfies R(c) = A(B(c)) for every coordinate of B, also beyond A's domain, where A's last mode goes on.
 //
 // Limits: integers only (no symbolic extents: see layout/view.h), strides >= 0.
 #include "layout/cute.h"
@@ -397,20 +398,18 @@ static Modes coalesced_for_composition(LayoutContext *cx, Cute a) {
     return merge_modes(list);
 }
 
-// Entering a counter of shape s with step d < s that does not divide it, for `count` points in all: does taking
-// ceil(s/d) points per run and then one step of the next counter stay exact? Only within one run, or when the counter
-// itself does not move (stride 0) and the error of the period, run * d - s, never adds up to a step.
-static bool steps_exactly(Mode counter, int64_t d, int64_t count) {
-    int64_t run = layout_ceil_div(counter.shape, d);
-    if (count <= run || counter.shape % d == 0) return true;
-    int64_t drift = run * d - counter.shape, runs = count / run, error;
-    return counter.stride == 0 && !__builtin_mul_overflow(drift, runs, &error) && error < d;
-}
+// The state of one composition: A's counters; for each, the largest digit that B's modes can add up to; and whether strides
+// may fail to express the result.
+typedef struct Composition {
+    Modes a;
+    int64_t *digits;
+    bool suspicious;
+} Composition;
 
-// A o (shape:stride) for one counter of B. Returns what it consumed as a leaf or a flat tuple.
-static Cute compose_mode(LayoutContext *cx, Modes a, int64_t shape, int64_t stride) {
+// A o (shape:stride) for one counter of B. Returns what it takes of A's counters as a leaf or a flat tuple.
+static Cute compose_mode(LayoutContext *cx, Composition *c, int64_t shape, int64_t stride) {
     if (stride == 0) return cute_leaf(shape, 0);
-    Modes result = {NEW_ARRAY(cx->arena, Mode, a.count), 0};
+    Modes a = c->a, result = {NEW_ARRAY(cx->arena, Mode, a.count), 0};
     for (int i = 0; i < a.count - 1 && !cx->failed; i++) {
         Mode mode = a.items[i];
         if (stride % mode.shape != 0 && stride > mode.shape) {
@@ -418,14 +417,14 @@ static Cute compose_mode(LayoutContext *cx, Modes a, int64_t shape, int64_t stri
                           (long long)mode.shape);
         } else if (stride < mode.shape && shape > 1) {
             int64_t taken = layout_ceil_div(mode.shape, stride);
+            if (taken < shape && mode.shape % stride != 0) c->suspicious = true;   // a run that ends inside the counter
             if (taken > shape) taken = shape;
             if (shape % taken != 0)
                 layout_refuse(cx, "composition: %lld points do not divide into runs of %lld", (long long)shape,
                               (long long)taken);
-            else if (!steps_exactly(mode, stride, shape))
-                layout_refuse(cx, "composition: step %lld does not divide extent %lld, so no strides give the result",
-                              (long long)stride, (long long)mode.shape);
             result.items[result.count++] = (Mode){taken, layout_mul(cx, stride, mode.stride)};
+            c->digits[i] = layout_sum(cx, c->digits[i], layout_mul(cx, taken - 1, stride));
+            if (c->digits[i] >= mode.shape) c->suspicious = true;   // two modes of B carry together
             shape /= taken;
         }
         stride = layout_ceil_div(stride, mode.shape);
@@ -435,30 +434,39 @@ static Cute compose_mode(LayoutContext *cx, Modes a, int64_t shape, int64_t stri
     return from_modes(cx, result);
 }
 
-static Cute compose_tree(LayoutContext *cx, Modes a, Cute b) {
-    if (b.rank == CUTE_LEAF) return compose_mode(cx, a, b.shape, b.stride);
+static Cute compose_tree(LayoutContext *cx, Composition *c, Cute b) {
+    if (b.rank == CUTE_LEAF) return compose_mode(cx, c, b.shape, b.stride);
     Cute *modes = NEW_ARRAY(cx->arena, Cute, b.rank);
-    for (int i = 0; i < b.rank; i++) modes[i] = compose_tree(cx, a, b.modes[i]);
+    for (int i = 0; i < b.rank; i++) modes[i] = compose_tree(cx, c, b.modes[i]);
     return (Cute){.rank = b.rank, .modes = modes};
 }
 
+enum { LARGEST_CHECK = 1 << 16 };   // coordinates: suspicious results are compared point by point up to here
+
+static bool is_composition(LayoutContext *cx, Cute result, Cute a, Cute b) {
+    int64_t size = cute_size(cx, b);
+    if (cx->failed || size > LARGEST_CHECK) return false;
+    for (int64_t i = 0; i < size; i++)
+        if (cute_at(result, i) != offset_of_integer(cx, a, cute_at(b, i))) return false;
+    return !cx->failed;
+}
+
 Cute cute_composition(LayoutContext *cx, Cute a, Cute b) {
-    Cute result = compose_tree(cx, coalesced_for_composition(cx, a), b);
+    Composition c = {.a = coalesced_for_composition(cx, a)};
+    c.digits = NEW_ARRAY(cx->arena, int64_t, c.a.count);
+    Cute result = compose_tree(cx, &c, b);
     if (!cx->failed) cute_cosize(cx, result);   // refuses what overflows
+    if (!cx->failed && c.suspicious && !is_composition(cx, result, a, b))
+        layout_refuse(cx, "composition: steps of the right layout carry out of an extent of the left one; no strides give that");
     return result;
 }
 
 // ---- complement ----
 
-static int by_stride(const void *a, const void *b) {
-    int64_t x = ((const Mode *)a)->stride, y = ((const Mode *)b)->stride;
-    return (x > y) - (x < y);
-}
-
 // Sorts by stride; equal strides keep their order.
 static void sort_modes(Modes list) {
     for (int i = 1; i < list.count; i++)
-        for (int j = i; j > 0 && by_stride(&list.items[j - 1], &list.items[j]) > 0; j--) {
+        for (int j = i; j > 0 && list.items[j - 1].stride > list.items[j].stride; j--) {
             Mode swap = list.items[j];
             list.items[j] = list.items[j - 1];
             list.items[j - 1] = swap;
@@ -530,17 +538,28 @@ Cute cute_right_inverse(LayoutContext *cx, Cute a) {
     return result.count ? from_modes(cx, coalesced(result)) : cute_leaf(1, 0);
 }
 
+// a(inverse(a(i))) = a(i) for all i?
+static bool is_left_inverse(LayoutContext *cx, Cute inverse, Cute a) {
+    int64_t size = cute_size(cx, a);
+    if (cx->failed || size > LARGEST_CHECK) return false;
+    for (int64_t i = 0; i < size && !cx->failed; i++)
+        if (offset_of_integer(cx, a, offset_of_integer(cx, inverse, cute_at(a, i))) != cute_at(a, i)) return false;
+    return !cx->failed;
+}
+
 Cute cute_left_inverse(LayoutContext *cx, Cute a) {
     Modes list = coalesced(leaves(cx, a));
     Modes positions = {domain_positions(cx, list), list.count};
     sort_modes(list);
     sort_modes(positions);   // the same order: both sorts are stable and have the same keys
     Modes result = {NEW_ARRAY(cx->arena, Mode, list.count + 1), 0};
-    int64_t stride = 1, preimage = 0, extent = 1;
+    int64_t stride = 1, preimage = 0, extent = 1, reach = 1;
+    bool overlaps = false;
     for (int i = 0; i < list.count; i++) {
         Mode mode = list.items[i];
         extent = mode.shape;
         if (mode.stride == 0) continue;
+        overlaps = overlaps || mode.stride < reach;
         if (mode.stride % stride != 0) {
             layout_refuse(cx, "left_inverse: stride %lld does not divide stride %lld", (long long)stride,
                           (long long)mode.stride);
@@ -548,10 +567,14 @@ Cute cute_left_inverse(LayoutContext *cx, Cute a) {
         }
         result.items[result.count++] = (Mode){mode.stride / stride, preimage};
         stride = mode.stride;
+        reach = layout_mul(cx, mode.stride, mode.shape);
         preimage = positions.items[i].shape;
     }
     result.items[result.count++] = (Mode){extent, preimage};
-    return from_modes(cx, coalesced(result));
+    Cute inverse = from_modes(cx, coalesced(result));
+    if (overlaps && !is_left_inverse(cx, inverse, a))
+        layout_refuse(cx, "left_inverse: the layout overlaps itself, and no strides lead back");
+    return inverse;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -753,11 +776,13 @@ static Cute padded(LayoutContext *cx, Cute a, int rank) {
 
 static Cute product_by_rank(LayoutContext *cx, Cute block, Cute tiler, bool block_first) {
     int rank = cute_rank(block) > cute_rank(tiler) ? cute_rank(block) : cute_rank(tiler);
-    Cute both = multiply_mode(cx, padded(cx, block, rank), padded(cx, tiler, rank));
+    tiler = padded(cx, tiler, rank);
+    Cute both = multiply_mode(cx, padded(cx, block, rank), tiler);
     if (cx->failed) return both;
     Cute *modes = NEW_ARRAY(cx->arena, Cute, rank);
     for (int i = 0; i < rank; i++) {
-        Cute inner = cute_mode(both.modes[0], i), outer = cute_mode(both.modes[1], i);
+        // The repetitions of a leaf may have split into several modes: they stay together.
+        Cute inner = cute_mode(both.modes[0], i), outer = tiler.rank == CUTE_LEAF ? both.modes[1] : both.modes[1].modes[i];
         modes[i] = block_first ? pair(cx, inner, outer) : pair(cx, outer, inner);
     }
     return (Cute){.rank = rank, .modes = modes};

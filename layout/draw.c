@@ -75,14 +75,16 @@ Drawing draw_owners(LayoutContext *cx, Cute tv, Tuple tile) {
 }
 
 // Marks the cells of a phase that share a bank with another lane's different word.
-static void mark_phase(Drawing *d, int first, int lanes, int column, const int64_t *addresses, int bytes, MemoryShape m) {
+static void mark_phase(Drawing *d, int first, int lanes, int column, int width, const int64_t *addresses, int bytes,
+                       MemoryShape m) {
     for (int i = 0; i < lanes; i++)
         for (int j = 0; j < lanes; j++) {
             int64_t a = addresses[i] / m.bank_bytes, b = addresses[j] / m.bank_bytes;
             int words = bytes > m.bank_bytes ? bytes / m.bank_bytes : 1;
             int64_t apart = a > b ? a - b : b - a, around = apart % m.banks;
             bool same_bank = around < words || m.banks - around < words;
-            if (i != j && a != b && same_bank) d->cells[(first + i) * d->columns + column].marked = true;
+            for (int k = column; k < column + width && k < d->columns && i != j && a != b && same_bank; k++)
+                d->cells[(first + i) * d->columns + k].marked = true;
         }
 }
 
@@ -95,27 +97,28 @@ Drawing draw_banks(LayoutContext *cx, Swizzled a, int element_bits, int access_b
     Drawing d = blank(cx, swizzled_text(cx, a), rows, columns);
     if (cx->failed) return d;
     int64_t row_bytes = (int64_t)memory.banks * memory.bank_bytes, worst = 0, least = 0;
-    int step = access_bytes * 8 > element_bits ? access_bytes * 8 / element_bits : 1;
-    for (int j = 0; j < d.columns; j++) {
-        int64_t addresses[WARP];
+    int step = access_bytes * 8 > element_bits ? access_bytes * 8 / element_bits : 1;   // elements of one access
+    int widest = access_bytes > memory.bank_bytes ? access_bytes : memory.bank_bytes, phase = (int)(row_bytes / widest);
+    for (int j = 0; j < d.columns; j++)
         for (int i = 0; i < d.rows; i++) {
             int64_t byte = swizzled_at(a, i + (int64_t)j * d.rows) * element_bits / 8;
             int bank = (int)(byte % row_bytes / memory.bank_bytes);
-            addresses[i % WARP] = byte / access_bytes * access_bytes;
-            d.cells[i * d.columns + j] = (DrawCell){arena_printf(cx->arena, "%d", bank),
-                                                    arena_printf(cx->arena, "(%d,%d): byte %lld, bank %d", i, j, (long long)byte, bank),
-                                                    bank / 2 % 16, false};
-            bool last = i % WARP == WARP - 1 || i == d.rows - 1;
-            if (!last || j % step) continue;
-            int lanes = i % WARP + 1, phase = (int)(row_bytes / (access_bytes > memory.bank_bytes ? access_bytes : memory.bank_bytes));
+            const char *hint = arena_printf(cx->arena, "(%d,%d): byte %lld, bank %d", i, j, (long long)byte, bank);
+            d.cells[i * d.columns + j] = (DrawCell){arena_printf(cx->arena, "%d", bank), hint, bank / 2 % 16, false};
+        }
+    for (int j = 0; j < d.columns; j += step)
+        for (int row = 0; row < d.rows; row += WARP) {
+            int lanes = d.rows - row < WARP ? d.rows - row : WARP;
+            int64_t addresses[WARP];
+            for (int i = 0; i < lanes; i++)
+                addresses[i] = swizzled_at(a, row + i + (int64_t)j * d.rows) * element_bits / 8 / access_bytes * access_bytes;
             SharedCost cost = shared_cost_counted(addresses, lanes, access_bytes, memory);
             if (cost.wavefronts > worst) worst = cost.wavefronts, least = cost.phases;
             for (int first = 0; first < lanes; first += phase)
-                mark_phase(&d, i - lanes + 1 + first, lanes - first < phase ? lanes - first : phase, j, addresses + first,
+                mark_phase(&d, row + first, lanes - first < phase ? lanes - first : phase, j, step, addresses + first,
                            access_bytes, memory);
         }
-    }
-    d.caption = arena_printf(cx->arena, "a warp reading %d bytes per lane down a column: %lld wavefronts, %lld without conflicts",
+    d.caption = arena_printf(cx->arena, "lanes reading %d bytes each down a column: wavefronts %lld, without conflicts %lld",
                              access_bytes, (long long)worst, (long long)least);
     return d;
 }
@@ -292,7 +295,7 @@ char *draw_html(LayoutContext *cx, const Drawing *drawings, int count) {
     sb_str(&out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>layouts</title>\n"
                  "<style>body{margin:2rem;font-family:system-ui,sans-serif;background:#fafafa;color:#222}"
                  "figure{margin:0 0 2rem;padding:1rem;background:#fff;border:1px solid #e2e2e2;border-radius:8px;"
-                 "overflow:auto;width:fit-content;max-width:100%}</style></head>\n<body>\n");
+                 "overflow:auto;width:fit-content;max-width:100%;box-sizing:border-box}</style></head>\n<body>\n");
     for (int i = 0; i < count; i++) {
         sb_str(&out, "<figure>\n");
         sb_str(&out, draw_svg(cx, drawings[i]));
