@@ -80,7 +80,7 @@ bool emulate_reference(const Module *module, const Func *reference, int count, c
 
 static void choose_job(const Module *module, void *user) {
     RunJob *job = user;
-    job->chosen = choose(module, job->name, job->count, job->args);
+    job->chosen = choose_variant(module, job->name, job->count, job->args);
 }
 
 const Func *emulate_choose(const Module *module, const char *name, int count, const EmuArg *args) {

@@ -60,7 +60,7 @@ static void divide(Agent *agent, const Instr *in, Lanes *dst, const Lanes *a, co
         int64_t x = a->i[l], y = b->i[l];
         if (y == 0) {
             bool active = in->wide ? agent->mask >> l & 1 : agent->mask != 0;
-            if (active) report(agent->cta->machine, agent->pc, T_EMU_DIVISION, thread_text(agent, l));
+            if (active) emu_report(agent->cta->machine, agent->pc, T_EMU_DIVISION, thread_text(agent, l));
             dst->i[l] = 0;
         } else if (in->op == X_MOD) {
             dst->i[l] = remainder_of(type, x, y);
@@ -185,7 +185,7 @@ static void math_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes
     int lanes = in->wide ? LANES : 1;
     for (int l = 0; l < lanes; l++) {
         if (in->wide && !(agent->mask >> l & 1)) continue;
-        Word x = integer ? convert(TYPE_F32, (Type)in->b, a->w[l]) : a->w[l];
+        Word x = integer ? word_convert(TYPE_F32, (Type)in->b, a->w[l]) : a->w[l];
         double value = math((OpId)in->c, x.f);
         dst->f[l] = in->type == TYPE_F64 ? value : (double)(float)value;
     }
@@ -209,7 +209,7 @@ static void cast_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes
     }
     int lanes = in->wide ? LANES : 1;
     for (int l = 0; l < lanes; l++)
-        if (!in->wide || agent->mask >> l & 1) dst->w[l] = convert(to, from, a->w[l]);
+        if (!in->wide || agent->mask >> l & 1) dst->w[l] = word_convert(to, from, a->w[l]);
 }
 
 static void bitcast_op(const Instr *in, Lanes *dst, const Lanes *a) {
@@ -339,7 +339,7 @@ static bool aligned(const Agent *agent, const Instr *in) {
 static void assume_op(Agent *agent, const Instr *in) {
     Mask holds = in->wide ? true_lanes(&agent->regs[in->a]) : agent->regs[in->a].i[0] ? UINT32_MAX : 0;
     if (!(agent->mask & ~holds)) return;
-    report(agent->cta->machine, agent->pc, T_EMU_ASSUME);
+    emu_report(agent->cta->machine, agent->pc, T_EMU_ASSUME);
     agent->cta->machine->stop = true;
 }
 
@@ -394,7 +394,7 @@ void agent_run(Agent *agent, int64_t budget) {
         case X_BITCAST: bitcast_op(in, dst, a); break;
         case X_SMS: dst->i[0] = machine->options.multiprocessors; break;
         case X_ALIGNED: dst->i[0] = aligned(agent, in); break;
-        case X_DECLARE: declare(agent, in->c); break;
+        case X_DECLARE: mem_declare(agent, in->c); break;
         case X_LOAD: access_load(agent, in, in->extra, dst); break;
         case X_STORE: access_store(agent, in, in->extra, a, (Type)in->type); break;
         case X_LOCAL_LOAD: local_load(agent, in, in->extra, dst); break;
@@ -405,7 +405,7 @@ void agent_run(Agent *agent, int64_t budget) {
             else call_thread_op(agent, in, call);
             break;
         }
-        case X_LAUNCH: machine->stop |= !launch(machine, in->extra, agent); break;
+        case X_LAUNCH: machine->stop |= !launch_callee(machine, in->extra, agent); break;
         case X_ASSUME: assume_op(agent, in); break;
         default:
             if (in->op >= X_FADD) float_op(in, dst, a, b);

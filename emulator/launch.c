@@ -103,7 +103,7 @@ static bool run_host(Machine *machine, Agent *host) {
     while (host->status == AGENT_READY && !machine->stop) {
         agent_run(host, 1 << 20);
         if (machine->steps > machine->most_steps) {
-            report(machine, host->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
+            emu_report(machine, host->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
             return false;
         }
     }
@@ -211,7 +211,7 @@ static bool accepts(const Module *module, const Func *func, int count, const Emu
     return holds.i != 0;
 }
 
-const Func *choose(const Module *module, const char *name, int count, const EmuArg *args) {
+const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args) {
     VEC(const char *) reasons = {0};
     Span place = {0};
     for (int i = 0; i < module->funcs.count; i++) {
@@ -257,7 +257,7 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     return !machine->reports;
 }
 
-bool launch(Machine *caller, const LaunchCode *code, Agent *agent) {
+bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent) {
     EmuArg *args = NEW_ARRAY(caller->arena, EmuArg, code->count + 1);
     for (int i = 0; i < code->count; i++) {
         const CallArg *arg = &code->args[i];
@@ -270,7 +270,7 @@ bool launch(Machine *caller, const LaunchCode *code, Agent *agent) {
             args[i].real = (double)args[i].integer;
         }
     }
-    const Func *func = choose(caller->module, code->callee, code->count, args);
+    const Func *func = choose_variant(caller->module, code->callee, code->count, args);
     EmuOptions options = caller->options;
     options.races = caller->races_wanted;
     options.seed = random_next(&caller->random);

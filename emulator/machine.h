@@ -313,7 +313,7 @@ void access_load(Agent *agent, const Instr *in, const Place *place, Lanes *out);
 void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from);
 void local_load(Agent *agent, const Instr *in, const Place *place, Lanes *out);
 void local_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from);
-void declare(Agent *agent, int mem);
+void mem_declare(Agent *agent, int mem);
 // Element offsets of the active lanes; returns the lanes that are in range (the others are reported where that is an error).
 // `spans`: elements that follow from there, by lane; NULL: one.
 Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *spans, int64_t *offsets);
@@ -367,14 +367,14 @@ void conflicts_count(Agent *agent, const int64_t *bytes_at, Mask mask, int bytes
 void conflicts_rows(Agent *agent, const int64_t *rows, int count);   // ldmatrix: phases of 8 rows of 16 bytes
 
 // report.c
-Diag *report(Machine *machine, int pc, DiagCode code, ...);         // NULL: enough was reported, or this place before
-Diag *report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...);
+Diag *emu_report(Machine *machine, int pc, DiagCode code, ...);         // NULL: enough was reported, or this place before
+Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...);
 const char *thread_text(const Agent *agent, int lane);
 const char *thread_index_text(const Cta *cta, int thread);
 const char *cta_text(const Cta *cta);
 
 // launch.c
-bool launch(Machine *caller, const LaunchCode *code, Agent *agent);   // a program's kernel or program
+bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent);   // a program's kernel or program
 // Dims of func by the arguments' shapes and strides, in order of func->dims; false with *why when they do not fit.
 bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *args, int64_t *dims, Arena *arena,
                const char **why);
@@ -382,6 +382,6 @@ bool host_value(const Module *module, const Func *func, const Expr *expr, int co
                 const int64_t *dims, Arena *arena, Word *out);
 bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
               EmuReport *report);
-const Func *choose(const Module *module, const char *name, int count, const EmuArg *args);
+const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
 // Runs `job` with a module whose arena lives as long as the job, and hands failures on.
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);

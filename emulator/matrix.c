@@ -98,7 +98,7 @@ void matrix_multiply(Agent *agent, const Call *call) {
         const int16_t *at = code->c.at + v * LANES;
         for (int l = 0; l < LANES; l++) {
             Word word = c[at[l]];
-            if (rounds) word = convert(type, type_is_float(type) ? TYPE_F32 : TYPE_I64, word);
+            if (rounds) word = word_convert(type, type_is_float(type) ? TYPE_F32 : TYPE_I64, word);
             lanes[v].w[l] = word;
         }
     }

@@ -45,7 +45,7 @@ const char *element_text(Arena *arena, const Mem *mem, int64_t offset) {
 static void report_state(Agent *agent, const Mem *mem, int64_t offset, int lane, int state) {
     Machine *machine = agent->cta->machine;
     DiagCode code = state & STATE_WRITING ? T_EMU_NOT_LANDED : T_EMU_UNINITIALISED;
-    Diag *d = report(machine, agent->pc, code, element_text(machine->arena, mem, offset), thread_text(agent, lane));
+    Diag *d = emu_report(machine, agent->pc, code, element_text(machine->arena, mem, offset), thread_text(agent, lane));
     if (!d) return;
     int copy = mem->scope == SCOPE_SHARED ? copy_writing(agent->cta, mem->offset + offset * mem->bytes) : -1;
     if (copy >= 0) diag_label(d, machine->code->places[copy], "the copy starts here");
@@ -69,7 +69,7 @@ bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count,
     for (int64_t n = offset * mem->unit; n < (offset + count) * mem->unit; n++) {
         if (!(state[n] & (STATE_WRITING | STATE_READING))) continue;
         Machine *machine = agent->cta->machine;
-        report(machine, agent->pc, T_EMU_OVERWRITES, element_text(machine->arena, mem, n / mem->unit),
+        emu_report(machine, agent->pc, T_EMU_OVERWRITES, element_text(machine->arena, mem, n / mem->unit),
                state[n] & STATE_WRITING ? "writes" : "reads", thread_text(agent, lane));
         return false;
     }
@@ -94,7 +94,7 @@ static void report_range(Agent *agent, const Place *place, int lane) {
         sb_printf(&index, d ? ", %lld" : "%lld", (long long)value);
         sb_printf(&extent, d ? ", %lld" : "%lld", (long long)shape[d]);
     }
-    Diag *d = report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, sb_text(&index), sb_text(&extent),
+    Diag *d = emu_report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, sb_text(&index), sb_text(&extent),
                      thread_text(agent, lane));
     if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }
@@ -236,7 +236,7 @@ void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes
     Lanes converted = *value;
     if (from != mem->type && !(type_is_float(from) && type_is_float(mem->type)))
         for (Mask m = mask; m; m &= m - 1)
-            converted.w[__builtin_ctz(m)] = convert(mem->type, from, value->w[__builtin_ctz(m)]);
+            converted.w[__builtin_ctz(m)] = word_convert(mem->type, from, value->w[__builtin_ctz(m)]);
     note_access(agent, mem, mask, offsets, true);
     uint8_t *data = mem_data(agent->cta, mem);
     if (mask == UINT32_MAX && consecutive(offsets))
@@ -265,7 +265,7 @@ bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask) {
     Mask missing = mask & ~agent->locals[mem->local].init[element];
     if (!missing) return true;
     Machine *machine = agent->cta->machine;
-    Diag *d = report(machine, agent->pc, T_EMU_UNINITIALISED, element_text(machine->arena, mem, element),
+    Diag *d = emu_report(machine, agent->pc, T_EMU_UNINITIALISED, element_text(machine->arena, mem, element),
                      thread_text(agent, __builtin_ctz(missing)));
     if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
     return false;
@@ -302,7 +302,7 @@ void local_load(Agent *agent, const Instr *in, const Place *place, Lanes *out) {
 
 static Word local_value(const Mem *mem, Type from, Word value) {   // a store rounds, also within a type below f32
     bool same = from == mem->type && !(type_is_float(from) && type_bits(from) < 32);
-    return same ? value : convert(mem->type, from == mem->type ? TYPE_F32 : from, value);
+    return same ? value : word_convert(mem->type, from == mem->type ? TYPE_F32 : from, value);
 }
 
 void local_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from) {
@@ -369,7 +369,7 @@ static void declare_scratch(Agent *agent, Mem *mem) {   // a program's workspace
     mem->state = tensor->initialised;
 }
 
-void declare(Agent *agent, int index) {
+void mem_declare(Agent *agent, int index) {
     Mem *mem = machine_mem(agent->cta->machine, index);
     if (mem->scope == SCOPE_LOCAL) declare_local(agent, mem);
     else if (mem->scope == SCOPE_GLOBAL) declare_scratch(agent, mem);

@@ -216,7 +216,7 @@ static const char *touch_text(bool write, bool atomic) {
 
 static void report_race(const Toucher *a, int64_t element, uint32_t other, bool other_writes, bool other_atomic, int other_pc) {
     Machine *machine = a->cta->machine;
-    Diag *d = report_pair(machine, a->pc, other_pc, T_EMU_RACE, element_text(machine->arena, a->mem, element),
+    Diag *d = emu_report_pair(machine, a->pc, other_pc, T_EMU_RACE, element_text(machine->arena, a->mem, element),
                           thread_text(a->agent, (int)a->lane), touch_text(a->touch == TOUCH_WRITE, a->touch == TOUCH_ATOMIC),
                           thread_index_text(a->cta, (int)other), touch_text(other_writes, other_atomic));
     if (d) diag_label(d, a->mem->buf->loc, "'%s' is declared here", a->mem->buf->name);
@@ -405,7 +405,7 @@ static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t elemen
                           bool other_writes, bool other_atomic, int pc, int other_pc) {
     Machine *machine = agent->cta->machine;
     const char *who = arena_printf(machine->arena, "block %lld", (long long)other);
-    report_pair(machine, pc, other_pc, T_EMU_RACE, element_text(machine->arena, mem, element), thread_text(agent, lane),
+    emu_report_pair(machine, pc, other_pc, T_EMU_RACE, element_text(machine->arena, mem, element), thread_text(agent, lane),
                 touch_text(touch == TOUCH_WRITE, touch == TOUCH_ATOMIC), who, touch_text(other_writes, other_atomic));
 }
 
@@ -468,7 +468,7 @@ static void report_iterations(Agent *agent, const Mem *mem, int64_t element, boo
     Machine *machine = agent->cta->machine;
     const char *mine = thread_text(agent, lane);
     const char *theirs = thread_text(agent, (int)(other - 1 - agent->parallel->base));
-    Diag *d = report_pair(machine, pc, other_pc, T_EMU_CONFLICT, element_text(machine->arena, mem, element), mine,
+    Diag *d = emu_report_pair(machine, pc, other_pc, T_EMU_CONFLICT, element_text(machine->arena, mem, element), mine,
                           touch_text(write, false), theirs, touch_text(other_writes, false));
     if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }

@@ -19,7 +19,7 @@ static Diag *report_v(Machine *machine, int pc, int other_pc, DiagCode code, va_
     return diag_v(machine->sink, place_of(machine, pc), code, args);
 }
 
-Diag *report(Machine *machine, int pc, DiagCode code, ...) {
+Diag *emu_report(Machine *machine, int pc, DiagCode code, ...) {
     va_list args;
     va_start(args, code);
     Diag *d = report_v(machine, pc, -1, code, args);
@@ -27,7 +27,7 @@ Diag *report(Machine *machine, int pc, DiagCode code, ...) {
     return d;
 }
 
-Diag *report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...) {
+Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...) {
     va_list args;
     va_start(args, code);
     Diag *d = report_v(machine, pc, other_pc, code, args);

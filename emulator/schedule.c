@@ -185,7 +185,7 @@ static void report_deadlock(Cta *cta) {
         ended += agent->status == AGENT_FREE;
         if (agent->status != AGENT_BARRIER && agent->status != AGENT_MBARRIER) continue;
         const char *who = thread_text(agent, 0);
-        if (!d) d = report(machine, agent->wait_pc, T_EMU_DEADLOCK, who, waits_for(agent));
+        if (!d) d = emu_report(machine, agent->wait_pc, T_EMU_DEADLOCK, who, waits_for(agent));
         else diag_note(d, "%s waits for %s (line %d)", who, waits_for(agent), machine->code->places[agent->wait_pc].line);
         if (!d) break;
     }
@@ -217,7 +217,7 @@ static Cta *stuck(Machine *machine) {   // a block that has not ended
 
 static bool out_of_steps(Machine *machine, const Agent *agent) {
     if (machine->steps < machine->most_steps) return false;
-    report(machine, agent->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
+    emu_report(machine, agent->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
     machine->stop = true;
     return true;
 }

@@ -168,7 +168,7 @@ static void make_scalar(Making *m, int index, const Var *var) {
     }
     if (binding->value->kind == EXPR_FLOAT) {
         arg->real = binding->value->real;
-        arg->integer = convert(TYPE_I64, TYPE_F64, (Word){.f = arg->real}).i;
+        arg->integer = word_convert(TYPE_I64, TYPE_F64, (Word){.f = arg->real}).i;
     } else {
         arg->integer = binding->value->integer;
         arg->real = (double)arg->integer;
@@ -269,7 +269,7 @@ typedef struct Comparing {
 
 static double element_real(const EmuTensor *t, Type rounded, int64_t offset) {
     Word word = element_load(t->type, (const uint8_t *)t->data + offset * type_bytes(t->type));
-    if (type_is_float(t->type)) return t->type == rounded ? word.f : convert(rounded, TYPE_F64, word).f;
+    if (type_is_float(t->type)) return t->type == rounded ? word.f : word_convert(rounded, TYPE_F64, word).f;
     return t->type == TYPE_U64 ? (double)(uint64_t)word.i : (double)word.i;
 }
 
@@ -346,7 +346,7 @@ static bool compare_case(const Module *module, Arena *texts, const Test *test, c
 
 // ---- whole tests ----
 static const Func *test_target(const Module *module, const Test *test, const TestCase *test_case) {
-    return choose(module, test->name, test_case->count, test_case->args);
+    return choose_variant(module, test->name, test_case->count, test_case->args);
 }
 
 typedef struct TestJob {

@@ -17,7 +17,7 @@ static Mask call_mask(const Agent *agent, const Instr *in) {
 
 bool whole_warp(Agent *agent, const char *what) {
     if (agent->mask == agent->full) return true;
-    report(agent->cta->machine, agent->pc, T_EMU_DIVERGENT, what, thread_text(agent, __builtin_ctz(agent->mask)),
+    emu_report(agent->cta->machine, agent->pc, T_EMU_DIVERGENT, what, thread_text(agent, __builtin_ctz(agent->mask)),
            thread_text(agent, __builtin_ctz(agent->full & ~agent->mask)));
     return false;
 }
@@ -27,7 +27,7 @@ bool access_aligned(Agent *agent, const Mem *mem, int64_t offset, int64_t bytes,
     if (mem->scope == SCOPE_GLOBAL) at = (uint64_t)(uintptr_t)(mem->data + offset * mem->bytes);
     if (at % (uint64_t)bytes == 0) return true;
     Machine *machine = agent->cta->machine;
-    report(machine, agent->pc, T_EMU_MISALIGNED, (long long)bytes, element_text(machine->arena, mem, offset),
+    emu_report(machine, agent->pc, T_EMU_MISALIGNED, (long long)bytes, element_text(machine->arena, mem, offset),
            thread_text(agent, lane));
     return false;
 }
@@ -90,7 +90,7 @@ static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
     bool floating = type_is_float(type);
     switch (op) {
     case OP_ATOMIC_ADD:
-        if (floating) return convert(type, TYPE_F64, (Word){.f = type == TYPE_F64 ? old.f + v.f : (float)(old.f + v.f)});
+        if (floating) return word_convert(type, TYPE_F64, (Word){.f = type == TYPE_F64 ? old.f + v.f : (float)(old.f + v.f)});
         return (Word){.i = int_wrap(type, (int64_t)((uint64_t)old.i + (uint64_t)v.i))};
     case OP_ATOMIC_MAX:
         if (floating) return (Word){.f = fmax(old.f, v.f)};
@@ -133,9 +133,9 @@ static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
         if (reads) state_readable(agent, mem, offsets[l], 1, l);
         Word old = reads ? element_load(mem->type, at) : (Word){.i = 0};
         if (writes) {
-            Word v = convert(mem->type, value->type, value_of(agent, value)->w[l]), expected = {.i = 0};
+            Word v = word_convert(mem->type, value->type, value_of(agent, value)->w[l]), expected = {.i = 0};
             if (op == OP_ATOMIC_CAS)
-                expected = convert(mem->type, call->args[1].type, value_of(agent, &call->args[1])->w[l]);
+                expected = word_convert(mem->type, call->args[1].type, value_of(agent, &call->args[1])->w[l]);
             element_store(mem->type, at, atomic_result(op, mem->type, old, v, expected));
             state_set(agent->cta, mem, offsets[l], 1, STATE_READY);
         }
@@ -198,7 +198,7 @@ static void assert_op(Agent *agent, const Instr *in, const Call *call) {
         int l = __builtin_ctz(m);
         if (value_of(agent, &call->args[0])->i[l]) continue;
         const char *text = call->count > 1 && call->args[1].name ? call->args[1].name : "the condition is false";
-        report(agent->cta->machine, agent->pc, T_EMU_ASSERT, text, thread_text(agent, l));
+        emu_report(agent->cta->machine, agent->pc, T_EMU_ASSERT, text, thread_text(agent, l));
         agent->cta->machine->stop = true;
         return;
     }
@@ -248,7 +248,7 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_MBARRIER_EXPECT:
     case OP_MBARRIER_WAIT: mbarrier_op(agent, in, call); break;
     default:
-        report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, op_info(call->op)->text);
+        emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, op_info(call->op)->text);
         agent->cta->machine->stop = true;
         break;
     }

@@ -47,7 +47,7 @@ static void report_outside(Agent *agent, const Mem *mem, int64_t index, int dim_
     Machine *machine = agent->cta->machine;
     const char *at = arena_printf(machine->arena, "%lld", (long long)index);
     const char *size = arena_printf(machine->arena, "%lld", (long long)dim_size);
-    report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, at, size, thread_text(agent, 0));
+    emu_report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, at, size, thread_text(agent, 0));
 }
 
 static View view_of(Agent *agent, const Tile *tile) {
@@ -172,7 +172,7 @@ static void op_transpose(Agent *agent, View src, const View *dst) {
 }
 
 static void op_fill(Agent *agent, const View *dst, const CallArg *value) {
-    Word word = convert(dst->mem->type, value->type, agent->regs[value->slot].w[0]);
+    Word word = word_convert(dst->mem->type, value->type, agent->regs[value->slot].w[0]);
     Word *words = scratch(agent->cta->machine, 0, dst->elements);
     for (int64_t n = 0; n < dst->elements; n++) words[n] = word;
     view_write(agent, dst, words);

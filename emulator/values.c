@@ -219,7 +219,7 @@ static double from_int(Type to, Type from, int64_t value) {
     return float_round(to, wide);
 }
 
-Word convert(Type to, Type from, Word value) {
+Word word_convert(Type to, Type from, Word value) {
     bool from_float = type_is_float(from);
     if (to == TYPE_BOOL) return (Word){.i = from_float ? value.f != 0 : value.i != 0};
     if (type_is_float(to)) {
@@ -237,7 +237,7 @@ void words_convert(Type to, Type from, int64_t count, Word *words) {
         for (int64_t n = 0; n < count; n++) words[n].f = (float)words[n].f;
         return;
     }
-    for (int64_t n = 0; n < count; n++) words[n] = convert(to, from, words[n]);
+    for (int64_t n = 0; n < count; n++) words[n] = word_convert(to, from, words[n]);
 }
 
 double to_tf32(double value) {
