@@ -83,7 +83,7 @@ Value to_compute(Gen *gen, Value value, Type type) {
 
 Value from_compute(Gen *gen, Value value, Type type) {
     if (type == TYPE_F16 || type == TYPE_BF16) {
-        return LLVMBuildFPTrunc(gen->builder, value, value_type(gen, type), "");
+        return LLVMBuildFPTrunc(gen->builder, value, llvm_value_type(gen, type), "");
     }
     if (type == TYPE_E4M3 || type == TYPE_E5M2) return fp8_from_f32(gen, value, type);
     return value;
@@ -101,7 +101,7 @@ static Value f64_to_odd_f32(Gen *gen, Value value) {
 
 static Value float_to_float(Gen *gen, Value value, Type from, Type to) {
     if (from == TYPE_F64) {
-        if (to == TYPE_F16 || to == TYPE_F32) return LLVMBuildFPTrunc(gen->builder, value, value_type(gen, to), "");
+        if (to == TYPE_F16 || to == TYPE_F32) return LLVMBuildFPTrunc(gen->builder, value, llvm_value_type(gen, to), "");
         return from_compute(gen, f64_to_odd_f32(gen, value), to);
     }
     value = to_compute(gen, value, from);
@@ -136,14 +136,14 @@ static Value float_to_int(Gen *gen, Value value, Type from, Type to) {
     if (!small) return result;
     int64_t high = is_unsigned ? (1 << bits) - 1 : (1 << (bits - 1)) - 1;
     int64_t low = is_unsigned ? 0 : -(1 << (bits - 1));
-    return LLVMBuildTrunc(gen->builder, clamp_i32(gen, result, low, high), value_type(gen, to), "");
+    return LLVMBuildTrunc(gen->builder, clamp_i32(gen, result, low, high), llvm_value_type(gen, to), "");
 }
 
 static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
     if (to == TYPE_BF16 && type_bits(from) >= 32) {   // f32 would round a first time
         return float_to_float(gen, int_to_float(gen, value, from, TYPE_F64), TYPE_F64, to);
     }
-    LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? value_type(gen, to) : gen->f32;
+    LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? llvm_value_type(gen, to) : gen->f32;
     bool is_signed = type_kind(from) == KIND_INT;
     Value result = is_signed ? LLVMBuildSIToFP(gen->builder, value, type, "")
                              : LLVMBuildUIToFP(gen->builder, value, type, "");
@@ -151,7 +151,7 @@ static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
 }
 
 static Value int_to_int(Gen *gen, Value value, Type from, Type to) {
-    return LLVMBuildIntCast2(gen->builder, value, value_type(gen, to), type_kind(from) == KIND_INT, "");
+    return LLVMBuildIntCast2(gen->builder, value, llvm_value_type(gen, to), type_kind(from) == KIND_INT, "");
 }
 
 static Value to_bool(Gen *gen, Value value, Type from) {
@@ -162,7 +162,7 @@ static Value to_bool(Gen *gen, Value value, Type from) {
     return LLVMBuildFCmp(gen->builder, LLVMRealUNE, value, LLVMConstNull(LLVMTypeOf(value)), "");
 }
 
-Value convert(Gen *gen, Value value, Type from, Type to) {
+Value emit_convert(Gen *gen, Value value, Type from, Type to) {
     if (from == to) return value;
     if (to == TYPE_BOOL) return to_bool(gen, value, from);
     bool from_float = type_is_float(from), to_float = type_is_float(to);

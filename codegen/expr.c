@@ -94,7 +94,8 @@ static Value emit_select(Gen *gen, Expr *expr) {
 
 // A divisor that may be zero (an error of the program) must not let LLVM conclude that it is not; -1 overflows.
 static Value safe_divisor(Gen *gen, Value divisor) {
-    if (LLVMIsAConstantInt(divisor)) return divisor;
+    int64_t constant;
+    if (value_const(divisor, &constant) && constant) return divisor;
     Value zero = LLVMConstNull(LLVMTypeOf(divisor));
     Value is_zero = LLVMBuildICmp(gen->builder, LLVMIntEQ, divisor, zero, "");
     return LLVMBuildSelect(gen->builder, is_zero, LLVMConstInt(LLVMTypeOf(divisor), 1, 0), divisor, "");
@@ -262,7 +263,7 @@ static Value emit_var(Gen *gen, const Var *var) {
     VarPlace *place = map_get(gen->vars, var);
     EXPECT(gen->failure, place, "variable '%s' is used before its definition", var->name);
     if (!place->in_memory) return place->value;
-    return LLVMBuildLoad2(gen->builder, value_type(gen, var->type), place->value, "");
+    return LLVMBuildLoad2(gen->builder, llvm_value_type(gen, var->type), place->value, "");
 }
 
 static Value emit_load(Gen *gen, Expr *expr) {
@@ -293,19 +294,19 @@ static Value emit_cast(Gen *gen, Expr *expr) {
         if (type_kind(expr->type) == KIND_UINT && expr->type == TYPE_U64) {
             return fit_bits(gen, value, 64, known_of(gen, from).nonnegative);
         }
-        return convert(gen, value, TYPE_I32, expr->type);
+        return emit_convert(gen, value, TYPE_I32, expr->type);
     }
-    return convert(gen, value, from->type, expr->type);
+    return emit_convert(gen, value, from->type, expr->type);
 }
 
 static Value emit(Gen *gen, Expr *expr) {
     switch (expr->kind) {
     case EXPR_INT:
         if (expr->type == TYPE_I64 && known_of(gen, expr).narrow) return const_i32(gen, expr->integer);
-        return LLVMConstInt(value_type(gen, expr->type), (uint64_t)expr->integer, 0);
+        return LLVMConstInt(llvm_value_type(gen, expr->type), (uint64_t)expr->integer, 0);
     case EXPR_FLOAT: {
         Type compute = type_compute(expr->type);
-        return from_compute(gen, LLVMConstReal(value_type(gen, compute), expr->real), expr->type);
+        return from_compute(gen, LLVMConstReal(llvm_value_type(gen, compute), expr->real), expr->type);
     }
     case EXPR_VAR: return emit_var(gen, expr->var);
     case EXPR_LOAD: return emit_load(gen, expr);
@@ -313,7 +314,7 @@ static Value emit(Gen *gen, Expr *expr) {
     case EXPR_BINARY: return emit_binary(gen, expr);
     case EXPR_SELECT: return emit_select(gen, expr);
     case EXPR_CAST: return emit_cast(gen, expr);
-    case EXPR_BITCAST: return build_bitcast(gen, emit_expr(gen, expr->operand), value_type(gen, expr->type));
+    case EXPR_BITCAST: return build_bitcast(gen, emit_expr(gen, expr->operand), llvm_value_type(gen, expr->type));
     case EXPR_CALL: break;
     }
     if (op_is_pure(expr->call.op)) return emit_math(gen, expr);

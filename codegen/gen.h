@@ -90,7 +90,7 @@ typedef struct Gen {
 
 // ---- types.c ----
 void types_init(Gen *gen);
-LLVMTypeRef value_type(Gen *gen, Type type);
+LLVMTypeRef llvm_value_type(Gen *gen, Type type);
 LLVMTypeRef memory_type(Gen *gen, Type type);
 Value to_memory(Gen *gen, Type type, Value value);     // bool -> byte
 Value from_memory(Gen *gen, Type type, Value value);
@@ -141,7 +141,7 @@ Value emit_float_binary(Gen *gen, BinaryOp op, Type type, Value a, Value b);
 bool is_lazy(const Expr *expr);                          // must not be evaluated unless it is needed
 
 // ---- convert.c ----
-Value convert(Gen *gen, Value value, Type from, Type to);
+Value emit_convert(Gen *gen, Value value, Type from, Type to);
 Value to_compute(Gen *gen, Value value, Type type);      // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);
 

@@ -29,7 +29,7 @@ static LocalArray *new_array(Gen *gen, const Buf *buf) {
            (long long)array->count);
     array->type = buf->type;
     array->bits = type_bits(buf->type);
-    array->element = value_type(gen, buf->type);
+    array->element = llvm_value_type(gen, buf->type);
     array->pack = array->count % pack_of(buf->type) ? 1 : pack_of(buf->type);
     array->slot_type = array->pack == 1 ? array->element : LLVMVectorType(array->element, (unsigned)array->pack);
     int64_t slots = array->count / array->pack;

@@ -298,7 +298,7 @@ static Value emit_float_function(Gen *gen, Expr *call) {
     Expr *operand = call->call.args[0].value;
     Type type = type_compute(call->type);
     Value x = emit_expr(gen, operand);
-    x = type_is_float(operand->type) ? to_compute(gen, x, operand->type) : convert(gen, x, operand->type, type);
+    x = type_is_float(operand->type) ? to_compute(gen, x, operand->type) : emit_convert(gen, x, operand->type, type);
     return from_compute(gen, float_function(gen, call->call.op, x), call->type);
 }
 

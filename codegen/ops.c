@@ -346,7 +346,7 @@ static LLVMAtomicRMWBinOp atomic_operation(Gen *gen, OpId op, Type type) {
 }
 
 static Value emit_value_as(Gen *gen, Expr *expr, Type type) {
-    return to_memory(gen, type, convert(gen, emit_expr(gen, expr), expr->type, type));
+    return to_memory(gen, type, emit_convert(gen, emit_expr(gen, expr), expr->type, type));
 }
 
 static Value emit_cas(Gen *gen, Value address, Value expected, Value desired) {
@@ -451,10 +451,10 @@ static Value print_value(Gen *gen, Expr *expr, const char **format) {
     Value value = emit_expr(gen, expr);
     if (type_is_float(expr->type)) {
         *format = "%g";
-        return convert(gen, value, expr->type, TYPE_F64);
+        return emit_convert(gen, value, expr->type, TYPE_F64);
     }
     *format = type_kind(expr->type) == KIND_UINT ? "%llu" : "%lld";
-    return convert(gen, value, expr->type, type_kind(expr->type) == KIND_UINT ? TYPE_U64 : TYPE_I64);
+    return emit_convert(gen, value, expr->type, type_kind(expr->type) == KIND_UINT ? TYPE_U64 : TYPE_I64);
 }
 
 static void format_text(StrBuf *out, const char *text) {
@@ -548,5 +548,5 @@ static Value emit_supported(Gen *gen, OpCall *call) {
 Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc) {
     OpCall call = {op, count, args, type, loc};
     if (supported(gen, &call)) return emit_supported(gen, &call);
-    return type == TYPE_NONE ? NULL : LLVMGetPoison(value_type(gen, type));
+    return type == TYPE_NONE ? NULL : LLVMGetPoison(llvm_value_type(gen, type));
 }

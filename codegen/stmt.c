@@ -20,7 +20,7 @@ static void bind_value(Gen *gen, const Var *var, Value value) {
 static void emit_var_decl(Gen *gen, Stmt *stmt) {
     Var *var = stmt->let.var;
     VarPlace *place = map_get(gen->vars, var);
-    LLVMTypeRef type = value_type(gen, var->type);
+    LLVMTypeRef type = llvm_value_type(gen, var->type);
     if (!place) {
         place = NEW(gen->arena, VarPlace);
         *place = (VarPlace){.value = stack_slot(gen, type, var->name), .in_memory = true};
@@ -48,7 +48,7 @@ static void emit_store(Gen *gen, Stmt *stmt) {
     int count = stmt->store.count;
     Expr *const *indices = stmt->store.indices;
     Value value = emit_expr(gen, stmt->store.value);
-    if (stmt->store.value->type != buf->type) value = convert(gen, value, stmt->store.value->type, buf->type);
+    if (stmt->store.value->type != buf->type) value = emit_convert(gen, value, stmt->store.value->type, buf->type);
     if (buf->scope == SCOPE_LOCAL) {
         local_set(gen, local_array(gen, buf), local_index(gen, buf, count, indices), value);
         return;

@@ -19,7 +19,7 @@ void types_init(Gen *gen) {
     gen->shared_pointer = LLVMPointerTypeInContext(c, 3);
 }
 
-LLVMTypeRef value_type(Gen *gen, Type type) {
+LLVMTypeRef llvm_value_type(Gen *gen, Type type) {
     switch (type) {
     case TYPE_BOOL: return gen->i1;
     case TYPE_F16: return gen->f16;
@@ -33,7 +33,7 @@ LLVMTypeRef value_type(Gen *gen, Type type) {
 }
 
 LLVMTypeRef memory_type(Gen *gen, Type type) {
-    return type == TYPE_BOOL ? gen->i8 : value_type(gen, type);
+    return type == TYPE_BOOL ? gen->i8 : llvm_value_type(gen, type);
 }
 
 Value to_memory(Gen *gen, Type type, Value value) {

@@ -1,0 +1,146 @@
+// The assemblers, what they report, and errors inside LLVM.
+#include "codegen/assembler.h"
+#include "tests/unit/codegen_unit.h"
+
+static void make_copy(Kernel *k) {
+    Buf *x = tensor(k, "x", TYPE_F32, MODE_IN, e_int(k->arena, 128));
+    Buf *y = tensor(k, "y", TYPE_F32, MODE_OUT, e_int(k->arena, 128));
+    block_push(k->arena, k->body, s_store1(k->arena, y, thread(k), e_load1(k->arena, x, thread(k))));
+}
+
+static void expect_kernel(const Cubin *cubin) {
+    assert_true(cubin->size > 64);
+    assert_memory_equal(cubin->data, "\177ELF", 4);
+    assert_int_equal(cubin->kernel_count, 1);
+    assert_string_equal(cubin->kernels[0].symbol, "test");
+    assert_in_range(cubin->kernels[0].registers, 2, 32);
+    assert_int_equal(cubin->kernels[0].spill_stores, 0);
+}
+
+static void test_ptxas(void **state) {
+    START(k, 128);
+    make_copy(&k);
+    AssembleOptions options = {.target = target_named("sm_90a"), .lines = true};
+    Cubin cubin;
+    assert_true(assemble(k.arena, &failure, k.module->sink, ptx_of(&k, "sm_90a"), &options, &cubin));
+    expect_kernel(&cubin);
+    assert_memory_equal(cubin.assembler, "ptxas ", 6);
+    assert_true(cubin.seconds > 0);
+}
+
+static void test_library(void **state) {
+    START(k, 128);
+    make_copy(&k);
+    AssembleOptions options = {.target = target_named("sm_80")};
+    Assembly assembly = {.arena = k.arena, .failure = &failure, .sink = k.module->sink, .options = &options};
+    assembly.ptx = ptx_of(&k, "sm_80");
+    AssembleStatus status = run_nvjitlink(&assembly);
+    if (status == UNAVAILABLE) skip();
+    assert_int_equal(status, ASSEMBLED);
+    assert_memory_equal(assembly.data, "\177ELF", 4);
+    assert_non_null(strstr(assembly.log, "registers"));
+}
+
+static void test_refused(void **state) {
+    START(k, 128);
+    AssembleOptions options = {.target = target_named("sm_80")};
+    Cubin cubin;
+    assert_false(assemble(k.arena, &failure, k.module->sink, "no PTX at all", &options, &cubin));
+    assert_int_equal(diag_view(k.module->sink, 0).code, T_PTXAS_REFUSED);
+}
+
+static void test_missing(void **state) {
+    START(k, 128);
+    AssembleOptions options = {.target = target_named("sm_80"), .ptxas = "/nowhere/ptxas"};
+    Cubin cubin;
+    assert_false(assemble(k.arena, &failure, k.module->sink, "", &options, &cubin));
+    assert_int_equal(diag_view(k.module->sink, 0).code, T_PTXAS_START);
+}
+
+// Sums 200 values that all live at once, in a kernel of 1024 threads: they cannot all be registers.
+static void test_spills(void **state) {
+    START(k, 1024);
+    Arena *a = k.arena;
+    Buf *x = tensor(&k, "x", TYPE_F32, MODE_INOUT, e_int(a, 1 << 20));
+    Buf *v = local_buf(&k, "v", SCOPE_LOCAL, TYPE_F32, 200);
+    for (int i = 0; i < 200; i++) {
+        Expr *at = e_add(a, thread(&k), e_int(a, 1024 * i));
+        block_push(a, k.body, s_store1(a, v, e_int(a, i), e_load1(a, x, at)));
+    }
+    block_push(a, k.body, s_call(a, OP_BARRIER, 0, NULL));
+    for (int i = 0; i < 200; i++) {
+        Expr *at = e_add(a, e_mul(a, thread(&k), e_int(a, 200)), e_int(a, i));
+        block_push(a, k.body, s_store1(a, x, at, e_load1(a, v, e_int(a, i))));
+    }
+    AssembleOptions options = {.target = target_named("sm_80")};
+    Cubin cubin;
+    assert_true(assemble(a, &failure, k.module->sink, ptx_of(&k, "sm_80"), &options, &cubin));
+    assert_true(cubin.kernels[0].spill_stores > 0);
+    assert_true(cubin.kernels[0].stack > 0);
+    assert_int_equal(cubin.kernels[0].barriers, 1);
+}
+
+// What LLVM gave up on is abandoned (fatal.c), which the leak sanitizer need not report.
+void __lsan_disable(void) __attribute__((weak));
+void __lsan_enable(void) __attribute__((weak));
+
+// LLVM ends the process over a PTX version below the target's, unless it is stopped.
+static void test_llvm_gives_up(void **state) {
+    Arena *arena = *state;
+    Failure failure;
+    Target target = *target_named("sm_90a");
+    target.ptx_feature = "+ptx70";
+    if (FAILURE_CAUGHT(&failure)) {
+        if (__lsan_enable) __lsan_enable();
+        assert_int_equal(failure.kind, FAIL_INTERNAL);
+        assert_non_null(strstr(failure.message, "LLVM"));
+        return;
+    }
+    Kernel k;
+    kernel_start(&k, arena, &failure, 128);
+    make_copy(&k);
+    CodegenOptions options = {.target = &target, .optimize = 1};
+    CodegenResult result;
+    if (__lsan_disable) __lsan_disable();
+    codegen_module(k.module, &options, false, &result);
+    fail_msg("compiled");
+}
+
+// A broken promise of tilec's own leaves too, with LLVM's objects released (the sanitizer would tell).
+static void test_broken_promise(void **state) {
+    Arena *arena = *state;
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) {
+        assert_non_null(strstr(failure.message, "is not a constant"));
+        return;
+    }
+    Kernel k;
+    kernel_start(&k, arena, &failure, 128);
+    Buf *v = local_buf(&k, "v", SCOPE_LOCAL, TYPE_F32, 8);
+    block_push(arena, k.body, s_store1(arena, v, thread(&k), e_float(arena, TYPE_F32, 1)));
+    CodegenOptions options = {.target = target_named("sm_80"), .optimize = 1};
+    CodegenResult result;
+    codegen_module(k.module, &options, false, &result);
+    fail_msg("compiled");
+}
+
+static void test_symbols(void **state) {
+    START(k, 128);
+    Func *variant = NEW(k.arena, Func), *other = NEW(k.arena, Func);
+    *variant = *other = *k.func;
+    other->name = "test__1";
+    vec_push(k.arena, &k.module->funcs, variant);
+    vec_push(k.arena, &k.module->funcs, other);
+    assert_string_equal(kernel_symbol(k.module, k.func, k.arena), "test");
+    assert_string_equal(kernel_symbol(k.module, variant, k.arena), "test__1_");
+    assert_string_equal(kernel_symbol(k.module, other, k.arena), "test__1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(test_ptxas),         IN_ARENA(test_library),        IN_ARENA(test_refused), IN_ARENA(test_missing),
+        IN_ARENA(test_spills),        IN_ARENA(test_llvm_gives_up),  IN_ARENA(test_broken_promise),
+        IN_ARENA(test_symbols),
+    };
+    return run(tests);
+}
