@@ -221,7 +221,7 @@ static void compile(Gen *gen, void *user) {
     emit_kernels(gen);
     if (diag_errors(gen->module->sink)) return;
     double built = now();
-    run_passes(gen);
+    run_llvm_passes(gen);
     double optimized = now();
     if (job->emit_llvm) result->llvm = llvm_text(gen);
     result->ptx = emit_ptx(gen);

@@ -165,7 +165,7 @@ void lines_done(Gen *gen);
 
 // ---- passes.c ----
 bool target_machine(Gen *gen);
-void run_passes(Gen *gen);
+void run_llvm_passes(Gen *gen);
 const char *emit_ptx(Gen *gen);
 
 // ---- fatal.c ----

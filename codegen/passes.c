@@ -37,7 +37,7 @@ static const char *pipeline(const Gen *gen) {
     }
 }
 
-void run_passes(Gen *gen) {
+void run_llvm_passes(Gen *gen) {
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(gen->llvm, pipeline(gen), gen->machine, options);
     LLVMDisposePassBuilderOptions(options);
