@@ -21,7 +21,7 @@ Scalar scalar_real(Type type, double value) {
 }
 
 Scalar scalar_convert(Type type, Scalar from) {
-    return scalar_of(type, convert(type, from.type, word_of(from)));
+    return scalar_of(type, word_convert(type, from.type, word_of(from)));
 }
 
 double scalar_double(Scalar value) {
