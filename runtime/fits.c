@@ -89,26 +89,30 @@ const char *fits_tunables(Arena *arena, const Func *kernel) {
     return sb_text(&text);
 }
 
+static void remember(FitsSearch *search, const FitsEstimate *estimate, const char *tunables) {
+    search->tried++;
+    if (estimate->fits) {
+        search->settled = true;
+        if (search->largest_tunables && estimate->shared <= search->largest.shared) return;
+        search->largest = *estimate;
+        search->largest_tunables = tunables;
+    } else if (!search->smallest_tunables || estimate->shared < search->smallest.shared) {
+        search->smallest = *estimate;
+        search->smallest_tunables = tunables;
+    }
+}
+
 bool fits_check(void *user, Module *module, Func *kernel) {
     FitsSearch *search = user;
     (void)module;
-    if (!search->kernel || strcmp(search->kernel, kernel->name) != 0) {
-        *search = (FitsSearch){.arena = search->arena, .target = search->target, .try_all = search->try_all};
-        search->kernel = arena_strdup(search->arena, kernel->name);
+    if (search->kernel && strcmp(search->kernel, kernel->name) != 0 && !search->try_all) {
+        if (!search->settled) return true;   // an earlier kernel does not fit: nothing else matters
+        *search = (FitsSearch){.arena = search->arena, .target = search->target};
     }
+    if (!search->kernel) search->kernel = arena_strdup(search->arena, kernel->name);
+    if (strcmp(search->kernel, kernel->name) != 0) return true;
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
-    const char *tunables = fits_tunables(search->arena, kernel);
-    search->tried++;
-    if (estimate.fits) {
-        search->settled = true;
-        if (!search->largest_tunables || estimate.shared > search->largest.shared) {
-            search->largest = estimate;
-            search->largest_tunables = tunables;
-        }
-    } else if (!search->smallest_tunables || estimate.shared < search->smallest.shared) {
-        search->smallest = estimate;
-        search->smallest_tunables = tunables;
-    }
+    remember(search, &estimate, fits_tunables(search->arena, kernel));
     return estimate.fits && !search->try_all;
 }
 

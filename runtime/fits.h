@@ -23,16 +23,16 @@ typedef struct FitsEstimate {
 
 FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target);
 
-// What `elaborate` is given as `user` with fits_check: remembers the combinations tried.
+// What `elaborate` is given as `user` with fits_check: remembers the combinations tried, until a kernel has none that fits.
 typedef struct FitsSearch {
     Arena *arena;
     const Target *target;
     bool try_all;         // refuse every combination, to see them all
-    const char *kernel;   // the last kernel asked about
+    const char *kernel;   // the kernel asked about, or the first that nothing fitted
     int tried;            // combinations of that kernel
     bool settled;         // one of them fitted
-    const char *smallest_tunables,
-        *largest_tunables;   // "BM = 64, BN = 64"; of those refused, of those that fit; or NULL
+    // "BM = 64, BN = 64" and its estimate: the smallest of those refused, the largest of those that fit; NULL: none
+    const char *smallest_tunables, *largest_tunables;
     FitsEstimate smallest, largest;
 } FitsSearch;
 
