@@ -25,6 +25,7 @@
 typedef struct Pipeline {
     PassContext *context;
     Arena *arena;
+    bool quiet;         // the variant for all shapes: that it is slower is known
     Stmt *loop;
     int64_t ahead;      // iterations between a copy's start and its use
     bool *moves;        // by statement of the body
@@ -115,7 +116,7 @@ static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED) {
         Pipeline p = {.context = outer->context, .arena = mapper->arena, .loop = stmt, .ahead = loop_stages(stmt) - 1};
         if (find_moves(&p) > 0) pipeline_loop(&p, out);
-        else if (loop_stages(stmt) > 1)
+        else if (loop_stages(stmt) > 1 && !outer->quiet)
             REMARK(p.context, stmt->loc, T_NOT_PIPELINED, "it has no asynchronous copies that may start early");
         stmt->loop.kind = LOOP_SERIAL;
         stmt->loop.stages = NULL;
@@ -126,6 +127,7 @@ static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 bool pass_pipeline(PassContext *context, Func *kernel) {
     Pipeline p = {.context = context, .arena = context->arena};
+    p.quiet = attr_get(kernel->attrs, ATTR_GENERAL) != NULL;
     StmtMapper mapper = {.arena = context->arena, .stmt = pipeline_stmt, .user = &p};
     rewrite_block(&mapper, &kernel->body);
     return p.changed;

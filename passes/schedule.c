@@ -130,9 +130,12 @@ static void make_persistent(Scheduler *s, Expr *points) {
 
 static void flatten(Scheduler *s, Expr *points) {
     Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
+    Block body = {0}, work = {0};
+    split_declarations(s->arena, &s->grid->grid.body, &body, &work);
     decompose(s, e_var(s->arena, block));
-    block_append(s->arena, &s->top, &s->grid->grid.body);
-    s->grid->grid.body = s->top;
+    block_append(s->arena, &body, &s->top);
+    block_append(s->arena, &body, &work);
+    s->grid->grid.body = body;
     set_iter(s, block, points);
 }
 

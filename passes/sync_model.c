@@ -12,9 +12,9 @@
 // after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
 //
 // Control flow. Loops are played with real trip counts: all small ones for loops whose count is not known (0 .. 2 S + 2,
-// S being the least common multiple of the slots of the kernel's rings), and the first and last iterations of long loops,
-// cut out in multiples of S, so that slots k % S come as they would. A count that is named (`let steps`) is bound to the
-// scenario's, so that tests like k + 2 < steps are decided. A condition that is not decided goes both ways, and after it
+// S being the least common multiple of the slots of the kernel's rings, 1 for a loop that does not count slots), and the
+// first and last iterations of long loops, cut out in multiples of S, so that slots k % S come as they would. A count that
+// is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A condition that is not decided goes both ways, and after it
 // what is live on either way is live: nothing on any path is missed. An unknown count within a loop takes two values in turn.
 //
 //     gemm, S = 3, steps = 2        live before the statement                              missing
@@ -57,6 +57,7 @@ typedef VEC(Choice) Choices;
 typedef struct Quantity {
     const Var *key;
     bool inside;     // in a loop: it may differ from one entry to the next
+    int64_t period;  // of the loop's slots
     Choices choices;
     int chosen;
     int bindings;    // in this scenario
@@ -72,6 +73,7 @@ struct SyncModel {
     Map *ends;            // Var -> Quantity
     VEC(Quantity *) quantities;
     int64_t period;       // S
+    Map *counting;        // loops that count slots
     int access_count;
     signed char *same;    // same_threads by ids: 0 not yet asked, 1 yes, -1 no
     State *free;
@@ -360,6 +362,10 @@ static void play_if(SyncModel *m, State *s, Stmt *stmt) {
 
 static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body);
 
+static int64_t period_of(const SyncModel *m, const Stmt *loop) {
+    return map_has(m->counting, loop) ? m->period : 1;
+}
+
 static int64_t trip_count(SyncModel *m, const Iter *iter, const Affine *begin) {
     Affine end = affine_of(m->env, iter->end);
     int64_t distance, step = 1;
@@ -371,11 +377,11 @@ static int64_t trip_count(SyncModel *m, const Iter *iter, const Affine *begin) {
 
 static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
     Affine begin = affine_of(m->env, iters->begin);
-    int64_t trips = trip_count(m, iters, &begin), step = 1, most = 2 * m->period + 2;
+    int64_t trips = trip_count(m, iters, &begin), step = 1, period = period_of(m, stmt), most = 2 * period + 2;
     expr_const(iters->step, &step);
     for (int64_t i = 0; i < trips && !s->dead && !m->failed; i++) {
-        if (trips > most && i == m->period + 1) {   // the middle: whole periods of it
-            i += (trips - most) / m->period * m->period;
+        if (trips > most && i == period + 1) {   // the middle: whole periods of it
+            i += (trips - most) / period * period;
             forget_assigned(m, body);
         }
         affine_bind(m->env, iters->var, affine_add(begin, affine_const(i * step), 1));
@@ -471,38 +477,26 @@ static void play_block(SyncModel *m, State *s, Block *block) {
 // ---- scenarios ----
 
 static void add_choices(SyncModel *m, Quantity *quantity) {
-    int64_t most = 2 * m->period + 2;
+    int period = (int)quantity->period, most = 2 * period + 2;
     if (!quantity->inside) {
         for (int t = 0; t <= most; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
         return;
     }
-    int some[] = {0, 1, (int)m->period, (int)m->period + 2};
+    int some[] = {0, 1, period + 2};
     for (int i = 0; i < COUNT_OF(some); i++)
-        for (int j = 0; j < COUNT_OF(some); j++)
-            if (i != j || some[i] > 1) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
+        for (int j = 0; j < COUNT_OF(some); j++) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
 }
 
-static void add_quantity(SyncModel *m, const Var *key, bool inside) {
-    if (map_has(m->ends, key)) return;
-    Quantity *quantity = NEW(m->arena, Quantity);
-    *quantity = (Quantity){.key = key, .inside = inside};
-    map_put(m->ends, key, quantity);
-    vec_push(m->arena, &m->quantities, quantity);
-}
-
-static void find_quantities(SyncModel *m, Block *block, bool inside) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        if (is_leaf(stmt)) continue;
-        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
-            const Iter *iter = &stmt->loop.iters[k];
-            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside);
-            else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0);
-        }
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_quantities(m, bodies[b], inside || loop);
+static void add_quantity(SyncModel *m, const Var *key, bool inside, int64_t period) {
+    Quantity *quantity = map_get(m->ends, key);
+    if (!quantity) {
+        quantity = NEW(m->arena, Quantity);
+        *quantity = (Quantity){.key = key, .period = 1};
+        map_put(m->ends, key, quantity);
+        vec_push(m->arena, &m->quantities, quantity);
     }
+    quantity->inside |= inside;
+    if (period > quantity->period) quantity->period = period;
 }
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -511,14 +505,66 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 enum { LONGEST_PERIOD = 24 };
 
-// Moduli of indices are numbers of slots; their least common multiple is the period.
+// Constant moduli of indices are numbers of slots.
+static bool is_slot_count(const Expr *expr, int64_t *slots) {
+    if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return false;
+    return expr_const(expr->binary.b, slots) && *slots >= 2 && *slots <= LONGEST_PERIOD;
+}
+
 static bool period_expr(Visitor *visitor, Expr *expr) {
     int64_t *period = visitor->user, slots;
-    if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return true;
-    if (!expr_const(expr->binary.b, &slots) || slots < 2 || slots > LONGEST_PERIOD) return true;
+    if (!is_slot_count(expr, &slots)) return true;
     int64_t common = *period / gcd(*period, slots) * slots;
     if (common <= LONGEST_PERIOD) *period = common;
     return true;
+}
+
+typedef struct Counting {
+    const Var *iter;
+    int inner;       // loops within, around the place
+    bool found;
+} Counting;
+
+static bool counting_expr(Visitor *visitor, Expr *expr) {
+    Counting *counting = visitor->user;
+    int64_t slots;
+    if (!is_slot_count(expr, &slots)) return true;
+    if (!counting->inner || expr_uses_var(expr, counting->iter)) counting->found = true;
+    return true;
+}
+
+static bool counting_stmt(Visitor *visitor, Stmt *stmt) {
+    Counting *counting = visitor->user;
+    if (stmt->kind == STMT_ASSIGN && type_is_int(stmt->let.var->type)) counting->found = true;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind == LOOP_PARALLEL) return true;
+    counting->inner++;
+    visit_block(visitor, &stmt->loop.body);
+    counting->inner--;
+    return false;
+}
+
+// Its iterations count slots: by k % S, by something that comes of k, or by a `var`.
+static bool counts_slots(Stmt *loop) {
+    Counting counting = {.iter = loop->loop.iters[loop->loop.count - 1].var};
+    Visitor visitor = {.expr = counting_expr, .stmt = counting_stmt, .user = &counting};
+    visit_block(&visitor, &loop->loop.body);
+    return counting.found;
+}
+
+static void find_quantities(SyncModel *m, Block *block, bool inside) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_leaf(stmt)) continue;
+        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        if (stmt->kind == STMT_FOR && counts_slots(stmt)) map_put(m->counting, stmt, stmt);
+        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
+            const Iter *iter = &stmt->loop.iters[k];
+            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, period_of(m, stmt));
+            else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0, period_of(m, stmt));
+        }
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_quantities(m, bodies[b], inside || loop);
+    }
 }
 
 static void find_period(SyncModel *m) {
@@ -555,7 +601,7 @@ static void limit_scenarios(SyncModel *m) {
         Quantity *quantity = m->quantities.items[q];
         if (count * quantity->choices.count > MOST_SCENARIOS) {
             quantity->choices.count = 0;
-            int enough = (int)m->period + 2;
+            int enough = (int)quantity->period + 2;
             vec_push(m->arena, &quantity->choices, ((Choice){enough, enough}));
             if (count * 3 <= MOST_SCENARIOS) {
                 vec_push(m->arena, &quantity->choices, ((Choice){0, enough}));
@@ -569,7 +615,7 @@ static void limit_scenarios(SyncModel *m) {
 SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
     SyncModel *m = NEW(arena, SyncModel);
     *m = (SyncModel){.arena = arena, .kernel = kernel, .plan = plan, .env = affine_env(arena), .accesses = map_new(arena),
-                     .written = map_new(arena), .ends = map_new(arena)};
+                     .written = map_new(arena), .ends = map_new(arena), .counting = map_new(arena)};
     find_written(m);
     find_period(m);
     find_quantities(m, &kernel->body, false);
