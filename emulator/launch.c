@@ -167,6 +167,8 @@ static void bind_param(Binder *b, const Buf *buf, const EmuTensor *tensor) {
 
 static void check_param(Binder *b, const Module *module, const Buf *buf, const EmuTensor *tensor, int count, const EmuArg *args) {
     int64_t dense = 1;
+    bool empty = false;   // its strides mean nothing
+    for (int d = 0; d < buf->rank; d++) empty |= tensor->shape[d] == 0;
     for (int d = buf->rank - 1; d >= 0 && !b->why; d--) {
         Word value;
         if (dim_index(b->func, buf->shape[d]) < 0 &&
@@ -175,7 +177,7 @@ static void check_param(Binder *b, const Module *module, const Buf *buf, const E
                                   (long long)value.i);
         value.i = dense;
         if (buf->strides) host_value(module, b->func, buf->strides[d], count, args, b->dims, b->arena, &value);
-        if (!b->why && tensor->shape[d] > 1 && value.i != tensor->strides[d])
+        if (!b->why && !empty && tensor->shape[d] > 1 && value.i != tensor->strides[d])
             b->why = arena_printf(b->arena, "stride %d of '%s' is %lld, not %lld", d, buf->name,
                                   (long long)tensor->strides[d], (long long)value.i);
         dense *= tensor->shape[d];

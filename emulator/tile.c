@@ -64,8 +64,10 @@ static View view_of(Agent *agent, const Tile *tile) {
             continue;
         }
         int64_t clip = agent->regs[dim->extent].i[0];
-        view.dims[view.rank++] = (ViewDim){dim->tile, start, clip < 0 ? 0 : clip, mem->shape[d], mem->stride[d]};
-        view.elements *= dim->tile;
+        if (clip < 0) clip = 0;
+        int64_t extent = dim->tile > 0 ? dim->tile : clip;   // a program's tensors have dynamic extents
+        view.dims[view.rank++] = (ViewDim){extent, start, clip, mem->shape[d], mem->stride[d]};
+        view.elements *= extent;
     }
     if (tile->transposed && view.rank >= 2) {
         ViewDim last = view.dims[view.rank - 1];
