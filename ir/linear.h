@@ -21,24 +21,26 @@ typedef struct Linear {
     int count;
     Term terms[LINEAR_MAX];   // in order of first appearance
     int64_t constant;
-    bool full;                // had more terms than fit: good for nothing
+    bool full;   // had more terms than fit: good for nothing
 } Linear;
 
 __extension__ typedef __int128 Int128;
 
-typedef struct Wide { Int128 low, high; } Wide;   // a range of true integers, before any wrapping
+typedef struct Wide {
+    Int128 low, high;
+} Wide;   // a range of true integers, before any wrapping
 
 Linear linear_new(Type type);
 Linear linear_of(Arena *arena, const Expr *expr);
-void linear_add(Arena *arena, Linear *sum, const Expr *expr, int64_t factor);        // sum += factor * expr
+void linear_add(Arena *arena, Linear *sum, const Expr *expr, int64_t factor);   // sum += factor * expr
 void linear_add_term(Linear *sum, Expr *atom, int64_t factor);
 void linear_add_linear(Linear *sum, const Linear *other, int64_t factor);
 void linear_add_constant(Linear *sum, int64_t constant);
-Linear linear_divided(const Linear *sum, int64_t divisor);                           // all factors are multiples of it
+Linear linear_divided(const Linear *sum, int64_t divisor);   // all factors are multiples of it
 bool linear_is_constant(const Linear *sum, int64_t value);
-int64_t linear_factor(const Linear *sum, const Expr *atom);                          // 0 when absent
-int64_t linear_gcd(const Linear *sum);                                                // of the factors alone; 0: none
-Expr *linear_expr(Arena *arena, const Linear *sum);                                  // canonical order
+int64_t linear_factor(const Linear *sum, const Expr *atom);   // 0 when absent
+int64_t linear_gcd(const Linear *sum);                        // of the factors alone; 0: none
+Expr *linear_expr(Arena *arena, const Linear *sum);           // canonical order
 bool atoms_equal(const Expr *a, const Expr *b);
 
 // Factors of a product atom, its own only factor otherwise; their number (0: too many).
@@ -50,7 +52,7 @@ bool wide_fits(Type type, Wide range);
 bool linear_exact(const Facts *facts, const Linear *sum);   // its value as true integers never leaves the type
 Range type_range(Type type);
 
-int64_t gcd64(int64_t a, int64_t b);                         // of absolute values; gcd(0, x) = |x|
+int64_t gcd64(int64_t a, int64_t b);   // of absolute values; gcd(0, x) = |x|
 Int128 floor_div128(Int128 a, Int128 b);
 bool linear_prove_nonnegative(const Facts *facts, const Linear *sum);   // as a true integer
 const Expr *facts_binding(const Facts *facts, const Var *var);          // a let's value; NULL

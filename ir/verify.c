@@ -1,0 +1,546 @@
+// The rules of the IR. Every violation is reported with its place; nothing is repaired.
+//
+//  Names
+//   1. A variable or buffer is used where it is declared: parameters and dims everywhere, iterators in their loop, the rest
+//      after its declaration up to the end of its block. Nothing is declared twice.
+//   2. Only `var` scalars are assigned to. Parameters that are inputs are not written.
+//  Types
+//   3. Operands of arithmetic and comparisons have one type (the right side of a shift: any integer), those of && || ! and
+//      all conditions are bool, those of & | ^ << >> % and ~ integers or bool. Arms of a selection have one type. What is
+//      bound or assigned has the variable's type.
+//   4. An access has one index per dim, an integer each (in a thread region a fragment is indexed by its slot). Constant
+//      indices and regions lie within buffers that are not global.
+//   5. No integer is divided by a constant 0.
+//  Where statements stand
+//   6. One grid per kernel, at its top; programs hold const, let, if, assume, scratch and launches; references no device
+//      code. Thread regions and roles stand inside the grid, thread regions not inside each other.
+//   7. break leaves for and while. Steps are positive constants, thread counts positive.
+//   8. Shared, fragment and local buffers have positive constant extents (in references and tests: any) and are declared in
+//      the grid; barriers live in shared memory.
+//  Operations
+//   9. An op stands at the stages of its row: tile ops outside of thread regions and of `parallel`, thread ops inside of
+//      thread regions. Its operands are of the kind, memory and constancy that the row says.
+//  10. The shapes of a tile op fit: equal for copy and transpose, [M, K] [K, N] [M, N] for gemm, without the axis for reduce.
+//  11. Nobody waits alone: barriers of a whole block and ops of a whole warp do not stand under conditions that name the
+//      thread index (warp ops: unless whole warps decide alike, which only the emulator can tell).
+//  Loops
+//  12. Iterations of `parallel` do not conflict where that is plain: a store whose place and guards ignore one of the
+//      iterators, or an assignment to an outer variable.
+//  13. Inside `parallel` an index of a fragment is a parallel variable, a let, or a constant.
+//  14. An index of a local array in a kernel is constant once `unroll` loops are expanded.
+//  Decisions
+//  15. Attributes stand where their row says, with its arguments.
+//  16. A layout has the rank of its buffer and covers its extents; a fragment's has (thread, value) inputs.
+//  17. Shared buffers with offsets are aligned and do not overlap while both are in use, unless one is an alias.
+//  18. At thread stage (after lower-tile-op) there are no fragments and no tile ops.
+#include "ir/verify.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "ir/verify_impl.h"
+#include <string.h>
+
+// ---- names (1, 2) ----
+static void declare(Verifier *v, const void *object, const char *name, Span loc) {
+    if (map_has(v->visible, object)) REPORT(v, loc, T_IR_SCOPE, name, "is declared twice");
+    map_put(v->visible, object, v);
+    vec_push(v->arena, &v->declared, object);
+}
+
+static void check_visible(Verifier *v, const void *object, const char *name, Span loc) {
+    if (!map_has(v->visible, object)) REPORT(v, loc, T_IR_SCOPE, name, "is not declared here");
+}
+
+// Leaves a scope: what was declared since `mark` is gone.
+static void undeclare(Verifier *v, int mark) {
+    while (v->declared.count > mark) map_remove(v->visible, vec_pop(&v->declared));
+}
+
+// ---- what an expression depends on (11, 12, 14) ----
+static bool depends_visit(Visitor *visitor, Expr *e) {
+    Depends *found = visitor->user;
+    if (e->kind == EXPR_VAR) {
+        const Depends *known = map_get(found->of, e->var);
+        if (known) {
+            found->iterators |= known->iterators;
+            found->thread |= known->thread;
+            found->unknown |= known->unknown;
+        }
+        found->varies |= !known || known->varies;
+        found->unknown |= e->var->kind == VAR_MUTABLE;
+    }
+    bool memory = e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
+    found->varies |= memory;
+    found->unknown |= memory;
+    return true;
+}
+
+Depends expr_depends(const Verifier *v, const Expr *expr) {
+    Depends found = {.of = v->depends};
+    Visitor visitor = {.expr = depends_visit, .user = &found};
+    visit_expr(&visitor, (Expr *)expr);
+    return found;
+}
+
+static void set_depends(Verifier *v, const Var *var, Depends depends) {
+    Depends *kept = NEW(v->arena, Depends);
+    *kept = depends;
+    map_put(v->depends, var, kept);
+}
+
+// ---- expressions (1, 3, 4, 5) ----
+static void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {
+    check_visible(v, buf, buf->name, loc);
+    int rank = buf->scope == SCOPE_FRAGMENT && c->thread ? 1 : buf->rank;
+    if (count != rank) {
+        REPORT(v, loc, T_RANK, buf->name, rank, count);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        check_expr(v, c, indices[i]);
+        if (!type_is_int(indices[i]->type)) REPORT(v, loc, T_NOT_INDEX, type_text(indices[i]->type));
+        int64_t at, extent = rank == buf->rank ? buf_extent(buf, i) : -1;
+        bool outside = expr_const(indices[i], &at) && (at < 0 || (extent >= 0 && at >= extent));
+        if (outside && buf->scope != SCOPE_GLOBAL)
+            REPORT(v, loc, T_INDEX_RANGE, (long long)at, i, buf->name, (long long)extent);
+        if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, indices[i]).varies)
+            REPORT(v, loc, T_IR_LOCAL_INDEX, buf->name);
+        bool plain =
+            indices[i]->kind == EXPR_INT || (indices[i]->kind == EXPR_VAR && indices[i]->var->kind != VAR_MUTABLE);
+        if (buf->scope == SCOPE_FRAGMENT && c->parallel && !plain) REPORT(v, loc, T_FRAGMENT_INDEX, buf->name);
+    }
+}
+
+static bool is_integral(Type type) {
+    return type_is_int(type) || type == TYPE_BOOL;
+}
+
+static void check_condition(Verifier *v, const Context *c, Expr *e) {
+    check_expr(v, c, e);
+    if (e->type != TYPE_BOOL) REPORT(v, e->loc, T_NOT_CONDITION, type_text(e->type));
+}
+
+static void check_binary(Verifier *v, const Context *c, const Expr *e) {
+    static const char *const texts[] = {"+",  "-",  "*",  "/", "%",  "&", "|",  "^",  "<<",
+                                        ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||"};
+    BinaryOp op = e->binary.op;
+    Type a = e->binary.a->type, b = e->binary.b->type;
+    check_expr(v, c, e->binary.a);
+    check_expr(v, c, e->binary.b);
+    bool shift = op == BIN_SHL || op == BIN_SHR, compares = op >= BIN_EQ && op <= BIN_GE,
+         logical = op >= BIN_LOGICAL_AND;
+    bool bits = op == BIN_AND || op == BIN_OR || op == BIN_XOR;
+    bool fits = shift ? type_is_int(a) && type_is_int(b) : a == b && type_kind(a) != KIND_OPAQUE;
+    if (logical) fits = a == TYPE_BOOL && b == TYPE_BOOL;
+    if (bits || op == BIN_MOD) fits = fits && (bits ? is_integral(a) : type_is_int(a));
+    if (!compares && !logical && !bits) fits = fits && a != TYPE_BOOL;
+    if (e->type != (compares || logical ? TYPE_BOOL : a)) fits = false;
+    if (!fits) REPORT(v, e->loc, T_OPERAND_TYPES, texts[op], type_text(a), type_text(b));
+    if ((op == BIN_DIV || op == BIN_MOD) && type_is_int(b) && expr_is_int(e->binary.b, 0))
+        REPORT(v, e->loc, T_ZERO_DIVISOR, texts[op]);
+}
+
+void check_expr(Verifier *v, const Context *c, const Expr *e) {
+    switch (e->kind) {
+    case EXPR_INT:
+        if (!is_integral(e->type) || int_wrap(e->type, e->integer) != e->integer)
+            REPORT(v, e->loc, T_IR_TYPE, "an integer constant", type_text(e->type));
+        break;
+    case EXPR_FLOAT:
+        if (!type_is_float(e->type)) REPORT(v, e->loc, T_IR_TYPE, "a float constant", type_text(e->type));
+        break;
+    case EXPR_VAR:
+        check_visible(v, e->var, e->var->name, e->loc);
+        if (e->type != e->var->type) REPORT(v, e->loc, T_IR_TYPE, e->var->name, type_text(e->type));
+        break;
+    case EXPR_LOAD:
+        check_indices(v, c, e->load.buf, e->load.count, e->load.indices, e->loc);
+        if (e->type != e->load.buf->type) REPORT(v, e->loc, T_IR_TYPE, e->load.buf->name, type_text(e->type));
+        break;
+    case EXPR_UNARY: {
+        Type a = e->unary.a->type;
+        check_expr(v, c, e->unary.a);
+        bool fits = e->unary.op == UNARY_NOT   ? a == TYPE_BOOL
+                    : e->unary.op == UNARY_NEG ? type_is_float(a) || type_is_int(a)
+                                               : type_is_int(a);
+        if (!fits)
+            REPORT(v, e->loc, T_OPERAND_TYPE,
+                   e->unary.op == UNARY_NOT   ? "!"
+                   : e->unary.op == UNARY_NEG ? "-"
+                                              : "~",
+                   type_text(a));
+        break;
+    }
+    case EXPR_BINARY: check_binary(v, c, e); break;
+    case EXPR_SELECT:
+        check_condition(v, c, e->select.condition);
+        check_expr(v, c, e->select.yes);
+        check_expr(v, c, e->select.no);
+        if (e->select.yes->type != e->select.no->type)
+            REPORT(v, e->loc, T_OPERAND_TYPES, "?:", type_text(e->select.yes->type), type_text(e->select.no->type));
+        break;
+    case EXPR_CAST:
+    case EXPR_BITCAST: {
+        Type from = e->operand->type;
+        check_expr(v, c, e->operand);
+        bool fits = type_kind(from) != KIND_OPAQUE && type_kind(e->type) != KIND_OPAQUE;
+        if (!fits) REPORT(v, e->loc, T_NOT_CONVERTIBLE, type_text(from), type_text(e->type));
+        else if (e->kind == EXPR_BITCAST && type_bits(from) != type_bits(e->type))
+            REPORT(v, e->loc, T_BITCAST, type_text(from), type_bits(from), type_text(e->type), type_bits(e->type));
+        break;
+    }
+    case EXPR_CALL: check_call(v, c, e->call.op, e->call.count, e->call.args, e->loc); break;
+    }
+}
+
+// ---- regions (1, 4) ----
+void check_region(Verifier *v, const Context *c, const Region *region) {
+    const Buf *buf = region->buf;
+    check_visible(v, buf, buf->name, region->loc);
+    bool slots = buf->scope == SCOPE_FRAGMENT && c->thread;
+    if (region->count != buf->rank && !slots) {
+        REPORT(v, region->loc, T_RANK, buf->name, buf->rank, region->count);
+        return;
+    }
+    for (int i = 0; i < region->count; i++) {
+        const RegionDim *dim = &region->dims[i];
+        check_expr(v, c, dim->start);
+        if (dim->extent) check_expr(v, c, dim->extent);
+        if (!type_is_int(dim->start->type)) REPORT(v, region->loc, T_NOT_INDEX, type_text(dim->start->type));
+        int64_t start = 0, extent = dim->extent ? 0 : 1, all = slots ? -1 : buf_extent(buf, i);
+        bool known = expr_const(dim->start, &start) && (!dim->extent || expr_const(dim->extent, &extent));
+        bool outside = known && (start < 0 || (all >= 0 && start + extent > all));
+        if (outside && buf->scope != SCOPE_GLOBAL)
+            REPORT(v, region->loc, T_INDEX_RANGE, (long long)(start < 0 ? start : start + extent - 1), i, buf->name,
+                   (long long)all);
+        if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, dim->start).varies)
+            REPORT(v, region->loc, T_IR_LOCAL_INDEX, buf->name);
+    }
+    if (region->transposed && region_rank(region) < 2)
+        REPORT(v, region->loc, T_TRANSPOSED_RANK, buf->name, region_rank(region));
+}
+
+// ---- attributes (15) ----
+static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
+    for (const Attr *attr = list; attr; attr = attr->next) {
+        if (!strchr(attr_where(attr->id), where)) REPORT(v, loc, T_ATTRIBUTE_PLACE, attr_name(attr->id));
+        const char *pattern = attr_pattern(attr->id);
+        bool fits = attr->count == (int)strlen(pattern);
+        for (int i = 0; fits && i < attr->count; i++) fits = (pattern[i] == 'i') == (attr->args[i].text == NULL);
+        if (!fits) REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), *pattern ? pattern : "none");
+    }
+}
+
+// ---- buffers (8, 16, 18) ----
+static void check_layout(Verifier *v, const Buf *buf) {
+    const Layout *layout = buf->layout;
+    bool tv = buf->scope == SCOPE_FRAGMENT;
+    int rank = tv ? layout->rank_out : layout->rank_in + buf->stage_dims;
+    if (rank != buf->rank || (tv && layout->rank_in != 2)) {
+        REPORT(v, buf->loc, T_LAYOUT_RANK, buf->name, buf->rank, rank);
+        return;
+    }
+    for (int i = tv ? 0 : buf->stage_dims; i < buf->rank; i++) {
+        int64_t covers = tv ? layout->out_shape[i] : layout_extent_in(layout, i - buf->stage_dims),
+                extent = buf_extent(buf, i);
+        if (extent > covers) REPORT(v, buf->loc, T_IR_LAYOUT, buf->name, i, (long long)extent, (long long)covers);
+    }
+}
+
+static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
+    check_attrs(v, buf->attrs, 'd', buf->loc);
+    if (buf->rank < 1 || buf->rank > LAYOUT_MAX_RANK) {
+        REPORT(v, buf->loc, T_DIMS_COUNT, buf->name, LAYOUT_MAX_RANK);
+        return;
+    }
+    bool dynamic = buf->scope == SCOPE_GLOBAL || c->kind == FUNC_REFERENCE;
+    for (int i = 0; i < buf->rank; i++) {
+        check_expr(v, c, buf->shape[i]);
+        int64_t extent = buf_extent(buf, i);
+        if (!dynamic && buf->shape[i]->kind != EXPR_INT) REPORT(v, buf->loc, T_NOT_CONSTANT, "an extent");
+        else if (!dynamic && extent < 1) REPORT(v, buf->loc, T_EXTENT_POSITIVE, (long long)extent);
+    }
+    if (buf->strides)
+        for (int i = 0; i < buf->rank; i++) check_expr(v, c, buf->strides[i]);
+    bool opaque = type_kind(buf->type) == KIND_OPAQUE;
+    if (opaque && buf->scope != SCOPE_SHARED && buf->scope != SCOPE_GLOBAL)
+        REPORT(v, buf->loc, T_NOT_SCALAR_TYPE, type_text(buf->type));
+    bool here = buf->scope == SCOPE_GLOBAL ? buf->is_scratch && c->kind == FUNC_PROGRAM
+                : c->kind == FUNC_KERNEL   ? c->grid && (buf->scope != SCOPE_LOCAL || c->thread)
+                                           : c->kind == FUNC_REFERENCE && buf->scope == SCOPE_LOCAL;
+    if (!here && !buf->is_param)
+        REPORT(v, buf->loc, T_IR_PLACE, buf->name,
+               "outside of its place: shared and fragment in a grid, local in a thread region, scratch in a program");
+    if (buf->scope == SCOPE_FRAGMENT && v->func->stage == STAGE_THREAD)
+        REPORT(v, buf->loc, T_IR_PLACE, buf->name, "at thread stage");
+    if (buf->layout && !buf->lowered) check_layout(v, buf);
+    if (buf->alias_of && buf->alias_of->scope != buf->scope)
+        REPORT(v, buf->loc, T_IR_PLACE, buf->name, "in the storage of another kind of memory");
+}
+
+// ---- statements ----
+static void check_block(Verifier *v, Context c, const Block *block);
+
+static void check_iters(Verifier *v, const Context *c, int count, const Iter *iters) {
+    for (int i = 0; i < count; i++) {
+        check_expr(v, c, iters[i].begin);
+        check_expr(v, c, iters[i].end);
+        int64_t step;
+        if (!iters[i].step || !expr_const(iters[i].step, &step) || step < 1)
+            REPORT(v, iters[i].var->loc, T_STEP,
+                   (long long)(iters[i].step && iters[i].step->kind == EXPR_INT ? iters[i].step->integer : 0));
+        if (!type_is_int(iters[i].var->type))
+            REPORT(v, iters[i].var->loc, T_IR_TYPE, iters[i].var->name, type_text(iters[i].var->type));
+        declare(v, iters[i].var, iters[i].var->name, iters[i].var->loc);
+    }
+}
+
+static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
+    Var *var = stmt->let.var;
+    if (stmt->let.value) {
+        check_expr(v, c, stmt->let.value);
+        if (stmt->let.value->type != var->type)
+            REPORT(v, stmt->loc, T_OPERAND_TYPES, "=", type_text(var->type), type_text(stmt->let.value->type));
+    }
+    if (stmt->kind == STMT_LET) {
+        declare(v, var, var->name, stmt->loc);
+        set_depends(v, var, expr_depends(v, stmt->let.value));
+        return;
+    }
+    if (var->kind != VAR_MUTABLE) REPORT(v, stmt->loc, T_NOT_ASSIGNABLE, var->name);
+    if (stmt->kind == STMT_VAR) {
+        declare(v, var, var->name, stmt->loc);
+        map_put(v->inner, var, c->parallel ? v : NULL);
+        return;
+    }
+    check_visible(v, var, var->name, stmt->loc);
+    if (c->parallel && map_get(v->inner, var) == NULL)
+        REPORT(v, stmt->loc, T_IR_CONFLICT, var->name, "every iteration assigns it");
+}
+
+// The iterators that a value names; all of them when it may hold anything.
+static uint64_t named_iterators(const Verifier *v, const Expr *e) {
+    Depends depends = expr_depends(v, e);
+    return depends.unknown ? ~(uint64_t)0 : depends.iterators;
+}
+
+// An iterator that neither place nor guard of a store names: several iterations write one element.
+static void check_conflict(Verifier *v, const Context *c, const Stmt *stmt) {
+    uint64_t named = c->guards;
+    for (int i = 0; i < stmt->store.count; i++) named |= named_iterators(v, stmt->store.indices[i]);
+    if ((named & c->parallel_iterators) != c->parallel_iterators)
+        REPORT(v, stmt->loc, T_IR_CONFLICT, stmt->store.buf->name,
+               "an iterator names neither the element nor a condition around the store");
+}
+
+static void check_store(Verifier *v, const Context *c, const Stmt *stmt) {
+    const Buf *buf = stmt->store.buf;
+    check_indices(v, c, buf, stmt->store.count, stmt->store.indices, stmt->loc);
+    check_expr(v, c, stmt->store.value);
+    Type value = stmt->store.value->type;
+    if (type_kind(value) == KIND_OPAQUE || type_kind(buf->type) == KIND_OPAQUE)
+        REPORT(v, stmt->loc, T_NOT_CONVERTIBLE, type_text(value), type_text(buf->type));
+    if (buf->is_param && buf->mode == MODE_IN && !v->fills) REPORT(v, stmt->loc, T_READ_ONLY, buf->name);
+    if (c->parallel) check_conflict(v, c, stmt);
+}
+
+// What the values of an iterator depend on; a parallel one is itself something to depend on.
+static void enter_iter(Verifier *v, Context *c, const Iter *iter, LoopKind kind) {
+    Depends begin = expr_depends(v, iter->begin), end = expr_depends(v, iter->end);
+    bool unrolled = kind == LOOP_UNROLL || kind == LOOP_VECTORIZED;
+    Depends depends = {.iterators = begin.iterators | end.iterators, .thread = begin.thread || end.thread};
+    depends.varies = !unrolled || begin.varies || end.varies;
+    depends.unknown = begin.unknown || end.unknown;
+    c->divergent |= depends.thread;
+    if (kind == LOOP_PARALLEL && v->parallel_count < 64) {
+        uint64_t bit = (uint64_t)1 << v->parallel_count++;
+        int64_t first, last, step;
+        bool once = expr_const(iter->begin, &first) && expr_const(iter->end, &last) && expr_const(iter->step, &step) &&
+                    last - first <= step;
+        if (!once) c->parallel_iterators |= bit;
+        depends.iterators |= bit;
+    }
+    set_depends(v, iter->var, depends);
+}
+
+static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
+    int mark = v->declared.count, parallel_count = v->parallel_count;
+    LoopKind kind = stmt->loop.kind;
+    check_iters(v, &c, stmt->loop.count, stmt->loop.iters);
+    if (stmt->loop.stages) check_expr(v, &c, stmt->loop.stages);
+    if (kind == LOOP_PARALLEL && c.thread) REPORT(v, stmt->loc, T_IR_PLACE, "parallel", "inside a thread region");
+    for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
+    c.parallel |= kind == LOOP_PARALLEL;
+    c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
+    check_block(v, c, &stmt->loop.body);
+    v->parallel_count = parallel_count;
+    undeclare(v, mark);
+}
+
+static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
+    bool loop = stmt->kind == STMT_WHILE;
+    Expr *condition = loop ? stmt->while_.condition : stmt->if_.condition;
+    check_condition(v, &c, condition);
+    Depends depends = expr_depends(v, condition);
+    c.divergent |= depends.thread;
+    c.guards |= named_iterators(v, condition);
+    if (loop) {
+        c.breakable = true;
+        check_block(v, c, &stmt->while_.body);
+        return;
+    }
+    check_block(v, c, &stmt->if_.then);
+    check_block(v, c, &stmt->if_.otherwise);
+}
+
+static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
+    if (c.kind != FUNC_KERNEL || c.grid || c.thread || v->grids++) REPORT(v, stmt->loc, T_ONE_GRID);
+    int mark = v->declared.count;
+    check_expr(v, &c, stmt->grid.threads);
+    if (stmt->grid.raster) check_expr(v, &c, stmt->grid.raster);
+    int64_t threads;
+    if (!expr_const(stmt->grid.threads, &threads) || threads < 1)
+        REPORT(v, stmt->loc, T_NOT_CONSTANT, "the number of threads");
+    check_iters(v, &c, stmt->grid.count, stmt->grid.iters);
+    for (int i = 0; i < stmt->grid.count; i++) {
+        const Iter *iter = &stmt->grid.iters[i];
+        if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1))
+            REPORT(v, stmt->loc, T_GRID_RANGE, iter->var->name);
+    }
+    c.grid = true;
+    check_block(v, c, &stmt->grid.body);
+    undeclare(v, mark);
+}
+
+static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
+    if (!c.grid || c.thread || c.parallel)
+        REPORT(v, stmt->loc, T_IR_PLACE, "thread", c.grid ? "inside another region" : "outside of a grid");
+    int mark = v->declared.count;
+    check_iters(v, &c, stmt->thread.count, stmt->thread.iters);
+    for (int i = 0; i < stmt->thread.count; i++)
+        set_depends(v, stmt->thread.iters[i].var, (Depends){.varies = true, .thread = true});
+    c.thread = true;
+    check_block(v, c, &stmt->thread.body);
+    undeclare(v, mark);
+}
+
+static void check_launch(Verifier *v, const Context *c, const Stmt *stmt) {
+    if (c->kind != FUNC_PROGRAM) REPORT(v, stmt->loc, T_IR_PLACE, stmt->launch.callee, "outside of a program");
+    const Func *func = stmt->launch.func;
+    if (func && func->params.count != stmt->launch.count) {
+        REPORT(v, stmt->loc, T_ARGUMENTS, stmt->launch.callee);
+        return;
+    }
+    for (int i = 0; i < stmt->launch.count; i++) {
+        const Arg *arg = &stmt->launch.args[i];
+        const Param *param = func ? &func->params.items[i] : NULL;
+        if (arg->value) check_expr(v, c, arg->value);
+        if (arg->region) check_region(v, c, arg->region);
+        bool fits = !param || (param->buf ? arg->region && arg->region->buf->type == param->buf->type &&
+                                                arg->region->buf->rank == param->buf->rank
+                                          : arg->value != NULL);
+        if (!fits && param->buf)
+            REPORT(v, stmt->loc, T_LAUNCH_TENSOR, stmt->launch.callee, param->buf->name, type_text(param->buf->type),
+                   param->buf->rank);
+        else if (!fits) REPORT(v, stmt->loc, T_ARGUMENTS, stmt->launch.callee);
+        bool writes = param && param->buf && param->buf->mode != MODE_IN && arg->region;
+        if (writes && arg->region->buf->is_param && arg->region->buf->mode == MODE_IN)
+            REPORT(v, stmt->loc, T_READ_ONLY, arg->region->buf->name);
+    }
+}
+
+// Which statements a kind of function may hold, and where (6).
+static void check_place(Verifier *v, const Context *c, const Stmt *stmt) {
+    bool program = stmt->kind == STMT_LET || stmt->kind == STMT_IF || stmt->kind == STMT_ASSUME ||
+                   stmt->kind == STMT_LAUNCH || stmt->kind == STMT_DECL || stmt->kind == STMT_BLOCK ||
+                   stmt->kind == STMT_CALL;
+    bool device = stmt->kind == STMT_GRID || stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
+    if (c->kind == FUNC_PROGRAM && !program) REPORT(v, stmt->loc, T_MISPLACED, "a program");
+    else if (c->kind == FUNC_REFERENCE && device) REPORT(v, stmt->loc, T_MISPLACED, "a reference");
+    bool works =
+        stmt->kind == STMT_STORE || stmt->kind == STMT_CALL || stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    if (c->kind == FUNC_KERNEL && !c->grid && works) REPORT(v, stmt->loc, T_MISPLACED, "a kernel outside of its grid");
+}
+
+static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
+    check_attrs(v, stmt->attrs, 's', stmt->loc);
+    check_place(v, c, stmt);
+    switch (stmt->kind) {
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN: check_binding(v, c, stmt); break;
+    case STMT_STORE: check_store(v, c, stmt); break;
+    case STMT_DECL:
+        check_buffer(v, c, stmt->decl);
+        if (stmt->decl->alias_of) check_visible(v, stmt->decl->alias_of, stmt->decl->alias_of->name, stmt->loc);
+        declare(v, stmt->decl, stmt->decl->name, stmt->loc);
+        break;
+    case STMT_FOR: check_loop(v, *c, stmt); break;
+    case STMT_WHILE:
+    case STMT_IF: check_conditional(v, *c, stmt); break;
+    case STMT_BREAK:
+        if (!c->breakable) REPORT(v, stmt->loc, T_BREAK_OUTSIDE);
+        break;
+    case STMT_BLOCK: check_block(v, *c, &stmt->block); break;
+    case STMT_GRID: check_grid(v, *c, stmt); break;
+    case STMT_ROLE:
+        if (!c->grid || c->thread || c->parallel || stmt->role.threads < 1)
+            REPORT(v, stmt->loc, T_IR_PLACE, stmt->role.name, "here: roles stand at block level in a grid");
+        check_block(v, *c, &stmt->role.body);
+        break;
+    case STMT_THREAD: check_thread(v, *c, stmt); break;
+    case STMT_CALL: check_call(v, c, stmt->call.op, stmt->call.count, stmt->call.args, stmt->loc); break;
+    case STMT_LAUNCH: check_launch(v, c, stmt); break;
+    case STMT_ASSUME: check_condition(v, c, stmt->assume); break;
+    }
+}
+
+static void check_block(Verifier *v, Context c, const Block *block) {
+    int mark = v->declared.count;
+    for (int i = 0; i < block->count; i++) check_stmt(v, &c, block->items[i]);
+    undeclare(v, mark);
+}
+
+// ---- functions ----
+static void check_func(Verifier *v, const Func *func) {
+    Context c = {.kind = func->kind};
+    v->func = func;
+    check_attrs(v, func->attrs, 'k', func->loc);
+    for (int i = 0; i < func->dims.count; i++) {
+        declare(v, func->dims.items[i], func->dims.items[i]->name, func->loc);
+        set_depends(v, func->dims.items[i], (Depends){.varies = true});
+    }
+    for (int i = 0; i < func->params.count; i++) {
+        const Param *param = &func->params.items[i];
+        check_attrs(v, param->attrs, 'p', func->loc);
+        if (param->var) declare(v, param->var, param->var->name, param->var->loc);
+        if (param->buf) declare(v, param->buf, param->buf->name, param->buf->loc);
+    }
+    for (int i = 0; i < func->params.count; i++)
+        if (func->params.items[i].buf) check_buffer(v, &c, func->params.items[i].buf);
+    if (func->when) check_condition(v, &c, func->when);
+    check_block(v, c, &func->body);
+    if (func->kind == FUNC_KERNEL && v->grids == 0) REPORT(v, func->loc, T_NO_GRID, func->name);
+    if (func->kind == FUNC_KERNEL) check_allocation(v, func);
+}
+
+static bool verify_one(const Module *module, const Func *func, bool fills) {
+    Verifier v = {.module = module, .arena = module->arena, .sink = module->sink, .fills = fills};
+    v.visible = map_new(v.arena);
+    v.depends = map_new(v.arena);
+    v.inner = map_new(v.arena);
+    check_func(&v, func);
+    return !v.broken;
+}
+
+bool verify_func(const Module *module, const Func *func) {
+    return verify_one(module, func, false);
+}
+
+bool verify_module(const Module *module) {
+    bool holds = true;
+    for (int i = 0; i < module->funcs.count; i++) holds &= verify_one(module, module->funcs.items[i], false);
+    for (int i = 0; i < module->references.count; i++) holds &= verify_one(module, module->references.items[i], false);
+    for (int i = 0; i < module->tests.count; i++)
+        if (module->tests.items[i]->fill) holds &= verify_one(module, module->tests.items[i]->fill, true);
+    return holds;
+}

@@ -1,0 +1,46 @@
+// What the files of the verifier share. Not for other folders.
+#pragma once
+#include "ir/ir.h"
+#include "ir/verify.h"
+#include "support/map.h"
+#include "support/vec.h"
+
+typedef struct Verifier {
+    const Module *module;
+    const Func *func;
+    Arena *arena;
+    DiagSink *sink;
+    bool broken, fills;   // a violation was found; a test's block, which writes inputs
+    int grids;
+    Map *visible;                 // Var or Buf -> anything, while in scope
+    VEC(const void *) declared;   // the same as a stack
+    Map *depends;                 // Var -> Depends
+    Map *inner;                   // `var`s declared inside of parallel -> anything
+    int parallel_count;           // iterators of enclosing parallel loops
+} Verifier;
+
+// Where a statement or expression stands.
+typedef struct Context {
+    FuncKind kind;
+    bool grid, thread, parallel, breakable;
+    bool divergent;                // under a condition or loop that names the thread index
+    uint64_t parallel_iterators;   // bits of those with more than one iteration
+    uint64_t guards;               // bits of those that conditions around it name
+} Context;
+
+// What a value depends on.
+typedef struct Depends {
+    const Map *of;        // Var -> Depends, for the walk
+    uint64_t iterators;   // of enclosing parallel loops
+    bool thread;          // the thread index
+    bool varies;          // not constant once loops are unrolled
+    bool unknown;         // memory or a `var`: possibly on anything
+} Depends;
+
+#define REPORT(v, loc, ...) ((v)->broken = true, (void)diag((v)->sink, (loc), __VA_ARGS__))
+
+Depends expr_depends(const Verifier *v, const Expr *expr);
+void check_expr(Verifier *v, const Context *c, const Expr *expr);
+void check_region(Verifier *v, const Context *c, const Region *region);
+void check_call(Verifier *v, const Context *c, OpId op, int count, const Arg *args, Span loc);   // verify_ops.c
+void check_allocation(Verifier *v, const Func *kernel);                                          // verify_memory.c

@@ -1,0 +1,157 @@
+// Rules 9 to 11 and 18: operations and their operands, read from the op table.
+#include "ir/build.h"
+#include "ir/verify_impl.h"
+#include "support/strbuf.h"
+
+// ---- places ----
+static int stage_bits(const Context *c) {
+    if (c->kind == FUNC_REFERENCE) return STAGE_BIT_REF;
+    if (c->kind == FUNC_PROGRAM) return STAGE_BIT_HOST;
+    if (c->thread) return STAGE_BIT_THREAD;
+    return c->grid ? STAGE_BIT_TILE : STAGE_BIT_TILE | STAGE_BIT_HOST;
+}
+
+static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, int count, Span loc) {
+    bool filled = c->kind == FUNC_PROGRAM && info->id == OP_FILL;   // scratch is prepared by fill
+    if (!(info->stages & stage_bits(c)) && !filled) {
+        REPORT(v, loc, T_IR_PLACE, info->text,
+               c->kind == FUNC_REFERENCE ? "in a reference"
+               : c->kind == FUNC_PROGRAM ? "in a program"
+               : c->thread               ? "inside a thread region"
+                                         : "outside of a thread region");
+        return;
+    }
+    bool together = info->participants == BY_ROLE || info->participants == BY_BLOCK;
+    if (together && c->parallel) REPORT(v, loc, T_IR_PLACE, info->text, "inside a parallel loop");
+    bool tile = together && !(info->stages & STAGE_BIT_THREAD);
+    if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)
+        REPORT(v, loc, T_IR_PLACE, info->text, "at thread stage");
+    if (info->id == OP_BARRIER && count == 0 && c->thread && c->divergent) REPORT(v, loc, T_IR_UNIFORM, info->text);
+}
+
+// ---- operands ----
+static void check_memory(Verifier *v, const Context *c, const OpInfo *info, const Operand *operand,
+                         const Region *region) {
+    check_region(v, c, region);
+    const Buf *buf = region->buf;
+    int scopes = operand->scopes;
+    if (scopes & SCOPE_LOCAL) scopes |= SCOPE_FRAGMENT;   // regs(x)[r] in a thread region
+    bool filled = c->kind == FUNC_PROGRAM && info->id == OP_FILL;
+    if (!(scopes & (int)buf->scope) && !filled)
+        REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is not in the right kind of memory");
+    bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE;
+    if (writes && buf->is_param && buf->mode == MODE_IN) REPORT(v, region->loc, T_READ_ONLY, buf->name);
+}
+
+static void check_operand(Verifier *v, const Context *c, const OpInfo *info, const Operand *operand, const Arg *arg,
+                          Span loc) {
+    if (!arg || (!arg->value && !arg->region && !arg->name)) {
+        if (!(operand->flags & OPERAND_OPTIONAL)) REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "is missing");
+        return;
+    }
+    bool word = operand->access == ACCESS_NAME && operand->scopes == 0;
+    bool named_word = operand->access == ACCESS_VALUE && (operand->flags & OPERAND_NAMED) && arg->name;
+    if (word || named_word) {
+        if (!arg->name) REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "must be a word");
+        return;
+    }
+    if (operand->access == ACCESS_VALUE) {
+        if (!arg->value) {
+            REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "must be a value");
+            return;
+        }
+        check_expr(v, c, arg->value);
+        bool constant = arg->value->kind == EXPR_INT || arg->value->kind == EXPR_FLOAT;
+        if ((operand->flags & OPERAND_CONST) && !constant)
+            REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "must be a constant");
+        return;
+    }
+    if (arg->region) check_memory(v, c, info, operand, arg->region);
+    else REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "must be a buffer or a region of one");
+}
+
+// ---- shapes of tile ops ----
+typedef struct Shape {
+    int rank;
+    int64_t extents[LAYOUT_MAX_RANK];   // below 0: not known
+} Shape;
+
+static Shape shape_of(const Region *region) {
+    Shape shape = {.rank = region_rank(region)};
+    for (int i = 0; i < shape.rank; i++) shape.extents[i] = region_extent(region, i);
+    return shape;
+}
+
+static bool shapes_equal(const Shape *a, const Shape *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->extents[i] >= 0 && b->extents[i] >= 0 && a->extents[i] != b->extents[i]) return false;
+    return true;
+}
+
+static const char *shape_text(const Verifier *v, const Shape *shape) {
+    StrBuf out;
+    sb_init(&out, v->arena);
+    for (int i = 0; i < shape->rank; i++) sb_printf(&out, "%s%lld", i ? ", " : "[", (long long)shape->extents[i]);
+    sb_str(&out, shape->rank ? "]" : "[]");
+    return sb_text(&out);
+}
+
+static void check_same(Verifier *v, const Region *a, const Region *b, bool transposed, Span loc) {
+    Shape x = shape_of(a), y = shape_of(b), want = x;
+    if (transposed && x.rank >= 2) {
+        want.extents[x.rank - 1] = x.extents[x.rank - 2];
+        want.extents[x.rank - 2] = x.extents[x.rank - 1];
+    }
+    if (!shapes_equal(&want, &y))
+        REPORT(v, loc, T_SHAPES, a->buf->name, shape_text(v, &want), b->buf->name, shape_text(v, &y));
+}
+
+static void check_gemm(Verifier *v, const Arg *args, Span loc) {
+    Shape a = shape_of(args[0].region), b = shape_of(args[1].region), acc = shape_of(args[2].region);
+    bool fits = a.rank == 2 && b.rank == 2 && acc.rank == 2 && a.extents[1] == b.extents[0] &&
+                a.extents[0] == acc.extents[0] && b.extents[1] == acc.extents[1];
+    if (!fits) REPORT(v, loc, T_GEMM_SHAPES, shape_text(v, &a), shape_text(v, &b), shape_text(v, &acc));
+}
+
+static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    Shape src = shape_of(args[0].region), dst = shape_of(args[1].region), want = {0};
+    int64_t axis;
+    if (!expr_const(args[2].value, &axis) || axis < 0 || axis >= src.rank) {
+        REPORT(v, loc, T_AXIS, info->text, src.rank - 1);
+        return;
+    }
+    for (int i = 0; i < src.rank; i++)
+        if (i != axis) want.extents[want.rank++] = src.extents[i];
+    if (src.rank == 1) want = (Shape){1, {1}};
+    if (!shapes_equal(&want, &dst))
+        REPORT(v, loc, T_REDUCE_SHAPES, info->text, shape_text(v, &src), (long long)axis, shape_text(v, &want),
+               shape_text(v, &dst));
+}
+
+static void check_shapes(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    OpId op = info->id;
+    if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
+        check_same(v, args[0].region, args[1].region, false, loc);
+    if (op == OP_TRANSPOSE) check_same(v, args[0].region, args[1].region, true, loc);
+    if (op == OP_GEMM) check_gemm(v, args, loc);
+    if (op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL) check_reduce(v, info, args, loc);
+    if (op == OP_MMA && !mma_named(args[0].name))
+        REPORT(v, loc, T_IR_OPERAND, "shape", info->text, "names no instruction");
+}
+
+void check_call(Verifier *v, const Context *c, OpId op, int count, const Arg *args, Span loc) {
+    const OpInfo *info = op_info(op);
+    bool broken = v->broken;
+    v->broken = false;
+    check_op_place(v, c, info, count, loc);
+    int operands = info->operand_count;
+    bool variadic = operands && (info->operands[operands - 1].flags & OPERAND_VARIADIC);
+    if (count > operands && !variadic) REPORT(v, loc, T_ARGUMENTS, info->text);
+    for (int i = 0; i < operands || i < count; i++) {
+        const Operand *operand = i < operands ? &info->operands[i] : variadic ? &info->operands[operands - 1] : NULL;
+        if (operand) check_operand(v, c, info, operand, i < count ? &args[i] : NULL, loc);
+    }
+    if (!v->broken) check_shapes(v, info, args, loc);   // all operands are there
+    v->broken |= broken;
+}
