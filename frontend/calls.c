@@ -114,9 +114,9 @@ static bool is_word(const Operand *operand) {
     return (operand->access == ACCESS_NAME && operand->scopes == 0) || strcmp(operand->name, "precision") == 0;
 }
 
-// Operands of the tile ops are regions; those of all others are places of elements.
+// Operands of the tile ops are regions; those of all others are places of elements, or whole buffers.
 static bool takes_tiles(OpId op) {
-    return (op >= OP_COPY && op <= OP_AWAIT) || op == OP_ALIGNED;
+    return op >= OP_COPY && op <= OP_AWAIT;
 }
 
 // Ops that put their value into their first operand: the value takes its type.

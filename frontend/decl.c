@@ -27,11 +27,12 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     return false;
 }
 
-static bool attribute_arg(Sema *s, char letter, const Node *node, AttrArg *out) {
+static bool attribute_arg(char letter, const Node *node, AttrArg *out) {
     if (letter == 'i') {
-        Value value = constant(s, node, "an attribute's argument");
-        if (value.kind != VALUE_INT || value.integer > INT64_MAX) return false;
-        out->integer = (int64_t)value.integer;
+        bool minus = node->kind == N_UNARY && node->op == UNARY_NEG;
+        const Node *number = minus ? node->kids[0] : node;
+        if (number->kind != N_INT || number->integer > INT64_MAX) return false;
+        out->integer = minus ? -(int64_t)number->integer : (int64_t)number->integer;
         return true;
     }
     out->text = node->text;
@@ -56,7 +57,7 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     *out = (Attr){.id = id, .count = node->count};
     if (node->count != (int)strlen(pattern)) return attribute_wrong(s, node);
     for (int i = 0; i < node->count; i++)
-        if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
+        if (!attribute_arg(pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
     return true;
 }
 

@@ -143,12 +143,12 @@ static bool fn_args(Sema *s, const Node *fn, const Node *call, Value *values) {
     if (!match_params(s, fn, call, args)) return false;
     for (int i = 0; i < params->count; i++) {
         const Node *param = params->kids[i];
-        Type type = find_type(s, param->kids[0]);
-        Value value = expression(s, args[i]);
         if (param->kids[1] || (param->op != AST_IN)) {
             diag(s->sink, param->span, T_FN_SCALARS, fn->text);
             return false;
         }
+        Type type = find_type(s, param->kids[0]);
+        Value value = expression(s, args[i]);
         if (type == TYPE_NONE || is_poison(value)) return false;
         values[i] = value_expr(s, to_type(s, value, type), args[i]->span);
     }

@@ -276,8 +276,7 @@ Region *region_alone(Sema *s, const Node *node, const char *what) {
     Written w;
     if (!read_operand(s, node, &w) || !stand_alone(s, &w, what)) return NULL;
     Shape shape = own_shape(s, &w);
-    bool names_only = strcmp(what, "aligned") == 0;   // of a tensor's address, not of its elements
-    if (!check_transposed(s, &w, shape.rank) || (!names_only && !all_known(s, &w, shape))) return NULL;
+    if (!check_transposed(s, &w, shape.rank) || !all_known(s, &w, shape)) return NULL;
     return make_region(s, &w, shape);
 }
 

@@ -80,8 +80,8 @@ static const char *buf_text(const Printer *p, const Buf *buf) {
 
 // ---- constants ----
 
-// The shortest text that reads back as the same number.
-static void put_real(StrBuf *out, double value) {
+// The shortest text that reads back as the same number of that type.
+static void put_real(StrBuf *out, Type type, double value) {
     if (isnan(value)) {
         sb_str(out, "nan");
         return;
@@ -91,14 +91,16 @@ static void put_real(StrBuf *out, double value) {
         return;
     }
     char text[64];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
+    int digits = 0, exponent = 0;
+    do {
+        snprintf(text, sizeof text, "%.*e", digits, value);
+    } while (float_round(type, strtod(text, NULL)) != value && ++digits < 17);
+    sscanf(strchr(text, 'e') + 1, "%d", &exponent);
+    bool plain = exponent >= -5 && exponent <= 15;   // 0.5 and 100.0 rather than 5e-01 and 1e+02
+    if (plain) snprintf(text, sizeof text, "%.*f", digits > exponent ? digits - exponent : 1, value);
     for (char *c = text; *c; c++)
         if (*c == ',') *c = '.';   // a host's locale
     sb_str(out, text);
-    if (!strpbrk(text, ".e")) sb_str(out, ".0");
 }
 
 // What decides the type of a literal in some place.
@@ -138,7 +140,7 @@ static void put_literal(Printer *p, const Expr *e, Place place) {
     }
     bool wrapped = !bare(e, place);
     if (wrapped) sb_printf(out, "%s(", type_text(e->type));
-    if (e->kind == EXPR_FLOAT) put_real(out, e->real);
+    if (e->kind == EXPR_FLOAT) put_real(out, e->type, e->real);
     else if (e->type == TYPE_U64) sb_printf(out, "%llu", (unsigned long long)e->integer);
     else sb_printf(out, "%lld", (long long)e->integer);
     if (wrapped) sb_char(out, ')');
@@ -681,16 +683,29 @@ static void declare_params(Printer *p, const Func *func) {
     }
 }
 
+// On one line where that fits; else filled into lines.
 static void put_params(Printer *p, const Func *func) {
     sb_char(p->out, '(');
-    size_t head = line_length(p);
+    size_t head = line_length(p), start = head;
     for (int i = 0; i < func->params.count; i++) {
-        if (i) sb_str(p->out, line_length(p) > LINE_WIDTH - 30 ? ",\n" : ", ");
-        for (size_t k = 0; i && p->out->text[p->out->length - 1] == '\n' && k < 1; k++)
-            for (size_t space = 0; space < head; space++) sb_char(p->out, ' ');
+        StrBuf *out = p->out, text;
+        sb_init(&text, p->arena);
+        p->out = &text;
         put_param(p, &func->params.items[i]);
+        p->out = out;
+        bool fits = line_length(p) + text.length + 2 <= LINE_WIDTH || line_length(p) == start;
+        if (i) sb_str(out, fits ? ", " : ",\n");
+        for (size_t k = 0; i && !fits && k < head; k++) sb_char(out, ' ');
+        sb_str(out, sb_text(&text));
     }
     sb_char(p->out, ')');
+}
+
+// A function's attributes have a line of their own.
+static void put_func_attrs(Printer *p, const Func *func) {
+    size_t start = p->out->length;
+    put_attrs_before(p, func->attrs, func->loc);
+    if (p->out->length > start) p->out->text[p->out->length - 1] = '\n';
 }
 
 static void put_func(Printer *p, const Func *func) {
@@ -698,11 +713,11 @@ static void put_func(Printer *p, const Func *func) {
     int mark = p->order.count;
     declare_params(p, func);
     Span outer = p->place;
-    if (func->kind != FUNC_REFERENCE) put_attrs_before(p, func->attrs, func->loc);
+    if (func->kind != FUNC_REFERENCE) put_func_attrs(p, func);
     sb_printf(p->out, "%s %s", kinds[func->kind], func->name);
     if (func->kind != FUNC_REFERENCE) put_params(p, func);
     if (func->when) {
-        sb_str(p->out, " when (");
+        sb_str(p->out, line_length(p) > LINE_WIDTH / 2 ? "\n    when (" : " when (");
         put_expr(p, func->when, 0, anywhere);
         sb_char(p->out, ')');
     }
@@ -730,7 +745,7 @@ static void put_test(Printer *p, const Test *test) {
         forget(p, mark);
     }
     sb_str(p->out, " tolerance ");
-    put_real(p->out, test->tolerance);
+    put_real(p->out, TYPE_F64, test->tolerance);
     sb_str(p->out, ";\n");
 }
 
