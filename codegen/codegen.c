@@ -174,7 +174,7 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
 
 static void declare_shared(Gen *gen) {
     enum { ALIGN = 1024 };   // what the widest swizzle pattern repeats after
-    gen->shared = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMArrayType2(gen->i8, 0), "shared_memory", 3);
+    gen->shared = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMArrayType2(gen->i8, 0), "shared$", 3);
     LLVMSetAlignment(gen->shared, ALIGN);
 }
 

@@ -125,8 +125,9 @@ static Value exp2_f64(Gen *gen, Value x) {
     return scale_f64(gen, factorial_series(gen, r, 0, 1, 1, 14), k);
 }
 
+// One instruction with .ftz, four without: results below the smallest normal number are 0.
 static Value exp2_of(Gen *gen, Value x) {
-    return is_f64(gen, x) ? exp2_f64(gen, x) : CALL(gen, "llvm.nvvm.ex2.approx.f32", gen->f32, x);
+    return is_f64(gen, x) ? exp2_f64(gen, x) : CALL(gen, "llvm.nvvm.ex2.approx.ftz.f32", gen->f32, x);
 }
 
 static Value exp_of(Gen *gen, Value x) {

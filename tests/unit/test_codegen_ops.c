@@ -106,7 +106,7 @@ static void test_math_f32(void **state) {
     math_of(&u, TYPE_F32);
     everywhere(&k, &failure, FEATURE_BASE);
     const char *ptx = ptx_of(&k, "sm_80");
-    expect_text(ptx, "ex2.approx.f32");
+    expect_text(ptx, "ex2.approx.ftz.f32");
     expect_text(ptx, "tanh.approx.f32");
     expect_text(ptx, "div.full.f32");
     expect_text(ptx, "div.rn.f32");
