@@ -156,7 +156,6 @@ static void add_slot_dim(Ring *ring, Buf *buf, int64_t slots) {
     buf->shape = shape;
     buf->rank++;
     buf->stage_dims++;
-    attr_set_int(ring->arena, &buf->attrs, ATTR_STAGES, slots);
 }
 
 static void ring_buffer(Ring *ring, Buf *buf) {
