@@ -96,7 +96,7 @@ items: %empty                         { $$ = LIST(@$); }
  | items item                         { $$ = parse_push(p, $1, $2); }
  | items error ';'                    { $$ = $1; yyerrok; }
  | items error '}'                    { $$ = $1; yyerrok; }
- | items error block                  { $$ = $1; yyerrok; }
+ | items error block                  { (void)$3; $$ = $1; yyerrok; }
  ;
 item: attrs body_item                 { $$ = parse_attrs($2, $1); }
  ;
@@ -178,7 +178,7 @@ block: '{' stmts '}'                  { $$ = $2; $$->span = @$; }
 stmts: %empty                         { $$ = NODE(N_BLOCK, @$, NULL, 0, 0); }
  | stmts stmt                         { $$ = parse_push(p, $1, $2); }
  | stmts error ';'                    { $$ = $1; yyerrok; }
- | stmts error block                  { $$ = $1; yyerrok; }
+ | stmts error block                  { (void)$3; $$ = $1; yyerrok; }
  ;
 stmt: attrs1 bare_stmt                { $$ = parse_attrs($2, $1); }
  | bare_stmt
