@@ -44,14 +44,13 @@ def attention_tests():
         for s, t in [(64, 1), (64, 64), (64, 128), (64, 192), (64, 300)]:
             if causal:
                 s = t
-            tests.append(f"test attention (B = 1, H = 1, S = {s}, T = {t}, D = 64, scale = 0.125"
-                         f"{', CAUSAL = true' if causal else ''}) tolerance 2e-2;")
+            tests.append(f"test attention (B = 1, H = 1, S = {s}, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;")
     return tests
 
 
 CASES = [
-    Case("attention", ["BM=64", "BN=64"], attention_tests()[:5]),
-    Case("attention", ["BM=64", "BN=64", "CAUSAL=true"], attention_tests()[5:]),
+    Case("attention", ["D=64", "BM=64", "BN=64"], attention_tests()[:5]),
+    Case("attention", ["D=64", "BM=64", "BN=64", "CAUSAL=true"], attention_tests()[5:]),
     Case("center_columns", ["M=48"], [f"test center_columns (M = 48, N = {n}, ldx = {n + pad}) tolerance 1e-3;"
                                       for n in (1, 32, 96) for pad in (0, 3)]),
     Case("gemm", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm", 64)),
