@@ -6,11 +6,15 @@ TilecStatus status_of_code(DiagCode code) {
     case T_CANNOT_READ:
     case T_CANNOT_WRITE:
     case T_NO_DRIVER:
+    case T_NO_PTXAS:
+    case T_PTXAS_START:
     case T_NO_PREPARED:
     case T_OUT_OF_MEMORY: return TILEC_ERROR_ENVIRONMENT;
     case T_CUDA: return TILEC_ERROR_DEVICE;
+    case T_NEEDS_FEATURE: return TILEC_ERROR_TARGET;
     case T_UNKNOWN_PASS:
     case T_PASS_ORDER: return TILEC_ERROR_USAGE;
+    case T_PTXAS_REFUSED:
     case T_PASS_BROKE:
     case T_ROUNDTRIP:
     case T_INTERNAL: return TILEC_ERROR_INTERNAL;

@@ -1,0 +1,185 @@
+// The public API as an embedder uses it: right use, wrong use, no memory, no driver.
+#include "tests/unit/unit.h"
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tilec/tilec.h>
+
+static const char source[] = "kernel add(x: f32[N], y: f32[N], z: out f32[N], by: f32) {\n"
+                             "    tune BLOCK in {256, 128};\n"
+                             "    grid (b in ceildiv(N, BLOCK)) threads 128 {\n"
+                             "        parallel (i in BLOCK) z[b * BLOCK + i] = x[b * BLOCK + i] + by * y[b * BLOCK + i];\n"
+                             "    }\n"
+                             "}\n";
+
+// An allocator that counts what is out, and refuses the n-th request.
+typedef struct Counting {
+    long blocks, requests, refuse;   // refuse 0: never
+} Counting;
+
+static void *counting_resize(void *user, void *block, size_t bytes) {
+    Counting *c = user;
+    if (bytes == 0) {
+        c->blocks -= block != NULL;
+        free(block);
+        return NULL;
+    }
+    if (++c->requests == c->refuse) return NULL;
+    void *out = realloc(block, bytes);
+    c->blocks += !block && out;
+    return out;
+}
+
+static TilecCompileOptions usual(void) {
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.target = "sm_80";
+    options.no_assemble = true;
+    return options;
+}
+
+static TilecStatus compile(TilecContext *context, const char *text, const TilecCompileOptions *options,
+                           TilecArtefact **artefact, TilecDiagnostics **diagnostics) {
+    return tilec_compile(context, "add.tile", text, strlen(text), options, artefact, diagnostics);
+}
+
+static void test_compile(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecArtefact *artefact;
+    TilecDiagnostics *diagnostics;
+    TilecCompileOptions options = usual();
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    TilecStatus status = compile(context, source, &options, &artefact, &diagnostics);
+    if (status != TILEC_OK) fail_msg("%s", tilec_diagnostics_text(diagnostics));
+    assert_non_null(strstr(tilec_artefact_ptx(artefact), ".target sm_80"));
+    assert_non_null(strstr(tilec_artefact_manifest(artefact), "\"name\": \"add\""));
+    assert_string_equal(tilec_artefact_target(artefact), "sm_80");
+    size_t size = 1;
+    assert_null(tilec_artefact_cubin(artefact, &size));
+    assert_int_equal(size, 0);
+
+    const TilecKernel *kernel = tilec_artefact_find(artefact, "add");
+    TilecParam param;
+    TilecVariant variant;
+    assert_ptr_equal(kernel, tilec_artefact_kernel(artefact, 0));
+    assert_null(tilec_artefact_kernel(artefact, 1));
+    assert_null(tilec_artefact_find(artefact, "subtract"));
+    assert_int_equal(tilec_kernel_param_count(kernel), 4);
+    assert_true(tilec_kernel_param(kernel, 2, &param));
+    assert_string_equal(param.name, "z");
+    assert_string_equal(param.shape[0], "N");
+    assert_int_equal(param.mode, TILEC_OUT);
+    assert_true(tilec_kernel_param(kernel, 3, &param));
+    assert_false(param.is_tensor);
+    assert_false(tilec_kernel_param(kernel, 4, &param));
+    assert_true(tilec_kernel_variant(kernel, 0, &variant));
+    assert_int_equal(variant.threads, 128);
+    assert_int_equal(variant.registers, -1);
+    tilec_artefact_destroy(artefact);
+    tilec_diagnostics_destroy(diagnostics);
+    tilec_context_destroy(context);
+}
+
+static void test_errors(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecArtefact *artefact;
+    TilecDiagnostics *diagnostics;
+    TilecDiagnostic d;
+    TilecCompileOptions options = usual();
+    tilec_context_create(NULL, &context);
+    assert_int_equal(compile(context, "kernel f(x: f32[N]) { oops }", &options, &artefact, &diagnostics),
+                     TILEC_ERROR_SOURCE);
+    assert_null(artefact);
+    assert_true(tilec_diagnostics_get(diagnostics, 0, &d));
+    assert_int_equal(d.line, 1);
+    assert_string_equal(d.file, "add.tile");
+    assert_non_null(strstr(tilec_diagnostics_text(diagnostics), "add.tile:1:"));
+    assert_int_equal(tilec_diagnostics_json(diagnostics)[0], '{');
+    assert_false(tilec_diagnostics_get(diagnostics, tilec_diagnostics_count(diagnostics), &d));
+    tilec_diagnostics_destroy(diagnostics);
+
+    options.target = "sm_1";
+    assert_int_equal(compile(context, source, &options, &artefact, &diagnostics), TILEC_ERROR_USAGE);
+    tilec_diagnostics_destroy(diagnostics);
+    assert_int_equal(tilec_artefact_open(context, "not a cubin", 11, &artefact, &diagnostics), TILEC_ERROR_SOURCE);
+    tilec_diagnostics_destroy(diagnostics);
+    tilec_context_destroy(context);
+    assert_int_equal(tilec_compile(NULL, "", "", 0, &options, &artefact, NULL), TILEC_ERROR_USAGE);
+    assert_string_equal(tilec_diagnostics_text(NULL), "");
+    assert_int_equal(tilec_diagnostics_count(NULL), 0);
+    tilec_diagnostics_destroy(NULL);
+    tilec_artefact_destroy(NULL);
+    tilec_unload(NULL);
+}
+
+// Without a cubin there is nothing to load, with or without a driver. // covers T0915
+static void test_load(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecArtefact *artefact;
+    TilecModule *module;
+    TilecDiagnostics *diagnostics;
+    TilecCompileOptions options = usual();
+    tilec_context_create(NULL, &context);
+    assert_int_equal(compile(context, source, &options, &artefact, &diagnostics), TILEC_OK);
+    tilec_diagnostics_destroy(diagnostics);
+    assert_int_not_equal(tilec_load(artefact, &module, &diagnostics), TILEC_OK);
+    assert_null(module);
+    assert_int_equal(tilec_diagnostics_count(diagnostics), 1);
+    tilec_diagnostics_destroy(diagnostics);
+    tilec_artefact_destroy(artefact);
+    tilec_context_destroy(context);
+}
+
+// One compile under an allocator that refuses the n-th request: nothing leaks, the status is honest.
+static TilecStatus compile_refusing(Counting *counting) {
+    TilecAllocator allocator = {counting_resize, counting};
+    TilecContext *context;
+    TilecArtefact *artefact = NULL;
+    TilecDiagnostics *diagnostics = NULL;
+    TilecCompileOptions options = usual();
+    TilecStatus status = tilec_context_create(&allocator, &context);
+    if (status != TILEC_OK) return status;
+    status = compile(context, source, &options, &artefact, &diagnostics);
+    assert_int_equal(status == TILEC_OK, artefact != NULL);
+    tilec_artefact_destroy(artefact);
+    tilec_diagnostics_destroy(diagnostics);
+    tilec_context_destroy(context);
+    return status;
+}
+
+static void test_no_memory(void **state) {   // covers T9902
+    (void)state;
+    Counting all = {0};
+    assert_int_equal(compile_refusing(&all), TILEC_OK);
+    assert_int_equal(all.blocks, 0);
+    long step = all.requests > 200 ? all.requests / 200 : 1;
+    for (long n = 1; n <= all.requests; n += step) {
+        Counting counting = {.refuse = n};
+        TilecStatus status = compile_refusing(&counting);
+        assert_true(status == TILEC_ERROR_ENVIRONMENT || status == TILEC_OK);   // ok: refused a diagnostics object
+        assert_int_equal(counting.blocks, 0);
+    }
+}
+
+static void test_arguments(void **state) {
+    (void)state;
+    int64_t shape[] = {4, 5, 6}, strides[] = {100, 10, 1};
+    TilecArg dense = tilec_tensor(NULL, 3, shape), strided = tilec_strided_tensor(NULL, 3, shape, strides);
+    assert_int_equal(dense.strides[0], 30);
+    assert_int_equal(strided.strides[0], 100);
+    assert_int_equal(tilec_integer(-3).integer, -3);
+    assert_true(tilec_real(0.5).real == 0.5);
+    assert_string_equal(tilec_status_text(TILEC_ERROR_DEVICE), "device fault");
+    assert_non_null(tilec_status_text((TilecStatus)99));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compile),   cmocka_unit_test(test_errors),    cmocka_unit_test(test_load),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_arguments),
+    };
+    return run(tests);
+}
