@@ -14,7 +14,9 @@
 //                             3      7  9 11        bn = (block % (R * Y)) / rows
 //                             4     12 13 14
 //
-// The raster is the source's; a kernel with a gemm and at least two grid dims gets `default_raster`.
+// The raster is the source's; else `default_raster` where it pays: some tile read depends on the first name and not on the
+// second, and some on the second and not on the first, as in a gemm. (Attention reads keys by head only: there all blocks of
+// a head in a row are best, which is the plain order.)
 //
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's shared
 // and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts its
@@ -30,9 +32,27 @@ typedef struct Scheduler {
     Block top;   // lets that compute the old iterators
 } Scheduler;
 
-static bool is_gemm(const Stmt *stmt, void *user) {
-    (void)user;
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
+// Which of the first two names the tiles that are read depend on.
+typedef struct Reads {
+    const Iter *iters;
+    bool first, second;   // there is one that depends on it alone
+} Reads;
+
+static void read_region(Visitor *visitor, Region *region, const Operand *operand) {
+    Reads *reads = visitor->user;
+    bool uses[2] = {false, false};
+    if (!operand || operand->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) return;
+    for (int d = 0; d < region->count; d++)
+        for (int i = 0; i < 2; i++) uses[i] |= expr_uses_var(region->dims[d].start, reads->iters[i].var);
+    reads->first |= uses[0] && !uses[1];
+    reads->second |= uses[1] && !uses[0];
+}
+
+static bool raster_pays(const Stmt *grid) {
+    Reads reads = {.iters = grid->grid.iters};
+    Visitor visitor = {.region = read_region, .user = &reads};
+    visit_block(&visitor, (Block *)&grid->grid.body);
+    return reads.first && reads.second;
 }
 
 // `let name = value;` at the top; constants and names stay themselves.
@@ -64,7 +84,7 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
 static Expr *raster_of(Scheduler *s) {
     if (s->grid->grid.count < 2) return NULL;
     if (s->grid->grid.raster) return s->grid->grid.raster;
-    return block_any(&s->grid->grid.body, is_gemm, NULL) ? e_int(s->arena, default_raster) : NULL;
+    return raster_pays(s->grid) ? e_int(s->arena, default_raster) : NULL;
 }
 
 // The old iterators from the number of a point; fills s->top.
