@@ -467,25 +467,47 @@ static Expr *bind_point(Version *version, Block *out) {
     return padding;
 }
 
+static bool touches_registers(const Version *version) {
+    for (int a = 0; a < version->accesses->count; a++)
+        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT) return true;
+    return false;
+}
+
+// Registers have constant indices, so groups that touch them are unrolled; others only so far that enough loads are under
+// way at once.
+static int64_t unrolled_groups(const Version *version, int64_t groups) {
+    enum { UNDER_WAY = 8 };
+    if (touches_registers(version) || groups <= UNDER_WAY) return groups;
+    int64_t count = UNDER_WAY;
+    while (groups % count != 0) count--;
+    return count;
+}
+
+static Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Block *out) {
+    Arena *arena = version->arena;
+    if (count == 1) return out;
+    Var *var = var_new(arena, name, VAR_ITER, TYPE_I64, version->loop->origin->loc);
+    Stmt *loop = s_for(arena, kind, var, e_int(arena, 0), e_int(arena, count));
+    loop->loc = version->loop->origin->loc;
+    facts_iter(version->lower->facts, &loop->loop.iters[0]);
+    version->group = e_add(arena, e_mul(arena, version->group, e_int(arena, count)), e_var(arena, var));
+    block_push(arena, out, loop);
+    return &loop->loop.body;
+}
+
 static void emit_groups(Version *version, Block *out) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
-    int64_t groups = map_values(version->map) / version->vector;
+    int64_t groups = map_values(version->map) / version->vector, unrolled = unrolled_groups(version, groups);
     int mark = facts_mark(facts);
-    Stmt *loop = s_block(arena);
-    Block *body = &loop->block;
+    Stmt *scope = s_block(arena);
     version->group = e_int(arena, 0);
     version->element = e_int(arena, 0);
     version->temporaries = map_new(arena);
     version->vars = subst_new(arena);
-    if (groups > 1) {
-        Var *q = var_new(arena, "q", VAR_ITER, TYPE_I64, version->loop->origin->loc);
-        loop = s_for(arena, LOOP_UNROLL, q, e_int(arena, 0), e_int(arena, groups));
-        body = &loop->loop.body;
-        facts_iter(facts, &loop->loop.iters[0]);
-        version->group = e_var(arena, q);
-    }
-    loop->loc = version->loop->origin->loc;
+    scope->loc = version->loop->origin->loc;
+    Block *body = group_loop(version, LOOP_SERIAL, "c", groups / unrolled, &scope->block);
+    body = group_loop(version, LOOP_UNROLL, "q", unrolled, body);
     Expr *padding = bind_point(version, body);
     if (padding) {
         Stmt *inside = s_if(arena, padding);
@@ -497,7 +519,8 @@ static void emit_groups(Version *version, Block *out) {
     else if (version->vector > 1) group_in_vectors(version, body);
     else version_block(version, &version->loop->body, body);
     facts_release(facts, mark);
-    block_push(arena, out, loop);
+    if (groups > 1) block_append(arena, out, &scope->block);
+    else block_push(arena, out, scope);
 }
 
 // ---- guards of the whole tile ----

@@ -121,8 +121,9 @@ static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
 
 // ---- staged stores ----
 
-// Worth it when the global side takes wider vectors than the fragment's runs, and the kernel has as much shared memory that
-// is free by then (its input tiles).
+// Worth it when the global side takes wider vectors than the fragment's runs, or when a thread would test bounds for many
+// single elements (registers need unrolled code; a copy from shared memory can loop). The kernel must have as much shared
+// memory that is free by then: its input tiles.
 static void find_staged(void *user, Stmt *stmt, const Facts *facts) {
     Materialize *m = user;
     TileLoop loop;
@@ -134,7 +135,10 @@ static void find_staged(void *user, Stmt *stmt, const Facts *facts) {
     tile_accesses(m->arena, &loop, &accesses);
     int fast = loop_fast_dim(&loop, &accesses);
     int64_t possible = loop_vector(facts, &loop, &accesses, fast, m->context->target);
-    if (possible > attr_int(stmt->attrs, ATTR_VECTOR, 1) && fast == loop.rank - 1) map_put(m->staged, stmt, stmt);
+    enum { MANY = 32 };
+    int64_t taken = attr_int(stmt->attrs, ATTR_VECTOR, 1), values = map_values(from->buf->layout);
+    bool wider = possible > taken && fast == loop.rank - 1;
+    if (wider || (taken == 1 && values > MANY && layout_replicas(from->buf->layout) == 1)) map_put(m->staged, stmt, stmt);
 }
 
 static int64_t shared_bytes(const Block *block) {
