@@ -560,7 +560,8 @@ Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc) 
 Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc) {
     Buf *buf = NEW(arena, Buf);
     *buf = (Buf){.name = name, .scope = scope, .type = type, .rank = rank, .offset = -1, .loc = loc};
-    buf->shape = arena_copy(arena, shape, sizeof *shape * (size_t)rank);
+    buf->shape = NEW_ARRAY(arena, Expr *, rank);   // shape NULL: the caller fills it in
+    for (int i = 0; shape && i < rank; i++) buf->shape[i] = shape[i];
     return buf;
 }
 

@@ -20,12 +20,10 @@ static void slots(const SlotFn *fn, int count, Expr **exprs) {
     for (int i = 0; i < count; i++) slot(fn, &exprs[i]);
 }
 
-static void iter_slots(const SlotFn *fn, int count, Iter *iters) {
-    for (int i = 0; i < count; i++) {
-        slot(fn, &iters[i].begin);
-        slot(fn, &iters[i].end);
-        slot(fn, &iters[i].step);
-    }
+static void iter_slots(const SlotFn *fn, Iter *iter) {
+    slot(fn, &iter->begin);
+    slot(fn, &iter->end);
+    slot(fn, &iter->step);
 }
 
 // Row of the i-th operand; a variadic operand is the last one and stands for all that follow.
@@ -35,7 +33,18 @@ static const Operand *operand_at(OpId op, int i) {
     return &info->operands[i < info->operand_count ? i : info->operand_count - 1];
 }
 
-static void each_slot(Stmt *stmt, const SlotFn *fn) {
+// Iterators that a statement declares; their number.
+static int declared_iters(const Stmt *stmt, Iter **iters) {
+    switch (stmt->kind) {
+    case STMT_FOR: return *iters = stmt->loop.iters, stmt->loop.count;
+    case STMT_GRID: return *iters = stmt->grid.iters, stmt->grid.count;
+    case STMT_THREAD: return *iters = stmt->thread.iters, stmt->thread.count;
+    default: return 0;
+    }
+}
+
+// All but the bounds of iterators.
+static void plain_slots(Stmt *stmt, const SlotFn *fn) {
     switch (stmt->kind) {
     case STMT_LET:
     case STMT_VAR:
@@ -45,18 +54,13 @@ static void each_slot(Stmt *stmt, const SlotFn *fn) {
         slot(fn, &stmt->store.value);
         break;
     case STMT_DECL: slots(fn, stmt->decl->rank, stmt->decl->shape); break;
-    case STMT_FOR:
-        iter_slots(fn, stmt->loop.count, stmt->loop.iters);
-        slot(fn, &stmt->loop.stages);
-        break;
+    case STMT_FOR: slot(fn, &stmt->loop.stages); break;
     case STMT_WHILE: slot(fn, &stmt->while_.condition); break;
     case STMT_IF: slot(fn, &stmt->if_.condition); break;
     case STMT_GRID:
-        iter_slots(fn, stmt->grid.count, stmt->grid.iters);
         slot(fn, &stmt->grid.threads);
         slot(fn, &stmt->grid.raster);
         break;
-    case STMT_THREAD: iter_slots(fn, stmt->thread.count, stmt->thread.iters); break;
     case STMT_CALL:
         for (int i = 0; i < stmt->call.count; i++) fn->arg(fn->user, &stmt->call.args[i], operand_at(stmt->call.op, i));
         break;
@@ -66,8 +70,15 @@ static void each_slot(Stmt *stmt, const SlotFn *fn) {
     case STMT_ASSUME: slot(fn, &stmt->assume); break;
     case STMT_BREAK:
     case STMT_BLOCK:
+    case STMT_THREAD:
     case STMT_ROLE: break;
     }
+}
+
+static void each_slot(Stmt *stmt, const SlotFn *fn) {
+    Iter *iters;
+    for (int i = 0, count = declared_iters(stmt, &iters); i < count; i++) iter_slots(fn, &iters[i]);
+    plain_slots(stmt, fn);
 }
 
 // The blocks directly below; their number.
@@ -80,16 +91,6 @@ static int each_body(Stmt *stmt, Block *bodies[2]) {
     case STMT_GRID: return bodies[0] = &stmt->grid.body, 1;
     case STMT_ROLE: return bodies[0] = &stmt->role.body, 1;
     case STMT_THREAD: return bodies[0] = &stmt->thread.body, 1;
-    default: return 0;
-    }
-}
-
-// Iterators that a statement declares; their number.
-static int declared_iters(const Stmt *stmt, Iter **iters) {
-    switch (stmt->kind) {
-    case STMT_FOR: return *iters = stmt->loop.iters, stmt->loop.count;
-    case STMT_GRID: return *iters = stmt->grid.iters, stmt->grid.count;
-    case STMT_THREAD: return *iters = stmt->thread.iters, stmt->thread.count;
     default: return 0;
     }
 }
@@ -432,15 +433,19 @@ static Stmt *clone_with(Subst *subst, const Stmt *stmt) {
         copy->decl = clone_buf(subst, stmt->decl);
         return copy;
     }
-    // 1. What it reads, in the scope outside.
+    // 1. What it reads, in the scope outside; an iterator is seen by the ones after it (for (i in n, j in i .. n)).
     own_arrays(subst->arena, copy);
-    each_slot(copy, &(SlotFn){clone_slot, clone_arg, subst});
+    SlotFn fn = {clone_slot, clone_arg, subst};
+    Iter *iters;
+    for (int i = 0, count = declared_iters(copy, &iters); i < count; i++) {
+        iter_slots(&fn, &iters[i]);
+        iters[i].var = clone_var(subst, iters[i].var);
+    }
+    plain_slots(copy, &fn);
     // 2. What it declares or writes.
     if (copy->kind == STMT_LET || copy->kind == STMT_VAR) copy->let.var = clone_var(subst, stmt->let.var);
     if (copy->kind == STMT_ASSIGN) copy->let.var = replaced_var(subst, stmt->let.var);
     if (copy->kind == STMT_STORE) copy->store.buf = replaced_buf(subst, stmt->store.buf);
-    Iter *iters;
-    for (int i = 0, count = declared_iters(copy, &iters); i < count; i++) iters[i].var = clone_var(subst, iters[i].var);
     // 3. What is below, which sees the declarations.
     Block *bodies[2];
     for (int i = 0, count = each_body(copy, bodies); i < count; i++) {
