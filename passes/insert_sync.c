@@ -9,7 +9,7 @@
 //  2. place      before each statement what is missing there, as late as possible, but not in a loop when it is against
 //                what was there before the loop. An `await` asks for the wait and the
 //                barrier at its own place: that is how pipeline says where one barrier serves the whole iteration
-//  3. prune      each barrier and each wait is taken away in turn, and stays away when nothing is missing then (awaits
+//  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then (awaits
 //                being no accesses now). What stays is needed, each for some trip count
 //
 // The gemm after `pipeline` has one barrier an iteration:
@@ -52,7 +52,7 @@ static bool is_op(const Stmt *stmt, OpId op) {
     return stmt->kind == STMT_CALL && stmt->call.op == op;
 }
 
-static void find_commits(Map *commits, Block *block) {
+static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         if (is_copy_group(stmt)) {
@@ -62,13 +62,16 @@ static void find_commits(Map *commits, Block *block) {
                 else if (block->items[j]->kind != STMT_LET) break;
             }
             bool closed = last + 1 < block->count && is_op(block->items[last + 1], OP_CP_ASYNC_COMMIT);
-            if (!closed) map_put(commits, block->items[last], block);
+            if (!closed) {
+                map_put(plan->commits, block->items[last], block);
+                vec_push(arena, &plan->groups, block->items[last]);
+            }
             i = last;
             continue;
         }
         Block *bodies[2];
         for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
-            find_commits(commits, bodies[b]);
+            find_commits(arena, plan, bodies[b]);
     }
 }
 
@@ -79,6 +82,11 @@ enum { PRUNE_STEPS = 400000 };   // statements played: a bound on compile time, 
 static void prune(SyncModel *model, SyncPlan *plan) {
     int64_t budget = sync_model_steps(model) + PRUNE_STEPS;
     if (!sync_model_check(model)) return;   // an await asked for more than any access: keep all of it
+    for (int i = 0; i < plan->groups.count && sync_model_steps(model) < budget; i++) {
+        Stmt *last = plan->groups.items[i];
+        map_remove(plan->commits, last);
+        if (!sync_model_check(model)) map_put(plan->commits, last, last);
+    }
     for (int i = 0; i < plan->syncs.count && sync_model_steps(model) < budget; i++) {
         Sync *sync = plan->syncs.items[i];
         Sync kept = *sync;
@@ -133,7 +141,7 @@ static void write_block(Writer *w, Block *block) {
 
 bool pass_insert_sync(PassContext *context, Func *kernel) {
     SyncPlan plan = {.by_place = map_new(context->arena), .commits = map_new(context->arena)};
-    find_commits(plan.commits, &kernel->body);
+    find_commits(context->arena, &plan, &kernel->body);
     SyncModel *model = sync_model_new(context->arena, kernel, &plan);
     sync_model_place(model);
     prune(model, &plan);

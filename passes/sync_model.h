@@ -14,6 +14,7 @@ typedef struct SyncPlan {
     Map *by_place;        // Stmt or Block -> Sync
     VEC(Sync *) syncs;    // in order of discovery
     Map *commits;         // statements after which a cp.async group closes
+    VEC(Stmt *) groups;   // the same, in order
 } SyncPlan;
 
 typedef struct SyncModel SyncModel;
