@@ -335,6 +335,48 @@ LINEAR_BINARY(f_invert_and_compose, linear_invert_and_compose)
 LINEAR_DIVISION(f_divide_left, linear_divide_left)
 LINEAR_DIVISION(f_divide_right, linear_divide_right)
 
+// Input values in the layout's order, as a tuple; so the result.
+static CalcValue f_apply(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    Linear a = as_linear(c, v[0]);
+    Tuple in = as_tuple(c, v[1]);
+    int64_t *ins = NEW_ARRAY(c->cx->arena, int64_t, a.in_count), *outs = NEW_ARRAY(c->cx->arena, int64_t, a.out_count);
+    if (tuple_rank(in) != a.in_count) layout_refuse(c->cx, "apply needs one value per input");
+    for (int i = 0; i < a.in_count && !c->cx->failed; i++) {
+        ins[i] = tuple_mode(in, i).value;
+        if (tuple_mode(in, i).kind != TUPLE_INT || ins[i] >> a.ins[i].bits) layout_refuse(c->cx, "an input value is outside its size");
+    }
+    if (c->cx->failed) return v[0];
+    linear_apply(a, ins, outs);
+    Tuple *items = NEW_ARRAY(c->cx->arena, Tuple, a.out_count);
+    for (int i = 0; i < a.out_count; i++) items[i] = tuple_int(outs[i]);
+    return of_tuple(a.out_count == 1 ? items[0] : tuple_list(c->cx, items, a.out_count));
+}
+
+static CalcValue f_surjective(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    return of_int(linear_is_surjective(as_linear(c, v[0])));
+}
+
+static CalcValue f_reshape_ins(Calc *c, const CalcValue *v, int count) {
+    Linear a = as_linear(c, v[0]);
+    LinearDim dims[MOST_ARGS];
+    for (int i = 1; i + 1 < count; i += 2) {
+        int64_t size = as_int(c, v[i + 1]);
+        if (size < 1 || (size & (size - 1))) layout_refuse(c->cx, "size %lld is not a power of two", (long long)size);
+        if (c->cx->failed) return v[0];
+        dims[i / 2] = (LinearDim){as_text(c, v[i]), __builtin_ctzll((unsigned long long)size)};
+    }
+    return c->cx->failed ? v[0] : of_linear(linear_reshape_ins(c->cx, a, dims, (count - 1) / 2));
+}
+
+static CalcValue f_transpose_ins(Calc *c, const CalcValue *v, int count) {
+    const char *names[MOST_ARGS];
+    Linear a = as_linear(c, v[0]);
+    for (int i = 1; i < count; i++) names[i - 1] = as_text(c, v[i]);
+    return c->cx->failed ? v[0] : of_linear(linear_transpose_ins(c->cx, a, names, count - 1));
+}
+
 static CalcValue f_code(Calc *c, const CalcValue *v, int count) {
     (void)count;
     Linear a = as_linear(c, v[0]);
@@ -508,6 +550,10 @@ static const struct {
     {"flatten_outs", 1, 1, f_flatten_outs, "(linear)"},
     {"divide_left", 2, 2, f_divide_left, "(linear, linear)"},
     {"divide_right", 2, 2, f_divide_right, "(linear, linear)"},
+    {"reshape_ins", 3, 7, f_reshape_ins, "(linear, \"name\", size, ...)"},
+    {"transpose_ins", 2, 8, f_transpose_ins, "(linear, \"name\", ...)"},
+    {"apply", 2, 2, f_apply, "(linear, (value per input))"},
+    {"surjective", 1, 1, f_surjective, "(linear): 1 or 0"},
     {"code", 1, 1, f_code, "(linear): as shifts, ands and xors"},
     {"optimal_swizzle", 3, 3, f_optimal_swizzle, "(source, destination, element bits)"},
     {"conversion", 2, 2, f_conversion, "(source, destination): what moving between them takes"},

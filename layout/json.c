@@ -31,8 +31,9 @@ static Json read_number(Reader *r) {
     if (*r->at < '0' || *r->at > '9') return fail(r, "expected a value");
     int64_t value = 0;
     for (; *r->at >= '0' && *r->at <= '9'; r->at++) {
-        value = value * 10 + (*r->at - '0');
-        if (value > LAYOUT_LIMIT) return fail(r, "overflow: a number exceeds 2^62");
+        int digit = *r->at - '0';
+        if (value > (LAYOUT_LIMIT - digit) / 10) return fail(r, "overflow: a number exceeds 2^62");
+        value = value * 10 + digit;
     }
     if (*r->at == '.' || *r->at == 'e' || *r->at == 'E') return fail(r, "a number is not an integer");
     return (Json){.kind = JSON_INT, .number = negative ? -value : value};

@@ -104,8 +104,9 @@ int64_t scan_integer(Scan *scan) {
     if (!is_digit(*scan->at)) return unexpected(scan, "a number");
     int64_t value = 0;
     for (; is_digit(*scan->at); scan->at++) {
-        value = value * 10 + (*scan->at - '0');
-        if (value > LAYOUT_LIMIT) return layout_refuse(scan->cx, "overflow: a number exceeds 2^62");
+        int digit = *scan->at - '0';
+        if (value > (LAYOUT_LIMIT - digit) / 10) return layout_refuse(scan->cx, "overflow: a number exceeds 2^62");
+        value = value * 10 + digit;
     }
     return value;
 }
