@@ -27,6 +27,7 @@ typedef struct EmuOptions {
     int multiprocessors;           // what sms() answers; 0: 4
     bool races;                    // happens-before checking (on by default in tests)
     const Target *target;          // banks, warp size
+    int64_t max_steps;             // instructions before a program is called endless; 0: very many
 } EmuOptions;
 
 typedef struct EmuReport {

@@ -30,6 +30,7 @@ static Machine *machine_new(const Module *module, Code *code, const EmuOptions *
                          .sink = module->sink, .report = report, .lanes = LANES, .most_steps = MOST_STEPS};
     if (options) machine->options = *options;
     machine->races_wanted = machine->options.races;
+    if (machine->options.max_steps > 0) machine->most_steps = (uint64_t)machine->options.max_steps;
     if (!machine->options.multiprocessors) machine->options.multiprocessors = DEFAULT_MULTIPROCESSORS;
     machine->target = machine->options.target ? machine->options.target : target_at(0);
     EXPECT(module->failure, machine->target && machine->target->warp_lanes == LANES, "a target with warps of %d lanes", LANES);

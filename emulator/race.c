@@ -33,13 +33,13 @@ typedef struct Reader {
     uint32_t epoch, warp;
     Mask lanes;        // 0: none
     int pc;
+    bool atomic;       // updates: they go with each other, as reads do
 } Reader;
 
 struct Cell {
-    uint32_t w_epoch, w_thread;   // epoch 0: never written
+    uint32_t w_epoch, w_thread;   // the last plain write; epoch 0: never written
     int w_pc;
-    bool w_atomic;
-    Reader reader;
+    Reader reader;     // since then
     uint32_t more;     // further readers: index + 1 in the pool
 };
 
@@ -231,11 +231,9 @@ static int unordered_lane(const Toucher *a, const Reader *reader) {
     return -1;
 }
 
-static bool check_writer(const Toucher *a, const Cell *cell, int64_t element) {
-    if (!cell->w_epoch || cell->w_thread == a->thread || a->knows[cell->w_thread] >= cell->w_epoch) return true;
-    if (a->touch == TOUCH_ATOMIC && cell->w_atomic) return true;
-    report_race(a, element, cell->w_thread, true, cell->w_atomic, cell->w_pc);
-    return false;
+static void check_writer(const Toucher *a, const Cell *cell, int64_t element) {
+    if (!cell->w_epoch || cell->w_thread == a->thread || a->knows[cell->w_thread] >= cell->w_epoch) return;
+    report_race(a, element, cell->w_thread, true, false, cell->w_pc);
 }
 
 static void drop_more(Races *races, Cell *cell) {
@@ -259,59 +257,63 @@ static void push_more(Races *races, Arena *arena, Cell *cell, Reader reader) {
     cell->more = node;
 }
 
+static bool same_moment(const Toucher *a, const Reader *reader) {
+    return reader->lanes && reader->warp == a->warp && reader->epoch == a->epoch &&
+           reader->atomic == (a->touch == TOUCH_ATOMIC);
+}
+
+// Whoever is ordered after this access is ordered after that reader too, and it conflicts with the same accesses.
+static bool replaces(const Toucher *a, const Reader *reader) {
+    return !reader->lanes || (reader->atomic == (a->touch == TOUCH_ATOMIC) && unordered_lane(a, reader) < 0);
+}
+
 static void add_reader(const Toucher *a, Cell *cell) {
     Races *races = a->cta->machine->races;
     Mask bit = (Mask)1 << a->lane;
-    if (cell->reader.lanes && cell->reader.warp == a->warp && cell->reader.epoch == a->epoch) {
-        cell->reader.lanes |= bit;
-        cell->reader.pc = a->pc;
-        return;
-    }
-    for (uint32_t node = cell->more; node; node = races->nodes.items[node - 1].next) {
+    Reader *known = same_moment(a, &cell->reader) ? &cell->reader : NULL;
+    bool replace = known || replaces(a, &cell->reader);
+    for (uint32_t node = cell->more; node && !known; node = races->nodes.items[node - 1].next) {
         Reader *reader = &races->nodes.items[node - 1].reader;
-        if (reader->warp != a->warp || reader->epoch != a->epoch) continue;
-        reader->lanes |= bit;
-        reader->pc = a->pc;
+        if (same_moment(a, reader)) known = reader;
+        else replace = replace && replaces(a, reader);
+    }
+    if (known) {
+        known->lanes |= bit;
+        known->pc = a->pc;
         return;
     }
-    Reader reader = {a->epoch, a->warp, bit, a->pc};
-    bool older_known = !cell->reader.lanes || unordered_lane(a, &cell->reader) < 0;
-    for (uint32_t node = cell->more; node && older_known; node = races->nodes.items[node - 1].next)
-        older_known = unordered_lane(a, &races->nodes.items[node - 1].reader) < 0;
-    if (older_known) drop_more(races, cell);
+    if (replace) drop_more(races, cell);
     else push_more(races, a->cta->machine->arena, cell, cell->reader);
-    cell->reader = reader;
+    cell->reader = (Reader){a->epoch, a->warp, bit, a->pc, a->touch == TOUCH_ATOMIC};
 }
 
-static bool check_readers(const Toucher *a, const Cell *cell, int64_t element) {
+static bool check_reader(const Toucher *a, const Reader *reader, int64_t element) {
+    if (a->touch == TOUCH_READ ? !reader->atomic : a->touch == TOUCH_ATOMIC && reader->atomic) return true;
+    int lane = unordered_lane(a, reader);
+    if (lane < 0) return true;
+    report_race(a, element, reader->warp * LANES + (uint32_t)lane, false, reader->atomic, reader->pc);
+    return false;
+}
+
+static void check_readers(const Toucher *a, const Cell *cell, int64_t element) {
     const Races *races = a->cta->machine->races;
-    const Reader *reader = &cell->reader;
-    for (uint32_t node = cell->more;; node = races->nodes.items[node - 1].next) {
-        int lane = unordered_lane(a, reader);
-        if (lane >= 0) {
-            report_race(a, element, reader->warp * LANES + (uint32_t)lane, false, false, reader->pc);
-            return false;
-        }
-        if (!node) return true;
-        reader = &races->nodes.items[node - 1].reader;
-    }
+    bool ordered = check_reader(a, &cell->reader, element);
+    for (uint32_t node = cell->more; node && ordered; node = races->nodes.items[node - 1].next)
+        ordered = check_reader(a, &races->nodes.items[node - 1].reader, element);
 }
 
 static void touch_cell(const Toucher *a, Cell *cell, int64_t element) {
     check_writer(a, cell, element);
-    if (a->touch == TOUCH_READ) {
+    if (cell->reader.lanes) check_readers(a, cell, element);
+    if (a->touch != TOUCH_WRITE) {
         add_reader(a, cell);
         return;
     }
-    if (cell->reader.lanes) {
-        check_readers(a, cell, element);
-        drop_more(a->cta->machine->races, cell);
-        cell->reader.lanes = 0;
-    }
+    drop_more(a->cta->machine->races, cell);
+    cell->reader.lanes = 0;
     cell->w_epoch = a->epoch;
     cell->w_thread = a->thread;
     cell->w_pc = a->pc;
-    cell->w_atomic = a->touch == TOUCH_ATOMIC;
 }
 
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc) {
@@ -434,6 +436,7 @@ static void touch_blocks(Agent *agent, int lane, const Mem *mem, int64_t element
     if (other && !block_knows(machine, me - 1, other - 1, first ? cell->r_stamp : cell->r2_stamp))
         report_blocks(agent, lane, mem, element, touch, other - 1, false, false, pc, first ? cell->r_pc : cell->r2_pc);
     cell->reader = cell->reader_2 = 0;
+    if (touch == TOUCH_ATOMIC && cell->writer == me && !cell->w_atomic) return;   // the plain write conflicts with more
     cell->writer = me;
     cell->w_pc = pc;
     cell->w_atomic = touch == TOUCH_ATOMIC;

@@ -7,7 +7,7 @@
 #include "emulator/machine.h"
 #include <string.h>
 
-enum { LONGEST_TURN = 512 };
+enum { LONGEST_TURN = 512, LONGEST_RUN = 1 << 16 };   // among others; alone
 
 // ---- agents ----
 static void prepare_locals(Agent *agent, const Code *code, Arena *arena) {
@@ -232,7 +232,7 @@ static bool run_resident(Machine *machine, bool any) {
             if (cta) report_deadlock(cta);
             return !cta;
         }
-        agent_run(agent, ready == 1 && !machine->code->polls ? 1 << 20 : 1 + random_below(&machine->random, LONGEST_TURN));
+        agent_run(agent, ready == 1 && !machine->code->polls ? LONGEST_RUN : 1 + random_below(&machine->random, LONGEST_TURN));
         if (out_of_steps(machine, agent)) return false;
         if (any && agent == agent->cta->root && agent->status == AGENT_DONE) return true;
     }
