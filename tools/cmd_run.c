@@ -64,14 +64,12 @@ static bool run_emulated(RunCommand *r) {
     return true;
 }
 
-// An artefact in place of a source brings its own code.
+// The code: from --artefact, else compiled now.
 static bool get_artefact(RunCommand *r, const Plan **plan, const void **cubin) {
     Tool *tool = r->tool;
-    const char *prepared = option_text(&tool->options, OPTION_PREPARED, NULL);
+    const char *path = option_text(&tool->options, OPTION_ARTEFACT, NULL);
     size_t size;
-    if (prepared)
-        return artefact_read(tool->arena, tool->failure, tool->sink,
-                             test_prepared_path(tool->arena, prepared, r->path, 0), plan, cubin, &size);
+    if (path) return artefact_read(tool->arena, tool->failure, tool->sink, path, plan, cubin, &size);
 #ifdef TILEC_NO_CODEGEN
     diag(tool->sink, (Span){0}, T_NO_PREPARED, r->path);
     return false;

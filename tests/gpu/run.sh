@@ -13,7 +13,7 @@ target=${TARGET:-sm_90a}
 prepare() {
     local build=$1 folder=$2 status=0
     mkdir -p "$folder/cubin" "$folder/src" || return 3
-    cp "$build/tilec-gpu" "$folder/" && cp "$here/tests/gpu/run.sh" "$folder/" || return 3
+    cp "$build/tilec-gpu" "$folder/" && cp "$here/tests/gpu/run.sh" "$here/tests/gpu/large.py" "$folder/" || return 3
     shopt -s nullglob
     for file in "$here"/examples/*.tile "$here"/tests/programs/*.tile "$here"/tests/gpu/*.tile; do
         cp "$file" "$folder/src/"
