@@ -1,0 +1,317 @@
+// The emulator at tile stage: tile ops, regions, parallel loops, started ops, programs, variants, tests.
+#include "tests/unit/emulator_unit.h"
+
+static void regions_clip(void **state) {
+    const char *source = "kernel k(x: f32[N], y: out f32[16], z: out f32[8]) {\n"
+                         "    grid (b in 1) threads 32 {\n"
+                         "        fragment f: f32[16], g: f32[8];\n"
+                         "        copy(x[N - 10], f);\n"
+                         "        copy(f, y);\n"
+                         "        fragment h: f32[32];\n"
+                         "        copy(x[0], h);\n"
+                         "        copy(h, y[8]);\n"
+                         "        fill(g, 1);\n"
+                         "        let n = N - 7;\n"
+                         "        copy(x[2 +: n], g);\n"
+                         "        copy(g, z);\n"
+                         "    }\n"
+                         "}\n"
+                         "reference k {\n"
+                         "    for (i in 16) y[i] = i < 8 ? (N - 10 + i >= 0 && N - 10 + i < N ? x[N - 10 + i] : 0) :\n"
+                         "                                 (i - 8 < N ? x[i - 8] : 0);\n"
+                         "    for (i in 8) z[i] = i < N - 7 && 2 + i < N ? x[2 + i] : 0;\n"
+                         "}\n"
+                         "test k (N = 12) tolerance 0;\n"
+                         "test k (N = 8) tolerance 0;\n"
+                         "test k (N = 40) tolerance 0;\n";
+    expect_pass(*state, source);
+}
+
+static const char reductions[] =
+    "kernel k(x: f32[6, 10], i: i32[6, 10], sum: out f32[10], top: out f32[6], low: out i32[6], run: out f32[6, 10],\n"
+    "         any: out bool[6], t: out f32[10, 6]) {\n"
+    "    grid (b in 1) threads 32 {\n"
+    "        fragment v: f32[6, 10], s: f32[10], m: f32[6], n: i32[6, 10], l: i32[6], r: f32[6, 10];\n"
+    "        fragment q: bool[6, 10], a: bool[6], w: f32[10, 6];\n"
+    "        copy(x, v);\n"
+    "        copy(i, n);\n"
+    "        fill(s, 100);\n"
+    "        reduce_sum(v, s, axis = 0, accumulate = true);\n"
+    "        reduce_max(v, m, axis = 1);\n"
+    "        reduce_min(n, l, axis = 1);\n"
+    "        scan_sum(v, r, axis = 1);\n"
+    "        parallel (p in 6, o in 10) q[p, o] = n[p, o] > 50;\n"
+    "        reduce_any(q, a, axis = 1);\n"
+    "        transpose(v, w);\n"
+    "        copy(s, sum); copy(m, top); copy(l, low); copy(r, run); copy(a, any); copy(w, t);\n"
+    "    }\n"
+    "}\n"
+    "reference k {\n"
+    "    for (c in 10) { var s: f64 = 100; for (r in 6) s += x[r, c]; sum[c] = s; }\n"
+    "    for (r in 6) {\n"
+    "        var m: f64 = -inf; var l: i32 = 1000; var s: f64 = 0; var q: bool = false;\n"
+    "        for (c in 10) {\n"
+    "            m = max(m, x[r, c]); l = min(l, i[r, c]); s += x[r, c]; run[r, c] = s; t[c, r] = x[r, c];\n"
+    "            if (i[r, c] > 50) q = true;\n"
+    "        }\n"
+    "        top[r] = m; low[r] = l; any[r] = q;\n"
+    "    }\n"
+    "}\n"
+    "test k () { for (r in 6, c in 10) i[r, c] = i32((r * 37 + c * 11) % 60); } tolerance 1e-5;\n";
+
+static void reductions_scans_transposes(void **state) {
+    expect_pass(*state, reductions);
+    expect_report(*state, without(*state, reductions, "{ for (r in 6, c in 10) i[", "i[r, c] = i32", "if (r > 0) i[r, c] = i32"), "T0719");
+}
+
+#define PARALLEL(BODY)                                                                                                 \
+    "kernel k(x: f32[64], y: inout f32[64]) {\n"                                                                       \
+    "    grid (b in 1) threads 64 {\n"                                                                                 \
+    "        fragment f: f32[64];\n"                                                                                   \
+    "        shared s: f32[64];\n"                                                                                     \
+    "        copy(x, f);\n"                                                                                            \
+    "        copy(x, s);\n" BODY "\n"                                                                                  \
+    "    }\n"                                                                                                          \
+    "}\n"                                                                                                              \
+    "reference k { for (i in 64) y[i] = 1; }\n"                                                                        \
+    "test k () tolerance 1e9;\n"
+
+static void iterations_must_not_conflict(void **state) {
+    Arena *a = *state;
+    expect_pass(a, PARALLEL("parallel (i in 64) y[i] = s[63 - i] + f[i];"));
+    expect_pass(a, PARALLEL("parallel (i in 64) s[i] = s[i] * 2; parallel (i in 64) y[i] = s[63 - i];"));
+    expect_report(a, PARALLEL("parallel (i in 64) y[i / 2] = f[i];"), "T0707");
+    expect_report(a, PARALLEL("parallel (i in 64) s[i] = s[63 - i];"), "T0707");
+    expect_report(a, PARALLEL("parallel (i in 64) { y[i] = s[0]; if (i == 40) s[0] = 1; }"), "T0707");
+    expect_report(a, PARALLEL("parallel (i in 64) { if (i == 0) s[0] = 1; y[i] = s[0]; }"), "iteration (1)");
+    expect_pass(a, PARALLEL("parallel (i in 64) { let old = atomic_add(y[i / 2], f[i]); }"));
+    expect_report(a, PARALLEL("parallel (i in 64) s[i + i64(f[i] * 0) + 1] = 0;"), "T0703");
+}
+
+static const char blocks[] = "kernel k(x: f32[4], y: out f32[4]) {\n"
+                             "    grid (b in 4) threads 32 {\n"
+                             "        fragment f: f32[1];\n"
+                             "        copy(x[b], f);\n"
+                             "        copy(f, y[b]);\n"
+                             "    }\n"
+                             "}\n"
+                             "reference k { for (i in 4) y[i] = x[i]; }\n"
+                             "test k () tolerance 0;\n";
+
+static void blocks_have_elements_of_their_own(void **state) {
+    expect_pass(*state, blocks);
+    expect_report(*state, without(*state, blocks, "copy(f", "y[b]", "y[b / 2]"), "T0701");
+}
+
+static const char started[] = "kernel k(x: f32[4, 64], y: out f32[4, 64]) {\n"
+                              "    grid (b in 1) threads 64 {\n"
+                              "        shared s: f32[2, 64];\n"
+                              "        fragment f: f32[64];\n"
+                              "        async copy(x[0, :], s[0, :]);\n"
+                              "        for (k in 4) {\n"
+                              "            if (k + 1 < 4) async copy(x[k + 1, :], s[(k + 1) % 2, :]);\n"
+                              "            await(s[k % 2, :]);\n"
+                              "            copy(s[k % 2, :], f);\n"
+                              "            copy(f, y[k, :]);\n"
+                              "        }\n"
+                              "    }\n"
+                              "}\n"
+                              "reference k { for (i in 4, j in 64) y[i, j] = x[i, j]; }\n"
+                              "test k () tolerance 0;\n";
+
+static void started_copies_must_be_awaited(void **state) {
+    expect_pass(*state, started);
+    expect_report(*state, without(*state, started, "async", "await(s[k % 2, :]);", ""), "T0708");
+    expect_report(*state, without(*state, started, "if (k", "s[(k + 1) % 2, :]", "s[0, :]"), "T070");
+}
+
+static const char groups[] = "kernel k(x: f32[4, 64], y: out f32[4, 64]) {\n"
+                             "    grid (b in 1) threads 64 {\n"
+                             "        shared s: f32[2, 64];\n"
+                             "        fragment f: f32[64];\n"
+                             "        async copy(x[0, :], s[0, :]);\n"
+                             "        cp_async_commit();\n"
+                             "        for (k in 4) {\n"
+                             "            if (k + 1 < 4) async copy(x[k + 1, :], s[(k + 1) % 2, :]);\n"
+                             "            cp_async_commit();\n"
+                             "            cp_async_wait(1);\n"
+                             "            barrier();\n"
+                             "            copy(s[k % 2, :], f);\n"
+                             "            copy(f, y[k, :]);\n"
+                             "            barrier();\n"
+                             "        }\n"
+                             "    }\n"
+                             "}\n"
+                             "reference k { for (i in 4, j in 64) y[i, j] = x[i, j]; }\n"
+                             "test k () tolerance 0;\n";
+
+static void groups_at_tile_stage(void **state) {
+    expect_pass(*state, groups);
+    expect_report(*state, without(*state, groups, "commit", "cp_async_wait(1)", "cp_async_wait(2)"), "T0708");
+}
+
+static const char uninitialised[] = "kernel k(x: f32[8], y: out f32[8]) {\n"
+                                    "    grid (b in 1) threads 32 {\n"
+                                    "        fragment f: f32[8];\n"
+                                    "        copy(x, f);\n"
+                                    "        parallel (i in 8) f[i] = f[i] + 1;\n"
+                                    "        copy(f, y);\n"
+                                    "    }\n"
+                                    "}\n"
+                                    "reference k { for (i in 8) y[i] = x[i] + 1; }\n"
+                                    "test k () tolerance 1e-6;\n";
+
+static void what_nobody_wrote_is_noticed(void **state) {
+    expect_pass(*state, uninitialised);
+    expect_report(*state, without(*state, uninitialised, "f32[8];", "copy(x, f);", ""), "T0702");
+    expect_wrong(*state, without(*state, uninitialised, "f[i]", "copy(f, y);", ""), "never written");
+    expect_wrong(*state, without(*state, uninitialised, "f[i]", "copy(f, y);", "copy(f[0 +: 4], y[0 +: 4]);"), "y[4] was never");
+    expect_report(*state, without(*state, uninitialised, "reference", "y[i] = x[i] + 1", "y[i] = y[i] + x[i]"), "T0702");
+}
+
+static const char numbers[] =
+    "kernel k(x: f32[8], a: out bf16[8], b: out e4m3[8], c: out i8[8], d: out u8[8], e: out f16[8], w: out i32[4]) {\n"
+    "    grid (g in 1) threads 32 {\n"
+    "        parallel (i in 8) {\n"
+    "            let v = x[i] * 300;\n"
+    "            a[i] = bf16(v); b[i] = e4m3(v); c[i] = i8(v); d[i] = u8(v); e[i] = f16(v);\n"
+    "        }\n"
+    "        parallel (i in 4) {\n"
+    "            var n: i32 = i32(2147483647);\n"
+    "            n += i32(i);\n"
+    "            w[i] = n;\n"
+    "        }\n"
+    "    }\n"
+    "}\n"
+    "reference k {\n"
+    "    for (i in 8) {\n"
+    "        let v = x[i] * 300;\n"
+    "        a[i] = v; b[i] = v; e[i] = v;\n"
+    "        let r = v < 0 ? ceil(v) : floor(v);\n"
+    "        c[i] = i8(max(-128, min(127, r))); d[i] = u8(max(0, min(255, r)));\n"
+    "    }\n"
+    "    for (i in 4) w[i] = i == 0 ? i32(2147483647) : i32(-2147483649 + i);\n"
+    "}\n"
+    "test k () tolerance 1e-6;\n";
+
+static void numbers_round_saturate_wrap(void **state) {
+    expect_pass(*state, numbers);
+}
+
+static const char program[] =
+    "program p(x: f32[N], y: out f32[N]) {\n"
+    "    scratch t: f32[N];\n"
+    "    twice(x, t);\n"
+    "    if (N > 10) twice(t, y);\n"
+    "    else same(t, y);\n"
+    "}\n"
+    "kernel twice(x: f32[N], y: out f32[N]) when (N % 4 == 0) {\n"
+    "    grid (b in N / 4) threads 32 { parallel (i in 4) y[b * 4 + i] = x[b * 4 + i] * 2; }\n"
+    "}\n"
+    "kernel twice(x: f32[N], y: out f32[N]) {\n"
+    "    grid (b in N) threads 32 { parallel (i in 1) y[b] = x[b] * 2; }\n"
+    "}\n"
+    "kernel same(x: f32[N], y: out f32[N]) {\n"
+    "    grid (b in N) threads 32 { parallel (i in 1) y[b] = x[b]; }\n"
+    "}\n"
+    "reference p { for (i in N) y[i] = x[i] * (N > 10 ? 4 : 2); }\n"
+    "test p (N = 16) tolerance 0;\n"
+    "test p (N = 15) tolerance 0;\n"
+    "test p (N = 3) tolerance 0;\n"
+    "test p (N = 0) tolerance 0;\n";
+
+static void programs_launch_variants(void **state) {
+    expect_pass(*state, program);
+    expect_report(*state, without(*state, program, "scratch", "twice(x, t);", ""), "T0702");
+    Outcome out = run_source(*state, program, 1);
+    assert_int_equal(out.last.report.blocks, 0);   // an empty grid launches nothing
+}
+
+#define SIMPLE(HEAD, TEST)                                                                                             \
+    "kernel k(x: f32[N]" HEAD ", y: out f32[N]) {\n"                                                                   \
+    "    assume(N % 2 == 0);\n"                                                                                        \
+    "    grid (b in N) threads 32 { parallel (i in 1) y[b] = x[b]; }\n"                                                \
+    "}\n"                                                                                                              \
+    "reference k { for (i in N) y[i] = x[i]; }\n" TEST
+
+static void tests_say_what_they_lack(void **state) {
+    Arena *a = *state;
+    expect_pass(a, SIMPLE("", "test k (N = 4) tolerance 0;\n"));
+    expect_report(a, SIMPLE("", "test k (N = 5) tolerance 0;\n"), "T0712");
+    expect_report(a, SIMPLE(", n: i32[N]", "test k (N = 4) tolerance 0;\n"), "T0719");
+}
+
+static void a_test_binds_every_name(void **state) {
+    Arena *arena = *state;
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    Module *module = module_of(arena, &failure, SIMPLE(", s: f32", "test k (N = 4, s = 2) tolerance 0;\n"));
+    Test *test = module->tests.items[0];
+    EmuTestResult result;
+    assert_true(emulate_test(module, test, NULL, &result));
+    test->bindings.count = 1;
+    assert_false(emulate_test(module, test, NULL, &result));
+    assert_int_equal(diag_view(module->sink, 0).code, T_EMU_UNBOUND);
+    test->bindings.count = 2;
+    test->name = "nothing";
+    assert_false(emulate_test(module, test, NULL, &result));
+    assert_int_equal(diag_view(module->sink, 1).code, T_EMU_NO_FUNCTION);
+    test->name = "k";
+    module->references.count = 0;
+    assert_false(emulate_test(module, test, NULL, &result));
+    assert_int_equal(diag_view(module->sink, 2).code, T_EMU_NO_REFERENCE);
+    test->bindings.items[0].value->integer = INT64_MAX / 2;
+    assert_false(emulate_test(module, test, NULL, &result));
+    assert_int_equal(diag_view(module->sink, 3).code, T_EMU_TOO_LARGE);
+}
+
+static const char strided[] = "kernel k(x: f32[M, N] strides [ldx, 1], y: out f32[M, N] strides [1, ldy]) {\n"
+                              "    grid (m in M) threads 32 { parallel (j in 8) y[m, j] = x[m, j]; }\n"
+                              "}\n"
+                              "reference k { for (i in M, j in N) y[i, j] = x[i, j]; }\n"
+                              "test k (M = 5, N = 7, ldx = 16, ldy = 9) tolerance 0;\n"
+                              "test k (M = 5, N = 7, ldy = 5) tolerance 0;\n";
+
+static void strides_are_followed(void **state) {
+    expect_pass(*state, strided);
+}
+
+static void a_choice_needs_fitting_arguments(void **state) {
+    Arena *arena = *state;
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    Module *module = module_of(arena, &failure, program);
+    float data[16] = {0};
+    EmuTensor x = {.type = TYPE_F32, .rank = 1, .shape = {16}, .strides = {1}, .data = data, .bytes = sizeof data};
+    EmuTensor y = x;
+    EmuArg args[2] = {{.tensor = &x}, {.tensor = &y}};
+    assert_ptr_equal(emulate_choose(module, "twice", 2, args), module_func(module, "twice"));
+    x.shape[0] = y.shape[0] = 15;
+    const Func *second = emulate_choose(module, "twice", 2, args);
+    assert_non_null(second);
+    assert_ptr_not_equal(second, module_func(module, "twice"));
+    y.shape[0] = 14;
+    assert_null(emulate_choose(module, "twice", 2, args));
+    assert_int_equal(diag_view(module->sink, 0).code, T_EMU_NO_VARIANT);
+    assert_false(emulate_func(module, second, 2, args, NULL, NULL));
+    assert_int_equal(diag_view(module->sink, 1).code, T_EMU_ARGUMENTS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(regions_clip),
+        IN_ARENA(reductions_scans_transposes),
+        IN_ARENA(iterations_must_not_conflict),
+        IN_ARENA(blocks_have_elements_of_their_own),
+        IN_ARENA(started_copies_must_be_awaited),
+        IN_ARENA(groups_at_tile_stage),
+        IN_ARENA(what_nobody_wrote_is_noticed),
+        IN_ARENA(numbers_round_saturate_wrap),
+        IN_ARENA(programs_launch_variants),
+        IN_ARENA(tests_say_what_they_lack),
+        IN_ARENA(a_test_binds_every_name),
+        IN_ARENA(strides_are_followed),
+        IN_ARENA(a_choice_needs_fitting_arguments),
+    };
+    return run(tests);
+}

@@ -1,0 +1,117 @@
+// Elements, conversions and random numbers of the emulator against the language's own rounding.
+#include "tests/unit/unit.h"
+
+#include "emulator/values.h"
+#include <math.h>
+#include <string.h>
+
+static const Type small[] = {TYPE_F16, TYPE_BF16, TYPE_E4M3, TYPE_E5M2};
+
+static bool same(double a, double b) {
+    return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b));
+}
+
+static double through_memory(Type type, double value) {
+    uint8_t bits[8];
+    element_store(type, bits, (Word){.f = value});
+    return element_load(type, bits).f;
+}
+
+// Every value of every small format, its neighbours' midpoints, and a little to either side.
+static void stores_round_as_the_language_does(void **state) {
+    (void)state;
+    for (int t = 0; t < 4; t++) {
+        int count = 1 << type_bits(small[t]);
+        for (int i = 0; i < count; i++) {
+            uint16_t bits = (uint16_t)i, next = (uint16_t)(i + 1);
+            double value = element_load(small[t], &bits).f, after = element_load(small[t], &next).f;
+            if (!isnan(value)) {
+                uint16_t again = 0;
+                element_store(small[t], &again, (Word){.f = value});
+                bool infinite = isinf(value) && t >= 2;   // fp8 saturates
+                if (!infinite) assert_int_equal(again, bits & (count - 1));
+            }
+            double middle = (value + after) / 2;
+            double tries[] = {middle, nextafter(middle, INFINITY), nextafter(middle, -INFINITY), middle * (1 + 1e-7)};
+            for (int k = 0; k < 4; k++) {
+                double want = float_round(small[t], tries[k]);
+                assert_true(same(through_memory(small[t], tries[k]), want));
+                assert_true(same(word_convert(small[t], TYPE_F64, (Word){.f = tries[k]}).f, want));
+            }
+        }
+    }
+}
+
+static void extremes(void **state) {
+    (void)state;
+    double tries[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 65504, 65519.99, 65520, 448, 464, 465, 57344, 61440, 1e300, 1e-300,
+                      0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-133, 3.3895e38, 3.4e38};
+    for (int t = 0; t < 4; t++)
+        for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+            assert_true(same(through_memory(small[t], tries[i]), float_round(small[t], tries[i])));
+}
+
+static void integers(void **state) {
+    (void)state;
+    for (Type type = TYPE_I8; type <= TYPE_U64; type++) {
+        uint8_t bits[8];
+        for (int64_t value = -300; value <= 300; value += 7) {
+            int64_t want = int_wrap(type, value);
+            element_store(type, bits, (Word){.i = value});
+            assert_int_equal(element_load(type, bits).i, want);
+            assert_int_equal(word_convert(type, TYPE_I64, (Word){.i = value}).i, want);
+        }
+    }
+    assert_int_equal(word_convert(TYPE_I8, TYPE_F32, (Word){.f = 300}).i, 127);
+    assert_int_equal(word_convert(TYPE_I8, TYPE_F32, (Word){.f = -300}).i, -128);
+    assert_int_equal(word_convert(TYPE_U8, TYPE_F32, (Word){.f = -3}).i, 0);
+    assert_int_equal(word_convert(TYPE_I32, TYPE_F32, (Word){.f = -2.9}).i, -2);
+    assert_int_equal(word_convert(TYPE_I32, TYPE_F32, (Word){.f = NAN}).i, 0);
+    assert_int_equal(word_convert(TYPE_I64, TYPE_F64, (Word){.f = 1e30}).i, INT64_MAX);
+    assert_int_equal(word_convert(TYPE_U64, TYPE_F64, (Word){.f = 1e30}).i, -1);
+    assert_int_equal(word_convert(TYPE_BOOL, TYPE_F32, (Word){.f = 0.5}).i, 1);
+    assert_true(word_convert(TYPE_F32, TYPE_I64, (Word){.i = 16777217}).f == 16777216);
+    assert_true(word_convert(TYPE_F64, TYPE_U64, (Word){.i = -1}).f == 0x1p64);
+}
+
+static void rows_and_lanes(void **state) {
+    (void)state;
+    uint16_t memory[64];
+    Word words[32], back[32];
+    for (int i = 0; i < 32; i++) words[i].f = i - 7.5;
+    memset(memory, 0, sizeof memory);
+    elements_store(TYPE_F16, (uint8_t *)memory, 2, 32, words);
+    elements_load(TYPE_F16, (const uint8_t *)memory, 2, 32, back);
+    for (int i = 0; i < 32; i++) assert_true(back[i].f == words[i].f && memory[2 * i + 1] == 0);
+    int64_t offsets[32];
+    for (int i = 0; i < 32; i++) offsets[i] = 62 - 2 * i;
+    memset(back, 0, sizeof back);
+    elements_gather(TYPE_F16, (const uint8_t *)memory, offsets, 0x80000001u, back);
+    assert_true(back[0].f == words[31].f && back[31].f == words[0].f && back[1].f == 0);
+    elements_scatter(TYPE_F16, (uint8_t *)memory, offsets, 2, &(Word[32]){[1] = {.f = 99}}[0]);
+    assert_true(element_load(TYPE_F16, &memory[60]).f == 99);
+}
+
+static void random_is_normal(void **state) {
+    (void)state;
+    Random random = {42}, again = {42};
+    double sum = 0, squares = 0;
+    for (int i = 0; i < 20000; i++) {
+        double x = random_normal(&random);
+        assert_true(x == random_normal(&again));
+        sum += x;
+        squares += x * x;
+    }
+    assert_true(fabs(sum / 20000) < 0.03 && fabs(squares / 20000 - 1) < 0.05);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stores_round_as_the_language_does),
+        cmocka_unit_test(extremes),
+        cmocka_unit_test(integers),
+        cmocka_unit_test(rows_and_lanes),
+        cmocka_unit_test(random_is_normal),
+    };
+    return run(tests);
+}
