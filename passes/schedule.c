@@ -64,10 +64,16 @@ static Expr *bind(Scheduler *s, const char *name, Expr *value) {
     return e_var(s->arena, var);
 }
 
+// The old iterator as a let, with what is true of it: no prover finds its way back through the arithmetic.
 static void bind_iter(Scheduler *s, int index, Expr *value) {
-    Var *var = s->grid->grid.iters[index].var;
-    var->kind = VAR_LET;
-    block_push(s->arena, &s->top, s_let(s->arena, var, value));
+    const Iter *iter = &s->grid->grid.iters[index];
+    iter->var->kind = VAR_LET;
+    block_push(s->arena, &s->top, s_let(s->arena, iter->var, value));
+    Expr *x = e_var(s->arena, iter->var);
+    Stmt *assume = stmt_new(s->arena, STMT_ASSUME, s->grid->loc);
+    Expr *low = e_binary(s->arena, BIN_GE, x, e_int(s->arena, 0));
+    assume->assume = e_and(s->arena, low, e_lt(s->arena, x, iter->end));
+    block_push(s->arena, &s->top, assume);
 }
 
 // bm and bn from a number below X * Y, in groups of `raster` rows.
@@ -98,13 +104,14 @@ static void decompose(Scheduler *s, Expr *number) {
         Expr *rows = bind(s, "rows", iters[0].end), *columns = bind(s, "columns", iters[1].end);
         Expr *plane = e_mul(a, rows, columns);
         bind_raster(s, count > 2 ? bind(s, "point", e_mod(a, number, plane)) : number, rows, columns, raster);
-        if (count > 2) number = bind(s, "rest", e_div(a, number, plane));
+        number = e_div(a, number, plane);
+        if (count > 3) number = bind(s, "rest", number);
         first = 2;
     }
     for (int i = first; i < count; i++) {
-        bool last = i == count - 1;
-        bind_iter(s, i, last ? number : e_mod(a, number, iters[i].end));
-        if (!last) number = bind(s, "rest", e_div(a, number, iters[i].end));
+        bind_iter(s, i, i == count - 1 ? number : e_mod(a, number, iters[i].end));
+        number = e_div(a, number, iters[i].end);
+        if (i + 2 < count) number = bind(s, "rest", number);
     }
 }
 

@@ -251,6 +251,14 @@ static void simplify_region(Simplifier *s, Stmt *stmt, Block *out) {
     else block_push(s->arena, out, stmt);
 }
 
+// A contract gives facts and is not simplified by them; only names change.
+static void simplify_assume(Simplifier *s, Stmt *stmt) {
+    Expr *renamed = subst_expr(s->copies, stmt->assume);
+    s->changed |= renamed != stmt->assume;
+    stmt->assume = renamed;
+    assume_stable(s->facts, renamed, true);
+}
+
 static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
     switch (stmt->kind) {
     case STMT_FOR: simplify_for(s, stmt, out); return;
@@ -260,7 +268,7 @@ static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
     case STMT_THREAD: simplify_region(s, stmt, out); return;
     default: break;
     }
-    if (stmt->kind == STMT_ASSUME) assume_stable(s->facts, stmt->assume, true);
+    if (stmt->kind == STMT_ASSUME) simplify_assume(s, stmt);
     else s->changed |= stmt_map_own(s->arena, stmt, simplify_one, s);
     switch (stmt->kind) {
     case STMT_IF: simplify_if(s, stmt, out); return;

@@ -124,8 +124,10 @@ static bool collect_expr(Visitor *visitor, Expr *expr) {
 static void collect_region(Visitor *visitor, Region *region, const Operand *operand) {
     Collect *c = visitor->user;
     if (!operand || operand->access == ACCESS_NAME || !is_memory(region->buf)) return;
-    MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, c->who, operand->access != ACCESS_READ);
-    access->atomic = c->op >= OP_ATOMIC_ADD && c->op <= OP_STORE;
+    bool atomic = c->op >= OP_ATOMIC_ADD && c->op <= OP_STORE, write = operand->access != ACCESS_READ;
+    bool once = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
+    MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, once ? WHO_ONE : c->who, write);
+    access->atomic = atomic;
     if (!c->opaque) set_region(access, region);
 }
 
