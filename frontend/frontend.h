@@ -33,6 +33,7 @@ typedef struct ElaborateOptions {
     const char *only;          // elaborate this kernel or program (and what it calls) alone; NULL: all
     FitsFn fits;               // NULL: the first combination
     void *user;
+    int test_choice;           // 1 + index of syntax_test_choices: its tests alone; 0: those that these values serve
 } ElaborateOptions;
 
 // The module for these values. Without a value for a compile-time name: one variant for each distinct value in the file's

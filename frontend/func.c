@@ -182,11 +182,15 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
 }
 
 // ---- declarations ----
-static void make(Sema *s, int item, const char *name, const ChoiceVec *choices, bool called) {
+// False when there were errors: other variants would only repeat them.
+static bool make(Sema *s, int item, const char *name, const ChoiceVec *choices, bool called) {
     const Node *node = s->syntax->items.items[item].node;
     Made made = {.item = item_named(s->syntax, node->text), .node = node, .choices = *choices, .called = called};
+    int before = diag_errors(s->sink);
     made.func = node->kind == N_KERNEL ? build_fitting(s, node, name, choices) : build(s, node, name, choices);
+    made.broken = diag_errors(s->sink) > before;
     vec_push(s->arena, &s->made, made);
+    return !made.broken;
 }
 
 static bool calls(const Node *node, const char *name) {
@@ -218,7 +222,7 @@ void elaborate_item(Sema *s, int item) {
     int count = combinations(s, node, &all);
     bool differ = types_differ(count, all);
     for (int i = 0; i < count; i++)
-        make(s, item, differ ? mangled(s, node->text, &all[i], true) : node->text, &all[i], false);
+        if (!make(s, item, differ ? mangled(s, node->text, &all[i], true) : node->text, &all[i], false)) break;
 }
 
 Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
@@ -234,7 +238,7 @@ Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, co
 void elaborate_reference(Sema *s, const Node *node) {
     for (int i = 0; i < s->made.count; i++) {
         Made made = s->made.items[i];
-        bool mine = strcmp(made.node->text, node->text) == 0 && !made.called;
+        bool mine = strcmp(made.node->text, node->text) == 0 && !made.called && !made.broken;
         if (!mine || module_reference(s->module, made.func->name)) continue;
         Func *func = elaborate_scalar(s, made.node, &made.choices, made.func->name, node->kids[0], IN_REFERENCE);
         vec_push(s->arena, &s->module->references, func);

@@ -32,9 +32,22 @@ static void bare_dims(Sema *s, const Node *list) {
     for (int i = 0; list && i < list->count; i++) bare_dim(s, list->kids[i]);
 }
 
+// A name inside a dim's expression must be bound elsewhere: `E + 1` is checked, not solved.
+static bool dims_bound(Sema *s, const Node *node) {
+    if (node->kind == N_NAME && !find(s, node->text)) {
+        diag(s->sink, node->span, T_DIM_UNBOUND, node->text);
+        return false;
+    }
+    for (int i = 0; i < node->count; i++)
+        if (node->kids[i] && !dims_bound(s, node->kids[i])) return false;
+    return true;
+}
+
 static void dim_expressions(Sema *s, const Node *list, Expr **out) {
     for (int i = 0; i < list->count; i++) {
         int64_t extent;
+        out[i] = e_int(s->arena, 1);
+        if (!dims_bound(s, list->kids[i])) continue;
         out[i] = index_expression(s, list->kids[i]);
         if (!expr_const(out[i], &extent) || extent >= 0) continue;
         diag(s->sink, list->kids[i]->span, T_EXTENT_POSITIVE, (long long)extent);

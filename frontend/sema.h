@@ -76,6 +76,7 @@ typedef struct Made {   // a function of the module to be
     const Node *node;
     ChoiceVec choices;
     bool called;          // specialised for a program's call
+    bool broken;          // with errors: its reference and tests say nothing new
 } Made;
 
 typedef enum { IN_FILE, IN_KERNEL, IN_BLOCK, IN_PROGRAM, IN_REFERENCE, IN_FILL } Context;

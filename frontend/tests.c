@@ -142,30 +142,45 @@ static const Node *binding(const Node *test, const char *name) {
     return NULL;
 }
 
-// A const that other tests bind has its default in this one.
-static bool default_holds(Sema *s, const Node *test, const char *name) {
-    Symbol *symbol = strmap_get(s->file->symbols, name);
-    const Node *node = strmap_get(s->syntax->consts, name);
-    if (!define_of(s, name) || binding(test, name) || !symbol || !node) return true;
-    for (int i = 0; i < s->syntax->items.count; i++) {
-        const Node *other = s->syntax->items.items[i].node;
-        if (other->kind != N_TEST || !binding(other, name)) continue;
-        NameScope *scope = s->scope;
-        s->scope = s->file;
-        Value usual = constant(s, node->kids[0], "a const");
-        s->scope = scope;
-        Type type;
-        return values_equal(usual, current_value(s, name, &type));
+// Whether a test has a binding of that name.
+static bool bound_by_some_test(const Syntax *syntax, const char *name) {
+    for (int i = 0; i < syntax->items.count; i++) {
+        const SyntaxItem *item = &syntax->items.items[i];
+        if (item->node->kind == N_TEST && !item->imported && binding(item->node, name)) return true;
     }
-    return true;
+    return false;
 }
+
+static Value default_value(Sema *s, const char *name) {
+    const Node *node = strmap_get(s->syntax->consts, name);
+    if (!node) return value_poison((Span){0});
+    NameScope *scope = s->scope;
+    s->scope = s->file;
+    Value value = constant(s, node->kids[0], "a const");
+    s->scope = scope;
+    return value;
+}
+
+// A define that only other tests ask for does not fit this one, unless it is the default.
+static bool default_holds(Sema *s, const Node *test, const char *name) {
+    if (binding(test, name) || !bound_by_some_test(s->syntax, name)) return true;
+    Value usual = default_value(s, name);
+    Type type;
+    return !is_poison(usual) && values_equal(usual, current_value(s, name, &type));
+}
+
+static int choice_index(Sema *s, const Node *test);
 
 static bool belongs(Sema *s, const Node *test, const Node *target, const Made *made) {
     const Node *list = test->kids[0];
-    for (int i = 0; i < list->count; i++)
-        if (used_up(binding_kind(s, target, list->kids[i]->text)) && !binding_holds(s, target, made, list->kids[i]))
-            return false;
-    for (int i = 0; i < s->options->define_count; i++)
+    bool chosen = s->options->test_choice > 0;
+    if (chosen && choice_index(s, test) != s->options->test_choice - 1) return false;
+    for (int i = 0; i < list->count; i++) {
+        BindKind kind = binding_kind(s, target, list->kids[i]->text);
+        bool decides = chosen ? kind == BIND_TYPE : used_up(kind);
+        if (decides && !binding_holds(s, target, made, list->kids[i])) return false;
+    }
+    for (int i = 0; i < s->options->define_count && !chosen; i++)
         if (!default_holds(s, test, s->options->defines[i].name)) return false;
     return true;
 }
@@ -235,7 +250,7 @@ static void elaborate_test(Sema *s, const Node *node) {
     }
     for (int i = 0; i < s->made.count; i++) {
         const Made *made = &s->made.items[i];
-        if (made->called || strcmp(made->node->text, node->text) != 0) continue;
+        if (made->called || made->broken || strcmp(made->node->text, node->text) != 0) continue;
         if (!belongs(s, node, target, made)) continue;
         add_test(s, node, target, made);
         return;
@@ -252,6 +267,7 @@ void elaborate_tests(Sema *s) {
 
 // ---- choices ----
 typedef VEC(Define) DefineVec;
+typedef VEC(DefineVec) ChoiceList;   // in order of the first test of each
 
 static int by_name(const void *a, const void *b) {
     return strcmp(((const Define *)a)->name, ((const Define *)b)->name);
@@ -264,6 +280,7 @@ static bool defines_equal(const DefineVec *a, const DefineVec *b) {
     return equal;
 }
 
+// What one test asks for, besides the defaults.
 static DefineVec choice_of(Sema *s, const Node *test) {
     DefineVec out = {0};
     const Node *target = tested(s->syntax, test), *list = test->kids[0];
@@ -272,27 +289,42 @@ static DefineVec choice_of(Sema *s, const Node *test) {
         BindKind kind = binding_kind(s, target, bind->text);
         if (!used_up(kind)) continue;
         bool is_type = kind == BIND_TYPE && bind->kids[0]->kind == N_NAME;
+        Value value = is_type ? value_poison(bind->span) : bound_value(s, bind);
+        if (!is_type && kind == BIND_CONST && values_equal(value, default_value(s, bind->text))) continue;
         Define define = {.name = bind->text};
-        define.value = is_type ? bind->kids[0]->text : constant_text(s->arena, bound_value(s, bind));
+        define.value = is_type ? bind->kids[0]->text : constant_text(s->arena, value);
         vec_push(s->arena, &out, define);
     }
     if (out.count) qsort(out.items, (size_t)out.count, sizeof *out.items, by_name);
     return out;
 }
 
-int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **defines, int *count) {
-    static const ElaborateOptions none = {0};
-    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &none);
-    int before = diag_count(syntax->sink);
-    VEC(DefineVec) all = {0};
-    for (int i = 0; i < syntax->items.count; i++) {
-        const SyntaxItem *item = &syntax->items.items[i];
+static ChoiceList all_choices(Sema *s) {
+    ChoiceList all = {0};
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const SyntaxItem *item = &s->syntax->items.items[i];
         if (item->node->kind != N_TEST || item->imported) continue;
         DefineVec one = choice_of(s, item->node);
         bool known = false;
         for (int k = 0; k < all.count; k++) known |= defines_equal(&all.items[k], &one);
-        if (!known) vec_push(arena, &all, one);
+        if (!known) vec_push(s->arena, &all, one);
     }
+    return all;
+}
+
+static int choice_index(Sema *s, const Node *test) {
+    DefineVec one = choice_of(s, test);
+    ChoiceList all = all_choices(s);
+    for (int k = 0; k < all.count; k++)
+        if (defines_equal(&all.items[k], &one)) return k;
+    return -1;
+}
+
+int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **defines, int *count) {
+    static const ElaborateOptions none = {0};
+    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &none);
+    int before = diag_count(syntax->sink);
+    ChoiceList all = all_choices(s);
     diag_truncate(syntax->sink, before);   // elaborating the choice says what is wrong
     if (index >= 0 && index < all.count) {
         *defines = all.items[index].items;
