@@ -1,0 +1,491 @@
+// Every rule of the verifier, broken once. The sound kernel that each test starts from:
+//
+//     kernel k(A: f32[64], B: out f32[64]) {
+//         grid (b in 4) threads 64 { shared s: f32[64]; fragment f: f32[64]; ... }
+//     }
+#include "ir/build.h"
+#include "ir/verify.h"
+#include "tests/unit/unit.h"
+#include <string.h>
+
+typedef struct Fixture {
+    Arena *arena;
+    Module *module;
+    Func *func;
+    Buf *a, *b, *s, *f;
+    Stmt *grid;
+    Block *body;
+} Fixture;
+
+static Buf *add_tensor(Fixture *x, const char *name, Mode mode) {
+    Buf *buf = buf_new_const(x->arena, name, SCOPE_GLOBAL, TYPE_F32, 1, (int64_t[]){64}, (Span){0});
+    buf->is_param = true;
+    buf->mode = mode;
+    Param param = {.buf = buf};
+    vec_push(x->arena, &x->func->params, param);
+    return buf;
+}
+
+static Buf *declare(Fixture *x, const char *name, Scope scope, Type type, int64_t extent) {
+    Buf *buf = buf_new_const(x->arena, name, scope, type, 1, &extent, (Span){0});
+    block_push(x->arena, x->body, s_decl(x->arena, buf));
+    return buf;
+}
+
+static Fixture fixture(Arena *arena) {
+    Fixture x = {.arena = arena, .func = NEW(arena, Func)};
+    x.module = module_new(arena, NULL, diag_sink_new(arena));
+    vec_push(arena, &x.module->funcs, x.func);
+    x.func->name = "k";
+    x.a = add_tensor(&x, "A", MODE_IN);
+    x.b = add_tensor(&x, "B", MODE_OUT);
+    x.grid = stmt_new(arena, STMT_GRID, (Span){0});
+    x.grid->grid.count = 1;
+    x.grid->grid.iters = NEW(arena, Iter);
+    Var *block = var_new(arena, "b", VAR_ITER, TYPE_I64, (Span){0});
+    x.grid->grid.iters[0] = (Iter){block, e_int(arena, 0), e_int(arena, 4), e_int(arena, 1)};
+    x.grid->grid.threads = e_int(arena, 64);
+    block_push(arena, &x.func->body, x.grid);
+    x.body = &x.grid->grid.body;
+    x.s = declare(&x, "s", SCOPE_SHARED, TYPE_F32, 64);
+    x.f = declare(&x, "f", SCOPE_FRAGMENT, TYPE_F32, 64);
+    return x;
+}
+
+static bool has_code(const Fixture *x, DiagCode code) {
+    for (int i = 0; i < diag_count(x->module->sink); i++)
+        if (diag_view(x->module->sink, i).code == code) return true;
+    return false;
+}
+
+static void expect_code(const Fixture *x, DiagCode code) {
+    assert_false(verify_module(x->module));
+    if (has_code(x, code)) return;
+    for (int i = 0; i < diag_count(x->module->sink); i++)
+        print_message("reported instead: %s\n", diag_view(x->module->sink, i).message);
+    fail_msg("T%04d is not reported", code);
+}
+
+static void expect_sound(const Fixture *x) {
+    bool sound = verify_module(x->module);
+    for (int i = 0; i < diag_count(x->module->sink); i++) print_message("%s\n", diag_view(x->module->sink, i).message);
+    assert_true(sound);
+}
+
+#define PUSH(stmt) block_push(x.arena, x.body, (stmt))
+#define INT(n) e_int(x.arena, (n))
+#define FLOAT(n) e_float(x.arena, TYPE_F32, (n))
+#define VAR(var) e_var(x.arena, (var))
+#define ITER(name) var_new(x.arena, (name), VAR_ITER, TYPE_I64, (Span){0})
+#define LET(name, type) var_new(x.arena, (name), VAR_LET, (type), (Span){0})
+#define START Fixture x = fixture(*state)
+
+static Stmt *parallel(Fixture *x, Var *i, int64_t n) {
+    return s_for(x->arena, LOOP_PARALLEL, i, e_int(x->arena, 0), e_int(x->arena, n));
+}
+
+static Stmt *copy(Fixture *x, Buf *from, Buf *to) {
+    Arg args[] = {arg_region(region_whole(x->arena, from)), arg_region(region_whole(x->arena, to))};
+    return s_call(x->arena, OP_COPY, 2, args);
+}
+
+static Stmt *thread_region(Fixture *x, Var *t) {
+    Stmt *stmt = stmt_new(x->arena, STMT_THREAD, (Span){0});
+    stmt->thread.count = 1;
+    stmt->thread.iters = NEW(x->arena, Iter);
+    stmt->thread.iters[0] = (Iter){t, e_int(x->arena, 0), e_int(x->arena, 64), e_int(x->arena, 1)};
+    return stmt;
+}
+
+static void a_sound_kernel_passes(void **state) {
+    START;
+    Var *i = ITER("i");
+    PUSH(copy(&x, x.a, x.s));
+    PUSH(copy(&x, x.s, x.f));
+    Stmt *loop = parallel(&x, i, 64);
+    Expr *read = e_load1(x.arena, x.f, VAR(i));
+    block_push(x.arena, &loop->loop.body, s_store1(x.arena, x.b, VAR(i), e_mul(x.arena, read, FLOAT(2))));
+    PUSH(loop);
+    Var *t = ITER("t"), *r = ITER("r");
+    Stmt *region = thread_region(&x, t);
+    x.body = &region->thread.body;
+    Buf *l = declare(&x, "l", SCOPE_LOCAL, TYPE_F32, 4);
+    Stmt *unroll = s_for(x.arena, LOOP_UNROLL, r, INT(0), INT(4));
+    block_push(x.arena, &unroll->loop.body, s_store1(x.arena, l, e_sub(x.arena, INT(3), VAR(r)), FLOAT(0)));
+    PUSH(unroll);
+    PUSH(s_call(x.arena, OP_BARRIER, 0, NULL));
+    block_push(x.arena, &x.grid->grid.body, region);
+    expect_sound(&x);
+}
+
+static void names_are_declared(void **state) {   // covers T0401
+    START;
+    PUSH(s_let(x.arena, LET("y", TYPE_I64), VAR(ITER("nobody"))));
+    expect_code(&x, T_IR_SCOPE);
+}
+
+static void names_end_with_their_block(void **state) {
+    START;
+    Var *y = LET("y", TYPE_I64);
+    Stmt *block = s_block(x.arena);
+    block_push(x.arena, &block->block, s_let(x.arena, y, INT(1)));
+    PUSH(block);
+    PUSH(s_let(x.arena, LET("z", TYPE_I64), VAR(y)));
+    expect_code(&x, T_IR_SCOPE);
+}
+
+static void names_are_declared_once(void **state) {
+    START;
+    PUSH(s_decl(x.arena, x.s));
+    expect_code(&x, T_IR_SCOPE);
+}
+
+static void inputs_are_not_written(void **state) {
+    START;
+    PUSH(s_store1(x.arena, x.a, INT(0), FLOAT(1)));
+    expect_code(&x, T_READ_ONLY);
+}
+
+static void inputs_are_not_copied_to(void **state) {
+    START;
+    PUSH(copy(&x, x.s, x.a));
+    expect_code(&x, T_READ_ONLY);
+}
+
+static void only_var_is_assigned(void **state) {
+    START;
+    Var *y = LET("y", TYPE_I64);
+    PUSH(s_let(x.arena, y, INT(1)));
+    PUSH(s_assign(x.arena, y, INT(2)));
+    expect_code(&x, T_NOT_ASSIGNABLE);
+}
+
+static void operands_agree(void **state) {
+    START;
+    Var *i = LET("i", TYPE_I64), *h = LET("h", TYPE_F16);
+    PUSH(s_let(x.arena, i, INT(1)));
+    PUSH(s_let(x.arena, h, e_float(x.arena, TYPE_F16, 1)));
+    PUSH(s_let(x.arena, LET("y", TYPE_I64), e_add(x.arena, VAR(i), VAR(h))));
+    expect_code(&x, T_OPERAND_TYPES);
+}
+
+static void constants_have_their_type(void **state) {   // covers T0402
+    START;
+    Expr *wrong = INT(300);
+    wrong->type = TYPE_I8;
+    PUSH(s_let(x.arena, LET("y", TYPE_I8), wrong));
+    expect_code(&x, T_IR_TYPE);
+}
+
+static void conditions_are_bool(void **state) {
+    START;
+    PUSH(s_if(x.arena, INT(1)));
+    expect_code(&x, T_NOT_CONDITION);
+}
+
+static void indices_fit_the_rank(void **state) {
+    START;
+    Expr *indices[] = {INT(0), INT(0)};
+    PUSH(s_store(x.arena, x.s, 2, indices, FLOAT(1)));
+    expect_code(&x, T_RANK);
+}
+
+static void constant_indices_are_inside(void **state) {
+    START;
+    PUSH(s_store1(x.arena, x.s, INT(64), FLOAT(1)));
+    expect_code(&x, T_INDEX_RANGE);
+}
+
+static void constant_regions_are_inside(void **state) {
+    START;
+    RegionDim dim = {INT(32), INT(64), 64};
+    Arg args[] = {arg_region(region_new(x.arena, x.s, &dim, false, (Span){0})), arg_region(region_whole(x.arena, x.f))};
+    PUSH(s_call(x.arena, OP_COPY, 2, args));
+    expect_code(&x, T_INDEX_RANGE);
+}
+
+static void nothing_is_divided_by_zero(void **state) {
+    START;
+    PUSH(s_let(x.arena, LET("y", TYPE_I64), e_mod(x.arena, INT(1), INT(0))));
+    expect_code(&x, T_ZERO_DIVISOR);
+}
+
+static void there_is_one_grid(void **state) {
+    START;
+    block_push(x.arena, &x.func->body, stmt_new(x.arena, STMT_GRID, (Span){0}));
+    x.func->body.items[1]->grid.threads = INT(32);
+    expect_code(&x, T_ONE_GRID);
+}
+
+static void there_is_a_grid(void **state) {
+    START;
+    x.func->body.count = 0;
+    expect_code(&x, T_NO_GRID);
+}
+
+static void break_leaves_a_loop(void **state) {
+    START;
+    Stmt *loop = parallel(&x, ITER("i"), 4);
+    block_push(x.arena, &loop->loop.body, stmt_new(x.arena, STMT_BREAK, (Span){0}));
+    PUSH(loop);
+    expect_code(&x, T_BREAK_OUTSIDE);
+}
+
+static void steps_are_positive(void **state) {
+    START;
+    Stmt *loop = s_for(x.arena, LOOP_SERIAL, ITER("i"), INT(0), INT(4));
+    loop->loop.iters[0].step = INT(0);
+    PUSH(loop);
+    expect_code(&x, T_STEP);
+}
+
+static void programs_do_no_device_work(void **state) {
+    START;
+    x.func->kind = FUNC_PROGRAM;
+    expect_code(&x, T_MISPLACED);
+}
+
+static void extents_are_positive(void **state) {
+    START;
+    declare(&x, "none", SCOPE_SHARED, TYPE_F32, 0);
+    expect_code(&x, T_EXTENT_POSITIVE);
+}
+
+static void locals_are_declared_in_thread_regions(void **state) {   // covers T0403
+    START;
+    declare(&x, "l", SCOPE_LOCAL, TYPE_F32, 4);
+    expect_code(&x, T_IR_PLACE);
+}
+
+static void tile_ops_stand_outside_of_parallel(void **state) {
+    START;
+    Stmt *loop = parallel(&x, ITER("i"), 4);
+    block_push(x.arena, &loop->loop.body, copy(&x, x.a, x.s));
+    PUSH(loop);
+    expect_code(&x, T_IR_PLACE);
+}
+
+static void tile_ops_stand_outside_of_thread_regions(void **state) {
+    START;
+    Stmt *region = thread_region(&x, ITER("t"));
+    block_push(x.arena, &region->thread.body, copy(&x, x.a, x.s));
+    PUSH(region);
+    expect_code(&x, T_IR_PLACE);
+}
+
+static void thread_ops_stand_inside_of_them(void **state) {
+    START;
+    PUSH(s_call(x.arena, OP_WARP_SYNC, 0, NULL));
+    expect_code(&x, T_IR_PLACE);
+}
+
+static void thread_stage_has_no_fragments(void **state) {
+    START;
+    x.func->stage = STAGE_THREAD;
+    expect_code(&x, T_IR_PLACE);
+}
+
+static void operands_are_there(void **state) {   // covers T0404
+    START;
+    Arg args[] = {arg_region(region_whole(x.arena, x.a))};
+    PUSH(s_call(x.arena, OP_COPY, 1, args));
+    expect_code(&x, T_IR_OPERAND);
+}
+
+static void operands_are_in_their_memory(void **state) {
+    START;
+    Arg args[] = {arg_region(region_whole(x.arena, x.a)), arg_region(region_whole(x.arena, x.s)),
+                  arg_region(region_whole(x.arena, x.f))};
+    PUSH(s_call(x.arena, OP_GEMM, 3, args));
+    expect_code(&x, T_IR_OPERAND);
+}
+
+static void constant_operands_are_constant(void **state) {
+    START;
+    Var *n = LET("n", TYPE_I64);
+    PUSH(s_let(x.arena, n, e_load1(x.arena, x.s, INT(0))));
+    n->type = TYPE_F32;
+    Arg args[] = {arg_value(VAR(n))};
+    PUSH(s_call(x.arena, OP_CP_ASYNC_WAIT, 1, args));
+    expect_code(&x, T_IR_OPERAND);
+}
+
+static void shapes_of_copies_agree(void **state) {
+    START;
+    PUSH(copy(&x, x.s, declare(&x, "small", SCOPE_FRAGMENT, TYPE_F32, 32)));
+    expect_code(&x, T_SHAPES);
+}
+
+static void shapes_of_reductions_agree(void **state) {
+    START;
+    Arg args[] = {arg_region(region_whole(x.arena, x.s)), arg_region(region_whole(x.arena, x.f)), arg_value(INT(0))};
+    PUSH(s_call(x.arena, OP_REDUCE_SUM, 3, args));
+    expect_code(&x, T_REDUCE_SHAPES);
+}
+
+static void barriers_are_uniform(void **state) {   // covers T0405
+    START;
+    Var *t = ITER("t"), *warp = LET("warp", TYPE_I64);
+    Stmt *region = thread_region(&x, t);
+    block_push(x.arena, &region->thread.body, s_let(x.arena, warp, e_div(x.arena, VAR(t), INT(32))));
+    Stmt *branch = s_if(x.arena, e_lt(x.arena, VAR(warp), INT(1)));
+    block_push(x.arena, &branch->if_.then, s_call(x.arena, OP_BARRIER, 0, NULL));
+    block_push(x.arena, &region->thread.body, branch);
+    PUSH(region);
+    expect_code(&x, T_IR_UNIFORM);
+}
+
+static void local_indices_are_constant(void **state) {   // covers T0406
+    START;
+    Var *i = ITER("i");
+    Stmt *region = thread_region(&x, ITER("t")), *loop = s_for(x.arena, LOOP_SERIAL, i, INT(0), INT(4));
+    PUSH(region);
+    x.body = &region->thread.body;
+    Buf *l = declare(&x, "l", SCOPE_LOCAL, TYPE_F32, 4);
+    block_push(x.arena, &loop->loop.body, s_store1(x.arena, l, VAR(i), FLOAT(0)));
+    PUSH(loop);
+    expect_code(&x, T_IR_LOCAL_INDEX);
+}
+
+static void fragment_indices_are_parallel_variables(void **state) {
+    START;
+    Var *i = ITER("i");
+    Stmt *loop = parallel(&x, i, 63);
+    block_push(x.arena, &loop->loop.body, s_store1(x.arena, x.f, e_add(x.arena, VAR(i), INT(1)), FLOAT(0)));
+    PUSH(loop);
+    expect_code(&x, T_FRAGMENT_INDEX);
+}
+
+static void iterations_do_not_conflict(void **state) {   // covers T0409
+    START;
+    Var *i = ITER("i");
+    Stmt *loop = parallel(&x, i, 64);
+    block_push(x.arena, &loop->loop.body, s_store1(x.arena, x.b, INT(0), e_load1(x.arena, x.f, VAR(i))));
+    PUSH(loop);
+    expect_code(&x, T_IR_CONFLICT);
+}
+
+static void iterations_that_guards_tell_apart_are_fine(void **state) {
+    START;
+    Var *i = ITER("i");
+    Stmt *loop = parallel(&x, i, 64), *guard = s_if(x.arena, e_binary(x.arena, BIN_EQ, VAR(i), INT(5)));
+    block_push(x.arena, &guard->if_.then, s_store1(x.arena, x.b, INT(0), e_load1(x.arena, x.f, VAR(i))));
+    block_push(x.arena, &loop->loop.body, guard);
+    PUSH(loop);
+    expect_sound(&x);
+}
+
+static void iterations_do_not_assign_outer_variables(void **state) {
+    START;
+    Var *sum = var_new(x.arena, "sum", VAR_MUTABLE, TYPE_F32, (Span){0}), *i = ITER("i");
+    PUSH(s_var(x.arena, sum, FLOAT(0)));
+    Stmt *loop = parallel(&x, i, 64);
+    block_push(x.arena, &loop->loop.body, s_assign(x.arena, sum, e_load1(x.arena, x.f, VAR(i))));
+    PUSH(loop);
+    expect_code(&x, T_IR_CONFLICT);
+}
+
+static void attributes_stand_in_their_place(void **state) {
+    START;
+    attr_set_int(x.arena, &x.s->attrs, ATTR_VECTOR, 8);
+    expect_code(&x, T_ATTRIBUTE_PLACE);
+}
+
+static void attributes_have_their_arguments(void **state) {
+    START;
+    Stmt *stmt = copy(&x, x.a, x.s);
+    attr_set_int(x.arena, &stmt->attrs, ATTR_VIA, 8);
+    PUSH(stmt);
+    expect_code(&x, T_ATTRIBUTE);
+}
+
+static void layouts_cover_their_buffer(void **state) {   // covers T0407
+    START;
+    const char *why = NULL;
+    x.f->layout = layout_parse(x.arena, "(32,1):(1,0)", 32, &why);
+    expect_code(&x, T_IR_LAYOUT);
+}
+
+static void layouts_have_the_rank_of_their_buffer(void **state) {
+    START;
+    const char *why = NULL;
+    x.s->layout = layout_parse(x.arena, "(8,8):(8,1)", 32, &why);
+    expect_code(&x, T_LAYOUT_RANK);
+}
+
+static void storage_does_not_overlap(void **state) {   // covers T0408
+    START;
+    Buf *other = declare(&x, "other", SCOPE_SHARED, TYPE_F32, 64);
+    x.s->offset = 0;
+    other->offset = 128;
+    PUSH(copy(&x, x.a, x.s));
+    PUSH(copy(&x, x.a, other));
+    expect_sound(&x);   // one after the other
+    PUSH(copy(&x, x.s, x.f));
+    expect_code(&x, T_IR_ALLOCATION);
+}
+
+static void storage_is_aligned(void **state) {
+    START;
+    x.s->offset = 8;
+    x.s->align = 16;
+    expect_code(&x, T_IR_ALLOCATION);
+}
+
+static void every_violation_is_reported(void **state) {
+    START;
+    PUSH(s_store1(x.arena, x.s, INT(64), FLOAT(1)));
+    PUSH(s_store1(x.arena, x.a, INT(0), FLOAT(1)));
+    PUSH(s_if(x.arena, INT(1)));
+    assert_false(verify_func(x.module, x.func));
+    assert_int_equal(diag_errors(x.module->sink), 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(a_sound_kernel_passes),
+        IN_ARENA(names_are_declared),
+        IN_ARENA(names_end_with_their_block),
+        IN_ARENA(names_are_declared_once),
+        IN_ARENA(inputs_are_not_written),
+        IN_ARENA(inputs_are_not_copied_to),
+        IN_ARENA(only_var_is_assigned),
+        IN_ARENA(operands_agree),
+        IN_ARENA(constants_have_their_type),
+        IN_ARENA(conditions_are_bool),
+        IN_ARENA(indices_fit_the_rank),
+        IN_ARENA(constant_indices_are_inside),
+        IN_ARENA(constant_regions_are_inside),
+        IN_ARENA(nothing_is_divided_by_zero),
+        IN_ARENA(there_is_one_grid),
+        IN_ARENA(there_is_a_grid),
+        IN_ARENA(break_leaves_a_loop),
+        IN_ARENA(steps_are_positive),
+        IN_ARENA(programs_do_no_device_work),
+        IN_ARENA(extents_are_positive),
+        IN_ARENA(locals_are_declared_in_thread_regions),
+        IN_ARENA(tile_ops_stand_outside_of_parallel),
+        IN_ARENA(tile_ops_stand_outside_of_thread_regions),
+        IN_ARENA(thread_ops_stand_inside_of_them),
+        IN_ARENA(thread_stage_has_no_fragments),
+        IN_ARENA(operands_are_there),
+        IN_ARENA(operands_are_in_their_memory),
+        IN_ARENA(constant_operands_are_constant),
+        IN_ARENA(shapes_of_copies_agree),
+        IN_ARENA(shapes_of_reductions_agree),
+        IN_ARENA(barriers_are_uniform),
+        IN_ARENA(local_indices_are_constant),
+        IN_ARENA(fragment_indices_are_parallel_variables),
+        IN_ARENA(iterations_do_not_conflict),
+        IN_ARENA(iterations_that_guards_tell_apart_are_fine),
+        IN_ARENA(iterations_do_not_assign_outer_variables),
+        IN_ARENA(attributes_stand_in_their_place),
+        IN_ARENA(attributes_have_their_arguments),
+        IN_ARENA(layouts_cover_their_buffer),
+        IN_ARENA(layouts_have_the_rank_of_their_buffer),
+        IN_ARENA(storage_does_not_overlap),
+        IN_ARENA(storage_is_aligned),
+        IN_ARENA(every_violation_is_reported),
+    };
+    return run(tests);
+}
