@@ -5,8 +5,6 @@
 #include "support/vec.h"
 #include <string.h>
 
-enum { MOST_DIMS = 64 };
-
 // One question: its arguments, and the result's text.
 typedef struct Question {
     LayoutContext *cx;
@@ -61,17 +59,18 @@ static int log2_of_size(LayoutContext *cx, const Json *value) {
     return layout_refuse(cx, "a size is not a power of two");
 }
 
-// A list of [name, size].
+// A list of [name, size]. Empty when refused.
 static LinearDim *dims(LayoutContext *cx, const Json *list, int *count) {
     *count = 0;
     if (!list || !is_list(cx, list, -1, "a list of [name, size]")) return NULL;
     LinearDim *result = NEW_ARRAY(cx->arena, LinearDim, list->count);
-    for (int i = 0; i < list->count; i++) {
+    for (int i = 0; i < list->count && !cx->failed; i++) {
         const Json *item = &list->items[i];
-        if (!is_list(cx, item, 2, "[name, size]")) return NULL;
-        if (item->items[0].kind != JSON_STRING) return layout_refuse(cx, "expected [name, size]"), NULL;
-        result[(*count)++] = (LinearDim){item->items[0].text, log2_of_size(cx, &item->items[1])};
+        if (!is_list(cx, item, 2, "[name, size]")) break;
+        if (item->items[0].kind != JSON_STRING) layout_refuse(cx, "expected [name, size]");
+        else result[i] = (LinearDim){item->items[0].text, log2_of_size(cx, &item->items[1])};
     }
+    if (!cx->failed) *count = list->count;
     return result;
 }
 
@@ -239,8 +238,6 @@ static void reshape(Question *q, ReshapeOp *op) {
     int count;
     Linear a = layout(q, 0);
     const LinearDim *list = dims(q->cx, arg(q, 1, JSON_ARRAY, "a list of [name, size]"), &count);
-    int bits = 0;
-    for (int i = 0; i < count && bits <= LINEAR_MAX_BITS; i++) bits += list[i].bits;
     if (!q->cx->failed) put_layout(q, op(q->cx, a, list, count));
 }
 

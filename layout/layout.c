@@ -1,9 +1,9 @@
 // The layout of the passes (layout.h): digits, text, inverse, distributions.
 //
-// Everything here is a walk over digits. An input coordinate x with digits (e0, e1, ...), fastest first, is
-// x = d0 + e0 * (d1 + e1 * (d2 + ...)); each digit adds d * stride to its output. Two digits side by side are one when the
-// second continues the first (same output, stride1 == e0 * stride0), so a layout has one normal form, and equal maps are
-// equal data.
+// Everything here is a walk over digits. An input coordinate x with digits (e0, e1, ...), fastest first, is x = d0 + e0
+// * (d1 + e1 * (d2 + ...)); each digit adds d * stride to its output. Two digits side by side are one when the second
+// continues the first (same output, stride1 == e0 * stride0), so a layout has one normal form, and equal maps are equal
+// data.
 //
 //     i in 0..256 as (8,32):(64@2,1@1)        i = 21 -> digits 5, 2 -> outputs [_, 2, 320 + _]
 //
@@ -223,8 +223,8 @@ static bool join_halves(Scanner *scanner, const Half *shape, const Half *stride,
     return true;
 }
 
-// The swizzle acts on the last index alone; with other outputs in front that equals the swizzle of the whole offset only
-// when a whole number of periods lies between their steps.
+// The swizzle acts on the last index alone; with other outputs in front that equals the swizzle of the whole offset
+// only when a whole number of periods lies between their steps.
 static bool check_swizzle(Scanner *scanner, const Layout *layout) {
     if (!layout->swizzle.bits) return true;
     int bits = log2_exact(layout->element_bits);
@@ -507,8 +507,8 @@ typedef struct SplitSearch {
     Split trial, best;
 } SplitSearch;
 
-// Tries all divisors of `threads` along `dim`, more threads first, then the dims above. The fewest values a thread win; among
-// equals the first, that is most threads along the last dim (neighbouring threads touch neighbouring addresses).
+// Tries all divisors of `threads` along `dim`, more threads first, then the dims above. The fewest values a thread win;
+// among equals the first, that is most threads along the last dim (neighbouring threads touch neighbouring addresses).
 static void search_split(SplitSearch *search, int dim, int64_t threads, int64_t values) {
     if (dim < 0) {
         if (search->best.values && values >= search->best.values) return;
