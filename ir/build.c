@@ -1,8 +1,8 @@
 // Constructors of expressions and statements, and the arithmetic of constants.
 //
 // What folds: constants with constants (except a division by zero, which stays for its diagnostic or trap), and neutral
-// elements. What never happens here: reordering, distributing, anything that needs facts (facts.c does that). Floats fold
-// only where the result is exactly what the device computes.
+// elements. What never happens here: reordering, distributing, anything that needs facts (facts.c does that). Floats
+// fold only where the result is exactly what the device computes.
 #include "ir/build.h"
 #include <math.h>
 #include <string.h>

@@ -1,14 +1,15 @@
 // Index arithmetic: offsets into global tensors, and layouts as expressions.
 //
 // A digit of an input x is x / weight % extent (the slowest without %). An output is the sum of its digits times their
-// strides. A swizzle is written on chunks, not on the whole offset: the sum of the last output is cut at the bits that the
-// XOR touches (bits cut, for Sw<3,4,3> and 16-bit elements),
+// strides. A swizzle is written on chunks, not on the whole offset: the sum of the last output is cut at the bits that
+// the XOR touches (bits cut, for Sw<3,4,3> and 16-bit elements),
 //
 //      index  =  rest * 64  +  chunk * 8  +  vec             chunk: bits 3..5, its partner: bits 6..8, vec: bits 0..2
 //      Forward:  rest * 64  +  (chunk ^ partner) * 8  +  vec
 //
-// so that constants fold through vec and rest, and (chunk ^ partner) is shared. It needs digits that do not straddle the
-// cuts (they are cut with them) and sums of digits that do not carry across; where that fails the XOR takes the whole.
+// so that constants fold through vec and rest, and (chunk ^ partner) is shared. It needs digits that do not straddle
+// the cuts (they are cut with them) and sums of digits that do not carry across; where that fails the XOR takes the
+// whole.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/linear.h"

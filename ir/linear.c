@@ -193,8 +193,8 @@ int64_t linear_gcd(const Linear *sum) {
 
 // ---- back to an expression ----
 
-// Larger factors first (they belong to outer loops, so what is invariant stands together), products of unknowns before all;
-// what is equal keeps its order of appearance. Names play no role: renaming must not change the program.
+// Larger factors first (they belong to outer loops, so what is invariant stands together), products of unknowns before
+// all; what is equal keeps its order of appearance. Names play no role: renaming must not change the program.
 static bool term_before(const Term *a, const Term *b) {
     if (is_product(a->atom) != is_product(b->atom)) return is_product(a->atom);
     uint64_t x = a->factor < 0 ? 0 - (uint64_t)a->factor : (uint64_t)a->factor;

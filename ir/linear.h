@@ -1,9 +1,9 @@
-// Integer expressions as sums: factor * atom + ... + constant. The normal form under facts.h and simplify.c; not for other
-// folders.
+// Integer expressions as sums: factor * atom + ... + constant. The normal form under facts.h and simplify.c; not for
+// other folders.
 //
-// An atom is anything but a sum or a multiple: a variable, a quotient, a product of two unknowns, a load. Two sums are the
-// same function exactly when they have the same terms. Factors wrap to the type, as the arithmetic does: rewriting a
-// sum into this form and back is valid for every value, overflow included. Reasoning about the sum as a true integer
+// An atom is anything but a sum or a multiple: a variable, a quotient, a product of two unknowns, a load. Two sums are
+// the same function exactly when they have the same terms. Factors wrap to the type, as the arithmetic does: rewriting
+// a sum into this form and back is valid for every value, overflow included. Reasoning about the sum as a true integer
 // (dividing it, comparing it) is not: that needs `linear_exact`.
 #pragma once
 #include "ir/facts.h"
@@ -55,5 +55,10 @@ Range type_range(Type type);
 int64_t gcd64(int64_t a, int64_t b);   // of absolute values; gcd(0, x) = |x|
 Int128 floor_div128(Int128 a, Int128 b);
 bool linear_prove_nonnegative(const Facts *facts, const Linear *sum);   // as a true integer
-const Expr *facts_binding(const Facts *facts, const Var *var);          // a let's value; NULL
-bool facts_multiple_known(const Facts *facts, Arena *arena, const Linear *sum, int64_t divisor);   // by an assumption
+int64_t multiple_product(int64_t a, int64_t b);                         // of two multiples, capped at 2^62
+
+// ---- what facts.c keeps ----
+const Expr *facts_binding(const Facts *facts, const Var *var);   // a let's value; NULL
+Range facts_range(const Facts *facts, const Var *var);
+int64_t facts_multiple(const Facts *facts, const Var *var);
+bool facts_multiple_known(const Facts *facts, const Linear *sum, int64_t divisor);   // by an assumption

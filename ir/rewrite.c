@@ -1,7 +1,7 @@
 // Walking, mapping, cloning, effects.
 //
-// All of it stands on two enumerations: the expressions that a statement holds itself (each_slot) and the blocks below it
-// (each_body). A new kind of statement is added there, once.
+// All of it stands on two enumerations: the expressions that a statement holds itself (each_slot) and the blocks below
+// it (each_body). A new kind of statement is added there, once.
 #include "ir/rewrite.h"
 #include "ir/build.h"
 

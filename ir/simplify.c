@@ -1,9 +1,9 @@
 // Simplification of expressions with facts.
 //
-// Bottom-up: when a node is reached its operands are simple already. Integer sums go through one normal form (linear.h), in
-// which terms are collected and quotient-remainder pairs are put together again; / and % by constants are taken apart by
-// what divides evenly; comparisons become sums compared with 0. Where the ranges do not exclude wrapping around, only what
-// holds modulo 2^n is done.
+// Bottom-up: when a node is reached its operands are simple already. Integer sums go through one normal form
+// (linear.h), in which terms are collected and quotient-remainder pairs are put together again; / and % by constants
+// are taken apart by what divides evenly; comparisons become sums compared with 0. Where the ranges do not exclude
+// wrapping around, only what holds modulo 2^n is done.
 //
 //     (bm * 64 + i) / 64, 0 <= i < 64                  bm
 //     (8 * x + y) % 64, 0 <= y < 8                     x % 8 * 8 + y
@@ -189,7 +189,7 @@ static Expr *remainder_of(const Simplifier *s, const Linear *sum, int64_t c) {
     bool exact = linear_exact(s->facts, sum);
     int64_t multiple = multiple_of(s->facts, plain);
     if (multiple % c == 0 && sum->type != TYPE_U64) return zero;
-    if (exact && (facts_multiple_known(s->facts, s->arena, sum, c) || gcd64(linear_gcd(sum), sum->constant) % c == 0))
+    if (exact && (facts_multiple_known(s->facts, sum, c) || gcd64(linear_gcd(sum), sum->constant) % c == 0))
         return zero;
     int64_t m;
     bool nested = is_binary(plain, BIN_MOD) && expr_const(plain->binary.b, &m) && m > 0 && m % c == 0;
@@ -306,8 +306,8 @@ static Expr *simplify_sum(const Simplifier *s, Expr *e) {
 
 // ---- bits ----
 
-// For a, c >= 0 and b, d in [0, g), g a power of two: (g a + b) ^ (g c + d) = g (a ^ c) + (b ^ d). Done when one side of each
-// part is 0, so that no XOR is added.
+// For a, c >= 0 and b, d in [0, g), g a power of two: (g a + b) ^ (g c + d) = g (a ^ c) + (b ^ d). Done when one side
+// of each part is 0, so that no XOR is added.
 static Expr *xor_by_parts(const Simplifier *s, Expr *x, Expr *y) {
     Linear u = linear_of(s->arena, x), v = linear_of(s->arena, y), a, b, c, d;
     if (!nonnegative(s, &u) || !nonnegative(s, &v)) return NULL;
@@ -374,8 +374,8 @@ static Expr *simplify_shift_right(const Simplifier *s, Expr *e) {
 
 // ---- comparisons and logic ----
 
-// a < b and the like as terms >= bound, common terms cancelled and divided by their common factor; then written with every
-// term on the side where it is added, in the direction the source had.
+// a < b and the like as terms >= bound, common terms cancelled and divided by their common factor; then written with
+// every term on the side where it is added, in the direction the source had.
 static Expr *write_comparison(const Simplifier *s, const Expr *e, const Linear *terms, int64_t bound) {
     Linear more = linear_new(e->binary.a->type), less = more;
     for (int i = 0; i < terms->count; i++) {
@@ -495,8 +495,7 @@ static Expr *simplify_ceildiv(const Simplifier *s, Expr *e) {
     Range range = range_of(s->facts, a);
     Linear sum = linear_of(s->arena, a);
     if (range.low < 0 || !linear_exact(s->facts, &sum)) return e;
-    if (multiple_of(s->facts, a) % c == 0 || facts_multiple_known(s->facts, s->arena, &sum, c))
-        return divide(s, &sum, c);
+    if (multiple_of(s->facts, a) % c == 0 || facts_multiple_known(s->facts, &sum, c)) return divide(s, &sum, c);
     if (range.low == range.high) return e_int_of(s->arena, e->type, range.low / c + (range.low % c != 0));
     return e;
 }

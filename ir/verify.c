@@ -1,28 +1,29 @@
 // The rules of the IR. Every violation is reported with its place; nothing is repaired.
 //
 //  Names
-//   1. A variable or buffer is used where it is declared: parameters and dims everywhere, iterators in their loop, the rest
-//      after its declaration up to the end of its block. Nothing is declared twice.
+//   1. A variable or buffer is used where it is declared: parameters and dims everywhere, iterators in their loop, the
+//      rest after its declaration up to the end of its block. Nothing is declared twice.
 //   2. Only `var` scalars are assigned to. Parameters that are inputs are not written.
 //  Types
-//   3. Operands of arithmetic and comparisons have one type (the right side of a shift: any integer), those of && || ! and
-//      all conditions are bool, those of & | ^ << >> % and ~ integers or bool. Arms of a selection have one type. What is
-//      bound or assigned has the variable's type.
-//   4. An access has one index per dim, an integer each (in a thread region a fragment is indexed by its slot). Constant
-//      indices and regions lie within buffers that are not global.
+//   3. Operands of arithmetic and comparisons have one type (the right side of a shift: any integer), those of && || !
+//      and all conditions are bool, those of & | ^ << >> % and ~ integers or bool. Arms of a selection have one type.
+//      What is bound or assigned has the variable's type.
+//   4. An access has one index per dim, an integer each (in a thread region a fragment is indexed by its slot).
+//      Constant indices and regions lie within buffers that are not global.
 //   5. No integer is divided by a constant 0.
 //  Where statements stand
-//   6. One grid per kernel, at its top; programs hold const, let, if, assume, scratch and launches; references no device
-//      code. Thread regions and roles stand inside the grid, thread regions not inside each other.
+//   6. One grid per kernel, at its top; programs hold const, let, if, assume, scratch and launches; references no
+//      device code. Thread regions and roles stand inside the grid, thread regions not inside each other.
 //   7. break leaves for and while. Steps are positive constants, thread counts positive.
-//   8. Shared, fragment and local buffers have positive constant extents (in references and tests: any) and are declared in
-//      the grid; barriers live in shared memory.
+//   8. Shared, fragment and local buffers have positive constant extents (in references and tests: any) and are
+//      declared in the grid; barriers live in shared memory.
 //  Operations
-//   9. An op stands at the stages of its row: tile ops outside of thread regions and of `parallel`, thread ops inside of
-//      thread regions. Its operands are of the kind, memory and constancy that the row says.
-//  10. The shapes of a tile op fit: equal for copy and transpose, [M, K] [K, N] [M, N] for gemm, without the axis for reduce.
-//  11. Nobody waits alone: barriers of a whole block and ops of a whole warp do not stand under conditions that name the
-//      thread index (warp ops: unless whole warps decide alike, which only the emulator can tell).
+//   9. An op stands at the stages of its row: tile ops outside of thread regions and of `parallel`, thread ops inside
+//      of thread regions. Its operands are of the kind, memory and constancy that the row says.
+//  10. The shapes of a tile op fit: equal for copy and transpose, [M, K] [K, N] [M, N] for gemm, without the axis for
+//      reduce.
+//  11. Nobody waits alone: a barrier of the whole block does not stand under a condition that names the thread index.
+//      (Whether the lanes of a warp agree at ops of a whole warp only the emulator can tell.)
 //  Loops
 //  12. Iterations of `parallel` do not conflict where that is plain: a store whose place and guards ignore one of the
 //      iterators, or an assignment to an outer variable.

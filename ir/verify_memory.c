@@ -1,8 +1,8 @@
 // Rule 17: shared buffers that are in use at the same time have storage of their own.
 //
-// Time is the order of statements in the text: a buffer is in use from the first statement that names it to the last. A loop
-// around both does not matter for buffers whose contents do not outlive an iteration, and those that do are named before or
-// after what they overlap.
+// Time is the order of statements in the text: a buffer is in use from the first statement that names it to the last. A
+// loop around both does not matter for buffers whose contents do not outlive an iteration, and those that do are named
+// before or after what they overlap.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/verify_impl.h"

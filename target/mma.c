@@ -7,8 +7,8 @@
 //       m = group           values 0 1             | 4 5
 //       m = group + 8       values 2 3             | 6 7
 //
-// so A is ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1)): lane digits (member, group), value digits (in the register, +8 rows,
-// +8 columns). tf32 has one element a register, 8-bit types have four.
+// so A is ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1)): lane digits (member, group), value digits (in the register, +8
+// rows, +8 columns). tf32 has one element a register, 8-bit types have four.
 #include "target/target.h"
 #include <string.h>
 

@@ -1,8 +1,8 @@
-// Rows of the architectures. Sources: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"
-// (limits), PTX ISA (instructions and the versions that brought them), LLVM's NVPTX (names).
+// Rows of the architectures. Sources: CUDA C++ Programming Guide, table "Technical Specifications per Compute
+// Capability" (limits), PTX ISA (instructions and the versions that brought them), LLVM's NVPTX (names).
 //
-// The PTX version is the lowest with everything the row promises: 7.0 brought cp.async and mma of bf16 and tf32, 8.0 sm_90a,
-// 8.4 mma of fp8, 8.6 sm_100a, 8.7 sm_120a, 8.8 sm_103a and sm_121a. Lower versions load with older drivers.
+// The PTX version is the lowest with everything the row promises: 7.0 brought cp.async and mma of bf16 and tf32, 8.0
+// sm_90a, 8.4 mma of fp8, 8.6 sm_100a, 8.7 sm_120a, 8.8 sm_103a and sm_121a. Lower versions load with older drivers.
 #include "target/target.h"
 #include <string.h>
 
