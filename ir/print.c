@@ -708,6 +708,16 @@ static void put_func_attrs(Printer *p, const Func *func) {
     if (p->out->length > start) p->out->text[p->out->length - 1] = '\n';
 }
 
+static void put_when(Printer *p, const Expr *when) {
+    StrBuf *out = p->out, text;
+    sb_init(&text, p->arena);
+    p->out = &text;
+    put_expr(p, when, 0, anywhere);
+    p->out = out;
+    bool fits = line_length(p) + text.length + 10 <= LINE_WIDTH;
+    sb_printf(out, "%swhen (%s)", fits ? " " : "\n    ", sb_text(&text));
+}
+
 static void put_func(Printer *p, const Func *func) {
     static const char *const kinds[] = {[FUNC_KERNEL] = "kernel", [FUNC_PROGRAM] = "program", [FUNC_REFERENCE] = "reference"};
     int mark = p->order.count;
@@ -716,11 +726,7 @@ static void put_func(Printer *p, const Func *func) {
     if (func->kind != FUNC_REFERENCE) put_func_attrs(p, func);
     sb_printf(p->out, "%s %s", kinds[func->kind], func->name);
     if (func->kind != FUNC_REFERENCE) put_params(p, func);
-    if (func->when) {
-        sb_str(p->out, line_length(p) > LINE_WIDTH / 2 ? "\n    when (" : " when (");
-        put_expr(p, func->when, 0, anywhere);
-        sb_char(p->out, ')');
-    }
+    if (func->when) put_when(p, func->when);
     sb_char(p->out, ' ');
     if (func->kind != FUNC_REFERENCE) p->place = func->loc;
     put_block(p, &func->body);
