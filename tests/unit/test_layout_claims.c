@@ -356,7 +356,7 @@ static void ll_6_4_register_to_shared_pipeline(void **state) {
 
 static char *whole_file(Arena *arena, const char *name) {
     char path[512];
-    snprintf(path, sizeof path, "%s/tests/golden/%s", TILEC_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/%s", TILEC_SOURCE_DIR, name);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     StrBuf text;
@@ -370,9 +370,9 @@ static char *whole_file(Arena *arena, const char *name) {
 // The script is the transcript with every computed value replaced by a call of the calculator.
 static void tiled_copy_transcript_is_regenerated(void **state) {
     LayoutContext cx = layout_context(*state);
-    char *text = calc_expand(calc_new(&cx), whole_file(*state, "tiled-copy-c-atom.calc"));
+    char *text = calc_expand(calc_new(&cx), whole_file(*state, "tests/golden/tiled-copy-c-atom.calc"));
     assert_string_equal(cx.reason, "");
-    assert_string_equal(text, whole_file(*state, "tiled-copy-c-atom.txt"));
+    assert_string_equal(text, whole_file(*state, "tests/golden/tiled-copy-c-atom.txt"));
 }
 
 static void tiled_copy_of_c_matches_the_transcript_for_1_2_4_values(void **state) {
@@ -605,6 +605,29 @@ static void tt_ceil_div_of_run_time_dims(void **state) {
     assert_string_equal(out.text, "2*K ceildiv(M,64) 2");
 }
 
+// ---- the documentation ----
+
+// In a block fenced as `layout`, a line `> expression` is followed by what it prints.
+static void documentation_examples_are_true(void **state) {
+    the_arena = *state;
+    char *text = whole_file(*state, "docs/layouts.md");
+    bool inside = false;
+    int examples = 0;
+    const char *question = NULL;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!strncmp(line, "```", 3)) inside = !strcmp(line, "```layout");
+        else if (inside && !strncmp(line, "> ", 2)) question = line + 2;
+        else if (inside) {
+            assert_non_null(question);
+            const char *answer = evaluated(question);
+            if (strcmp(answer, line)) fail_msg("%s: the text says %s, it is %s", question, line, answer);
+            question = NULL;
+            examples++;
+        }
+    }
+    assert_true(examples > 30);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(sw343_masks_are_bits_7_to_9_and_4_to_6),
@@ -655,6 +678,7 @@ int main(void) {
         IN_ARENA(tt_pattern_11_sub_tiles_keep_the_parents_row_stride),
         IN_ARENA(tt_pattern_12_reshape_keeps_run_time_dims),
         IN_ARENA(tt_ceil_div_of_run_time_dims),
+        IN_ARENA(documentation_examples_are_true),
     };
     return run(tests);
 }
