@@ -7,8 +7,17 @@
 //
 //     A[row, k * 64 + 8 * v]          row * K is a 32 x 32 -> 64 multiplication, `8 * v` part of the instruction
 //
+// Offsets look through lets, and are simplified as a whole, once for each access in the program. With q the iterator of an
+// unrolled loop,
+//
+//     let i = q * 32 + t / 8;
+//     As[i / 8, i % 8 * 64 + j]       (q * 32 + t / 8) / 8 * 512 + ...  =  q * 2048 + t / 64 * 512 + ...
+//
+// so that all copies share one address register and differ in the instruction's offset.
+//
 // Facts depend on the place, so what is known is remembered per block (statement list): an unrolled body asks once.
 #include "codegen/gen.h"
+#include "ir/rewrite.h"
 
 // ---- what is known of an i64 expression ----
 
@@ -40,6 +49,39 @@ Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative) {
     Value wide = LLVMBuildZExt(gen->builder, value, type, "");
     if (LLVMIsAInstruction(wide)) LLVMSetNNeg(wide, 1);
     return wide;
+}
+
+// ---- looking through lets ----
+
+// Whether an expression is a sum of digits: of integers, with / and % by constants only.
+static bool is_digits(const Expr *e) {
+    switch (e->kind) {
+    case EXPR_INT: return true;
+    case EXPR_VAR: return e->var->kind != VAR_MUTABLE && e->type == TYPE_I64;
+    case EXPR_BINARY: break;
+    default: return false;
+    }
+    if (e->type != TYPE_I64 || e->binary.op > BIN_XOR) return false;
+    bool divides = e->binary.op == BIN_DIV || e->binary.op == BIN_MOD;
+    if (divides && e->binary.b->kind != EXPR_INT) return false;
+    return is_digits(e->binary.a) && is_digits(e->binary.b);
+}
+
+static Expr *open_node(Mapper *mapper, Expr *e) {
+    Gen *gen = mapper->user;
+    if (e->kind != EXPR_VAR || e->var->kind != VAR_LET) return e;
+    Expr *value = map_get(gen->lets, e->var);
+    return value ? value : e;
+}
+
+static Expr *open_lets(Gen *gen, Expr *e) {
+    Mapper mapper = {.arena = gen->arena, .expr = open_node, .user = gen};
+    return map_expr(&mapper, e);
+}
+
+void remember_let(Gen *gen, const Var *var, Expr *value) {
+    if (map_has(gen->lets, var) || var->kind != VAR_LET || !is_digits(value)) return;
+    map_put(gen->lets, var, open_lets(gen, value));
 }
 
 // ---- offsets ----
@@ -77,6 +119,7 @@ static Expr *offset_of(Gen *gen, const Buf *buf, int count, Expr *const *indices
     if (offset) return offset;
     if (buf->scope == SCOPE_GLOBAL) offset = global_offset(gen->arena, buf, count, indices);
     else offset = is_logical(buf) ? laid_out_offset(gen, buf, indices) : row_major_offset(gen, buf, count, indices);
+    offset = simplify_expr(gen->arena, gen->facts, open_lets(gen, offset));
     map_put(gen->offsets, key, offset);
     return offset;
 }

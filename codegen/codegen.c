@@ -67,14 +67,23 @@ static void bind_tensor(Gen *gen, Buf *buf, int index) {
     map_put(gen->tensors, buf, pointer);
 }
 
+// An i64 that fits 32 bits arrives as two halves. Were it one i64 that is cut and extended again, LLVM would make a mask of
+// that, and no longer see that a product with it is 32 x 32 -> 64 bits.
+static bool is_narrow_param(Gen *gen, Var *var) {
+    return var->type == TYPE_I64 && known_of(gen, e_var(gen->arena, var)).narrow;
+}
+
+static LLVMTypeRef scalar_param_type(Gen *gen, Var *var) {
+    return is_narrow_param(gen, var) ? LLVMVectorType(gen->i32, 2) : memory_type(gen, var->type);
+}
+
 static void bind_scalar(Gen *gen, Var *var, int index) {
     VarPlace *place = NEW(gen->arena, VarPlace);
     Value value = LLVMGetParam(gen->function, (unsigned)index);
     LLVMSetValueName2(value, var->name, strlen(var->name));
-    place->value = from_memory(gen, var->type, value);
-    if (var->type == TYPE_I64 && known_of(gen, e_var(gen->arena, var)).narrow) {
-        place->value = fit_bits(gen, value, 32, true);
-    }
+    place->value = is_narrow_param(gen, var)
+                       ? LLVMBuildExtractElement(gen->builder, value, const_i32(gen, 0), "")
+                       : from_memory(gen, var->type, value);
     map_put(gen->vars, var, place);
 }
 
@@ -93,9 +102,11 @@ static LLVMTypeRef kernel_type(Gen *gen, const Func *kernel) {
     LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 1);
     for (int i = 0; i < kernel->params.count; i++) {
         Param *param = &kernel->params.items[i];
-        types[i] = param->buf ? gen->global_pointer : memory_type(gen, param->var->type);
+        types[i] = param->buf ? gen->global_pointer : scalar_param_type(gen, param->var);
     }
-    for (int i = kernel->params.count; i < count; i++) types[i] = gen->i64;
+    for (int i = 0; i < kernel->dims.count; i++) {
+        types[kernel->params.count + i] = scalar_param_type(gen, kernel->dims.items[i]);
+    }
     return LLVMFunctionType(gen->none, types, (unsigned)count, 0);
 }
 
@@ -127,6 +138,7 @@ static void start_kernel(Gen *gen, const Func *kernel) {
     gen->scopes = map_new(gen->arena);
     gen->known = map_new(gen->arena);
     gen->offsets = map_new(gen->arena);
+    gen->lets = map_new(gen->arena);
     gen->break_to = NULL;
     gen->exact = false;
     int64_t bytes;

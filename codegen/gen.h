@@ -79,6 +79,7 @@ typedef struct Gen {
     Map *scopes;                 // Block -> what is known about expressions there (address.c)
     Map *known;                  // of the block in work: Expr -> bits
     Map *offsets;                // Region or Expr of an access -> its offset expression
+    Map *lets;                   // Var -> its value, where offsets may look through it
     Value thread;                // index in the block, i32
     int64_t threads;             // of the block
     const Expr *blocks;          // the grid's extent as an expression: inside the kernel its value is %nctaid
@@ -121,6 +122,7 @@ int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices);
 int64_t place_local_index(Gen *gen, const Region *place);
 Expr *const *place_indices(Gen *gen, const Region *place);
 void lay_out_shared(Arena *arena, const Func *kernel, Map *offsets, int64_t *bytes);
+void remember_let(Gen *gen, const Var *var, Expr *value);
 void mark_read_only(Gen *gen, const Buf *buf, Value load);
 
 // ---- local.c ----

@@ -35,6 +35,7 @@ static void emit_let(Gen *gen, Stmt *stmt) {
     Value value = emit_index(gen, stmt->let.value);
     bind_value(gen, var, value);
     facts_bind(gen->facts, var, stmt->let.value);
+    remember_let(gen, var, stmt->let.value);
 }
 
 static void emit_assign(Gen *gen, Stmt *stmt) {
@@ -355,7 +356,20 @@ static void emit_thread(Gen *gen, Stmt *stmt) {
                  stmt);
 }
 
-// The block's number gives the grid's iterators, the first running fastest.
+// A block runs, so the grid is not empty: no factor of its extent is zero. (Facts about ceildiv and min go to their operands.)
+static void assume_positive(Gen *gen, Expr *extent) {
+    if (extent->kind == EXPR_BINARY && extent->binary.op == BIN_MUL) {
+        assume_positive(gen, extent->binary.a);
+        assume_positive(gen, extent->binary.b);
+    } else if (extent->kind == EXPR_CALL && (extent->call.op == OP_CEILDIV || extent->call.op == OP_MIN)) {
+        assume_positive(gen, extent->call.args[0].value);
+        if (extent->call.op == OP_MIN) assume_positive(gen, extent->call.args[1].value);
+    } else if (extent->kind == EXPR_VAR) {
+        facts_assume(gen->facts, e_lt(gen->arena, e_int(gen->arena, 0), extent), true);
+    }
+}
+
+// The block's number gives the grid's iterators, the first running fastest; it is below what the machine can launch.
 static void emit_grid(Gen *gen, Stmt *stmt) {
     Value rest = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->i32, 0, NULL);
     ScopeState state = enter_scope(gen, &stmt->grid);
@@ -365,7 +379,10 @@ static void emit_grid(Gen *gen, Stmt *stmt) {
         Value extent = last ? NULL : fit_bits(gen, emit_index(gen, iter->end), 32, true);
         bind_value(gen, iter->var, last ? rest : LLVMBuildURem(gen->builder, rest, extent, ""));
         if (!last) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
+        assume_positive(gen, iter->end);
         facts_iter(gen->facts, iter);
+        Expr *limit = e_int(gen->arena, gen->target->max_grid);
+        facts_assume(gen->facts, e_lt(gen->arena, e_var(gen->arena, iter->var), limit), true);
     }
     emit_block(gen, &stmt->grid.body);
     leave_scope(gen, state);
