@@ -52,9 +52,16 @@ static void report_state(Agent *agent, const Mem *mem, int64_t offset, int lane,
     diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }
 
+// The bits in which some of the states differ from plain readiness.
+static uint8_t unusual(const uint8_t *state, int64_t count) {
+    uint8_t bits = 0;
+    for (int64_t n = 0; n < count; n++) bits |= state[n] ^ STATE_READY;
+    return bits;
+}
+
 bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane) {
     const uint8_t *state = mem_state(agent->cta, mem);
-    if (!state) return true;
+    if (!state || !unusual(state + offset * mem->unit, count * mem->unit)) return true;
     for (int64_t n = offset * mem->unit; n < (offset + count) * mem->unit; n++) {
         if ((state[n] & ~STATE_READING) == STATE_READY) continue;
         report_state(agent, mem, n / mem->unit, lane, state[n]);
@@ -102,25 +109,25 @@ static void report_range(Agent *agent, const Place *place, int lane) {
 // Offsets of all lanes without looking at bounds; returns the lanes with an index outside.
 static Mask linear_offsets(const Agent *agent, const Place *place, const int64_t *shape, const int64_t *stride,
                            int64_t *offsets) {
-    int64_t fixed = 0;
+    uint64_t fixed = 0, sum[LANES] = {0};
     Mask outside = 0;
-    memset(offsets, 0, LANES * sizeof *offsets);
     for (int d = 0; d < place->rank; d++) {
         const Lanes *index = &agent->regs[place->index[d]];
         uint64_t extent = (uint64_t)shape[d];
         if (!place->varying[d]) {
             if ((uint64_t)index->i[0] >= extent) outside = UINT32_MAX;
-            else fixed += index->i[0] * stride[d];
+            else fixed += (uint64_t)(index->i[0] * stride[d]);
             continue;
         }
-        uint64_t worst = 0;
+        uint64_t bad = 0, step = (uint64_t)stride[d];   // bad: its sign, when an index is negative or too large
         for (int l = 0; l < LANES; l++) {
-            offsets[l] = (int64_t)((uint64_t)offsets[l] + (uint64_t)index->i[l] * (uint64_t)stride[d]);
-            worst |= (uint64_t)((uint64_t)index->i[l] >= extent);
+            uint64_t at = (uint64_t)index->i[l];
+            bad |= at | (extent - 1 - at);
+            sum[l] += at * step;
         }
-        for (int l = 0; worst && l < LANES; l++) outside |= (Mask)((uint64_t)index->i[l] >= extent) << l;
+        for (int l = 0; bad >> 63 && l < LANES; l++) outside |= (Mask)((uint64_t)index->i[l] >= extent) << l;
     }
-    for (int l = 0; l < LANES; l++) offsets[l] += fixed;
+    for (int l = 0; l < LANES; l++) offsets[l] = (int64_t)(sum[l] + fixed);
     return outside;
 }
 
@@ -190,9 +197,11 @@ static bool consecutive(const int64_t *offsets) {
 }
 
 static bool all_readable(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets) {
-    if (!mem_state(agent->cta, mem)) return true;
+    const uint8_t *state = mem_state(agent->cta, mem);
+    if (!state) return true;
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
+        if (mem->unit == 1 && state[offsets[l]] == STATE_READY) continue;
         if (!state_readable(agent, mem, offsets[l], 1, l)) return false;
     }
     return true;
@@ -224,7 +233,7 @@ static void access_ready(Agent *agent, const Mem *mem, Mask mask, const int64_t 
         int l = __builtin_ctz(m);
         uint8_t *at = state + offsets[l] * mem->unit;
         if (*at & (STATE_WRITING | STATE_READING)) state_writable(agent, mem, offsets[l], 1, l);
-        memset(at, STATE_READY, (size_t)mem->unit);
+        for (int n = 0; n < mem->unit; n++) at[n] = STATE_READY;
     }
 }
 

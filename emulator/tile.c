@@ -117,20 +117,20 @@ static void note_global(Agent *agent, const View *view, int64_t offset, int64_t 
 
 static void read_row(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
     const Mem *mem = view->mem;
-    if (mem_state(agent->cta, mem))
-        for (int64_t n = 0; n < count; n++)
-            if (!state_readable(agent, mem, offset + n * stride, 1, 0)) break;
+    bool dense = stride == 1;   // then one look at all
+    for (int64_t n = 0; n < (dense ? 1 : count) && mem_state(agent->cta, mem); n++)
+        if (!state_readable(agent, mem, offset + n * stride, dense ? count : 1, 0)) break;
     note_global(agent, view, offset, stride, count, false);
     elements_load(mem->type, mem_data(agent->cta, mem) + offset * mem->bytes, stride, count, words);
 }
 
 static void write_row(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
     const Mem *mem = view->mem;
-    if (mem_state(agent->cta, mem))
-        for (int64_t n = 0; n < count; n++) {
-            if (!state_writable(agent, mem, offset + n * stride, 1, 0)) break;
-            state_set(agent->cta, mem, offset + n * stride, 1, STATE_READY);
-        }
+    bool dense = stride == 1;
+    for (int64_t n = 0; n < (dense ? 1 : count) && mem_state(agent->cta, mem); n++) {
+        if (!state_writable(agent, mem, offset + n * stride, dense ? count : 1, 0)) break;
+        state_set(agent->cta, mem, offset + n * stride, dense ? count : 1, STATE_READY);
+    }
     note_global(agent, view, offset, stride, count, true);
     elements_store(mem->type, mem_data(agent->cta, mem) + offset * mem->bytes, stride, count, words);
 }
