@@ -305,6 +305,8 @@ static void learn_range(Facts *facts, const Var *var, Range range) {
     if (range.low > fact.range.low) fact.range.low = range.low;
     if (range.high < fact.range.high) fact.range.high = range.high;
     if (fact.range.low > fact.range.high) return;   // contradiction: code that never runs
+    Range known = var_fact(facts, var).range;
+    if (fact.range.low == known.low && fact.range.high == known.high) return;
     if (fact.range.low == fact.range.high) fact.multiple = fact.range.low < 0 ? -fact.range.low : fact.range.low;
     push_fact(facts, fact);
 }
@@ -318,19 +320,23 @@ static void learn_multiple(Facts *facts, const Var *var, int64_t multiple) {
     push_fact(facts, fact);
 }
 
+// What a sum that is >= 0 says about one of its variables, given the ranges of the others.
+static void learn_from_term(Facts *facts, const Linear *sum, const Term *term) {
+    Linear others = *sum;
+    linear_add_term(&others, term->atom, -term->factor);
+    Int128 most = linear_range(facts, &others).high, factor = term->factor;
+    Int128 bound = floor_div128(most, factor < 0 ? -factor : factor);   // |factor| * x >= -most, or <= most
+    Range range = {INT64_MIN, INT64_MAX};
+    if (factor > 0 && -bound > INT64_MIN) range.low = -bound > INT64_MAX ? INT64_MAX : (int64_t)-bound;
+    if (factor < 0 && bound < INT64_MAX) range.high = bound < INT64_MIN ? INT64_MIN : (int64_t)bound;
+    learn_range(facts, term->atom->var, range);
+}
+
 // The sum is >= 0.
 static void learn_nonnegative(Facts *facts, const Linear *sum) {
-    if (sum->count == 1 && sum->terms[0].atom->kind == EXPR_VAR) {
-        int64_t factor = sum->terms[0].factor;
-        Range range = {INT64_MIN, INT64_MAX};
-        Int128 bound =
-            floor_div128(sum->constant, factor < 0 ? -(Int128)factor : factor);   // floor(constant / |factor|)
-        if (factor > 0) range.low = (int64_t)-bound;
-        else range.high = (int64_t)bound;
-        learn_range(facts, sum->terms[0].atom->var, range);
-        return;
-    }
-    if (sum->count == 0) return;
+    for (int i = 0; i < sum->count; i++)
+        if (sum->terms[i].atom->kind == EXPR_VAR) learn_from_term(facts, sum, &sum->terms[i]);
+    if (sum->count < 2 && (sum->count == 0 || sum->terms[0].atom->kind == EXPR_VAR)) return;   // said it all
     push_fact(facts, (Fact){.kind = FACT_NONNEGATIVE, .sum = arena_copy(facts->arena, sum, sizeof *sum)});
 }
 
