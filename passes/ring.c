@@ -96,7 +96,7 @@ static void normalise_loop(Ring *ring, Stmt *loop) {
     if (expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1)) return;
     Var *count = var_new(a, "turn", VAR_ITER, TYPE_I64, iter->var->loc);
     Subst *subst = subst_new(a);
-    subst_var(subst, iter->var, e_add(a, iter->begin, e_mul(a, e_var(a, count), iter->step)));
+    subst_var(subst, iter->var, e_add(a, e_mul(a, e_var(a, count), iter->step), iter->begin));
     subst_block(subst, &loop->loop.body);
     *iter = (Iter){count, e_int(a, 0), iter_trips(a, iter), e_int(a, 1)};
 }

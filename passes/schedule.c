@@ -65,26 +65,26 @@ static Expr *bind(Scheduler *s, const char *name, Expr *value) {
 }
 
 // The old iterator as a let, with what is true of it: no prover finds its way back through the arithmetic.
-static void bind_iter(Scheduler *s, int index, Expr *value) {
+static void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
     const Iter *iter = &s->grid->grid.iters[index];
     iter->var->kind = VAR_LET;
     block_push(s->arena, &s->top, s_let(s->arena, iter->var, value));
     Expr *x = e_var(s->arena, iter->var);
     Stmt *assume = stmt_new(s->arena, STMT_ASSUME, s->grid->loc);
     Expr *low = e_binary(s->arena, BIN_GE, x, e_int(s->arena, 0));
-    assume->assume = e_and(s->arena, low, e_lt(s->arena, x, iter->end));
+    assume->assume = e_and(s->arena, low, e_lt(s->arena, x, extent));
     block_push(s->arena, &s->top, assume);
 }
 
 // bm and bn from a number below X * Y, in groups of `raster` rows.
 static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, Expr *raster) {
     Arena *a = s->arena;
-    Expr *group = bind(s, "group", e_mul(a, raster, columns));
+    Expr *group = bind(s, "group", e_mul(a, columns, raster));
     Expr *first = bind(s, "first", e_mul(a, e_div(a, number, group), raster));
     Expr *height = bind(s, "height", e_min(a, raster, e_sub(a, rows, first)));
     Expr *inside = bind(s, "inside", e_mod(a, number, group));
-    bind_iter(s, 0, e_add(a, first, e_mod(a, inside, height)));
-    bind_iter(s, 1, e_div(a, inside, height));
+    bind_iter(s, 0, e_add(a, first, e_mod(a, inside, height)), rows);
+    bind_iter(s, 1, e_div(a, inside, height), columns);
 }
 
 static Expr *raster_of(Scheduler *s) {
@@ -109,7 +109,7 @@ static void decompose(Scheduler *s, Expr *number) {
         first = 2;
     }
     for (int i = first; i < count; i++) {
-        bind_iter(s, i, i == count - 1 ? number : e_mod(a, number, iters[i].end));
+        bind_iter(s, i, i == count - 1 ? number : e_mod(a, number, iters[i].end), iters[i].end);
         number = e_div(a, number, iters[i].end);
         if (i + 2 < count) number = bind(s, "rest", number);
     }
