@@ -71,6 +71,8 @@ def fastest(make, settings):
             continue
         if best is None or milliseconds < best[0]:
             best = (milliseconds, launch, setting)
+    if best is None:
+        raise SystemExit("no setting runs: is bench/out complete (build.sh)?")
     return best[1], "x".join(map(str, best[2]))
 
 
@@ -116,7 +118,7 @@ def vector_add(ours, quick):
                      ("torch", lambda: torch.add(x, y, out=z)), z, x.double() + y.double(), 1e-6)
 
 
-ROWS = [(131072, 1024), (32768, 4096), (8192, 16384)]
+ROWS = [(131072, 1024), (32768, 4096), (16384, 8192)]
 
 
 def softmax(ours, quick):

@@ -4,7 +4,7 @@
     launch = kernel.bind([a, b, c])      # torch tensors and numbers, in the order of the parameters
     launch()                             # on torch's current stream
 
-What `libtilec` does at a launch, in small: the first variant whose condition and shapes hold for the arguments is taken. The
+What `libtilec` does at the launch of a kernel (not of a program), in small: the first variant whose condition and shapes hold for the arguments is taken. The
 manifest's expressions are text of the tile language over the names of dims and scalars.
 """
 import ctypes
@@ -123,8 +123,6 @@ def evaluate(text, names):
 
 _SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
             "u32": ctypes.c_uint32, "u64": ctypes.c_uint64, "bool": ctypes.c_bool}
-_TENSORS = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
-            "i32": torch.int32, "i64": torch.int64}
 
 
 class Artefact:
@@ -171,49 +169,16 @@ class Kernel:
         for variant in self.entry["variants"]:
             names = _bind_names(variant, arguments)
             if names is not None and ("when" not in variant or evaluate(variant["when"], names)):
-                make = self._program if self.entry["kind"] == "program" else self._launcher
-                return make(variant, names, arguments)
+                return self._launcher(variant, names, arguments)
         raise ValueError(f"no variant of {self.entry['name']} fits these arguments")
-
-    def _name(self, step, names):
-        """A `let` or `assume` of a variant or program."""
-        value = evaluate(step["value"], names)
-        if step["do"] == "assume" and not value:
-            raise ValueError(f"{self.entry['name']} assumes {step['value']}")
-        if step["do"] == "let":
-            names[step["name"]] = value
-
-    def _program(self, variant, names, arguments):
-        tensors = {param["name"]: value for param, value in zip(variant["params"], arguments)}
-        actions = []
-        self._steps(variant.get("steps", []), names, tensors, actions)
-
-        def launch():
-            for action in actions:
-                action()
-
-        launch.variant = variant
-        return launch
-
-    def _steps(self, steps, names, tensors, actions):
-        for step in steps:
-            if step["do"] == "scratch":
-                shape = [evaluate(extent, names) for extent in step["shape"]]
-                tensors[step["name"]] = torch.empty(shape, dtype=_TENSORS[step["type"]], device="cuda")
-            elif step["do"] == "if":
-                taken = step["then"] if evaluate(step["value"], names) else step["else"]
-                self._steps(taken, names, tensors, actions)
-            elif step["do"] == "fill":
-                actions.append(lambda t=tensors[step["tensor"]], v=evaluate(step["value"], names): t.fill_(v))
-            elif step["do"] == "launch":
-                given = [tensors[a["tensor"]] if "tensor" in a else evaluate(a["value"], names) for a in step["args"]]
-                actions.append(self.artefact.kernel(step["name"]).bind(given))
-            else:
-                self._name(step, names)
 
     def _launcher(self, variant, names, arguments):
         for step in variant.get("steps", []):
-            self._name(step, names)
+            value = evaluate(step["value"], names)
+            if step["do"] == "assume" and not value:
+                raise ValueError(f"{self.entry['name']} assumes {step['value']}")
+            if step["do"] == "let":
+                names[step["name"]] = value
         function = ctypes.c_void_p()
         _call("cuModuleGetFunction", ctypes.byref(function), self.artefact.module, variant["symbol"].encode())
         _call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, variant["shared_bytes"])
