@@ -65,6 +65,9 @@ bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold) {
 }
 
 void cuda_release(const Driver *driver, CudaDeviceHold *hold) {
-    if (hold->retained) driver->primary_release(hold->device);
+    if (hold->retained) {   // not current any more, or the next holder would take a context that is gone
+        driver->context_set(NULL);
+        driver->primary_release(hold->device);
+    }
     hold->retained = false;
 }

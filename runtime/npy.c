@@ -65,6 +65,7 @@ static const char *parse_descr(Arena *arena, const char *text, Type wanted, Type
     for (size_t i = 0; i + 1 < sizeof name && *text && *text != '\'' && *text != '"'; i++) name[i] = *text++;
     if (name[0] == '>') return "its elements are big endian";
     const Descr *want = descr_of(wanted);
+    if (name[1] == 'V' && want) name[0] = want->written[0];   // numpy.save writes |V2, ml_dtypes <V2
     if (want && (strcmp(name, want->written) == 0 || (want->also && strcmp(name, want->also) == 0))) {
         *type = wanted;
         return NULL;

@@ -14,6 +14,7 @@ prepare() {
     local build=$1 folder=$2 status=0
     mkdir -p "$folder/cubin" "$folder/src" || return 3
     cp "$build/tilec-gpu" "$folder/" && cp "$here/tests/gpu/run.sh" "$here/tests/gpu/large.py" "$folder/" || return 3
+    for lib in "$here"/tests/programs/*/; do cp -r "$lib" "$folder/src/"; done   # what programs import
     shopt -s nullglob
     for file in "$here"/examples/*.tile "$here"/tests/programs/*.tile "$here"/tests/gpu/*.tile; do
         cp "$file" "$folder/src/"

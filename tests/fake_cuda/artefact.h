@@ -1,0 +1,42 @@
+// An artefact for tests, without code: an ELF file that has nothing but names and a plan.
+#pragma once
+#include <elf.h>
+#include <string.h>
+
+static const char plan_text[] =
+    "{\"manifest\": 1, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": ["
+    "{\"name\": \"copy\", \"kind\": \"kernel\", \"variants\": [{\"params\": ["
+    "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
+    "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"],"
+    "\"symbol\": \"copy\", \"grid\": \"ceildiv(N, 256)\", \"threads\": 128, \"shared_bytes\": 2048}]},"
+    "{\"name\": \"twice\", \"kind\": \"program\", \"variants\": [{\"params\": ["
+    "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
+    "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"], \"steps\": ["
+    "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"N\"]},"
+    "{\"do\": \"fill\", \"tensor\": \"t\", \"value\": \"1.0\"},"
+    "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"x\"}, {\"tensor\": \"t\"}]},"
+    "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"t\"}, {\"tensor\": \"y\"}]}]}]}]}";
+
+static inline const void *artefact_bytes(size_t *size) {
+    static const char names[] = "\0.shstrtab\0.tilec.plan";
+    static _Alignas(8) struct {
+        Elf64_Ehdr header;
+        Elf64_Shdr table[3];
+        char names[sizeof names];
+        char plan[sizeof plan_text];
+    } file;
+    memcpy(file.header.e_ident, ELFMAG, SELFMAG);
+    file.header.e_ident[EI_CLASS] = ELFCLASS64;
+    file.header.e_ident[EI_DATA] = ELFDATA2LSB;
+    file.header.e_shoff = offsetof(__typeof__(file), table);
+    file.header.e_shentsize = sizeof(Elf64_Shdr);
+    file.header.e_shnum = 3;
+    file.header.e_shstrndx = 1;
+    memcpy(file.names, names, sizeof names);
+    memcpy(file.plan, plan_text, sizeof plan_text);
+    file.table[1] = (Elf64_Shdr){.sh_name = 1, .sh_offset = offsetof(__typeof__(file), names), .sh_size = sizeof names};
+    file.table[2] =
+        (Elf64_Shdr){.sh_name = 11, .sh_offset = offsetof(__typeof__(file), plan), .sh_size = sizeof plan_text - 1};
+    *size = sizeof file;
+    return &file;
+}

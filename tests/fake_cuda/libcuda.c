@@ -1,0 +1,90 @@
+// A CUDA driver without a device: enough of libcuda to test loading and launching where there is none. Device memory is
+// host memory; a launch checks what it can and writes down what it got, one line each, into the file FAKE_CUDA_LOG.
+// FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the number of devices (1).
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { OK = 0, FAULT = 700 };
+
+static int context;   // its address stands for the context
+
+static int result_of(const char *name) {
+    const char *fails = getenv("FAKE_CUDA_FAIL");
+    return fails && strcmp(fails, name) == 0 ? FAULT : OK;
+}
+
+static void note(const char *format, uint64_t a, uint64_t b, uint64_t c) {
+    const char *path = getenv("FAKE_CUDA_LOG");
+    FILE *log = path ? fopen(path, "a") : NULL;
+    if (!log) return;
+    fprintf(log, format, (unsigned long long)a, (unsigned long long)b, (unsigned long long)c);
+    fclose(log);
+}
+
+#define DEFINE(name, parameters, ...)                                                                                  \
+    EXPORT int name parameters;                                                                                        \
+    int name parameters {                                                                                              \
+        __VA_ARGS__                                                                                                    \
+        return result_of(#name);                                                                                       \
+    }
+
+DEFINE(cuInit, (unsigned flags), (void)flags;)
+DEFINE(cuDriverGetVersion, (int *version), *version = 13000;)
+DEFINE(cuGetErrorString, (int error, const char **text), *text = error ? "a made-up fault" : "no error";)
+DEFINE(cuGetErrorName, (int error, const char **text), *text = error ? "CUDA_ERROR_FAKE" : "CUDA_SUCCESS";)
+DEFINE(cuDeviceGetCount, (int *count), *count = getenv("FAKE_CUDA_DEVICES") ? atoi(getenv("FAKE_CUDA_DEVICES")) : 1;)
+DEFINE(cuDeviceGet, (int *device, int ordinal), *device = ordinal;)
+DEFINE(cuDeviceGetName, (char *name, int length, int device), (void)device; snprintf(name, (size_t)length, "Fake");)
+DEFINE(cuDeviceGetAttribute, (int *value, int attribute, int device), (void)device; *value = attribute == 75   ? 9
+                                                                                             : attribute == 76 ? 0
+                                                                                             : attribute == 16 ? 132
+                                                                                             : attribute == 5
+                                                                                                 ? 0x7fffffff
+                                                                                                 : 232448;)
+DEFINE(cuDevicePrimaryCtxRetain, (void **out, int device), (void)device; *out = &context;)
+DEFINE(cuDevicePrimaryCtxRelease_v2, (int device), (void)device;)
+DEFINE(cuCtxGetCurrent, (void **out), *out = NULL;)
+DEFINE(cuCtxSetCurrent, (void *current), (void)current;)
+DEFINE(cuCtxGetDevice, (int *device), *device = 0;)
+DEFINE(cuCtxSynchronize, (void), )
+DEFINE(cuModuleLoadData, (void **module, const void *image), *module = (void *)image;
+       if (memcmp(image, "\177ELF", 4)) return FAULT;)
+DEFINE(cuModuleUnload, (void *module), (void)module;)
+DEFINE(cuModuleGetFunction, (void **function, void *module, const char *name), (void)module; *function = (void *)name;)
+DEFINE(cuFuncSetAttribute, (void *function, int attribute, int value), note("", 0, 0, 0); (void)function;
+       (void)attribute; (void)value;)
+DEFINE(cuLaunchKernel,
+       (void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+        void *stream, void **params, void **extra),
+       (void)function;
+       (void)gy; (void)gz; (void)by; (void)bz; (void)extra; (void)params;
+       note("launch grid %llu block %llu shared %llu", gx, bx, shared);
+       note(" stream %llx\n", (uint64_t)(uintptr_t)stream, 0, 0);)
+DEFINE(cuMemAlloc_v2, (uint64_t * address, size_t bytes),
+       *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);)
+DEFINE(cuMemFree_v2, (uint64_t address), free((void *)(uintptr_t)address);)
+DEFINE(cuMemAllocAsync, (uint64_t * address, size_t bytes, void *stream), (void)stream;
+       *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+       note("workspace %llu\n", bytes, 0, 0);)
+DEFINE(cuMemFreeAsync, (uint64_t address, void *stream), (void)stream; free((void *)(uintptr_t)address);)
+DEFINE(cuMemcpyHtoD_v2, (uint64_t to, const void *from, size_t bytes), memcpy((void *)(uintptr_t)to, from, bytes);)
+DEFINE(cuMemcpyDtoH_v2, (void *to, uint64_t from, size_t bytes), memcpy(to, (void *)(uintptr_t)from, bytes);)
+DEFINE(cuMemsetD8Async, (uint64_t address, unsigned char value, size_t count, void *stream), (void)stream;
+       memset((void *)(uintptr_t)address, value, count);)
+DEFINE(cuMemsetD16Async, (uint64_t address, unsigned short value, size_t count, void *stream), (void)stream;
+       for (size_t i = 0; i < count; i++)((unsigned short *)(uintptr_t)address)[i] = value;)
+DEFINE(cuMemsetD32Async, (uint64_t address, unsigned value, size_t count, void *stream), (void)stream;
+       note("fill %llu x %llx\n", count, value, 0);
+       for (size_t i = 0; i < count; i++)((unsigned *)(uintptr_t)address)[i] = value;)
+DEFINE(cuMemsetD2D32Async, (uint64_t address, size_t pitch, unsigned value, size_t width, size_t height, void *stream),
+       (void)stream;
+       (void)width; for (size_t i = 0; i < height; i++) * (unsigned *)(uintptr_t)(address + i * pitch) = value;)
+DEFINE(cuEventCreate, (void **event, unsigned flags), (void)flags; *event = &context;)
+DEFINE(cuEventRecord, (void *event, void *stream), (void)event; (void)stream;)
+DEFINE(cuEventSynchronize, (void *event), (void)event;)
+DEFINE(cuEventElapsedTime, (float *ms, void *from, void *to), (void)from; (void)to; *ms = 1;)
+DEFINE(cuEventDestroy_v2, (void *event), (void)event;)

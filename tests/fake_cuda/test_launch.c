@@ -1,0 +1,162 @@
+// Loading and launching through the public API, against the fake driver beside this file.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tilec/tilec.h>
+#include <unistd.h>
+
+// A cubin that the fake driver takes: an ELF file with a plan of one kernel and one program. Made without an assembler.
+#include "tests/fake_cuda/artefact.h"
+
+typedef struct Fixture {
+    TilecContext *context;
+    TilecArtefact *artefact;
+    TilecModule *module;
+    TilecDiagnostics *diagnostics;
+    char log[64];
+} Fixture;
+
+static Fixture f;
+
+static int setup(void **state) {
+    (void)state;
+    memset(&f, 0, sizeof f);
+    strcpy(f.log, "fake_cuda_XXXXXX");
+    close(mkstemp(f.log));
+    setenv("FAKE_CUDA_LOG", f.log, 1);
+    unsetenv("FAKE_CUDA_FAIL");
+    unsetenv("FAKE_CUDA_DEVICES");
+    assert_int_equal(tilec_context_create(NULL, &f.context), TILEC_OK);
+    size_t size;
+    const void *cubin = artefact_bytes(&size);
+    assert_int_equal(tilec_artefact_open(f.context, cubin, size, &f.artefact, &f.diagnostics), TILEC_OK);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    tilec_diagnostics_destroy(f.diagnostics);
+    tilec_unload(f.module);
+    tilec_artefact_destroy(f.artefact);
+    tilec_context_destroy(f.context);
+    unlink(f.log);
+    return 0;
+}
+
+static void expect_code(int code) {
+    TilecDiagnostic d = {0};
+    tilec_diagnostics_get(f.diagnostics, 0, &d);
+    assert_int_equal(d.code, code);
+}
+
+static void expect_log(const char *want) {
+    char text[4096] = "";
+    FILE *log = fopen(f.log, "r");
+    text[fread(text, 1, sizeof text - 1, log)] = 0;
+    fclose(log);
+    assert_string_equal(text, want);
+}
+
+static void load(void) {
+    assert_int_equal(tilec_load(f.artefact, &f.module, &f.diagnostics), TILEC_OK);
+}
+
+static TilecStatus launch(const char *name, int64_t n, const TilecLaunch *options) {
+    int64_t shape[] = {n};
+    static float memory[4096];
+    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    return tilec_launch(f.module, tilec_artefact_find(f.artefact, name), args, 2, options, &f.diagnostics);
+}
+
+static void test_launch(void **state) {
+    (void)state;
+    load();
+    TilecLaunch options = TILEC_INIT(TilecLaunch);
+    options.stream = (void *)0x50;
+    assert_int_equal(launch("copy", 1000, &options), TILEC_OK);
+    expect_log("launch grid 4 block 128 shared 2048 stream 50\n");
+}
+
+static void test_workspace(void **state) {
+    (void)state;
+    size_t bytes = 0;
+    int64_t shape[] = {100};
+    TilecArg args[] = {tilec_tensor(&shape, 1, shape), tilec_tensor(&shape, 1, shape)};
+    load();
+    assert_int_equal(tilec_workspace_size(f.module, tilec_artefact_find(f.artefact, "twice"), args, 2, &bytes, NULL),
+                     TILEC_OK);
+    assert_int_equal(bytes, 512);
+    assert_int_equal(launch("twice", 100, NULL), TILEC_OK);
+    expect_log("workspace 512\nfill 100 x 3f800000\n"
+               "launch grid 1 block 128 shared 2048 stream 0\nlaunch grid 1 block 128 shared 2048 stream 0\n");
+}
+
+static void test_own_workspace(void **state) {
+    (void)state;
+    static _Alignas(256) char memory[512];
+    TilecLaunch options = TILEC_INIT(TilecLaunch);
+    load();
+    options.workspace = memory;
+    options.workspace_size = 256;
+    assert_int_equal(launch("twice", 100, &options), TILEC_ERROR_SOURCE);
+    expect_code(910);   // covers T0910
+    tilec_diagnostics_destroy(f.diagnostics);
+    options.workspace_size = 512;
+    assert_int_equal(launch("twice", 100, &options), TILEC_OK);
+}
+
+static void test_wrong_arguments(void **state) {
+    (void)state;
+    load();
+    assert_int_equal(tilec_launch(f.module, NULL, NULL, 0, NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), NULL, 0, NULL, &f.diagnostics),
+                     TILEC_ERROR_SOURCE);
+    expect_code(904);
+    expect_log("");
+}
+
+static void test_faults(void **state) {   // covers T0902
+    (void)state;
+    static const char *const loading[] = {"cuCtxGetCurrent",     "cuDeviceGetAttribute", "cuModuleLoadData",
+                                          "cuModuleGetFunction", "cuFuncSetAttribute",   "cuDevicePrimaryCtxRetain"};
+    for (size_t i = 0; i < sizeof loading / sizeof loading[0]; i++) {
+        setenv("FAKE_CUDA_FAIL", loading[i], 1);
+        assert_int_equal(tilec_load(f.artefact, &f.module, &f.diagnostics), TILEC_ERROR_DEVICE);
+        assert_null(f.module);
+        expect_code(902);
+        tilec_diagnostics_destroy(f.diagnostics);
+    }
+    unsetenv("FAKE_CUDA_FAIL");
+    load();
+    setenv("FAKE_CUDA_FAIL", "cuLaunchKernel", 1);
+    assert_int_equal(launch("copy", 10, NULL), TILEC_ERROR_DEVICE);
+    expect_code(902);
+    tilec_diagnostics_destroy(f.diagnostics);
+    setenv("FAKE_CUDA_FAIL", "cuMemAllocAsync", 1);
+    assert_int_equal(launch("twice", 10, NULL), TILEC_ERROR_DEVICE);
+}
+
+static void test_no_device(void **state) {   // covers T0901
+    (void)state;
+    setenv("FAKE_CUDA_DEVICES", "0", 1);
+    assert_int_equal(tilec_load(f.artefact, &f.module, &f.diagnostics), TILEC_ERROR_ENVIRONMENT);
+    expect_code(901);
+    tilec_diagnostics_destroy(f.diagnostics);
+    setenv("FAKE_CUDA_FAIL", "cuInit", 1);
+    assert_int_equal(tilec_load(f.artefact, &f.module, &f.diagnostics), TILEC_ERROR_ENVIRONMENT);
+    expect_code(901);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {TEST(test_launch),          TEST(test_workspace), TEST(test_own_workspace),
+                                       TEST(test_wrong_arguments), TEST(test_faults),    TEST(test_no_device)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
