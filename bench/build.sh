@@ -36,7 +36,8 @@ for tile in 32 64; do compile transpose T=$tile; done
 for columns in 1024 4096 8192; do
     compile softmax N=$columns
     for rows in 1 4; do
-        if [ $((rows * columns)) -le 8192 ]; then   # what 128 threads hold in registers compile rmsnorm N=$columns ROWS=$rows; fi
+        # as much as 128 threads hold in registers
+        if [ $((rows * columns)) -le 8192 ]; then compile rmsnorm N=$columns ROWS=$rows; fi
     done
 done
 for tile in "128 256 3" "128 128 3" "128 128 4" "128 64 4" "64 128 4" "64 64 4" "64 64 6"; do
