@@ -510,6 +510,41 @@ static void random_i8(void **state) {
     simplify_random(*state, TYPE_I8, 4, 1000);
 }
 
+// Assumptions that hold at a random point; what follows from them must hold wherever they do.
+static void assumptions_are_used_soundly(void **state) {
+    Arena *arena = *state;
+    Bench b = bench(arena);
+    uint64_t random = 99;
+    Maker maker = {&b, &random, TYPE_I64, NULL};
+    int compared = 0, folded = 0;
+    for (int n = 0; n < 4000; n++) {
+        Point points[30];
+        for (int k = 0; k < 30; k++) points[k] = random_point(&b, &random, b.any);
+        const Expr *assumed[2];
+        bool truth[2];
+        int mark = facts_mark(b.facts);
+        bad = false;
+        for (int a = 0; a < 2; a++) {
+            assumed[a] = random_condition(&maker, 1);
+            truth[a] = evaluate(&points[0], assumed[a]);
+            if (!bad) facts_assume(b.facts, assumed[a], truth[a]);
+        }
+        Expr *e = n % 2 ? random_condition(&maker, 1) : random_expr(&maker, 2);
+        Expr *simple = bad ? e : simplify_expr(arena, b.facts, e);
+        bool valid = !bad;
+        for (int k = 0; valid && k < 30; k++) {
+            bad = false;
+            bool holds = evaluate(&points[k], assumed[0]) == truth[0] && evaluate(&points[k], assumed[1]) == truth[1];
+            if (bad || !holds) continue;
+            check_value(&b, e, simple, &points[k]);
+            compared++;
+        }
+        folded += simple->kind == EXPR_INT;
+        facts_release(b.facts, mark);
+    }
+    assert_true(compared > 10000 && folded > 100);
+}
+
 // ---- layouts as expressions ----
 static void the_worked_example(void **state) {
     Arena *arena = *state;
@@ -596,6 +631,7 @@ int main(void) {
         IN_ARENA(random_i32),
         IN_ARENA(random_u32),
         IN_ARENA(random_i8),
+        IN_ARENA(assumptions_are_used_soundly),
         IN_ARENA(the_worked_example),
         IN_ARENA(forward_agrees_with_eval),
         IN_ARENA(global_offsets),
