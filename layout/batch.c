@@ -175,10 +175,12 @@ static const struct {
     const char *name;
     void (*answer)(Question *);
 } others[] = {
-    {"size", answer_size},       {"cosize", answer_cosize},   {"crd2idx", answer_crd2idx},
-    {"idx2crd", answer_idx2crd}, {"slice", answer_slice},     {"eval", answer_eval},
+    {"size", answer_size},       {"cosize", answer_cosize},
+    {"crd2idx", answer_crd2idx}, {"idx2crd", answer_idx2crd},
+    {"slice", answer_slice},     {"eval", answer_eval},
     {"swizzle", answer_swizzle}, {"swizzle_eval", answer_swizzle_eval},
-    {"full", answer_bank},       {"half", answer_bank},       {"quarter", answer_bank},
+    {"full", answer_bank},       {"half", answer_bank},
+    {"quarter", answer_bank},
 };
 
 static void answer_fields(Question *q) {

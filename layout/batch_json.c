@@ -19,9 +19,9 @@ static const Json nothing = {.kind = JSON_NULL};
 
 static const Json *arg(Question *q, int index, JsonKind kind, const char *what) {
     static const Json empty[] = {
-        [JSON_NULL] = {.kind = JSON_NULL},     [JSON_BOOL] = {.kind = JSON_BOOL},
-        [JSON_INT] = {.kind = JSON_INT},       [JSON_STRING] = {.kind = JSON_STRING, .text = ""},
-        [JSON_ARRAY] = {.kind = JSON_ARRAY},   [JSON_OBJECT] = {.kind = JSON_OBJECT},
+        [JSON_NULL] = {.kind = JSON_NULL},   [JSON_BOOL] = {.kind = JSON_BOOL},
+        [JSON_INT] = {.kind = JSON_INT},     [JSON_STRING] = {.kind = JSON_STRING, .text = ""},
+        [JSON_ARRAY] = {.kind = JSON_ARRAY}, [JSON_OBJECT] = {.kind = JSON_OBJECT},
     };
     if (index < q->count && q->args[index].kind == kind) return &q->args[index];
     layout_refuse(q->cx, "argument %d: expected %s", index + 1, what);
@@ -176,6 +176,43 @@ static void do_consecutive(Question *q) {
     tuple_print_integer(q->out, linear_consecutive(layout(q, 0)));
 }
 
+// Sizes of a dim or of all of them; `log2` gives the number of bits.
+static void put_size(Question *q, int bits, bool log2) {
+    tuple_print_integer(q->out, log2 ? bits : (int64_t)1 << bits);
+}
+
+static void size_of_dim(Question *q, bool in, bool log2) {
+    Linear a = layout(q, 0);
+    int dim = in ? linear_find_in(a, name(q, 1)) : linear_find_out(a, name(q, 1));
+    if (dim < 0) layout_refuse(q->cx, "there is no such dim");
+    else put_size(q, in ? a.ins[dim].bits : a.outs[dim].bits, log2);
+}
+
+static void do_in_size(Question *q) {
+    size_of_dim(q, true, false);
+}
+static void do_in_size_log2(Question *q) {
+    size_of_dim(q, true, true);
+}
+static void do_out_size(Question *q) {
+    size_of_dim(q, false, false);
+}
+static void do_out_size_log2(Question *q) {
+    size_of_dim(q, false, true);
+}
+static void do_total_in_size(Question *q) {
+    put_size(q, linear_in_bits(layout(q, 0)), false);
+}
+static void do_total_in_size_log2(Question *q) {
+    put_size(q, linear_in_bits(layout(q, 0)), true);
+}
+static void do_total_out_size(Question *q) {
+    put_size(q, linear_out_bits(layout(q, 0)), false);
+}
+static void do_total_out_size_log2(Question *q) {
+    put_size(q, linear_out_bits(layout(q, 0)), true);
+}
+
 static void do_free_variables(Question *q) {
     Linear a = layout(q, 0);
     int64_t *masks = NEW_ARRAY(q->cx->arena, int64_t, a.in_count);
@@ -248,19 +285,45 @@ static void transpose(Question *q, TransposeOp *op) {
     if (!q->cx->failed) put_layout(q, op(q->cx, a, order, count));
 }
 
-static void do_flatten_ins(Question *q) { unary(q, linear_flatten_ins); }
-static void do_flatten_outs(Question *q) { unary(q, linear_flatten_outs); }
-static void do_invert(Question *q) { unary(q, linear_invert); }
-static void do_pseudoinvert(Question *q) { unary(q, linear_pseudoinvert); }
-static void do_multiply(Question *q) { binary(q, linear_multiply); }
-static void do_compose(Question *q) { binary(q, linear_compose); }
-static void do_invert_and_compose(Question *q) { binary(q, linear_invert_and_compose); }
-static void do_divide_left(Question *q) { division(q, linear_divide_left); }
-static void do_divide_right(Question *q) { division(q, linear_divide_right); }
-static void do_reshape_ins(Question *q) { reshape(q, linear_reshape_ins); }
-static void do_reshape_outs(Question *q) { reshape(q, linear_reshape_outs); }
-static void do_transpose_ins(Question *q) { transpose(q, linear_transpose_ins); }
-static void do_transpose_outs(Question *q) { transpose(q, linear_transpose_outs); }
+static void do_flatten_ins(Question *q) {
+    unary(q, linear_flatten_ins);
+}
+static void do_flatten_outs(Question *q) {
+    unary(q, linear_flatten_outs);
+}
+static void do_invert(Question *q) {
+    unary(q, linear_invert);
+}
+static void do_pseudoinvert(Question *q) {
+    unary(q, linear_pseudoinvert);
+}
+static void do_multiply(Question *q) {
+    binary(q, linear_multiply);
+}
+static void do_compose(Question *q) {
+    binary(q, linear_compose);
+}
+static void do_invert_and_compose(Question *q) {
+    binary(q, linear_invert_and_compose);
+}
+static void do_divide_left(Question *q) {
+    division(q, linear_divide_left);
+}
+static void do_divide_right(Question *q) {
+    division(q, linear_divide_right);
+}
+static void do_reshape_ins(Question *q) {
+    reshape(q, linear_reshape_ins);
+}
+static void do_reshape_outs(Question *q) {
+    reshape(q, linear_reshape_outs);
+}
+static void do_transpose_ins(Question *q) {
+    transpose(q, linear_transpose_ins);
+}
+static void do_transpose_outs(Question *q) {
+    transpose(q, linear_transpose_outs);
+}
 
 static void do_sublayout(Question *q) {
     int in_count, out_count;
@@ -289,6 +352,13 @@ static void do_quotient(Question *q) {
     const char **list = names(q, 1, &count);
     bool found = !q->cx->failed && linear_quotient(q->cx, a, list, count, &result);
     put_layout_or_null(q, found, result);
+}
+
+static void do_is_trivial_over(Question *q) {
+    int count;
+    Linear a = layout(q, 0), result = a;
+    const char **list = names(q, 1, &count);
+    if (!q->cx->failed) put_bool(q, linear_quotient(q->cx, a, list, count, &result));
 }
 
 static void do_remove_zero_bases(Question *q) {
@@ -426,13 +496,22 @@ static const struct {
     {"flattenIns", do_flatten_ins},
     {"flattenOuts", do_flatten_outs},
     {"getFreeVariableMasks", do_free_variables},
+    {"getInDimSize", do_in_size},
+    {"getInDimSizeLog2", do_in_size_log2},
     {"getNumConsecutiveInOut", do_consecutive},
+    {"getOutDimSize", do_out_size},
+    {"getOutDimSizeLog2", do_out_size_log2},
+    {"getTotalInDimSize", do_total_in_size},
+    {"getTotalInDimSizeLog2", do_total_in_size_log2},
+    {"getTotalOutDimSize", do_total_out_size},
+    {"getTotalOutDimSizeLog2", do_total_out_size_log2},
     {"identity1D", do_identity1d},
     {"invert", do_invert},
     {"invertAndCompose", do_invert_and_compose},
     {"isInjective", do_is_injective},
     {"isInvertible", do_is_invertible},
     {"isSurjective", do_is_surjective},
+    {"isTrivialOver", do_is_trivial_over},
     {"multiply", do_multiply},
     {"optimalSwizzlingLdSt", do_optimal_swizzle},
     {"pseudoinvert", do_pseudoinvert},

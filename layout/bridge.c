@@ -162,8 +162,8 @@ Linear linear_from_layout(LayoutContext *cx, const Layout *a, const char *const 
     for (int i = 0; i < a->rank_out; i++) {
         int out = a->rank_out - 1 - i;
         outs[i] = (LinearDim){names[out], log2_exact(a->out_shape[out])};
-        if (outs[i].bits < 0) layout_refuse(cx, "not linear: physical extent %lld is not a power of two",
-                                            (long long)a->out_shape[out]);
+        if (outs[i].bits < 0)
+            layout_refuse(cx, "not linear: physical extent %lld is not a power of two", (long long)a->out_shape[out]);
     }
     if (cx->failed) return linear_empty();
     Linear flat = linear_from_swizzled(cx, swizzled_from_layout(cx, a), ins, "offset");

@@ -111,7 +111,7 @@ UNARY(f_left_inverse, cute_left_inverse)
 #define BY_PROFILE(name, plain, by)                                                                                    \
     static CalcValue name(Calc *c, const CalcValue *v, int count) {                                                    \
         Cute a = as_cute(c, v[0]);                                                                                     \
-        return of_cute(count > 1 ? by(c->cx, a, as_tuple(c, v[1])) : plain(c->cx, a));                                  \
+        return of_cute(count > 1 ? by(c->cx, a, as_tuple(c, v[1])) : plain(c->cx, a));                                 \
     }
 BY_PROFILE(f_coalesce, cute_coalesce, cute_coalesce_by)
 BY_PROFILE(f_filter, cute_filter, cute_filter_by)
@@ -344,7 +344,8 @@ static CalcValue f_apply(Calc *c, const CalcValue *v, int count) {
     if (tuple_rank(in) != a.in_count) layout_refuse(c->cx, "apply needs one value per input");
     for (int i = 0; i < a.in_count && !c->cx->failed; i++) {
         ins[i] = tuple_mode(in, i).value;
-        if (tuple_mode(in, i).kind != TUPLE_INT || ins[i] >> a.ins[i].bits) layout_refuse(c->cx, "an input value is outside its size");
+        if (tuple_mode(in, i).kind != TUPLE_INT || ins[i] >> a.ins[i].bits)
+            layout_refuse(c->cx, "an input value is outside its size");
     }
     if (c->cx->failed) return v[0];
     linear_apply(a, ins, outs);
@@ -446,7 +447,8 @@ static CalcValue f_mma(Calc *c, const CalcValue *v, int count) {
 }
 static CalcValue f_swizzled(Calc *c, const CalcValue *v, int count) {
     (void)count;
-    Encoding e = {.kind = ENCODING_SWIZZLED, .vec = as_int(c, v[1]), .per_phase = as_int(c, v[2]), .max_phase = as_int(c, v[3])};
+    Encoding e = {
+        .kind = ENCODING_SWIZZLED, .vec = as_int(c, v[1]), .per_phase = as_int(c, v[2]), .max_phase = as_int(c, v[3])};
     per_dim(c, v[4], e.order);
     return encoded(c, &e, v[0]);
 }
@@ -469,9 +471,11 @@ static CalcValue f_operand_tv(Calc *c, const CalcValue *v, int count) {
     const char *name = as_text(c, v[0]);
     int64_t extent[ENCODING_MAX_RANK];
     int rank = per_dim(c, v[1], extent);
-    if (rank != 3 || !*name || !strchr("ABC", *name) || name[1]) layout_refuse(c->cx, "expected \"A\", \"B\" or \"C\", and (m,n,k)");
+    if (rank != 3 || !*name || !strchr("ABC", *name) || name[1])
+        layout_refuse(c->cx, "expected \"A\", \"B\" or \"C\", and (m,n,k)");
     if (c->cx->failed) return v[1];
-    MmaAtom atom = {extent[0], extent[1], extent[2], cute_leaf(32, 1), as_cute(c, v[2]), as_cute(c, v[3]), as_cute(c, v[4])};
+    MmaAtom atom = {extent[0],        extent[1],        extent[2],       cute_leaf(32, 1),
+                    as_cute(c, v[2]), as_cute(c, v[3]), as_cute(c, v[4])};
     Cute atoms = as_cute(c, v[5]);
     Tiler permutation = count > 6 ? as_tiler(c, v[6]) : (Tiler){.kind = TILER_ANY};
     if (c->cx->failed) return v[1];
@@ -562,7 +566,8 @@ static const struct {
     {"swizzled", 5, 5, f_swizzled, "(shape, vec, per phase, max phase, order)"},
     {"nvmma", 3, 4, f_nvmma, "(shape, swizzle bytes, element bits[, transposed])"},
     {"tiled_copy", 2, 2, f_tiled_copy, "(thread layout, value layout)"},
-    {"operand_tv", 6, 7, f_operand_tv, "(\"A\", (m,n,k), A, B, C, atoms[, permutation]): of a tiled MMA of one-warp atoms"},
+    {"operand_tv", 6, 7, f_operand_tv,
+     "(\"A\", (m,n,k), A, B, C, atoms[, permutation]): of a tiled MMA of one-warp atoms"},
     {"copy_tv", 3, 3, f_copy_tv, "(thread-value layout of an operand, tile, values)"},
     {"copy_tiler", 3, 3, f_copy_tiler, "(thread-value layout of an operand, tile, values)"},
 };
@@ -793,6 +798,7 @@ char *calc_expand(Calc *c, const char *text) {
 char *calc_help(Arena *arena) {
     StrBuf out;
     sb_init(&out, arena);
-    for (int i = 0; i < COUNT_OF(functions); i++) sb_printf(&out, "    %s%s\n", functions[i].name, functions[i].arguments);
+    for (int i = 0; i < COUNT_OF(functions); i++)
+        sb_printf(&out, "    %s%s\n", functions[i].name, functions[i].arguments);
     return out.text;
 }

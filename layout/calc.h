@@ -4,9 +4,10 @@
 //     C = ((4,8),(2,2)):((32,1),(16,8)); linear(C, (16,8))        {lane: ...} -> (dim0: 16, dim1: 8)
 //     Sw<3,3,3> o (8,64):(64,1)
 //
-// Values: integers and nested tuples (`_` too), layouts with or without a swizzle, tilers `<a;b>`, swizzles, linear layouts
-// `{in: [images]} -> (out: size)`. `name = expression;` names a value. A tuple stands for a column-major layout or a tiler where
-// one is wanted; a tuple of layouts is the layout of those modes. `calc_help` lists the functions.
+// Values: integers and nested tuples (`_` too), layouts with or without a swizzle, tilers `<a;b>`, swizzles, linear
+// layouts `{in: [images]} -> (out: size)`. `name = expression;` names a value. A tuple stands for a column-major
+// layout or a tiler where one is wanted; a tuple of layouts is the layout of those modes. `calc_help` lists the
+// functions.
 #pragma once
 #include "layout/draw.h"
 #include "layout/linear.h"
@@ -36,6 +37,6 @@ char *calc_text(Calc *calc, CalcValue value, bool static_mark);
 char *calc_expand(Calc *calc, const char *text);
 char *calc_help(Arena *arena);   // one line per function
 
-// `tilec layout ...`; argv[0] is "layout". Returns the exit code: 0, 1 (the expression is wrong), 2 (usage), 3 (cannot read or
-// write), 70 (internal).
+// `tilec layout ...`; argv[0] is "layout". Returns the exit code: 0, 1 (the expression is wrong), 2 (usage), 3 (cannot
+// read or write), 70 (internal).
 int layout_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);

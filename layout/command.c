@@ -87,8 +87,9 @@ static const char *read_options(int argc, char **argv, Options *o) {
         else if (!strcmp(arg, "--table")) o->format = AS_TABLE;
         else if (!strcmp(arg, "--svg")) o->format = AS_SVG;
         else if (!strcmp(arg, "--html")) o->format = AS_HTML;
-        else if (!take_view(arg, o, &bad) && !take_value(arg, "--tile", &o->tile) && !take_value(arg, "--expand", &o->script) &&
-                 !take_number(arg, "--bits", &o->bits, 128, &bad) && !take_number(arg, "--access", &o->access, 16, &bad))
+        else if (!take_view(arg, o, &bad) && !take_value(arg, "--tile", &o->tile) &&
+                 !take_value(arg, "--expand", &o->script) && !take_number(arg, "--bits", &o->bits, 128, &bad) &&
+                 !take_number(arg, "--access", &o->access, 16, &bad))
             return arg;
         if (bad) return arg;
     }
@@ -111,7 +112,8 @@ static Drawing drawing_of(LayoutContext *cx, const Options *o, Swizzled a) {
 static char *shown(Calc *calc, LayoutContext *cx, const Options *o, CalcValue value) {
     if (o->format == AS_TEXT && !o->view_given)
         return arena_printf(cx->arena, "%s\n", calc_text(calc, value, o->static_mark));
-    if (value.kind == CALC_TUPLE) value = calc_run(calc, arena_printf(cx->arena, "make_layout(%s)", calc_text(calc, value, false)));
+    if (value.kind == CALC_TUPLE)
+        value = calc_run(calc, arena_printf(cx->arena, "make_layout(%s)", calc_text(calc, value, false)));
     if (value.kind != CALC_LAYOUT) return layout_refuse(cx, "only layouts can be drawn"), NULL;
     if (o->format <= AS_TABLE && o->view == VIEW_VALUES) return draw_table(cx, value.layout, o->static_mark);
     Drawing d = drawing_of(cx, o, value.layout);

@@ -1,8 +1,8 @@
 // What every function of the layout algebra is given: an arena for its results, and the place for a refusal.
 //
 // The algebra never aborts. A function that cannot answer calls `layout_refuse`, which stores a reason (the first one
-// wins), and returns any value; functions called with a context that has already failed return early or compute something
-// harmless. So a formula is written as a formula and checked once, at its end:
+// wins), and returns any value; functions called with a context that has already failed return early or compute
+// something harmless. So a formula is written as a formula and checked once, at its end:
 //
 //     Cute rest = cute_composition(cx, a, cute_complement(cx, b, cute_size(a)));
 //     if (cx->failed) report(cx->reason);

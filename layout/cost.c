@@ -1,9 +1,10 @@
 // Costs of accesses.
 //
-// Why ranks count conflicts. Let w be the word address as a linear function of the bits that vary within a phase (lane bits and
-// the words of a vector). It takes 2^rank(w) distinct values, and its lowest bits, the bank, take 2^rank(bank) values, each
-// equally often. So each bank that is asked at all is asked for 2^(rank(w) - rank(bank)) words: that many wavefronts, in every
-// phase, because phases differ by a constant. The same argument counts sectors: 2^rank(address / sector).
+// Why ranks count conflicts. Let w be the word address as a linear function of the bits that vary within a phase (lane
+// bits and the words of a vector). It takes 2^rank(w) distinct values, and its lowest bits, the bank, take
+// 2^rank(bank) values, each equally often. So each bank that is asked at all is asked for 2^(rank(w) - rank(bank))
+// words: that many wavefronts, in every phase, because phases differ by a constant. The same argument counts sectors:
+// 2^rank(address / sector).
 #include "layout/cost.h"
 #include <string.h>
 
@@ -84,7 +85,8 @@ int64_t vector_width_counted(LayoutContext *cx, Swizzled a, int64_t most) {
     return width;
 }
 
-SharedCost shared_cost_of(LayoutContext *cx, Swizzled a, int element_bits, int64_t value, int64_t width, MemoryShape memory) {
+SharedCost shared_cost_of(LayoutContext *cx, Swizzled a, int element_bits, int64_t value, int64_t width,
+                          MemoryShape memory) {
     enum { WARP = 32 };
     int64_t threads, values, addresses[WARP];
     if (!threads_and_values(cx, a, &threads, &values)) return (SharedCost){0, 0};
@@ -159,7 +161,8 @@ static int images_of(Linear a, const char *in, uint64_t *images) {
     return bits;
 }
 
-// Are the differences of the images of `in` (what the destination needs, what the same index of the source holds) in the span?
+// Are the differences of the images of `in` (what the destination needs, what the same index of the source holds) in
+// the span?
 static bool reachable(Linear source, Linear destination, const char *in, const uint64_t *span, int count) {
     uint64_t vectors[192], needs[64] = {0}, holds[64] = {0};
     int wanted = images_of(destination, in, needs), held = images_of(source, in, holds), rank = bits_rank(span, count);
@@ -187,7 +190,8 @@ ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destinat
                   reachable(source, destination, "warp", span, in_lane) &&
                   reachable(source, destination, "block", span, in_lane);
     if (!within) return cost;
-    // 2. Registers that each lane already holds: those in the span of its own registers, if lanes and warps agree up to that.
+    // 2. Registers that each lane already holds: those in the span of its own registers, if lanes and warps agree up
+    // to that.
     int missing = bits_rank(wanted, needed + registers) - bits_rank(span, registers);
     bool own = reachable(source, destination, "lane", span, registers) &&
                reachable(source, destination, "warp", span, registers) &&

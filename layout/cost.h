@@ -1,11 +1,11 @@
 // What an access costs, by layout: wavefronts of shared memory, sectors of global memory, vector width, shuffles.
 //
-// Two ways to the same numbers: from the addresses of the lanes, by counting; and from a linear layout, by ranks, exact and
-// without enumerating. The machine is an argument: banks, bytes per bank, bytes per sector.
+// Two ways to the same numbers: from the addresses of the lanes, by counting; and from a linear layout, by ranks,
+// exact and without enumerating. The machine is an argument: banks, bytes per bank, bytes per sector.
 //
-// Model of shared memory: lanes that move up to a word go together; with wider accesses 16 or 8 lanes (64 or 128 bits) make a
-// phase, so that a phase asks for at most one word per bank if all goes well. A phase takes as many wavefronts as the busiest
-// bank has distinct words; lanes that read the same word share it.
+// Model of shared memory: lanes that move up to a word go together; with wider accesses 16 or 8 lanes (64 or 128 bits)
+// make a phase, so that a phase asks for at most one word per bank if all goes well. A phase takes as many wavefronts
+// as the busiest bank has distinct words; lanes that read the same word share it.
 #pragma once
 #include "layout/linear.h"
 #include "layout/swizzle.h"
@@ -20,20 +20,22 @@ typedef struct SharedCost {
 } SharedCost;
 
 // ---- by counting ----
-// `addresses` are the byte addresses of `lanes` lanes, each moving `bytes` (a power of two) from an address aligned to it;
-// lanes with a negative address are inactive.
+// `addresses` are the byte addresses of `lanes` lanes, each moving `bytes` (a power of two) from an address aligned to
+// it; lanes with a negative address are inactive.
 SharedCost shared_cost_counted(const int64_t *addresses, int lanes, int bytes, MemoryShape memory);
 int64_t sectors_counted(LayoutContext *cx, const int64_t *addresses, int lanes, int bytes, MemoryShape memory);
-// Largest power-of-two run of values 0.. such that value i is at offset(0) + i for the whole run, aligned, and so for every
-// run and every thread: `a` has modes (thread, value), in elements.
+// Largest power-of-two run of values 0.. such that value i is at offset(0) + i for the whole run, aligned, and so for
+// every run and every thread: `a` has modes (thread, value), in elements.
 int64_t vector_width_counted(LayoutContext *cx, Swizzled a, int64_t most);
 // The wavefronts of one warp's access to values v .. v + width - 1 of `a` = (thread, value) -> element.
-SharedCost shared_cost_of(LayoutContext *cx, Swizzled a, int element_bits, int64_t value, int64_t width, MemoryShape memory);
+SharedCost shared_cost_of(LayoutContext *cx, Swizzled a, int element_bits, int64_t value, int64_t width,
+                          MemoryShape memory);
 
 // ---- by rank ----
-// `conversion` maps (register, lane, ...) to an offset of elements, its first output; the first `width` registers (a power of
-// two) are moved at once and are consecutive. The cost is the same for every such access of every warp.
-SharedCost shared_cost_linear(LayoutContext *cx, Linear conversion, int element_bits, int64_t width, MemoryShape memory);
+// `conversion` maps (register, lane, ...) to an offset of elements, its first output; the first `width` registers (a
+// power of two) are moved at once and are consecutive. The cost is the same for every such access of every warp.
+SharedCost shared_cost_linear(LayoutContext *cx, Linear conversion, int element_bits, int64_t width,
+                              MemoryShape memory);
 int64_t sectors_linear(LayoutContext *cx, Linear conversion, int element_bits, int64_t width, MemoryShape memory);
 // Consecutive registers at consecutive, aligned offsets; `most` elements at the most.
 int64_t vector_width_linear(Linear conversion, int64_t most);
@@ -42,7 +44,7 @@ int64_t vector_width_linear(Linear conversion, int64_t most);
 typedef enum { CONVERT_IN_REGISTERS, CONVERT_BY_SHUFFLES, CONVERT_BY_SHARED } ConversionKind;
 typedef struct ConversionCost {
     ConversionKind kind;
-    int64_t shuffles;     // per thread, one for each register that no lane already holds for itself
+    int64_t shuffles;   // per thread, one for each register that no lane already holds for itself
 } ConversionCost;
 // Two layouts (register, lane, warp, ...) -> tensor of the same tensor.
 ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destination);

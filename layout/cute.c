@@ -2,13 +2,13 @@
 //
 // Idea. A layout is a sum of strided counters, so all of the algebra is bookkeeping on lists of (shape, stride) pairs:
 //
-//   coalesce    4:1, 8:4        -> 32:1     a counter whose carry lands where the next one starts is one counter
-//   compose     A o (n:s)       -> walk A's counters from the fastest: divide s by the shapes passed over (what B skips),
-//                                 then take from each counter as many steps as are left of it, until n is used up
-//   complement  A up to M       -> sort by stride; the gaps between "what the counters so far reach" and the next stride
-//   inverses                    -> sort by stride; follow the counters and emit for each its position in the domain
+//   coalesce    4:1, 8:4      -> 32:1   a counter whose carry lands where the next one starts is one with it
+//   compose     A o (n:s)     -> walk A's counters from the fastest: divide s by the shapes passed over (what B skips),
+//                                then take from each counter as many steps as are left of it, until n is used up
+//   complement  A up to M     -> sort by stride; the gaps between what the counters so far reach and the next stride
+//   inverses                  -> sort by stride; emit for each counter its position in the domain
 //
-// Everything else is composition: divide by B is A o (B, complement of B), a product with B is (A, complement of A o B).
+// Everything else is composition: A divided by B is A o (B, complement of B), a product is (A, complement of A o B).
 //
 // Worked example: (16,8):(1,16) divided by 4 along the first mode and 2:4 along the second.
 //
@@ -16,12 +16,13 @@
 //   2:4 of 8:16   complement of 2:4 in 8 is 4:1       8:16 o (2,4):(4,1)    = (2,4):(64,16)
 //   result ((4,4),(2,4)):((1,4),(64,16)): mode i is (within the tile, which tile)
 //
-// When composition is refused. A counter of shape s entered with step d yields ceil(s/d) points; B needs a whole number of
-// such runs. Strides cannot express a carry: a run that ends inside the counter (d does not divide s), or two modes of B whose
-// steps add up to more than s. C++ CuTe checks less: it compiles (8,8):(8,1) o 6:3 to (3,2):(24,1), whose value at 3 is 1
-// where A(B(3)) = A(9) = 9, and (8,3):(1,9) o (2,2):(5,6) to (2,2):(5,6), where A(11) = 12. Here these two signs make a result
-// suspicious, and a suspicious result is compared point by point, or refused when it is too large for that. Everything that
-// is answered satisfies R(c) = A(B(c)) for every coordinate of B, also beyond A's domain, where A's last mode goes on.
+// When composition is refused. A counter of shape s entered with step d yields ceil(s/d) points; B needs a whole
+// number of such runs. Strides cannot express a carry: a run that ends inside the counter (d does not divide s), or
+// two modes of B whose steps add up to more than s. C++ CuTe checks less: it compiles (8,8):(8,1) o 6:3 to
+// (3,2):(24,1), whose value at 3 is 1 where A(B(3)) = A(9) = 9, and (8,3):(1,9) o (2,2):(5,6) to (2,2):(5,6), where
+// A(11) = 12. Here these two signs make a result suspicious, and a suspicious result is compared point by point, or
+// refused when it is too large for that. Everything that is answered satisfies R(c) = A(B(c)) for every coordinate of
+// B, also beyond A's domain, where A's last mode goes on.
 //
 // Limits: integers only (no symbolic extents: see layout/view.h), strides >= 0.
 #include "layout/cute.h"
@@ -389,8 +390,8 @@ Cute cute_filter_by(LayoutContext *cx, Cute a, Tuple profile) {
 
 // ---- composition ----
 
-// The left side of a composition: coalesced, but a trailing extent-1 mode keeps its stride (it counts as 2), because the
-// last mode gives the values beyond the domain.
+// The left side of a composition: coalesced, but a trailing extent-1 mode keeps its stride (it counts as 2), because
+// the last mode gives the values beyond the domain.
 static Modes coalesced_for_composition(LayoutContext *cx, Cute a) {
     Modes list = leaves(cx, a);
     Mode *last = &list.items[list.count - 1];
@@ -398,8 +399,8 @@ static Modes coalesced_for_composition(LayoutContext *cx, Cute a) {
     return merge_modes(list);
 }
 
-// The state of one composition: A's counters; for each, the largest digit that B's modes can add up to; and whether strides
-// may fail to express the result.
+// The state of one composition: A's counters; for each, the largest digit that B's modes can add up to; and whether
+// strides may fail to express the result.
 typedef struct Composition {
     Modes a;
     int64_t *digits;
@@ -457,7 +458,8 @@ Cute cute_composition(LayoutContext *cx, Cute a, Cute b) {
     Cute result = compose_tree(cx, &c, b);
     if (!cx->failed) cute_cosize(cx, result);   // refuses what overflows
     if (!cx->failed && c.suspicious && !is_composition(cx, result, a, b))
-        layout_refuse(cx, "composition: steps of the right layout carry out of an extent of the left one; no strides give that");
+        layout_refuse(
+            cx, "composition: steps of the right layout carry out of an extent of the left one; no strides give that");
     return result;
 }
 
@@ -709,8 +711,8 @@ Cute cute_logical_product(LayoutContext *cx, Cute a, Tiler tiler) {
 
 // ---- rearrangements of the logical results ----
 
-// The logical result has a pair at each leaf of the tiler: gathers the first halves and the second halves. Modes beyond the
-// tiler go to the second.
+// The logical result has a pair at each leaf of the tiler: gathers the first halves and the second halves. Modes
+// beyond the tiler go to the second.
 static void unzip(LayoutContext *cx, Cute a, Tiler tiler, Cute *first, Cute *second) {
     if (cx->failed) return;
     if (tiler.kind == TILER_ANY && a.rank != 2) {   // `_` leaves the mode as it was: it must happen to be a pair
@@ -782,7 +784,8 @@ static Cute product_by_rank(LayoutContext *cx, Cute block, Cute tiler, bool bloc
     Cute *modes = NEW_ARRAY(cx->arena, Cute, rank);
     for (int i = 0; i < rank; i++) {
         // The repetitions of a leaf may have split into several modes: they stay together.
-        Cute inner = cute_mode(both.modes[0], i), outer = tiler.rank == CUTE_LEAF ? both.modes[1] : both.modes[1].modes[i];
+        Cute inner = cute_mode(both.modes[0], i),
+             outer = tiler.rank == CUTE_LEAF ? both.modes[1] : both.modes[1].modes[i];
         modes[i] = block_first ? pair(cx, inner, outer) : pair(cx, outer, inner);
     }
     return (Cute){.rank = rank, .modes = modes};

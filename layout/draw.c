@@ -41,15 +41,16 @@ Drawing draw_values(LayoutContext *cx, Swizzled a) {
         for (int i = 0; i < d.rows; i++) {
             int64_t offset = swizzled_at(a, i + (int64_t)j * d.rows);
             int colour = (int)(offset * 8 / (largest + 1)) * 2;   // eight bands of offsets
-            d.cells[i * d.columns + j] = (DrawCell){arena_printf(cx->arena, "%lld", (long long)offset),
-                                                    arena_printf(cx->arena, "(%d,%d) -> %lld", i, j, (long long)offset),
-                                                    colour, false};
+            d.cells[i * d.columns + j] =
+                (DrawCell){arena_printf(cx->arena, "%lld", (long long)offset),
+                           arena_printf(cx->arena, "(%d,%d) -> %lld", i, j, (long long)offset), colour, false};
         }
     return d;
 }
 
 Drawing draw_owners(LayoutContext *cx, Cute tv, Tuple tile) {
-    if (cute_rank(tv) != 2 || tuple_rank(tile) != 2) layout_refuse(cx, "owners: expected (thread, value) over a tile of two modes");
+    if (cute_rank(tv) != 2 || tuple_rank(tile) != 2)
+        layout_refuse(cx, "owners: expected (thread, value) over a tile of two modes");
     if (cx->failed) return blank(cx, "", 0, 0);
     int64_t rows = tuple_product(cx, tuple_mode(tile, 0)), columns = tuple_product(cx, tuple_mode(tile, 1));
     Drawing d = blank(cx, cute_text(cx->arena, tv), rows, columns);
@@ -111,15 +112,17 @@ Drawing draw_banks(LayoutContext *cx, Swizzled a, int element_bits, int access_b
             int lanes = d.rows - row < WARP ? d.rows - row : WARP;
             int64_t addresses[WARP];
             for (int i = 0; i < lanes; i++)
-                addresses[i] = swizzled_at(a, row + i + (int64_t)j * d.rows) * element_bits / 8 / access_bytes * access_bytes;
+                addresses[i] =
+                    swizzled_at(a, row + i + (int64_t)j * d.rows) * element_bits / 8 / access_bytes * access_bytes;
             SharedCost cost = shared_cost_counted(addresses, lanes, access_bytes, memory);
             if (cost.wavefronts > worst) worst = cost.wavefronts, least = cost.phases;
             for (int first = 0; first < lanes; first += phase)
                 mark_phase(&d, row + first, lanes - first < phase ? lanes - first : phase, j, step, addresses + first,
                            access_bytes, memory);
         }
-    d.caption = arena_printf(cx->arena, "lanes reading %d bytes each down a column: wavefronts %lld, without conflicts %lld",
-                             access_bytes, (long long)worst, (long long)least);
+    d.caption =
+        arena_printf(cx->arena, "lanes reading %d bytes each down a column: wavefronts %lld, without conflicts %lld",
+                     access_bytes, (long long)worst, (long long)least);
     return d;
 }
 
@@ -226,8 +229,9 @@ char *draw_coverage(LayoutContext *cx, Cute rows, Cute columns, int64_t row_coun
 // ---- SVG ----
 
 // Sixteen fills, light enough for black text, neighbours well apart.
-static const char *const palette[16] = {"#8dd3c7", "#fff3a8", "#bebada", "#fb9a91", "#8fbfe0", "#fdc086", "#b9e07a", "#fbcfe6",
-                                        "#d4d4d4", "#c79bd1", "#ccebc5", "#ffe066", "#a1d6f0", "#e5c9a8", "#9fdcb6", "#f2a7c3"};
+static const char *const palette[16] = {"#8dd3c7", "#fff3a8", "#bebada", "#fb9a91", "#8fbfe0", "#fdc086",
+                                        "#b9e07a", "#fbcfe6", "#d4d4d4", "#c79bd1", "#ccebc5", "#ffe066",
+                                        "#a1d6f0", "#e5c9a8", "#9fdcb6", "#f2a7c3"};
 
 static void escaped(StrBuf *out, const char *text) {
     for (; *text; text++) {
@@ -250,17 +254,21 @@ char *draw_svg(LayoutContext *cx, Drawing d) {
     size_t longest = 2;
     for (int i = 0; i < d.rows * d.columns; i++)
         if (strlen(d.cells[i].text) > longest) longest = strlen(d.cells[i].text);
-    int cell = (int)longest * LETTER + PAD, title = (int)strlen(d.title) * 8 + 2 * PAD, note = (int)strlen(d.caption) * 7 + LEFT + PAD;
+    int cell = (int)longest * LETTER + PAD, title = (int)strlen(d.title) * 8 + 2 * PAD,
+        note = (int)strlen(d.caption) * 7 + LEFT + PAD;
     int width = LEFT + d.columns * cell + PAD, height = TOP + d.rows * HEIGHT + (*d.caption ? 32 : PAD);
     if (width < title) width = title;
     if (width < note) width = note;
     StrBuf out;
     sb_init(&out, cx->arena);
-    sb_printf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height,
-              width, height);
-    sb_str(&out, "<style>text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;text-anchor:middle;fill:#222}"
-                 ".t{font-size:14px;font-weight:600;text-anchor:start}.i{fill:#888;font-size:11px}.n{text-anchor:start;fill:#555}"
-                 "rect{stroke:#fff;stroke-width:1}.m{stroke:#d01c1c;stroke-width:2}</style>\n");
+    sb_printf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
+              width, height, width, height);
+    sb_str(
+        &out,
+        "<style>text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;text-anchor:middle;fill:#222}"
+        ".t{font-size:14px;font-weight:600;text-anchor:start}"
+                 ".i{fill:#888;font-size:11px}.n{text-anchor:start;fill:#555}"
+        "rect{stroke:#fff;stroke-width:1}.m{stroke:#d01c1c;stroke-width:2}</style>\n");
     sb_printf(&out, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height);
     svg_text(&out, PAD, 22, "t", d.title);
     for (int j = 0; j < d.columns; j++)
@@ -278,8 +286,9 @@ char *draw_svg(LayoutContext *cx, Drawing d) {
                     escaped(&out, c.hint);
                     sb_str(&out, "</title>");
                 }
-                sb_printf(&out, "<rect%s x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>", c.marked ? " class=\"m\"" : "", x,
-                          y, cell, HEIGHT, c.colour < 0 ? "#f4f4f4" : palette[c.colour % 16]);
+                sb_printf(&out, "<rect%s x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>",
+                          c.marked ? " class=\"m\"" : "", x, y, cell, HEIGHT,
+                          c.colour < 0 ? "#f4f4f4" : palette[c.colour % 16]);
                 svg_text(&out, x + cell / 2, y + 16, "c", c.text);
                 sb_str(&out, "</g>");
             }

@@ -1,7 +1,7 @@
 // Encodings as linear layouts.
 //
-// Every distributed encoding is a product of identities, written down from the fastest bits to the slowest. For example the
-// accumulator of mma.m16n8 over a 32 x 32 tensor by one warp:
+// Every distributed encoding is a product of identities, written down from the fastest bits to the slowest. For
+// example the accumulator of mma.m16n8 over a 32 x 32 tensor by one warp:
 //
 //   2 registers along n * 4 lanes along n * 8 lanes along m * 2 registers along m      = the 16 x 8 instruction tile
 //   register: (0,1)       lane: (0,2),(0,4)  lane: (1,0)..    register: (8,0)
@@ -15,7 +15,8 @@
 #include "layout/encoding.h"
 #include <string.h>
 
-static const char *const dim_names[ENCODING_MAX_RANK] = {"dim0", "dim1", "dim2", "dim3", "dim4", "dim5", "dim6", "dim7"};
+static const char *const dim_names[ENCODING_MAX_RANK] = {"dim0", "dim1", "dim2", "dim3",
+                                                         "dim4", "dim5", "dim6", "dim7"};
 
 // ---- checks ----
 
@@ -29,7 +30,8 @@ static int log2_of(int64_t n) {
 
 static bool powers_of_two(LayoutContext *cx, const int64_t *sizes, int count, const char *what) {
     for (int i = 0; i < count; i++)
-        if (!is_power_of_two(sizes[i])) return layout_refuse(cx, "%s: %lld is not a power of two", what, (long long)sizes[i]);
+        if (!is_power_of_two(sizes[i]))
+            return layout_refuse(cx, "%s: %lld is not a power of two", what, (long long)sizes[i]);
     return true;
 }
 
@@ -89,7 +91,8 @@ static Linear cluster_layout(LayoutContext *cx, const Encoding *e) {
     for (int i = 0; i < e->rank; i++) {
         int d = (int)e->cta_order[i];
         result = times(cx, result, e->cta_split[d], "block", d);
-        result = linear_multiply(cx, result, linear_zeros1d(cx, e->ctas[d] / e->cta_split[d], "block", dim_names[d], 1));
+        result =
+            linear_multiply(cx, result, linear_zeros1d(cx, e->ctas[d] / e->cta_split[d], "block", dim_names[d], 1));
     }
     return linear_transpose_outs(cx, result, dim_names, e->rank);
 }
@@ -132,9 +135,10 @@ static void matrix_order(int rank, bool row_major, int64_t *order) {
     if (!row_major && rank >= 2) order[0] = rank - 2, order[1] = rank - 1;
 }
 
-// The tile of one warp for an instruction of the mma family, `outer` x `inner` elements: k_width registers and 4 lanes along
-// `inner`, 8 lanes along `outer`, then registers along outer and inner. Outputs come in `order`.
-static Linear mma_tile(LayoutContext *cx, int64_t outer, int64_t inner, int64_t k_width, const int64_t *order, int rank) {
+// The tile of one warp for an instruction of the mma family, `outer` x `inner` elements: k_width registers and 4 lanes
+// along `inner`, 8 lanes along `outer`, then registers along outer and inner. Outputs come in `order`.
+static Linear mma_tile(LayoutContext *cx, int64_t outer, int64_t inner, int64_t k_width, const int64_t *order,
+                       int rank) {
     enum { LANES_INNER = 4, LANES_OUTER = 8 };
     PerDim ones = {1, 1, 1, 1, 1, 1, 1, 1};
     if (outer % LANES_OUTER || inner % (k_width * LANES_INNER)) {
@@ -223,10 +227,12 @@ static void shape_per_cta(const Encoding *e, const int64_t *shape, int64_t *part
 }
 
 // offset -> (row, column) of a rows x columns box: columns first; row bit r also flips the column bits of its phase.
-static Linear swizzled_box(LayoutContext *cx, int64_t rows, int64_t columns, const Encoding *e, int row_dim, int column_dim) {
+static Linear swizzled_box(LayoutContext *cx, int64_t rows, int64_t columns, const Encoding *e, int row_dim,
+                           int column_dim) {
     uint64_t images[LINEAR_MAX_BITS];
     int row_bits = log2_of(rows), column_bits = log2_of(columns), count = 0;
-    if (row_bits + column_bits > LINEAR_MAX_BITS) return layout_refuse(cx, "overflow: too many offsets"), linear_empty();
+    if (row_bits + column_bits > LINEAR_MAX_BITS)
+        return layout_refuse(cx, "overflow: too many offsets"), linear_empty();
     for (int bit = 0; bit < column_bits; bit++) images[count++] = (uint64_t)1 << (row_bits + bit);
     for (int bit = 0; bit < row_bits; bit++) {
         int64_t row = (int64_t)1 << bit, phase = row / e->per_phase % e->max_phase;
@@ -330,11 +336,15 @@ static Linear nvmma_to_linear(LayoutContext *cx, const Encoding *e, const int64_
         for (int d = e->rank - 1; d >= 0; d--) layout = times(cx, layout, stored[d], "offset", d);
         layout = linear_transpose_outs(cx, layout, dim_names, e->rank);
     } else {
-        // Leading dims collapse into rows. Triton collapses before it exchanges rows and columns, so a transposed box of
-        // rank > 2 has its middle dims among the columns.
+        // Leading dims collapse into rows. Triton collapses before it exchanges rows and columns, so a transposed box
+        // of rank > 2 has its middle dims among the columns.
         int64_t rows = 1, columns = box[e->rank - 1];
         for (int d = 0; d + 1 < e->rank; d++) rows *= box[d];
-        if (e->transposed) { int64_t swap = rows; rows = columns; columns = swap; }
+        if (e->transposed) {
+            int64_t swap = rows;
+            rows = columns;
+            columns = swap;
+        }
         Linear tile = core_tile(cx, e);
         if (cx->failed) return tile;
         int bits[] = {log2_of(rows), log2_of(columns)};
@@ -351,7 +361,8 @@ Linear encoding_to_linear(LayoutContext *cx, const Encoding *e, const int64_t *s
     if (!powers_of_two(cx, shape, rank, "shape")) return linear_empty();
     int bits = 0;
     for (int d = 0; d < rank; d++) bits += log2_of(shape[d]);
-    if (bits > LINEAR_MAX_BITS) return layout_refuse(cx, "overflow: the tensor has more than 2^62 elements"), linear_empty();
+    if (bits > LINEAR_MAX_BITS)
+        return layout_refuse(cx, "overflow: the tensor has more than 2^62 elements"), linear_empty();
     bool nested = e->kind == ENCODING_SLICE || e->kind == ENCODING_DOT;
     if (!nested && !check_rank(cx, e, rank)) return linear_empty();
     switch (e->kind) {
@@ -367,8 +378,8 @@ Linear encoding_to_linear(LayoutContext *cx, const Encoding *e, const int64_t *s
 
 // ---- matrix instructions ----
 
-// Row-wise, a lane holds 32 bits of a row and 4 lanes hold the row; transposed (16-bit elements only), 8 lanes hold a row, one
-// element each in their one register.
+// Row-wise, a lane holds 32 bits of a row and 4 lanes hold the row; transposed (16-bit elements only), 8 lanes hold a
+// row, one element each in their one register.
 Linear matrix_tile(LayoutContext *cx, int element_bits, bool transposed) {
     enum { ROW_BITS = 128, REGISTER_BITS = 32 };
     if (!is_power_of_two(element_bits) || element_bits > REGISTER_BITS)
@@ -386,7 +397,8 @@ Linear matrix_tile(LayoutContext *cx, int element_bits, bool transposed) {
     return linear_multiply(cx, row, linear_identity1d(cx, 8, "lane", "addr"));
 }
 
-// The bits of one row come first in the conversion: their images are offsets 1, 2, 4, ...; no other image touches those.
+// The bits of one row come first in the conversion: their images are offsets 1, 2, 4, ...; no other image touches
+// those.
 bool matrix_instruction_fits(LayoutContext *cx, Linear registers, Linear shared, int element_bits, bool transposed,
                              Linear *conversion, int *permutation) {
     Linear tile = matrix_tile(cx, element_bits, transposed);
@@ -397,7 +409,8 @@ bool matrix_instruction_fits(LayoutContext *cx, Linear registers, Linear shared,
     if (cvt.ins[lane].bits != tile.ins[1].bits) return false;
     int row_bits = tile.outs[0].bits, taken = 0;
     uint64_t row_mask = ((uint64_t)1 << row_bits) - 1;
-    int reg_from = linear_in_shift(cvt, reg), lane_from = linear_in_shift(cvt, lane), shift = linear_out_shift(cvt, out);
+    int reg_from = linear_in_shift(cvt, reg), lane_from = linear_in_shift(cvt, lane),
+        shift = linear_out_shift(cvt, out);
     bool used[LINEAR_MAX_BITS] = {false};
     // 1. Each offset bit of the row has its lane, or any register bit that maps to it alone.
     for (int bit = 0; bit < row_bits; bit++) {

@@ -126,7 +126,8 @@ static Json read_value(Reader *r, int depth) {
     static const struct {
         const char *word;
         Json value;
-    } words[] = {{"null", {.kind = JSON_NULL}}, {"true", {.kind = JSON_BOOL, .number = 1}}, {"false", {.kind = JSON_BOOL}}};
+    } words[] = {
+        {"null", {.kind = JSON_NULL}}, {"true", {.kind = JSON_BOOL, .number = 1}}, {"false", {.kind = JSON_BOOL}}};
     if (depth > DEEPEST) return fail(r, "nested too deeply");
     char c = peek(r);
     if (c == '[' || c == '{') return read_items(r, depth, c == '{');
@@ -135,7 +136,8 @@ static Json read_value(Reader *r, int depth) {
         return (Json){.kind = JSON_STRING, .text = text};
     }
     for (int i = 0; i < COUNT_OF(words); i++)
-        if (!strncmp(r->at, words[i].word, strlen(words[i].word))) return r->at += strlen(words[i].word), words[i].value;
+        if (!strncmp(r->at, words[i].word, strlen(words[i].word)))
+            return r->at += strlen(words[i].word), words[i].value;
     return read_number(r);
 }
 

@@ -1,5 +1,6 @@
-// Reading JSON into an arena: what the batch's questions need, and fast. Integers only (a fraction or an exponent is refused);
-// nesting is bounded; strings are UTF-8 with escapes resolved. Writing is done by hand with StrBuf and `json_string`.
+// Reading JSON into an arena: what the batch's questions need, and fast. Integers only (a fraction or an exponent is
+// refused); nesting is bounded; strings are UTF-8 with escapes resolved. Writing is done by hand with StrBuf and
+// `json_string`.
 #pragma once
 #include "layout/context.h"
 #include "support/strbuf.h"
@@ -15,6 +16,6 @@ typedef struct Json {
     const char **keys;          // of an object
 } Json;
 
-Json json_parse(LayoutContext *cx, const char *text);   // the whole text
-const Json *json_member(Json object, const char *key);  // NULL when absent
-void json_string(StrBuf *out, const char *text);        // quoted and escaped
+Json json_parse(LayoutContext *cx, const char *text);    // the whole text
+const Json *json_member(Json object, const char *key);   // NULL when absent
+void json_string(StrBuf *out, const char *text);         // quoted and escaped

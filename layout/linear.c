@@ -1,18 +1,20 @@
 // Linear layouts over F2.
 //
-// Idea. Hardware indices (register, lane, warp) and tensor indices are bit strings, and nearly every layout of a GPU moves or
-// XORs bits: such a map is a matrix over F2, stored as the images of the input bits. Questions become elimination:
+// Idea. Hardware indices (register, lane, warp) and tensor indices are bit strings, and nearly every layout of a GPU
+// moves or XORs bits: such a map is a matrix over F2, stored as the images of the input bits. Questions become
+// elimination:
 //
 //   is every element owned?            rank = number of output bits
 //   which lanes hold copies?           columns that depend on earlier ones (free variables)
 //   from registers to shared memory?   solve Shared(x) = Register(i) for x: linear_invert_and_compose
 //
-// Worked example: C of mma.m16n8, {register: [(0,1),(8,0)], lane: [(0,2),(0,4),(1,0),(2,0),(4,0)]} -> (dim0: 16, dim1: 8).
-// Lane 5 = 1 + 4, register 3 = 1 + 2: (0,2) ^ (1,0) ^ (0,1) ^ (8,0) = (9, 3).
+// Worked example: C of mma.m16n8, {register: [(0,1),(8,0)], lane: [(0,2),(0,4),(1,0),(2,0),(4,0)]} -> (dim0: 16, dim1:
+// 8). Lane 5 = 1 + 4, register 3 = 1 + 2: (0,2) ^ (1,0) ^ (0,1) ^ (8,0) = (9, 3).
 //
-// Solving. Columns of `outer` are inserted one by one into an echelon form; a column that depends on earlier ones is free and
-// stays 0 in every solution. Each row remembers which columns it is the sum of, so reducing an image to 0 collects its
-// preimage: the smallest one, since any other differs by a free column, which is higher than the pivots it stands for.
+// Solving. Columns of `outer` are inserted one by one into an echelon form; a column that depends on earlier ones is
+// free and stays 0 in every solution. Each row remembers which columns it is the sum of, so reducing an image to 0
+// collects its preimage: the smallest one, since any other differs by a free column, which is higher than the pivots
+// it stands for.
 //
 // Limits: sizes are powers of two; 62 bits on either side.
 #include "layout/linear.h"
@@ -207,7 +209,8 @@ Linear linear_empty(void) {
 
 static bool check_dims(LayoutContext *cx, const LinearDim *dims, int count, const char *kind) {
     for (int i = 0; i < count; i++)
-        if (find(dims, i, dims[i].name) >= 0) return layout_refuse(cx, "two %s dims are called '%.40s'", kind, dims[i].name);
+        if (find(dims, i, dims[i].name) >= 0)
+            return layout_refuse(cx, "two %s dims are called '%.40s'", kind, dims[i].name);
     int bits = 0;
     for (int i = 0; i < count && bits <= LINEAR_MAX_BITS; i++) bits += dims[i].bits;
     if (bits > LINEAR_MAX_BITS) return layout_refuse(cx, "overflow: more than %d %s bits", LINEAR_MAX_BITS, kind);
@@ -313,10 +316,12 @@ void linear_apply(Linear a, const int64_t *ins, int64_t *outs) {
 // ---- product ----
 
 // The shortest list with both as subsequences, a's dims first where there is a choice; bits add up.
-static int merge_dims(LayoutContext *cx, const LinearDim *a, int a_count, const LinearDim *b, int b_count, LinearDim *into) {
+static int merge_dims(LayoutContext *cx, const LinearDim *a, int a_count, const LinearDim *b, int b_count,
+                      LinearDim *into) {
     int i = 0, j = 0, count = 0;
     while (i < a_count || j < b_count) {
-        int of_a = i < a_count ? find(b, b_count, a[i].name) : -1, of_b = j < b_count ? find(a, a_count, b[j].name) : -1;
+        int of_a = i < a_count ? find(b, b_count, a[i].name) : -1,
+            of_b = j < b_count ? find(a, a_count, b[j].name) : -1;
         if (i < a_count && of_a < 0) {
             into[count++] = a[i++];
         } else if (j < b_count && of_b < 0) {
@@ -406,7 +411,8 @@ Linear linear_invert_and_compose(LayoutContext *cx, Linear a, Linear outer) {
     uint64_t *columns = NEW_ARRAY(cx->arena, uint64_t, in_bits);
 
     // 1. A dim that both have with equal bases is mapped by the identity and leaves the system.
-    bool *same_in_a = NEW_ARRAY(cx->arena, bool, a.in_count), *same_in_outer = NEW_ARRAY(cx->arena, bool, outer.in_count);
+    bool *same_in_a = NEW_ARRAY(cx->arena, bool, a.in_count),
+         *same_in_outer = NEW_ARRAY(cx->arena, bool, outer.in_count);
     int left_in_a = a.in_count, left_in_outer = outer.in_count;
     for (int i = 0; i < a.in_count; i++) {
         int in = linear_find_in(outer, a.ins[i].name), bits = a.ins[i].bits;
@@ -490,7 +496,8 @@ Linear linear_rename_outs(LayoutContext *cx, Linear a, const char *const *names)
     return linear_reshape_outs(cx, a, outs, a.out_count);
 }
 
-static bool is_permutation(LayoutContext *cx, const LinearDim *dims, int count, const char *const *names, int names_count) {
+static bool is_permutation(LayoutContext *cx, const LinearDim *dims, int count, const char *const *names,
+                           int names_count) {
     bool good = count == names_count;
     for (int i = 0; i < count && good; i++) {
         good = find(dims, count, names[i]) >= 0;
@@ -500,7 +507,8 @@ static bool is_permutation(LayoutContext *cx, const LinearDim *dims, int count, 
 }
 
 // The layout of the given inputs and outputs only, in the given orders.
-static Linear gather(LayoutContext *cx, Linear a, const int *in_order, int in_count, const int *out_order, int out_count) {
+static Linear gather(LayoutContext *cx, Linear a, const int *in_order, int in_count, const int *out_order,
+                     int out_count) {
     LinearDim *ins = NEW_ARRAY(cx->arena, LinearDim, in_count), *outs = NEW_ARRAY(cx->arena, LinearDim, out_count);
     int *places = NEW_ARRAY(cx->arena, int, a.out_count);
     for (int i = 0; i < a.out_count; i++) places[i] = -1;
@@ -608,7 +616,8 @@ bool linear_quotient(LayoutContext *cx, Linear a, const char *const *names, int 
     return !cx->failed;
 }
 
-// a = b * c is a block structure: within each pair of dims, b's bits are one block and c's the other. `left`: b is minor.
+// a = b * c is a block structure: within each pair of dims, b's bits are one block and c's the other. `left`: b is
+// minor.
 static bool divide(LayoutContext *cx, Linear a, Linear b, bool left, Linear *result) {
     for (int i = 0; i < b.in_count; i++)
         if (linear_find_in(a, b.ins[i].name) < 0) return false;
@@ -696,7 +705,8 @@ Linear linear_clamp(LayoutContext *cx, Linear a, const int *bits) {
     }
     for (int i = 0; i < linear_in_bits(a); i++) {
         uint64_t column = a.columns[i];
-        for (int out = 0, shift = 0; out < a.out_count; shift += a.outs[out++].bits)   // an entry beyond becomes 0 whole
+        for (int out = 0, shift = 0; out < a.out_count;
+             shift += a.outs[out++].bits)   // an entry beyond becomes 0 whole
             if (column & ~keep & mask_of(a.outs[out].bits) << shift) column &= ~(mask_of(a.outs[out].bits) << shift);
         columns[i] = move_fields(a, column, places);
     }

@@ -1,16 +1,16 @@
 // Linear layouts: maps between bit vectors that are linear over F2, with the semantics of Triton's LinearLayout.
 //
-// Inputs and outputs are named, ordered minor to major, and have power-of-two sizes; order and sizes are part of equality. The
-// map is given by the images of the input bits (the bases): L(a ^ b) = L(a) ^ L(b).
+// Inputs and outputs are named, ordered minor to major, and have power-of-two sizes; order and sizes are part of
+// equality. The map is given by the images of the input bits (the bases): L(a ^ b) = L(a) ^ L(b).
 //
 //     {register: [(0,1),(8,0)], lane: [(0,2),(0,4),(1,0),(2,0),(4,0)]} -> (dim0: 16, dim1: 8)
 //
-// In memory an image is one word: the outputs' bits packed side by side, the first output lowest. So the whole layout is a
-// bit matrix of up to 62 columns, flattening and reshaping only rename, and composing, inverting and counting conflicts are
-// eliminations on words.
+// In memory an image is one word: the outputs' bits packed side by side, the first output lowest. So the whole layout
+// is a bit matrix of up to 62 columns, flattening and reshaping only rename, and composing, inverting and counting
+// conflicts are eliminations on words.
 //
-// Results are in the context's arena; refusals are in the context (layout/context.h). Questions answered with yes or no return
-// bool; operations that may have no answer (division, quotient) return false for "there is none".
+// Results are in the context's arena; refusals are in the context (layout/context.h). Questions answered with yes or
+// no return bool; operations that may have no answer (division, quotient) return false for "there is none".
 #pragma once
 #include "layout/context.h"
 #include "layout/tuple.h"
@@ -32,8 +32,9 @@ typedef struct Linear {
 // ---- construction, text ----
 Linear linear_empty(void);
 Linear linear_make(LayoutContext *cx, const LinearDim *ins, int in_count, const LinearDim *outs, int out_count,
-                   const uint64_t *columns);                     // copies; refuses duplicate names and images outside
-Linear linear_identity1d(LayoutContext *cx, int64_t size, const char *in, const char *out);   // size 0: the empty layout
+                   const uint64_t *columns);   // copies; refuses duplicate names and images outside
+Linear linear_identity1d(LayoutContext *cx, int64_t size, const char *in,
+                         const char *out);   // size 0: the empty layout
 Linear linear_strided1d(LayoutContext *cx, int64_t size, int64_t stride, const char *in, const char *out);
 Linear linear_zeros1d(LayoutContext *cx, int64_t size, const char *in, const char *out, int64_t out_size);
 Linear linear_parse(LayoutContext *cx, const char *text);
@@ -44,10 +45,10 @@ char *linear_text(Arena *arena, Linear a);
 // ---- queries ----
 int linear_in_bits(Linear a);
 int linear_out_bits(Linear a);
-int linear_find_in(Linear a, const char *name);       // index, or -1
+int linear_find_in(Linear a, const char *name);   // index, or -1
 int linear_find_out(Linear a, const char *name);
-int linear_in_shift(Linear a, int in);                // number of input bits before this dim's: index of its first column
-int linear_out_shift(Linear a, int out);              // its lowest bit in a column
+int linear_in_shift(Linear a, int in);     // number of input bits before this dim's: index of its first column
+int linear_out_shift(Linear a, int out);   // its lowest bit in a column
 int64_t linear_basis(Linear a, int in, int bit, int out);
 bool linear_equal(Linear a, Linear b);
 int linear_rank(Linear a);
@@ -58,16 +59,17 @@ bool linear_is_invertible(Linear a);
 void linear_free_variables(Linear a, int64_t *masks);
 // How many consecutive values of the first input are consecutive values of the first output, whatever the others are.
 int64_t linear_consecutive(Linear a);
-uint64_t linear_apply_packed(Linear a, uint64_t in);  // flattened input to packed outputs
+uint64_t linear_apply_packed(Linear a, uint64_t in);              // flattened input to packed outputs
 void linear_apply(Linear a, const int64_t *ins, int64_t *outs);   // one value per dim, in the layout's order
 
 // ---- the algebra ----
 Linear linear_multiply(LayoutContext *cx, Linear a, Linear b);   // a is minor; a shared dim gets b's bits above a's
 Linear linear_compose(LayoutContext *cx, Linear inner, Linear outer);   // outer(inner(x))
-// X with outer(X(i)) = a(i). A dim of both with equal bases is mapped by the identity; the rest is the smallest preimage.
+// X with outer(X(i)) = a(i). A dim of both with equal bases is mapped by the identity; the rest is the smallest
+// preimage.
 Linear linear_invert_and_compose(LayoutContext *cx, Linear a, Linear outer);
 Linear linear_invert(LayoutContext *cx, Linear a);
-Linear linear_pseudoinvert(LayoutContext *cx, Linear a);         // smallest preimages; needs surjectivity
+Linear linear_pseudoinvert(LayoutContext *cx, Linear a);   // smallest preimages; needs surjectivity
 Linear linear_flatten_ins(LayoutContext *cx, Linear a);
 Linear linear_flatten_outs(LayoutContext *cx, Linear a);
 Linear linear_reshape_ins(LayoutContext *cx, Linear a, const LinearDim *dims, int count);
@@ -83,15 +85,15 @@ bool linear_quotient(LayoutContext *cx, Linear a, const char *const *names, int 
 bool linear_divide_left(LayoutContext *cx, Linear a, Linear b, Linear *result);    // a = b * result
 bool linear_divide_right(LayoutContext *cx, Linear a, Linear b, Linear *result);   // a = result * b
 Linear linear_remove_zero_bases(LayoutContext *cx, Linear a, const char *in);
-Linear linear_rename_outs(LayoutContext *cx, Linear a, const char *const *names);  // in order
-// Makes each output no larger, or no smaller, than 2^bits[out]: images beyond are cut to 0 (a broadcast); missing bits are
-// appended to the first input, outputs in order.
+Linear linear_rename_outs(LayoutContext *cx, Linear a, const char *const *names);   // in order
+// Makes each output no larger, or no smaller, than 2^bits[out]: images beyond are cut to 0 (a broadcast); missing bits
+// are appended to the first input, outputs in order.
 Linear linear_clamp(LayoutContext *cx, Linear a, const int *bits);
 Linear linear_grow(LayoutContext *cx, Linear a, const int *bits);
 
 // ---- apply as code ----
-// out = XOR over terms of ((in & mask) << shift), or >> -shift. One term per (input, distance) between a bit and its image;
-// `masked` is false where the mask keeps every bit that the input can have.
+// out = XOR over terms of ((in & mask) << shift), or >> -shift. One term per (input, distance) between a bit and its
+// image; `masked` is false where the mask keeps every bit that the input can have.
 typedef struct LinearTerm {
     int in, shift;
     uint64_t mask;
@@ -103,8 +105,9 @@ char *linear_code(LayoutContext *cx, Linear a, int out);   // as an expression, 
 // ---- elimination on words, for the other files of this folder ----
 int bits_rank(const uint64_t *vectors, int count);
 // The reduced echelon form whose leading bits are the lowest ones: row i has its lowest bit where no other row has one.
-int bits_echelon(uint64_t *vectors, int count);                            // in place; returns the rank
+int bits_echelon(uint64_t *vectors, int count);                                     // in place; returns the rank
 int bits_nullspace(const uint64_t *vectors, int count, int dim, uint64_t *basis);   // x with v . x = 0 for all v
 int bits_intersection(LayoutContext *cx, const uint64_t *a, int a_count, const uint64_t *b, int b_count, int dim,
-                      uint64_t *basis);                                    // of the spans; unit vectors keep a's order
-int bits_complement(const uint64_t *vectors, int count, int dim, uint64_t *basis);  // unit vectors that complete a basis
+                      uint64_t *basis);   // of the spans; unit vectors keep a's order
+int bits_complement(const uint64_t *vectors, int count, int dim,
+                    uint64_t *basis);   // unit vectors that complete a basis

@@ -1,25 +1,26 @@
 // Optimal swizzling through shared memory, by linear algebra.
 //
-// A wavefront reads one 32-bit word from each of 32 banks. Lanes of a wavefront conflict when they need the same bank in
-// different rows ("segments"), that is when a combination of active lane bits lies in the span of the segment bits. So the
-// search is for a segment subspace that meets neither the writers' lanes S nor the readers' lanes D:
+// A wavefront reads one 32-bit word from each of 32 banks. Lanes of a wavefront conflict when they need the same bank
+// in different rows ("segments"), that is when a combination of active lane bits lies in the span of the segment bits.
+// So the search is for a segment subspace that meets neither the writers' lanes S nor the readers' lanes D:
 //
-//   1 vector   bits in registers on both sides, up to 128 bits; if that is less than a word, bits that are registers on one
-//              side and warps on the other fill it: they are accessed at the same place by different warps
+//   1 vector   bits in registers on both sides, up to 128 bits; if that is less than a word, bits that are registers on
+//              one side and warps on the other fill it: they are accessed at the same place by different warps
 //   2 lanes    with vectors wider than a word fewer lanes are active per wavefront: the last lane bits drop out
-//   3 segment  unit vectors in neither S nor D cannot conflict; then sums s + d of one bit of S \ D and one of D \ S, which
-//              lie in neither span; what is still missing comes from S and D themselves and costs conflicts
+//   3 segment  unit vectors in neither S nor D cannot conflict; then sums s + d of a bit of S \ D and one of D \ S,
+//              which lie in neither span; what is still missing comes from S and D and costs conflicts
 //   4 bank     whatever completes the space
 //   5 reps     segment bits in registers on both sides: the tile repeats, so less memory does in more rounds
 //
-// Worked example, a 32 x 16 transpose of 32-bit words: S has lanes (0,1)..(0,8), D has (1,0)..(16,0), and (1,0) is in both. The
-// segment is (2,1), (4,2), (8,4), (16,8): the familiar XOR of row and column falls out.
+// Worked example, a 32 x 16 transpose of 32-bit words: S has lanes (0,1)..(0,8), D has (1,0)..(16,0), and (1,0) is in
+// both. The segment is (2,1), (4,2), (8,4), (16,8): the familiar XOR of row and column falls out.
 //
 // Limits: vectorises first and then minimises conflicts, not jointly. Powers of two only.
 #include "layout/optimal_swizzle.h"
 #include <string.h>
 
-enum { BANKS_LOG2 = 5, WORD_BITS = 32, WIDEST_BITS = 128 };   // shared memory: 32 banks of 4 bytes; accesses up to 16 bytes
+// Shared memory: 32 banks of 4 bytes; accesses up to 16 bytes.
+enum { BANKS_LOG2 = 5, WORD_BITS = 32, WIDEST_BITS = 128 };
 
 typedef struct Bits {
     uint64_t items[3 * 64];
@@ -153,7 +154,8 @@ static Bits active_lanes(Linear a, int vector_bits, int element_bits) {
 static Bits choose_segment(const Bits *source, const Bits *destination, int dim, int length) {
     Bits segment = {{0}, 0};
     for (int bit = 0; bit < dim; bit++)
-        if (!has(source, (uint64_t)1 << bit) && !has(destination, (uint64_t)1 << bit)) add(&segment, (uint64_t)1 << bit);
+        if (!has(source, (uint64_t)1 << bit) && !has(destination, (uint64_t)1 << bit))
+            add(&segment, (uint64_t)1 << bit);
     if (segment.count < length) {
         Bits a = nonzero_not_in(source, destination), b = nonzero_not_in(destination, source);
         if (a.count > b.count) {
@@ -198,7 +200,8 @@ static bool check_sides(LayoutContext *cx, Linear source, Linear destination, in
         return layout_refuse(cx, "the element's width is a power of two up to 128 bits");
     bool same = source.out_count == destination.out_count;
     for (int i = 0; i < source.out_count && same; i++)
-        same = !strcmp(source.outs[i].name, destination.outs[i].name) && source.outs[i].bits == destination.outs[i].bits;
+        same =
+            !strcmp(source.outs[i].name, destination.outs[i].name) && source.outs[i].bits == destination.outs[i].bits;
     if (!same) return layout_refuse(cx, "source and destination lay out different tensors");
     const Linear sides[] = {source, destination};
     for (int i = 0; i < 2; i++) {
@@ -266,7 +269,8 @@ Linear optimal_swizzle(LayoutContext *cx, Linear source, Linear destination, int
 SwizzleConflicts optimal_swizzle_conflicts(LayoutContext *cx, Linear source, Linear destination, Linear shared,
                                            int element_bits) {
     SwizzleConflicts none = {0, 0};
-    if (!check_sides(cx, source, destination, element_bits) || !check_sides(cx, source, source, element_bits)) return none;
+    if (!check_sides(cx, source, destination, element_bits) || !check_sides(cx, source, source, element_bits))
+        return none;
     int in = linear_find_in(shared, "vector");
     if (in < 0 || linear_find_in(shared, "segment") < 0 || linear_out_bits(shared) != linear_out_bits(source)) {
         layout_refuse(cx, "a shared layout has inputs vector and segment, and the tensor's outputs");

@@ -1,8 +1,9 @@
 // The best way through shared memory between two register layouts of one tensor (Triton's optimal swizzling).
 //
-// The result maps (vector, bank, segment, block, reps) to the tensor: `vector` are the bits that one access moves, `bank` the
-// bits that choose a bank, `segment` those that choose a row of all banks, `block` the CTA, `reps` those moved in separate
-// rounds through the same memory. A write or read conflicts when lanes of one wavefront differ in segment bits only.
+// The result maps (vector, bank, segment, block, reps) to the tensor: `vector` are the bits that one access moves,
+// `bank` the bits that choose a bank, `segment` those that choose a row of all banks, `block` the CTA, `reps` those
+// moved in separate rounds through the same memory. A write or read conflicts when lanes of one wavefront differ in
+// segment bits only.
 #pragma once
 #include "layout/linear.h"
 

@@ -83,8 +83,8 @@ Swizzled swizzled_scan(Scan *scan) {
     return result;
 }
 
-// The candidates: every nonzero difference map[i] ^ base(i) is a swizzle's target field. The lowest target bit gives M, the
-// highest B; the shift is found by trying the few that keep the source within the offsets.
+// The candidates: every nonzero difference map[i] ^ base(i) is a swizzle's target field. The lowest target bit gives
+// M, the highest B; the shift is found by trying the few that keep the source within the offsets.
 bool swizzle_recognise(LayoutContext *cx, const int64_t *map, int64_t count, Cute base, Swizzle *found) {
     int64_t flips = 0, reach = 0;
     for (int64_t i = 0; i < count; i++) {

@@ -1,19 +1,21 @@
 // Tiled MMA and tiled copy.
 //
-// An atom says which thread of an instruction holds which elements of its small tile. Tiling repeats it: over more threads (the
-// layout of atoms), then over more values. Both are divisions: cut the tensor into atoms, compose each atom with its TV layout,
-// cut the grid of atoms by the threads, and gather thread parts and value parts.
+// An atom says which thread of an instruction holds which elements of its small tile. Tiling repeats it: over more
+// threads (the layout of atoms), then over more values. Both are divisions: cut the tensor into atoms, compose each
+// atom with its TV layout, cut the grid of atoms by the threads, and gather thread parts and value parts.
 //
 //   C (16,8)      one warp, mma.m16n8:  ((4,8),(2,2)):((32,1),(16,8))
 //   (T,V) -> offset: thread 5 = (1,1), value 3 = (1,1)  ->  32 + 1 + 16 + 8 = 57 = row 9, column 3
 //
-// A tiled copy with fewer values per access than a fragment holds moves a part of the MMA's tile. Its tiler picks that part,
-// mode by mode; its TV layout counts offsets of the part. See tiled_copy_steps, and docs/layouts.md for the pictures.
+// A tiled copy with fewer values per access than a fragment holds moves a part of the MMA's tile. Its tiler picks that
+// part, mode by mode; its TV layout counts offsets of the part. See tiled_copy_steps, and docs/layouts.md for the
+// pictures.
 #include "layout/tiled_copy.h"
 
 MmaAtom mma_atom_parse(LayoutContext *cx, int64_t m, int64_t n, int64_t k, const char *threads, const char *a_tv,
                        const char *b_tv, const char *c_tv) {
-    return (MmaAtom){m, n, k, cute_parse(cx, threads), cute_parse(cx, a_tv), cute_parse(cx, b_tv), cute_parse(cx, c_tv)};
+    return (MmaAtom){
+        m, n, k, cute_parse(cx, threads), cute_parse(cx, a_tv), cute_parse(cx, b_tv), cute_parse(cx, c_tv)};
 }
 
 static Tiler any(void) {
@@ -120,8 +122,8 @@ TiledCopySteps tiled_copy_steps(LayoutContext *cx, Cute operand_tv, Tuple tile, 
     if (cx->failed) return s;
     // 1. The first `values` values of each thread.
     int64_t threads = cute_size(cx, operand_tv.modes[0]);
-    s.layout_tv = cute_compose_tiler(cx, operand_tv, pair_of(cx, tiler_layout(cute_leaf(threads, 1)),
-                                                             tiler_layout(cute_leaf(values, 1))));
+    s.layout_tv = cute_compose_tiler(
+        cx, operand_tv, pair_of(cx, tiler_layout(cute_leaf(threads, 1)), tiler_layout(cute_leaf(values, 1))));
     // 2. Which coordinates of each mode they touch.
     for (int i = 0; i < 2; i++) {
         Tuple unit = tuple_list(cx, (Tuple[]){tuple_int(i == 0), tuple_int(i == 1)}, 2);

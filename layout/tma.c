@@ -27,7 +27,8 @@ TmaPlan tma_plan(LayoutContext *cx, TmaTile t) {
     int64_t width = t.swizzle_bytes ? 8LL * t.swizzle_bytes / t.element_bits : MOST_BOX;
     if (t.swizzle_bytes && t.extent[last] % width)
         return layout_refuse(cx, "the contiguous extent %lld is not a multiple of the swizzle's %lld elements",
-                             (long long)t.extent[last], (long long)width), plan;
+                             (long long)t.extent[last], (long long)width),
+               plan;
     // 1. Boxes; their elements are consecutive, row-major.
     int64_t box_size = 1, stride = 1;
     Cute inner[TMA_MAX_RANK], outer[TMA_MAX_RANK], modes[TMA_MAX_RANK];
@@ -56,7 +57,8 @@ TmaPlan tma_plan(LayoutContext *cx, TmaTile t) {
         plan.alignment = 8 * t.swizzle_bytes;
         plan.layout.swizzle = swizzle_recast(cx, (Swizzle){bits, 4, 3}, 8, t.element_bits);
         if (plan.copies > 1 && plan.box_bytes % plan.alignment)
-            layout_refuse(cx, "boxes of %lld bytes do not start at multiples of %d", (long long)plan.box_bytes, plan.alignment);
+            layout_refuse(cx, "boxes of %lld bytes do not start at multiples of %d", (long long)plan.box_bytes,
+                          plan.alignment);
     }
     return plan;
 }
@@ -72,14 +74,15 @@ Swizzled tma_mn_major(LayoutContext *cx, int64_t mn, int64_t k, int element_bits
     return stored;
 }
 
-TmaIm2col tma_im2col(LayoutContext *cx, int spatial, const int64_t *padding, const int64_t *filter, const int64_t *dilation,
-                     int64_t pixels, int64_t channels, int element_bits, int swizzle_bytes) {
+TmaIm2col tma_im2col(LayoutContext *cx, int spatial, const int64_t *padding, const int64_t *filter,
+                     const int64_t *dilation, int64_t pixels, int64_t channels, int element_bits, int swizzle_bytes) {
     TmaIm2col map = {.spatial = spatial, .pixels = pixels, .channels = channels};
     if (spatial < 1 || spatial > 3) layout_refuse(cx, "im2col has 1 to 3 spatial dims");
     if (pixels < 1 || pixels > MOST_PIXELS || channels < 1 || channels > MOST_BOX)
         layout_refuse(cx, "a copy has up to %d pixels of up to %d channels", MOST_PIXELS, MOST_BOX);
     for (int d = 0; d < spatial && !cx->failed; d++) {
-        // The filter's first tap starts `padding` before the tensor; its last base pixel leaves room for the other taps.
+        // The filter's first tap starts `padding` before the tensor; its last base pixel leaves room for the other
+        // taps.
         map.lower[d] = -padding[d];
         map.upper[d] = padding[d] - layout_mul(cx, filter[d] - 1, dilation[d]);
     }

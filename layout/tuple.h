@@ -28,12 +28,12 @@ static inline Tuple tuple_mode(Tuple t, int mode) {
     return t.kind == TUPLE_LIST ? t.items[mode] : t;
 }
 
-int tuple_leaves(Tuple t);                                  // number of integers and `_`
-int64_t tuple_product(LayoutContext *cx, Tuple t);          // refuses `_`
+int tuple_leaves(Tuple t);                           // number of integers and `_`
+int64_t tuple_product(LayoutContext *cx, Tuple t);   // refuses `_`
 bool tuple_equal(Tuple a, Tuple b);
-bool tuple_congruent(Tuple a, Tuple b);                     // same nesting
+bool tuple_congruent(Tuple a, Tuple b);   // same nesting
 void tuple_print(StrBuf *out, Tuple t);
-void tuple_print_integer(StrBuf *out, int64_t value);       // what printf("%lld") prints, faster
+void tuple_print_integer(StrBuf *out, int64_t value);   // what printf("%lld") prints, faster
 
 // A place in a text; the parsers of this folder advance it.
 typedef struct Scan {
@@ -45,10 +45,10 @@ static inline Scan scan_text(LayoutContext *cx, const char *text) {
     return (Scan){cx, text, text};
 }
 void scan_space(Scan *scan);
-bool scan_accept(Scan *scan, char c);                       // skips spaces, then takes c if it is next
-bool scan_expect(Scan *scan, char c);                       // the same, else refuses
-bool scan_end(Scan *scan);                                  // refuses when text is left
-int64_t scan_integer(Scan *scan);                           // digits, at most 2^62; `_8` reads 8
+bool scan_accept(Scan *scan, char c);   // skips spaces, then takes c if it is next
+bool scan_expect(Scan *scan, char c);   // the same, else refuses
+bool scan_end(Scan *scan);              // refuses when text is left
+int64_t scan_integer(Scan *scan);       // digits, at most 2^62; `_8` reads 8
 Tuple scan_tuple(Scan *scan);
 
-Tuple tuple_parse(LayoutContext *cx, const char *text);     // the whole text
+Tuple tuple_parse(LayoutContext *cx, const char *text);   // the whole text

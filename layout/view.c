@@ -109,7 +109,8 @@ View view_tile(LayoutContext *cx, View v, const int64_t *sizes, const Dim *coord
 View view_with_strides(LayoutContext *cx, View v, const int64_t *strides) {
     for (int d = 0; d < v.rank; d++) {
         if (dim_is_known(v.stride[d]) && v.stride[d].factor != strides[d])
-            layout_refuse(cx, "the stride of dim %d is %lld, not %lld", d, (long long)v.stride[d].factor, (long long)strides[d]);
+            layout_refuse(cx, "the stride of dim %d is %lld, not %lld", d, (long long)v.stride[d].factor,
+                          (long long)strides[d]);
         v.stride[d] = dim_known(strides[d]);
     }
     return v;
@@ -119,7 +120,8 @@ View view_with_strides(LayoutContext *cx, View v, const int64_t *strides) {
 static bool regroup(LayoutContext *cx, View *v, const int64_t *sizes) {
     for (int d = 0; d < v->rank; d++) {
         Dim quotient;
-        if (!dim_is_known(v->shape[d])) return layout_refuse(cx, "dim %d has an extent known only at run time: tile it first", d);
+        if (!dim_is_known(v->shape[d]))
+            return layout_refuse(cx, "dim %d has an extent known only at run time: tile it first", d);
         if (!dim_divides(v->shape[d], sizes[d], &quotient))
             return layout_refuse(cx, "%lld does not divide the extent of dim %d", (long long)sizes[d], d);
         v->shape[d] = quotient;
@@ -142,7 +144,8 @@ View view_distribute(LayoutContext *cx, View v, const int64_t *threads, const ch
         Dim coord = dim_known(0);
         if (threads[d] > 1) {
             const char *part = inner == 1 ? arena_printf(cx->arena, "(%s %% %lld)", thread, (long long)threads[d])
-                                          : arena_printf(cx->arena, "(%s / %lld %% %lld)", thread, (long long)inner, (long long)threads[d]);
+                                          : arena_printf(cx->arena, "(%s / %lld %% %lld)", thread, (long long)inner,
+                                                         (long long)threads[d]);
             coord = dim_named(part);
         }
         inner = layout_mul(cx, inner, threads[d]);

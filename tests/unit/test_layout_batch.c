@@ -1,4 +1,5 @@
-// Questions by the line: refusals, bad syntax, overflow, and mutations of good lines, which must be answered whatever they are.
+// Questions by the line: refusals, bad syntax, overflow, and mutations of good lines, which must be answered whatever
+// they are.
 #include "layout/batch.h"
 #include "layout/calc.h"
 #include "tests/unit/unit.h"
@@ -9,7 +10,8 @@
 static void refused(Arena *arena, const char *line) {
     char *answer = layout_batch_line(arena, line);
     bool json = *line == '{';
-    if (strncmp(answer, json ? "{\"error\":\"" : "error: ", json ? 10 : 7)) fail_msg("%s: not refused: %s", line, answer);
+    if (strncmp(answer, json ? "{\"error\":\"" : "error: ", json ? 10 : 7))
+        fail_msg("%s: not refused: %s", line, answer);
 }
 
 static void answered(Arena *arena, const char *line, const char *expected) {
@@ -17,10 +19,10 @@ static void answered(Arena *arena, const char *line, const char *expected) {
 }
 
 static void inadmissible_compositions_are_refused(void **state) {
-    refused(*state, "composition\t(8,8):(8,1)\t6:3");        // C++ prints (3,2):(24,1)
-    refused(*state, "composition\t(8,3):(1,9)\t(2,2):(5,6)"); // C++ prints (2,2):(5,6)
-    refused(*state, "composition\t(4,8):(1,8)\t6:1");        // runs of 4 do not divide 6
-    refused(*state, "composition\t(4,8):(1,8)\t2:6");        // 6 neither divides 4 nor is divided
+    refused(*state, "composition\t(8,8):(8,1)\t6:3");           // C++ prints (3,2):(24,1)
+    refused(*state, "composition\t(8,3):(1,9)\t(2,2):(5,6)");   // C++ prints (2,2):(5,6)
+    refused(*state, "composition\t(4,8):(1,8)\t6:1");           // runs of 4 do not divide 6
+    refused(*state, "composition\t(4,8):(1,8)\t2:6");           // 6 neither divides 4 nor is divided
     answered(*state, "composition\t(8,8):(8,1)\t2:3", "2:24");
     answered(*state, "composition\t(8,8):(8,1)\t3:3", "3:24");
     answered(*state, "composition\t(8,8):(0,1)\t6:3", "(3,2):(0,1)");   // inexact steps of a counter that does not move
@@ -44,10 +46,29 @@ static void other_refusals_have_reasons(void **state) {
 }
 
 static void bad_syntax_is_refused(void **state) {
-    static const char *const lines[] = {"composition", "size\t", "size\t(", "size\t(4,", "size\t4", "size\t4:", "size\t4:1x", "size\t(4,4):1",
-                                        "size\t-4:1", "size\t4:-1", "size\t_:1", "nope\t4:1", "coalesce\t4:1\t3", "swizzle\t1,2\t3",
-                                        "{", "{}", "{\"op\":1,\"args\":[]}", "{\"op\":\"apply\"}", "{\"op\":\"apply\",\"args\":[1]} x",
-                                        "{\"op\":\"apply\",\"args\":[1.5]}", "{\"op\":\"\\x\"}", "{\"op\":\"apply", "{\"op\":nul}"};
+    static const char *const lines[] = {"composition",
+                                        "size\t",
+                                        "size\t(",
+                                        "size\t(4,",
+                                        "size\t4",
+                                        "size\t4:",
+                                        "size\t4:1x",
+                                        "size\t(4,4):1",
+                                        "size\t-4:1",
+                                        "size\t4:-1",
+                                        "size\t_:1",
+                                        "nope\t4:1",
+                                        "coalesce\t4:1\t3",
+                                        "swizzle\t1,2\t3",
+                                        "{",
+                                        "{}",
+                                        "{\"op\":1,\"args\":[]}",
+                                        "{\"op\":\"apply\"}",
+                                        "{\"op\":\"apply\",\"args\":[1]} x",
+                                        "{\"op\":\"apply\",\"args\":[1.5]}",
+                                        "{\"op\":\"\\x\"}",
+                                        "{\"op\":\"apply",
+                                        "{\"op\":nul}"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) refused(*state, lines[i]);
     char deep[400] = "size\t";
     memset(deep + 5, '(', 300);
@@ -69,7 +90,9 @@ static void overflow_and_zero_are_refused(void **state) {
     refused(*state, "crd2idx\t4:4611686018427387904\t4");
     answered(*state, "size\t4611686018427387904:0", "4611686018427387904");
     refused(*state, "{\"op\":\"strided1D\",\"args\":[4611686018427387904,4,\"a\",\"b\"]}");
-    refused(*state, "{\"op\":\"multiply\",\"args\":[{\"ins\":[],\"outs\":[[\"a\",4611686018427387904]]},{\"ins\":[],\"outs\":[[\"a\",2]]}]}");
+    refused(
+        *state,
+        "{\"op\":\"multiply\",\"args\":[{\"ins\":[],\"outs\":[[\"a\",4611686018427387904]]},{\"ins\":[],\"outs\":[[\"a\",2]]}]}");
 }
 
 static void blank_lines_and_comments_keep_step(void **state) {
@@ -86,7 +109,18 @@ static void all_operations_of_the_tabs_answer(void **state) {
     answered(*state, "complement\t4:1\t(3,7)", "4:4");
     answered(*state, "complement\t4:2\t", "2:1");
     answered(*state, "full\t256\t64\t16\t1\t0", "0,0,72\t1,32,512\t72");
-    answered(*state, "zipped_divide\t((4,2),8):((1,4),8)\t<_;4>", "((4,4),(2,2)):((1,8),(4,32))");   // `_` on a mode of rank 2
+    answered(*state, "zipped_divide\t((4,2),8):((1,4),8)\t<_;4>",
+             "((4,4),(2,2)):((1,8),(4,32))");   // `_` on a mode of rank 2
+}
+
+static void sizes_are_asked_by_name(void **state) {
+    answered(*state, "{\"op\":\"getInDimSize\",\"args\":[{\"ins\":[[\"a\",[[1],[0]]]],\"outs\":[[\"b\",2]]},\"a\"]}",
+             "{\"result\":4}");
+    answered(*state, "{\"op\":\"getTotalOutDimSizeLog2\",\"args\":[{\"ins\":[],\"outs\":[[\"b\",2],[\"c\",8]]}]}",
+             "{\"result\":4}");
+    answered(*state, "{\"op\":\"isTrivialOver\",\"args\":[{\"ins\":[[\"a\",[[1]]]],\"outs\":[[\"a\",2]]},[\"a\"]]}",
+             "{\"result\":true}");
+    refused(*state, "{\"op\":\"getOutDimSize\",\"args\":[{\"ins\":[],\"outs\":[]},\"x\"]}");
 }
 
 static uint64_t random_state = 88172645463325252ULL;
@@ -123,7 +157,6 @@ static void mutated_lines_of(const char *name) {
         assert_false(FAILURE_CAUGHT(&failure));
         Arena *arena = arena_new(libc_allocator, &failure);
         for (int i = 0; i < 20; i++) {
-
             char *roomy = arena_alloc(arena, strlen(line) + 16);
             strcpy(roomy, line);
             mutate(roomy, strlen(line) + 16);
@@ -142,11 +175,17 @@ static void mutated_lines_are_answered(void **state) {
 
 static void mutated_expressions_are_answered(void **state) {
     static const char *const good[] = {
-        "composition((16,8):(1,16), <8:1;4:2>)", "C = ((4,8),(2,2)):((32,1),(16,8)); linear(C, (16,8))",
-        "Sw<3,3,3> o (8,64):(64,1)", "bank_swizzle(64,128,16,8)", "mma((32,32), 2, (16,8), (1,1))",
-        "copy_tv(((4,8),(2,2)):((32,1),(16,8)), (16,8), 2)", "nvmma((64,64), 128, 16, 1)",
-        "invert({register: [(1),(2)]} -> (dim0: 4))", "optimal_swizzle(blocked((32,32),(1,4),(8,4),(1,1),(1,0)), blocked((32,32),(4,1),(4,8),(1,1),(0,1)), 16)",
-        "tiled_copy((32,8):(8,1), (1,8):(0,1))", "operand_tv(\"C\", (16,8,16), ((4,8),(2,2,2)):((32,1),(16,8,128)), 4:1, ((4,8),(2,2)):((32,1),(16,8)), (2,2,1):(1,2,0))"};
+        "composition((16,8):(1,16), <8:1;4:2>)",
+        "C = ((4,8),(2,2)):((32,1),(16,8)); linear(C, (16,8))",
+        "Sw<3,3,3> o (8,64):(64,1)",
+        "bank_swizzle(64,128,16,8)",
+        "mma((32,32), 2, (16,8), (1,1))",
+        "copy_tv(((4,8),(2,2)):((32,1),(16,8)), (16,8), 2)",
+        "nvmma((64,64), 128, 16, 1)",
+        "invert({register: [(1),(2)]} -> (dim0: 4))",
+        "optimal_swizzle(blocked((32,32),(1,4),(8,4),(1,1),(1,0)), blocked((32,32),(4,1),(4,8),(1,1),(0,1)), 16)",
+        "tiled_copy((32,8):(8,1), (1,8):(0,1))",
+        "operand_tv(\"C\", (16,8,16), ((4,8),(2,2,2)):((32,1),(16,8,128)), 4:1, ((4,8),(2,2)):((32,1),(16,8)), (2,2,1):(1,2,0))"};
     (void)state;
     for (int round = 0; round < 2000; round++)
         for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -170,7 +209,8 @@ static void mutated_expressions_are_answered(void **state) {
 static int command(Arena *arena, char **argv, const char *input, char **out, char **err) {
     size_t out_size, err_size;
     char *out_text, *err_text, *source = arena_strdup(arena, input);
-    FILE *in = fmemopen(source, strlen(source) + !*source, "r"), *o = open_memstream(&out_text, &out_size), *e = open_memstream(&err_text, &err_size);
+    FILE *in = fmemopen(source, strlen(source) + !*source, "r"), *o = open_memstream(&out_text, &out_size),
+         *e = open_memstream(&err_text, &err_size);
     int argc = 0;
     while (argv[argc]) argc++;
     int code = layout_command(argc, argv, in, o, e);
@@ -193,7 +233,8 @@ static void the_command_prints_draws_and_refuses(void **state) {
     assert_int_equal(RUN("", "A = (4,2):(1,4)", "--static", "coalesce(A)"), 0);
     assert_string_equal(out, "_8:_1\n");
     assert_int_equal(RUN("", "--table", "(2,2):(1,2)"), 0);
-    assert_string_equal(out, "(2,2):(1,2)\n      0   1 \n    +---+---+\n 0  | 0 | 2 |\n    +---+---+\n 1  | 1 | 3 |\n    +---+---+\n");
+    assert_string_equal(
+        out, "(2,2):(1,2)\n      0   1 \n    +---+---+\n 0  | 0 | 2 |\n    +---+---+\n 1  | 1 | 3 |\n    +---+---+\n");
     assert_int_equal(RUN("size\t4:1\nnope\n", "--batch"), 0);
     assert_string_equal(out, "4\nerror: unknown operation 'nope'\n");
     assert_int_equal(RUN("", "--svg", "--view=banks", "(8,64):(64,1)"), 0);
@@ -213,10 +254,16 @@ static void the_command_prints_draws_and_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(inadmissible_compositions_are_refused), IN_ARENA(other_refusals_have_reasons),
-        IN_ARENA(bad_syntax_is_refused),                 IN_ARENA(overflow_and_zero_are_refused),
-        IN_ARENA(blank_lines_and_comments_keep_step),    IN_ARENA(all_operations_of_the_tabs_answer),
-        IN_ARENA(mutated_lines_are_answered),            IN_ARENA(mutated_expressions_are_answered),
+        IN_ARENA(inadmissible_compositions_are_refused),
+        IN_ARENA(other_refusals_have_reasons),
+        IN_ARENA(bad_syntax_is_refused),
+        IN_ARENA(overflow_and_zero_are_refused),
+        IN_ARENA(blank_lines_and_comments_keep_step),
+        IN_ARENA(all_operations_of_the_tabs_answer),
+        IN_ARENA(sizes_are_asked_by_name),
+        IN_ARENA(mutated_lines_are_answered),
+
+        IN_ARENA(mutated_expressions_are_answered),
         IN_ARENA(the_command_prints_draws_and_refuses),
     };
     return run(tests);

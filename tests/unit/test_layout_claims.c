@@ -1,5 +1,6 @@
-// Every claim of the five write-ups that the algebra answers to, true or not: a test is named after what is claimed, and says
-// what is really so. docs/layouts.md tells the story; "claims ..." in a comment marks an error of the write-up.
+// Every claim of the five write-ups that the algebra answers to, true or not: a test is named after what is claimed,
+// and says what is really so. docs/layouts.md tells the story; "claims ..." in a comment marks an error of the
+// write-up.
 #include "layout/calc.h"
 #include "layout/tiled_copy.h"
 #include "layout/tma.h"
@@ -47,8 +48,8 @@ static void sw343_bit_7_flips_4_8_flips_5_9_flips_6(void **state) {
     (void)state;
     for (int bit = 0; bit < 3; bit++) assert_int_equal(swizzle_apply(sw343, 0x80 << bit), 0x80 << bit | 0x10 << bit);
     for (int64_t x = 0; x < 1 << 14; x++) {
-        assert_int_equal(swizzle_apply(sw343, x) & 15, x & 15);      // bits 0..3 stay
-        assert_int_equal(swizzle_apply(sw343, x) >> 7, x >> 7);      // bits 7 and up stay
+        assert_int_equal(swizzle_apply(sw343, x) & 15, x & 15);   // bits 0..3 stay
+        assert_int_equal(swizzle_apply(sw343, x) >> 7, x >> 7);   // bits 7 and up stay
     }
 }
 
@@ -102,7 +103,7 @@ static void sw343_stride_128_gives_8_groups_of_banks_not_32_banks(void **state) 
     assert_int_equal(column.wavefronts, 4);   // a 4-byte column of 32 rows conflicts four ways
     for (int64_t row = 0; row < 8; row++) chunks[row] = swizzle_apply(sw343, row * 128);
     SharedCost phase = shared_cost_counted(chunks, 8, 16, machine);
-    assert_int_equal(phase.wavefronts, 1);    // 16-byte accesses of 8 lanes do not
+    assert_int_equal(phase.wavefronts, 1);   // 16-byte accesses of 8 lanes do not
     for (int64_t row = 0; row < 8; row++) chunks[row] = row * 128;
     assert_int_equal(shared_cost_counted(chunks, 8, 16, machine).wavefronts, 8);   // without the swizzle
 }
@@ -140,8 +141,8 @@ static void full_bank_chunk_ranges_over_8_not_1(void **state) {   // claims c in
     assert_int_equal(most, 7);
 }
 
-// Claims that reads find their data because XOR is an involution. What is needed is that both sides use one bijection; the
-// map composed with itself is not the identity of the physical offsets' order that the claim needs.
+// Claims that reads find their data because XOR is an involution. What is needed is that both sides use one bijection;
+// the map composed with itself is not the identity of the physical offsets' order that the claim needs.
 static void both_sides_use_the_same_bijection(void **state) {
     LayoutContext cx = layout_context(*state);
     BankTile tile = {64, 128, 16, 4};
@@ -182,7 +183,8 @@ static void bank_layouts_of_4_rows_and_several_panels_are_no_swizzle(void **stat
         BankTile one = {4, chunks[c] * 8, 16, chunks[c]}, two = {4, 2 * chunks[c] * 8, 16, chunks[c]};
         Swizzled s = bank_swizzle(&cx, one);
         for (int64_t i = 0; i < 4; i++)
-            for (int64_t j = 0; j < one.columns; j++) assert_int_equal(swizzled_at(s, i + j * 4), bank_element(one, i, j));
+            for (int64_t j = 0; j < one.columns; j++)
+                assert_int_equal(swizzled_at(s, i + j * 4), bank_element(one, i, j));
         assert_false(cx.failed);
         // The same swizzle over the base of two panels is another map.
         Cute panel = cute_tuple(&cx, (Cute[]){cute_leaf(one.columns, 1), cute_leaf(2, 4 * one.columns)}, 2);
@@ -202,8 +204,8 @@ static void bank_layouts_of_4_rows_and_several_panels_are_no_swizzle(void **stat
 
 static void ll_4_1_blocked_has_inputs_register_lane_warp_block(void **state) {
     the_arena = *state;
-    // Claims that block depends on the launch grid: it is the CTA's rank in its cluster, one here. Claims register 1 -> dim0 1:
-    // order [1,0] makes dim1 fastest.
+    // Claims that block depends on the launch grid: it is the CTA's rank in its cluster, one here. Claims register 1
+    // -> dim0 1: order [1,0] makes dim1 fastest.
     IS("blocked((64,16), (4,2), (8,4), (2,2), (1,0))",
        "{register: [(0,1),(1,0),(2,0)], lane: [(0,2),(0,4),(4,0),(8,0),(16,0)], warp: [(0,8),(32,0)], block: []} -> "
        "(dim0: 64, dim1: 16)");
@@ -220,8 +222,10 @@ static void ll_4_1_shared_has_inputs_offset_block(void **state) {
 
 static void ll_4_2_order_1_0_is_row_major_and_outputs_keep_their_names(void **state) {   // claims column-major
     the_arena = *state;
-    IS("blocked((2,2), (1,2), (2,1), (1,1), (1,0))", "{register: [(0,1)], lane: [(1,0)], warp: [], block: []} -> (dim0: 2, dim1: 2)");
-    IS("blocked((2,2), (2,1), (1,2), (1,1), (0,1))", "{register: [(1,0)], lane: [(0,1)], warp: [], block: []} -> (dim0: 2, dim1: 2)");
+    IS("blocked((2,2), (1,2), (2,1), (1,1), (1,0))",
+       "{register: [(0,1)], lane: [(1,0)], warp: [], block: []} -> (dim0: 2, dim1: 2)");
+    IS("blocked((2,2), (2,1), (1,2), (1,1), (0,1))",
+       "{register: [(1,0)], lane: [(0,1)], warp: [], block: []} -> (dim0: 2, dim1: 2)");
 }
 
 static void ll_4_3_flatten_is_minor_to_major(void **state) {
@@ -278,7 +282,8 @@ static void ll_5_3_shared_outputs_are_shifted_not_xored(void **state) {   // cla
 
 static void ll_5_3_shared_inputs_are_appended_not_refused(void **state) {   // claims inputs must be disjoint
     the_arena = *state;
-    IS("multiply(" ID(2, "register", "dim0") ", " ID(2, "register", "dim1") ")", "{register: [(1,0),(0,1)]} -> (dim0: 2, dim1: 2)");
+    IS("multiply(" ID(2, "register", "dim0") ", " ID(2, "register", "dim1") ")",
+       "{register: [(1,0),(0,1)]} -> (dim0: 2, dim1: 2)");
 }
 
 static void ll_5_3_broadcast_with_identity(void **state) {
@@ -288,20 +293,26 @@ static void ll_5_3_broadcast_with_identity(void **state) {
 
 static void ll_5_4_compose_wants_outputs_at_most_as_large(void **state) {   // claims both "exactly" and "<="
     the_arena = *state;
-    IS("compose(" ID(2, "register", "offset") ", {offset: [(2),(1),(4)]} -> (dim0: 8))", "{register: [(2)]} -> (dim0: 8)");
+    IS("compose(" ID(2, "register", "offset") ", {offset: [(2),(1),(4)]} -> (dim0: 8))",
+       "{register: [(2)]} -> (dim0: 8)");
     REFUSED("compose(" ID(16, "register", "offset") ", {offset: [(2),(1),(4)]} -> (dim0: 8))");
 }
 
 static void ll_5_5_outer_need_not_be_surjective(void **state) {   // claims it must be
     the_arena = *state;
-    IS("invert_and_compose({register: [(1)]} -> (dim0: 2), {offset: [(1)]} -> (dim0: 4))", "{register: [(1)]} -> (offset: 2)");
-    REFUSED("invert_and_compose({register: [(2)]} -> (dim0: 4), {offset: [(1)]} -> (dim0: 4))");   // but must reach the image
+    IS("invert_and_compose({register: [(1)]} -> (dim0: 2), {offset: [(1)]} -> (dim0: 4))",
+       "{register: [(1)]} -> (offset: 2)");
+    REFUSED(
+        "invert_and_compose({register: [(2)]} -> (dim0: 4), {offset: [(1)]} -> (dim0: 4))");   // but must reach the image
 }
 
-static void ll_5_5_equal_dims_map_to_themselves_not_to_the_smallest_preimage(void **state) {   // claims always the smallest
+static void ll_5_5_equal_dims_map_to_themselves_not_to_the_smallest_preimage(
+    void **state) {   // claims always the smallest
     the_arena = *state;
-    IS("invert_and_compose({warp: [(0),(1)]} -> (dim0: 2), {warp: [(0),(1)]} -> (dim0: 2))", "{warp: [(1),(2)]} -> (warp: 4)");
-    IS("invert_and_compose({lane: [(0),(1)]} -> (dim0: 2), {warp: [(0),(1)]} -> (dim0: 2))", "{lane: [(0),(2)]} -> (warp: 4)");
+    IS("invert_and_compose({warp: [(0),(1)]} -> (dim0: 2), {warp: [(0),(1)]} -> (dim0: 2))",
+       "{warp: [(1),(2)]} -> (warp: 4)");
+    IS("invert_and_compose({lane: [(0),(1)]} -> (dim0: 2), {warp: [(0),(1)]} -> (dim0: 2))",
+       "{lane: [(0),(2)]} -> (warp: 4)");
 }
 
 static void ll_6_1_register_times_lane_is_register_minor(void **state) {   // claims (1,0) -> 4, (0,1) -> 1, (2,3) -> 11
@@ -319,16 +330,27 @@ static void ll_6_1_register_times_lane_is_register_minor(void **state) {   // cl
 static void ll_6_2_strided_pieces_are_shifted_again(void **state) {   // claims (2,5,0) -> (2,2)
     the_arena = *state;
     const char *registers = "R = multiply(" ID(2, "register", "dim0") ", " ID(2, "register", "dim1") "); ";
-    IS(arena_printf(*state, "%sL = multiply(strided1d(4, 2, \"lane\", \"dim0\"), strided1d(4, 2, \"lane\", \"dim1\")); "
-                            "W = multiply(strided1d(2, 8, \"warp\", \"dim0\"), strided1d(2, 8, \"warp\", \"dim1\")); "
-                            "multiply(multiply(R, L), W)", registers),
+    IS(arena_printf(*state,
+                    "%sL = multiply(strided1d(4, 2, \"lane\", \"dim0\"), strided1d(4, 2, \"lane\", \"dim1\")); "
+                    "W = multiply(strided1d(2, 8, \"warp\", \"dim0\"), strided1d(2, 8, \"warp\", \"dim1\")); "
+                    "multiply(multiply(R, L), W)",
+                    registers),
        "{register: [(1,0),(0,1)], lane: [(4,0),(8,0),(0,4),(0,8)], warp: [(128,0),(0,128)]} -> (dim0: 256, dim1: 256)");
-    IS(arena_printf(*state, "%sL = multiply(strided1d(4, 2, \"lane\", \"dim0\"), strided1d(4, 2, \"lane\", \"dim1\")); "
-                            "apply(multiply(R, L), (2,5))", registers), "(4,5)");
-    IS(arena_printf(*state, "%sL = multiply(" ID(4, "lane", "dim0") ", " ID(4, "lane", "dim1") "); "
-                            "W = multiply(" ID(2, "warp", "dim0") ", " ID(2, "warp", "dim1") "); "
-                            "apply(multiply(multiply(R, L), W), (2,5,0))", registers), "(2,3)");   // as its arithmetic view says
-    IS("apply(blocked((16,16), (2,2), (4,4), (2,2), (1,0)), (2,5,0,0))", "(3,2)");   // claims the encoding gives the same
+    IS(arena_printf(*state,
+                    "%sL = multiply(strided1d(4, 2, \"lane\", \"dim0\"), strided1d(4, 2, \"lane\", \"dim1\")); "
+                    "apply(multiply(R, L), (2,5))",
+                    registers),
+       "(4,5)");
+    IS(arena_printf(*state,
+                    "%sL = multiply(" ID(4, "lane", "dim0") ", " ID(
+                        4, "lane", "dim1") "); "
+                                           "W = multiply(" ID(2, "warp", "dim0") ", " ID(
+                                               2, "warp", "dim1") "); "
+                                                                  "apply(multiply(multiply(R, L), W), (2,5,0))",
+                    registers),
+       "(2,3)");   // as its arithmetic view says
+    IS("apply(blocked((16,16), (2,2), (4,4), (2,2), (1,0)), (2,5,0,0))",
+       "(3,2)");   // claims the encoding gives the same
 }
 
 static void ll_6_3_swizzle_of_128x32(void **state) {
@@ -380,12 +402,13 @@ static void tiled_copy_of_c_matches_the_transcript_for_1_2_4_values(void **state
                                               {"((4,8),2):((8,1),32)", "((4,8),2):((32,1),16)"},
                                               {"((4,8),(2,2)):((16,1),(64,8))", "((4,8),(2,2)):((32,1),(16,8))"}};
     LayoutContext cx = layout_context(*state);
-    MmaAtom atom = mma_atom_parse(&cx, 16, 8, 16, "32:1", "((4,8),(2,2,2)):((32,1),(16,8,128))", "((4,8),(2,2)):((16,1),(8,64))",
-                                  "((4,8),(2,2)):((32,1),(16,8))");
+    MmaAtom atom = mma_atom_parse(&cx, 16, 8, 16, "32:1", "((4,8),(2,2,2)):((32,1),(16,8,128))",
+                                  "((4,8),(2,2)):((16,1),(8,64))", "((4,8),(2,2)):((32,1),(16,8))");
     TiledMma mma = tiled_mma(&cx, atom, cute_parse(&cx, "(1,1,1):(0,0,0)"), tiler_parse(&cx, "<16;8;16>"));
     for (int i = 0; i < 3; i++) {
         TiledCopy copy = tiled_copy_of_mma(&cx, mma, OPERAND_C, 1 << i);
-        TiledCopySteps s = tiled_copy_steps(&cx, tiled_mma_tv(&cx, mma, OPERAND_C), tiled_mma_tile(&cx, mma, OPERAND_C), 1 << i);
+        TiledCopySteps s =
+            tiled_copy_steps(&cx, tiled_mma_tv(&cx, mma, OPERAND_C), tiled_mma_tile(&cx, mma, OPERAND_C), 1 << i);
         assert_string_equal(cute_text(*state, copy.tv), expected[i][0]);
         assert_string_equal(cute_text(*state, s.layout_tv), expected[i][1]);
         // Each (thread, value) lands where the fragment has it: tile coordinate -> MMA offset.
@@ -411,7 +434,8 @@ static const struct {
 static void atoms_tile_and_copy(void **state) {
     for (size_t i = 0; i < sizeof atoms / sizeof atoms[0]; i++) {
         LayoutContext cx = layout_context(*state);
-        MmaAtom atom = mma_atom_parse(&cx, atoms[i].m, atoms[i].n, atoms[i].k, atoms[i].threads, atoms[i].a, atoms[i].b, atoms[i].c);
+        MmaAtom atom = mma_atom_parse(&cx, atoms[i].m, atoms[i].n, atoms[i].k, atoms[i].threads, atoms[i].a, atoms[i].b,
+                                      atoms[i].c);
         TiledMma mma = tiled_mma(&cx, atom, cute_parse(&cx, "(2,2,1):(1,2,0)"), tiler_parse(&cx, "<_;_;_>"));
         for (int operand = OPERAND_A; operand <= OPERAND_C; operand++) {
             Cute tv = tiled_mma_tv(&cx, mma, (Operand)operand);
@@ -485,7 +509,8 @@ static void tt_k_and_mn_major_tiles_of_32_64_128_bytes(void **state) {
         for (int bits = 8; bits <= 32; bits *= 2) {
             LayoutContext cx = layout_context(*state);
             int64_t width = 8 * bytes / bits;
-            Swizzled k = tma_k_major(&cx, 64, 2 * width, bits, bytes), mn = tma_mn_major(&cx, 2 * width, 64, bits, bytes);
+            Swizzled k = tma_k_major(&cx, 64, 2 * width, bits, bytes),
+                     mn = tma_mn_major(&cx, 2 * width, 64, bits, bytes);
             assert_false(cx.failed);
             for (int64_t i = 0; i < 64; i++)
                 for (int64_t j = 0; j < 2 * width; j++) {
@@ -514,7 +539,8 @@ static void tt_pattern_8_box_and_device_tile_come_from_one_description(void **st
     bool *box_start = NEW_ARRAY(*state, bool, plan.copies);
     for (int64_t panel = 0; panel < 4; panel++)
         for (int64_t half = 0; half < 2; half++) {
-            int64_t first = cute_at(plan.layout.layout, 0 + 2 * (half * 256) + 2 * 512 * (panel * 32)), number = first / box_elements;
+            int64_t first = cute_at(plan.layout.layout, 0 + 2 * (half * 256) + 2 * 512 * (panel * 32)),
+                    number = first / box_elements;
             assert_false(box_start[number]);
             box_start[number] = true;
             for (int64_t i = 0; i < 2; i++)
@@ -585,8 +611,10 @@ static void tt_pattern_12_reshape_keeps_run_time_dims(void **state) {
     LayoutContext cx = layout_context(*state);
     Dim m = dim_named("M");
     View v = view_row_major(&cx, (Dim[]){m, dim_known(64)}, 2);
-    assert_string_equal(view_text(*state, view_reshape(&cx, v, (Dim[]){dim_known(1), m, dim_known(64)}, 3)), "(1,M,64):(64*M,64,1)");
-    assert_string_equal(view_text(*state, view_reshape(&cx, v, (Dim[]){dim_mul(&cx, m, dim_known(64))}, 1)), "(64*M):(1)");
+    assert_string_equal(view_text(*state, view_reshape(&cx, v, (Dim[]){dim_known(1), m, dim_known(64)}, 3)),
+                        "(1,M,64):(64*M,64,1)");
+    assert_string_equal(view_text(*state, view_reshape(&cx, v, (Dim[]){dim_mul(&cx, m, dim_known(64))}, 1)),
+                        "(64*M):(1)");
     assert_false(cx.failed);
     View tile = view_tile(&cx, v, (int64_t[]){16, 32}, (Dim[]){dim_known(0), dim_known(0)});
     view_reshape(&cx, tile, (Dim[]){dim_known(512)}, 1);   // a window is not dense

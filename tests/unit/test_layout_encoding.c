@@ -19,7 +19,10 @@ static void one_cta(Encoding *e, int rank) {
 }
 
 static Encoding mma(int version, int64_t m, int64_t n, int64_t k, int64_t warps_m, int64_t warps_n) {
-    Encoding e = {.kind = ENCODING_MMA, .version = version, .instr_shape = {m, n, k}, .instr_rank = version == 3 ? 3 : 2,
+    Encoding e = {.kind = ENCODING_MMA,
+                  .version = version,
+                  .instr_shape = {m, n, k},
+                  .instr_rank = version == 3 ? 3 : 2,
                   .warps_per_cta = {warps_m, warps_n}};
     one_cta(&e, 2);
     return e;
@@ -37,8 +40,10 @@ static Linear fragment(LayoutContext *cx, Linear a) {
 
 static void mma_encodings_are_the_instructions_fragments(void **state) {
     LayoutContext cx = layout_context(*state);
-    Tuple c_tile = tuple_parse(&cx, "(16,8)"), a_tile = tuple_parse(&cx, "(16,16)"), b_tile = tuple_parse(&cx, "(8,16)");
-    Encoding parent = mma(2, 16, 8, 0, 1, 1), a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
+    Tuple c_tile = tuple_parse(&cx, "(16,8)"), a_tile = tuple_parse(&cx, "(16,16)"),
+          b_tile = tuple_parse(&cx, "(8,16)");
+    Encoding parent = mma(2, 16, 8, 0, 1, 1),
+             a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
     Encoding b = a;
     b.op_index = 1;
     Linear c_tv = linear_from_tv(&cx, cute_parse(&cx, "((4,8),(2,2)):((32,1),(16,8))"), c_tile, lane_register);
@@ -69,14 +74,17 @@ static void wgmma_accumulator_is_the_atoms(void **state) {
 // ldmatrix: registers of operand A from row-major, swizzled shared memory; transposed for a column-major tile.
 static void ldmatrix_fits_what_it_can_load(void **state) {
     LayoutContext cx = layout_context(*state);
-    Encoding parent = mma(2, 16, 8, 0, 1, 1), a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
+    Encoding parent = mma(2, 16, 8, 0, 1, 1),
+             a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
     Linear registers = to_linear(&cx, a, 64, 64), conversion;
     int permutation[LINEAR_MAX_BITS];
     for (int transposed = 0; transposed < 2; transposed++) {
-        Encoding shared = {.kind = ENCODING_NVMMA_SHARED, .swizzle_bytes = 128, .element_bits = 16, .transposed = transposed};
+        Encoding shared = {
+            .kind = ENCODING_NVMMA_SHARED, .swizzle_bytes = 128, .element_bits = 16, .transposed = transposed};
         one_cta(&shared, 2);
         Linear tile = to_linear(&cx, shared, 64, 64);
-        assert_int_equal(matrix_instruction_fits(&cx, registers, tile, 16, false, &conversion, permutation), !transposed);
+        assert_int_equal(matrix_instruction_fits(&cx, registers, tile, 16, false, &conversion, permutation),
+                         !transposed);
         assert_int_equal(matrix_instruction_fits(&cx, registers, tile, 16, true, &conversion, permutation), transposed);
         assert_false(cx.failed);
         // The instruction's tile divides the permuted conversion: rows of 16 bytes are contiguous.
@@ -117,7 +125,8 @@ static int64_t conflicts_of(LayoutContext *cx, Linear side, Linear shared, int e
     Linear conversion = linear_invert_and_compose(cx, side, linear_reshape_ins(cx, shared, &offset, 1));
     assert_false(cx->failed);
     int reg = linear_find_in(conversion, "register"), width = 0;
-    for (bool found = true; found && width < shared.ins[0].bits; width += found) {   // vector bits that are registers here
+    for (bool found = true; found && width < shared.ins[0].bits;
+         width += found) {   // vector bits that are registers here
         found = false;
         for (int bit = 0; bit < conversion.ins[reg].bits; bit++)
             found |= conversion.columns[linear_in_shift(conversion, reg) + bit] == (uint64_t)1 << width;
@@ -159,21 +168,26 @@ static const struct {
 static void optimal_swizzles_have_no_conflicts_by_counting(void **state) {
     for (size_t i = 0; i < sizeof conversions / sizeof conversions[0]; i++) {
         LayoutContext cx = layout_context(*state);
-        Linear source = linear_parse(&cx, conversions[i].source), destination = linear_parse(&cx, conversions[i].destination);
+        Linear source = linear_parse(&cx, conversions[i].source),
+               destination = linear_parse(&cx, conversions[i].destination);
         Linear shared = optimal_swizzle(&cx, source, destination, conversions[i].bits);
         assert_string_equal(cx.reason, "");
         SwizzleConflicts c = optimal_swizzle_conflicts(&cx, source, destination, shared, conversions[i].bits);
         if (c.read || c.write) fail_msg("%s: %lld, %lld", conversions[i].name, (long long)c.read, (long long)c.write);
-        if (conflicts_of(&cx, source, shared, conversions[i].bits)) fail_msg("%s: the writes conflict", conversions[i].name);
-        if (conflicts_of(&cx, destination, shared, conversions[i].bits)) fail_msg("%s: the reads conflict", conversions[i].name);
+        if (conflicts_of(&cx, source, shared, conversions[i].bits))
+            fail_msg("%s: the writes conflict", conversions[i].name);
+        if (conflicts_of(&cx, destination, shared, conversions[i].bits))
+            fail_msg("%s: the reads conflict", conversions[i].name);
     }
 }
 
 static void a_plain_transpose_conflicts_without_the_swizzle(void **state) {
     LayoutContext cx = layout_context(*state);
-    Linear source = linear_parse(&cx, conversions[1].source), destination = linear_parse(&cx, conversions[1].destination);
-    Linear plain = linear_parse(&cx, "{vector: [], bank: [(0,1),(0,2),(0,4),(0,8),(1,0)], segment: [(2,0),(4,0),(8,0),(16,0)], "
-                                     "block: [], reps: []} -> (dim0: 32, dim1: 16)");
+    Linear source = linear_parse(&cx, conversions[1].source),
+           destination = linear_parse(&cx, conversions[1].destination);
+    Linear plain =
+        linear_parse(&cx, "{vector: [], bank: [(0,1),(0,2),(0,4),(0,8),(1,0)], segment: [(2,0),(4,0),(8,0),(16,0)], "
+                          "block: [], reps: []} -> (dim0: 32, dim1: 16)");
     SwizzleConflicts c = optimal_swizzle_conflicts(&cx, source, destination, plain, 32);
     assert_int_equal(c.write, 0);
     assert_int_equal(c.read, 15);   // sixteen lanes of a column in one bank
@@ -183,23 +197,30 @@ static void a_plain_transpose_conflicts_without_the_swizzle(void **state) {
 static void conversions_between_register_layouts_cost_what_they_must(void **state) {
     LayoutContext cx = layout_context(*state);
     Linear c = to_linear(&cx, mma(2, 16, 8, 0, 1, 1), 16, 16);
-    Encoding parent = mma(2, 16, 8, 0, 1, 1), a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
+    Encoding parent = mma(2, 16, 8, 0, 1, 1),
+             a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
     // The accumulator of one product as operand A of the next: only registers are renamed.
     assert_int_equal(conversion_cost(&cx, c, to_linear(&cx, a, 16, 16)).kind, CONVERT_IN_REGISTERS);
-    Encoding blocked = {.kind = ENCODING_BLOCKED, .size_per_thread = {1, 8}, .threads_per_warp = {16, 2}, .warps_per_cta = {1, 1}, .order = {1, 0}};
+    Encoding blocked = {.kind = ENCODING_BLOCKED,
+                        .size_per_thread = {1, 8},
+                        .threads_per_warp = {16, 2},
+                        .warps_per_cta = {1, 1},
+                        .order = {1, 0}};
     one_cta(&blocked, 2);
     ConversionCost rows = conversion_cost(&cx, c, to_linear(&cx, blocked, 16, 16));
     assert_int_equal(rows.kind, CONVERT_BY_SHUFFLES);
     assert_int_equal(rows.shuffles, 8);
     Encoding two_warps = mma(2, 16, 8, 0, 2, 1), other = mma(2, 16, 8, 0, 1, 2);
-    assert_int_equal(conversion_cost(&cx, to_linear(&cx, two_warps, 32, 16), to_linear(&cx, other, 32, 16)).kind, CONVERT_BY_SHARED);
+    assert_int_equal(conversion_cost(&cx, to_linear(&cx, two_warps, 32, 16), to_linear(&cx, other, 32, 16)).kind,
+                     CONVERT_BY_SHARED);
     assert_false(cx.failed);
 }
 
 static void vector_widths_agree(void **state) {
     LayoutContext cx = layout_context(*state);
     Cute tv = cute_parse(&cx, "(32,8):(8,1)");
-    Swizzled plain = {{0, 0, 0}, 0, tv}, swizzled = {{2, 2, 3}, 0, tv}, odd = {{0, 0, 0}, 0, cute_parse(&cx, "(32,6):(6,1)")};
+    Swizzled plain = {{0, 0, 0}, 0, tv}, swizzled = {{2, 2, 3}, 0, tv},
+             odd = {{0, 0, 0}, 0, cute_parse(&cx, "(32,6):(6,1)")};
     assert_int_equal(vector_width_counted(&cx, plain, 8), 8);
     assert_int_equal(vector_width_counted(&cx, plain, 4), 4);
     assert_int_equal(vector_width_counted(&cx, swizzled, 8), 4);   // the swizzle moves groups of four
@@ -207,7 +228,8 @@ static void vector_widths_agree(void **state) {
     const char *ins[] = {"lane", "register"}, *order[] = {"register", "lane"};
     Linear a = linear_transpose_ins(&cx, linear_from_swizzled(&cx, swizzled, ins, "offset"), order, 2);
     assert_int_equal(vector_width_linear(a, 8), 4);
-    assert_int_equal(shared_cost_of(&cx, plain, 16, 0, 8, machine).wavefronts, 4);   // 16 bytes a lane, consecutive: no conflict
+    assert_int_equal(shared_cost_of(&cx, plain, 16, 0, 8, machine).wavefronts,
+                     4);   // 16 bytes a lane, consecutive: no conflict
     assert_false(cx.failed);
 }
 

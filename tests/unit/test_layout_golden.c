@@ -1,5 +1,5 @@
-// The golden tables, line by line, through the batch: what CuTe's C++ headers print, Triton's unit tests and an independent
-// reference of linear layouts, TileLang's bank swizzles element by element.
+// The golden tables, line by line, through the batch: what CuTe's C++ headers print, Triton's unit tests and an
+// independent reference of linear layouts, TileLang's bank swizzles element by element.
 #include "layout/batch.h"
 #include "tests/unit/unit.h"
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // Laws of the algebra over all coordinates of random layouts: ten thousand layouts per law.
 //
-// Random layouts are small (up to a few hundred coordinates), nested, with extents that need not be powers of two, strides
-// from compact through padded and broadcast to arbitrary. A law about a partial operation counts how often the operation
-// answered, so that a law cannot hold because everything is refused.
+// Random layouts are small (up to a few hundred coordinates), nested, with extents that need not be powers of two,
+// strides from compact through padded and broadcast to arbitrary. A law about a partial operation counts how often the
+// operation answered, so that a law cannot hold because everything is refused.
 #include "layout/bridge.h"
 #include "layout/cost.h"
 #include "tests/unit/unit.h"
@@ -120,7 +120,8 @@ static bool composition_is_composition(LayoutContext *cx) {
 }
 
 static bool composition_is_associative(LayoutContext *cx) {
-    Cute a = random_layout(cx, ANY_STRIDES, LARGEST), b = random_layout(cx, GAPS, 64), c = random_layout(cx, COMPACT, 16);
+    Cute a = random_layout(cx, ANY_STRIDES, LARGEST), b = random_layout(cx, GAPS, 64),
+         c = random_layout(cx, COMPACT, 16);
     if (cute_cosize(cx, c) > cute_size(cx, b)) return false;   // beyond its domain, B and A o B go on differently
     Cute left = cute_composition(cx, cute_composition(cx, a, b), c);
     if (cx->failed) return false;
@@ -137,7 +138,9 @@ static bool complement_is_disjoint_and_ordered(LayoutContext *cx) {
     if (cx->failed) return false;
     HOLDS(cute_injective(cx, cute_tuple(cx, (Cute[]){cute_filter(cx, a), r}, 2)), a, r);
     for (int64_t i = 1; i < cute_size(cx, r); i++) HOLDS(cute_at(r, i - 1) < cute_at(r, i), a, r);
-    HOLDS(cute_cosize(cx, cute_tuple(cx, (Cute[]){a, r}, 2)) >= target || cute_size(cx, r) * cute_cosize(cx, a) >= target, a, r);
+    HOLDS(cute_cosize(cx, cute_tuple(cx, (Cute[]){a, r}, 2)) >= target ||
+              cute_size(cx, r) * cute_cosize(cx, a) >= target,
+          a, r);
     return true;
 }
 
@@ -168,7 +171,8 @@ static bool divide_reassembles(LayoutContext *cx) {
     Cute domain = cute_logical_divide(cx, cute_leaf(size, 1), tiler);
     if (cx->failed || !cute_injective(cx, domain) || cute_cosize(cx, domain) != size) return false;
     for (int64_t i = 0; i < size; i++) HOLDS(cute_at(d, i) == cute_at(a, cute_at(domain, i)), a, d);
-    Cute zipped = cute_zipped_divide(cx, a, tiler), tiled = cute_tiled_divide(cx, a, tiler), flat = cute_flat_divide(cx, a, tiler);
+    Cute zipped = cute_zipped_divide(cx, a, tiler), tiled = cute_tiled_divide(cx, a, tiler),
+         flat = cute_flat_divide(cx, a, tiler);
     for (int64_t i = 0; i < size; i++) {
         HOLDS(cute_at(zipped, i) == cute_at(d, i), a, zipped);
         HOLDS(cute_at(tiled, i) == cute_at(d, i), a, tiled);
@@ -177,7 +181,8 @@ static bool divide_reassembles(LayoutContext *cx) {
     return true;
 }
 
-// The first mode of a product is the block; the second moves it, without overlap for injective blocks and compact tilers.
+// The first mode of a product is the block; the second moves it, without overlap for injective blocks and compact
+// tilers.
 static bool product_repeats(LayoutContext *cx) {
     Cute a = random_layout(cx, GAPS, 32), b = random_layout(cx, COMPACT, 16);
     Cute p = cute_logical_product(cx, a, tiler_layout(b));
@@ -221,7 +226,8 @@ static bool slices_partition(LayoutContext *cx) {
     for (int i = 0; i < a.rank; i++) coord[i] = (Tuple){.kind = TUPLE_ANY};
     coord[0] = tuple_int(at);
     Cute part = cute_slice(cx, a, tuple_list(cx, coord, a.rank), &offset);
-    for (int64_t i = 0; i < cute_size(cx, part); i++) HOLDS(offset + cute_at(part, i) == cute_at(a, at + i * count), a, part);
+    for (int64_t i = 0; i < cute_size(cx, part); i++)
+        HOLDS(offset + cute_at(part, i) == cute_at(a, at + i * count), a, part);
     return !cx->failed;
 }
 
@@ -315,7 +321,8 @@ static bool linear_composes(LayoutContext *cx) {
     assert_false(cx->failed);
     for (int64_t x = 0; x < (int64_t)1 << linear_in_bits(a); x++) {
         int64_t in[3], mid[2], out[3], both[3];
-        for (int i = 0, shift = 0; i < 3; shift += a.ins[i++].bits) in[i] = x >> shift & (((int64_t)1 << a.ins[i].bits) - 1);
+        for (int i = 0, shift = 0; i < 3; shift += a.ins[i++].bits)
+            in[i] = x >> shift & (((int64_t)1 << a.ins[i].bits) - 1);
         linear_apply(a, in, mid);
         linear_apply(b, mid, out);
         linear_apply(c, in, both);
@@ -354,7 +361,8 @@ static bool pseudoinverse_gives_smallest_preimages(LayoutContext *cx) {
 static bool invert_and_compose_solves(LayoutContext *cx) {
     int bits[3];
     random_sizes(bits);
-    Linear a = random_linear(cx, hardware, 3, tensor, bits, 2, false), b = random_linear(cx, memory, 2, tensor, bits, 2, true);
+    Linear a = random_linear(cx, hardware, 3, tensor, bits, 2, false),
+           b = random_linear(cx, memory, 2, tensor, bits, 2, true);
     Linear x = linear_invert_and_compose(cx, a, b);
     if (cx->failed) return false;
     for (uint64_t i = 0; i < (uint64_t)1 << linear_in_bits(a); i++)
@@ -366,7 +374,8 @@ static bool products_divide(LayoutContext *cx) {
     int bits[3], more[3];
     random_sizes(bits);
     random_sizes(more);
-    Linear a = random_linear(cx, hardware, 3, tensor, bits, 3, false), b = random_linear(cx, hardware, 3, tensor, more, 3, false);
+    Linear a = random_linear(cx, hardware, 3, tensor, bits, 3, false),
+           b = random_linear(cx, hardware, 3, tensor, more, 3, false);
     if (linear_in_bits(a) + linear_in_bits(b) > 40) return false;
     Linear p = linear_multiply(cx, a, b), rest;
     assert_false(cx->failed);
@@ -390,7 +399,8 @@ static bool code_computes_the_map(LayoutContext *cx) {
     Linear a = random_linear(cx, hardware, 3, tensor, bits, 2, false);
     for (int64_t x = 0; x < (int64_t)1 << linear_in_bits(a) && x < 64; x++) {
         int64_t in[3], out[2];
-        for (int i = 0, shift = 0; i < 3; shift += a.ins[i++].bits) in[i] = x >> shift & (((int64_t)1 << a.ins[i].bits) - 1);
+        for (int i = 0, shift = 0; i < 3; shift += a.ins[i++].bits)
+            in[i] = x >> shift & (((int64_t)1 << a.ins[i].bits) - 1);
         linear_apply(a, in, out);
         for (int i = 0; i < 2; i++) {
             LinearTerm *terms;
@@ -414,9 +424,10 @@ static bool bridge_round_trips(LayoutContext *cx) {
     if (cute_rank(a) > 3) return false;
     Linear l = linear_from_swizzled(cx, swizzled, ins, "offset");
     int64_t size = cute_size(cx, a);
-    if (cx->failed) {   // the refusal is right: some sum of two coordinates is not the XOR of their images, or no power of two
+    if (cx->failed) {   // rightly: a sum of two coordinates is not the XOR of their images, or no power of two
         bool linear = size > 0 && !(size & (size - 1));
-        for (int i = 0; linear && i < cute_rank(a); i++) linear = !(cute_size(cx, cute_mode(a, i)) & (cute_size(cx, cute_mode(a, i)) - 1));
+        for (int i = 0; linear && i < cute_rank(a); i++)
+            linear = !(cute_size(cx, cute_mode(a, i)) & (cute_size(cx, cute_mode(a, i)) - 1));
         for (int64_t x = 0; x < size && linear; x++)
             for (int64_t y = 0; y < size && linear; y++) linear = (cute_at(a, x) ^ cute_at(a, y)) == cute_at(a, x ^ y);
         if (linear) {   // powers of two inside a mode may still be split unevenly, (3,..) never
@@ -481,7 +492,8 @@ static bool ranks_count_conflicts(LayoutContext *cx) {
 // Shuffles are needed exactly for the registers that some lane does not already hold at the same register.
 static bool shuffles_are_counted(LayoutContext *cx) {
     int bits[] = {2 + (int)below(2), 1 + (int)below(2)};
-    LinearDim ins[] = {{"register", 2}, {"lane", bits[0] + bits[1] - 2}}, outs[] = {{"dim0", bits[0]}, {"dim1", bits[1]}};
+    LinearDim ins[] = {{"register", 2}, {"lane", bits[0] + bits[1] - 2}},
+              outs[] = {{"dim0", bits[0]}, {"dim1", bits[1]}};
     uint64_t a_columns[8], b_columns[8];
     int count = bits[0] + bits[1];
     for (int i = 0; i < count; i++) a_columns[i] = b_columns[i] = (uint64_t)1 << i;
@@ -499,7 +511,8 @@ static bool shuffles_are_counted(LayoutContext *cx) {
         for (int64_t lane = 0; lane < lanes && own; lane++) {
             bool held = false;
             for (int64_t s = 0; s < 4; s++)
-                held |= linear_apply_packed(a, (uint64_t)(s | lane << 2)) == linear_apply_packed(b, (uint64_t)(r | lane << 2));
+                held |= linear_apply_packed(a, (uint64_t)(s | lane << 2)) ==
+                        linear_apply_packed(b, (uint64_t)(r | lane << 2));
             own = held;
         }
         missing += !own;
@@ -545,14 +558,32 @@ LAW(shuffles_are_counted, LAYOUTS / 8)
 int main(void) {
 #define ROW(law) cmocka_unit_test(test_##law)
     const struct CMUnitTest tests[] = {
-        ROW(coalesce_keeps_the_map), ROW(composition_is_composition), ROW(composition_is_associative),
-        ROW(complement_is_disjoint_and_ordered), ROW(right_inverse_inverts), ROW(left_inverse_inverts),
-        ROW(divide_reassembles), ROW(product_repeats), ROW(coordinates_round_trip), ROW(text_round_trips),
-        ROW(slices_partition), ROW(swizzle_is_an_involution), ROW(recast_counts_other_units),
-        ROW(swizzles_are_recognised), ROW(linear_is_linear), ROW(linear_composes), ROW(linear_inverts),
-        ROW(pseudoinverse_gives_smallest_preimages), ROW(invert_and_compose_solves), ROW(products_divide),
-        ROW(linear_text_round_trips), ROW(code_computes_the_map), ROW(bridge_round_trips),
-        ROW(passes_layouts_cross_the_bridge), ROW(ranks_count_conflicts), ROW(shuffles_are_counted),
+        ROW(coalesce_keeps_the_map),
+        ROW(composition_is_composition),
+        ROW(composition_is_associative),
+        ROW(complement_is_disjoint_and_ordered),
+        ROW(right_inverse_inverts),
+        ROW(left_inverse_inverts),
+        ROW(divide_reassembles),
+        ROW(product_repeats),
+        ROW(coordinates_round_trip),
+        ROW(text_round_trips),
+        ROW(slices_partition),
+        ROW(swizzle_is_an_involution),
+        ROW(recast_counts_other_units),
+        ROW(swizzles_are_recognised),
+        ROW(linear_is_linear),
+        ROW(linear_composes),
+        ROW(linear_inverts),
+        ROW(pseudoinverse_gives_smallest_preimages),
+        ROW(invert_and_compose_solves),
+        ROW(products_divide),
+        ROW(linear_text_round_trips),
+        ROW(code_computes_the_map),
+        ROW(bridge_round_trips),
+        ROW(passes_layouts_cross_the_bridge),
+        ROW(ranks_count_conflicts),
+        ROW(shuffles_are_counted),
     };
     return run(tests);
 }
