@@ -151,7 +151,7 @@ static bool same_text(Runner *runner, const char *after, const char *first, cons
 
 static void round_trip(Runner *runner, const char *after) {
     Module *module = runner->module;
-    PrintOptions options = {.places = runner->options->places, .tests = true};
+    PrintOptions options = {.places = true, .tests = true};
     StrBuf first, second;
     sb_init(&first, module->arena);
     print_module(module, options, &first);
