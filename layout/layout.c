@@ -220,6 +220,10 @@ static bool join_halves(Scanner *scanner, const Half *shape, const Half *stride,
             layout_add(layout, i, mode.extent, mode.stride, mode.out);
         }
     }
+    int64_t volume = 1;
+    for (int out = 0; out < LAYOUT_MAX_RANK; out++)
+        if (__builtin_mul_overflow(volume, range[out] + 1, &volume) || volume > LARGEST_SIZE)
+            return scan_fail(scanner, "the layout is too large");
     return true;
 }
 
