@@ -329,7 +329,11 @@ bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged
     Written a, b;
     bool read_a = read_operand(s, node_a, &a), read_b = read_operand(s, node_b, &b);
     if (!read_a || !read_b) return false;
-    if (a.starts_only && b.starts_only && (!stand_alone(s, &a, "this copy") || !stand_alone(s, &b, "this copy"))) return false;
+    if (a.starts_only && b.starts_only) {   // the side with missing indices is whole in those: it decides
+        if (!a.open && !stand_alone(s, &b, "this copy")) return false;
+        if (a.open) a.starts_only = false;
+        if (a.open && b.open) b.starts_only = false;
+    }
     b.transposed ^= exchanged;   // transpose(src, dst) is copy(src, dst.T); put back below
     Shape shape_a = own_shape(s, &a), shape_b = own_shape(s, &b);
     if (a.starts_only) shape_a = shape_b;
