@@ -2,6 +2,7 @@
 //
 //     codegen.c   a module, its kernels, their parameters and attributes
 //     stmt.c      control flow: loops, ifs, roles            local.c   per-thread arrays as registers
+//     unroll.c    which unrolled loops are expanded
 //     expr.c      expressions; math.c the scalar functions   address.c  places in global and shared memory, index widths
 //     ops.c       operations with effects, by family          convert.c  casts between scalar types
 //     types.c     types, intrinsics, small builders           lines.c   source lines for debuggers and profilers
@@ -79,6 +80,7 @@ typedef struct Gen {
     Map *scopes;                 // Block -> what is known about expressions there (address.c)
     Map *known;                  // of the block in work: Expr -> bits
     Map *offsets;                // Region or Expr of an access -> its offset expression
+    Map *expansions;             // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
     Map *lets;                   // Var -> its value, where offsets may look through it
     Value thread;                // index in the block, i32
     int64_t threads;             // of the block
@@ -158,6 +160,9 @@ void emit_block(Gen *gen, Block *block);
 int64_t block_threads(Gen *gen, const Stmt *grid);
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them
 void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user), void *user);
+
+// ---- unroll.c ----
+bool must_expand(Gen *gen, Stmt *loop, const Var *var);   // an unrolled loop, one of its iterators
 
 // ---- lines.c ----
 void lines_init(Gen *gen);

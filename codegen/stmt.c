@@ -159,11 +159,46 @@ static bool has_break(const Block *block) {
     return false;
 }
 
+// Of a loop that need not be expanded as a whole: how many copies its rolled form has. 0: expand all.
+static int64_t copies_of_rolled(Gen *gen, Stmt *stmt, int depth, int64_t trips) {
+    enum { MOST_EXPANDED = 16, MOST_COPIES = 8, LEAST_COPIES = 4 };
+    if (trips <= MOST_EXPANDED || must_expand(gen, stmt, stmt->loop.iters[depth].var)) return 0;
+    for (int64_t copies = MOST_COPIES; copies >= LEAST_COPIES; copies--) {
+        if (trips % copies == 0) return copies;
+    }
+    return 0;
+}
+
+static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t end, int64_t step, int64_t copies) {
+    const Iter *iter = &stmt->loop.iters[depth];
+    LLVMBuilderRef b = gen->builder;
+    Label loop = new_label(gen, "rolled"), done = new_label(gen, "done"), before = LLVMGetInsertBlock(b);
+    go_to(gen, loop);
+    Value first = LLVMBuildPhi(b, gen->i32, iter->var->name);
+    for (int64_t i = 0; i < copies; i++) {
+        Value index = LLVMBuildAdd(b, first, const_i32(gen, i * step), "");
+        if (LLVMIsAInstruction(index)) LLVMSetNSW(index, 1);
+        bind_value(gen, iter->var, index);
+        emit_nest(gen, stmt, depth + 1);
+    }
+    Value next = LLVMBuildNSWAdd(b, first, const_i32(gen, copies * step), "");
+    LLVMAddIncoming(first, (Value[]){const_i32(gen, begin), next}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
+    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, const_i32(gen, end), ""), loop, done);
+    LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(b));
+    LLVMPositionBuilderAtEnd(b, done);
+}
+
 static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t end, int64_t step) {
     const Iter *iter = &stmt->loop.iters[depth];
     EXPECT(gen->failure, step > 0, "loop over '%s' with step %lld", iter->var->name, (long long)step);
     EXPECT(gen->failure, (end - begin) / step <= UNROLL_LIMIT, "unroll of %lld iterations",
            (long long)((end - begin) / step));
+    bool small = begin >= INT32_MIN && end <= INT32_MAX / 2;
+    int64_t copies = small ? copies_of_rolled(gen, stmt, depth, (end - begin + step - 1) / step) : 0;
+    if (copies) {
+        emit_rolled(gen, stmt, depth, begin, end, step, copies);
+        return;
+    }
     gen->break_to = depth == stmt->loop.count - 1 && has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
     Label after = gen->break_to;
     for (int64_t i = begin; i < end; i += step) {
