@@ -181,6 +181,58 @@ static void optimal_swizzles_have_no_conflicts_by_counting(void **state) {
     }
 }
 
+// Shared memory as one offset, for the questions of single instructions.
+static Linear as_offsets(LayoutContext *cx, Linear shared) {
+    return linear_reshape_ins(cx, shared, &(LinearDim){"offset", linear_in_bits(shared)}, 1);
+}
+
+// Rows of a blocked layout, 16 bytes a thread, to operand A: stored by 16-byte stores, loaded by ldmatrix, without
+// conflicts; operand A of the transposed tensor: loaded by ldmatrix.trans.
+static void the_search_finds_ldmatrix(void **state) {
+    LayoutContext cx = layout_context(*state);
+    Encoding parent = mma(2, 16, 8, 0, 4, 1),
+             a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
+    Encoding rows = {.kind = ENCODING_BLOCKED,
+                     .size_per_thread = {1, 8},
+                     .threads_per_warp = {4, 8},
+                     .warps_per_cta = {4, 1},
+                     .order = {1, 0}};
+    Encoding columns = {.kind = ENCODING_BLOCKED,
+                        .size_per_thread = {8, 1},
+                        .threads_per_warp = {8, 4},
+                        .warps_per_cta = {1, 4},
+                        .order = {0, 1}};
+    one_cta(&rows, 2);
+    one_cta(&columns, 2);
+    int permutation[LINEAR_MAX_BITS];
+    Linear destination = to_linear(&cx, a, 64, 64), conversion;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        Linear source = to_linear(&cx, transposed ? columns : rows, 64, 64);
+        SwizzleChoice choice = optimal_swizzle_choice(&cx, source, destination, 16, false, true);
+        assert_string_equal(cx.reason, "");
+        assert_int_equal(choice.store, ACCESS_PLAIN);
+        assert_int_equal(choice.load, transposed ? ACCESS_MATRIX_TRANSPOSED : ACCESS_MATRIX);
+        assert_int_equal(choice.conflicts.read + choice.conflicts.write, 0);
+        Linear memory = as_offsets(&cx, choice.shared);
+        assert_true(matrix_instruction_fits(&cx, destination, memory, 16, transposed, &conversion, permutation));
+        assert_int_equal(conflicts_of(&cx, source, choice.shared, 16), 0);
+        // The eight rows of a matrix lie in different banks.
+        int reg = linear_in_shift(conversion, linear_find_in(conversion, "register"));
+        int lane = linear_in_shift(conversion, linear_find_in(conversion, "lane"));
+        int64_t addresses[8];
+        for (uint64_t row = 0; row < 8; row++) {
+            uint64_t bits = transposed ? (row & 1) << reg | (row >> 1) << lane : row << (lane + 2);
+            addresses[row] = (int64_t)linear_apply_packed(conversion, bits) * 2;
+        }
+        assert_int_equal(shared_cost_counted(addresses, 8, 16, machine).wavefronts, 1);
+    }
+    // Nothing in common: narrower accesses.
+    Linear one = linear_parse(&cx, conversions[1].source), other = linear_parse(&cx, conversions[1].destination);
+    SwizzleChoice narrow = optimal_swizzle_choice(&cx, one, other, 32, true, true);
+    assert_int_equal(narrow.conflicts.read + narrow.conflicts.write, 0);
+    assert_false(cx.failed);
+}
+
 static void a_plain_transpose_conflicts_without_the_swizzle(void **state) {
     LayoutContext cx = layout_context(*state);
     Linear source = linear_parse(&cx, conversions[1].source),
@@ -240,6 +292,7 @@ int main(void) {
         IN_ARENA(ldmatrix_fits_what_it_can_load),
         IN_ARENA(shared_encodings_are_swizzles),
         IN_ARENA(optimal_swizzles_have_no_conflicts_by_counting),
+        IN_ARENA(the_search_finds_ldmatrix),
         IN_ARENA(a_plain_transpose_conflicts_without_the_swizzle),
         IN_ARENA(conversions_between_register_layouts_cost_what_they_must),
         IN_ARENA(vector_widths_agree),
