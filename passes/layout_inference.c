@@ -36,6 +36,7 @@ typedef struct FragmentUse {
     int rank;
     int dims[LAYOUT_MAX_RANK];   // which iterator each index is; -1: constant
     bool is_store;
+    bool keeps;                  // a store that leaves some elements as they were
 } FragmentUse;
 
 typedef struct Item {
@@ -80,6 +81,15 @@ static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const 
     add_fragment(inference, buf);
 }
 
+static bool stores_all(const TileLoop *loop, const TileAccess *access, const int *dims) {
+    if (access->conditional) return false;
+    for (int d = 0; d < access->count; d++) {
+        int64_t extent = dims[d] < 0 ? 1 : loop->extents[dims[d]];
+        if (extent < buf_extent(access->buf, d)) return false;
+    }
+    return true;
+}
+
 static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
@@ -90,6 +100,7 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
         int dims[LAYOUT_MAX_RANK];
         if (access_dims(&item->loop, access, dims)) {
             add_use(inference, item, access->buf, access->count, dims, access->is_store);
+            vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims);
             continue;
         }
         Span place = access->load ? access->load->loc : item->stmt->loc;
@@ -493,6 +504,15 @@ static bool is_conversion(const Item *item) {
            region_is_whole(item->stmt->call.args[0].region) && region_is_whole(item->stmt->call.args[1].region);
 }
 
+// What the item writes depends on what was there.
+static bool updates(const Item *item) {
+    if (item->kind == ITEM_REDUCE) {
+        const Expr *accumulate = item->stmt->call.args[3].value;
+        return accumulate && expr_is_int(accumulate, 1);
+    }
+    return item->kind != ITEM_LOOP;
+}
+
 static void convert_where_layouts_meet(Inference *inference) {
     for (int i = 0; i < inference->items.count; i++) {
         Item *item = inference->items.items[i];
@@ -501,14 +521,15 @@ static void convert_where_layouts_meet(Inference *inference) {
             const FragmentUse *use = &item->uses.items[u];
             bool reads = false, writes = false, first = true;
             for (int v = 0; v < item->uses.count; v++) {
-                if (item->uses.items[v].buf != use->buf) continue;
-                if (v < u) first = false;
-                reads |= !item->uses.items[v].is_store || item->kind != ITEM_LOOP;
-                writes |= item->uses.items[v].is_store;
+                const FragmentUse *other = &item->uses.items[v];
+                if (other->buf != use->buf) continue;
+                first &= v >= u;
+                reads |= !other->is_store || other->keeps || updates(item);
+                writes |= other->is_store;
             }
             const Layout *needed = needed_layout(inference, item, use);
             if (!first || layout_equal(needed, use->buf->layout)) continue;
-            convert(inference, item, use->buf, needed, reads || writes, writes);
+            convert(inference, item, use->buf, needed, reads, writes);
         }
     }
 }

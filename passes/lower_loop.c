@@ -290,12 +290,19 @@ static void version_block(Version *version, const Block *from, Block *to) {
 
 // ---- vectors ----
 
+// Runs of `vector` elements stay together and aligned: they are the fastest digit, every other stride is a multiple.
 static bool keeps_runs(const Buf *buf, int64_t vector) {
     if (buf->scope != SCOPE_SHARED) return true;
     const Layout *layout = buf->layout;
     const LayoutInput *last = &layout->in[layout->rank_in - 1];
     if (last->count == 0 || last->modes[0].stride != 1 || last->modes[0].out != layout->rank_out - 1) return false;
-    if (last->modes[0].extent % vector != 0) return false;
+    if (last->modes[0].extent % vector != 0 || (buf->stage_dims > 0 && layout_size_out(layout) % vector != 0)) return false;
+    if (layout->rank_out > 1 && layout->out_shape[layout->rank_out - 1] % vector != 0) return false;
+    for (int i = 0; i < layout->rank_in; i++)
+        for (int m = 0; m < layout->in[i].count; m++)
+            if (&layout->in[i].modes[m] != &last->modes[0] && layout->in[i].modes[m].out == layout->rank_out - 1 &&
+                layout->in[i].modes[m].stride % vector != 0)
+                return false;
     return layout->swizzle.bits == 0 || vector * type_bits(buf->type) <= (int64_t)8 << layout->swizzle.base;
 }
 
@@ -515,6 +522,12 @@ static void emit_groups(Version *version, Block *out) {
         body = &inside->if_.then;
         facts_assume(facts, padding, true);
     }
+    if (version->first_replica && !touches_registers(version)) {   // nothing of it is needed twice
+        Stmt *only = s_if(arena, version->first_replica);
+        block_push(arena, body, only);
+        body = &only->if_.then;
+        version->first_replica = NULL;
+    }
     if (can_start(version)) start_group(version, body);
     else if (version->vector > 1) group_in_vectors(version, body);
     else version_block(version, &version->loop->body, body);
@@ -530,6 +543,7 @@ static bool guard_is_uniform(const Version *version, const TileAccess *access) {
     Arena *arena = version->arena;
     const Facts *facts = version->lower->facts;
     const Var *fast = version->loop->iters[version->fast];
+    if (access->is_local) return false;
     for (int d = 0; d < access->count; d++) {
         int64_t coefficient;
         Expr *inside = e_lt(arena, access->indices[d], access->buf->shape[d]);
@@ -564,6 +578,7 @@ static Expr *whole_tile_inside(Version *version) {
     for (int a = 0; a < version->accesses->count; a++) {
         const TileAccess *access = &version->accesses->items[a];
         if (access->buf->scope != SCOPE_GLOBAL) continue;
+        if (access->is_local) return NULL;
         for (int d = 0; d < access->count; d++) {
             Expr *high = corner(version, access->indices[d], true), *low = corner(version, access->indices[d], false);
             if (!high || !low) return NULL;

@@ -17,6 +17,7 @@
 #include "support/map.h"
 
 static void lower_block(Lower *lower, const Block *from, Block *to);
+static Region *lower_element(Lower *lower, const Region *region);
 
 Expr *lower_thread(Lower *lower) { return e_var(lower->arena, lower->thread); }
 
@@ -102,9 +103,13 @@ static Expr *lower_node(Mapper *mapper, Expr *expr) {
     return expr->kind == EXPR_LOAD ? lower_load(mapper->user, expr) : expr;
 }
 
+static Region *lower_operand(Mapper *mapper, Region *region) {
+    return lower_element(mapper->user, region);
+}
+
 Expr *lower_expr(Lower *lower, Expr *expr) {
     if (!expr) return NULL;
-    Mapper mapper = {.arena = lower->arena, .expr = lower_node, .user = lower};
+    Mapper mapper = {.arena = lower->arena, .expr = lower_node, .region = lower_operand, .user = lower};
     return simplify_expr(lower->arena, lower->facts, map_expr(&mapper, expr));
 }
 

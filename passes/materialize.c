@@ -5,6 +5,7 @@
 //     gemm with an operand in the wrong place   shared s; copy(a, s); gemm(s, ...)
 //     reduction across warps                    reduce_sum(v, sum, axis = 0, scratch = s): a row of s per warp
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
+//     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
 //
 // The new copies get their maps from layout-inference, which is run again on what is new.
 #include "ir/build.h"
@@ -23,6 +24,7 @@ typedef struct Materialize {
     Arena *arena;
     Func *kernel;
     Map *staged;      // copies from a fragment to global memory that are worth staging
+    Map *effects;     // block-level lets of what an effect returned
     bool changed;
 } Materialize;
 
@@ -119,14 +121,42 @@ static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
     block_push(m->arena, out, reduce);
 }
 
+// ---- block-level effects with a result ----
+
+static bool find_effect(Visitor *visitor, Expr *expr) {
+    bool *found = visitor->user;
+    *found |= expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
+    return !*found;
+}
+
+static bool is_broadcast_effect(const Stmt *stmt) {
+    if (stmt->kind != STMT_LET && stmt->kind != STMT_VAR && stmt->kind != STMT_ASSIGN) return false;
+    bool found = false;
+    Visitor visitor = {.expr = find_effect, .user = &found};
+    if (stmt->let.value) visit_expr(&visitor, stmt->let.value);
+    return found;
+}
+
+static void materialize_effect(Materialize *m, Stmt *stmt, Block *out) {
+    int64_t one = 1;
+    Buf *result = shared_like(m, stmt->let.var->name, stmt->let.value->type, 1, &one, out, stmt->loc);
+    Expr *zero = e_int(m->arena, 0);
+    Stmt *store = s_store1(m->arena, result, zero, stmt->let.value);
+    store->loc = stmt->loc;
+    block_push(m->arena, out, store);
+    stmt->let.value = e_load1(m->arena, result, zero);
+    block_push(m->arena, out, stmt);
+}
+
 // ---- staged stores ----
 
 // Worth it when the global side takes wider vectors than the fragment's runs, or when a thread would test bounds for many
 // single elements (registers need unrolled code; a copy from shared memory can loop). The kernel must have as much shared
 // memory that is free by then: its input tiles.
-static void find_staged(void *user, Stmt *stmt, const Facts *facts) {
+static void find_work(void *user, Stmt *stmt, const Facts *facts) {
     Materialize *m = user;
     TileLoop loop;
+    if (is_broadcast_effect(stmt)) map_put(m->effects, stmt, stmt);
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || stmt->call.is_async) return;
     const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
     if (from->buf->scope != SCOPE_FRAGMENT || to->buf->scope != SCOPE_GLOBAL || !region_is_whole(from)) return;
@@ -175,6 +205,9 @@ static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         materialize_gemm(m, stmt, out);
     } else if (is_reduction(stmt)) {
         materialize_reduce(m, stmt, out);
+    } else if (map_has(m->effects, stmt)) {
+        map_remove(m->effects, stmt);
+        materialize_effect(m, stmt, out);
     } else {
         block_push(mapper->arena, out, stmt);
     }
@@ -183,7 +216,8 @@ static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 bool pass_materialize(PassContext *context, Func *kernel) {
     Materialize m = {.context = context, .arena = context->arena, .kernel = kernel};
     m.staged = map_new(context->arena);
-    kernel_walk(context->arena, kernel, find_staged, &m);
+    m.effects = map_new(context->arena);
+    kernel_walk(context->arena, kernel, find_work, &m);
     StmtMapper mapper = {.arena = context->arena, .stmt = materialize_stmt, .user = &m};
     bool any = false;
     do {   // a reduction from shared memory needs a second round, with its source's layout

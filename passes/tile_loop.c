@@ -126,24 +126,66 @@ bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
 typedef struct Collector {
     Arena *arena;
     TileAccessVec *out;
-    int depth;   // of conditions around
+    int depth;       // of conditions around
+    Subst *lets;     // pure lets of the body
+    Map *own;        // other variables of the body
 } Collector;
 
 static void collect_block(Collector *c, const Block *block);
 
-static void collect_access(Collector *c, Buf *buf, int count, Expr **indices, Expr *load, Stmt *store) {
+typedef struct OwnSearch {
+    const Map *own;
+    bool found;
+} OwnSearch;
+
+static bool find_own(Visitor *visitor, Expr *expr) {
+    OwnSearch *search = visitor->user;
+    search->found |= expr->kind == EXPR_VAR && map_has(search->own, expr->var);
+    return !search->found;
+}
+
+static bool uses_own(const Collector *c, Expr *expr) {
+    OwnSearch search = {c->own, false};
+    Visitor visitor = {.expr = find_own, .user = &search};
+    visit_expr(&visitor, expr);
+    return search.found;
+}
+
+static bool find_impure(Visitor *visitor, Expr *expr) {
+    bool *impure = visitor->user;
+    *impure |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
+    return true;
+}
+
+static void declare(Collector *c, Var *var, Expr *value) {
+    bool impure = value == NULL;
+    Visitor visitor = {.expr = find_impure, .user = &impure};
+    if (value) visit_expr(&visitor, value);
+    if (value && !impure && !uses_own(c, value)) subst_var(c->lets, var, subst_expr(c->lets, value));
+    else map_put(c->own, var, var);
+}
+
+static void collect_access(Collector *c, Buf *buf, int count, Expr **from, Expr *load, Stmt *store) {
+    Expr **indices = NEW_ARRAY(c->arena, Expr *, count);
+    bool own = false;
+    for (int d = 0; d < count; d++) {
+        indices[d] = subst_expr(c->lets, from[d]);
+        own |= uses_own(c, indices[d]);
+    }
     TileAccess access = {.buf = buf, .count = count, .indices = indices, .is_store = store != NULL, .load = load,
-                         .store = store, .conditional = c->depth > 0};
+                         .store = store, .conditional = c->depth > 0, .is_local = own};
     vec_push(c->arena, c->out, access);
 }
 
 static void collect_expr(Collector *c, Expr *expr);
 
-static void collect_region(Collector *c, const Region *region, bool atomic, Stmt *store) {
+// The element operand of an atomic, or of a load or store with an order.
+static void collect_region(Collector *c, const Region *region, bool writes, Stmt *store) {
     Expr **indices = NEW_ARRAY(c->arena, Expr *, region->count);
     for (int d = 0; d < region->count; d++) collect_expr(c, indices[d] = region->dims[d].start);
     collect_access(c, region->buf, region->count, indices, NULL, store);
-    vec_last(c->out).is_store = vec_last(c->out).is_atomic = atomic;
+    vec_last(c->out).is_atomic = true;
+    vec_last(c->out).is_store = writes;
 }
 
 static void collect_args(Collector *c, OpId op, int count, Arg *args, Stmt *stmt) {
@@ -192,6 +234,7 @@ static void collect_stmt(Collector *c, Stmt *stmt) {
     switch (stmt->kind) {
     case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
         if (stmt->let.value) collect_expr(c, stmt->let.value);
+        if (stmt->kind != STMT_ASSIGN) declare(c, stmt->let.var, stmt->kind == STMT_LET ? stmt->let.value : NULL);
         return;
     case STMT_STORE:
         for (int i = 0; i < stmt->store.count; i++) collect_expr(c, stmt->store.indices[i]);
@@ -202,6 +245,7 @@ static void collect_stmt(Collector *c, Stmt *stmt) {
         for (int i = 0; i < stmt->loop.count; i++) {
             collect_expr(c, stmt->loop.iters[i].begin);
             collect_expr(c, stmt->loop.iters[i].end);
+            declare(c, stmt->loop.iters[i].var, NULL);
         }
         collect_body(c, &stmt->loop.body);
         return;
@@ -225,7 +269,7 @@ static void collect_block(Collector *c, const Block *block) {
 }
 
 void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out) {
-    Collector collector = {.arena = arena, .out = out};
+    Collector collector = {.arena = arena, .out = out, .lets = subst_new(arena), .own = map_new(arena)};
     collect_block(&collector, &loop->body);
 }
 
@@ -258,6 +302,7 @@ static bool last_dim_is_dense(const Buf *buf) { return !buf->strides || expr_is_
 
 StrideKind access_stride(const TileAccess *access, const Var *iter) {
     bool used = false;
+    if (access->is_local) return STRIDE_OTHER;
     for (int d = 0; d < access->count; d++) {
         int64_t coefficient;
         if (!linear_in(access->indices[d], iter, &coefficient)) return STRIDE_OTHER;

@@ -24,9 +24,10 @@ Expr *region_clip(Arena *arena, const Region *region, Expr *const *at);
 typedef struct TileAccess {
     Buf *buf;
     int count;
-    Expr **indices;
+    Expr **indices;     // with the body's pure lets put in
     bool is_store, is_atomic;
     bool conditional;   // under an `if`, `?:`, `&&` or an inner loop
+    bool is_local;      // an index uses a variable of the body (a `var`, an inner iterator, what an atomic returned)
     Expr *load;         // the node, for loads
     Stmt *store;        // the statement, for stores
 } TileAccess;
