@@ -95,10 +95,45 @@ static Expr *contract(Arena *arena, Expr *expr) {
 
 // ---- expressions ----
 
+// An iterator that indexes a fragment stays, also where a condition leaves it one value: the element is the executing
+// thread's own because the index is the loop's. With v[63, c] in its place, layout inference would have to give element
+// (63, c) to whoever runs the loop.
+typedef struct Hiding {
+    Subst *shown;   // stand-ins, which facts know nothing about -> iterators
+    bool any;
+} Hiding;
+
+static Expr *hide_iterators(Mapper *mapper, Expr *expr) {
+    Hiding *hiding = mapper->user;
+    if (expr->kind != EXPR_LOAD || expr->load.buf->scope != SCOPE_FRAGMENT) return expr;
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0; d < expr->load.count; d++) {
+        indices[d] = expr->load.indices[d];
+        if (indices[d]->kind != EXPR_VAR || indices[d]->var->kind != VAR_ITER) continue;
+        Var *stand_in = var_new(mapper->arena, indices[d]->var->name, VAR_MUTABLE, indices[d]->type, indices[d]->loc);
+        subst_var(hiding->shown, stand_in, indices[d]);
+        indices[d] = e_var(mapper->arena, stand_in);
+        hiding->any = true;
+    }
+    Expr *hidden = e_load(mapper->arena, expr->load.buf, expr->load.count, indices);
+    hidden->loc = expr->loc;
+    return hidden;
+}
+
 static Expr *simplify_one(void *user, Expr *expr) {
     Simplifier *s = user;
-    Expr *result = contract(s->arena, simplify_expr(s->arena, s->facts, subst_expr(s->copies, expr)));
+    Hiding hiding = {subst_new(s->arena), false};
+    Mapper hide = {.arena = s->arena, .expr = hide_iterators, .user = &hiding};
+    Expr *hidden = map_expr(&hide, subst_expr(s->copies, expr));
+    Expr *result = contract(s->arena, simplify_expr(s->arena, s->facts, hidden));
+    if (hiding.any) result = subst_expr(hiding.shown, result);
     return expr_equal(result, expr) ? expr : result;
+}
+
+static Expr *simplify_index(void *user, Expr *expr) {   // of a store to a fragment
+    Simplifier *s = user;
+    expr = subst_expr(s->copies, expr);
+    return expr->kind == EXPR_VAR && expr->var->kind == VAR_ITER ? expr : simplify_one(user, expr);
 }
 
 static void simplify_in(Simplifier *s, Expr **expr) {
@@ -259,6 +294,15 @@ static void simplify_assume(Simplifier *s, Stmt *stmt) {
     assume_stable(s->facts, renamed, true);
 }
 
+static void simplify_fragment_store(Simplifier *s, Stmt *stmt) {
+    for (int d = 0; d < stmt->store.count; d++) {
+        Expr *index = simplify_index(s, stmt->store.indices[d]);
+        s->changed |= index != stmt->store.indices[d];
+        stmt->store.indices[d] = index;
+    }
+    simplify_in(s, &stmt->store.value);
+}
+
 static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
     switch (stmt->kind) {
     case STMT_FOR: simplify_for(s, stmt, out); return;
@@ -269,6 +313,7 @@ static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
     default: break;
     }
     if (stmt->kind == STMT_ASSUME) simplify_assume(s, stmt);
+    else if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT) simplify_fragment_store(s, stmt);
     else s->changed |= stmt_map_own(s->arena, stmt, simplify_one, s);
     switch (stmt->kind) {
     case STMT_IF: simplify_if(s, stmt, out); return;
