@@ -19,7 +19,7 @@ tested = set()
 for path in (root / "tests/lit/diagnostics").rglob("*"):
     if path.is_file():
         tested |= set(re.findall(r"T\d{4}", path.read_text(errors="replace")))
-for path in (root / "tests/unit").glob("*.c"):
+for path in (root / "tests").rglob("test_*.c"):
     tested |= set(re.findall(r"// covers (T\d{4})", path.read_text()))
 
 missing = [row for row in rows if row[0] not in tested]

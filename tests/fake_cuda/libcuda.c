@@ -55,8 +55,7 @@ DEFINE(cuModuleLoadData, (void **module, const void *image), *module = (void *)i
        if (memcmp(image, "\177ELF", 4)) return FAULT;)
 DEFINE(cuModuleUnload, (void *module), (void)module;)
 DEFINE(cuModuleGetFunction, (void **function, void *module, const char *name), (void)module; *function = (void *)name;)
-DEFINE(cuFuncSetAttribute, (void *function, int attribute, int value), note("", 0, 0, 0); (void)function;
-       (void)attribute; (void)value;)
+DEFINE(cuFuncSetAttribute, (void *function, int attribute, int value), (void)function; (void)attribute; (void)value;)
 DEFINE(cuLaunchKernel,
        (void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
         void *stream, void **params, void **extra),
@@ -68,6 +67,7 @@ DEFINE(cuMemAlloc_v2, (uint64_t * address, size_t bytes),
        *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);)
 DEFINE(cuMemFree_v2, (uint64_t address), free((void *)(uintptr_t)address);)
 DEFINE(cuMemAllocAsync, (uint64_t * address, size_t bytes, void *stream), (void)stream;
+       if (result_of("cuMemAllocAsync")) return FAULT;
        *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
        note("workspace %llu\n", bytes, 0, 0);)
 DEFINE(cuMemFreeAsync, (uint64_t address, void *stream), (void)stream; free((void *)(uintptr_t)address);)

@@ -1,4 +1,5 @@
 // The public API as an embedder uses it: right use, wrong use, no memory, no driver.
+#include "runtime/api.h"
 #include "tests/unit/unit.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -6,12 +7,13 @@
 #include <string.h>
 #include <tilec/tilec.h>
 
-static const char source[] = "kernel add(x: f32[N], y: f32[N], z: out f32[N], by: f32) {\n"
-                             "    tune BLOCK in {256, 128};\n"
-                             "    grid (b in ceildiv(N, BLOCK)) threads 128 {\n"
-                             "        parallel (i in BLOCK) z[b * BLOCK + i] = x[b * BLOCK + i] + by * y[b * BLOCK + i];\n"
-                             "    }\n"
-                             "}\n";
+static const char source[] =
+    "kernel add(x: f32[N], y: f32[N], z: out f32[N], by: f32) {\n"
+    "    tune BLOCK in {256, 128};\n"
+    "    grid (b in ceildiv(N, BLOCK)) threads 128 {\n"
+    "        parallel (i in BLOCK) z[b * BLOCK + i] = x[b * BLOCK + i] + by * y[b * BLOCK + i];\n"
+    "    }\n"
+    "}\n";
 
 // An allocator that counts what is out, and refuses the n-th request.
 typedef struct Counting {
@@ -164,6 +166,22 @@ static void test_no_memory(void **state) {   // covers T9902
     }
 }
 
+static TilecStatus break_a_promise(Job *job) {
+    fail_internal(&job->failure, "here.c", 7, "%d is not %d", 1, 2);
+}
+
+static void test_internal_error(void **state) {   // covers T9901
+    (void)state;
+    Job job = {.host = libc_allocator};
+    TilecDiagnostics *diagnostics;
+    TilecDiagnostic d;
+    assert_int_equal(job_run(&job, break_a_promise, &diagnostics), TILEC_ERROR_INTERNAL);
+    assert_true(tilec_diagnostics_get(diagnostics, 0, &d));
+    assert_int_equal(d.code, 9901);
+    assert_non_null(strstr(d.message, "1 is not 2"));
+    tilec_diagnostics_destroy(diagnostics);
+}
+
 static void test_arguments(void **state) {
     (void)state;
     int64_t shape[] = {4, 5, 6}, strides[] = {100, 10, 1};
@@ -179,7 +197,7 @@ static void test_arguments(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compile),   cmocka_unit_test(test_errors),    cmocka_unit_test(test_load),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_arguments), cmocka_unit_test(test_internal_error),
     };
     return run(tests);
 }

@@ -204,11 +204,51 @@ static void test_host_eval(void **state) {
     assert_int_equal(diag_view(f.sink, diag_count(f.sink) - 1).code, T_HOST_VALUE);   // covers T0908
 }
 
+// A program of one step, resolved for a [4, 8] tensor x: the first code reported.
+static DiagCode program_step(Fixture *f, const char *step) {
+    Launch launch;
+    char *text =
+        arena_printf(f->arena,
+                     "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"out\", \"shape\":"
+                     "[\"4\", \"8\"]}], \"dims\": [], \"steps\": [%s]}]}]}",
+                     step);
+    f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
+    assert_non_null(f->plan);
+    LaunchArg x = tensor(0x1000, 4, 8);
+    int before = diag_count(f->sink);
+    bool ok = resolve(f, "p", 1, &x, &launch);
+    return ok ? 0 : diag_view(f->sink, before).code;
+}
+
+static void test_program_refuses(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    assert_int_equal(program_step(&f, "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\"}"), 0);
+    assert_int_equal(program_step(&f,
+                                  "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"0\", \"0\"],"
+                                  "\"extent\": [\"4\", \"7\"]}"),
+                     T_HOST_REGION);   // covers T0914
+    assert_int_equal(program_step(&f,
+                                  "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"2\", \"0\"],"
+                                  "\"extent\": [\"4\", \"8\"]}"),
+                     T_HOST_VALUE);
+    assert_int_equal(program_step(&f, "{\"do\": \"launch\", \"name\": \"q\", \"args\": []}"),
+                     T_NO_ENTRY);   // covers T0903
+    assert_int_equal(program_step(&f, "{\"do\": \"launch\", \"name\": \"p\", \"args\": [{\"tensor\": \"x\"}]}"),
+                     T_BAD_ARTEFACT);   // a program that calls itself
+    assert_int_equal(program_step(&f, "{\"do\": \"assume\", \"value\": \"1 > 2\"}"), T_ASSUME_FAILED);
+    assert_int_equal(program_step(&f, "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f64\", \"shape\":"
+                                      "[\"1 << 40\", \"1 << 40\"]}"),
+                     T_HOST_VALUE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_first_variant), IN_ARENA(test_second_variant), IN_ARENA(test_strides),
-        IN_ARENA(test_empty_grid),    IN_ARENA(test_refuses),        IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),    IN_ARENA(test_damaged),        IN_ARENA(test_host_eval),
+        IN_ARENA(test_first_variant),   IN_ARENA(test_second_variant), IN_ARENA(test_strides),
+        IN_ARENA(test_empty_grid),      IN_ARENA(test_refuses),        IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),      IN_ARENA(test_damaged),        IN_ARENA(test_host_eval),
+        IN_ARENA(test_program_refuses),
     };
     return run(tests);
 }
