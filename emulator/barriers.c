@@ -1,5 +1,5 @@
-// Barriers: of the block or a role, named, of a warp, and mbarriers. Each carries a clock (race.c): who arrives tells it
-// what it did, who leaves learns it.
+// Barriers: of the block or a role, named, of a warp, and mbarriers. Each carries a clock (race.c): who arrives tells
+// it what it did, who leaves learns it.
 #include "emulator/machine.h"
 
 // ---- barrier(), barrier(id, count) ----

@@ -12,7 +12,8 @@
 //     or assigned where only some lanes may run: deeper in divergent control flow than its declaration.
 //
 // The third rule refers to the others through conditions, so the analysis repeats until nothing changes. At block level
-// (tile stage) and in references one lane runs and everything is narrow, until a parallel loop or a thread region begins.
+// (tile stage) and in references one lane runs and everything is narrow, until a parallel loop or a thread region
+// begins.
 //
 //     thread (t in 64) {                    t wide
 //         var n: i64 = 0;                   wide: assigned below in a divergent if
@@ -22,8 +23,8 @@
 //         }
 //     }
 //
-// A reference's loop over independent iterations (each writes elements that carry its own indices, and nothing else that
-// outlives it) runs as a parallel loop: 32 iterations at a time. This is what makes references fast.
+// A reference's loop over independent iterations (each writes elements that carry its own indices, and nothing else
+// that outlives it) runs as a parallel loop: 32 iterations at a time. This is what makes references fast.
 #include "emulator/machine.h"
 #include <string.h>
 
@@ -39,14 +40,14 @@ typedef struct VarInfo {
 
 typedef VEC(int) Patches;
 
-typedef struct Join {      // where lanes that are off wait for the others
+typedef struct Join {   // where lanes that are off wait for the others
     struct Join *outer;
     Patches jumps;
 } Join;
 
 typedef struct Loop {
     struct Loop *outer;
-    bool divergent;        // lanes leave one by one
+    bool divergent;   // lanes leave one by one
     int masks;
     Patches exits;
     Join *join;
@@ -86,7 +87,8 @@ static int new_masks(Compiler *c, int count) {
 }
 
 static Instr *emit(Compiler *c, InstrOp op, Type type, bool wide, int dst, int a, int b) {
-    Instr in = {.op = (uint8_t)op, .type = (uint8_t)type, .wide = wide, .dst = dst, .a = a, .b = b, .c = -1, .target = -1};
+    Instr in = {
+        .op = (uint8_t)op, .type = (uint8_t)type, .wide = wide, .dst = dst, .a = a, .b = b, .c = -1, .target = -1};
     vec_push(c->arena, &c->instrs, in);
     vec_push(c->arena, &c->places, c->place);
     return &vec_last(&c->instrs);
@@ -157,8 +159,7 @@ static bool varying(Compiler *c, const Expr *e) {
     case EXPR_LOAD: return true;
     case EXPR_UNARY: return varying(c, e->unary.a);
     case EXPR_BINARY: return varying(c, e->binary.a) || varying(c, e->binary.b);
-    case EXPR_SELECT:
-        return varying(c, e->select.condition) || varying(c, e->select.yes) || varying(c, e->select.no);
+    case EXPR_SELECT: return varying(c, e->select.condition) || varying(c, e->select.yes) || varying(c, e->select.no);
     case EXPR_CAST:
     case EXPR_BITCAST: return varying(c, e->operand);
     case EXPR_CALL:
@@ -258,8 +259,15 @@ static const Buf *storage_root(const Buf *buf) {
 }
 
 static int add_mem(Compiler *c, const Buf *buf) {
-    Mem mem = {.buf = buf, .scope = buf->scope, .type = buf->type, .rank = buf->rank, .bytes = type_bytes(buf->type),
-               .unit = 1, .local = -1, .offset = -1, .wide = c->many};
+    Mem mem = {.buf = buf,
+               .scope = buf->scope,
+               .type = buf->type,
+               .rank = buf->rank,
+               .bytes = type_bytes(buf->type),
+               .unit = 1,
+               .local = -1,
+               .offset = -1,
+               .wide = c->many};
     mem.elements = 1;
     for (int d = buf->rank - 1; d >= 0; d--) {
         mem.shape[d] = buf_extent(buf, d);
@@ -424,18 +432,44 @@ static Val cast_expr(Compiler *c, const Expr *e) {
     return out;
 }
 
+// Where the slots of a fragment are, by its thread-value layout.
+static const RegsCode *new_regs(Compiler *c, const Mem *mem) {
+    RegsCode *regs = NEW(c->arena, RegsCode);
+    const Layout *layout = mem->buf->layout;
+    regs->known = layout && layout->rank_in == 2 && layout->rank_out == mem->rank;
+    if (!regs->known) return regs;
+    regs->threads = layout_extent_in(layout, 0);
+    regs->values = layout_extent_in(layout, 1);
+    int32_t *at = NEW_ARRAY(c->arena, int32_t, regs->threads * regs->values);
+    for (int64_t v = 0; v < regs->values; v++)
+        for (int64_t t = 0; t < regs->threads; t++) {
+            int64_t in[2] = {t, v}, out[MAX_RANK], offset = 0;
+            layout_eval(layout, in, out);
+            for (int d = 0; d < mem->rank; d++)
+                offset = offset < 0 || out[d] >= mem->shape[d] ? -1 : offset + out[d] * mem->stride[d];
+            at[v * regs->threads + t] = (int32_t)offset;
+        }
+    regs->at = at;
+    return regs;
+}
+
 static Place *new_place(Compiler *c, const Buf *buf, int count, Expr *const *indices) {
     Place *place = NEW(c->arena, Place);
     place->mem = mem_index(c, buf);
     place->rank = count;
     place->strict = c->code->reference || c->in_thread || buf->scope != SCOPE_GLOBAL;
-    EXPECT(c->failure, count <= MAX_RANK && count == buf->rank, "an access to '%s' of rank %d has %d indices", buf->name,
-           buf->rank, count);
+    bool regs = buf->scope == SCOPE_FRAGMENT && c->in_thread;
+    EXPECT(c->failure, count <= MAX_RANK && count == (regs ? 1 : buf->rank),
+           "an access to '%s' of rank %d has %d indices", buf->name, buf->rank, count);
     for (int d = 0; d < count; d++) {
         Val v = expr(c, indices[d]);
         place->index[d] = v.slot;
         place->varying[d] = v.wide;
         place->any_varying |= v.wide;
+    }
+    if (regs) {   // one slot is another element in every thread
+        place->regs = new_regs(c, &c->mems.items[place->mem]);
+        place->any_varying = true;
     }
     return place;
 }
@@ -1070,15 +1104,20 @@ static void place_storage(Compiler *c) {
         Mem *mem = &c->mems.items[i];
         if (mem->scope != SCOPE_SHARED) continue;
         mem->unit = mem->bytes / granule;
-        if (c->code->threads) mem->table = physical_table(c, mem);
+        if (c->code->func->stage == STAGE_THREAD) mem->table = physical_table(c, mem);
     }
 }
 
 // ---- functions ----
 static Compiler *compiler_new(const Module *module, const Func *func, const Target *target, Arena *arena) {
     Compiler *c = NEW(arena, Compiler);
-    *c = (Compiler){.module = module, .arena = arena, .failure = module->failure, .target = target,
-                    .vars = map_new(arena), .mem_of = map_new(arena), .const_of = map_new(arena)};
+    *c = (Compiler){.module = module,
+                    .arena = arena,
+                    .failure = module->failure,
+                    .target = target,
+                    .vars = map_new(arena),
+                    .mem_of = map_new(arena),
+                    .const_of = map_new(arena)};
     c->code = NEW(arena, Code);
     c->code->func = func;
     c->code->reference = func->kind == FUNC_REFERENCE;

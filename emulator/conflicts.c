@@ -1,8 +1,9 @@
 // Bank conflicts: how many wavefronts a warp's access to shared memory takes beyond the least possible.
 //
-// Shared memory answers one word of each bank at a time. Accesses of up to 4 bytes are one phase of 32 lanes; of 8 bytes
-// two phases of half a warp; of 16 bytes four phases of a quarter. In a phase, lanes that want the same word share it, and
-// different words of one bank take a wavefront each. ldmatrix has a phase for each matrix: eight rows of 16 bytes.
+// Shared memory answers one word of each bank at a time. Accesses of up to 4 bytes are one phase of 32 lanes; of 8
+// bytes two phases of half a warp; of 16 bytes four phases of a quarter. In a phase, lanes that want the same word
+// share it, and different words of one bank take a wavefront each. ldmatrix has a phase for each matrix: eight rows of
+// 16 bytes.
 #include "emulator/machine.h"
 
 enum { MOST_BANKS = 64, MOST_WORDS = 64 };
@@ -26,25 +27,59 @@ static int wavefronts(const Target *target, const int64_t *bytes_at, int count, 
     return most;
 }
 
-static void count_phase(Agent *agent, const int64_t *bytes_at, int count, int bytes) {
+static void count_phase(Agent *agent, EmuSite *site, const int64_t *bytes_at, int count, int bytes) {
     if (!count) return;
-    agent->cta->machine->report->conflicts += wavefronts(agent->cta->machine->target, bytes_at, count, bytes) - 1;
+    int extra = wavefronts(agent->cta->machine->target, bytes_at, count, bytes) - 1;
+    agent->cta->machine->report->conflicts += extra;
+    site->conflicts += extra;
 }
 
-void conflicts_count(Agent *agent, const int64_t *bytes_at, Mask mask, int bytes) {
+static EmuSite *count_access(Agent *agent, const Mem *mem) {
+    Machine *machine = agent->cta->machine;
+    EmuSite *site = &machine->sites[agent->pc];
+    machine->report->shared_accesses++;
+    site->accesses++;
+    site->buffer = mem->buf->name;
+    return site;
+}
+
+void conflicts_count(Agent *agent, const Mem *mem, const int64_t *bytes_at, Mask mask, int bytes) {
     int lanes = bytes <= 4 ? LANES : bytes <= 8 ? LANES / 2 : LANES / 4;   // of a phase
     if (!agent->warp || !mask) return;
-    agent->cta->machine->report->shared_accesses++;
+    EmuSite *site = count_access(agent, mem);
     for (int first = 0; first < LANES; first += lanes) {
         int64_t active[LANES];
         int count = 0;
         for (int l = first; l < first + lanes; l++)
             if (mask >> l & 1) active[count++] = bytes_at[l];
-        count_phase(agent, active, count, bytes);
+        count_phase(agent, site, active, count, bytes);
     }
 }
 
-void conflicts_rows(Agent *agent, const int64_t *rows, int count) {
-    agent->cta->machine->report->shared_accesses++;
-    for (int i = 0; i < count; i++) count_phase(agent, rows + i * 8, 8, 16);
+void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows, int count) {
+    EmuSite *site = count_access(agent, mem);
+    for (int i = 0; i < count; i++) count_phase(agent, site, rows + i * 8, 8, 16);
+}
+
+// ---- sites: instructions that come from one place of the source (an unrolled loop's) are one ----
+static bool same_site(const EmuSite *a, Span place, const char *buffer) {
+    return a->place.file == place.file && a->place.line == place.line && a->place.column == place.column &&
+           a->buffer == buffer;
+}
+
+void conflicts_sites(const Machine *machine, Arena *keep) {
+    const Code *code = machine->code;
+    VEC(EmuSite) sites = {0};
+    for (int i = 0; i < machine->report->site_count; i++) vec_push(keep, &sites, machine->report->sites[i]);
+    for (int pc = 0; pc < code->count; pc++) {
+        const EmuSite *site = &machine->sites[pc];
+        int at = 0;
+        if (!site->accesses) continue;
+        while (at < sites.count && !same_site(&sites.items[at], code->places[pc], site->buffer)) at++;
+        if (at == sites.count) vec_push(keep, &sites, ((EmuSite){code->places[pc], site->buffer, 0, 0}));
+        sites.items[at].accesses += site->accesses;
+        sites.items[at].conflicts += site->conflicts;
+    }
+    machine->report->site_count = sites.count;
+    machine->report->sites = sites.items;
 }

@@ -26,16 +26,16 @@
 //     warp 1          the same; it is the last to arrive, so both clocks become the maximum of the two, both can run
 //     warp 1          X_LOAD As[63 - t]: written by warp 0 in an epoch that warp 1 now knows: no race
 //
-// Without the barrier the load finds a write in an epoch that its clock lacks, and both places are reported, whichever warp
-// the schedule ran first.
+// Without the barrier the load finds a write in an epoch that its clock lacks, and both places are reported, whichever
+// warp the schedule ran first.
 //
-// What is late on purpose: data of cp.async and of started tile ops moves when something waits for it, not before. What is
-// strict on purpose: shared memory, fragments, local arrays and outputs begin uninitialised in every block; lanes that take
-// part in a warp-wide operation must all be there; vector accesses must be aligned.
+// What is late on purpose: data of cp.async and of started tile ops moves when something waits for it, not before. What
+// is strict on purpose: shared memory, fragments, local arrays and outputs begin uninitialised in every block; lanes
+// that take part in a warp-wide operation must all be there; vector accesses must be aligned.
 //
-// Limits. Blocks run one after another unless the kernel loads with `acquire`: then as many as there are multiprocessors
-// run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are executed in the order
-// of the schedule; weaker orders than that are reported, not simulated.
+// Limits. Blocks run one after another unless the kernel loads with `acquire`: then as many as there are
+// multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are
+// executed in the order of the schedule; weaker orders than that are reported, not simulated.
 #include "emulator/machine.h"
 #include <time.h>
 
@@ -44,47 +44,52 @@ typedef struct RunJob {
     int count;
     const EmuArg *args;
     const EmuOptions *options;
+    Arena *keep;
     EmuReport *report;
-    const char *name;
-    const Func *chosen;
     bool ok;
 } RunJob;
 
 static void run_job(const Module *module, void *user) {
     RunJob *job = user;
-    job->ok = run_func(module, job->func, job->count, job->args, job->options, job->report);
+    job->ok = run_func(module, job->func, job->count, job->args, job->options, job->keep, job->report);
 }
 
-static bool run_timed(const Module *module, RunJob *job) {
-    EmuReport unused = {0};
+bool run_timed(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+               Arena *keep, EmuReport *report) {
+    EmuReport unused, *filled = report ? report : &unused;
+    RunJob job = {func, count, args, options, keep, filled, false};
     struct timespec start, end;
-    if (!job->report) job->report = &unused;
-    *job->report = (EmuReport){0};
+    *filled = (EmuReport){0};
     clock_gettime(CLOCK_MONOTONIC, &start);
-    in_scratch(module, run_job, job);
+    in_scratch(module, run_job, &job);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    job->report->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
-    return job->ok;
+    filled->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+    return job.ok;
 }
 
 bool emulate_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
                   EmuReport *report) {
-    RunJob job = {.func = func, .count = count, .args = args, .options = options, .report = report};
-    return run_timed(module, &job);
+    return run_timed(module, func, count, args, options, report ? module->arena : NULL, report);
 }
 
 bool emulate_reference(const Module *module, const Func *reference, int count, const EmuArg *args) {
-    RunJob job = {.func = reference, .count = count, .args = args};
-    return run_timed(module, &job);
+    return run_timed(module, reference, count, args, NULL, NULL, NULL);
 }
 
+typedef struct ChooseJob {
+    const char *name;
+    int count;
+    const EmuArg *args;
+    const Func *chosen;
+} ChooseJob;
+
 static void choose_job(const Module *module, void *user) {
-    RunJob *job = user;
+    ChooseJob *job = user;
     job->chosen = choose_variant(module, job->name, job->count, job->args);
 }
 
 const Func *emulate_choose(const Module *module, const char *name, int count, const EmuArg *args) {
-    RunJob job = {.name = name, .count = count, .args = args};
+    ChooseJob job = {name, count, args, NULL};
     in_scratch(module, choose_job, &job);
     return job.chosen;
 }

@@ -30,9 +30,17 @@ typedef struct EmuOptions {
     int64_t max_steps;             // instructions before a program is called endless; 0: very many
 } EmuOptions;
 
+typedef struct EmuSite {        // accesses to shared memory from one place of the source
+    Span place;
+    const char *buffer;
+    int64_t accesses, conflicts;   // by warps; conflicts as below
+} EmuSite;
+
 typedef struct EmuReport {
     int64_t blocks, barriers, shared_accesses, conflicts;   // conflicts: extra wavefronts over all shared accesses
     double seconds;
+    int site_count;
+    const EmuSite *sites;       // in the module's arena, in order of the code (thread stage)
 } EmuReport;
 
 // Runs a kernel variant, or a program (its kernels are chosen by `when`), with these arguments. False when something was

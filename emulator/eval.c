@@ -1,14 +1,15 @@
 // The instructions that compute and branch: one agent's run until it blocks.
 //
 // A wide instruction is a loop over all lanes without a branch, which the C compiler turns into vector code; lanes that
-// are off compute something that nobody reads. Only effects (stores, assignments of mutable variables, errors) look at the
-// mask. Where a lane that is off could fail, a harmless value is computed instead.
+// are off compute something that nobody reads. Only effects (stores, assignments of mutable variables, errors) look at
+// the mask. Where a lane that is off could fail, a harmless value is computed instead.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>
 
+// A result may be one of the operands (lane l of it of lane l), never overlap them otherwise.
 #if defined(__clang__)
-#define LANEWISE _Pragma("clang loop vectorize(assume_safety)")
+#define LANEWISE   // it tests for overlap at run time
 #else
 #define LANEWISE _Pragma("GCC ivdep")
 #endif
@@ -17,7 +18,9 @@
 #define EACH_LANE(STATEMENT)                                                                                           \
     if (in->wide) {                                                                                                    \
         LANEWISE                                                                                                       \
-        for (int l = 0; l < LANES; l++) { STATEMENT; }                                                                 \
+        for (int l = 0; l < LANES; l++) {                                                                              \
+            STATEMENT;                                                                                                 \
+        }                                                                                                              \
     } else {                                                                                                           \
         const int l = 0;                                                                                               \
         STATEMENT;                                                                                                     \
@@ -82,12 +85,13 @@ static void int_minmax(const Instr *in, Lanes *dst, const Lanes *a, const Lanes 
     bool is_min = in->op == X_MIN;
     uint64_t flip = in->type == TYPE_U64 ? (uint64_t)1 << 63 : 0;   // orders unsigned as signed
     EACH_LANE(int64_t x = a->i[l]; int64_t y = b->i[l];
-              bool less = (int64_t)((uint64_t)x ^ flip) < (int64_t)((uint64_t)y ^ flip); dst->i[l] = less == is_min ? x : y)
+              bool less = (int64_t)((uint64_t)x ^ flip) < (int64_t)((uint64_t)y ^ flip);
+              dst->i[l] = less == is_min ? x : y)
 }
 
 static void int_compare(const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b) {
     uint64_t flip = in->type == TYPE_U64 ? (uint64_t)1 << 63 : 0;
-#define ORDER(OP) EACH_LANE(dst->i[l] = (int64_t)((uint64_t)a->i[l] ^ flip) OP (int64_t)((uint64_t)b->i[l] ^ flip)) break
+#define ORDER(OP) EACH_LANE(dst->i[l] = (int64_t)((uint64_t)a->i[l] ^ flip) OP(int64_t)((uint64_t)b->i[l] ^ flip)) break
     switch (in->op) {
     case X_EQ: EACH_LANE(dst->i[l] = a->i[l] == b->i[l]) break;
     case X_NE: EACH_LANE(dst->i[l] = a->i[l] != b->i[l]) break;

@@ -11,7 +11,7 @@
 
 typedef struct Stored {
     const Buf *buf;
-    int at[MAX_RANK];     // dim at which each of the loop's indices stands
+    int at[MAX_RANK];   // dim at which each of the loop's indices stands
 } Stored;
 
 typedef struct Scan {
@@ -167,7 +167,8 @@ static void check_block(Scan *scan, const Block *block) {
 }
 
 // ---- the loop ----
-static bool mentions(const Expr *e, const Stmt *loop) {   // one of the loop's indices; only simple bounds are looked into
+static bool mentions(const Expr *e,
+                     const Stmt *loop) {   // one of the loop's indices; only simple bounds are looked into
     switch (e->kind) {
     case EXPR_INT: return false;
     case EXPR_VAR:

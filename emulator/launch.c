@@ -26,14 +26,21 @@ void in_scratch(const Module *module, void (*job)(const Module *module, void *us
 // ---- machines ----
 static Machine *machine_new(const Module *module, Code *code, const EmuOptions *options, EmuReport *report) {
     Machine *machine = NEW(module->arena, Machine);
-    *machine = (Machine){.module = module, .code = code, .arena = module->arena, .failure = module->failure,
-                         .sink = module->sink, .report = report, .lanes = LANES, .most_steps = MOST_STEPS};
+    *machine = (Machine){.module = module,
+                         .code = code,
+                         .arena = module->arena,
+                         .failure = module->failure,
+                         .sink = module->sink,
+                         .report = report,
+                         .lanes = LANES,
+                         .most_steps = MOST_STEPS};
     if (options) machine->options = *options;
     machine->races_wanted = machine->options.races;
     if (machine->options.max_steps > 0) machine->most_steps = (uint64_t)machine->options.max_steps;
     if (!machine->options.multiprocessors) machine->options.multiprocessors = DEFAULT_MULTIPROCESSORS;
     machine->target = machine->options.target ? machine->options.target : target_at(0);
-    EXPECT(module->failure, machine->target && machine->target->warp_lanes == LANES, "a target with warps of %d lanes", LANES);
+    EXPECT(module->failure, machine->target && machine->target->warp_lanes == LANES, "a target with warps of %d lanes",
+           LANES);
     machine->random.state = machine->options.seed;
     machine->reported = map_new(module->arena);
     return machine;
@@ -55,8 +62,8 @@ static void bind_tensor(Machine *machine, Mem *mem, EmuTensor *tensor) {
         reach += tensor->shape[d] > 0 ? (tensor->shape[d] - 1) * tensor->strides[d] : 0;
     }
     if (!mem->elements) return;
-    EXPECT(machine->failure, (uint64_t)(reach * mem->bytes) <= tensor->bytes, "the tensor for '%s' has %zu bytes, not %lld",
-           mem->buf->name, tensor->bytes, (long long)reach * mem->bytes);
+    EXPECT(machine->failure, (uint64_t)(reach * mem->bytes) <= tensor->bytes,
+           "the tensor for '%s' has %zu bytes, not %lld", mem->buf->name, tensor->bytes, (long long)reach * mem->bytes);
     if (machine->races && mem->written) races_watch(machine, mem, reach);
 }
 
@@ -67,7 +74,8 @@ static void share_watches(const Machine *machine) {
         for (int k = 0; k < code->mem_count; k++) {
             Mem *a = &code->mems[i];
             const Mem *b = &code->mems[k];
-            if (a->tensor && b->cells && !a->cells && a->data == b->data && a->bytes == b->bytes && a->elements <= b->elements) {
+            if (a->tensor && b->cells && !a->cells && a->data == b->data && a->bytes == b->bytes &&
+                a->elements <= b->elements) {
                 a->cells = b->cells;
                 a->thread_cells = b->thread_cells;
                 a->iter_cells = b->iter_cells;
@@ -166,16 +174,18 @@ static void bind_param(Binder *b, const Buf *buf, const EmuTensor *tensor) {
     }
 }
 
-static void check_param(Binder *b, const Module *module, const Buf *buf, const EmuTensor *tensor, int count, const EmuArg *args) {
+static void check_param(Binder *b, const Module *module, const Buf *buf, const EmuTensor *tensor, int count,
+                        const EmuArg *args) {
     int64_t dense = 1;
     bool empty = false;   // its strides mean nothing
     for (int d = 0; d < buf->rank; d++) empty |= tensor->shape[d] == 0;
     for (int d = buf->rank - 1; d >= 0 && !b->why; d--) {
         Word value;
         if (dim_index(b->func, buf->shape[d]) < 0 &&
-            (!host_value(module, b->func, buf->shape[d], count, args, b->dims, b->arena, &value) || value.i != tensor->shape[d]))
-            b->why = arena_printf(b->arena, "dim %d of '%s' is %lld, not %lld", d, buf->name, (long long)tensor->shape[d],
-                                  (long long)value.i);
+            (!host_value(module, b->func, buf->shape[d], count, args, b->dims, b->arena, &value) ||
+             value.i != tensor->shape[d]))
+            b->why = arena_printf(b->arena, "dim %d of '%s' is %lld, not %lld", d, buf->name,
+                                  (long long)tensor->shape[d], (long long)value.i);
         value.i = dense;
         if (buf->strides) host_value(module, b->func, buf->strides[d], count, args, b->dims, b->arena, &value);
         if (!b->why && !empty && tensor->shape[d] > 1 && value.i != tensor->strides[d])
@@ -198,8 +208,7 @@ bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *
     for (int i = 0; i < func->dims.count && !b.why; i++)
         if (!b.bound[i]) b.why = arena_printf(arena, "no argument tells the value of '%s'", func->dims.items[i]->name);
     for (int i = 0; i < func->params.count && !b.why; i++)
-        if (func->params.items[i].buf)
-            check_param(&b, module, func->params.items[i].buf, args[i].tensor, count, args);
+        if (func->params.items[i].buf) check_param(&b, module, func->params.items[i].buf, args[i].tensor, count, args);
     *why = b.why;
     return !b.why;
 }
@@ -242,7 +251,7 @@ static bool run_grid(Machine *machine, Agent *host) {
 }
 
 bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
-              EmuReport *out) {
+              Arena *keep, EmuReport *out) {
     int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
     const char *why = NULL;
     if (!bind_dims(module, func, count, args, dims, module->arena, &why)) {
@@ -254,10 +263,12 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     Machine *machine = machine_new(module, code, options, out);
     if (func->kind == FUNC_KERNEL && machine->options.races) machine->races = races_new(machine);
     machine->options.races = machine->races != NULL;
+    machine->keep = keep;
+    machine->sites = NEW_ARRAY(module->arena, EmuSite, code->count);
     Agent *host = host_agent(machine, count, args, dims);
-    if (!run_host(machine, host)) return false;
-    if (host->status == AGENT_GRID && !run_grid(machine, host)) return false;
-    return !machine->reports;
+    bool ran = run_host(machine, host) && (host->status != AGENT_GRID || run_grid(machine, host));
+    if (keep) conflicts_sites(machine, keep);
+    return ran && !machine->reports;
 }
 
 bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent) {
@@ -277,5 +288,5 @@ bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent) {
     EmuOptions options = caller->options;
     options.races = caller->races_wanted;
     options.seed = random_next(&caller->random);
-    return func && run_func(caller->module, func, code->count, args, &options, caller->report);
+    return func && run_func(caller->module, func, code->count, args, &options, caller->keep, caller->report);
 }

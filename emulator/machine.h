@@ -1,8 +1,9 @@
 // The emulator's inside: code, agents, blocks. Not for other folders. emulator.c explains how the parts work together.
 //
-// Slots: an agent's registers are an array of Lanes. Slot 0 and up are variables and temporaries; constants lie below, at
-// slots -1, -2, ... and hold their value in every lane. A *narrow* instruction works on lane 0 alone: its operands are
-// equal for all lanes of the agent. A *wide* one works on all lanes, and where it has an effect only on active ones.
+// Slots: an agent's registers are an array of Lanes. Slot 0 and up are variables and temporaries; constants lie below,
+// at slots -1, -2, ... and hold their value in every lane. A *narrow* instruction works on lane 0 alone: its operands
+// are equal for all lanes of the agent. A *wide* one works on all lanes, and where it has an effect only on active
+// ones.
 #pragma once
 #include "emulator/emulator.h"
 #include "emulator/values.h"
@@ -18,6 +19,7 @@ typedef union Lanes {
 } Lanes;
 
 // ---- code: what a function is compiled to (compile.c) ----
+// clang-format off
 typedef enum InstrOp {
     // values; `dst`, `a`, `b`, `c` are slots
     X_MOVE, X_BROADCAST, X_ASSIGN,   // all lanes; lane 0 to all lanes; active lanes only
@@ -39,6 +41,7 @@ typedef enum InstrOp {
     // memory and operations
     X_DECLARE, X_LOAD, X_STORE, X_LOCAL_LOAD, X_LOCAL_STORE, X_CALL, X_ASSUME
 } InstrOp;
+// clang-format on
 
 typedef struct Instr {
     uint8_t op, type;   // type: of the result, of the operands for comparisons
@@ -51,8 +54,15 @@ typedef struct Place {   // an element of a buffer
     int mem, rank;
     int index[MAX_RANK];
     bool varying[MAX_RANK], any_varying;
-    bool strict;         // out of range is an error in global memory too
+    bool strict;                   // out of range is an error in global memory too
+    const struct RegsCode *regs;   // regs(fragment)[r]: where each thread's slots are
 } Place;
+
+typedef struct RegsCode {   // element of the fragment that slot `value` of a thread holds: [value][thread]; -1: padding
+    bool known;             // the fragment has a layout
+    int64_t threads, values;
+    const int32_t *at;
+} RegsCode;
 
 typedef struct TileDim {
     int start, extent;   // slots
@@ -60,7 +70,7 @@ typedef struct TileDim {
     bool dropped;
 } TileDim;
 
-typedef struct Tile {    // a region operand of a tile op
+typedef struct Tile {   // a region operand of a tile op
     int mem, count;
     bool transposed;
     TileDim dims[MAX_RANK];
@@ -68,9 +78,9 @@ typedef struct Tile {    // a region operand of a tile op
 
 typedef struct CallArg {
     bool given, has_value, constant;
-    int slot;            // value, in all lanes where the call is wide
+    int slot;   // value, in all lanes where the call is wide
     Type type;
-    int64_t number;      // of a constant
+    int64_t number;   // of a constant
     const Place *place;
     const Tile *tile;
     const char *name;
@@ -90,11 +100,11 @@ typedef struct ParallelCode {
     struct {
         int var, begin, end, step;   // slots
     } iters[MAX_RANK];
-    int state;           // index of the agent's loop state
-    bool checked;        // conflicts between iterations are reported
+    int state;      // index of the agent's loop state
+    bool checked;   // conflicts between iterations are reported
 } ParallelCode;
 
-typedef struct SpawnCode {   // a thread region
+typedef struct SpawnCode {              // a thread region
     int count, vars[MAX_RANK], slots;   // slots below `slots` are handed down
     int64_t extents[MAX_RANK], threads;
 } SpawnCode;
@@ -126,22 +136,22 @@ typedef struct GridCode {
 typedef struct Mem {
     const Buf *buf;
     Scope scope;
-    Type type;                 // of its elements in memory
-    int rank, bytes;           // bytes of an element
+    Type type;         // of its elements in memory
+    int rank, bytes;   // bytes of an element
     int64_t shape[MAX_RANK], stride[MAX_RANK], elements;
-    int64_t offset;            // shared, fragment: of its first byte (shared: of its first granule, times granule bytes)
-    int64_t first_state;       // fragment: of its first element
-    int unit;                  // states and cells per element
-    int local;                 // index of a local array; -1
-    bool wide;                 // local: one array per lane (else lane 0's)
-    bool written;              // global: some statement may write it
-    const int32_t *table;      // logical element -> physical element, where a layout permutes them; NULL
-    int shape_slots[MAX_RANK]; // dynamic extents of a local or scratch buffer, set before X_DECLARE
+    int64_t offset;         // shared, fragment: of its first byte (shared: of its first granule, times granule bytes)
+    int64_t first_state;    // fragment: of its first element
+    int unit;               // states and cells per element
+    int local;              // index of a local array; -1
+    bool wide;              // local: one array per lane (else lane 0's)
+    bool written;           // global: some statement may write it
+    const int32_t *table;   // logical element -> physical element, where a layout permutes them; NULL
+    int shape_slots[MAX_RANK];   // dynamic extents of a local or scratch buffer, set before X_DECLARE
     bool dynamic;
     // global, by launch
     EmuTensor *tensor;
     uint8_t *data, *state;
-    struct GlobalCell *cells;  // races, by element; NULL: not watched
+    struct GlobalCell *cells;   // races, by element; NULL: not watched
     struct Cell *thread_cells;
     struct IterCell *iter_cells;
 } Mem;
@@ -149,7 +159,7 @@ typedef struct Mem {
 typedef struct Code {
     const Func *func;
     Instr *instrs;
-    Span *places;              // by instruction
+    Span *places;   // by instruction
     int count, slots, masks, const_count, mem_count, local_count, parallel_count, role_count;
     Word *consts;
     Mem *mems;
@@ -159,8 +169,8 @@ typedef struct Code {
     bool reference, threads;   // runs in f64; has thread regions
     GridCode grid;
     int64_t shared_bytes, fragment_bytes, fragment_elements, block_threads;
-    int granule;               // bytes of shared memory that one state describes
-    bool polls;                // blocks may wait for each other: several run at once
+    int granule;   // bytes of shared memory that one state describes
+    bool polls;    // blocks may wait for each other: several run at once
 } Code;
 
 Code *compile_func(const Module *module, const Func *func, const Target *target, Arena *arena);
@@ -186,22 +196,30 @@ typedef struct LocalArray {
     int64_t shape[MAX_RANK];
 } LocalArray;
 
-typedef struct LoopState {     // of a parallel loop
+typedef struct LoopState {   // of a parallel loop
     int64_t total, base, begin[MAX_RANK], step[MAX_RANK], extent[MAX_RANK];
     const ParallelCode *code;
     int pc;
 } LoopState;
 
-typedef enum { AGENT_FREE, AGENT_READY, AGENT_BARRIER, AGENT_MBARRIER, AGENT_CHILDREN, AGENT_GRID, AGENT_DONE } AgentStatus;
+typedef enum {
+    AGENT_FREE,
+    AGENT_READY,
+    AGENT_BARRIER,
+    AGENT_MBARRIER,
+    AGENT_CHILDREN,
+    AGENT_GRID,
+    AGENT_DONE
+} AgentStatus;
 
-typedef struct Copy {          // a cp.async of a warp that has not landed in all lanes
+typedef struct Copy {   // a cp.async of a warp that has not landed in all lanes
     int pc;
     const Mem *dst, *src;
-    int bytes;                 // of a lane's copy
+    int bytes;   // of a lane's copy
     Mask pending;
-    int64_t to[LANES];         // byte offset in shared memory
-    int64_t from[LANES];       // element of the tensor
-    int valid[LANES];          // bytes that are read
+    int64_t to[LANES];     // byte offset in shared memory
+    int64_t from[LANES];   // element of the tensor
+    int valid[LANES];      // bytes that are read
     int group[LANES];
 } Copy;
 
@@ -217,12 +235,12 @@ struct Agent {
     const LoopState *parallel;   // the parallel loop being run
     Cta *cta;
     Agent *parent;
-    const RoleCode *role;      // NULL: the whole block
+    const RoleCode *role;   // NULL: the whole block
     int children;
-    bool warp;                 // of a thread region
-    int first_thread;          // of the warp, in the block
-    int region_threads;        // of its thread region
-    int barrier, wait_pc;      // what it waits at
+    bool warp;              // of a thread region
+    int first_thread;       // of the warp, in the block
+    int region_threads;     // of its thread region
+    int barrier, wait_pc;   // what it waits at
     // cp.async
     Copy *copies;
     int copy_count, copy_capacity;
@@ -232,33 +250,33 @@ struct Agent {
 
 typedef struct Barrier {
     int64_t expected, arrived;
-    Clock *clock;              // of those who arrived
+    Clock *clock;   // of those who arrived
     int first_pc;
 } Barrier;
 
 typedef struct MBarrier {
     int64_t expected, pending, bytes, phase;
     bool ready;
-    Clock *clock;              // arrivals of the current phase
-    Clock *done;               // of all completed ones
+    Clock *clock;   // arrivals of the current phase
+    Clock *done;    // of all completed ones
 } MBarrier;
 
 typedef struct Pending Pending;   // a started async tile op (tile.c)
 
 struct Cta {
     Machine *machine;
-    int64_t index;             // in the grid; -1: no kernel's
+    int64_t index;   // in the grid; -1: no kernel's
     bool live;
     Agent *root;
     uint8_t *shared, *shared_state, *fragments, *fragment_state;
     IterCell *shared_iters, *fragment_iters;
-    Cell *cells;               // shared memory's, by granule
+    Cell *cells;   // shared memory's, by granule
     Agent **agents;
     int agent_count, agent_capacity;
-    Barrier *barriers;         // named ones, then the block's, then the roles'
-    MBarrier **mbarriers;      // by 8 bytes of shared memory
-    Clock **clocks;            // what each thread knows
-    uint32_t *epochs;          // of each warp
+    Barrier *barriers;      // named ones, then the block's, then the roles'
+    MBarrier **mbarriers;   // by 8 bytes of shared memory
+    Clock **clocks;         // what each thread knows
+    uint32_t *epochs;       // of each warp
     uint32_t first_epoch;
     Pending *pending;
     int pending_count, pending_capacity, committed;
@@ -269,22 +287,24 @@ enum { STATE_NONE = 0, STATE_READY = 1, STATE_WRITING = 2, STATE_READING = 4 }; 
 struct Machine {
     const Module *module;
     const Code *code;
-    Arena *arena;              // of the launch
+    Arena *arena;   // of the launch
     Failure *failure;
     DiagSink *sink;
     EmuOptions options;
     const Target *target;
     EmuReport *report;
+    EmuSite *sites;   // by instruction
+    Arena *keep;      // where the report's sites go
     Random random;
     int lanes;
     Races *races;
-    Cta *ctas;                 // resident blocks
+    Cta *ctas;   // resident blocks
     int cta_count;
     uint32_t epoch, loop_seq;
-    Word *scratch[4];          // whole tiles
+    Word *scratch[4];   // whole tiles
     int64_t scratch_size[4];
     int reports, prints;
-    Map *reported;             // pairs of places
+    Map *reported;   // pairs of places
     bool stop, races_wanted;
     uint64_t steps, most_steps;
 };
@@ -314,12 +334,13 @@ void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes
 void local_load(Agent *agent, const Instr *in, const Place *place, Lanes *out);
 void local_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from);
 void mem_declare(Agent *agent, int mem);
-// Element offsets of the active lanes; returns the lanes that are in range (the others are reported where that is an error).
-// `spans`: elements that follow from there, by lane; NULL: one.
+// Element offsets of the active lanes; returns the lanes that are in range (the others are reported where that is an
+// error). `spans`: elements that follow from there, by lane; NULL: one.
 Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *spans, int64_t *offsets);
 // Element of the agent's local array at which an access of `span` elements begins; -1: out of range and reported.
 int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span);
-bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask);   // initialised in these lanes, else reported
+bool local_ready(Agent *agent, const Mem *mem, int64_t element,
+                 Mask mask);   // initialised in these lanes, else reported
 uint8_t *mem_data(const Cta *cta, const Mem *mem);
 uint8_t *mem_state(const Cta *cta, const Mem *mem);   // NULL: all initialised
 int64_t mem_physical(const Mem *mem, int64_t offset);
@@ -333,9 +354,9 @@ void state_set(const Cta *cta, const Mem *mem, int64_t offset, int64_t count, in
 
 // schedule.c: blocks and their agents
 Cta *ctas_new(Machine *machine, int count);
-Agent *agent_start(Cta *cta, int pc);          // with one lane
+Agent *agent_start(Cta *cta, int pc);   // with one lane
 bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks);
-bool run_to_end(Machine *machine);             // schedules all agents of the resident blocks until they are done
+bool run_to_end(Machine *machine);   // schedules all agents of the resident blocks until they are done
 void agent_spawn(Agent *agent, const SpawnCode *spawn, int body);
 void agent_fork(Agent *agent, const ForkCode *fork);
 void agent_end(Agent *agent);
@@ -356,18 +377,20 @@ void race_release(Agent *agent, const Mem *mem, int64_t element);
 void race_acquire(Agent *agent, const Mem *mem, int64_t element);
 void race_fence(Agent *agent);
 void race_atomic(Agent *agent, const Mem *mem, int64_t element);
-void clock_arrive(Cta *cta, Clock **into, int thread);   // the thread tells `into` what it did and knows
+void clock_arrive(Cta *cta, Clock **into, int thread);                // the thread tells `into` what it did and knows
 void clock_depart(Cta *cta, Clock *from, int thread, bool arrived);   // it learns what `from` knows; it has told it all
-void clock_tick(Cta *cta, int warp);                     // after telling
+void clock_tick(Cta *cta, int warp);                                  // after telling
 void clock_merge(Cta *cta, Clock **into, const Clock *from);
 void clock_drop(Cta *cta, Clock **clock);
 
 // conflicts.c
-void conflicts_count(Agent *agent, const int64_t *bytes_at, Mask mask, int bytes);
-void conflicts_rows(Agent *agent, const int64_t *rows, int count);   // ldmatrix: phases of 8 rows of 16 bytes
+void conflicts_count(Agent *agent, const Mem *mem, const int64_t *bytes_at, Mask mask, int bytes);
+void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows,
+                    int count);                              // ldmatrix: 8 rows of 16 bytes a phase
+void conflicts_sites(const Machine *machine, Arena *keep);   // fills the report's sites
 
 // report.c
-Diag *emu_report(Machine *machine, int pc, DiagCode code, ...);         // NULL: enough was reported, or this place before
+Diag *emu_report(Machine *machine, int pc, DiagCode code, ...);   // NULL: enough was reported, or this place before
 Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...);
 const char *thread_text(const Agent *agent, int lane);
 const char *thread_index_text(const Cta *cta, int thread);
@@ -381,7 +404,9 @@ bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *
 bool host_value(const Module *module, const Func *func, const Expr *expr, int count, const EmuArg *args,
                 const int64_t *dims, Arena *arena, Word *out);
 bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
-              EmuReport *report);
+              Arena *keep, EmuReport *report);   // keep: memory of the report; NULL: no sites
+bool run_timed(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+               Arena *keep, EmuReport *report);   // in scratch memory
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
 // Runs `job` with a module whose arena lives as long as the job, and hands failures on.
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);

@@ -10,24 +10,26 @@
 enum { MOST_ELEMENTS = 64 * 64 };
 
 typedef struct FragmentCode {
-    int values;            // of a lane
+    int values;   // of a lane
     int rows, columns;
-    const int16_t *at;     // [value][lane]: row * columns + column
+    const int16_t *at;   // [value][lane]: row * columns + column
     bool tf32;
 } FragmentCode;
 
 struct MmaCode {
     int m, n, k;
-    FragmentCode a, b, c;  // b as (n, k)
+    FragmentCode a, b, c;   // b as (n, k)
 };
 
 // ---- tables ----
-static FragmentCode fragment_code(Arena *arena, Failure *failure, const char *text, const char *type, int rows, int columns) {
+static FragmentCode fragment_code(Arena *arena, Failure *failure, const char *text, const char *type, int rows,
+                                  int columns) {
     const char *why = "";
     const Layout *layout = layout_parse(arena, text, 0, &why);
     EXPECT(failure, layout && layout->rank_in == 2 && layout->rank_out == 2, "the fragment layout '%s': %s", text, why);
     int values = (int)layout_extent_in(layout, 1);
-    EXPECT(failure, layout_extent_in(layout, 0) == LANES && rows * columns <= MOST_ELEMENTS, "the fragment layout '%s'", text);
+    EXPECT(failure, layout_extent_in(layout, 0) == LANES && rows * columns <= MOST_ELEMENTS, "the fragment layout '%s'",
+           text);
     int16_t *at = NEW_ARRAY(arena, int16_t, values * LANES);
     for (int v = 0; v < values; v++)
         for (int l = 0; l < LANES; l++) {
@@ -87,7 +89,8 @@ void matrix_multiply(Agent *agent, const Call *call) {
     Word a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS];
     Lanes *lanes = NULL;
     if (!whole_warp(agent, "mma") || !gather(agent, call->args[1].place, &code->a, a, &lanes) ||
-        !gather(agent, call->args[2].place, &code->b, b, &lanes) || !gather(agent, call->args[3].place, &code->c, c, &lanes))
+        !gather(agent, call->args[2].place, &code->b, b, &lanes) ||
+        !gather(agent, call->args[3].place, &code->c, c, &lanes))
         return;
     Type type = machine_mem(agent->cta->machine, call->args[3].place->mem)->type;
     if (!type_is_float(type)) multiply_int(code, a, b, c);
@@ -104,14 +107,15 @@ void matrix_multiply(Agent *agent, const Call *call) {
     }
 }
 
-// ---- ldmatrix, stmatrix: 8 rows of 16 bytes a matrix; lane l holds 4 bytes of row l / 4, transposed: of column l / 4 ----
+// ---- ldmatrix, stmatrix: 8 rows of 16 bytes a matrix; lane l holds 4 bytes of row l / 4, transposed: of column l / 4
+// ----
 typedef struct MatrixMove {
     const Mem *mem, *array_mem;
     LocalArray *array;
-    int64_t element;            // of the local array
+    int64_t element;   // of the local array
     int count, row_elements, lane_elements;
     bool trans, load;
-    int64_t rows[LANES];        // element at which each row begins
+    int64_t rows[LANES];   // element at which each row begins
 } MatrixMove;
 
 static bool matrix_setup(Agent *agent, const Call *call, MatrixMove *move) {
@@ -124,9 +128,9 @@ static bool matrix_setup(Agent *agent, const Call *call, MatrixMove *move) {
     move->trans = call->args[3].number != 0;
     move->row_elements = 16 / move->mem->bytes;
     move->lane_elements = 4 / move->mem->bytes;
-    EXPECT(machine->failure, move->count >= 1 && move->count <= 4 && move->mem->bytes <= 4 &&
-           (!move->trans || move->mem->bytes == 2), "%s of %d matrices of '%s'", op_info(call->op)->text, move->count,
-           move->mem->buf->name);
+    EXPECT(machine->failure,
+           move->count >= 1 && move->count <= 4 && move->mem->bytes <= 4 && (!move->trans || move->mem->bytes == 2),
+           "%s of %d matrices of '%s'", op_info(call->op)->text, move->count, move->mem->buf->name);
     if (!whole_warp(agent, op_info(call->op)->text)) return false;
     int64_t spans[LANES];
     for (int l = 0; l < LANES; l++) spans[l] = move->row_elements;
@@ -152,7 +156,7 @@ static void matrix_note(Agent *agent, const MatrixMove *move) {
             state_set(agent->cta, move->mem, move->rows[r], move->row_elements, STATE_READY);
         }
     }
-    conflicts_rows(agent, bytes, move->count);
+    conflicts_rows(agent, move->mem, bytes, move->count);
 }
 
 static void move_one(Agent *agent, const MatrixMove *move, int matrix, Word *words) {

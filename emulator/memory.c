@@ -1,8 +1,8 @@
 // Buffers: places of elements, bounds, what is initialised, loads and stores of lanes.
 //
-// Every element of shared memory and fragments has a state (one per granule), and those of tensors with an `initialised`
-// map: whether it holds a value, and whether an asynchronous operation that nobody waited for is writing or reading it. A
-// local array holds a value for each lane, with a mask of the lanes that have stored one.
+// Every element of shared memory and fragments has a state (one per granule), and those of tensors with an
+// `initialised` map: whether it holds a value, and whether an asynchronous operation that nobody waited for is writing
+// or reading it. A local array holds a value for each lane, with a mask of the lanes that have stored one.
 #include "emulator/machine.h"
 #include <string.h>
 
@@ -77,7 +77,7 @@ bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count,
         if (!(state[n] & (STATE_WRITING | STATE_READING))) continue;
         Machine *machine = agent->cta->machine;
         emu_report(machine, agent->pc, T_EMU_OVERWRITES, element_text(machine->arena, mem, n / mem->unit),
-               state[n] & STATE_WRITING ? "writes" : "reads", thread_text(agent, lane));
+                   state[n] & STATE_WRITING ? "writes" : "reads", thread_text(agent, lane));
         return false;
     }
     return true;
@@ -102,7 +102,7 @@ static void report_range(Agent *agent, const Place *place, int lane) {
         sb_printf(&extent, d ? ", %lld" : "%lld", (long long)shape[d]);
     }
     Diag *d = emu_report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, sb_text(&index), sb_text(&extent),
-                     thread_text(agent, lane));
+                         thread_text(agent, lane));
     if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }
 
@@ -150,8 +150,32 @@ static Mask beyond_span(const Agent *agent, const Place *place, const Mem *mem, 
     return outside;
 }
 
+// Slots of a fragment: the element that each thread's slot holds. Padding slots hold none.
+static Mask regs_offsets(Agent *agent, const Place *place, Mask mask, int64_t *offsets) {
+    const RegsCode *regs = place->regs;
+    int first = agent->first_thread - (agent->role ? (int)agent->role->first_thread : 0);
+    if (!regs->known) {
+        emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, "regs of a fragment without a layout");
+        agent->cta->machine->stop = true;
+        return 0;
+    }
+    Mask there = 0;
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        int64_t value = agent->regs[place->index[0]].i[place->varying[0] ? l : 0];
+        if (value < 0 || value >= regs->values) {
+            report_range(agent, place, l);
+            continue;
+        }
+        offsets[l] = regs->at[value * regs->threads + (first + l) % regs->threads];
+        if (offsets[l] >= 0) there |= (Mask)1 << l;
+    }
+    return there;
+}
+
 Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *spans, int64_t *offsets) {
     const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    if (place->regs) return regs_offsets(agent, place, mask, offsets);
     Mask outside = linear_offsets(agent, place, mem->shape, mem->stride, offsets) & mask;
     if (spans) outside |= beyond_span(agent, place, mem, mask & ~outside, spans, offsets);
     if (outside && place->strict) report_range(agent, place, __builtin_ctz(outside));
@@ -167,7 +191,7 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
     if (mem->scope == SCOPE_SHARED && agent->warp) {
         int64_t bytes[LANES];
         for (int l = 0; l < LANES; l++) bytes[l] = mem->offset + offsets[l] * mem->bytes;
-        conflicts_count(agent, bytes, mask, mem->bytes);
+        conflicts_count(agent, mem, bytes, mask, mem->bytes);
         if (!machine->options.races) return;
         for (Mask m = mask; m; m &= m - 1) {
             int l = __builtin_ctz(m);
@@ -275,7 +299,7 @@ bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask) {
     if (!missing) return true;
     Machine *machine = agent->cta->machine;
     Diag *d = emu_report(machine, agent->pc, T_EMU_UNINITIALISED, element_text(machine->arena, mem, element),
-                     thread_text(agent, __builtin_ctz(missing)));
+                         thread_text(agent, __builtin_ctz(missing)));
     if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
     return false;
 }

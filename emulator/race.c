@@ -1,9 +1,9 @@
 // Races, by happens-before.
 //
-// Two accesses race when they touch the same bytes, not both only read (or are atomic), and nothing orders them. Whether
-// they happened one after the other in this run is of no interest: every thread carries a clock of what it knows to have
-// happened, and each granule of memory remembers its last write and the reads since. So a missing barrier is found under
-// any schedule.
+// Two accesses race when they touch the same bytes, not both only read (or are atomic), and nothing orders them.
+// Whether they happened one after the other in this run is of no interest: every thread carries a clock of what it
+// knows to have happened, and each granule of memory remembers its last write and the reads since. So a missing barrier
+// is found under any schedule.
 //
 //     clock    for each thread of the block, an epoch: everything that thread did in it or before is known
 //     epoch    a counter of each warp, which advances when one of its threads tells others (arrives at a barrier)
@@ -13,34 +13,35 @@
 //     thread 9: x = As[0]                        9 knows 3 up to 5: ordered
 //     thread 3: As[0] = 2    (epoch 6)          read by 9 in its epoch 6, of which 3 knows nothing: race
 //
-// Threads share clocks: after a barrier all point to the same one, so an access costs a comparison and a barrier one pass
-// over the threads. Readers are kept by warp, as lane masks, and dropped once a later reader knows of them (whatever is
-// ordered after the later one is ordered after them).
+// Threads share clocks: after a barrier all point to the same one, so an access costs a comparison and a barrier one
+// pass over the threads. Readers are kept by warp, as lane masks, and dropped once a later reader knows of them
+// (whatever is ordered after the later one is ordered after them).
 //
 // Global memory within a block works the same way. Between blocks nothing is ordered except by release and acquire (a
-// block's `fence` makes its atomics both); blocks are compared as wholes: what a block wrote before its release is known to
-// whoever acquires. In a parallel loop at tile stage each iteration is a thread of its own, and loops follow each other.
+// block's `fence` makes its atomics both); blocks are compared as wholes: what a block wrote before its release is
+// known to whoever acquires. In a parallel loop at tile stage each iteration is a thread of its own, and loops follow
+// each other.
 #include "emulator/machine.h"
 #include <string.h>
 
 struct Clock {
     int users;
-    Clock *next;       // of the free ones
+    Clock *next;   // of the free ones
     uint32_t at[];
 };
 
 typedef struct Reader {
     uint32_t epoch, warp;
-    Mask lanes;        // 0: none
+    Mask lanes;   // 0: none
     int pc;
-    bool atomic;       // updates: they go with each other, as reads do
+    bool atomic;   // updates: they go with each other, as reads do
 } Reader;
 
 struct Cell {
     uint32_t w_epoch, w_thread;   // the last plain write; epoch 0: never written
     int w_pc;
-    Reader reader;     // since then
-    uint32_t more;     // further readers: index + 1 in the pool
+    Reader reader;   // since then
+    uint32_t more;   // further readers: index + 1 in the pool
 };
 
 typedef struct ReaderNode {
@@ -49,22 +50,22 @@ typedef struct ReaderNode {
 } ReaderNode;
 
 struct IterCell {
-    uint32_t seq;      // the parallel loop; older ones are over
+    uint32_t seq;                       // the parallel loop; older ones are over
     int64_t writer, reader, reader_2;   // iteration + 1; the first two different readers
     int w_pc, r_pc;
 };
 
-struct GlobalCell {    // across blocks; block + 1, 0: none
+struct GlobalCell {                     // across blocks; block + 1, 0: none
     int64_t writer, reader, reader_2;   // the last writer, and two different readers
     uint32_t w_stamp, r_stamp, r2_stamp;
     int w_pc, r_pc, r2_pc;
     bool w_atomic;
-    int64_t owner;     // the block that the thread cell speaks of
+    int64_t owner;   // the block that the thread cell speaks of
 };
 
 typedef struct Known {
     int64_t block;
-    uint32_t stamp;    // its writes with a smaller stamp are known
+    uint32_t stamp;   // its writes with a smaller stamp are known
 } Known;
 typedef VEC(Known) KnownVec;
 
@@ -73,15 +74,15 @@ struct Races {
     Clock *free;
     VEC(ReaderNode) nodes;
     uint32_t free_node;
-    uint32_t stamp;    // advances with every release and fence; 1: there was none
+    uint32_t stamp;                       // advances with every release and fence; 1: there was none
     const Clock *last_into, *last_from;   // the last join, which need not be repeated
-    Map *locations;    // released: address -> KnownVec
-    Map *blocks;       // block + 1 -> BlockKnown
+    Map *locations;                       // released: address -> KnownVec
+    Map *blocks;                          // block + 1 -> BlockKnown
 };
 
 typedef struct BlockKnown {
-    KnownVec known, seen;    // seen: by atomics, known after the next fence
-    uint32_t fenced;         // stamp of the last fence; 0: none
+    KnownVec known, seen;   // seen: by atomics, known after the next fence
+    uint32_t fenced;        // stamp of the last fence; 0: none
 } BlockKnown;
 
 // ---- clocks ----
@@ -206,19 +207,22 @@ typedef struct Toucher {
 static Toucher access_of(Agent *agent, int lane, Touch touch, const Mem *mem, int pc) {
     Cta *cta = agent->cta;
     uint32_t thread = (uint32_t)(agent->first_thread + lane);
-    return (Toucher){agent, cta, thread, thread / LANES, (uint32_t)lane, cta->epochs[thread / LANES],
-                    cta->clocks[thread]->at, touch, mem, pc};
+    return (Toucher){
+        agent, cta, thread, thread / LANES, (uint32_t)lane, cta->epochs[thread / LANES], cta->clocks[thread]->at,
+        touch, mem, pc};
 }
 
 static const char *touch_text(bool write, bool atomic) {
     return atomic ? "updates" : write ? "writes" : "reads";
 }
 
-static void report_race(const Toucher *a, int64_t element, uint32_t other, bool other_writes, bool other_atomic, int other_pc) {
+static void report_race(const Toucher *a, int64_t element, uint32_t other, bool other_writes, bool other_atomic,
+                        int other_pc) {
     Machine *machine = a->cta->machine;
     Diag *d = emu_report_pair(machine, a->pc, other_pc, T_EMU_RACE, element_text(machine->arena, a->mem, element),
-                          thread_text(a->agent, (int)a->lane), touch_text(a->touch == TOUCH_WRITE, a->touch == TOUCH_ATOMIC),
-                          thread_index_text(a->cta, (int)other), touch_text(other_writes, other_atomic));
+                              thread_text(a->agent, (int)a->lane),
+                              touch_text(a->touch == TOUCH_WRITE, a->touch == TOUCH_ATOMIC),
+                              thread_index_text(a->cta, (int)other), touch_text(other_writes, other_atomic));
     if (d) diag_label(d, a->mem->buf->loc, "'%s' is declared here", a->mem->buf->name);
 }
 
@@ -407,8 +411,9 @@ static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t elemen
                           bool other_writes, bool other_atomic, int pc, int other_pc) {
     Machine *machine = agent->cta->machine;
     const char *who = arena_printf(machine->arena, "block %lld", (long long)other);
-    emu_report_pair(machine, pc, other_pc, T_EMU_RACE, element_text(machine->arena, mem, element), thread_text(agent, lane),
-                touch_text(touch == TOUCH_WRITE, touch == TOUCH_ATOMIC), who, touch_text(other_writes, other_atomic));
+    emu_report_pair(machine, pc, other_pc, T_EMU_RACE, element_text(machine->arena, mem, element),
+                    thread_text(agent, lane), touch_text(touch == TOUCH_WRITE, touch == TOUCH_ATOMIC), who,
+                    touch_text(other_writes, other_atomic));
 }
 
 static void touch_blocks(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int pc) {
@@ -416,7 +421,8 @@ static void touch_blocks(Agent *agent, int lane, const Mem *mem, int64_t element
     GlobalCell *cell = &mem->cells[element];
     int64_t me = agent->cta->index + 1;
     bool atomics = touch == TOUCH_ATOMIC && cell->w_atomic;
-    if (cell->writer && cell->writer != me && !atomics && !block_knows(machine, me - 1, cell->writer - 1, cell->w_stamp))
+    if (cell->writer && cell->writer != me && !atomics &&
+        !block_knows(machine, me - 1, cell->writer - 1, cell->w_stamp))
         report_blocks(agent, lane, mem, element, touch, cell->writer - 1, true, cell->w_atomic, pc, cell->w_pc);
     if (touch == TOUCH_READ) {
         if (cell->reader == me) {
@@ -466,17 +472,18 @@ void races_watch(Machine *machine, Mem *mem, int64_t elements) {   // a tensor t
 }
 
 // ---- iterations of a parallel loop ----
-static void report_iterations(Agent *agent, const Mem *mem, int64_t element, bool write, int64_t other, bool other_writes,
-                              int lane, int pc, int other_pc) {
+static void report_iterations(Agent *agent, const Mem *mem, int64_t element, bool write, int64_t other,
+                              bool other_writes, int lane, int pc, int other_pc) {
     Machine *machine = agent->cta->machine;
     const char *mine = thread_text(agent, lane);
     const char *theirs = thread_text(agent, (int)(other - 1 - agent->parallel->base));
     Diag *d = emu_report_pair(machine, pc, other_pc, T_EMU_CONFLICT, element_text(machine->arena, mem, element), mine,
-                          touch_text(write, false), theirs, touch_text(other_writes, false));
+                              touch_text(write, false), theirs, touch_text(other_writes, false));
     if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }
 
-static void touch_iteration(Agent *agent, int lane, const Mem *mem, IterCell *cell, int64_t element, bool write, int pc) {
+static void touch_iteration(Agent *agent, int lane, const Mem *mem, IterCell *cell, int64_t element, bool write,
+                            int pc) {
     uint32_t seq = agent->cta->machine->loop_seq;
     int64_t me = agent->parallel->base + lane + 1;
     if (cell->seq != seq) *cell = (IterCell){.seq = seq};
@@ -499,7 +506,8 @@ static IterCell *iter_cells(Cta *cta, const Mem *mem) {
     const Code *code = machine->code;
     if (mem->scope == SCOPE_GLOBAL) return mem->iter_cells;
     if (mem->scope == SCOPE_FRAGMENT) {
-        if (!cta->fragment_iters) cta->fragment_iters = NEW_ARRAY(machine->arena, IterCell, code->fragment_elements + 1);
+        if (!cta->fragment_iters)
+            cta->fragment_iters = NEW_ARRAY(machine->arena, IterCell, code->fragment_elements + 1);
         return cta->fragment_iters + mem->first_state;
     }
     if (!cta->shared_iters)

@@ -1,5 +1,5 @@
-// Reports: diagnostics of an execution. The same fault at the same place is reported once, and after MOST_REPORTS the run
-// stops: what follows is usually their consequence.
+// Reports: diagnostics of an execution. The same fault at the same place is reported once, and after MOST_REPORTS the
+// run stops: what follows is usually their consequence.
 #include "emulator/machine.h"
 
 static Span place_of(const Machine *machine, int pc) {

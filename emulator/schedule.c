@@ -1,9 +1,9 @@
 // Blocks and agents: who runs next.
 //
-// A block is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps and
-// roles of one-lane agents, and it goes on when they have ended. Among all agents that can run a random one is taken (by
-// the seed) for a random number of instructions. When none can run and some have not ended, everything waits for
-// something that will not come: a deadlock, reported with who waits where.
+// A block is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps
+// and roles of one-lane agents, and it goes on when they have ended. Among all agents that can run a random one is
+// taken (by the seed) for a random number of instructions. When none can run and some have not ended, everything waits
+// for something that will not come: a deadlock, reported with who waits where.
 #include "emulator/machine.h"
 #include <string.h>
 
@@ -36,8 +36,8 @@ static Agent *agent_make(Cta *cta) {
     prepare_locals(agent, code, arena);
     if (cta->agent_count == cta->agent_capacity) {
         int grown = cta->agent_capacity ? 2 * cta->agent_capacity : 16;
-        cta->agents = arena_grow(arena, cta->agents, sizeof(Agent *) * (size_t)cta->agent_count,
-                                 sizeof(Agent *) * (size_t)grown);
+        cta->agents =
+            arena_grow(arena, cta->agents, sizeof(Agent *) * (size_t)cta->agent_count, sizeof(Agent *) * (size_t)grown);
         cta->agent_capacity = grown;
     }
     cta->agents[cta->agent_count++] = agent;
@@ -172,7 +172,8 @@ static const char *waits_for(const Agent *agent) {
     Arena *arena = cta->machine->arena;
     if (agent->status == AGENT_MBARRIER) return "an mbarrier's phase";
     const Barrier *barrier = &cta->barriers[agent->barrier];
-    const char *which = agent->barrier < NAMED_BARRIERS ? arena_printf(arena, "named barrier %d", agent->barrier) : "the barrier";
+    const char *which =
+        agent->barrier < NAMED_BARRIERS ? arena_printf(arena, "named barrier %d", agent->barrier) : "the barrier";
     return arena_printf(arena, "%s, where %lld threads have arrived", which, (long long)barrier->arrived);
 }
 
@@ -186,7 +187,9 @@ static void report_deadlock(Cta *cta) {
         if (agent->status != AGENT_BARRIER && agent->status != AGENT_MBARRIER) continue;
         const char *who = thread_text(agent, 0);
         if (!d) d = emu_report(machine, agent->wait_pc, T_EMU_DEADLOCK, who, waits_for(agent));
-        else diag_note(d, "%s waits for %s (line %d)", who, waits_for(agent), machine->code->places[agent->wait_pc].line);
+        else
+            diag_note(d, "%s waits for %s (line %d)", who, waits_for(agent),
+                      machine->code->places[agent->wait_pc].line);
         if (!d) break;
     }
     if (d && ended) diag_note(d, "of the block's %d warps some have ended", warps);
@@ -201,7 +204,7 @@ static Agent *pick(Machine *machine, int *ready) {   // a random one of those th
         Cta *cta = &machine->ctas[c];
         for (int i = 0; cta->live && i < cta->agent_count; i++) {
             if (cta->agents[i]->status != AGENT_READY) continue;
-            if (random_below(&machine->random, (uint32_t)++*ready) == 0) chosen = cta->agents[i];
+            if (random_below(&machine->random, (uint32_t)++ * ready) == 0) chosen = cta->agents[i];
         }
     }
     return chosen;
@@ -232,7 +235,8 @@ static bool run_resident(Machine *machine, bool any) {
             if (cta) report_deadlock(cta);
             return !cta;
         }
-        agent_run(agent, ready == 1 && !machine->code->polls ? LONGEST_RUN : 1 + random_below(&machine->random, LONGEST_TURN));
+        agent_run(agent,
+                  ready == 1 && !machine->code->polls ? LONGEST_RUN : 1 + random_below(&machine->random, LONGEST_TURN));
         if (out_of_steps(machine, agent)) return false;
         if (any && agent == agent->cta->root && agent->status == AGENT_DONE) return true;
     }

@@ -1,8 +1,8 @@
 // Tests of a module: arguments from bindings, inputs, poisoned outputs, the reference's answer, the comparison.
 //
 // Inputs depend on the seed and the parameter's position alone, so every stage of a program sees the same ones. Outputs
-// begin as NaN (integers: an odd pattern) and are marked as not initialised: an element that nobody writes is found by its
-// mark, and on a device by its poison.
+// begin as NaN (integers: an odd pattern) and are marked as not initialised: an element that nobody writes is found by
+// its mark, and on a device by its poison.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>
@@ -228,7 +228,8 @@ static void make_want(Making *m) {
 static bool make_case(const Module *module, const Test *test, uint64_t seed, TestCase *out) {
     const Func *func = test_func(module, test);
     if (!func) return false;
-    Making m = {.module = module, .arena = module->arena, .test = test, .func = func, .out = out, .seed = seed, .ok = true};
+    Making m = {
+        .module = module, .arena = module->arena, .test = test, .func = func, .out = out, .seed = seed, .ok = true};
     m.dims = NEW_ARRAY(m.arena, int64_t, func->dims.count + 1);
     m.bound = NEW_ARRAY(m.arena, bool, func->dims.count + 1);
     out->count = func->params.count;
@@ -242,7 +243,7 @@ static bool make_case(const Module *module, const Test *test, uint64_t seed, Tes
     }
     if (m.ok && test->fill) {
         EmuReport unused = {0};
-        m.ok = run_func(module, test->fill, out->count, out->args, NULL, &unused);
+        m.ok = run_func(module, test->fill, out->count, out->args, NULL, NULL, &unused);
     }
     if (m.ok) check_filled(&m);
     if (m.ok) make_want(&m);
@@ -256,7 +257,7 @@ static bool run_reference(const Module *module, const Test *test, TestCase *test
         diag(module->sink, test->loc, T_EMU_NO_REFERENCE, test->name);
         return false;
     }
-    return run_func(module, reference, test_case->count, test_case->want, NULL, &unused);
+    return run_func(module, reference, test_case->count, test_case->want, NULL, NULL, &unused);
 }
 
 // ---- comparison ----
@@ -277,7 +278,8 @@ static double error_of(double got, double want, double rms) {
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
     if (got == want) return 0;
     if (isinf(want) || isinf(got)) return INFINITY;
-    return fabs(got - want) / (fabs(want) + rms);   // the denominator is not 0: want is not, or rms is not, or got differs
+    return fabs(got - want) /
+           (fabs(want) + rms);   // the denominator is not 0: want is not, or rms is not, or got differs
 }
 
 static void compare_element(void *user, int64_t offset) {
@@ -312,17 +314,20 @@ static const char *index_text(Arena *arena, const EmuTensor *t, int64_t offset) 
 
 static const char *failure_text(Arena *arena, const char *name, const Comparing *c) {
     if (c->unanswered)
-        return arena_printf(arena, "the reference leaves %lld elements of '%s' unwritten", (long long)c->unanswered, name);
+        return arena_printf(arena, "the reference leaves %lld elements of '%s' unwritten", (long long)c->unanswered,
+                            name);
     if (c->unwritten)
         return arena_printf(arena, "%s[%s] was never written (%lld such elements)", name,
                             index_text(arena, c->got, c->first_unwritten), (long long)c->unwritten);
-    return arena_printf(arena, "%s[%s] is %.9g, the reference says %.9g (%lld of %lld elements beyond tolerance %g, worst %.3g)",
-                        name, index_text(arena, c->got, c->first_bad), element_real(c->got, c->got->type, c->first_bad),
-                        element_real(c->want, c->got->type, c->first_bad), (long long)c->bad, (long long)c->finite,
-                        c->tolerance, c->worst);
+    return arena_printf(
+        arena, "%s[%s] is %.9g, the reference says %.9g (%lld of %lld elements beyond tolerance %g, worst %.3g)", name,
+        index_text(arena, c->got, c->first_bad), element_real(c->got, c->got->type, c->first_bad),
+        element_real(c->want, c->got->type, c->first_bad), (long long)c->bad, (long long)c->finite, c->tolerance,
+        c->worst);
 }
 
-static bool compare_case(const Module *module, Arena *texts, const Test *test, const TestCase *test_case, EmuTestResult *result) {
+static bool compare_case(const Module *module, Arena *texts, const Test *test, const TestCase *test_case,
+                         EmuTestResult *result) {
     const Func *func = test_func(module, test);
     result->passed = func != NULL;
     result->why = func ? NULL : "there is no such kernel or program";
@@ -330,7 +335,8 @@ static bool compare_case(const Module *module, Arena *texts, const Test *test, c
     for (int i = 0; func && i < test_case->count; i++) {
         const Buf *buf = func->params.items[i].buf;
         if (!buf || buf->mode == MODE_IN) continue;
-        Comparing c = {.got = test_case->args[i].tensor, .want = test_case->want[i].tensor, .tolerance = test->tolerance};
+        Comparing c = {
+            .got = test_case->args[i].tensor, .want = test_case->want[i].tensor, .tolerance = test->tolerance};
         c.measuring = true;
         each_element(c.want, compare_element, &c);
         c.measuring = false;
@@ -366,7 +372,8 @@ static void test_job(const Module *module, void *user) {
     const Func *func = test_target(module, job->test, &test_case);
     if (!func) return;
     result->why = "the emulator reported errors";
-    if (!emulate_func(module, func, test_case.count, test_case.args, job->options, &result->report)) return;
+    Arena *keep = job->outer->arena;
+    if (!run_timed(module, func, test_case.count, test_case.args, job->options, keep, &result->report)) return;
     result->why = "its reference does not run";
     if (!run_reference(module, job->test, &test_case)) return;
     compare_case(module, job->outer->arena, job->test, &test_case, result);

@@ -1,8 +1,8 @@
-// Operations of threads: vector accesses, lanes, atomics, ordered accesses, debugging. Those with a machinery of their own
-// are elsewhere: copies.c (cp.async), matrix.c (ldmatrix, mma), schedule.c (barriers).
+// Operations of threads: vector accesses, lanes, atomics, ordered accesses, debugging. Those with a machinery of their
+// own are elsewhere: copies.c (cp.async), matrix.c (ldmatrix, mma), schedule.c (barriers).
 //
-// At block level (tile stage) the same calls come from an agent with one lane: atomics and ordered accesses mean the same,
-// a barrier has nobody to wait for, and groups of copies are the block's.
+// At block level (tile stage) the same calls come from an agent with one lane: atomics and ordered accesses mean the
+// same, a barrier has nobody to wait for, and groups of copies are the block's.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static Mask call_mask(const Agent *agent, const Instr *in) {
 bool whole_warp(Agent *agent, const char *what) {
     if (agent->mask == agent->full) return true;
     emu_report(agent->cta->machine, agent->pc, T_EMU_DIVERGENT, what, thread_text(agent, __builtin_ctz(agent->mask)),
-           thread_text(agent, __builtin_ctz(agent->full & ~agent->mask)));
+               thread_text(agent, __builtin_ctz(agent->full & ~agent->mask)));
     return false;
 }
 
@@ -28,7 +28,7 @@ bool access_aligned(Agent *agent, const Mem *mem, int64_t offset, int64_t bytes,
     if (at % (uint64_t)bytes == 0) return true;
     Machine *machine = agent->cta->machine;
     emu_report(machine, agent->pc, T_EMU_MISALIGNED, (long long)bytes, element_text(machine->arena, mem, offset),
-           thread_text(agent, lane));
+               thread_text(agent, lane));
     return false;
 }
 
@@ -44,14 +44,15 @@ static void note_conflicts(Agent *agent, const Mem *mem, Mask mask, const int64_
     if (mem->scope != SCOPE_SHARED) return;
     int64_t at[LANES];
     for (int l = 0; l < LANES; l++) at[l] = mem->offset + offsets[l] * mem->bytes;
-    conflicts_count(agent, at, mask, bytes);
+    conflicts_count(agent, mem, at, mask, bytes);
 }
 
 static void vector_access(Agent *agent, const Call *call) {
     bool load = call->op == OP_VLOAD;
     const Place *local = call->args[load ? 0 : 1].place, *place = call->args[load ? 1 : 0].place;
     int64_t n = call->args[2].number, spans[LANES], offsets[LANES];
-    const Mem *mem = machine_mem(agent->cta->machine, place->mem), *array_mem = machine_mem(agent->cta->machine, local->mem);
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem),
+              *array_mem = machine_mem(agent->cta->machine, local->mem);
     LocalArray *array = &agent->locals[array_mem->local];
     for (int l = 0; l < LANES; l++) spans[l] = n;
     Mask mask = place_offsets(agent, place, agent->mask, spans, offsets);
@@ -90,7 +91,8 @@ static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
     bool floating = type_is_float(type);
     switch (op) {
     case OP_ATOMIC_ADD:
-        if (floating) return word_convert(type, TYPE_F64, (Word){.f = type == TYPE_F64 ? old.f + v.f : (float)(old.f + v.f)});
+        if (floating)
+            return word_convert(type, TYPE_F64, (Word){.f = type == TYPE_F64 ? old.f + v.f : (float)(old.f + v.f)});
         return (Word){.i = int_wrap(type, (int64_t)((uint64_t)old.i + (uint64_t)v.i))};
     case OP_ATOMIC_MAX:
         if (floating) return (Word){.f = fmax(old.f, v.f)};
@@ -102,7 +104,7 @@ static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
     case OP_ATOMIC_OR: return (Word){.i = old.i | v.i};
     case OP_ATOMIC_XOR: return (Word){.i = old.i ^ v.i};
     case OP_ATOMIC_CAS: return old.i == expected.i ? v : old;   // equal bits: floats are compared as Words
-    default: return v;   // exch, store
+    default: return v;                                          // exch, store
     }
 }
 
@@ -185,8 +187,10 @@ static void print_line(Agent *agent, const Call *call, int lane) {
     sb_printf(&sb, "%s: %s", thread_text(agent, lane), call->args[0].name ? call->args[0].name : "");
     for (int i = 1; i < call->count; i++)
         if (call->args[i].has_value)
-            sb_printf(&sb, " %s", word_text(machine->arena, call->args[i].type, value_of(agent, &call->args[i])->w[lane]));
-    if (machine->prints++ < MOST_PRINTS) diag(machine->sink, machine->code->places[agent->pc], T_EMU_PRINT, sb_text(&sb));
+            sb_printf(&sb, " %s",
+                      word_text(machine->arena, call->args[i].type, value_of(agent, &call->args[i])->w[lane]));
+    if (machine->prints++ < MOST_PRINTS)
+        diag(machine->sink, machine->code->places[agent->pc], T_EMU_PRINT, sb_text(&sb));
 }
 
 static void print_op(Agent *agent, const Instr *in, const Call *call) {
@@ -204,7 +208,18 @@ static void assert_op(Agent *agent, const Instr *in, const Call *call) {
     }
 }
 
+// regs(x)[r] as an operand of an instruction: lowering makes a local array of the fragment, which this is not yet.
+static bool takes_fragments(Agent *agent, const Call *call) {
+    for (int i = 0; i < call->count; i++) {
+        if (!call->args[i].place || !call->args[i].place->regs) continue;
+        emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, "regs as an operand");
+        return agent->cta->machine->stop = true;
+    }
+    return false;
+}
+
 void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
+    if (takes_fragments(agent, call)) return;
     switch (call->op) {
     case OP_ATOMIC_ADD:
     case OP_ATOMIC_MAX:

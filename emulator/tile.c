@@ -5,17 +5,17 @@
 // tensor, or beyond a clipped extent, reading gives 0 and writing does nothing, each index by itself; outside of shared
 // memory or a fragment it is an error.
 //
-// A started (`async`) op computes nothing yet: it is kept with its views, and its elements are marked as being written and
-// read. It lands when something waits for it, so a program that does not wait reads old values, and is told so.
+// A started (`async`) op computes nothing yet: it is kept with its views, and its elements are marked as being written
+// and read. It lands when something waits for it, so a program that does not wait reads old values, and is told so.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>
 
 typedef struct ViewDim {
-    int64_t extent;        // of the operand
-    int64_t start;         // index in the buffer of its first element
-    int64_t clip;          // elements that are there
-    int64_t size, stride;  // of the buffer
+    int64_t extent;         // of the operand
+    int64_t start;          // index in the buffer of its first element
+    int64_t clip;           // elements that are there
+    int64_t size, stride;   // of the buffer
 } ViewDim;
 
 typedef struct View {
@@ -104,7 +104,8 @@ static void view_rows(Agent *agent, const View *view, Word *words, ViewFn visit)
             there = inside(&view->dims[d], digits[d], &clipped);
             offset += (view->dims[d].start + digits[d]) * view->dims[d].stride;
         }
-        if (there) visit(agent, view, offset, last->stride, high - low, words ? words + row * last->extent + low : NULL);
+        if (there)
+            visit(agent, view, offset, last->stride, high - low, words ? words + row * last->extent + low : NULL);
         for (int d = view->rank - 2; d >= 0 && ++digits[d] == view->dims[d].extent; d--) digits[d] = 0;
     }
 }
@@ -180,8 +181,8 @@ static void op_fill(Agent *agent, const View *dst, const CallArg *value) {
     view_write(agent, dst, words);
 }
 
-// acc[m, n] += sum over k of a[m, k] b[k, n], products and sums in TYPE; rows of b are walked, so that the inner loop is
-// over consecutive elements.
+// acc[m, n] += sum over k of a[m, k] b[k, n], products and sums in TYPE; rows of b are walked, so that the inner loop
+// is over consecutive elements.
 #define GEMM(NAME, TYPE, FIELD)                                                                                        \
     static void NAME(Machine *machine, int64_t m, int64_t n, int64_t k, const Word *a, const Word *b, Word *acc) {     \
         TYPE *row = (TYPE *)scratch(machine, 3, n * (k + 1)), *right = row + n;                                        \
@@ -261,7 +262,8 @@ static void op_reduce(Agent *agent, const Call *call, const View *src, const Vie
     int64_t axis = call->args[2].number, outer, inner;
     EXPECT(machine->failure, axis >= 0 && axis < src->rank, "a reduction over axis %lld", (long long)axis);
     split_axis(src, axis, &outer, &inner);
-    EXPECT(machine->failure, dst->elements == outer * inner, "a reduction into %lld elements", (long long)dst->elements);
+    EXPECT(machine->failure, dst->elements == outer * inner, "a reduction into %lld elements",
+           (long long)dst->elements);
     bool accumulate = call->count > 3 && call->args[3].has_value && call->args[3].number;
     Type type = dst->mem->type;
     Word *in = view_read(agent, src, 0), *out = scratch(machine, 1, dst->elements);
@@ -347,7 +349,8 @@ static bool overlap(const View *a, const View *b) {
 // Started gemms on one accumulator run in order: the last of them (this one) needs no wait for those before.
 static bool accumulates_on(const Cta *cta, const View *acc) {
     for (int i = 0; i < cta->pending_count - 1; i++)
-        if (cta->pending[i].live && cta->pending[i].call->op == OP_GEMM && overlap(&cta->pending[i].views[2], acc)) return true;
+        if (cta->pending[i].live && cta->pending[i].call->op == OP_GEMM && overlap(&cta->pending[i].views[2], acc))
+            return true;
     return false;
 }
 

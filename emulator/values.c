@@ -89,7 +89,8 @@ static bool round_quick(Type type, float value, double *out) {
 
 static double round_to(Type type, double value) {
     double out;
-    if ((type == TYPE_BF16 || type == TYPE_F16) && (float)value == value && round_quick(type, (float)value, &out)) return out;
+    if ((type == TYPE_BF16 || type == TYPE_F16) && (float)value == value && round_quick(type, (float)value, &out))
+        return out;
     return float_round(type, value);
 }
 

@@ -12,7 +12,7 @@ typedef union Word {
 
 Word element_load(Type type, const void *place);
 void element_store(Type type, void *place, Word value);   // a float is rounded to the type first
-Word word_convert(Type to, Type from, Word value);              // T(x): to integer toward zero and saturating
+Word word_convert(Type to, Type from, Word value);        // T(x): to integer toward zero and saturating
 
 double to_tf32(double value);   // 10 bits of mantissa, as a tensor core reads an f32
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 typedef struct Outcome {
-    bool passed;              // all tests
+    bool passed;   // all tests
     EmuTestResult last;
-    const char *text;         // the diagnostics
+    const char *text;   // the diagnostics
 } Outcome;
 
 static inline Module *module_of(Arena *arena, Failure *failure, const char *source) {
@@ -56,7 +56,8 @@ static inline void expect_report(Arena *arena, const char *source, const char *c
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         Outcome out = run_source(arena, source, seed);
         if (out.passed || !strstr(out.text, code))
-            fail_msg("seed %d: expected %s, got %s:\n%s", (int)seed, code, out.passed ? "a pass" : out.last.why, out.text);
+            fail_msg("seed %d: expected %s, got %s:\n%s", (int)seed, code, out.passed ? "a pass" : out.last.why,
+                     out.text);
     }
 }
 
@@ -68,7 +69,8 @@ static inline void expect_wrong(Arena *arena, const char *source, const char *wh
 }
 
 // The source with the first `what` after `after` left out (or `by` in its place).
-static inline const char *without(Arena *arena, const char *source, const char *after, const char *what, const char *by) {
+static inline const char *without(Arena *arena, const char *source, const char *after, const char *what,
+                                  const char *by) {
     const char *at = strstr(source, after);
     at = at ? strstr(at, what) : NULL;
     if (!at) fail_msg("'%s' is not there", what);

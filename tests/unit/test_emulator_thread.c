@@ -1,5 +1,5 @@
-// The emulator at thread stage: lanes, barriers, races, cp.async, tensor-core operations. Each correct program has wrong
-// ones beside it, made by leaving something out; they must be reported under every schedule.
+// The emulator at thread stage: lanes, barriers, races, cp.async, tensor-core operations. Each correct program has
+// wrong ones beside it, made by leaving something out; they must be reported under every schedule.
 #include "tests/unit/emulator_unit.h"
 
 #define REVERSE_REFERENCE                                                                                              \
@@ -66,7 +66,7 @@ static void lanes_of_a_warp_are_threads(void **state) {
 #define SYNC "barrier();\n"
 
 static void async_copies_land_late(void **state) {
-    expect_pass(*state, COPY_KERNEL(WAIT, "", OWN) SAME);          // a thread sees its own copies after its wait
+    expect_pass(*state, COPY_KERNEL(WAIT, "", OWN) SAME);   // a thread sees its own copies after its wait
     expect_pass(*state, COPY_KERNEL(WAIT, SYNC, OTHER) SWAPPED);
     expect_report(*state, COPY_KERNEL("", "", OWN) SAME, "T0708");   // nobody waited
     expect_report(*state, COPY_KERNEL("", "", OWN) SAME, "the copy starts here");
@@ -124,12 +124,14 @@ static const char product[] =
     "                barrier(); // landed\n"
     "                ldmatrix(a[0], As[k % 2, warp * 16 + lane % 16, lane / 16 * 8], 4, false);\n"
     "                unroll (j in 2)\n"
-    "                    ldmatrix(b[j * 8], Bs[k % 2, j * 16 + lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8], 4, false);\n"
+    "                    ldmatrix(b[j * 8], Bs[k % 2, j * 16 + lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8], 4,\n"
+    "                             false);\n"
     "                unroll (j in 4) mma(m16n8k16_f32_bf16, a[0], b[j * 4], acc[j * 4]);\n"
     "                barrier(); // read\n"
     "            }\n"
     "            unroll (j in 4) unroll (r in 4)\n"
-    "                C[bm * 32 + warp * 16 + lane / 4 + r / 2 * 8, bn * 32 + j * 8 + lane % 4 * 2 + r % 2] = acc[j * 4 + r];\n"
+    "                C[bm * 32 + warp * 16 + lane / 4 + r / 2 * 8, bn * 32 + j * 8 + lane % 4 * 2 + r % 2] =\n"
+    "                    acc[j * 4 + r];\n"
     "        }\n"
     "    }\n"
     "}\n"
@@ -148,35 +150,38 @@ static const char *product_of(Arena *arena, const char *source, int k) {
 static void matrix_product(void **state) {
     Arena *arena = *state;
     for (int k = 0; k <= 64; k += 16) expect_pass(arena, product_of(arena, product, k));
-    expect_report(arena, product_of(arena, without(arena, product, "wait(1)", "barrier(); // landed", ""), 64), "T0701");
+    expect_report(arena, product_of(arena, without(arena, product, "wait(1)", "barrier(); // landed", ""), 64),
+                  "T0701");
     expect_report(arena, product_of(arena, without(arena, product, "mma(", "barrier(); // read", ""), 64), "T0701");
     expect_report(arena, product_of(arena, without(arena, product, "commit", "cp_async_wait(1);", ""), 64), "T0708");
-    expect_report(arena, product_of(arena, without(arena, product, "commit", "cp_async_wait(1)", "cp_async_wait(2)"), 64), "T0708");
+    expect_report(arena,
+                  product_of(arena, without(arena, product, "commit", "cp_async_wait(1)", "cp_async_wait(2)"), 64),
+                  "T0708");
 }
 
-static const char transposed[] =
-    "kernel k(x: f16[16, 16], y: out f16[16, 16]) {\n"
-    "    grid (b in 1) threads 32 {\n"
-    "        shared s: f16[16, 16], d: f16[16, 16];\n"
-    "        thread (t in 32) {\n"
-    "            local v: f16[8];\n"
-    "            vload(v[0], x[t / 2, t % 2 * 8], 8);\n"
-    "            vstore(s[t / 2, t % 2 * 8], v[0], 8);\n"
-    "            warp_sync();\n"
-    "            ldmatrix(v[0], s[t % 16, t / 16 * 8], 4, true);\n"
-    "            stmatrix(d[t / 16 * 8 + t % 8, t / 8 % 2 * 8], v[0], 4, false);\n"
-    "            warp_sync();\n"
-    "            unroll (i in 8) y[t / 2, t % 2 * 8 + i] = d[t / 2, t % 2 * 8 + i];\n"
-    "        }\n"
-    "    }\n"
-    "}\n"
-    "reference k { for (i in 16, j in 16) y[i, j] = x[j, i]; }\n"
-    "test k () tolerance 0;\n";
+static const char transposed[] = "kernel k(x: f16[16, 16], y: out f16[16, 16]) {\n"
+                                 "    grid (b in 1) threads 32 {\n"
+                                 "        shared s: f16[16, 16], d: f16[16, 16];\n"
+                                 "        thread (t in 32) {\n"
+                                 "            local v: f16[8];\n"
+                                 "            vload(v[0], x[t / 2, t % 2 * 8], 8);\n"
+                                 "            vstore(s[t / 2, t % 2 * 8], v[0], 8);\n"
+                                 "            warp_sync();\n"
+                                 "            ldmatrix(v[0], s[t % 16, t / 16 * 8], 4, true);\n"
+                                 "            stmatrix(d[t / 16 * 8 + t % 8, t / 8 % 2 * 8], v[0], 4, false);\n"
+                                 "            warp_sync();\n"
+                                 "            unroll (i in 8) y[t / 2, t % 2 * 8 + i] = d[t / 2, t % 2 * 8 + i];\n"
+                                 "        }\n"
+                                 "    }\n"
+                                 "}\n"
+                                 "reference k { for (i in 16, j in 16) y[i, j] = x[j, i]; }\n"
+                                 "test k () tolerance 0;\n";
 
 static void matrices_move_and_transpose(void **state) {
     expect_pass(*state, transposed);
     expect_report(*state, without(*state, transposed, "vstore", "warp_sync();", ""), "T0701");
-    expect_report(*state, without(*state, transposed, "vload", "x[t / 2, t % 2 * 8], 8", "x[t / 2, t % 2 * 4], 8"), "T0711");
+    expect_report(*state, without(*state, transposed, "vload", "x[t / 2, t % 2 * 8], 8", "x[t / 2, t % 2 * 4], 8"),
+                  "T0711");
 }
 
 static const char lanes[] =
@@ -208,7 +213,8 @@ static const char lanes[] =
     "        y[t] = sum;\n"
     "        var n: i64 = 0;\n"
     "        for (i in t) { if (i % 3 == 2) { if (i > 40) break; n += 100; } else n += 1; }\n"
-    "        z[t] = i32(n + (t < 32 ? 1000 : 0) + (t < 32 ? 10000 : 0) + (min(t, 7) + (t % 32 == 0 ? 50 : 0)) * 100000);\n"
+    "        let w = min(t, 7) + (t % 32 == 0 ? 50 : 0);\n"
+    "        z[t] = i32(n + (t < 32 ? 1000 : 0) + (t < 32 ? 10000 : 0) + w * 100000);\n"
     "    }\n"
     "}\n"
     "test k () tolerance 1e-5;\n";
@@ -312,36 +318,36 @@ static void release_and_acquire_order_blocks(void **state) {
     expect_report(*state, without(*state, flags, "store(", "release", "relaxed"), "T0701");
 }
 
-static const char handshake[] =
-    "kernel k(x: f32[4, 32], y: out f32[4, 32]) {\n"
-    "    grid (b in 1) threads 64 {\n"
-    "        shared s: f32[32], full: mbarrier[1], empty: mbarrier[1];\n"
-    "        thread (t in 64) {\n"
-    "            if (t == 0) { mbarrier_init(full[0], 32); mbarrier_init(empty[0], 32); }\n"
-    "            barrier();\n"
-    "            if (t < 32) {\n"
-    "                for (i in 4) {\n"
-    "                    mbarrier_wait(empty[0], 1 - i % 2);\n"
-    "                    s[t] = x[i, t];\n"
-    "                    mbarrier_arrive(full[0]);\n"
-    "                }\n"
-    "            } else {\n"
-    "                for (i in 4) {\n"
-    "                    mbarrier_wait(full[0], i % 2);\n"
-    "                    y[i, t - 32] = s[63 - t];\n"
-    "                    mbarrier_arrive(empty[0]);\n"
-    "                }\n"
-    "            }\n"
-    "        }\n"
-    "    }\n"
-    "}\n"
-    "reference k { for (i in 4, j in 32) y[i, j] = x[i, 31 - j]; }\n"
-    "test k () tolerance 0;\n";
+static const char handshake[] = "kernel k(x: f32[4, 32], y: out f32[4, 32]) {\n"
+                                "    grid (b in 1) threads 64 {\n"
+                                "        shared s: f32[32], full: mbarrier[1], empty: mbarrier[1];\n"
+                                "        thread (t in 64) {\n"
+                                "            if (t == 0) { mbarrier_init(full[0], 32); mbarrier_init(empty[0], 32); }\n"
+                                "            barrier();\n"
+                                "            if (t < 32) {\n"
+                                "                for (i in 4) {\n"
+                                "                    mbarrier_wait(empty[0], 1 - i % 2);\n"
+                                "                    s[t] = x[i, t];\n"
+                                "                    mbarrier_arrive(full[0]);\n"
+                                "                }\n"
+                                "            } else {\n"
+                                "                for (i in 4) {\n"
+                                "                    mbarrier_wait(full[0], i % 2);\n"
+                                "                    y[i, t - 32] = s[63 - t];\n"
+                                "                    mbarrier_arrive(empty[0]);\n"
+                                "                }\n"
+                                "            }\n"
+                                "        }\n"
+                                "    }\n"
+                                "}\n"
+                                "reference k { for (i in 4, j in 32) y[i, j] = x[i, 31 - j]; }\n"
+                                "test k () tolerance 0;\n";
 
 static void mbarriers_hand_over(void **state) {
     Arena *a = *state;
     expect_pass(a, handshake);
-    expect_report(a, without(a, handshake, "in 4", "mbarrier_wait(empty[0], 1 - i % 2);", ""), "T070");   // a race, or a phase missed
+    expect_report(a, without(a, handshake, "in 4", "mbarrier_wait(empty[0], 1 - i % 2);", ""),
+                  "T070");   // a race, or a phase missed
     expect_report(a, without(a, handshake, "else", "mbarrier_wait(full[0], i % 2);", ""), "T070");
     expect_report(a, without(a, handshake, "else", "mbarrier_arrive(empty[0]);", ""), "T0705");
     expect_report(a, without(a, handshake, "mbarrier_init", "barrier();", ""), "T070");
@@ -353,7 +359,9 @@ static const char named[] =
     "        shared s: f32[32], r: f32[32];\n"
     "        thread (t in 64) {\n"
     "            if (t < 32) { s[t] = x[t]; barrier_arrive(1, 64); barrier(2, 64); y[t] = r[t]; }\n"
-    "            else { r[t - 32] = x[t - 32]; barrier(1, 64); y[t] = s[t - 32] * 0.0 + x[t]; barrier_arrive(2, 64); }\n"
+    "            else {\n"
+    "                r[t - 32] = x[t - 32]; barrier(1, 64); y[t] = s[t - 32] * 0.0 + x[t]; barrier_arrive(2, 64);\n"
+    "            }\n"
     "        }\n"
     "    }\n"
     "}\n"
@@ -383,7 +391,8 @@ static const char roles[] =
 
 static void roles_run_side_by_side(void **state) {
     expect_pass(*state, roles);
-    const char *both = without(*state, without(*state, roles, "s[t]", "barrier(2, 64);", ""), "s[31", "barrier(2, 64);", "");
+    const char *both =
+        without(*state, without(*state, roles, "s[t]", "barrier(2, 64);", ""), "s[31", "barrier(2, 64);", "");
     expect_report(*state, both, "T0701");
 }
 
@@ -397,22 +406,14 @@ static void endless_programs_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(barriers_order_threads),
-        IN_ARENA(lanes_of_a_warp_are_threads),
-        IN_ARENA(async_copies_land_late),
-        IN_ARENA(missing_elements_become_zero),
-        IN_ARENA(matrix_product),
-        IN_ARENA(matrices_move_and_transpose),
-        IN_ARENA(lanes_diverge_and_meet),
-        IN_ARENA(faults_are_reported),
-        IN_ARENA(print_says_who_and_what),
-        IN_ARENA(bank_conflicts_are_counted),
-        IN_ARENA(blocks_race_too),
-        IN_ARENA(release_and_acquire_order_blocks),
-        IN_ARENA(mbarriers_hand_over),
-        IN_ARENA(named_barriers_count),
-        IN_ARENA(roles_run_side_by_side),
-        IN_ARENA(endless_programs_end),
+        IN_ARENA(barriers_order_threads),  IN_ARENA(lanes_of_a_warp_are_threads),
+        IN_ARENA(async_copies_land_late),  IN_ARENA(missing_elements_become_zero),
+        IN_ARENA(matrix_product),          IN_ARENA(matrices_move_and_transpose),
+        IN_ARENA(lanes_diverge_and_meet),  IN_ARENA(faults_are_reported),
+        IN_ARENA(print_says_who_and_what), IN_ARENA(bank_conflicts_are_counted),
+        IN_ARENA(blocks_race_too),         IN_ARENA(release_and_acquire_order_blocks),
+        IN_ARENA(mbarriers_hand_over),     IN_ARENA(named_barriers_count),
+        IN_ARENA(roles_run_side_by_side),  IN_ARENA(endless_programs_end),
     };
     return run(tests);
 }

@@ -61,7 +61,9 @@ static const char reductions[] =
 
 static void reductions_scans_transposes(void **state) {
     expect_pass(*state, reductions);
-    expect_report(*state, without(*state, reductions, "{ for (r in 6, c in 10) i[", "i[r, c] = i32", "if (r > 0) i[r, c] = i32"), "T0719");
+    expect_report(
+        *state, without(*state, reductions, "{ for (r in 6, c in 10) i[", "i[r, c] = i32", "if (r > 0) i[r, c] = i32"),
+        "T0719");
 }
 
 #define PARALLEL(BODY)                                                                                                 \
@@ -165,8 +167,10 @@ static void what_nobody_wrote_is_noticed(void **state) {
     expect_pass(*state, uninitialised);
     expect_report(*state, without(*state, uninitialised, "f32[8];", "copy(x, f);", ""), "T0702");
     expect_wrong(*state, without(*state, uninitialised, "f[i]", "copy(f, y);", ""), "never written");
-    expect_wrong(*state, without(*state, uninitialised, "f[i]", "copy(f, y);", "copy(f[0 +: 4], y[0 +: 4]);"), "y[4] was never");
-    expect_report(*state, without(*state, uninitialised, "reference", "y[i] = x[i] + 1", "y[i] = y[i] + x[i]"), "T0702");
+    expect_wrong(*state, without(*state, uninitialised, "f[i]", "copy(f, y);", "copy(f[0 +: 4], y[0 +: 4]);"),
+                 "y[4] was never");
+    expect_report(*state, without(*state, uninitialised, "reference", "y[i] = x[i] + 1", "y[i] = y[i] + x[i]"),
+                  "T0702");
 }
 
 static const char numbers[] =
@@ -241,6 +245,25 @@ static void tests_say_what_they_lack(void **state) {
     expect_report(a, SIMPLE(", n: i32[N]", "test k (N = 4) tolerance 0;\n"), "T0719");
 }
 
+static const char slots[] =
+    "kernel k(x: f32[8, 8], y: out f32[8, 8]) {\n"
+    "    grid (b in 1) threads 32 {\n"
+    "        fragment f: f32[8, 8] layout \"((4,8),2):((2@1,1@0),1@1)\";\n"
+    "        copy(x, f);\n"
+    "        thread (t in 32) { regs(f)[0] = regs(f)[0] * 2; if (t == 5) regs(f)[1] = 7; }\n"
+    "        copy(f, y);\n"
+    "    }\n"
+    "}\n"
+    "reference k {\n"
+    "    for (i in 8, j in 8) y[i, j] = i == 1 && j == 3 ? 7 : j % 2 == 0 ? x[i, j] * 2 : x[i, j];\n"
+    "}\n"
+    "test k () tolerance 0;\n";
+
+static void threads_see_their_slots(void **state) {
+    expect_pass(*state, slots);
+    expect_report(*state, without(*state, slots, "f32[8, 8]", " layout \"((4,8),2):((2@1,1@0),1@1)\"", ""), "T0716");
+}
+
 static void a_test_binds_every_name(void **state) {
     Arena *arena = *state;
     Failure failure;
@@ -309,6 +332,7 @@ int main(void) {
         IN_ARENA(numbers_round_saturate_wrap),
         IN_ARENA(programs_launch_variants),
         IN_ARENA(tests_say_what_they_lack),
+        IN_ARENA(threads_see_their_slots),
         IN_ARENA(a_test_binds_every_name),
         IN_ARENA(strides_are_followed),
         IN_ARENA(a_choice_needs_fitting_arguments),

@@ -44,8 +44,8 @@ static void stores_round_as_the_language_does(void **state) {
 
 static void extremes(void **state) {
     (void)state;
-    double tries[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 65504, 65519.99, 65520, 448, 464, 465, 57344, 61440, 1e300, 1e-300,
-                      0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-133, 3.3895e38, 3.4e38};
+    double tries[] = {0.0,   -0.0,  INFINITY, -INFINITY, NAN,     65504,   65519.99,  65520,    448,       464,   465,
+                      57344, 61440, 1e300,    1e-300,    0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-133, 3.3895e38, 3.4e38};
     for (int t = 0; t < 4; t++)
         for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
             assert_true(same(through_memory(small[t], tries[i]), float_round(small[t], tries[i])));
