@@ -7,11 +7,14 @@ static void read_file(Syntax *syntax, const char *name, const char *text, size_t
 
 static char reading, done;   // marks of a file in Syntax.files; only their addresses matter
 
+enum { IMPORT_MAX_DEPTH = 64 };
+
 static void import_file(Syntax *syntax, const Node *node, const char *from) {
     const char *resolved = node->text, *why = "imports are not read here";
     size_t length = 0;
     const char *text = NULL;
-    if (syntax->reader && syntax->reader->read)
+    if (syntax->depth >= IMPORT_MAX_DEPTH) why = "imports are nested too deep";
+    else if (syntax->reader && syntax->reader->read)
         text = syntax->reader->read(syntax->reader->user, syntax->arena, from, node->text, &resolved, &length, &why);
     if (!text) {
         diag(syntax->sink, node->span, T_CANNOT_IMPORT, node->text, why ? why : "unknown reason");
@@ -63,9 +66,11 @@ static void add_item(Syntax *syntax, Node *node, const char *from, bool imported
 
 static void read_file(Syntax *syntax, const char *name, const char *text, size_t length, bool imported) {
     strmap_put(syntax->files, name, &reading);
+    syntax->depth++;
     int file = diag_add_source(syntax->sink, name, text, length);
     Node *items = parse_text(syntax->arena, syntax->failure, syntax->sink, file, text, length, PARSE_FILE);
     for (int i = 0; items && i < items->count; i++) add_item(syntax, items->kids[i], name, imported);
+    syntax->depth--;
     strmap_put(syntax->files, name, &done);
 }
 

@@ -19,5 +19,6 @@ struct Syntax {
     StrMap *inlines;             // name -> N_FN, N_MACRO
     StrMap *launchables;         // name -> the last N_KERNEL or N_PROGRAM of that name
     StrMap *references;          // name -> N_REFERENCE
-    StrMap *files;               // resolved name of a file -> (Syntax *) while it is being read, itself afterwards
+    StrMap *files;               // resolved name of a file -> whether it is being read or done
+    int depth;                   // imports around the file that is being read
 };

@@ -708,14 +708,33 @@ static void put_func_attrs(Printer *p, const Func *func) {
     if (p->out->length > start) p->out->text[p->out->length - 1] = '\n';
 }
 
-static void put_when(Printer *p, const Expr *when) {
+// A condition, broken before a term of its top-level && where a line would get too long.
+static void put_terms(Printer *p, const Expr *e, size_t indent) {
+    bool chain = e->kind == EXPR_BINARY && e->binary.op == BIN_LOGICAL_AND;
+    if (chain) put_terms(p, e->binary.a, indent);
+    const Expr *term = chain ? e->binary.b : e;
     StrBuf *out = p->out, text;
     sb_init(&text, p->arena);
     p->out = &text;
+    put_expr(p, term, chain ? operators[BIN_LOGICAL_AND].level + 1 : 0, anywhere);
+    p->out = out;
+    bool fits = line_length(p) + text.length + 8 <= LINE_WIDTH;
+    if (chain) sb_str(out, fits ? " && " : " &&\n");
+    for (size_t i = 0; chain && !fits && i < indent; i++) sb_char(out, ' ');
+    sb_str(out, sb_text(&text));
+}
+
+static void put_when(Printer *p, const Expr *when) {
+    StrBuf whole;
+    sb_init(&whole, p->arena);
+    StrBuf *out = p->out;
+    p->out = &whole;
     put_expr(p, when, 0, anywhere);
     p->out = out;
-    bool fits = line_length(p) + text.length + 10 <= LINE_WIDTH;
-    sb_printf(out, "%swhen (%s)", fits ? " " : "\n    ", sb_text(&text));
+    bool fits = line_length(p) + whole.length + 10 <= LINE_WIDTH;
+    sb_str(out, fits ? " when (" : "\n    when (");
+    put_terms(p, when, strlen("    when ("));
+    sb_char(out, ')');
 }
 
 static void put_func(Printer *p, const Func *func) {

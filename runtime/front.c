@@ -76,6 +76,7 @@ static void report_too_large(Front *front, Arena *arena, int count, const Define
 Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
     FitsSearch search = {.arena = arena, .target = front->target};
     ElaborateOptions options = {.define_count = define_count, .defines = defines, .only = only};
+    options.test_choice = front->test_choice;
     if (front->target) {
         options.fits = fits_check;
         options.user = &search;

@@ -10,6 +10,7 @@ typedef struct Front {
     const Target *target;
     Syntax *syntax;
     double parse_seconds;
+    int test_choice;   // 1 + index: modules have the tests of this choice alone; 0: those that their values serve
 } Front;
 
 // Reads and parses a file. False: reported.

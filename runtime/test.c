@@ -90,7 +90,11 @@ static void report(Run *run, const Test *test, const EmuTestResult *result, doub
     sb_str(&line, result->passed ? "ok    " : "FAIL  ");
     print_label(run, test, &line);
     if (result->passed) sb_printf(&line, "  worst %.2g of %.2g, %.2f s", result->worst, test->tolerance, seconds);
-    else sb_printf(&line, "  %s", result->why ? result->why : "see the errors");
+    if (result->passed && run->options->verbose && !run->options->on_gpu)
+        sb_printf(&line, "; %lld blocks, %lld barriers, %lld conflicts in %lld shared accesses",
+                  (long long)result->report.blocks, (long long)result->report.barriers,
+                  (long long)result->report.conflicts, (long long)result->report.shared_accesses);
+    if (!result->passed) sb_printf(&line, "  %s", result->why ? result->why : "see the errors");
     fprintf(run->options->out, "%s\n", sb_text(&line));
     fflush(run->options->out);
     if (result->passed) run->counts->passed++;
@@ -106,7 +110,6 @@ static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
 static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
     TestCase test_case = {0};
     const char *outside = NULL;
-    double seconds = 0;
     const PlanEntry *entry = plan_entry(run->loaded.plan, test->name);
     if (!entry) {
         diag(run->front->sink, NOWHERE, T_NO_ENTRY, test->name);
@@ -115,8 +118,9 @@ static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
     if (!test_case_make(run->module, test, run->options->seed, &test_case) ||
         !test_case_reference(run->module, test, &test_case))
         return;
-    run->ok = device_run(run->arena, run->front->sink, &run->loaded, entry, test_case.count, test_case.args, &outside,
-                         &seconds);
+    DeviceRun device = {.loaded = &run->loaded, .entry = entry, .no_guards = run->options->no_guards};
+    run->ok = device_run(run->arena, run->front->sink, &device, test_case.count, test_case.args);
+    outside = device.outside;
     if (!run->ok) return;
     if (!test_case_compare(run->module, test, &test_case, result)) result->passed = false;
     if (!outside) return;
@@ -156,6 +160,7 @@ static bool run_choice(void *user, const TestChoice *choice) {
     run->choice = choice;
     run->arena = arena_new(libc_allocator, run->front->failure);
     if (!run->arena) fail_out_of_memory(run->front->failure);
+    run->front->test_choice = choice->index + 1;
     run->module = front_module(run->front, run->arena, choice->define_count, choice->defines, NULL);
     run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module));
     if (run->ok && on_gpu) run_loaded(run);
@@ -167,11 +172,10 @@ static bool run_choice(void *user, const TestChoice *choice) {
 
 bool test_file(Front *front, const TestOptions *options, TestCounts *counts) {
     Run run = {.front = front, .options = options, .counts = counts, .complete = true};
-    *counts = (TestCounts){0};
+    TestCounts before = *counts;
     test_choices(front, options->define_count, options->defines, run_choice, &run);
-    if (run.complete && counts->passed + counts->failed == 0)
+    if (run.complete && counts->passed == before.passed && counts->failed == before.failed)
         diag(front->sink, NOWHERE, T_NO_TESTS,
              options->only ? arena_printf(front->arena, " of '%s'", options->only) : "");
-    fprintf(options->out, "%d passed, %d failed\n", counts->passed, counts->failed);
     return run.complete;
 }
