@@ -399,10 +399,10 @@ static void group_in_vectors(Version *version, Block *out) {
 // ---- started copies ----
 
 // The elements of the group that exist: all, none, or those before the tensor's end.
-static Expr *valid_elements(Version *version, const TileAccess *load) {
+static Expr *valid_elements(Version *version, const TileAccess *load, Expr *const *at) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
-    Expr *n = e_int(arena, version->vector), **at = access_at(version, load, version->first);
+    Expr *n = e_int(arena, version->vector);
     int last = load->count - 1;
     Expr *guard = access_guard(arena, facts, load->buf, last, at);
     Expr *room = e_sub(arena, load->buf->shape[last], at[last]);
@@ -418,28 +418,31 @@ static Expr *valid_elements(Version *version, const TileAccess *load) {
     return valid == n ? NULL : simplify_expr(arena, facts, valid);
 }
 
+// `shared[...] = global[...]` and no more; loads within the indices (of a gather) come before the two ends.
 static bool is_plain_copy(const TileLoop *loop, const TileAccessVec *accesses) {
-    if (accesses->count != 2 || loop->body.count != 1 || loop->body.items[0]->kind != STMT_STORE) return false;
-    return loop->body.items[0]->store.value->kind == EXPR_LOAD && accesses->items[0].buf->scope == SCOPE_GLOBAL &&
-           accesses->items[1].buf->scope == SCOPE_SHARED;
+    if (accesses->count < 2 || loop->body.count != 1 || loop->body.items[0]->kind != STMT_STORE) return false;
+    const TileAccess *load = &accesses->items[accesses->count - 2], *store = &accesses->items[accesses->count - 1];
+    return load->load && load->load == loop->body.items[0]->store.value && load->buf->scope == SCOPE_GLOBAL &&
+           store->buf->scope == SCOPE_SHARED;
 }
 
 static bool can_start(const Version *version) {
     const TileAccessVec *accesses = version->accesses;
     if (!version->loop->is_async || !is_plain_copy(version->loop, accesses)) return false;
-    int64_t bytes = version->vector * type_bytes(accesses->items[0].buf->type);
-    for (int a = 0; a < 2 && version->vector > 1; a++)
+    int64_t bytes = version->vector * type_bytes(vec_last(accesses).buf->type);
+    for (int a = accesses->count - 2; a < accesses->count && version->vector > 1; a++)
         if (!is_vector_access(version, &accesses->items[a])) return false;
     return bytes == 4 || bytes == 8 || bytes == 16;   // what cp.async takes (PTX ISA, cp.async)
 }
 
 static void start_group(Version *version, Block *out) {
     Arena *arena = version->arena;
-    const TileAccess *load = &version->accesses->items[0], *store = &version->accesses->items[1];
+    const TileAccess *store = &vec_last(version->accesses), *load = store - 1;
     Buf *buf;
     int count;
-    Expr **to = run_indices(version, store, e_int(arena, 0), &buf, &count);
-    Expr **from = access_at(version, load, version->first), *valid = valid_elements(version, load);
+    Expr **to = run_indices(version, store, e_int(arena, 0), &buf, &count), **from = NEW_ARRAY(arena, Expr *, load->count);
+    for (int d = 0; d < load->count; d++) from[d] = version_expr(version, load->indices[d]);
+    Expr *valid = valid_elements(version, load, from);
     Arg args[4] = {arg_region(region_element(arena, buf, count, to)),
                    arg_region(region_element(arena, load->buf, load->count, from)),
                    arg_value(e_int(arena, version->vector)), {0}};
