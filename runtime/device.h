@@ -3,10 +3,15 @@
 #include "emulator/emulator.h"
 #include "runtime/loaded.h"
 
-// Launches `entry` with arguments that lie in host memory and waits: copies tensors over, runs, copies them back.
-// Around each tensor lies a guard zone; *why is set when the kernel wrote into one. `params` are the entry's.
-// False: reported (a driver error, arguments that do not fit). *seconds is the time on the device.
-bool device_run(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
-                const EmuArg *args, const char **why, double *seconds);
+typedef struct DeviceRun {
+    const Loaded *loaded;
+    const PlanEntry *entry;
+    bool no_guards;        // no guard zones around the tensors
+    double seconds;        // out: time on the device
+    const char *outside;   // out: "it wrote outside 'C'", when a guard zone was written; else NULL
+} DeviceRun;
 
-LaunchArg launch_arg_of(const EmuArg *arg, const PlanParam *param);
+// Launches with arguments that lie in host memory and waits: copies tensors over, runs, copies them back. A device keeps
+// no marks of what was written: `initialised` of the tensors becomes NULL. False: reported (a driver error, arguments that
+// do not fit).
+bool device_run(Arena *arena, DiagSink *sink, DeviceRun *run, int count, const EmuArg *args);

@@ -31,14 +31,16 @@ typedef struct TestOptions {
     int define_count;
     const Define *defines;
     TestHooks hooks;
-    FILE *out;   // a line per test
+    bool verbose;     // what the emulator counted, too
+    bool no_guards;   // device: nothing around the tensors, so that compute-sanitizer sees every access outside them
+    FILE *out;        // a line per test
 } TestOptions;
 
 typedef struct TestCounts {
     int passed, failed;
 } TestCounts;
 
-// Runs the tests. False: something beside the tests went wrong, and was reported.
+// Runs the tests and adds to the counts. False: something beside the tests went wrong, and was reported.
 bool test_file(Front *front, const TestOptions *options, TestCounts *counts);
 
 // Calls `visit` for every choice of the file; stops at the first false.

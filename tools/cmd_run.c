@@ -93,17 +93,16 @@ static bool run_on_device(RunCommand *r) {
     Tool *tool = r->tool;
     if (!get_artefact(r, &plan, &cubin) || !loaded_open(tool->arena, tool->sink, plan, cubin, &loaded)) return false;
     const PlanEntry *entry = plan_entry(plan, r->func->name);
-    const char *outside = NULL;
+    DeviceRun run = {.loaded = &loaded, .entry = entry};
     double best = 0;
     bool ok = entry != NULL;
     if (!entry) diag(tool->sink, (Span){0}, T_NO_ENTRY, r->func->name);
     for (int64_t i = 0; ok && i < r->repeat; i++) {
-        double seconds = 0;
-        ok = device_run(tool->arena, tool->sink, &loaded, entry, r->func->params.count, r->args, &outside, &seconds);
-        if (i == 0 || seconds < best) best = seconds;
+        ok = device_run(tool->arena, tool->sink, &run, r->func->params.count, r->args);
+        if (i == 0 || run.seconds < best) best = run.seconds;
     }
     loaded_close(&loaded);
-    if (ok && outside) return tool_usage(tool, "%s", outside);
+    if (ok && run.outside) return tool_usage(tool, "%s", run.outside);
     if (ok && (r->repeat > 1 || option_given(&tool->options, OPTION_VERBOSE)))
         fprintf(stderr, "%s: %.3f us on the device (shortest of %lld)\n", r->func->name, best * 1e6,
                 (long long)r->repeat);

@@ -132,17 +132,20 @@ bool command_test(Tool *tool, int *code) {
     run.prepare = option_text(o, OPTION_PREPARE, NULL);
     run.prepared = option_text(o, OPTION_PREPARED, NULL);
     run.options = (TestOptions){.on_gpu = on == 1, .seed = (uint64_t)seed, .out = stdout};
+    run.options.verbose = option_given(o, OPTION_VERBOSE);
+    run.options.no_guards = option_given(o, OPTION_NO_GUARDS);
     run.options.only = option_text(o, OPTION_ONLY, NULL);
     run.options.hooks = (TestHooks){lower, get_artefact, &run};
     run.front.target = choose_target(tool, on == 1);
     if (!run.front.target || !tool_defines(tool, &run.options.define_count, &run.options.defines)) return false;
     if (!read_flags(&run)) return false;
+    TestCounts counts = {0};
     bool ok = true;
     for (int i = 0; i < o->operands.count; i++) {
-        TestCounts counts = {0};
         ok = test_one(&run, o->operands.items[i], &counts) && ok;
-        if (counts.failed) *code = 1;
         tool_show(tool);
     }
+    if (!run.prepare) printf("%d passed, %d failed\n", counts.passed, counts.failed);
+    *code = counts.failed > 0;
     return ok && *code == 0;
 }
