@@ -220,19 +220,26 @@ void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
 
 // ---- storage ----
 
-static int64_t shared_bytes(const Buf *buf) {
+static int64_t slot_bytes(const Buf *buf) {
     int64_t elements = 1;
-    int passed = buf->layout ? buf->stage_dims : buf->rank;
-    for (int d = 0; d < passed; d++) elements *= buf_extent(buf, d);
-    if (buf->layout) elements *= layout_size_out(buf->layout);
+    for (int d = buf->stage_dims; d < buf->rank && !buf->layout; d++) elements *= buf_extent(buf, d);
+    if (buf->layout) elements = layout_size_out(buf->layout);
     return elements * type_bytes(buf->type);
 }
 
-bool may_share_storage(const Buf *a, const Buf *b) {
-    const Buf *x = buf_root(a), *y = buf_root(b);
-    if (x == y) return true;
-    if (x->scope != SCOPE_SHARED || y->scope != SCOPE_SHARED || x->offset < 0 || y->offset < 0) return false;
-    return x->offset < y->offset + shared_bytes(y) && y->offset < x->offset + shared_bytes(x);
+bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, int64_t *end) {
+    const Buf *buf = access->buf, *root = buf_root(buf);
+    if (root->scope != SCOPE_SHARED || root->offset < 0) return false;
+    int64_t slots = 1, slot = 0, bytes = slot_bytes(buf), at;
+    bool known = true;
+    for (int d = 0; d < buf->stage_dims; d++) {
+        known = known && access->dims[d].length == 1 && affine_is_const(&start[d], &at);
+        slot = slot * buf_extent(buf, d) + (known ? at : 0);
+        slots *= buf_extent(buf, d);
+    }
+    *begin = root->offset + (known ? slot * bytes : 0);
+    *end = known ? *begin + bytes : root->offset + slots * bytes;
+    return true;
 }
 
 // ---- threads ----

@@ -45,5 +45,6 @@ bool is_leaf(const Stmt *stmt);
 // Two accesses that meet in an element do so in one thread: the boxes start at the same element (the caller's check) and
 // every element belongs to one and the same thread in both maps. By enumeration.
 bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b);
-// The storage may overlap: one buffer, aliases, or shared buffers with overlapping places.
-bool may_share_storage(const Buf *a, const Buf *b);
+// Bytes of the block's shared memory that an access with these starts may touch: its slot's where that is known. False when
+// the buffer has no place yet.
+bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, int64_t *end);

@@ -176,9 +176,17 @@ static void do_sync(State *s, const Sync *sync) {
 
 // ---- conflicts ----
 
+// Different buffers: aliases, or shared memory that has been given twice.
+static bool places_meet(const Live *y, const MemAccess *x, const Affine *start) {
+    int64_t begin[2], end[2];
+    if (buf_root(x->buf) == buf_root(y->access->buf)) return true;
+    bool placed = shared_range(x, start, &begin[0], &end[0]) && shared_range(y->access, y->start, &begin[1], &end[1]);
+    return placed && begin[0] < end[1] && begin[1] < end[0];
+}
+
 static bool boxes_meet(const Live *y, const MemAccess *x, const Affine *start) {
     if (!x->buf) return y->access->buf->scope == SCOPE_GLOBAL;
-    if (x->buf != y->access->buf) return may_share_storage(x->buf, y->access->buf);
+    if (x->buf != y->access->buf) return places_meet(y, x, start);
     for (int d = 0; d < x->rank; d++) {
         const BoxDim *a = &y->access->dims[d], *b = &x->dims[d];
         int64_t distance;
