@@ -401,7 +401,7 @@ static const char endless[] = IN_THREADS("var n: i64 = 0; while (n >= 0) n = 1; 
 static void endless_programs_end(void **state) {
     Outcome out = run_source_with(*state, endless, (EmuOptions){.max_steps = 100000});
     assert_false(out.passed);
-    assert_non_null(strstr(out.text, "T0715"));
+    assert_non_null(strstr(out.text, "T0715"));   // covers T0715
 }
 
 int main(void) {

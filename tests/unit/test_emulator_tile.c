@@ -274,15 +274,15 @@ static void a_test_binds_every_name(void **state) {
     assert_true(emulate_test(module, test, NULL, &result));
     test->bindings.count = 1;
     assert_false(emulate_test(module, test, NULL, &result));
-    assert_int_equal(diag_view(module->sink, 0).code, T_EMU_UNBOUND);
+    assert_int_equal(diag_view(module->sink, 0).code, T_EMU_UNBOUND);   // covers T0718
     test->bindings.count = 2;
     test->name = "nothing";
     assert_false(emulate_test(module, test, NULL, &result));
-    assert_int_equal(diag_view(module->sink, 1).code, T_EMU_NO_FUNCTION);
+    assert_int_equal(diag_view(module->sink, 1).code, T_EMU_NO_FUNCTION);   // covers T0717
     test->name = "k";
     module->references.count = 0;
     assert_false(emulate_test(module, test, NULL, &result));
-    assert_int_equal(diag_view(module->sink, 2).code, T_EMU_NO_REFERENCE);
+    assert_int_equal(diag_view(module->sink, 2).code, T_EMU_NO_REFERENCE);   // covers T0721
     test->bindings.items[0].value->integer = INT64_MAX / 2;
     assert_false(emulate_test(module, test, NULL, &result));
     assert_int_equal(diag_view(module->sink, 3).code, T_EMU_TOO_LARGE);
@@ -317,7 +317,7 @@ static void a_choice_needs_fitting_arguments(void **state) {
     assert_null(emulate_choose(module, "twice", 2, args));
     assert_int_equal(diag_view(module->sink, 0).code, T_EMU_NO_VARIANT);
     assert_false(emulate_func(module, second, 2, args, NULL, NULL));
-    assert_int_equal(diag_view(module->sink, 1).code, T_EMU_ARGUMENTS);
+    assert_int_equal(diag_view(module->sink, 1).code, T_EMU_ARGUMENTS);   // covers T0713
 }
 
 int main(void) {
