@@ -222,20 +222,32 @@ char *layout_batch_line(Arena *arena, const char *line) {
     return *copy == '{' ? batch_json(arena, copy) : answer_tabs(arena, copy);
 }
 
-// The arena lives for a number of lines: creating one costs as much as answering a question.
+// Answers up to `lines` lines in one arena: creating one costs as much as answering a question.
+static bool answer_some(Arena *arena, int lines, char **line, size_t *capacity, FILE *in, FILE *out) {
+    for (int i = 0; i < lines; i++) {
+        if (getline(line, capacity, in) < 0) return false;
+        fputs(layout_batch_line(arena, *line), out);
+        putc('\n', out);
+    }
+    return true;
+}
+
 bool layout_batch(Failure *failure, FILE *in, FILE *out) {
     enum { LINES_PER_ARENA = 64 };
-    char *line = NULL;
+    char *line = NULL;   // changed through its address only, so it survives leaving early
     size_t capacity = 0;
-    bool more = true;
-    while (more) {
-        Arena *arena = arena_new(libc_allocator, failure);
-        if (!arena) break;
-        for (int i = 0; i < LINES_PER_ARENA && (more = getline(&line, &capacity, in) >= 0); i++) {
-            fputs(layout_batch_line(arena, line), out);
-            putc('\n', out);
-        }
+    Arena *volatile arena = NULL;
+    if (FAILURE_CAUGHT(failure)) {
         arena_free(arena);
+        free(line);
+        return false;
+    }
+    for (bool more = true; more;) {
+        arena = arena_new(libc_allocator, failure);
+        if (!arena) fail_out_of_memory(failure);
+        more = answer_some(arena, LINES_PER_ARENA, &line, &capacity, in, out);
+        arena_free(arena);
+        arena = NULL;
     }
     free(line);
     return fflush(out) == 0 && !ferror(out);

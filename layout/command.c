@@ -153,18 +153,23 @@ static int answer(Arena *arena, const Options *o, FILE *out, FILE *err) {
     return fflush(out) || ferror(out) ? EXIT_ENVIRONMENT : EXIT_GOOD;
 }
 
+static int failed(const Failure *failure, FILE *err) {
+    if (failure->kind == FAIL_NONE) return fputs("layout: cannot write\n", err), EXIT_ENVIRONMENT;
+    if (failure->kind == FAIL_OUT_OF_MEMORY) return fputs("layout: out of memory\n", err), EXIT_ENVIRONMENT;
+    return fprintf(err, "layout: %s\n", failure->message), EXIT_BUG;
+}
+
 int layout_command(int argc, char **argv, FILE *in, FILE *out, FILE *err) {
     Options o = {.bits = 16, .access = 16};
     const char *wrong = read_options(argc, argv, &o);
     if (wrong) return fprintf(err, "layout: '%s' is not understood; see tilec layout --help\n", wrong), EXIT_USAGE;
     Failure failure;
+    if (o.batch) return layout_batch(&failure, in, out) ? EXIT_GOOD : failed(&failure, err);
     Arena *volatile arena = NULL;
     if (FAILURE_CAUGHT(&failure)) {
         arena_free(arena);
-        fprintf(err, "layout: %s\n", failure.kind == FAIL_OUT_OF_MEMORY ? "out of memory" : failure.message);
-        return failure.kind == FAIL_OUT_OF_MEMORY ? EXIT_ENVIRONMENT : EXIT_BUG;
+        return failed(&failure, err);
     }
-    if (o.batch) return layout_batch(&failure, in, out) ? EXIT_GOOD : EXIT_ENVIRONMENT;
     arena = arena_new(libc_allocator, &failure);
     if (!arena) return fputs("layout: out of memory\n", err), EXIT_ENVIRONMENT;
     int code = EXIT_USAGE;
