@@ -2,7 +2,7 @@
 """Random shapes (odd, prime, 1, smaller than a tile, just beside a tile's edge) for four examples.
 
     random_shapes.py write FOLDER EXAMPLES [--count 200] [--seed 1]        writes .tile files of about 10 tests each
-    random_shapes.py test TILEC EXAMPLES [--count 40] [-j JOBS] [...]      writes them and runs `tilec test` on each
+    random_shapes.py test TILEC EXAMPLES [--count 200] [-j JOBS] [...]      writes them and runs `tilec test` on each
                      [-- ARGUMENTS]                                        e.g. -- --on=gpu --target=sm_90a
 
 The list is the same everywhere for one seed; a smaller count is a sample of the larger list.
@@ -37,7 +37,7 @@ def extent(rng, limit):
 
 
 def gemm(rng):
-    return f"(M = {extent(rng, 260)}, N = {extent(rng, 300)}, K = {extent(rng, 200)}) tolerance 2e-2;"
+    return f"(M = {extent(rng, 260)}, N = {extent(rng, 300)}, K = {extent(rng, 300)}) tolerance 2e-2;"
 
 
 def softmax(rng):
@@ -105,7 +105,7 @@ def main():
     writing.add_argument("folder", type=pathlib.Path)
     testing.add_argument("tilec")
     testing.add_argument("-j", type=int, default=2)
-    for command, count in ((writing, LISTED), (testing, 40)):
+    for command, count in ((writing, LISTED), (testing, LISTED)):
         command.add_argument("examples", type=pathlib.Path)
         command.add_argument("--count", type=int, default=count)
         command.add_argument("--seed", type=int, default=1)
