@@ -58,6 +58,17 @@ static void warn_spills(const Module *module, const Cubin *cubin) {
     }
 }
 
+// A pipeline that was cut short leaves kernels that codegen does not understand.
+static bool all_lowered(const Module *module) {
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        if (func->kind != FUNC_KERNEL || func->stage == STAGE_THREAD) continue;
+        diag(module->sink, func->loc, T_CUT_SHORT, func->name);
+        return false;
+    }
+    return true;
+}
+
 static bool generate(const CompileOptions *options, Compiled *out) {
     CodegenOptions codegen = {
         .target = options->target, .optimize = options->optimize, .lines = options->lines, .time = true};
@@ -103,7 +114,7 @@ bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled
     if (!run_pipeline(out->module, options)) return false;
     out->times.passes = seconds_now() - start;
     if (options->upto == UPTO_PASSES) return true;
-    return generate(options, out) && assemble_and_pack(options, out);
+    return all_lowered(out->module) && generate(options, out) && assemble_and_pack(options, out);
 }
 
 static void report_variant(const PlanVariant *v, StrBuf *out) {

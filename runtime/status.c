@@ -12,6 +12,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_OUT_OF_MEMORY: return TILEC_ERROR_ENVIRONMENT;
     case T_CUDA: return TILEC_ERROR_DEVICE;
     case T_NEEDS_FEATURE: return TILEC_ERROR_TARGET;
+    case T_CUT_SHORT:
     case T_UNKNOWN_PASS:
     case T_PASS_ORDER: return TILEC_ERROR_USAGE;
     case T_PTXAS_REFUSED:

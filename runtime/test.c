@@ -2,6 +2,7 @@
 #include "ir/print.h"
 #include "runtime/container.h"
 #include "runtime/device.h"
+#include "runtime/scoped.h"
 #include <string.h>
 
 static const Span NOWHERE;
@@ -53,6 +54,7 @@ bool test_choices(Front *front, int define_count, const Define *defines,
         count = syntax_test_choices(front->syntax, front->arena, i, &own, &own_count);
         if (i >= count) break;
         TestChoice choice = merge(front->arena, i, own_count, own, define_count, defines);
+        front->test_choice = i + 1;   // modules made meanwhile have this choice's tests
         if (!visit(user, &choice)) return false;
     }
     return true;
@@ -151,23 +153,27 @@ static void run_loaded(Run *run) {
     loaded_close(&run->loaded);
 }
 
-// An elaboration of the choice, prepared as the options say, and its tests. When a choice fails to compile the others
-// still run; when the device fails nothing does.
-static bool run_choice(void *user, const TestChoice *choice) {
+// An elaboration of the choice, prepared as the options say, and its tests.
+static bool run_in_arena(void *user, Arena *arena) {
     Run *run = user;
     const TestHooks *hooks = &run->options->hooks;
+    const TestChoice *choice = run->choice;
     bool on_gpu = run->options->on_gpu;
-    run->choice = choice;
-    run->arena = arena_new(libc_allocator, run->front->failure);
-    if (!run->arena) fail_out_of_memory(run->front->failure);
-    run->front->test_choice = choice->index + 1;
-    run->module = front_module(run->front, run->arena, choice->define_count, choice->defines, NULL);
+    run->arena = arena;
+    run->module = front_module(run->front, arena, choice->define_count, choice->defines, NULL);
     run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module));
     if (run->ok && on_gpu) run_loaded(run);
     else if (run->ok) run_tests(run);
-    arena_free(run->arena);
-    run->complete &= run->ok;
-    return run->ok || !on_gpu;
+    return run->ok;
+}
+
+// When a choice fails to compile the others still run; when the device fails nothing does.
+static bool run_choice(void *user, const TestChoice *choice) {
+    Run *run = user;
+    run->choice = choice;
+    bool ok = scoped(run->front->failure, run_in_arena, run);
+    run->complete &= ok;
+    return ok || !run->options->on_gpu;
 }
 
 bool test_file(Front *front, const TestOptions *options, TestCounts *counts) {

@@ -1,6 +1,7 @@
 // tilec build: a file to PTX, cubin and the other things that --emit names, for one or several targets.
 #include "runtime/compile.h"
 #include "runtime/emit.h"
+#include "runtime/scoped.h"
 #include "tools/pass_flags.h"
 #include "tools/tool.h"
 #include <string.h>
@@ -129,17 +130,14 @@ static void talk(Build *b, const Compiled *compiled) {
     fputs(sb_text(&text), stderr);
 }
 
-static bool build_for(Build *b, const Target *target) {
-    Arena *arena = arena_new(libc_allocator, b->tool->failure);
+// Everything for the target in b->options.
+static bool build_target(void *user, Arena *arena) {
+    Build *b = user;
     Compiled compiled = {0};
-    if (!arena) fail_out_of_memory(b->tool->failure);
-    b->options.target = b->front.target = target;
     bool only_layouts = b->emit == 1u << LAYOUTS;
     bool ok = only_layouts || compile(&b->front, arena, &b->options, &compiled);
     if (ok && !only_layouts && option_given(&b->tool->options, OPTION_VERBOSE)) talk(b, &compiled);
-    ok = ok && write_products(b, arena, &compiled);
-    arena_free(arena);
-    return ok;
+    return ok && write_products(b, arena, &compiled);
 }
 
 bool command_build(Tool *tool, int *code) {
@@ -165,7 +163,9 @@ bool command_build(Tool *tool, int *code) {
         if ((b.emit >> i & 1) && kinds[i].upto > b.options.upto) b.options.upto = kinds[i].upto;
     b.front = tool_front(tool, targets[0]);
     if (!front_open(&b.front, path)) return false;
-    for (int i = 0; targets[i]; i++)
-        if (!build_for(&b, targets[i])) return false;
+    for (int i = 0; targets[i]; i++) {
+        b.options.target = b.front.target = targets[i];
+        if (!scoped(tool->failure, build_target, &b)) return false;
+    }
     return true;
 }
