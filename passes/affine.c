@@ -15,10 +15,10 @@ typedef struct Bound {
 
 struct AffineEnv {
     Arena *arena;
-    Map *vars;          // Var -> Bound
+    Map *vars;   // Var -> Bound
     VEC(Atom) atoms;
-    int serial;         // bindings so far
-    int epoch;          // resets so far
+    int serial;   // bindings so far
+    int epoch;    // resets so far
 };
 
 AffineEnv *affine_env(Arena *arena) {
@@ -81,7 +81,8 @@ static void add_term(Affine *sum, int atom, int64_t factor) {
 Affine affine_add(Affine a, Affine b, int64_t factor) {
     a.known &= b.known;
     a.constant = multiply_add(a.constant, b.constant, factor);
-    for (int i = 0; i < b.count && a.known; i++) add_term(&a, b.terms[i].atom, multiply_add(0, b.terms[i].factor, factor));
+    for (int i = 0; i < b.count && a.known; i++)
+        add_term(&a, b.terms[i].atom, multiply_add(0, b.terms[i].factor, factor));
     return a;
 }
 
@@ -172,9 +173,9 @@ static Affine binary(AffineEnv *env, const Expr *expr) {
     bool compares = op >= BIN_EQ && op <= BIN_GE;
     if (compares && affine_distance(&a, &b, &y) && fold(op, 0, y, &value)) return affine_const(value);
     if (affine_is_const(&a, &x) && affine_is_const(&b, &y) && fold(op, x, y, &value)) return affine_const(value);
-    bool decided = (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) &&
-                   ((affine_is_const(&a, &x) && x == (op == BIN_LOGICAL_OR)) ||
-                    (affine_is_const(&b, &x) && x == (op == BIN_LOGICAL_OR)));
+    bool decided =
+        (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) && ((affine_is_const(&a, &x) && x == (op == BIN_LOGICAL_OR)) ||
+                                                            (affine_is_const(&b, &x) && x == (op == BIN_LOGICAL_OR)));
     return decided ? affine_const(x) : opaque(env, expr);
 }
 

@@ -1,15 +1,18 @@
-// Integers that are partly known: a constant plus multiples of unknowns. What insert-sync computes index values in, so that
-// `k * 64 + base` and `(k + 1) * 64 + base` are 64 apart whatever base is.
+// Integers that are partly known: a constant plus multiples of unknowns. What insert-sync computes index values in, so
+// that `k * 64 + base` and `(k + 1) * 64 + base` are 64 apart whatever base is.
 #pragma once
 #include "passes/util.h"
 
 enum { AFFINE_TERMS = 4 };
 
 typedef struct Affine {
-    bool known;          // false: nothing is known, not even that it equals itself
+    bool known;   // false: nothing is known, not even that it equals itself
     int64_t constant;
-    int count;           // terms, in order of `atom`
-    struct { int atom; int64_t factor; } terms[AFFINE_TERMS];
+    int count;   // terms, in order of `atom`
+    struct {
+        int atom;
+        int64_t factor;
+    } terms[AFFINE_TERMS];
 } Affine;
 
 // Values of variables, and the unknowns found so far. Equal expressions over unchanged variables are one unknown.
@@ -22,7 +25,7 @@ void affine_forget(AffineEnv *env, const Var *var);   // a new unknown from here
 Affine affine_of(AffineEnv *env, const Expr *expr);
 
 Affine affine_const(int64_t value);
-Affine affine_add(Affine a, Affine b, int64_t factor);      // a + factor * b
+Affine affine_add(Affine a, Affine b, int64_t factor);   // a + factor * b
 bool affine_is_const(const Affine *a, int64_t *value);
 bool affine_distance(const Affine *a, const Affine *b, int64_t *distance);   // b - a, when that is a constant
 bool affine_same(const Affine *a, const Affine *b);

@@ -1,16 +1,16 @@
 // insert-sync: barriers, cp.async groups and waits, where two threads would meet in an element.
 //
 // The statements of a block run in order as if one thread did them; threads run apart. So between two accesses that
-// conflict there must be a barrier, and between a started copy and its use a wait and a barrier. Where is found by playing
-// the kernel through (sync_model.h), not by patterns:
+// conflict there must be a barrier, and between a started copy and its use a wait and a barrier. Where is found by
+// playing the kernel through (sync_model.h), not by patterns:
 //
-//  1. groups     each maximal run of started copies closes a group: after the run, or after the `if` around it, so that the
-//                number of groups does not depend on whether there was a copy
+//  1. groups     each maximal run of started copies closes a group: after the run, or after the `if` around it, so
+//                that the number of groups does not depend on whether there was a copy
 //  2. place      before each statement what is missing there, as late as possible, but not in a loop when it is against
-//                what was there before the loop. An `await` asks for the wait and the
-//                barrier at its own place: that is how pipeline says where one barrier serves the whole iteration
-//  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then (awaits
-//                being no accesses now). What stays is needed, each for some trip count
+//                what was there before the loop. An `await` asks for the wait and the barrier at its own place: that is
+//                how pipeline says where one barrier serves the whole iteration
+//  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then
+//                (awaits being no accesses now). What stays is needed, each for some trip count
 //
 // The gemm after `pipeline` has one barrier an iteration:
 //
@@ -129,7 +129,8 @@ static void write_block(Writer *w, Block *block) {
         Stmt *stmt = block->items[i];
         loc = stmt->loc;
         Block *bodies[2];
-        for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++) write_block(w, bodies[b]);
+        for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
+            write_block(w, bodies[b]);
         push_sync(w, map_get(w->plan->by_place, stmt), loc, &out);
         if (is_op(stmt, OP_AWAIT)) w->changed = true;
         else block_push(w->arena, &out, stmt);

@@ -1,7 +1,7 @@
 // pipeline: copies start some iterations before the work that needs them.
 //
-// With S slots a loop keeps S - 1 copies ahead. A prologue starts the first of them; then each iteration waits for its own
-// slot, starts the copy that is S - 1 ahead, and works:
+// With S slots a loop keeps S - 1 copies ahead. A prologue starts the first of them; then each iteration waits for its
+// own slot, starts the copy that is S - 1 ahead, and works:
 //
 //     for (p in S - 1) if (p < n) async copy(p -> slot p)
 //     for (k in n) {
@@ -14,21 +14,21 @@
 //     copies started    0 1        2 in 2     3 in 0     -          -
 //     work                         0 in 0     1 in 1     2 in 2     3 in 0
 //
-// The copy started in iteration k goes to the slot that iteration k - 1 worked on: the barrier after the wait, which makes
-// the copies of all threads visible, also says that all threads have left that slot. One barrier per iteration. The tests
-// against n make trip counts 0, 1 and 2 right; simplify drops them where n is known.
+// The copy started in iteration k goes to the slot that iteration k - 1 worked on: the barrier after the wait, which
+// makes the copies of all threads visible, also says that all threads have left that slot. One barrier per iteration.
+// The tests against n make trip counts 0, 1 and 2 right; simplify drops them where n is known.
 //
-// Copies to slots move (ring has made sure that they may, and asks prefetch.h as this does); lets that their indices need
-// are cloned along. Other copies stay where they are. A loop with none that moves becomes a plain `for`.
+// Copies to slots move (ring has made sure that they may, and asks prefetch.h as this does); lets that their indices
+// need are cloned along. Other copies stay where they are. A loop with none that moves becomes a plain `for`.
 #include "passes/prefetch.h"
 
 typedef struct Pipeline {
     PassContext *context;
     Arena *arena;
-    bool quiet;         // the variant for all shapes: that it is slower is known
+    bool quiet;   // the variant for all shapes: that it is slower is known
     Stmt *loop;
-    int64_t ahead;      // iterations between a copy's start and its use
-    bool *moves;        // by statement of the body
+    int64_t ahead;   // iterations between a copy's start and its use
+    bool *moves;     // by statement of the body
     bool changed;
 } Pipeline;
 

@@ -1,4 +1,5 @@
-// What ring and pipeline both ask about the copies of a pipelined loop: which are asynchronous, and which may start early.
+// What ring and pipeline both ask about the copies of a pipelined loop: which are asynchronous, and which may start
+// early.
 #pragma once
 #include "passes/util.h"
 

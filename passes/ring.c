@@ -5,20 +5,20 @@
 //         gemm(As, Bs.T, acc);                                copy(A[...], As[k % 3, :, :]);
 //     }                                                       gemm(As[k % 3, :, :], Bs[...].T, acc);
 //
-// A buffer may have slots when every iteration starts it afresh: at the top of the body an asynchronous copy fills all of
-// it, before anything in the iteration reads it and with no other write; nothing outside of such loops touches it (several
-// loops may share it, each filling it for itself); and the copy may start early at all (prefetch.h), else slots would only
-// take room. Anything else keeps its one place, and -R says why.
+// A buffer may have slots when every iteration starts it afresh: at the top of the body an asynchronous copy fills all
+// of it, before anything in the iteration reads it and with no other write; nothing outside of such loops touches it
+// (several loops may share it, each filling it for itself); and the copy may start early at all (prefetch.h), else
+// slots would only take room. Anything else keeps its one place, and -R says why.
 //
-// The loop comes to count from 0 by 1, so that k % stages is the slot; of several iterators the innermost is pipelined, the
-// others become loops around it. Every entry to the loop starts at slot 0, and within one entry the count is live: slots
-// never depend on the values that the indices take.
+// The loop comes to count from 0 by 1, so that k % stages is the slot; of several iterators the innermost is pipelined,
+// the others become loops around it. Every entry to the loop starts at slot 0, and within one entry the count is live:
+// slots never depend on the values that the indices take.
 #include "passes/prefetch.h"
 
 typedef struct Ring {
     PassContext *context;
     Arena *arena;
-    VEC(Stmt *) loops;     // pipelined, with stages
+    VEC(Stmt *) loops;   // pipelined, with stages
     Func *kernel;
     bool changed;
 } Ring;

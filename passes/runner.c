@@ -205,8 +205,8 @@ static bool allowed(Runner *runner, const Pass *pass, const Func *func) {
     int limit = runner->options->bisect_limit, number = ++runner->executions;
     if (limit < 0) return true;
     if (runner->options->talk)
-        fprintf(runner->options->talk, "// bisect: %s %d: %s (%s)\n", number <= limit ? "run" : "skip", number, pass->name,
-                func->name);
+        fprintf(runner->options->talk, "// bisect: %s %d: %s (%s)\n", number <= limit ? "run" : "skip", number,
+                pass->name, func->name);
     return number <= limit;
 }
 
@@ -236,8 +236,12 @@ static bool run_step(Runner *runner, Step *step, Flags *changed) {
     Module *module = runner->module;
     bool any = false;
     for (int i = 0; i < module->funcs.count && !runner->failed; i++) {
-        PassContext context = {.module = module, .arena = module->arena, .failure = module->failure, .sink = module->sink,
-                               .target = runner->target, .remarks = runner->options->remarks};
+        PassContext context = {.module = module,
+                               .arena = module->arena,
+                               .failure = module->failure,
+                               .sink = module->sink,
+                               .target = runner->target,
+                               .remarks = runner->options->remarks};
         Func *func = module->funcs.items[i];
         vec_push(module->arena, changed, false);
         if (!allowed(runner, step->pass, func)) continue;

@@ -2,8 +2,8 @@
 //
 //     grid (bm in X, bn in Y) threads T { body }
 //
-// becomes `grid (block in X * Y)` with the old names as lets. Plainly, the first name runs fastest: bm = block % X,
-// bn = block / X. With raster R the order runs in groups of R rows: down R values of bm, then the next bn, and when all of
+// becomes `grid (block in X * Y)` with the old names as lets. Plainly, the first name runs fastest: bm = block % X, bn
+// = block / X. With raster R the order runs in groups of R rows: down R values of bm, then the next bn, and when all of
 // bn is done the next R rows. Blocks that run together then share R tiles of A and few of B, where row after row would
 // stream all of one of them past the L2 cache for each tile of the other:
 //
@@ -14,16 +14,16 @@
 //                             3      7  9 11        bn = (block % (R * Y)) / rows
 //                             4     12 13 14
 //
-// The raster is the source's; else `default_raster` where it pays: some tile read depends on the first name and not on the
-// second, and some on the second and not on the first, as in a gemm. (Attention reads keys by head only: there all blocks of
-// a head in a row are best, which is the plain order.)
+// The raster is the source's; else `DEFAULT_RASTER` where it pays: some tile read depends on the first name and not on
+// the second, and some on the second and not on the first, as in a gemm. (Attention reads keys by head only: there all
+// blocks of a head in a row are best, which is the plain order.)
 //
-// persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's shared
-// and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts its
-// iterations (slots, phases) goes on simply.
+// persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
+// shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
+// its iterations (slots, phases) goes on simply.
 #include "passes/util.h"
 
-enum { default_raster = 8 };
+enum { DEFAULT_RASTER = 8 };
 
 typedef struct Scheduler {
     PassContext *context;
@@ -90,7 +90,7 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
 static Expr *raster_of(Scheduler *s) {
     if (s->grid->grid.count < 2) return NULL;
     if (s->grid->grid.raster) return s->grid->grid.raster;
-    return raster_pays(s->grid) ? e_int(s->arena, default_raster) : NULL;
+    return raster_pays(s->grid) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
 }
 
 // The old iterators from the number of a point; fills s->top.

@@ -1,24 +1,26 @@
 // select: by which mechanism each copy and gemm happens, and what must be known for it.
 //
-// Two questions, asked of every tile loop (tile_loop.h: copies and parallel loops in one form). First, what would let its
-// global accesses be wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector divides, wants
+// Two questions, asked of every tile loop (tile_loop.h: copies and parallel loops in one form). First, what would let
+// its global accesses be wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector
+// divides, wants
 //
 //     aligned(A, 16)        the base address
 //     K % 8 == 0            each stride of another dim: every row starts on a vector
 //     K < 2147483648        every dynamic dim: indices fit 32 bits
 //
-// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@general`. So one
-// artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant has, what is
-// the widest access that is provably aligned (loop_vector)?
+// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@general`. So
+// one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant
+// has, what is the widest access that is provably aligned (loop_vector)?
 //
-//     @via(cp_async)   global to shared, one type, unconditional; 4, 8 or 16 bytes at once. Asynchronous: in a pipelined
-//                      loop at any of these widths, elsewhere at 16
+//     @via(cp_async)   global to shared, one type, unconditional; 4, 8 or 16 bytes at once. Asynchronous: in a
+//                      pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
 //     @via(plain)      element by element
 //
-// A parallel loop whose body is one such store is a gather and gets its @via like a copy. A gemm goes to the tensor cores
-// (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is multiplied out
-// (`fma`). Asynchronous or not is decided here, before pipelining; whether it pays is not asked: it always did.
+// A parallel loop whose body is one such store is a gather and gets its @via like a copy. A gemm goes to the tensor
+// cores (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is
+// multiplied out (`fma`). Asynchronous or not is decided here, before pipelining; whether it pays is not asked: it
+// always did.
 #include "passes/kernel_walk.h"
 #include "passes/tile_loop.h"
 #include "passes/util.h"
@@ -29,9 +31,9 @@ typedef struct Selector {
     Arena *arena;
     const Target *target;
     Func *kernel;
-    ExprVec wanted;     // facts that are not proven
-    Map *pipelined;     // statements within a pipelined loop of several stages
-    bool general;       // this variant has no facts: say nothing of what they would have allowed
+    ExprVec wanted;   // facts that are not proven
+    Map *pipelined;   // statements within a pipelined loop of several stages
+    bool general;     // this variant has no facts: say nothing of what they would have allowed
     bool changed;
 } Selector;
 
@@ -179,7 +181,8 @@ static bool touches_memory(const Candidate *c) {
 
 static const char *gemm_problem(Selector *s, const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
-    const MmaInfo *mma = mma_find(s->target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type));
+    const MmaInfo *mma =
+        mma_find(s->target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type));
     if (!mma) return "the target has no instruction for these types";
     if (b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
@@ -225,8 +228,12 @@ static void find_pipelined(Selector *s, const Block *block, bool inside) {
 }
 
 static bool select_kernel(PassContext *context, Func *kernel, bool general) {
-    Selector s = {.context = context, .arena = context->arena, .target = context->target, .kernel = kernel,
-                  .pipelined = map_new(context->arena), .general = general};
+    Selector s = {.context = context,
+                  .arena = context->arena,
+                  .target = context->target,
+                  .kernel = kernel,
+                  .pipelined = map_new(context->arena),
+                  .general = general};
     find_pipelined(&s, &kernel->body, false);
     kernel_walk(s.arena, kernel, select_stmt, &s);
     return s.changed;

@@ -10,12 +10,12 @@
 //     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip
 //
 // and last what nobody reads: lets, vars, buffers. Facts hold wherever their variables do, so nothing is ever assumed
-// about a `var` or about memory, whose values change under the facts' feet; and `assume` and `when` are contracts with the
-// caller: they give facts and are never simplified by them.
+// about a `var` or about memory, whose values change under the facts' feet; and `assume` and `when` are contracts with
+// the caller: they give facts and are never simplified by them.
 //
-// Contraction. The language says that `a * b + c` contracts in a pass, so that emulator and device round alike: here f32
-// and f64 sums of a product become `fma`, outside of `ieee(...)`; and exp(x) of f32 becomes exp2(x * log2(e)), which is
-// how the language defines it.
+// Contraction. The language says that `a * b + c` contracts in a pass, so that emulator and device round alike: here
+// f32 and f64 sums of a product become `fma`, outside of `ieee(...)`; and exp(x) of f32 becomes exp2(x * log2(e)),
+// which is how the language defines it.
 #include "passes/util.h"
 
 typedef struct Simplifier {
@@ -57,8 +57,7 @@ static Expr *fma_of(Arena *arena, Expr *a, Expr *b, Expr *c) {
 static Expr *contract_sum(Arena *arena, Expr *sum, const Map *kept) {
     Expr *a = sum->binary.a, *b = sum->binary.b;
     bool minus = sum->binary.op == BIN_SUB;
-    if (is_product(a, kept))
-        return fma_of(arena, a->binary.a, a->binary.b, minus ? e_unary(arena, UNARY_NEG, b) : b);
+    if (is_product(a, kept)) return fma_of(arena, a->binary.a, a->binary.b, minus ? e_unary(arena, UNARY_NEG, b) : b);
     if (!is_product(b, kept)) return sum;
     Expr *factor = minus ? e_unary(arena, UNARY_NEG, b->binary.a) : b->binary.a;
     return fma_of(arena, factor, b->binary.b, a);
@@ -352,7 +351,8 @@ static void use_region(Visitor *visitor, Region *region, const Operand *operand)
 static bool use_stmt(Visitor *visitor, Stmt *stmt) {
     if (stmt->kind == STMT_STORE) map_put(visitor->user, stmt->store.buf, stmt->store.buf);
     if (stmt->kind == STMT_ASSIGN) map_put(visitor->user, stmt->let.var, stmt->let.var);
-    if (stmt->kind == STMT_DECL && stmt->decl->alias_of) map_put(visitor->user, stmt->decl->alias_of, stmt->decl->alias_of);
+    if (stmt->kind == STMT_DECL && stmt->decl->alias_of)
+        map_put(visitor->user, stmt->decl->alias_of, stmt->decl->alias_of);
     return true;
 }
 

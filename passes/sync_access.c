@@ -107,7 +107,7 @@ typedef struct Collect {
     Arena *arena;
     MemAccessVec *out;
     const Stmt *stmt;
-    OpId op;       // of the call whose operands come
+    OpId op;   // of the call whose operands come
     Who who;
     bool opaque;   // within a thread region or role: indices mean nothing here
 } Collect;
@@ -144,9 +144,9 @@ static bool is_word(const Arg *arg, const char *word) {
     return arg->name && !arg->is_string && !strcmp(arg->name, word);
 }
 
-// A signal to other blocks (a fence, then a store or an atomic; or a release) is one thread's: what the others did must come
-// before it. What comes after an acquire needs nothing: each thread that goes on has seen the signal itself, or a value
-// that the one which saw it left in shared memory.
+// A signal to other blocks (a fence, then a store or an atomic; or a release) is one thread's: what the others did must
+// come before it. What comes after an acquire needs nothing: each thread that goes on has seen the signal itself, or a
+// value that the one which saw it left in shared memory.
 static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
     bool orders = call->call.op == OP_FENCE;
     for (int i = 0; i < call->call.count; i++) orders |= is_word(&call->call.args[i], "release");

@@ -18,9 +18,9 @@ typedef struct BoxDim {
 } BoxDim;
 
 typedef struct MemAccess {
-    Buf *buf;             // NULL: all of global memory (a fence or a release comes after what the block did)
+    Buf *buf;   // NULL: all of global memory (a fence or a release comes after what the block did)
     const Stmt *stmt;
-    int id;               // for the user's tables
+    int id;   // for the user's tables
     bool write, atomic;
     bool async;           // lands later, at a wait for its cp.async group
     bool pseudo;          // an await: asks for what has landed, touches nothing
@@ -28,23 +28,23 @@ typedef struct MemAccess {
     Who who;
     int rank;
     BoxDim dims[LAYOUT_MAX_RANK];
-    const Layout *map;    // WHO_MAPPED
+    const Layout *map;   // WHO_MAPPED
     int loop_rank;
     int64_t extents[LAYOUT_MAX_RANK];
 } MemAccess;
 
 typedef VEC(MemAccess *) MemAccessVec;
 
-// Accesses of global and shared memory by a leaf (bodies of parallel loops and thread regions included), or by the bounds
-// and conditions of other statements.
+// Accesses of global and shared memory by a leaf (bodies of parallel loops and thread regions included), or by the
+// bounds and conditions of other statements.
 void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
 void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
 // Leaves are executed as one; other statements' bodies are walked.
 bool is_leaf(const Stmt *stmt);
 
-// Two accesses that meet in an element do so in one thread: the boxes start at the same element (the caller's check) and
-// every element belongs to one and the same thread in both maps. By enumeration.
+// Two accesses that meet in an element do so in one thread: the boxes start at the same element (the caller's check)
+// and every element belongs to one and the same thread in both maps. By enumeration.
 bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b);
-// Bytes of the block's shared memory that an access with these starts may touch: its slot's where that is known. False when
-// the buffer has no place yet.
+// Bytes of the block's shared memory that an access with these starts may touch: its slot's where that is known. False
+// when the buffer has no place yet.
 bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, int64_t *end);

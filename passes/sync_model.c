@@ -11,11 +11,12 @@
 // A barrier ends all live accesses that have landed. A pending copy knows its age, the number of cp.async groups closed
 // after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
 //
-// Control flow. Loops are played with real trip counts: all small ones for loops whose count is not known (0 .. 2 S + 2,
-// S being the least common multiple of the slots of the kernel's rings, 1 for a loop that does not count slots), and the
-// first and last iterations of long loops, cut out in multiples of S, so that slots k % S come as they would. A count that
-// is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A condition that is not decided goes both ways, and after it
-// what is live on either way is live: nothing on any path is missed. An unknown count within a loop takes two values in turn.
+// Control flow. Loops are played with real trip counts: all small ones for loops whose count is not known (0 .. 2 S +
+// 2, S being the least common multiple of the slots of the kernel's rings, 1 for a loop that does not count slots), and
+// the first and last iterations of long loops, cut out in multiples of S, so that slots k % S come as they would. A
+// count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
+// condition that is not decided goes both ways, and after it what is live on either way is live: nothing on any path is
+// missed. An unknown count within a loop takes two values in turn.
 //
 //     gemm, S = 3, steps = 2        live before the statement                              missing
 //     copies 0, commit              -
@@ -29,15 +30,15 @@
 
 typedef struct Live {
     const MemAccess *access;
-    bool pending;                       // started, not landed
-    int age;                            // groups closed after its own; -1: its own is open
-    int64_t born;                       // when it was played
+    bool pending;   // started, not landed
+    int age;        // groups closed after its own; -1: its own is open
+    int64_t born;   // when it was played
     Affine start[LAYOUT_MAX_RANK];
 } Live;
 
 typedef struct State {
     VEC(Live) live;
-    bool dead;       // after a break: nothing comes here
+    bool dead;   // after a break: nothing comes here
     struct State *next_free;
 } State;
 
@@ -45,22 +46,24 @@ typedef struct State {
 typedef struct Frame {
     const Stmt *stmt;
     int64_t entered;
-    bool hoists;     // what is missing within is better put before it
+    bool hoists;   // what is missing within is better put before it
 } Frame;
 
 enum { DEEPEST = 64 };
 
-typedef struct Choice { int first, second; } Choice;
+typedef struct Choice {
+    int first, second;
+} Choice;
 typedef VEC(Choice) Choices;
 
 // A trip count that is not known: of the loop whose end is the variable `key`, or whose iterator it is.
 typedef struct Quantity {
     const Var *key;
-    bool inside;     // in a loop: it may differ from one entry to the next
-    int64_t period;  // of the loop's slots
+    bool inside;      // in a loop: it may differ from one entry to the next
+    int64_t period;   // of the loop's slots
     Choices choices;
     int chosen;
-    int bindings;    // in this scenario
+    int bindings;   // in this scenario
 } Quantity;
 
 struct SyncModel {
@@ -68,16 +71,16 @@ struct SyncModel {
     Func *kernel;
     SyncPlan *plan;
     AffineEnv *env;
-    Map *accesses;        // Stmt -> MemAccessVec
-    Map *written;         // global buffers that the kernel writes
-    Map *ends;            // Var -> Quantity
+    Map *accesses;   // Stmt -> MemAccessVec
+    Map *written;    // global buffers that the kernel writes
+    Map *ends;       // Var -> Quantity
     VEC(Quantity *) quantities;
-    int64_t period;       // S
-    Map *counting;        // loops that count slots
+    int64_t period;   // S
+    Map *counting;    // loops that count slots
     int access_count;
-    signed char *same;    // same_threads by ids: 0 not yet asked, 1 yes, -1 no
+    signed char *same;   // same_threads by ids: 0 not yet asked, 1 yes, -1 no
     State *free;
-    State *breaks;        // what is live where `break` leaves the innermost loop
+    State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
     int depth;
     bool placing, failed;
@@ -205,7 +208,8 @@ static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, con
 }
 
 // What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
-static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need, int64_t *latest) {
+static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need,
+                      int64_t *latest) {
     for (int i = 0; i < s->live.count; i++) {
         const Live *y = &s->live.items[i];
         if (!(x->write || y->access->write) || (x->atomic && y->access->atomic)) continue;
@@ -296,7 +300,8 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
         start_of(m, x, start);
         find_need(m, s, x, start, &need, &latest);
     }
-    if (need.commit || need.barrier || need.wait >= 0) m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
+    if (need.commit || need.barrier || need.wait >= 0)
+        m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
         if (x->after_barrier != behind || x->pseudo || !x->buf) continue;
@@ -529,7 +534,7 @@ static bool period_expr(Visitor *visitor, Expr *expr) {
 
 typedef struct Counting {
     const Var *iter;
-    int inner;       // loops within, around the place
+    int inner;   // loops within, around the place
     bool found;
 } Counting;
 
@@ -571,7 +576,8 @@ static void find_quantities(SyncModel *m, Block *block, bool inside) {
             else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0, period_of(m, stmt));
         }
         Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_quantities(m, bodies[b], inside || loop);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
+            find_quantities(m, bodies[b], inside || loop);
     }
 }
 
@@ -585,7 +591,8 @@ static void find_written(SyncModel *m) {
     EffectVec effects = {0};
     for (int i = 0; i < m->kernel->body.count; i++) stmt_effects(m->arena, m->kernel->body.items[i], &effects);
     for (int i = 0; i < effects.count; i++)
-        if (effects.items[i].access != ACCESS_READ) map_put(m->written, buf_root(effects.items[i].buf), effects.items[i].buf);
+        if (effects.items[i].access != ACCESS_READ)
+            map_put(m->written, buf_root(effects.items[i].buf), effects.items[i].buf);
 }
 
 // Every access is found and numbered before the first scenario.
@@ -622,15 +629,21 @@ static void limit_scenarios(SyncModel *m) {
 
 SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
     SyncModel *m = NEW(arena, SyncModel);
-    *m = (SyncModel){.arena = arena, .kernel = kernel, .plan = plan, .env = affine_env(arena), .accesses = map_new(arena),
-                     .written = map_new(arena), .ends = map_new(arena), .counting = map_new(arena)};
+    *m = (SyncModel){.arena = arena,
+                     .kernel = kernel,
+                     .plan = plan,
+                     .env = affine_env(arena),
+                     .accesses = map_new(arena),
+                     .written = map_new(arena),
+                     .ends = map_new(arena),
+                     .counting = map_new(arena)};
     find_written(m);
     find_period(m);
     find_quantities(m, &kernel->body, false);
     for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
     limit_scenarios(m);
     number_accesses(m, &kernel->body);
-    m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count * (size_t)m->access_count + 1);
+    m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
     return m;
 }
 

@@ -7,7 +7,7 @@ typedef struct Sync {
     const Stmt *before;
     const Block *at_end;
     bool commit, barrier;
-    int wait;             // cp.async groups that may be pending; -1: no wait
+    int wait;   // cp.async groups that may be pending; -1: no wait
 } Sync;
 
 typedef struct SyncPlan {

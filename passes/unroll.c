@@ -1,8 +1,8 @@
 // unroll: small `unroll` loops whose iterations differ in what folds.
 //
-// codegen expands every `unroll` loop while it emits, so most of them stay: the text stays short and so does the time. A
-// loop is expanded here when it is small and tests or divides by its iterator: then an iteration is a constant case, and
-// the `simplify` that follows drops the others.
+// codegen expands every `unroll` loop while it emits, so most of them stay: the text stays short and so does the time.
+// A loop is expanded here when it is small and tests or divides by its iterator: then an iteration is a constant case,
+// and the `simplify` that follows drops the others.
 //
 //     unroll (r in 4) v[r] = r % 2 == 0 ? a : b;          v[0] = a; v[1] = b; v[2] = a; v[3] = b;
 #include "passes/util.h"
@@ -54,7 +54,8 @@ static bool wants_expansion(const Stmt *stmt, int64_t *begin, int64_t *end, int6
     if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL || stmt->loop.count != 1) return false;
     const Iter *iter = &stmt->loop.iters[0];
     bool constant = expr_const(iter->begin, begin) && expr_const(iter->end, end) && expr_const(iter->step, step);
-    if (!constant || *end <= *begin || *end - *begin > MOST_STATEMENTS * *step || block_breaks(&stmt->loop.body)) return false;
+    if (!constant || *end <= *begin || *end - *begin > MOST_STATEMENTS * *step || block_breaks(&stmt->loop.body))
+        return false;
     int64_t trips = (*end - *begin + *step - 1) / *step;
     if (trips * count_statements((Block *)&stmt->loop.body) > MOST_STATEMENTS) return false;
     return iteration_folds(iter->var, (Block *)&stmt->loop.body);

@@ -7,9 +7,9 @@
 //                                                         unroll (e in 8) y_v[e] = f(x_v[e], s);
 //                                                         vstore(y[j], y_v[0], 4); vstore(y[j + 4], y_v[4], 4);
 //
-// Whoever wrote `vectorized` has seen to it that n elements may be taken at once: aligned, and all inside. What moves with e
-// in other steps than one cannot be taken at once: then the loop is an `unroll` loop, and nothing else. So it is when the
-// loop reads what it writes elsewhere, since all loads come first.
+// Whoever wrote `vectorized` has seen to it that n elements may be taken at once: aligned, and all inside. What moves
+// with e in other steps than one cannot be taken at once: then the loop is an `unroll` loop, and nothing else. So it is
+// when the loop reads what it writes elsewhere, since all loads come first.
 #include "passes/tile_loop.h"
 #include "passes/util.h"
 
@@ -21,7 +21,7 @@ typedef struct Vectorizer {
 
 typedef struct Wide {
     TileAccess access;
-    Buf *local;          // holds the n elements
+    Buf *local;   // holds the n elements
 } Wide;
 
 typedef struct VectorLoop {
@@ -30,7 +30,7 @@ typedef struct VectorLoop {
     Stmt *stmt;
     Var *e;
     int64_t n;
-    VEC(Wide) wides;     // memory accesses by unit stride
+    VEC(Wide) wides;   // memory accesses by unit stride
 } VectorLoop;
 
 // ---- may it? ----
@@ -170,7 +170,8 @@ static void push_arithmetic(VectorLoop *v, Block *out) {
     Expr *zero = e_int(v->arena, 0), *e = e_var(v->arena, v->e);
     declare_locals(v, out);
     for (int i = 0; i < v->wides.count; i++)
-        if (!v->wides.items[i].access.is_store) move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
+        if (!v->wides.items[i].access.is_store)
+            move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
     Mapper mapper = {.arena = v->arena, .expr = local_load, .user = v};
     Block *body = &v->stmt->loop.body;
     Block stores = {0};
@@ -186,7 +187,8 @@ static void push_arithmetic(VectorLoop *v, Block *out) {
     v->stmt->loop.kind = LOOP_UNROLL;
     block_push(v->arena, out, v->stmt);
     for (int i = 0; i < v->wides.count; i++)
-        if (v->wides.items[i].access.is_store) move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
+        if (v->wides.items[i].access.is_store)
+            move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
 }
 
 static void vectorize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {

@@ -23,8 +23,12 @@ static Program program_new(Arena *arena) {
     p.grid = stmt_new(arena, STMT_GRID, (Span){0});
     p.grid->grid.threads = e_int(arena, 128);
     block_push(arena, &p.kernel->body, p.grid);
-    p.context = (PassContext){.module = p.module, .arena = arena, .failure = &failure, .sink = sink,
-                              .target = target_named("sm_80"), .remarks = false};
+    p.context = (PassContext){.module = p.module,
+                              .arena = arena,
+                              .failure = &failure,
+                              .sink = sink,
+                              .target = target_named("sm_80"),
+                              .remarks = false};
     return p;
 }
 
@@ -51,8 +55,10 @@ static Region *tile(Program *p, Buf *buf, Expr *row, Expr *column, int64_t rows,
 // pipelined (k in n, stages = S) { copy(A.., As); copy(B.., Bs); gemm(As, Bs, acc); }
 static void push_gemm(Program *p, int64_t stages, Expr *trips) {
     Arena *a = p->arena;
-    Buf *A = declare(p, "A", SCOPE_GLOBAL, TYPE_BF16, 64, 4096), *B = declare(p, "B", SCOPE_GLOBAL, TYPE_BF16, 4096, 64);
-    Buf *As = declare(p, "As", SCOPE_SHARED, TYPE_BF16, 64, 32), *Bs = declare(p, "Bs", SCOPE_SHARED, TYPE_BF16, 32, 64);
+    Buf *A = declare(p, "A", SCOPE_GLOBAL, TYPE_BF16, 64, 4096),
+        *B = declare(p, "B", SCOPE_GLOBAL, TYPE_BF16, 4096, 64);
+    Buf *As = declare(p, "As", SCOPE_SHARED, TYPE_BF16, 64, 32),
+        *Bs = declare(p, "Bs", SCOPE_SHARED, TYPE_BF16, 32, 64);
     Buf *acc = declare(p, "acc", SCOPE_FRAGMENT, TYPE_F32, 64, 64);
     Var *k = var_new(a, "k", VAR_ITER, TYPE_I64, (Span){0});
     Stmt *loop = s_for(a, LOOP_PIPELINED, k, e_int(a, 0), trips);
@@ -153,7 +159,8 @@ static void test_nested(void **state) {
     Program p = program_new(*state);
     push_gemm(&p, 3, dim(&p, "n"));
     Block *body = &p.grid->grid.body;
-    Stmt *outer = s_for(p.arena, LOOP_SERIAL, var_new(p.arena, "t", VAR_ITER, TYPE_I64, (Span){0}), e_int(p.arena, 0), dim(&p, "m"));
+    Stmt *outer = s_for(p.arena, LOOP_SERIAL, var_new(p.arena, "t", VAR_ITER, TYPE_I64, (Span){0}), e_int(p.arena, 0),
+                        dim(&p, "m"));
     block_push(p.arena, &outer->loop.body, body->items[body->count - 1]);
     body->items[body->count - 1] = outer;
     synchronise(&p);
@@ -170,7 +177,8 @@ static void test_exchange(void **state) {
     Program p = program_new(*state);
     Buf *f = declare(&p, "f", SCOPE_FRAGMENT, TYPE_F32, 16, 32), *s = declare(&p, "s", SCOPE_SHARED, TYPE_F32, 16, 32);
     Buf *g = declare(&p, "g", SCOPE_FRAGMENT, TYPE_F32, 16, 32);
-    Stmt *loop = s_for(p.arena, LOOP_SERIAL, var_new(p.arena, "t", VAR_ITER, TYPE_I64, (Span){0}), e_int(p.arena, 0), dim(&p, "m"));
+    Stmt *loop = s_for(p.arena, LOOP_SERIAL, var_new(p.arena, "t", VAR_ITER, TYPE_I64, (Span){0}), e_int(p.arena, 0),
+                       dim(&p, "m"));
     push_exchange(&p, &loop->loop.body, f, s, g);
     block_push(p.arena, &p.grid->grid.body, loop);
     synchronise(&p);
