@@ -70,16 +70,29 @@ static void plan_list(Runner *runner, const char *list) {
     }
 }
 
+// Whether the pass of this name comes before a step, and whether it comes at or after it.
+static void find_step(const Runner *runner, const char *name, size_t length, int step, bool *before, bool *later) {
+    for (int i = 0; i < runner->plan.count; i++) {
+        const char *other = runner->plan.items[i].pass->name;
+        if (!strncmp(other, name, length) && !other[length]) *(i < step ? before : later) = true;
+    }
+}
+
 // A dump is resumed in its middle, so a needed pass may be absent from the list: it may not come later than its user.
 static void check_order(Runner *runner) {
     for (int i = 0; i < runner->plan.count; i++) {
         const Pass *pass = runner->plan.items[i].pass;
-        bool before = false, after = false;
-        for (int j = 0; j < runner->plan.count; j++)
-            if (!strcmp(runner->plan.items[j].pass->name, pass->needs)) *(j < i ? &before : &after) = true;
-        if (!after || before) continue;
-        diag(runner->module->sink, no_place, T_PASS_ORDER, pass->name, pass->needs);
-        runner->failed = true;
+        for (const char *name = pass->needs; *name;) {
+            size_t length = strcspn(name, " ");
+            bool before = false, later = false;
+            find_step(runner, name, length, i, &before, &later);
+            if (later && !before) {
+                const char *needed = arena_strndup(runner->module->arena, name, length);
+                diag(runner->module->sink, no_place, T_PASS_ORDER, pass->name, needed);
+                runner->failed = true;
+            }
+            name += length + (name[length] == ' ');
+        }
     }
 }
 
