@@ -2,13 +2,19 @@
 // it what it did, who leaves learns it.
 #include "emulator/machine.h"
 
-// ---- barrier(), barrier(id, count) ----
+// Lanes of an agent that have a clock: threads of a warp; at tile stage a role, as one.
+static Mask clocked(const Agent *agent) {
+    if (!agent->cta->machine->races) return 0;
+    return agent->warp || agent->role ? agent->full : 0;
+}
+
+// ---- barrier(), barrier(id, count): `barrier()` of the whole block is number 0, as on the device ----
 static void complete(Cta *cta, Barrier *barrier, int id) {
     for (int i = 0; i < cta->agent_count; i++) {
         Agent *agent = cta->agents[i];
         if (agent->status != AGENT_BARRIER || agent->barrier != id) continue;
         agent->status = AGENT_READY;
-        for (Mask m = agent->full; m && cta->machine->races; m &= m - 1)
+        for (Mask m = clocked(agent); m; m &= m - 1)
             clock_depart(cta, barrier->clock, agent->first_thread + __builtin_ctz(m), true);
     }
     if (cta->machine->races) clock_drop(cta, &barrier->clock);
@@ -21,23 +27,37 @@ static int64_t operand(const Agent *agent, const Call *call, int index, int64_t 
     return agent->regs[call->args[index].slot].i[__builtin_ctz(agent->mask)];
 }
 
+static bool count_agrees(Agent *agent, Barrier *barrier, int64_t id, int64_t expected) {
+    Machine *machine = agent->cta->machine;
+    bool whole = id >= NAMED_BARRIERS || expected == agent->region_threads || expected % LANES == 0;
+    if (!barrier->arrived) barrier->expected = expected;
+    if (whole && expected > 0 && barrier->expected == expected) return true;
+    emu_report(machine, agent->pc, T_EMU_BARRIER_COUNT, (long long)id, (long long)expected,
+               (long long)barrier->expected, thread_text(agent, __builtin_ctz(agent->full)));
+    machine->stop = true;
+    return false;
+}
+
 void barrier_sync(Agent *agent, const Call *call, bool waits) {
     Cta *cta = agent->cta;
     Machine *machine = cta->machine;
-    if (!agent->warp) return;   // at block level statements are in order anyway
+    bool named = call->count > 0 && call->args[0].has_value;
+    if (!agent->warp && !(agent->role && named)) return;   // at block level statements are in order anyway
     if (!whole_warp(agent, "barrier")) {
         machine->stop = true;
         return;
     }
-    int64_t own = agent->role ? agent->role->barrier : NAMED_BARRIERS, id = operand(agent, call, 0, own);
-    int64_t lanes = __builtin_popcount(agent->full), expected = operand(agent, call, 1, agent->region_threads);
-    if (call->count > 1 && call->args[1].has_value) lanes = LANES;   // named barriers count whole warps
-    EXPECT(machine->failure, id == own || (id >= 0 && id < NAMED_BARRIERS), "named barrier %lld", (long long)id);
+    int64_t id = operand(agent, call, 0, agent->role ? agent->role->barrier : 0);
+    int64_t expected = operand(agent, call, 1, agent->warp ? agent->region_threads : machine->code->block_threads);
+    int64_t lanes = agent->warp ? __builtin_popcount(agent->full) : agent->role->threads;
+    if (named) lanes = (lanes + LANES - 1) / LANES * LANES;   // named barriers count whole warps
+    EXPECT(machine->failure, id >= 0 && (id < NAMED_BARRIERS || !named), "named barrier %lld", (long long)id);
     Barrier *barrier = &cta->barriers[id];
+    if (!count_agrees(agent, barrier, id, expected)) return;
     barrier->arrived += lanes;
-    for (Mask m = agent->full; m && machine->races; m &= m - 1)
+    for (Mask m = clocked(agent); m; m &= m - 1)
         clock_arrive(cta, &barrier->clock, agent->first_thread + __builtin_ctz(m));
-    if (machine->races) clock_tick(cta, agent->first_thread / LANES);
+    if (clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
     if (waits) {
         agent->status = AGENT_BARRIER;
         agent->barrier = (int)id;
@@ -95,7 +115,7 @@ static void arrive(Agent *agent, MBarrier *barrier, int lane, int64_t bytes) {
     Cta *cta = agent->cta;
     barrier->bytes += bytes;
     barrier->pending--;
-    if (cta->machine->races && agent->warp) clock_arrive(cta, &barrier->clock, agent->first_thread + lane);
+    if (clocked(agent)) clock_arrive(cta, &barrier->clock, agent->first_thread + lane);
     complete_phase(cta, barrier);
 }
 
@@ -107,8 +127,7 @@ static bool wait_phase(Agent *agent, const MBarrier *barrier, int lane, int64_t 
         agent->pc--;
         return false;
     }
-    if (agent->cta->machine->races && agent->warp)
-        clock_depart(agent->cta, barrier->done, agent->first_thread + lane, false);
+    if (clocked(agent)) clock_depart(agent->cta, barrier->done, agent->first_thread + lane, false);
     return true;
 }
 
@@ -138,5 +157,5 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
         arrive(agent, barrier, l, call->op == OP_MBARRIER_EXPECT ? value : 0);
         told = true;
     }
-    if (told && cta->machine->races && agent->warp) clock_tick(cta, agent->first_thread / LANES);
+    if (told && clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
 }

@@ -931,7 +931,7 @@ static int role_stmts(Compiler *c, const Block *body, int at) {
     int64_t first = 0;
     for (int i = 0; i < count; i++) {
         const Stmt *s = body->items[at + i];
-        int barrier = NAMED_BARRIERS + 1 + c->code->role_count++;
+        int barrier = NAMED_BARRIERS + c->code->role_count++;
         fork->roles[i] = (RoleCode){s->role.name, s->role.threads, first, here(c), c->next, barrier};
         c->first_thread = first;
         first += round_to_warp(s->role.threads);

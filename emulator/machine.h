@@ -273,7 +273,7 @@ struct Cta {
     Cell *cells;   // shared memory's, by granule
     Agent **agents;
     int agent_count, agent_capacity;
-    Barrier *barriers;      // named ones, then the block's, then the roles'
+    Barrier *barriers;      // named ones (0: the block's), then the roles'
     MBarrier **mbarriers;   // by 8 bytes of shared memory
     Clock **clocks;         // what each thread knows
     uint32_t *epochs;       // of each warp

@@ -322,7 +322,7 @@ static void touch_cell(const Toucher *a, Cell *cell, int64_t element) {
 
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc) {
     Cta *cta = agent->cta;
-    if (!agent->warp) return;
+    if (!agent->warp && !agent->role) return;   // at block level all is in order
     int granule = cta->machine->code->granule;
     if (!cta->cells) cta->cells = NEW_ARRAY(cta->machine->arena, Cell, cta->machine->code->shared_bytes / granule + 1);
     Toucher a = access_of(agent, lane, touch, mem, pc);

@@ -75,10 +75,37 @@ static void thread_indices(Agent *warp, const SpawnCode *spawn, int first) {   /
     }
 }
 
+// At tile stage a thread region is one of its role's statements: its threads know what the role knows, and the role what
+// they did.
+static void tell_threads(const Agent *agent, int64_t threads) {
+    Cta *cta = agent->cta;
+    Clock *clock = NULL;
+    int base = agent->first_thread;
+    clock_arrive(cta, &clock, base);
+    clock_tick(cta, base / LANES);
+    for (int t = 0; t < threads; t++) clock_depart(cta, clock, base + t, false);
+    clock_drop(cta, &clock);
+}
+
+static void hear_threads(const Agent *agent) {
+    Cta *cta = agent->cta;
+    Clock *clock = NULL;
+    int base = agent->first_thread;
+    for (int t = 0; t < agent->role->threads; t++) clock_arrive(cta, &clock, base + t);
+    for (int t = 0; t < agent->role->threads; t += LANES) clock_tick(cta, (base + t) / LANES);
+    clock_depart(cta, clock, base, true);
+    clock_drop(cta, &clock);
+}
+
+static bool roles_have_clocks(const Agent *agent) {
+    return agent->role && agent->cta->machine->races && agent->cta->machine->code->func->stage == STAGE_TILE;
+}
+
 void agent_spawn(Agent *agent, const SpawnCode *spawn, int body) {
     Cta *cta = agent->cta;
     if (cta->machine->races && cta->machine->code->func->stage == STAGE_TILE && !agent->role) races_start(cta);
     int base = agent->role ? (int)agent->role->first_thread : 0;
+    if (roles_have_clocks(agent)) tell_threads(agent, spawn->threads);
     for (int first = 0; first < spawn->threads; first += LANES) {
         Agent *warp = agent_start(cta, body);
         int64_t lanes = spawn->threads - first;
@@ -116,7 +143,9 @@ void agent_end(Agent *agent) {
         return;
     }
     agent->status = AGENT_FREE;
-    if (--agent->parent->children == 0) agent->parent->status = AGENT_READY;
+    if (--agent->parent->children) return;
+    agent->parent->status = AGENT_READY;
+    if (agent->warp && roles_have_clocks(agent->parent)) hear_threads(agent->parent);
 }
 
 // ---- blocks ----
@@ -133,7 +162,7 @@ Cta *ctas_new(Machine *machine, int count) {
         cta->shared_state = arena_alloc(arena, (size_t)(code->shared_bytes / code->granule) + 16);
         cta->fragments = arena_alloc(arena, (size_t)code->fragment_bytes + 16);
         cta->fragment_state = arena_alloc(arena, (size_t)code->fragment_elements + 16);
-        cta->barriers = NEW_ARRAY(arena, Barrier, NAMED_BARRIERS + 1 + code->role_count);
+        cta->barriers = NEW_ARRAY(arena, Barrier, NAMED_BARRIERS + code->role_count);
         cta->mbarriers = NEW_ARRAY(arena, MBarrier *, code->shared_bytes / 8 + 1);
     }
     return machine->ctas;
@@ -143,7 +172,7 @@ static void cta_clear(Cta *cta) {
     const Code *code = cta->machine->code;
     memset(cta->shared_state, STATE_NONE, (size_t)(code->shared_bytes / code->granule));
     memset(cta->fragment_state, STATE_NONE, (size_t)code->fragment_elements);
-    for (int i = 0; i <= NAMED_BARRIERS + code->role_count; i++) {
+    for (int i = 0; i < NAMED_BARRIERS + code->role_count; i++) {
         if (cta->machine->races) clock_drop(cta, &cta->barriers[i].clock);
         cta->barriers[i] = (Barrier){0};
     }
@@ -172,8 +201,8 @@ static const char *waits_for(const Agent *agent) {
     Arena *arena = cta->machine->arena;
     if (agent->status == AGENT_MBARRIER) return "an mbarrier's phase";
     const Barrier *barrier = &cta->barriers[agent->barrier];
-    const char *which =
-        agent->barrier < NAMED_BARRIERS ? arena_printf(arena, "named barrier %d", agent->barrier) : "the barrier";
+    bool named = agent->barrier > 0 && agent->barrier < NAMED_BARRIERS;
+    const char *which = named ? arena_printf(arena, "named barrier %d", agent->barrier) : "the barrier";
     return arena_printf(arena, "%s, where %lld threads have arrived", which, (long long)barrier->arrived);
 }
 

@@ -116,12 +116,22 @@ static void note_global(Agent *agent, const View *view, int64_t offset, int64_t 
         race_global(agent, 0, view->mem, offset + n * stride, 1, write ? TOUCH_WRITE : TOUCH_READ, agent->pc);
 }
 
+// Roles run at the same time: each is a thread to the others.
+static void note_role(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, bool write) {
+    const Mem *mem = view->mem;
+    if (!agent->role || mem->scope != SCOPE_SHARED || !agent->cta->machine->options.races) return;
+    Touch touch = write ? TOUCH_WRITE : TOUCH_READ;
+    for (int64_t n = 0; n < count; n++)
+        race_shared(agent, 0, mem->offset + (offset + n * stride) * mem->bytes, mem->bytes, touch, mem, agent->pc);
+}
+
 static void read_row(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
     const Mem *mem = view->mem;
     bool dense = stride == 1;   // then one look at all
     for (int64_t n = 0; n < (dense ? 1 : count) && mem_state(agent->cta, mem); n++)
         if (!state_readable(agent, mem, offset + n * stride, dense ? count : 1, 0)) break;
     note_global(agent, view, offset, stride, count, false);
+    note_role(agent, view, offset, stride, count, false);
     elements_load(mem->type, mem_data(agent->cta, mem) + offset * mem->bytes, stride, count, words);
 }
 
@@ -133,6 +143,7 @@ static void write_row(Agent *agent, const View *view, int64_t offset, int64_t st
         state_set(agent->cta, mem, offset + n * stride, dense ? count : 1, STATE_READY);
     }
     note_global(agent, view, offset, stride, count, true);
+    note_role(agent, view, offset, stride, count, true);
     elements_store(mem->type, mem_data(agent->cta, mem) + offset * mem->bytes, stride, count, words);
 }
 

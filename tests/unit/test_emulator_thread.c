@@ -184,40 +184,39 @@ static void matrices_move_and_transpose(void **state) {
                   "T0711");
 }
 
-static const char lanes[] =
-    "kernel k(x: f32[64], y: out f32[64], z: out i32[64]) {\n"
-    "    grid (b in 1) threads 64 {\n"
-    "        thread (t in 64) {\n"
-    "            var v: f32 = x[t];\n"
-    "            unroll (i in 5) v += shfl_xor(v, 1 << i);\n"
-    "            let up = shfl_up(x[t], 1);\n"
-    "            let down = shfl_down(x[t], 2);\n"
-    "            y[t] = v + up * 0.0 + down * 0.0 + shfl_idx(x[t], 3) * 0.0;\n"
-    "            var n: i32 = 0;\n"
-    "            for (i in t) {\n"
-    "                if (i % 3 == 2) { if (i > 40) break; n += 100; } else n += 1;\n"
-    "            }\n"
-    "            if (vote_any(t == 5)) n += 1000;\n"
-    "            if (vote_all(t < 40)) n += 10000;\n"
-    "            var w: i32 = 0;\n"
-    "            while (w < t && w < 7) w += 1;\n"
-    "            if (elect()) w += 50;\n"
-    "            z[t] = n + w * 100000;\n"
-    "        }\n"
-    "    }\n"
-    "}\n"
-    "reference k {\n"
-    "    for (t in 64) {\n"
-    "        var sum: f64 = 0;\n"
-    "        for (i in 32) sum += x[t / 32 * 32 + i];\n"
-    "        y[t] = sum;\n"
-    "        var n: i64 = 0;\n"
-    "        for (i in t) { if (i % 3 == 2) { if (i > 40) break; n += 100; } else n += 1; }\n"
-    "        let w = min(t, 7) + (t % 32 == 0 ? 50 : 0);\n"
-    "        z[t] = i32(n + (t < 32 ? 1000 : 0) + (t < 32 ? 10000 : 0) + w * 100000);\n"
-    "    }\n"
-    "}\n"
-    "test k () tolerance 1e-5;\n";
+static const char lanes[] = "kernel k(x: f32[64], y: out f32[64], z: out i32[64]) {\n"
+                            "    grid (b in 1) threads 64 {\n"
+                            "        thread (t in 64) {\n"
+                            "            var v: f32 = x[t];\n"
+                            "            unroll (i in 5) v += shfl_xor(v, 1 << i);\n"
+                            "            let up = shfl_up(x[t], 1);\n"
+                            "            let down = shfl_down(x[t], 2);\n"
+                            "            y[t] = v + up * 0.0 + down * 0.0 + shfl_idx(x[t], 3) * 0.0;\n"
+                            "            var n: i32 = 0;\n"
+                            "            for (i in t) {\n"
+                            "                if (i % 3 == 2) { if (i > 40) break; n += 100; } else n += 1;\n"
+                            "            }\n"
+                            "            if (vote_any(t == 5)) n += 1000;\n"
+                            "            if (vote_all(t < 40)) n += 10000;\n"
+                            "            var w: i32 = 0;\n"
+                            "            while (w < t && w < 7) w += 1;\n"
+                            "            if (elect()) w += 50;\n"
+                            "            z[t] = n + w * 100000;\n"
+                            "        }\n"
+                            "    }\n"
+                            "}\n"
+                            "reference k {\n"
+                            "    for (t in 64) {\n"
+                            "        var sum: f64 = 0;\n"
+                            "        for (i in 32) sum += x[t / 32 * 32 + i];\n"
+                            "        y[t] = sum;\n"
+                            "        var n: i64 = 0;\n"
+                            "        for (i in t) { if (i % 3 == 2) { if (i > 40) break; n += 100; } else n += 1; }\n"
+                            "        let w = min(t, 7) + (t % 32 == 0 ? 50 : 0);\n"
+                            "        z[t] = i32(n + (t < 32 ? 1000 : 0) + (t < 32 ? 10000 : 0) + w * 100000);\n"
+                            "    }\n"
+                            "}\n"
+                            "test k () tolerance 1e-5;\n";
 
 static void lanes_diverge_and_meet(void **state) {
     expect_pass(*state, lanes);
@@ -396,6 +395,27 @@ static void roles_run_side_by_side(void **state) {
     expect_report(*state, both, "T0701");
 }
 
+static const char tile_roles[] = "kernel k(x: f32[4, 32], y: out f32[4, 32]) {\n"
+                                 "    grid (b in 1) threads 64 {\n"
+                                 "        shared s: f32[32];\n"
+                                 "        role load threads 32 {\n"
+                                 "            for (i in 4) { copy(x[i, :], s); barrier(1, 64); barrier(2, 64); }\n"
+                                 "        }\n"
+                                 "        role compute threads 32 {\n"
+                                 "            for (i in 4) { barrier(1, 64); copy(s, y[i, :]); barrier(2, 64); }\n"
+                                 "        }\n"
+                                 "    }\n"
+                                 "}\n"
+                                 "reference k { for (i in 4, j in 32) y[i, j] = x[i, j]; }\n"
+                                 "test k () tolerance 0;\n";
+
+static void roles_race_at_tile_stage(void **state) {
+    expect_pass(*state, tile_roles);
+    const char *first = without(*state, tile_roles, "copy(x", "barrier(2, 64);", "");
+    expect_report(*state, without(*state, first, "copy(s", "barrier(2, 64);", ""), "T0701");
+    expect_report(*state, without(*state, tile_roles, "copy(s", "barrier(2, 64)", "barrier(2, 96)"), "T0723");
+}
+
 static const char endless[] = IN_THREADS("var n: i64 = 0; while (n >= 0) n = 1; y[t] = x[t];");
 
 static void endless_programs_end(void **state) {
@@ -413,7 +433,8 @@ int main(void) {
         IN_ARENA(print_says_who_and_what), IN_ARENA(bank_conflicts_are_counted),
         IN_ARENA(blocks_race_too),         IN_ARENA(release_and_acquire_order_blocks),
         IN_ARENA(mbarriers_hand_over),     IN_ARENA(named_barriers_count),
-        IN_ARENA(roles_run_side_by_side),  IN_ARENA(endless_programs_end),
+        IN_ARENA(roles_run_side_by_side),  IN_ARENA(roles_race_at_tile_stage),
+        IN_ARENA(endless_programs_end),
     };
     return run(tests);
 }
