@@ -135,7 +135,7 @@ Expr *const *place_indices(Gen *gen, const Region *place) {
 
 // ---- global memory ----
 
-Value global_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
     Value base = map_get(gen->tensors, buf);
     EXPECT(gen->failure, base, "'%s' is not a parameter of '%s'", buf->name, gen->func->name);
     Expr *offset = offset_of(gen, buf, count, indices, key);
@@ -170,17 +170,46 @@ static LLVMTypeRef shared_element(Gen *gen, Type type) {
     return LLVMArrayType2(gen->i8, (uint64_t)type_bytes(type));
 }
 
-Value shared_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+static Value shared_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
     Expr *offset = offset_of(gen, buf, count, indices, key);
     Value index = fit_bits(gen, emit_index(gen, offset), 32, true);
     return LLVMBuildGEP2(gen->builder, shared_element(gen, buf->type), shared_base(gen, buf), &index, 1, "");
 }
 
-Value place_address(Gen *gen, const Region *place) {
-    Expr *const *indices = place_indices(gen, place);
-    if (place->buf->scope == SCOPE_GLOBAL) return global_address(gen, place->buf, place->count, indices, place);
-    return shared_address(gen, place->buf, place->count, indices, place);
+// ---- both ----
+
+Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+    Value ready = map_get(gen->ready, key);
+    if (ready) {
+        map_remove(gen->ready, key);
+        return ready;
+    }
+    EXPECT(gen->failure, buf->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", buf->name);
+    return buf->scope == SCOPE_GLOBAL ? global_place(gen, buf, count, indices, key)
+                                      : shared_place(gen, buf, count, indices, key);
 }
+
+Value place_address(Gen *gen, const Region *place) {
+    return memory_address(gen, place->buf, place->count, place_indices(gen, place), place);
+}
+
+static bool is_simple(int count, Expr *const *indices) {
+    for (int i = 0; i < count; i++) {
+        if (is_lazy(indices[i])) return false;
+    }
+    return true;
+}
+
+void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+    if (buf->scope != SCOPE_GLOBAL || !is_simple(count, indices)) return;
+    map_put(gen->ready, key, memory_address(gen, buf, count, indices, key));
+}
+
+void prepare_place(Gen *gen, const Region *place) {
+    prepare_address(gen, place->buf, place->count, place_indices(gen, place), place);
+}
+
+// ---- the block's shared memory ----
 
 static int64_t align_up(int64_t value, int64_t align) {
     return (value + align - 1) / align * align;

@@ -139,6 +139,7 @@ static void start_kernel(Gen *gen, const Func *kernel) {
     gen->known = map_new(gen->arena);
     gen->offsets = map_new(gen->arena);
     gen->lets = map_new(gen->arena);
+    gen->ready = map_new(gen->arena);
     gen->expansions = map_new(gen->arena);
     gen->break_to = NULL;
     gen->exact = false;

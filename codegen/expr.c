@@ -75,12 +75,21 @@ static Value emit_logical(Gen *gen, Expr *expr) {
     return is_and ? branch_choice(gen, a, b, NULL, NULL, decided) : branch_choice(gen, a, NULL, b, decided, NULL);
 }
 
+static void prepare_load(Gen *gen, Expr *expr) {
+    while (expr->kind == EXPR_CAST || expr->kind == EXPR_BITCAST) expr = expr->operand;
+    if (expr->kind == EXPR_LOAD) prepare_address(gen, expr->load.buf, expr->load.count, expr->load.indices, expr);
+}
+
 static Value emit_select(Gen *gen, Expr *expr) {
     Value condition = emit(gen, expr->select.condition);
     Expr *yes = expr->select.yes, *no = expr->select.no;
     int64_t constant;
     if (value_const(condition, &constant)) return emit(gen, constant ? yes : no);
-    if (is_lazy(yes) || is_lazy(no)) return branch_choice(gen, condition, yes, no, NULL, NULL);
+    if (is_lazy(yes) || is_lazy(no)) {
+        prepare_load(gen, yes);
+        prepare_load(gen, no);
+        return branch_choice(gen, condition, yes, no, NULL, NULL);
+    }
     Value a = emit(gen, yes), b = emit(gen, no);
     if (expr->type == TYPE_I64) {
         int bits = known_of(gen, yes).narrow && known_of(gen, no).narrow ? 32 : 64;
@@ -273,9 +282,7 @@ static Value emit_load(Gen *gen, Expr *expr) {
     if (buf->scope == SCOPE_LOCAL) {
         return local_get(gen, local_array(gen, buf), local_index(gen, buf, count, indices));
     }
-    EXPECT(gen->failure, buf->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", buf->name);
-    Value address = buf->scope == SCOPE_GLOBAL ? global_address(gen, buf, count, indices, expr)
-                                               : shared_address(gen, buf, count, indices, expr);
+    Value address = memory_address(gen, buf, count, indices, expr);
     Value load = LLVMBuildLoad2(gen->builder, memory_type(gen, buf->type), address, "");
     LLVMSetAlignment(load, (unsigned)type_bytes(buf->type));
     mark_read_only(gen, buf, load);

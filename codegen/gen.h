@@ -80,6 +80,7 @@ typedef struct Gen {
     Map *scopes;                 // Block -> what is known about expressions there (address.c)
     Map *known;                  // of the block in work: Expr -> bits
     Map *offsets;                // Region or Expr of an access -> its offset expression
+    Map *ready;                  // Region, Expr or Stmt of an access -> its address, computed ahead
     Map *expansions;             // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
     Map *lets;                   // Var -> its value, where offsets may look through it
     Value thread;                // index in the block, i32
@@ -117,9 +118,13 @@ Value stack_slot(Gen *gen, LLVMTypeRef type, const char *name);
 typedef struct Known { bool narrow, nonnegative; } Known;
 Known known_of(Gen *gen, Expr *expr);                    // of an i64 expression
 Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> i64, for values that fit
-Value global_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
-Value shared_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
+// Of an element in global or shared memory; `key` stands for the access in the program.
+Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
 Value place_address(Gen *gen, const Region *place);      // of a region's first element, global or shared
+// Computes the address of an access that is under a condition before the branch: what the addresses of the next accesses
+// have in common with it is then computed once.
+void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
+void prepare_place(Gen *gen, const Region *place);
 int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices);
 int64_t place_local_index(Gen *gen, const Region *place);
 Expr *const *place_indices(Gen *gen, const Region *place);

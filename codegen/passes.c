@@ -8,6 +8,10 @@
 
 static const char *const TRIPLE = "nvptx64-nvidia-cuda";
 
+static LLVMCodeGenOptLevel codegen_level(const Gen *gen) {
+    return gen->options->optimize >= 2 ? LLVMCodeGenLevelDefault : LLVMCodeGenLevelNone;
+}
+
 bool target_machine(Gen *gen) {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
@@ -21,7 +25,7 @@ bool target_machine(Gen *gen) {
         fail_internal(gen->failure, __FILE__, __LINE__, "LLVM has no NVPTX target: %s", text);
     }
     gen->machine = LLVMCreateTargetMachine(target, TRIPLE, gen->target->name, gen->target->ptx_feature,
-                                           LLVMCodeGenLevelDefault, LLVMRelocDefault, LLVMCodeModelDefault);
+                                           codegen_level(gen), LLVMRelocDefault, LLVMCodeModelDefault);
     LLVMSetTarget(gen->llvm, TRIPLE);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(gen->machine);
     LLVMSetModuleDataLayout(gen->llvm, layout);
@@ -32,7 +36,8 @@ bool target_machine(Gen *gen) {
 static const char *pipeline(const Gen *gen) {
     switch (gen->options->optimize) {
     case 0: return "function(mem2reg)";
-    case 1: return "function(mem2reg,early-cse,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg)";
+    case 1: return "function(mem2reg,early-cse,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg,"
+                   "separate-const-offset-from-gep,early-cse)";
     default: return "default<O2>";
     }
 }

@@ -54,9 +54,7 @@ static void emit_store(Gen *gen, Stmt *stmt) {
         local_set(gen, local_array(gen, buf), local_index(gen, buf, count, indices), value);
         return;
     }
-    EXPECT(gen->failure, buf->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", buf->name);
-    Value address = buf->scope == SCOPE_GLOBAL ? global_address(gen, buf, count, indices, stmt)
-                                               : shared_address(gen, buf, count, indices, stmt);
+    Value address = memory_address(gen, buf, count, indices, stmt);
     Value store = LLVMBuildStore(gen->builder, to_memory(gen, buf->type, value), address);
     LLVMSetAlignment(store, (unsigned)type_bytes(buf->type));
 }
@@ -114,6 +112,22 @@ static void emit_arm(Gen *gen, Stmt *stmt, bool holds) {
     facts_release(gen->facts, mark);
 }
 
+// Addresses that the arm's accesses need and that depend on nothing inside of it.
+static void prepare_arm(Gen *gen, const Block *arm) {
+    for (int i = 0; i < arm->count; i++) {
+        Stmt *stmt = arm->items[i];
+        if (stmt->kind == STMT_STORE) {
+            prepare_address(gen, stmt->store.buf, stmt->store.count, stmt->store.indices, stmt);
+        } else if (stmt->kind == STMT_CALL) {
+            for (int a = 0; a < stmt->call.count; a++) {
+                if (stmt->call.args[a].region) prepare_place(gen, stmt->call.args[a].region);
+            }
+        } else {
+            return;
+        }
+    }
+}
+
 static void emit_if(Gen *gen, Stmt *stmt) {
     Value condition = emit_expr(gen, stmt->if_.condition);
     int64_t constant;
@@ -121,6 +135,7 @@ static void emit_if(Gen *gen, Stmt *stmt) {
         emit_arm(gen, stmt, constant != 0);
         return;
     }
+    prepare_arm(gen, &stmt->if_.then);
     bool has_else = stmt->if_.otherwise.count > 0;
     Label then = new_label(gen, "then"), join = new_label(gen, "join");
     Label otherwise = has_else ? new_label(gen, "else") : join;
