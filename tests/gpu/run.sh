@@ -4,6 +4,8 @@
 #   tests/gpu/run.sh prepare BUILD FOLDER    with LLVM and ptxas: compiles every example for every test, copies the small
 #                                            tool and the sources into FOLDER, which can then travel
 #   tests/gpu/run.sh run FOLDER [OPTION...]  with a GPU: runs every test against its reference; options go to `tilec test`
+#   tests/gpu/run.sh sanitize FOLDER [NAME...]  these programs (all but the random ones) under compute-sanitizer's memcheck,
+#                                            racecheck, initcheck and synccheck
 #
 # BUILD is a build folder with the targets tilec and tilec-gpu. TARGET (default sm_90a) is the architecture.
 set -u
@@ -16,8 +18,9 @@ prepare() {
     cp "$build/tilec-gpu" "$folder/" && cp "$here/tests/gpu/run.sh" "$here/tests/gpu/large.py" "$folder/" || return 3
     for lib in "$here"/tests/programs/*/; do cp -r "$lib" "$folder/src/"; done   # what programs import
     shopt -s nullglob
-    for file in "$here"/examples/*.tile "$here"/tests/programs/*.tile "$here"/tests/gpu/*.tile; do
-        cp "$file" "$folder/src/"
+    python3 "$here/tests/gpu/random_shapes.py" "$folder/src" || return 3
+    cp "$here"/examples/*.tile "$here"/tests/programs/*.tile "$folder/src/"
+    for file in "$folder"/src/*.tile; do
         if ! "$build/tilec" test --on=gpu --target="$target" --prepare="$folder/cubin" "$file"; then
             echo "not prepared: $file"
             status=1
@@ -42,11 +45,32 @@ run() {
     return $status
 }
 
+sanitize() {
+    local folder=$1 status=0 name file tool
+    shift
+    [ $# -gt 0 ] || set -- $(cd "$folder/src" && ls *.tile | grep -v '^random_' | sed 's/\.tile$//')
+    for name in "$@"; do
+        file=$folder/src/$name.tile
+        for tool in memcheck racecheck initcheck synccheck; do
+            log=$(timeout 120 compute-sanitizer --tool $tool --error-exitcode 9 "$folder/tilec-gpu" test --on=gpu \
+                --no-guards --prepared="$folder/cubin" "$file" 2>&1)
+            code=$?
+            echo "$tool $(basename "$file"): exit code $code, $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' <<< "$log")"
+            if [ $code -ne 0 ]; then
+                status=1
+                grep -E '^=========' <<< "$log" | head -12
+            fi
+        done
+    done
+    return $status
+}
+
 case ${1-} in
 prepare) prepare "$2" "$3" ;;
 run) shift && run "$@" ;;
+sanitize) shift && sanitize "$@" ;;
 *)
-    sed -n '2,10p' "$0"
+    sed -n '2,13p' "$0"
     exit 2
     ;;
 esac
