@@ -416,6 +416,106 @@ static void roles_race_at_tile_stage(void **state) {
     expect_report(*state, without(*state, tile_roles, "copy(s", "barrier(2, 64)", "barrier(2, 96)"), "T0723");
 }
 
+// ---- random programs against the definition of a race ----
+//
+// Straight-line programs of 64 threads on 4 shared elements. All threads meet at every barrier and warp_sync, so what is
+// ordered can be read off the text: a before b when they are of one thread, or with a barrier between them, or with a
+// warp_sync between them in one warp. An asynchronous copy is an access from where it starts until its thread waits.
+typedef enum { READS, WRITES, UPDATES, COPIES, WAITS, BARRIERS, WARP_SYNCS, KINDS } Kind;
+typedef struct Event {
+    Kind kind;
+    int thread, element;
+} Event;
+enum { MOST_EVENTS = 10, PROGRAMS = 400 };
+
+static int random_below(uint64_t *state, int bound) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*state >> 33) % (uint64_t)bound);
+}
+
+static bool ordered(const Event *events, int from, int a, int to, int b) {
+    if (a == b) return true;
+    for (int i = from + 1; i < to; i++)
+        if (events[i].kind == BARRIERS || (events[i].kind == WARP_SYNCS && a / 32 == b / 32)) return true;
+    return false;
+}
+
+static int end_of(const Event *events, int count, int at) {   // where an access is over
+    if (events[at].kind != COPIES) return at;
+    for (int i = at + 1; i < count; i++)
+        if (events[i].kind == WAITS && events[i].thread == events[at].thread) return i;
+    return count;
+}
+
+static bool races(const Event *events, int count) {
+    for (int i = 0; i < count; i++)
+        for (int k = i + 1; k < count; k++) {
+            const Event *x = &events[i], *y = &events[k];
+            if (x->kind > COPIES || y->kind > COPIES || x->element != y->element) continue;
+            if (x->kind == y->kind && (x->kind == READS || x->kind == UPDATES)) continue;
+            int end = end_of(events, count, i);
+            if (end >= k && x->kind == COPIES) return true;
+            if (!ordered(events, end, x->thread, k, y->thread)) return true;
+        }
+    return false;
+}
+
+static const char *program_text(Arena *arena, const Event *events, int count) {
+    static const char *const forms[] = {
+        [READS] = "if (t == #) v += s[#];\n",
+        [WRITES] = "if (t == #) s[#] = 1;\n",
+        [UPDATES] = "if (t == #) atomic_add(s[#], 1.0);\n",
+        [COPIES] = "if (t == #) cp_async(s[#], x[0], 1);\n",
+        [WAITS] = "if (t == #) { cp_async_commit(); cp_async_wait(#); }\n",
+        [BARRIERS] = "barrier();\n",
+        [WARP_SYNCS] = "warp_sync();\n",
+    };
+    StrBuf sb;
+    sb_init(&sb, arena);
+    for (int i = 0; i < count; i++) {
+        bool waits = events[i].kind == WAITS;
+        int field = 0;
+        for (const char *at = forms[events[i].kind]; *at; at++) {
+            if (*at != '#') sb_char(&sb, *at);
+            else sb_printf(&sb, "%d", field++ == 0 ? events[i].thread : waits ? 0 : events[i].element);
+        }
+    }
+    return sb_text(&sb);
+}
+
+static void programs_race_exactly_when_unordered(void **state) {
+    uint64_t random = 7;
+    int racing = 0;
+    for (int n = 0; n < PROGRAMS; n++) {
+        static const int threads[] = {0, 1, 33, 40};
+        Event events[MOST_EVENTS];
+        int count = 2 + random_below(&random, MOST_EVENTS - 1);
+        for (int i = 0; i < count; i++)
+            events[i] = (Event){(Kind)random_below(&random, KINDS), threads[random_below(&random, 4)],
+                                random_below(&random, 2)};
+        const char *source = arena_printf(*state,
+                                          "kernel k(x: f32[1], y: out f32[64]) {\n"
+                                          "  grid (b in 1) threads 64 {\n"
+                                          "    shared s: f32[4];\n"
+                                          "    thread (t in 64) {\n"
+                                          "      var v: f32 = 0;\n"
+                                          "      if (t < 4) s[t] = 0;\n"
+                                          "      barrier();\n%s"
+                                          "      y[t] = v;\n"
+                                          "    }\n"
+                                          "  }\n"
+                                          "}\n"
+                                          "reference k { for (i in 64) y[i] = 1; }\n"
+                                          "test k () tolerance 1e9;\n",
+                                          program_text(*state, events, count));
+        bool expected = races(events, count);
+        Outcome out = run_source(*state, source, (uint64_t)n);
+        if (out.passed == expected) fail_msg("expected %s:\n%s\n%s", expected ? "a race" : "none", source, out.text);
+        racing += expected;
+    }
+    assert_in_range(racing, PROGRAMS / 5, PROGRAMS * 4 / 5);   // both kinds are there
+}
+
 static const char endless[] = IN_THREADS("var n: i64 = 0; while (n >= 0) n = 1; y[t] = x[t];");
 
 static void endless_programs_end(void **state) {
@@ -426,14 +526,23 @@ static void endless_programs_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(barriers_order_threads),  IN_ARENA(lanes_of_a_warp_are_threads),
-        IN_ARENA(async_copies_land_late),  IN_ARENA(missing_elements_become_zero),
-        IN_ARENA(matrix_product),          IN_ARENA(matrices_move_and_transpose),
-        IN_ARENA(lanes_diverge_and_meet),  IN_ARENA(faults_are_reported),
-        IN_ARENA(print_says_who_and_what), IN_ARENA(bank_conflicts_are_counted),
-        IN_ARENA(blocks_race_too),         IN_ARENA(release_and_acquire_order_blocks),
-        IN_ARENA(mbarriers_hand_over),     IN_ARENA(named_barriers_count),
-        IN_ARENA(roles_run_side_by_side),  IN_ARENA(roles_race_at_tile_stage),
+        IN_ARENA(barriers_order_threads),
+        IN_ARENA(lanes_of_a_warp_are_threads),
+        IN_ARENA(async_copies_land_late),
+        IN_ARENA(missing_elements_become_zero),
+        IN_ARENA(matrix_product),
+        IN_ARENA(matrices_move_and_transpose),
+        IN_ARENA(lanes_diverge_and_meet),
+        IN_ARENA(faults_are_reported),
+        IN_ARENA(print_says_who_and_what),
+        IN_ARENA(bank_conflicts_are_counted),
+        IN_ARENA(blocks_race_too),
+        IN_ARENA(release_and_acquire_order_blocks),
+        IN_ARENA(mbarriers_hand_over),
+        IN_ARENA(named_barriers_count),
+        IN_ARENA(roles_run_side_by_side),
+        IN_ARENA(roles_race_at_tile_stage),
+        IN_ARENA(programs_race_exactly_when_unordered),
         IN_ARENA(endless_programs_end),
     };
     return run(tests);
