@@ -92,9 +92,13 @@ bool affine_is_const(const Affine *a, int64_t *value) {
     return true;
 }
 
+// Terms are in order and never 0: a difference is constant exactly when they are the same.
 bool affine_distance(const Affine *a, const Affine *b, int64_t *distance) {
-    Affine difference = affine_add(*b, *a, -1);
-    return affine_is_const(&difference, distance);
+    if (!a->known || !b->known || a->count != b->count) return false;
+    for (int i = 0; i < a->count; i++)
+        if (a->terms[i].atom != b->terms[i].atom || a->terms[i].factor != b->terms[i].factor) return false;
+    *distance = multiply_add(b->constant, a->constant, -1);
+    return true;
 }
 
 bool affine_same(const Affine *a, const Affine *b) {

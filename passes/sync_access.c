@@ -254,45 +254,53 @@ static bool same_walk(const MemAccess *a, const MemAccess *b) {
     return true;
 }
 
-enum { NOBODY = -1, SEVERAL = -2 };
+// Calls for every element that thread `t` accesses: its number in the box of the two accesses, by `strides`.
+typedef bool (*ElementFn)(int64_t element, int64_t t, int *marks);
 
-// owners[element] = its thread. A write is done by the first of the threads that the map names, a read by all of them.
-static void fill_owners(const MemAccess *access, const int64_t *strides, int *owners) {
-    int64_t threads = layout_extent_in(access->map, 0), values = layout_extent_in(access->map, 1);
-    for (int64_t t = 0; t < threads; t++) {
-        for (int64_t v = 0; v < values; v++) {
-            int64_t in[2] = {t, v}, at[LAYOUT_MAX_RANK], element = 0;
-            bool inside = true;
-            layout_eval(access->map, in, at);
-            for (int i = 0; i < access->loop_rank; i++) inside &= at[i] < access->extents[i];
-            if (!inside) continue;
-            for (int d = 0; d < access->rank; d++) {
-                int64_t index = -access->dims[d].low;
-                for (int i = 0; i < access->loop_rank; i++) index += access->dims[d].factors[i] * at[i];
-                element += index * strides[d];
-            }
-            if (owners[element] == NOBODY) owners[element] = (int)t;
-            else if (owners[element] != t && !access->write) owners[element] = SEVERAL;
+static bool each_element(const MemAccess *access, const int64_t *strides, int64_t t, int *marks, ElementFn visit,
+                         int64_t *count) {
+    int64_t values = layout_extent_in(access->map, 1);
+    for (int64_t v = 0; v < values; v++) {
+        int64_t in[2] = {t, v}, at[LAYOUT_MAX_RANK], element = 0;
+        bool inside = true;
+        layout_eval(access->map, in, at);
+        for (int i = 0; i < access->loop_rank; i++) inside &= at[i] < access->extents[i];
+        if (!inside) continue;
+        for (int d = 0; d < access->rank; d++) {
+            int64_t index = -access->dims[d].low;
+            for (int i = 0; i < access->loop_rank; i++) index += access->dims[d].factors[i] * at[i];
+            element += index * strides[d];
         }
+        if (!visit(element, t, marks)) return false;
+        ++*count;
     }
+    return true;
 }
 
+static bool mark_element(int64_t element, int64_t t, int *marks) {
+    marks[element] = (int)t + 1;
+    return true;
+}
+
+static bool is_marked(int64_t element, int64_t t, int *marks) {
+    return marks[element] == t + 1;
+}
+
+// Each thread accesses the same elements in both, thread by thread, so that a difference shows soon.
 static bool same_owners(Arena *arena, const MemAccess *a, const MemAccess *b) {
-    int64_t strides[LAYOUT_MAX_RANK], size = 1;
+    int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(a->map, 0);
+    if (layout_replicas(a->map) != 1 || layout_replicas(b->map) != 1) return false;
+    if (layout_extent_in(b->map, 0) != threads) return false;
     for (int d = a->rank - 1; d >= 0; d--) {
-        if (a->dims[d].length < 0 || b->dims[d].length < 0 || a->dims[d].low != b->dims[d].low) return false;
+        if (a->dims[d].length != b->dims[d].length || a->dims[d].low != b->dims[d].low) return false;
         strides[d] = size;
-        size *= a->dims[d].length > b->dims[d].length ? a->dims[d].length : b->dims[d].length;
+        size *= a->dims[d].length;
     }
-    int *owners[2];
-    for (int i = 0; i < 2; i++) {
-        owners[i] = NEW_ARRAY(arena, int, size);
-        for (int64_t e = 0; e < size; e++) owners[i][e] = NOBODY;
-        fill_owners(i ? b : a, strides, owners[i]);
-    }
-    for (int64_t e = 0; e < size; e++) {
-        int x = owners[0][e], y = owners[1][e];
-        if (x == SEVERAL || y == SEVERAL || (x != y && x != NOBODY && y != NOBODY)) return false;
+    int *marks = NEW_ARRAY(arena, int, size);
+    for (int64_t t = 0; t < threads; t++) {
+        int64_t counts[2] = {0, 0};
+        each_element(a, strides, t, marks, mark_element, &counts[0]);
+        if (!each_element(b, strides, t, marks, is_marked, &counts[1]) || counts[0] != counts[1]) return false;
     }
     return true;
 }

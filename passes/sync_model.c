@@ -11,9 +11,9 @@
 // A barrier ends all live accesses that have landed. A pending copy knows its age, the number of cp.async groups closed
 // after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
 //
-// Control flow. Loops are played with real trip counts: all small ones for loops whose count is not known (0 .. 2 S +
-// 2, S being the least common multiple of the slots of the kernel's rings, 1 for a loop that does not count slots), and
-// the first and last iterations of long loops, cut out in multiples of S, so that slots k % S come as they would. A
+// Control flow. Loops are played with real trip counts: small ones for loops whose count is not known (0 .. S + 1 and 2
+// S + 2, S being the least common multiple of the slots of the kernel's rings, 1 for a loop that does not count slots),
+// and the first and last iterations of long loops, cut out in multiples of S, so that slots k % S come as they would. A
 // count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
 // condition that is not decided goes both ways, and after it what is live on either way is live: nothing on any path is
 // missed. An unknown count within a loop takes two values in turn.
@@ -492,7 +492,8 @@ static void play_block(SyncModel *m, State *s, Block *block) {
 static void add_choices(SyncModel *m, Quantity *quantity) {
     int period = (int)quantity->period, most = 2 * period + 2;
     if (!quantity->inside) {
-        for (int t = 0; t <= most; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
+        for (int t = 0; t <= period + 1; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
+        vec_push(m->arena, &quantity->choices, ((Choice){most, most}));
         return;
     }
     int some[] = {0, 1, period + 2};
