@@ -6,6 +6,7 @@ Node *ast_new(Arena *arena, NodeKind kind, Span span) {
     node->kind = kind;
     node->span = span;
     node->depth = 1;
+    node->bodies = kind == N_BLOCK;
     return node;
 }
 
@@ -16,5 +17,8 @@ void ast_push(Arena *arena, Node *node, Node *kid) {
         node->capacity = grown;
     }
     node->kids[node->count++] = kid;
-    if (kid && kid->depth >= node->depth) node->depth = kid->depth + 1;
+    if (!kid) return;
+    int bodies = kid->bodies + (node->kind == N_BLOCK);
+    if (kid->depth >= node->depth) node->depth = kid->depth + 1;
+    if (bodies > node->bodies) node->bodies = bodies;
 }

@@ -64,7 +64,8 @@ typedef enum { AST_IN, AST_OUT, AST_INOUT, AST_SHARED, AST_FRAGMENT, AST_LOCAL }
 typedef enum { DECL_SHARED, DECL_FRAGMENT, DECL_LOCAL, DECL_SCRATCH } AstScope;
 
 enum { AST_PLAIN = -1 };           // `=` without an operation
-enum { AST_MAX_NESTING = 256 };    // brackets of one kind inside each other
+enum { AST_MAX_NESTING = 256 };    // brackets, and bodies, inside each other
+enum { AST_MAX_PRINTED = 1024 };   // brackets in printed IR, where inlining may have nested more
 enum { AST_MAX_DEPTH = 1024 };     // nodes: a chain such as a + b + c... and statements without braces count too
 
 typedef struct Node Node;
@@ -73,7 +74,7 @@ struct Node {
     Span span;
     const char *text;
     int op;
-    int depth;
+    int depth, bodies;     // nodes and N_BLOCKs inside each other, with this one
     uint64_t integer;
     double real;
     Node **kids;

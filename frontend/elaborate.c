@@ -104,14 +104,14 @@ Module *elaborate(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink
 }
 
 Module *parse_module(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text) {
-    Syntax *syntax = syntax_parse(arena, failure, sink, name, text, strlen(text), NULL);
+    Syntax *syntax = syntax_parse_nested(arena, failure, sink, name, text, strlen(text), NULL, AST_MAX_PRINTED);
     return syntax ? elaborate_mode(syntax, arena, failure, sink, NULL, true) : NULL;
 }
 
 Expr *parse_host_expr(Arena *arena, Failure *failure, DiagSink *sink, const char *text, const char *const *names, int count,
                       Var **vars) {
     int before = diag_errors(sink), file = diag_add_source(sink, "<expression>", text, strlen(text));
-    const Node *node = parse_text(arena, failure, sink, file, text, strlen(text), PARSE_EXPR);
+    const Node *node = parse_text(arena, failure, sink, file, text, strlen(text), PARSE_EXPR, AST_MAX_PRINTED);
     if (!node) return NULL;
     Syntax syntax = {.arena = arena, .failure = failure, .sink = sink};
     syntax.inlines = syntax.launchables = syntax.consts = strmap_new(arena);

@@ -390,6 +390,6 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
 static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text) {
     (void)scanner;
     (void)text;
-    if (!p->too_deep) diag(p->sink, *span, T_NESTING, AST_MAX_NESTING);
+    if (!p->too_deep) diag(p->sink, *span, T_NESTING, p->nesting);
     p->too_deep = true;
 }

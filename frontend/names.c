@@ -110,7 +110,7 @@ Value define_value(Sema *s, const Define *define, Span span, Type *type) {
     const char *name = arena_printf(s->arena, "-D %s", define->name);
     const char *text = arena_strdup(s->arena, define->value);
     int file = diag_add_source(s->sink, name, text, strlen(text));
-    const Node *node = parse_text(s->arena, s->failure, s->sink, file, text, strlen(text), PARSE_EXPR);
+    const Node *node = parse_text(s->arena, s->failure, s->sink, file, text, strlen(text), PARSE_EXPR, AST_MAX_NESTING);
     return node ? constant(s, node, "a -D value") : value_poison(span);
 }
 

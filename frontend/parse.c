@@ -20,8 +20,8 @@ Span parse_join(Span first, Span last) {
 }
 
 static void check_depth(Parse *p, const Node *node) {
-    if (node->depth <= AST_MAX_DEPTH || p->too_deep) return;
-    diag(p->sink, node->span, T_NESTING, AST_MAX_NESTING);
+    if ((node->depth <= AST_MAX_DEPTH && node->bodies <= p->nesting) || p->too_deep) return;
+    diag(p->sink, node->span, T_NESTING, p->nesting);
     p->too_deep = true;
 }
 
@@ -93,10 +93,10 @@ char *parse_unquote(Parse *p, const char *text, size_t length) {
 }
 
 void parse_open(Parse *p, Span span) {
-    if (p->opened < AST_MAX_NESTING) {
+    if (p->opened < p->nesting) {
         p->open[p->opened++] = span;
     } else if (!p->too_deep) {
-        diag(p->sink, span, T_NESTING, AST_MAX_NESTING);
+        diag(p->sink, span, T_NESTING, p->nesting);
         p->too_deep = true;
     }
 }
@@ -147,10 +147,11 @@ static bool check_utf8(const Parse *p) {
 }
 
 Node *parse_text(Arena *arena, Failure *failure, DiagSink *sink, int file, const char *text, size_t length,
-                 ParseStart start) {
+                 ParseStart start, int nesting) {
     Parse *p = NEW(arena, Parse);
     *p = (Parse){.arena = arena, .text = text, .length = length, .failure = failure, .sink = sink, .file = file};
     p->start = start;
+    p->nesting = nesting;
     p->line = p->column = 1;
     if (length > PARSE_MAX_BYTES) {
         diag(sink, (Span){.file = file}, T_FILE_TOO_LARGE, (long long)length, (long long)PARSE_MAX_BYTES);

@@ -16,8 +16,8 @@ typedef struct Parse {
     int file;
     int line, column;          // of the next byte
     Span current, last;        // this token and the one before it, where a missing `;` belongs
-    Span open[AST_MAX_NESTING];
-    int opened;
+    Span open[AST_MAX_PRINTED];
+    int opened, nesting;       // open brackets, and how many there may be
     bool too_deep;             // reported once
     bool bad_token;            // the scanner reported this one: the grammar stays silent about it
     ParseStart start;
@@ -27,7 +27,7 @@ typedef struct Parse {
 
 // Parses one text that is already a source of the sink. NULL when there were errors.
 Node *parse_text(Arena *arena, Failure *failure, DiagSink *sink, int file, const char *text, size_t length,
-                 ParseStart start);
+                 ParseStart start, int nesting);
 
 // ---- builders: all that the grammar's actions call ----
 Node *parse_node(Parse *p, NodeKind kind, Span span, const char *text, int op, int count, ...);   // kids, may be NULL

@@ -46,7 +46,18 @@ static void check_builtin(Syntax *syntax, const Node *node) {
     diag(syntax->sink, node->span, T_BUILTIN_NAME, node->text);
 }
 
+// Attributes stand at kernels and programs, and at their parameters.
+static void check_attributes(Syntax *syntax, const Node *node) {
+    bool takes = node->kind == N_KERNEL || node->kind == N_PROGRAM;
+    const Node *attrs = node->attrs, *params = node->kind == N_FN || node->kind == N_MACRO ? node->kids[0] : NULL;
+    if (attrs && !takes) diag(syntax->sink, attrs->kids[0]->span, T_ATTRIBUTE_PLACE, attrs->kids[0]->text);
+    for (int i = 0; params && i < params->count; i++)
+        if ((attrs = params->kids[i]->attrs))
+            diag(syntax->sink, attrs->kids[0]->span, T_ATTRIBUTE_PLACE, attrs->kids[0]->text);
+}
+
 static void add_item(Syntax *syntax, Node *node, const char *from, bool imported) {
+    check_attributes(syntax, node);
     switch (node->kind) {
     case N_IMPORT: import_file(syntax, node, from); return;
     case N_CONST: declare(syntax, syntax->consts, node); break;
@@ -68,7 +79,8 @@ static void read_file(Syntax *syntax, const char *name, const char *text, size_t
     strmap_put(syntax->files, name, &reading);
     syntax->depth++;
     int file = diag_add_source(syntax->sink, name, text, length);
-    Node *items = parse_text(syntax->arena, syntax->failure, syntax->sink, file, text, length, PARSE_FILE);
+    Node *items = parse_text(syntax->arena, syntax->failure, syntax->sink, file, text, length, PARSE_FILE,
+                             syntax->nesting);
     for (int i = 0; items && i < items->count; i++) add_item(syntax, items->kids[i], name, imported);
     syntax->depth--;
     strmap_put(syntax->files, name, &done);
@@ -76,8 +88,13 @@ static void read_file(Syntax *syntax, const char *name, const char *text, size_t
 
 Syntax *syntax_parse(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length,
                      const ImportReader *reader) {
+    return syntax_parse_nested(arena, failure, sink, name, text, length, reader, AST_MAX_NESTING);
+}
+
+Syntax *syntax_parse_nested(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text,
+                            size_t length, const ImportReader *reader, int nesting) {
     Syntax *syntax = NEW(arena, Syntax);
-    *syntax = (Syntax){.arena = arena, .failure = failure, .sink = sink, .reader = reader};
+    *syntax = (Syntax){.arena = arena, .failure = failure, .sink = sink, .reader = reader, .nesting = nesting};
     syntax->consts = strmap_new(arena);
     syntax->inlines = strmap_new(arena);
     syntax->launchables = strmap_new(arena);

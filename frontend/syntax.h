@@ -21,4 +21,9 @@ struct Syntax {
     StrMap *references;          // name -> N_REFERENCE
     StrMap *files;               // resolved name of a file -> whether it is being read or done
     int depth;                   // imports around the file that is being read
+    int nesting;                 // brackets that may stand inside each other
 };
+
+// syntax_parse with another limit for nesting.
+Syntax *syntax_parse_nested(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text,
+                            size_t length, const ImportReader *reader, int nesting);

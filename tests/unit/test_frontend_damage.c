@@ -19,6 +19,28 @@ static unsigned draw(unsigned bound) {
 }
 
 // ---- one program ----
+static const char *print(const Module *module) {
+    StrBuf out;
+    sb_init(&out, module->arena);
+    print_module(module, (PrintOptions){.tests = true, .places = true}, &out);
+    return sb_text(&out);
+}
+
+// What compiles all the same reads back as it prints, however odd it is.
+static void round_trip(const Module *module, Arena *arena, Failure *failure) {
+    const char *text = print(module);
+    DiagSink *sink = diag_sink_new(arena);
+    Module *again = *text ? parse_module(arena, failure, sink, "printed", text) : NULL;
+    if (again) {
+        assert_string_equal(print(again), text);
+    } else if (*text) {
+        StrBuf out;
+        sb_init(&out, arena);
+        diag_render(sink, 0, DIAG_TEXT, &out);
+        fail_msg("%s\n%s", sb_text(&out), text);
+    }
+}
+
 static void compile(const char *name, const char *text, size_t length) {
     Failure failure;
     Arena *volatile arena = NULL;
@@ -40,7 +62,7 @@ static void compile(const char *name, const char *text, size_t length) {
     StrBuf out;
     sb_init(&out, arena);
     diag_render(sink, 0, DIAG_TEXT, &out);
-    if (module) print_module(module, (PrintOptions){.tests = true, .places = true}, &out);
+    if (module) round_trip(module, arena, &failure);
     free(exact);
     arena_free(arena);
 }
