@@ -193,9 +193,10 @@ Value place_address(Gen *gen, const Region *place) {
     return memory_address(gen, place->buf, place->count, place_indices(gen, place), place);
 }
 
+// Indices that mean the same before the branch: no memory is read, not even a local array that the arm may change.
 static bool is_simple(int count, Expr *const *indices) {
     for (int i = 0; i < count; i++) {
-        if (is_lazy(indices[i])) return false;
+        if (is_lazy(indices[i]) || expr_reads_memory(indices[i])) return false;
     }
     return true;
 }
