@@ -112,7 +112,7 @@ static int dim_of_output(int rank, const int *dims, int out) {
     return -1;
 }
 
-const Layout *map_project(Arena *arena, const Layout *map, int rank, const int *dims) {
+const Layout *map_project(Arena *arena, const Layout *map, int rank, const int *dims, const int64_t *held) {
     Layout *projected = layout_new(arena, 2, rank);
     for (int input = 0; input < 2; input++) {
         for (int i = 0; i < map->in[input].count; i++) {
@@ -122,6 +122,8 @@ const Layout *map_project(Arena *arena, const Layout *map, int rank, const int *
             else if (input == MAP_THREAD) layout_add(projected, input, mode->extent, 0, 0);
         }
     }
+    for (int d = 0; d < rank && held; d++)
+        if (dims[d] < 0) layout_add(projected, MAP_VALUE, held[d], 1, d);
     return layout_finish(projected);
 }
 
@@ -146,7 +148,7 @@ const Layout *map_reduce(Arena *arena, const Layout *map, int axis) {
     for (int d = 0; d < map->rank_out; d++)
         if (d != axis) dims[rank++] = d;
     if (rank == 0) dims[rank++] = -1;
-    return map_project(arena, map, rank, dims);
+    return map_project(arena, map, rank, dims, NULL);
 }
 
 Expr *map_first_replica(Arena *arena, const Layout *map, Expr *thread) {

@@ -27,9 +27,10 @@ const Layout *map_mma_accumulator(Arena *arena, const MmaInfo *info, int64_t m, 
 const Layout *map_mma_a(Arena *arena, const MmaInfo *info, int64_t m, int64_t k, int64_t warps_m, int64_t threads,
                         int lanes);
 
-// The map seen through an access that uses output dims[d] of it as its dim d (-1: a constant index, extent 1). Digits along
-// unused outputs become replicas (threads) or disappear (values).
-const Layout *map_project(Arena *arena, const Layout *map, int rank, const int *dims);
+// The map seen through an access that uses output dims[d] of it as its dim d (-1: a constant index). Digits along unused
+// outputs become replicas (threads) or disappear (values). Of a dim with a constant index each thread holds all held[d]
+// elements, as its slowest values (held NULL: one).
+const Layout *map_project(Arena *arena, const Layout *map, int rank, const int *dims, const int64_t *held);
 // Value index within map_project(...) of the thread's value number `value` of `map`, as an expression.
 Expr *map_projected_value(Arena *arena, const Layout *map, int rank, const int *dims, Expr *value);
 // The reduction over one dim: map_project onto the others ([1] for a rank-1 map).

@@ -330,7 +330,14 @@ static const Layout *map_from_use(Inference *inference, const Item *item, const 
             if (use->dims[d] == i) dims[i] = d;
         if (dims[i] < 0 && item->loop.extents[i] != 1) return NULL;
     }
-    return map_project(inference->arena, use->buf->layout, item->loop.rank, dims);
+    return map_project(inference->arena, use->buf->layout, item->loop.rank, dims, NULL);
+}
+
+// The layout that a fragment has for the loop: an iteration's element is the executing thread's own.
+static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
+    int64_t held[LAYOUT_MAX_RANK];
+    for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
+    return map_project(inference->arena, item->map, use->rank, use->dims, held);
 }
 
 static bool covers(const Layout *layout, const Buf *buf) {
@@ -355,7 +362,7 @@ static bool propagate_loop(Inference *inference, Item *item) {
     for (int u = 0; u < item->uses.count; u++) {
         FragmentUse *use = &item->uses.items[u];
         if (use->buf->layout) continue;
-        const Layout *needed = map_project(inference->arena, item->map, use->rank, use->dims);
+        const Layout *needed = layout_for_use(inference, item, use);
         if (!covers(needed, use->buf)) continue;
         set_layout(inference, use->buf, needed);
         changed = true;
@@ -489,7 +496,7 @@ static const Layout *replicated(Inference *inference, const Buf *buf) {
 static const Layout *needed_layout(Inference *inference, const Item *item, const FragmentUse *use) {
     Arena *arena = inference->arena;
     const Buf *buf = use->buf;
-    if (item->kind == ITEM_LOOP) return map_project(arena, item->map, use->rank, use->dims);
+    if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
     if (item->kind == ITEM_REDUCE) return use->is_store ? map_reduce(arena, item->map, reduce_axis(item)) : item->map;
     if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;

@@ -69,10 +69,18 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
     int dims[LAYOUT_MAX_RANK];
     TileAccess access = {.buf = buf, .count = count, .indices = (Expr **)indices};
     bool known = access_dims(version->loop, &access, dims);
-    const Layout *seen = map_project(version->arena, version->map, count, dims);
+    int64_t held[LAYOUT_MAX_RANK];
+    for (int d = 0; d < count; d++) held[d] = buf_extent(buf, d);
+    const Layout *seen = map_project(version->arena, version->map, count, dims, held);
     EXPECT(version->lower->context->failure, known && buf->layout && layout_equal(seen, buf->layout),
            "fragment '%s' has another layout than its loop", buf->name);
     Expr *slot = map_projected_value(version->arena, version->map, count, dims, value_number(version));
+    int64_t weight = map_values(map_project(version->arena, version->map, count, dims, NULL));
+    for (int d = 0; d < count; d++) {
+        if (dims[d] >= 0) continue;
+        slot = e_add(version->arena, slot, e_mul(version->arena, indices[d], e_int(version->arena, weight)));
+        weight *= held[d];
+    }
     return simplify_expr(version->arena, version->lower->facts, slot);
 }
 
