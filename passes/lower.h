@@ -53,4 +53,8 @@ Buf *lower_physical(Lower *lower, Buf *shared);
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);    // parallel, copy, fill, transpose
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
+// A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a
+// step ahead. `lower_copies` lowers the statements in between.
+bool is_gemm_loop(const Target *target, const Stmt *loop);
+void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);

@@ -11,6 +11,20 @@
 // memory; when the other dim is contiguous the .trans form transposes each 8x8 block. (PTX ISA, ldmatrix; "Matrix fragments
 // for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded element by element, by the instruction's
 // own layout. An operand a in registers is used where it is.
+//
+// When the gemm ends a loop over tiles that waits at its top, the fragments of the next k step are loaded while this one is
+// multiplied, also across the iteration, so that the tensor cores do not idle at the barrier (lower_gemm_loop):
+//
+//     if (0 < steps) { wait; barrier; load(tile 0, step 0) }
+//     for (k in steps) unroll (kk in 4) {
+//         if (kk + 1 < 4) load(tile k, step kk + 1);
+//         else if (k + 1 < steps) { wait; barrier; load(tile k + 1, step 0) }
+//         if (kk == 0) start the copies of a later tile;
+//         multiply(step kk);
+//     }
+//
+// Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the top
+// of the next iteration, and after the last load of tile k, so they order what they did before.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/fragment.h"
@@ -70,6 +84,7 @@ typedef struct Gemm {
     Expr *lane, *row0, *column0;     // the warp's corner in the tile
     Buf *a, *b, *acc;                // local arrays
     int a_values, b_values, c_values;
+    Expr *set;                       // which of the two sets of operand registers; NULL: there is one
 } Gemm;
 
 static Span place(const Gemm *gemm) { return gemm->stmt->loc; }
@@ -96,9 +111,17 @@ static Stmt *counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count,
 static Expr *times(Gemm *gemm, Expr *a, int64_t b) { return e_mul(gemm->arena, a, e_int(gemm->arena, b)); }
 static Expr *plus(Gemm *gemm, Expr *a, Expr *b) { return e_add(gemm->arena, a, b); }
 
+// Where slot `slot` of an operand's registers is in the set in use.
+static Expr *in_set(Gemm *gemm, int operand, Expr *slot) {
+    if (!gemm->set) return slot;
+    int64_t size = operand == 0 ? gemm->m_tiles * gemm->a_values : gemm->n_tiles * gemm->b_values;
+    return plus(gemm, times(gemm, gemm->set, size), slot);
+}
+
 static void push_ldmatrix(Gemm *gemm, int operand, MatrixLoad load, Buf *local, Expr *slot, Expr *outer0, Expr *inner0, Block *out) {
     Arena *arena = gemm->arena;
     Expr *outer, *inner;
+    slot = in_set(gemm, operand, slot);
     matrix_lane_exprs(arena, &load, gemm->lane, &outer, &inner);
     Region *from = operand_element(gemm, operand, plus(gemm, outer0, outer), plus(gemm, inner0, inner));
     Arg args[] = {arg_region(region_element(arena, local, 1, &slot)), arg_region(from), arg_value(e_int(arena, load.count)),
@@ -117,6 +140,7 @@ static void push_elements(Gemm *gemm, int operand, const char *layout_text_, int
     const char *why;
     const Layout *layout = layout_parse(arena, layout_text_, 0, &why);
     Expr *v, *at[2];
+    slot = in_set(gemm, operand, slot);
     int mark = facts_mark(gemm->lower->facts);
     Stmt *loop = counted(gemm, LOOP_UNROLL, "v", values, &v);
     Expr *in[2] = {gemm->lane, v};
@@ -188,7 +212,8 @@ static void multiply(Gemm *gemm, Expr *kk, Block *out) {
     Expr *i, *j;
     Stmt *rows = counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i), *columns = counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
     Expr *a_tile = a_in_registers ? plus(gemm, times(gemm, i, gemm->k_steps), kk) : i;
-    Expr *slots[3] = {times(gemm, a_tile, gemm->a_values), times(gemm, j, gemm->b_values),
+    Expr *a_slot = times(gemm, a_tile, gemm->a_values);
+    Expr *slots[3] = {a_in_registers ? a_slot : in_set(gemm, 0, a_slot), in_set(gemm, 1, times(gemm, j, gemm->b_values)),
                       times(gemm, plus(gemm, times(gemm, i, gemm->n_tiles), j), gemm->c_values)};
     Buf *locals[3] = {gemm->a, gemm->b, gemm->acc};
     Arg args[4] = {arg_name(gemm->info->name)};
@@ -235,8 +260,7 @@ static Buf *operand_registers(Gemm *gemm, const char *name, Type type, int64_t c
     return local;
 }
 
-static void lower_mma(Gemm *gemm, Block *out) {
-    Lower *lower = gemm->lower;
+static void count_tiles(Gemm *gemm) {
     const Arg *args = gemm->stmt->call.args;
     const Attr *split = attr_get(gemm->stmt->attrs, ATTR_WARPS);
     gemm->m_tiles = region_extent(args[2].region, 0) / split->args[0].integer / gemm->info->m;
@@ -245,23 +269,130 @@ static void lower_mma(Gemm *gemm, Block *out) {
     gemm->a_values = layout_values(gemm->arena, gemm->info->a_layout);
     gemm->b_values = layout_values(gemm->arena, gemm->info->b_layout);
     gemm->c_values = layout_values(gemm->arena, gemm->info->c_layout);
-    Stmt *block = s_block(gemm->arena);
-    Block *body = &block->block;
-    int mark = facts_mark(lower->facts);
-    gemm->acc = lower_local(lower, args[2].region->buf);
+}
+
+// Operand registers (`sets` of them), the accumulator, the warp's corner.
+static void begin_mma(Gemm *gemm, int sets, Block *body) {
+    const Arg *args = gemm->stmt->call.args;
+    count_tiles(gemm);
+    gemm->acc = lower_local(gemm->lower, args[2].region->buf);
     gemm->a = args[0].region->buf->scope == SCOPE_FRAGMENT
-                  ? lower_local(lower, args[0].region->buf)
-                  : operand_registers(gemm, "a", args[0].region->buf->type, gemm->m_tiles * gemm->a_values, body);
-    gemm->b = operand_registers(gemm, "b", args[1].region->buf->type, gemm->n_tiles * gemm->b_values, body);
+                  ? lower_local(gemm->lower, args[0].region->buf)
+                  : operand_registers(gemm, "a", args[0].region->buf->type, sets * gemm->m_tiles * gemm->a_values, body);
+    gemm->b = operand_registers(gemm, "b", args[1].region->buf->type, sets * gemm->n_tiles * gemm->b_values, body);
     warp_corner(gemm, body);
+}
+
+static void lower_mma(Gemm *gemm, Block *out) {
+    Stmt *block = s_block(gemm->arena);
+    int mark = facts_mark(gemm->lower->facts);
+    begin_mma(gemm, 1, &block->block);
     Expr *kk;
     Stmt *steps = counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk);
     load_a(gemm, kk, &steps->loop.body);
     load_b(gemm, kk, &steps->loop.body);
     multiply(gemm, kk, &steps->loop.body);
-    block_push(gemm->arena, body, steps);
-    facts_release(lower->facts, mark);
+    block_push(gemm->arena, &block->block, steps);
+    facts_release(gemm->lower->facts, mark);
     block_push(gemm->arena, out, block);
+}
+
+// ---- across iterations ----
+
+static bool is_call(const Stmt *stmt, OpId op) { return stmt->kind == STMT_CALL && stmt->call.op == op; }
+
+static bool is_wait(const Stmt *stmt) { return is_call(stmt, OP_CP_ASYNC_WAIT) || is_call(stmt, OP_BARRIER); }
+
+static int leading_waits(const Block *body) {
+    int waits = 0;
+    while (waits < body->count && is_wait(body->items[waits])) waits++;
+    return waits;
+}
+
+static bool only_starts_copies(const Stmt *stmt) {
+    if (stmt->kind == STMT_IF) {
+        for (int i = 0; i < stmt->if_.then.count; i++)
+            if (!only_starts_copies(stmt->if_.then.items[i])) return false;
+        return stmt->if_.otherwise.count == 0;
+    }
+    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL && attr_get(stmt->attrs, ATTR_VIA) != NULL;
+    return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
+}
+
+bool is_gemm_loop(const Target *target, const Stmt *loop) {
+    const Block *body = &loop->loop.body;
+    int64_t begin, step;
+    if (loop->kind != STMT_FOR || loop->loop.kind != LOOP_SERIAL || loop->loop.count != 1 || body->count < 2) return false;
+    if (!expr_const(loop->loop.iters[0].begin, &begin) || begin != 0) return false;
+    if (!expr_const(loop->loop.iters[0].step, &step) || step != 1 || leading_waits(body) == 0) return false;
+    const Stmt *gemm = vec_last(body);
+    const MmaInfo *info = is_call(gemm, OP_GEMM) ? gemm_instruction(target, gemm) : NULL;
+    if (!info || region_extent(gemm->call.args[0].region, 1) / info->k % 2 != 0) return false;   // two sets alternate
+    for (int operand = 0; operand < 2; operand++)
+        if (!matrix_load_possible(target, gemm->call.args[operand].region)) return false;
+    for (int i = leading_waits(body); i < body->count - 1; i++)
+        if (!only_starts_copies(body->items[i])) return false;
+    return true;
+}
+
+// Waits as at the top of the loop, then the first fragments of tile `tile`.
+static void enter_tile(Gemm *gemm, const Stmt *loop, Expr *tile, Block *out) {
+    Arena *arena = gemm->arena;
+    const Block *body = &loop->loop.body;
+    Subst *subst = subst_new(arena);
+    subst_var(subst, loop->loop.iters[0].var, tile);
+    for (int i = 0; i < leading_waits(body); i++) block_push(arena, out, clone_stmt(arena, NULL, body->items[i]));
+    Gemm at = *gemm;
+    at.stmt = clone_stmt(arena, subst, gemm->stmt);
+    at.set = e_int(arena, 0);
+    load_a(&at, e_int(arena, 0), out);
+    load_b(&at, e_int(arena, 0), out);
+}
+
+static void next_fragments(Gemm *gemm, const Stmt *loop, Expr *kk, Block *out) {
+    Arena *arena = gemm->arena;
+    const Iter *iter = &loop->loop.iters[0];
+    Expr *next = e_add(arena, kk, e_int(arena, 1)), *tile = e_add(arena, e_var(arena, iter->var), e_int(arena, 1));
+    Stmt *within = s_if(arena, e_lt(arena, next, e_int(arena, gemm->k_steps))), *more = s_if(arena, e_lt(arena, tile, iter->end));
+    Gemm at = *gemm;
+    int mark = facts_mark(gemm->lower->facts);
+    facts_assume(gemm->lower->facts, within->if_.condition, true);
+    at.set = e_mod(arena, next, e_int(arena, 2));
+    load_a(&at, next, &within->if_.then);
+    load_b(&at, next, &within->if_.then);
+    facts_release(gemm->lower->facts, mark);
+    facts_assume(gemm->lower->facts, more->if_.condition, true);
+    enter_tile(gemm, loop, tile, &more->if_.then);
+    facts_release(gemm->lower->facts, mark);
+    block_push(arena, &within->if_.otherwise, more);
+    block_push(arena, out, within);
+}
+
+void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out) {
+    Arena *arena = lower->arena;
+    Block *body = &loop->loop.body, first = {0};
+    Gemm gemm = {.lower = lower, .arena = arena, .stmt = vec_last(body)};
+    Stmt *block = s_block(arena), *start = s_if(arena, e_lt(arena, e_int(arena, 0), loop->loop.iters[0].end));
+    int mark = facts_mark(lower->facts);
+    gemm.info = gemm_instruction(lower->target, gemm.stmt);
+    begin_mma(&gemm, 2, &block->block);
+    enter_tile(&gemm, loop, e_int(arena, 0), &start->if_.then);
+    block_push(arena, &block->block, start);
+    facts_iter(lower->facts, &loop->loop.iters[0]);
+    for (int i = leading_waits(body); i < body->count - 1; i++) lower_copies(lower, body->items[i], &first);
+    Expr *kk;
+    Stmt *steps = counted(&gemm, LOOP_UNROLL, "kk", gemm.k_steps, &kk);
+    next_fragments(&gemm, loop, kk, &steps->loop.body);
+    Stmt *at_first = s_if(arena, e_binary(arena, BIN_EQ, kk, e_int(arena, 0)));
+    at_first->if_.then = first;
+    if (first.count > 0) block_push(arena, &steps->loop.body, at_first);
+    gemm.set = e_mod(arena, kk, e_int(arena, 2));
+    multiply(&gemm, kk, &steps->loop.body);
+    *body = (Block){0};
+    block_push(arena, body, steps);
+    block_push(arena, &block->block, loop);
+    facts_release(lower->facts, mark);
+    block_push(arena, out, block);
 }
 
 // ---- without tensor cores ----

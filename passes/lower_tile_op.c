@@ -17,6 +17,7 @@
 #include "support/map.h"
 
 static void lower_block(Lower *lower, const Block *from, Block *to);
+static void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
 static Region *lower_element(Lower *lower, const Region *region);
 
 Expr *lower_thread(Lower *lower) { return e_var(lower->arena, lower->thread); }
@@ -239,6 +240,10 @@ static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
         iter->step = lower_expr(lower, iter->step);
     }
     if (stmt->loop.kind == LOOP_PIPELINED) stmt->loop.kind = LOOP_SERIAL, stmt->loop.stages = NULL;
+    if (is_gemm_loop(lower->target, stmt)) {
+        lower_gemm_loop(lower, stmt, lower_stmt, out);
+        return;
+    }
     lower_body(lower, stmt, &stmt->loop.body);
     block_push(lower->arena, out, stmt);
 }
