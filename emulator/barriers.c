@@ -107,7 +107,7 @@ static void initialise(Agent *agent, const Mem *mem, int64_t element, int64_t co
         clock_drop(cta, &barrier->clock);
         clock_drop(cta, &barrier->done);
     }
-    *barrier = (MBarrier){.expected = count, .pending = count, .ready = true};
+    *barrier = (MBarrier){.expected = count, .pending = count};
     state_set(cta, mem, element, 1, STATE_READY);
 }
 

@@ -32,7 +32,6 @@ static Machine *machine_new(const Module *module, Code *code, const EmuOptions *
                          .failure = module->failure,
                          .sink = module->sink,
                          .report = report,
-                         .lanes = LANES,
                          .most_steps = MOST_STEPS};
     if (options) machine->options = *options;
     machine->races_wanted = machine->options.races;

@@ -245,18 +245,15 @@ struct Agent {
     Copy *copies;
     int copy_count, copy_capacity;
     int committed[LANES];
-    uint64_t steps;
 };
 
 typedef struct Barrier {
     int64_t expected, arrived;
     Clock *clock;   // of those who arrived
-    int first_pc;
 } Barrier;
 
 typedef struct MBarrier {
     int64_t expected, pending, bytes, phase;
-    bool ready;
     Clock *clock;   // arrivals of the current phase
     Clock *done;    // of all completed ones
 } MBarrier;
@@ -277,7 +274,6 @@ struct Cta {
     MBarrier **mbarriers;   // by 8 bytes of shared memory
     Clock **clocks;         // what each thread knows
     uint32_t *epochs;       // of each warp
-    uint32_t first_epoch;
     Pending *pending;
     int pending_count, pending_capacity, committed;
 };
@@ -296,7 +292,6 @@ struct Machine {
     EmuSite *sites;   // by instruction
     Arena *keep;      // where the report's sites go
     Random random;
-    int lanes;
     Races *races;
     Cta *ctas;   // resident blocks
     int cta_count;
@@ -339,11 +334,10 @@ void mem_declare(Agent *agent, int mem);
 Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *spans, int64_t *offsets);
 // Element of the agent's local array at which an access of `span` elements begins; -1: out of range and reported.
 int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span);
-bool local_ready(Agent *agent, const Mem *mem, int64_t element,
-                 Mask mask);   // initialised in these lanes, else reported
+// Whether it is initialised in these lanes, else reported.
+bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask);
 uint8_t *mem_data(const Cta *cta, const Mem *mem);
 uint8_t *mem_state(const Cta *cta, const Mem *mem);   // NULL: all initialised
-int64_t mem_physical(const Mem *mem, int64_t offset);
 const char *element_text(Arena *arena, const Mem *mem, int64_t offset);
 // Checks the state of `count` elements for reading; reports and returns false.
 bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
@@ -356,7 +350,6 @@ void state_set(const Cta *cta, const Mem *mem, int64_t offset, int64_t count, in
 Cta *ctas_new(Machine *machine, int count);
 Agent *agent_start(Cta *cta, int pc);   // with one lane
 bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks);
-bool run_to_end(Machine *machine);   // schedules all agents of the resident blocks until they are done
 void agent_spawn(Agent *agent, const SpawnCode *spawn, int body);
 void agent_fork(Agent *agent, const ForkCode *fork);
 void agent_end(Agent *agent);
@@ -385,8 +378,7 @@ void clock_drop(Cta *cta, Clock **clock);
 
 // conflicts.c
 void conflicts_count(Agent *agent, const Mem *mem, const int64_t *bytes_at, Mask mask, int bytes);
-void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows,
-                    int count);                              // ldmatrix: 8 rows of 16 bytes a phase
+void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows, int count);   // of `count` 8x8 matrices
 void conflicts_sites(const Machine *machine, Arena *keep);   // fills the report's sites
 
 // report.c
@@ -394,7 +386,6 @@ Diag *emu_report(Machine *machine, int pc, DiagCode code, ...);   // NULL: enoug
 Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...);
 const char *thread_text(const Agent *agent, int lane);
 const char *thread_index_text(const Cta *cta, int thread);
-const char *cta_text(const Cta *cta);
 
 // launch.c
 bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent);   // a program's kernel or program

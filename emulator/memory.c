@@ -21,10 +21,6 @@ uint8_t *mem_state(const Cta *cta, const Mem *mem) {
     return cta->shared_state + mem->offset / cta->machine->code->granule;
 }
 
-int64_t mem_physical(const Mem *mem, int64_t offset) {
-    return mem->table ? mem->table[offset] : offset;
-}
-
 // ---- states ----
 const char *element_text(Arena *arena, const Mem *mem, int64_t offset) {
     StrBuf sb;

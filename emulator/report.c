@@ -36,7 +36,7 @@ Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...
     return d;
 }
 
-const char *cta_text(const Cta *cta) {
+static const char *cta_text(const Cta *cta) {
     return arena_printf(cta->machine->arena, "block %lld", (long long)cta->index);
 }
 

@@ -254,8 +254,8 @@ static bool out_of_steps(Machine *machine, const Agent *agent) {
     return true;
 }
 
-// Runs until every resident block has ended, or one has (when `any`).
-static bool run_resident(Machine *machine, bool any) {
+// Runs until one of the resident blocks has ended.
+static bool run_resident(Machine *machine) {
     while (!machine->stop) {
         int ready;
         Agent *agent = pick(machine, &ready);
@@ -267,13 +267,9 @@ static bool run_resident(Machine *machine, bool any) {
         agent_run(agent,
                   ready == 1 && !machine->code->polls ? LONGEST_RUN : 1 + random_below(&machine->random, LONGEST_TURN));
         if (out_of_steps(machine, agent)) return false;
-        if (any && agent == agent->cta->root && agent->status == AGENT_DONE) return true;
+        if (agent == agent->cta->root && agent->status == AGENT_DONE) return true;
     }
     return false;
-}
-
-bool run_to_end(Machine *machine) {
-    return run_resident(machine, false);
 }
 
 static int64_t sampled(int64_t n, int64_t count, int64_t blocks) {   // the n-th of `count` blocks spread over the grid
@@ -297,6 +293,6 @@ bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks) {
             live |= cta->live;
         }
         if (!live) return true;
-        if (!run_resident(machine, true)) return false;
+        if (!run_resident(machine)) return false;
     }
 }

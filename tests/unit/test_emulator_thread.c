@@ -274,6 +274,12 @@ static void bank_conflicts_are_counted(void **state) {
     assert_int_equal(run_source(*state, CONFLICTS("t * 2"), 1).last.report.conflicts, 1);
     assert_int_equal(run_source(*state, CONFLICTS("t * 32"), 1).last.report.conflicts, 31);
     assert_int_equal(run_source(*state, CONFLICTS("t * 31"), 1).last.report.conflicts, 0);
+    EmuReport report = run_source(*state, CONFLICTS("t * 4"), 1).last.report;
+    assert_int_equal(report.site_count, 1);
+    assert_string_equal(report.sites[0].buffer, "s");
+    assert_int_equal(report.sites[0].place.line, 4);
+    assert_int_equal(report.sites[0].accesses, 1);
+    assert_int_equal(report.sites[0].conflicts, 3);
 }
 
 #define BLOCKS(BODY)                                                                                                   \
