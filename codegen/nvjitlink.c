@@ -2,6 +2,7 @@
 // packages bring them) but its tools are not. About as fast as ptxas on large kernels, faster on small ones.
 #include "codegen/assembler.h"
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct nvJitLink *Handle;
@@ -21,22 +22,23 @@ typedef struct Library {
     int (*version)(unsigned *major, unsigned *minor);
 } Library;
 
-static void *open_library(void) {
-    static const char *const names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so",
-                                        "/usr/local/cuda/lib64/libnvJitLink.so"};
+static void *open_library(Arena *arena) {
+    static const char *const names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
+    const char *given = getenv("CUDA_HOME") ? getenv("CUDA_HOME") : getenv("CUDA_PATH");
+    const char *root = given ? given : "/usr/local/cuda";
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
         void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
         if (library) return library;
     }
-    return NULL;
+    return dlopen(arena_printf(arena, "%s/lib64/libnvJitLink.so", root), RTLD_NOW | RTLD_LOCAL);
 }
 
 // The library stays loaded: loading it costs more than assembling a small kernel.
-static bool load(Library *library) {
+static bool load(Arena *arena, Library *library) {
     static const char *const names[] = {"Create",      "AddData",  "Complete",        "GetLinkedCubinSize",
                                         "GetLinkedCubin", "GetErrorLogSize", "GetErrorLog", "GetInfoLogSize",
                                         "GetInfoLog",  "Destroy",  "Version"};
-    void *handle = open_library();
+    void *handle = open_library(arena);
     if (!handle) return false;
     void *symbols[sizeof names / sizeof names[0]];
     _Static_assert(sizeof symbols == sizeof *library, "one name for each function");
@@ -68,7 +70,7 @@ static AssembleStatus read_cubin(Assembly *assembly, const Library *library, Han
 
 AssembleStatus run_nvjitlink(Assembly *assembly) {
     Library library;
-    if (!load(&library)) return UNAVAILABLE;
+    if (!load(assembly->arena, &library)) return UNAVAILABLE;
     unsigned major = 0, minor = 0;
     library.version(&major, &minor);
     assembly->assembler = arena_printf(assembly->arena, "nvJitLink %u.%u", major, minor);

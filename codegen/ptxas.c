@@ -64,7 +64,7 @@ static void read_line(Assembly *assembly, const char *line, ResourceVec *kernels
     kernel->shared_static = number_before(line, " bytes smem", kernel->shared_static);
 }
 
-static void read_log(Assembly *assembly, Cubin *out) {
+void read_assembler_log(Assembly *assembly, Cubin *out) {
     ResourceVec kernels = {0};
     const char *symbol = NULL;
     for (const char *line = assembly->log; line && *line;) {
@@ -119,6 +119,6 @@ bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, c
     if (status != ASSEMBLED) return false;
     out->data = assembly.data;
     out->size = assembly.size;
-    read_log(&assembly, out);
+    read_assembler_log(&assembly, out);
     return true;
 }

@@ -25,6 +25,7 @@ static const char *program_in(Arena *arena, const char *folder, size_t length, c
     return is_program(path) ? path : NULL;
 }
 
+// In PATH, then in CUDA's usual folders.
 const char *find_ptxas(Arena *arena) {
     const char *found;
     for (const char *at = getenv("PATH"); at;) {
@@ -33,7 +34,8 @@ const char *find_ptxas(Arena *arena) {
         at = at[length] ? at + length + 1 : NULL;
     }
     const char *roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda"};
-    for (int i = 0; i < (int)(sizeof roots / sizeof roots[0]); i++) {
+    int count = roots[0] || roots[1] ? 2 : (int)(sizeof roots / sizeof roots[0]);   // a folder that is given is the one
+    for (int i = 0; i < count; i++) {
         if (roots[i] && (found = program_in(arena, roots[i], strlen(roots[i]), "/bin"))) return found;
     }
     return NULL;

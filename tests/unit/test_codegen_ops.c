@@ -325,6 +325,7 @@ static void test_debugging(void **state) {
     assert_true(assemble(u.a, &failure, k.module->sink, ptx, &options, &cubin));
 }
 
+// covers T0801
 static void test_missing_feature(void **state) {
     USE(128);
     DO(&u, OP_STMATRIX, at_thread(&u, u.shared, 8), at(&u, u.local, 0), arg_value(word(&u, 4)),

@@ -41,6 +41,7 @@ static void test_library(void **state) {
     assert_non_null(strstr(assembly.log, "registers"));
 }
 
+// covers T0812
 static void test_refused(void **state) {
     START(k, 128);
     AssembleOptions options = {.target = target_named("sm_80")};
@@ -49,6 +50,7 @@ static void test_refused(void **state) {
     assert_int_equal(diag_view(k.module->sink, 0).code, T_PTXAS_REFUSED);
 }
 
+// covers T0811
 static void test_missing(void **state) {
     START(k, 128);
     AssembleOptions options = {.target = target_named("sm_80"), .ptxas = "/nowhere/ptxas"};
@@ -124,6 +126,58 @@ static void test_broken_promise(void **state) {
     fail_msg("compiled");
 }
 
+// covers T0810
+static void test_none(void **state) {
+    START(k, 128);
+    Assembly assembly = {.arena = k.arena, .failure = &failure, .sink = k.module->sink, .ptx = ""};
+    AssembleOptions options = {.target = target_named("sm_80")};
+    assembly.options = &options;
+    char *path = arena_strdup(k.arena, getenv("PATH") ? getenv("PATH") : "");
+    setenv("PATH", "", 1);
+    setenv("CUDA_HOME", "/nowhere", 1);
+    Cubin cubin;
+    bool has_library = run_nvjitlink(&assembly) != UNAVAILABLE;
+    bool done = assemble(k.arena, &failure, k.module->sink, "", &options, &cubin);
+    setenv("PATH", path, 1);
+    unsetenv("CUDA_HOME");
+    assert_false(done);
+    if (!has_library) assert_int_equal(diag_view(k.module->sink, 0).code, T_NO_PTXAS);
+}
+
+// covers T0815
+static void test_messages(void **state) {
+    START(k, 128);
+    static const char log[] =
+        "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+        "insufficient register resources for the wgmma pipeline in the function 'attention'\n"
+        "ptxas info    : 0 bytes gmem\n"
+        "ptxas info    : Compiling entry function 'attention' for 'sm_90a'\n"
+        "ptxas info    : Function properties for attention\n"
+        "    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\n"
+        "ptxas info    : Used 255 registers, used 3 barriers, 1024 bytes smem\n"
+        "ptxas info    : Compiling entry function 'gemm' for 'sm_90a'\n"
+        "ptxas info    : Used 90 registers, 400 bytes cmem[0]\n";
+    Assembly assembly = {.arena = k.arena, .failure = &failure, .sink = k.module->sink, .log = log};
+    Cubin cubin = {0};
+    read_assembler_log(&assembly, &cubin);
+    assert_int_equal(cubin.kernel_count, 2);
+    const KernelResources *attention = &cubin.kernels[0], *gemm = &cubin.kernels[1];
+    assert_string_equal(attention->symbol, "attention");
+    assert_int_equal(attention->stack, 16);
+    assert_int_equal(attention->spill_stores, 12);
+    assert_int_equal(attention->spill_loads, 8);
+    assert_int_equal(attention->registers, 255);
+    assert_int_equal(attention->barriers, 3);
+    assert_int_equal(attention->shared_static, 1024);
+    assert_string_equal(gemm->symbol, "gemm");
+    assert_int_equal(gemm->registers, 90);
+    assert_int_equal(gemm->stack, 0);
+    assert_int_equal(diag_count(k.module->sink), 1);
+    DiagView note = diag_view(k.module->sink, 0);
+    assert_int_equal(note.code, T_PTXAS_NOTE);
+    assert_non_null(strstr(note.message, "'attention'"));
+}
+
 static void test_symbols(void **state) {
     START(k, 128);
     Func *variant = NEW(k.arena, Func), *other = NEW(k.arena, Func);
@@ -140,7 +194,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(test_ptxas),         IN_ARENA(test_library),        IN_ARENA(test_refused), IN_ARENA(test_missing),
         IN_ARENA(test_spills),        IN_ARENA(test_llvm_gives_up),  IN_ARENA(test_broken_promise),
-        IN_ARENA(test_symbols),
+        IN_ARENA(test_none),          IN_ARENA(test_messages),       IN_ARENA(test_symbols),
     };
     return run(tests);
 }
