@@ -13,7 +13,8 @@ Node *ast_new(Arena *arena, NodeKind kind, Span span) {
 void ast_push(Arena *arena, Node *node, Node *kid) {
     if (node->count == node->capacity) {
         int grown = node->capacity ? 2 * node->capacity : 4;
-        node->kids = arena_grow(arena, node->kids, sizeof(Node *) * (size_t)node->count, sizeof(Node *) * (size_t)grown);
+        node->kids =
+            arena_grow(arena, node->kids, sizeof(Node *) * (size_t)node->count, sizeof(Node *) * (size_t)grown);
         node->capacity = grown;
     }
     node->kids[node->count++] = kid;

@@ -132,7 +132,8 @@ static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand,
 
 static bool build_args(Sema *s, const OpInfo *info, const Operands *operands, Arg *args) {
     bool pair = info->id == OP_COPY || info->id == OP_TRANSPOSE;
-    if (pair && !region_pair(s, operands->at[0], operands->at[1], info->id == OP_TRANSPOSE, &args[0].region, &args[1].region))
+    if (pair &&
+        !region_pair(s, operands->at[0], operands->at[1], info->id == OP_TRANSPOSE, &args[0].region, &args[1].region))
         return false;
     for (int i = pair ? 2 : 0; i < info->operand_count; i++) {
         const Operand *operand = &info->operands[i];
@@ -202,7 +203,8 @@ static Value pure_call(Sema *s, const OpInfo *info, const Node *call) {
     for (int i = 0; i < info->operand_count; i++) args[i].value = out[i];
     if (!s->raw || s->constant) return value_expr(s, e_call(s->arena, info->id, info->operand_count, args), call->span);
     Expr *e = NEW(s->arena, Expr);   // as e_call does it, unfolded
-    *e = (Expr){.kind = EXPR_CALL, .type = info->result == RESULT_FLOATING && !type_is_float(out[0]->type) ? TYPE_F32 : out[0]->type};
+    *e = (Expr){.kind = EXPR_CALL,
+                .type = info->result == RESULT_FLOATING && !type_is_float(out[0]->type) ? TYPE_F32 : out[0]->type};
     e->call.op = info->id;
     e->call.count = info->operand_count;
     e->call.args = arena_copy(s->arena, args, sizeof *args * (size_t)info->operand_count);

@@ -22,7 +22,8 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     const char *pattern = attr_pattern(id);
     for (int i = 0; pattern[i]; i++)
         for (int k = 0; k < COUNT_OF(kinds); k++)
-            if (kinds[k].letter == pattern[i]) text = arena_printf(s->arena, "%s%s%s", text, i ? ", " : "", kinds[k].text);
+            if (kinds[k].letter == pattern[i])
+                text = arena_printf(s->arena, "%s%s%s", text, i ? ", " : "", kinds[k].text);
     diag(s->sink, node->span, T_ATTRIBUTE, node->text, *text ? text : "nothing");
     return false;
 }
@@ -139,8 +140,10 @@ static bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynam
 }
 
 static void declaration(Sema *s, AstScope scope, const Node *node) {
-    static const Scope scopes[] = {[DECL_SHARED] = SCOPE_SHARED, [DECL_FRAGMENT] = SCOPE_FRAGMENT,
-                                   [DECL_LOCAL] = SCOPE_LOCAL, [DECL_SCRATCH] = SCOPE_GLOBAL};
+    static const Scope scopes[] = {[DECL_SHARED] = SCOPE_SHARED,
+                                   [DECL_FRAGMENT] = SCOPE_FRAGMENT,
+                                   [DECL_LOCAL] = SCOPE_LOCAL,
+                                   [DECL_SCRATCH] = SCOPE_GLOBAL};
     const Node *dims = node->kids[1];
     Type type = find_type(s, node->kids[0]);
     if (type == TYPE_NONE) type = TYPE_F32;

@@ -72,7 +72,8 @@ static void elaborate_all(Sema *s) {
         const SyntaxItem *item = &syntax->items.items[i];
         if (item->node->kind != N_REFERENCE) continue;
         elaborate_reference(s, item->node);
-        if (item_named(syntax, item->node->text) < 0) diag(s->sink, item->node->span, T_NO_TARGET, "reference", item->node->text);
+        if (item_named(syntax, item->node->text) < 0)
+            diag(s->sink, item->node->span, T_NO_TARGET, "reference", item->node->text);
     }
     elaborate_tests(s);
 }
@@ -108,8 +109,8 @@ Module *parse_module(Arena *arena, Failure *failure, DiagSink *sink, const char 
     return syntax ? elaborate_mode(syntax, arena, failure, sink, NULL, true) : NULL;
 }
 
-Expr *parse_host_expr(Arena *arena, Failure *failure, DiagSink *sink, const char *text, const char *const *names, int count,
-                      Var **vars) {
+Expr *parse_host_expr(Arena *arena, Failure *failure, DiagSink *sink, const char *text, const char *const *names,
+                      int count, Var **vars) {
     int before = diag_errors(sink), file = diag_add_source(sink, "<expression>", text, strlen(text));
     const Node *node = parse_text(arena, failure, sink, file, text, strlen(text), PARSE_EXPR, AST_MAX_PRINTED);
     if (!node) return NULL;

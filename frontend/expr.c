@@ -17,9 +17,7 @@ static Value name_value(Sema *s, const Node *node) {
         diag_label(d, symbol->span, "declared here");
         return value_poison(node->span);
     }
-    case SYMBOL_TYPE:
-        diag(s->sink, node->span, T_NOT_SCALAR, node->text, "a type");
-        return value_poison(node->span);
+    case SYMBOL_TYPE: diag(s->sink, node->span, T_NOT_SCALAR, node->text, "a type"); return value_poison(node->span);
     default: break;
     }
     Value value = symbol->value;

@@ -106,7 +106,8 @@ static void end(Sema *s, Frame *frame) {
 static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
     Frame frame;
     bool kernel = node->kind == N_KERNEL;
-    Func *func = begin(s, &frame, kernel ? FUNC_KERNEL : FUNC_PROGRAM, name, node, choices, kernel ? IN_KERNEL : IN_PROGRAM);
+    Func *func =
+        begin(s, &frame, kernel ? FUNC_KERNEL : FUNC_PROGRAM, name, node, choices, kernel ? IN_KERNEL : IN_PROGRAM);
     NameScope inner;
     scope_open(s, &inner);
     statements(s, node->kids[3]);
@@ -132,7 +133,8 @@ void tune_statement(Sema *s, const Node *node) {
         if (type != TYPE_NONE) diag(s->sink, tunable->span, T_DEFINE_VALUE, define->name, define->value, "a number");
         declare_value(s, tunable->text, value, tunable->span);
         if (value.kind != VALUE_INT || value.integer > INT64_MAX) continue;
-        Attr attr = {.id = ATTR_TUNED, .count = 2, .args = {{.text = tunable->text}, {.integer = (int64_t)value.integer}}};
+        Attr attr = {
+            .id = ATTR_TUNED, .count = 2, .args = {{.text = tunable->text}, {.integer = (int64_t)value.integer}}};
         Attr **last = &s->func->attrs;
         while (*last) last = &(*last)->next;
         *last = arena_copy(s->arena, &attr, sizeof attr);
@@ -266,7 +268,8 @@ static bool infer(Sema *s, const Node *call, const Node *kernel, const Node *cpa
         const Node *param = kernel->kids[1]->kids[i], *arg = launch_arg(call, kernel, i);
         Symbol *symbol = arg && arg->kind == N_NAME ? find(s, arg->text) : NULL;
         if (!symbol || symbol->kind != SYMBOL_BUF || !param->kids[1]) continue;
-        out->type = is_type_param(cparam) && strcmp(param->kids[0]->text, cparam->text) == 0 ? symbol->buf->type : TYPE_NONE;
+        out->type =
+            is_type_param(cparam) && strcmp(param->kids[0]->text, cparam->text) == 0 ? symbol->buf->type : TYPE_NONE;
         if (out->type != TYPE_NONE) return true;
         for (int d = 0; !is_type_param(cparam) && d < param->kids[1]->count && d < symbol->buf->rank; d++) {
             const Node *dim = param->kids[1]->kids[d];
@@ -367,7 +370,8 @@ static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
         const Node *arg = call->kids[i];
         bool known = arg->kind != N_NAMED && places++ < kernel->kids[1]->count;
         for (int k = 0; arg->kind == N_NAMED && k < 2; k++)
-            for (int j = 0; j < kernel->kids[k]->count; j++) known |= strcmp(kernel->kids[k]->kids[j]->text, arg->text) == 0;
+            for (int j = 0; j < kernel->kids[k]->count; j++)
+                known |= strcmp(kernel->kids[k]->kids[j]->text, arg->text) == 0;
         fine &= known;
         if (!known && arg->kind == N_NAMED) diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, kernel->text, arg->text);
     }

@@ -1,6 +1,6 @@
-// `fn` and `macro`: both disappear here. A fn is a scalar function: its value replaces the call, and what it needs besides
-// (lets, loops) is emitted before the statement that calls it. A macro takes buffers by reference; its body replaces the
-// call. Neither sees the names around the call: only its parameters and the file's consts.
+// `fn` and `macro`: both disappear here. A fn is a scalar function: its value replaces the call, and what it needs
+// besides (lets, loops) is emitted before the statement that calls it. A macro takes buffers by reference; its body
+// replaces the call. Neither sees the names around the call: only its parameters and the file's consts.
 #include "frontend/sema.h"
 #include <string.h>
 
@@ -159,7 +159,8 @@ Value inline_fn(Sema *s, const Node *fn, const Node *call) {
     Inlining frame;
     Value *values = NEW_ARRAY(s->arena, Value, fn->kids[0]->count + 1);
     Type type = find_type(s, fn->kids[1]);
-    if (type == TYPE_NONE || !fn_args(s, fn, call, values) || !enter(s, &frame, fn, call)) return value_poison(call->span);
+    if (type == TYPE_NONE || !fn_args(s, fn, call, values) || !enter(s, &frame, fn, call))
+        return value_poison(call->span);
     NameScope scope, inner, *outer = s->scope;
     s->scope = s->file;
     scope_open(s, &scope);
@@ -181,8 +182,11 @@ Value inline_fn(Sema *s, const Node *fn, const Node *call) {
 // ---- macro ----
 static bool check_mode(Sema *s, const Node *param, const Node *arg, const Buf *buf) {
     static const int scopes[] = {[AST_IN] = SCOPE_GLOBAL | SCOPE_SHARED | SCOPE_FRAGMENT | SCOPE_LOCAL,
-                                 [AST_OUT] = SCOPE_GLOBAL, [AST_INOUT] = SCOPE_GLOBAL, [AST_SHARED] = SCOPE_SHARED,
-                                 [AST_FRAGMENT] = SCOPE_FRAGMENT, [AST_LOCAL] = SCOPE_LOCAL};
+                                 [AST_OUT] = SCOPE_GLOBAL,
+                                 [AST_INOUT] = SCOPE_GLOBAL,
+                                 [AST_SHARED] = SCOPE_SHARED,
+                                 [AST_FRAGMENT] = SCOPE_FRAGMENT,
+                                 [AST_LOCAL] = SCOPE_LOCAL};
     Type type = find_type(s, param->kids[0]);
     int rank = param->kids[1] ? param->kids[1]->count : 0;
     if (type == TYPE_NONE) return false;

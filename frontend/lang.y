@@ -81,9 +81,9 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 %precedence UNARY
 
 %type <text> name
-%type <node> items item body_item when cparams cnames cname attrs attrs1 attr params params1 param dims strides exprs binds
-%type <node> binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter place
-%type <node> call idxs idx args args1 arg expr type const body
+%type <node> items item body_item when cparams cnames cname attrs attrs1 attr params params1 param dims strides exprs
+%type <node> binds binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter
+%type <node> place call idxs idx args args1 arg expr type const body
 %type <op> mode loop scope
 
 %%
@@ -144,7 +144,7 @@ params: %empty                        { $$ = LIST(@$); }
 params1: param                        { $$ = parse_push(p, LIST(@$), $1); }
  | params1 ',' param                  { $$ = parse_push(p, $1, $3); }
  ;
-param: name ':' mode type dims strides attrs          { $$ = parse_attrs(NODE(N_PARAM, @1, $1, $3, 3, $4, $5, $6), $7); }
+param: name ':' mode type dims strides attrs         { $$ = parse_attrs(NODE(N_PARAM, @1, $1, $3, 3, $4, $5, $6), $7); }
  ;
 mode: %empty                          { $$ = AST_IN; }
  | OUT                                { $$ = AST_OUT; }

@@ -1,8 +1,8 @@
 // Parameters: scalars, tensors, the dims that their names bind, and compile-time names.
 //
-// A bare name in a tensor's dims or strides that means nothing else is a dynamic dim. Any other dim is an expression that
-// the launch checks. A compile-time name stays symbolic in the parameters (a dim, or a scalar parameter of its own when no
-// tensor has it as a dim); the kernel's `when` states its value, and the body sees the value.
+// A bare name in a tensor's dims or strides that means nothing else is a dynamic dim. Any other dim is an expression
+// that the launch checks. A compile-time name stays symbolic in the parameters (a dim, or a scalar parameter of its own
+// when no tensor has it as a dim); the kernel's `when` states its value, and the body sees the value.
 #include "frontend/sema.h"
 #include <string.h>
 
@@ -165,7 +165,8 @@ void parameters(Sema *s, const Node *kernel) {
 void bind_choices(Sema *s) {
     for (int i = 0; i < s->choices.count; i++) {
         Choice *choice = &s->choices.items[i];
-        if (choice->type == TYPE_NONE) declare_value(s, choice->name, choice->value, choice->var ? choice->var->loc : (Span){0});
+        if (choice->type == TYPE_NONE)
+            declare_value(s, choice->name, choice->value, choice->var ? choice->var->loc : (Span){0});
     }
 }
 

@@ -208,7 +208,8 @@ static Shape own_shape(Sema *s, const Written *w) {
     for (int i = 0; i < w->buf->rank; i++) {
         if (w->kinds[i] == DIM_PLAIN) continue;
         int64_t tile = -1;
-        if (!expr_const(extent_of(s, w, i), &tile) && expr_is_int(w->starts[i], 0)) tile = extent_or_unknown(s, w->buf, i);
+        if (!expr_const(extent_of(s, w, i), &tile) && expr_is_int(w->starts[i], 0))
+            tile = extent_or_unknown(s, w->buf, i);
         shape.tiles[shape.rank++] = tile;
     }
     if (w->transposed) exchange(&shape);
@@ -282,8 +283,8 @@ Region *region_alone(Sema *s, const Node *node, const char *what) {
 
 // ---- two sides ----
 static void mismatch(Sema *s, const Written *a, Shape shape_a, const Written *b, Shape shape_b) {
-    Diag *d = diag(s->sink, a->span, T_SHAPES, a->buf->name, shape_text(s, shape_a), b->buf->name,
-                   shape_text(s, shape_b));
+    Diag *d =
+        diag(s->sink, a->span, T_SHAPES, a->buf->name, shape_text(s, shape_a), b->buf->name, shape_text(s, shape_b));
     diag_label(d, a->buf->loc, "'%s' is declared here", a->buf->name);
     diag_label(d, b->buf->loc, "'%s' is declared here", b->buf->name);
 }
@@ -394,7 +395,8 @@ static bool check_scan(Sema *s, OpId op, const Arg *args, Span span) {
     int64_t axis;
     if (!check_axis(s, op, args, src.rank, span, &axis)) return false;
     if (same_shape(src, dst)) return true;
-    diag(s->sink, span, T_SHAPES, args[0].region->buf->name, shape_text(s, src), args[1].region->buf->name, shape_text(s, dst));
+    diag(s->sink, span, T_SHAPES, args[0].region->buf->name, shape_text(s, src), args[1].region->buf->name,
+         shape_text(s, dst));
     return false;
 }
 

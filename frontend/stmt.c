@@ -35,7 +35,8 @@ static void loop_body(Sema *s, const Node *block, Block *out) {
 static void let(Sema *s, const Node *node) {
     Value value = expression(s, node->kids[0]);
     if (s->context == IN_KERNEL && !is_poison(value)) {   // outside the grid: part of what the host computes
-        declare_value(s, node->text, is_untyped(value) ? value_expr(s, settle(s, value), value.span) : value, node->span);
+        declare_value(s, node->text, is_untyped(value) ? value_expr(s, settle(s, value), value.span) : value,
+                      node->span);
         return;
     }
     Expr *expr = settle(s, value);
@@ -290,7 +291,13 @@ static void assumption(Sema *s, const Node *node) {
 }
 
 // ---- which statements stand where ----
-enum { K = 1 << IN_KERNEL, B = 1 << IN_BLOCK, P = 1 << IN_PROGRAM, R = 1 << IN_REFERENCE | 1 << IN_FILL, ALL = K | B | P | R };
+enum {
+    K = 1 << IN_KERNEL,
+    B = 1 << IN_BLOCK,
+    P = 1 << IN_PROGRAM,
+    R = 1 << IN_REFERENCE | 1 << IN_FILL,
+    ALL = K | B | P | R
+};
 
 static int contexts_of(const Node *node) {
     switch (node->kind) {
@@ -313,8 +320,8 @@ static int contexts_of(const Node *node) {
 }
 
 static const char *context_text(Context context) {
-    static const char *const texts[] = {[IN_FILE] = "a file", [IN_KERNEL] = "a kernel outside its grid",
-                                        [IN_BLOCK] = "a grid", [IN_PROGRAM] = "a program",
+    static const char *const texts[] = {[IN_FILE] = "a file",           [IN_KERNEL] = "a kernel outside its grid",
+                                        [IN_BLOCK] = "a grid",          [IN_PROGRAM] = "a program",
                                         [IN_REFERENCE] = "a reference", [IN_FILL] = "the block of a test"};
     return texts[context];
 }

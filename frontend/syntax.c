@@ -79,8 +79,8 @@ static void read_file(Syntax *syntax, const char *name, const char *text, size_t
     strmap_put(syntax->files, name, &reading);
     syntax->depth++;
     int file = diag_add_source(syntax->sink, name, text, length);
-    Node *items = parse_text(syntax->arena, syntax->failure, syntax->sink, file, text, length, PARSE_FILE,
-                             syntax->nesting);
+    Node *items =
+        parse_text(syntax->arena, syntax->failure, syntax->sink, file, text, length, PARSE_FILE, syntax->nesting);
     for (int i = 0; items && i < items->count; i++) add_item(syntax, items->kids[i], name, imported);
     syntax->depth--;
     strmap_put(syntax->files, name, &done);

@@ -1,7 +1,7 @@
-// Tests: what each binding means, which tests belong to a module, and the choices that need an elaboration of their own.
+// Tests: what each binding means, which tests belong to a module, and the choices that need an elaboration each.
 //
-// Consts, tunables and types are used up by the elaboration: a test belongs to the modules that were made with its values
-// of them. Dims, strides, scalars and numeric compile-time names stay in the test, as the arguments of its launch.
+// Consts, tunables and types are used up by the elaboration: a test belongs to the modules that were made with its
+// values of them. Dims, strides, scalars and numeric compile-time names stay in the test, as arguments of its launch.
 #include "frontend/sema.h"
 #include "ir/rewrite.h"
 #include "support/strbuf.h"
@@ -346,7 +346,8 @@ int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables) {
             for (int k = 0; block->kids[b]->kind == N_TUNE && k < block->kids[b]->count; k++) {
                 const Node *tunable = block->kids[b]->kids[k], *list = tunable->kids[0];
                 int64_t *values = NEW_ARRAY(arena, int64_t, list->count);
-                for (int v = 0; v < list->count; v++) constant_int(s, list->kids[v], "a tunable", INT64_MIN, INT64_MAX, &values[v]);
+                for (int v = 0; v < list->count; v++)
+                    constant_int(s, list->kids[v], "a tunable", INT64_MIN, INT64_MAX, &values[v]);
                 Tunable row = {kernel->text, tunable->text, list->count, values};
                 vec_push(arena, &all, row);
             }

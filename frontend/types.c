@@ -193,8 +193,8 @@ bool promote(Sema *s, int count, Value *values, Expr **out, const char *what, Sp
 }
 
 // ---- operators ----
-static const char *const op_texts[] = {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "==", "!=", "<", "<=", ">", ">=",
-                                       "&&", "||"};
+static const char *const op_texts[] = {"+",  "-",  "*",  "/", "%",  "&", "|",  "^",  "<<",
+                                       ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||"};
 
 static bool folding(const Sema *s) {
     return !s->raw || s->constant > 0;
@@ -270,8 +270,8 @@ Value unary(Sema *s, UnaryOp op, Value a, bool literal, Span span) {
     if (is_poison(a)) return a;
     if (is_untyped(a) && (folding(s) || (literal && op == UNARY_NEG))) return unary_untyped(s, op, a, span);
     Expr *e = settle(s, a);
-    bool fine = op == UNARY_NOT ? e->type == TYPE_BOOL
-                                : type_is_int(e->type) || (op == UNARY_NEG && type_is_float(e->type));
+    bool fine =
+        op == UNARY_NOT ? e->type == TYPE_BOOL : type_is_int(e->type) || (op == UNARY_NEG && type_is_float(e->type));
     if (!fine) {
         diag(s->sink, span, T_OPERAND_TYPE, op == UNARY_NEG ? "-" : op == UNARY_NOT ? "!" : "~", value_text(s, a));
         return value_poison(span);

@@ -1,4 +1,4 @@
-// Which compile-time values a kernel or program is made for: -D, then the file's tests; one variant for each combination.
+// Which compile-time values a kernel or program is made for: -D, then the file's tests; a variant per combination.
 #include "frontend/sema.h"
 #include "support/strbuf.h"
 #include <math.h>
@@ -11,7 +11,8 @@ bool is_type_param(const Node *cparam) {
 bool values_equal(Value a, Value b) {
     if (a.kind != b.kind) {
         bool numbers = is_untyped(a) && is_untyped(b);
-        return numbers && (a.kind == VALUE_INT ? (double)a.integer : a.real) == (b.kind == VALUE_INT ? (double)b.integer : b.real);
+        return numbers &&
+               (a.kind == VALUE_INT ? (double)a.integer : a.real) == (b.kind == VALUE_INT ? (double)b.integer : b.real);
     }
     if (a.kind == VALUE_INT) return a.integer == b.integer;
     if (a.kind == VALUE_FLOAT) return memcmp(&a.real, &b.real, sizeof a.real) == 0;
@@ -37,7 +38,8 @@ const char *constant_text(Arena *arena, Value value) {
         Value inner = is_float ? value_float(value.expr->real, value.span) : value_int(value.expr->integer, value.span);
         return arena_printf(arena, "%s(%s)", type_text(value.expr->type), constant_text(arena, inner));
     }
-    if (value.kind == VALUE_INT && value.integer > INT64_MAX) return arena_printf(arena, "%llu", (unsigned long long)value.integer);
+    if (value.kind == VALUE_INT && value.integer > INT64_MAX)
+        return arena_printf(arena, "%llu", (unsigned long long)value.integer);
     if (value.kind == VALUE_INT) return arena_printf(arena, "%lld", (long long)value.integer);
     if (isinf(value.real)) return value.real > 0 ? "inf" : "-inf";
     if (isnan(value.real)) return "nan";
@@ -60,7 +62,9 @@ static bool choose(Sema *s, const Node *cparam, const Node *node, Choice *out) {
 static bool choose_defined(Sema *s, const Node *cparam, const Define *define, Choice *out) {
     out->value = define_value(s, define, cparam->span, &out->type);
     bool fine = is_type_param(cparam) == (out->type != TYPE_NONE);
-    if (!fine) diag(s->sink, cparam->span, T_DEFINE_VALUE, define->name, define->value, is_type_param(cparam) ? "a type" : "a number");
+    if (!fine)
+        diag(s->sink, cparam->span, T_DEFINE_VALUE, define->name, define->value,
+             is_type_param(cparam) ? "a type" : "a number");
     return fine && (out->type != TYPE_NONE || !is_poison(out->value));
 }
 

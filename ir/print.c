@@ -1,6 +1,6 @@
 // IR to text. What is printed parses, and prints the same again: so the text says everything that the IR says.
 //
-// - Names. A Var or Buf prints as its name unless another one that is visible there has it already: then `i_1`, `i_2`...
+// - Names. A Var or Buf prints as its name unless another one that is visible there has it already: then `i_1`, `i_2`.
 //   Names are given when a declaration is printed, and taken back at the end of its block.
 // - Constants. A literal has no type until it is used, so a constant prints bare only where its use gives it back its
 //   type (i64 or f32 where nothing asks, the other operand's, the type of what is stored to); elsewhere as `u32(3)`.
@@ -19,22 +19,23 @@ enum { LINE_WIDTH = 110 };
 typedef struct Printer {
     Arena *arena;
     StrBuf *out;
-    const Module *module;     // for the names of source files; may be NULL
+    const Module *module;   // for the names of source files; may be NULL
     PrintOptions options;
     int indent;
-    Map *names;               // Var, Buf -> its text
-    StrMap *taken;            // text -> the object that has it now
-    VEC(const char *) order;  // texts in order of declaration: a block ends by taking them back
-    Span place;               // what @loc said around
+    Map *names;                // Var, Buf -> its text
+    StrMap *taken;             // text -> the object that has it now
+    VEC(const char *) order;   // texts in order of declaration: a block ends by taking them back
+    Span place;                // what @loc said around
     bool in_thread;
 } Printer;
 
 // ---- names ----
 static const char *const reserved[] = {
-    "kernel", "program", "fn", "macro", "import", "const", "reference", "test", "tolerance", "tune", "assume", "when",
-    "scratch", "grid", "threads", "cluster", "persistent", "raster", "regs", "role", "async", "thread", "shared",
-    "fragment", "local", "var", "let", "layout", "strides", "for", "unroll", "vectorized", "parallel", "pipelined",
-    "while", "if", "else", "break", "return", "in", "out", "inout", "step", "inf", "nan", "true", "false",
+    "kernel", "program",    "fn",       "macro",     "import",  "const",   "reference",  "test",   "tolerance", "tune",
+    "assume", "when",       "scratch",  "grid",      "threads", "cluster", "persistent", "raster", "regs",      "role",
+    "async",  "thread",     "shared",   "fragment",  "local",   "var",     "let",        "layout", "strides",   "for",
+    "unroll", "vectorized", "parallel", "pipelined", "while",   "if",      "else",       "break",  "return",    "in",
+    "out",    "inout",      "step",     "inf",       "nan",     "true",    "false",
 };
 
 static bool is_reserved(const char *name) {
@@ -153,11 +154,12 @@ static const struct {
     const char *text;
     int level;
 } operators[] = {
-    [BIN_ADD] = {"+", 10},          [BIN_SUB] = {"-", 10},         [BIN_MUL] = {"*", 11}, [BIN_DIV] = {"/", 11},
-    [BIN_MOD] = {"%", 11},          [BIN_AND] = {"&", 6},          [BIN_OR] = {"|", 4},   [BIN_XOR] = {"^", 5},
-    [BIN_SHL] = {"<<", 9},          [BIN_SHR] = {">>", 9},         [BIN_EQ] = {"==", 7},  [BIN_NE] = {"!=", 7},
-    [BIN_LT] = {"<", 8},            [BIN_LE] = {"<=", 8},          [BIN_GT] = {">", 8},   [BIN_GE] = {">=", 8},
-    [BIN_LOGICAL_AND] = {"&&", 3},  [BIN_LOGICAL_OR] = {"||", LEVEL_OR},
+    [BIN_ADD] = {"+", 10}, [BIN_SUB] = {"-", 10},         [BIN_MUL] = {"*", 11},
+    [BIN_DIV] = {"/", 11}, [BIN_MOD] = {"%", 11},         [BIN_AND] = {"&", 6},
+    [BIN_OR] = {"|", 4},   [BIN_XOR] = {"^", 5},          [BIN_SHL] = {"<<", 9},
+    [BIN_SHR] = {">>", 9}, [BIN_EQ] = {"==", 7},          [BIN_NE] = {"!=", 7},
+    [BIN_LT] = {"<", 8},   [BIN_LE] = {"<=", 8},          [BIN_GT] = {">", 8},
+    [BIN_GE] = {">=", 8},  [BIN_LOGICAL_AND] = {"&&", 3}, [BIN_LOGICAL_OR] = {"||", LEVEL_OR},
 };
 
 static void put_expr(Printer *p, const Expr *e, int level, Place place);
@@ -260,7 +262,8 @@ static void put_expr(Printer *p, const Expr *e, int level, Place place) {
 // ---- regions, operands ----
 static bool dim_whole(const Region *region, int dim) {
     const RegionDim *d = &region->dims[dim];
-    return d->extent && dim < region->buf->rank && expr_is_int(d->start, 0) && expr_equal(d->extent, region->buf->shape[dim]);
+    return d->extent && dim < region->buf->rank && expr_is_int(d->start, 0) &&
+           expr_equal(d->extent, region->buf->shape[dim]);
 }
 
 static void put_region(Printer *p, const Region *region) {
@@ -297,7 +300,8 @@ static void put_string(StrBuf *out, const char *text) {
 // The type that decides literals among a call's operands: those of min, max, ... are beside each other, a stored value
 // takes its place's type.
 static Place operand_place(const OpInfo *info, int count, const Arg *args, int at) {
-    bool stores = info->id == OP_FILL || info->id == OP_STORE || (info->id >= OP_ATOMIC_ADD && info->id <= OP_ATOMIC_CAS);
+    bool stores =
+        info->id == OP_FILL || info->id == OP_STORE || (info->id >= OP_ATOMIC_ADD && info->id <= OP_ATOMIC_CAS);
     if (stores && count > 0 && args[0].region) return exactly(args[0].region->buf->type);
     if (info->result != RESULT_PROMOTE) return anywhere;
     if (is_literal(args[at].value))
@@ -478,7 +482,7 @@ static int64_t slots_of(const Buf *buf) {
 // Printed layouts belong to logical shapes: a lowered buffer has its physical shape instead.
 static void put_decl(Printer *p, const Stmt *stmt) {
     const Buf *buf = stmt->decl;
-    const char *scope = buf->is_scratch                  ? "scratch"
+    const char *scope = buf->is_scratch                ? "scratch"
                         : buf->scope == SCOPE_SHARED   ? "shared"
                         : buf->scope == SCOPE_FRAGMENT ? "fragment"
                                                        : "local";
@@ -519,8 +523,11 @@ static void put_let(Printer *p, const Stmt *stmt) {
 }
 
 static void put_loop(Printer *p, const Stmt *stmt) {
-    static const char *const kinds[] = {[LOOP_SERIAL] = "for", [LOOP_UNROLL] = "unroll", [LOOP_VECTORIZED] = "vectorized",
-                                        [LOOP_PARALLEL] = "parallel", [LOOP_PIPELINED] = "pipelined"};
+    static const char *const kinds[] = {[LOOP_SERIAL] = "for",
+                                        [LOOP_UNROLL] = "unroll",
+                                        [LOOP_VECTORIZED] = "vectorized",
+                                        [LOOP_PARALLEL] = "parallel",
+                                        [LOOP_PIPELINED] = "pipelined"};
     int mark = p->order.count;
     sb_printf(p->out, "%s (", kinds[stmt->loop.kind]);
     put_iters(p, stmt->loop.count, stmt->loop.iters);
@@ -738,7 +745,8 @@ static void put_when(Printer *p, const Expr *when) {
 }
 
 static void put_func(Printer *p, const Func *func) {
-    static const char *const kinds[] = {[FUNC_KERNEL] = "kernel", [FUNC_PROGRAM] = "program", [FUNC_REFERENCE] = "reference"};
+    static const char *const kinds[] = {
+        [FUNC_KERNEL] = "kernel", [FUNC_PROGRAM] = "program", [FUNC_REFERENCE] = "reference"};
     int mark = p->order.count;
     declare_params(p, func);
     Span outer = p->place;

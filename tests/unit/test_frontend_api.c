@@ -78,7 +78,8 @@ static void test_fits(void **state) {
     Define define = {"E", "f16"};
     for (int i = 0; i < COUNT_OF(rows); i++) {
         Fits f = {.most = rows[i].most};
-        Module *module = make(&w, (ElaborateOptions){.define_count = 1, .defines = &define, .fits = fits, .user = &f, .only = "k"});
+        Module *module =
+            make(&w, (ElaborateOptions){.define_count = 1, .defines = &define, .fits = fits, .user = &f, .only = "k"});
         assert_int_equal(module->funcs.count, 1);
         assert_int_equal(tuned(module->funcs.items[0], "A"), rows[i].a);
         assert_int_equal(tuned(module->funcs.items[0], "B"), rows[i].b);
@@ -179,7 +180,8 @@ static void test_recovery(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_fits), IN_ARENA(test_choices), IN_ARENA(test_tunables), IN_ARENA(test_host), IN_ARENA(test_recovery),
+        IN_ARENA(test_fits), IN_ARENA(test_choices),  IN_ARENA(test_tunables),
+        IN_ARENA(test_host), IN_ARENA(test_recovery),
     };
     return run(tests);
 }

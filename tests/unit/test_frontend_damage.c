@@ -1,5 +1,5 @@
-// Damaged programs: every example with bytes and tokens changed, dropped, doubled or swapped, and cut off at every length.
-// Whatever comes out, it is diagnostics or a module: no crash, no internal error.
+// Damaged programs: examples with bytes and tokens changed, dropped, doubled or swapped, and cut off at any length.
+// Whatever comes out, it is diagnostics or a module that reads back as it prints: no crash, no internal error.
 #include "tests/unit/unit.h"
 
 #include "frontend/frontend.h"
@@ -83,12 +83,72 @@ static size_t replace(char *text, size_t length, size_t at, size_t drop, const c
 }
 
 static const char *const pieces[] = {
-    "(", ")", "{", "}", "[", "]", ";", ",", ":", "+:", "..", "@", "=", "+", "-", "/ 0", "0", "1", "-1", "1e9", "\"",
-    "x", "M", "i", "k", "f16", "i8", "u64", "bool", "true", "inf", "copy", "gemm", "fill", "regs(x)[0]", ".T", "T", "?",
-    "9223372036854775807", "18446744073709551615", "for (i in 4) ", "parallel (i in 4) ", "thread (t in 32) { }",
-    "grid (b in M) threads 32 { }", "if (true) ", "while (true) ", "let x = 1;", "var y: f16 = 2;", "return 1;", "break;",
-    "@loc(\"a\", 1, 1) ", "@stages(2) ", "layout \"(4):(1)\"", "async ", "await(x);", "role r threads 32 { }",
-    "shared s: f32[4];", "fragment g: f32[1];", "strides [1]", "when (M > 1)", "\xc3\xa4", "\xff", "\n", "//", "%", "!",
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    ";",
+    ",",
+    ":",
+    "+:",
+    "..",
+    "@",
+    "=",
+    "+",
+    "-",
+    "/ 0",
+    "0",
+    "1",
+    "-1",
+    "1e9",
+    "\"",
+    "x",
+    "M",
+    "i",
+    "k",
+    "f16",
+    "i8",
+    "u64",
+    "bool",
+    "true",
+    "inf",
+    "copy",
+    "gemm",
+    "fill",
+    "regs(x)[0]",
+    ".T",
+    "T",
+    "?",
+    "9223372036854775807",
+    "18446744073709551615",
+    "for (i in 4) ",
+    "parallel (i in 4) ",
+    "thread (t in 32) { }",
+    "grid (b in M) threads 32 { }",
+    "if (true) ",
+    "while (true) ",
+    "let x = 1;",
+    "var y: f16 = 2;",
+    "return 1;",
+    "break;",
+    "@loc(\"a\", 1, 1) ",
+    "@stages(2) ",
+    "layout \"(4):(1)\"",
+    "async ",
+    "await(x);",
+    "role r threads 32 { }",
+    "shared s: f32[4];",
+    "fragment g: f32[1];",
+    "strides [1]",
+    "when (M > 1)",
+    "\xc3\xa4",
+    "\xff",
+    "\n",
+    "//",
+    "%",
+    "!",
 };
 
 static size_t damage(char *text, size_t length) {
@@ -117,8 +177,8 @@ static size_t read_example(const char *name, char *text) {
     return length;
 }
 
-static const char *const names[] = {"attention", "center_columns", "gemm", "gemm_bias_gelu", "gemm_split_k",
-                                    "rmsnorm", "softmax", "transpose", "vector_add"};
+static const char *const names[] = {"attention", "center_columns", "gemm",      "gemm_bias_gelu", "gemm_split_k",
+                                    "rmsnorm",   "softmax",        "transpose", "vector_add"};
 
 static void test_damaged(void **state) {
     (void)state;

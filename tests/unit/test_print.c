@@ -41,7 +41,8 @@ static bool same(const Expr *a, const Expr *b) {
         return equal;
     }
     case EXPR_UNARY: return a->unary.op == b->unary.op && same(a->unary.a, b->unary.a);
-    case EXPR_BINARY: return a->binary.op == b->binary.op && same(a->binary.a, b->binary.a) && same(a->binary.b, b->binary.b);
+    case EXPR_BINARY:
+        return a->binary.op == b->binary.op && same(a->binary.a, b->binary.a) && same(a->binary.b, b->binary.b);
     case EXPR_SELECT:
         return same(a->select.condition, b->select.condition) && same(a->select.yes, b->select.yes) &&
                same(a->select.no, b->select.no);
@@ -76,8 +77,8 @@ static Expr *node(Random *r, ExprKind kind, Type type) {
     return e;
 }
 
-static const Type numbers[] = {TYPE_I8, TYPE_I16, TYPE_I32, TYPE_I64, TYPE_U8, TYPE_U16, TYPE_U32, TYPE_U64, TYPE_F16,
-                               TYPE_BF16, TYPE_F32, TYPE_F64, TYPE_E4M3, TYPE_E5M2};
+static const Type numbers[] = {TYPE_I8,  TYPE_I16, TYPE_I32,  TYPE_I64, TYPE_U8,  TYPE_U16,  TYPE_U32,
+                               TYPE_U64, TYPE_F16, TYPE_BF16, TYPE_F32, TYPE_F64, TYPE_E4M3, TYPE_E5M2};
 
 static Expr *random_constant(Random *r, Type type) {
     static const double reals[] = {0, -0.0, 1, 0.1, -2.5, 1e30, 3e-40, 1.0 / 3, 65504, 16777217};
@@ -96,7 +97,8 @@ static Expr *random_leaf(Random *r, Type type) {
         Var *var = r->func->params.items[i].var;
         if (var && var->type == type) return e_var(r->arena, var);
     }
-    if (type == TYPE_F16 && draw(r, 2)) return e_load(r->arena, r->tile, 2, (Expr *[]){e_int(r->arena, 1), e_int(r->arena, 2)});
+    if (type == TYPE_F16 && draw(r, 2))
+        return e_load(r->arena, r->tile, 2, (Expr *[]){e_int(r->arena, 1), e_int(r->arena, 2)});
     return random_constant(r, type);
 }
 
@@ -166,13 +168,14 @@ static Expr *random_expr(Random *r, Type type, int depth) {
     }
 }
 
-static const char head[] = "kernel k(a: i8, b: i16, c: i32, d: i64, e: u8, f: u16, g: u32, h: u64, i: f16, j: bf16, l: f32,\n"
-                           "         m: f64, n: e4m3, o: e5m2, p: bool, y: out f32[M]) {\n"
-                           "    grid (q in M) threads 32 {\n"
-                           "        shared tile: f16[4, 4];\n"
-                           "        barrier();\n"
-                           "    }\n"
-                           "}\n";
+static const char head[] =
+    "kernel k(a: i8, b: i16, c: i32, d: i64, e: u8, f: u16, g: u32, h: u64, i: f16, j: bf16, l: f32,\n"
+    "         m: f64, n: e4m3, o: e5m2, p: bool, y: out f32[M]) {\n"
+    "    grid (q in M) threads 32 {\n"
+    "        shared tile: f16[4, 4];\n"
+    "        barrier();\n"
+    "    }\n"
+    "}\n";
 
 static void test_expressions(void **state) {
     Arena *arena = *state;
