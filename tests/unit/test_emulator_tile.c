@@ -320,6 +320,35 @@ static void a_choice_needs_fitting_arguments(void **state) {
     assert_int_equal(diag_view(module->sink, 1).code, T_EMU_ARGUMENTS);   // covers T0713
 }
 
+// ---- every lack of memory ends the run, and nothing is lost (the sanitizer looks) ----
+typedef struct Budget {
+    int left;   // allocations that succeed; -1: all
+} Budget;
+
+static void *limited(void *user, void *block, size_t bytes) {
+    Budget *budget = user;
+    if (bytes && budget->left == 0) return NULL;
+    if (bytes && budget->left > 0) budget->left--;
+    return libc_allocator.resize(NULL, block, bytes);
+}
+
+static void memory_may_run_out(void **state) {
+    (void)state;
+    Budget budget = {-1};
+    Failure failure;
+    Arena *arena = arena_new((Allocator){limited, &budget}, &failure);
+    Module *module = module_of(arena, &failure, program);
+    EmuTestResult result = {0};
+    volatile int tries = 0;
+    if (FAILURE_CAUGHT(&failure)) assert_int_equal(failure.kind, FAIL_OUT_OF_MEMORY);
+    budget.left = tries++;
+    bool passed = emulate_test(module, module->tests.items[0], &(EmuOptions){.races = true}, &result);
+    assert_true(passed);
+    assert_true(tries > 5);
+    budget.left = -1;
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(regions_clip),
@@ -336,6 +365,7 @@ int main(void) {
         IN_ARENA(a_test_binds_every_name),
         IN_ARENA(strides_are_followed),
         IN_ARENA(a_choice_needs_fitting_arguments),
+        IN_ARENA(memory_may_run_out),
     };
     return run(tests);
 }
