@@ -151,6 +151,20 @@ const Layout *map_reduce(Arena *arena, const Layout *map, int axis) {
     return map_project(arena, map, rank, dims, NULL);
 }
 
+const Layout *map_without_replicas(Arena *arena, const Layout *map) {
+    Layout *spread = layout_new(arena, 2, map->rank_out);
+    int64_t reach = map->out_shape[0];
+    for (int input = 0; input < 2; input++) {
+        for (int i = 0; i < map->in[input].count; i++) {
+            const LayoutMode *mode = &map->in[input].modes[i];
+            bool replica = input == MAP_THREAD && mode->stride == 0;
+            layout_add(spread, input, mode->extent, replica ? reach : mode->stride, replica ? 0 : mode->out);
+            if (replica) reach *= mode->extent;
+        }
+    }
+    return layout_finish(spread);
+}
+
 Expr *map_first_replica(Arena *arena, const Layout *map, Expr *thread) {
     Expr *first = NULL;
     int64_t radix = 1;

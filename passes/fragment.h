@@ -35,6 +35,8 @@ const Layout *map_project(Arena *arena, const Layout *map, int rank, const int *
 Expr *map_projected_value(Arena *arena, const Layout *map, int rank, const int *dims, Expr *value);
 // The reduction over one dim: map_project onto the others ([1] for a rank-1 map).
 const Layout *map_reduce(Arena *arena, const Layout *map, int axis);
+// The same map without replicas: points beyond the extents of output 0 for them, which nothing has.
+const Layout *map_without_replicas(Arena *arena, const Layout *map);
 // `thread` is the first of the replicas of its elements: a condition, NULL when there are no replicas.
 Expr *map_first_replica(Arena *arena, const Layout *map, Expr *thread);
 // Covers more than `shape` in some dim.

@@ -49,6 +49,7 @@ typedef struct Item {
     int fast;
     int64_t vector, fast_threads;
     bool has_memory;
+    bool once;             // replicas would do harm: registers get what an atomic or an update of memory gives
     // gemms
     const MmaInfo *mma;    // NULL: fma
     int64_t m, n, k, warps_m, warps_n;
@@ -123,6 +124,29 @@ static int64_t line_threads(const Target *target, const TileLoop *loop, const Ti
     return threads < 1 ? 1 : threads;
 }
 
+// The loop updates this memory: an atomic, or both a load and a store.
+static bool updates_memory(const TileAccessVec *accesses, const Buf *buf) {
+    bool loads = false, stores = false;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (access->buf != buf) continue;
+        if (access->is_atomic) return true;
+        stores |= access->is_store;
+        loads |= !access->is_store;
+    }
+    return loads && stores;
+}
+
+static bool must_run_once(const TileAccessVec *accesses) {
+    bool registers = false, updates = false;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (access->buf->scope == SCOPE_FRAGMENT) registers |= access->is_store;
+        else updates |= updates_memory(accesses, access->buf);
+    }
+    return registers && updates;
+}
+
 static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
     TileAccessVec accesses = {0};
     tile_accesses(inference->arena, &item->loop, &accesses);
@@ -131,6 +155,7 @@ static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
     if (loop_has_transposed_side(&item->loop, &accesses, item->fast))
         item->fast_threads = line_threads(inference->context->target, &item->loop, &accesses, item->vector);
     loop_uses(inference, item, &accesses);
+    item->once = must_run_once(&accesses);
 }
 
 static void collect_reduce(Inference *inference, Item *item) {
@@ -526,12 +551,13 @@ static void convert_where_layouts_meet(Inference *inference) {
         if ((!item->map && item->kind != ITEM_SCALAR) || is_conversion(item)) continue;
         for (int u = 0; u < item->uses.count; u++) {
             const FragmentUse *use = &item->uses.items[u];
-            bool reads = false, writes = false, first = true;
+            bool reads = false, writes = false, first = true, written = false;   // written: nothing older is read
             for (int v = 0; v < item->uses.count; v++) {
                 const FragmentUse *other = &item->uses.items[v];
                 if (other->buf != use->buf) continue;
                 first &= v >= u;
-                reads |= !other->is_store || other->keeps || updates(item);
+                written |= item->kind == ITEM_LOOP && other->is_store && !other->keeps;
+                reads |= !written && (!other->is_store || other->keeps || updates(item));
                 writes |= other->is_store;
             }
             const Layout *needed = needed_layout(inference, item, use);
@@ -613,6 +639,14 @@ static void narrow_vectors(Inference *inference) {
     }
 }
 
+// Where fragments have replicas of what such a loop writes, conversions come around it.
+static void drop_replicas(Inference *inference) {
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if (item->once && item->map) item->map = map_without_replicas(inference->arena, item->map);
+    }
+}
+
 bool pass_layout_inference(PassContext *context, Func *kernel) {
     Inference inference = {.context = context, .arena = context->arena, .lanes = context->target->warp_lanes};
     inference.before = map_new(context->arena);
@@ -626,6 +660,7 @@ bool pass_layout_inference(PassContext *context, Func *kernel) {
     propagate(&inference);
     infer_free(&inference);
     narrow_vectors(&inference);
+    drop_replicas(&inference);
     write_decisions(&inference);
     convert_where_layouts_meet(&inference);
     StmtMapper insert = {.arena = context->arena, .stmt = push_with_conversions, .user = &inference};

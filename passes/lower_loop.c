@@ -491,6 +491,12 @@ static bool touches_registers(const Version *version) {
     return false;
 }
 
+static bool writes_registers(const Version *version) {
+    for (int a = 0; a < version->accesses->count; a++)
+        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT && version->accesses->items[a].is_store) return true;
+    return false;
+}
+
 // Registers have constant indices, so groups that touch them are unrolled; others only so far that enough loads are under
 // way at once.
 static int64_t unrolled_groups(const Version *version, int64_t groups) {
@@ -533,7 +539,7 @@ static void emit_groups(Version *version, Block *out) {
         body = &inside->if_.then;
         facts_assume(facts, padding, true);
     }
-    if (version->first_replica && !touches_registers(version)) {   // nothing of it is needed twice
+    if (version->first_replica && !writes_registers(version)) {   // nothing of it is needed twice
         Stmt *only = s_if(arena, version->first_replica);
         block_push(arena, body, only);
         body = &only->if_.then;
