@@ -312,6 +312,8 @@ void call_statement(Sema *s, const Node *call, bool is_async) {
     OpId op = op_named(call->text);
     if (s->context == IN_PROGRAM && strmap_has(s->syntax->launchables, call->text)) {
         launch_statement(s, call);
+    } else if (is_async && inlined) {
+        diag(s->sink, call->span, T_NOT_ASYNC, call->text);
     } else if (inlined && inlined->kind == N_MACRO) {
         inline_macro(s, inlined, call);
     } else if (inlined || type_by_name(s, call->text) != TYPE_NONE || strcmp(call->text, "bitcast") == 0) {

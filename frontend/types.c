@@ -238,6 +238,11 @@ static bool takes(BinaryOp op, Type type) {
     return type_is_int(type);
 }
 
+// A constant zero; that of a float only in what people write (folding may have made it in printed IR).
+static bool is_zero(const Sema *s, const Expr *e) {
+    return expr_is_int(e, 0) || (e->kind == EXPR_FLOAT && e->real == 0 && !s->raw);
+}
+
 Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span) {
     if (is_poison(a) || is_poison(b)) return value_poison(span);
     if (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) return logical(s, op, a, b, span);
@@ -250,7 +255,7 @@ Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span) {
         diag(s->sink, span, T_OPERAND_TYPES, op_texts[op], value_text(s, a), value_text(s, b));
         return value_poison(span);
     }
-    if ((op == BIN_DIV || op == BIN_MOD) && expr_is_int(out[1], 0)) {
+    if ((op == BIN_DIV || op == BIN_MOD) && is_zero(s, out[1])) {
         diag(s->sink, span, T_ZERO_DIVISOR, op_texts[op]);
         return value_poison(span);
     }
