@@ -156,6 +156,12 @@ void tilec_context_destroy(TilecContext *context) {
 
 // ---- artefacts ----
 
+_Noreturn void failure_hand_on(const Failure *from, Failure *to) {
+    to->kind = from->kind;
+    memcpy(to->message, from->message, sizeof to->message);
+    longjmp(to->point, 1);
+}
+
 static void adopt(TilecArtefact *artefact, Job *job, const char *ptx, const char *manifest, const void *cubin,
                   size_t cubin_size) {
     Arena *arena = artefact->object.arena;
@@ -176,8 +182,9 @@ TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const
     TilecArtefact *artefact = object_new(job->host, sizeof *artefact);
     if (!artefact) fail_out_of_memory(&job->failure);
     if (FAILURE_CAUGHT(&artefact->object.failure)) {
+        Failure failure = artefact->object.failure;
         object_free(artefact);
-        fail_out_of_memory(&job->failure);
+        failure_hand_on(&failure, &job->failure);
     }
     adopt(artefact, job, ptx, manifest, cubin, cubin_size);
     if (!artefact->plan) {

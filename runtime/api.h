@@ -44,6 +44,9 @@ typedef struct Job {
 // Runs `work` with an arena, a sink and a failure point, and frees all but what `work` handed out.
 TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **diagnostics);
 
+// What was caught in an object's arena leaves through the job's failure point.
+_Noreturn void failure_hand_on(const Failure *from, Failure *to);
+
 // An artefact object of its own memory.
 TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const void *cubin, size_t cubin_size,
                           TilecArtefact **out);

@@ -18,7 +18,7 @@ typedef struct LoadJob {
 static TilecStatus load(Job *job) {
     LoadJob *l = (LoadJob *)job;
     TilecModule *module = l->module;
-    if (FAILURE_CAUGHT(&module->object.failure)) fail_out_of_memory(&job->failure);
+    if (FAILURE_CAUGHT(&module->object.failure)) failure_hand_on(&module->object.failure, &job->failure);
     bool ok = loaded_open(module->object.arena, job->sink, l->artefact->plan, l->artefact->cubin, &module->loaded);
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }

@@ -51,17 +51,23 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
 }
 
 bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold) {
-    CudaContext context = NULL;
     *hold = (CudaDeviceHold){0};
-    if (!cuda_check(driver, sink, driver->context_current(&context), "cuCtxGetCurrent")) return false;
-    if (context) return cuda_check(driver, sink, driver->context_device(&hold->device), "cuCtxGetDevice");
-    if (!cuda_check(driver, sink, driver->device_get(&hold->device, 0), "cuDeviceGet")) return false;
-    if (!cuda_check(driver, sink, driver->primary_retain(&context, hold->device), "cuDevicePrimaryCtxRetain"))
+    if (!cuda_check(driver, sink, driver->context_current(&hold->context), "cuCtxGetCurrent")) return false;
+    if (hold->context) return cuda_check(driver, sink, driver->context_device(&hold->device), "cuCtxGetDevice");
+    if (!cuda_check(driver, sink, driver->device_get(&hold->device, 0), "cuDeviceGet") ||
+        !cuda_check(driver, sink, driver->primary_retain(&hold->context, hold->device), "cuDevicePrimaryCtxRetain"))
         return false;
     hold->retained = true;
-    if (cuda_check(driver, sink, driver->context_set(context), "cuCtxSetCurrent")) return true;
+    if (cuda_check(driver, sink, driver->context_set(hold->context), "cuCtxSetCurrent")) return true;
     cuda_release(driver, hold);
     return false;
+}
+
+bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold) {
+    CudaContext current = NULL;
+    if (!hold->retained) return true;   // the caller minds its contexts
+    if (!cuda_check(driver, sink, driver->context_current(&current), "cuCtxGetCurrent")) return false;
+    return current || cuda_check(driver, sink, driver->context_set(hold->context), "cuCtxSetCurrent");
 }
 
 void cuda_release(const Driver *driver, CudaDeviceHold *hold) {

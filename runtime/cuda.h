@@ -80,7 +80,10 @@ bool cuda_check(const Driver *driver, DiagSink *sink, CudaResult result, const c
 // A device made current, its primary context retained.
 typedef struct CudaDeviceHold {
     CudaDevice device;
+    CudaContext context;
     bool retained;   // false: the caller's context was current already
 } CudaDeviceHold;
 bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold);
+// In a thread that has no context yet: makes the held one current there.
+bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold);
 void cuda_release(const Driver *driver, CudaDeviceHold *hold);

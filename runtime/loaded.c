@@ -1,5 +1,6 @@
 #include "runtime/loaded.h"
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 static const Span NOWHERE;
@@ -17,9 +18,22 @@ static bool load_kernel(Arena *arena, DiagSink *sink, Loaded *l, const PlanVaria
     return true;
 }
 
+// Code for sm_90 runs on 9.x from 9.0 on; code for sm_90a on 9.0 alone.
+static bool check_target(DiagSink *sink, const Loaded *l) {
+    int major = 0, minor = 0, number = 0;
+    char suffix = 0;
+    l->driver.device_attribute(&major, CUDA_MAJOR, l->hold.device);
+    l->driver.device_attribute(&minor, CUDA_MINOR, l->hold.device);
+    if (sscanf(l->plan->target, "sm_%d%c", &number, &suffix) < 1) return true;   // the driver will say
+    bool fits = number / 10 == major && (suffix == 'a' ? number % 10 == minor : number % 10 <= minor);
+    if (!fits) diag(sink, NOWHERE, T_WRONG_DEVICE, l->plan->target, major, minor);
+    return fits;
+}
+
 static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
     const Driver *d = &l->driver;
     int grid = INT_MAX;
+    if (!check_target(sink, l)) return false;
     if (!cuda_check(d, sink, d->device_attribute(&l->device.multiprocessors, CUDA_MULTIPROCESSORS, l->hold.device),
                     "cuDeviceGetAttribute") ||
         !cuda_check(d, sink, d->device_attribute(&grid, CUDA_MAX_GRID_X, l->hold.device), "cuDeviceGetAttribute"))
@@ -102,6 +116,7 @@ bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const Pla
                    const LaunchArg *args, CudaStream stream, CudaAddress workspace, int64_t workspace_size) {
     Launch launch;
     const Driver *d = &loaded->driver;
+    if (!cuda_enter(d, sink, &loaded->hold)) return false;
     if (!plan_resolve(arena, sink, loaded->plan, entry, count, args, &loaded->device, workspace, &launch)) return false;
     if (workspace && launch.workspace > workspace_size) {
         diag(sink, NOWHERE, T_WORKSPACE_SMALL, entry->name, (long long)launch.workspace, (long long)workspace_size);

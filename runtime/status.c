@@ -11,6 +11,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_NO_PREPARED:
     case T_OUT_OF_MEMORY: return TILEC_ERROR_ENVIRONMENT;
     case T_CUDA: return TILEC_ERROR_DEVICE;
+    case T_WRONG_DEVICE:
     case T_NEEDS_FEATURE: return TILEC_ERROR_TARGET;
     case T_CUT_SHORT:
     case T_UNKNOWN_PASS:

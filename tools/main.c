@@ -1,7 +1,6 @@
 // tilec: a thin client of the library. stdout is the product, stderr the talk; the exit code is a TilecStatus.
 #include "runtime/status.h"
 #include "tools/tool.h"
-#include <string.h>
 
 static const CommandFn commands[COMMAND_COUNT] = {
 #ifndef TILEC_NO_CODEGEN
@@ -13,8 +12,7 @@ static const CommandFn commands[COMMAND_COUNT] = {
 };
 
 // --help and --version work with every command. True when that was all.
-static bool answer_general(Tool *tool, int argc, char **argv) {
-    bool named = argc > 1 && strcmp(argv[1], command_infos[tool->options.command].name) == 0;
+static bool answer_general(Tool *tool) {
     if (option_given(&tool->options, OPTION_VERSION)) {
         printf("tilec %s\n", tilec_version());
         return true;
@@ -22,7 +20,7 @@ static bool answer_general(Tool *tool, int argc, char **argv) {
     if (!option_given(&tool->options, OPTION_HELP)) return false;
     StrBuf text;
     sb_init(&text, tool->arena);
-    if (named) help_command(tool->options.command, &text);
+    if (tool->options.named) help_command(tool->options.command, &text);
     else help_overview(&text);
     fputs(sb_text(&text), stdout);
     return true;
@@ -43,7 +41,7 @@ static int run(Tool *tool, int argc, char **argv) {
         return TILEC_ERROR_USAGE;
     }
     bool ok = options_parse(tool->arena, tool->sink, argc, argv, &tool->options) && check_common(tool);
-    if (ok && answer_general(tool, argc, argv)) return 0;
+    if (ok && answer_general(tool)) return 0;
     if (ok) ok = commands[tool->options.command](tool, &code);
     tool_show(tool);
     TilecStatus status = status_of(tool->sink, 0);

@@ -93,17 +93,22 @@ static bool parse_short(Parser *p, const char *text) {
     return unknown_option(p, text);
 }
 
-// The command is the first word when it names one; else `build`, and the word is its file.
+// The command is the first word when it names one; else `build`, and the word is its file. `help` asks for --help.
 static bool find_command(Parser *p) {
     Options *out = p->out;
     StrMap *names = strmap_new(p->arena);
     const char *word = p->at < p->argc ? p->argv[p->at] : "--help";
     out->command = COMMAND_BUILD < COMMAND_COUNT ? COMMAND_BUILD : COMMAND_TEST;
     if (word[0] == '-' && strcmp(word, "-") != 0) return true;
+    if (strcmp(word, "help") == 0) {
+        p->at++;
+        return give(p, OPTION_HELP, "") && find_command(p);
+    }
     for (int i = 0; i < COMMAND_COUNT; i++) {
         strmap_put(names, command_infos[i].name, "");
         if (strcmp(word, command_infos[i].name) != 0) continue;
         out->command = (Command)i;
+        out->named = true;
         p->at++;
         return true;
     }

@@ -51,6 +51,7 @@ typedef struct GivenOption {
 
 typedef struct Options {
     Command command;
+    bool named;               // the command line names it; else it is the default
     VEC(GivenOption) given;   // in order
     VEC(const char *) operands;
 } Options;

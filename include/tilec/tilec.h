@@ -234,7 +234,7 @@ TILEC_API TilecStatus tilec_workspace_size(const TilecModule *module, const Tile
 
 // Launches a kernel or program on a stream and returns at once. Arguments are in the order of the parameters. What the
 // program assumes about shapes, strides and scalars is checked here; nothing is launched when it does not hold.
-// `launch` may be NULL. Faults of the device show up at the caller's next synchronisation.
+// A thread without a CUDA context gets the module's, when tilec_load made it current. `launch` may be NULL. Faults of the device show up at the caller's next synchronisation.
 TILEC_API TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                    size_t arg_count, const TilecLaunch *launch, TilecDiagnostics **diagnostics);
 

@@ -1,6 +1,7 @@
 // A CUDA driver without a device: enough of libcuda to test loading and launching where there is none. Device memory is
 // host memory; a launch checks what it can and writes down what it got, one line each, into the file FAKE_CUDA_LOG.
-// FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the number of devices (1).
+// FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the
+// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,12 +40,12 @@ DEFINE(cuGetErrorName, (int error, const char **text), *text = error ? "CUDA_ERR
 DEFINE(cuDeviceGetCount, (int *count), *count = getenv("FAKE_CUDA_DEVICES") ? atoi(getenv("FAKE_CUDA_DEVICES")) : 1;)
 DEFINE(cuDeviceGet, (int *device, int ordinal), *device = ordinal;)
 DEFINE(cuDeviceGetName, (char *name, int length, int device), (void)device; snprintf(name, (size_t)length, "Fake");)
-DEFINE(cuDeviceGetAttribute, (int *value, int attribute, int device), (void)device; *value = attribute == 75   ? 9
-                                                                                             : attribute == 76 ? 0
-                                                                                             : attribute == 16 ? 132
-                                                                                             : attribute == 5
-                                                                                                 ? 0x7fffffff
-                                                                                                 : 232448;)
+DEFINE(cuDeviceGetAttribute, (int *value, int attribute, int device), (void)device;
+       *value = attribute == 75   ? (getenv("FAKE_CUDA_MAJOR") ? atoi(getenv("FAKE_CUDA_MAJOR")) : 9)
+                : attribute == 76 ? 0
+                : attribute == 16 ? 132
+                : attribute == 5  ? 0x7fffffff
+                                  : 232448;)
 DEFINE(cuDevicePrimaryCtxRetain, (void **out, int device), (void)device; *out = &context;)
 DEFINE(cuDevicePrimaryCtxRelease_v2, (int device), (void)device;)
 DEFINE(cuCtxGetCurrent, (void **out), *out = NULL;)

@@ -33,6 +33,7 @@ static int setup(void **state) {
     setenv("FAKE_CUDA_LOG", f.log, 1);
     unsetenv("FAKE_CUDA_FAIL");
     unsetenv("FAKE_CUDA_DEVICES");
+    unsetenv("FAKE_CUDA_MAJOR");
     assert_int_equal(tilec_context_create(NULL, &f.context), TILEC_OK);
     size_t size;
     const void *cubin = artefact_bytes(&size);
@@ -154,9 +155,17 @@ static void test_no_device(void **state) {   // covers T0901
     expect_code(901);
 }
 
+static void test_wrong_device(void **state) {   // covers T0920
+    (void)state;
+    setenv("FAKE_CUDA_MAJOR", "8", 1);
+    assert_int_equal(tilec_load(f.artefact, &f.module, &f.diagnostics), TILEC_ERROR_TARGET);
+    expect_code(920);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {TEST(test_launch),          TEST(test_workspace), TEST(test_own_workspace),
-                                       TEST(test_wrong_arguments), TEST(test_faults),    TEST(test_no_device)};
+                                       TEST(test_wrong_arguments), TEST(test_faults),    TEST(test_no_device),
+                                       TEST(test_wrong_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
