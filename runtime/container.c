@@ -14,8 +14,8 @@ static const char SECTION[] = ".tilec.plan";
 
 enum { ALIGN = 8 };
 
-// A header that is whole and whose section table and section names lie inside the file. Copied out: a file in memory need
-// not be aligned.
+// A header that is whole and whose section table and section names lie inside the file. Copied out: a file in memory
+// need not be aligned.
 static bool read_header(const uint8_t *file, size_t size, Elf64_Ehdr *header, Elf64_Shdr *names, const char **why) {
     *why = "it is no 64-bit ELF file";
     if (size < sizeof *header) return false;

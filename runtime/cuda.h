@@ -1,7 +1,7 @@
 // The CUDA driver, found at run time: libcuda.so.1 by dlopen. No CUDA header is needed to build.
 //
-// A Driver is a table of functions, one row each in CUDA_FUNCTIONS. Handles are opaque pointers; a result other than 0 is
-// an error that cuda_check turns into a diagnostic.
+// A Driver is a table of functions, one row each in CUDA_FUNCTIONS. Handles are opaque pointers; a result other than 0
+// is an error that cuda_check turns into a diagnostic.
 #pragma once
 #include "support/arena.h"
 #include "support/diag.h"

@@ -11,7 +11,7 @@ typedef struct DeviceRun {
     const char *outside;   // out: "it wrote outside 'C'", when a guard zone was written; else NULL
 } DeviceRun;
 
-// Launches with arguments that lie in host memory and waits: copies tensors over, runs, copies them back. A device keeps
-// no marks of what was written: `initialised` of the tensors becomes NULL. False: reported (a driver error, arguments that
-// do not fit).
+// Launches with arguments that lie in host memory and waits: copies tensors over, runs, copies them back. A device
+// keeps no marks of what was written: `initialised` of the tensors becomes NULL. False: reported (a driver error,
+// arguments that do not fit).
 bool device_run(Arena *arena, DiagSink *sink, DeviceRun *run, int count, const EmuArg *args);

@@ -23,7 +23,8 @@ typedef struct FitsEstimate {
 
 FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target);
 
-// What `elaborate` is given as `user` with fits_check: remembers the combinations tried, until a kernel has none that fits.
+// What `elaborate` is given as `user` with fits_check: remembers the combinations tried, until a kernel has none that
+// fits.
 typedef struct FitsSearch {
     Arena *arena;
     const Target *target;

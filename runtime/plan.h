@@ -134,8 +134,8 @@ typedef struct Launch {
     int64_t workspace;   // bytes of scratch
 } Launch;
 
-// Chooses variants, checks contracts and computes what to launch. Scratch lies at `workspace`, which is 256-byte aligned;
-// to learn the size, resolve with 0 first. False: reported to the sink.
+// Chooses variants, checks contracts and computes what to launch. Scratch lies at `workspace`, which is 256-byte
+// aligned; to learn the size, resolve with 0 first. False: reported to the sink.
 bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                   const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out);
 

@@ -1,7 +1,8 @@
 #include "runtime/scoped.h"
 #include <string.h>
 
-// The point in `failure` is ours while `work` runs; what is caught there is handed on to the point that was there before.
+// The point in `failure` is ours while `work` runs; what is caught there is handed on to the point that was there
+// before.
 bool scoped(Failure *failure, bool (*work)(void *user, Arena *arena), void *user) {
     jmp_buf outer;
     memcpy(outer, failure->point, sizeof outer);

@@ -9,14 +9,15 @@
 //
 // Conventions
 //   Errors      Every function that can fail returns a TilecStatus; details are a TilecDiagnostics object.
-//   Ownership   `create`, `compile`, `open` and `load` give an object that the matching `destroy` or `unload` frees; NULL is
-//               allowed there. Texts and arrays that a query returns belong to the object asked and live as long as it.
-//   Memory      Host memory of the compiler comes from the context's allocator, except what LLVM and the CUDA driver take
-//               for themselves. The library never calls exit or abort and has no global state.
+//   Ownership   `create`, `compile`, `open` and `load` give an object that the matching `destroy` or `unload` frees;
+//               NULL is allowed there. Texts and arrays that a query returns belong to the object asked and live as
+//               long as it.
+//   Memory      Host memory of the compiler comes from the context's allocator, except what LLVM and the CUDA driver
+//               take for themselves. The library never calls exit or abort and has no global state.
 //   Threads     A context, an artefact and a module are immutable once made: any number of threads may use one at once
 //               (with an allocator that allows it). A TilecDiagnostics belongs to one thread at a time.
-//   Versions    Structures that a caller fills begin with `size`; TILEC_INIT sets it, so that a program built against an
-//               older header keeps working.
+//   Versions    Structures that a caller fills begin with `size`; TILEC_INIT sets it, so that a program built against
+//               an older header keeps working.
 //
 // docs/embedding.md is a complete program.
 #ifndef TILEC_H
@@ -117,7 +118,7 @@ typedef struct TilecCompileOptions {
     const char *ptxas;   // path; NULL: found on PATH, in CUDA's usual folders, else libnvJitLink
 } TilecCompileOptions;
 
-// The initial value of a structure that begins with `size`:  TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+// The initial value of a structure that begins with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);
 #ifdef __cplusplus
 #define TILEC_INIT(Type) (Type{sizeof(Type)})
 #else
@@ -126,8 +127,8 @@ typedef struct TilecCompileOptions {
 #endif
 
 // Compiles `length` bytes of source. `name` stands in messages and is where imports are looked for.
-// On success *artefact is the result; else NULL. *diagnostics gets errors, warnings and remarks, NULL when there are none
-// (or when there is no memory for them: the status says so). `diagnostics` may be NULL.
+// On success *artefact is the result; else NULL. *diagnostics gets errors, warnings and remarks, NULL when there are
+// none (or when there is no memory for them: the status says so). `diagnostics` may be NULL.
 TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
                                     const TilecCompileOptions *options, TilecArtefact **artefact,
                                     TilecDiagnostics **diagnostics);
@@ -234,7 +235,8 @@ TILEC_API TilecStatus tilec_workspace_size(const TilecModule *module, const Tile
 
 // Launches a kernel or program on a stream and returns at once. Arguments are in the order of the parameters. What the
 // program assumes about shapes, strides and scalars is checked here; nothing is launched when it does not hold.
-// A thread without a CUDA context gets the module's, when tilec_load made it current. `launch` may be NULL. Faults of the device show up at the caller's next synchronisation.
+// A thread without a CUDA context gets the module's, when tilec_load made it current. `launch` may be NULL. Faults of
+// the device show up at the caller's next synchronisation.
 TILEC_API TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                    size_t arg_count, const TilecLaunch *launch, TilecDiagnostics **diagnostics);
 
