@@ -23,6 +23,7 @@
 #include "ir/facts.h"
 #include "ir/rewrite.h"
 #include "passes/fragment.h"
+#include "passes/fragment_views.h"
 #include "passes/kernel_walk.h"
 #include "passes/pass.h"
 #include "passes/tile_loop.h"
@@ -91,6 +92,15 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
     return true;
 }
 
+// The loop's other accesses of the fragment go through the same iterators (fragment_views.h: all that can be made so are).
+static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
+    for (int u = 0; u < item->uses.count; u++) {
+        const FragmentUse *use = &item->uses.items[u];
+        if (use->buf == access->buf && memcmp(use->dims, dims, sizeof *dims * (size_t)use->rank) != 0) return false;
+    }
+    return true;
+}
+
 static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
@@ -99,7 +109,7 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
             continue;
         }
         int dims[LAYOUT_MAX_RANK];
-        if (access_dims(&item->loop, access, dims)) {
+        if (access_dims(&item->loop, access, dims) && one_view(item, access, dims)) {
             add_use(inference, item, access->buf, access->count, dims, access->is_store);
             vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims);
             continue;
@@ -315,13 +325,12 @@ static void infer_mma(Inference *inference, Item *item, bool rows) {
         item->mma = NULL;
         return;
     }
-    item->map = map_mma_accumulator(inference->arena, item->mma, item->m, item->n, item->warps_m, item->warps_n,
-                                    inference->threads, inference->lanes);
+    item->map = fragment_accumulator(inference->arena, item->mma, item->m, item->n, item->warps_m, item->warps_n,
+                                     inference->threads);
     set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
     if (has_register_operand(item) && item->warps_n == 1)
         set_layout(inference, item->stmt->call.args[0].region->buf,
-                   map_mma_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads,
-                             inference->lanes));
+                   fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
 }
 
 // Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
@@ -329,7 +338,7 @@ static void infer_fma(Inference *inference, Item *item) {
     int64_t shape[] = {item->m, item->n};
     int64_t vector = item->n % 4 == 0 ? 4 : 1;
     Buf *acc = item->stmt->call.args[2].region->buf;
-    set_layout(inference, acc, map_blocked(inference->arena, 2, shape, inference->threads, 1, vector, 0));
+    set_layout(inference, acc, tv_blocked(inference->arena, 2, shape, inference->threads, 1, vector, 0));
     item->map = acc->layout;
 }
 
@@ -355,14 +364,14 @@ static const Layout *map_from_use(Inference *inference, const Item *item, const 
             if (use->dims[d] == i) dims[i] = d;
         if (dims[i] < 0 && item->loop.extents[i] != 1) return NULL;
     }
-    return map_project(inference->arena, use->buf->layout, item->loop.rank, dims, NULL);
+    return tv_project(inference->arena, use->buf->layout, item->loop.rank, dims, NULL);
 }
 
 // The layout that a fragment has for the loop: an iteration's element is the executing thread's own.
 static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
     int64_t held[LAYOUT_MAX_RANK];
     for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
-    return map_project(inference->arena, item->map, use->rank, use->dims, held);
+    return tv_project(inference->arena, item->map, use->rank, use->dims, held);
 }
 
 static bool covers(const Layout *layout, const Buf *buf) {
@@ -406,7 +415,7 @@ static bool propagate_reduce(Inference *inference, Item *item) {
     if (src->scope != SCOPE_FRAGMENT || !src->layout) return false;
     bool changed = set_map(item, src->layout);
     if (dst->scope != SCOPE_FRAGMENT || dst->layout) return changed;
-    set_layout(inference, dst, map_reduce(inference->arena, src->layout, reduce_axis(item)));
+    set_layout(inference, dst, tv_reduce(inference->arena, src->layout, reduce_axis(item)));
     return true;
 }
 
@@ -424,7 +433,7 @@ static void propagate(Inference *inference) {
 // ---- free ----
 
 static const Layout *blocked_map(Inference *inference, const Item *item) {
-    return map_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads, item->fast,
+    return tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads, item->fast,
                        item->vector, item->fast_threads);
 }
 
@@ -458,7 +467,7 @@ static bool give_some_fragment_a_layout(Inference *inference) {
         if (buf->layout) continue;
         int64_t shape[LAYOUT_MAX_RANK];
         for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
-        set_layout(inference, buf, map_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
+        set_layout(inference, buf, tv_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
         return true;
     }
     return false;
@@ -513,20 +522,20 @@ static void convert(Inference *inference, Item *item, Buf *buf, const Layout *ne
 // Some layout in which every thread holds every element: the buffer's own if it is one.
 static const Layout *replicated(Inference *inference, const Buf *buf) {
     int64_t shape[LAYOUT_MAX_RANK];
-    if (layout_replicas(buf->layout) == map_threads(buf->layout)) return buf->layout;
+    if (tv_replicas(buf->layout) == tv_threads(buf->layout)) return buf->layout;
     for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
-    return map_replicated(inference->arena, buf->rank, shape, inference->threads);
+    return tv_replicated(inference->arena, buf->rank, shape, inference->threads);
 }
 
 static const Layout *needed_layout(Inference *inference, const Item *item, const FragmentUse *use) {
     Arena *arena = inference->arena;
     const Buf *buf = use->buf;
     if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
-    if (item->kind == ITEM_REDUCE) return use->is_store ? map_reduce(arena, item->map, reduce_axis(item)) : item->map;
+    if (item->kind == ITEM_REDUCE) return use->is_store ? tv_reduce(arena, item->map, reduce_axis(item)) : item->map;
     if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;
     if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory
-    return map_mma_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads, inference->lanes);
+    return fragment_operand_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads);
 }
 
 static bool is_conversion(const Item *item) {
@@ -632,7 +641,7 @@ static void narrow_vectors(Inference *inference) {
     for (int i = 0; i < inference->items.count; i++) {
         Item *item = inference->items.items[i];
         if (item->kind != ITEM_LOOP || !item->map) continue;
-        const LayoutInput *values = &item->map->in[MAP_VALUE];
+        const LayoutInput *values = &item->map->in[TV_VALUE];
         const LayoutMode *first = &values->modes[0];
         int64_t run = values->count > 0 && first->stride == 1 && first->out == item->fast ? first->extent : 1;
         while (item->vector > 1 && run % item->vector != 0) item->vector /= 2;
@@ -643,7 +652,7 @@ static void narrow_vectors(Inference *inference) {
 static void drop_replicas(Inference *inference) {
     for (int i = 0; i < inference->items.count; i++) {
         Item *item = inference->items.items[i];
-        if (item->once && item->map) item->map = map_without_replicas(inference->arena, item->map);
+        if (item->once && item->map) item->map = tv_without_replicas(inference->arena, item->map);
     }
 }
 
@@ -654,6 +663,7 @@ bool pass_layout_inference(PassContext *context, Func *kernel) {
     inference.threads = kernel_threads(kernel);
     StmtMapper chunks = {.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference};
     rewrite_block(&chunks, &kernel->body);
+    inference.changed |= separate_views(context, kernel);
     kernel_walk(context->arena, kernel, collect_stmt, &inference);
     if (inference.failed) return inference.changed;
     infer_strict(&inference);

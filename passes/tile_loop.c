@@ -326,6 +326,8 @@ bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
         int64_t constant;
         dims[d] = iterator_number(loop, access->indices[d]);
         if (dims[d] < 0 && !expr_const(access->indices[d], &constant)) return false;
+        for (int other = 0; other < d; other++)
+            if (dims[d] >= 0 && dims[other] == dims[d]) return false;   // v[i, i]: no thread-value layout has the diagonal
     }
     return true;
 }

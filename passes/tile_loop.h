@@ -40,7 +40,7 @@ bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient);
 typedef enum { STRIDE_NONE, STRIDE_UNIT, STRIDE_OTHER } StrideKind;   // how an access moves with an iterator
 StrideKind access_stride(const TileAccess *access, const Var *iter);
 // Which loop iterator each index of a fragment access is: dims[d] = iterator number, or -1 for a constant index.
-// False when some index is neither.
+// False when some index is neither, or an iterator comes twice.
 bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims);
 
 // The iterator along which the loop's memory accesses are contiguous (bytes vote), the last one by default.
