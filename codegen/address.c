@@ -133,14 +133,85 @@ Expr *const *place_indices(Gen *gen, const Region *place) {
     return indices;
 }
 
+// ---- an offset as variable and constant part ----
+//
+// The constant part (of unrolled iterators, mostly) goes into the instruction; accesses that differ in it alone share the
+// register with the variable part. Where all terms are non-negative their partial sums fit as the whole does.
+
+enum { MOST_TERMS = 24 };
+
+typedef struct Terms {
+    int count;
+    Expr *items[MOST_TERMS];
+} Terms;
+
+static bool collect_terms(Expr *e, Terms *terms) {
+    if (e->kind == EXPR_BINARY && e->binary.op == BIN_ADD) {
+        return collect_terms(e->binary.a, terms) && collect_terms(e->binary.b, terms);
+    }
+    if (terms->count == MOST_TERMS) return false;
+    terms->items[terms->count++] = e;
+    return true;
+}
+
+static bool all_nonnegative(Gen *gen, const Terms *terms) {
+    for (int i = 0; i < terms->count; i++) {
+        if (!known_of(gen, terms->items[i]).nonnegative) return false;
+    }
+    return true;
+}
+
+typedef struct Offset {
+    Value variable;     // NULL: none
+    int64_t constant;   // elements
+    bool nonnegative;
+} Offset;
+
+static Offset sum_terms(Gen *gen, const Terms *terms, int bits) {
+    Offset sum = {.nonnegative = true};
+    for (int i = 0; i < terms->count; i++) {
+        Value value = emit_index(gen, terms->items[i]);
+        int64_t constant;
+        if (value_const(value, &constant)) {
+            sum.constant += constant;
+            continue;
+        }
+        value = fit_bits(gen, value, bits, true);
+        sum.variable = sum.variable ? LLVMBuildNSWAdd(gen->builder, sum.variable, value, "") : value;
+        if (LLVMIsAInstruction(sum.variable) && sum.variable != value) LLVMSetNUW(sum.variable, 1);
+    }
+    return sum;
+}
+
+static Offset emit_offset(Gen *gen, Expr *offset) {
+    Terms terms = {0};
+    if (collect_terms(offset, &terms) && all_nonnegative(gen, &terms)) {
+        return sum_terms(gen, &terms, known_of(gen, offset).narrow ? 32 : 64);
+    }
+    Offset whole = {.variable = emit_index(gen, offset), .nonnegative = known_of(gen, offset).nonnegative};
+    if (value_const(whole.variable, &whole.constant)) whole.variable = NULL;
+    return whole;
+}
+
+// base + offset elements + bytes
+static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t size, Expr *offset, int64_t bytes) {
+    Offset parts = emit_offset(gen, offset);
+    if (parts.variable) {
+        Value index = fit_bits(gen, parts.variable, 64, parts.nonnegative);
+        base = LLVMBuildGEP2(gen->builder, element, base, &index, 1, "");
+    }
+    bytes += parts.constant * size;
+    Value distance = const_i64(gen, bytes);
+    return bytes ? LLVMBuildGEP2(gen->builder, gen->i8, base, &distance, 1, "") : base;
+}
+
 // ---- global memory ----
 
 static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
     Value base = map_get(gen->tensors, buf);
     EXPECT(gen->failure, base, "'%s' is not a parameter of '%s'", buf->name, gen->func->name);
     Expr *offset = offset_of(gen, buf, count, indices, key);
-    Value index = fit_bits(gen, emit_index(gen, offset), 64, known_of(gen, offset).nonnegative);
-    return LLVMBuildGEP2(gen->builder, memory_type(gen, buf->type), base, &index, 1, "");
+    return offset_address(gen, base, memory_type(gen, buf->type), type_bytes(buf->type), offset, 0);
 }
 
 // An `in` tensor is never written while the kernel runs: its loads may go through the read-only path (ld.global.nc).
@@ -158,22 +229,16 @@ static const Buf *storage_of(const Buf *buf) {
     return buf;
 }
 
-static Value shared_base(Gen *gen, const Buf *buf) {
-    intptr_t offset = (intptr_t)map_get(gen->shared_offsets, storage_of(buf));
-    EXPECT(gen->failure, offset > 0, "shared buffer '%s' is not declared in '%s'", buf->name, gen->func->name);
-    Value index = const_i32(gen, offset - 1);
-    return LLVMBuildInBoundsGEP2(gen->builder, gen->i8, gen->shared, &index, 1, "");
-}
-
 static LLVMTypeRef shared_element(Gen *gen, Type type) {
     if (type_bits(type) <= 64) return memory_type(gen, type);
     return LLVMArrayType2(gen->i8, (uint64_t)type_bytes(type));
 }
 
 static Value shared_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+    intptr_t start = (intptr_t)map_get(gen->shared_offsets, storage_of(buf)) - 1;
+    EXPECT(gen->failure, start >= 0, "shared buffer '%s' is not declared in '%s'", buf->name, gen->func->name);
     Expr *offset = offset_of(gen, buf, count, indices, key);
-    Value index = fit_bits(gen, emit_index(gen, offset), 32, true);
-    return LLVMBuildGEP2(gen->builder, shared_element(gen, buf->type), shared_base(gen, buf), &index, 1, "");
+    return offset_address(gen, gen->shared, shared_element(gen, buf->type), type_bytes(buf->type), offset, start);
 }
 
 // ---- both ----

@@ -1,6 +1,22 @@
 // LLVM's part: the target machine, the passes, the PTX text.
 //
-// Pipelines (always with the target machine: without its knowledge of divergence, jump threading breaks barriers).
+// Always with the target machine: without its knowledge of divergence, jump threading breaks barriers.
+//
+// The IR that arrives here is straight: loops are as they should be, addresses are simplified and split, local arrays are
+// scalars. What is left for LLVM is to make registers of stack slots, to merge what unrolled copies have in common, and to
+// select instructions. ptxas schedules, hoists and allocates; whatever LLVM does of that makes its work harder. So the
+// code generator runs at level "none" (its straight-line strength reduction is quadratic in the accesses of an unrolled
+// body, and with its loop strength reduction keeps one address alive for each of them), after a short pipeline of ours.
+// Measured on examples/, both variants of gemm and all four of attention for sm_80, on a busy 4-core machine (ms for LLVM,
+// registers and instructions of the fast variant after ptxas):
+//
+//                                  gemm                            attention
+//     -O0  mem2reg                 81 ms  255 regs  1632 instr     143 ms  162 regs  1400 instr
+//     -O1  the pipeline below      52 ms  255 regs  1224 instr     115 ms  177 regs  1200 instr
+//     -O2  default<O2>, level 2   345 ms  255 regs  1360 instr     513 ms  178 regs  1208 instr
+//
+// Shared memory has 64-bit pointers: 32-bit ones are an option of the whole process (--nvptx-short-ptr), which a library
+// must not set. ptxas drops the upper halves, since its shared-memory instructions take 32-bit addresses.
 #include "codegen/gen.h"
 #include <llvm-c/Error.h>
 #include <llvm-c/Transforms/PassBuilder.h>
