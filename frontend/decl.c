@@ -3,7 +3,7 @@
 #include <string.h>
 
 // ---- attributes ----
-int file_of_name(Sema *s, const char *name) {
+static int file_of_name(Sema *s, const char *name) {
     int file = 0;
     for (;; file++) {
         const char *known = diag_source_name(s->sink, file);

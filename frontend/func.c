@@ -1,4 +1,4 @@
-// Kernels with their variants, programs with their calls, references.
+// Kernels with their variants, programs, references.
 #include "frontend/sema.h"
 #include "ir/verify.h"
 #include <string.h>
@@ -184,8 +184,7 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
 }
 
 // ---- declarations ----
-// False when there were errors: other variants would only repeat them.
-static bool make(Sema *s, int item, const char *name, const ChoiceVec *choices, bool called) {
+bool make_function(Sema *s, int item, const char *name, const ChoiceVec *choices, bool called) {
     const Node *node = s->syntax->items.items[item].node;
     Made made = {.item = item_named(s->syntax, node->text), .node = node, .choices = *choices, .called = called};
     int before = diag_errors(s->sink);
@@ -224,7 +223,7 @@ void elaborate_item(Sema *s, int item) {
     int count = combinations(s, node, &all);
     bool differ = types_differ(count, all);
     for (int i = 0; i < count; i++)
-        if (!make(s, item, differ ? mangled(s, node->text, &all[i], true) : node->text, &all[i], false)) break;
+        if (!make_function(s, item, differ ? mangled(s, node->text, &all[i], true) : node->text, &all[i], false)) break;
 }
 
 Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
@@ -245,184 +244,4 @@ void elaborate_reference(Sema *s, const Node *node) {
         Func *func = elaborate_scalar(s, made.node, &made.choices, made.func->name, node->kids[0], IN_REFERENCE);
         vec_push(s->arena, &s->module->references, func);
     }
-}
-
-// ---- calls of kernels ----
-static const Node *named_arg(const Node *call, const char *name) {
-    for (int i = 0; i < call->count; i++)
-        if (call->kids[i]->kind == N_NAMED && strcmp(call->kids[i]->text, name) == 0) return call->kids[i]->kids[0];
-    return NULL;
-}
-
-// The argument of the callee's parameter `at`.
-static const Node *launch_arg(const Node *call, const Node *kernel, int at) {
-    int place = 0;
-    for (int i = 0; i < call->count; i++)
-        if (call->kids[i]->kind != N_NAMED && place++ == at) return call->kids[i];
-    return named_arg(call, kernel->kids[1]->kids[at]->text);
-}
-
-// A compile-time name that the arguments decide: a tensor's type, or a constant extent.
-static bool infer(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
-    for (int i = 0; i < kernel->kids[1]->count; i++) {
-        const Node *param = kernel->kids[1]->kids[i], *arg = launch_arg(call, kernel, i);
-        Symbol *symbol = arg && arg->kind == N_NAME ? find(s, arg->text) : NULL;
-        if (!symbol || symbol->kind != SYMBOL_BUF || !param->kids[1]) continue;
-        out->type =
-            is_type_param(cparam) && strcmp(param->kids[0]->text, cparam->text) == 0 ? symbol->buf->type : TYPE_NONE;
-        if (out->type != TYPE_NONE) return true;
-        for (int d = 0; !is_type_param(cparam) && d < param->kids[1]->count && d < symbol->buf->rank; d++) {
-            const Node *dim = param->kids[1]->kids[d];
-            int64_t extent;
-            if (dim->kind != N_NAME || strcmp(dim->text, cparam->text) != 0) continue;
-            if (!expr_const(known_extent(s, symbol->buf, d), &extent)) continue;
-            out->value = value_int(extent, arg->span);
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
-    const Node *given = named_arg(call, cparam->text);
-    const Define *define = define_of(s, cparam->text);
-    *out = (Choice){.name = cparam->text, .type = TYPE_NONE, .value = value_poison(cparam->span)};
-    if (given && is_type_param(cparam)) {
-        if (given->kind == N_NAME) out->type = type_by_name(s, given->text);
-        if (out->type == TYPE_NONE) diag(s->sink, given->span, T_TYPE_WANTED, cparam->text);
-        return out->type != TYPE_NONE;
-    }
-    if (given) {
-        out->value = constant(s, given, "a compile-time value");
-        return !is_poison(out->value);
-    }
-    if (infer(s, call, kernel, cparam, out)) return true;
-    if (define) out->value = define_value(s, define, cparam->span, &out->type);
-    if (define && (out->type != TYPE_NONE) == is_type_param(cparam)) return true;
-    Diag *d = diag(s->sink, call->span, T_NO_COMPILE_VALUE, cparam->text, cparam->text);
-    diag_note(d, "or give it in the call: %s(..., %s = ...)", kernel->text, cparam->text);
-    return false;
-}
-
-static const char *callee_name(Sema *s, const Node *call, const Node *kernel, ChoiceVec *choices) {
-    for (int i = 0; i < kernel->kids[0]->count; i++) {
-        Choice choice;
-        if (!call_choice(s, call, kernel, kernel->kids[0]->kids[i], &choice)) return NULL;
-        vec_push(s->arena, choices, choice);
-    }
-    return choices->count ? mangled(s, kernel->text, choices, false) : kernel->text;
-}
-
-static Func *made_func(Sema *s, const char *name) {
-    for (int i = 0; i < s->made.count; i++)
-        if (strcmp(s->made.items[i].func->name, name) == 0) return s->made.items[i].func;
-    return NULL;
-}
-
-// The kernel to call, made when it is not there yet, with all its variants.
-static Func *callee(Sema *s, const Node *call, const Node *kernel) {
-    ChoiceVec choices = {0};
-    const char *name = callee_name(s, call, kernel, &choices);
-    if (!name) return NULL;
-    if (!made_func(s, name)) {
-        for (int i = 0; i < s->syntax->items.count; i++) {
-            const Node *node = s->syntax->items.items[i].node;
-            if (node->kind != N_KERNEL || strcmp(node->text, kernel->text) != 0) continue;
-            if (choices.count) make(s, i, name, &choices, true);
-            else elaborate_item(s, i);
-        }
-    }
-    return made_func(s, name);
-}
-
-static bool check_tensor(Sema *s, const Node *node, const Buf *buf, const Buf *param) {
-    Diag *d = NULL;
-    if (buf->type != param->type || buf->rank != param->rank || buf->scope != SCOPE_GLOBAL)
-        d = diag(s->sink, node->span, T_LAUNCH_TENSOR, buf->name, param->name, type_text(param->type), param->rank);
-    else if (param->mode != MODE_IN && buf->is_param && buf->mode == MODE_IN)
-        d = diag(s->sink, node->span, T_READ_ONLY, buf->name);
-    if (d) diag_label(d, param->loc, "the parameter");
-    for (int i = 0; !d && i < buf->rank; i++) {
-        int64_t want, got;
-        if (!expr_const(param->shape[i], &want) || !expr_const(known_extent(s, buf, i), &got) || want == got) continue;
-        d = diag(s->sink, node->span, T_MACRO_DIM, (long long)want, i, buf->name, (long long)got);
-    }
-    return !d;
-}
-
-static bool launch_argument(Sema *s, const Node *node, const Param *param, Arg *out) {
-    if (param->var) {
-        Value value = expression(s, node);
-        out->value = s->raw && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, param->var->type);
-        return !is_poison(value);
-    }
-    Buf *buf = buffer_named(s, node);
-    if (!buf || !check_tensor(s, node, buf, param->buf)) return false;
-    *out = arg_region(region_whole(s->arena, buf));
-    out->region->loc = place_of(s, node->span);
-    return true;
-}
-
-static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
-    int places = 0;
-    bool fine = true;
-    for (int i = 0; i < call->count; i++) {
-        const Node *arg = call->kids[i];
-        bool known = arg->kind != N_NAMED && places++ < kernel->kids[1]->count;
-        for (int k = 0; arg->kind == N_NAMED && k < 2; k++)
-            for (int j = 0; j < kernel->kids[k]->count; j++)
-                known |= strcmp(kernel->kids[k]->kids[j]->text, arg->text) == 0;
-        fine &= known;
-        if (!known && arg->kind == N_NAMED) diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, kernel->text, arg->text);
-    }
-    for (int i = 0; fine && i < kernel->kids[1]->count; i++) fine = launch_arg(call, kernel, i) != NULL;
-    if (fine) return true;
-    Diag *d = diag(s->sink, call->span, T_ARGUMENTS, kernel->text);
-    diag_label(d, kernel->span, "it takes %d", kernel->kids[1]->count);
-    return false;
-}
-
-void launch_statement(Sema *s, const Node *call) {
-    const Node *kernel = s->syntax->items.items[item_named(s->syntax, call->text)].node;
-    if (kernel->kind != N_KERNEL) {
-        diag(s->sink, call->span, T_CALLS_PROGRAM, call->text);
-        return;
-    }
-    if (!launch_names(s, call, kernel)) return;
-    Func *func = callee(s, call, kernel);
-    if (!func) return;
-    Stmt *stmt = stmt_new(s->arena, STMT_LAUNCH, place_of(s, call->span));
-    stmt->launch.callee = func->name;
-    stmt->launch.count = func->params.count;
-    stmt->launch.args = NEW_ARRAY(s->arena, Arg, func->params.count + 1);
-    for (int i = 0; i < func->params.count; i++) {
-        const Param *param = &func->params.items[i];
-        if (i < kernel->kids[1]->count) {
-            if (!launch_argument(s, launch_arg(call, kernel, i), param, &stmt->launch.args[i])) return;
-            continue;
-        }
-        const Made *made = NULL;   // a compile-time name that became a scalar parameter
-        for (int m = 0; m < s->made.count; m++)
-            if (s->made.items[m].func == func) made = &s->made.items[m];
-        ChoiceVec choices = made->choices;
-        const Choice *choice = choice_named(&choices, param->var->name);
-        if (choice) stmt->launch.args[i].value = to_type(s, choice->value, param->var->type);
-    }
-    emit(s, stmt);
-}
-
-static void link_block(Sema *s, Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_LAUNCH) stmt->launch.func = module_func(s->module, stmt->launch.callee);
-        if (stmt->kind == STMT_BLOCK) link_block(s, &stmt->block);
-        if (stmt->kind != STMT_IF) continue;
-        link_block(s, &stmt->if_.then);
-        link_block(s, &stmt->if_.otherwise);
-    }
-}
-
-void link_launches(Sema *s) {
-    for (int i = 0; i < s->module->funcs.count; i++)
-        if (s->module->funcs.items[i]->kind == FUNC_PROGRAM) link_block(s, &s->module->funcs.items[i]->body);
 }

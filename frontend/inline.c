@@ -71,7 +71,7 @@ static void bind_scalar(Sema *s, const Node *param, Value value, bool once) {
     emit(s, s_let(s->arena, var, value.expr));
 }
 
-bool returns_in(const Node *node) {
+static bool returns_in(const Node *node) {
     if (!node) return false;
     if (node->kind == N_RETURN) return true;
     for (int i = 0; i < node->count; i++)

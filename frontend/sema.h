@@ -5,8 +5,8 @@
 //     calls.c     calls of operations                 shapes.c    regions, extents, shapes of tile ops
 //     stmt.c      statements                          decl.c      buffers, attributes, places
 //     inline.c    fn and macro                        params.c    parameters, dims, compile-time names
-//     func.c      kernels, programs, references       variants.c  combinations of compile-time values
-//     tests.c     tests and their choices
+//     func.c      kernels, programs, references       launch.c    calls of kernels in programs
+//     variants.c  values of compile-time names        tests.c     tests and their choices
 //     elaborate.c the entry points
 //
 // A literal has no type until it is used, so expressions are Values: an untyped number, or a typed Expr. After an error
@@ -68,8 +68,6 @@ typedef struct Inlining {   // the fn and macro calls around what is being elabo
     int depth;
 } Inlining;
 
-typedef struct FnResult FnResult;
-
 typedef struct Made {   // a function of the module to be
     Func *func;
     int item;             // index of the declaration, the first of its name: functions are sorted by it
@@ -105,7 +103,6 @@ typedef struct Sema {
     Span place;
     Inlining *inlining;
     int expansions;       // fn and macro calls so far
-    FnResult *result;     // where `return` puts its value; NULL outside fn
     int grids;            // in this kernel
     bool *item_done;      // per declaration: its functions are made
     VEC(Made) made;
@@ -179,19 +176,15 @@ Expr *known_extent(Sema *s, const Buf *buf, int dim);     // with compile-time v
 // ---- decl.c ----
 Attr *attributes(Sema *s, const Node *list, char where, Span *loc);   // @loc goes to *loc when given
 void declarations(Sema *s, const Node *node);
-int file_of_name(Sema *s, const char *name);
 
 // ---- stmt.c ----
 void statement(Sema *s, const Node *node);
 void statements(Sema *s, const Node *block);              // in the current scope
-void body(Sema *s, const Node *block, Block *out);        // in a scope of its own
 void emit(Sema *s, Stmt *stmt);
 
 // ---- inline.c ----
 Value inline_fn(Sema *s, const Node *fn, const Node *call);
 void inline_macro(Sema *s, const Node *macro, const Node *call);
-void return_statement(Sema *s, const Node *node);
-bool returns_in(const Node *block);
 
 // ---- params.c ----
 void parameters(Sema *s, const Node *kernel);             // into s->func and the current scope
@@ -204,9 +197,14 @@ void elaborate_reference(Sema *s, const Node *node);
 Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
                        Context context);                  // a reference, or the block of a test
 void tune_statement(Sema *s, const Node *node);
-void launch_statement(Sema *s, const Node *call);
-void link_launches(Sema *s);
 int item_named(const Syntax *syntax, const char *name);   // the first kernel or program of that name; -1
+
+// Builds one function and keeps it. False when there were errors: other variants would only repeat them.
+bool make_function(Sema *s, int item, const char *name, const ChoiceVec *choices, bool called);
+
+// ---- launch.c ----
+void launch_statement(Sema *s, const Node *call);
+void link_launches(Sema *s);                              // calls -> functions, when all are there
 
 // ---- variants.c ----
 // The combinations of compile-time values that a declaration is made for; each a ChoiceVec. 0 after a report.
@@ -219,8 +217,5 @@ bool values_equal(Value a, Value b);
 const char *constant_text(Arena *arena, Value value);
 
 // ---- tests.c ----
-typedef enum { BIND_UNKNOWN, BIND_PARAM, BIND_CHOICE, BIND_TYPE, BIND_TUNABLE, BIND_CONST } BindKind;
-BindKind binding_kind(Sema *s, const Node *target, const char *name);
 void elaborate_tests(Sema *s);
 Sema *sema_new(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, const ElaborateOptions *options);
-const Node *tested(const Syntax *syntax, const Node *test);   // the kernel or program; NULL when there is none

@@ -15,7 +15,7 @@ void statements(Sema *s, const Node *block) {
     for (int i = 0; i < block->count; i++) statement(s, block->kids[i]);
 }
 
-void body(Sema *s, const Node *block, Block *out) {
+static void body(Sema *s, const Node *block, Block *out) {
     NameScope scope;
     Block *outer = s->block;
     s->block = out;

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-const Node *tested(const Syntax *syntax, const Node *test) {
+static const Node *tested(const Syntax *syntax, const Node *test) {
     int item = item_named(syntax, test->text);
     return item < 0 ? NULL : syntax->items.items[item].node;
 }
 
 // ---- what a binding means ----
+typedef enum { BIND_UNKNOWN, BIND_PARAM, BIND_CHOICE, BIND_TYPE, BIND_TUNABLE, BIND_CONST } BindKind;
+
 static bool tunable_in(const Node *block, const char *name) {
     for (int i = 0; i < block->count; i++)
         for (int k = 0; block->kids[i]->kind == N_TUNE && k < block->kids[i]->count; k++)
@@ -39,7 +41,7 @@ static bool names(const Node *node, const char *name) {
     return false;
 }
 
-BindKind binding_kind(Sema *s, const Node *target, const char *name) {
+static BindKind binding_kind(Sema *s, const Node *target, const char *name) {
     const Node *cparams = target->kids[0], *params = target->kids[1];
     for (int i = 0; i < cparams->count; i++)
         if (strcmp(cparams->kids[i]->text, name) == 0) return is_type_param(cparams->kids[i]) ? BIND_TYPE : BIND_CHOICE;
