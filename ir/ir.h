@@ -258,7 +258,7 @@ typedef struct Param {
 struct Func {
     FuncKind kind;
     const char *name;          // variants of one kernel share it
-    VEC(Param) params;         // a reference has its kernel's own params (same objects are not shared between functions)
+    VEC(Param) params;         // a reference has its kernel's params as objects of its own, float tensors as f64
     VEC(Var *) dims;           // dynamic dims and strides (VAR_DIM), in order of first mention
     Expr *when;                // condition on dims, scalars, aligned(); NULL: always
     Block body;
