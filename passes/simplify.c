@@ -220,15 +220,16 @@ static bool runs_once(Simplifier *s, const Iter *iter) {
            provably(s, BIN_LE, iter->end, e_add(s->arena, iter->begin, iter->step));
 }
 
-// Iterators that take one value go to their uses; true when none is left. `parallel` keeps them: its map counts them.
-static bool drop_single_iters(Simplifier *s, Stmt *loop) {
+// Iterators that take one value (`once`) go to their uses; true when none is left. `parallel` keeps them: its map counts
+// them.
+static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *once) {
     if (loop->loop.kind == LOOP_PARALLEL || block_breaks(&loop->loop.body)) return false;
     Subst *subst = subst_new(s->arena);
     int kept = 0, count = loop->loop.count;
     for (int i = 0; i < count; i++) {
         Iter iter = loop->loop.iters[i];
         iter.begin = subst_expr(subst, iter.begin), iter.end = subst_expr(subst, iter.end);
-        if (runs_once(s, &iter)) subst_var(subst, iter.var, iter.begin);
+        if (once[i]) subst_var(subst, iter.var, iter.begin);
         else loop->loop.iters[kept++] = iter;
     }
     if (kept == count) return false;
@@ -248,10 +249,16 @@ static void simplify_iters(Simplifier *s, int count, Iter *iters) {
 
 static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
     int mark = facts_mark(s->facts);
-    simplify_iters(s, stmt->loop.count, stmt->loop.iters);
-    for (int i = 0; i < stmt->loop.count; i++)
-        if (runs_never(s, &stmt->loop.iters[i])) stmt->loop.body.count = 0;
-    bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt);
+    bool *once = NEW_ARRAY(s->arena, bool, stmt->loop.count);
+    for (int i = 0; i < stmt->loop.count; i++) {
+        Iter *iter = &stmt->loop.iters[i];
+        simplify_in(s, &iter->begin);
+        simplify_in(s, &iter->end);
+        if (runs_never(s, iter)) stmt->loop.body.count = 0;
+        once[i] = runs_once(s, iter);
+        facts_iter(s->facts, iter);   // only now: that an iteration runs at all is true inside of the loop alone
+    }
+    bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt, once);
     simplify_block(s, &stmt->loop.body);
     facts_release(s->facts, mark);
     if (stmt->loop.body.count == 0) s->changed = true;
