@@ -89,11 +89,15 @@ const char *fits_tunables(Arena *arena, const Func *kernel) {
     return sb_text(&text);
 }
 
+static bool is_larger(const FitsEstimate *a, const FitsEstimate *b) {
+    return a->registers != b->registers ? a->registers > b->registers : a->shared > b->shared;
+}
+
 static void remember(FitsSearch *search, const FitsEstimate *estimate, const char *tunables) {
     search->tried++;
     if (estimate->fits) {
         search->settled = true;
-        if (search->largest_tunables && estimate->shared <= search->largest.shared) return;
+        if (search->largest_tunables && !is_larger(estimate, &search->largest)) return;
         search->largest = *estimate;
         search->largest_tunables = tunables;
     } else if (!search->smallest_tunables || estimate->shared < search->smallest.shared) {
@@ -110,6 +114,7 @@ bool fits_check(void *user, Module *module, Func *kernel) {
         *search = (FitsSearch){.arena = search->arena, .target = search->target};
     }
     if (!search->kernel) search->kernel = arena_strdup(search->arena, kernel->name);
+    search->loc = kernel->loc;
     if (strcmp(search->kernel, kernel->name) != 0) return true;
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     remember(search, &estimate, fits_tunables(search->arena, kernel));
@@ -117,22 +122,22 @@ bool fits_check(void *user, Module *module, Func *kernel) {
 }
 
 static void table_row(const FitsBuffer *b, StrBuf *out) {
-    sb_printf(out, "  %-9s%s: %s[", b->buf->scope == SCOPE_SHARED ? "shared" : "fragment", b->buf->name,
-              type_text(b->buf->type));
+    bool shared = b->buf->scope == SCOPE_SHARED;
+    sb_printf(out, "  %-9s%s: %s[", shared ? "shared" : "fragment", b->buf->name, type_text(b->buf->type));
     for (int d = 0; d < b->buf->rank; d++) sb_printf(out, "%s%lld", d ? ", " : "", (long long)buf_extent(b->buf, d));
     sb_str(out, "]");
     if (b->stages > 1) sb_printf(out, " x %lld stages", (long long)b->stages);
-    if (b->buf->scope == SCOPE_SHARED) sb_printf(out, ": %lld bytes\n", (long long)b->bytes);
+    if (shared) sb_printf(out, ": %lld bytes\n", (long long)b->bytes);
     else sb_printf(out, ": %lld registers a thread\n", (long long)b->registers);
 }
 
 void fits_table(const FitsEstimate *e, const Target *t, StrBuf *out) {
     for (int i = 0; i < e->buffers.count; i++) table_row(&e->buffers.items[i], out);
-    sb_printf(out, "  shared memory of a block: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
-              (long long)t->shared_block);
-    sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a block\n",
-              (long long)e->registers, t->name, t->registers_thread, t->registers_multiprocessor,
-              (long long)e->threads);
     if (e->threads > t->max_threads)
         sb_printf(out, "  threads of a block: %lld; %s has %d\n", (long long)e->threads, t->name, t->max_threads);
+    sb_printf(out, "  shared memory of a block: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
+              (long long)t->shared_block);
+    sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a block",
+              (long long)e->registers, t->name, t->registers_thread, t->registers_multiprocessor,
+              (long long)e->threads);
 }

@@ -30,9 +30,11 @@ typedef struct FitsSearch {
     const Target *target;
     bool try_all;         // refuse every combination, to see them all
     const char *kernel;   // the kernel asked about, or the first that nothing fitted
+    Span loc;             // its place
     int tried;            // combinations of that kernel
     bool settled;         // one of them fitted
-    // "BM = 64, BN = 64" and its estimate: the smallest of those refused, the largest of those that fit; NULL: none
+    // "BM = 64, BN = 64" and its estimate: the smallest (by shared memory) of those refused, the largest (by fragments,
+    // then shared memory) of those that fit; NULL: none
     const char *smallest_tunables, *largest_tunables;
     FitsEstimate smallest, largest;
 } FitsSearch;
@@ -41,5 +43,5 @@ bool fits_check(void *user, Module *module, Func *kernel);
 
 // "BM = 128, BN = 64", from the kernel's @tuned attributes; "" without tunables.
 const char *fits_tunables(Arena *arena, const Func *kernel);
-// The table of buffers, a line each, with totals against the target's limits.
+// The table of buffers, a line each, with totals against the target's limits; no newline at its end.
 void fits_table(const FitsEstimate *estimate, const Target *target, StrBuf *out);

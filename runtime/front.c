@@ -3,8 +3,6 @@
 #include <string.h>
 #include <time.h>
 
-static const Span NOWHERE;
-
 double seconds_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -63,7 +61,7 @@ static void report_too_large(Front *front, Arena *arena, int count, const Define
     StrBuf table;
     sb_init(&table, front->arena);
     fits_table(&search->smallest, front->target, &table);
-    Diag *d = diag(front->sink, NOWHERE, T_NOTHING_FITS, kernel, front->target->name);
+    Diag *d = diag(front->sink, search->loc, T_NOTHING_FITS, kernel, front->target->name);
     diag_note(d, "%s%s\n%s", tried[0] ? "the smallest tried is " : "what it takes:", tried, sb_text(&table));
     FitsSearch all = {.arena = arena, .target = front->target};
     all.kernel = kernel;
