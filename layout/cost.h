@@ -11,7 +11,7 @@
 #include "layout/swizzle.h"
 
 typedef struct MemoryShape {
-    int banks, bank_bytes, sector_bytes;
+    int banks, bank_bytes, sector_bytes;   // at most 256 banks
 } MemoryShape;
 
 typedef struct SharedCost {

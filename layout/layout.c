@@ -474,7 +474,7 @@ const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, i
     return layout_finish(layout);
 }
 
-// ---- thread-value layouts ----
+// ---- inverse ----
 const Layout *layout_inverse(Arena *arena, const Layout *tv, const char **why) {
     if (tv->swizzle.bits) return refuse(arena, why, "a swizzled layout has no digit-wise inverse");
     Layout *inverse = layout_new(arena, tv->rank_out, tv->rank_in);
@@ -490,73 +490,4 @@ const Layout *layout_inverse(Arena *arena, const Layout *tv, const char **why) {
         }
     }
     return layout_finish(inverse);
-}
-
-int64_t layout_replicas(const Layout *tv) {
-    int64_t replicas = 1;
-    for (int d = 0; d < tv->in[0].count; d++)
-        if (tv->in[0].modes[d].stride == 0) replicas *= tv->in[0].modes[d].extent;
-    return replicas;
-}
-
-// How many threads go along each dim of a blocked distribution.
-typedef struct Split {
-    int64_t along[LAYOUT_MAX_RANK];
-    int64_t values;   // steps of a thread over all dims
-} Split;
-
-typedef struct SplitSearch {
-    int rank;
-    int64_t steps[LAYOUT_MAX_RANK];   // units to cover in each dim (the last: vectors)
-    Split trial, best;
-} SplitSearch;
-
-// Tries all divisors of `threads` along `dim`, more threads first, then the dims above. The fewest values a thread win;
-// among equals the first, that is most threads along the last dim (neighbouring threads touch neighbouring addresses).
-static void search_split(SplitSearch *search, int dim, int64_t threads, int64_t values) {
-    if (dim < 0) {
-        if (search->best.values && values >= search->best.values) return;
-        search->best = search->trial;
-        search->best.values = values;
-        return;
-    }
-    enum { RUN = 8 };   // vectors side by side that are worth more than a smaller remainder
-    int64_t steps = search->steps[dim];
-    bool last = dim == search->rank - 1, found = false;
-    for (int64_t along = threads; along >= 1; along--) {
-        if (threads % along || along >= 2 * steps) continue;
-        if (last && found && along < RUN) break;
-        found = true;
-        search->trial.along[dim] = along;
-        search_split(search, dim - 1, threads / along, values * ceil_div(steps, along));
-    }
-}
-
-const Layout *layout_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int64_t vector) {
-    SplitSearch search = {.rank = rank};
-    for (int i = 0; i < rank; i++) search.steps[i] = i == rank - 1 ? ceil_div(shape[i], vector) : shape[i];
-    search_split(&search, rank - 1, threads, 1);
-
-    Layout *layout = layout_new(arena, 2, rank);
-    layout_add(layout, 1, vector, 1, rank - 1);
-    for (int i = rank; i-- > 0;) {
-        int64_t along = search.best.along[i], unit = i == rank - 1 ? vector : 1;
-        layout_add(layout, 0, along, unit, i);
-        layout_add(layout, 1, ceil_div(search.steps[i], along), unit * along, i);
-        threads /= along;
-    }
-    layout_add(layout, 0, threads, 0, 0);
-    return layout_finish(layout);
-}
-
-const Layout *layout_drop_dim(Arena *arena, const Layout *tv, int dim) {
-    Layout *layout = layout_new(arena, tv->rank_in, tv->rank_out > 1 ? tv->rank_out - 1 : 1);
-    for (int i = 0; i < tv->rank_in; i++)
-        for (int d = 0; d < tv->in[i].count; d++) {
-            LayoutMode mode = tv->in[i].modes[d];
-            bool along = mode.stride && mode.out == dim;
-            if (along && i != 0) continue;
-            layout_add(layout, i, mode.extent, along ? 0 : mode.stride, mode.out > dim ? mode.out - 1 : mode.out);
-        }
-    return layout_finish(layout);
 }

@@ -67,14 +67,6 @@ const Layout *layout_padded(Arena *arena, int64_t rows, int64_t columns, int64_t
 const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, int element_bits, int panel_chunks,
                                   const char **why);
 
-// ---- thread-value layouts: inputs 0 = thread, 1 = value; outputs = tile coordinates ----
-// Layout from tile coordinates to (thread, value): the inverse; broadcast thread digits give thread digit 0 (the first
-// holder). NULL when the map is not a mixed-radix bijection onto its outputs.
-const Layout *layout_inverse(Arena *arena, const Layout *tv, const char **why);
-int64_t layout_replicas(const Layout *tv);     // product of broadcast thread digits
-// Blocked distribution of `shape` over `threads`: `vector` consecutive elements of the last dim per thread, then threads
-// along the last dim and upwards, then the rest as values. Covers at least `shape` (padded up), each element once, left-over
-// threads replicate.
-const Layout *layout_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int64_t vector);
-// Removes output `dim` (as a reduction over it does): thread digits along it become broadcasts, value digits disappear.
-const Layout *layout_drop_dim(Arena *arena, const Layout *tv, int dim);
+// The inverse, digit by digit: outputs to inputs. Broadcast digits are 0 in it, so that of a distribution
+// (layout/distribution.h) it gives the first holder. NULL when the map is not a mixed-radix bijection onto its outputs.
+const Layout *layout_inverse(Arena *arena, const Layout *layout, const char **why);

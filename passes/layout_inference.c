@@ -61,7 +61,6 @@ typedef struct Inference {
     PassContext *context;
     Arena *arena;
     int64_t threads;
-    int lanes;
     VEC(Item *) items;
     VEC(Buf *) fragments;
     Map *before, *after;   // Stmt -> Block: conversions to insert
@@ -315,7 +314,7 @@ static void set_layout(Inference *inference, Buf *buf, const Layout *layout) {
 }
 
 static void infer_mma(Inference *inference, Item *item, bool rows) {
-    int64_t warps = inference->threads / inference->lanes;
+    int64_t warps = inference->threads / inference->context->target->warp_lanes;
     const Attr *fixed = attr_get(item->stmt->attrs, ATTR_WARPS);
     if (fixed) {
         item->warps_m = fixed->args[0].integer;
@@ -657,7 +656,7 @@ static void drop_replicas(Inference *inference) {
 }
 
 bool pass_layout_inference(PassContext *context, Func *kernel) {
-    Inference inference = {.context = context, .arena = context->arena, .lanes = context->target->warp_lanes};
+    Inference inference = {.context = context, .arena = context->arena};
     inference.before = map_new(context->arena);
     inference.after = map_new(context->arena);
     inference.threads = kernel_threads(kernel);

@@ -10,8 +10,6 @@
 enum { REDUCE_SRC, REDUCE_DST, REDUCE_AXIS, REDUCE_ACCUMULATE, REDUCE_SCRATCH };   // operands, in the op table's order
 bool is_reduction(const Stmt *stmt);
 int reduce_op_axis(const Stmt *reduce);
-// Warps among which partial results of one element are spread (1: within a warp).
-int64_t reduce_warp_parts(const Target *target, const Layout *src, int axis);
 
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma

@@ -1,7 +1,7 @@
 // gemm for one thread: ldmatrix and mma on the tensor cores, or FMAs.
 //
 // A warp owns warp_m x warp_n of the accumulator, as MT x NT instruction tiles; its register layout was fixed by
-// layout-inference (map_mma_accumulator). For each k step of the instruction:
+// layout-inference (fragment_accumulator). For each k step of the instruction:
 //
 //     ldmatrix x4   a[i * 8]   for each of the MT row tiles (16 x 16 of A)
 //     ldmatrix x4   b[j * 4]   for each pair of column tiles (16 x 16 of B), x2 for an odd last one
@@ -251,7 +251,7 @@ static void warp_corner(Gemm *gemm, Block *out) {
 
 static int layout_values(Arena *arena, const char *text) {
     const char *why;
-    return (int)layout_extent_in(layout_parse(arena, text, 0, &why), MAP_VALUE);
+    return (int)layout_extent_in(layout_parse(arena, text, 0, &why), TV_VALUE);
 }
 
 static Buf *operand_registers(Gemm *gemm, const char *name, Type type, int64_t count, Block *out) {
@@ -424,7 +424,7 @@ static void lower_fma(Gemm *gemm, Block *out) {
     int mark = facts_mark(lower->facts);
     Expr *k, *r, *at[2];
     Stmt *steps = counted(gemm, LOOP_SERIAL, "k", region_extent(args[0].region, 1), &k);
-    Stmt *values = counted(gemm, LOOP_UNROLL, "r", map_values(fragment->layout), &r);
+    Stmt *values = counted(gemm, LOOP_UNROLL, "r", tv_values(fragment->layout), &r);
     Expr *in[2] = {lower_thread(lower), r};
     layout_forward(arena, lower->facts, fragment->layout, in, at);
     Expr *a = operand_load(gemm, 0, at[0], k), *b = operand_load(gemm, 1, at[1], k);

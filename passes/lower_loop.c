@@ -71,11 +71,11 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
     bool known = access_dims(version->loop, &access, dims);
     int64_t held[LAYOUT_MAX_RANK];
     for (int d = 0; d < count; d++) held[d] = buf_extent(buf, d);
-    const Layout *seen = map_project(version->arena, version->map, count, dims, held);
+    const Layout *seen = tv_project(version->arena, version->map, count, dims, held);
     EXPECT(version->lower->context->failure, known && buf->layout && layout_equal(seen, buf->layout),
            "fragment '%s' has another layout than its loop", buf->name);
-    Expr *slot = map_projected_value(version->arena, version->map, count, dims, value_number(version));
-    int64_t weight = map_values(map_project(version->arena, version->map, count, dims, NULL));
+    Expr *slot = fragment_projected_value(version->arena, version->map, count, dims, value_number(version));
+    int64_t weight = tv_values(tv_project(version->arena, version->map, count, dims, NULL));
     for (int d = 0; d < count; d++) {
         if (dims[d] >= 0) continue;
         slot = e_add(version->arena, slot, e_mul(version->arena, indices[d], e_int(version->arena, weight)));
@@ -522,7 +522,7 @@ static Block *group_loop(Version *version, LoopKind kind, const char *name, int6
 static void emit_groups(Version *version, Block *out) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
-    int64_t groups = map_values(version->map) / version->vector, unrolled = unrolled_groups(version, groups);
+    int64_t groups = tv_values(version->map) / version->vector, unrolled = unrolled_groups(version, groups);
     int mark = facts_mark(facts);
     Stmt *scope = s_block(arena);
     version->group = e_int(arena, 0);
@@ -628,11 +628,11 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
     EXPECT(lower->context->failure, text, "a loop has no map");
     Version version = {.lower = lower, .arena = arena, .loop = loop, .accesses = &accesses};
     version.map = layout_parse(arena, text, 0, &why);
-    EXPECT(lower->context->failure, version.map && map_threads(version.map) == lower->threads, "bad map %s: %s", text, why);
+    EXPECT(lower->context->failure, version.map && tv_threads(version.map) == lower->threads, "bad map %s: %s", text, why);
     tile_accesses(arena, loop, &accesses);
     version.fast = loop_fast_dim(loop, &accesses);
     version.vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);
-    version.first_replica = map_first_replica(arena, version.map, lower_thread(lower));
+    version.first_replica = fragment_first_replica(arena, version.map, lower_thread(lower));
     int mark = facts_mark(lower->facts);
     for (int d = 0; d < loop->rank; d++) {
         Iter iter = {loop->iters[d], e_int(arena, 0), e_int(arena, loop->extents[d]), e_int(arena, 1)};

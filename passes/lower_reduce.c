@@ -5,7 +5,7 @@
 //     warps      through `scratch`[warp part, element]: one lane of each warp writes its part, barrier, all threads read all
 //                parts of their elements, in the same order
 //
-// Every thread along the axis ends with the result, which is the destination's layout (map_reduce). Arithmetic is in the
+// Every thread along the axis ends with the result, which is the destination's layout (tv_reduce). Arithmetic is in the
 // compute type. Values beyond the source's shape (a padded layout) are left out.
 #include "ir/build.h"
 #include "passes/fragment.h"
@@ -21,25 +21,7 @@ int reduce_op_axis(const Stmt *reduce) {
     return (int)axis;
 }
 
-// The part of a thread digit [radix, radix * extent) that lies within a warp, and the part above.
-static void split_digit(int64_t radix, int64_t extent, int64_t lanes, int64_t *within, int64_t *above) {
-    if (radix >= lanes) *within = 1;
-    else *within = radix * extent <= lanes ? extent : lanes / radix;
-    *above = extent / *within;
-}
-
 static bool along_axis(const LayoutMode *mode, int axis) { return mode->stride != 0 && mode->out == axis; }
-
-int64_t reduce_warp_parts(const Target *target, const Layout *src, int axis) {
-    int64_t parts = 1, radix = 1, within, above;
-    for (int i = 0; i < src->in[MAP_THREAD].count; i++) {
-        const LayoutMode *mode = &src->in[MAP_THREAD].modes[i];
-        split_digit(radix, mode->extent, target->warp_lanes, &within, &above);
-        if (along_axis(mode, axis)) parts *= above;
-        radix *= mode->extent;
-    }
-    return parts;
-}
 
 typedef struct Reduce {
     Lower *lower;
@@ -124,8 +106,8 @@ static void reduce_values(Reduce *reduce, Block *out) {
     Stmt *clear = counted(reduce, "d", reduce->count, &slot);
     block_push(arena, &clear->loop.body, s_store1(arena, reduce->part, slot, identity(reduce)));
     block_push(arena, out, clear);
-    Stmt *loop = counted(reduce, "r", map_values(reduce->src), &value);
-    slot = simple(reduce, map_projected_value(arena, reduce->src, reduce->rank, reduce->dims, value));
+    Stmt *loop = counted(reduce, "r", tv_values(reduce->src), &value);
+    slot = simple(reduce, fragment_projected_value(arena, reduce->src, reduce->rank, reduce->dims, value));
     Expr *element = e_cast(arena, reduce->type, e_load1(arena, reduce->from, value));
     Stmt *update = s_store1(arena, reduce->part, slot, combine(reduce, part_at(reduce, slot), element));
     Expr *inside = inside_source(reduce, value);
@@ -157,9 +139,9 @@ static void push_butterfly(Reduce *reduce, int64_t mask, Block *out) {
 
 static void reduce_lanes(Reduce *reduce, Block *out) {
     int64_t radix = 1, within, above;
-    for (int i = 0; i < reduce->src->in[MAP_THREAD].count; i++) {
-        const LayoutMode *mode = &reduce->src->in[MAP_THREAD].modes[i];
-        split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
+    for (int i = 0; i < reduce->src->in[TV_THREAD].count; i++) {
+        const LayoutMode *mode = &reduce->src->in[TV_THREAD].modes[i];
+        tv_split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
         if (along_axis(mode, reduce->axis))
             for (int64_t step = 1; step < within; step *= 2) push_butterfly(reduce, radix * step, out);
         radix *= mode->extent;
@@ -175,9 +157,9 @@ static Expr *warp_part(Reduce *reduce, Expr **first_lane) {
     Expr *thread = lower_thread(reduce->lower), *part = e_int(arena, 0);
     int64_t radix = 1, weight = 1, within, above;
     *first_lane = NULL;
-    for (int i = 0; i < reduce->src->in[MAP_THREAD].count; i++) {
-        const LayoutMode *mode = &reduce->src->in[MAP_THREAD].modes[i];
-        split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
+    for (int i = 0; i < reduce->src->in[TV_THREAD].count; i++) {
+        const LayoutMode *mode = &reduce->src->in[TV_THREAD].modes[i];
+        tv_split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
         Expr *digit = e_mod(arena, e_div(arena, thread, e_int(arena, radix)), e_int(arena, mode->extent));
         bool along = along_axis(mode, reduce->axis), replica = mode->stride == 0;
         if (along && above > 1) {
@@ -282,13 +264,13 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     reduce.type = type_compute(dst->type);
     reduce.from = lower_local(lower, src);
     reduce.to = lower_local(lower, dst);
-    reduce.count = map_values(dst->layout);
+    reduce.count = tv_values(dst->layout);
     reduce.part = buf_new_const(lower->arena, "part", SCOPE_LOCAL, reduce.type, 1, &reduce.count, stmt->loc);
     Stmt *block = s_block(lower->arena);
     block_push(lower->arena, &block->block, s_decl(lower->arena, reduce.part));
     reduce_values(&reduce, &block->block);
     reduce_lanes(&reduce, &block->block);
-    int64_t parts = reduce_warp_parts(lower->target, src->layout, reduce.axis);
+    int64_t parts = tv_warps_along(src->layout, reduce.axis, lower->target->warp_lanes);
     if (parts > 1) reduce_warps(&reduce, parts, &block->block);
     store_result(&reduce, &block->block);
     block_push(lower->arena, out, block);

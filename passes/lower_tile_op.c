@@ -27,7 +27,7 @@ Expr *lower_thread(Lower *lower) { return e_var(lower->arena, lower->thread); }
 Buf *lower_local(Lower *lower, Buf *fragment) {
     Buf *local = map_get(lower->locals, fragment);
     if (local) return local;
-    int64_t size = fragment->layout ? map_values(fragment->layout) : 1;
+    int64_t size = fragment->layout ? tv_values(fragment->layout) : 1;
     local = buf_new_const(lower->arena, fragment->name, SCOPE_LOCAL, fragment->type, 1, &size, fragment->loc);
     map_put(lower->locals, fragment, local);
     return local;
@@ -67,8 +67,8 @@ Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indic
 // The slot of a fragment element that every thread holds; -1 when not all do.
 static int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
     int64_t out[LAYOUT_MAX_RANK], at;
-    if (!fragment->layout || layout_replicas(fragment->layout) != map_threads(fragment->layout)) return -1;
-    for (int64_t v = 0; v < map_values(fragment->layout); v++) {
+    if (!fragment->layout || tv_replicas(fragment->layout) != tv_threads(fragment->layout)) return -1;
+    for (int64_t v = 0; v < tv_values(fragment->layout); v++) {
         int64_t in[2] = {0, v};
         bool same = true;
         layout_eval(fragment->layout, in, out);

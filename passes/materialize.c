@@ -76,8 +76,8 @@ static bool a_is_usable(Materialize *m, const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *acc = gemm->call.args[2].region;
     if (!warps || warps->args[1].integer != 1 || a->transposed || !region_is_whole(a)) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, gemm);
-    const Layout *needed = map_mma_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1), warps->args[0].integer,
-                                     kernel_threads(m->kernel), m->context->target->warp_lanes);
+    const Layout *needed = fragment_operand_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1),
+                                              warps->args[0].integer, kernel_threads(m->kernel));
     return a->buf->layout && layout_equal(a->buf->layout, needed);
 }
 
@@ -111,7 +111,7 @@ static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
         block_push(m->arena, out, reduce);
         return;
     }
-    int64_t parts = reduce_warp_parts(m->context->target, src->buf->layout, reduce_op_axis(reduce));
+    int64_t parts = tv_warps_along(src->buf->layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
     if (parts > 1 && !reduce->call.args[REDUCE_SCRATCH].region) {
         int64_t shape[2] = {parts, 1};
         for (int d = 0; d < dst->buf->rank; d++) shape[1] *= buf_extent(dst->buf, d);
@@ -166,9 +166,9 @@ static void find_work(void *user, Stmt *stmt, const Facts *facts) {
     int fast = loop_fast_dim(&loop, &accesses);
     int64_t possible = loop_vector(facts, &loop, &accesses, fast, m->context->target);
     enum { MANY = 32 };
-    int64_t taken = attr_int(stmt->attrs, ATTR_VECTOR, 1), values = map_values(from->buf->layout);
+    int64_t taken = attr_int(stmt->attrs, ATTR_VECTOR, 1), values = tv_values(from->buf->layout);
     bool wider = possible > taken && fast == loop.rank - 1;
-    if (wider || (taken == 1 && values > MANY && layout_replicas(from->buf->layout) == 1)) map_put(m->staged, stmt, stmt);
+    if (wider || (taken == 1 && values > MANY && tv_replicas(from->buf->layout) == 1)) map_put(m->staged, stmt, stmt);
 }
 
 static int64_t shared_bytes(const Block *block) {

@@ -1,9 +1,11 @@
 #include "passes/shared_access.h"
 #include "ir/build.h"
+#include "layout/cost.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include <string.h>
 
+enum { MAX_LANES = 64 };
 enum { MAX_STEPS = 8 };   // conflicts repeat with the swizzle's period: a few steps of a thread show them all
 
 typedef struct Gather {
@@ -62,12 +64,12 @@ static int64_t *lane_element(SharedAccess *access, int step, int lane) {
 }
 
 static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layout *map, const TileAccess *tile, int vector) {
-    int64_t values = map_values(map);
+    int64_t values = tv_values(map);
     int groups = (int)(values / vector);
     SharedAccess *access = new_access(gather, tile->buf, loop->origin, tile->is_store, vector,
                                       groups < MAX_STEPS ? groups : MAX_STEPS);
     access->must_be_contiguous = loop->is_async && vector > 1;
-    int64_t lanes = map_threads(map) < access->lanes ? map_threads(map) : access->lanes;
+    int64_t lanes = tv_threads(map) < access->lanes ? tv_threads(map) : access->lanes;
     for (int step = 0; step < access->steps; step++) {
         for (int lane = 0; lane < access->lanes; lane++) {
             int64_t in[2] = {lane, (int64_t)step * vector}, at[LAYOUT_MAX_RANK];
@@ -178,38 +180,17 @@ static bool contiguous(const SharedAccess *access, const Layout *layout) {
     return true;
 }
 
-// Wavefronts of one phase: the most distinct words that any bank has to give.
-static int64_t phase_wavefronts(const Target *target, const int64_t *address, int count, int64_t bytes) {
-    int64_t words[512], most = 0;
-    int banks = target->banks, per_bank[128] = {0}, word_count = 0;
-    for (int i = 0; i < count; i++) {
-        if (address[i] < 0) continue;
-        for (int64_t w = address[i] / target->bank_bytes; w <= (address[i] + bytes - 1) / target->bank_bytes; w++) {
-            bool seen = false;
-            for (int s = 0; s < word_count && !seen; s++) seen = words[s] == w;
-            if (seen || word_count == 512) continue;
-            words[word_count++] = w;
-            int64_t load = ++per_bank[w % banks];
-            most = load > most ? load : most;
-        }
-    }
-    return most;
-}
-
 static int64_t step_conflicts(const Target *target, const SharedAccess *access, const Layout *layout, int step, int vector,
                               int64_t plus) {
-    int64_t bytes = (int64_t)vector * type_bytes(access->buf->type), extra = 0, address[64];
-    int64_t span = (int64_t)target->banks * target->bank_bytes;
-    int group = bytes * access->lanes > span ? (int)(span / bytes) : access->lanes;
+    const MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
+    int bytes = type_bytes(access->buf->type);
+    int64_t address[MAX_LANES];
     for (int lane = 0; lane < access->lanes; lane++) {
         const int64_t *element = &access->element[(int64_t)(step * access->lanes + lane) * access->buf->rank];
-        address[lane] = element[0] < 0 ? -1 : lane_offset(access, layout, element, plus) * type_bytes(access->buf->type);
+        address[lane] = element[0] < 0 ? -1 : lane_offset(access, layout, element, plus) * bytes;
     }
-    for (int lane = 0; lane < access->lanes; lane += group) {
-        int64_t wavefronts = phase_wavefronts(target, address + lane, group, bytes);
-        extra += wavefronts > 1 ? wavefronts - 1 : 0;
-    }
-    return extra;
+    SharedCost cost = shared_cost_counted(address, access->lanes, vector * bytes, memory);
+    return cost.wavefronts - cost.phases;
 }
 
 int64_t predicted_conflicts(const Target *target, const SharedAccess *access, const Layout *layout) {

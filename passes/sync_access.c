@@ -1,4 +1,5 @@
 #include "passes/sync_access.h"
+#include "layout/distribution.h"
 #include <string.h>
 
 bool is_leaf(const Stmt *stmt) {
@@ -289,7 +290,7 @@ static bool is_marked(int64_t element, int64_t t, int *marks) {
 // Each thread accesses the same elements in both, thread by thread, so that a difference shows soon.
 static bool same_owners(Arena *arena, const MemAccess *a, const MemAccess *b) {
     int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(a->map, 0);
-    if (layout_replicas(a->map) != 1 || layout_replicas(b->map) != 1) return false;
+    if (tv_replicas(a->map) != 1 || tv_replicas(b->map) != 1) return false;
     if (layout_extent_in(b->map, 0) != threads) return false;
     for (int d = a->rank - 1; d >= 0; d--) {
         if (a->dims[d].length != b->dims[d].length || a->dims[d].low != b->dims[d].low) return false;
@@ -311,6 +312,6 @@ bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b) {
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d].length < 0 || b->dims[d].length < 0) return false;
     bool both_write = a->write && b->write;
-    if (same_walk(a, b)) return both_write || layout_replicas(a->map) == 1;
+    if (same_walk(a, b)) return both_write || tv_replicas(a->map) == 1;
     return same_owners(arena, a, b);
 }

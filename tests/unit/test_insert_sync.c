@@ -1,5 +1,6 @@
 // ring, pipeline and insert-sync on programs made by hand: how many barriers and waits, and that each is needed.
 #include "ir/build.h"
+#include "layout/distribution.h"
 #include "passes/pass.h"
 #include "passes/sync_model.h"
 #include "tests/unit/unit.h"
@@ -192,11 +193,11 @@ static void test_same_threads(void **state) {
     push_exchange(&p, &p.grid->grid.body, f, s, f);
     Block *body = &p.grid->grid.body;
     int64_t shape[] = {16, 32};
-    const Layout *layout = layout_blocked(p.arena, 2, shape, 128, 1);
+    const Layout *layout = tv_blocked(p.arena, 2, shape, 128, 1, 1, 0);
     for (int i = body->count - 2; i < body->count; i++)
         attr_set_text(p.arena, &body->items[i]->attrs, ATTR_MAP, layout_text(p.arena, layout));
     assert_false(pass_insert_sync(&p.context, p.kernel));
-    layout = layout_blocked(p.arena, 2, shape, 128, 4);
+    layout = tv_blocked(p.arena, 2, shape, 128, 1, 4, 0);
     attr_set_text(p.arena, &body->items[body->count - 1]->attrs, ATTR_MAP, layout_text(p.arena, layout));
     synchronise(&p);
     assert_int_equal(counts(&p).barriers, 1);

@@ -1,5 +1,5 @@
 // The layout of the passes: text, the worked swizzle example, inverses, distributions, against enumeration.
-#include "layout/layout.h"
+#include "layout/distribution.h"
 #include "tests/unit/unit.h"
 #include <inttypes.h>
 #include <stdbool.h>
@@ -173,7 +173,7 @@ static void inverses_round_trip(void **state) {
                 covered += tv_back[0] == t && tv_back[1] == v;
             }
         assert_int_equal(covered, layout_size_out(tv));   // each element has one first holder
-        assert_int_equal(covered * layout_replicas(tv), layout_size_in(tv));
+        assert_int_equal(covered * tv_replicas(tv), layout_size_in(tv));
     }
 }
 
@@ -210,7 +210,7 @@ static void injective_agrees_with_enumeration(void **state) {
 }
 
 static void check_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int64_t vector) {
-    const Layout *tv = layout_blocked(arena, rank, shape, threads, vector);
+    const Layout *tv = tv_blocked(arena, rank, shape, threads, rank - 1, vector, 0);
     assert_int_equal(layout_extent_in(tv, 0), threads);
     const char *why = NULL;
     assert_non_null(layout_inverse(arena, tv, &why));   // each element once (or replicated whole)
@@ -244,19 +244,19 @@ static void blocked_distributions_are_the_expected_ones(void **state) {
         {{1, 1024}, 128, 4, "(128,(4,2,1)):(4@1,(1@1,512@1,1@0))"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const Layout *tv = layout_blocked(*state, 2, cases[i].shape, cases[i].threads, cases[i].vector);
+        const Layout *tv = tv_blocked(*state, 2, cases[i].shape, cases[i].threads, 1, cases[i].vector, 0);
         assert_string_equal(layout_text(*state, tv), layout_text(*state, parse(*state, cases[i].text, 0)));
     }
 }
 
 static void a_dropped_dim_is_replicated(void **state) {
     const Layout *c = parse(*state, "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))", 0);
-    const Layout *rows = layout_drop_dim(*state, c, 1);
+    const Layout *rows = tv_reduce(*state, c, 1);
     assert_string_equal(layout_text(*state, rows), "((4,8),2):((0,1),8)");
-    assert_int_equal(layout_replicas(rows), 4);
+    assert_int_equal(tv_replicas(rows), 4);
     assert_false(layout_injective(rows));
-    assert_string_equal(layout_text(*state, layout_drop_dim(*state, c, 0)), "((4,8),2):((2,0),1)");
-    const Layout *scalar = layout_drop_dim(*state, rows, 0);
+    assert_string_equal(layout_text(*state, tv_reduce(*state, c, 0)), "((4,8),2):((2,0),1)");
+    const Layout *scalar = tv_reduce(*state, rows, 0);
     assert_string_equal(layout_text(*state, scalar), "(32,1):(0,0)");
     assert_int_equal(scalar->out_shape[0], 1);
 }

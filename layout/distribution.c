@@ -1,0 +1,170 @@
+#include "layout/distribution.h"
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t power_of_two_above(int64_t n) {
+    int64_t p = 1;
+    while (p < n) p *= 2;
+    return p;
+}
+
+static int64_t power_of_two_in(int64_t n) {   // the largest that divides n
+    return n & -n;
+}
+
+// ---- queries ----
+
+int64_t tv_threads(const Layout *tv) {
+    return layout_extent_in(tv, TV_THREAD);
+}
+
+int64_t tv_values(const Layout *tv) {
+    return layout_extent_in(tv, TV_VALUE);
+}
+
+int64_t tv_replicas(const Layout *tv) {
+    int64_t replicas = 1;
+    for (int i = 0; i < tv->in[TV_THREAD].count; i++)
+        if (tv->in[TV_THREAD].modes[i].stride == 0) replicas *= tv->in[TV_THREAD].modes[i].extent;
+    return replicas;
+}
+
+// ---- making one ----
+
+static void replicate_rest(Layout *tv, int64_t threads, int64_t used) {
+    if (used < threads) layout_add(tv, TV_THREAD, threads / used, 0, 0);
+}
+
+// Of `left` threads, those that can work side by side on `wanted` (a power of two) places: their number divides `left`.
+static int64_t taken(int64_t wanted, int64_t left) {
+    return wanted >= left ? left : smaller(wanted, power_of_two_in(left));
+}
+
+// Threads along the fast dim: all of its vectors when their number is a power of two; a power of two that divides it
+// when the other dims have work for the remaining threads; else padded up.
+static int64_t fast_dim_threads(int64_t vectors, int64_t others, int64_t threads, int64_t limit) {
+    int64_t exact = power_of_two_in(vectors), padded = power_of_two_above(vectors);
+    int64_t chosen = exact != padded && exact >= 4 && others >= threads / smaller(exact, threads) ? exact : padded;
+    return taken(limit > 0 ? smaller(chosen, limit) : chosen, threads);
+}
+
+const Layout *tv_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int fast, int64_t vector,
+                         int64_t fast_threads) {
+    Layout *tv = layout_new(arena, 2, rank);
+    int64_t along[LAYOUT_MAX_RANK], others = 1;
+    for (int d = 0; d < rank; d++) others *= d == fast ? 1 : shape[d];
+    int64_t vectors = ceil_div(shape[fast], vector), left = threads;
+    along[fast] = fast_dim_threads(vectors, others, threads, fast_threads);
+    left /= along[fast];
+    layout_add(tv, TV_THREAD, along[fast], vector, fast);
+    for (int d = rank - 1; d >= 0; d--) {
+        if (d == fast) continue;
+        along[d] = taken(power_of_two_above(shape[d]), left);
+        left /= along[d];
+        layout_add(tv, TV_THREAD, along[d], 1, d);
+    }
+    replicate_rest(tv, threads, threads / left);
+    layout_add(tv, TV_VALUE, vector, 1, fast);
+    layout_add(tv, TV_VALUE, ceil_div(vectors, along[fast]), vector * along[fast], fast);
+    for (int d = rank - 1; d >= 0; d--)
+        if (d != fast) layout_add(tv, TV_VALUE, ceil_div(shape[d], along[d]), along[d], d);
+    return layout_finish(tv);
+}
+
+const Layout *tv_replicated(Arena *arena, int rank, const int64_t *shape, int64_t threads) {
+    Layout *tv = layout_new(arena, 2, rank);
+    layout_add(tv, TV_THREAD, threads, 0, 0);
+    for (int d = rank - 1; d >= 0; d--) layout_add(tv, TV_VALUE, shape[d], 1, d);
+    return layout_finish(tv);
+}
+
+static void add_digits(Layout *tv, const Layout *from, int input) {
+    for (int i = 0; i < from->in[input].count; i++) {
+        const LayoutMode *mode = &from->in[input].modes[i];
+        layout_add(tv, input, mode->extent, mode->stride, mode->out);
+    }
+}
+
+const Layout *tv_of_instruction(Arena *arena, const Layout *instruction, const int64_t *shape, const int64_t *warps,
+                                int64_t threads) {
+    Layout *tv = layout_new(arena, 2, 2);
+    add_digits(tv, instruction, TV_THREAD);
+    for (int d = 0; d < 2; d++) layout_add(tv, TV_THREAD, warps[d], shape[d] / warps[d], d);
+    replicate_rest(tv, threads, tv_threads(instruction) * warps[0] * warps[1]);
+    add_digits(tv, instruction, TV_VALUE);
+    for (int d = 1; d >= 0; d--) {
+        int64_t step = instruction->out_shape[d];
+        layout_add(tv, TV_VALUE, shape[d] / warps[d] / step, step, d);
+    }
+    return layout_finish(tv);
+}
+
+// ---- projections ----
+
+static int dim_of_output(int rank, const int *dims, int out) {   // -1: the access does not use it
+    for (int d = 0; d < rank; d++)
+        if (dims[d] == out) return d;
+    return -1;
+}
+
+const Layout *tv_project(Arena *arena, const Layout *tv, int rank, const int *dims, const int64_t *held) {
+    Layout *projected = layout_new(arena, 2, rank);
+    for (int input = 0; input < 2; input++) {
+        for (int i = 0; i < tv->in[input].count; i++) {
+            const LayoutMode *mode = &tv->in[input].modes[i];
+            int dim = mode->stride == 0 ? -1 : dim_of_output(rank, dims, mode->out);
+            if (dim >= 0) layout_add(projected, input, mode->extent, mode->stride, dim);
+            else if (input == TV_THREAD) layout_add(projected, input, mode->extent, 0, 0);
+        }
+    }
+    for (int d = 0; d < rank && held; d++)
+        if (dims[d] < 0) layout_add(projected, TV_VALUE, held[d], 1, d);
+    return layout_finish(projected);
+}
+
+const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis) {
+    int dims[LAYOUT_MAX_RANK], rank = 0;
+    for (int d = 0; d < tv->rank_out; d++)
+        if (d != axis) dims[rank++] = d;
+    if (rank == 0) dims[rank++] = -1;
+    return tv_project(arena, tv, rank, dims, NULL);
+}
+
+const Layout *tv_without_replicas(Arena *arena, const Layout *tv) {
+    Layout *spread = layout_new(arena, 2, tv->rank_out);
+    int64_t reach = tv->out_shape[0];
+    for (int input = 0; input < 2; input++) {
+        for (int i = 0; i < tv->in[input].count; i++) {
+            const LayoutMode *mode = &tv->in[input].modes[i];
+            bool replica = input == TV_THREAD && mode->stride == 0;
+            layout_add(spread, input, mode->extent, replica ? reach : mode->stride, replica ? 0 : mode->out);
+            if (replica) reach *= mode->extent;
+        }
+    }
+    return layout_finish(spread);
+}
+
+// ---- threads as warps and lanes ----
+
+void tv_split_digit(int64_t weight, int64_t extent, int64_t lanes, int64_t *within, int64_t *above) {
+    if (weight >= lanes) *within = 1;
+    else *within = weight * extent <= lanes ? extent : lanes / weight;
+    *above = extent / *within;
+}
+
+int64_t tv_warps_along(const Layout *tv, int axis, int64_t lanes) {
+    int64_t warps = 1, weight = 1, within, above;
+    for (int i = 0; i < tv->in[TV_THREAD].count; i++) {
+        const LayoutMode *mode = &tv->in[TV_THREAD].modes[i];
+        tv_split_digit(weight, mode->extent, lanes, &within, &above);
+        if (mode->stride != 0 && mode->out == axis) warps *= above;
+        weight *= mode->extent;
+    }
+    return warps;
+}
