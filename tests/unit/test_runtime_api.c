@@ -1,6 +1,7 @@
 // The public API as an embedder uses it: right use, wrong use, no memory, no driver.
 #include "runtime/api.h"
 #include "tests/unit/unit.h"
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +167,42 @@ static void test_no_memory(void **state) {   // covers T9902
     }
 }
 
+// One context, many threads: each compiles and asks for itself, and all get the same text.
+static void *compile_in_thread(void *user) {
+    TilecContext *context = user;
+    TilecCompileOptions options = usual();
+    char *ptx = NULL;
+    for (int i = 0; i < 3; i++) {
+        TilecArtefact *artefact;
+        TilecDiagnostics *diagnostics;
+        free(ptx);
+        ptx = NULL;
+        if (compile(context, source, &options, &artefact, &diagnostics) == TILEC_OK)
+            ptx = strdup(tilec_artefact_ptx(artefact));
+        tilec_artefact_destroy(artefact);
+        tilec_diagnostics_destroy(diagnostics);
+    }
+    return ptx;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    char *texts[THREADS];
+    TilecContext *context;
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, compile_in_thread, context), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], (void **)&texts[i]);
+    for (int i = 0; i < THREADS; i++) {
+        assert_non_null(texts[i]);
+        assert_string_equal(texts[i], texts[0]);
+    }
+    for (int i = 0; i < THREADS; i++) free(texts[i]);
+    tilec_context_destroy(context);
+}
+
 static TilecStatus break_a_promise(Job *job) {
     fail_internal(&job->failure, "here.c", 7, "%d is not %d", 1, 2);
 }
@@ -198,6 +235,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compile),   cmocka_unit_test(test_errors),    cmocka_unit_test(test_load),
         cmocka_unit_test(test_no_memory), cmocka_unit_test(test_arguments), cmocka_unit_test(test_internal_error),
+        cmocka_unit_test(test_threads),
     };
     return run(tests);
 }
