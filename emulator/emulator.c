@@ -35,7 +35,12 @@
 //
 // Limits. Blocks run one after another unless the kernel loads with `acquire`: then as many as there are
 // multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are
-// executed in the order of the schedule; weaker orders than that are reported, not simulated.
+// executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread that overwrites
+// the source of its own cp.async before waiting for it is not reported (other threads are). Atomics order nothing within
+// a block.
+//
+// What comes next fits in like this: an asynchronous unit (TMA, wgmma) is one more component of the clocks for each
+// mbarrier or group that it completes on; its copies are kept like those of copies.c and land when the phase completes.
 #include "emulator/machine.h"
 #include <time.h>
 

@@ -299,6 +299,28 @@ static void strides_are_followed(void **state) {
     expect_pass(*state, strided);
 }
 
+static const char persistent[] = "kernel k(x: f32[N, 8], y: out f32[N, 8]) {\n"
+                                 "    grid (worker in min(N, sms())) threads 32 {\n"
+                                 "        for (r in ceildiv(N, sms())) {\n"
+                                 "            let n = worker + r * sms();\n"
+                                 "            if (n < N) { parallel (j in 8) y[n, j] = x[n, j]; }\n"
+                                 "        }\n"
+                                 "    }\n"
+                                 "}\n"
+                                 "reference k { for (i in N, j in 8) y[i, j] = x[i, j]; }\n"
+                                 "test k (N = 20) tolerance 0;\n";
+
+static void devices_and_samples_of_blocks(void **state) {
+    EmuOptions options = {.races = true, .multiprocessors = 3};
+    Outcome out = run_source_with(*state, persistent, options);
+    assert_true(out.passed);
+    assert_int_equal(out.last.report.blocks, 3);
+    options.max_blocks = 2;
+    out = run_source_with(*state, blocks, options);
+    assert_int_equal(out.last.report.blocks, 2);
+    assert_non_null(strstr(out.last.why, "y[1] was never written"));   // the first and the last ran
+}
+
 static void a_choice_needs_fitting_arguments(void **state) {
     Arena *arena = *state;
     Failure failure;
@@ -365,6 +387,7 @@ int main(void) {
         IN_ARENA(a_test_binds_every_name),
         IN_ARENA(strides_are_followed),
         IN_ARENA(a_choice_needs_fitting_arguments),
+        IN_ARENA(devices_and_samples_of_blocks),
         IN_ARENA(memory_may_run_out),
     };
     return run(tests);
