@@ -1,14 +1,14 @@
 // Places in memory, and how wide index arithmetic is.
 //
 // Indices are i64 in the language; a GPU has 32-bit integer registers, and 64-bit arithmetic costs two to four times as
-// much. So an i64 expression whose value provably lies in [-2^31, 2^31) (facts.h) is computed in 32 bits, if its operands
-// also do; otherwise in 64 bits, and cut to 32 afterwards. What is proven also gives LLVM `nsw` and `nuw`, by which it
-// moves constants into the offsets of loads and stores:
+// much. So an i64 expression whose value provably lies in [-2^31, 2^31) (facts.h) is computed in 32 bits, if its
+// operands also do; otherwise in 64 bits, and cut to 32 afterwards. What is proven also gives LLVM `nsw` and `nuw`, by
+// which it moves constants into the offsets of loads and stores:
 //
 //     A[row, k * 64 + 8 * v]          row * K is a 32 x 32 -> 64 multiplication, `8 * v` part of the instruction
 //
-// Offsets look through lets, and are simplified as a whole, once for each access in the program. With q the iterator of an
-// unrolled loop,
+// Offsets look through lets, and are simplified as a whole, once for each access in the program. With q the iterator of
+// an unrolled loop,
 //
 //     let i = q * 32 + t / 8;
 //     As[i / 8, i % 8 * 64 + j]       (q * 32 + t / 8) / 8 * 512 + ...  =  q * 2048 + t / 64 * 512 + ...
@@ -96,7 +96,8 @@ static Expr *row_major_offset(Gen *gen, const Buf *buf, int count, Expr *const *
     return offset;
 }
 
-// Whether indices of a shared buffer are logical ones: it has a layout that lower-tile-op did not apply (hand-written code).
+// Whether indices of a shared buffer are logical ones: it has a layout that lower-tile-op did not apply (hand-written
+// code).
 static bool is_logical(const Buf *buf) {
     return buf->layout && !buf->lowered && buf->rank - buf->stage_dims == buf->layout->rank_in;
 }
@@ -135,8 +136,8 @@ Expr *const *place_indices(Gen *gen, const Region *place) {
 
 // ---- an offset as variable and constant part ----
 //
-// The constant part (of unrolled iterators, mostly) goes into the instruction; accesses that differ in it alone share the
-// register with the variable part. Where all terms are non-negative their partial sums fit as the whole does.
+// The constant part (of unrolled iterators, mostly) goes into the instruction; accesses that differ in it alone share
+// the register with the variable part. Where all terms are non-negative their partial sums fit as the whole does.
 
 enum { MOST_TERMS = 24 };
 

@@ -67,8 +67,8 @@ static void bind_tensor(Gen *gen, Buf *buf, int index) {
     map_put(gen->tensors, buf, pointer);
 }
 
-// An i64 that fits 32 bits arrives as two halves. Were it one i64 that is cut and extended again, LLVM would make a mask of
-// that, and no longer see that a product with it is 32 x 32 -> 64 bits.
+// An i64 that fits 32 bits arrives as two halves. Were it one i64 that is cut and extended again, LLVM would make a
+// mask of that, and no longer see that a product with it is 32 x 32 -> 64 bits.
 static bool is_narrow_param(Gen *gen, Var *var) {
     return var->type == TYPE_I64 && known_of(gen, e_var(gen->arena, var)).narrow;
 }
@@ -120,6 +120,9 @@ static void set_attribute(Gen *gen, const char *key, const char *value) {
 
 static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)gen->threads));
+    if (trades_registers(gen, grid)) {   // ptxas must know what there is to trade
+        set_attribute(gen, "nvvm.maxnreg", arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen)));
+    }
     const int *cluster = grid->grid.cluster;
     if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
         set_attribute(gen, "nvvm.cluster_dim",

@@ -19,8 +19,8 @@ static Value as_bits(Gen *gen, Value value) {
     return build_bitcast(gen, value, gen->i32);
 }
 
-// f32 -> 8 bits: the value is clamped, then rounded to nearest even by integer arithmetic on the bits; below the smallest
-// normal number an addition of a power of two whose ulp is the smallest subnormal number does the rounding.
+// f32 -> 8 bits: the value is clamped, then rounded to nearest even by integer arithmetic on the bits; below the
+// smallest normal number an addition of a power of two whose ulp is the smallest subnormal number does the rounding.
 static Value fp8_from_f32_bits(Gen *gen, Value x, Type type) {
     LLVMBuilderRef b = gen->builder;
     Fp8 f = fp8_of(type);
@@ -89,8 +89,8 @@ Value from_compute(Gen *gen, Value value, Type type) {
     return value;
 }
 
-// f64 -> f32 such that a second rounding, to a narrower type, rounds as one would: toward zero, and the last bit set when
-// anything was lost ("round to odd").
+// f64 -> f32 such that a second rounding, to a narrower type, rounds as one would: toward zero, and the last bit set
+// when anything was lost ("round to odd").
 static Value f64_to_odd_f32(Gen *gen, Value value) {
     LLVMBuilderRef b = gen->builder;
     Value cut = CALL(gen, "llvm.nvvm.d2f.rz", gen->f32, value);
@@ -101,7 +101,8 @@ static Value f64_to_odd_f32(Gen *gen, Value value) {
 
 static Value float_to_float(Gen *gen, Value value, Type from, Type to) {
     if (from == TYPE_F64) {
-        if (to == TYPE_F16 || to == TYPE_F32) return LLVMBuildFPTrunc(gen->builder, value, llvm_value_type(gen, to), "");
+        bool direct = to == TYPE_F16 || to == TYPE_F32;
+        if (direct) return LLVMBuildFPTrunc(gen->builder, value, llvm_value_type(gen, to), "");
         return from_compute(gen, f64_to_odd_f32(gen, value), to);
     }
     value = to_compute(gen, value, from);
@@ -116,8 +117,8 @@ static Value clamp_i32(Gen *gen, Value value, int64_t low, int64_t high) {
     return CALL(gen, "llvm.smin.i32", gen->i32, above, const_i32(gen, high));
 }
 
-// The conversion instruction saturates at 32 and 64 bits. It gives 0 for NaN, except in conversions that have 64 bits on
-// either side (PTX ISA, cvt).
+// The conversion instruction saturates at 32 and 64 bits. It gives 0 for NaN, except in conversions that have 64 bits
+// on either side (PTX ISA, cvt).
 static Value float_to_int(Gen *gen, Value value, Type from, Type to) {
     static const char *const names[2][2][2] = {
         {{"llvm.nvvm.f2i.rz", "llvm.nvvm.f2ui.rz"}, {"llvm.nvvm.f2ll.rz", "llvm.nvvm.f2ull.rz"}},

@@ -3,7 +3,7 @@
 //     codegen.c   a module, its kernels, their parameters and attributes
 //     stmt.c      control flow: loops, ifs, roles            local.c   per-thread arrays as registers
 //     unroll.c    which unrolled loops are expanded
-//     expr.c      expressions; math.c the scalar functions   address.c  places in global and shared memory, index widths
+//     expr.c      expressions; math.c the scalar functions   address.c  places in memory, index widths
 //     ops.c       operations with effects, by family          convert.c  casts between scalar types
 //     types.c     types, intrinsics, small builders           lines.c   source lines for debuggers and profilers
 //     passes.c    LLVM's passes, PTX emission                  fatal.c   LLVM never ends the process
@@ -106,7 +106,6 @@ bool value_const(Value value, int64_t *constant);       // an integer constant
 Value call_named(Gen *gen, const char *name, LLVMTypeRef result, int count, Value *args);
 #define CALL(gen, name, result, ...)                                                                                   \
     call_named(gen, name, result, COUNT_OF(((Value[]){__VA_ARGS__})), (Value[]){__VA_ARGS__})
-Value call_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args);
 void mark_call(Gen *gen, Value call, const char *attribute);
 Value build_bitcast(Gen *gen, Value value, LLVMTypeRef type);
 Value string_constant(Gen *gen, const char *text);
@@ -121,8 +120,8 @@ Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> 
 // Of an element in global or shared memory; `key` stands for the access in the program.
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
 Value place_address(Gen *gen, const Region *place);      // of a region's first element, global or shared
-// Computes the address of an access that is under a condition before the branch: what the addresses of the next accesses
-// have in common with it is then computed once.
+// Computes the address of an access that is under a condition before the branch: what the addresses of the next
+// accesses have in common with it is then computed once.
 void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
 void prepare_place(Gen *gen, const Region *place);
 int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices);
@@ -137,8 +136,8 @@ void declare_local(Gen *gen, Buf *buf);
 LocalArray *local_array(Gen *gen, const Buf *buf);
 Value local_get(Gen *gen, LocalArray *array, int64_t index);
 void local_set(Gen *gen, LocalArray *array, int64_t index, Value value);
-// `bits` wide pieces of consecutive elements as integers (or the element itself where it is as wide): the form of memory
-// accesses and of matrix instructions.
+// `bits` wide pieces of consecutive elements as integers (or the element itself where it is as wide): the form of
+// memory accesses and of matrix instructions.
 Value local_get_bits(Gen *gen, LocalArray *array, int64_t index, int bits);
 void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value value);
 
@@ -163,6 +162,8 @@ Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   /
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);
 int64_t block_threads(Gen *gen, const Stmt *grid);
+bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can
+int64_t registers_at_launch(const Gen *gen);
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them
 void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user), void *user);
 
@@ -176,7 +177,7 @@ void lines_at(Gen *gen, Span loc);
 void lines_done(Gen *gen);
 
 // ---- passes.c ----
-bool target_machine(Gen *gen);
+void target_machine(Gen *gen);
 void run_llvm_passes(Gen *gen);
 const char *emit_ptx(Gen *gen);
 

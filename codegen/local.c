@@ -4,7 +4,7 @@
 // slots of 32 bits (two f16 or bf16, four bytes), because that is the register in which matrix instructions, 16-byte
 // loads and the packed conversions hold them: a pair is then moved as a whole and never taken apart.
 //
-//     local a: bf16[8]     slots: <2 x bfloat> x 4      ldmatrix writes slots 0..3, mma reads them, no instruction between
+//     local a: bf16[8]     slots: <2 x bfloat> x 4      ldmatrix writes slots 0..3, mma reads them, nothing between
 #include "codegen/gen.h"
 
 static int pack_of(Type type) {

@@ -1,13 +1,14 @@
 // The scalar functions of the op table, without a device library.
 //
 // f32 uses the machine's approximations where they are good enough for the language's rules (2 ulp for exp2, sqrt and
-// rsqrt, 2^-11 for tanh, exp through exp2) and short series elsewhere: lg2.approx has an absolute error near 1, sin.approx
-// everywhere. f64 has no approximations on the machine; its functions are argument reduction and series, within a few ulp.
+// rsqrt, 2^-11 for tanh, exp through exp2) and short series elsewhere: lg2.approx has an absolute error near 1,
+// sin.approx everywhere. f64 has no approximations on the machine; its functions are argument reduction and series,
+// within a few ulp.
 //
 //     log     x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1, s = f / (2 + f), z = s^2:
 //             log(m) = 2 atanh(s) = f - s (f - R),  R = 2 z (1/3 + z/5 + z^2/7 + ...)
 //     exp     x = k ln2 + r, |r| <= ln2 / 2:  2^k (1 + r + r^2/2! + ...)
-//     sin     x = k pi/2 + r, |r| <= pi/4, pi/2 in three parts that make k * part exact; the series of sin or cos by k % 4
+//     sin     x = k pi/2 + r, |r| <= pi/4, pi/2 in three parts, so that r is exact; the series of sin or cos by k % 4
 //
 // Limits: arguments of sin and cos beyond 2^45 lose accuracy; those of f64 beyond 2^30.
 #include "codegen/gen.h"
@@ -382,9 +383,9 @@ static Value emit_exact(Gen *gen, Expr *call) {
     return value;
 }
 
-// A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(points, sms()) blocks strides
-// by that same expression, whose value is the number of blocks; a bare sms() is the number of multiprocessor identifiers,
-// which is not below that of multiprocessors.
+// A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(points, sms()) blocks
+// strides by that same expression, whose value is the number of blocks; a bare sms() is the number of multiprocessor
+// identifiers, which is not below that of multiprocessors.
 static Value emit_launched(Gen *gen, const char *name) {
     return call_named(gen, name, gen->i32, 0, NULL);
 }

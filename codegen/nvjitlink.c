@@ -51,7 +51,8 @@ static bool load(Arena *arena, Library *library) {
     return true;
 }
 
-static const char *log_text(Arena *arena, Handle handle, int (*size_of)(Handle, size_t *), int (*read)(Handle, char *)) {
+static const char *log_text(Arena *arena, Handle handle, int (*size_of)(Handle, size_t *),
+                            int (*read)(Handle, char *)) {
     size_t size = 0;
     if (size_of(handle, &size) != SUCCESS || size == 0) return "";
     char *text = arena_alloc(arena, size + 1);

@@ -2,25 +2,25 @@
 //
 // Always with the target machine: without its knowledge of divergence, jump threading breaks barriers.
 //
-// The IR that arrives here is straight: loops are as they should be, addresses are simplified and split, local arrays are
-// scalars. What is left for LLVM is to make registers of stack slots, to merge what unrolled copies have in common, and to
-// select instructions. ptxas schedules, hoists and allocates; whatever LLVM does of that makes its work harder. So the
-// code generator runs at level "none" (its straight-line strength reduction is quadratic in the accesses of an unrolled
-// body, and with its loop strength reduction keeps one address alive for each of them), after a short pipeline of ours.
-// Measured on examples/, both variants of gemm and all four of attention for sm_80, on a busy 4-core machine (ms for LLVM,
-// registers and instructions of the fast variant after ptxas):
+// The IR that arrives here is straight: loops are as they should be, addresses are simplified and split, local arrays
+// are scalars. What is left for LLVM is to make registers of stack slots, to merge what unrolled copies have in common,
+// and to select instructions. ptxas schedules, hoists and allocates; whatever LLVM does of that makes its work harder.
+// So the code generator runs at level "none" (its straight-line strength reduction is quadratic in the accesses of an
+// unrolled body, and with its loop strength reduction keeps one address alive for each of them), after a short pipeline
+// of ours. Measured on examples/, both variants of gemm and all four of attention for sm_80, on a busy 4-core machine
+// (ms for LLVM, registers and instructions of the fast variant after ptxas):
 //
 //                                  gemm                            attention
 //     -O0  mem2reg                 81 ms  255 regs  1632 instr     143 ms  162 regs  1400 instr
 //     -O1  the pipeline below      52 ms  255 regs  1224 instr     115 ms  177 regs  1200 instr
 //     -O2  default<O2>, level 2   345 ms  255 regs  1360 instr     513 ms  178 regs  1208 instr
 //
-// Shared memory has 64-bit pointers: 32-bit ones are an option of the whole process (--nvptx-short-ptr), which a library
-// must not set. ptxas drops the upper halves, since its shared-memory instructions take 32-bit addresses.
+// Shared memory has 64-bit pointers: 32-bit ones are an option of the whole process (--nvptx-short-ptr), which a
+// library must not set. ptxas drops the upper halves, since its shared-memory instructions take 32-bit addresses.
 #include "codegen/gen.h"
 #include <llvm-c/Error.h>
 #include <llvm-c/Transforms/PassBuilder.h>
-#include <string.h>
+#include <pthread.h>
 
 static const char *const TRIPLE = "nvptx64-nvidia-cuda";
 
@@ -28,11 +28,17 @@ static LLVMCodeGenOptLevel codegen_level(const Gen *gen) {
     return gen->options->optimize >= 2 ? LLVMCodeGenLevelDefault : LLVMCodeGenLevelNone;
 }
 
-bool target_machine(Gen *gen) {
+// LLVM's list of targets belongs to the process and has no lock.
+static void register_target(void) {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
+}
+
+void target_machine(Gen *gen) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_target);
     LLVMTargetRef target = NULL;
     char *message = NULL;
     if (LLVMGetTargetFromTriple(TRIPLE, &target, &message)) {
@@ -46,7 +52,6 @@ bool target_machine(Gen *gen) {
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(gen->machine);
     LLVMSetModuleDataLayout(gen->llvm, layout);
     LLVMDisposeTargetData(layout);
-    return true;
 }
 
 static const char *pipeline(const Gen *gen) {

@@ -1,8 +1,8 @@
 // Statements: control flow, roles and thread regions.
 //
-// A `for` becomes a guarded do-while (the guard vanishes where the loop provably runs), an `unroll` or `vectorized` loop
-// its copies with the iterator bound to constants. An `if` whose condition folds to a constant has one arm only, so a
-// prologue's `if (p < steps)` costs nothing where it is decided.
+// A `for` becomes a guarded do-while (the guard vanishes where the loop provably runs), an `unroll` or `vectorized`
+// loop its copies with the iterator bound to constants. An `if` whose condition folds to a constant has one arm only,
+// so a prologue's `if (p < steps)` costs nothing where it is decided.
 #include "codegen/gen.h"
 #include <string.h>
 
@@ -310,8 +310,8 @@ static void emit_break(Gen *gen) {
 
 // ---- roles and thread regions ----
 
-// Adjacent roles run side by side: their threads are numbered one after the other, each role from a whole warp on. A thread
-// region's threads are the first ones of its role (or block).
+// Adjacent roles run side by side: their threads are numbered one after the other, each role from a whole warp on. A
+// thread region's threads are the first ones of its role (or block).
 
 int64_t whole_warps(const Gen *gen, int64_t threads) {
     int64_t lanes = gen->target->warp_lanes;
@@ -349,16 +349,37 @@ static int64_t most_threads(Gen *gen, const Block *block) {
     return most;
 }
 
+static bool roles_set_registers(const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_ROLE && stmt->role.regs) return true;
+        if (stmt->kind == STMT_THREAD && roles_set_registers(&stmt->thread.body)) return true;
+        if (stmt->kind == STMT_FOR && roles_set_registers(&stmt->loop.body)) return true;
+        if (stmt->kind == STMT_BLOCK && roles_set_registers(&stmt->block)) return true;
+    }
+    return false;
+}
+
+bool trades_registers(const Gen *gen, const Stmt *grid) {
+    return target_has(gen->target, FEATURE_WGMMA) && roles_set_registers(&grid->grid.body);
+}
+
 int64_t block_threads(Gen *gen, const Stmt *grid) {
     int64_t declared = 1, threads = most_threads(gen, &grid->grid.body);
     if (!threads && grid->grid.threads && expr_const(grid->grid.threads, &declared)) threads = declared;
     return threads ? threads : 1;
 }
 
-// Registers that ptxas gives every thread when the block should fill the multiprocessor: the unit of setmaxnreg is 8.
+// Registers of a thread when the block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8.
+int64_t registers_at_launch(const Gen *gen) {
+    int64_t share = gen->target->registers_multiprocessor / gen->threads;
+    if (share > gen->target->registers_thread) share = gen->target->registers_thread;
+    return share / 8 * 8;
+}
+
 static void set_registers(Gen *gen, int64_t regs) {
-    if (!regs || !target_has(gen->target, FEATURE_WGMMA)) return;
-    int64_t at_launch = gen->target->registers_multiprocessor / gen->threads / 8 * 8;
+    int64_t at_launch = registers_at_launch(gen);
+    if (!regs || regs == at_launch || !target_has(gen->target, FEATURE_WGMMA)) return;
     const char *name = regs > at_launch ? "llvm.nvvm.setmaxnreg.inc.sync.aligned.u32"
                                         : "llvm.nvvm.setmaxnreg.dec.sync.aligned.u32";
     CALL(gen, name, gen->none, const_i32(gen, regs));
@@ -406,7 +427,8 @@ static void emit_thread(Gen *gen, Stmt *stmt) {
                  stmt);
 }
 
-// A block runs, so the grid is not empty: no factor of its extent is zero. (Facts about ceildiv and min go to their operands.)
+// A block runs, so the grid is not empty: no factor of its extent is zero. (Facts about ceildiv and min go to their
+// operands.)
 static void assume_positive(Gen *gen, Expr *extent) {
     if (extent->kind == EXPR_BINARY && extent->binary.op == BIN_MUL) {
         assume_positive(gen, extent->binary.a);

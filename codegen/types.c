@@ -79,19 +79,6 @@ void mark_call(Gen *gen, Value call, const char *attribute) {
     LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(gen->context, kind, 0));
 }
 
-// Assembly that must stay where it is: convergent, with side effects.
-Value call_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args) {
-    LLVMTypeRef types[16];
-    for (int i = 0; i < count; i++) types[i] = LLVMTypeOf(args[i]);
-    LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)count, 0);
-    Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0,
-                                  LLVMInlineAsmDialectATT, 0);
-    Value call = LLVMBuildCall2(gen->builder, type, code, args, (unsigned)count, "");
-    mark_call(gen, call, "convergent");
-    mark_call(gen, call, "nounwind");
-    return call;
-}
-
 Value build_bitcast(Gen *gen, Value value, LLVMTypeRef type) {
     return LLVMTypeOf(value) == type ? value : LLVMBuildBitCast(gen->builder, value, type, "");
 }

@@ -1,9 +1,9 @@
 // Which `unroll` loops need to be expanded.
 //
-// `unroll` asks for straight-line code. It must be given where the iterator decides which registers are meant: in the index
-// of a local array, or in an operand that has to be a constant. Elsewhere (a thread's share of a large copy, say) many
-// copies cost registers for as many addresses, all live at once, and win nothing beyond a few: such a loop becomes a loop
-// over a few copies.
+// `unroll` asks for straight-line code. It must be given where the iterator decides which registers are meant: in the
+// index of a local array, or in an operand that has to be a constant. Elsewhere (a thread's share of a large copy, say)
+// many copies cost registers for as many addresses, all live at once, and win nothing beyond a few: such a loop becomes
+// a loop over a few copies.
 //
 //     unroll (q in 64) As[q * 4 + t / 64, ...] = A[...]            rolls
 //     unroll (q in 64) { let r = q * 2; x[...] = bf16(acc[r]); }   does not: r is an index of acc

@@ -42,44 +42,73 @@ static void test_vector_access(void **state) {
     expect_none(ptx, ".local");
 }
 
-// The main loop of a matrix product: ldmatrix and mma, 128 accumulators.
+// ---- the main loop of a matrix product: ldmatrix and mma with tiles_m x tiles_n x 4 accumulators ----
+
+static Var *iterator(Kernel *k, const char *name) {
+    return var_new(k->arena, name, VAR_ITER, TYPE_I64, nowhere);
+}
+
+static Stmt *unroll(Kernel *k, Var *var, int64_t count) {
+    return s_for(k->arena, LOOP_UNROLL, var, e_int(k->arena, 0), e_int(k->arena, count));
+}
+
+static Expr *times(Kernel *k, Var *var, int64_t factor) {
+    return e_mul(k->arena, e_var(k->arena, var), e_int(k->arena, factor));
+}
+
+// unroll (i in count) ldmatrix(to[i * 8], from[t % 32 * 8 + i * 1024 + kk * 16], 4, false);
+static Stmt *load_matrices(Kernel *k, Buf *to, Buf *from, Var *kk, int count) {
+    Arena *a = k->arena;
+    Var *i = iterator(k, "i");
+    Expr *lane = e_mul(a, e_mod(a, thread(k), e_int(a, 32)), e_int(a, 8));
+    Expr *row = e_add(a, e_add(a, lane, times(k, i, 1024)), times(k, kk, 16));
+    Arg args[] = {place(k, to, times(k, i, 8)), place(k, from, row), arg_value(e_int(a, 4)),
+                  arg_value(e_bool(a, false))};
+    Stmt *loop = unroll(k, i, count);
+    block_push(a, &loop->loop.body, s_call(a, OP_LDMATRIX, 4, args));
+    return loop;
+}
+
+// unroll (i, j) mma(shape, a[i * 8], b[j * 4], acc[(i * tiles_n + j) * 4]);
+static Stmt *multiply(Kernel *k, Buf *av, Buf *bv, Buf *acc, int tiles_m, int tiles_n) {
+    Arena *a = k->arena;
+    Var *i = iterator(k, "i"), *j = iterator(k, "j");
+    Expr *tile = e_mul(a, e_add(a, times(k, i, tiles_n), e_var(a, j)), e_int(a, 4));
+    Arg args[] = {arg_name("m16n8k16_f32_bf16"), place(k, av, times(k, i, 8)), place(k, bv, times(k, j, 4)),
+                  place(k, acc, tile)};
+    Stmt *outer = unroll(k, i, tiles_m), *inner = unroll(k, j, tiles_n);
+    block_push(a, &inner->loop.body, s_call(a, OP_MMA, 4, args));
+    block_push(a, &outer->loop.body, inner);
+    return outer;
+}
+
 static void make_mma(Kernel *k, int tiles_m, int tiles_n) {
     Arena *a = k->arena;
+    int elements = tiles_m * tiles_n * 4;
     Buf *out = tensor(k, "out", TYPE_F32, MODE_OUT, e_int(a, 1 << 20));
-    Buf *as = local_buf(k, "as", SCOPE_SHARED, TYPE_BF16, 8192), *bs = local_buf(k, "bs", SCOPE_SHARED, TYPE_BF16, 8192);
-    Buf *acc = local_buf(k, "acc", SCOPE_LOCAL, TYPE_F32, tiles_m * tiles_n * 4);
+    Buf *as = local_buf(k, "as", SCOPE_SHARED, TYPE_BF16, 8192);
+    Buf *bs = local_buf(k, "bs", SCOPE_SHARED, TYPE_BF16, 8192);
+    Buf *acc = local_buf(k, "acc", SCOPE_LOCAL, TYPE_F32, elements);
     Buf *av = local_buf(k, "av", SCOPE_LOCAL, TYPE_BF16, tiles_m * 8);
     Buf *bv = local_buf(k, "bv", SCOPE_LOCAL, TYPE_BF16, tiles_n * 4);
-    Var *r = var_new(a, "r", VAR_ITER, TYPE_I64, nowhere), *s = var_new(a, "s", VAR_ITER, TYPE_I64, nowhere);
-    Var *kk = var_new(a, "kk", VAR_ITER, TYPE_I64, nowhere), *i = var_new(a, "i", VAR_ITER, TYPE_I64, nowhere);
-    Var *j = var_new(a, "j", VAR_ITER, TYPE_I64, nowhere), *kt = var_new(a, "k", VAR_ITER, TYPE_I64, nowhere);
-    Var *i2 = var_new(a, "i", VAR_ITER, TYPE_I64, nowhere), *j2 = var_new(a, "j", VAR_ITER, TYPE_I64, nowhere);
-    Expr *zero = e_int(a, 0), *steps = dim(k, "K");
-    Stmt *fill = s_for(a, LOOP_UNROLL, r, zero, e_int(a, tiles_m * tiles_n * 4));
+    Var *r = iterator(k, "r"), *kk = iterator(k, "kk"), *s = iterator(k, "s");
+
+    Stmt *fill = unroll(k, r, elements);
     block_push(a, &fill->loop.body, s_store1(a, acc, e_var(a, r), e_float(a, TYPE_F32, 0)));
     block_push(a, k->body, fill);
-    Stmt *outer = s_for(a, LOOP_SERIAL, kt, zero, steps), *inner = s_for(a, LOOP_UNROLL, kk, zero, e_int(a, 4));
-    block_push(a, k->body, outer);
-    block_push(a, &outer->loop.body, inner);
-    block_push(a, &outer->loop.body, s_call(a, OP_BARRIER, 0, NULL));
-    Stmt *la = s_for(a, LOOP_UNROLL, i, zero, e_int(a, tiles_m)), *lb = s_for(a, LOOP_UNROLL, j, zero, e_int(a, tiles_n / 2));
-    Expr *lane = e_mul(a, e_mod(a, thread(k), e_int(a, 32)), e_int(a, 8));
-    Expr *arow = e_add(a, lane, e_add(a, e_mul(a, e_var(a, i), e_int(a, 1024)), e_mul(a, e_var(a, kk), e_int(a, 16))));
-    Expr *brow = e_add(a, lane, e_add(a, e_mul(a, e_var(a, j), e_int(a, 1024)), e_mul(a, e_var(a, kk), e_int(a, 16))));
-    Arg four = arg_value(e_int(a, 4)), plain = arg_value(e_bool(a, false));
-    block_push(a, &la->loop.body, s_call(a, OP_LDMATRIX, 4, (Arg[]){place(k, av, e_mul(a, e_var(a, i), e_int(a, 8))), place(k, as, arow), four, plain}));
-    block_push(a, &lb->loop.body, s_call(a, OP_LDMATRIX, 4, (Arg[]){place(k, bv, e_mul(a, e_var(a, j), e_int(a, 8))), place(k, bs, brow), four, plain}));
-    block_push(a, &inner->loop.body, la);
-    block_push(a, &inner->loop.body, lb);
-    Stmt *mi = s_for(a, LOOP_UNROLL, i2, zero, e_int(a, tiles_m)), *mj = s_for(a, LOOP_UNROLL, j2, zero, e_int(a, tiles_n));
-    Expr *at = e_mul(a, e_add(a, e_mul(a, e_var(a, i2), e_int(a, tiles_n)), e_var(a, j2)), e_int(a, 4));
-    block_push(a, &mj->loop.body, s_call(a, OP_MMA, 4, (Arg[]){arg_name("m16n8k16_f32_bf16"), place(k, av, e_mul(a, e_var(a, i2), e_int(a, 8))), place(k, bv, e_mul(a, e_var(a, j2), e_int(a, 4))), place(k, acc, at)}));
-    block_push(a, &mi->loop.body, mj);
-    block_push(a, &inner->loop.body, mi);
-    Stmt *store = s_for(a, LOOP_UNROLL, s, zero, e_int(a, tiles_m * tiles_n));
-    Expr *element = e_mul(a, e_var(a, s), e_int(a, 4));
-    Expr *to = e_add(a, e_mul(a, thread(k), e_int(a, tiles_m * tiles_n * 4)), element);
-    block_push(a, &store->loop.body, s_call(a, OP_VSTORE, 3, (Arg[]){place(k, out, to), place(k, acc, element), four}));
+
+    Stmt *steps = s_for(a, LOOP_SERIAL, iterator(k, "k"), e_int(a, 0), dim(k, "K")), *inner = unroll(k, kk, 4);
+    block_push(a, &inner->loop.body, load_matrices(k, av, as, kk, tiles_m));
+    block_push(a, &inner->loop.body, load_matrices(k, bv, bs, kk, tiles_n / 2));
+    block_push(a, &inner->loop.body, multiply(k, av, bv, acc, tiles_m, tiles_n));
+    block_push(a, &steps->loop.body, inner);
+    block_push(a, &steps->loop.body, s_call(a, OP_BARRIER, 0, NULL));
+    block_push(a, k->body, steps);
+
+    Stmt *store = unroll(k, s, elements / 4);
+    Expr *to = e_add(a, e_mul(a, thread(k), e_int(a, elements)), times(k, s, 4));
+    Arg args[] = {place(k, out, to), place(k, acc, times(k, s, 4)), arg_value(e_int(a, 4))};
+    block_push(a, &store->loop.body, s_call(a, OP_VSTORE, 3, args));
     block_push(a, k->body, store);
 }
 

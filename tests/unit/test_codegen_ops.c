@@ -236,7 +236,8 @@ static void test_mma_table(void **state) {
         for (int from = 0; from < info->m * info->k / 32; from += n) {
             DO(&u, OP_VLOAD, at(&u, a, from), at_thread(&u, in_of(&u, a_type), n), arg_value(word(&u, n)));
         }
-        DO(&u, OP_VLOAD, at(&u, b, 0), at_thread(&u, in_of(&u, a_type), n), arg_value(word(&u, info->n * info->k / 32)));
+        Arg of_b = arg_value(word(&u, info->n * info->k / 32));
+        DO(&u, OP_VLOAD, at(&u, b, 0), at_thread(&u, in_of(&u, a_type), n), of_b);
         DO(&u, OP_VLOAD, at(&u, c, 0), at_thread(&u, in_of(&u, c_type), 4), arg_value(word(&u, 4)));
         DO(&u, OP_MMA, arg_name(info->name), at(&u, a, 0), at(&u, b, 0), at(&u, c, 0));
         DO(&u, OP_VSTORE, at_thread(&u, out_of(&u, c_type), 4), at(&u, c, 0), arg_value(word(&u, 4)));
