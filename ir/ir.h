@@ -313,7 +313,7 @@ typedef struct Operand {
     int flags;
 } Operand;
 
-enum { OP_MAX_OPERANDS = 6 };   // REDUCE_OPERANDS and ATOMIC_OPERANDS of ops.def are defined in ops.c
+enum { OP_MAX_OPERANDS = 14 };   // REDUCE_OPERANDS and ATOMIC_OPERANDS of ops.def are defined in ops.c
 typedef struct OpInfo {
     OpId id;
     const char *text;
