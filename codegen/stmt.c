@@ -405,11 +405,12 @@ static void emit_thread_body(Gen *gen, void *user) {
     Stmt *stmt = user;
     Value rest = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role.first), "");
     ScopeState state = enter_scope(gen, &stmt->thread);
-    for (int i = stmt->thread.count - 1; i >= 0; i--) {
+    for (int i = 0; i < stmt->thread.count; i++) {   // the first runs fastest, as in a grid
         const Iter *iter = &stmt->thread.iters[i];
+        bool last = i == stmt->thread.count - 1;
         Value extent = fit_bits(gen, emit_index(gen, iter->end), 32, true);
-        bind_value(gen, iter->var, i ? LLVMBuildURem(gen->builder, rest, extent, "") : rest);
-        if (i) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
+        bind_value(gen, iter->var, last ? rest : LLVMBuildURem(gen->builder, rest, extent, ""));
+        if (!last) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
         facts_iter(gen->facts, iter);
     }
     emit_block(gen, &stmt->thread.body);
