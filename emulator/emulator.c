@@ -4,7 +4,7 @@
 // whether they would on a machine that is less kind than this one. The parts, in the order of a run:
 //
 //     launch.c      arguments to dims; which variant; a machine for one launch
-//     compile.c     the function to a list of instructions over slots; what is equal in all lanes
+//     compile*.c    the function to a list of instructions over slots; what is equal in all lanes
 //     schedule.c    blocks, and in them agents; a random one runs for a random while
 //     eval.c        an agent's run: arithmetic for 32 lanes at a time, branches by masks
 //     memory.c      places of elements, bounds, what is initialised

@@ -1,0 +1,117 @@
+// Buffers: what is known of each, and its place in the block's memory.
+#include "emulator/compile.h"
+
+static const Buf *storage_root(const Buf *buf) {
+    while (buf->alias_of) buf = buf->alias_of;
+    return buf;
+}
+
+static int add_mem(Compiler *c, const Buf *buf) {
+    Mem mem = {.buf = buf,
+               .scope = buf->scope,
+               .type = buf->type,
+               .rank = buf->rank,
+               .bytes = type_bytes(buf->type),
+               .unit = 1,
+               .local = -1,
+               .offset = -1,
+               .wide = c->many};
+    mem.elements = 1;
+    for (int d = buf->rank - 1; d >= 0; d--) {
+        mem.shape[d] = buf_extent(buf, d);
+        mem.stride[d] = mem.elements;
+        mem.dynamic |= mem.shape[d] < 0;
+        mem.elements *= mem.shape[d] < 0 ? 1 : mem.shape[d];
+        mem.shape_slots[d] = -1;
+    }
+    if (buf->scope == SCOPE_LOCAL) mem.local = c->locals++;
+    mem.written = buf->scope != SCOPE_GLOBAL || buf->is_scratch || buf->mode != MODE_IN || c->code->reference;
+    vec_push(c->arena, &c->mems, mem);
+    map_put(c->mem_of, buf, (void *)(intptr_t)c->mems.count);
+    return c->mems.count - 1;
+}
+
+int compile_mem(Compiler *c, const Buf *buf) {
+    intptr_t found = (intptr_t)map_get(c->mem_of, buf);
+    return found ? (int)found - 1 : add_mem(c, buf);
+}
+
+// ---- storage: places of shared buffers and fragments in the block's memory ----
+static int64_t round_up(int64_t value, int64_t to) {
+    return (value + to - 1) / to * to;
+}
+
+// At thread stage a shared buffer that still has a layout is accessed by logical indices: element -> physical element.
+static const int32_t *physical_table(Compiler *c, Mem *mem) {
+    const Buf *buf = mem->buf;
+    if (!buf->layout || buf->lowered || mem->rank - buf->stage_dims != buf->layout->rank_in) return NULL;
+    int64_t tile = layout_size_in(buf->layout), image = layout_size_out(buf->layout), stages = mem->elements / tile;
+    if (stages * tile != mem->elements) return NULL;
+    int32_t *table = NEW_ARRAY(c->arena, int32_t, mem->elements);
+    for (int64_t n = 0; n < mem->elements; n++) {
+        int64_t in[MAX_RANK], rest = n % tile;
+        for (int d = mem->rank - 1, k = buf->layout->rank_in - 1; k >= 0; d--, k--) {
+            in[k] = rest % mem->shape[d];
+            rest /= mem->shape[d];
+        }
+        table[n] = (int32_t)(n / tile * image + layout_linear(buf->layout, in));
+    }
+    return table;
+}
+
+static int64_t storage_bytes(const Mem *mem) {
+    const Buf *buf = mem->buf;
+    if (!buf->layout || buf->lowered) return mem->elements * mem->bytes;
+    int64_t tile = layout_size_in(buf->layout), image = layout_size_out(buf->layout);
+    int64_t stages = tile ? (mem->elements + tile - 1) / tile : 1;
+    return (image > tile ? image : tile) * stages * mem->bytes;
+}
+
+static void place_shared(Compiler *c, bool allocated) {
+    int64_t top = 0;
+    for (int pass = 0; pass < 3; pass++) {   // what has an offset; what has none; aliases
+        for (int i = 0; i < c->mems.count; i++) {
+            Mem *mem = &c->mems.items[i];
+            if (mem->scope != SCOPE_SHARED || mem->offset >= 0) continue;
+            bool alias = mem->buf->alias_of && !(allocated && mem->buf->offset >= 0);
+            if (pass == 0 && allocated && mem->buf->offset >= 0) mem->offset = mem->buf->offset;
+            else if (pass == 1 && !alias) mem->offset = round_up(top, 1024);
+            else if (pass == 2) mem->offset = c->mems.items[compile_mem(c, storage_root(mem->buf))].offset;
+            if (mem->offset >= 0 && mem->offset + storage_bytes(mem) > top) top = mem->offset + storage_bytes(mem);
+        }
+    }
+    c->code->shared_bytes = round_up(top, 16);
+}
+
+static void place_fragments(Compiler *c) {
+    int64_t bytes = 0, elements = 0;
+    for (int i = 0; i < c->mems.count; i++) {
+        Mem *mem = &c->mems.items[i];
+        if (mem->scope != SCOPE_FRAGMENT) continue;
+        mem->offset = bytes;
+        mem->first_state = elements;
+        bytes += round_up(mem->elements * mem->bytes, 16);
+        elements += mem->elements;
+    }
+    c->code->fragment_bytes = bytes;
+    c->code->fragment_elements = elements;
+}
+
+void compile_storage(Compiler *c) {
+    for (int i = 0; i < c->mems.count; i++)   // roots of aliases that nothing names
+        if (c->mems.items[i].buf->alias_of) compile_mem(c, storage_root(c->mems.items[i].buf));
+    place_shared(c, c->code->func->stage == STAGE_THREAD);
+    place_fragments(c);
+    int granule = 8;
+    for (int i = 0; i < c->mems.count; i++) {
+        const Mem *mem = &c->mems.items[i];
+        while (mem->scope == SCOPE_SHARED && (mem->bytes % granule || mem->offset % granule)) granule /= 2;
+    }
+    c->code->granule = granule;
+    for (int i = 0; i < c->mems.count; i++) {
+        Mem *mem = &c->mems.items[i];
+        if (mem->scope != SCOPE_SHARED) continue;
+        mem->unit = mem->bytes / granule;
+        if (c->code->func->stage == STAGE_THREAD) mem->table = physical_table(c, mem);
+    }
+}
