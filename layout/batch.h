@@ -18,7 +18,7 @@
 // The answer, without a line end. `line` may end in one.
 char *layout_batch_line(Arena *arena, const char *line);
 
-// Answers every line of `in` on `out`. False when `out` cannot be written, or when failure->kind says that the work could
-// not go on; `failure` needs no initialisation.
+// Answers every line of `in` on `out`. False when `out` cannot be written, or when failure->kind says that the work
+// could not go on; `failure` needs no initialisation.
 struct Failure;
 bool layout_batch(struct Failure *failure, FILE *in, FILE *out);

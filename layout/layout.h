@@ -1,7 +1,7 @@
 // The layout of the passes: a mixed-radix map from input coordinates to output coordinates, with an optional swizzle.
 //
-// Each input is split into digits, fastest first, as in CuTe; a digit d of extent e contributes d * stride to one output
-// (stride 0: the digit is a broadcast, that is replication). Written in CuTe's notation with basis strides,
+// Each input is split into digits, fastest first, as in CuTe; a digit d of extent e contributes d * stride to one
+// output (stride 0: the digit is a broadcast, that is replication). Written in CuTe's notation with basis strides,
 // `stride@output`:
 //
 //   shared [256, 64] f16, full-bank swizzle:    Sw<3,4,3> o ((8,32),(8,8,1)):((64@2,1@1),(1@2,8@2,1@0))
@@ -14,7 +14,8 @@
 // semantics: x ^ ((x & mask << (M + S)) >> S)); its period must divide that output's bytes, so that the swizzle of the
 // whole linear offset and of the last index agree.
 //
-// Layouts are immutable values in an arena. Functions that can refuse return NULL and set *why (a static or arena text).
+// Layouts are immutable values in an arena. Functions that can refuse return NULL and set *why (a static or arena
+// text).
 #pragma once
 #include "support/arena.h"
 #include <stdbool.h>
@@ -29,41 +30,45 @@ typedef struct LayoutMode {
 } LayoutMode;
 
 typedef struct LayoutInput {
-    int count;        // digits, fastest first
+    int count;   // digits, fastest first
     LayoutMode modes[LAYOUT_MAX_MODES];
 } LayoutInput;
 
-typedef struct LayoutSwizzle { int bits, base, shift; } LayoutSwizzle;   // Sw<B,M,S>; bits 0: none
+typedef struct LayoutSwizzle {   // Sw<B,M,S>; bits 0: none
+    int bits, base, shift;
+} LayoutSwizzle;
 
 typedef struct Layout {
     int rank_in, rank_out;
     LayoutInput in[LAYOUT_MAX_RANK];
     int64_t out_shape[LAYOUT_MAX_RANK];   // exact range of each output; derived by layout_finish
     LayoutSwizzle swizzle;
-    int element_bits;                      // unit of the swizzle; 0 when there is none
+    int element_bits;   // unit of the swizzle; 0 when there is none
 } Layout;
 
 // ---- construction, text ----
 Layout *layout_new(Arena *arena, int rank_in, int rank_out);
-void layout_add(Layout *layout, int input, int64_t extent, int64_t stride, int out);   // appends a slower digit; extent 1 is dropped
+// Appends a slower digit; extent 1 is dropped.
+void layout_add(Layout *layout, int input, int64_t extent, int64_t stride, int out);
 const Layout *layout_finish(Layout *layout);   // derives out_shape; merges digits that are one (coalesce)
 const Layout *layout_parse(Arena *arena, const char *text, int element_bits, const char **why);
 char *layout_text(Arena *arena, const Layout *layout);
 
 // ---- queries ----
-int64_t layout_extent_in(const Layout *layout, int input);    // product of its digits
-int64_t layout_size_in(const Layout *layout);                  // product over inputs
-int64_t layout_size_out(const Layout *layout);                 // product of out_shape: physical size in elements
+int64_t layout_extent_in(const Layout *layout, int input);   // product of its digits
+int64_t layout_size_in(const Layout *layout);                // product over inputs
+int64_t layout_size_out(const Layout *layout);               // product of out_shape: physical size in elements
 void layout_eval(const Layout *layout, const int64_t *in, int64_t *out);   // with swizzle
 int64_t layout_linear(const Layout *layout, const int64_t *in);            // row-major over out_shape, with swizzle
-bool layout_equal(const Layout *a, const Layout *b);           // as maps in normal form (same digits, same swizzle)
-bool layout_injective(const Layout *layout);                   // ignoring nothing: broadcasts make it false
+bool layout_equal(const Layout *a, const Layout *b);   // as maps in normal form (same digits, same swizzle)
+bool layout_injective(const Layout *layout);           // ignoring nothing: broadcasts make it false
 
 // ---- shared memory ----
 const Layout *layout_row_major(Arena *arena, int rank, const int64_t *shape);
 const Layout *layout_padded(Arena *arena, int64_t rows, int64_t columns, int64_t pitch);
-// TileLang's bank swizzles of a [rows, columns] tile; panel_chunks 8, 4, 2 = full, half, quarter bank (128, 64, 32 bytes);
-// chunk is 16 bytes. Physical shape [columns / (panel), rows / 8, 8 * panel]. NULL when the shape does not allow it.
+// TileLang's bank swizzles of a [rows, columns] tile; panel_chunks 8, 4, 2 = full, half, quarter bank (128, 64, 32
+// bytes); chunk is 16 bytes. Physical shape [columns / (panel), rows / 8, 8 * panel]. NULL when the shape does not
+// allow it.
 const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, int element_bits, int panel_chunks,
                                   const char **why);
 

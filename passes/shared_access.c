@@ -1,5 +1,6 @@
 #include "passes/shared_access.h"
 #include "ir/build.h"
+#include "ir/rewrite.h"
 #include "layout/cost.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
@@ -48,11 +49,24 @@ static int64_t evaluate(const Expr *expr, const TileLoop *loop, const int64_t *a
     }
 }
 
+static bool find_load(Visitor *visitor, Expr *expr) {
+    *(bool *)visitor->user |= expr->kind == EXPR_LOAD;
+    return true;
+}
+
+static bool has_load(Expr *expr) {
+    bool found = false;
+    Visitor visitor = {.expr = find_load, .user = &found};
+    visit_expr(&visitor, expr);
+    return found;
+}
+
 // ---- gathering ----
 
 static SharedAccess *new_access(Gather *gather, Buf *buf, Stmt *stmt, bool is_store, int vector, int steps) {
     Arena *arena = gather->context->arena;
-    SharedAccess access = {.buf = buf, .stmt = stmt, .is_store = is_store, .vector = vector, .steps = steps};
+    SharedAccess access = {
+        .buf = buf, .stmt = stmt, .is_store = is_store, .vector = vector, .steps = steps, .exact = true};
     access.lanes = gather->context->target->warp_lanes;
     access.element = NEW_ARRAY(arena, int64_t, steps * access.lanes * buf->rank);
     vec_push(arena, gather->out, access);
@@ -63,12 +77,15 @@ static int64_t *lane_element(SharedAccess *access, int step, int lane) {
     return &access->element[(step * access->lanes + lane) * access->buf->rank];
 }
 
-static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layout *map, const TileAccess *tile, int vector) {
+static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layout *map, const TileAccess *tile,
+                               int vector) {
     int64_t values = tv_values(map);
     int groups = (int)(values / vector);
-    SharedAccess *access = new_access(gather, tile->buf, loop->origin, tile->is_store, vector,
-                                      groups < MAX_STEPS ? groups : MAX_STEPS);
+    SharedAccess *access =
+        new_access(gather, tile->buf, loop->origin, tile->is_store, vector, groups < MAX_STEPS ? groups : MAX_STEPS);
     access->must_be_contiguous = loop->is_async && vector > 1;
+    access->exact = !tile->conditional;
+    for (int d = 0; d < tile->buf->rank; d++) access->exact &= !has_load(tile->indices[d]);
     int64_t lanes = tv_threads(map) < access->lanes ? tv_threads(map) : access->lanes;
     for (int step = 0; step < access->steps; step++) {
         for (int lane = 0; lane < access->lanes; lane++) {
@@ -130,7 +147,8 @@ static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
 static void gather_reduce(Gather *gather, Stmt *reduce) {
     Buf *scratch = reduce->call.args[REDUCE_SCRATCH].region ? reduce->call.args[REDUCE_SCRATCH].region->buf : NULL;
     if (!scratch) return;
-    SharedAccess *access = new_access(gather, scratch, reduce, true, 1, 1);   // one lane per element; rows are read as broadcasts
+    SharedAccess *access =
+        new_access(gather, scratch, reduce, true, 1, 1);   // one lane per element; rows are read as broadcasts
     for (int lane = 0; lane < access->lanes; lane++) {
         int64_t *element = lane_element(access, 0, lane);
         element[0] = 0;
@@ -180,8 +198,8 @@ static bool contiguous(const SharedAccess *access, const Layout *layout) {
     return true;
 }
 
-static int64_t step_conflicts(const Target *target, const SharedAccess *access, const Layout *layout, int step, int vector,
-                              int64_t plus) {
+static int64_t step_conflicts(const Target *target, const SharedAccess *access, const Layout *layout, int step,
+                              int vector, int64_t plus) {
     const MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
     int bytes = type_bytes(access->buf->type);
     int64_t address[MAX_LANES];
@@ -193,14 +211,12 @@ static int64_t step_conflicts(const Target *target, const SharedAccess *access, 
     return cost.wavefronts - cost.phases;
 }
 
-int64_t predicted_conflicts(const Target *target, const SharedAccess *access, const Layout *layout) {
+AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout) {
     bool whole = contiguous(access, layout);
-    if (!whole && access->must_be_contiguous) return -1;
-    int64_t extra = 0;
-    for (int step = 0; step < access->steps; step++) {
-        if (whole) extra += step_conflicts(target, access, layout, step, access->vector, 0);
-        for (int e = 0; !whole && e < access->vector; e++)   // element by element, which costs that many accesses
-            extra += step_conflicts(target, access, layout, step, 1, e) + (e > 0);
-    }
-    return extra;
+    int pieces = whole ? 1 : access->vector;
+    AccessCost cost = {.suits = whole || !access->must_be_contiguous, .accesses = (int64_t)access->steps * pieces};
+    for (int step = 0; step < access->steps; step++)
+        for (int piece = 0; piece < pieces; piece++)
+            cost.conflicts += step_conflicts(target, access, layout, step, access->vector / pieces, piece);
+    return cost;
 }

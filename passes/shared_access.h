@@ -8,8 +8,9 @@ typedef struct SharedAccess {
     Buf *buf;
     Stmt *stmt;
     bool is_store;
-    int vector;         // consecutive elements per lane (along the last dim)
-    bool must_be_contiguous;   // cp_async, ldmatrix: a layout that tears the run apart is not allowed
+    int vector;                // consecutive elements per lane (along the last dim)
+    bool must_be_contiguous;   // cp_async, ldmatrix: a layout that tears the run apart does not do
+    bool exact;   // neither guarded by a condition nor indexed by data: all that follows is what will happen
     int steps;
     int lanes;
     int64_t *element;   // [steps][lanes][rank]: logical coordinates; first coordinate -1: the lane is idle
@@ -19,6 +20,11 @@ typedef VEC(SharedAccess) SharedAccessVec;
 // All accesses of shared buffers in the kernel (maps must have been inferred).
 void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out);
 
-// Extra wavefronts that `layout` (over the last rank_in dims of the buffer) costs the access, over all its steps.
-// -1: the layout is not possible for it.
-int64_t predicted_conflicts(const Target *target, const SharedAccess *access, const Layout *layout);
+// What `layout` (over the last rank_in dims of the buffer) makes of the access, over all its steps. Where it tears runs
+// apart they go element by element: that many more accesses.
+typedef struct AccessCost {
+    bool suits;          // false: the access must be contiguous and is not
+    int64_t accesses;    // of the warp
+    int64_t conflicts;   // wavefronts beyond the least possible for them
+} AccessCost;
+AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout);

@@ -1,15 +1,17 @@
 // swizzle-allocation: the layout of every shared buffer, then its place.
 //
-// Layout. The accesses of a buffer are known exactly: which element each lane of a warp touches (shared_access.h). Each
-// candidate layout is tried on all of them and the one with the fewest predicted bank conflicts wins, the earlier one on a
-// tie:
+// Layout. The accesses of a buffer are known: which element each lane of a warp touches (shared_access.h). Each
+// candidate layout is tried on all of them and the one with the fewest predicted bank conflicts wins, the earlier one
+// on a tie:
 //     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes: what TMA and wgmma take too);
-//     row-major with any Sw<B,M,S> (a transposed side needs, say, Sw<3,4,6>); rows padded by one access.
-// A layout that tears a 16-byte run apart is not possible for cp.async and ldmatrix, and costs the extra accesses elsewhere.
+//     row-major with any Sw<B,M,S>, 16 bytes at a time first (a transposed side needs, say, Sw<3,4,6>, accumulators of
+//     32 bits whose rows are stored 8 bytes a lane Sw<2,5,2>); rows padded by one access.
+// A layout that tears a 16-byte run apart does not do for cp.async and ldmatrix, and costs the extra accesses
+// elsewhere.
 //
-// Place. A buffer lives from its first to its last touch; a touch inside a loop that the declaration is outside of counts
-// for the whole loop. Buffers whose lives do not meet may share bytes: each is put at the lowest free aligned offset,
-// largest first. insert-sync, which comes next, orders the threads where bytes are shared.
+// Place. A buffer lives from its first to its last touch; a touch inside a loop that the declaration is outside of
+// counts for the whole loop. Buffers whose lives do not meet may share bytes: each is put at the lowest free aligned
+// offset, largest first. insert-sync, which comes next, orders the threads where bytes are shared.
 //
 // Leading dims beyond the last two (ring slots) pass through the layout.
 #include "ir/build.h"
@@ -33,33 +35,35 @@ typedef struct Chooser {
     Choice best;
 } Chooser;
 
-static int64_t total_conflicts(const Chooser *chooser, const Layout *layout) {
+// Extra wavefronts and extra accesses; -1: the layout does not suit some access.
+static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
     int64_t total = 0;
     for (int i = 0; i < chooser->accesses->count; i++) {
         const SharedAccess *access = &chooser->accesses->items[i];
         if (access->buf != chooser->buf) continue;
-        int64_t conflicts = predicted_conflicts(chooser->context->target, access, layout);
-        if (conflicts < 0) return -1;
-        total += conflicts;
+        AccessCost cost = access_cost(chooser->context->target, access, layout);
+        if (!cost.suits) return -1;
+        total += cost.conflicts + cost.accesses - access->steps;
     }
     return total;
 }
 
 static void consider(Chooser *chooser, const Layout *layout) {
     if (!layout || (chooser->best.layout && chooser->best.conflicts == 0)) return;
-    int64_t conflicts = total_conflicts(chooser, layout);
+    int64_t conflicts = total_cost(chooser, layout);
     if (conflicts < 0 || (chooser->best.layout && conflicts >= chooser->best.conflicts)) return;
     chooser->best = (Choice){layout, conflicts};
 }
 
 static void consider_swizzles(Chooser *chooser, const Layout *plain) {
     int64_t bytes = layout_size_out(plain) * type_bits(chooser->buf->type) / 8;
-    for (int base = 4; base >= 2; base--)
+    static const int bases[] = {4, 3, 2, 5, 6};   // 16 bytes at a time first: what the widest accesses take
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++)
         for (int bits = 1; bits <= 5; bits++)
-            for (int shift = bits; base + bits + shift < 20; shift++) {
-                if (bytes % ((int64_t)1 << (base + bits + shift)) != 0) break;
+            for (int shift = bits; bases[b] + bits + shift < 20; shift++) {
+                if (bytes % ((int64_t)1 << (bases[b] + bits + shift)) != 0) break;
                 Layout *swizzled = arena_copy(chooser->context->arena, plain, sizeof *plain);
-                swizzled->swizzle = (LayoutSwizzle){bits, base, shift};
+                swizzled->swizzle = (LayoutSwizzle){bits, bases[b], shift};
                 swizzled->element_bits = type_bits(chooser->buf->type);
                 consider(chooser, swizzled);
             }
@@ -91,7 +95,7 @@ static Choice choose_layout(PassContext *context, const SharedAccessVec *accesse
 
 typedef struct Life {
     Buf *buf;
-    int first, last;    // numbers of statements in textual order
+    int first, last;   // numbers of statements in textual order
     int64_t bytes, align;
 } Life;
 
@@ -130,7 +134,8 @@ static void live_loop(Lives *lives, const Stmt *stmt, const Block *body) {
     stmt_effects(lives->arena, stmt, &effects);
     for (int i = 0; i < effects.count; i++)
         for (int l = 0; l < known; l++)
-            if (lives->lives.items[l].buf == effects.items[i].buf) touch(lives, effects.items[i].buf, start, lives->clock);
+            if (lives->lives.items[l].buf == effects.items[i].buf)
+                touch(lives, effects.items[i].buf, start, lives->clock);
 }
 
 static void live_stmt(Lives *lives, const Stmt *stmt) {
@@ -165,7 +170,9 @@ static void live_block(Lives *lives, const Block *block) {
 
 // ---- placing ----
 
-static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
 
 static int64_t layout_alignment(const Layout *layout, const Target *target) {
     if (!layout || layout->swizzle.bits == 0) return target->vector_bytes;
@@ -221,8 +228,8 @@ static void check_size(PassContext *context, const Func *kernel, const Lives *li
         total = end > total ? end : total;
     }
     if (total <= context->target->shared_block) return;
-    Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total, context->target->name,
-                   (long long)context->target->shared_block);
+    Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total,
+                   context->target->name, (long long)context->target->shared_block);
     for (int i = 0; i < lives->lives.count; i++)
         diag_label(d, lives->lives.items[i].buf->loc, "%s: %lld bytes", lives->lives.items[i].buf->name,
                    (long long)lives->lives.items[i].bytes);
@@ -233,7 +240,7 @@ static void check_size(PassContext *context, const Func *kernel, const Lives *li
 static void report_conflicts(PassContext *context, const SharedAccessVec *accesses) {
     for (int i = 0; i < accesses->count; i++) {
         const SharedAccess *access = &accesses->items[i];
-        int64_t conflicts = predicted_conflicts(context->target, access, access->buf->layout);
+        int64_t conflicts = access_cost(context->target, access, access->buf->layout).conflicts;
         int64_t before = attr_int(access->stmt->attrs, ATTR_CONFLICTS, 0);
         attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + conflicts);
         if (conflicts > 0 && context->remarks)

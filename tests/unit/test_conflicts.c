@@ -1,0 +1,306 @@
+// Bank conflicts, three ways: as swizzle-allocation predicts them for each access (passes/shared_access.h, which counts
+// with layout/cost.h), by the ranks of linear layouts, and as the emulator counts them while a program runs.
+#include "tests/unit/emulator_unit.h"
+
+#include "layout/cost.h"
+#include "passes/pass.h"
+#include "passes/shared_access.h"
+#include "runtime/test.h"
+#include <dirent.h>
+
+// ---- predictions, by kernel, line of the source and buffer ----
+
+typedef struct Prediction {
+    const Func *kernel;
+    uint32_t line;
+    const char *buffer;
+    bool exact;
+    AccessCost cost;
+} Prediction;
+typedef VEC(Prediction) Predictions;
+
+static void predict(Module *module, const Target *target, Predictions *out) {
+    PassContext context = {.module = module, .arena = module->arena, .failure = module->failure, .sink = module->sink};
+    context.target = target;
+    for (int f = 0; f < module->funcs.count; f++) {
+        Func *kernel = module->funcs.items[f];
+        SharedAccessVec accesses = {0};
+        if (kernel->kind == FUNC_KERNEL) shared_accesses(&context, kernel, &accesses);
+        for (int i = 0; i < accesses.count; i++) {
+            const SharedAccess *access = &accesses.items[i];
+            Prediction now = {kernel, access->stmt->loc.line, access->buf->name, access->exact,
+                              access_cost(target, access, access->buf->layout)};
+            vec_push(module->arena, out, now);
+        }
+    }
+}
+
+// Those of one line and buffer together: all exact, and no conflicts.
+typedef struct Found {
+    int count;
+    bool exact, conflicts;
+    const Prediction *last;
+} Found;
+
+static Found find_predictions(const Predictions *all, const Func *kernel, uint32_t line, const char *buffer) {
+    Found found = {.exact = true};
+    for (int i = 0; i < all->count; i++) {
+        const Prediction *p = &all->items[i];
+        if (p->kernel != kernel || p->line != line || strcmp(p->buffer, buffer) != 0) continue;
+        found.count++;
+        found.exact &= p->exact;
+        found.conflicts |= p->cost.conflicts > 0;
+        found.last = p;
+    }
+    return found;
+}
+
+static bool run_to(Module *module, const Target *target, const char *stop_after) {
+    PassOptions options = {.stop_after = stop_after, .bisect_limit = -1};
+    return run_passes(module, target, &options, NULL);
+}
+
+// ---- whole programs: where no conflicts are predicted, none are counted ----
+
+typedef struct Programs {
+    Front front;
+    bool is_example;   // of which every access is predicted, and without conflicts
+    int sites;
+} Programs;
+
+static void check_site(Programs *p, const Predictions *predictions, const Func *kernel, const EmuSite *site) {
+    Found found = find_predictions(predictions, kernel, site->place.line, site->buffer);
+    bool free = found.count > 0 && !found.conflicts && (found.exact || p->is_example);
+    if (p->is_example && !free)
+        fail_msg("%s:%u: %s is not predicted to be free", kernel->name, site->place.line, site->buffer);
+    if (!free) return;
+    p->sites++;
+    if (site->conflicts)
+        fail_msg("%s:%u: %lld conflicts in %lld accesses of %s", kernel->name, site->place.line,
+                 (long long)site->conflicts, (long long)site->accesses, site->buffer);
+}
+
+static void check_test(Programs *p, Module *module, const Predictions *predictions, const Test *test) {
+    EmuOptions options = {.seed = 1, .target = p->front.target};
+    EmuReport report = {0};
+    TestCase made;
+    assert_true(test_case_make(module, test, 1, &made));
+    const Func *func = emulate_choose(module, test->name, made.count, made.args);
+    assert_non_null(func);
+    assert_true(emulate_func(module, func, made.count, made.args, &options, &report));
+    if (p->is_example) assert_int_equal(report.conflicts, 0);
+    if (func->kind != FUNC_KERNEL) return;   // a program: the variants of its kernels are chosen inside
+    for (int i = 0; i < report.site_count; i++) check_site(p, predictions, func, &report.sites[i]);
+}
+
+static bool check_choice(void *user, const TestChoice *choice) {
+    Programs *p = user;
+    Predictions predictions = {0};
+    Module *module = front_module(&p->front, p->front.arena, choice->define_count, choice->defines, NULL);
+    assert_non_null(module);
+    assert_true(run_to(module, p->front.target, "swizzle-allocation"));
+    predict(module, p->front.target, &predictions);
+    assert_true(run_to(module, p->front.target, NULL));
+    for (int i = 0; i < predictions.count && p->is_example; i++) {
+        const Prediction *q = &predictions.items[i];
+        if (q->cost.conflicts) fail_msg("%s:%u: %s is predicted to conflict", q->kernel->name, q->line, q->buffer);
+    }
+    for (int t = 0; t < module->tests.count; t++) check_test(p, module, &predictions, module->tests.items[t]);
+    return true;
+}
+
+static int check_file(const char *path, const char *target, bool is_example) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    Programs p = {.is_example = is_example};
+    Arena *arena = arena_new(libc_allocator, &failure);
+    p.front = (Front){.arena = arena, .failure = &failure, .sink = diag_sink_new(arena)};
+    p.front.target = target_named(target);
+    assert_true(front_open(&p.front, path));
+    assert_true(test_choices(&p.front, 0, NULL, check_choice, &p));
+    arena_free(arena);
+    return p.sites;
+}
+
+static void check_folder(Arena *arena, const char *folder, const char *target, bool are_examples) {
+    DIR *dir = opendir(folder);
+    int sites = 0;
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        size_t length = strlen(entry->d_name);
+        if (length < 6 || strcmp(entry->d_name + length - 5, ".tile") != 0) continue;
+        sites += check_file(arena_printf(arena, "%s/%s", folder, entry->d_name), target, are_examples);
+    }
+    closedir(dir);
+    assert_true(sites > 40);
+}
+
+static void examples_have_no_conflicts(void **state) {
+    check_folder(*state, TILEC_SOURCE_DIR "/examples", "sm_80", true);
+    check_folder(*state, TILEC_SOURCE_DIR "/examples", "sm_90a", true);
+}
+
+static void programs_have_none_where_none_are_predicted(void **state) {
+    check_folder(*state, TILEC_SOURCE_DIR "/tests/programs", "sm_80", false);
+}
+
+// ---- fixed layouts, good and bad: as many conflicts an access as predicted ----
+
+static uint64_t next(uint64_t *random) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return *random >> 33;
+}
+
+static const char *random_layout(Arena *arena, uint64_t *random, int rows, int columns, int bits) {
+    int vector = 128 / bits, bytes = rows * columns * bits / 8;
+    switch (next(random) % 3) {
+    case 0: return arena_printf(arena, "(%d,%d):(%d,1)", rows, columns, columns + vector * (int)(next(random) % 4));
+    case 1: return arena_printf(arena, "(%d,%d):(1,%d)", rows, columns, rows);
+    default: {
+        int swizzle = 1 + (int)(next(random) % 3), base = 3 + (int)(next(random) % 4);
+        int shift = swizzle + (int)(next(random) % 3);
+        if (bytes % (1 << (swizzle + base + shift))) return "(16,32):(32,1)";
+        return arena_printf(arena, "Sw<%d,%d,%d> o (%d,%d):(%d,1)", swizzle, base, shift, rows, columns, columns);
+    }
+    }
+}
+
+static const char fixed[] = "kernel k(x: %s[32, 64], y: out %s[32, 64], z: out %s[64, 32]) {\n"
+                            "    grid (i in 2, j in 2) threads %d {\n"
+                            "        shared s: %s[16, 32] layout \"%s\";\n"
+                            "        fragment f: %s[16, 32];\n"
+                            "        copy(x[i * 16, j * 32], f);\n"
+                            "        copy(f, s);\n"
+                            "        copy(s, y[i * 16, j * 32]);\n"
+                            "        copy(s.T, z[j * 32, i * 16]);\n"
+                            "    }\n"
+                            "}\n"
+                            "reference k { for (i in 32, j in 64) { y[i, j] = x[i, j]; z[j, i] = x[i, j]; } }\n"
+                            "test k () { for (i in 32, j in 64) x[i, j] = (i * 5 + j) %% 50; } tolerance 0;\n";
+
+typedef struct Tally {
+    int checked, conflicting;
+} Tally;
+
+// Runs the source and compares each access of `s` in the first variant, which whole tiles take.
+static void check_fixed(Arena *arena, Failure *failure, const char *source, const char *layout, Tally *tally) {
+    const Target *target = target_named("sm_80");
+    Module *module = module_of(arena, failure, source);
+    Predictions predictions = {0};
+    EmuOptions options = {.seed = 1, .races = true, .target = target};
+    EmuTestResult result;
+    assert_true(run_to(module, target, "swizzle-allocation"));
+    predict(module, target, &predictions);
+    assert_true(run_to(module, target, NULL));
+    if (!emulate_test(module, module->tests.items[0], &options, &result)) fail_msg("%s\n%s", result.why, source);
+    for (int i = 0; i < result.report.site_count; i++) {
+        const EmuSite *site = &result.report.sites[i];
+        Found found = find_predictions(&predictions, module->funcs.items[0], site->place.line, "s");
+        if (found.count != 1) continue;
+        const AccessCost *cost = &found.last->cost;
+        tally->checked++;
+        tally->conflicting += site->conflicts > 0;
+        if (cost->conflicts * site->accesses != site->conflicts * cost->accesses)
+            fail_msg("%s line %u: predicted %lld in %lld, counted %lld in %lld\n%s", layout, site->place.line,
+                     (long long)cost->conflicts, (long long)cost->accesses, (long long)site->conflicts,
+                     (long long)site->accesses, source);
+    }
+}
+
+static void fixed_layouts_cost_what_is_predicted(void **state) {
+    static const char *const types[] = {"f32", "f16", "i8"};
+    static const int bits[] = {32, 16, 8};
+    uint64_t random = 5;
+    Tally tally = {0};
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    for (int trial = 0; trial < 60; trial++) {
+        const char *layout = random_layout(*state, &random, 16, 32, bits[trial % 3]), *e = types[trial % 3];
+        const char *source = arena_printf(*state, fixed, e, e, e, 32 << trial % 4, e, layout, e);
+        check_fixed(*state, &failure, source, layout, &tally);
+    }
+    assert_true(tally.checked > 150 && tally.conflicting > 40);
+}
+
+// ---- random linear layouts: ranks, enumeration and the emulator ----
+
+static const char linear_read[] = "kernel k(y: out f32[32]) {\n"
+                                  "    grid (b in 1) threads 32 {\n"
+                                  "        shared s: %s[1024];\n"
+                                  "        thread (lane in 32) {\n"
+                                  "            local v: %s[%d];\n"
+                                  "            unroll (i in 32) s[i * 32 + lane] = 1;\n"
+                                  "            barrier();\n"
+                                  "            vload(v[0], s[%s], %d);\n"
+                                  "            y[lane] = v[0];\n"
+                                  "        }\n"
+                                  "    }\n"
+                                  "}\n"
+                                  "reference k { for (i in 32) y[i] = 1; }\n"
+                                  "test k () tolerance 0;\n";
+
+enum { OFFSET_BITS = 10, LANE_BITS = 5 };
+
+// (register, lane) -> offset: 2^run registers are consecutive, lanes go anywhere, also to one place.
+static Linear random_access(LayoutContext *cx, uint64_t *random, int run) {
+    const LinearDim ins[] = {{"register", run}, {"lane", LANE_BITS}}, out = {"offset", OFFSET_BITS};
+    uint64_t columns[16];
+    for (int i = 0; i < run; i++) columns[i] = (uint64_t)1 << i;
+    for (int i = run; i < run + LANE_BITS; i++)
+        columns[i] = next(random) % 4 ? next(random) % (1 << OFFSET_BITS) >> run << run : 0;
+    return linear_make(cx, ins, 2, &out, 1, columns);
+}
+
+static SharedCost counted_cost(Linear access, int bytes, int element_bytes, MemoryShape memory) {
+    int64_t addresses[1 << LANE_BITS];
+    for (int lane = 0; lane < 1 << LANE_BITS; lane++) {
+        int64_t in[] = {0, lane}, out;
+        linear_apply(access, in, &out);
+        addresses[lane] = out * element_bytes;
+    }
+    return shared_cost_counted(addresses, 1 << LANE_BITS, bytes, memory);
+}
+
+static int64_t emulated_conflicts(Arena *arena, LayoutContext *cx, Linear access, const char *element, int count) {
+    const char *lane = "lane", *offset = "offset";
+    const char *code = linear_code(cx, linear_sublayout(cx, access, &lane, 1, &offset, 1), 0);
+    Outcome outcome = run_source(arena, arena_printf(arena, linear_read, element, element, count, code, count), 1);
+    if (!outcome.passed) fail_msg("%s", outcome.text);
+    return outcome.last.report.conflicts;
+}
+
+static void ranks_enumeration_and_the_emulator_agree(void **state) {
+    static const struct {
+        const char *element;
+        int bytes, most_run;
+    } types[] = {{"f32", 4, 2}, {"f16", 2, 3}, {"f64", 8, 1}};
+    const Target *target = target_named("sm_80");
+    const MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
+    uint64_t random = 17;
+    int conflicting = 0;
+    for (int trial = 0; trial < 150; trial++) {
+        int type = trial % 3, run = (int)(next(&random) % (uint64_t)(types[type].most_run + 1)),
+            bytes = types[type].bytes;
+        LayoutContext cx = layout_context(*state);
+        Linear access = random_access(&cx, &random, run);
+        SharedCost ranks = shared_cost_linear(&cx, access, 8 * bytes, 1 << run, memory);
+        SharedCost counted = counted_cost(access, bytes << run, bytes, memory);
+        int64_t emulated = emulated_conflicts(*state, &cx, access, types[type].element, 1 << run);
+        assert_false(cx.failed);
+        assert_int_equal(ranks.wavefronts, counted.wavefronts);
+        assert_int_equal(ranks.phases, counted.phases);
+        assert_int_equal(emulated, ranks.wavefronts - ranks.phases);
+        conflicting += emulated > 0;
+    }
+    assert_in_range(conflicting, 40, 140);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(examples_have_no_conflicts),
+        IN_ARENA(programs_have_none_where_none_are_predicted),
+        IN_ARENA(fixed_layouts_cost_what_is_predicted),
+        IN_ARENA(ranks_enumeration_and_the_emulator_agree),
+    };
+    return run(tests);
+}
