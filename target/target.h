@@ -47,3 +47,13 @@ typedef struct MmaInfo {
 const MmaInfo *mma_named(const char *name);
 const MmaInfo *mma_at(int index);
 const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type, const char *c_type);   // NULL: none
+
+// A tensor-core instruction of one warpgroup: acc[m, n] += a[m, k] * b[n, k], m = 64. Too many for rows: every n from 8
+// to 256 in steps of 8 (8-bit integers above 32: of 16), with k 32 bytes long. The word is `m64n256k16_f32_bf16`; fp8 may
+// mix, with b's type last: `m64n128k32_f32_e4m3_e5m2`. (PTX ISA, "wgmma.mma_async", matrix shapes.)
+typedef struct WgmmaInfo {
+    int m, n, k;
+    char acc_type[8], a_type[8], b_type[8];   // type texts
+    bool can_transpose;                       // operands with m or n contiguous (16-bit types)
+} WgmmaInfo;
+bool wgmma_named(const char *name, WgmmaInfo *out);   // false: there is no such instruction
