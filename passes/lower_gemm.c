@@ -18,13 +18,14 @@
 //     if (0 < steps) { wait; barrier; load(tile 0, step 0) }
 //     for (k in steps) unroll (kk in 4) {
 //         if (kk + 1 < 4) load(tile k, step kk + 1);
-//         else if (k + 1 < steps) { wait; barrier; load(tile k + 1, step 0) }
+//         else { wait; barrier; load(tile min(k + 1, steps - 1), step 0) }
 //         if (kk == 0) start the copies of a later tile;
 //         multiply(step kk);
 //     }
 //
 // Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the top
-// of the next iteration, and after the last load of tile k, so they order what they did before.
+// of the next iteration, and after the last load of tile k, so they order what they did before. The last iteration loads
+// its own tile again: a branch there would part the loads from the products that hide them.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/fragment.h"
@@ -352,8 +353,9 @@ static void enter_tile(Gemm *gemm, const Stmt *loop, Expr *tile, Block *out) {
 static void next_fragments(Gemm *gemm, const Stmt *loop, Expr *kk, Block *out) {
     Arena *arena = gemm->arena;
     const Iter *iter = &loop->loop.iters[0];
-    Expr *next = e_add(arena, kk, e_int(arena, 1)), *tile = e_add(arena, e_var(arena, iter->var), e_int(arena, 1));
-    Stmt *within = s_if(arena, e_lt(arena, next, e_int(arena, gemm->k_steps))), *more = s_if(arena, e_lt(arena, tile, iter->end));
+    Expr *one = e_int(arena, 1), *next = e_add(arena, kk, one);
+    Expr *tile = e_min(arena, e_add(arena, e_var(arena, iter->var), one), e_sub(arena, iter->end, one));
+    Stmt *within = s_if(arena, e_lt(arena, next, e_int(arena, gemm->k_steps)));
     Gemm at = *gemm;
     int mark = facts_mark(gemm->lower->facts);
     facts_assume(gemm->lower->facts, within->if_.condition, true);
@@ -361,10 +363,7 @@ static void next_fragments(Gemm *gemm, const Stmt *loop, Expr *kk, Block *out) {
     load_a(&at, next, &within->if_.then);
     load_b(&at, next, &within->if_.then);
     facts_release(gemm->lower->facts, mark);
-    facts_assume(gemm->lower->facts, more->if_.condition, true);
-    enter_tile(gemm, loop, tile, &more->if_.then);
-    facts_release(gemm->lower->facts, mark);
-    block_push(arena, &within->if_.otherwise, more);
+    enter_tile(gemm, loop, tile, &within->if_.otherwise);
     block_push(arena, out, within);
 }
 
