@@ -64,16 +64,21 @@ static Expr *bind(Scheduler *s, const char *name, Expr *value) {
     return e_var(s->arena, var);
 }
 
-// The old iterator as a let, with what is true of it: no prover finds its way back through the arithmetic.
+// What is true of the numbers that follow: no prover finds its way back through the arithmetic.
+static void push_assume(Scheduler *s, Expr *condition) {
+    Stmt *assume = stmt_new(s->arena, STMT_ASSUME, s->grid->loc);
+    assume->assume = condition;
+    block_push(s->arena, &s->top, assume);
+}
+
+// The old iterator as a let.
 static void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
     const Iter *iter = &s->grid->grid.iters[index];
     iter->var->kind = VAR_LET;
     block_push(s->arena, &s->top, s_let(s->arena, iter->var, value));
     Expr *x = e_var(s->arena, iter->var);
-    Stmt *assume = stmt_new(s->arena, STMT_ASSUME, s->grid->loc);
     Expr *low = e_binary(s->arena, BIN_GE, x, e_int(s->arena, 0));
-    assume->assume = e_and(s->arena, low, e_lt(s->arena, x, extent));
-    block_push(s->arena, &s->top, assume);
+    push_assume(s, e_and(s->arena, low, e_lt(s->arena, x, extent)));
 }
 
 // bm and bn from a number below X * Y, in groups of `raster` rows.
@@ -82,6 +87,7 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
     Expr *group = bind(s, "group", e_mul(a, columns, raster));
     Expr *first = bind(s, "first", e_mul(a, e_div(a, number, group), raster));
     Expr *height = bind(s, "height", e_min(a, raster, e_sub(a, rows, first)));
+    push_assume(s, e_binary(a, BIN_GE, height, e_int(a, 1)));
     Expr *inside = bind(s, "inside", e_mod(a, number, group));
     bind_iter(s, 0, e_add(a, first, e_mod(a, inside, height)), rows);
     bind_iter(s, 1, e_div(a, inside, height), columns);
@@ -100,6 +106,8 @@ static void decompose(Scheduler *s, Expr *number) {
     const Iter *iters = s->grid->grid.iters;
     Expr *raster = raster_of(s);
     int first = 0;
+    bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many
+    if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
     if (raster) {
         Expr *rows = bind(s, "rows", iters[0].end), *columns = bind(s, "columns", iters[1].end);
         Expr *plane = e_mul(a, rows, columns);
