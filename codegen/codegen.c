@@ -1,6 +1,7 @@
 // A module: its kernels, their parameters and attributes.
 //
 //     kernel k(A: bf16[M, K], x: f32)   ->   .entry k(.u64 .ptr .global A, .f32 x, .u64 M, .u64 K)
+//     A_map: tensormap @tma(A, ...)     ->   .param .align 64 .b8 A_map[128], read where it is
 #include "codegen/gen.h"
 #include <llvm-c/Analysis.h>
 #include <stdio.h>
@@ -74,7 +75,26 @@ static bool is_narrow_param(Gen *gen, Var *var) {
 }
 
 static LLVMTypeRef scalar_param_type(Gen *gen, Var *var) {
+    if (var->type == TYPE_TENSORMAP) return gen->pointer;
     return is_narrow_param(gen, var) ? LLVMVectorType(gen->i32, 2) : memory_type(gen, var->type);
+}
+
+// A tensor map is passed by value, and instructions take its address in the parameter space: without grid_constant LLVM
+// would make a copy in local memory, which they do not accept.
+static void bind_tensor_map(Gen *gen, Var *var, int index) {
+    enum { ALIGN = 64 };   // of a tensor map (PTX ISA, "tensor map")
+    VarPlace *place = NEW(gen->arena, VarPlace);
+    LLVMAttributeIndex param = (LLVMAttributeIndex)index + 1;
+    place->value = LLVMGetParam(gen->function, (unsigned)index);
+    LLVMSetValueName2(place->value, var->name, strlen(var->name));
+    const char *constant = "nvvm.grid_constant";
+    unsigned byval = LLVMGetEnumAttributeKindForName("byval", strlen("byval"));
+    LLVMTypeRef type = LLVMArrayType2(gen->i64, (uint64_t)type_bytes(TYPE_TENSORMAP) / 8);
+    LLVMAddAttributeAtIndex(gen->function, param, LLVMCreateTypeAttribute(gen->context, byval, type));
+    LLVMAddAttributeAtIndex(gen->function, param,
+                            LLVMCreateStringAttribute(gen->context, constant, (unsigned)strlen(constant), "", 0));
+    set_param_attribute(gen, index, "align", ALIGN);
+    map_put(gen->vars, var, place);
 }
 
 static void bind_scalar(Gen *gen, Var *var, int index) {
@@ -92,6 +112,7 @@ static void bind_params(Gen *gen, const Func *kernel) {
     for (int i = 0; i < kernel->params.count; i++, index++) {
         Param *param = &kernel->params.items[i];
         if (param->buf) bind_tensor(gen, param->buf, index);
+        else if (param->var->type == TYPE_TENSORMAP) bind_tensor_map(gen, param->var, index);
         else bind_scalar(gen, param->var, index);
     }
     for (int i = 0; i < kernel->dims.count; i++, index++) bind_scalar(gen, kernel->dims.items[i], index);
@@ -144,6 +165,8 @@ static void start_kernel(Gen *gen, const Func *kernel) {
     gen->lets = map_new(gen->arena);
     gen->ready = map_new(gen->arena);
     gen->expansions = map_new(gen->arena);
+    gen->in_flight.count = 0;
+    find_wgmma_arrays(gen, kernel);
     gen->break_to = NULL;
     gen->exact = false;
     int64_t bytes;
@@ -164,6 +187,15 @@ static void open_body(Gen *gen) {
     LLVMPositionBuilderAtEnd(gen->builder, start);
 }
 
+// The warp's index from its first lane: so ptxas knows that branches by it do not part the lanes of a warp, and that what
+// is computed from it fits uniform registers.
+static Value uniform_warp(Gen *gen) {
+    int lanes = gen->target->warp_lanes;
+    Value warp = LLVMBuildUDiv(gen->builder, gen->thread, const_i32(gen, lanes), "");
+    return CALL(gen, "llvm.nvvm.shfl.sync.idx.i32", gen->i32, const_i32(gen, -1), warp, const_i32(gen, 0),
+                const_i32(gen, lanes - 1));
+}
+
 static void emit_kernel(Gen *gen, const Func *kernel) {
     start_kernel(gen, kernel);
     const char *symbol = kernel_symbol(gen->module, kernel, gen->arena);
@@ -181,7 +213,9 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     set_launch_attributes(gen, grid);
     open_body(gen);
     gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);
+    gen->warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
     bind_params(gen, kernel);
+    prefetch_tensor_maps(gen, kernel);
     Block body = kernel->body;
     emit_block(gen, &body);
     LLVMBuildRetVoid(gen->builder);

@@ -5,6 +5,7 @@
 //     unroll.c    which unrolled loops are expanded
 //     expr.c      expressions; math.c the scalar functions   address.c  places in memory, index widths
 //     ops.c       operations with effects, by family          convert.c  casts between scalar types
+//     async.c     mbarriers, TMA, the asynchronous proxy      wgmma.c    matrix instructions of warpgroups
 //     types.c     types, intrinsics, small builders           lines.c   source lines for debuggers and profilers
 //     passes.c    LLVM's passes, PTX emission                  fatal.c   LLVM never ends the process
 //
@@ -83,7 +84,10 @@ typedef struct Gen {
     Map *ready;                  // Region, Expr or Stmt of an access -> its address, computed ahead
     Map *expansions;             // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
     Map *lets;                   // Var -> its value, where offsets may look through it
+    Map *wgmma_arrays;           // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
+    VEC(Buf *) in_flight;        // those whose declarations are open
     Value thread;                // index in the block, i32
+    Value warp;                  // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
     int64_t threads;             // of the block
     const Expr *blocks;          // the grid's extent as an expression: inside the kernel its value is %nctaid
     Role role;
@@ -112,6 +116,8 @@ Value string_constant(Gen *gen, const char *text);
 Label new_label(Gen *gen, const char *name);
 void go_to(Gen *gen, Label label);                       // branches there and goes on there
 Value stack_slot(Gen *gen, LLVMTypeRef type, const char *name);
+// Inline assembly: side effects, executed by all threads of the group or none.
+Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args);
 
 // ---- address.c ----
 typedef struct Known { bool narrow, nonnegative; } Known;
@@ -157,11 +163,35 @@ Value from_compute(Gen *gen, Value value, Type type);
 Value emit_math(Gen *gen, Expr *call);                   // the pure ops
 
 // ---- ops.c ----
+typedef struct OpCall {
+    OpId op;
+    int count;
+    Arg *args;
+    Type type;   // of the result; TYPE_NONE for a statement
+    Span loc;
+} OpCall;
+bool has_arg(const OpCall *call, int index);
+Expr *arg_expr(Gen *gen, const OpCall *call, int index);
+Region *arg_place(Gen *gen, const OpCall *call, int index);
+int64_t arg_const(Gen *gen, const OpCall *call, int index);
+const char *arg_word(Gen *gen, const OpCall *call, int index);
+bool op_supported(Gen *gen, const OpCall *call);   // false: the target lacks it, and that has been reported
 Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   // NULL: no result
+
+// ---- async.c ----
+void emit_mbarrier(Gen *gen, const OpCall *call);
+void emit_bulk(Gen *gen, const OpCall *call);
+void prefetch_tensor_maps(Gen *gen, const Func *kernel);
+
+// ---- wgmma.c ----
+bool is_wgmma(const Stmt *stmt);                          // wgmma, its fence, commit or wait
+int emit_wgmma(Gen *gen, const Block *block, int at);     // the statements of that kind from `at` on: how many there were
+void find_wgmma_arrays(Gen *gen, const Func *kernel);
 
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);
 int64_t block_threads(Gen *gen, const Stmt *grid);
+bool has_roles(const Func *kernel);
 bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can
 int64_t registers_at_launch(const Gen *gen);
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them

@@ -43,6 +43,7 @@ void declare_local(Gen *gen, Buf *buf) {
     if (buf->alias_of) return;
     LocalArray *array = map_get(gen->locals, buf);
     if (!array) map_put(gen->locals, buf, array = new_array(gen, buf));
+    if (map_has(gen->wgmma_arrays, buf)) vec_push(gen->arena, &gen->in_flight, buf);
     for (int64_t i = 0; i < array->count / array->pack; i++) {
         LLVMBuildStore(gen->builder, LLVMGetPoison(array->slot_type), array->slots[i]);
     }

@@ -1,32 +1,26 @@
-// Operations with effects: one function per family of the op table.
+// Operations with effects: one function per family of the op table. (async.c has mbarriers and TMA, wgmma.c wgmma.)
 #include "codegen/gen.h"
 #include <string.h>
 
-typedef struct OpCall {
-    OpId op;
-    int count;
-    Arg *args;
-    Type type;   // of the result; TYPE_NONE for a statement
-    Span loc;
-} OpCall;
+// ---- operands ----
 
-static bool has_arg(const OpCall *call, int index) {
+bool has_arg(const OpCall *call, int index) {
     return index < call->count && (call->args[index].value || call->args[index].region || call->args[index].name);
 }
 
-static Expr *arg_expr(Gen *gen, const OpCall *call, int index) {
+Expr *arg_expr(Gen *gen, const OpCall *call, int index) {
     EXPECT(gen->failure, index < call->count && call->args[index].value, "%s without operand %d",
            op_info(call->op)->text, index);
     return call->args[index].value;
 }
 
-static Region *arg_place(Gen *gen, const OpCall *call, int index) {
+Region *arg_place(Gen *gen, const OpCall *call, int index) {
     EXPECT(gen->failure, index < call->count && call->args[index].region, "%s without operand %d",
            op_info(call->op)->text, index);
     return call->args[index].region;
 }
 
-static int64_t arg_const(Gen *gen, const OpCall *call, int index) {
+int64_t arg_const(Gen *gen, const OpCall *call, int index) {
     int64_t value = 0;
     Value constant = emit_index(gen, arg_expr(gen, call, index));
     EXPECT(gen->failure, value_const(constant, &value), "operand %d of %s is not a constant", index,
@@ -34,7 +28,7 @@ static int64_t arg_const(Gen *gen, const OpCall *call, int index) {
     return LLVMTypeOf(constant) == gen->i1 ? value & 1 : value;
 }
 
-static const char *arg_word(Gen *gen, const OpCall *call, int index) {
+const char *arg_word(Gen *gen, const OpCall *call, int index) {
     EXPECT(gen->failure, index < call->count && call->args[index].name, "%s without word %d", op_info(call->op)->text,
            index);
     return call->args[index].name;
@@ -409,41 +403,6 @@ static void emit_ordered_store(Gen *gen, const OpCall *call) {
     make_atomic(gen, store, type, arg_word(gen, call, 2), arg_word(gen, call, 3));
 }
 
-// ---- mbarriers ----
-
-static Value barrier_address(Gen *gen, const OpCall *call) {
-    return place_address(gen, arg_place(gen, call, 0));
-}
-
-static void emit_mbarrier_wait(Gen *gen, const OpCall *call) {
-    Value address = barrier_address(gen, call), parity = emit_i32(gen, arg_expr(gen, call, 1));
-    Label spin = new_label(gen, "spin"), done = new_label(gen, "done");
-    go_to(gen, spin);
-    Value reached = CALL(gen, "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", gen->i1, address, parity);
-    LLVMBuildCondBr(gen->builder, reached, done, spin);
-    LLVMPositionBuilderAtEnd(gen->builder, done);
-}
-
-static void emit_mbarrier(Gen *gen, const OpCall *call) {
-    switch (call->op) {
-    case OP_MBARRIER_INIT:
-        CALL(gen, "llvm.nvvm.mbarrier.init.shared", gen->none, barrier_address(gen, call),
-             emit_i32(gen, arg_expr(gen, call, 1)));
-        // Makes the initialisation visible to asynchronous copies, which may be the first to touch the barrier.
-        call_named(gen, "llvm.nvvm.fence.mbarrier_init.release.cluster", gen->none, 0, NULL);
-        return;
-    case OP_MBARRIER_ARRIVE:
-        CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
-             const_i32(gen, 1));
-        return;
-    case OP_MBARRIER_EXPECT:
-        CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
-             emit_i32(gen, arg_expr(gen, call, 1)));
-        return;
-    default: emit_mbarrier_wait(gen, call); return;
-    }
-}
-
 // ---- debugging ----
 
 // How vprintf takes a value: integers as 64 bits, floats as f64.
@@ -498,7 +457,7 @@ static void emit_assert(Gen *gen, OpCall *call) {
 
 // ---- all ----
 
-static bool supported(Gen *gen, const OpCall *call) {
+bool op_supported(Gen *gen, const OpCall *call) {
     const OpInfo *info = op_info(call->op);
     Feature feature = info->feature;
     if (call->op == OP_MMA) {
@@ -536,7 +495,13 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_MBARRIER_INIT:
     case OP_MBARRIER_ARRIVE:
     case OP_MBARRIER_EXPECT:
-    case OP_MBARRIER_WAIT: emit_mbarrier(gen, call); return NULL;
+    case OP_MBARRIER_WAIT:
+    case OP_FENCE_MBARRIER_INIT: emit_mbarrier(gen, call); return NULL;
+    case OP_FENCE_ASYNC:
+    case OP_TMA_LOAD:
+    case OP_TMA_STORE:
+    case OP_BULK_COMMIT:
+    case OP_BULK_WAIT: emit_bulk(gen, call); return NULL;
     case OP_PRINT: emit_print(gen, call); return NULL;
     case OP_ASSERT: emit_assert(gen, call); return NULL;
     default: break;
@@ -547,6 +512,6 @@ static Value emit_supported(Gen *gen, OpCall *call) {
 
 Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc) {
     OpCall call = {op, count, args, type, loc};
-    if (supported(gen, &call)) return emit_supported(gen, &call);
+    if (op_supported(gen, &call)) return emit_supported(gen, &call);
     return type == TYPE_NONE ? NULL : LLVMGetPoison(llvm_value_type(gen, type));
 }

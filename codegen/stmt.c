@@ -4,6 +4,7 @@
 // loop its copies with the iterator bound to constants. An `if` whose condition folds to a constant has one arm only,
 // so a prologue's `if (p < steps)` costs nothing where it is decided.
 #include "codegen/gen.h"
+#include "ir/rewrite.h"
 #include <string.h>
 
 static void emit_stmt(Gen *gen, Stmt *stmt);
@@ -81,9 +82,12 @@ static void leave_scope(Gen *gen, ScopeState state) {
 void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
     int64_t first = gen->role.first;
+    int in_flight = gen->in_flight.count;
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_ROLE) {
+        if (is_wgmma(stmt)) {
+            i += emit_wgmma(gen, block, i) - 1;
+        } else if (stmt->kind == STMT_ROLE) {
             emit_role(gen, stmt, first);
             first += whole_warps(gen, stmt->role.threads);
         } else {
@@ -91,6 +95,7 @@ void emit_block(Gen *gen, Block *block) {
             emit_stmt(gen, stmt);
         }
     }
+    gen->in_flight.count = in_flight;
     leave_scope(gen, state);
 }
 
@@ -349,6 +354,19 @@ static int64_t most_threads(Gen *gen, const Block *block) {
     return most;
 }
 
+static bool find_role(Visitor *visitor, Stmt *stmt) {
+    *(bool *)visitor->user |= stmt->kind == STMT_ROLE;
+    return true;
+}
+
+bool has_roles(const Func *kernel) {
+    bool found = false;
+    Visitor visitor = {.stmt = find_role, .user = &found};
+    Block body = kernel->body;
+    visit_block(&visitor, &body);
+    return found;
+}
+
 static bool roles_set_registers(const Block *block) {
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
@@ -391,13 +409,21 @@ static void emit_role_body(Gen *gen, void *user) {
     emit_block(gen, &stmt->role.body);
 }
 
+// Whether the thread is among `count` from `first` on: by its warp where that decides, so that no warp parts.
+static Value is_among(Gen *gen, int64_t first, int64_t count) {
+    int64_t lanes = gen->target->warp_lanes;
+    bool whole = gen->warp && first % lanes == 0 && count % lanes == 0;
+    Value index = whole ? gen->warp : gen->thread;
+    int64_t unit = whole ? lanes : 1;
+    index = LLVMBuildSub(gen->builder, index, const_i32(gen, first / unit), "");
+    return LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, count / unit), "");
+}
+
 static void emit_role(Gen *gen, Stmt *stmt, int64_t first) {
     Role outer = gen->role;
     gen->role = (Role){first, stmt->role.threads, gen->target->max_barriers - 1 - gen->role_count++};
-    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, first), "");
-    Value inside = LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, stmt->role.threads), "");
     lines_at(gen, stmt->loc);
-    emit_if_then(gen, inside, emit_role_body, stmt);
+    emit_if_then(gen, is_among(gen, first, stmt->role.threads), emit_role_body, stmt);
     gen->role = outer;
 }
 
@@ -423,9 +449,7 @@ static void emit_thread(Gen *gen, Stmt *stmt) {
         emit_thread_body(gen, stmt);
         return;
     }
-    Value index = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role.first), "");
-    emit_if_then(gen, LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, extent), ""), emit_thread_body,
-                 stmt);
+    emit_if_then(gen, is_among(gen, gen->role.first, extent), emit_thread_body, stmt);
 }
 
 // A block runs, so the grid is not empty: no factor of its extent is zero. (Facts about ceildiv and min go to their

@@ -110,3 +110,15 @@ void go_to(Gen *gen, Label label) {
 Value stack_slot(Gen *gen, LLVMTypeRef type, const char *name) {
     return LLVMBuildAlloca(gen->entry, type, name);
 }
+
+Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args) {
+    LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 1);
+    for (int i = 0; i < count; i++) types[i] = LLVMTypeOf(args[i]);
+    LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)count, 0);
+    Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0,
+                                  LLVMInlineAsmDialectATT, 0);
+    Value call = LLVMBuildCall2(gen->builder, type, code, args, (unsigned)count, "");
+    mark_call(gen, call, "convergent");
+    mark_call(gen, call, "nounwind");
+    return call;
+}

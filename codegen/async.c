@@ -1,0 +1,139 @@
+// Mbarriers, TMA and the asynchronous proxy.
+//
+// A wait is a loop around try_wait, which suspends the thread for a while by itself; it acquires what the arrivals
+// released. Destinations of TMA loads are named in the cluster's window of shared memory, where a block finds its own
+// part under the same addresses: the form for the block alone would need PTX 8.6.
+#include "codegen/gen.h"
+#include <string.h>
+
+// ---- mbarriers ----
+
+static Value barrier_address(Gen *gen, const OpCall *call) {
+    return place_address(gen, arg_place(gen, call, 0));
+}
+
+static void emit_mbarrier_wait(Gen *gen, const OpCall *call) {
+    Value address = barrier_address(gen, call), parity = emit_i32(gen, arg_expr(gen, call, 1));
+    Label spin = new_label(gen, "spin"), done = new_label(gen, "done");
+    go_to(gen, spin);
+    Value reached = CALL(gen, "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", gen->i1, address, parity);
+    LLVMBuildCondBr(gen->builder, reached, done, spin);
+    LLVMPositionBuilderAtEnd(gen->builder, done);
+}
+
+void emit_mbarrier(Gen *gen, const OpCall *call) {
+    switch (call->op) {
+    case OP_MBARRIER_INIT:
+        CALL(gen, "llvm.nvvm.mbarrier.init.shared", gen->none, barrier_address(gen, call),
+             emit_i32(gen, arg_expr(gen, call, 1)));
+        return;
+    case OP_FENCE_MBARRIER_INIT:
+        call_named(gen, "llvm.nvvm.fence.mbarrier_init.release.cluster", gen->none, 0, NULL);
+        return;
+    case OP_MBARRIER_ARRIVE:
+        CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
+             const_i32(gen, 1));
+        return;
+    case OP_MBARRIER_EXPECT:
+        CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
+             emit_i32(gen, arg_expr(gen, call, 1)));
+        return;
+    default: emit_mbarrier_wait(gen, call); return;
+    }
+}
+
+// ---- tensor maps ----
+
+static Value tensor_map(Gen *gen, const OpCall *call, int index) {
+    Expr *map = arg_expr(gen, call, index);
+    VarPlace *place = map->kind == EXPR_VAR ? map_get(gen->vars, map->var) : NULL;
+    EXPECT(gen->failure, place, "operand %d of %s is no tensor map", index, op_info(call->op)->text);
+    return place->value;
+}
+
+static void emit_prefetches(Gen *gen, void *user) {
+    const Func *kernel = user;
+    for (int i = 0; i < kernel->params.count; i++) {
+        const Var *var = kernel->params.items[i].var;
+        if (!var || var->type != TYPE_TENSORMAP) continue;
+        VarPlace *place = map_get(gen->vars, var);   // by assembly: the intrinsic comes out twice
+        build_asm(gen, "prefetch.tensormap [$0];", "l,~{memory}", gen->none, 1, &place->value);
+    }
+}
+
+// The first copy with a map has to fetch it from global memory; the prefetch runs beside what the kernel does first.
+void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
+    bool any = false;
+    for (int i = 0; i < kernel->params.count; i++) {
+        const Var *var = kernel->params.items[i].var;
+        any |= var && var->type == TYPE_TENSORMAP;
+    }
+    if (!any || !target_has(gen->target, FEATURE_TMA)) return;
+    Value is_first = LLVMBuildICmp(gen->builder, LLVMIntEQ, gen->thread, const_i32(gen, 0), "");
+    emit_if_then(gen, is_first, emit_prefetches, (void *)kernel);
+}
+
+// ---- copies ----
+
+enum { MOST_DIMS = 5, FIRST_LOAD = 3, FIRST_STORE = 2 };   // of a tensor map; where the coordinates begin
+
+// Coordinates from operand `from` on; how many there are.
+static int coordinates(Gen *gen, const OpCall *call, int from, Value *out) {
+    int count = 0;
+    for (int i = from; i < call->count && has_arg(call, i); i++, count++) {
+        EXPECT(gen->failure, count < MOST_DIMS, "%s with more than %d coordinates", op_info(call->op)->text, MOST_DIMS);
+        out[count] = emit_i32(gen, arg_expr(gen, call, i));
+    }
+    EXPECT(gen->failure, count > 0, "%s without coordinates", op_info(call->op)->text);
+    return count;
+}
+
+static Value in_cluster_window(Gen *gen, Value shared) {
+    Value integer = LLVMBuildPtrToInt(gen->builder, shared, gen->i64, "");
+    return LLVMBuildIntToPtr(gen->builder, integer, LLVMPointerTypeInContext(gen->context, 7), "");
+}
+
+static void emit_tma_load(Gen *gen, const OpCall *call) {
+    Value args[FIRST_LOAD + MOST_DIMS + 5];
+    args[0] = in_cluster_window(gen, place_address(gen, arg_place(gen, call, 0)));
+    args[1] = place_address(gen, arg_place(gen, call, 2));
+    args[2] = tensor_map(gen, call, 1);
+    int dims = coordinates(gen, call, FIRST_LOAD, args + FIRST_LOAD), count = FIRST_LOAD + dims;
+    Value no = LLVMConstInt(gen->i1, 0, 0);
+    args[count++] = LLVMConstInt(gen->i16, 0, 0);   // multicast mask, not used
+    args[count++] = const_i64(gen, 0);              // cache hint, not used
+    args[count++] = no;
+    args[count++] = no;
+    args[count++] = const_i32(gen, 0);              // no pair of blocks
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.g2s.tile.%dd", dims);
+    call_named(gen, name, gen->none, count, args);
+}
+
+static void emit_tma_store(Gen *gen, const OpCall *call) {
+    Value args[FIRST_STORE + MOST_DIMS + 2];
+    args[0] = place_address(gen, arg_place(gen, call, 1));
+    args[1] = tensor_map(gen, call, 0);
+    int dims = coordinates(gen, call, FIRST_STORE, args + FIRST_STORE), count = FIRST_STORE + dims;
+    args[count++] = const_i64(gen, 0);   // cache hint, not used
+    args[count++] = LLVMConstInt(gen->i1, 0, 0);
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.%dd", dims);
+    call_named(gen, name, gen->none, count, args);
+}
+
+static void emit_bulk_wait(Gen *gen, const OpCall *call) {
+    bool reads = has_arg(call, 1);   // the word `read`
+    EXPECT(gen->failure, !reads || strcmp(arg_word(gen, call, 1), "read") == 0, "bulk_wait(n, %s)",
+           arg_word(gen, call, 1));
+    const char *name = reads ? "llvm.nvvm.cp.async.bulk.wait.group.read" : "llvm.nvvm.cp.async.bulk.wait.group";
+    CALL(gen, name, gen->none, const_i32(gen, arg_const(gen, call, 0)));
+}
+
+void emit_bulk(Gen *gen, const OpCall *call) {
+    switch (call->op) {
+    case OP_FENCE_ASYNC: call_named(gen, "llvm.nvvm.fence.proxy.async.shared_cta", gen->none, 0, NULL); return;
+    case OP_TMA_LOAD: emit_tma_load(gen, call); return;
+    case OP_TMA_STORE: emit_tma_store(gen, call); return;
+    case OP_BULK_COMMIT: call_named(gen, "llvm.nvvm.cp.async.bulk.commit.group", gen->none, 0, NULL); return;
+    default: emit_bulk_wait(gen, call); return;
+    }
+}
