@@ -73,21 +73,27 @@ static bool match_operands(Sema *s, const OpInfo *info, const Node *call, Operan
             out->at[next++] = arg;
         }
     }
-    for (int i = 0; i < info->operand_count; i++)
-        if (!out->at[i] && !(info->operands[i].flags & OPERAND_OPTIONAL)) return wrong_count(s, info, call);
+    for (int i = 0; i < info->operand_count; i++) {
+        int flags = info->operands[i].flags;
+        bool given = out->at[i] || ((flags & OPERAND_VARIADIC) && out->rest_count > 0);
+        if (!given && !(flags & OPERAND_OPTIONAL)) return wrong_count(s, info, call);
+    }
     return true;
 }
 
 // ---- what each operand becomes ----
 
 // The words an operand takes; NULL: any.
-static const char *words_of(const char *operand) {
+static const char *words_of(const OpInfo *info, const char *operand) {
     static const struct {
         const char *operand, *words;
     } table[] = {{"order", "relaxed acquire release acq_rel"},
                  {"scope", "block cluster device system"},
                  {"what", "reads"},
-                 {"precision", "ieee tf32"}};
+                 {"precision", "ieee tf32"},
+                 {"a_form", "k128 k64 k32 k0 mn128 mn64 mn32 mn0"},
+                 {"b_form", "k128 k64 k32 k0 mn128 mn64 mn32 mn0"}};
+    if (info->id == OP_BULK_WAIT) return "read";
     for (int i = 0; i < COUNT_OF(table); i++)
         if (strcmp(table[i].operand, operand) == 0) return table[i].words;
     return NULL;
@@ -100,8 +106,8 @@ static bool is_word_of(const char *words, const char *word) {
     return false;
 }
 
-static Arg word(Sema *s, const Operand *operand, const Node *node) {
-    const char *words = words_of(operand->name);
+static Arg word(Sema *s, const OpInfo *info, const Operand *operand, const Node *node) {
+    const char *words = words_of(info, operand->name);
     bool is_text = strcmp(operand->name, "text") == 0;
     if (node->kind != (is_text ? N_STRING : N_NAME) || (words && !is_word_of(words, node->text))) {
         diag(s->sink, node->span, T_WORD, operand->name, is_text ? "a string literal" : words ? words : "a word");
@@ -139,7 +145,7 @@ static bool build_args(Sema *s, const OpInfo *info, const Operands *operands, Ar
         const Operand *operand = &info->operands[i];
         const Node *node = operands->at[i];
         if (!node) continue;
-        if (is_word(operand)) args[i] = word(s, operand, node);
+        if (is_word(operand)) args[i] = word(s, info, operand, node);
         else if (operand->access == ACCESS_VALUE) args[i].value = scalar_operand(s, info, operand, node, &args[0]);
         else if (takes_tiles(info->id)) args[i].region = region_alone(s, node, info->text);
         else args[i].region = region_element_of(s, node);

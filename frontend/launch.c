@@ -12,11 +12,19 @@ static const Node *named_arg(const Node *call, const char *name) {
     return NULL;
 }
 
-// The argument of the callee's parameter `at`.
+// Parameters of the text that callers pass; with `end`, of those before it.
+static int passed_params(const Node *kernel, int end) {
+    int count = 0;
+    for (int i = 0; i < end; i++) count += !is_hidden_param(kernel->kids[1]->kids[i]);
+    return count;
+}
+
+// The argument of the callee's parameter `at`; NULL where it is hidden.
 static const Node *launch_arg(const Node *call, const Node *kernel, int at) {
-    int place = 0;
+    if (is_hidden_param(kernel->kids[1]->kids[at])) return NULL;
+    int place = 0, wanted = passed_params(kernel, at);
     for (int i = 0; i < call->count; i++)
-        if (call->kids[i]->kind != N_NAMED && place++ == at) return call->kids[i];
+        if (call->kids[i]->kind != N_NAMED && place++ == wanted) return call->kids[i];
     return named_arg(call, kernel->kids[1]->kids[at]->text);
 }
 
@@ -122,21 +130,22 @@ static bool launch_argument(Sema *s, const Node *node, const Param *param, Arg *
 }
 
 static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
-    int places = 0;
+    int places = 0, passed = passed_params(kernel, kernel->kids[1]->count);
     bool fine = true;
     for (int i = 0; i < call->count; i++) {
         const Node *arg = call->kids[i];
-        bool known = arg->kind != N_NAMED && places++ < kernel->kids[1]->count;
+        bool known = arg->kind != N_NAMED && places++ < passed;
         for (int k = 0; arg->kind == N_NAMED && k < 2; k++)
             for (int j = 0; j < kernel->kids[k]->count; j++)
                 known |= strcmp(kernel->kids[k]->kids[j]->text, arg->text) == 0;
         fine &= known;
         if (!known && arg->kind == N_NAMED) diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, kernel->text, arg->text);
     }
-    for (int i = 0; fine && i < kernel->kids[1]->count; i++) fine = launch_arg(call, kernel, i) != NULL;
+    for (int i = 0; fine && i < kernel->kids[1]->count; i++)
+        fine = is_hidden_param(kernel->kids[1]->kids[i]) || launch_arg(call, kernel, i);
     if (fine) return true;
     Diag *d = diag(s->sink, call->span, T_ARGUMENTS, kernel->text);
-    diag_label(d, kernel->span, "it takes %d", kernel->kids[1]->count);
+    diag_label(d, kernel->span, "it takes %d", passed);
     return false;
 }
 
@@ -151,12 +160,13 @@ void launch_statement(Sema *s, const Node *call) {
     if (!func) return;
     Stmt *stmt = stmt_new(s->arena, STMT_LAUNCH, place_of(s, call->span));
     stmt->launch.callee = func->name;
-    stmt->launch.count = func->params.count;
     stmt->launch.args = NEW_ARRAY(s->arena, Arg, func->params.count + 1);
     for (int i = 0; i < func->params.count; i++) {
         const Param *param = &func->params.items[i];
+        if (param_is_hidden(param)) continue;
+        Arg *out = &stmt->launch.args[stmt->launch.count++];
         if (i < kernel->kids[1]->count) {
-            if (!launch_argument(s, launch_arg(call, kernel, i), param, &stmt->launch.args[i])) return;
+            if (!launch_argument(s, launch_arg(call, kernel, i), param, out)) return;
             continue;
         }
         const Made *made = NULL;   // a compile-time name that became a scalar parameter
@@ -164,7 +174,7 @@ void launch_statement(Sema *s, const Node *call) {
             if (s->made.items[m].func == func) made = &s->made.items[m];
         ChoiceVec choices = made->choices;
         const Choice *choice = choice_named(&choices, param->var->name);
-        if (choice) stmt->launch.args[i].value = to_type(s, choice->value, param->var->type);
+        if (choice) out->value = to_type(s, choice->value, param->var->type);
     }
     emit(s, stmt);
 }

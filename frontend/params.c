@@ -11,6 +11,10 @@ static bool has_dims(const Node *param) {
     return param->kids[1] != NULL;
 }
 
+bool is_hidden_param(const Node *param) {
+    return !has_dims(param) && param->kids[0]->text && strcmp(param->kids[0]->text, type_text(TYPE_TENSORMAP)) == 0;
+}
+
 static void scalar_param(Sema *s, const Node *param) {
     Type type = find_type(s, param->kids[0]);
     if (param->op != AST_IN || param->kids[2]) diag(s->sink, param->span, T_SCALAR_MODE, param->text);

@@ -188,6 +188,7 @@ void inline_macro(Sema *s, const Node *macro, const Node *call);
 
 // ---- params.c ----
 void parameters(Sema *s, const Node *kernel);             // into s->func and the current scope
+bool is_hidden_param(const Node *param);                  // a tensormap: callers do not pass it
 void bind_choices(Sema *s);                               // compile-time names in the body's scope
 Expr *substitute_choices(Sema *s, Expr *expr);
 

@@ -48,7 +48,8 @@ static BindKind binding_kind(Sema *s, const Node *target, const char *name) {
     if (strmap_has(s->syntax->consts, name)) return BIND_CONST;
     for (int i = 0; i < params->count; i++) {
         const Node *param = params->kids[i];
-        if (!param->kids[1] && strcmp(param->text, name) == 0) return BIND_PARAM;
+        bool hidden = is_hidden_param(param);
+        if (!param->kids[1] && !hidden && strcmp(param->text, name) == 0) return BIND_PARAM;
         if (names(param->kids[1], name) || names(param->kids[2], name)) return BIND_PARAM;
     }
     return is_tunable(s->syntax, target, name) ? BIND_TUNABLE : BIND_UNKNOWN;
@@ -206,8 +207,10 @@ static void check_bound(Sema *s, const Node *node, const Func *func, const Test 
 static void check_all_bound(Sema *s, const Node *node, const Func *func, const Test *test) {
     for (int i = 0; i < func->dims.count; i++)
         check_bound(s, node, func, test, func->dims.items[i], is_stride(func, func->dims.items[i]));
-    for (int i = 0; i < func->params.count; i++)
-        if (func->params.items[i].var) check_bound(s, node, func, test, func->params.items[i].var, false);
+    for (int i = 0; i < func->params.count; i++) {
+        const Param *param = &func->params.items[i];
+        if (param->var && !param_is_hidden(param)) check_bound(s, node, func, test, param->var, false);
+    }
 }
 
 static bool read_bindings(Sema *s, const Node *node, const Node *target, const Func *func, Test *test) {

@@ -295,6 +295,23 @@ Func *module_reference(const Module *module, const char *name);
 Var *func_dim(const Func *func, const char *name);           // NULL when absent
 const Stmt *func_grid(const Func *kernel);                    // its grid statement
 
+// ---- arguments, and parameters that are none: tensor maps, made at launch (tensormap.c) ----
+bool param_is_hidden(const Param *param);
+int func_argument_count(const Func *func);                    // what callers pass: the parameters that are not hidden
+const Param *func_argument(const Func *func, int index);      // the parameter of that argument; NULL: there are fewer
+const Param *func_hidden(const Func *func, const Var *map);   // the hidden parameter that is this variable; NULL
+
+enum { TENSOR_MAP_RANK = 5 };
+typedef struct TensorMap {   // what @tma says
+    const Buf *tensor;
+    int rank, box[TENSOR_MAP_RANK];   // elements, the innermost dim first
+    int swizzle;                      // bytes
+} TensorMap;
+bool tensor_map_read(const Func *func, const Param *param, TensorMap *out, const char **why);   // false: *why, after its name
+int64_t tensor_map_rows(const TensorMap *map);                // of the box, of box[0] elements each
+int64_t tensor_map_row_bytes(const TensorMap *map);           // rows * row_bytes is what an mbarrier counts
+int64_t tensor_map_pitch(const TensorMap *map);               // bytes from row to row in shared memory
+
 // ---- the op table ----
 enum { STAGE_BIT_TILE = 1, STAGE_BIT_THREAD = 2, STAGE_BIT_HOST = 4, STAGE_BIT_REF = 8 };
 typedef enum { ACCESS_VALUE, ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE, ACCESS_NAME } Access;

@@ -602,7 +602,8 @@ static void put_launch(Printer *p, const Stmt *stmt) {
     for (int i = 0; i < stmt->launch.count; i++) {
         const Arg *arg = &stmt->launch.args[i];
         const Func *func = stmt->launch.func;
-        const Var *var = func && i < func->params.count ? func->params.items[i].var : NULL;
+        const Param *param = func ? func_argument(func, i) : NULL;
+        const Var *var = param ? param->var : NULL;
         if (i) sb_str(p->out, ", ");
         if (arg->region) put_region(p, arg->region);
         else if (arg->value) put_expr(p, arg->value, 0, var ? exactly(var->type) : anywhere);

@@ -586,7 +586,8 @@ static void launch_effects(EffectWalk *walk, const Stmt *stmt) {
         Region *region = stmt->launch.args[i].region;
         if (!region) continue;
         const Func *callee = stmt->launch.func;
-        const Buf *param = callee && i < callee->params.count ? callee->params.items[i].buf : NULL;
+        const Param *argument = callee ? func_argument(callee, i) : NULL;
+        const Buf *param = argument ? argument->buf : NULL;
         add_effect(walk, region->buf, region, param ? by_mode[param->mode] : ACCESS_UPDATE, PROXY_GENERIC, OP_COUNT);
     }
 }

@@ -34,6 +34,8 @@
 //  16. A layout has the rank of its buffer and covers its extents; a fragment's has (thread, value) inputs.
 //  17. Shared buffers with offsets are aligned and do not overlap while both are in use, unless one is an alias.
 //  18. At thread stage (after lower-tile-op) there are no fragments and no tile ops.
+//  19. A tensormap parameter says with @tma which tensor it maps, and only TMA operations name it; their boxes have the
+//      map's type and rank. Operands of wgmma have the types and forms of the instruction.
 #include "ir/verify.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -299,6 +301,8 @@ static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
     Var *var = stmt->let.var;
     if (stmt->let.value) {
         check_expr(v, c, stmt->let.value);
+        if (type_kind(stmt->let.value->type) == KIND_OPAQUE)
+            REPORT(v, stmt->loc, T_NOT_SCALAR_TYPE, type_text(stmt->let.value->type));
         if (stmt->let.value->type != var->type)
             REPORT(v, stmt->loc, T_OPERAND_TYPES, "=", type_text(var->type), type_text(stmt->let.value->type));
     }
@@ -427,13 +431,13 @@ static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
 static void check_launch(Verifier *v, const Context *c, const Stmt *stmt) {
     if (c->kind != FUNC_PROGRAM) REPORT(v, stmt->loc, T_IR_PLACE, stmt->launch.callee, "outside of a program");
     const Func *func = stmt->launch.func;
-    if (func && func->params.count != stmt->launch.count) {
+    if (func && func_argument_count(func) != stmt->launch.count) {
         REPORT(v, stmt->loc, T_ARGUMENTS, stmt->launch.callee);
         return;
     }
     for (int i = 0; i < stmt->launch.count; i++) {
         const Arg *arg = &stmt->launch.args[i];
-        const Param *param = func ? &func->params.items[i] : NULL;
+        const Param *param = func ? func_argument(func, i) : NULL;
         if (arg->value) check_expr(v, c, arg->value);
         if (arg->region) check_region(v, c, arg->region);
         bool fits = !param || (param->buf ? arg->region && arg->region->buf->type == param->buf->type &&
@@ -502,6 +506,19 @@ static void check_block(Verifier *v, Context c, const Block *block) {
 }
 
 // ---- functions ----
+static void check_hidden(Verifier *v, const Func *func, const Param *param) {
+    TensorMap map;
+    const char *why = "is not a tensormap";
+    if (param->var && type_kind(param->var->type) == KIND_OPAQUE && !param_is_hidden(param))
+        REPORT(v, param->var->loc, T_NOT_SCALAR_TYPE, type_text(param->var->type));
+    if (!param_is_hidden(param) && !attr_get(param->attrs, ATTR_TMA)) return;
+    const char *name = param->var ? param->var->name : param->buf->name;
+    Span loc = param->var ? param->var->loc : param->buf->loc;
+    if (!param_is_hidden(param) || !tensor_map_read(func, param, &map, &why))
+        REPORT(v, loc, T_IR_TENSOR_MAP, name, why);
+    else if (func->kind == FUNC_PROGRAM) REPORT(v, loc, T_IR_TENSOR_MAP, name, "is a parameter of a program");
+}
+
 static void check_func(Verifier *v, const Func *func) {
     Context c = {.kind = func->kind};
     v->func = func;
@@ -513,6 +530,7 @@ static void check_func(Verifier *v, const Func *func) {
     for (int i = 0; i < func->params.count; i++) {
         const Param *param = &func->params.items[i];
         check_attrs(v, param->attrs, 'p', func->loc);
+        check_hidden(v, func, param);
         if (param->var) declare(v, param->var, param->var->name, param->var->loc);
         if (param->buf) declare(v, param->buf, param->buf->name, param->buf->loc);
     }

@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/verify_impl.h"
 #include "support/strbuf.h"
+#include <string.h>
 
 // ---- places ----
 static int stage_bits(const Context *c) {
@@ -30,6 +31,10 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
 }
 
 // ---- operands ----
+static bool is_map(const Operand *operand) {
+    return strcmp(operand->name, "map") == 0;
+}
+
 static void check_memory(Verifier *v, const Context *c, const OpInfo *info, const Operand *operand,
                          const Region *region) {
     check_region(v, c, region);
@@ -61,6 +66,8 @@ static void check_operand(Verifier *v, const Context *c, const OpInfo *info, con
             return;
         }
         check_expr(v, c, arg->value);
+        if (type_kind(arg->value->type) == KIND_OPAQUE && !is_map(operand))
+            REPORT(v, loc, T_NOT_SCALAR_TYPE, type_text(arg->value->type));
         bool constant = arg->value->kind == EXPR_INT || arg->value->kind == EXPR_FLOAT;
         if ((operand->flags & OPERAND_CONST) && !constant)
             REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "must be a constant");
@@ -68,6 +75,74 @@ static void check_operand(Verifier *v, const Context *c, const OpInfo *info, con
     }
     if (arg->region) check_memory(v, c, info, operand, arg->region);
     else REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "must be a buffer or a region of one");
+}
+
+// ---- TMA, wgmma (19) ----
+static void report_operand(Verifier *v, const OpInfo *info, int at, const char *why, Span loc) {
+    REPORT(v, loc, T_IR_OPERAND, info->operands[at].name, info->text, why);
+}
+
+static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
+    bool load = info->id == OP_TMA_LOAD;
+    int map_at = load ? 1 : 0, coordinates = info->operand_count - 1;
+    const Buf *buf = args[load ? 0 : 1].region->buf;
+    const Expr *e = args[map_at].value;
+    const Param *param = e->kind == EXPR_VAR ? func_hidden(v->func, e->var) : NULL;
+    TensorMap map;
+    const char *why;
+    if (!param) report_operand(v, info, map_at, "is no tensormap parameter", loc);
+    if (!param || !tensor_map_read(v->func, param, &map, &why)) return;   // reported where it is declared
+    if (buf->type != map.tensor->type) report_operand(v, info, load ? 0 : 1, "has another type than the tensor", loc);
+    if (count - coordinates != map.rank)
+        report_operand(v, info, coordinates, "are not one for each dim of the box", loc);
+    for (int i = coordinates; i < count; i++)
+        if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
+    if (load && args[2].region->buf->type != TYPE_MBARRIER) report_operand(v, info, 2, "is no mbarrier", loc);
+    if (!load && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
+}
+
+static bool type_fits(Type type, const char *name) {
+    return strcmp(type_text(type), name) == 0 || (strcmp(name, "tf32") == 0 && type == TYPE_F32);
+}
+
+// The form, lead, stride and step of an operand in shared memory: operands `at` and the three after it.
+static void check_described(Verifier *v, const OpInfo *info, int at, const WgmmaInfo *shape, const Arg *args,
+                            Span loc) {
+    const WgmmaForm *form = args[at].name ? wgmma_form(args[at].name) : NULL;
+    if (!form) report_operand(v, info, at, "is none of k128, k64, k32, k0, mn128, mn64, mn32, mn0", loc);
+    else if (!form->k_major && !shape->can_transpose)
+        report_operand(v, info, at, "must be k..: only 16-bit types transpose", loc);
+    for (int i = at + 1; i <= at + 3; i++) {
+        int64_t bytes;
+        bool step = i == at + 3;
+        if (!args[i].value || !expr_const(args[i].value, &bytes)) report_operand(v, info, i, "is missing", loc);
+        else if (bytes % tma_facts.unit_bytes || (step ? bytes < 0 : bytes < 0 || bytes >= tma_facts.descriptor_bytes))
+            report_operand(v, info, i, "does not fit into a matrix descriptor: multiples of 16 below 2^18", loc);
+    }
+}
+
+enum { WGMMA_SHAPE, WGMMA_A, WGMMA_B, WGMMA_ACC, WGMMA_STEPS, WGMMA_A_FORM, WGMMA_B_FORM = 9, WGMMA_ACCUMULATE = 13 };
+
+static void check_wgmma(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
+    WgmmaInfo shape;
+    int64_t steps = 0;
+    if (!wgmma_named(args[WGMMA_SHAPE].name, &shape)) {
+        report_operand(v, info, WGMMA_SHAPE, "names no instruction", loc);
+        return;
+    }
+    const Buf *a = args[WGMMA_A].region->buf, *b = args[WGMMA_B].region->buf, *acc = args[WGMMA_ACC].region->buf;
+    if (!type_fits(a->type, shape.a_type))
+        report_operand(v, info, WGMMA_A, "has another type than the instruction", loc);
+    if (!type_fits(b->type, shape.b_type))
+        report_operand(v, info, WGMMA_B, "has another type than the instruction", loc);
+    if (!type_fits(acc->type, shape.acc_type))
+        report_operand(v, info, WGMMA_ACC, "has another type than the instruction", loc);
+    if (!expr_const(args[WGMMA_STEPS].value, &steps) || steps < 1)
+        report_operand(v, info, WGMMA_STEPS, "is below 1", loc);
+    if (a->scope == SCOPE_SHARED) check_described(v, info, WGMMA_A_FORM, &shape, args, loc);
+    check_described(v, info, WGMMA_B_FORM, &shape, args, loc);
+    const Expr *accumulate = count > WGMMA_ACCUMULATE ? args[WGMMA_ACCUMULATE].value : NULL;
+    if (accumulate && accumulate->type != TYPE_BOOL) report_operand(v, info, WGMMA_ACCUMULATE, "is no condition", loc);
 }
 
 // ---- shapes of tile ops ----
@@ -129,8 +204,10 @@ static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span 
                shape_text(v, &dst));
 }
 
-static void check_shapes(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
+    if (op == OP_TMA_LOAD || op == OP_TMA_STORE) check_tma(v, info, count, args, loc);
+    if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
         check_same(v, args[0].region, args[1].region, false, loc);
     if (op == OP_TRANSPOSE) check_same(v, args[0].region, args[1].region, true, loc);
@@ -152,6 +229,6 @@ void check_call(Verifier *v, const Context *c, OpId op, int count, const Arg *ar
         const Operand *operand = i < operands ? &info->operands[i] : variadic ? &info->operands[operands - 1] : NULL;
         if (operand) check_operand(v, c, info, operand, i < count ? &args[i] : NULL, loc);
     }
-    if (!v->broken) check_shapes(v, info, args, loc);   // all operands are there
+    if (!v->broken) check_shapes(v, info, count, args, loc);   // all operands are there
     v->broken |= broken;
 }

@@ -55,5 +55,30 @@ typedef struct WgmmaInfo {
     int m, n, k;
     char acc_type[8], a_type[8], b_type[8];   // type texts
     bool can_transpose;                       // operands with m or n contiguous (16-bit types)
+    const char *a_layout;                     // of a in registers: (thread of the warpgroup, value) -> (m, k)
+    char acc_layout[64];                      // (thread of the warpgroup, value) -> (m, n)
 } WgmmaInfo;
 bool wgmma_named(const char *name, WgmmaInfo *out);   // false: there is no such instruction
+// The instruction with these operands and this n; false when the target has none.
+bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
+                WgmmaInfo *out);
+
+// How an operand of wgmma lies in shared memory (PTX ISA, "Matrix descriptor").
+typedef struct WgmmaForm {
+    const char *name;            // the word of a_form and b_form: k128, mn64, ...
+    int swizzle;                 // bytes: 128, 64, 32; 0: none
+    bool k_major;                // k is contiguous, else m or n
+} WgmmaForm;
+const WgmmaForm *wgmma_form(const char *name);   // NULL: unknown
+
+// What a tensor map can say, and the fields of mbarriers and matrix descriptors that go with it.
+typedef struct TmaFacts {
+    int max_rank, max_box;       // dims; elements of a box along one of them
+    int unit_bytes;              // addresses, strides and rows of a box are multiples of it; what the swizzle moves
+    int shared_align;            // bytes, of a box in shared memory
+    int64_t max_transaction;     // bytes that one phase of an mbarrier can expect
+    int64_t descriptor_bytes;    // offsets in a matrix descriptor are below this, in units of unit_bytes
+} TmaFacts;
+extern const TmaFacts tma_facts;
+bool tma_swizzle_valid(int64_t bytes);             // 0, 32, 64, 128
+int64_t tma_swizzled(int64_t byte, int swizzle);   // where the byte with this shared-memory address lies

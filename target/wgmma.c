@@ -5,14 +5,20 @@
 
 typedef struct WgmmaTypes {
     const char *acc, *a;
-    int bits;              // of an element of a and b in shared memory
-    const char *mixes;     // the type that b may have instead of a's
+    int bits;            // of an element of a and b in shared memory
+    const char *mixes;   // the type that b may have instead of a's
 } WgmmaTypes;
 
+// Within the 16 rows of a warp, lanes and registers lie as in mma.sync (mma.c): one more thread digit counts the warps.
+#define A_32 "((4,8,4),(2,2)):((1@1,1@0,16@0),(8@0,4@1))"
+#define A_16 "((4,8,4),(2,2,2)):((2@1,1@0,16@0),(1@1,8@0,8@1))"
+#define A_8 "((4,8,4),(4,2,2)):((4@1,1@0,16@0),(1@1,8@0,16@1))"
+#define ACC "((4,8,4),(2,2,%d)):((2@1,1@0,16@0),(1@1,8@0,8@1))"
+
 static const WgmmaTypes rows[] = {
-    {"f32", "f16", 16, NULL},    {"f16", "f16", 16, NULL},    {"f32", "bf16", 16, NULL}, {"f32", "tf32", 32, NULL},
-    {"f32", "e4m3", 8, "e5m2"},  {"f16", "e4m3", 8, "e5m2"},  {"f32", "e5m2", 8, "e4m3"}, {"f16", "e5m2", 8, "e4m3"},
-    {"i32", "i8", 8, "u8"},      {"i32", "u8", 8, "i8"},
+    {"f32", "f16", 16, NULL},   {"f16", "f16", 16, NULL},   {"f32", "bf16", 16, NULL},  {"f32", "tf32", 32, NULL},
+    {"f32", "e4m3", 8, "e5m2"}, {"f16", "e4m3", 8, "e5m2"}, {"f32", "e5m2", 8, "e4m3"}, {"f16", "e5m2", 8, "e4m3"},
+    {"i32", "i8", 8, "u8"},     {"i32", "u8", 8, "i8"},
 };
 
 static const WgmmaTypes *types_of(const WgmmaInfo *info) {
@@ -38,6 +44,31 @@ bool wgmma_named(const char *name, WgmmaInfo *out) {
     if (!types || strcmp(again, name) != 0) return false;   // what is left over, leading zeros
     bool integer = out->acc_type[0] == 'i' && out->n > INTEGER_FINE;
     out->can_transpose = types->bits == 16;
+    out->a_layout = types->bits == 32 ? A_32 : types->bits == 16 ? A_16 : A_8;
+    snprintf(out->acc_layout, sizeof out->acc_layout, ACC, out->n / STEP);
     return out->m == M && out->n >= STEP && out->n <= MOST_N && out->n % (integer ? INTEGER_STEP : STEP) == 0 &&
            out->k * types->bits == K_BITS;
+}
+
+bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
+                WgmmaInfo *out) {
+    char name[64];
+    bool mixed = strcmp(a_type, b_type) != 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(rows[i].a, a_type) || strcmp(rows[i].acc, acc_type)) continue;
+        snprintf(name, sizeof name, "m64n%dk%d_%s_%s%s%s", n, 256 / rows[i].bits, acc_type, a_type, mixed ? "_" : "",
+                 mixed ? b_type : "");
+        return target_has(target, FEATURE_WGMMA) && wgmma_named(name, out);
+    }
+    return false;
+}
+
+// ---- operands in shared memory ----
+const WgmmaForm *wgmma_form(const char *name) {
+    static const WgmmaForm forms[] = {{"k128", 128, true}, {"k64", 64, true},     {"k32", 32, true},
+                                      {"k0", 0, true},     {"mn128", 128, false}, {"mn64", 64, false},
+                                      {"mn32", 32, false}, {"mn0", 0, false}};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        if (strcmp(forms[i].name, name) == 0) return &forms[i];
+    return NULL;
 }

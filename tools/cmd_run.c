@@ -54,7 +54,7 @@ static bool make_args(RunCommand *r) {
 static bool run_emulated(RunCommand *r) {
     EmuOptions options = {.seed = (uint64_t)r->seed, .races = true, .target = r->front.target};
     EmuReport report = {0};
-    int count = r->func->params.count;
+    int count = func_argument_count(r->func);
     const Func *func = emulate_choose(r->module, r->func->name, count, r->args);
     if (!func || !emulate_func(r->module, func, count, r->args, &options, &report)) return false;
     if (option_given(&r->tool->options, OPTION_VERBOSE))
@@ -98,7 +98,7 @@ static bool run_on_device(RunCommand *r) {
     bool ok = entry != NULL;
     if (!entry) diag(tool->sink, (Span){0}, T_NO_ENTRY, r->func->name);
     for (int64_t i = 0; ok && i < r->repeat; i++) {
-        ok = device_run(tool->arena, tool->sink, &run, r->func->params.count, r->args);
+        ok = device_run(tool->arena, tool->sink, &run, func_argument_count(r->func), r->args);
         if (i == 0 || run.seconds < best) best = run.seconds;
     }
     loaded_close(&loaded);

@@ -1,0 +1,20 @@
+// Tensor maps. (CUDA driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensor swizzling modes", "Async proxy".)
+#include "target/target.h"
+
+const TmaFacts tma_facts = {.max_rank = 5,
+                            .max_box = 256,
+                            .unit_bytes = 16,
+                            .shared_align = 128,
+                            .max_transaction = (1 << 20) - 1,
+                            .descriptor_bytes = 1 << 18};
+
+bool tma_swizzle_valid(int64_t bytes) {
+    return bytes == 0 || bytes == 32 || bytes == 64 || bytes == 128;
+}
+
+// Units of 16 bytes change places: their number takes the exclusive or of address bits 7 and up, three of them for a
+// swizzle of 128 bytes, two for 64, one for 32. It is the address that counts, not the place in the box.
+int64_t tma_swizzled(int64_t byte, int swizzle) {
+    int64_t mask = swizzle / tma_facts.unit_bytes - 1;
+    return swizzle > 0 ? byte ^ (byte >> 7 & mask) * tma_facts.unit_bytes : byte;
+}
