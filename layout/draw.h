@@ -6,6 +6,7 @@
 //   banks    of a layout (row, column) -> element in shared memory: cell shows its bank; conflicting cells are marked
 #pragma once
 #include "layout/cost.h"
+#include "layout/layout.h"
 #include "layout/swizzle.h"
 
 typedef struct DrawCell {
@@ -18,20 +19,35 @@ typedef struct DrawCell {
 typedef struct Drawing {
     const char *title, *caption;
     int rows, columns;
-    DrawCell *cells;   // row by row
+    int row_step, column_step;   // row i is labelled i * row_step
+    DrawCell *cells;             // row by row
 } Drawing;
 
-// Rows are mode 0, columns the other modes together (a layout of rank 1 is one row). At most 2^16 cells.
+Drawing draw_blank(LayoutContext *cx, const char *title, int64_t rows, int64_t columns);   // at most 2^16 cells
+
+// Rows are mode 0, columns the other modes together (a layout of rank 1 is one row).
 Drawing draw_values(LayoutContext *cx, Swizzled a);
 // `tv` maps (thread, value) to offsets in the column-major tile of two modes.
 Drawing draw_owners(LayoutContext *cx, Cute tv, Tuple tile);
 // Lanes of one wavefront read `access_bytes` each, in consecutive rows of one column.
 Drawing draw_banks(LayoutContext *cx, Swizzled a, int element_bits, int access_bytes, MemoryShape memory);
 
+// ---- buffers of a kernel: the beginning of the tile, at most 32 x 32 cells, which shows how the layout repeats ----
+// A cell is a run of elements, at most 16 bytes, that stays together. Of more than two dims the last two are drawn;
+// a single one is cut into rows.
+Drawing draw_shared(LayoutContext *cx, const char *title, const Layout *layout, int element_bits, MemoryShape memory);
+// The owners of a distribution (layout/distribution.h) over `shape`; of replicas the first.
+Drawing draw_distribution(LayoutContext *cx, const char *title, const Layout *tv, const int64_t *shape);
+
+// ---- rendering ----
 // CuTe's print_layout: the layout on a line of its own, then the table. `static_mark` writes integers as CuTe's `_8`.
 char *draw_table(LayoutContext *cx, Swizzled a, bool static_mark);
 char *draw_text(LayoutContext *cx, Drawing drawing);                      // any drawing as a text table
 char *draw_svg(LayoutContext *cx, Drawing drawing);                       // one <svg>
+char *draw_svgs(LayoutContext *cx, const Drawing *drawings, int count);   // one <svg>, one below the other
 char *draw_html(LayoutContext *cx, const Drawing *drawings, int count);   // a page of several
+void draw_html_begin(StrBuf *out, const char *title);                     // pages with more than drawings
+void draw_html_end(StrBuf *out);
+void draw_escaped(StrBuf *out, const char *text);   // for HTML and SVG
 // Which elements of a rows x columns tile the two tilers pick, `X` or `.`: the transcript's coverage map.
 char *draw_coverage(LayoutContext *cx, Cute rows, Cute columns, int64_t row_count, int64_t column_count);

@@ -1,6 +1,7 @@
 // tilec build: a file to PTX, cubin and the other things that --emit names, for one or several targets.
 #include "runtime/compile.h"
 #include "runtime/emit.h"
+#include "runtime/layouts.h"
 #include "runtime/scoped.h"
 #include "tools/pass_flags.h"
 #include "tools/tool.h"
@@ -79,6 +80,16 @@ static const char *path_for(Build *b, KindId kind) {
                         kinds[kind].extension);
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static LayoutsForm layouts_form(const char *path) {
+    if (ends_with(path, ".html")) return LAYOUTS_HTML;
+    return ends_with(path, ".svg") ? LAYOUTS_SVG : LAYOUTS_TEXT;
+}
+
 // The layouts that inference and allocation chose; a compile of its own, since lowering uses them up.
 static bool make_layouts(Build *b, Arena *arena, StrBuf *text) {
     Compiled compiled;
@@ -86,7 +97,7 @@ static bool make_layouts(Build *b, Arena *arena, StrBuf *text) {
     options.upto = UPTO_PASSES;
     options.passes = (PassOptions){.stop_after = "swizzle-allocation", .bisect_limit = -1};
     if (!compile(&b->front, arena, &options, &compiled)) return false;
-    emit_layouts(compiled.module, text);
+    emit_layouts(compiled.module, options.target, b->stem, layouts_form(path_for(b, LAYOUTS)), text);
     return true;
 }
 
