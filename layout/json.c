@@ -130,6 +130,7 @@ static Json read_value(Reader *r, int depth) {
         {"null", {.kind = JSON_NULL}}, {"true", {.kind = JSON_BOOL, .number = 1}}, {"false", {.kind = JSON_BOOL}}};
     if (depth > DEEPEST) return fail(r, "nested too deeply");
     char c = peek(r);
+    if ((c >= '0' && c <= '9') || c == '-') return read_number(r);
     if (c == '[' || c == '{') return read_items(r, depth, c == '{');
     if (c == '"') {
         const char *text = read_string(r);
@@ -138,7 +139,7 @@ static Json read_value(Reader *r, int depth) {
     for (int i = 0; i < COUNT_OF(words); i++)
         if (!strncmp(r->at, words[i].word, strlen(words[i].word)))
             return r->at += strlen(words[i].word), words[i].value;
-    return read_number(r);
+    return fail(r, "expected a value");
 }
 
 Json json_parse(LayoutContext *cx, const char *text) {

@@ -9,11 +9,15 @@ typedef enum { JSON_NULL, JSON_BOOL, JSON_INT, JSON_STRING, JSON_ARRAY, JSON_OBJ
 
 typedef struct Json {
     JsonKind kind;
-    int count;                  // of items
-    int64_t number;             // of an integer; 0 or 1 of a bool
-    const char *text;           // of a string
-    const struct Json *items;   // of an array or object
-    const char **keys;          // of an object
+    int count;              // of items
+    union {                 // by kind
+        int64_t number;     // of an integer; 0 or 1 of a bool
+        const char *text;   // of a string
+        struct {
+            const struct Json *items;   // of an array or object
+            const char **keys;          // of an object
+        };
+    };
 } Json;
 
 Json json_parse(LayoutContext *cx, const char *text);    // the whole text
