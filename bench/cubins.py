@@ -125,6 +125,27 @@ _SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32
             "u32": ctypes.c_uint32, "u64": ctypes.c_uint64, "bool": ctypes.c_bool}
 
 
+# ---- tensor maps ----
+
+_MAP_TYPES = {"i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "e4m3": 0, "e5m2": 0, "i8": 0, "u8": 0, "u32": 2,
+              "i16": 1, "u16": 1, "u64": 4}   # CUtensorMapDataType
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_PROMOTE_256 = 3
+
+
+def _tensor_map(row, element, tensor):
+    """The 128 bytes that a kernel takes by value: aligned to 64. (docs/manifest.md, "Tensor maps")"""
+    storage = (ctypes.c_uint8 * (128 + 64))()
+    address = (ctypes.addressof(storage) + 63) // 64 * 64
+    rank = len(row["box"])
+    strides = [tensor.stride(d) * tensor.element_size() for d in range(rank)]
+    _call("cuTensorMapEncodeTiled", ctypes.c_void_p(address), _MAP_TYPES[element], rank,
+          ctypes.c_void_p(tensor.data_ptr()), (ctypes.c_uint64 * rank)(*reversed(tensor.shape)),
+          (ctypes.c_uint64 * rank)(*reversed(strides[:-1])), (ctypes.c_uint32 * rank)(*row["box"]),
+          (ctypes.c_uint32 * rank)(*[1] * rank), 0, _SWIZZLES[row["swizzle"]], _PROMOTE_256, 0)
+    return storage, address
+
+
 class Artefact:
     def __init__(self, cubin, manifest):
         with open(manifest) as file:
@@ -184,8 +205,17 @@ class Kernel:
         _call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, variant["shared_bytes"])
         values = [ctypes.c_uint64(value.data_ptr()) if "shape" in param else _SCALARS[param["type"]](value)
                   for param, value in zip(variant["params"], arguments)]
-        values += [ctypes.c_int64(names[name]) for name in variant["dims"]]
-        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        addresses = [ctypes.addressof(value) for value in values]
+        params = {param["name"]: (param, value) for param, value in zip(variant["params"], arguments)}
+        for row in variant.get("maps", []):   # in order of their places among the parameters
+            param, tensor = params[row["tensor"]]
+            storage, address = _tensor_map(row, param["type"], tensor)
+            values.append(storage)
+            addresses.insert(row["at"], address)
+        dims = [ctypes.c_int64(names[name]) for name in variant["dims"]]
+        values += dims
+        addresses += [ctypes.addressof(value) for value in dims]
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         grid, threads, shared = evaluate(variant["grid"], names), variant["threads"], variant["shared_bytes"]
 
         def launch():

@@ -101,9 +101,8 @@ static void bind_scalar(Gen *gen, Var *var, int index) {
     VarPlace *place = NEW(gen->arena, VarPlace);
     Value value = LLVMGetParam(gen->function, (unsigned)index);
     LLVMSetValueName2(value, var->name, strlen(var->name));
-    place->value = is_narrow_param(gen, var)
-                       ? LLVMBuildExtractElement(gen->builder, value, const_i32(gen, 0), "")
-                       : from_memory(gen, var->type, value);
+    place->value = is_narrow_param(gen, var) ? LLVMBuildExtractElement(gen->builder, value, const_i32(gen, 0), "")
+                                             : from_memory(gen, var->type, value);
     map_put(gen->vars, var, place);
 }
 
@@ -134,8 +133,8 @@ static LLVMTypeRef kernel_type(Gen *gen, const Func *kernel) {
 // ---- kernels ----
 
 static void set_attribute(Gen *gen, const char *key, const char *value) {
-    LLVMAttributeRef attribute = LLVMCreateStringAttribute(gen->context, key, (unsigned)strlen(key), value,
-                                                           (unsigned)strlen(value));
+    LLVMAttributeRef attribute =
+        LLVMCreateStringAttribute(gen->context, key, (unsigned)strlen(key), value, (unsigned)strlen(value));
     LLVMAddAttributeAtIndex(gen->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
 }
 
@@ -146,9 +145,9 @@ static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     }
     const int *cluster = grid->grid.cluster;
     if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
-        set_attribute(gen, "nvvm.cluster_dim",
-                      arena_printf(gen->arena, "%d,%d,%d", cluster[0], cluster[1] ? cluster[1] : 1,
-                                   cluster[2] ? cluster[2] : 1));
+        set_attribute(
+            gen, "nvvm.cluster_dim",
+            arena_printf(gen->arena, "%d,%d,%d", cluster[0], cluster[1] ? cluster[1] : 1, cluster[2] ? cluster[2] : 1));
     }
 }
 
@@ -177,6 +176,11 @@ static const Stmt *grid_of(Gen *gen, const Func *kernel) {
     const Stmt *grid = func_grid(kernel);
     EXPECT(gen->failure, grid, "kernel '%s' has no grid", kernel->name);
     return grid;
+}
+
+int64_t kernel_block_threads(const Module *module, const Func *kernel, const Target *target) {
+    Gen gen = {.module = module, .target = target, .arena = module->arena, .failure = module->failure};
+    return block_threads(&gen, grid_of(&gen, kernel));
 }
 
 static void open_body(Gen *gen) {

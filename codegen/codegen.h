@@ -1,21 +1,22 @@
 // Thread-stage IR to LLVM IR, PTX and cubin. The only folder that includes llvm-c.
 //
-// ABI of a kernel: one parameter per Func parameter in order (tensor: 64-bit global pointer; scalar: its type), then one
-// i64 per entry of func->dims. The grid is one-dimensional. Shared memory is dynamic, kernel_shared_bytes() of it.
+// ABI of a kernel: one parameter per Func parameter in order (tensor: 64-bit global pointer; scalar: its type; tensor map:
+// its 128 bytes by value, aligned to 64), then one i64 per entry of func->dims. The grid is one-dimensional. Shared memory
+// is dynamic, kernel_shared_bytes() of it.
 #pragma once
 #include "ir/ir.h"
 #include "support/strbuf.h"
 
 typedef struct CodegenOptions {
     const Target *target;
-    int optimize;            // 0, 1 (small pipeline), 2 (LLVM's O2); default 1
-    bool lines;              // .loc
-    bool time;               // fill the seconds below
+    int optimize;   // 0, 1 (small pipeline), 2 (LLVM's O2); default 1
+    bool lines;     // .loc
+    bool time;      // fill the seconds below
 } CodegenOptions;
 
 typedef struct CodegenResult {
-    const char *ptx;         // text in the arena
-    const char *llvm;        // LLVM IR text, when asked with emit_llvm
+    const char *ptx;    // text in the arena
+    const char *llvm;   // LLVM IR text, when asked with emit_llvm
     double build_seconds, optimize_seconds, emit_seconds;
 } CodegenResult;
 
@@ -23,6 +24,7 @@ typedef struct CodegenResult {
 bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result);
 // Unique entry name of a kernel variant: its name, with `__1`, `__2`, ... for later variants.
 const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena);
+int64_t kernel_block_threads(const Module *module, const Func *kernel, const Target *target);   // of a block, all roles
 int64_t kernel_shared_bytes(const Func *kernel);   // from the shared buffers' offsets and sizes
 
 // ---- ptxas ----
@@ -44,9 +46,10 @@ typedef struct Cubin {
 
 typedef struct AssembleOptions {
     const Target *target;
-    const char *ptxas;       // --ptxas; NULL: PATH, then CUDA's usual folders, then libnvJitLink by dlopen
+    const char *ptxas;   // --ptxas; NULL: PATH, then CUDA's usual folders, then libnvJitLink by dlopen
     bool lines;
 } AssembleOptions;
 
 // False when none of the assemblers is there (T_NO_PTXAS) or it refused (its text in the diagnostic).
-bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, const AssembleOptions *options, Cubin *out);
+bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, const AssembleOptions *options,
+              Cubin *out);

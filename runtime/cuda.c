@@ -39,6 +39,8 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
 #define X(name, symbol, parameters) memcpy(&driver->name, &found[next++], sizeof(void *));
     CUDA_FUNCTIONS(X)
 #undef X
+    void *encode = dlsym(driver->library, "cuTensorMapEncodeTiled");
+    memcpy(&driver->encode_tiled, &encode, sizeof encode);
     int devices = 0;
     CudaResult result = driver->init(0);
     if (result == 0) result = driver->device_count(&devices);

@@ -56,8 +56,14 @@ typedef uint64_t CudaAddress;
     X(event_elapsed, "cuEventElapsedTime", (float *milliseconds, CudaEvent from, CudaEvent to))                        \
     X(event_destroy, "cuEventDestroy_v2", (CudaEvent event))
 
+// cuTensorMapEncodeTiled: drivers before CUDA 12 do not have it. Enumerations of the driver API as integers.
+typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *address, const uint64_t *extents,
+                                      const uint64_t *strides, const unsigned *box, const unsigned *element_strides,
+                                      int interleave, int swizzle, int promotion, int fill);
+
 typedef struct Driver {
     void *library;
+    CudaEncodeTiled encode_tiled;   // NULL: the driver has none
 #define X(name, symbol, parameters) CudaResult(*name) parameters;
     CUDA_FUNCTIONS(X)
 #undef X

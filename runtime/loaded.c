@@ -49,7 +49,7 @@ static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
 }
 
 bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out) {
-    *out = (Loaded){.plan = plan};
+    *out = (Loaded){.plan = plan, .maps = map_cache_new(arena)};
     if (!cubin) {
         diag(sink, NOWHERE, T_NO_CUBIN);
         return false;
@@ -72,6 +72,21 @@ static CudaFunction function_of(const Loaded *l, const PlanVariant *variant) {
     return NULL;
 }
 
+enum { MAX_MAPS = 4096 / sizeof(TensorMapBytes) };
+
+static bool encode_maps(DiagSink *sink, const Loaded *l, const Action *a, TensorMapBytes *maps, void **params) {
+    int count = a->variant->maps.count;
+    if (count > MAX_MAPS) {
+        diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many tensor maps");
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!map_encode(&l->driver, sink, l->maps, &a->maps[i], &maps[i])) return false;
+        params[a->variant->maps.items[i].at] = &maps[i];
+    }
+    return true;
+}
+
 static bool run_kernel(DiagSink *sink, const Loaded *l, const Action *a, CudaStream stream) {
     enum { MAX_PARAMS = 4096 / 8 };   // a kernel's parameters have 4 KiB (PTX ISA, .param)
     void *params[MAX_PARAMS];
@@ -80,6 +95,8 @@ static bool run_kernel(DiagSink *sink, const Loaded *l, const Action *a, CudaStr
         return false;
     }
     for (int i = 0; i < a->param_count; i++) params[i] = &a->params[i];   // little endian: a scalar's bytes come first
+    TensorMapBytes maps[MAX_MAPS];
+    if (!encode_maps(sink, l, a, maps, params)) return false;
     CudaResult result =
         l->driver.launch(function_of(l, a->variant), (unsigned)a->grid, 1, 1, (unsigned)a->variant->threads, 1, 1,
                          (unsigned)a->variant->shared_bytes, stream, params, NULL);

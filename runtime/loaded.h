@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/cuda.h"
 #include "runtime/plan.h"
+#include "runtime/tensor_map.h"
 
 // The code of one kernel variant.
 typedef struct LoadedKernel {
@@ -15,6 +16,7 @@ typedef struct Loaded {
     CudaModule module;
     const Plan *plan;
     LaunchDevice device;
+    MapCache *maps;
     VEC(LoadedKernel) kernels;
 } Loaded;
 

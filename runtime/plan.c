@@ -152,6 +152,25 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
     close(w, '}');
 }
 
+static void write_map(Writer *w, const PlanMap *map) {
+    open(w, NULL, '{');
+    put_text(w, "name", map->name);
+    put_integer(w, "at", map->at);
+    put_text(w, "tensor", map->tensor);
+    key(w, "box");
+    for (int d = 0; d < map->rank; d++) sb_printf(w->out, "%s%d", d ? ", " : "[", map->box[d]);
+    sb_char(w->out, ']');
+    put_integer(w, "swizzle", map->swizzle);
+    close(w, '}');
+}
+
+static void write_maps(Writer *w, const PlanVariant *v) {
+    if (v->maps.count == 0) return;
+    open(w, "maps", '[');
+    for (int i = 0; i < v->maps.count; i++) write_map(w, &v->maps.items[i]);
+    close(w, ']');
+}
+
 static void write_variant(Writer *w, const PlanEntry *entry, const PlanVariant *v) {
     open(w, NULL, '{');
     if (v->when.text) put_text(w, "when", v->when.text);
@@ -162,6 +181,7 @@ static void write_variant(Writer *w, const PlanEntry *entry, const PlanVariant *
         close(w, '}');
     }
     close(w, ']');
+    write_maps(w, v);
     open(w, "dims", '[');
     for (int i = 0; i < v->dims.count; i++) put_text(w, NULL, v->dims.items[i]);
     close(w, ']');
@@ -358,6 +378,29 @@ static void declare_arguments(Reader *r, const Json *from) {
     }
 }
 
+static const PlanParam *param_named(const PlanVariant *v, const char *name) {
+    for (int i = 0; i < v->params.count; i++)
+        if (strcmp(v->params.items[i].name, name) == 0) return &v->params.items[i];
+    return NULL;
+}
+
+static void read_map(Reader *r, const Json *from, PlanVariant *v) {
+    PlanMap map = {.name = need_text(r, from, "name"), .tensor = need_text(r, from, "tensor")};
+    const Json *box = json_get(from, "box"), *extent = box ? box->first : NULL;
+    map.at = (int)json_integer(json_get(from, "at"), -1);
+    map.swizzle = (int)json_integer(json_get(from, "swizzle"), -1);
+    for (; extent && map.rank < TENSOR_MAP_RANK; extent = extent->next) {
+        map.box[map.rank] = (int)json_integer(extent, 0);
+        if (map.box[map.rank++] < 1) refuse(r, "its plan has a tensor map with an empty box");
+    }
+    const PlanParam *tensor = param_named(v, map.tensor);
+    bool fits = tensor && tensor->is_tensor && tensor->rank == map.rank && !extent && tma_swizzle_valid(map.swizzle);
+    int after = v->maps.count ? vec_last(&v->maps).at : -1;
+    if (!fits || map.at <= after || map.at >= v->params.count + v->maps.count + 1)
+        refuse(r, "its plan has a tensor map that fits no tensor");
+    vec_push(r->arena, &v->maps, map);
+}
+
 static void read_variant(Reader *r, const Json *from, bool is_program, PlanVariant *v) {
     declare_arguments(r, from);
     const Json *params = json_get(from, "params"), *dims = json_get(from, "dims"), *tuned = json_get(from, "tuned");
@@ -368,6 +411,8 @@ static void read_variant(Reader *r, const Json *from, bool is_program, PlanVaria
         read_param(r, param, &p);
         vec_push(r->arena, &v->params, p);
     }
+    const Json *maps = json_get(from, "maps");
+    for (const Json *map = maps ? maps->first : NULL; map && r->ok; map = map->next) read_map(r, map, v);
     v->when = read_expr(r, json_get(from, "when"));
     read_steps(r, json_get(from, "steps"), &v->steps);
     for (const Json *item = tuned ? tuned->first : NULL; item; item = item->next) {

@@ -62,14 +62,25 @@ struct PlanStep {
     VEC(PlanArg) args;           // LAUNCH
 };
 
+// A parameter that no caller gives: a tensor map, encoded at launch from a tensor argument.
+typedef struct PlanMap {
+    const char *name;
+    int at;   // its place among the kernel's parameters
+    const char *tensor;
+    int rank;                   // the tensor's
+    int box[TENSOR_MAP_RANK];   // elements, the innermost dim first
+    int swizzle;                // bytes
+} PlanMap;
+
 typedef struct PlanTuned {
     const char *name;
     int64_t value;
 } PlanTuned;
 
 typedef struct PlanVariant {
-    HostExpr when;   // absent: always
-    VEC(PlanParam) params;
+    HostExpr when;            // absent: always
+    VEC(PlanParam) params;    // what callers give
+    VEC(PlanMap) maps;        // in order of their places
     VEC(const char *) dims;   // names of dynamic dims and strides: the kernel's last arguments, in order
     PlanSteps steps;
     VEC(PlanTuned) tuned;
@@ -117,12 +128,23 @@ typedef struct LaunchDevice {
     int64_t max_grid;
 } LaunchDevice;
 
+// All that a tensor map is made from. (CUDA driver API, cuTensorMapEncodeTiled.)
+typedef struct MapRequest {
+    Type type;
+    int rank, swizzle;
+    int box[TENSOR_MAP_RANK];          // elements; as extent and stride the innermost dim first
+    int64_t extent[TENSOR_MAP_RANK];   // elements
+    int64_t stride[TENSOR_MAP_RANK];   // bytes; [0] is an element's size
+    uint64_t address;
+} MapRequest;
+
 // One thing for the device to do, in order.
 typedef struct Action {
     const PlanVariant *variant;   // a kernel; NULL: a fill
     int64_t grid;
     int param_count;
-    uint64_t *params;   // [param_count] bits of each parameter: a pointer, a scalar, a dim
+    uint64_t *params;   // [param_count] bits of each parameter: a pointer, a scalar, a dim; 0 at a tensor map's place
+    MapRequest *maps;   // as many as the variant's
     uint64_t address;   // fill: count elements of `width` bytes become `pattern`
     int64_t count;
     int width;

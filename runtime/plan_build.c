@@ -9,6 +9,7 @@ typedef struct Builder {
     const Module *module;
     Arena *arena;
     const Cubin *cubin;
+    const Target *target;
 } Builder;
 
 static const char *name_of_tensor(const Arg *arg) {
@@ -128,14 +129,11 @@ static const KernelResources *resources_of(const Builder *b, const char *symbol)
 
 static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     const Stmt *grid = func_grid(kernel);
-    int64_t threads = 0;
     Expr *blocks = e_int(b->arena, 1);
     for (int i = 0; i < grid->grid.count; i++) blocks = e_mul(b->arena, blocks, grid->grid.iters[i].end);
-    bool constant = expr_const(grid->grid.threads, &threads);
-    EXPECT(b->module->failure, constant, "the threads of '%s' are no constant", kernel->name);
     v->symbol = kernel_symbol(b->module, kernel, b->arena);
     v->grid = host_expr(b, blocks);
-    v->threads = (int)threads;
+    v->threads = (int)kernel_block_threads(b->module, kernel, b->target);
     for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
     v->shared_bytes = kernel_shared_bytes(kernel);
     v->registers = -1;
@@ -148,10 +146,26 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     v->barriers = found->barriers;
 }
 
+static PlanMap plan_map(Builder *b, const Func *func, int at) {
+    TensorMap map;
+    const char *why = NULL;
+    const Param *param = &func->params.items[at];
+    EXPECT(b->module->failure, tensor_map_read(func, param, &map, &why), "'%s' %s", param->var->name, why);
+    PlanMap out = {.name = param->var->name, .at = at, .tensor = map.tensor->name, .rank = map.rank};
+    memcpy(out.box, map.box, sizeof out.box);
+    out.swizzle = map.swizzle;
+    return out;
+}
+
 static PlanVariant plan_variant(Builder *b, const Func *func) {
     PlanVariant v = {.when = host_expr(b, func->when)};
     for (int i = 0; i < func->params.count; i++) {
         const Param *from = &func->params.items[i];
+        if (param_is_hidden(from)) {
+            PlanMap map = plan_map(b, func, i);
+            vec_push(b->arena, &v.maps, map);
+            continue;
+        }
         PlanParam p =
             from->buf ? plan_tensor(b, from->buf) : (PlanParam){.name = from->var->name, .type = from->var->type};
         vec_push(b->arena, &v.params, p);
@@ -167,7 +181,7 @@ static PlanVariant plan_variant(Builder *b, const Func *func) {
 }
 
 const Plan *plan_build(const Module *module, const Target *target, const Cubin *cubin) {
-    Builder b = {module, module->arena, cubin};
+    Builder b = {module, module->arena, cubin, target};
     Plan *plan = NEW(b.arena, Plan);
     plan->producer = TILEC_VERSION;
     plan->target = target->name;

@@ -197,6 +197,44 @@ static Scalar value_of(const Frame *frame, const char *name) {
     return scalar_integer(TYPE_I64, 0);
 }
 
+static MapRequest request_of(const PlanVariant *v, const PlanMap *map, const LaunchArg *args) {
+    MapRequest request = {.rank = map->rank, .swizzle = map->swizzle};
+    int at = 0;
+    while (strcmp(v->params.items[at].name, map->tensor) != 0) at++;   // plan_read has seen that it is there
+    request.type = v->params.items[at].type;
+    request.address = args[at].address;
+    for (int d = 0; d < map->rank; d++) {
+        int dim = map->rank - 1 - d;
+        request.box[d] = map->box[d];
+        request.extent[d] = args[at].shape[dim];
+        request.stride[d] = args[at].strides[dim] * type_bytes(request.type);
+    }
+    return request;
+}
+
+static bool is_map(const PlanVariant *v, int at) {
+    for (int i = 0; i < v->maps.count; i++)
+        if (v->maps.items[i].at == at) return true;
+    return false;
+}
+
+// Bits of the parameters in the kernel's order: maps stand among what callers give, the dims come last.
+static void fill_params(Resolver *r, const Frame *frame, const LaunchArg *args, Action *action) {
+    const PlanVariant *v = frame->variant;
+    action->param_count = v->params.count + v->maps.count + v->dims.count;
+    action->params = NEW_ARRAY(r->arena, uint64_t, action->param_count);
+    action->maps = NEW_ARRAY(r->arena, MapRequest, v->maps.count + 1);
+    uint64_t *next = action->params;
+    for (int i = 0; i < v->params.count; i++) {
+        while (is_map(v, (int)(next - action->params))) next++;
+        *next++ =
+            args[i].is_tensor ? args[i].address : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
+    }
+    for (int i = 0; i < v->maps.count; i++) action->maps[i] = request_of(v, &v->maps.items[i], args);
+    next = action->params + v->params.count + v->maps.count;
+    for (int i = 0; i < v->dims.count; i++) *next++ = (uint64_t)value_of(frame, v->dims.items[i]).integer;
+}
+
 static bool push_kernel(Resolver *r, const Frame *frame, const LaunchArg *args) {
     const PlanVariant *v = frame->variant;
     Scalar grid;
@@ -207,13 +245,8 @@ static bool push_kernel(Resolver *r, const Frame *frame, const LaunchArg *args) 
              (long long)r->device->max_grid);
         return false;
     }
-    Action action = {.variant = v, .grid = grid.integer, .param_count = v->params.count + v->dims.count};
-    action.params = NEW_ARRAY(r->arena, uint64_t, action.param_count);
-    for (int i = 0; i < v->params.count; i++)
-        action.params[i] =
-            args[i].is_tensor ? args[i].address : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
-    for (int i = 0; i < v->dims.count; i++)
-        action.params[v->params.count + i] = (uint64_t)value_of(frame, v->dims.items[i]).integer;
+    Action action = {.variant = v, .grid = grid.integer};
+    fill_params(r, frame, args, &action);
     vec_push(r->arena, &r->out->actions, action);
     return true;
 }

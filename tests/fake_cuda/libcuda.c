@@ -1,7 +1,8 @@
 // A CUDA driver without a device: enough of libcuda to test loading and launching where there is none. Device memory is
 // host memory; a launch checks what it can and writes down what it got, one line each, into the file FAKE_CUDA_LOG.
 // FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the
-// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0.
+// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0. A tensor map made here begins with the address
+// and the first extent; a launch of a kernel `mapped` notes them from its second parameter.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,10 +61,19 @@ DEFINE(cuFuncSetAttribute, (void *function, int attribute, int value), (void)fun
 DEFINE(cuLaunchKernel,
        (void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
         void *stream, void **params, void **extra),
-       (void)function;
-       (void)gy; (void)gz; (void)by; (void)bz; (void)extra; (void)params;
-       note("launch grid %llu block %llu shared %llu", gx, bx, shared);
+       (void)gy;
+       (void)gz; (void)by; (void)bz; (void)extra; note("launch grid %llu block %llu shared %llu", gx, bx, shared);
+       if (strcmp(function, "mapped") == 0)
+           note(" map %llx of %llu", ((uint64_t *)params[1])[0], ((uint64_t *)params[1])[1], 0);
        note(" stream %llx\n", (uint64_t)(uintptr_t)stream, 0, 0);)
+DEFINE(cuTensorMapEncodeTiled,
+       (void *map, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *strides,
+        const unsigned *box, const unsigned *element_strides, int interleave, int swizzle, int promotion, int fill),
+       (void)strides;
+       (void)element_strides; (void)interleave; (void)promotion; (void)fill;
+       memcpy(map, (uint64_t[16]){(uint64_t)(uintptr_t)address, extents[0]}, 128);
+       note("map type %llu rank %llu box %llu", (uint64_t)type, rank, box[0]);
+       note(" swizzle %llu\n", (uint64_t)swizzle, 0, 0);)
 DEFINE(cuMemAlloc_v2, (uint64_t * address, size_t bytes),
        *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);)
 DEFINE(cuMemFree_v2, (uint64_t address), free((void *)(uintptr_t)address);)

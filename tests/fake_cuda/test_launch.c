@@ -85,6 +85,41 @@ static void test_launch(void **state) {
     expect_log("launch grid 4 block 128 shared 2048 stream 50\n");
 }
 
+// The map is encoded once for the same arguments, and again for others.
+static void test_tensor_map(void **state) {   // covers T0921
+    (void)state;
+    static _Alignas(256) char memory[4096];
+    char want[1024];
+    load();
+    for (int i = 0; i < 3; i++) {
+        int64_t shape[] = {i == 2 ? 200 : 100};
+        TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+        assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), args, 2, NULL, NULL),
+                         TILEC_OK);
+    }
+    const char *map = "map type 9 rank 1 box 64 swizzle 3\n";
+    const char *launched = "launch grid 1 block 128 shared 0 map %llx of %d stream 0\n";
+    int at = snprintf(want, sizeof want, "%s", map);
+    unsigned long long address = (uintptr_t)memory;
+    for (int i = 0; i < 3; i++) {
+        if (i == 2) at += snprintf(want + at, sizeof want - (size_t)at, "%s", map);
+        at += snprintf(want + at, sizeof want - (size_t)at, launched, address, i == 2 ? 200 : 100);
+    }
+    expect_log(want);
+    int64_t shape[] = {100};
+    TilecArg odd[] = {tilec_tensor(memory + 8, 1, shape), tilec_tensor(memory, 1, shape)};
+    assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), odd, 2, NULL, &f.diagnostics),
+                     TILEC_ERROR_SOURCE);
+    expect_code(921);
+    tilec_diagnostics_destroy(f.diagnostics);
+    setenv("FAKE_CUDA_FAIL", "cuTensorMapEncodeTiled", 1);
+    shape[0] = 300;
+    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), args, 2, NULL, &f.diagnostics),
+                     TILEC_ERROR_DEVICE);
+    expect_code(902);
+}
+
 static void test_workspace(void **state) {
     (void)state;
     size_t bytes = 0;
@@ -164,8 +199,8 @@ static void test_wrong_device(void **state) {   // covers T0920
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(test_launch),          TEST(test_workspace), TEST(test_own_workspace),
-                                       TEST(test_wrong_arguments), TEST(test_faults),    TEST(test_no_device),
-                                       TEST(test_wrong_device)};
+    const struct CMUnitTest tests[] = {TEST(test_launch),        TEST(test_tensor_map),      TEST(test_workspace),
+                                       TEST(test_own_workspace), TEST(test_wrong_arguments), TEST(test_faults),
+                                       TEST(test_no_device),     TEST(test_wrong_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

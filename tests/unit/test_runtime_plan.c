@@ -11,6 +11,8 @@ static const char manifest[] =
     "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
     "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"N\"]},\n"
     "              {\"name\": \"by\", \"type\": \"f32\"}],\n"
+    "   \"maps\": [{\"name\": \"x_map\", \"at\": 0, \"tensor\": \"x\", \"box\": [32, 64], \"swizzle\": 128},\n"
+    "             {\"name\": \"y_map\", \"at\": 3, \"tensor\": \"y\", \"box\": [4, 1], \"swizzle\": 0}],\n"
     "   \"dims\": [\"M\", \"N\", \"ldx\"], \"steps\": [{\"do\": \"assume\", \"value\": \"ldx >= N\"}],\n"
     "   \"symbol\": \"scale\", \"grid\": \"ceildiv(M, 4) * ceildiv(N, 128)\", \"threads\": 128, \"shared_bytes\": 1024},\n"
     "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -71,11 +73,66 @@ static void test_first_variant(void **state) {
     const Action *a = &launch.actions.items[0];
     assert_string_equal(a->variant->symbol, "scale");
     assert_int_equal(a->grid, 3 * 2);
-    assert_int_equal(a->param_count, 6);
-    assert_int_equal(a->params[0], 0x1000);
-    assert_int_equal(a->params[2], 0x3f000000);   // 0.5f
-    assert_int_equal(a->params[3], 10);
-    assert_int_equal(a->params[5], 256);
+    assert_int_equal(a->param_count, 8);   // x_map, x, y, y_map, by, M, N, ldx
+    assert_int_equal(a->params[1], 0x1000);
+    assert_int_equal(a->params[2], 0x2000);
+    assert_int_equal(a->params[4], 0x3f000000);   // 0.5f
+    assert_int_equal(a->params[5], 10);
+    assert_int_equal(a->params[7], 256);
+}
+
+// A map's request is all in the order of the hardware: the innermost dim first.
+static void test_maps(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg args[] = {tensor(0x1000, 10, 256), tensor(0x2000, 10, 256), real(0.5)};
+    args[0].strides[0] = 320;
+    assert_true(resolve(&f, "scale", 3, args, &launch));
+    const MapRequest *x = &launch.actions.items[0].maps[0], *y = &launch.actions.items[0].maps[1];
+    assert_int_equal(x->type, TYPE_F32);
+    assert_int_equal(x->rank, 2);
+    assert_int_equal(x->swizzle, 128);
+    assert_int_equal(x->address, 0x1000);
+    assert_int_equal(x->box[0], 32);
+    assert_int_equal(x->extent[0], 256);
+    assert_int_equal(x->extent[1], 10);
+    assert_int_equal(x->stride[0], 4);
+    assert_int_equal(x->stride[1], 320 * 4);
+    assert_int_equal(y->address, 0x2000);
+    assert_int_equal(y->box[1], 1);
+}
+
+// Whether a plan with this map of the tensor x: f32[8, 8] is read.
+static bool map_is_read(Fixture *f, const char *map) {
+    char *text = arena_printf(f->arena,
+                              "{\"manifest\": 1, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                              "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", "
+                              "\"mode\": \"in\", \"shape\": [\"8\", \"8\"]}, {\"name\": \"n\", \"type\": \"i32\"}], "
+                              "\"maps\": [%s], \"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
+                              map);
+    int before = diag_count(f->sink);
+    if (plan_read(f->arena, &f->failure, f->sink, text, strlen(text))) return true;
+    assert_int_equal(diag_view(f->sink, before).code, T_BAD_ARTEFACT);
+    return false;
+}
+
+static void test_bad_maps(void **state) {
+    static const char *const bad[] = {
+        "{\"name\": \"m\", \"at\": 0, \"tensor\": \"y\", \"box\": [8, 8], \"swizzle\": 0}",
+        "{\"name\": \"m\", \"at\": 0, \"tensor\": \"n\", \"box\": [8, 8], \"swizzle\": 0}",
+        "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8], \"swizzle\": 0}",
+        "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8, 8, 1, 1, 1, 1], \"swizzle\": 0}",
+        "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8, 0], \"swizzle\": 0}",
+        "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 48}",
+        "{\"name\": \"m\", \"at\": 3, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}",
+        "{\"name\": \"m\", \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}",
+    };
+    Fixture f;
+    setup(&f, *state);
+    assert_true(map_is_read(&f, "{\"name\": \"m\", \"at\": 2, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}"));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (map_is_read(&f, bad[i])) fail_msg("read: %s", bad[i]);
 }
 
 static void test_second_variant(void **state) {
@@ -98,7 +155,7 @@ static void test_strides(void **state) {
     LaunchArg args[] = {tensor(0x1000, 4, 256), tensor(0x2000, 4, 256), real(1)};
     args[0].strides[0] = 300;
     assert_true(resolve(&f, "scale", 3, args, &launch));
-    assert_int_equal(launch.actions.items[0].params[5], 300);
+    assert_int_equal(launch.actions.items[0].params[7], 300);
     args[0].strides[0] = 100;   // violates the contract of the chosen variant
     assert_false(resolve(&f, "scale", 3, args, &launch));
     assert_int_equal(diag_view(f.sink, 0).code, T_ASSUME_FAILED);   // covers T0907
@@ -154,8 +211,8 @@ static void test_program(void **state) {
     assert_int_equal(fill->address, 0x10000);
     assert_int_equal(fill->count, 160);
     assert_int_equal(fill->pattern, 0x3f800000);
-    assert_int_equal(launch.actions.items[1].params[1], 0x10000 + 320);
-    assert_int_equal(launch.actions.items[2].params[0], 0x10000 + 320);
+    assert_int_equal(launch.actions.items[1].params[2], 0x10000 + 320);
+    assert_int_equal(launch.actions.items[2].params[1], 0x10000 + 320);
     args[0] = tensor(0x1000, 3, 8), args[1] = tensor(0x2000, 3, 8);
     assert_true(resolve(&f, "twice", 2, args, &launch));
     assert_int_equal(launch.actions.count, 2);
@@ -248,7 +305,7 @@ int main(void) {
         IN_ARENA(test_first_variant),   IN_ARENA(test_second_variant), IN_ARENA(test_strides),
         IN_ARENA(test_empty_grid),      IN_ARENA(test_refuses),        IN_ARENA(test_program),
         IN_ARENA(test_round_trip),      IN_ARENA(test_damaged),        IN_ARENA(test_host_eval),
-        IN_ARENA(test_program_refuses),
+        IN_ARENA(test_program_refuses), IN_ARENA(test_maps),           IN_ARENA(test_bad_maps),
     };
     return run(tests);
 }
