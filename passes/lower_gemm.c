@@ -12,25 +12,10 @@
 // for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded element by element, by the instruction's
 // own layout. An operand a in registers is used where it is.
 //
-// When the gemm ends a loop over tiles that waits at its top, the fragments of the next k step are loaded while this one is
-// multiplied, also across the iteration, so that the tensor cores do not idle at the barrier (lower_gemm_loop):
-//
-//     if (0 < steps) { wait; barrier; load(tile 0, step 0) }
-//     for (k in steps) unroll (kk in 4) {
-//         if (kk + 1 < 4) load(tile k, step kk + 1);
-//         else { wait; barrier; load(tile min(k + 1, steps - 1), step 0) }
-//         if (kk == 0) start the copies of a later tile;
-//         multiply(step kk);
-//     }
-//
-// Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the top
-// of the next iteration, and after the last load of tile k, so they order what they did before. The last iteration loads
-// its own tile again: a branch there would part the loads from the products that hide them.
+// Loops over tiles that end in a gemm: lower_gemm_loop.c.
 #include "ir/build.h"
-#include "ir/rewrite.h"
 #include "passes/fragment.h"
-#include "passes/lower.h"
-#include "support/map.h"
+#include "passes/lower_gemm.h"
 #include <string.h>
 
 // ---- what is known about a gemm ----
@@ -76,18 +61,6 @@ void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **
 
 // ---- emitting ----
 
-typedef struct Gemm {
-    Lower *lower;
-    Arena *arena;
-    Stmt *stmt;
-    const MmaInfo *info;
-    int64_t m_tiles, n_tiles, k_steps;
-    Expr *lane, *row0, *column0;     // the warp's corner in the tile
-    Buf *a, *b, *acc;                // local arrays
-    int a_values, b_values, c_values;
-    Expr *set;                       // which of the two sets of operand registers; NULL: there is one
-} Gemm;
-
 static Span place(const Gemm *gemm) { return gemm->stmt->loc; }
 
 // Physical place of operand element (outer, inner k) in shared memory.
@@ -100,13 +73,17 @@ static Region *operand_element(Gemm *gemm, int operand, Expr *outer, Expr *inner
     return region_element(gemm->arena, lower_physical(gemm->lower, region->buf), count, indices);
 }
 
-static Stmt *counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, Expr **index) {
+static Stmt *ranged(Gemm *gemm, LoopKind kind, const char *name, int64_t from, int64_t to, Expr **index) {
     Var *var = var_new(gemm->arena, name, VAR_ITER, TYPE_I64, place(gemm));
-    Stmt *loop = s_for(gemm->arena, kind, var, e_int(gemm->arena, 0), e_int(gemm->arena, count));
+    Stmt *loop = s_for(gemm->arena, kind, var, e_int(gemm->arena, from), e_int(gemm->arena, to));
     loop->loc = place(gemm);
     *index = e_var(gemm->arena, var);
     facts_iter(gemm->lower->facts, &loop->loop.iters[0]);
     return loop;
+}
+
+Stmt *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, Expr **index) {
+    return ranged(gemm, kind, name, 0, count, index);
 }
 
 static Expr *times(Gemm *gemm, Expr *a, int64_t b) { return e_mul(gemm->arena, a, e_int(gemm->arena, b)); }
@@ -143,7 +120,7 @@ static void push_elements(Gemm *gemm, int operand, const char *layout_text_, int
     Expr *v, *at[2];
     slot = in_set(gemm, operand, slot);
     int mark = facts_mark(gemm->lower->facts);
-    Stmt *loop = counted(gemm, LOOP_UNROLL, "v", values, &v);
+    Stmt *loop = gemm_counted(gemm, LOOP_UNROLL, "v", values, &v);
     Expr *in[2] = {gemm->lane, v};
     layout_forward(arena, gemm->lower->facts, layout, in, at);
     Region *from = operand_element(gemm, operand, plus(gemm, outer0, at[0]), plus(gemm, inner0, at[1]));
@@ -159,7 +136,7 @@ static void load_a(Gemm *gemm, Expr *kk, Block *out) {
     if (region->buf->scope == SCOPE_FRAGMENT) return;
     int mark = facts_mark(gemm->lower->facts);
     Expr *i;
-    Stmt *loop = counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i);
+    Stmt *loop = gemm_counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i);
     Expr *row = plus(gemm, gemm->row0, times(gemm, i, gemm->info->m)), *slot = times(gemm, i, gemm->a_values);
     Expr *k0 = times(gemm, kk, gemm->info->k);
     if (matrix_load_possible(gemm->lower->target, region)) {
@@ -179,7 +156,7 @@ static void load_b_matrices(Gemm *gemm, Expr *k0, Block *out) {
     Expr *j;
     if (pairs > 0) {
         int mark = facts_mark(gemm->lower->facts);
-        Stmt *loop = counted(gemm, LOOP_UNROLL, "j", pairs, &j);
+        Stmt *loop = gemm_counted(gemm, LOOP_UNROLL, "j", pairs, &j);
         Expr *column = plus(gemm, gemm->column0, times(gemm, j, 2 * gemm->info->n));
         push_ldmatrix(gemm, 1, load, gemm->b, times(gemm, j, 2 * gemm->b_values), column, k0, &loop->loop.body);
         facts_release(gemm->lower->facts, mark);
@@ -199,19 +176,25 @@ static void load_b(Gemm *gemm, Expr *kk, Block *out) {
         return;
     }
     int mark = facts_mark(gemm->lower->facts);
-    Stmt *loop = counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
+    Stmt *loop = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
     push_elements(gemm, 1, gemm->info->b_layout, gemm->b_values, gemm->b, times(gemm, j, gemm->b_values),
                   plus(gemm, gemm->column0, times(gemm, j, gemm->info->n)), k0, &loop->loop.body);
     facts_release(gemm->lower->facts, mark);
     block_push(gemm->arena, out, loop);
 }
 
-static void multiply(Gemm *gemm, Expr *kk, Block *out) {
+void gemm_load(Gemm *gemm, Expr *kk, Block *out) {
+    load_a(gemm, kk, out);
+    load_b(gemm, kk, out);
+}
+
+void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     Arena *arena = gemm->arena;
     bool a_in_registers = gemm->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
     int mark = facts_mark(gemm->lower->facts);
     Expr *i, *j;
-    Stmt *rows = counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i), *columns = counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
+    Stmt *rows = ranged(gemm, LOOP_UNROLL, "i", from, to, &i);
+    Stmt *columns = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
     Expr *a_tile = a_in_registers ? plus(gemm, times(gemm, i, gemm->k_steps), kk) : i;
     Expr *a_slot = times(gemm, a_tile, gemm->a_values);
     Expr *slots[3] = {a_in_registers ? a_slot : in_set(gemm, 0, a_slot), in_set(gemm, 1, times(gemm, j, gemm->b_values)),
@@ -272,8 +255,7 @@ static void count_tiles(Gemm *gemm) {
     gemm->c_values = layout_values(gemm->arena, gemm->info->c_layout);
 }
 
-// Operand registers (`sets` of them), the accumulator, the warp's corner.
-static void begin_mma(Gemm *gemm, int sets, Block *body) {
+void gemm_begin(Gemm *gemm, int sets, Block *body) {
     const Arg *args = gemm->stmt->call.args;
     count_tiles(gemm);
     gemm->acc = lower_local(gemm->lower, args[2].region->buf);
@@ -287,111 +269,14 @@ static void begin_mma(Gemm *gemm, int sets, Block *body) {
 static void lower_mma(Gemm *gemm, Block *out) {
     Stmt *block = s_block(gemm->arena);
     int mark = facts_mark(gemm->lower->facts);
-    begin_mma(gemm, 1, &block->block);
+    gemm_begin(gemm, 1, &block->block);
     Expr *kk;
-    Stmt *steps = counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk);
-    load_a(gemm, kk, &steps->loop.body);
-    load_b(gemm, kk, &steps->loop.body);
-    multiply(gemm, kk, &steps->loop.body);
+    Stmt *steps = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk);
+    gemm_load(gemm, kk, &steps->loop.body);
+    gemm_multiply(gemm, kk, 0, gemm->m_tiles, &steps->loop.body);
     block_push(gemm->arena, &block->block, steps);
     facts_release(gemm->lower->facts, mark);
     block_push(gemm->arena, out, block);
-}
-
-// ---- across iterations ----
-
-static bool is_call(const Stmt *stmt, OpId op) { return stmt->kind == STMT_CALL && stmt->call.op == op; }
-
-static bool is_wait(const Stmt *stmt) { return is_call(stmt, OP_CP_ASYNC_WAIT) || is_call(stmt, OP_BARRIER); }
-
-static int leading_waits(const Block *body) {
-    int waits = 0;
-    while (waits < body->count && is_wait(body->items[waits])) waits++;
-    return waits;
-}
-
-static bool only_starts_copies(const Stmt *stmt) {
-    if (stmt->kind == STMT_IF) {
-        for (int i = 0; i < stmt->if_.then.count; i++)
-            if (!only_starts_copies(stmt->if_.then.items[i])) return false;
-        return stmt->if_.otherwise.count == 0;
-    }
-    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL && attr_get(stmt->attrs, ATTR_VIA) != NULL;
-    return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
-}
-
-bool is_gemm_loop(const Target *target, const Stmt *loop) {
-    const Block *body = &loop->loop.body;
-    int64_t begin, step;
-    if (loop->kind != STMT_FOR || loop->loop.kind != LOOP_SERIAL || loop->loop.count != 1 || body->count < 2) return false;
-    if (!expr_const(loop->loop.iters[0].begin, &begin) || begin != 0) return false;
-    if (!expr_const(loop->loop.iters[0].step, &step) || step != 1 || leading_waits(body) == 0) return false;
-    const Stmt *gemm = vec_last(body);
-    const MmaInfo *info = is_call(gemm, OP_GEMM) ? gemm_instruction(target, gemm) : NULL;
-    if (!info || region_extent(gemm->call.args[0].region, 1) / info->k % 2 != 0) return false;   // two sets alternate
-    for (int operand = 0; operand < 2; operand++)
-        if (!matrix_load_possible(target, gemm->call.args[operand].region)) return false;
-    for (int i = leading_waits(body); i < body->count - 1; i++)
-        if (!only_starts_copies(body->items[i])) return false;
-    return true;
-}
-
-// Waits as at the top of the loop, then the first fragments of tile `tile`.
-static void enter_tile(Gemm *gemm, const Stmt *loop, Expr *tile, Block *out) {
-    Arena *arena = gemm->arena;
-    const Block *body = &loop->loop.body;
-    Subst *subst = subst_new(arena);
-    subst_var(subst, loop->loop.iters[0].var, tile);
-    for (int i = 0; i < leading_waits(body); i++) block_push(arena, out, clone_stmt(arena, NULL, body->items[i]));
-    Gemm at = *gemm;
-    at.stmt = clone_stmt(arena, subst, gemm->stmt);
-    at.set = e_int(arena, 0);
-    load_a(&at, e_int(arena, 0), out);
-    load_b(&at, e_int(arena, 0), out);
-}
-
-static void next_fragments(Gemm *gemm, const Stmt *loop, Expr *kk, Block *out) {
-    Arena *arena = gemm->arena;
-    const Iter *iter = &loop->loop.iters[0];
-    Expr *one = e_int(arena, 1), *next = e_add(arena, kk, one);
-    Expr *tile = e_min(arena, e_add(arena, e_var(arena, iter->var), one), e_sub(arena, iter->end, one));
-    Stmt *within = s_if(arena, e_lt(arena, next, e_int(arena, gemm->k_steps)));
-    Gemm at = *gemm;
-    int mark = facts_mark(gemm->lower->facts);
-    facts_assume(gemm->lower->facts, within->if_.condition, true);
-    at.set = e_mod(arena, next, e_int(arena, 2));
-    load_a(&at, next, &within->if_.then);
-    load_b(&at, next, &within->if_.then);
-    facts_release(gemm->lower->facts, mark);
-    enter_tile(gemm, loop, tile, &within->if_.otherwise);
-    block_push(arena, out, within);
-}
-
-void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out) {
-    Arena *arena = lower->arena;
-    Block *body = &loop->loop.body, first = {0};
-    Gemm gemm = {.lower = lower, .arena = arena, .stmt = vec_last(body)};
-    Stmt *block = s_block(arena), *start = s_if(arena, e_lt(arena, e_int(arena, 0), loop->loop.iters[0].end));
-    int mark = facts_mark(lower->facts);
-    gemm.info = gemm_instruction(lower->target, gemm.stmt);
-    begin_mma(&gemm, 2, &block->block);
-    enter_tile(&gemm, loop, e_int(arena, 0), &start->if_.then);
-    block_push(arena, &block->block, start);
-    facts_iter(lower->facts, &loop->loop.iters[0]);
-    for (int i = leading_waits(body); i < body->count - 1; i++) lower_copies(lower, body->items[i], &first);
-    Expr *kk;
-    Stmt *steps = counted(&gemm, LOOP_UNROLL, "kk", gemm.k_steps, &kk);
-    next_fragments(&gemm, loop, kk, &steps->loop.body);
-    Stmt *at_first = s_if(arena, e_binary(arena, BIN_EQ, kk, e_int(arena, 0)));
-    at_first->if_.then = first;
-    if (first.count > 0) block_push(arena, &steps->loop.body, at_first);
-    gemm.set = e_mod(arena, kk, e_int(arena, 2));
-    multiply(&gemm, kk, &steps->loop.body);
-    *body = (Block){0};
-    block_push(arena, body, steps);
-    block_push(arena, &block->block, loop);
-    facts_release(lower->facts, mark);
-    block_push(arena, out, block);
 }
 
 // ---- without tensor cores ----
@@ -422,8 +307,8 @@ static void lower_fma(Gemm *gemm, Block *out) {
     Buf *acc = lower_local(lower, args[2].region->buf);
     int mark = facts_mark(lower->facts);
     Expr *k, *r, *at[2];
-    Stmt *steps = counted(gemm, LOOP_SERIAL, "k", region_extent(args[0].region, 1), &k);
-    Stmt *values = counted(gemm, LOOP_UNROLL, "r", tv_values(fragment->layout), &r);
+    Stmt *steps = gemm_counted(gemm, LOOP_SERIAL, "k", region_extent(args[0].region, 1), &k);
+    Stmt *values = gemm_counted(gemm, LOOP_UNROLL, "r", tv_values(fragment->layout), &r);
     Expr *in[2] = {lower_thread(lower), r};
     layout_forward(arena, lower->facts, fragment->layout, in, at);
     Expr *a = operand_load(gemm, 0, at[0], k), *b = operand_load(gemm, 1, at[1], k);
