@@ -166,12 +166,60 @@ typedef struct Offset {
     Value variable;     // NULL: none
     int64_t constant;   // elements
     bool nonnegative;
+    Value stride;   // NULL: none; then `strides` times as many elements more, 64 bits wide
+    int64_t strides;
 } Offset;
+
+// A factor `q * 32 + rest` with q the iterator of an unrolled loop.
+typedef struct Stepped {
+    int64_t q, unit;
+    Terms rest;
+} Stepped;
+
+static bool find_step(Gen *gen, Expr *factor, Stepped *out) {
+    Terms terms = {0};
+    if (!collect_terms(factor, &terms) || terms.count < 2 || !all_nonnegative(gen, &terms)) return false;
+    for (int i = 0; i < terms.count; i++) {
+        const Expr *e = terms.items[i];
+        bool scaled = e->kind == EXPR_BINARY && e->binary.op == BIN_MUL && e->binary.b->kind == EXPR_INT;
+        const Expr *var = scaled ? e->binary.a : e;
+        bool steps = out->unit == 0 && var->kind == EXPR_VAR && var->var->kind == VAR_ITER &&
+                     value_const(emit_index(gen, (Expr *)var), &out->q);
+        if (steps) out->unit = scaled ? e->binary.b->integer : 1;
+        else out->rest.items[out->rest.count++] = terms.items[i];
+    }
+    return out->unit > 0;
+}
+
+// Rows that an unrolled loop goes through, of a tensor whose row length is known at launch: the address of the next row
+// is that of the last one plus a stride, so that two registers hold what would else be an address for each row.
+//
+//     (q * 32 + row) * K     row * K, and q strides of 32 * K
+//
+static bool emit_stepped(Gen *gen, const Expr *term, Offset *sum, Value *value) {
+    Stepped stepped = {0};
+    if (sum->stride || term->kind != EXPR_BINARY || term->binary.op != BIN_MUL) return false;
+    if (!find_step(gen, term->binary.a, &stepped)) return false;
+    Value factor = emit_index(gen, term->binary.b);
+    int64_t constant;
+    if (value_const(factor, &constant)) return false;
+    factor = fit_bits(gen, factor, 64, true);
+    Value rest = NULL;
+    for (int i = 0; i < stepped.rest.count; i++) {
+        Value part = fit_bits(gen, emit_index(gen, stepped.rest.items[i]), 64, true);
+        rest = rest ? LLVMBuildAdd(gen->builder, rest, part, "") : part;
+    }
+    *value = LLVMBuildMul(gen->builder, rest, factor, "");
+    sum->stride = LLVMBuildMul(gen->builder, factor, const_i64(gen, stepped.unit), "");
+    sum->strides = stepped.q;
+    return true;
+}
 
 static Offset sum_terms(Gen *gen, const Terms *terms, int bits) {
     Offset sum = {.nonnegative = true};
     for (int i = 0; i < terms->count; i++) {
-        Value value = emit_index(gen, terms->items[i]);
+        Value value;
+        if (bits < 64 || !emit_stepped(gen, terms->items[i], &sum, &value)) value = emit_index(gen, terms->items[i]);
         int64_t constant;
         if (value_const(value, &constant)) {
             sum.constant += constant;
@@ -194,6 +242,19 @@ static Offset emit_offset(Gen *gen, Expr *offset) {
     return whole;
 }
 
+// Written as a chain, of which all but the last link are what the iterations before made.
+static Value add_strides(Gen *gen, Value base, LLVMTypeRef element, const Offset *offset) {
+    enum { LONGEST_CHAIN = 16 };
+    Value stride = offset->stride;
+    int64_t links = offset->strides;
+    if (links > LONGEST_CHAIN) {
+        stride = LLVMBuildMul(gen->builder, stride, const_i64(gen, links), "");
+        links = 1;
+    }
+    while (links-- > 0) base = LLVMBuildGEP2(gen->builder, element, base, &stride, 1, "");
+    return base;
+}
+
 // base + offset elements + bytes
 static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t size, Expr *offset, int64_t bytes) {
     Offset parts = emit_offset(gen, offset);
@@ -201,6 +262,7 @@ static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t s
         Value index = fit_bits(gen, parts.variable, 64, parts.nonnegative);
         base = LLVMBuildGEP2(gen->builder, element, base, &index, 1, "");
     }
+    if (parts.stride) base = add_strides(gen, base, element, &parts);
     bytes += parts.constant * size;
     Value distance = const_i64(gen, bytes);
     return bytes ? LLVMBuildGEP2(gen->builder, gen->i8, base, &distance, 1, "") : base;

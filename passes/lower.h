@@ -38,6 +38,7 @@ typedef struct Lower {
     int64_t threads;
     Map *locals;             // fragment Buf -> local Buf
     Map *physical;           // shared Buf -> physical Buf
+    bool repeats;            // what is being lowered stands in a loop
     bool failed;
 } Lower;
 

@@ -13,7 +13,7 @@
 //         if (kk == 3) { wait; barrier; load(tile min(k + 1, steps - 1), step 0) }
 //         multiply(step kk, lower rows);
 //     }
-//     wait for the copies of tiles that do not exist;
+//     wait for the copies of tiles that do not exist, if something else uses their memory;
 //
 // Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the top
 // of the next iteration, and after the last load of tile k, so they order what they did before. There are products on both
@@ -21,7 +21,7 @@
 //
 // Branches would part the copies and loads from the products that hide them, so there are none: the last iteration loads
 // its own tile again, and `if (k + 2 < steps) copy` becomes a copy with nothing valid, which reads nothing and writes zeros
-// to the slot it would have filled. Nobody reads that, but what comes after the loop may use the memory: hence the last wait.
+// to the slot it would have filled. Nobody reads that, but something else may live there later: hence the last wait.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/fragment.h"
@@ -96,6 +96,7 @@ typedef struct Copies {
     VEC(Stmt *) spread;   // unrolled loops of copies
     Block first, last;    // what else there is to do ahead of them and after them
     bool masked;          // some have nothing valid
+    bool left;            // some are under way when the loop ends
 } Copies;
 
 static bool only_cp_async(const Block *block) {
@@ -225,9 +226,57 @@ static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block
     block_push(gemm->arena, out, steps);
 }
 
-static void push_last_wait(Arena *arena, Block *out) {
-    Arg none = arg_value(e_int(arena, 0));
-    block_push(arena, out, s_call(arena, OP_CP_ASYNC_WAIT, 1, &none));
+// ---- the last wait ----
+
+typedef struct Overlap {
+    Lower *lower;
+    const Buf *ring;
+    bool found;
+} Overlap;
+
+static int64_t end_of(const Buf *physical) {
+    int64_t bytes = type_bytes(physical->type);
+    for (int d = 0; d < physical->rank; d++) bytes *= buf_extent(physical, d);
+    return physical->offset + bytes;
+}
+
+static bool find_overlap(Visitor *visitor, Stmt *stmt) {
+    Overlap *overlap = visitor->user;
+    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return true;
+    const Buf *ring = overlap->ring, *other = lower_physical(overlap->lower, stmt->decl);
+    overlap->found |= other != ring && other->offset < end_of(ring) && ring->offset < end_of(other);
+    return true;
+}
+
+static bool find_ring(Visitor *visitor, Stmt *stmt) {
+    Overlap *overlap = visitor->user;
+    if (!is_call(stmt, OP_CP_ASYNC)) return true;
+    overlap->ring = stmt->call.args[0].region->buf;
+    Visitor others = {.stmt = find_overlap, .user = overlap};
+    visit_block(&others, &overlap->lower->kernel->body);
+    return true;
+}
+
+// Whether something else lives in the memory of the copies.
+static bool shares_memory(Lower *lower, const Copies *copies) {
+    Overlap overlap = {.lower = lower};
+    Visitor visitor = {.stmt = find_ring, .user = &overlap};
+    for (int i = 0; i < copies->spread.count; i++) visit_stmt(&visitor, copies->spread.items[i]);
+    return overlap.found;
+}
+
+// Whether copies are still under way after the waits at the top of an iteration.
+static bool leaves_copies(const Block *body) {
+    for (int i = 0; i < leading_waits(body); i++)
+        if (is_call(body->items[i], OP_CP_ASYNC_WAIT) && expr_is_int(body->items[i]->call.args[0].value, 0))
+            return false;
+    return true;
+}
+
+static void push_last_wait(Lower *lower, const Copies *copies, Block *out) {
+    if (!copies->masked || !copies->left || (!lower->repeats && !shares_memory(lower, copies))) return;
+    Arg none = arg_value(e_int(lower->arena, 0));
+    block_push(lower->arena, out, s_call(lower->arena, OP_CP_ASYNC_WAIT, 1, &none));
 }
 
 void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out) {
@@ -242,12 +291,12 @@ void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower
     block_push(arena, &block->block, start);
     facts_iter(lower->facts, &loop->loop.iters[0]);
     for (int i = leading_waits(body); i < body->count - 1; i++) lower_copies(lower, body->items[i], &lowered);
-    Copies copies = {.gemm = &gemm};
+    Copies copies = {.gemm = &gemm, .left = leaves_copies(body)};
     sort_copies(&copies, &lowered);
     push_steps(&gemm, loop, &copies, &steps);
     *body = steps;
     block_push(arena, &block->block, loop);
-    if (copies.masked) push_last_wait(arena, &block->block);
+    push_last_wait(lower, &copies, &block->block);
     facts_release(lower->facts, mark);
     block_push(arena, out, block);
 }

@@ -244,7 +244,10 @@ static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
         lower_gemm_loop(lower, stmt, lower_stmt, out);
         return;
     }
+    bool repeats = lower->repeats;
+    lower->repeats = true;
     lower_body(lower, stmt, &stmt->loop.body);
+    lower->repeats = repeats;
     block_push(lower->arena, out, stmt);
 }
 
