@@ -272,7 +272,9 @@ static void compile(Gen *gen, void *user) {
     CodegenResult *result = job->result;
     double start = now();
     types_init(gen);
-    target_machine(gen);
+    const Module *module = gen->module;
+    for (int i = 0; i < module->funcs.count; i++) find_wgmma_arrays(gen, module->funcs.items[i]);
+    target_machine(gen);   // whose level depends on wgmma
     emit_kernels(gen);
     if (diag_errors(gen->module->sink)) return;
     double built = now();

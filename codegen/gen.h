@@ -84,6 +84,7 @@ typedef struct Gen {
     Map *ready;                  // Region, Expr or Stmt of an access -> its address, computed ahead
     Map *expansions;             // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
     Map *lets;                   // Var -> its value, where offsets may look through it
+    bool has_wgmma;              // of the module's kernels, some one
     Map *wgmma_arrays;           // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
     VEC(Buf *) in_flight;        // those whose declarations are open
     Value thread;                // index in the block, i32

@@ -285,11 +285,16 @@ static Value shuffle_i32(Gen *gen, OpId op, Value x, Value lane) {
     return CALL(gen, name, gen->i32, all_lanes(gen), x, lane, clamp);
 }
 
-// Values of any width travel as 32-bit pieces.
+// Values of any width travel as 32-bit pieces; an i64 that provably fits 32 bits as one.
 static Value emit_shuffle(Gen *gen, const OpCall *call) {
     LLVMBuilderRef b = gen->builder;
     Expr *operand = arg_expr(gen, call, 0);
-    Value x = emit_expr(gen, operand), lane = emit_i32(gen, arg_expr(gen, call, 1));
+    bool is_index = operand->type == TYPE_I64;
+    Value x = is_index ? emit_index(gen, operand) : emit_expr(gen, operand);
+    Value lane = emit_i32(gen, arg_expr(gen, call, 1));
+    if (is_index && LLVMTypeOf(x) == gen->i32) {
+        return fit_bits(gen, shuffle_i32(gen, call->op, x, lane), 64, known_of(gen, operand).nonnegative);
+    }
     LLVMTypeRef type = LLVMTypeOf(x);
     int bits = operand->type == TYPE_BOOL ? 1 : type_bits(operand->type);
     Value integer = build_bitcast(gen, x, LLVMIntTypeInContext(gen->context, (unsigned)bits));

@@ -15,17 +15,25 @@
 //     -O1  the pipeline below      52 ms  255 regs  1224 instr     115 ms  177 regs  1200 instr
 //     -O2  default<O2>, level 2   345 ms  255 regs  1360 instr     513 ms  178 regs  1208 instr
 //
+// Level "none" does not coalesce registers: every phi and every tied operand of assembly is a move in the PTX. ptxas removes
+// them, but not before it looks at wgmma: a move of an accumulator in flight makes it insert a wait (C7517). So a module
+// with wgmma is generated at level "less", which coalesces; that its kernels are marked optnone keeps the passes of that
+// level away which level "none" was chosen to avoid. (ms for LLVM, a ping-pong GEMM of 128 x 192 on Hopper: 11 at level none,
+// 13 so, 18 at level less; for sm_80's gemm 20, 28 and 100.)
+//
 // Shared memory has 64-bit pointers: 32-bit ones are an option of the whole process (--nvptx-short-ptr), which a
 // library must not set. ptxas drops the upper halves, since its shared-memory instructions take 32-bit addresses.
 #include "codegen/gen.h"
 #include <llvm-c/Error.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
+#include <string.h>
 
 static const char *const TRIPLE = "nvptx64-nvidia-cuda";
 
 static LLVMCodeGenOptLevel codegen_level(const Gen *gen) {
-    return gen->options->optimize >= 2 ? LLVMCodeGenLevelDefault : LLVMCodeGenLevelNone;
+    if (gen->options->optimize >= 2) return LLVMCodeGenLevelDefault;
+    return gen->has_wgmma ? LLVMCodeGenLevelLess : LLVMCodeGenLevelNone;
 }
 
 // LLVM's list of targets belongs to the process and has no lock.
@@ -74,8 +82,23 @@ void run_llvm_passes(Gen *gen) {
     fail_internal(gen->failure, __FILE__, __LINE__, "LLVM's passes: %s", text);
 }
 
+static void add_attribute(Gen *gen, Value function, const char *name) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                            LLVMCreateEnumAttribute(gen->context, kind, 0));
+}
+
+static void skip_late_passes(Gen *gen) {
+    for (Value f = LLVMGetFirstFunction(gen->llvm); f; f = LLVMGetNextFunction(f)) {
+        if (LLVMIsDeclaration(f)) continue;
+        add_attribute(gen, f, "optnone");
+        add_attribute(gen, f, "noinline");   // optnone demands it
+    }
+}
+
 const char *emit_ptx(Gen *gen) {
     char *message = NULL;
+    if (codegen_level(gen) == LLVMCodeGenLevelLess) skip_late_passes(gen);
     LLVMMemoryBufferRef buffer = NULL;
     if (LLVMTargetMachineEmitToMemoryBuffer(gen->machine, gen->llvm, LLVMAssemblyFile, &message, &buffer)) {
         const char *text = arena_strdup(gen->arena, message);

@@ -388,10 +388,13 @@ int64_t block_threads(Gen *gen, const Stmt *grid) {
     return threads ? threads : 1;
 }
 
-// Registers of a thread when the block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8.
+// Registers of a thread when the block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8. Of nine
+// warps one partition runs three.
 int64_t registers_at_launch(const Gen *gen) {
-    int64_t share = gen->target->registers_multiprocessor / gen->threads;
-    if (share > gen->target->registers_thread) share = gen->target->registers_thread;
+    const Target *target = gen->target;
+    int64_t together = (int64_t)target->partitions * target->warp_lanes;
+    int64_t share = target->registers_multiprocessor / ((gen->threads + together - 1) / together * together);
+    if (share > target->registers_thread) share = target->registers_thread;
     return share / 8 * 8;
 }
 

@@ -41,6 +41,7 @@ bool is_wgmma(const Stmt *stmt) {
 static bool note_arrays(Visitor *visitor, Stmt *stmt) {
     Gen *gen = visitor->user;
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_WGMMA) return true;
+    gen->has_wgmma = true;
     for (int i = 0; i < stmt->call.count; i++) {
         Region *region = stmt->call.args[i].region;
         if (!region || region->buf->scope != SCOPE_LOCAL) continue;

@@ -21,6 +21,7 @@ typedef struct Target {
     int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per block
     int registers_thread;        // most a thread can have
     int registers_multiprocessor;
+    int partitions;              // of a multiprocessor: each runs every fourth warp, with its share of the registers
     int multiprocessors;         // of the usual device, for cost models
     int banks, bank_bytes;       // shared memory
     int sector_bytes, line_bytes;   // global memory
