@@ -1,5 +1,5 @@
 // Barriers: of the block or a role, named, of a warp, and mbarriers. Each carries a clock (race.c): who arrives tells
-// it what it did, who leaves learns it.
+// it what it did, who leaves learns it; copies that complete on an mbarrier tell it, too.
 #include "emulator/machine.h"
 
 // Lanes of an agent that have a clock: threads of a warp; at tile stage a role, as one.
@@ -76,59 +76,153 @@ void warp_sync(Agent *agent) {
     clock_drop(cta, &clock);
 }
 
-// ---- mbarriers: a phase completes when all expected arrivals and bytes are there ----
+// ---- mbarriers: a phase completes when all expected arrivals are there and all expected bytes have landed ----
+const char *mbarrier_text(const Cta *cta, const MBarrier *barrier) {
+    return element_text(cta->machine->arena, barrier->mem, barrier->element);
+}
+
 static void wake_waiting(Cta *cta) {
     for (int i = 0; i < cta->agent_count; i++)
         if (cta->agents[i]->status == AGENT_MBARRIER) cta->agents[i]->status = AGENT_READY;
 }
 
 static void complete_phase(Cta *cta, MBarrier *barrier) {
-    if (barrier->pending > 0 || barrier->bytes > 0) return;
+    if (barrier->pending > 0 || barrier->landed < barrier->bytes) return;
     if (cta->machine->races) {
         clock_merge(cta, &barrier->done, barrier->clock);
         clock_drop(cta, &barrier->clock);
+        unit_tell(cta, &barrier->done, UNIT_MBARRIER, barrier->number);
+        unit_next(cta, UNIT_MBARRIER, barrier->number);
     }
     barrier->phase++;
     barrier->pending = barrier->expected;
+    barrier->bytes = barrier->copied = barrier->landed = 0;
     cta->machine->report->barriers++;
     wake_waiting(cta);
 }
 
-static MBarrier *mbarrier_at(Cta *cta, int64_t byte) {
-    MBarrier **slot = &cta->mbarriers[byte / 8];
-    if (!*slot) *slot = NEW(cta->machine->arena, MBarrier);
+// Once all have arrived nobody can expect more.
+static bool bytes_agree(Agent *agent, const MBarrier *barrier) {
+    Machine *machine = agent->cta->machine;
+    if (barrier->pending > 0 || barrier->copied <= barrier->bytes) return true;
+    emu_report(machine, agent->pc, T_EMU_TRANSACTION, mbarrier_text(agent->cta, barrier), (long long)barrier->bytes,
+               (long long)barrier->copied);
+    machine->stop = true;
+    return false;
+}
+
+void mbarrier_started(Agent *agent, MBarrier *barrier, int64_t bytes) {
+    barrier->copied += bytes;
+    barrier->load_pc = agent->pc;
+    barrier->loaded = unit_epoch(agent->cta, UNIT_MBARRIER, barrier->number);
+    bytes_agree(agent, barrier);
+}
+
+void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes) {
+    barrier->landed += bytes;
+    complete_phase(cta, barrier);
+}
+
+static MBarrier *mbarrier_at(Cta *cta, const Mem *mem, int64_t element) {
+    MBarrier **slot = &cta->mbarriers[(mem->offset + element * mem->bytes) / 8];
+    if (*slot) return *slot;
+    Machine *machine = cta->machine;
+    EXPECT(machine->failure, cta->mbarrier_count < machine->code->mbarrier_count, "more mbarriers than declared");
+    *slot = NEW(machine->arena, MBarrier);
+    (*slot)->number = cta->mbarrier_count;
+    cta->mbarrier_list[cta->mbarrier_count++] = *slot;
     return *slot;
 }
 
-static void initialise(Agent *agent, const Mem *mem, int64_t element, int64_t count) {
+static void initialise(Agent *agent, const Mem *mem, int64_t element, int lane, int64_t count) {
     Cta *cta = agent->cta;
-    MBarrier *barrier = mbarrier_at(cta, mem->offset + element * mem->bytes);
+    MBarrier *barrier = mbarrier_at(cta, mem, element);
     if (cta->machine->races) {
         clock_drop(cta, &barrier->clock);
         clock_drop(cta, &barrier->done);
     }
-    *barrier = (MBarrier){.expected = count, .pending = count};
+    unit_next(cta, UNIT_MBARRIER, barrier->number);
+    *barrier = (MBarrier){.expected = count,
+                          .pending = count,
+                          .mem = mem,
+                          .element = element,
+                          .number = barrier->number,
+                          .first_epoch = unit_epoch(cta, UNIT_MBARRIER, barrier->number),
+                          .init_thread = agent->first_thread + lane};
     state_set(cta, mem, element, 1, STATE_READY);
+}
+
+// Announces what the thread has initialised until now to the asynchronous proxy.
+void fence_mbarrier_init(Agent *agent) {
+    Cta *cta = agent->cta;
+    bool any = false;
+    for (int i = 0; i < cta->mbarrier_count; i++) {
+        MBarrier *barrier = cta->mbarrier_list[i];
+        int lane = barrier->init_thread - agent->first_thread;
+        if (barrier->announced || lane < 0 || lane >= LANES || !((agent->warp ? agent->mask : 1) >> lane & 1)) continue;
+        barrier->announced = clocked(agent) ? thread_epoch(agent) : 1;
+        any = true;
+    }
+    if (any && clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
 }
 
 static void arrive(Agent *agent, MBarrier *barrier, int lane, int64_t bytes) {
     Cta *cta = agent->cta;
+    if (!barrier->pending) {
+        emu_report(cta->machine, agent->pc, T_EMU_ARRIVALS, thread_text(agent, lane), mbarrier_text(cta, barrier),
+                   (long long)barrier->expected);
+        cta->machine->stop = true;
+        return;
+    }
     barrier->bytes += bytes;
     barrier->pending--;
     if (clocked(agent)) clock_arrive(cta, &barrier->clock, agent->first_thread + lane);
-    complete_phase(cta, barrier);
+    if (clocked(agent) && barrier->expected == 1 && !barrier->bytes && !barrier->copied)   // it completes the phase
+        unit_learn(agent, (Mask)1 << lane, UNIT_MBARRIER, barrier->number,
+                   unit_epoch(cta, UNIT_MBARRIER, barrier->number));
+    if (bytes_agree(agent, barrier)) complete_phase(cta, barrier);
+}
+
+// A wait names its phase by parity: it means the first one that the thread does not know to have completed, or the one
+// before. Where another has completed since, the parity is that of two phases.
+static bool parity_is_clear(Agent *agent, const MBarrier *barrier, int lane, int64_t parity) {
+    Machine *machine = agent->cta->machine;
+    if (!clocked(agent)) return true;
+    int64_t known = (int64_t)unit_known(agent, lane, UNIT_MBARRIER, barrier->number) + 1 - barrier->first_epoch;
+    if (known < 0) known = 0;
+    int64_t meant = (known & 1) == (parity & 1) ? known : known - 1;
+    if (barrier->phase <= meant + 1) return true;
+    emu_report(machine, agent->pc, T_EMU_PARITY, thread_text(agent, lane), mbarrier_text(agent->cta, barrier),
+               (long long)known, (long long)barrier->phase);
+    machine->stop = true;
+    return false;
 }
 
 // False: the phase is not over, and the instruction will run again.
 static bool wait_phase(Agent *agent, const MBarrier *barrier, int lane, int64_t parity) {
+    if (!parity_is_clear(agent, barrier, lane, parity)) return false;
     if ((barrier->phase & 1) == (parity & 1)) {
         agent->status = AGENT_MBARRIER;
+        agent->awaited = barrier;
         agent->wait_pc = agent->pc;
         agent->pc--;
         return false;
     }
     if (clocked(agent)) clock_depart(agent->cta, barrier->done, agent->first_thread + lane, false);
     return true;
+}
+
+static void touch_mbarrier(Agent *agent, const Mem *mem, int64_t element, int lane, Touch touch) {
+    if (agent->cta->machine->races)
+        race_shared(agent, lane, mem->offset + element * mem->bytes, mem->bytes, touch, mem, agent->pc);
+}
+
+MBarrier *mbarrier_of(Agent *agent, const Place *place, int lane) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    int64_t offsets[LANES];
+    if (!place_offsets(agent, place, (Mask)1 << lane, NULL, offsets)) return NULL;
+    touch_mbarrier(agent, mem, offsets[lane], lane, TOUCH_ATOMIC);
+    return state_readable(agent, mem, offsets[lane], 1, lane) ? mbarrier_at(agent->cta, mem, offsets[lane]) : NULL;
 }
 
 void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
@@ -140,16 +234,14 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
     Mask mask = place_offsets(agent, place, in->wide ? agent->mask : 1, NULL, offsets);
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
-        int64_t byte = mem->offset + offsets[l] * mem->bytes;
         int64_t value = call->count > 1 && call->args[1].has_value ? agent->regs[call->args[1].slot].i[l] : 0;
-        Touch touch = call->op == OP_MBARRIER_INIT ? TOUCH_WRITE : TOUCH_ATOMIC;
-        if (cta->machine->races) race_shared(agent, l, byte, mem->bytes, touch, mem, agent->pc);
+        touch_mbarrier(agent, mem, offsets[l], l, call->op == OP_MBARRIER_INIT ? TOUCH_WRITE : TOUCH_ATOMIC);
         if (call->op == OP_MBARRIER_INIT) {
-            initialise(agent, mem, offsets[l], value);
+            initialise(agent, mem, offsets[l], l, value);
             continue;
         }
         if (!state_readable(agent, mem, offsets[l], 1, l)) return;
-        MBarrier *barrier = mbarrier_at(cta, byte);
+        MBarrier *barrier = mbarrier_at(cta, mem, offsets[l]);
         if (call->op == OP_MBARRIER_WAIT) {
             if (!wait_phase(agent, barrier, l, value)) return;
             continue;

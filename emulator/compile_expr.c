@@ -258,9 +258,34 @@ static bool takes_tiles(OpId op) {
     return op >= OP_COPY && op <= OP_AWAIT;
 }
 
+static const MapCode *compile_map(Compiler *c, const Var *var) {
+    const Func *func = c->code->func;
+    const Param *param = func_hidden(func, var);
+    TensorMap map;
+    const char *why = "is no parameter";
+    for (int i = 0; i < c->code->map_count; i++)
+        if (c->code->maps[i]->var == var) return c->code->maps[i];
+    EXPECT(c->failure, param && tensor_map_read(func, param, &map, &why), "the tensor map '%s' %s", var->name, why);
+    MapCode *code = NEW(c->arena, MapCode);
+    *code = (MapCode){.var = var,
+                      .name = var->name,
+                      .mem = compile_mem(c, map.tensor),
+                      .rank = map.rank,
+                      .swizzle = map.swizzle,
+                      .rows = tensor_map_rows(&map),
+                      .row_bytes = tensor_map_row_bytes(&map),
+                      .pitch = tensor_map_pitch(&map)};
+    memcpy(code->box, map.box, sizeof map.box);
+    if (!c->code->maps) c->code->maps = NEW_ARRAY(c->arena, const MapCode *, func->params.count);
+    c->code->maps[c->code->map_count++] = code;
+    return code;
+}
+
 static CallArg compile_arg(Compiler *c, OpId op, const Arg *arg) {
     CallArg out = {.given = arg->value || arg->region || arg->name, .slot = -1, .type = TYPE_NONE, .name = arg->name};
-    if (arg->value) {
+    if (arg->value && arg->value->type == TYPE_TENSORMAP) {
+        out.map = compile_map(c, arg->value->var);
+    } else if (arg->value) {
         out.has_value = true;
         out.type = arg->value->type;
         out.constant = expr_const(arg->value, &out.number);
@@ -274,6 +299,14 @@ static CallArg compile_arg(Compiler *c, OpId op, const Arg *arg) {
 
 static void poll_check(Compiler *c, OpId op, const Arg *args) {   // blocks that wait for others
     if (op == OP_LOAD && args[1].name && strcmp(args[1].name, "acquire") == 0) c->code->polls = true;
+}
+
+static void watch_registers(Compiler *c, Call *call) {
+    call->wgmma = wgmma_compile(c->arena, c->failure, call);
+    for (int i = 0; i < call->count; i++) {
+        Mem *mem = call->args[i].place ? &c->mems.items[call->args[i].place->mem] : NULL;
+        if (mem && mem->scope == SCOPE_LOCAL) mem->watched = true;
+    }
 }
 
 Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async, Type type) {
@@ -290,6 +323,8 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
         EXPECT(c->failure, info, "unknown instruction '%s'", args[0].name ? args[0].name : "");
         call->mma = mma_compile(c->arena, c->failure, info);
     }
+    if (op >= OP_MBARRIER_INIT && op <= OP_WGMMA_WAIT) c->code->bulk = true;
+    if (op == OP_WGMMA) watch_registers(c, call);
     Val out = result(c, mark, c->many);
     emit(c, X_CALL, type == TYPE_NONE ? TYPE_I64 : type, c->many, out.slot, -1, -1)->extra = call;
     return out;

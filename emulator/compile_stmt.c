@@ -299,7 +299,7 @@ static int role_stmts(Compiler *c, const Block *body, int at) {
     for (int i = 0; i < count; i++) {
         const Stmt *s = body->items[at + i];
         int barrier = NAMED_BARRIERS + c->code->role_count++;
-        fork->roles[i] = (RoleCode){s->role.name, s->role.threads, first, here(c), c->next, barrier};
+        fork->roles[i] = (RoleCode){s->role.name, s->role.threads, first, s->role.regs, here(c), c->next, barrier};
         c->first_thread = first;
         first += round_to_warp(s->role.threads);
         if (first > c->code->block_threads) c->code->block_threads = first;

@@ -110,6 +110,7 @@ void compile_storage(Compiler *c) {
     c->code->granule = granule;
     for (int i = 0; i < c->mems.count; i++) {
         Mem *mem = &c->mems.items[i];
+        if (mem->type == TYPE_MBARRIER) c->code->mbarrier_count += (int)mem->elements;
         if (mem->scope != SCOPE_SHARED) continue;
         mem->unit = mem->bytes / granule;
         if (c->code->func->stage == STAGE_THREAD) mem->table = physical_table(c, mem);

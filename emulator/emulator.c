@@ -10,6 +10,7 @@
 //     memory.c      places of elements, bounds, what is initialised
 //     tile.c        tile ops on whole arrays, and those that were started and land late
 //     thread.c      operations of lanes; copies.c: cp.async; matrix.c: ldmatrix and mma; barriers.c
+//     bulk.c        TMA; wgmma.c: matrix instructions of a warpgroup
 //     race.c        happens-before; conflicts.c: banks of shared memory
 //     test.c        tests: inputs, the reference, the comparison
 //
@@ -29,18 +30,17 @@
 // Without the barrier the load finds a write in an epoch that its clock lacks, and both places are reported, whichever
 // warp the schedule ran first.
 //
-// What is late on purpose: data of cp.async and of started tile ops moves when something waits for it, not before. What
-// is strict on purpose: shared memory, fragments, local arrays and outputs begin uninitialised in every block; lanes
-// that take part in a warp-wide operation must all be there; vector accesses must be aligned.
+// What is late on purpose: data of cp.async, of wgmma and of started tile ops moves when something waits for it, not
+// before; TMA moves its rows at random moments. What is strict on purpose: shared memory, fragments, local arrays and
+// outputs begin uninitialised in every block; lanes that take part in a warp-wide operation must all be there; vector
+// accesses must be aligned.
 //
 // Limits. Blocks run one after another unless the kernel loads with `acquire`: then as many as there are
 // multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are
 // executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread that overwrites
 // the source of its own cp.async before waiting for it is not reported (other threads are). Atomics order nothing within
-// a block.
-//
-// What comes next fits in like this: an asynchronous unit (TMA, wgmma) is one more component of the clocks for each
-// mbarrier or group that it completes on; its copies are kept like those of copies.c and land when the phase completes.
+// a block. Clusters are blocks by themselves: nothing in the language reaches from one to another. Whether a tensor that
+// threads wrote is fenced before TMA reads it in the same launch is not looked at, nor whether a role's registers suffice.
 #include "emulator/machine.h"
 #include <time.h>
 

@@ -86,14 +86,36 @@ static int slot_of(const Code *code, const Var *var) {
     return (int)(intptr_t)map_get(code->slot_of, var) - 1;
 }
 
+// Whether a tensor map can be made of the argument, as the driver would say.
+static const char *map_problem(const MapCode *map, const Mem *mem) {
+    if (!mem->tensor || !mem->elements) return NULL;
+    if (mem->stride[mem->rank - 1] != 1 && mem->shape[mem->rank - 1] > 1) return "its innermost stride is not 1";
+    if ((uintptr_t)mem->data % (uintptr_t)tma_facts.unit_bytes) return "its base address is no multiple of 16 bytes";
+    for (int d = 0; d < map->rank - 1; d++)
+        if (mem->shape[d] > 1 && mem->stride[d] * mem->bytes % tma_facts.unit_bytes)
+            return "one of its strides is no multiple of 16 bytes";
+    return NULL;
+}
+
+static void check_maps(Machine *machine) {
+    const Code *code = machine->code;
+    for (int i = 0; i < code->map_count; i++) {
+        const MapCode *map = code->maps[i];
+        const char *why = map_problem(map, machine_mem(machine, map->mem));
+        if (!why) continue;
+        emu_report(machine, -1, T_EMU_TENSOR_MAP, map->name, why);
+        machine->stop = true;
+    }
+}
+
 static Agent *host_agent(Machine *machine, int count, const EmuArg *args, const int64_t *dims) {
     const Code *code = machine->code;
     const Func *func = code->func;
     Cta *cta = ctas_new(machine, 1);
     machine->cta_count = 0;   // its agent is run by hand
     Agent *agent = cta->root = agent_start(cta, 0);
-    for (int i = 0; i < func->params.count && i < count; i++) {
-        const Param *param = &func->params.items[i];
+    for (int i = 0; i < count && func_argument(func, i); i++) {
+        const Param *param = func_argument(func, i);
         if (param->buf) {
             bind_tensor(machine, &code->mems[(intptr_t)map_get(code->mem_of, param->buf) - 1], args[i].tensor);
         } else {
@@ -104,6 +126,7 @@ static Agent *host_agent(Machine *machine, int count, const EmuArg *args, const 
     }
     for (int i = 0; i < func->dims.count; i++) agent->regs[slot_of(code, func->dims.items[i])].i[0] = dims[i];
     share_watches(machine);
+    if (count) check_maps(machine);
     return agent;
 }
 
@@ -197,17 +220,19 @@ static void check_param(Binder *b, const Module *module, const Buf *buf, const E
 bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *args, int64_t *dims, Arena *arena,
                const char **why) {
     Binder b = {.func = func, .dims = dims, .bound = NEW_ARRAY(arena, bool, func->dims.count + 1), .arena = arena};
-    if (count != func->params.count)
-        b.why = arena_printf(arena, "it has %d parameters, %d arguments were given", func->params.count, count);
-    for (int i = 0; i < func->params.count && !b.why; i++) {
-        const Buf *buf = func->params.items[i].buf;
+    if (count != func_argument_count(func))
+        b.why = arena_printf(arena, "it has %d parameters, %d arguments were given", func_argument_count(func), count);
+    for (int i = 0; i < count && !b.why; i++) {
+        const Buf *buf = func_argument(func, i)->buf;
         if (buf && !args[i].tensor) b.why = arena_printf(arena, "'%s' needs a tensor", buf->name);
         else if (buf) bind_param(&b, buf, args[i].tensor);
     }
     for (int i = 0; i < func->dims.count && !b.why; i++)
         if (!b.bound[i]) b.why = arena_printf(arena, "no argument tells the value of '%s'", func->dims.items[i]->name);
-    for (int i = 0; i < func->params.count && !b.why; i++)
-        if (func->params.items[i].buf) check_param(&b, module, func->params.items[i].buf, args[i].tensor, count, args);
+    for (int i = 0; i < count && !b.why; i++) {
+        const Buf *buf = func_argument(func, i)->buf;
+        if (buf) check_param(&b, module, buf, args[i].tensor, count, args);
+    }
     *why = b.why;
     return !b.why;
 }

@@ -9,7 +9,14 @@
 #include "emulator/values.h"
 #include "support/map.h"
 
-enum { LANES = 32, MAX_RANK = LAYOUT_MAX_RANK, MOST_REPORTS = 16, NAMED_BARRIERS = 16 };
+enum {
+    LANES = 32,
+    WARPGROUP = 4,
+    MAX_RANK = LAYOUT_MAX_RANK,
+    MOST_REPORTS = 16,
+    NAMED_BARRIERS = 16,
+    BULK_GROUPS = 16
+};
 
 typedef uint32_t Mask;
 typedef union Lanes {
@@ -76,6 +83,13 @@ typedef struct Tile {   // a region operand of a tile op
     TileDim dims[MAX_RANK];
 } Tile;
 
+typedef struct MapCode {   // a tensor map: a parameter, and the box that TMA copies
+    const Var *var;
+    const char *name;
+    int mem, rank, box[MAX_RANK], swizzle;   // innermost dim first
+    int64_t rows, row_bytes, pitch;
+} MapCode;
+
 typedef struct CallArg {
     bool given, has_value, constant;
     int slot;   // value, in all lanes where the call is wide
@@ -83,16 +97,19 @@ typedef struct CallArg {
     int64_t number;   // of a constant
     const Place *place;
     const Tile *tile;
+    const MapCode *map;
     const char *name;
 } CallArg;
 
 typedef struct MmaCode MmaCode;
+typedef struct WgmmaCode WgmmaCode;
 typedef struct Call {
     OpId op;
     bool is_async;
     int count;
     CallArg *args;
     const MmaCode *mma;
+    const WgmmaCode *wgmma;
 } Call;
 
 typedef struct ParallelCode {
@@ -111,7 +128,7 @@ typedef struct SpawnCode {              // a thread region
 
 typedef struct RoleCode {
     const char *name;
-    int64_t threads, first_thread;
+    int64_t threads, first_thread, regs;
     int pc, slots, barrier;
 } RoleCode;
 
@@ -144,6 +161,7 @@ typedef struct Mem {
     int unit;               // states and cells per element
     int local;              // index of a local array; -1
     bool wide;              // local: one array per lane (else lane 0's)
+    bool watched;           // local: registers of wgmma
     bool written;           // global: some statement may write it
     const int32_t *table;   // logical element -> physical element, where a layout permutes them; NULL
     int shape_slots[MAX_RANK];   // dynamic extents of a local or scratch buffer, set before X_DECLARE
@@ -171,12 +189,16 @@ typedef struct Code {
     int64_t shared_bytes, fragment_bytes, fragment_elements, block_threads;
     int granule;   // bytes of shared memory that one state describes
     bool polls;    // blocks may wait for each other: several run at once
+    bool bulk;     // TMA or wgmma: there are asynchronous units
+    int mbarrier_count, map_count;
+    const MapCode **maps;
 } Code;
 
 Code *compile_func(const Module *module, const Func *func, const Target *target, Arena *arena);
 Code *compile_expr(const Module *module, const Func *func, const Expr *expr, Arena *arena);
 bool loop_independent(const Stmt *loop);   // independent.c: its iterations do not see each other
 const MmaCode *mma_compile(Arena *arena, Failure *failure, const MmaInfo *info);
+const WgmmaCode *wgmma_compile(Arena *arena, Failure *failure, const Call *call);
 
 // ---- happens-before (race.c) ----
 typedef struct Clock Clock;
@@ -194,6 +216,8 @@ typedef struct LocalArray {
     Mask *init;
     int64_t elements, capacity;
     int64_t shape[MAX_RANK];
+    uint16_t *busy;     // watched ones, by element: wgmmas that have it
+    uint8_t *touched;   // by other instructions since the last wgmma_fence
 } LocalArray;
 
 typedef struct LoopState {   // of a parallel loop
@@ -202,11 +226,16 @@ typedef struct LoopState {   // of a parallel loop
     int pc;
 } LoopState;
 
+typedef struct MBarrier MBarrier;
+typedef struct Warpgroup Warpgroup;
+typedef struct BulkCopy BulkCopy;
+
 typedef enum {
     AGENT_FREE,
     AGENT_READY,
     AGENT_BARRIER,
     AGENT_MBARRIER,
+    AGENT_WARPGROUP,
     AGENT_CHILDREN,
     AGENT_GRID,
     AGENT_DONE
@@ -245,6 +274,16 @@ struct Agent {
     Copy *copies;
     int copy_count, copy_capacity;
     int committed[LANES];
+    // mbarrier_wait
+    const MBarrier *awaited;
+    // TMA stores, by lane: groups that are closed, that no longer read; the last that has a store; epochs of the newest
+    int bulk_closed[LANES], bulk_read[LANES], bulk_last[LANES], bulk_pc;
+    uint32_t bulk_epochs[LANES][BULK_GROUPS];
+    // wgmma: statements of its warpgroup that it has executed, and waited for; how many there were when it closed a group
+    int64_t wgmma_issued, wgmma_waited;
+    int64_t *wgmma_groups;   // pending, oldest first
+    int wgmma_group_count, wgmma_group_capacity;
+    bool wgmma_fenced;
 };
 
 typedef struct Barrier {
@@ -252,11 +291,34 @@ typedef struct Barrier {
     Clock *clock;   // of those who arrived
 } Barrier;
 
-typedef struct MBarrier {
-    int64_t expected, pending, bytes, phase;
-    Clock *clock;   // arrivals of the current phase
-    Clock *done;    // of all completed ones
-} MBarrier;
+struct MBarrier {
+    int64_t expected, pending, phase;   // arrivals of each phase, those that this one lacks
+    int64_t bytes, copied, landed;      // of this phase: expected, of copies that complete on it, of those landed
+    Clock *clock;                       // arrivals of the current phase
+    Clock *done;                        // of all completed ones
+    const Mem *mem;
+    int64_t element;
+    int number;             // among the block's
+    uint32_t first_epoch;   // of its unit, in phase 0
+    int init_thread;
+    uint32_t init_epoch, announced;   // epochs of that thread; announced to the asynchronous proxy; 0: not yet
+    uint32_t loaded;                  // epoch of the last copy that completes on it; 0: none
+    int load_pc;
+};
+
+// ---- asynchronous units: parties of happens-before beside the threads (race.c) ----
+typedef enum {
+    UNIT_READS,      // of shared memory by the TMA stores of a warp
+    UNIT_WRITES,     // of the tensor by them
+    UNIT_WGMMA,      // of a warpgroup
+    UNIT_MBARRIER,   // the copies that complete on it
+} UnitKind;
+
+typedef struct Actor {   // an operation of a unit
+    uint32_t unit, epoch;
+    Clock *clock;   // what was known when it started
+    int pc;
+} Actor;
 
 typedef struct Pending Pending;   // a started async tile op (tile.c)
 
@@ -272,8 +334,14 @@ struct Cta {
     int agent_count, agent_capacity;
     Barrier *barriers;      // named ones (0: the block's), then the roles'
     MBarrier **mbarriers;   // by 8 bytes of shared memory
-    Clock **clocks;         // what each thread knows
-    uint32_t *epochs;       // of each warp
+    MBarrier **mbarrier_list;
+    int mbarrier_count;
+    BulkCopy **bulk;   // TMA copies under way
+    int bulk_count, bulk_capacity;
+    Warpgroup *warpgroups;
+    Clock **clocks;          // what each thread knows
+    uint32_t *epochs;        // of each warp
+    uint32_t *unit_epochs;   // of each unit: the group or phase that is open
     Pending *pending;
     int pending_count, pending_capacity, committed;
 };
@@ -298,9 +366,11 @@ struct Machine {
     uint32_t epoch, loop_seq;
     Word *scratch[4];   // whole tiles
     int64_t scratch_size[4];
+    Word *wgmma_acc;
     int reports, prints;
     Map *reported;   // pairs of places
     bool stop, races_wanted;
+    int bulk_count;   // TMA copies under way, of all blocks
     uint64_t steps, most_steps;
 };
 
@@ -334,6 +404,7 @@ void mem_declare(Agent *agent, int mem);
 Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *spans, int64_t *offsets);
 // Element of the agent's local array at which an access of `span` elements begins; -1: out of range and reported.
 int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span);
+int64_t local_place(Agent *agent, const Place *place, int lane, int64_t span);   // the same, but it is no access
 // Whether it is initialised in these lanes, else reported.
 bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask);
 uint8_t *mem_data(const Cta *cta, const Mem *mem);
@@ -357,6 +428,28 @@ void agent_end(Agent *agent);
 void barrier_sync(Agent *agent, const Call *call, bool waits);
 void warp_sync(Agent *agent);
 void mbarrier_op(Agent *agent, const Instr *in, const Call *call);
+void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes);      // bytes of a copy have landed
+void mbarrier_started(Agent *agent, MBarrier *barrier, int64_t bytes);   // a copy that completes on it
+MBarrier *mbarrier_of(Agent *agent, const Place *place, int lane);   // NULL: out of range or not initialised, reported
+const char *mbarrier_text(const Cta *cta, const MBarrier *barrier);
+void fence_mbarrier_init(Agent *agent);
+// bulk.c: TMA
+void bulk_start(Agent *agent, const Call *call);
+void bulk_commit(Agent *agent);
+void bulk_wait(Agent *agent, const Call *call);
+bool bulk_advance(Machine *machine);   // some copy makes some progress; false: none is under way
+void bulk_agent_ends(Agent *agent);
+void bulk_block_ends(Cta *cta);
+int bulk_writing(const Cta *cta, int64_t byte);   // as copy_writing
+// wgmma.c
+Warpgroup *warpgroups_new(Machine *machine);
+void wgmma_start(Agent *agent, const Call *call);
+void wgmma_fence(Agent *agent);
+void wgmma_commit(Agent *agent);
+void wgmma_wait(Agent *agent, int64_t groups);
+void wgmma_agent_starts(Agent *agent);
+void wgmma_agent_ends(Agent *agent);
+void registers_touched(Agent *agent, const Mem *mem, int64_t element, int64_t count);   // of a watched array
 
 // race.c
 typedef enum { TOUCH_READ, TOUCH_WRITE, TOUCH_ATOMIC } Touch;
@@ -375,11 +468,26 @@ void clock_depart(Cta *cta, Clock *from, int thread, bool arrived);   // it lear
 void clock_tick(Cta *cta, int warp);                                  // after telling
 void clock_merge(Cta *cta, Clock **into, const Clock *from);
 void clock_drop(Cta *cta, Clock **clock);
+Actor actor_start(const Cta *cta, UnitKind kind, int number, int pc);   // an operation in the unit's open epoch
+void actor_acts_for(const Agent *agent, Mask lanes, Actor *actor);      // it knows what all whom it acts for know
+void actor_end(Cta *cta, Actor *actor);
+uint32_t actor_knows(const Cta *cta, const Actor *actor, int thread);   // epoch of that thread
+void actor_shared(Cta *cta, const Actor *actor, int64_t byte, int bytes, Touch touch, const Mem *mem);
+void actor_global(Agent *agent, int lane, const Actor *actor, const Mem *mem, int64_t element, int64_t count,
+                  Touch touch);
+uint32_t unit_epoch(const Cta *cta, UnitKind kind, int number);                         // the open one
+void unit_next(Cta *cta, UnitKind kind, int number);                                    // closes it
+void unit_tell(Cta *cta, Clock **clock, UnitKind kind, int number);                     // the clock learns of it
+void unit_learn(Agent *agent, Mask lanes, UnitKind kind, int number, uint32_t epoch);   // threads learn up to there
+uint32_t unit_known(const Agent *agent, int lane, UnitKind kind, int number);   // the last epoch that it knows of
+uint32_t unit_known_best(const Cta *cta, UnitKind kind, int number);            // that some thread knows of
+uint32_t thread_epoch(const Agent *agent);
+void race_fence_async(Agent *agent);
 
 // conflicts.c
 void conflicts_count(Agent *agent, const Mem *mem, const int64_t *bytes_at, Mask mask, int bytes);
 void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows, int count);   // of `count` 8x8 matrices
-void conflicts_sites(const Machine *machine, Arena *keep);   // fills the report's sites
+void conflicts_sites(const Machine *machine, Arena *keep);                           // fills the report's sites
 
 // report.c
 Diag *emu_report(Machine *machine, int pc, DiagCode code, ...);   // NULL: enough was reported, or this place before

@@ -44,6 +44,7 @@ static void report_state(Agent *agent, const Mem *mem, int64_t offset, int lane,
     Diag *d = emu_report(machine, agent->pc, code, element_text(machine->arena, mem, offset), thread_text(agent, lane));
     if (!d) return;
     int copy = mem->scope == SCOPE_SHARED ? copy_writing(agent->cta, mem->offset + offset * mem->bytes) : -1;
+    if (copy < 0 && mem->scope == SCOPE_SHARED) copy = bulk_writing(agent->cta, mem->offset + offset * mem->bytes);
     if (copy >= 0) diag_label(d, machine->code->places[copy], "the copy starts here");
     diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }
@@ -275,7 +276,7 @@ void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes
 }
 
 // ---- local arrays ----
-int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span) {
+int64_t local_place(Agent *agent, const Place *place, int lane, int64_t span) {
     const Mem *mem = machine_mem(agent->cta->machine, place->mem);
     const LocalArray *array = &agent->locals[mem->local];
     int64_t offset = 0;
@@ -288,6 +289,13 @@ int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span) {
     if (inside && offset + span <= array->elements) return offset;
     report_range(agent, place, lane);
     return -1;
+}
+
+int64_t local_offset(Agent *agent, const Place *place, int lane, int64_t span) {
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    int64_t offset = local_place(agent, place, lane, span);
+    if (offset >= 0 && mem->watched) registers_touched(agent, mem, offset, span);
+    return offset;
 }
 
 bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask) {
@@ -370,8 +378,11 @@ static void declare_local(Agent *agent, const Mem *mem) {
         array->capacity = array->elements;
         array->data = NEW_ARRAY(arena, Lanes, array->elements);
         array->init = NEW_ARRAY(arena, Mask, array->elements);
+        array->busy = NEW_ARRAY(arena, uint16_t, array->elements);
+        array->touched = NEW_ARRAY(arena, uint8_t, array->elements);
     }
     if (array->elements) memset(array->init, 0, sizeof *array->init * (size_t)array->elements);
+    if (mem->watched) registers_touched(agent, mem, 0, array->elements);
 }
 
 static void declare_scratch(Agent *agent, Mem *mem) {   // a program's workspace

@@ -17,6 +17,19 @@
 // pass over the threads. Readers are kept by warp, as lane masks, and dropped once a later reader knows of them
 // (whatever is ordered after the later one is ordered after them).
 //
+// Asynchronous units (TMA, wgmma) are parties beside the threads: each mbarrier that copies complete on, the stores of
+// each warp, the matrix instructions of each warpgroup. What a unit does, it does in the epoch that is open (a phase, a
+// group, an instruction), knowing what the threads that started it knew. Whoever waits for the phase or group learns of
+// the epoch, and tells others as of everything else.
+//
+//     thread 0: tma_load(As, map, full)     As: written by the unit of `full` in its phase 5, knowing what 0 knows
+//     thread 9: mbarrier_wait(full, 1)      9 knows that unit up to 5
+//     thread 9: x = As[0]                   ordered
+//
+// A unit does not see ordinary stores by being ordered after them: the thread must also have executed fence_async after
+// the store, and the unit be ordered after that. So a clock has, beside each thread, the epoch up to which its stores are
+// known to be fenced.
+//
 // Global memory within a block works the same way. Between blocks nothing is ordered except by release and acquire (a
 // block's `fence` makes its atomics both); blocks are compared as wholes: what a block wrote before its release is
 // known to whoever acquires. In a parallel loop at tile stage each iteration is a thread of its own, and loops follow
@@ -70,14 +83,18 @@ typedef struct Known {
 typedef VEC(Known) KnownVec;
 
 struct Races {
-    int threads;
+    int threads;   // of a block, in whole warps
+    int parties;   // components of a clock: threads, their fences, units
+    int first_unit, warps, groups;
     Clock *free;
     VEC(ReaderNode) nodes;
     uint32_t free_node;
     uint32_t stamp;                       // advances with every release and fence; 1: there was none
     const Clock *last_into, *last_from;   // the last join, which need not be repeated
-    Map *locations;                       // released: address -> KnownVec
-    Map *blocks;                          // block + 1 -> BlockKnown
+    const Clock *last_own, *last_told;    // the same for what a thread learns
+    Clock *last_next;
+    Map *locations;   // released: address -> KnownVec
+    Map *blocks;      // block + 1 -> BlockKnown
 };
 
 typedef struct BlockKnown {
@@ -86,12 +103,17 @@ typedef struct BlockKnown {
 } BlockKnown;
 
 // ---- clocks ----
+static void forget_joins(Races *races) {
+    races->last_into = NULL;
+    races->last_next = NULL;
+}
+
 static Clock *clock_new(Races *races, Arena *arena) {
     Clock *clock = races->free;
     if (clock) races->free = clock->next;
-    else clock = arena_alloc(arena, sizeof *clock + sizeof clock->at[0] * (size_t)races->threads);
+    else clock = arena_alloc(arena, sizeof *clock + sizeof clock->at[0] * (size_t)races->parties);
     clock->users = 1;
-    races->last_into = NULL;
+    forget_joins(races);
     return clock;
 }
 
@@ -101,14 +123,30 @@ static void clock_release(Races *races, Clock *clock) {
     races->free = clock;
 }
 
+static Clock *clock_copy(Races *races, Arena *arena, const Clock *from) {
+    Clock *clock = clock_new(races, arena);
+    memcpy(clock->at, from->at, sizeof(uint32_t) * (size_t)races->parties);
+    return clock;
+}
+
 static void clock_join(const Races *races, Clock *into, const Clock *from) {
-    for (int t = 0; t < races->threads; t++)
-        if (from->at[t] > into->at[t]) into->at[t] = from->at[t];
+    for (int t = 0; t < races->parties; t++) into->at[t] = from->at[t] > into->at[t] ? from->at[t] : into->at[t];
+}
+
+static void clock_meet(const Races *races, Clock *into, const Clock *from) {   // what both know
+    for (int t = 0; t < races->parties; t++) into->at[t] = from->at[t] < into->at[t] ? from->at[t] : into->at[t];
 }
 
 Races *races_new(Machine *machine) {
     Races *races = NEW(machine->arena, Races);
     races->threads = (int)((machine->code->block_threads + LANES - 1) / LANES * LANES);
+    races->parties = races->threads;
+    if (machine->code->bulk) {
+        races->warps = races->threads / LANES;
+        races->groups = (races->warps + WARPGROUP - 1) / WARPGROUP;
+        races->first_unit = 2 * races->threads;
+        races->parties = races->first_unit + 2 * races->warps + races->groups + machine->code->mbarrier_count;
+    }
     races->locations = map_new(machine->arena);
     races->blocks = map_new(machine->arena);
     races->stamp = 1;
@@ -119,16 +157,20 @@ Races *races_new(Machine *machine) {
 void races_start(Cta *cta) {
     Races *races = cta->machine->races;
     if (!races->threads) return;
-    int warps = races->threads / LANES;
+    int warps = races->threads / LANES, units = races->parties - races->first_unit;
+    if (!cta->machine->code->bulk) units = 0;
     if (!cta->clocks) {
         cta->clocks = NEW_ARRAY(cta->machine->arena, Clock *, races->threads);
         cta->epochs = NEW_ARRAY(cta->machine->arena, uint32_t, warps);
+        cta->unit_epochs = NEW_ARRAY(cta->machine->arena, uint32_t, units + 1);
     }
     uint32_t last = cta->machine->epoch;
     for (int w = 0; w < warps; w++)
         if (cta->epochs[w] > last) last = cta->epochs[w];
+    for (int u = 0; u < units; u++)
+        if (cta->unit_epochs[u] > last) last = cta->unit_epochs[u];
     Clock *clock = clock_new(races, cta->machine->arena);
-    for (int t = 0; t < races->threads; t++) clock->at[t] = last;
+    for (int t = 0; t < races->parties; t++) clock->at[t] = last;
     for (int t = 0; t < races->threads; t++) {
         clock_release(races, cta->clocks[t]);
         cta->clocks[t] = clock;
@@ -136,6 +178,7 @@ void races_start(Cta *cta) {
     }
     clock_release(races, clock);
     for (int w = 0; w < warps; w++) cta->epochs[w] = last + 1;
+    for (int u = 0; u < units; u++) cta->unit_epochs[u] = last + 1;
     cta->machine->epoch = last + 1;
 }
 
@@ -144,13 +187,13 @@ void clock_arrive(Cta *cta, Clock **into, int thread) {
     Races *races = cta->machine->races;
     if (!races->threads) return;
     if (!*into) {
-        *into = clock_new(races, cta->machine->arena);
-        memcpy((*into)->at, cta->clocks[thread]->at, sizeof(uint32_t) * (size_t)races->threads);
+        *into = clock_copy(races, cta->machine->arena, cta->clocks[thread]);
     } else if (races->last_into != *into || races->last_from != cta->clocks[thread]) {
         clock_join(races, *into, cta->clocks[thread]);
     }
     races->last_into = *into;
     races->last_from = cta->clocks[thread];
+    races->last_next = NULL;
     uint32_t *at = &(*into)->at[thread];
     if (cta->epochs[thread / LANES] > *at) *at = cta->epochs[thread / LANES];
 }
@@ -164,18 +207,20 @@ void clock_depart(Cta *cta, Clock *from, int thread, bool arrived) {
     Races *races = cta->machine->races;
     if (!races->threads || !from || cta->clocks[thread] == from) return;
     const Clock *own = cta->clocks[thread];
-    bool covered = true;
-    for (int t = 0; t < races->threads && covered && !arrived; t++) covered = own->at[t] <= from->at[t];
-    Clock *next = from;
-    if (covered) {
-        from->users++;
+    bool again = races->last_next && races->last_own == own && races->last_told == from, covered = true;
+    for (int t = 0; t < races->parties && covered && !arrived && !again; t++) covered = own->at[t] <= from->at[t];
+    Clock *next = again ? races->last_next : from;
+    if (again || covered) {
+        next->users++;
     } else {
-        next = clock_new(races, cta->machine->arena);
-        memcpy(next->at, own->at, sizeof(uint32_t) * (size_t)races->threads);
+        next = clock_copy(races, cta->machine->arena, own);
         clock_join(races, next, from);
     }
     clock_release(races, cta->clocks[thread]);
     cta->clocks[thread] = next;
+    races->last_own = own;
+    races->last_told = from;
+    races->last_next = next;
 }
 
 void clock_drop(Cta *cta, Clock **clock) {
@@ -186,18 +231,155 @@ void clock_drop(Cta *cta, Clock **clock) {
 void clock_merge(Cta *cta, Clock **into, const Clock *from) {
     Races *races = cta->machine->races;
     if (!races->threads || !from) return;
-    Clock *next = clock_new(races, cta->machine->arena);   // others may share the old one
-    memcpy(next->at, from->at, sizeof(uint32_t) * (size_t)races->threads);
+    Clock *next = clock_copy(races, cta->machine->arena, from);   // others may share the old one
     if (*into) clock_join(races, next, *into);
     clock_release(races, *into);
     *into = next;
 }
 
+// ---- units ----
+static int unit_index(const Races *races, UnitKind kind, int number) {
+    switch (kind) {
+    case UNIT_READS: return number;
+    case UNIT_WRITES: return races->warps + number;
+    case UNIT_WGMMA: return 2 * races->warps + number;
+    default: return 2 * races->warps + races->groups + number;
+    }
+}
+
+static int unit_party(const Races *races, UnitKind kind, int number) {
+    return races->first_unit + unit_index(races, kind, number);
+}
+
+uint32_t unit_epoch(const Cta *cta, UnitKind kind, int number) {
+    const Races *races = cta->machine->races;
+    return races && races->threads ? cta->unit_epochs[unit_index(races, kind, number)] : 0;
+}
+
+void unit_next(Cta *cta, UnitKind kind, int number) {
+    const Races *races = cta->machine->races;
+    if (races && races->threads) cta->unit_epochs[unit_index(races, kind, number)]++;
+}
+
+void unit_tell(Cta *cta, Clock **clock, UnitKind kind, int number) {
+    Races *races = cta->machine->races;
+    if (!races->threads) return;
+    Clock *next;   // others may share the old one
+    if (*clock) {
+        next = clock_copy(races, cta->machine->arena, *clock);
+    } else {
+        next = clock_new(races, cta->machine->arena);
+        memset(next->at, 0, sizeof next->at[0] * (size_t)races->parties);
+    }
+    next->at[unit_party(races, kind, number)] = unit_epoch(cta, kind, number);
+    clock_release(races, *clock);
+    *clock = next;
+}
+
+// These threads of a warp learn that the party has come to the epoch; party -1: each learns it of its own fence. Those
+// that knew the same go on sharing their knowledge: what they learn here, they learn together.
+static void learn_together(Cta *cta, int first_thread, Mask lanes, int party, uint32_t epoch) {
+    Races *races = cta->machine->races;
+    while (lanes) {
+        Clock **clocks = cta->clocks + first_thread, *old = clocks[__builtin_ctz(lanes)];
+        Mask same = 0;
+        for (Mask m = lanes; m; m &= m - 1)
+            if (clocks[__builtin_ctz(m)] == old) same |= m & -m;
+        lanes &= ~same;
+        if (party >= 0 && old->at[party] >= epoch) continue;
+        Clock *next = clock_copy(races, cta->machine->arena, old);
+        if (party >= 0) next->at[party] = epoch;
+        for (Mask m = same; m; m &= m - 1) {
+            int lane = __builtin_ctz(m);
+            if (party < 0) next->at[races->threads + first_thread + lane] = epoch;
+            clock_release(races, old);
+            clocks[lane] = next;
+            next->users++;
+        }
+        clock_release(races, next);
+    }
+}
+
+void unit_learn(Agent *agent, Mask lanes, UnitKind kind, int number, uint32_t epoch) {
+    const Races *races = agent->cta->machine->races;
+    if (races && races->threads)
+        learn_together(agent->cta, agent->first_thread, lanes, unit_party(races, kind, number), epoch);
+}
+
+uint32_t unit_known(const Agent *agent, int lane, UnitKind kind, int number) {
+    const Races *races = agent->cta->machine->races;
+    if (!races || !races->threads) return 0;
+    return agent->cta->clocks[agent->first_thread + lane]->at[unit_party(races, kind, number)];
+}
+
+uint32_t unit_known_best(const Cta *cta, UnitKind kind, int number) {
+    const Races *races = cta->machine->races;
+    uint32_t best = 0;
+    for (int t = 0; t < races->threads; t++) {
+        uint32_t known = cta->clocks[t]->at[unit_party(races, kind, number)];
+        if (known > best) best = known;
+    }
+    return best;
+}
+
+void race_fence_async(Agent *agent) {
+    Cta *cta = agent->cta;
+    if (!cta->machine->races || !cta->machine->races->threads || !(agent->warp || agent->role)) return;
+    uint32_t epoch = cta->epochs[agent->first_thread / LANES];
+    learn_together(cta, agent->first_thread, agent->warp ? agent->mask : 1, -1, epoch);
+    clock_tick(cta, agent->first_thread / LANES);   // later stores lie in an epoch that is not fenced
+}
+
+uint32_t thread_epoch(const Agent *agent) {
+    const Races *races = agent->cta->machine->races;
+    return races && races->threads ? agent->cta->epochs[agent->first_thread / LANES] : 0;
+}
+
+uint32_t actor_knows(const Cta *cta, const Actor *actor, int thread) {
+    return cta->machine->races && actor->clock ? actor->clock->at[thread] : UINT32_MAX;
+}
+
+Actor actor_start(const Cta *cta, UnitKind kind, int number, int pc) {
+    const Races *races = cta->machine->races;
+    if (!races || !races->threads) return (Actor){.pc = pc};
+    return (Actor){(uint32_t)unit_party(races, kind, number), unit_epoch(cta, kind, number), NULL, pc};
+}
+
+// The actor acts for these threads together: it knows what all of them know.
+void actor_acts_for(const Agent *agent, Mask lanes, Actor *actor) {
+    Cta *cta = agent->cta;
+    Races *races = cta->machine->races;
+    if (!races || !races->threads) return;
+    Clock *const *clocks = cta->clocks + agent->first_thread;
+    while (lanes) {
+        const Clock *own = clocks[__builtin_ctz(lanes)];
+        Mask same = 0;
+        for (Mask m = lanes; m; m &= m - 1)
+            if (clocks[__builtin_ctz(m)] == own) same |= m & -m;
+        lanes &= ~same;
+        Clock *known = clock_copy(races, cta->machine->arena, own);
+        if (!(same & (same - 1))) {   // what one thread did itself, it alone knows
+            int lane = __builtin_ctz(same);
+            known->at[agent->first_thread + lane] = cta->epochs[(agent->first_thread + lane) / LANES];
+        }
+        if (actor->clock) {
+            clock_meet(races, actor->clock, known);
+            clock_release(races, known);
+        } else {
+            actor->clock = known;
+        }
+    }
+}
+
+void actor_end(Cta *cta, Actor *actor) {
+    if (cta->machine->races) clock_drop(cta, &actor->clock);
+}
+
 // ---- threads of a block ----
 typedef struct Toucher {
-    Agent *agent;
+    Agent *agent;   // NULL: a unit
     Cta *cta;
-    uint32_t thread, warp, lane, epoch;
+    uint32_t thread, warp, lane, epoch;   // of a unit: its party, counted as if it were a thread
     const uint32_t *knows;
     Touch touch;
     const Mem *mem;
@@ -212,6 +394,27 @@ static Toucher access_of(Agent *agent, int lane, Touch touch, const Mem *mem, in
         touch, mem, pc};
 }
 
+static Toucher unit_of(Cta *cta, const Actor *actor, Touch touch, const Mem *mem) {
+    uint32_t party = actor->unit;
+    return (Toucher){NULL,  cta, party,    party / LANES, party % LANES, actor->epoch, actor->clock->at,
+                     touch, mem, actor->pc};
+}
+
+static const char *party_text(Cta *cta, int party) {
+    const Races *races = cta->machine->races;
+    Arena *arena = cta->machine->arena;
+    if (party < races->threads) return thread_index_text(cta, party);
+    int unit = party - races->first_unit, stores = 2 * races->warps;
+    if (unit < stores) return arena_printf(arena, "a tma_store of warp %d", unit % races->warps);
+    if (unit < stores + races->groups) return arena_printf(arena, "a wgmma of warpgroup %d", unit - stores);
+    const MBarrier *barrier = cta->mbarrier_list[unit - stores - races->groups];
+    return arena_printf(arena, "a tma_load that completes on %s", mbarrier_text(cta, barrier));
+}
+
+static const char *toucher_text(const Toucher *a) {
+    return a->agent ? thread_text(a->agent, (int)a->lane) : party_text(a->cta, (int)a->thread);
+}
+
 static const char *touch_text(bool write, bool atomic) {
     return atomic ? "updates" : write ? "writes" : "reads";
 }
@@ -220,24 +423,39 @@ static void report_race(const Toucher *a, int64_t element, uint32_t other, bool 
                         int other_pc) {
     Machine *machine = a->cta->machine;
     Diag *d = emu_report_pair(machine, a->pc, other_pc, T_EMU_RACE, element_text(machine->arena, a->mem, element),
-                              thread_text(a->agent, (int)a->lane),
-                              touch_text(a->touch == TOUCH_WRITE, a->touch == TOUCH_ATOMIC),
-                              thread_index_text(a->cta, (int)other), touch_text(other_writes, other_atomic));
+                              toucher_text(a), touch_text(a->touch == TOUCH_WRITE, a->touch == TOUCH_ATOMIC),
+                              party_text(a->cta, (int)other), touch_text(other_writes, other_atomic));
     if (d) diag_label(d, a->mem->buf->loc, "'%s' is declared here", a->mem->buf->name);
+}
+
+// A thread's own accesses are in order; those of a unit are not.
+static bool same_thread(const Toucher *a, uint32_t thread) {
+    return a->agent && a->thread == thread;
 }
 
 // A lane of the reader that this access is not ordered after; -1: none.
 static int unordered_lane(const Toucher *a, const Reader *reader) {
     for (Mask m = reader->lanes; m; m &= m - 1) {
         uint32_t thread = reader->warp * LANES + (uint32_t)__builtin_ctz(m);
-        if (thread != a->thread && a->knows[thread] < reader->epoch) return (int)(thread % LANES);
+        if (!same_thread(a, thread) && a->knows[thread] < reader->epoch) return (int)(thread % LANES);
     }
     return -1;
 }
 
+static void check_fenced(const Toucher *a, const Cell *cell,
+                         int64_t element) {   // of a thread's store before a unit's access
+    const Races *races = a->cta->machine->races;
+    Machine *machine = a->cta->machine;
+    if (cell->w_thread >= (uint32_t)races->threads) return;
+    if (a->knows[(uint32_t)races->threads + cell->w_thread] >= cell->w_epoch) return;
+    emu_report_pair(machine, a->pc, cell->w_pc, T_EMU_PROXY, element_text(machine->arena, a->mem, element),
+                    party_text(a->cta, (int)cell->w_thread), toucher_text(a));
+}
+
 static void check_writer(const Toucher *a, const Cell *cell, int64_t element) {
-    if (!cell->w_epoch || cell->w_thread == a->thread || a->knows[cell->w_thread] >= cell->w_epoch) return;
-    report_race(a, element, cell->w_thread, true, false, cell->w_pc);
+    if (!cell->w_epoch || same_thread(a, cell->w_thread)) return;
+    if (a->knows[cell->w_thread] < cell->w_epoch) report_race(a, element, cell->w_thread, true, false, cell->w_pc);
+    else if (!a->agent && a->mem->scope == SCOPE_SHARED) check_fenced(a, cell, element);
 }
 
 static void drop_more(Races *races, Cell *cell) {
@@ -320,14 +538,24 @@ static void touch_cell(const Toucher *a, Cell *cell, int64_t element) {
     cell->w_pc = a->pc;
 }
 
-void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc) {
-    Cta *cta = agent->cta;
-    if (!agent->warp && !agent->role) return;   // at block level all is in order
+static void touch_shared(const Toucher *a, int64_t byte, int bytes) {
+    Cta *cta = a->cta;
     int granule = cta->machine->code->granule;
     if (!cta->cells) cta->cells = NEW_ARRAY(cta->machine->arena, Cell, cta->machine->code->shared_bytes / granule + 1);
-    Toucher a = access_of(agent, lane, touch, mem, pc);
     for (int64_t at = byte / granule; at * granule < byte + bytes; at++)
-        touch_cell(&a, &cta->cells[at], (at * granule - mem->offset) / mem->bytes);
+        touch_cell(a, &cta->cells[at], (at * granule - a->mem->offset) / a->mem->bytes);
+}
+
+void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc) {
+    if (!agent->warp && !agent->role) return;   // at block level all is in order
+    Toucher a = access_of(agent, lane, touch, mem, pc);
+    touch_shared(&a, byte, bytes);
+}
+
+void actor_shared(Cta *cta, const Actor *actor, int64_t byte, int bytes, Touch touch, const Mem *mem) {
+    if (!actor->clock) return;
+    Toucher a = unit_of(cta, actor, touch, mem);
+    touch_shared(&a, byte, bytes);
 }
 
 // ---- between blocks ----
@@ -449,19 +677,35 @@ static void touch_blocks(Agent *agent, int lane, const Mem *mem, int64_t element
     cell->w_stamp = machine->races->stamp;
 }
 
+static void touch_global(const Toucher *a, int64_t element) {
+    const Mem *mem = a->mem;
+    int64_t block = a->cta->index + 1;
+    Cell *cell = &mem->thread_cells[element];
+    if (mem->cells[element].owner != block) {
+        drop_more(a->cta->machine->races, cell);
+        *cell = (Cell){0};
+        mem->cells[element].owner = block;
+    }
+    touch_cell(a, cell, element);
+}
+
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc) {
     if (!mem->cells || agent->cta->index < 0) return;
     for (int64_t at = element; at < element + count; at++) {
         touch_blocks(agent, lane, mem, at, touch, pc);
         if (!agent->warp || !mem->thread_cells) continue;
-        Cell *cell = &mem->thread_cells[at];
-        if (mem->cells[at].owner != agent->cta->index + 1) {
-            drop_more(agent->cta->machine->races, cell);
-            *cell = (Cell){0};
-            mem->cells[at].owner = agent->cta->index + 1;
-        }
         Toucher a = access_of(agent, lane, touch, mem, pc);
-        touch_cell(&a, cell, at);
+        touch_global(&a, at);
+    }
+}
+
+void actor_global(Agent *agent, int lane, const Actor *actor, const Mem *mem, int64_t element, int64_t count,
+                  Touch touch) {
+    if (!mem->cells || agent->cta->index < 0 || !actor->clock) return;
+    Toucher a = unit_of(agent->cta, actor, touch, mem);
+    for (int64_t at = element; at < element + count; at++) {
+        touch_blocks(agent, lane, mem, at, touch, actor->pc);
+        if (mem->thread_cells) touch_global(&a, at);
     }
 }
 

@@ -2,12 +2,13 @@
 //
 // A block is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps
 // and roles of one-lane agents, and it goes on when they have ended. Among all agents that can run a random one is
-// taken (by the seed) for a random number of instructions. When none can run and some have not ended, everything waits
+// taken (by the seed) for a random number of instructions; now and then a copy of TMA makes some progress. When none can run and some have not ended, everything waits
 // for something that will not come: a deadlock, reported with who waits where.
 #include "emulator/machine.h"
 #include <string.h>
 
 enum { LONGEST_TURN = 512, LONGEST_RUN = 1 << 16 };   // among others; alone
+enum { BULK_PATIENCE = 8 };                           // turns of agents for one of a copy
 
 // ---- agents ----
 static void prepare_locals(Agent *agent, const Code *code, Arena *arena) {
@@ -19,6 +20,10 @@ static void prepare_locals(Agent *agent, const Code *code, Arena *arena) {
         array->elements = array->capacity = mem->elements;
         array->data = NEW_ARRAY(arena, Lanes, mem->elements);
         array->init = NEW_ARRAY(arena, Mask, mem->elements);
+        if (mem->watched) {
+            array->busy = NEW_ARRAY(arena, uint16_t, mem->elements);
+            array->touched = NEW_ARRAY(arena, uint8_t, mem->elements);
+        }
         memcpy(array->shape, mem->shape, sizeof array->shape);
     }
 }
@@ -44,6 +49,14 @@ static Agent *agent_make(Cta *cta) {
     return agent;
 }
 
+static void start_units(Agent *agent) {
+    memset(agent->bulk_closed, 0, sizeof agent->bulk_closed);
+    memset(agent->bulk_read, 0, sizeof agent->bulk_read);
+    memset(agent->bulk_last, -1, sizeof agent->bulk_last);
+    agent->wgmma_group_count = 0;
+    agent->wgmma_fenced = false;
+}
+
 Agent *agent_start(Cta *cta, int pc) {
     Agent *agent = NULL;
     for (int i = 0; i < cta->agent_count && !agent; i++)
@@ -58,6 +71,7 @@ Agent *agent_start(Cta *cta, int pc) {
     agent->warp = false;
     agent->children = agent->first_thread = agent->copy_count = 0;
     memset(agent->committed, 0, sizeof agent->committed);
+    if (cta->machine->code->bulk) start_units(agent);
     return agent;
 }
 
@@ -115,6 +129,7 @@ void agent_spawn(Agent *agent, const SpawnCode *spawn, int body) {
         warp->warp = true;
         warp->first_thread = base + first;
         warp->region_threads = (int)spawn->threads;
+        if (cta->machine->code->bulk) wgmma_agent_starts(warp);
         hand_down(agent, warp, spawn->slots);
         thread_indices(warp, spawn, first);
         agent->children++;
@@ -122,7 +137,23 @@ void agent_spawn(Agent *agent, const SpawnCode *spawn, int body) {
     if (agent->children) agent->status = AGENT_CHILDREN;
 }
 
+static void check_registers(const Agent *agent, const ForkCode *fork) {   // that roles ask for
+    Machine *machine = agent->cta->machine;
+    int64_t wanted = 0, share = machine->target->registers_multiprocessor / machine->code->block_threads, most = 0;
+    if (share > machine->target->registers_thread) share = machine->target->registers_thread;
+    for (int i = 0; i < fork->count; i++) {
+        const RoleCode *role = &fork->roles[i];
+        int64_t threads = (role->threads + LANES - 1) / LANES * LANES;
+        wanted += threads * (role->regs ? role->regs : share / 8 * 8);
+        if (role->regs > most) most = role->regs;
+    }
+    if (most && wanted > machine->target->registers_multiprocessor)
+        emu_report(machine, fork->roles[0].pc, T_EMU_ROLE_REGS, (long long)wanted,
+                   (long long)machine->target->registers_multiprocessor);
+}
+
 void agent_fork(Agent *agent, const ForkCode *fork) {
+    check_registers(agent, fork);
     for (int i = 0; i < fork->count; i++) {
         Agent *child = agent_start(agent->cta, fork->roles[i].pc);
         child->parent = agent;
@@ -137,7 +168,12 @@ void agent_fork(Agent *agent, const ForkCode *fork) {
 void agent_end(Agent *agent) {
     Cta *cta = agent->cta;
     if (agent->warp) copies_land_all(agent);
+    if (agent->warp && cta->machine->code->bulk) {
+        bulk_agent_ends(agent);
+        wgmma_agent_ends(agent);
+    }
     if (agent == cta->root) {
+        if (cta->machine->code->bulk) bulk_block_ends(cta);
         tile_land_all(agent);
         agent->status = AGENT_DONE;
         return;
@@ -164,6 +200,8 @@ Cta *ctas_new(Machine *machine, int count) {
         cta->fragment_state = arena_alloc(arena, (size_t)code->fragment_elements + 16);
         cta->barriers = NEW_ARRAY(arena, Barrier, NAMED_BARRIERS + code->role_count);
         cta->mbarriers = NEW_ARRAY(arena, MBarrier *, code->shared_bytes / 8 + 1);
+        cta->mbarrier_list = NEW_ARRAY(arena, MBarrier *, code->mbarrier_count + 1);
+        if (code->bulk) cta->warpgroups = warpgroups_new(machine);
     }
     return machine->ctas;
 }
@@ -199,7 +237,14 @@ static void cta_start(Cta *cta, int64_t index, const Agent *host) {
 static const char *waits_for(const Agent *agent) {
     const Cta *cta = agent->cta;
     Arena *arena = cta->machine->arena;
-    if (agent->status == AGENT_MBARRIER) return "an mbarrier's phase";
+    if (agent->status == AGENT_WARPGROUP) return "the other warps of its warpgroup, which have not executed its wgmma";
+    if (agent->status == AGENT_MBARRIER) {
+        const MBarrier *awaited = agent->awaited;
+        return arena_printf(
+            arena, "phase %lld of mbarrier %s, where %lld of %lld arrivals and %lld of %lld bytes have come",
+            (long long)awaited->phase, mbarrier_text(cta, awaited), (long long)(awaited->expected - awaited->pending),
+            (long long)awaited->expected, (long long)awaited->landed, (long long)awaited->bytes);
+    }
     const Barrier *barrier = &cta->barriers[agent->barrier];
     bool named = agent->barrier > 0 && agent->barrier < NAMED_BARRIERS;
     const char *which = named ? arena_printf(arena, "named barrier %d", agent->barrier) : "the barrier";
@@ -213,7 +258,7 @@ static void report_deadlock(Cta *cta) {
     for (int i = 0; i < cta->agent_count; i++) {
         const Agent *agent = cta->agents[i];
         ended += agent->status == AGENT_FREE;
-        if (agent->status != AGENT_BARRIER && agent->status != AGENT_MBARRIER) continue;
+        if (agent->status < AGENT_BARRIER || agent->status > AGENT_WARPGROUP) continue;
         const char *who = thread_text(agent, 0);
         if (!d) d = emu_report(machine, agent->wait_pc, T_EMU_DEADLOCK, who, waits_for(agent));
         else
@@ -256,16 +301,20 @@ static bool out_of_steps(Machine *machine, const Agent *agent) {
 
 // Runs until one of the resident blocks has ended.
 static bool run_resident(Machine *machine) {
+    bool bulk = machine->code->bulk;
     while (!machine->stop) {
         int ready;
+        if (machine->bulk_count && random_below(&machine->random, BULK_PATIENCE) == 0) bulk_advance(machine);
         Agent *agent = pick(machine, &ready);
+        if (!agent && bulk_advance(machine)) continue;
         if (!agent) {
             Cta *cta = stuck(machine);
             if (cta) report_deadlock(cta);
             return !cta;
         }
-        agent_run(agent,
-                  ready == 1 && !machine->code->polls ? LONGEST_RUN : 1 + random_below(&machine->random, LONGEST_TURN));
+        agent_run(agent, ready == 1 && !machine->code->polls && !bulk
+                             ? LONGEST_RUN
+                             : 1 + random_below(&machine->random, LONGEST_TURN));
         if (out_of_steps(machine, agent)) return false;
         if (agent == agent->cta->root && agent->status == AGENT_DONE) return true;
     }

@@ -187,8 +187,8 @@ static void count_missing(void *user, int64_t offset) {
 }
 
 static void check_filled(Making *m) {
-    for (int i = 0; i < m->func->params.count && m->ok; i++) {
-        const Buf *buf = m->func->params.items[i].buf;
+    for (int i = 0; i < m->out->count && m->ok; i++) {
+        const Buf *buf = func_argument(m->func, i)->buf;
         if (!buf || buf->mode == MODE_OUT) continue;
         Missing missing = {m->out->args[i].tensor, 0};
         each_element(missing.tensor, count_missing, &missing);
@@ -232,12 +232,12 @@ static bool make_case(const Module *module, const Test *test, uint64_t seed, Tes
         .module = module, .arena = module->arena, .test = test, .func = func, .out = out, .seed = seed, .ok = true};
     m.dims = NEW_ARRAY(m.arena, int64_t, func->dims.count + 1);
     m.bound = NEW_ARRAY(m.arena, bool, func->dims.count + 1);
-    out->count = func->params.count;
+    out->count = func_argument_count(func);
     out->args = NEW_ARRAY(m.arena, EmuArg, out->count + 1);
     out->want = NEW_ARRAY(m.arena, EmuArg, out->count + 1);
     bind_named(&m);
     for (int i = 0; i < out->count && m.ok; i++) {
-        const Param *param = &func->params.items[i];
+        const Param *param = func_argument(func, i);
         if (param->buf) make_tensor(&m, i, param->buf);
         else make_scalar(&m, i, param->var);
     }
@@ -333,7 +333,7 @@ static bool compare_case(const Module *module, Arena *texts, const Test *test, c
     result->why = func ? NULL : "there is no such kernel or program";
     result->worst = 0;
     for (int i = 0; func && i < test_case->count; i++) {
-        const Buf *buf = func->params.items[i].buf;
+        const Buf *buf = func_argument(func, i)->buf;
         if (!buf || buf->mode == MODE_IN) continue;
         Comparing c = {
             .got = test_case->args[i].tensor, .want = test_case->want[i].tensor, .tolerance = test->tolerance};

@@ -1,5 +1,5 @@
 // Operations of threads: vector accesses, lanes, atomics, ordered accesses, debugging. Those with a machinery of their
-// own are elsewhere: copies.c (cp.async), matrix.c (ldmatrix, mma), schedule.c (barriers).
+// own are elsewhere: copies.c (cp.async), bulk.c (TMA), matrix.c (ldmatrix, mma), wgmma.c, barriers.c.
 //
 // At block level (tile stage) the same calls come from an agent with one lane: atomics and ordered accesses mean the
 // same, a barrier has nobody to wait for, and groups of copies are the block's.
@@ -262,6 +262,16 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_MBARRIER_ARRIVE:
     case OP_MBARRIER_EXPECT:
     case OP_MBARRIER_WAIT: mbarrier_op(agent, in, call); break;
+    case OP_FENCE_MBARRIER_INIT: fence_mbarrier_init(agent); break;
+    case OP_FENCE_ASYNC: race_fence_async(agent); break;
+    case OP_TMA_LOAD:
+    case OP_TMA_STORE: bulk_start(agent, call); break;
+    case OP_BULK_COMMIT: bulk_commit(agent); break;
+    case OP_BULK_WAIT: bulk_wait(agent, call); break;
+    case OP_WGMMA: wgmma_start(agent, call); break;
+    case OP_WGMMA_FENCE: wgmma_fence(agent); break;
+    case OP_WGMMA_COMMIT: wgmma_commit(agent); break;
+    case OP_WGMMA_WAIT: wgmma_wait(agent, call->args[0].number); break;
     default:
         emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, op_info(call->op)->text);
         agent->cta->machine->stop = true;

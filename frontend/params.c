@@ -16,6 +16,7 @@ bool is_hidden_param(const Node *param) {
 }
 
 static void scalar_param(Sema *s, const Node *param) {
+    if (s->context == IN_REFERENCE && is_hidden_param(param)) return;   // it means what it means without
     Type type = find_type(s, param->kids[0]);
     if (param->op != AST_IN || param->kids[2]) diag(s->sink, param->span, T_SCALAR_MODE, param->text);
     if (type == TYPE_NONE) type = TYPE_F32;

@@ -352,7 +352,7 @@ static void mbarriers_hand_over(void **state) {
     Arena *a = *state;
     expect_pass(a, handshake);
     expect_report(a, without(a, handshake, "in 4", "mbarrier_wait(empty[0], 1 - i % 2);", ""),
-                  "T070");   // a race, or a phase missed
+                  "T07");   // a race, or a phase missed
     expect_report(a, without(a, handshake, "else", "mbarrier_wait(full[0], i % 2);", ""), "T070");
     expect_report(a, without(a, handshake, "else", "mbarrier_arrive(empty[0]);", ""), "T0705");
     expect_report(a, without(a, handshake, "mbarrier_init", "barrier();", ""), "T070");

@@ -1,0 +1,338 @@
+// TMA: copies of boxes between tensors and shared memory by a unit of its own.
+//
+// A started copy is kept in the block's list. Whenever the schedule lets it, some copy of the list moves some of its rows,
+// in an order of its own: bytes land late, in pieces, and no two copies in the order in which they were started. A load
+// tells its mbarrier how many bytes have landed. A store first reads shared memory and then, some time later, writes
+// the tensor: bulk_wait with `read` waits for the first of these only. A wait moves what it waits for there and then.
+//
+//     tma_load(As, map, full, 64, 0)       As is being written; nothing moves
+//     ... other agents run ...             rows 17, 30, 43, ... land: full lacks 14336 of 16384 bytes
+//     mbarrier_wait(full, 0)               blocks until the phase completes
+//
+// Where the bytes of a box lie in shared memory: row after row, `pitch` bytes apart; the units of 16 bytes change places
+// by the bits of their address (target/tma.c), so the destination's own address counts. Coordinates may lie outside of
+// the tensor on any side: a load writes zeros there (and counts their bytes), a store leaves them out.
+//
+// What is read and written, and by whom, is noted for happens-before when the copy starts (race.c): the unit's access
+// stands there until somebody waits for it, so an access that comes too early finds it whenever it comes.
+#include "emulator/machine.h"
+#include <string.h>
+
+struct BulkCopy {
+    Agent *agent;   // that started it, while it has not ended
+    int lane, group, pc;
+    bool store, has_read;   // has_read: a store, its bytes are in `held`
+    const MapCode *map;
+    const Mem *tensor, *shared;
+    MBarrier *barrier;
+    int64_t byte;                 // of shared memory, where the box begins
+    int64_t at[MAX_RANK];         // coordinates, innermost first
+    int64_t moved, first, step;   // rows: the n-th to move is (first + n * step) % rows
+    uint8_t *held;
+    int64_t held_bytes;
+};
+
+// ---- boxes ----
+// Elements of the row that lie inside of the tensor: `count` from its element `skip` on, at element *offset of the tensor.
+static int64_t row_inside(const BulkCopy *copy, int64_t row, int64_t *skip, int64_t *offset) {
+    const MapCode *map = copy->map;
+    const Mem *mem = copy->tensor;
+    int last = map->rank - 1;
+    bool inside = true;
+    *offset = 0;
+    for (int d = 1; d < map->rank; d++) {   // dim d of the box is dim last - d of the tensor
+        int64_t index = copy->at[d] + row % map->box[d];
+        row /= map->box[d];
+        inside &= (uint64_t)index < (uint64_t)mem->shape[last - d];
+        *offset += index * mem->stride[last - d];
+    }
+    int64_t begin = copy->at[0] < 0 ? 0 : copy->at[0], end = copy->at[0] + map->box[0];
+    if (end > mem->shape[last]) end = mem->shape[last];
+    *skip = begin - copy->at[0];
+    *offset += begin * mem->stride[last];
+    return inside && end > begin ? end - begin : 0;
+}
+
+// The row's bytes lie in shared memory in pieces that stay together; this is where the one from byte `from` on is.
+static int64_t piece_bytes(const BulkCopy *copy) {
+    return copy->map->swizzle ? tma_facts.unit_bytes : copy->map->row_bytes;
+}
+
+static int64_t piece_at(const BulkCopy *copy, int64_t row, int64_t from) {
+    return tma_swizzled(copy->byte + row * copy->map->pitch + from, copy->map->swizzle);
+}
+
+// ---- what is under way ----
+static BulkCopy *new_copy(Cta *cta) {
+    Arena *arena = cta->machine->arena;
+    if (cta->bulk_count == cta->bulk_capacity) {
+        int grown = cta->bulk_capacity ? 2 * cta->bulk_capacity : 16;
+        cta->bulk = arena_grow(arena, cta->bulk, sizeof *cta->bulk * (size_t)cta->bulk_count,
+                               sizeof *cta->bulk * (size_t)grown);
+        for (int i = cta->bulk_count; i < grown; i++) cta->bulk[i] = NEW(arena, BulkCopy);
+        cta->bulk_capacity = grown;
+    }
+    cta->machine->bulk_count++;
+    return cta->bulk[cta->bulk_count++];
+}
+
+static void forget_copy(Cta *cta, int index) {   // its memory is used again
+    BulkCopy *copy = cta->bulk[index];
+    cta->bulk[index] = cta->bulk[--cta->bulk_count];
+    cta->bulk[cta->bulk_count] = copy;
+    cta->machine->bulk_count--;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    return b ? common_divisor(b, a % b) : a;
+}
+
+static void choose_order(Machine *machine, BulkCopy *copy) {
+    int64_t rows = copy->map->rows;
+    copy->moved = 0;
+    copy->first = random_below(&machine->random, (uint32_t)rows);
+    do copy->step = 1 + random_below(&machine->random, (uint32_t)rows);
+    while (common_divisor(copy->step, rows) != 1);
+}
+
+// ---- rows that move ----
+static void set_states(Cta *cta, int64_t byte, int64_t bytes, int value) {
+    int granule = cta->machine->code->granule;
+    memset(cta->shared_state + byte / granule, value, (size_t)(bytes / granule));
+}
+
+static void load_row(Cta *cta, const BulkCopy *copy, int64_t row) {
+    int64_t skip, offset, element = copy->tensor->bytes, bytes = piece_bytes(copy);
+    int64_t count = row_inside(copy, row, &skip, &offset), begin = skip * element, end = begin + count * element;
+    const uint8_t *from = copy->tensor->data + offset * element - begin;
+    for (int64_t at = 0; at < copy->map->row_bytes; at += bytes) {
+        int64_t low = begin > at ? begin : at, high = end < at + bytes ? end : at + bytes, to = piece_at(copy, row, at);
+        memset(cta->shared + to, 0, (size_t)bytes);
+        if (count && low < high) memcpy(cta->shared + to + (low - at), from + low, (size_t)(high - low));
+        set_states(cta, to, bytes, STATE_READY);
+    }
+}
+
+static void hold_row(Cta *cta, const BulkCopy *copy, int64_t row) {   // the first half of a store
+    int64_t bytes = piece_bytes(copy);
+    for (int64_t at = 0; at < copy->map->row_bytes; at += bytes) {
+        int64_t from = piece_at(copy, row, at);
+        memcpy(copy->held + row * copy->map->row_bytes + at, cta->shared + from, (size_t)bytes);
+        set_states(cta, from, bytes, STATE_READY);
+    }
+}
+
+static void store_row(const BulkCopy *copy, int64_t row) {   // the second half
+    int64_t skip, offset, element = copy->tensor->bytes, count = row_inside(copy, row, &skip, &offset);
+    if (!count) return;
+    const uint8_t *from = copy->held + row * copy->map->row_bytes + skip * element;
+    memcpy(copy->tensor->data + offset * element, from, (size_t)(count * element));
+    if (copy->tensor->state) memset(copy->tensor->state + offset, STATE_READY, (size_t)count);
+}
+
+// Moves up to `most` rows; returns whether all have been moved.
+static bool move_rows(Cta *cta, BulkCopy *copy, int64_t most) {
+    const MapCode *map = copy->map;
+    int64_t moved = 0;
+    for (; moved < most && copy->moved < map->rows; moved++) {
+        int64_t row = (copy->first + copy->moved++ * copy->step) % map->rows;
+        if (!copy->store) load_row(cta, copy, row);
+        else if (!copy->has_read) hold_row(cta, copy, row);
+        else store_row(copy, row);
+    }
+    if (!copy->store) mbarrier_transact(cta, copy->barrier, moved * map->row_bytes);
+    if (copy->moved < map->rows) return false;
+    if (!copy->store || copy->has_read) return true;
+    copy->has_read = true;
+    choose_order(cta->machine, copy);
+    return false;
+}
+
+bool bulk_advance(Machine *machine) {
+    if (!machine->bulk_count) return false;
+    int chosen = (int)random_below(&machine->random, (uint32_t)machine->bulk_count);
+    Cta *cta = machine->ctas;
+    for (; chosen >= cta->bulk_count; cta++) chosen -= cta->bulk_count;
+    BulkCopy *copy = cta->bulk[chosen];
+    int64_t most = 1 + random_below(&machine->random, (uint32_t)copy->map->rows);
+    if (move_rows(cta, copy, most)) forget_copy(cta, chosen);
+    return true;
+}
+
+// ---- the start ----
+static bool box_place(Agent *agent, const Place *place, int lane, BulkCopy *copy) {
+    const MapCode *map = copy->map;
+    const Mem *mem = copy->shared = machine_mem(agent->cta->machine, place->mem);
+    int64_t row = map->swizzle ? map->pitch : map->row_bytes, bytes = (map->rows - 1) * map->pitch + row;
+    int64_t spans[LANES], offsets[LANES];
+    for (int l = 0; l < LANES; l++) spans[l] = (bytes + mem->bytes - 1) / mem->bytes;
+    if (!place_offsets(agent, place, (Mask)1 << lane, spans, offsets)) return false;
+    copy->byte = mem->offset + offsets[lane] * mem->bytes;
+    return access_aligned(agent, mem, offsets[lane], tma_facts.shared_align, lane);
+}
+
+static void note_shared(Agent *agent, const BulkCopy *copy, const Actor *actor, int lane) {
+    Cta *cta = agent->cta;
+    const Mem *mem = copy->shared;
+    int64_t bytes = piece_bytes(copy);
+    bool fits = true;   // one report is enough
+    for (int64_t row = 0; row < copy->map->rows; row++)
+        for (int64_t at = 0; at < copy->map->row_bytes; at += bytes) {
+            int64_t byte = piece_at(copy, row, at), element = (byte - mem->offset) / mem->bytes;
+            actor_shared(cta, actor, byte, (int)bytes, copy->store ? TOUCH_READ : TOUCH_WRITE, mem);
+            if (fits && copy->store) fits = state_readable(agent, mem, element, bytes / mem->bytes, lane);
+            else if (fits) fits = state_writable(agent, mem, element, bytes / mem->bytes, lane);
+            set_states(cta, byte, bytes, copy->store ? STATE_READY | STATE_READING : STATE_WRITING);
+        }
+}
+
+static void note_tensor(Agent *agent, const BulkCopy *copy, const Actor *actor, int lane) {
+    bool fits = true;
+    for (int64_t row = 0; row < copy->map->rows; row++) {
+        int64_t skip, offset, count = row_inside(copy, row, &skip, &offset);
+        if (!count) continue;
+        if (fits && !copy->store) fits = state_readable(agent, copy->tensor, offset, count, lane);
+        actor_global(agent, lane, actor, copy->tensor, offset, count, copy->store ? TOUCH_WRITE : TOUCH_READ);
+    }
+}
+
+static void start_load(Agent *agent, BulkCopy *copy, int lane) {
+    Cta *cta = agent->cta;
+    Actor actor = actor_start(cta, UNIT_MBARRIER, copy->barrier->number, agent->pc);
+    actor_acts_for(agent, (Mask)1 << lane, &actor);
+    const MBarrier *barrier = copy->barrier;
+    uint32_t known = actor_knows(cta, &actor, barrier->init_thread);
+    bool same = barrier->init_thread == agent->first_thread + lane;
+    if (!barrier->announced || (!same && known <= barrier->announced))
+        emu_report(cta->machine, agent->pc, T_EMU_ANNOUNCED, mbarrier_text(cta, barrier));
+    note_shared(agent, copy, &actor, lane);
+    note_tensor(agent, copy, &actor, lane);
+    actor_end(cta, &actor);
+    mbarrier_started(agent, copy->barrier, copy->map->rows * copy->map->row_bytes);
+}
+
+static void start_store(Agent *agent, BulkCopy *copy, int lane) {
+    Cta *cta = agent->cta;
+    int warp = agent->first_thread / LANES;
+    Actor reads = actor_start(cta, UNIT_READS, warp, agent->pc),
+          writes = actor_start(cta, UNIT_WRITES, warp, agent->pc);
+    actor_acts_for(agent, (Mask)1 << lane, &reads);
+    actor_acts_for(agent, (Mask)1 << lane, &writes);
+    note_shared(agent, copy, &reads, lane);
+    note_tensor(agent, copy, &writes, lane);
+    actor_end(cta, &reads);
+    actor_end(cta, &writes);
+    int64_t bytes = copy->map->rows * copy->map->row_bytes;
+    if (copy->held_bytes < bytes) copy->held = NEW_ARRAY(cta->machine->arena, uint8_t, copy->held_bytes = bytes);
+    copy->agent = agent;
+    copy->group = agent->bulk_last[lane] = agent->bulk_closed[lane];
+    agent->bulk_pc = agent->pc;
+}
+
+static void start_lane(Agent *agent, const Call *call, int lane) {
+    Cta *cta = agent->cta;
+    bool store = call->op == OP_TMA_STORE;
+    int map_at = store ? 0 : 1, coordinates = store ? 2 : 3;
+    BulkCopy box = {.store = store, .map = call->args[map_at].map, .pc = agent->pc, .lane = lane};
+    box.tensor = machine_mem(cta->machine, box.map->mem);
+    for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
+    if (!box_place(agent, call->args[store ? 1 : 0].place, lane, &box)) return;
+    if (!store && !(box.barrier = mbarrier_of(agent, call->args[2].place, lane))) return;
+    BulkCopy *copy = new_copy(cta);
+    box.held = copy->held;
+    box.held_bytes = copy->held_bytes;
+    *copy = box;
+    choose_order(cta->machine, copy);
+    if (store) start_store(agent, copy, lane);
+    else start_load(agent, copy, lane);
+}
+
+void bulk_start(Agent *agent, const Call *call) {
+    for (Mask m = agent->mask; m && !agent->cta->machine->stop; m &= m - 1) start_lane(agent, call, __builtin_ctz(m));
+}
+
+// ---- groups of stores ----
+// Units count the groups of a warp. A thread that waits for its own group learns of all that the warp had closed by then.
+void bulk_commit(Agent *agent) {
+    Cta *cta = agent->cta;
+    int warp = agent->first_thread / LANES;
+    for (Mask m = agent->mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        agent->bulk_epochs[l][agent->bulk_closed[l]++ % BULK_GROUPS] = unit_epoch(cta, UNIT_READS, warp);
+    }
+    unit_next(cta, UNIT_READS, warp);
+    unit_next(cta, UNIT_WRITES, warp);
+}
+
+static void finish_groups(Agent *agent, int lane, int groups, bool only_reads) {   // those numbered below `groups`
+    Cta *cta = agent->cta;
+    for (int i = cta->bulk_count - 1; i >= 0; i--) {
+        BulkCopy *copy = cta->bulk[i];
+        bool waited = copy->store && copy->agent == agent && copy->lane == lane && copy->group < groups;
+        bool done = false;
+        while (waited && !done && !(only_reads && copy->has_read)) done = move_rows(cta, copy, copy->map->rows);
+        if (done) forget_copy(cta, i);
+    }
+}
+
+void bulk_wait(Agent *agent, const Call *call) {
+    int n = (int)call->args[0].number, warp = agent->first_thread / LANES;
+    bool only_reads = call->count > 1 && call->args[1].name;
+    if (n >= BULK_GROUPS) {
+        emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, "bulk_wait of so many groups");
+        agent->cta->machine->stop = true;
+        return;
+    }
+    for (Mask m = agent->mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m), groups = agent->bulk_closed[l] - n;
+        if (groups <= 0) continue;
+        finish_groups(agent, l, groups, only_reads);
+        if (groups > agent->bulk_read[l]) agent->bulk_read[l] = groups;
+        uint32_t epoch = agent->bulk_epochs[l][(groups - 1) % BULK_GROUPS];
+        unit_learn(agent, (Mask)1 << l, UNIT_READS, warp, epoch);
+        if (!only_reads) unit_learn(agent, (Mask)1 << l, UNIT_WRITES, warp, epoch);
+    }
+}
+
+// ---- ends ----
+void bulk_agent_ends(Agent *agent) {   // shared memory may be gone after it
+    Cta *cta = agent->cta;
+    for (Mask m = agent->full; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        if (agent->bulk_last[l] >= agent->bulk_read[l])
+            emu_report(cta->machine, agent->bulk_pc, T_EMU_PENDING, thread_text(agent, l),
+                       "a tma_store of it reads shared memory");
+    }
+    for (int i = 0; i < cta->bulk_count; i++)
+        if (cta->bulk[i]->agent == agent) cta->bulk[i]->agent = NULL;
+}
+
+static bool load_pending(const Cta *cta, const MBarrier *barrier) {   // nobody has waited for it
+    if (!cta->machine->races) return barrier->landed < barrier->copied;
+    return barrier->loaded && unit_known_best(cta, UNIT_MBARRIER, barrier->number) < barrier->loaded;
+}
+
+void bulk_block_ends(Cta *cta) {
+    Machine *machine = cta->machine;
+    for (int i = 0; i < cta->mbarrier_count; i++) {
+        const MBarrier *barrier = cta->mbarrier_list[i];
+        if (!load_pending(cta, barrier)) continue;
+        emu_report(machine, barrier->load_pc, T_EMU_PENDING,
+                   arena_printf(machine->arena, "block %lld", (long long)cta->index),
+                   arena_printf(machine->arena, "a copy that completes on %s", mbarrier_text(cta, barrier)));
+    }
+    while (cta->bulk_count) {
+        BulkCopy *copy = cta->bulk[cta->bulk_count - 1];
+        while (copy->store && !move_rows(cta, copy, copy->map->rows)) {}
+        forget_copy(cta, cta->bulk_count - 1);
+    }
+}
+
+int bulk_writing(const Cta *cta, int64_t byte) {
+    for (int i = 0; i < cta->bulk_count; i++) {
+        const BulkCopy *copy = cta->bulk[i];
+        int64_t bytes = copy->map->rows * copy->map->pitch;
+        if (!copy->store && byte >= copy->byte && byte < copy->byte + bytes) return copy->pc;
+    }
+    return -1;
+}
