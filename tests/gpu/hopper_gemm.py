@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hand-written Hopper GEMMs on a GPU: right at awkward shapes, and how fast beside cuBLAS (torch.matmul) in one run.
 
-    hopper_gemm.py FOLDER [--sizes 4096,8192] [--rounds 15]
+    hopper_gemm.py FOLDER [--sizes 4096,8192,4096x14336x4096] [--rounds 15]
 
 FOLDER holds NAME.cubin and NAME.json of one kernel NAME each: C = A B^T, bf16. Needs PyTorch, no compiler. Every kernel is
 checked in a process of its own, so that a fault or a deadlock of one does not end the others.
@@ -52,7 +52,7 @@ def check(folder, name):
             launch()
             changed += (c != first).sum().item()
         good = error <= 2e-3 * 4 and not torch.isnan(first).any() and changed == 0
-        print(f"{name:16} {m}x{n}x{k}: {'ok' if good else 'WRONG'}, error {error:.1e}, {differ} bits differ from cuBLAS"
+        print(f"{name:20} {m}x{n}x{k}: {'ok' if good else 'WRONG'}, error {error:.1e}, {differ} bits differ from cuBLAS"
               f"{f', {changed} changed' if changed else ''}", flush=True)
         if not good:
             wrong = (first.float() - peer.float()).abs() > 0.05 * peer.float().abs().mean()
@@ -64,18 +64,19 @@ def check(folder, name):
 def times(folder, names, sizes, rounds):
     import cubins
     import measure
-    for size in sizes:
-        a, b = operands(size, size, size)
-        c = torch.empty((size, size), device="cuda", dtype=torch.bfloat16)
-        candidates = {"cublas": [lambda: torch.matmul(a, b.t(), out=c)]}
-        for name in names:
-            kernel = cubins.Artefact(folder / f"{name}.cubin", folder / f"{name}.json").kernel(name)
-            candidates[name] = [kernel.bind([a, b, c])]
+    kernels = {name: cubins.Artefact(folder / f"{name}.cubin", folder / f"{name}.json").kernel(name) for name in names}
+    for m, n, k in sizes:
+        # Several sets of buffers, so that small problems do not find their operands in the L2 cache.
+        count = max(1, min(8, (1 << 27) // (m * k + n * k + m * n)))
+        sets = [(*operands(m, n, k), torch.empty((m, n), device="cuda", dtype=torch.bfloat16)) for _ in range(count)]
+        candidates = {"cublas": [lambda a=a, b=b, c=c: torch.matmul(a, b.t(), out=c) for a, b, c in sets]}
+        for name, kernel in kernels.items():
+            candidates[name] = [kernel.bind(list(buffers)) for buffers in sets]
         samples = measure.compare(candidates, rounds)
         for name, own in samples.items():
-            speed = measure.spread([2 * size**3 / t / 1e9 for t in own])
+            speed = measure.spread([2 * m * n * k / t / 1e9 for t in own])
             ratio = measure.spread([peer / t for peer, t in zip(samples["cublas"], own)])
-            print(f"{size}: {name:16} {speed.median:6.1f} TFLOP/s   {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]",
+            print(f"{m}x{n}x{k}: {name:20} {speed.median:6.1f} TFLOP/s   {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]",
                   flush=True)
 
 
@@ -104,7 +105,8 @@ def main():
     names = sorted(path.stem for path in options.folder.glob("*.cubin"))
     good = [name for name in names if in_child(lambda: check(options.folder, name), 20)]
     print("not right:", [name for name in names if name not in good], flush=True)
-    sizes = [int(size) for size in options.sizes.split(",")]
+    sizes = [tuple(map(int, size.split("x"))) for size in options.sizes.split(",")]   # N or MxNxK
+    sizes = [size * 3 if len(size) == 1 else size for size in sizes]
     in_child(lambda: times(options.folder, good, sizes, options.rounds), 120)
     return 0 if good == names else 1
 

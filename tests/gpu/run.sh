@@ -20,6 +20,7 @@ prepare() {
     shopt -s nullglob
     python3 "$here/tests/gpu/random_shapes.py" "$folder/src" || return 3
     cp "$here"/examples/*.tile "$here"/tests/programs/*.tile "$folder/src/"
+    [ "$target" != sm_90a ] || cp "$here"/tests/gpu/*.tile "$folder/src/"
     for file in "$folder"/src/*.tile; do
         if ! "$build/tilec" test --on=gpu --target="$target" --prepare="$folder/cubin" "$file"; then
             echo "not prepared: $file"
