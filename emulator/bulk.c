@@ -301,7 +301,7 @@ void bulk_agent_ends(Agent *agent) {   // shared memory may be gone after it
         int l = __builtin_ctz(m);
         if (agent->bulk_last[l] >= agent->bulk_read[l])
             emu_report(cta->machine, agent->bulk_pc, T_EMU_PENDING, thread_text(agent, l),
-                       "a tma_store of it reads shared memory");
+                       "the reading half of its tma_store");
     }
     for (int i = 0; i < cta->bulk_count; i++)
         if (cta->bulk[i]->agent == agent) cta->bulk[i]->agent = NULL;

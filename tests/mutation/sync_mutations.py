@@ -7,7 +7,9 @@ give these trip counts. As it is, all of them pass; without any one of its synch
 kernel has a variant with facts and a general one, this is done for the text as it is, and again for the general one alone
 (a launch with aligned tensors might never choose it).
 
-    sync_mutations.py TILEC EXAMPLES [-j JOBS] [--only EXAMPLE] [-v]     exit 0: each deletion was noticed
+Programs that are written with their synchronisation (tests/programs/emulated, for Hopper) are treated alike, as they are.
+
+    sync_mutations.py TILEC EXAMPLES PROGRAMS [-j JOBS] [--only EXAMPLE] [-v]     exit 0: each deletion was noticed
 """
 import argparse
 import concurrent.futures
@@ -18,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 
-SYNC = re.compile(r"\b(barrier|barrier_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence)\([^;{}]*\);")
+SYNC = re.compile(r"\b(barrier|barrier_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
+                  r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
 TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
 
@@ -29,6 +32,7 @@ class Case:
     example: str
     defines: list
     tests: list
+    by_hand: bool = False    # a program as it is, for sm_90a
 
 
 # Statements that no trip count needs, with the proof: (example, which of its text's, the statement) -> why. None by now.
@@ -71,12 +75,20 @@ CASES = [
     Case("softmax", ["N=13"], ["test softmax (M = 2, N = 13) tolerance 1e-2;"]),
     Case("transpose", ["T=32"], [f"test transpose (M = {m}, N = {n}) tolerance 0;"
                                  for m, n in ((32, 32), (64, 96), (37, 41))]),
+    # Trip counts that wrap the ring, tiles that use the epilogue's buffers again.
+    Case("gemm_cooperative", [], [f"test gemm_cooperative (M = {m}, N = 128, K = {k}, STAGES = {s}) tolerance 1e-2;"
+                                  for m, k, s in ((128, 64, 2), (1024, 136, 2), (640, 264, 3))], by_hand=True),
+    Case("gemm_pingpong", [], [f"test gemm_pingpong (M = {m}, N = 128, K = {k}, STAGES = {s}) tolerance 1e-2;"
+                               for m, k, s in ((64, 64, 2), (704, 136, 2), (320, 264, 3))], by_hand=True),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 
 
-def lowered(tilec, examples, case):
+def lowered(tilec, examples, programs, case):
     """The example's text after the last pass, with the case's tests in the place of its own."""
+    if case.by_hand:
+        text = (programs / "emulated" / f"{case.example}.tile").read_text()
+        return TEST.sub("", text) + "\n" + "\n".join(case.tests) + "\n"
     command = [tilec, "opt", str(examples / f"{case.example}.tile")]
     for define in case.defines:
         command += ["-D", define]
@@ -104,8 +116,8 @@ def statements(text, general):
             yield match
 
 
-def emulate(tilec, path):
-    done = subprocess.run([tilec, "test", str(path)], capture_output=True, text=True)
+def emulate(tilec, path, flags):
+    done = subprocess.run([tilec, "test", *flags, str(path)], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -122,6 +134,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("tilec")
     arguments.add_argument("examples", type=pathlib.Path)
+    arguments.add_argument("programs", type=pathlib.Path)
     arguments.add_argument("-j", type=int, default=2, metavar="JOBS")
     arguments.add_argument("--only", metavar="EXAMPLE")
     arguments.add_argument("-v", action="store_true", help="say for each deletion what the emulator reported")
@@ -134,13 +147,14 @@ def main():
         def attempt(number, position, text, match):
             path = folder / f"{number}-{position}.tile"
             path.write_text(without(text, match) if match else text)
-            return emulate(options.tilec, path)
+            flags = ["--passes=none", "--target=sm_90a"] if CASES[number].by_hand else []
+            return emulate(options.tilec, path, flags)
 
         jobs = []
         for number, case in enumerate(CASES):
             if options.only not in (None, case.example):
                 continue
-            whole = lowered(options.tilec, options.examples, case)
+            whole = lowered(options.tilec, options.examples, options.programs, case)
             for kind, text in (("", whole), (" (general)", general_only(whole))):
                 if text is None:
                     continue
