@@ -78,6 +78,12 @@ static void elaborate_all(Sema *s) {
     elaborate_tests(s);
 }
 
+static void unknown_entry(Sema *s, const char *name) {
+    Diag *d = diag(s->sink, (Span){0}, T_NO_ENTRY, name);
+    const char *near = strmap_nearest(s->syntax->launchables, name);
+    if (near) diag_note(d, "did you mean '%s'?", near);
+}
+
 // Consts that nothing used are wrong all the same.
 static void force_consts(Sema *s) {
     for (int i = 0; i < s->syntax->items.count; i++)
@@ -94,8 +100,7 @@ static Module *elaborate_mode(Syntax *syntax, Arena *arena, Failure *failure, Di
     check_defines(s);
     force_consts(s);
     if (diag_errors(sink) == before) elaborate_all(s);
-    if (s->options->only && item_named(syntax, s->options->only) < 0)
-        diag(sink, (Span){0}, T_UNKNOWN_FUNCTION, s->options->only);
+    if (s->options->only && item_named(syntax, s->options->only) < 0) unknown_entry(s, s->options->only);
     if (diag_errors(sink) > before || !verify_module(s->module)) return NULL;
     return s->module;
 }

@@ -126,9 +126,11 @@ static Iter iterator(Sema *s, const Node *node) {
     Iter iter = {.begin = e_int(s->arena, 0), .step = e_int(s->arena, 1)};
     if (node->kids[0]) iter.begin = index_expression(s, node->kids[0]);
     iter.end = index_expression(s, node->kids[1]);
-    if (node->kids[2]) iter.step = index_expression(s, node->kids[2]);
     int64_t step;
-    if (expr_const(iter.step, &step) && step <= 0) diag(s->sink, node->kids[2]->span, T_STEP, (long long)step);
+    if (node->kids[2] && constant_int(s, node->kids[2], "the step of a loop", INT64_MIN, INT64_MAX, &step)) {
+        iter.step = e_int(s->arena, step);
+        if (step <= 0) diag(s->sink, node->kids[2]->span, T_STEP, (long long)step);
+    }
     iter.var = declare_var(s, node->text, VAR_ITER, TYPE_I64, node->span);
     return iter;
 }

@@ -181,10 +181,11 @@ static void round_trip(Runner *runner, const char *after) {
     if (!same_text(runner, after, sb_text(&first), sb_text(&second))) runner->failed = true;
 }
 
-static void emulate(Runner *runner, const char *after) {
+static void emulate(Runner *runner, const char *after, bool is_input) {
     const char *why = "it says not why";
     if (runner->hooks->emulate(runner->hooks->user, runner->module, after, &why)) return;
-    diag(runner->module->sink, no_place, T_EMULATE_AFTER, after, why);
+    if (is_input) diag(runner->module->sink, no_place, T_TEST_FAILS, why);
+    else diag(runner->module->sink, no_place, T_EMULATE_AFTER, after, why);
     runner->failed = true;
 }
 
@@ -208,7 +209,8 @@ static void observe(Runner *runner, int step, const char *after, const bool *cha
     if (options->dump_dir) dump(runner, step, after);
     if (runner->failed || !any) return;
     if (options->roundtrip_each && runner->hooks && runner->hooks->parse) round_trip(runner, after);
-    if (!runner->failed && options->emulate_each && runner->hooks && runner->hooks->emulate) emulate(runner, after);
+    if (!runner->failed && options->emulate_each && runner->hooks && runner->hooks->emulate)
+        emulate(runner, after, changed == NULL);
 }
 
 // ---- running ----

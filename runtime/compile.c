@@ -1,8 +1,10 @@
 #include "runtime/compile.h"
 #include "emulator/emulator.h"
 #include "ir/print.h"
+#include "ir/rewrite.h"
 #include "runtime/container.h"
 #include "runtime/plan_build.h"
+#include <string.h>
 
 CompileOptions compile_options(const Target *target) {
     return (CompileOptions){.target = target,
@@ -49,12 +51,31 @@ bool run_pipeline(Module *module, const CompileOptions *options) {
     return run_passes(module, options->target, &options->passes, &hooks);
 }
 
+static bool find_print(Visitor *visitor, Stmt *stmt) {
+    bool *found = visitor->user;
+    *found |= stmt->kind == STMT_CALL && stmt->call.op == OP_PRINT;
+    return !*found;
+}
+
+// `print` passes its numbers on the stack: such a kernel's frame says nothing about its registers.
+static bool prints(const Compiled *out, const char *symbol) {
+    Module *module = out->module;
+    bool found = false;
+    Visitor visitor = {.stmt = find_print, .user = &found};
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *func = module->funcs.items[i];
+        if (func->kind == FUNC_KERNEL && strcmp(kernel_symbol(module, func, module->arena), symbol) == 0)
+            visit_block(&visitor, &func->body);
+    }
+    return found;
+}
+
 // A warning with the kernel's name for what ptxas had to put into slow memory.
-static void warn_spills(const Module *module, const Cubin *cubin) {
-    for (int i = 0; i < cubin->kernel_count; i++) {
-        const KernelResources *k = &cubin->kernels[i];
-        if (k->spill_stores || k->spill_loads || k->stack)
-            diag(module->sink, (Span){0}, T_SPILLS, k->symbol, k->spill_stores, k->spill_loads, k->stack);
+static void warn_spills(const Compiled *out) {
+    for (int i = 0; i < out->cubin.kernel_count; i++) {
+        const KernelResources *k = &out->cubin.kernels[i];
+        if (k->spill_stores || k->spill_loads || (k->stack && !prints(out, k->symbol)))
+            diag(out->module->sink, (Span){0}, T_SPILLS, k->symbol, k->spill_stores, k->spill_loads, k->stack);
     }
 }
 
@@ -89,7 +110,7 @@ static bool assemble_and_pack(const CompileOptions *options, Compiled *out) {
     if (with_cubin) {
         if (!assemble(module->arena, module->failure, module->sink, out->ptx, &assembling, &out->cubin)) return false;
         out->times.assemble = out->cubin.seconds;
-        warn_spills(module, &out->cubin);
+        warn_spills(out);
     }
     StrBuf manifest;
     sb_init(&manifest, module->arena);
@@ -123,8 +144,8 @@ static void report_variant(const PlanVariant *v, StrBuf *out) {
         sb_printf(out, "%s%s = %lld", i ? ", " : "  ", v->tuned.items[i].name, (long long)v->tuned.items[i].value);
     sb_printf(out, "\n    %d threads, %lld bytes of shared memory", v->threads, (long long)v->shared_bytes);
     if (v->registers >= 0)
-        sb_printf(out, ", %d registers, %d barriers, spills %d + %d bytes, stack %d bytes", v->registers, v->barriers,
-                  v->spill_stores, v->spill_loads, v->stack);
+        sb_printf(out, ", %d registers, %d barrier%s, spills %d + %d bytes, stack %d bytes", v->registers, v->barriers,
+                  v->barriers == 1 ? "" : "s", v->spill_stores, v->spill_loads, v->stack);
     sb_printf(out, "\n    grid %s\n", v->grid.text);
     if (v->when.text) sb_printf(out, "    when %s\n", v->when.text);
 }

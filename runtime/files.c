@@ -49,7 +49,8 @@ bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, Fi
     const char *why;
     if (file_load(arena, path, limit, out, &why)) return true;
     if (limit && (int64_t)out->length > limit)
-        diag(sink, NOWHERE, T_FILE_TOO_LARGE, (long long)out->length, (long long)limit);
+        diag(sink, NOWHERE, T_FILE_TOO_LARGE, strcmp(path, "-") == 0 ? "<stdin>" : path, (long long)out->length,
+             (long long)limit);
     else diag(sink, NOWHERE, T_CANNOT_READ, strcmp(path, "-") == 0 ? "<stdin>" : path, why);
     return false;
 }

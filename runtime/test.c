@@ -160,7 +160,7 @@ static bool run_in_arena(void *user, Arena *arena) {
     const TestChoice *choice = run->choice;
     bool on_gpu = run->options->on_gpu;
     run->arena = arena;
-    run->module = front_module(run->front, arena, choice->define_count, choice->defines, NULL);
+    run->module = front_module(run->front, arena, choice->define_count, choice->defines, run->options->only);
     run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module));
     if (run->ok && on_gpu) run_loaded(run);
     else if (run->ok) run_tests(run);

@@ -102,6 +102,7 @@ static bool read_flags(TestRun *run) {
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     run->compile.optimize = (int)optimize;
     run->compile.seed = run->options.seed;
+    run->compile.only = run->options.only;
     run->compile.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
     return true;
 }
@@ -145,7 +146,8 @@ bool command_test(Tool *tool, int *code) {
         ok = test_one(&run, o->operands.items[i], &counts) && ok;
         tool_show(tool);
     }
-    if (!run.prepare) printf("%d passed, %d failed\n", counts.passed, counts.failed);
+    bool none_ran = !ok && counts.passed + counts.failed == 0;
+    if (!run.prepare && !none_ran) printf("%d passed, %d failed\n", counts.passed, counts.failed);
     *code = counts.failed > 0;
     return ok && *code == 0;
 }

@@ -178,7 +178,7 @@ static void diagnostics_are_data(void **state) {
 
 static void codes_are_explained(void **state) {
     const char *text = diag_explain(4, *state);
-    assert_non_null(strstr(text, "T0004 (error): the file has ... bytes; at most ... are read\nsplit it"));
+    assert_non_null(strstr(text, "T0004 (error): '...' has ... bytes; at most ... are read\nsplit it"));
     assert_null(diag_explain(9999, *state));
 }
 
