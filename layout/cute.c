@@ -24,6 +24,10 @@
 // refused when it is too large for that. Everything that is answered satisfies R(c) = A(B(c)) for every coordinate of
 // B, also beyond A's domain, where A's last mode goes on.
 //
+// Divide and product are not refused where they still mean something. A tile that does not divide an extent divides
+// the extent rounded up: (3,5):(20,4) by 2 is (2,(2,5)):(20,(40,4)), with (1,(1,j)) outside of the layout. A product
+// needs free places for the repetitions, not those of the composition in particular (multiply_mode).
+//
 // Limits: integers only (no symbolic extents: see layout/view.h), strides >= 0.
 #include "layout/cute.h"
 #include "support/vec.h"
@@ -295,14 +299,7 @@ static void slice_into(LayoutContext *cx, Cute a, Tuple coord, int64_t *offset, 
     } else if (a.rank != coord.count) {
         layout_refuse(cx, "the coordinate's nesting does not fit the shape");
     } else {
-        for (int i = 0; i < coord.count; i++) {
-            bool inner = coord.items[i].kind == TUPLE_LIST;   // a nested slice stays one mode
-            Cute *parts = inner ? NEW_ARRAY(cx->arena, Cute, tuple_leaves(coord.items[i])) : kept;
-            int parts_count = inner ? 0 : *count;
-            slice_into(cx, a.modes[i], coord.items[i], offset, parts, &parts_count);
-            if (!inner) *count = parts_count;
-            else if (parts_count) kept[(*count)++] = parts_count == 1 ? parts[0] : cute_tuple(cx, parts, parts_count);
-        }
+        for (int i = 0; i < coord.count; i++) slice_into(cx, a.modes[i], coord.items[i], offset, kept, count);
     }
 }
 
@@ -311,7 +308,7 @@ Cute cute_slice(LayoutContext *cx, Cute a, Tuple coord, int64_t *offset) {
     Cute *kept = NEW_ARRAY(cx->arena, Cute, tuple_leaves(coord) + 1);
     int count = 0;
     slice_into(cx, a, coord, offset, kept, &count);
-    return coord.kind == TUPLE_ANY ? a : count == 1 ? kept[0] : cute_tuple(cx, kept, count);
+    return coord.kind == TUPLE_ANY ? a : (Cute){.rank = count, .modes = kept};
 }
 
 // ---- normal forms ----
@@ -405,6 +402,7 @@ typedef struct Composition {
     Modes a;
     int64_t *digits;
     bool suspicious;
+    bool any_run;   // see multiply_mode
 } Composition;
 
 // A o (shape:stride) for one counter of B. Returns what it takes of A's counters as a leaf or a flat tuple.
@@ -418,7 +416,8 @@ static Cute compose_mode(LayoutContext *cx, Composition *c, int64_t shape, int64
                           (long long)mode.shape);
         } else if (stride < mode.shape && shape > 1) {
             int64_t taken = layout_ceil_div(mode.shape, stride);
-            if (taken < shape && mode.shape % stride != 0) c->suspicious = true;   // a run that ends inside the counter
+            if (taken < shape && mode.shape % stride != 0 && !c->any_run)
+                c->suspicious = true;   // a run that ends inside the counter
             if (taken > shape) taken = shape;
             if (shape % taken != 0)
                 layout_refuse(cx, "composition: %lld points do not divide into runs of %lld", (long long)shape,
@@ -452,15 +451,19 @@ static bool is_composition(LayoutContext *cx, Cute result, Cute a, Cute b) {
     return !cx->failed;
 }
 
-Cute cute_composition(LayoutContext *cx, Cute a, Cute b) {
-    Composition c = {.a = coalesced_for_composition(cx, a)};
-    c.digits = NEW_ARRAY(cx->arena, int64_t, c.a.count);
+// `a` as coalesced_for_composition leaves it.
+static Cute compose_modes(LayoutContext *cx, Modes a, Cute b, bool any_run) {
+    Composition c = {.a = a, .digits = NEW_ARRAY(cx->arena, int64_t, a.count), .any_run = any_run};
     Cute result = compose_tree(cx, &c, b);
     if (!cx->failed) cute_cosize(cx, result);   // refuses what overflows
-    if (!cx->failed && c.suspicious && !is_composition(cx, result, a, b))
+    if (!cx->failed && c.suspicious && !is_composition(cx, result, from_modes(cx, a), b))
         layout_refuse(
             cx, "composition: steps of the right layout carry out of an extent of the left one; no strides give that");
     return result;
+}
+
+Cute cute_composition(LayoutContext *cx, Cute a, Cute b) {
+    return compose_modes(cx, coalesced_for_composition(cx, a), b, false);
 }
 
 // ---- complement ----
@@ -512,30 +515,41 @@ Cute cute_complement(LayoutContext *cx, Cute a, Tuple cotarget) {
 
 // ---- inverses ----
 
-// In place of each stride, where the mode starts in the domain; the strides go to `strides`.
-static Mode *domain_positions(LayoutContext *cx, Modes list) {
-    Mode *positions = NEW_ARRAY(cx->arena, Mode, list.count);
+// A mode and where it starts in the domain.
+typedef struct Counter {
+    int64_t shape, stride, position;
+} Counter;
+
+// The modes of the coalesced layout by stride. Of equal strides C++ does not keep the order, and which one comes first
+// shows in the result, so this is C++'s exchange sort.
+static Counter *by_stride(LayoutContext *cx, Cute a, int *count) {
+    Modes list = coalesced(leaves(cx, a));
+    Counter *all = NEW_ARRAY(cx->arena, Counter, list.count);
     int64_t position = 1;
     for (int i = 0; i < list.count; i++) {
-        positions[i] = (Mode){position, list.items[i].stride};   // (where, key) so that sorting keeps them together
+        all[i] = (Counter){list.items[i].shape, list.items[i].stride, position};
         position = layout_mul(cx, position, list.items[i].shape);
     }
-    return positions;
+    for (int i = 0; i < list.count; i++)
+        for (int j = i + 1; j < list.count; j++)
+            if (all[j].stride < all[i].stride) {
+                Counter swap = all[i];
+                all[i] = all[j];
+                all[j] = swap;
+            }
+    *count = list.count;
+    return all;
 }
 
 Cute cute_right_inverse(LayoutContext *cx, Cute a) {
-    Modes list = coalesced(leaves(cx, a));
-    Mode *positions = domain_positions(cx, list);
-    Modes result = {NEW_ARRAY(cx->arena, Mode, list.count), 0};
-    int64_t next = 1;
-    for (bool found = true; found && !cx->failed;) {   // follow the counters that continue each other from stride 1
-        found = false;
-        for (int i = 0; i < list.count && !found; i++) {
-            if (list.items[i].stride != next || list.items[i].shape == 1) continue;
-            result.items[result.count++] = (Mode){list.items[i].shape, positions[i].shape};
-            next = layout_mul(cx, next, list.items[i].shape);
-            found = true;
-        }
+    int count;
+    const Counter *all = by_stride(cx, a, &count);
+    Modes result = {NEW_ARRAY(cx->arena, Mode, count), 0};
+    int64_t next = 1;   // follow the counters that continue each other from stride 1
+    for (int i = 0; i < count; i++) {
+        if (all[i].stride != next || all[i].shape == 1) continue;
+        result.items[result.count++] = (Mode){all[i].shape, all[i].position};
+        next = layout_mul(cx, next, all[i].shape);
     }
     return result.count ? from_modes(cx, coalesced(result)) : cute_leaf(1, 0);
 }
@@ -550,29 +564,25 @@ static bool is_left_inverse(LayoutContext *cx, Cute inverse, Cute a) {
 }
 
 Cute cute_left_inverse(LayoutContext *cx, Cute a) {
-    Modes list = coalesced(leaves(cx, a));
-    Modes positions = {domain_positions(cx, list), list.count};
-    sort_modes(list);
-    sort_modes(positions);   // the same order: both sorts are stable and have the same keys
-    Modes result = {NEW_ARRAY(cx->arena, Mode, list.count + 1), 0};
-    int64_t stride = 1, preimage = 0, extent = 1, reach = 1;
+    int count;
+    const Counter *all = by_stride(cx, a, &count);
+    Modes result = {NEW_ARRAY(cx->arena, Mode, count + 1), 0};
+    int64_t stride = 1, preimage = 0, reach = 1;
     bool overlaps = false;
-    for (int i = 0; i < list.count; i++) {
-        Mode mode = list.items[i];
-        extent = mode.shape;
-        if (mode.stride == 0) continue;
-        overlaps = overlaps || mode.stride < reach;
-        if (mode.stride % stride != 0) {
+    for (int i = 0; i < count; i++) {
+        if (all[i].stride == 0) continue;
+        overlaps = overlaps || all[i].stride < reach;
+        if (all[i].stride % stride != 0) {
             layout_refuse(cx, "left_inverse: stride %lld does not divide stride %lld", (long long)stride,
-                          (long long)mode.stride);
+                          (long long)all[i].stride);
             return a;
         }
-        result.items[result.count++] = (Mode){mode.stride / stride, preimage};
-        stride = mode.stride;
-        reach = layout_mul(cx, mode.stride, mode.shape);
-        preimage = positions.items[i].shape;
+        result.items[result.count++] = (Mode){all[i].stride / stride, preimage};
+        stride = all[i].stride;
+        reach = layout_mul(cx, stride, all[i].shape);
+        preimage = all[i].position;
     }
-    result.items[result.count++] = (Mode){extent, preimage};
+    result.items[result.count++] = (Mode){all[count - 1].shape, preimage};
     Cute inverse = from_modes(cx, coalesced(result));
     if (overlaps && !is_left_inverse(cx, inverse, a))
         layout_refuse(cx, "left_inverse: the layout overlaps itself, and no strides lead back");
@@ -686,15 +696,42 @@ static Tiler as_layouts(LayoutContext *cx, Tiler tiler) {
     return (Tiler){.kind = TILER_TUPLE, .count = tiler.count, .items = items};
 }
 
-static Cute divide_mode(LayoutContext *cx, Cute a, Cute tile) {
-    Tuple whole = cute_shape(cx, cute_coalesce(cx, a));   // the shape, not its product: see notes on cotargets
-    return cute_composition(cx, a, pair(cx, tile, cute_complement(cx, tile, whole)));
+// Rounds the extent in which a tile of that many offsets ends up to whole tiles, so that the last tile of each run
+// reaches outside of the layout instead of into the next mode. The last mode goes on by itself.
+static void round_up_to_tiles(LayoutContext *cx, Modes a, int64_t tile) {
+    for (int i = 0; i < a.count - 1 && tile > 1; i++) {
+        int64_t extent = a.items[i].shape;
+        if (extent > tile) a.items[i].shape = layout_mul(cx, layout_ceil_div(extent, tile), tile);
+        tile = layout_ceil_div(tile, extent);
+    }
 }
 
+// What the modes of a tile reach over: 1 more than its largest offset, rounded up to the period of its slowest mode.
+static int64_t tile_reach(LayoutContext *cx, Cute tile) {
+    Modes list = leaves(cx, tile);
+    int64_t reach = 1;
+    for (int i = 0; i < list.count; i++) {
+        int64_t period = layout_mul(cx, list.items[i].shape, list.items[i].stride);
+        if (list.items[i].shape > 1 && period > reach) reach = period;
+    }
+    return reach;
+}
+
+static Cute divide_mode(LayoutContext *cx, Cute a, Cute tile) {
+    Tuple whole = cute_shape(cx, cute_coalesce(cx, a));   // not its product: (3,5) is used up mode by mode
+    Cute both = pair(cx, tile, cute_complement(cx, tile, whole));
+    Modes list = coalesced_for_composition(cx, a);
+    round_up_to_tiles(cx, list, tile_reach(cx, tile));
+    return cx->failed ? a : compose_modes(cx, list, both, false);
+}
+
+// The repetitions are places that the block leaves free. Where steps of the tiler do not divide a gap of the block, the
+// next gap is used after the last whole step: fewer places than the composition has, but free ones, and distinct.
 static Cute multiply_mode(LayoutContext *cx, Cute a, Cute tile) {
     int64_t room = layout_mul(cx, cute_size(cx, a), cute_cosize(cx, tile));
     if (cx->failed) return a;
-    return pair(cx, a, cute_composition(cx, cute_complement(cx, a, tuple_int(room)), tile));
+    Cute free_places = cute_complement(cx, a, tuple_int(room));
+    return pair(cx, a, compose_modes(cx, coalesced_for_composition(cx, free_places), tile, true));
 }
 
 Cute cute_compose_tiler(LayoutContext *cx, Cute a, Tiler tiler) {
@@ -731,15 +768,23 @@ static void unzip(LayoutContext *cx, Cute a, Tiler tiler, Cute *first, Cute *sec
 
 typedef enum { ZIPPED, TILED, FLAT } Arrangement;
 
+// Appends the modes of `a`; a tuple of one mode stays a tuple, as C++ slices it.
+static void append_modes(Cute *modes, int *count, Cute a) {
+    if (cute_rank(a) == 1) modes[(*count)++] = a;
+    else
+        for (int i = 0; i < a.rank; i++) modes[(*count)++] = a.modes[i];
+}
+
 static Cute arrange(LayoutContext *cx, Cute logical, Tiler tiler, Arrangement arrangement) {
     Cute first = cute_leaf(1, 0), second = first;
     unzip(cx, logical, tiler, &first, &second);
     if (arrangement == ZIPPED) return pair(cx, first, second);
-    int left = arrangement == FLAT ? cute_rank(first) : 1, right = cute_rank(second);
-    Cute *modes = NEW_ARRAY(cx->arena, Cute, left + right);
-    for (int i = 0; i < left; i++) modes[i] = arrangement == FLAT ? cute_mode(first, i) : first;
-    for (int i = 0; i < right; i++) modes[left + i] = cute_mode(second, i);
-    return (Cute){.rank = left + right, .modes = modes};
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, cute_rank(first) + cute_rank(second));
+    int count = 0;
+    if (arrangement == FLAT) append_modes(modes, &count, first);
+    else modes[count++] = first;
+    append_modes(modes, &count, second);
+    return (Cute){.rank = count, .modes = modes};
 }
 
 Cute cute_zipped_divide(LayoutContext *cx, Cute a, Tiler tiler) {
@@ -776,25 +821,27 @@ static Cute padded(LayoutContext *cx, Cute a, int rank) {
     return (Cute){.rank = rank, .modes = modes};
 }
 
-static Cute product_by_rank(LayoutContext *cx, Cute block, Cute tiler, bool block_first) {
+// Mode i is (i-th of a, i-th of b). A leaf counts as one mode when it comes first, as in C++.
+static Cute zip(LayoutContext *cx, Cute a, Cute b) {
+    if (a.rank == CUTE_LEAF) return cute_tuple(cx, (Cute[]){pair(cx, a, b)}, 1);
+    if (a.rank != b.rank) return layout_refuse(cx, "block and repetitions do not have the same rank"), a;
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, a.rank);
+    for (int i = 0; i < a.rank; i++) modes[i] = pair(cx, a.modes[i], b.modes[i]);
+    return (Cute){.rank = a.rank, .modes = modes};
+}
+
+// (block, repetitions), both of the larger rank
+static Cute product_by_rank(LayoutContext *cx, Cute block, Cute tiler) {
     int rank = cute_rank(block) > cute_rank(tiler) ? cute_rank(block) : cute_rank(tiler);
-    tiler = padded(cx, tiler, rank);
-    Cute both = multiply_mode(cx, padded(cx, block, rank), tiler);
-    if (cx->failed) return both;
-    Cute *modes = NEW_ARRAY(cx->arena, Cute, rank);
-    for (int i = 0; i < rank; i++) {
-        // The repetitions of a leaf may have split into several modes: they stay together.
-        Cute inner = cute_mode(both.modes[0], i),
-             outer = tiler.rank == CUTE_LEAF ? both.modes[1] : both.modes[1].modes[i];
-        modes[i] = block_first ? pair(cx, inner, outer) : pair(cx, outer, inner);
-    }
-    return (Cute){.rank = rank, .modes = modes};
+    return multiply_mode(cx, padded(cx, block, rank), padded(cx, tiler, rank));
 }
 
 Cute cute_blocked_product(LayoutContext *cx, Cute block, Cute tiler) {
-    return product_by_rank(cx, block, tiler, true);
+    Cute both = product_by_rank(cx, block, tiler);
+    return cx->failed ? block : zip(cx, both.modes[0], both.modes[1]);
 }
 
 Cute cute_raked_product(LayoutContext *cx, Cute block, Cute tiler) {
-    return product_by_rank(cx, block, tiler, false);
+    Cute both = product_by_rank(cx, block, tiler);
+    return cx->failed ? block : zip(cx, both.modes[1], both.modes[0]);
 }

@@ -103,8 +103,20 @@ static void blank_lines_and_comments_keep_step(void **state) {
 }
 
 static void all_operations_of_the_tabs_answer(void **state) {
-    answered(*state, "slice\t(4,8):(1,4)\t(1,_)", "1 + 8:4");
+    answered(*state, "slice\t(4,8):(1,4)\t(1,_)", "1 + (8):(4)");   // a slice is a tuple, as C++ has it
+    answered(*state, "slice\t((2,3),6,(6,5,6)):((0,0),0,(30,6,1))\t((_,_),_,47)", "163 + (2,3,6):(0,0,0)");
+    answered(*state, "slice\t(4,8):(1,4)\t(1,2)", "9 + ():()");
     answered(*state, "flat_product\t2:1\t4:1", "(2,4):(1,2)");
+    answered(*state, "flat_product\t(1,4,3):(12,3,1)\t<16>", "((1),16,4,3):((12),1,3,1)");
+    answered(*state, "flat_divide\t(4,4):(1,4)\t<4>", "((4),1,4):((1),0,4)");
+    answered(*state, "tiled_divide\t(2):(1)\t<(1,1):(2,2)>", "(((1,1)),(2)):(((2,2)),(1))");
+    answered(*state, "blocked_product\t2:1\t(2):(1)", "((2,(2))):((1,(2)))");
+    answered(*state, "raked_product\t(8):(1)\t3:0", "((3,(8))):((0,(1)))");
+    answered(*state, "raked_product\t8:2\t6:1", "error: block and repetitions do not have the same rank");
+    answered(*state, "logical_divide\t(3,5):(20,4)\t2", "(2,(2,5)):(20,(40,4))");
+    answered(*state, "logical_divide\t(3,5):(1,4)\t2", "(2,(2,5)):(1,(2,4))");
+    answered(*state, "logical_product\t16:3\t16:2", "(16,(2,8)):(3,(2,48))");
+    answered(*state, "right_inverse\t(3,3,2):(2,2,1)\t", "(2,3):(9,3)");
     answered(*state, "filter_by\t((2,2),4):((0,1),4)\t(1,1)", "(2,4):(1,4)");
     answered(*state, "complement\t4:1\t(3,7)", "4:4");
     answered(*state, "complement\t4:2\t", "2:1");
