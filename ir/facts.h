@@ -13,6 +13,7 @@ Arena *facts_arena(const Facts *facts);                         // where it live
 Facts *facts_new(Arena *arena, const Func *func);              // with the function's `when` and top-level assumes
 void facts_assume(Facts *facts, const Expr *condition, bool holds);   // conjunctions are taken apart
 void facts_bind(Facts *facts, const Var *var, const Expr *value);     // a let
+const Expr *facts_binding(const Facts *facts, const Var *var);        // a let's value, if it is the same anywhere; or NULL
 void facts_iter(Facts *facts, const Iter *iter);                       // an index within its bounds
 int facts_mark(const Facts *facts);                             // a scope: facts added later are dropped by facts_release
 void facts_release(Facts *facts, int mark);

@@ -89,8 +89,15 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
     Expr *height = bind(s, "height", e_min(a, raster, e_sub(a, rows, first)));
     push_assume(s, e_binary(a, BIN_GE, height, e_int(a, 1)));
     Expr *inside = bind(s, "inside", e_mod(a, number, group));
-    bind_iter(s, 0, e_add(a, first, e_mod(a, inside, height)), rows);
-    bind_iter(s, 1, e_div(a, inside, height), columns);
+    int64_t groups_of;
+    Expr *row = e_mod(a, inside, height), *column = e_div(a, inside, height);
+    if (expr_const(raster, &groups_of)) {   // all groups but the last are whole: no division there
+        Expr *whole = e_binary(a, BIN_EQ, height, raster);
+        row = e_select(a, whole, e_mod(a, inside, raster), row);
+        column = e_select(a, whole, e_div(a, inside, raster), column);
+    }
+    bind_iter(s, 0, e_add(a, first, row), rows);
+    bind_iter(s, 1, column, columns);
 }
 
 static Expr *raster_of(Scheduler *s) {
