@@ -185,12 +185,11 @@ void emit_bulk(Gen *gen, const OpCall *call);
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 
 // ---- wgmma.c ----
-bool is_wgmma(const Stmt *stmt);                          // wgmma, its fence, commit or wait; an unrolled loop of them
+bool is_wgmma(const Stmt *stmt);                          // wgmma, its fence, commit or wait
 int emit_wgmma(Gen *gen, const Block *block, int at);     // the statements of that kind from `at` on: how many there were
 void find_wgmma_arrays(Gen *gen, const Func *kernel);
 
 // ---- stmt.c ----
-void bind_value(Gen *gen, const Var *var, Value value);
 void emit_block(Gen *gen, Block *block);
 int64_t block_threads(Gen *gen, const Stmt *grid);
 bool has_roles(const Func *kernel);

@@ -12,7 +12,7 @@ static void emit_role(Gen *gen, Stmt *stmt, int64_t first);
 
 // ---- variables ----
 
-void bind_value(Gen *gen, const Var *var, Value value) {
+static void bind_value(Gen *gen, const Var *var, Value value) {
     VarPlace *place = map_get(gen->vars, var);
     if (!place) map_put(gen->vars, var, place = NEW(gen->arena, VarPlace));
     *place = (VarPlace){.value = value};
@@ -237,62 +237,26 @@ static int iter_bits(Gen *gen, const Iter *iter) {
     return narrow ? 32 : 64;
 }
 
-// What a loop's condition compares: the iterator with its end; but of `i in 0 .. ceildiv(a, b)` the product i * b with a.
-// A persistent block's turns end so, and a division by what is no constant would stand before its first copy.
-typedef struct Progress {
-    Value first, step, limit;
-    bool is_product;
-} Progress;
-
-static bool ends_with_quotient(Gen *gen, const Iter *iter, Expr **a, Expr **b) {
-    const Expr *end = iter->end;
-    const Expr *bound = end->kind == EXPR_VAR ? facts_binding(gen->facts, end->var) : NULL;
-    if (bound) end = bound;
-    if (end->kind != EXPR_CALL || end->call.op != OP_CEILDIV || expr_reads_memory(end)) return false;
-    int64_t constant;
-    *a = end->call.args[0].value;
-    *b = end->call.args[1].value;
-    return !expr_const(*b, &constant) && range_of(gen->facts, *b).low >= 1 &&
-           range_of(gen->facts, iter->begin).low >= 0;
-}
-
-static Progress progress_of(Gen *gen, const Iter *iter, int bits, Value begin, Value step) {
-    Expr *a, *b;
-    if (!ends_with_quotient(gen, iter, &a, &b)) {
-        Value end = fit_bits(gen, emit_index(gen, iter->end), bits, known_of(gen, iter->end).nonnegative);
-        return (Progress){begin, step, end, false};
-    }
-    Value limit = fit_bits(gen, emit_index(gen, a), 64, known_of(gen, a).nonnegative);
-    Value by = fit_bits(gen, emit_index(gen, b), 64, true);
-    Value first = LLVMBuildMul(gen->builder, fit_bits(gen, begin, 64, true), by, "");
-    return (Progress){first, LLVMBuildMul(gen->builder, fit_bits(gen, step, 64, true), by, ""), limit, true};
-}
-
 static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
     const Iter *iter = &stmt->loop.iters[depth];
     LLVMBuilderRef b = gen->builder;
     int bits = iter_bits(gen, iter);
     // The bounds must be computed before facts_iter makes them part of what is known inside.
     Value begin = fit_bits(gen, emit_index(gen, iter->begin), bits, known_of(gen, iter->begin).nonnegative);
+    Value end = fit_bits(gen, emit_index(gen, iter->end), bits, known_of(gen, iter->end).nonnegative);
     Value step = fit_bits(gen, emit_index(gen, iter->step), bits, true);
-    Progress p = progress_of(gen, iter, bits, begin, step);
     Label loop = new_label(gen, "loop"), done = new_label(gen, "done"), before = LLVMGetInsertBlock(b);
-    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, p.first, p.limit, ""), loop, done);
+    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), loop, done);
     LLVMPositionBuilderAtEnd(b, loop);
     Value index = LLVMBuildPhi(b, LLVMTypeOf(begin), iter->var->name);
-    Value product = p.is_product ? LLVMBuildPhi(b, LLVMTypeOf(p.first), "") : NULL;
     bind_value(gen, iter->var, index);
     facts_iter(gen->facts, iter);
     gen->break_to = done;   // a break leaves the innermost loop
     emit_nest(gen, stmt, depth + 1);
-    Value next = LLVMBuildAdd(b, index, step, ""), reached = next;
+    Value next = LLVMBuildAdd(b, index, step, "");
     if (LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
     LLVMAddIncoming(index, (Value[]){begin, next}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
-    if (product) {
-        reached = LLVMBuildNSWAdd(b, product, p.step, "");
-        LLVMAddIncoming(product, (Value[]){p.first, reached}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
-    }
-    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, reached, p.limit, ""), loop, done);
+    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, end, ""), loop, done);
     LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(b));
     LLVMPositionBuilderAtEnd(b, done);
 }

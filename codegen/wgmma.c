@@ -8,7 +8,7 @@
 //     2. A wait reads and writes all registers that can be in flight, and so does a fence: what uses them later depends
 //        on the wait, what defines them earlier comes before the fence. That is every local array of a wgmma whose
 //        declaration is open (a role's arrays do not live through the waits of another).
-//     3. Statements next to each other, in unrolled loops too, become one piece of assembly. LLVM's time grows faster than the number of
+//     3. Statements next to each other become one piece of assembly. LLVM's time grows faster than the number of
 //        pieces times their operands, and nothing can come between.
 //
 //     wgmma_fence();                                        wgmma.fence
@@ -30,24 +30,10 @@
 #include "ir/rewrite.h"
 #include <string.h>
 
-static bool is_wgmma_call(const Stmt *stmt) {
+bool is_wgmma(const Stmt *stmt) {
     if (stmt->kind != STMT_CALL) return false;
     OpId op = stmt->call.op;
     return op == OP_WGMMA || op == OP_WGMMA_FENCE || op == OP_WGMMA_COMMIT || op == OP_WGMMA_WAIT;
-}
-
-bool is_wgmma(const Stmt *stmt) {
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL) return is_wgmma_call(stmt);
-    const Block *body = &stmt->loop.body;
-    for (int i = 0; i < body->count; i++)
-        if (!is_wgmma(body->items[i])) return false;
-    for (int i = 0; i < stmt->loop.count; i++) {
-        const Iter *iter = &stmt->loop.iters[i];
-        int64_t begin, end, step;
-        if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || !expr_const(iter->step, &step))
-            return false;
-    }
-    return body->count > 0;
 }
 
 // ---- which arrays can be in flight ----
@@ -77,19 +63,19 @@ void find_wgmma_arrays(Gen *gen, const Func *kernel) {
 
 enum { REGISTER_BITS = 32, A_REGISTERS = 4 };   // an instruction's A from registers, of any type, has four of them
 
-typedef struct Tied {   // a register that the assembly reads and writes: operand number is its place in the list
+typedef struct Tied {     // a register that the assembly reads and writes: operand number is its place in the list
     LocalArray *array;
-    int64_t index;   // of its first element
+    int64_t index;        // of its first element
 } Tied;
 
 typedef struct Asm {
     Gen *gen;
     StrBuf text;
     VEC(Tied) tied;
-    VEC(Value) inputs;   // operands after the tied ones
-    VEC(char) kinds;     // their constraints
-    Map *numbers;        // LocalArray -> int[registers]: operand number + 1
-    bool supported;
+    VEC(Value) inputs;         // operands after the tied ones
+    VEC(char) kinds;           // their constraints
+    Map *numbers;              // LocalArray -> int[registers]: operand number + 1
+    int declared;              // descriptor words so far
 } Asm;
 
 static int64_t per_register(const LocalArray *array) {
@@ -136,28 +122,14 @@ static Value get_register(Gen *gen, LocalArray *array, int64_t index) {
 // ---- one wgmma statement ----
 
 // Places in ops.def's row.
-enum {
-    W_SHAPE,
-    W_A,
-    W_B,
-    W_ACC,
-    W_STEPS,
-    W_A_FORM,
-    W_A_LEAD,
-    W_A_STRIDE,
-    W_A_STEP,
-    W_B_FORM,
-    W_B_LEAD,
-    W_B_STRIDE,
-    W_B_STEP,
-    W_ACCUMULATE
-};
+enum { W_SHAPE, W_A, W_B, W_ACC, W_STEPS, W_A_FORM, W_A_LEAD, W_A_STRIDE, W_A_STEP, W_B_FORM, W_B_LEAD, W_B_STRIDE,
+       W_B_STEP, W_ACCUMULATE };
 
 typedef struct Descriptor {   // an operand in shared memory
     int low;                  // operand number of the low word
     uint32_t high;
-    int64_t step;      // from one instruction to the next, in units of 16 bytes
-    bool transposed;   // m or n contiguous
+    int64_t step;             // from one instruction to the next, in units of 16 bytes
+    bool transposed;          // m or n contiguous
 } Descriptor;
 
 static WgmmaInfo shape_of(Gen *gen, const OpCall *call) {
@@ -356,47 +328,26 @@ static void emit_asm(Asm *code) {
     }
 }
 
-// ---- the statements of a run, unrolled loops expanded ----
-
-typedef void (*VisitCall)(Asm *code, const OpCall *call);
-
-static void visit_run(Asm *code, const Stmt *stmt, int depth, VisitCall visit) {
-    Gen *gen = code->gen;
-    if (stmt->kind == STMT_CALL) {
-        OpCall call = {stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->loc};
-        visit(code, &call);
-        return;
-    }
-    if (depth == stmt->loop.count) {
-        for (int i = 0; i < stmt->loop.body.count; i++) visit_run(code, stmt->loop.body.items[i], 0, visit);
-        return;
-    }
-    const Iter *iter = &stmt->loop.iters[depth];
-    int64_t begin = 0, end = 0, step = 1;
-    expr_const(iter->begin, &begin), expr_const(iter->end, &end), expr_const(iter->step, &step);
-    int mark = facts_mark(gen->facts);
-    facts_iter(gen->facts, iter);
-    for (int64_t i = begin; i < end; i += step) {
-        bind_value(gen, iter->var, const_i32(gen, i));
-        visit_run(code, stmt, depth + 1, visit);
-    }
-    facts_release(gen->facts, mark);
-}
-
-static void note_support(Asm *code, const OpCall *call) {
-    code->supported = code->supported && op_supported(code->gen, call);
+static OpCall call_of(const Stmt *stmt) {
+    return (OpCall){stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->loc};
 }
 
 int emit_wgmma(Gen *gen, const Block *block, int at) {
-    Asm code = {.gen = gen, .numbers = map_new(gen->arena), .supported = true};
+    Asm code = {.gen = gen, .numbers = map_new(gen->arena)};
     int count = 0;
+    bool supported = true;
     sb_init(&code.text, gen->arena);
     lines_at(gen, block->items[at]->loc);
-    while (at + count < block->count && is_wgmma(block->items[at + count])) count++;
-    for (int i = 0; i < count; i++) visit_run(&code, block->items[at + i], 0, note_support);
-    if (!code.supported) return count;
-    for (int i = 0; i < count; i++) visit_run(&code, block->items[at + i], 0, tie_operands);
-    for (int i = 0; i < count; i++) visit_run(&code, block->items[at + i], 0, write_statement);
+    for (; at + count < block->count && is_wgmma(block->items[at + count]); count++) {
+        OpCall call = call_of(block->items[at + count]);
+        supported = supported && op_supported(gen, &call);
+        if (supported) tie_operands(&code, &call);
+    }
+    if (!supported) return count;
+    for (int i = 0; i < count; i++) {
+        OpCall call = call_of(block->items[at + i]);
+        write_statement(&code, &call);
+    }
     emit_asm(&code);
     return count;
 }

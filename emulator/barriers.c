@@ -123,6 +123,14 @@ void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes) {
     complete_phase(cta, barrier);
 }
 
+void mbarrier_landed(Agent *agent, MBarrier *barrier, int64_t bytes) {
+    Cta *cta = agent->cta;
+    for (Mask m = clocked(agent); m; m &= m - 1)
+        clock_arrive(cta, &barrier->clock, agent->first_thread + __builtin_ctz(m));
+    if (clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
+    mbarrier_transact(cta, barrier, bytes);
+}
+
 static MBarrier *mbarrier_at(Cta *cta, const Mem *mem, int64_t element) {
     MBarrier **slot = &cta->mbarriers[(mem->offset + element * mem->bytes) / 8];
     if (*slot) return *slot;

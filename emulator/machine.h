@@ -381,6 +381,7 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call);
 void call_tile_op(Agent *agent, const Instr *in, const Call *call);
 void tile_commit(Agent *agent);
 void tile_wait(Agent *agent, int64_t pending_groups);
+void tile_wait_products(Agent *agent, int64_t pending);
 void tile_land_all(Agent *agent);
 // copies.c: cp.async
 void copy_start(Agent *agent, const Call *call);
@@ -430,6 +431,7 @@ void warp_sync(Agent *agent);
 void mbarrier_op(Agent *agent, const Instr *in, const Call *call);
 void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes);      // bytes of a copy have landed
 void mbarrier_started(Agent *agent, MBarrier *barrier, int64_t bytes);   // a copy that completes on it
+void mbarrier_landed(Agent *agent, MBarrier *barrier, int64_t bytes);    // one that the agent did itself, just now
 MBarrier *mbarrier_of(Agent *agent, const Place *place, int lane);   // NULL: out of range or not initialised, reported
 const char *mbarrier_text(const Cta *cta, const MBarrier *barrier);
 void fence_mbarrier_init(Agent *agent);

@@ -266,12 +266,19 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_FENCE_ASYNC: race_fence_async(agent); break;
     case OP_TMA_LOAD:
     case OP_TMA_STORE: bulk_start(agent, call); break;
-    case OP_BULK_COMMIT: bulk_commit(agent); break;
-    case OP_BULK_WAIT: bulk_wait(agent, call); break;
+    case OP_BULK_COMMIT:
+        if (agent->warp) bulk_commit(agent);
+        break;
+    case OP_BULK_WAIT:
+        if (agent->warp) bulk_wait(agent, call);
+        break;
     case OP_WGMMA: wgmma_start(agent, call); break;
     case OP_WGMMA_FENCE: wgmma_fence(agent); break;
     case OP_WGMMA_COMMIT: wgmma_commit(agent); break;
-    case OP_WGMMA_WAIT: wgmma_wait(agent, call->args[0].number); break;
+    case OP_WGMMA_WAIT:
+        if (agent->warp) wgmma_wait(agent, call->args[0].number);
+        else tile_wait_products(agent, call->args[0].number);
+        break;
     default:
         emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, op_info(call->op)->text);
         agent->cta->machine->stop = true;

@@ -31,6 +31,7 @@ typedef void (*ViewFn)(Agent *agent, const View *view, int64_t offset, int64_t s
 
 struct Pending {
     const Call *call;
+    const Agent *agent;
     int pc;
     View views[4];
     int64_t group;
@@ -374,7 +375,7 @@ static void start_async(Agent *agent, const Call *call, const View *views) {
         cta->pending_capacity = grown;
     }
     Pending *p = &cta->pending[cta->pending_count++];
-    *p = (Pending){.call = call, .pc = agent->pc, .group = cta->committed, .live = true};
+    *p = (Pending){.call = call, .agent = agent, .pc = agent->pc, .group = cta->committed, .live = true};
     memcpy(p->views, views, sizeof p->views);
     int written = written_operand(call->op);
     for (int i = 0; i < 3; i++)
@@ -427,6 +428,31 @@ void tile_wait(Agent *agent, int64_t pending_groups) {
     forget_landed(cta);
 }
 
+// Products that the agent started, but for the last few.
+void tile_wait_products(Agent *agent, int64_t pending) {
+    Cta *cta = agent->cta;
+    int64_t started = 0;
+    for (int i = 0; i < cta->pending_count; i++)
+        started += cta->pending[i].agent == agent && cta->pending[i].call->op == OP_GEMM;
+    for (int i = 0; i < cta->pending_count && started > pending; i++) {
+        Pending *p = &cta->pending[i];
+        if (p->agent != agent || p->call->op != OP_GEMM) continue;
+        land(agent, p);
+        started--;
+    }
+    forget_landed(cta);
+}
+
+// Its bytes complete on an mbarrier, as those of a copy by TMA, which land late only where there are threads.
+static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
+    MBarrier *barrier = mbarrier_of(agent, call->args[2].place, 0);
+    if (!barrier) return;
+    int64_t bytes = views[1].elements * views[1].mem->bytes;
+    mbarrier_started(agent, barrier, bytes);
+    perform(agent, call, views);
+    mbarrier_landed(agent, barrier, bytes);
+}
+
 void tile_land_all(Agent *agent) {   // at the end of the block: nobody can see the difference
     Cta *cta = agent->cta;
     for (int i = 0; i < cta->pending_count; i++) land(agent, &cta->pending[i]);
@@ -443,6 +469,7 @@ void call_tile_op(Agent *agent, const Instr *in, const Call *call) {
     for (int i = 0; i < call->count && count < 3; i++)
         if (call->args[i].tile) views[count++] = view_of(agent, call->args[i].tile);
     if (call->op == OP_AWAIT) op_await(agent, call, &views[0]);
+    else if (call->op == OP_COPY && call->count > 2 && call->args[2].place) copy_to_barrier(agent, call, views);
     else if (call->is_async) start_async(agent, call, views);
     else perform(agent, call, views);
 }

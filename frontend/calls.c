@@ -125,6 +125,10 @@ static bool takes_tiles(OpId op) {
     return op >= OP_COPY && op <= OP_AWAIT;
 }
 
+static bool is_bar(const Operand *operand) {
+    return strcmp(operand->name, "bar") == 0;
+}
+
 // Ops that put their value into their first operand: the value takes its type.
 static bool stores_value(OpId op) {
     return op == OP_FILL || op == OP_STORE || (op >= OP_ATOMIC_ADD && op <= OP_ATOMIC_CAS);
@@ -147,7 +151,7 @@ static bool build_args(Sema *s, const OpInfo *info, const Operands *operands, Ar
         if (!node) continue;
         if (is_word(operand)) args[i] = word(s, info, operand, node);
         else if (operand->access == ACCESS_VALUE) args[i].value = scalar_operand(s, info, operand, node, &args[0]);
-        else if (takes_tiles(info->id)) args[i].region = region_alone(s, node, info->text);
+        else if (takes_tiles(info->id) && !is_bar(operand)) args[i].region = region_alone(s, node, info->text);
         else args[i].region = region_element_of(s, node);
         if (!args[i].value && !args[i].region && !args[i].name) return false;
     }

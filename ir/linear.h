@@ -58,6 +58,7 @@ bool linear_prove_nonnegative(const Facts *facts, const Linear *sum);   // as a 
 int64_t multiple_product(int64_t a, int64_t b);                         // of two multiples, capped at 2^62
 
 // ---- what facts.c keeps ----
+const Expr *facts_binding(const Facts *facts, const Var *var);   // a let's value; NULL
 Range facts_range(const Facts *facts, const Var *var);
 int64_t facts_multiple(const Facts *facts, const Var *var);
 bool facts_multiple_known(const Facts *facts, const Linear *sum, int64_t divisor);   // by an assumption

@@ -11,6 +11,9 @@ const Layout *fragment_accumulator(Arena *arena, const MmaInfo *info, int64_t m,
 const Layout *fragment_operand_a(Arena *arena, const MmaInfo *info, int64_t m, int64_t k, int64_t warps_m,
                                  int64_t threads);
 
+// The accumulator [m, n] of a gemm by wgmma, for one warpgroup: strips of the instruction's rows, one after the other.
+const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t n, int64_t threads);
+
 // Value index within tv_project(map, dims) of the thread's value number `value` of `map`.
 Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const int *dims, Expr *value);
 // `thread` is the first of the replicas of its elements: a condition, NULL when there are no replicas.

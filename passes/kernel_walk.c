@@ -5,6 +5,8 @@ typedef struct Walk {
     Facts *facts;
     void (*visit)(void *user, Stmt *stmt, const Facts *facts);
     void *user;
+    bool all;            // else only what stands in `role` (NULL: in none)
+    const Stmt *role, *inside;
 } Walk;
 
 static void walk_block(Walk *walk, Block *block);
@@ -42,7 +44,7 @@ static void walk_branch(Walk *walk, const Expr *condition, bool holds, Block *bo
 }
 
 static void walk_stmt(Walk *walk, Stmt *stmt) {
-    walk->visit(walk->user, stmt, walk->facts);
+    if (walk->all || walk->inside == walk->role) walk->visit(walk->user, stmt, walk->facts);
     switch (stmt->kind) {
     case STMT_LET: case STMT_ASSUME: facts_enter(walk->facts, stmt); break;
     case STMT_FOR:
@@ -54,7 +56,11 @@ static void walk_stmt(Walk *walk, Stmt *stmt) {
         walk_branch(walk, stmt->if_.condition, false, &stmt->if_.otherwise);
         break;
     case STMT_GRID: walk_body(walk, stmt, &stmt->grid.body); break;
-    case STMT_ROLE: walk_block(walk, &stmt->role.body); break;
+    case STMT_ROLE:
+        walk->inside = stmt;
+        walk_block(walk, &stmt->role.body);
+        walk->inside = NULL;
+        break;
     default: break;
     }
 }
@@ -69,8 +75,32 @@ static void walk_block(Walk *walk, Block *block) {
 }
 
 void kernel_walk(Arena *arena, Func *kernel, void (*visit)(void *user, Stmt *stmt, const Facts *facts), void *user) {
-    Walk walk = {.facts = facts_new(arena, kernel), .visit = visit, .user = user};
+    Walk walk = {.facts = facts_new(arena, kernel), .visit = visit, .user = user, .all = true};
     walk_block(&walk, &kernel->body);
+}
+
+// ---- scopes ----
+
+void scope_walk(Arena *arena, Func *kernel, const ThreadScope *scope,
+                void (*visit)(void *user, Stmt *stmt, const Facts *facts), void *user) {
+    Walk walk = {.facts = facts_new(arena, kernel), .visit = visit, .user = user, .role = scope->role};
+    walk_block(&walk, &kernel->body);
+}
+
+static void add_roles(Arena *arena, Block *block, ThreadScopeVec *out) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        ThreadScope scope = {stmt, &stmt->role.body, stmt->role.threads};
+        if (stmt->kind == STMT_ROLE) vec_push(arena, out, scope);
+        else if (stmt->kind == STMT_GRID) add_roles(arena, &stmt->grid.body, out);
+        else if (stmt->kind == STMT_BLOCK) add_roles(arena, &stmt->block, out);
+    }
+}
+
+void thread_scopes(Arena *arena, Func *kernel, ThreadScopeVec *out) {
+    ThreadScope whole = {NULL, &kernel->body, kernel_threads(kernel)};
+    vec_push(arena, out, whole);
+    add_roles(arena, &kernel->body, out);
 }
 
 int64_t kernel_threads(const Func *kernel) {

@@ -27,6 +27,8 @@
 #include "passes/kernel_walk.h"
 #include "passes/pass.h"
 #include "passes/tile_loop.h"
+#include "passes/tma.h"
+#include "passes/util.h"
 #include "support/map.h"
 #include <string.h>
 
@@ -52,7 +54,9 @@ typedef struct Item {
     bool has_memory;
     bool once;             // replicas would do harm: registers get what an atomic or an update of memory gives
     // gemms
-    const MmaInfo *mma;    // NULL: fma
+    const MmaInfo *mma;    // NULL: fma, or
+    bool is_wgmma;
+    WgmmaInfo wgmma;
     int64_t m, n, k, warps_m, warps_n;
     int group;             // gemms and reductions that share fragments (union-find parent)
 } Item;
@@ -187,6 +191,9 @@ static void collect_gemm(Inference *inference, Item *item) {
     if (via && strcmp(via, "mma") == 0)
         item->mma = mma_find(inference->context->target, type_text(a->buf->type), type_text(b->buf->type),
                              type_text(acc->buf->type));
+    item->is_wgmma = via && strcmp(via, "wgmma") == 0;
+    const char *why;
+    if (item->is_wgmma) wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why);
     if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);
     if (b->buf->scope == SCOPE_FRAGMENT) add_fragment(inference, b->buf);
     add_use(inference, item, acc->buf, 2, dims, true);
@@ -225,6 +232,7 @@ static void collect_scalar(Inference *inference, Item *item) {
 
 static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
+    if (via_is(stmt, "tma")) return;   // one thread starts it
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;
@@ -332,6 +340,11 @@ static void infer_mma(Inference *inference, Item *item, bool rows) {
                    fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
 }
 
+static void infer_wgmma(Inference *inference, Item *item) {
+    item->map = fragment_wgmma(inference->arena, &item->wgmma, item->m, item->n, inference->threads);
+    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
+}
+
 // Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
 static void infer_fma(Inference *inference, Item *item) {
     int64_t shape[] = {item->m, item->n};
@@ -347,7 +360,8 @@ static void infer_strict(Inference *inference) {
         Item *item = inference->items.items[i];
         if (item->kind != ITEM_GEMM) continue;
         if (item->mma) infer_mma(inference, item, group_wants_rows(inference, find_group(inference, i)));
-        if (!item->mma) infer_fma(inference, item);
+        else if (item->is_wgmma) infer_wgmma(inference, item);
+        if (!item->map) infer_fma(inference, item);
     }
 }
 
@@ -655,15 +669,13 @@ static void drop_replicas(Inference *inference) {
     }
 }
 
-bool pass_layout_inference(PassContext *context, Func *kernel) {
-    Inference inference = {.context = context, .arena = context->arena};
+static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *scope) {
+    Inference inference = {.context = context, .arena = context->arena, .threads = scope->threads};
     inference.before = map_new(context->arena);
     inference.after = map_new(context->arena);
-    inference.threads = kernel_threads(kernel);
     StmtMapper chunks = {.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference};
-    rewrite_block(&chunks, &kernel->body);
-    inference.changed |= separate_views(context, kernel);
-    kernel_walk(context->arena, kernel, collect_stmt, &inference);
+    rewrite_block(&chunks, scope->body);
+    scope_walk(context->arena, kernel, scope, collect_stmt, &inference);
     if (inference.failed) return inference.changed;
     infer_strict(&inference);
     propagate(&inference);
@@ -673,6 +685,14 @@ bool pass_layout_inference(PassContext *context, Func *kernel) {
     write_decisions(&inference);
     convert_where_layouts_meet(&inference);
     StmtMapper insert = {.arena = context->arena, .stmt = push_with_conversions, .user = &inference};
-    if (map_count(inference.before) > 0) rewrite_block(&insert, &kernel->body);
+    if (map_count(inference.before) > 0) rewrite_block(&insert, scope->body);
     return inference.changed;
+}
+
+bool pass_layout_inference(PassContext *context, Func *kernel) {
+    ThreadScopeVec scopes = {0};
+    bool changed = separate_views(context, kernel);
+    thread_scopes(context->arena, kernel, &scopes);
+    for (int i = scopes.count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes.items[i]);
+    return changed;
 }

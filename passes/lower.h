@@ -38,6 +38,7 @@ typedef struct Lower {
     int64_t threads;
     Map *locals;             // fragment Buf -> local Buf
     Map *physical;           // shared Buf -> physical Buf
+    bool one;                // the role does only what one thread does: the others stay away from all of it
     bool repeats;            // what is being lowered stands in a loop
     bool failed;
 } Lower;
@@ -49,6 +50,7 @@ Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indic
 Expr *lower_expr(Lower *lower, Expr *expr);
 Buf *lower_local(Lower *lower, Buf *fragment);                       // its local array
 Buf *lower_physical(Lower *lower, Buf *shared);
+Region *lower_element(Lower *lower, const Region *region);           // an element operand in physical coordinates
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);    // parallel, copy, fill, transpose
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
@@ -56,4 +58,7 @@ void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // step ahead. `lower_copies` lowers the statements in between.
 bool is_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out);
+// Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
+void lower_tma(Lower *lower, const Stmt *copy, Block *out);
+void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);

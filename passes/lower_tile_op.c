@@ -14,11 +14,11 @@
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
+#include "passes/util.h"
 #include "support/map.h"
 
 static void lower_block(Lower *lower, const Block *from, Block *to);
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
-static Region *lower_element(Lower *lower, const Region *region);
 
 Expr *lower_thread(Lower *lower) { return e_var(lower->arena, lower->thread); }
 
@@ -181,7 +181,7 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
 }
 
 // An element operand (atomics, load, store, mbarriers) in physical coordinates.
-static Region *lower_element(Lower *lower, const Region *region) {
+Region *lower_element(Lower *lower, const Region *region) {
     Expr *indices[LAYOUT_MAX_RANK];
     int count;
     for (int d = 0; d < region->count; d++) indices[d] = lower_expr(lower, region->dims[d].start);
@@ -194,6 +194,7 @@ static Region *lower_element(Lower *lower, const Region *region) {
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     const OpInfo *info = op_info(stmt->call.op);
+    if (via_is(stmt, "wgmma")) { lower_wgmma(lower, stmt, out); return; }
     if (stmt->call.op == OP_GEMM) { lower_gemm(lower, stmt, out); return; }
     if (is_reduction(stmt)) { lower_reduce(lower, stmt, out); return; }
     if (!(info->stages & STAGE_BIT_THREAD)) { not_lowered(lower, stmt, info->text); return; }
@@ -203,8 +204,8 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
         if (arg->value) arg->value = lower_expr(lower, arg->value);
         if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
     }
-    bool by_one = touches_memory || stmt->call.op == OP_PRINT;   // block level: it happens once
-    block_push(arena, by_one ? &once(lower, NULL, out)->if_.then : out, stmt);
+    bool by_one = (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
+    block_push(arena, by_one && !lower->one ? &once(lower, NULL, out)->if_.then : out, stmt);
 }
 
 static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
@@ -294,6 +295,10 @@ static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
 
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
+    if (via_is(stmt, "tma")) {
+        lower_tma(lower, stmt, lower->one ? out : &once(lower, NULL, out)->if_.then);
+        return;
+    }
     if (is_loop_op(stmt)) {
         if (tile_loop_of(lower->arena, stmt, &loop)) lower_loop(lower, stmt, &loop, out);
         else not_lowered(lower, stmt, "this loop");
@@ -339,21 +344,86 @@ static void declare_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
     vec_push(lower->arena, (Block *)map_get(lower->physical, lower), decl);
 }
 
+// A `thread (t in n)` region for `threads` threads; statements that are lowered from here on go by its index.
+static Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
+    Arena *arena = lower->arena;
+    lower->threads = threads;
+    lower->thread = var_new(arena, "t", VAR_ITER, TYPE_I64, loc);
+    Iter all = {.var = lower->thread, .begin = e_int(arena, 0), .end = e_int(arena, threads), .step = e_int(arena, 1)};
+    Stmt *region = stmt_new(arena, STMT_THREAD, loc);
+    region->thread.count = 1;
+    region->thread.iters = arena_copy(arena, &all, sizeof all);
+    facts_iter(lower->facts, &all);
+    return region;
+}
+
+// Work that needs more than one thread, or their registers.
+static bool needs_threads(const Stmt *stmt, void *user) {
+    (void)user;
+    switch (stmt->kind) {
+    case STMT_LET: case STMT_VAR: case STMT_ASSIGN: case STMT_ASSUME: case STMT_IF: case STMT_BLOCK: return false;
+    case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
+    case STMT_CALL: {
+        OpId op = stmt->call.op;
+        return !via_is(stmt, "tma") && op != OP_MBARRIER_WAIT && op != OP_MBARRIER_EXPECT && op != OP_MBARRIER_ARRIVE;
+    }
+    default: return true;
+    }
+}
+
+static void lower_role(Lower *lower, Stmt *role, Block *out) {
+    Block body = {0};
+    int mark = facts_mark(lower->facts);
+    Stmt *region = open_region(lower, role->role.threads, role->loc);
+    lower->one = !block_any(&role->role.body, needs_threads, NULL);
+    lower_block(lower, &role->role.body, lower->one ? &once(lower, NULL, &body)->if_.then : &body);
+    lower->one = false;
+    region->thread.body = body;
+    facts_release(lower->facts, mark);
+    role->role.body = (Block){0};
+    block_push(lower->arena, &role->role.body, region);
+    block_push(lower->arena, out, role);
+}
+
+static bool is_scalar(const Stmt *stmt) { return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME; }
+
+// Scalars that all roles see, the roles, and between them what the whole block does.
+static void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out) {
+    for (int i = 0; i < body->count; i++) {
+        Stmt *stmt = body->items[i];
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) continue;
+        if (is_scalar(stmt)) { lower_stmt(lower, stmt, out); continue; }
+        if (stmt->kind == STMT_ROLE) { lower_role(lower, stmt, out); continue; }
+        int mark = facts_mark(lower->facts);
+        Stmt *region = open_region(lower, threads, stmt->loc);
+        for (; i < body->count && body->items[i]->kind != STMT_ROLE && !is_scalar(body->items[i]); i++)
+            lower_stmt(lower, body->items[i], &region->thread.body);
+        i--;
+        facts_release(lower->facts, mark);
+        block_push(lower->arena, out, region);
+    }
+}
+
+static bool is_role(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_ROLE;
+}
+
 static void lower_grid(Lower *lower, Stmt *grid) {
     Arena *arena = lower->arena;
-    Block top = {0}, inner = {0};
+    Block top = {0};
+    int64_t threads = kernel_threads(lower->kernel);
     map_put(lower->physical, lower, &top);   // where declare_shared collects
     StmtMapper declare = {.arena = arena, .stmt = declare_shared, .user = lower};
     rewrite_block(&declare, &grid->grid.body);
-    Iter all = {.var = lower->thread, .begin = e_int(arena, 0), .end = e_int(arena, lower->threads), .step = e_int(arena, 1)};
-    Stmt *region = stmt_new(arena, STMT_THREAD, grid->loc);
-    region->thread.count = 1;
-    region->thread.iters = arena_copy(arena, &all, sizeof all);
     facts_enter(lower->facts, grid);
-    facts_iter(lower->facts, &all);
-    lower_block(lower, &grid->grid.body, &inner);
-    region->thread.body = inner;
-    block_push(arena, &top, region);
+    if (block_any(&grid->grid.body, is_role, NULL)) {
+        lower_roles(lower, &grid->grid.body, threads, &top);
+    } else {
+        Stmt *region = open_region(lower, threads, grid->loc);
+        lower_block(lower, &grid->grid.body, &region->thread.body);
+        block_push(arena, &top, region);
+    }
     grid->grid.body = top;
 }
 
@@ -362,8 +432,6 @@ bool pass_lower_tile_op(PassContext *context, Func *kernel) {
     if (kernel->stage == STAGE_THREAD || !grid) return false;
     Lower lower = {.context = context, .arena = context->arena, .kernel = kernel, .target = context->target};
     lower.facts = facts_new(context->arena, kernel);
-    lower.threads = kernel_threads(kernel);
-    lower.thread = var_new(context->arena, "t", VAR_ITER, TYPE_I64, kernel->loc);
     lower.locals = map_new(context->arena);
     lower.physical = map_new(context->arena);
     for (int i = 0; i < kernel->body.count && kernel->body.items[i] != grid; i++) facts_enter(lower.facts, kernel->body.items[i]);

@@ -217,7 +217,8 @@ bool pass_materialize(PassContext *context, Func *kernel) {
     Materialize m = {.context = context, .arena = context->arena, .kernel = kernel};
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
-    kernel_walk(context->arena, kernel, find_work, &m);
+    ThreadScope block = {.body = &kernel->body, .threads = kernel_threads(kernel)};
+    scope_walk(context->arena, kernel, &block, find_work, &m);   // a role's registers store by themselves
     StmtMapper mapper = {.arena = context->arena, .stmt = materialize_stmt, .user = &m};
     bool any = false;
     do {   // a reduction from shared memory needs a second round, with its source's layout

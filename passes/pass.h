@@ -61,6 +61,7 @@ bool pass_simplify(PassContext *context, Func *kernel);
 bool pass_schedule(PassContext *context, Func *kernel);
 bool pass_select(PassContext *context, Func *kernel);
 bool pass_ring(PassContext *context, Func *kernel);
+bool pass_warp_specialize(PassContext *context, Func *kernel);
 bool pass_pipeline(PassContext *context, Func *kernel);
 bool pass_layout_inference(PassContext *context, Func *kernel);
 bool pass_materialize(PassContext *context, Func *kernel);

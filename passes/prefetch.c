@@ -8,7 +8,7 @@ int64_t loop_stages(const Stmt *loop) {
 }
 
 Buf *async_target(const Stmt *stmt) {
-    if (!via_is(stmt, "cp_async")) return NULL;
+    if (!via_is(stmt, "cp_async") && !via_is(stmt, "tma")) return NULL;
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) return stmt->call.args[1].region->buf;
     if (stmt->kind != STMT_FOR || stmt->loop.body.count != 1) return NULL;
     const Stmt *store = stmt->loop.body.items[0];

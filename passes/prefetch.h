@@ -6,7 +6,7 @@
 // Slots of a pipelined loop: its stages when they are a constant above 1, else 1.
 int64_t loop_stages(const Stmt *loop);
 
-// The shared buffer that an asynchronous copy or gather (@via(cp_async)) fills; NULL for other statements.
+// The shared buffer that an asynchronous copy or gather (@via(cp_async), @via(tma)) fills; NULL for other statements.
 Buf *async_target(const Stmt *stmt);
 // It fills the whole buffer (its whole slot, once there are slots).
 bool fills_whole(const Stmt *copy, const Buf *buf);

@@ -22,6 +22,7 @@
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
 // its iterations (slots, phases) goes on simply.
 #include "passes/util.h"
+#include "passes/warp_specialize.h"
 
 enum { DEFAULT_RASTER = 8 };
 
@@ -89,15 +90,8 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
     Expr *height = bind(s, "height", e_min(a, raster, e_sub(a, rows, first)));
     push_assume(s, e_binary(a, BIN_GE, height, e_int(a, 1)));
     Expr *inside = bind(s, "inside", e_mod(a, number, group));
-    int64_t groups_of;
-    Expr *row = e_mod(a, inside, height), *column = e_div(a, inside, height);
-    if (expr_const(raster, &groups_of)) {   // all groups but the last are whole: no division there
-        Expr *whole = e_binary(a, BIN_EQ, height, raster);
-        row = e_select(a, whole, e_mod(a, inside, raster), row);
-        column = e_select(a, whole, e_div(a, inside, raster), column);
-    }
-    bind_iter(s, 0, e_add(a, first, row), rows);
-    bind_iter(s, 1, column, columns);
+    bind_iter(s, 0, e_add(a, first, e_mod(a, inside, height)), rows);
+    bind_iter(s, 1, e_div(a, inside, height), columns);
 }
 
 static Expr *raster_of(Scheduler *s) {
@@ -189,11 +183,13 @@ static bool drop_cluster(Scheduler *s) {
     return true;
 }
 
-static bool schedule_grid(PassContext *context, Stmt *grid) {
+static bool schedule_grid(PassContext *context, const Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     bool changed = drop_cluster(&s) || grid->grid.raster != NULL;
     Expr *points = grid_points(&s);
-    if (grid->grid.persistent) make_persistent(&s, points);
+    const char *why;
+    bool parted = can_specialize(context->target, kernel, &why);   // warp-specialize makes its blocks persistent itself
+    if (grid->grid.persistent && !parted) make_persistent(&s, points);
     else if (grid->grid.count > 1) flatten(&s, points);
     else return changed ? (grid->grid.raster = NULL, true) : false;
     grid->grid.persistent = false;
@@ -203,6 +199,6 @@ static bool schedule_grid(PassContext *context, Stmt *grid) {
 
 bool pass_schedule(PassContext *context, Func *kernel) {
     for (int i = 0; i < kernel->body.count; i++)
-        if (kernel->body.items[i]->kind == STMT_GRID) return schedule_grid(context, kernel->body.items[i]);
+        if (kernel->body.items[i]->kind == STMT_GRID) return schedule_grid(context, kernel, kernel->body.items[i]);
     return false;
 }

@@ -12,6 +12,7 @@
 // one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant
 // has, what is the widest access that is provably aligned (loop_vector)?
 //
+//     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
 //     @via(cp_async)   global to shared, one type, unconditional; 4, 8 or 16 bytes at once. Asynchronous: in a
 //                      pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
@@ -23,7 +24,9 @@
 // always did.
 #include "passes/kernel_walk.h"
 #include "passes/tile_loop.h"
+#include "passes/tma.h"
 #include "passes/util.h"
+#include "passes/warp_specialize.h"
 #include <string.h>
 
 typedef struct Selector {
@@ -34,6 +37,7 @@ typedef struct Selector {
     ExprVec wanted;   // facts that are not proven
     Map *pipelined;   // statements within a pipelined loop of several stages
     bool general;     // this variant has no facts: say nothing of what they would have allowed
+    bool parted;      // its loop will be parted into roles: TMA and wgmma
     bool changed;
 } Selector;
 
@@ -54,6 +58,19 @@ static bool candidate_of(Selector *s, Stmt *stmt, Candidate *candidate) {
 
 static bool is_unit(const Candidate *c, const TileAccess *access) {
     return access_stride(access, c->loop.iters[c->fast]) == STRIDE_UNIT;
+}
+
+static void find_pipelined(Selector *s, const Block *block, bool inside) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        int64_t stages;
+        bool here = inside;
+        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
+            here = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1;
+        if (here) map_put(s->pipelined, stmt, stmt);
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_pipelined(s, bodies[b], here);
+    }
 }
 
 // ---- facts ----
@@ -121,6 +138,45 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
         if (access->buf->scope == SCOPE_GLOBAL && !access->is_atomic && is_unit(&c, access))
             want_access(s, facts, access, vector);
     }
+}
+
+// ---- TMA and wgmma ----
+
+static bool is_gemm(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
+}
+
+static bool multiplies_in_turn(const Stmt *stmt, void *user) {
+    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED && block_any(&stmt->loop.body, is_gemm, user);
+}
+
+// Whether warp-specialize will take the kernel, with fragments that one warpgroup can hold.
+static bool will_part(Selector *s, const char **why) {
+    if (attr_get(s->kernel->attrs, ATTR_GENERAL)) return *why = NULL, false;
+    if (!can_specialize(s->target, s->kernel, why)) return false;
+    *why = "one warpgroup has not enough registers for its fragments";
+    return specialized_registers(s->target, s->kernel) <= specialized_register_limit(s->target);
+}
+
+// What a tensor map asks: an aligned base, rows that start on a unit, no empty dim. (CUDA driver API, cuTensorMapEncodeTiled.)
+static void want_map(Selector *s, const Facts *facts, const Stmt *copy) {
+    Buf *tensor = copy->call.args[0].region->buf;
+    int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
+    if (!prove_aligned(facts, tensor, unit)) want(s, aligned_fact(s->arena, tensor, unit));
+    for (int d = 0; d < tensor->rank; d++) {
+        Expr *some = e_lt(s->arena, e_int(s->arena, 0), tensor->shape[d]);
+        if (!prove(facts, some)) want(s, some);
+        if (d == tensor->rank - 1) continue;
+        Expr *period = tensor->strides ? global_stride(s->arena, tensor, d) : tensor->shape[tensor->rank - 1];
+        if (multiple_of(facts, period) % elements == 0) continue;
+        want(s, e_binary(s->arena, BIN_EQ, e_mod(s->arena, period, e_int(s->arena, elements)), e_int(s->arena, 0)));
+    }
+}
+
+static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    if (map_has(s->pipelined, stmt) && stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) want_map(s, facts, stmt);
 }
 
 static void want_small_dims(Selector *s) {
@@ -201,6 +257,10 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     if (attr_get(stmt->attrs, ATTR_VIA)) return;
     bool is_call = stmt->kind == STMT_CALL;
+    if (s->parted && is_call && map_has(s->pipelined, stmt)) {
+        set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
+        return;
+    }
     if (is_call && stmt->call.op == OP_GEMM) {
         select_gemm(s, stmt);
         return;
@@ -214,19 +274,6 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- kernels ----
 
-static void find_pipelined(Selector *s, const Block *block, bool inside) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        int64_t stages;
-        bool here = inside;
-        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
-            here = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1;
-        if (here) map_put(s->pipelined, stmt, stmt);
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_pipelined(s, bodies[b], here);
-    }
-}
-
 static bool select_kernel(PassContext *context, Func *kernel, bool general) {
     Selector s = {.context = context,
                   .arena = context->arena,
@@ -235,6 +282,10 @@ static bool select_kernel(PassContext *context, Func *kernel, bool general) {
                   .pipelined = map_new(context->arena),
                   .general = general};
     find_pipelined(&s, &kernel->body, false);
+    const char *why;
+    s.parted = will_part(&s, &why);
+    bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, multiplies_in_turn, NULL);
+    if (!s.parted && why && might) REMARK(context, kernel->loc, T_NOT_PARTED, why);
     kernel_walk(s.arena, kernel, select_stmt, &s);
     return s.changed;
 }
@@ -244,6 +295,10 @@ static bool split_variants(PassContext *context, Func *kernel) {
     Selector s = {.context = context, .arena = context->arena, .target = context->target, .kernel = kernel};
     if (attr_get(kernel->attrs, ATTR_GENERAL)) return false;
     kernel_walk(s.arena, kernel, want_stmt, &s);
+    s.pipelined = map_new(s.arena);
+    find_pipelined(&s, &kernel->body, false);
+    const char *why;
+    if (will_part(&s, &why)) kernel_walk(s.arena, kernel, want_map_stmt, &s);
     if (s.wanted.count == 0) return false;
     want_small_dims(&s);
 

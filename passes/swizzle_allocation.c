@@ -13,13 +13,18 @@
 // counts for the whole loop. Buffers whose lives do not meet may share bytes: each is put at the lowest free aligned
 // offset, largest first. insert-sync, which comes next, orders the threads where bytes are shared.
 //
+// What TMA writes and wgmma reads lies as they dictate, in panels (tma.h).
+//
 // Leading dims beyond the last two (ring slots) pass through the layout.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/kernel_walk.h"
 #include "passes/pass.h"
 #include "passes/shared_access.h"
+#include "passes/tma.h"
+#include "passes/util.h"
 #include "support/map.h"
+#include <limits.h>
 
 // ---- choosing a layout ----
 
@@ -67,6 +72,28 @@ static void consider_swizzles(Chooser *chooser, const Layout *plain) {
                 swizzled->element_bits = type_bits(chooser->buf->type);
                 consider(chooser, swizzled);
             }
+}
+
+// Panels, where TMA or wgmma touches the buffer.
+typedef struct Touch {
+    const Buf *buf;
+    bool found;
+} Touch;
+
+static bool find_touch(Visitor *visitor, Stmt *stmt) {
+    Touch *touch = visitor->user;
+    if (!via_is(stmt, "tma") && !via_is(stmt, "wgmma")) return true;
+    for (int i = 0; i < stmt->call.count; i++)
+        touch->found |= call_region(stmt, i) && call_region(stmt, i)->buf == touch->buf;
+    return true;
+}
+
+static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
+    Touch touch = {.buf = buf};
+    Visitor visitor = {.stmt = find_touch, .user = &touch};
+    if (buf->rank - buf->stage_dims != 2) return NULL;
+    visit_block(&visitor, &kernel->body);
+    return touch.found ? tma_layout(context->arena, buf) : NULL;
 }
 
 static Choice choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
@@ -138,6 +165,17 @@ static void live_loop(Lives *lives, const Stmt *stmt, const Block *body) {
                 touch(lives, effects.items[i].buf, start, lives->clock);
 }
 
+// Roles run side by side, and as long as the block: what one touches stays.
+static void live_role(Lives *lives, const Stmt *role) {
+    EffectVec effects = {0};
+    live_block(lives, &role->role.body);
+    stmt_effects(lives->arena, role, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        touch(lives, effects.items[i].buf, 0, 0);
+        touch(lives, effects.items[i].buf, INT_MAX, INT_MAX);
+    }
+}
+
 static void live_stmt(Lives *lives, const Stmt *stmt) {
     lives->clock++;
     switch (stmt->kind) {
@@ -148,7 +186,7 @@ static void live_stmt(Lives *lives, const Stmt *stmt) {
         }
         return;
     case STMT_GRID: live_block(lives, &stmt->grid.body); return;
-    case STMT_ROLE: live_loop(lives, stmt, &stmt->role.body); return;
+    case STMT_ROLE: live_role(lives, stmt); return;
     case STMT_BLOCK: live_block(lives, &stmt->block); return;
     case STMT_IF:
         live_block(lives, &stmt->if_.then);
@@ -258,7 +296,8 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
     for (int i = 0; i < lives.lives.count; i++) {
         Buf *buf = lives.lives.items[i].buf;
         if (!buf->layout && !buf->lowered) {
-            buf->layout = choose_layout(context, &accesses, buf).layout;
+            buf->layout = dictated_layout(context, kernel, buf);
+            if (!buf->layout) buf->layout = choose_layout(context, &accesses, buf).layout;
             buf->stage_dims = buf->rank - buf->layout->rank_in;
             changed = true;
         }

@@ -214,6 +214,7 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
         const Live *y = &s->live.items[i];
         if (!(x->write || y->access->write) || (x->atomic && y->access->atomic)) continue;
         if (x->pseudo && !y->access->async) continue;
+        if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
         if (!boxes_meet(y, x, start)) continue;
         if (y->pending) {
             int groups = y->age < 0 ? 0 : y->age;

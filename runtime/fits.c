@@ -1,6 +1,7 @@
 #include "runtime/fits.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/warp_specialize.h"
 #include <string.h>
 
 // Registers beside the fragments: addresses, loop counters, operands of a tensor-core instruction.
@@ -106,9 +107,62 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
     }
 }
 
+// ---- kernels that will be parted into roles ----
+//
+// One warpgroup computes a point, so a larger tile loads less for each product, up to what its registers hold; and a longer
+// ring hides more. Which tile divides the work best over the multiprocessors is not known before the shapes are.
+
+typedef struct Choice {
+    bool decided;
+    const char *tunables;   // NULL: none of the combinations is parted; the first that fits does
+    int64_t tile, ring;     // registers of the fragments, bytes of shared memory
+} Choice;
+
+static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
+    const char *why;
+    return can_specialize(search->target, kernel, &why) && estimate->shared <= search->target->shared_block &&
+           specialized_registers(search->target, kernel) <= specialized_register_limit(search->target);
+}
+
+static Choice *choice_of(FitsSearch *search, const char *kernel) {
+    if (!search->choices) search->choices = strmap_new(search->arena);
+    Choice *choice = strmap_get(search->choices, kernel);
+    if (!choice) strmap_put(search->choices, kernel, choice = NEW(search->arena, Choice));
+    return choice;
+}
+
+static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
+    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+    if (!is_parted(search, kernel, &estimate)) return;
+    int64_t tile = specialized_registers(search->target, kernel);
+    if (choice->tunables && (tile < choice->tile || (tile == choice->tile && estimate.shared <= choice->ring))) return;
+    *choice = (Choice){.tunables = fits_tunables(search->arena, kernel), .tile = tile, .ring = estimate.shared};
+}
+
+static void decide(const char *kernel, void *value, void *user) {
+    Choice *choice = value;
+    (void)kernel;
+    *(bool *)user |= !choice->decided;
+    choice->decided = true;
+}
+
+bool fits_decide(FitsSearch *search) {
+    bool more = false;
+    if (search->choices) strmap_each(search->choices, decide, &more);
+    return more;
+}
+
 bool fits_check(void *user, Module *module, Func *kernel) {
     FitsSearch *search = user;
     (void)module;
+    if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
+        Choice *choice = choice_of(search, kernel->name);
+        if (!choice->decided) {
+            compare(search, choice, kernel);
+            return false;
+        }
+        if (choice->tunables) return strcmp(choice->tunables, fits_tunables(search->arena, kernel)) == 0;
+    }
     if (search->kernel && strcmp(search->kernel, kernel->name) != 0 && !search->try_all) {
         if (!search->settled) return true;   // an earlier kernel does not fit: nothing else matters
         *search = (FitsSearch){.arena = search->arena, .target = search->target};

@@ -6,6 +6,7 @@
 //   registers       sum over fragments of bytes / threads / 4, plus what addresses and temporaries usually take
 #pragma once
 #include "frontend/frontend.h"
+#include "support/map.h"
 #include "support/strbuf.h"
 
 typedef struct FitsBuffer {
@@ -37,9 +38,13 @@ typedef struct FitsSearch {
     // then shared memory) of those that fit; NULL: none
     const char *smallest_tunables, *largest_tunables;
     FitsEstimate smallest, largest;
+    StrMap *choices;      // kernel's name -> what was chosen for it (fits_decide)
 } FitsSearch;
 
 bool fits_check(void *user, Module *module, Func *kernel);
+// Kernels that will be parted into roles are not content with the first combination that fits: all of them are compared. After
+// an elaboration that chose nothing: true when the next one knows more.
+bool fits_decide(FitsSearch *search);
 
 // "BM = 128, BN = 64", from the kernel's @tuned attributes; "" without tunables.
 const char *fits_tunables(Arena *arena, const Func *kernel);

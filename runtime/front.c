@@ -81,6 +81,10 @@ Module *front_module(Front *front, Arena *arena, int define_count, const Define 
     }
     int diags = diag_count(front->sink);
     Module *module = elaborate(front->syntax, arena, front->failure, front->sink, &options);
+    if (fits_decide(&search)) {
+        diag_truncate(front->sink, diags);
+        module = elaborate(front->syntax, arena, front->failure, front->sink, &options);
+    }
     if (search.tried > 0 && !search.settled) {   // whatever elaborate said of it, we know more
         diag_truncate(front->sink, diags);
         report_too_large(front, arena, define_count, defines, &search);

@@ -33,6 +33,7 @@ class Case:
     defines: list
     tests: list
     by_hand: bool = False    # a program as it is, for sm_90a
+    target: str = "sm_80"
 
 
 # Statements that no trip count needs, with the proof: (example, which of its text's, the statement) -> why. None by now.
@@ -43,6 +44,12 @@ def gemm_tests(kernel, step, rest=""):
     """Trip counts 0, 1, 2, 3 and many, with facts (K a multiple of 8) and without."""
     counts = [0, step, 2 * step, 3 * step, 7 * step]
     shapes = [(64, 64, k) for k in counts] + [(63, 61, k - 3 if k else 0) for k in counts]
+    return [f"test {kernel} (M = {m}, N = {n}, K = {k}{rest}) tolerance 2e-2;" for m, n, k in shapes]
+
+
+def parted_tests(kernel, step, rest=""):
+    """For kernels in roles: also one tile of a block, and several in turn; K = 0 and odd shapes go to the general variant."""
+    shapes = [(64, 64, step)] + [(832, 64, n * step) for n in (1, 2, 3, 7)]
     return [f"test {kernel} (M = {m}, N = {n}, K = {k}{rest}) tolerance 2e-2;" for m, n, k in shapes]
 
 
@@ -66,6 +73,8 @@ CASES = [
     Case("gemm", ["BM=64", "BN=64", "STAGES=2"], gemm_tests("gemm", 64)),
     Case("gemm", ["BM=64", "BN=64", "STAGES=4"], gemm_tests("gemm", 64)),
     Case("gemm", [], gemm_tests("gemm", 64)),
+    Case("gemm", ["BM=64", "BN=64", "STAGES=3"], parted_tests("gemm", 64), target="sm_90a"),
+    Case("gemm", ["BM=64", "BN=64", "STAGES=2"], parted_tests("gemm", 64), target="sm_90a"),
     Case("gemm_bias_gelu", ["BM=64", "BN=64", "BK=32"], gemm_tests("gemm_bias_gelu", 32)),
     Case("gemm_split_k", ["STAGES=2"], [f"test gemm_split_k (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
                                         for m, n, d in ((64, 64, 0), (63, 61, 3))
@@ -89,7 +98,7 @@ def lowered(tilec, examples, programs, case):
     if case.by_hand:
         text = (programs / "emulated" / f"{case.example}.tile").read_text()
         return TEST.sub("", text) + "\n" + "\n".join(case.tests) + "\n"
-    command = [tilec, "opt", str(examples / f"{case.example}.tile")]
+    command = [tilec, "opt", f"--target={case.target}", str(examples / f"{case.example}.tile")]
     for define in case.defines:
         command += ["-D", define]
     done = subprocess.run(command, capture_output=True, text=True)

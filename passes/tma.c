@@ -1,0 +1,84 @@
+#include "passes/tma.h"
+#include "ir/build.h"
+#include "passes/util.h"
+
+bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
+    static const int spans[] = {128, 64, 32};
+    int bits = type_bits(shared->type);
+    if (shared->rank - shared->stage_dims != 2) return *why = "has not two dims", false;
+    int64_t rows = buf_extent(shared, shared->rank - 2), bytes = buf_extent(shared, shared->rank - 1) * bits / 8;
+    if (rows < 1 || bytes < 1) return *why = "has no constant shape", false;
+    for (int i = 0; i < 3; i++) {
+        if (bytes % spans[i]) continue;
+        *out = (TmaPanels){rows, spans[i] * 8 / bits, bytes / spans[i], spans[i]};
+        if (rows > tma_facts.max_box) return *why = "has more rows than a box may have", false;
+        if (rows % 8) return *why = "has rows that are no multiple of 8", false;
+        return true;
+    }
+    return *why = "has rows that are no multiple of 32 bytes", false;
+}
+
+const Layout *tma_layout(Arena *arena, const Buf *shared) {
+    TmaPanels panels;
+    const char *why;
+    if (!tma_panels(shared, &panels, &why)) return NULL;
+    return layout_bank_swizzle(arena, panels.rows, panels.columns * panels.count, type_bits(shared->type),
+                               panels.swizzle / tma_facts.unit_bytes, &why);
+}
+
+// ---- TMA ----
+
+static bool is_tile(const Region *region) {
+    int rank = region->count;
+    for (int d = 0; d < rank; d++) {
+        const RegionDim *dim = &region->dims[d];
+        if (d >= rank - 2 ? !dim->extent || !expr_is_int(dim->extent, dim->tile) : dim->extent != NULL) return false;
+    }
+    return rank >= 2 && rank <= tma_facts.max_rank && !region->transposed;
+}
+
+bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
+    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
+    const Buf *tensor = from->buf, *shared = to->buf;
+    TmaPanels panels;
+    if (!target_has(target, FEATURE_TMA)) return *why = "is not there on this target", false;
+    if (tensor->scope != SCOPE_GLOBAL || shared->scope != SCOPE_SHARED || !tensor->is_param)
+        return *why = "copies between parameters and shared memory", false;
+    if (tensor->type != shared->type) return *why = "does not convert", false;
+    if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
+        return *why = "needs a contiguous last dim", false;
+    if (!is_tile(from) || to->transposed || to->count != shared->rank)
+        return *why = "copies tiles of the last two dims", false;
+    for (int d = shared->stage_dims; d < shared->rank; d++)
+        if (!to->dims[d].extent || !expr_is_int(to->dims[d].start, 0) ||
+            !expr_equal(to->dims[d].extent, shared->shape[d]))
+            return *why = "fills whole buffers here", false;
+    return tma_panels(shared, &panels, why);
+}
+
+// ---- wgmma ----
+
+static bool operand_serves(const Region *region, const WgmmaInfo *info, int operand, const char **why) {
+    const Buf *buf = region->buf;
+    TmaPanels panels;
+    bool k_major = region->transposed == (operand == 1);
+    if (buf->scope != SCOPE_SHARED) return *why = "an operand is not in shared memory", false;
+    for (int d = buf->stage_dims; d < buf->rank; d++)
+        if (!region->dims[d].extent || !expr_is_int(region->dims[d].start, 0))
+            return *why = "an operand is a part of a tile", false;
+    if (!k_major && !info->can_transpose) return *why = "an operand of this type must be contiguous along k", false;
+    return tma_panels(buf, &panels, why);
+}
+
+bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why) {
+    const Arg *args = gemm->call.args;
+    const Region *a = args[0].region, *b = args[1].region, *acc = args[2].region;
+    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
+    if (!target_has(target, FEATURE_WGMMA)) return *why = "the target has no wgmma", false;
+    if (args[3].name || args[3].value) return *why = "a precision is asked for", false;
+    if (!wgmma_find(target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type), (int)n, info))
+        return *why = "wgmma has no instruction for these types and columns", false;
+    if (m % info->m || k % info->k) return *why = "wgmma's shape does not divide the tile's", false;
+    if (!region_is_whole(acc)) return *why = "the accumulator is a part of a fragment", false;
+    return operand_serves(a, info, 0, why) && operand_serves(b, info, 1, why);
+}

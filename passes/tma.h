@@ -1,0 +1,25 @@
+// What TMA and wgmma ask of copies and gemms. select asks whether they can serve; swizzle-allocation lays their buffers out;
+// lower-tile-op writes their operands. One source of truth: the descriptor on the host, the place in shared memory and the
+// matrix descriptor all follow from the layout that tma_layout gives a buffer.
+#pragma once
+#include "ir/ir.h"
+#include "target/target.h"
+
+// A tile [rows, columns] in shared memory lies in panels of as many columns as one swizzle span holds, each a block of rows of
+// that many bytes: the box that TMA copies at once, and what wgmma's descriptors describe. (PTX ISA, "Swizzling modes";
+// "Matrix descriptor".)
+typedef struct TmaPanels {
+    int64_t rows, columns;   // of a panel, elements
+    int64_t count;
+    int swizzle;   // bytes: 128, 64, 32
+} TmaPanels;
+// Of the last two dims of a shared buffer; false: *why, after "the tile ".
+bool tma_panels(const Buf *shared, TmaPanels *out, const char **why);
+const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a buffer that has panels
+
+// Whether TMA can serve a copy from a tensor to a shared tile, given what the tensor's `when` will say (unit inner stride, rows
+// and base aligned to tma_facts.unit_bytes). false: *why, after "TMA ".
+bool tma_serves(const Target *target, const Stmt *copy, const char **why);
+
+// Whether wgmma can serve a gemm whose operands stand in shared memory, for one warpgroup: acc [m, n] in registers.
+bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why);

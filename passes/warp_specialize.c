@@ -1,0 +1,516 @@
+// warp-specialize: one warp loads, warpgroups compute.
+//
+// A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of that) is
+// parted into roles, over persistent blocks:
+//
+//     load       walks through all points of the block and all k steps, and keeps the ring of slots full
+//     compute0   \ a point each in turn, by one warpgroup: while one writes its results the other has the tensor cores
+//     compute1   / ("ping-pong")
+//
+// Roles meet at mbarriers, a pair for each slot of the ring. `full` completes when the bytes of all copies have landed;
+// `empty` when the products that read the slot are done:
+//
+//     load                                        compute
+//     wait(empty[s])    is free                   wait(full[s])     has landed
+//     expect(full[s], bytes)                      async gemm(As[s], Bs[s], acc)
+//     async copy(A.., As[s], bar = full[s])       wgmma_wait(1)     the product before this one is done
+//     async copy(B.., Bs[s], bar = full[s])       arrive(empty[slot before s])
+//
+// A phase of a barrier has a parity. Slots and parities come from counters that live across points, since the ring does; a
+// consumer starts a point at the step that the points before it, its own and the other's, have come to. A wait on a fresh
+// barrier with parity 1 passes at once: that is how the first round finds all slots empty. (PTX ISA, "mbarrier"; the protocol
+// and its traps are in docs/hopper.md.)
+//
+// The two consumers take the tensor cores in turn, by a pair of named barriers: without it the second would wait for a phase
+// two away, which has the parity of the one that is over.
+//
+//     compute0   barrier(1) products of point 0  arrive(2)  results of point 0   barrier(1) products of point 2 ...
+//     compute1   arrive(1)  barrier(2)    ...               products of point 1  arrive(1)  results of point 1  ...
+#include "passes/warp_specialize.h"
+#include "ir/build.h"
+#include "passes/tma.h"
+#include "passes/util.h"
+#include <string.h>
+
+enum { CONSUMERS = 2, ORDER_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
+
+// ---- can it? ----
+
+typedef struct Shape {
+    const Stmt *grid, *loop;   // the pipelined one
+} Shape;
+
+static bool is_call(const Stmt *stmt, OpId op) {
+    return stmt->kind == STMT_CALL && stmt->call.op == op;
+}
+
+static bool is_pipelined(const Stmt *stmt) {
+    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
+}
+
+static const char *loop_problem(const Target *target, const Stmt *loop) {
+    const Block *body = &loop->loop.body;
+    const char *why = NULL;
+    WgmmaInfo info;
+    int64_t stages = 0;
+    int copies = 0, gemms = 0;
+    if (!loop->loop.stages || !expr_const(loop->loop.stages, &stages) || stages < 2) return "its loop has one stage";
+    if (loop->loop.count != 1 || !expr_is_int(loop->loop.iters[0].begin, 0) ||
+        !expr_is_int(loop->loop.iters[0].step, 1))
+        return "its loop does not count from 0 by 1";
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *stmt = body->items[i];
+        if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (is_call(stmt, OP_COPY)) {
+            if (gemms > 0) return "its loop copies after it multiplies";
+            if (!tma_serves(target, stmt, &why)) return why;
+            copies++;
+        } else if (is_call(stmt, OP_GEMM)) {
+            if (!wgmma_serves(target, stmt, &info, &why)) return why;
+            gemms++;
+        } else {
+            return "its loop does more than to copy and multiply";
+        }
+    }
+    return copies > 0 && gemms > 0 ? NULL : "its loop does not copy and multiply";
+}
+
+static bool is_target(const Stmt *loop, const Buf *buf) {
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf == buf) return true;
+    }
+    return false;
+}
+
+typedef struct Search {
+    const Shape *shape;
+    const char *problem;
+} Search;
+
+static bool find_problem(Visitor *visitor, Stmt *stmt) {
+    Search *search = visitor->user;
+    if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) search->problem = "it names its threads";
+    else if (is_pipelined(stmt) && stmt != search->shape->loop) search->problem = "it has more than one pipelined loop";
+    else if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED &&
+             !is_target(search->shape->loop, stmt->decl))
+        search->problem = "it has shared memory beside the tiles that are loaded";
+    else if (stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE)
+        search->problem = "its control flow is not the same for every role";
+    return !search->problem;
+}
+
+static const char *shape_of(const Target *target, const Func *kernel, Shape *shape) {
+    shape->grid = func_grid(kernel);
+    if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
+    if (!shape->grid) return "it has no grid";
+    const Block *body = &shape->grid->grid.body;
+    for (int i = 0; i < body->count && !shape->loop; i++)
+        if (is_pipelined(body->items[i])) shape->loop = body->items[i];
+    if (!shape->loop) return "it has no pipelined loop";
+    const char *problem = loop_problem(target, shape->loop);
+    if (problem) return problem;
+    Search search = {shape, NULL};
+    Visitor visitor = {.stmt = find_problem, .user = &search};
+    visit_block(&visitor, (Block *)&shape->grid->grid.body);
+    return search.problem;
+}
+
+bool can_specialize(const Target *target, const Func *kernel, const char **why) {
+    Shape shape = {0};
+    const char *problem = shape_of(target, kernel, &shape);
+    if (problem) *why = problem;
+    return !problem;
+}
+
+// ---- registers ----
+
+typedef struct Count {
+    const Target *target;
+    int64_t registers;
+} Count;
+
+static bool count_fragment(Visitor *visitor, Stmt *stmt) {
+    Count *count = visitor->user;
+    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT) return true;
+    int64_t bits = type_bits(stmt->decl->type), threads = target_warpgroup(count->target);
+    for (int d = 0; d < stmt->decl->rank; d++) bits *= buf_extent(stmt->decl, d);
+    enum { REGISTER_BITS = 32 };
+    count->registers += (bits + threads * REGISTER_BITS - 1) / (threads * REGISTER_BITS);
+    return true;
+}
+
+int64_t specialized_registers(const Target *target, const Func *kernel) {
+    Count count = {target, 0};
+    Visitor visitor = {.stmt = count_fragment, .user = &count};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return count.registers;
+}
+
+enum { ROOM = 32, PRODUCER_ROOM = 40 };   // for addresses and counters; for all that a producer does
+
+// The roles trade what they start with: equal shares, in whole units.
+static int64_t consumer_registers(const Target *target, int64_t producer) {
+    int64_t threads = (1 + CONSUMERS) * target_warpgroup(target), unit = target->register_unit;
+    int64_t share = target->registers_multiprocessor / threads / unit * unit;
+    return ((1 + CONSUMERS) * share - producer) / CONSUMERS / unit * unit;
+}
+
+int64_t specialized_register_limit(const Target *target) {
+    return consumer_registers(target, target->registers_least) - ROOM;
+}
+
+// A producer with few registers spills; it gets the least only where the accumulators need the rest.
+static int64_t producer_registers(const Target *target, int64_t fragments) {
+    return fragments + ROOM <= consumer_registers(target, PRODUCER_ROOM) ? PRODUCER_ROOM : target->registers_least;
+}
+
+// ---- parting ----
+
+typedef struct Parting {
+    PassContext *context;
+    Arena *arena;
+    Stmt *grid;
+    Span loc;
+    Block shared, fragments, work;   // of one point, apart
+    Stmt *loop;
+    int64_t slots, bytes;   // of the ring; of all copies into one slot
+    int64_t producer_registers;
+    Buf *full, *empty;
+    Expr *points, *workers, *turns;
+    Var *worker, *block;
+} Parting;
+
+static Expr *integer(Parting *p, int64_t value) {
+    return e_int(p->arena, value);
+}
+
+static Expr *small(Parting *p, int64_t value) {
+    return e_int_of(p->arena, TYPE_I32, value);
+}
+
+static Expr *bind(Parting *p, const char *name, Expr *value, Block *out) {
+    if (value->kind == EXPR_VAR || value->kind == EXPR_INT) return value;
+    Var *var = var_new(p->arena, name, VAR_LET, TYPE_I64, p->loc);
+    block_push(p->arena, out, s_let(p->arena, var, value));
+    return e_var(p->arena, var);
+}
+
+static void push_call(Parting *p, OpId op, int count, const Arg *args, Block *out) {
+    Stmt *call = s_call(p->arena, op, count, args);
+    call->loc = p->loc;
+    block_push(p->arena, out, call);
+}
+
+static Arg element(Parting *p, Buf *buf, Expr *index) {
+    return arg_region(region_element(p->arena, buf, 1, &index));
+}
+
+static void push_on(Parting *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
+    Arg args[] = {element(p, bar, index), {0}};
+    if (value) args[1] = arg_value(value);
+    push_call(p, op, value ? 2 : 1, args, out);
+}
+
+// slot and parity, which live as long as the block they stand in
+typedef struct Counter {
+    Var *slot, *parity;
+} Counter;
+
+static Counter push_counter(Parting *p, Expr *slot, Expr *parity, Block *out) {
+    Counter counter = {var_new(p->arena, "slot", VAR_MUTABLE, TYPE_I32, p->loc),
+                       var_new(p->arena, "parity", VAR_MUTABLE, TYPE_I32, p->loc)};
+    block_push(p->arena, out, s_var(p->arena, counter.slot, slot));
+    block_push(p->arena, out, s_var(p->arena, counter.parity, parity));
+    return counter;
+}
+
+static Expr *slot_index(Parting *p, const Counter *counter) {
+    return e_cast(p->arena, TYPE_I64, e_var(p->arena, counter->slot));
+}
+
+static void push_advance(Parting *p, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity);
+    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
+    Stmt *wrap = s_if(a, e_binary(a, BIN_EQ, slot, small(p, p->slots)));
+    block_push(a, &wrap->if_.then, s_assign(a, counter->slot, small(p, 0)));
+    block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
+    block_push(a, out, wrap);
+}
+
+// Regions of ring buffers in the statement get their slot from the counter.
+typedef struct SetSlot {
+    Expr *slot;
+} SetSlot;
+
+static Region *set_slot(Mapper *mapper, Region *region) {
+    const SetSlot *set = mapper->user;
+    if (region->buf->stage_dims == 0) return region;
+    Region *other = clone_region(mapper->arena, NULL, region);
+    other->dims[0].start = set->slot;
+    return other;
+}
+
+static void push_with_slot(Parting *p, const Stmt *stmt, Subst *subst, const Counter *counter, Block *out) {
+    SetSlot set = {slot_index(p, counter)};
+    Mapper mapper = {.arena = p->arena, .region = set_slot, .user = &set};
+    Stmt *clone = clone_stmt(p->arena, subst, stmt);
+    map_stmt(&mapper, clone);
+    clone->call.is_async = true;
+    block_push(p->arena, out, clone);
+}
+
+static bool is_scalar(const Stmt *stmt) {
+    return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
+}
+
+// The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up to the
+// loop; returns the loop's trips.
+static Expr *push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *out) {
+    Arena *a = p->arena;
+    Var *block = var_new(a, p->block->name, VAR_LET, TYPE_I64, p->loc);
+    block_push(a, out, s_let(a, block, e_add(a, e_var(a, p->worker), e_mul(a, turn, p->workers))));
+    subst_var(subst, p->block, e_var(a, block));
+    for (int i = 0; p->work.items[i] != p->loop; i++)
+        if (all || is_scalar(p->work.items[i])) block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
+    return bind(p, "steps", subst_expr(subst, p->loop->loop.iters[0].end), out);
+}
+
+static Stmt *push_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
+    Var *var = var_new(p->arena, name, VAR_ITER, TYPE_I64, p->loc);
+    Stmt *loop = s_for(p->arena, LOOP_SERIAL, var, integer(p, 0), count);
+    loop->loc = p->loc;
+    block_push(p->arena, out, loop);
+    *index = e_var(p->arena, var);
+    return loop;
+}
+
+static Stmt *push_points_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
+    Stmt *loop = push_loop(p, name, count, index, out);
+    attr_set_ints(p->arena, &loop->attrs, ATTR_POINTS, 0, NULL);
+    return loop;
+}
+
+static Stmt *push_role(Parting *p, const char *name, int64_t regs, Block *out) {
+    Stmt *role = stmt_new(p->arena, STMT_ROLE, p->loc);
+    role->role.name = name;
+    role->role.threads = target_warpgroup(p->context->target);
+    role->role.regs = regs;
+    block_push(p->arena, out, role);
+    return role;
+}
+
+// ---- the role that loads ----
+
+static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
+    push_with_slot(p, copy, subst, counter, out);
+    Stmt *started = vec_last(out);
+    Arg args[] = {started->call.args[0], started->call.args[1], element(p, p->full, slot_index(p, counter))};
+    Stmt *with_bar = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
+    with_bar->loc = started->loc;
+    with_bar->attrs = started->attrs;
+    with_bar->call.is_async = true;
+    vec_last(out) = with_bar;
+}
+
+static void push_load_role(Parting *p, Block *out) {
+    Arena *a = p->arena;
+    Stmt *role = push_role(p, "load", p->producer_registers, out);
+    Counter counter = push_counter(p, small(p, 0), small(p, 1), &role->role.body);
+    Expr *turn, *k;
+    Stmt *points = push_points_loop(p, "turn", p->turns, &turn, &role->role.body);
+    Subst *subst = subst_new(a);
+    Expr *steps = push_point(p, turn, subst, false, &points->loop.body);
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &points->loop.body);
+    Block *body = &loop->loop.body;
+    subst_var(subst, p->loop->loop.iters[0].var, k);
+    push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, &counter), e_var(a, counter.parity), body);
+    push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter), integer(p, p->bytes), body);
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *stmt = p->loop->loop.body.items[i];
+        if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
+        else if (is_call(stmt, OP_COPY)) push_started_copy(p, stmt, subst, &counter, body);
+    }
+    push_advance(p, &counter, body);
+}
+
+// ---- a role that computes ----
+
+// wgmma reads the slot until the wait; then it is empty again.
+static void push_release(Parting *p, const Counter *counter, Expr *condition, Block *out) {
+    Arena *a = p->arena;
+    Expr *slot = e_var(a, counter->slot), *first = e_binary(a, BIN_EQ, slot, small(p, 0));
+    Expr *before = e_sub(a, e_select(a, first, small(p, p->slots), slot), small(p, 1));
+    Stmt *release = s_if(a, condition);
+    push_on(p, OP_MBARRIER_ARRIVE, p->empty, e_cast(a, TYPE_I64, before), NULL, &release->if_.then);
+    block_push(a, out, release);
+}
+
+static void push_order(Parting *p, OpId op, int64_t consumer, Block *out) {
+    Arg args[] = {arg_value(integer(p, ORDER_BARRIER + consumer)),
+                  arg_value(integer(p, CONSUMERS * target_warpgroup(p->context->target)))};
+    push_call(p, op, COUNT_OF(args), args, out);
+}
+
+static void push_wait(Parting *p, int64_t pending, Block *out) {
+    Arg args[] = {arg_value(integer(p, pending))};
+    push_call(p, OP_WGMMA_WAIT, COUNT_OF(args), args, out);
+}
+
+static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    Expr *k;
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, out);
+    Block *body = &loop->loop.body;
+    subst_var(subst, p->loop->loop.iters[0].var, k);
+    push_on(p, OP_MBARRIER_WAIT, p->full, slot_index(p, counter), e_var(a, counter->parity), body);
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *stmt = p->loop->loop.body.items[i];
+        if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
+        else if (is_call(stmt, OP_GEMM)) push_with_slot(p, stmt, subst, counter, body);
+    }
+    push_wait(p, 1, body);
+    push_release(p, counter, e_lt(a, integer(p, 0), k), body);
+    push_advance(p, counter, body);
+}
+
+static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, Block *out) {
+    Arena *a = p->arena;
+    int other = (consumer + 1) % CONSUMERS;
+    Expr *steps = push_point(p, turn, subst, true, out);
+    Expr *begun = bind(p, "begun", e_mul(a, turn, steps), out), *slots = integer(p, p->slots);
+    Expr *round = e_mod(a, e_div(a, begun, slots), integer(p, 2));
+    Counter counter = push_counter(p, e_cast(a, TYPE_I32, e_mod(a, begun, slots)), e_cast(a, TYPE_I32, round), out);
+    push_order(p, OP_BARRIER, consumer, out);
+    push_products(p, subst, steps, &counter, out);
+    Stmt *more = s_if(a, e_lt(a, e_add(a, turn, integer(p, 1)), p->turns));
+    push_order(p, OP_BARRIER_ARRIVE, other, &more->if_.then);
+    block_push(a, out, more);
+    push_wait(p, 0, out);
+    push_release(p, &counter, e_lt(a, integer(p, 0), steps), out);
+    int at = 0;
+    while (p->work.items[at] != p->loop) at++;
+    for (int i = at + 1; i < p->work.count; i++) block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
+}
+
+static void push_compute_role(Parting *p, int consumer, Block *out) {
+    Arena *a = p->arena;
+    Subst *subst = subst_new(a);
+    Stmt *role = push_role(p, arena_printf(a, "compute%d", consumer),
+                           consumer_registers(p->context->target, p->producer_registers), out);
+    Block *body = &role->role.body;
+    for (int i = 0; i < p->fragments.count; i++) {
+        Buf *buf = p->fragments.items[i]->decl;
+        Buf *own = buf_new(a, buf->name, buf->scope, buf->type, buf->rank, buf->shape, buf->loc);
+        subst_buf(subst, buf, own);
+        block_push(a, body, s_decl(a, own));
+    }
+    if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
+    Expr *i, *rest = e_sub(a, p->turns, integer(p, consumer));
+    Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, CONSUMERS)), &i, body);
+    Expr *turn = e_add(a, e_mul(a, i, integer(p, CONSUMERS)), integer(p, consumer));
+    turn = bind(p, "turn", turn, &points->loop.body);
+    push_compute_point(p, consumer, turn, subst, &points->loop.body);
+}
+
+// ---- the kernel ----
+
+static void sort_statements(Parting *p, const Block *from) {
+    for (int i = 0; i < from->count; i++) {
+        Stmt *stmt = from->items[i];
+        bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED;
+        bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;
+        block_push(p->arena, shared ? &p->shared : fragment ? &p->fragments : &p->work, stmt);
+        if (is_pipelined(stmt)) p->loop = stmt;
+    }
+}
+
+static Buf *push_barriers(Parting *p, const char *name, Block *out) {
+    Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, TYPE_MBARRIER, 1, &p->slots, p->loc);
+    block_push(p->arena, out, s_decl(p->arena, buf));
+    return buf;
+}
+
+static void count_ring(Parting *p) {
+    expr_const(p->loop->loop.stages, &p->slots);
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *stmt = p->loop->loop.body.items[i];
+        if (!is_call(stmt, OP_COPY)) continue;
+        const Region *to = stmt->call.args[1].region;
+        p->bytes += region_extent(to, 0) * region_extent(to, 1) * type_bits(to->buf->type) / 8;
+    }
+}
+
+static void push_setup(Parting *p, Block *out) {
+    Expr *s;
+    Arg none[2] = {{0}};
+    Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
+    push_on(p, OP_MBARRIER_INIT, p->full, s, integer(p, 1), &each->loop.body);
+    push_on(p, OP_MBARRIER_INIT, p->empty, s, integer(p, 1), &each->loop.body);
+    push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
+    push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+}
+
+static bool rings_everything(const Stmt *loop) {
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->stage_dims != 1) return false;
+    }
+    return true;
+}
+
+// Blocks that stay: worker, worker + workers, ...
+static void make_points(Parting *p, Block *out) {
+    Arena *a = p->arena;
+    p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
+    p->workers = bind(p, "workers", e_min(a, p->points, e_call(a, OP_SMS, 0, NULL)), out);
+    p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
+}
+
+static void part(PassContext *context, const Func *kernel, Stmt *grid) {
+    Arena *a = context->arena;
+    Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
+    Block body = {0};
+    sort_statements(&p, &grid->grid.body);
+    p.block = grid->grid.iters[0].var;
+    p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
+    count_ring(&p);
+    p.producer_registers = producer_registers(context->target, specialized_registers(context->target, kernel));
+    block_append(a, &body, &p.shared);
+    p.full = push_barriers(&p, "full", &body);
+    p.empty = push_barriers(&p, "empty", &body);
+    make_points(&p, &body);
+    push_setup(&p, &body);
+    push_load_role(&p, &body);
+    for (int c = 0; c < CONSUMERS; c++) push_compute_role(&p, c, &body);
+    Iter *iter = NEW(a, Iter);
+    *iter =
+        (Iter){p.worker, integer(&p, 0), e_min(a, grid->grid.iters[0].end, e_call(a, OP_SMS, 0, NULL)), integer(&p, 1)};
+    grid->grid.iters = iter;
+    grid->grid.threads = integer(&p, (1 + CONSUMERS) * target_warpgroup(context->target));
+    grid->grid.body = body;
+}
+
+static bool chosen(const Stmt *loop) {
+    for (int i = 0; i < loop->loop.body.count; i++)
+        if (is_call(loop->loop.body.items[i], OP_GEMM)) return via_is(loop->loop.body.items[i], "wgmma");
+    return false;
+}
+
+// Without slots there is nothing to load ahead: back to what works without roles.
+static void fall_back(PassContext *context, const Stmt *loop) {
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        Stmt *stmt = loop->loop.body.items[i];
+        if (via_is(stmt, "tma")) attr_set_text(context->arena, &stmt->attrs, ATTR_VIA, "plain");
+        if (via_is(stmt, "wgmma")) attr_set_text(context->arena, &stmt->attrs, ATTR_VIA, "fma");
+    }
+}
+
+bool pass_warp_specialize(PassContext *context, Func *kernel) {
+    Shape shape = {0};
+    if (shape_of(context->target, kernel, &shape) || !chosen(shape.loop)) return false;
+    if (rings_everything(shape.loop)) part(context, kernel, (Stmt *)shape.grid);
+    else fall_back(context, shape.loop);
+    return true;
+}
