@@ -215,18 +215,22 @@ static char *answer_tabs(Arena *arena, char *line) {
     return cx.failed ? arena_printf(arena, "error: %s", cx.reason) : arena_strdup(arena, sb_text(&out));
 }
 
-char *layout_batch_line(Arena *arena, const char *line) {
-    size_t length = strcspn(line, "\r\n");
-    char *copy = arena_strndup(arena, line, length);
-    if (!*copy || *copy == '#') return arena_strdup(arena, "");
-    return *copy == '{' ? batch_json(arena, copy) : answer_tabs(arena, copy);
+char *layout_batch_line(Arena *arena, const char *line, size_t length) {
+    while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
+    size_t blank = 0;
+    while (blank < length && line[blank] == ' ') blank++;
+    if (blank == length || *line == '#') return arena_strdup(arena, "");
+    if (line[blank] == '{') return batch_json(arena, line, length);
+    if (memchr(line, 0, length)) return arena_strdup(arena, "error: a zero byte in the line");
+    return answer_tabs(arena, arena_strndup(arena, line, length));
 }
 
 // Answers up to `lines` lines in one arena: creating one costs as much as answering a question.
 static bool answer_some(Arena *arena, int lines, char **line, size_t *capacity, FILE *in, FILE *out) {
     for (int i = 0; i < lines; i++) {
-        if (getline(line, capacity, in) < 0) return false;
-        fputs(layout_batch_line(arena, *line), out);
+        ssize_t length = getline(line, capacity, in);
+        if (length < 0) return false;
+        fputs(layout_batch_line(arena, *line, (size_t)length), out);
         putc('\n', out);
     }
     return true;

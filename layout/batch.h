@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 // The answer, without a line end. `line` may end in one.
-char *layout_batch_line(Arena *arena, const char *line);
+char *layout_batch_line(Arena *arena, const char *line, size_t length);
 
 // Answers every line of `in` on `out`. False when `out` cannot be written, or when failure->kind says that the work
 // could not go on; `failure` needs no initialisation.

@@ -1,7 +1,7 @@
 #include "layout/batch_json.h"
 #include "layout/encoding.h"
-#include "layout/json.h"
 #include "layout/optimal_swizzle.h"
+#include "support/json.h"
 #include "support/vec.h"
 #include <string.h>
 
@@ -19,9 +19,9 @@ static const Json nothing = {.kind = JSON_NULL};
 
 static const Json *arg(Question *q, int index, JsonKind kind, const char *what) {
     static const Json empty[] = {
-        [JSON_NULL] = {.kind = JSON_NULL},   [JSON_BOOL] = {.kind = JSON_BOOL},
-        [JSON_INT] = {.kind = JSON_INT},     [JSON_STRING] = {.kind = JSON_STRING, .text = ""},
-        [JSON_ARRAY] = {.kind = JSON_ARRAY}, [JSON_OBJECT] = {.kind = JSON_OBJECT},
+        [JSON_NULL] = {.kind = JSON_NULL},       [JSON_BOOL] = {.kind = JSON_BOOL},
+        [JSON_INTEGER] = {.kind = JSON_INTEGER}, [JSON_STRING] = {.kind = JSON_STRING, .text = ""},
+        [JSON_ARRAY] = {.kind = JSON_ARRAY},     [JSON_OBJECT] = {.kind = JSON_OBJECT},
     };
     if (index < q->count && q->args[index].kind == kind) return &q->args[index];
     layout_refuse(q->cx, "argument %d: expected %s", index + 1, what);
@@ -29,7 +29,9 @@ static const Json *arg(Question *q, int index, JsonKind kind, const char *what) 
 }
 
 static int64_t integer(Question *q, int index) {
-    return arg(q, index, JSON_INT, "an integer")->number;
+    int64_t value = arg(q, index, JSON_INTEGER, "an integer")->integer;
+    bool good = value <= LAYOUT_LIMIT && value >= -LAYOUT_LIMIT;
+    return good ? value : layout_refuse(q->cx, "overflow: a number exceeds 2^62");
 }
 
 static const char *name(Question *q, int index) {
@@ -54,8 +56,8 @@ static const char **names(Question *q, int index, int *count) {
 
 static int log2_of_size(LayoutContext *cx, const Json *value) {
     if (value->kind == JSON_ARRAY && value->count == 1) value = &value->items[0];   // [n] stands for n
-    if (value->kind == JSON_INT && value->number > 0 && !(value->number & (value->number - 1)))
-        return __builtin_ctzll((unsigned long long)value->number);
+    if (value->kind == JSON_INTEGER && value->integer > 0 && !(value->integer & (value->integer - 1)))
+        return __builtin_ctzll((unsigned long long)value->integer);
     return layout_refuse(cx, "a size is not a power of two");
 }
 
@@ -79,9 +81,9 @@ static uint64_t packed_image(LayoutContext *cx, const Json *image, const LinearD
     if (!is_list(cx, image, out_count, "an image with one entry per output")) return 0;
     for (int i = 0, shift = 0; i < out_count; shift += outs[i++].bits) {
         const Json *entry = &image->items[i];
-        if (entry->kind != JSON_INT || entry->number < 0 || entry->number >> outs[i].bits)
+        if (entry->kind != JSON_INTEGER || entry->integer < 0 || entry->integer >> outs[i].bits)
             return (uint64_t)layout_refuse(cx, "an image lies outside the output sizes");
-        packed |= (uint64_t)entry->number << shift;
+        packed |= (uint64_t)entry->integer << shift;
     }
     return packed;
 }
@@ -89,7 +91,7 @@ static uint64_t packed_image(LayoutContext *cx, const Json *image, const LinearD
 static Linear layout(Question *q, int index) {
     LayoutContext *cx = q->cx;
     const Json *object = arg(q, index, JSON_OBJECT, "a layout {\"ins\", \"outs\"}");
-    const Json *in_list = json_member(*object, "ins"), *out_list = json_member(*object, "outs");
+    const Json *in_list = json_get(object, "ins"), *out_list = json_get(object, "outs");
     if (!in_list || !out_list) layout_refuse(cx, "argument %d: expected a layout {\"ins\", \"outs\"}", index + 1);
     int out_count = 0, bits = 0;
     const LinearDim *outs = dims(cx, out_list, &out_count);
@@ -118,7 +120,7 @@ static void put_bool(Question *q, bool value) {
 
 static void put_pair(StrBuf *out, bool first, const char *key, int64_t value) {
     sb_str(out, first ? "[" : ",[");
-    json_string(out, key);
+    json_quote(out, key);
     sb_char(out, ',');
     tuple_print_integer(out, value);
     sb_char(out, ']');
@@ -129,7 +131,7 @@ static void put_layout(Question *q, Linear a) {
     sb_str(out, "{\"ins\":[");
     for (int in = 0; in < a.in_count && !q->cx->failed; in++) {
         sb_str(out, in ? ",[" : "[");
-        json_string(out, a.ins[in].name);
+        json_quote(out, a.ins[in].name);
         sb_str(out, ",[");
         for (int bit = 0; bit < a.ins[in].bits; bit++) {
             sb_str(out, bit ? ",[" : "[");
@@ -232,12 +234,12 @@ static void do_apply(Question *q) {
         const Json *item = &values->items[i];
         if (!is_list(q->cx, item, 2, "[name, value]")) return;
         int in = item->items[0].kind == JSON_STRING ? linear_find_in(a, item->items[0].text) : -1;
-        if (in < 0 || seen[in] || item->items[1].kind != JSON_INT) {
+        if (in < 0 || seen[in] || item->items[1].kind != JSON_INTEGER) {
             layout_refuse(q->cx, "apply needs every input exactly once");
             return;
         }
         seen[in] = true;
-        ins[in] = item->items[1].number;
+        ins[in] = item->items[1].integer;
         if (ins[in] < 0 || ins[in] >> a.ins[in].bits) layout_refuse(q->cx, "an input value is outside its size");
     }
     if (q->cx->failed) return;
@@ -370,29 +372,29 @@ static void do_remove_zero_bases(Question *q) {
 // ---- encodings and swizzles ----
 
 // A member that lists integers, one per dim; fills `values` and returns the count. Absent: 0.
-static int per_dim(LayoutContext *cx, Json object, const char *key, int64_t *values) {
-    const Json *list = json_member(object, key);
+static int per_dim(LayoutContext *cx, const Json *object, const char *key, int64_t *values) {
+    const Json *list = json_get(object, key);
     if (!list) return layout_refuse(cx, "the encoding has no %s", key);
     if (list->kind != JSON_ARRAY || list->count > ENCODING_MAX_RANK)
         return layout_refuse(cx, "%s is a list of up to %d integers", key, ENCODING_MAX_RANK);
     for (int i = 0; i < list->count; i++) {
-        if (list->items[i].kind != JSON_INT) return layout_refuse(cx, "%s is a list of integers", key);
-        values[i] = list->items[i].number;
+        if (list->items[i].kind != JSON_INTEGER) return layout_refuse(cx, "%s is a list of integers", key);
+        values[i] = list->items[i].integer;
     }
     return list->count;
 }
 
-static int64_t number(LayoutContext *cx, Json object, const char *key) {
-    const Json *value = json_member(object, key);
-    if (value && (value->kind == JSON_INT || value->kind == JSON_BOOL)) return value->number;
+static int64_t number(LayoutContext *cx, const Json *object, const char *key) {
+    const Json *value = json_get(object, key);
+    if (value && (value->kind == JSON_INTEGER || value->kind == JSON_BOOL)) return value->integer;
     return layout_refuse(cx, "the encoding has no number %s", key);
 }
 
-static bool flag(LayoutContext *cx, Json object, const char *key) {
-    return json_member(object, key) && number(cx, object, key) != 0;
+static bool flag(LayoutContext *cx, const Json *object, const char *key) {
+    return json_get(object, key) && number(cx, object, key) != 0;
 }
 
-static int small(LayoutContext *cx, Json object, const char *key) {
+static int small(LayoutContext *cx, const Json *object, const char *key) {
     int64_t value = number(cx, object, key);
     if (value < 0 || value > 1 << 20) layout_refuse(cx, "%s is out of range", key);
     return cx->failed ? 0 : (int)value;
@@ -405,44 +407,44 @@ static void same_rank(LayoutContext *cx, Encoding *e, int count, const char *key
 
 static Encoding *read_encoding(LayoutContext *cx, const Json *object, int depth) {
     Encoding *e = NEW(cx->arena, Encoding);
-    const Json *kind = object ? json_member(*object, "kind") : NULL;
+    const Json *kind = json_get(object, "kind");
     if (!kind || kind->kind != JSON_STRING || depth > ENCODING_MAX_RANK)
         return layout_refuse(cx, "expected an encoding with a kind"), e;
     const char *k = kind->text;
     if (!strcmp(k, "slice") || !strcmp(k, "dot")) {
         e->kind = *k == 's' ? ENCODING_SLICE : ENCODING_DOT;
-        if (*k == 's') e->dim = small(cx, *object, "dim");
-        else e->op_index = small(cx, *object, "opIdx"), e->k_width = small(cx, *object, "kWidth");
+        if (*k == 's') e->dim = small(cx, object, "dim");
+        else e->op_index = small(cx, object, "opIdx"), e->k_width = small(cx, object, "kWidth");
         if (e->op_index > 1) layout_refuse(cx, "opIdx is 0 or 1");
-        e->parent = read_encoding(cx, json_member(*object, "parent"), depth + 1);
+        e->parent = read_encoding(cx, json_get(object, "parent"), depth + 1);
         return e;
     }
-    same_rank(cx, e, per_dim(cx, *object, "ctas", e->ctas), "ctas");
-    same_rank(cx, e, per_dim(cx, *object, "ctaSplit", e->cta_split), "ctaSplit");
-    same_rank(cx, e, per_dim(cx, *object, "ctaOrder", e->cta_order), "ctaOrder");
+    same_rank(cx, e, per_dim(cx, object, "ctas", e->ctas), "ctas");
+    same_rank(cx, e, per_dim(cx, object, "ctaSplit", e->cta_split), "ctaSplit");
+    same_rank(cx, e, per_dim(cx, object, "ctaOrder", e->cta_order), "ctaOrder");
     if (!strcmp(k, "blocked")) {
         e->kind = ENCODING_BLOCKED;
-        same_rank(cx, e, per_dim(cx, *object, "sizePerThread", e->size_per_thread), "sizePerThread");
-        same_rank(cx, e, per_dim(cx, *object, "threadsPerWarp", e->threads_per_warp), "threadsPerWarp");
-        same_rank(cx, e, per_dim(cx, *object, "warpsPerCTA", e->warps_per_cta), "warpsPerCTA");
-        same_rank(cx, e, per_dim(cx, *object, "order", e->order), "order");
+        same_rank(cx, e, per_dim(cx, object, "sizePerThread", e->size_per_thread), "sizePerThread");
+        same_rank(cx, e, per_dim(cx, object, "threadsPerWarp", e->threads_per_warp), "threadsPerWarp");
+        same_rank(cx, e, per_dim(cx, object, "warpsPerCTA", e->warps_per_cta), "warpsPerCTA");
+        same_rank(cx, e, per_dim(cx, object, "order", e->order), "order");
     } else if (!strcmp(k, "mma")) {
         e->kind = ENCODING_MMA;
-        e->version = small(cx, *object, "version");
-        same_rank(cx, e, per_dim(cx, *object, "warpsPerCTA", e->warps_per_cta), "warpsPerCTA");
-        e->instr_rank = per_dim(cx, *object, "instrShape", e->instr_shape);
+        e->version = small(cx, object, "version");
+        same_rank(cx, e, per_dim(cx, object, "warpsPerCTA", e->warps_per_cta), "warpsPerCTA");
+        e->instr_rank = per_dim(cx, object, "instrShape", e->instr_shape);
     } else if (!strcmp(k, "swizzled")) {
         e->kind = ENCODING_SWIZZLED;
-        e->vec = number(cx, *object, "vec");
-        e->per_phase = number(cx, *object, "perPhase");
-        e->max_phase = number(cx, *object, "maxPhase");
-        same_rank(cx, e, per_dim(cx, *object, "order", e->order), "order");
+        e->vec = number(cx, object, "vec");
+        e->per_phase = number(cx, object, "perPhase");
+        e->max_phase = number(cx, object, "maxPhase");
+        same_rank(cx, e, per_dim(cx, object, "order", e->order), "order");
     } else if (!strcmp(k, "nvmma_shared")) {
         e->kind = ENCODING_NVMMA_SHARED;
-        e->swizzle_bytes = number(cx, *object, "swizzleBytes");
-        e->element_bits = number(cx, *object, "elemBits");
-        e->transposed = flag(cx, *object, "transposed");
-        e->fp4_padded = flag(cx, *object, "fp4Padded");
+        e->swizzle_bytes = number(cx, object, "swizzleBytes");
+        e->element_bits = number(cx, object, "elemBits");
+        e->transposed = flag(cx, object, "transposed");
+        e->fp4_padded = flag(cx, object, "fp4Padded");
     } else {
         layout_refuse(cx, "unknown encoding '%.40s'", k);
     }
@@ -455,8 +457,8 @@ static void do_to_linear_layout(Question *q) {
     int rank = 0;
     if (list->count > ENCODING_MAX_RANK) layout_refuse(q->cx, "tensors have rank 1 to %d", ENCODING_MAX_RANK);
     for (int i = 0; i < list->count && !q->cx->failed; i++) {
-        if (list->items[i].kind != JSON_INT) layout_refuse(q->cx, "a shape is a list of integers");
-        shape[rank++] = list->items[i].number;
+        if (list->items[i].kind != JSON_INTEGER) layout_refuse(q->cx, "a shape is a list of integers");
+        shape[rank++] = list->items[i].integer;
     }
     Encoding *e = read_encoding(q->cx, arg(q, 1, JSON_OBJECT, "an encoding"), 0);
     if (!q->cx->failed) put_layout(q, encoding_to_linear(q->cx, e, shape, rank));
@@ -488,6 +490,7 @@ static const struct {
     const char *name;
     void (*answer)(Question *);
 } operations[] = {
+    // sorted by name
     {"apply", do_apply},
     {"bankConflictsLdSt", do_swizzle_conflicts},
     {"compose", do_compose},
@@ -530,21 +533,27 @@ static const struct {
 };
 
 static void answer(Question *q, const char *op) {
-    for (int i = 0; i < COUNT_OF(operations); i++)
-        if (!strcmp(op, operations[i].name)) {
-            operations[i].answer(q);
+    for (int low = 0, high = COUNT_OF(operations); low < high;) {
+        int middle = (low + high) / 2, order = strcmp(op, operations[middle].name);
+        if (!order) {
+            operations[middle].answer(q);
             return;
         }
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
     layout_refuse(q->cx, "unknown operation '%.40s'", op);
 }
 
-char *batch_json(Arena *arena, const char *line) {
+char *batch_json(Arena *arena, const char *line, size_t length) {
     LayoutContext cx = layout_context(arena);
     StrBuf out;
     sb_init(&out, arena);
     sb_str(&out, "{\"result\":");
-    Json object = json_parse(&cx, line);
-    const Json *op = json_member(object, "op"), *args = json_member(object, "args");
+    const char *why = NULL;
+    const Json *object = json_read(arena, line, length, &why);
+    const Json *op = json_get(object, "op"), *args = json_get(object, "args");
+    if (!object) layout_refuse(&cx, "JSON: %s", why);
     if (!op || op->kind != JSON_STRING || !args || args->kind != JSON_ARRAY)
         layout_refuse(&cx, "expected {\"op\": name, \"args\": [...]}");
     Question q = {&cx, args ? args->items : &nothing, args && args->kind == JSON_ARRAY ? args->count : 0, &out};
@@ -552,7 +561,7 @@ char *batch_json(Arena *arena, const char *line) {
     if (cx.failed) {
         sb_init(&out, arena);
         sb_str(&out, "{\"error\":");
-        json_string(&out, cx.reason);
+        json_quote(&out, cx.reason);
     }
     sb_char(&out, '}');
     return out.text;

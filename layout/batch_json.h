@@ -2,4 +2,4 @@
 #pragma once
 #include "support/arena.h"
 
-char *batch_json(Arena *arena, const char *line);   // one JSON object -> one JSON object
+char *batch_json(Arena *arena, const char *line, size_t length);   // one JSON object -> one JSON object

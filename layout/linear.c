@@ -151,7 +151,7 @@ static int total_bits(const LinearDim *dims, int count) {
 
 static int find(const LinearDim *dims, int count, const char *name) {
     for (int i = 0; i < count; i++)
-        if (dims[i].name == name || !strcmp(dims[i].name, name)) return i;
+        if (*dims[i].name == *name && !strcmp(dims[i].name, name)) return i;   // most names differ at once
     return -1;
 }
 

@@ -2,7 +2,7 @@
 #include "runtime/plan.h"
 #include "frontend/frontend.h"
 #include "ir/build.h"
-#include "runtime/json.h"
+#include "support/json.h"
 #include <string.h>
 
 enum { MANIFEST_FORMAT = 1 };   // raised when a reader of the old format would misunderstand the new one
@@ -266,7 +266,7 @@ static HostExpr *read_exprs(Reader *r, const Json *array, int *count) {
     *count = array ? array->count : 0;
     HostExpr *exprs = NEW_ARRAY(r->arena, HostExpr, *count + 1);
     int i = 0;
-    for (const Json *item = array ? array->first : NULL; item; item = item->next) exprs[i++] = read_expr(r, item);
+    JSON_EACH(item, array) exprs[i++] = read_expr(r, item);
     return exprs;
 }
 
@@ -309,7 +309,7 @@ static void read_branch(Reader *r, const Json *array, PlanSteps *out) {
 static void read_launch(Reader *r, const Json *from, PlanStep *step) {
     step->name = need_text(r, from, "name");
     const Json *args = json_get(from, "args");
-    for (const Json *item = args ? args->first : NULL; item; item = item->next) {
+    JSON_EACH(item, args) {
         PlanArg arg = {0};
         if (json_get(item, "tensor")) arg.region = read_region(r, item);
         else arg.value = read_expr(r, json_get(item, "value"));
@@ -342,7 +342,8 @@ static void read_step(Reader *r, const Json *from, PlanStep *step) {
 }
 
 static void read_steps(Reader *r, const Json *array, PlanSteps *out) {
-    for (const Json *item = array ? array->first : NULL; item && r->ok; item = item->next) {
+    JSON_EACH(item, array) {
+        if (!r->ok) break;
         PlanStep *step = NEW(r->arena, PlanStep);
         read_step(r, item, step);
         vec_push(r->arena, out, step);
@@ -355,8 +356,8 @@ static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     v->threads = (int)json_integer(json_get(from, "threads"), 0);
     v->shared_bytes = json_integer(json_get(from, "shared_bytes"), 0);
     if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
-    const Json *cluster = json_get(from, "cluster"), *extent = cluster ? cluster->first : NULL;
-    for (int i = 0; i < 3; i++, extent = extent ? extent->next : NULL) v->cluster[i] = (int)json_integer(extent, 1);
+    const Json *cluster = json_get(from, "cluster");
+    for (int i = 0; i < 3; i++) v->cluster[i] = (int)json_integer(json_at(cluster, i), 1);
     const Json *resources = json_get(from, "resources");
     v->registers = (int)json_integer(json_get(resources, "registers"), -1);
     v->spill_stores = (int)json_integer(json_get(resources, "spill_stores"), 0);
@@ -369,9 +370,9 @@ static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
 static void declare_arguments(Reader *r, const Json *from) {
     const Json *dims = json_get(from, "dims"), *params = json_get(from, "params");
     r->names.count = r->vars.count = 0;
-    for (const Json *dim = dims ? dims->first : NULL; dim; dim = dim->next)
-        declare(r, json_text(dim, ""), VAR_DIM, TYPE_I64);
-    for (const Json *param = params ? params->first : NULL; param; param = param->next) {
+    JSON_EACH(dim, dims)
+    declare(r, json_text(dim, ""), VAR_DIM, TYPE_I64);
+    JSON_EACH(param, params) {
         const char *name = need_text(r, param, "name");
         if (!json_get(param, "shape")) declare(r, name, VAR_PARAM, need_type(r, param));
         else declare(r, arena_printf(r->arena, "%s_address", name), VAR_PARAM, TYPE_I64);
@@ -386,15 +387,16 @@ static const PlanParam *param_named(const PlanVariant *v, const char *name) {
 
 static void read_map(Reader *r, const Json *from, PlanVariant *v) {
     PlanMap map = {.name = need_text(r, from, "name"), .tensor = need_text(r, from, "tensor")};
-    const Json *box = json_get(from, "box"), *extent = box ? box->first : NULL;
+    const Json *box = json_get(from, "box");
     map.at = (int)json_integer(json_get(from, "at"), -1);
     map.swizzle = (int)json_integer(json_get(from, "swizzle"), -1);
-    for (; extent && map.rank < TENSOR_MAP_RANK; extent = extent->next) {
-        map.box[map.rank] = (int)json_integer(extent, 0);
+    while (map.rank < TENSOR_MAP_RANK && json_at(box, map.rank)) {
+        map.box[map.rank] = (int)json_integer(json_at(box, map.rank), 0);
         if (map.box[map.rank++] < 1) refuse(r, "its plan has a tensor map with an empty box");
     }
     const PlanParam *tensor = param_named(v, map.tensor);
-    bool fits = tensor && tensor->is_tensor && tensor->rank == map.rank && !extent && tma_swizzle_valid(map.swizzle);
+    bool fits = tensor && tensor->is_tensor && tensor->rank == map.rank && !json_at(box, map.rank) &&
+                tma_swizzle_valid(map.swizzle);
     int after = v->maps.count ? vec_last(&v->maps).at : -1;
     if (!fits || map.at <= after || map.at >= v->params.count + v->maps.count + 1)
         refuse(r, "its plan has a tensor map that fits no tensor");
@@ -404,19 +406,20 @@ static void read_map(Reader *r, const Json *from, PlanVariant *v) {
 static void read_variant(Reader *r, const Json *from, bool is_program, PlanVariant *v) {
     declare_arguments(r, from);
     const Json *params = json_get(from, "params"), *dims = json_get(from, "dims"), *tuned = json_get(from, "tuned");
-    for (const Json *dim = dims ? dims->first : NULL; dim; dim = dim->next)
-        vec_push(r->arena, &v->dims, json_text(dim, ""));
-    for (const Json *param = params ? params->first : NULL; param; param = param->next) {
+    JSON_EACH(dim, dims)
+    vec_push(r->arena, &v->dims, json_text(dim, ""));
+    JSON_EACH(param, params) {
         PlanParam p = {0};
         read_param(r, param, &p);
         vec_push(r->arena, &v->params, p);
     }
     const Json *maps = json_get(from, "maps");
-    for (const Json *map = maps ? maps->first : NULL; map && r->ok; map = map->next) read_map(r, map, v);
+    JSON_EACH(map, maps)
+    if (r->ok) read_map(r, map, v);
     v->when = read_expr(r, json_get(from, "when"));
     read_steps(r, json_get(from, "steps"), &v->steps);
-    for (const Json *item = tuned ? tuned->first : NULL; item; item = item->next) {
-        PlanTuned value = {item->key, json_integer(item, 0)};
+    for (int i = 0; tuned && tuned->kind == JSON_OBJECT && i < tuned->count; i++) {
+        PlanTuned value = {tuned->keys[i], json_integer(&tuned->items[i], 0)};
         vec_push(r->arena, &v->tuned, value);
     }
     if (!is_program) read_kernel(r, from, v);
@@ -426,7 +429,8 @@ static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
     entry->name = need_text(r, from, "name");
     entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
     const Json *variants = json_get(from, "variants");
-    for (const Json *item = variants ? variants->first : NULL; item && r->ok; item = item->next) {
+    JSON_EACH(item, variants) {
+        if (!r->ok) break;
         PlanVariant variant = {0};
         read_variant(r, item, entry->is_program, &variant);
         vec_push(r->arena, &entry->variants, variant);
@@ -446,7 +450,8 @@ const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char
     plan->producer = json_text(json_get(root, "producer"), "");
     plan->target = need_text(&r, root, "target");
     const Json *entries = json_get(root, "entries");
-    for (const Json *item = entries ? entries->first : NULL; item && r.ok; item = item->next) {
+    JSON_EACH(item, entries) {
+        if (!r.ok) break;
         PlanEntry entry = {0};
         read_entry(&r, item, &entry);
         vec_push(arena, &plan->entries, entry);

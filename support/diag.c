@@ -1,5 +1,7 @@
 // Diagnostics: the table, the sink, and rendering as JSON. Rendering as text is in diag_text.c.
 #include "support/diag_impl.h"
+#include "support/json.h"
+#include "support/utf8.h"
 #include <limits.h>
 #include <string.h>
 
@@ -116,21 +118,6 @@ const char *diag_severity_name(Severity severity) {
     return severity == SEVERITY_ERROR ? "error" : severity == SEVERITY_WARNING ? "warning" : "remark";
 }
 
-// Bytes of the UTF-8 sequence at text[0], or 0 when there is no valid one; its code point goes to *point.
-int utf8_decode(const char *text, size_t length, uint32_t *point) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};   // smaller values have a shorter form
-    unsigned char first = length ? (unsigned char)text[0] : 0xff;
-    int bytes = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
-    if (bytes == 0 || (size_t)bytes > length) return 0;
-    *point = bytes == 1 ? first : first & (0x7fu >> bytes);
-    for (int i = 1; i < bytes; i++) {
-        if (((unsigned char)text[i] & 0xc0) != 0x80) return 0;
-        *point = *point << 6 | ((unsigned char)text[i] & 0x3f);
-    }
-    bool valid = *point >= least[bytes] && *point <= 0x10ffff && (*point < 0xd800 || *point > 0xdfff);
-    return valid ? bytes : 0;
-}
-
 bool diag_line(const DiagSink *sink, int file, int line, const char **text, size_t *length) {
     if (file < 0 || file >= sink->sources.count || line < 1) return false;
     const Source *source = &sink->sources.items[file];
@@ -162,25 +149,9 @@ int diag_column(const DiagSink *sink, int file, int line, int column) {
     return characters + (int)(end > at ? end - at : 0);
 }
 
-static void json_string(StrBuf *out, const char *text) {
-    size_t length = strlen(text);
-    sb_char(out, '"');
-    for (size_t i = 0; i < length;) {
-        uint32_t point = 0;
-        int bytes = utf8_decode(text + i, length - i, &point);
-        if (bytes == 0) sb_str(out, "\\ufffd");
-        else if (point == '"' || point == '\\') sb_printf(out, "\\%c", (char)point);
-        else if (point == '\n') sb_str(out, "\\n");
-        else if (point < 0x20 || point == 0x7f) sb_printf(out, "\\u%04x", point);
-        else sb_bytes(out, text + i, (size_t)bytes);
-        i += bytes ? (size_t)bytes : 1;
-    }
-    sb_char(out, '"');
-}
-
 static void json_member(StrBuf *out, const char *name, const char *text) {
     sb_printf(out, ",\"%s\":", name);
-    json_string(out, text);
+    json_quote(out, text);
 }
 
 // Columns in JSON are those of the text form: characters, counted from 1. No place: no members.
@@ -200,14 +171,14 @@ static void render_json(const DiagSink *sink, const Diag *d, StrBuf *out) {
     sb_str(out, ",\"labels\":[");
     for (int i = 0; i < d->labels.count; i++) {
         sb_str(out, i ? ",{\"text\":" : "{\"text\":");
-        json_string(out, d->labels.items[i].text);
+        json_quote(out, d->labels.items[i].text);
         json_span(out, sink, d->labels.items[i].span);
         sb_char(out, '}');
     }
     sb_str(out, "],\"notes\":[");
     for (int i = 0; i < d->notes.count; i++) {
         if (i) sb_char(out, ',');
-        json_string(out, d->notes.items[i]);
+        json_quote(out, d->notes.items[i]);
     }
     sb_str(out, "]}\n");
 }

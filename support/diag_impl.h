@@ -37,7 +37,6 @@ struct DiagSink {
 
 const DiagRow *diag_row(int number);   // NULL for an unknown number
 const char *diag_severity_name(Severity severity);
-int utf8_decode(const char *text, size_t length, uint32_t *point);
 // The line's text without its end; false when the source has no such line.
 bool diag_line(const DiagSink *sink, int file, int line, const char **text, size_t *length);
 int diag_column(const DiagSink *sink, int file, int line, int column);   // byte column -> character column

@@ -16,6 +16,7 @@
 // which its character begins, tabs become spaces, wide characters take two cells, what cannot be printed becomes U+FFFD.
 // A line longer than fits is cut to a window around its first mark.
 #include "support/diag_impl.h"
+#include "support/utf8.h"
 #include <string.h>
 
 enum { TAB = 4, WINDOW = 160, WINDOW_BEFORE = 60, MOST_MARKS = 8 };

@@ -8,14 +8,14 @@
 #include <string.h>
 
 static void refused(Arena *arena, const char *line) {
-    char *answer = layout_batch_line(arena, line);
+    char *answer = layout_batch_line(arena, line, strlen(line));
     bool json = *line == '{';
     if (strncmp(answer, json ? "{\"error\":\"" : "error: ", json ? 10 : 7))
         fail_msg("%s: not refused: %s", line, answer);
 }
 
 static void answered(Arena *arena, const char *line, const char *expected) {
-    assert_string_equal(layout_batch_line(arena, line), expected);
+    assert_string_equal(layout_batch_line(arena, line, strlen(line)), expected);
 }
 
 static void inadmissible_compositions_are_refused(void **state) {
@@ -172,7 +172,7 @@ static void mutated_lines_of(const char *name) {
             char *roomy = arena_alloc(arena, strlen(line) + 16);
             strcpy(roomy, line);
             mutate(roomy, strlen(line) + 16);
-            assert_non_null(layout_batch_line(arena, roomy));
+            assert_non_null(layout_batch_line(arena, roomy, strlen(roomy)));
         }
         arena_free(arena);
     }

@@ -41,12 +41,12 @@ static char *after_columns(char *line, int columns) {
 static void check_cute(Arena *arena, char *line) {
     char *expected = after_columns(line, 3);
     expected[strcspn(expected, "\t")] = 0;
-    char *answer = layout_batch_line(arena, line);
+    char *answer = layout_batch_line(arena, line, strlen(line));
     if (strcmp(answer, expected)) fail_msg("%s: expected %s, got %s", line, expected, answer);
 }
 
 static void check_bank(Arena *arena, char *line) {
-    char *expected = after_columns(line, 6), *answer = layout_batch_line(arena, line);
+    char *expected = after_columns(line, 6), *answer = layout_batch_line(arena, line, strlen(line));
     if (strcmp(answer, expected)) fail_msg("%s: expected %s, got %s", line, expected, answer);
 }
 
@@ -55,7 +55,7 @@ static void check_linear(Arena *arena, char *line) {
     assert_non_null(expected);
     assert_non_null(source);
     char *result = arena_strndup(arena, expected + 9, (size_t)(source - expected - 9));
-    char *answer = layout_batch_line(arena, line);
+    char *answer = layout_batch_line(arena, line, strlen(line));
     if (strcmp(answer, arena_printf(arena, "{\"result\":%s}", result))) fail_msg("%s: got %s", line, answer);
 }
 

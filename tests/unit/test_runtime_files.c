@@ -1,8 +1,8 @@
 // Files, JSON, .npy and the cubin as container: everything that reads bytes from outside.
 #include "runtime/container.h"
 #include "runtime/files.h"
-#include "runtime/json.h"
 #include "runtime/npy.h"
+#include "support/json.h"
 #include "tests/unit/unit.h"
 #include <elf.h>
 #include <stdio.h>
@@ -23,11 +23,13 @@ static void test_json(void **state) {
     const Json *v = parse(arena, " {\"a\": [1, -2.5e1, true, null], \"b\": {\"c\": \"x\\n\\u00e9\\ud83d\\ude00\"}} ");
     const Json *a = json_get(v, "a");
     assert_int_equal(a->count, 4);
-    assert_int_equal(json_integer(a->first, 0), 1);
-    assert_true(a->first->next->real == -25);
-    assert_true(json_boolean(a->first->next->next, false));
+    assert_int_equal(json_integer(json_at(a, 0), 0), 1);
+    assert_true(json_at(a, 1)->real == -25);
+    assert_true(json_boolean(json_at(a, 2), false));
     assert_string_equal(json_text(json_get(json_get(v, "b"), "c"), ""), "x\n\xc3\xa9\xf0\x9f\x98\x80");
+    assert_null(json_at(a, 4));
     assert_null(json_get(json_get(v, "missing"), "c"));
+    assert_int_equal(json_integer(parse(arena, "-9223372036854775808"), 0), INT64_MIN);
     assert_int_equal(json_integer(json_get(v, "b"), 7), 7);
 }
 
@@ -48,6 +50,15 @@ static void test_json_refuses(void **state) {
                                       "-",
                                       "99999999999999999999",
                                       "\"\\u0000\"",
+                                      "\"\\udc00\"",
+                                      "\"\\u12",
+                                      "\"\\",
+                                      "\"\xff\"",
+                                      "\"\xe2\x82",
+                                      "9223372036854775808",
+                                      "-9223372036854775809",
+                                      "1.5e",
+                                      "{\"a\": 1, \"a\": 2}",
                                       "{\"a\":}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_null(parse(arena, bad[i]));
     char *deep = arena_alloc(arena, 100001);
