@@ -32,7 +32,8 @@ static const char usage[] =
     "\n"
     "    --table, --svg, --html  draw instead of printing\n"
     "    --view=values           offsets (the default)\n"
-    "    --view=owners           threads and values of a thread-value layout over --tile=(M,N)\n"
+    "    --view=owners           threads and values of a thread-value layout over --tile=(M,N);\n"
+    "                            linear layouts of registers and lanes are shown so without asking\n"
     "    --view=banks            banks of shared memory, for elements of --bits=16 and --access=16 bytes per lane\n"
     "    --static                print integers as CuTe's static ones, _8\n"
     "    --expand=FILE           a text in which {{expressions}} are replaced by their values\n"
@@ -114,9 +115,13 @@ static char *shown(Calc *calc, LayoutContext *cx, const Options *o, CalcValue va
         return arena_printf(cx->arena, "%s\n", calc_text(calc, value, o->static_mark));
     if (value.kind == CALC_TUPLE)
         value = calc_run(calc, arena_printf(cx->arena, "make_layout(%s)", calc_text(calc, value, false)));
-    if (value.kind != CALC_LAYOUT) return layout_refuse(cx, "only layouts can be drawn"), NULL;
-    if (o->format <= AS_TABLE && o->view == VIEW_VALUES) return draw_table(cx, value.layout, o->static_mark);
-    Drawing d = drawing_of(cx, o, value.layout);
+    if (value.kind != CALC_LAYOUT && value.kind != CALC_LINEAR)
+        return layout_refuse(cx, "only layouts can be drawn"), NULL;
+    if (value.kind == CALC_LINEAR && o->view == VIEW_BANKS)
+        return layout_refuse(cx, "--view=banks needs shape:stride, and perhaps a swizzle; see cute(...)"), NULL;
+    if (value.kind == CALC_LAYOUT && o->format <= AS_TABLE && o->view == VIEW_VALUES)
+        return draw_table(cx, value.layout, o->static_mark);
+    Drawing d = value.kind == CALC_LINEAR ? draw_linear(cx, value.linear) : drawing_of(cx, o, value.layout);
     if (cx->failed) return NULL;
     if (o->format == AS_SVG) return draw_svg(cx, d);
     if (o->format == AS_HTML) return draw_html(cx, &d, 1);

@@ -89,36 +89,58 @@ static void mark_phase(Drawing *d, int first, int lanes, int column, int width, 
         }
 }
 
+// Do runs of `step` columns stay together in memory?
+static bool stays_together(Swizzled a, int64_t rows, int64_t columns, int step) {
+    if (columns % step) return false;
+    for (int64_t i = 0; i < rows * columns; i++) {
+        int64_t column = i / rows, first = i - column % step * rows;
+        if (swizzled_at(a, i) != swizzled_at(a, first) + column % step) return false;
+    }
+    return true;
+}
+
+// Cells of `run` elements, each with its bank or banks.
+static Drawing bank_cells(LayoutContext *cx, Swizzled a, int64_t rows, int64_t columns, int run, int element_bits,
+                          MemoryShape m) {
+    Drawing d = draw_blank(cx, swizzled_text(cx, a), rows, columns / run);
+    d.column_step = run;
+    int bytes = run * element_bits / 8, banks = bytes > m.bank_bytes ? bytes / m.bank_bytes : 1;
+    for (int k = 0; k < d.rows * d.columns; k++) {
+        int64_t i = k / d.columns, j = k % d.columns * run, byte = swizzled_at(a, i + j * rows) * element_bits / 8;
+        int bank = (int)(byte / m.bank_bytes % m.banks);
+        const char *text = banks > 1 ? arena_printf(cx->arena, "%d-%d", bank, (bank + banks - 1) % m.banks)
+                                     : arena_printf(cx->arena, "%d", bank);
+        const char *hint = arena_printf(cx->arena, "(%lld,%lld): byte %lld, bank %s", (long long)i, (long long)j,
+                                        (long long)byte, text);
+        d.cells[k] = (DrawCell){text, hint, bank / (banks > 2 ? banks : 2) % 16, false};
+    }
+    return d;
+}
+
 Drawing draw_banks(LayoutContext *cx, Swizzled a, int element_bits, int access_bytes, MemoryShape memory) {
     enum { WARP = 32 };
     int64_t rows, columns;
     extents(cx, a.layout, &rows, &columns);
     if (element_bits < 1 || access_bytes < 1 || (access_bytes & (access_bytes - 1)) || access_bytes > 16)
         layout_refuse(cx, "an access moves 1, 2, 4, 8 or 16 bytes");
-    Drawing d = draw_blank(cx, swizzled_text(cx, a), rows, columns);
-    if (cx->failed) return d;
+    draw_blank(cx, "", rows, columns);   // refuses what is too large
+    if (cx->failed) return draw_blank(cx, "", 0, 0);
     int64_t row_bytes = (int64_t)memory.banks * memory.bank_bytes, worst = 0, least = 0;
     int step = access_bytes * 8 > element_bits ? access_bytes * 8 / element_bits : 1;   // elements of one access
     int widest = access_bytes > memory.bank_bytes ? access_bytes : memory.bank_bytes, phase = (int)(row_bytes / widest);
-    for (int j = 0; j < d.columns; j++)
-        for (int i = 0; i < d.rows; i++) {
-            int64_t byte = swizzled_at(a, i + (int64_t)j * d.rows) * element_bits / 8;
-            int bank = (int)(byte % row_bytes / memory.bank_bytes);
-            const char *hint = arena_printf(cx->arena, "(%d,%d): byte %lld, bank %d", i, j, (long long)byte, bank);
-            d.cells[i * d.columns + j] = (DrawCell){arena_printf(cx->arena, "%d", bank), hint, bank / 2 % 16, false};
-        }
-    for (int j = 0; j < d.columns; j += step)
+    int run = stays_together(a, rows, columns, step) ? step : 1;
+    Drawing d = bank_cells(cx, a, rows, columns, run, element_bits, memory);
+    for (int64_t j = 0; j < columns; j += step)
         for (int row = 0; row < d.rows; row += WARP) {
             int lanes = d.rows - row < WARP ? d.rows - row : WARP;
             int64_t addresses[WARP];
             for (int i = 0; i < lanes; i++)
-                addresses[i] =
-                    swizzled_at(a, row + i + (int64_t)j * d.rows) * element_bits / 8 / access_bytes * access_bytes;
+                addresses[i] = swizzled_at(a, row + i + j * rows) * element_bits / 8 / access_bytes * access_bytes;
             SharedCost cost = shared_cost_counted(addresses, lanes, access_bytes, memory);
             if (cost.wavefronts > worst) worst = cost.wavefronts, least = cost.phases;
             for (int first = 0; first < lanes; first += phase)
-                mark_phase(&d, row + first, lanes - first < phase ? lanes - first : phase, j, step, addresses + first,
-                           access_bytes, memory);
+                mark_phase(&d, row + first, lanes - first < phase ? lanes - first : phase, (int)j / run, step / run,
+                           addresses + first, access_bytes, memory);
         }
     d.caption =
         arena_printf(cx->arena, "lanes reading %d bytes each down a column: wavefronts %lld, without conflicts %lld",

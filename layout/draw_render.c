@@ -189,8 +189,10 @@ char *draw_svgs(LayoutContext *cx, const Drawing *drawings, int count) {
     }
     StrBuf out;
     sb_init(&out, cx->arena);
-    sb_printf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
-              width, height, width, height);
+    sb_printf(&out,
+              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+              "style=\"min-width:%dpx\">\n",   // on a page it may shrink, but stay readable
+              width, height, width, height, width * 3 / 5);
     sb_str(&out, "<style>text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
                  "text-anchor:middle;fill:#222}.t{font-size:14px;font-weight:600;text-anchor:start}"
                  ".i{fill:#888;font-size:11px}.n{text-anchor:start;fill:#555}"
@@ -222,7 +224,8 @@ void draw_html_begin(StrBuf *out, const char *title) {
                 "th,td{padding:.2rem 1.2rem .2rem 0;border-bottom:1px solid #e2e2e2;font-size:.9rem}"
                 "td.bad{color:#d01c1c;font-weight:600}"
                 "figure{margin:0 0 2rem;padding:1rem;background:#fff;border:1px solid #e2e2e2;border-radius:8px;"
-                "overflow:auto;width:fit-content;max-width:100%;box-sizing:border-box}</style></head>\n<body>\n");
+                "overflow:auto;width:fit-content;max-width:100%;box-sizing:border-box}"
+                "svg{display:block;max-width:100%;height:auto}</style></head>\n<body>\n");
 }
 
 void draw_html_end(StrBuf *out) {

@@ -41,18 +41,23 @@ static bool is_digit(char c) {
 
 // ---- numbers ----
 
+static bool skip_digits(Reader *r) {
+    const char *start = r->at;
+    while (is_digit(*r->at)) r->at++;
+    return r->at > start;
+}
+
 static bool read_real(Reader *r, Json *value, char *start) {
-    if (*r->at == '.')
-        for (r->at++; is_digit(*r->at);) r->at++;
-    if (*r->at == 'e' || *r->at == 'E') {
+    bool good = true;
+    if (*r->at == '.') r->at++, good = skip_digits(r);
+    if (good && (*r->at == 'e' || *r->at == 'E')) {
         r->at++;
         if (*r->at == '+' || *r->at == '-') r->at++;
-        if (!is_digit(*r->at)) return refuse(r, "bad number");
-        while (is_digit(*r->at)) r->at++;
+        good = skip_digits(r);
     }
     char *end;
     *value = (Json){.kind = JSON_REAL, .real = strtod(start, &end)};
-    return end == r->at || refuse(r, "bad number");
+    return (good && end == r->at) || refuse(r, "bad number");
 }
 
 static bool read_number(Reader *r, Json *value) {
@@ -60,6 +65,7 @@ static bool read_number(Reader *r, Json *value) {
     bool negative = *r->at == '-', overflow = false;
     if (negative) r->at++;
     if (!is_digit(*r->at)) return refuse(r, "expected a value");
+    if (*r->at == '0' && is_digit(r->at[1])) return refuse(r, "bad number");
     int64_t number = 0;
     for (; is_digit(*r->at); r->at++) {
         int digit = *r->at - '0';

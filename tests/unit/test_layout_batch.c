@@ -255,6 +255,23 @@ static void the_command_prints_draws_and_refuses(void **state) {
     assert_non_null(strstr(out, "wavefronts 1, without conflicts 1"));
     assert_int_equal(RUN("", "--html", "--view=owners", "--tile=(16,8)", "((4,8),(2,2)):((32,1),(16,8))"), 0);
     assert_non_null(strstr(out, "(9,3): thread 5, value 3"));
+    assert_non_null(strstr(out, ">T5 V3<"));
+    assert_int_equal(RUN("", "--svg", "mma((16,8), 2, (16,8), (1,1))"), 0);   // the same, as a linear layout
+    assert_non_null(strstr(out, "register 3, lane 5, warp 0, block 0: dim0 9, dim1 3"));
+    assert_non_null(strstr(out, ">T5 V3<"));
+    assert_int_equal(RUN("", "--table", "linear(Sw<1,0,1> o (2,2):(2,1))"), 0);
+    assert_non_null(strstr(out, " 1  | 3 | 2 |"));
+    assert_int_equal(RUN("", "--table", "invert(linear(Sw<1,0,1> o (2,2):(2,1)))"), 0);   // offset -> coordinates
+    assert_non_null(strstr(out, " 1  | 3 | 2 |"));
+    assert_int_equal(RUN("", "--table", "{register: [(1)], lane: [(0),(2)]} -> (dim0: 4)"), 0);
+    assert_non_null(strstr(out, "| T0 V0 | T0 V1 | T2 V0 | T2 V1 |"));
+    assert_non_null(strstr(out, "4 copies not shown"));
+    assert_int_equal(RUN("", "--view=banks", "{a: [(1)]} -> (b: 2)"), 1);
+    assert_int_equal(RUN("", "--svg", "identity1d(4194304, \"a\", \"b\")"), 1);
+    assert_int_equal(RUN("", "--view=banks", "--bits=32", "--access=4", "(2,4):(4,1)"), 0);
+    assert_non_null(strstr(out, " 1  | 4 | 5 | 6 | 7 |"));
+    assert_int_equal(RUN("", "--view=banks", "--bits=32", "--access=8", "(2,4):(4,1)"), 0);   // a cell is an access
+    assert_non_null(strstr(out, " 1  | 4-5 | 6-7 |"));
     assert_int_equal(RUN("", "--view=owners", "4:1"), 1);
     assert_int_equal(RUN("", "size(4"), 1);
     assert_int_equal(RUN("", "--nope"), 2);

@@ -58,6 +58,9 @@ static void test_json_refuses(void **state) {
                                       "9223372036854775808",
                                       "-9223372036854775809",
                                       "1.5e",
+                                      "1.",
+                                      "007",
+                                      "-01",
                                       "{\"a\": 1, \"a\": 2}",
                                       "{\"a\":}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_null(parse(arena, bad[i]));
