@@ -194,7 +194,6 @@ void emit_block(Gen *gen, Block *block);
 int64_t block_threads(Gen *gen, const Stmt *grid);
 bool has_roles(const Func *kernel);
 bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can
-int64_t registers_at_launch(const Gen *gen);
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them
 void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user), void *user);
 

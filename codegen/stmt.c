@@ -388,42 +388,13 @@ int64_t block_threads(Gen *gen, const Stmt *grid) {
     return threads ? threads : 1;
 }
 
-// Registers of a thread when the block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8. Of nine
-// warps one partition runs three.
-int64_t registers_at_launch(const Gen *gen) {
-    const Target *target = gen->target;
-    int64_t together = (int64_t)target->partitions * target->warp_lanes;
-    int64_t share = target->registers_multiprocessor / ((gen->threads + together - 1) / together * together);
-    if (share > target->registers_thread) share = target->registers_thread;
-    return share / 8 * 8;
-}
-
-// A block keeps the registers that it starts with: a role that takes more than others give waits forever. And only whole
-// warpgroups change their count.
-static const char *why_no_trade(Gen *gen, const Block *block) {
-    int64_t group = (int64_t)gen->target->partitions * gen->target->warp_lanes, at_launch = registers_at_launch(gen);
-    int64_t first = gen->role.first, wanted = 0, most = gen->threads * at_launch;
-    for (int i = 0; i < block->count; i++) {
-        const Stmt *stmt = block->items[i];
-        int64_t threads = stmt->kind == STMT_ROLE ? whole_warps(gen, stmt->role.threads) : 0;
-        int64_t regs = threads && stmt->role.regs ? stmt->role.regs : at_launch;
-        if (regs != at_launch && (first % group || threads % group)) {
-            return arena_printf(gen->arena, "'%s' is no whole warpgroups", stmt->role.name);
-        }
-        wanted += threads * (regs - at_launch);
-        first += threads;
-    }
-    if (wanted <= 0) return NULL;
-    return arena_printf(gen->arena, "they want %lld, the block has %lld", (long long)(most + wanted), (long long)most);
-}
-
 static void check_trade(Gen *gen, const Stmt *grid) {
-    const char *why = trades_registers(gen, grid) ? why_no_trade(gen, &grid->grid.body) : NULL;
+    const char *why = roles_cannot_trade(gen->arena, gen->target, &grid->grid.body, gen->threads);
     if (why) diag(gen->module->sink, grid->loc, T_ROLE_REGISTERS, why);
 }
 
 static void set_registers(Gen *gen, int64_t regs) {
-    int64_t at_launch = registers_at_launch(gen);
+    int64_t at_launch = registers_at_launch(gen->target, gen->threads);
     if (!regs || regs == at_launch || !target_has(gen->target, FEATURE_WGMMA)) return;
     const char *name =
         regs > at_launch ? "llvm.nvvm.setmaxnreg.inc.sync.aligned.u32" : "llvm.nvvm.setmaxnreg.dec.sync.aligned.u32";

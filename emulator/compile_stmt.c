@@ -292,6 +292,7 @@ static int role_stmts(Compiler *c, const Block *body, int at) {
     while (at + count < body->count && body->items[at + count]->kind == STMT_ROLE) count++;
     ForkCode *fork = NEW(c->arena, ForkCode);
     fork->count = count;
+    fork->block = body;
     fork->roles = NEW_ARRAY(c->arena, RoleCode, count);
     int start = here(c);
     emit(c, X_FORK, TYPE_I64, false, -1, -1, -1)->extra = fork;
@@ -299,7 +300,7 @@ static int role_stmts(Compiler *c, const Block *body, int at) {
     for (int i = 0; i < count; i++) {
         const Stmt *s = body->items[at + i];
         int barrier = NAMED_BARRIERS + c->code->role_count++;
-        fork->roles[i] = (RoleCode){s->role.name, s->role.threads, first, s->role.regs, here(c), c->next, barrier};
+        fork->roles[i] = (RoleCode){s->role.name, s->role.threads, first, here(c), c->next, barrier};
         c->first_thread = first;
         first += round_to_warp(s->role.threads);
         if (first > c->code->block_threads) c->code->block_threads = first;

@@ -128,13 +128,14 @@ typedef struct SpawnCode {              // a thread region
 
 typedef struct RoleCode {
     const char *name;
-    int64_t threads, first_thread, regs;
+    int64_t threads, first_thread;
     int pc, slots, barrier;
 } RoleCode;
 
 typedef struct ForkCode {
     int count;
     RoleCode *roles;
+    const Block *block;   // where they stand
 } ForkCode;
 
 typedef struct LaunchCode {

@@ -137,23 +137,10 @@ void agent_spawn(Agent *agent, const SpawnCode *spawn, int body) {
     if (agent->children) agent->status = AGENT_CHILDREN;
 }
 
-static void check_registers(const Agent *agent, const ForkCode *fork) {   // that roles ask for
-    Machine *machine = agent->cta->machine;
-    int64_t wanted = 0, share = machine->target->registers_multiprocessor / machine->code->block_threads, most = 0;
-    if (share > machine->target->registers_thread) share = machine->target->registers_thread;
-    for (int i = 0; i < fork->count; i++) {
-        const RoleCode *role = &fork->roles[i];
-        int64_t threads = (role->threads + LANES - 1) / LANES * LANES;
-        wanted += threads * (role->regs ? role->regs : share / 8 * 8);
-        if (role->regs > most) most = role->regs;
-    }
-    if (most && wanted > machine->target->registers_multiprocessor)
-        emu_report(machine, fork->roles[0].pc, T_EMU_ROLE_REGS, (long long)wanted,
-                   (long long)machine->target->registers_multiprocessor);
-}
-
 void agent_fork(Agent *agent, const ForkCode *fork) {
-    check_registers(agent, fork);
+    Machine *machine = agent->cta->machine;
+    const char *why = roles_cannot_trade(machine->arena, machine->target, fork->block, machine->code->block_threads);
+    if (why) emu_report(machine, fork->roles[0].pc, T_ROLE_REGISTERS, why);
     for (int i = 0; i < fork->count; i++) {
         Agent *child = agent_start(agent->cta, fork->roles[i].pc);
         child->parent = agent;

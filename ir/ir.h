@@ -312,6 +312,14 @@ int64_t tensor_map_rows(const TensorMap *map);                // of the box, of 
 int64_t tensor_map_row_bytes(const TensorMap *map);           // rows * row_bytes is what an mbarrier counts
 int64_t tensor_map_pitch(const TensorMap *map);               // bytes from row to row in shared memory
 
+// ---- roles (roles.c) ----
+// Registers of a thread when a block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8. Of nine
+// warps one partition runs three.
+int64_t registers_at_launch(const Target *target, int64_t threads);
+// A block keeps the registers that it starts with: a role that takes more than others give waits forever. And only whole
+// warpgroups change their count. NULL: the roles of the block can trade; else why not.
+const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *block, int64_t threads);
+
 // ---- the op table ----
 enum { STAGE_BIT_TILE = 1, STAGE_BIT_THREAD = 2, STAGE_BIT_HOST = 4, STAGE_BIT_REF = 8 };
 typedef enum { ACCESS_VALUE, ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE, ACCESS_NAME } Access;

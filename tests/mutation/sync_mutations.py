@@ -7,9 +7,9 @@ give these trip counts. As it is, all of them pass; without any one of its synch
 kernel has a variant with facts and a general one, this is done for the text as it is, and again for the general one alone
 (a launch with aligned tensors might never choose it).
 
-Programs that are written with their synchronisation (tests/programs/emulated, for Hopper) are treated alike, as they are.
+Kernels that are written with their synchronisation (for Hopper) are treated alike, as they are.
 
-    sync_mutations.py TILEC EXAMPLES PROGRAMS [-j JOBS] [--only EXAMPLE] [-v]     exit 0: each deletion was noticed
+    sync_mutations.py TILEC SOURCES [-j JOBS] [--only EXAMPLE] [-v]     exit 0: each deletion was noticed
 """
 import argparse
 import concurrent.futures
@@ -32,7 +32,7 @@ class Case:
     example: str
     defines: list
     tests: list
-    by_hand: bool = False    # a program as it is, for sm_90a
+    program: str = None    # of tests/: the kernel is there as it shall be, for sm_90a
     target: str = "sm_80"
 
 
@@ -64,6 +64,7 @@ def attention_tests():
     return tests
 
 
+# By hand: several tiles for each worker (there are four), and steps that wrap the ring within a tile and across them.
 CASES = [
     Case("attention", ["D=64", "BM=64", "BN=64"], attention_tests()[:5]),
     Case("attention", ["D=64", "BM=64", "BN=64", "CAUSAL=true"], attention_tests()[5:]),
@@ -84,21 +85,35 @@ CASES = [
     Case("softmax", ["N=13"], ["test softmax (M = 2, N = 13) tolerance 1e-2;"]),
     Case("transpose", ["T=32"], [f"test transpose (M = {m}, N = {n}) tolerance 0;"
                                  for m, n in ((32, 32), (64, 96), (37, 41))]),
-    # Trip counts that wrap the ring, tiles that use the epilogue's buffers again.
     Case("gemm_cooperative", [], [f"test gemm_cooperative (M = {m}, N = 128, K = {k}, STAGES = {s}) tolerance 1e-2;"
-                                  for m, k, s in ((128, 64, 2), (1024, 136, 2), (640, 264, 3))], by_hand=True),
+                                  for m, k, s in ((128, 64, 2), (1024, 136, 2), (640, 264, 3))],
+         "programs/emulated/gemm_cooperative.tile"),
     Case("gemm_pingpong", [], [f"test gemm_pingpong (M = {m}, N = 128, K = {k}, STAGES = {s}) tolerance 1e-2;"
-                               for m, k, s in ((64, 64, 2), (704, 136, 2), (320, 264, 3))], by_hand=True),
+                               for m, k, s in ((64, 64, 2), (704, 136, 2), (320, 264, 3))],
+         "programs/emulated/gemm_pingpong.tile"),
+    *(Case(kernel, [], [f"test {kernel} (M = {m}, N = {n}, K = {k}) tolerance 1e-2;" for m, n, k in shapes],
+           "gpu/hopper_gemm.tile")
+      for kernel, shapes in (("cooperative_128x256", ((128, 256, 584), (1152, 8, 72))),
+                             ("pingpong_128x128", ((128, 128, 72), (1152, 8, 328))),
+                             ("pingpong_128x200", ((128, 200, 72), (1152, 8, 200))),
+                             ("single_64x128", ((64, 128, 1096), (576, 8, 200))))),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 
 
-def lowered(tilec, examples, programs, case):
+def by_hand(path, case):
+    """The kernel and its reference alone, with the case's tests."""
+    text = path.read_text()
+    kernel = next(match.group(0) for match in KERNEL.finditer(text) if match["name"] == case.example)
+    reference = re.search(rf"^reference {case.example} {{.*?^}}\n", text, re.M | re.S).group(0)
+    return kernel + reference + "\n".join(case.tests) + "\n"
+
+
+def lowered(tilec, sources, case):
     """The example's text after the last pass, with the case's tests in the place of its own."""
-    if case.by_hand:
-        text = (programs / "emulated" / f"{case.example}.tile").read_text()
-        return TEST.sub("", text) + "\n" + "\n".join(case.tests) + "\n"
-    command = [tilec, "opt", f"--target={case.target}", str(examples / f"{case.example}.tile")]
+    if case.program:
+        return by_hand(sources / "tests" / case.program, case)
+    command = [tilec, "opt", f"--target={case.target}", str(sources / "examples" / f"{case.example}.tile")]
     for define in case.defines:
         command += ["-D", define]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -142,8 +157,7 @@ def place(text, match):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("tilec")
-    arguments.add_argument("examples", type=pathlib.Path)
-    arguments.add_argument("programs", type=pathlib.Path)
+    arguments.add_argument("sources", type=pathlib.Path)
     arguments.add_argument("-j", type=int, default=2, metavar="JOBS")
     arguments.add_argument("--only", metavar="EXAMPLE")
     arguments.add_argument("-v", action="store_true", help="say for each deletion what the emulator reported")
@@ -156,14 +170,14 @@ def main():
         def attempt(number, position, text, match):
             path = folder / f"{number}-{position}.tile"
             path.write_text(without(text, match) if match else text)
-            flags = ["--passes=none", "--target=sm_90a"] if CASES[number].by_hand else []
+            flags = ["--passes=none", "--target=sm_90a"] if CASES[number].program else []
             return emulate(options.tilec, path, flags)
 
         jobs = []
         for number, case in enumerate(CASES):
             if options.only not in (None, case.example):
                 continue
-            whole = lowered(options.tilec, options.examples, options.programs, case)
+            whole = lowered(options.tilec, options.sources, case)
             for kind, text in (("", whole), (" (general)", general_only(whole))):
                 if text is None:
                     continue

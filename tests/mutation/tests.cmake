@@ -1,10 +1,10 @@
 # What must go red: wrong programs, and lowered programs without one of their barriers or waits.
 if(TARGET tilec)
-  set(programs_of_sync ${CMAKE_SOURCE_DIR}/tests/programs)
+  set(examples_of_source /examples)
   foreach(mutation source sync)
     add_test(NAME ${mutation}_mutations
              COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/${mutation}_mutations.py $<TARGET_FILE:tilec>
-                     ${CMAKE_SOURCE_DIR}/examples ${programs_of_${mutation}} -j 3)
+                     ${CMAKE_SOURCE_DIR}${examples_of_${mutation}} -j 3)
     set_tests_properties(${mutation}_mutations PROPERTIES TIMEOUT 900 PROCESSORS 3)
   endforeach()
 endif()

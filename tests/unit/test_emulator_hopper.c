@@ -333,11 +333,11 @@ static void rings_hand_stages_over(void **state) {
     expect_report(*state, CHANGED("2304", "2048"), "T0725");
     expect_report(*state, CHANGED("2304", "2560"), "T0705");
     expect_report(*state, CHANGED("mbarrier_expect(full[k % 2], 2304);", "mbarrier_arrive(full[k % 2]);"), "T0725");
-    expect_report(*state, CHANGED("fence_mbarrier_init();", ""), "T0735");
+    expect_report(*state, CHANGED("fence_mbarrier_init();", ""), "T0734");
     expect_report(*state,
                   CHANGED("                fence_mbarrier_init();\n            }\n            barrier();\n",
                           "}\n barrier();\n if (t == 0) fence_mbarrier_init();\n"),
-                  "T0735");   // too late
+                  "T0734");   // too late
     expect_report(*state, CHANGED("if (t == 0) {\n                    for (k", "{\n                    for (k"), "T07");
 }
 

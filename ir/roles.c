@@ -1,0 +1,33 @@
+// Roles that trade registers.
+#include "ir/ir.h"
+
+static int64_t rounded(int64_t threads, int64_t to) {
+    return (threads + to - 1) / to * to;
+}
+
+static int64_t warpgroup_threads(const Target *target) {   // a warp of each partition
+    return (int64_t)target->partitions * target->warp_lanes;
+}
+
+int64_t registers_at_launch(const Target *target, int64_t threads) {
+    int64_t share = target->registers_multiprocessor / rounded(threads, warpgroup_threads(target));
+    if (share > target->registers_thread) share = target->registers_thread;
+    return share / 8 * 8;
+}
+
+const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *block, int64_t threads) {
+    int64_t group = warpgroup_threads(target), at_launch = registers_at_launch(target, threads);
+    int64_t first = 0, wanted = 0, most = threads * at_launch;
+    if (!target_has(target, FEATURE_WGMMA)) return NULL;   // registers do not change hands
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        int64_t count = stmt->kind == STMT_ROLE ? rounded(stmt->role.threads, target->warp_lanes) : 0;
+        int64_t regs = count && stmt->role.regs ? stmt->role.regs : at_launch;
+        if (regs != at_launch && (first % group || count % group))
+            return arena_printf(arena, "'%s' is no whole warpgroups", stmt->role.name);
+        wanted += count * (regs - at_launch);
+        first += count;
+    }
+    if (wanted <= 0) return NULL;
+    return arena_printf(arena, "they want %lld, the block has %lld", (long long)(most + wanted), (long long)most);
+}
