@@ -344,7 +344,7 @@ struct Cta {
     uint32_t *epochs;        // of each warp
     uint32_t *unit_epochs;   // of each unit: the group or phase that is open
     Pending *pending;
-    int pending_count, pending_capacity, committed;
+    int pending_count, pending_capacity;
 };
 
 enum { STATE_NONE = 0, STATE_READY = 1, STATE_WRITING = 2, STATE_READING = 4 };   // of an element; the last two: async
@@ -384,6 +384,7 @@ void tile_commit(Agent *agent);
 void tile_wait(Agent *agent, int64_t pending_groups);
 void tile_wait_products(Agent *agent, int64_t pending);
 void tile_land_all(Agent *agent);
+void tile_role_ends(Agent *agent);
 // copies.c: cp.async
 void copy_start(Agent *agent, const Call *call);
 void copy_commit(Agent *agent);

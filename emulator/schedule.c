@@ -165,6 +165,7 @@ void agent_end(Agent *agent) {
         agent->status = AGENT_DONE;
         return;
     }
+    if (!agent->warp) tile_role_ends(agent);
     agent->status = AGENT_FREE;
     if (--agent->parent->children) return;
     agent->parent->status = AGENT_READY;
@@ -201,7 +202,7 @@ static void cta_clear(Cta *cta) {
         if (cta->machine->races) clock_drop(cta, &cta->barriers[i].clock);
         cta->barriers[i] = (Barrier){0};
     }
-    cta->pending_count = cta->committed = 0;
+    cta->pending_count = 0;
 }
 
 static void cta_start(Cta *cta, int64_t index, const Agent *host) {

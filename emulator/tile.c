@@ -375,7 +375,7 @@ static void start_async(Agent *agent, const Call *call, const View *views) {
         cta->pending_capacity = grown;
     }
     Pending *p = &cta->pending[cta->pending_count++];
-    *p = (Pending){.call = call, .agent = agent, .pc = agent->pc, .group = cta->committed, .live = true};
+    *p = (Pending){.call = call, .agent = agent, .pc = agent->pc, .group = agent->committed[0], .live = true};
     memcpy(p->views, views, sizeof p->views);
     int written = written_operand(call->op);
     for (int i = 0; i < 3; i++)
@@ -416,15 +416,17 @@ static void op_await(Agent *agent, const Call *call, const View *x) {
     forget_landed(cta);
 }
 
-// At tile stage the block is one agent and its started copies are in groups as a thread's are.
+// At tile stage the block, or a role, is one agent and its started copies are in groups as a thread's are.
 void tile_commit(Agent *agent) {
-    agent->cta->committed++;
+    agent->committed[0]++;
 }
 
 void tile_wait(Agent *agent, int64_t pending_groups) {
     Cta *cta = agent->cta;
-    for (int i = 0; i < cta->pending_count; i++)
-        if (cta->pending[i].group < cta->committed - pending_groups) land(agent, &cta->pending[i]);
+    for (int i = 0; i < cta->pending_count; i++) {
+        Pending *p = &cta->pending[i];
+        if (p->agent == agent && p->group < agent->committed[0] - pending_groups) land(agent, p);
+    }
     forget_landed(cta);
 }
 
@@ -451,6 +453,12 @@ static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
     mbarrier_started(agent, barrier, bytes);
     perform(agent, call, views);
     mbarrier_landed(agent, barrier, bytes);
+}
+
+void tile_role_ends(Agent *agent) {   // what it left can only be awaited
+    Cta *cta = agent->cta;
+    for (int i = 0; i < cta->pending_count; i++)
+        if (cta->pending[i].agent == agent) cta->pending[i].agent = NULL;
 }
 
 void tile_land_all(Agent *agent) {   // at the end of the block: nobody can see the difference

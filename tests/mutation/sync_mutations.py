@@ -22,7 +22,7 @@ import tempfile
 
 SYNC = re.compile(r"\b(barrier|barrier_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait)\([^;{}]*\);")
-KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
+KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
 TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
 
 
@@ -170,7 +170,8 @@ def main():
         def attempt(number, position, text, match):
             path = folder / f"{number}-{position}.tile"
             path.write_text(without(text, match) if match else text)
-            flags = ["--passes=none", "--target=sm_90a"] if CASES[number].program else []
+            case = CASES[number]
+            flags = ["--passes=none", "--target=sm_90a"] if case.program else [f"--target={case.target}"]
             return emulate(options.tilec, path, flags)
 
         jobs = []

@@ -152,6 +152,37 @@ static void groups_at_tile_stage(void **state) {
     expect_report(*state, without(*state, groups, "commit", "cp_async_wait(1)", "cp_async_wait(2)"), "T0708");
 }
 
+// Each role counts its own groups, however often the other closes one.
+static const char groups_of_roles[] = "kernel k(x: f32[64], y: out f32[64]) {\n"
+                                      "    grid (b in 1) threads 64 {\n"
+                                      "        shared s: f32[32], r: f32[32];\n"
+                                      "        role left threads 32 {\n"
+                                      "            fragment v: f32[32];\n"
+                                      "            async copy(x[0 +: 32], s);\n"
+                                      "            cp_async_commit();\n"
+                                      "            barrier(1, 64);\n"
+                                      "            cp_async_wait(0);\n"
+                                      "            copy(s, v);\n"
+                                      "            copy(v, y[0 +: 32]);\n"
+                                      "        }\n"
+                                      "        role right threads 32 {\n"
+                                      "            async copy(x[32 +: 32], r);\n"
+                                      "            cp_async_commit();\n"
+                                      "            cp_async_wait(0);\n"
+                                      "            cp_async_commit();\n"
+                                      "            copy(r, y[32 +: 32]);\n"
+                                      "            barrier(1, 64);\n"
+                                      "        }\n"
+                                      "    }\n"
+                                      "}\n"
+                                      "reference k { for (i in 64) y[i] = x[i]; }\n"
+                                      "test k () tolerance 0;\n";
+
+static void roles_have_groups_of_their_own(void **state) {
+    expect_pass(*state, groups_of_roles);
+    expect_report(*state, without(*state, groups_of_roles, "left", "cp_async_wait(0)", "cp_async_wait(1)"), "T0708");
+}
+
 static const char uninitialised[] = "kernel k(x: f32[8], y: out f32[8]) {\n"
                                     "    grid (b in 1) threads 32 {\n"
                                     "        fragment f: f32[8];\n"
@@ -387,6 +418,7 @@ int main(void) {
         IN_ARENA(a_test_binds_every_name),
         IN_ARENA(strides_are_followed),
         IN_ARENA(a_choice_needs_fitting_arguments),
+        IN_ARENA(roles_have_groups_of_their_own),
         IN_ARENA(devices_and_samples_of_blocks),
         IN_ARENA(memory_may_run_out),
     };
