@@ -19,6 +19,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_PTXAS_REFUSED:
     case T_PASS_BROKE:
     case T_ROUNDTRIP:
+    case T_EMULATE_AFTER:
     case T_INTERNAL: return TILEC_ERROR_INTERNAL;
     default: break;
     }

@@ -58,7 +58,7 @@ static bool run_emulated(RunCommand *r) {
     const Func *func = emulate_choose(r->module, r->func->name, count, r->args);
     if (!func || !emulate_func(r->module, func, count, r->args, &options, &report)) return false;
     if (option_given(&r->tool->options, OPTION_VERBOSE))
-        fprintf(stderr, "%lld blocks, %lld barriers, %lld shared accesses with %lld conflicts, %.3f s\n",
+        fprintf(stderr, "blocks %lld, barriers %lld, shared accesses %lld with %lld conflicts, %.3f s\n",
                 (long long)report.blocks, (long long)report.barriers, (long long)report.shared_accesses,
                 (long long)report.conflicts, report.seconds);
     return true;

@@ -64,10 +64,9 @@ void help_overview(StrBuf *out) {
         sb_printf(out, "  %-10s", command_infos[i].name);
         wrapped(command_infos[i].summary, 12, out);
     }
-    sb_str(out,
-           "\n`tilec COMMAND --help` lists the options of a command.\n"
-           "Exit codes: 0 ok, 1 the source or a test is wrong, 2 usage, 3 environment, 4 does not fit the target,\n"
-           "5 device fault, 70 internal error.\n");
+    sb_str(out, "\n`tilec COMMAND --help` lists the options of a command.\n"
+                "Exit codes: 0 ok, 1 the source, an argument or a test is wrong, 2 usage, 3 environment,\n"
+                "4 does not fit the target, 5 device fault, 70 internal error.\n");
 }
 
 void help_command(Command command, StrBuf *out) {
@@ -90,13 +89,14 @@ static void markdown_options(Command command, OptionGroup group, StrBuf *out) {
 }
 
 void help_markdown(StrBuf *out) {
-    sb_str(out,
-           "# The command line\n\n<!-- Made by `tilec docs cli` from tools/commands.def and tools/options.def. -->\n\n"
-           "`tilec FILE` is `tilec build FILE`. `-` is standard input or output. What a command makes goes to standard "
-           "output or to files, which appear whole or not at all; all else goes to standard error.\n\n"
-           "| exit code | meaning |\n|---|---|\n| 0 | ok |\n| 1 | the source or a test is wrong |\n| 2 | usage |\n"
-           "| 3 | environment: a file, the assembler, the driver, memory |\n| 4 | does not fit the target |\n"
-           "| 5 | device fault |\n| 70 | internal error |\n");
+    sb_str(
+        out,
+        "# The command line\n\n<!-- Made by `tilec docs cli` from tools/commands.def and tools/options.def. -->\n\n"
+        "`tilec FILE` is `tilec build FILE`. `-` is standard input or output. What a command makes goes to standard "
+        "output or to files, which appear whole or not at all; all else goes to standard error.\n\n"
+        "| exit code | meaning |\n|---|---|\n| 0 | ok |\n| 1 | the source, an argument or a test is wrong |\n| 2 | usage |\n"
+        "| 3 | environment: a file, the assembler, the driver, memory |\n| 4 | does not fit the target |\n"
+        "| 5 | device fault |\n| 70 | internal error |\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const CommandInfo *info = &command_infos[i];
         sb_printf(out, "\n## tilec %s%s%s\n\n%s\n\n", info->name, info->operands[0] ? " " : "", info->operands,
@@ -140,8 +140,10 @@ void help_manual(StrBuf *out) {
         roff_text(option_infos[i].help, out);
         sb_char(out, '\n');
     }
-    sb_str(out, ".SH EXIT STATUS\n0 ok, 1 the source or a test is wrong, 2 usage, 3 environment, 4 does not fit the "
-                "target, 5 device fault, 70 internal error.\n");
+    sb_str(
+        out,
+        ".SH EXIT STATUS\n0 ok, 1 the source, an argument or a test is wrong, 2 usage, 3 environment, 4 does not fit the "
+        "target, 5 device fault, 70 internal error.\n");
 }
 
 // ---- bash ----

@@ -1,5 +1,5 @@
 # Installs the build into a folder of its own and builds a small program against it in four ways: CMake's package and
-# pkg-config, shared and static. Run by ctest: cmake -DBUILD= -DSOURCE= -DCC= -DSANITIZE= -P check.cmake
+# pkg-config, shared and static. Run by ctest: cmake -DBUILD= -DSOURCE= -DCC= -DGENERATOR= -DSANITIZE= -P check.cmake
 set(prefix ${BUILD}/tests/install/prefix)
 set(work ${BUILD}/tests/install/work)
 file(REMOVE_RECURSE ${prefix} ${work})
@@ -17,7 +17,7 @@ if(SANITIZE)
   set(flags -fsanitize=address,undefined)
 endif()
 
-step(${CMAKE_COMMAND} -S ${SOURCE} -B ${work} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_C_COMPILER=${CC}
+step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${work} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_C_COMPILER=${CC}
      "-DCMAKE_C_FLAGS=${flags}")
 step(${CMAKE_COMMAND} --build ${work})
 step(${work}/with_shared)

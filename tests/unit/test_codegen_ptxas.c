@@ -35,7 +35,10 @@ static void test_library(void **state) {
     Assembly assembly = {.arena = k.arena, .failure = &failure, .sink = k.module->sink, .options = &options};
     assembly.ptx = ptx_of(&k, "sm_80");
     AssembleStatus status = run_nvjitlink(&assembly);
-    if (status == UNAVAILABLE) skip();
+    if (status == UNAVAILABLE) {   // (skip() would leave past the arena)
+        print_message("no libnvJitLink here\n");
+        return;
+    }
     assert_int_equal(status, ASSEMBLED);
     assert_memory_equal(assembly.data, "\177ELF", 4);
     assert_non_null(strstr(assembly.log, "registers"));
