@@ -321,6 +321,43 @@ Value place_address(Gen *gen, const Region *place) {
     return memory_address(gen, place->buf, place->count, place_indices(gen, place), place);
 }
 
+// ---- addresses in matrix descriptors: units of 16 bytes, 14 bits ----
+//
+// base + offset, each in units: what does not change in a loop is then one sum before it. Nothing carries beyond the 14
+// bits, since they reach past all of shared memory. In a cluster the upper bits of a shared address hold the block's rank,
+// so the base is masked.
+
+enum { UNIT_BYTES = 16, UNIT_BITS = 14 };
+
+Value shared_units(Gen *gen, Value address) {
+    Value integer = LLVMBuildPtrToInt(gen->builder, address, gen->i32, "");
+    Value units = LLVMBuildLShr(gen->builder, integer, const_i32(gen, __builtin_ctz(UNIT_BYTES)), "");
+    return LLVMBuildAnd(gen->builder, units, const_i32(gen, (1 << UNIT_BITS) - 1), "");
+}
+
+// The offset in units, NULL when it is not known to be a whole number of them. Made once for each place in the program.
+static Expr *unit_offset(Gen *gen, const Region *place, int64_t size) {
+    Expr *offset = map_get(gen->offsets, &place->count);
+    if (offset) return offset;
+    offset = offset_of(gen, place->buf, place->count, place_indices(gen, place), place);
+    int64_t each = UNIT_BYTES / size;
+    if (size > UNIT_BYTES || multiple_of(gen->facts, offset) % each) return NULL;
+    offset = simplify_expr(gen->arena, gen->facts, e_div(gen->arena, offset, e_int(gen->arena, each)));
+    map_put(gen->offsets, &place->count, offset);
+    return offset;
+}
+
+Value place_units(Gen *gen, const Region *place) {
+    const Buf *buf = place->buf;
+    intptr_t start = (intptr_t)map_get(gen->shared_offsets, storage_of(buf)) - 1;
+    Expr *offset = unit_offset(gen, place, type_bytes(buf->type));
+    if (!offset || start < 0 || start % UNIT_BYTES) return shared_units(gen, place_address(gen, place));
+    Offset parts = emit_offset(gen, offset);
+    Value units =
+        LLVMBuildAdd(gen->builder, gen->shared_units, const_i32(gen, start / UNIT_BYTES + parts.constant), "");
+    return parts.variable ? LLVMBuildAdd(gen->builder, units, fit_bits(gen, parts.variable, 32, true), "") : units;
+}
+
 // Indices that mean the same before the branch: no memory is read, not even a local array that the arm may change.
 static bool is_simple(int count, Expr *const *indices) {
     for (int i = 0; i < count; i++) {

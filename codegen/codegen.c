@@ -200,6 +200,14 @@ static Value uniform_warp(Gen *gen) {
                 const_i32(gen, lanes - 1));
 }
 
+// Where shared memory begins, in a register that LLVM cannot trace: else it names the symbol anew in every block, and for
+// TMA and wgmma ptxas makes the block's place in its cluster part of each such address, in the innermost loop too.
+static Value shared_base(Gen *gen) {
+    Value base = LLVMBuildPtrToInt(gen->builder, gen->shared_memory, gen->i64, "");
+    Value opaque = build_asm(gen, "mov.b64 $0, $1;", "=l,l", gen->i64, 1, &base);
+    return LLVMBuildIntToPtr(gen->builder, opaque, gen->shared_pointer, "");
+}
+
 static void emit_kernel(Gen *gen, const Func *kernel) {
     start_kernel(gen, kernel);
     const char *symbol = kernel_symbol(gen->module, kernel, gen->arena);
@@ -218,6 +226,8 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     open_body(gen);
     gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);
     gen->warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
+    gen->shared = gen->has_wgmma ? shared_base(gen) : gen->shared_memory;
+    gen->shared_units = gen->has_wgmma ? shared_units(gen, gen->shared) : NULL;
     bind_params(gen, kernel);
     prefetch_tensor_maps(gen, kernel);
     Block body = kernel->body;
@@ -229,8 +239,8 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
 
 static void declare_shared(Gen *gen) {
     enum { ALIGN = 1024 };   // what the widest swizzle pattern repeats after
-    gen->shared = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMArrayType2(gen->i8, 0), "shared$", 3);
-    LLVMSetAlignment(gen->shared, ALIGN);
+    gen->shared_memory = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMArrayType2(gen->i8, 0), "shared$", 3);
+    LLVMSetAlignment(gen->shared_memory, ALIGN);
 }
 
 static void verify(Gen *gen) {

@@ -67,7 +67,7 @@ typedef struct Gen {
     LLVMTargetMachineRef machine;
     LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, none, global_pointer, shared_pointer, pointer;
     Lines lines;
-    Value shared;                // the block's dynamic shared memory
+    Value shared_memory;         // the block's dynamic shared memory: the symbol
     StrMap *strings;             // text -> global constant
 
     // The kernel in work.
@@ -88,6 +88,8 @@ typedef struct Gen {
     Map *wgmma_arrays;           // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
     VEC(Buf *) in_flight;        // those whose declarations are open
     Value thread;                // index in the block, i32
+    Value shared;                // where shared memory begins
+    Value shared_units;          // the same as matrix descriptors count, i32; NULL: no wgmma in the module
     Value warp;                  // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
     int64_t threads;             // of the block
     const Expr *blocks;          // the grid's extent as an expression: inside the kernel its value is %nctaid
@@ -127,6 +129,8 @@ Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> 
 // Of an element in global or shared memory; `key` stands for the access in the program.
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
 Value place_address(Gen *gen, const Region *place);      // of a region's first element, global or shared
+Value place_units(Gen *gen, const Region *place);        // of one in shared memory, as matrix descriptors count it, i32
+Value shared_units(Gen *gen, Value address);             // a shared address, as they count it
 // Computes the address of an access that is under a condition before the branch: what the addresses of the next
 // accesses have in common with it is then computed once.
 void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);

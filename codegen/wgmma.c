@@ -63,19 +63,19 @@ void find_wgmma_arrays(Gen *gen, const Func *kernel) {
 
 enum { REGISTER_BITS = 32, A_REGISTERS = 4 };   // an instruction's A from registers, of any type, has four of them
 
-typedef struct Tied {     // a register that the assembly reads and writes: operand number is its place in the list
+typedef struct Tied {   // a register that the assembly reads and writes: operand number is its place in the list
     LocalArray *array;
-    int64_t index;        // of its first element
+    int64_t index;   // of its first element
 } Tied;
 
 typedef struct Asm {
     Gen *gen;
     StrBuf text;
     VEC(Tied) tied;
-    VEC(Value) inputs;         // operands after the tied ones
-    VEC(char) kinds;           // their constraints
-    Map *numbers;              // LocalArray -> int[registers]: operand number + 1
-    int declared;              // descriptor words so far
+    VEC(Value) inputs;   // operands after the tied ones
+    VEC(char) kinds;     // their constraints
+    Map *numbers;        // LocalArray -> int[registers]: operand number + 1
+    int declared;        // descriptor words so far
 } Asm;
 
 static int64_t per_register(const LocalArray *array) {
@@ -122,14 +122,28 @@ static Value get_register(Gen *gen, LocalArray *array, int64_t index) {
 // ---- one wgmma statement ----
 
 // Places in ops.def's row.
-enum { W_SHAPE, W_A, W_B, W_ACC, W_STEPS, W_A_FORM, W_A_LEAD, W_A_STRIDE, W_A_STEP, W_B_FORM, W_B_LEAD, W_B_STRIDE,
-       W_B_STEP, W_ACCUMULATE };
+enum {
+    W_SHAPE,
+    W_A,
+    W_B,
+    W_ACC,
+    W_STEPS,
+    W_A_FORM,
+    W_A_LEAD,
+    W_A_STRIDE,
+    W_A_STEP,
+    W_B_FORM,
+    W_B_LEAD,
+    W_B_STRIDE,
+    W_B_STEP,
+    W_ACCUMULATE
+};
 
 typedef struct Descriptor {   // an operand in shared memory
     int low;                  // operand number of the low word
     uint32_t high;
-    int64_t step;             // from one instruction to the next, in units of 16 bytes
-    bool transposed;          // m or n contiguous
+    int64_t step;      // from one instruction to the next, in units of 16 bytes
+    bool transposed;   // m or n contiguous
 } Descriptor;
 
 static WgmmaInfo shape_of(Gen *gen, const OpCall *call) {
@@ -165,11 +179,8 @@ static Descriptor descriptor_of(Asm *code, const OpCall *call, int operand, int 
     EXPECT(gen->failure, how, "wgmma operand form '%s'", arg_word(gen, call, form));
     uint32_t lead = (uint32_t)(number_or_zero(gen, call, form + 1) / UNIT) & FIELD;
     uint32_t stride = (uint32_t)(number_or_zero(gen, call, form + 2) / UNIT) & FIELD;
-    Value address = place_address(gen, arg_place(gen, call, operand));
-    Value low = LLVMBuildPtrToInt(gen->builder, address, gen->i32, "");
-    low = LLVMBuildLShr(gen->builder, low, const_i32(gen, __builtin_ctz(UNIT)), "");
-    low = LLVMBuildAnd(gen->builder, low, const_i32(gen, FIELD), "");
-    low = LLVMBuildOr(gen->builder, low, const_i32(gen, (int64_t)lead << LEAD_SHIFT), "");
+    Value low = place_units(gen, arg_place(gen, call, operand));
+    low = LLVMBuildAdd(gen->builder, low, const_i32(gen, (int64_t)lead << LEAD_SHIFT), "");
     return (Descriptor){.low = add_input(code, low, 'r'),
                         .high = stride | swizzle_mode(how) << MODE_SHIFT,
                         .step = number_or_zero(gen, call, form + 3) / UNIT,

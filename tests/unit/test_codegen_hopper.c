@@ -178,7 +178,7 @@ static void a_run_is_one_piece(void **state) {
     Failure failure;
     if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
     const char *ptx = straight(*state, &failure, "m64n128k16_f32_bf16", TYPE_F32, 64, 0, 0, "k128", "k128");
-    assert_int_equal(occurrences(ptx, "begin inline asm"), 2);   // with the prefetch of the map
+    assert_int_equal(occurrences(ptx, "begin inline asm"), 3);   // with the base and the prefetch of the map
     expect_text(ptx, "mov.b32 high, 0x40000040;");
     expect_text(ptx, "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}");
     assert_int_equal(moves(ptx), 0);
