@@ -779,7 +779,7 @@ static Cute arrange(LayoutContext *cx, Cute logical, Tiler tiler, Arrangement ar
     Cute first = cute_leaf(1, 0), second = first;
     unzip(cx, logical, tiler, &first, &second);
     if (arrangement == ZIPPED) return pair(cx, first, second);
-    Cute *modes = NEW_ARRAY(cx->arena, Cute, cute_rank(first) + cute_rank(second));
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, 1 + cute_rank(first) + cute_rank(second));
     int count = 0;
     if (arrangement == FLAT) append_modes(modes, &count, first);
     else modes[count++] = first;

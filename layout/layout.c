@@ -437,6 +437,26 @@ bool layout_injective(const Layout *layout) {
     return true;
 }
 
+// They are the fastest digit, and every other step is a multiple of them.
+bool layout_keeps_runs(const Layout *layout, int64_t run) {
+    const LayoutInput *last = &layout->in[layout->rank_in - 1];
+    int out = layout->rank_out - 1;
+    if (run == 1) return true;
+    if (last->count == 0 || last->modes[0].stride != 1 || last->modes[0].out != out) return false;
+    if (last->modes[0].extent % run != 0 || (layout->rank_out > 1 && layout->out_shape[out] % run != 0)) return false;
+    for (int i = 0; i < layout->rank_in; i++)
+        for (int d = 0; d < layout->in[i].count; d++) {
+            const LayoutMode *mode = &layout->in[i].modes[d];
+            if (mode != &last->modes[0] && mode->out == out && mode->stride % run != 0) return false;
+        }
+    return !layout->swizzle.bits || run * layout->element_bits <= (int64_t)8 << layout->swizzle.base;
+}
+
+int64_t layout_period(const Layout *layout) {
+    LayoutSwizzle s = layout->swizzle;
+    return s.bits ? (int64_t)1 << (s.bits + s.base + (s.shift < 0 ? -s.shift : s.shift)) : 1;
+}
+
 // ---- shared memory ----
 const Layout *layout_row_major(Arena *arena, int rank, const int64_t *shape) {
     Layout *layout = layout_new(arena, rank, 1);
@@ -450,6 +470,14 @@ const Layout *layout_padded(Arena *arena, int64_t rows, int64_t columns, int64_t
     layout_add(layout, 0, rows, pitch, 0);
     layout_add(layout, 1, columns, 1, 0);
     return layout_finish(layout);
+}
+
+const Layout *layout_with_swizzle(Arena *arena, const Layout *plain, LayoutSwizzle swizzle, int element_bits) {
+    Layout *layout = arena_copy(arena, plain, sizeof *plain);
+    layout->swizzle = swizzle;
+    layout->element_bits = element_bits;
+    bool whole = layout_size_out(plain) * element_bits / 8 % layout_period(layout) == 0;
+    return whole ? layout : NULL;
 }
 
 const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, int element_bits, int panel_chunks,

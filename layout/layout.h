@@ -62,6 +62,10 @@ void layout_eval(const Layout *layout, const int64_t *in, int64_t *out);   // wi
 int64_t layout_linear(const Layout *layout, const int64_t *in);            // row-major over out_shape, with swizzle
 bool layout_equal(const Layout *a, const Layout *b);   // as maps in normal form (same digits, same swizzle)
 bool layout_injective(const Layout *layout);           // ignoring nothing: broadcasts make it false
+// Runs of `run` elements along the last input lie together, in order, at multiples of `run`.
+bool layout_keeps_runs(const Layout *layout, int64_t run);
+// Bytes after which the swizzle's pattern repeats, which the buffer must be aligned to; 1 without a swizzle.
+int64_t layout_period(const Layout *layout);
 
 // ---- shared memory ----
 const Layout *layout_row_major(Arena *arena, int rank, const int64_t *shape);
@@ -71,6 +75,9 @@ const Layout *layout_padded(Arena *arena, int64_t rows, int64_t columns, int64_t
 // allow it.
 const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, int element_bits, int panel_chunks,
                                   const char **why);
+
+// `plain` under another swizzle; NULL when its bytes are no whole number of periods.
+const Layout *layout_with_swizzle(Arena *arena, const Layout *plain, LayoutSwizzle swizzle, int element_bits);
 
 // The inverse, digit by digit: outputs to inputs. Broadcast digits are 0 in it, so that of a distribution
 // (layout/distribution.h) it gives the first holder. NULL when the map is not a mixed-radix bijection onto its outputs.

@@ -298,20 +298,10 @@ static void version_block(Version *version, const Block *from, Block *to) {
 
 // ---- vectors ----
 
-// Runs of `vector` elements stay together and aligned: they are the fastest digit, every other stride is a multiple.
 static bool keeps_runs(const Buf *buf, int64_t vector) {
     if (buf->scope != SCOPE_SHARED) return true;
-    const Layout *layout = buf->layout;
-    const LayoutInput *last = &layout->in[layout->rank_in - 1];
-    if (last->count == 0 || last->modes[0].stride != 1 || last->modes[0].out != layout->rank_out - 1) return false;
-    if (last->modes[0].extent % vector != 0 || (buf->stage_dims > 0 && layout_size_out(layout) % vector != 0)) return false;
-    if (layout->rank_out > 1 && layout->out_shape[layout->rank_out - 1] % vector != 0) return false;
-    for (int i = 0; i < layout->rank_in; i++)
-        for (int m = 0; m < layout->in[i].count; m++)
-            if (&layout->in[i].modes[m] != &last->modes[0] && layout->in[i].modes[m].out == layout->rank_out - 1 &&
-                layout->in[i].modes[m].stride % vector != 0)
-                return false;
-    return layout->swizzle.bits == 0 || vector * type_bits(buf->type) <= (int64_t)8 << layout->swizzle.base;
+    bool stages = buf->stage_dims == 0 || layout_size_out(buf->layout) % vector == 0;
+    return stages && layout_keeps_runs(buf->layout, vector);
 }
 
 static bool is_vector_access(const Version *version, const TileAccess *access) {

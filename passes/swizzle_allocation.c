@@ -61,15 +61,14 @@ static void consider(Chooser *chooser, const Layout *layout) {
 }
 
 static void consider_swizzles(Chooser *chooser, const Layout *plain) {
-    int64_t bytes = layout_size_out(plain) * type_bits(chooser->buf->type) / 8;
     static const int bases[] = {4, 3, 2, 5, 6};   // 16 bytes at a time first: what the widest accesses take
     for (size_t b = 0; b < sizeof bases / sizeof *bases; b++)
         for (int bits = 1; bits <= 5; bits++)
             for (int shift = bits; bases[b] + bits + shift < 20; shift++) {
-                if (bytes % ((int64_t)1 << (bases[b] + bits + shift)) != 0) break;
-                Layout *swizzled = arena_copy(chooser->context->arena, plain, sizeof *plain);
-                swizzled->swizzle = (LayoutSwizzle){bits, bases[b], shift};
-                swizzled->element_bits = type_bits(chooser->buf->type);
+                const Layout *swizzled =
+                    layout_with_swizzle(chooser->context->arena, plain, (LayoutSwizzle){bits, bases[b], shift},
+                                        type_bits(chooser->buf->type));
+                if (!swizzled) break;   // nor will a longer period fit
                 consider(chooser, swizzled);
             }
 }
@@ -212,12 +211,6 @@ static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
-static int64_t layout_alignment(const Layout *layout, const Target *target) {
-    if (!layout || layout->swizzle.bits == 0) return target->vector_bytes;
-    int shift = layout->swizzle.shift < 0 ? -layout->swizzle.shift : layout->swizzle.shift;
-    return (int64_t)1 << (layout->swizzle.bits + layout->swizzle.base + shift);
-}
-
 static int64_t buffer_bytes(const Buf *buf) {
     int64_t elements = buf->layout ? layout_size_out(buf->layout) : 1;
     int lead = buf->layout ? buf->rank - buf->layout->rank_in : buf->rank;
@@ -302,7 +295,8 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
             changed = true;
         }
         lives.lives.items[i].bytes = buffer_bytes(buf);
-        lives.lives.items[i].align = layout_alignment(buf->layout, context->target);
+        int64_t period = buf->layout ? layout_period(buf->layout) : 1;
+        lives.lives.items[i].align = period > 1 ? period : context->target->vector_bytes;
     }
     if (changed) report_conflicts(context, &accesses);
     for (Life *life; (life = largest_unplaced(&lives)); changed = true) place(&lives, life);

@@ -110,6 +110,7 @@ static void all_operations_of_the_tabs_answer(void **state) {
     answered(*state, "flat_product\t(1,4,3):(12,3,1)\t<16>", "((1),16,4,3):((12),1,3,1)");
     answered(*state, "flat_divide\t(4,4):(1,4)\t<4>", "((4),1,4):((1),0,4)");
     answered(*state, "tiled_divide\t(2):(1)\t<(1,1):(2,2)>", "(((1,1)),(2)):(((2,2)),(1))");
+    answered(*state, "tiled_divide\t(4,4):(1,4)\t()", "((),4,4):((),1,4)");   // nothing is tiled
     answered(*state, "blocked_product\t2:1\t(2):(1)", "((2,(2))):((1,(2)))");
     answered(*state, "raked_product\t(8):(1)\t3:0", "((3,(8))):((0,(1)))");
     answered(*state, "raked_product\t8:2\t6:1", "error: block and repetitions do not have the same rank");

@@ -232,11 +232,25 @@ static void ll_4_3_flatten_is_minor_to_major(void **state) {
     the_arena = *state;
     const char *layout = "L = {register: [(1),(2)], lane: [(4),(8),(16)], warp: [(32)]} -> (dim0: 64); ";
     IS(arena_printf(*state, "%sflatten_ins(L)", layout), "{register: [(1),(2),(4),(8),(16),(32)]} -> (dim0: 64)");
-    IS(arena_printf(*state, "%sreshape_ins(flatten_ins(L), \"thread\", 32, \"block\", 2)", layout),
+}
+
+static void ll_5_6_reshape_splits_what_flatten_merges_and_transpose_chooses_the_minor_dim(void **state) {
+    the_arena = *state;
+    const char *layout = "L = {register: [(1),(2)], lane: [(4),(8),(16)], warp: [(32)]} -> (dim0: 64); ";
+    IS(arena_printf(*state, "%sreshape_ins(L, \"thread\", 32, \"block\", 2)", layout),
        "{thread: [(1),(2),(4),(8),(16)], block: [(32)]} -> (dim0: 64)");
     IS(arena_printf(*state, "%sflatten_ins(transpose_ins(L, \"warp\", \"lane\", \"register\"))", layout),
        "{warp: [(32),(4),(8),(16),(1),(2)]} -> (dim0: 64)");
     REFUSED("reshape_ins({register: [(1)]} -> (dim0: 2), \"thread\", 4)");   // the sizes' product must stay
+}
+
+static void ll_5_7_apply_takes_integers_and_prints_as_code(void **state) {
+    the_arena = *state;
+    const char *layout = "L = {register: [(0,1),(8,0)], lane: [(0,2),(0,4),(1,0),(2,0),(4,0)], warp: [(16,0)]} -> "
+                         "(dim0: 32, dim1: 8); ";
+    IS(arena_printf(*state, "%sapply(L, (3,5,1))", layout), "(25,3)");   // register 3, lane 5, warp 1
+    IS(arena_printf(*state, "%scode(L)", layout),
+       "dim0 = ((register & 2) << 2) ^ (lane >> 2) ^ (warp << 4)\ndim1 = (register & 1) ^ ((lane & 3) << 1)");
 }
 
 static void ll_5_1_1_identity(void **state) {
@@ -687,6 +701,8 @@ int main(void) {
         IN_ARENA(ll_5_4_compose_wants_outputs_at_most_as_large),
         IN_ARENA(ll_5_5_outer_need_not_be_surjective),
         IN_ARENA(ll_5_5_equal_dims_map_to_themselves_not_to_the_smallest_preimage),
+        IN_ARENA(ll_5_6_reshape_splits_what_flatten_merges_and_transpose_chooses_the_minor_dim),
+        IN_ARENA(ll_5_7_apply_takes_integers_and_prints_as_code),
         IN_ARENA(ll_6_1_register_times_lane_is_register_minor),
         IN_ARENA(ll_6_2_strided_pieces_are_shifted_again),
         IN_ARENA(ll_6_3_swizzle_of_128x32),

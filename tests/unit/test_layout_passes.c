@@ -268,6 +268,42 @@ static void plain_shared_layouts(void **state) {
     assert_int_equal(layout_size_out(padded), 15 * 32 + 30);
 }
 
+static bool runs_by_enumeration(const Layout *layout, int64_t rows, int64_t columns, int64_t run) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            int64_t first = layout_linear(layout, (int64_t[]){i, j - j % run});
+            if (first % run || layout_linear(layout, (int64_t[]){i, j}) != first + j % run) return false;
+        }
+    return true;
+}
+
+static void runs_and_periods_agree_with_enumeration(void **state) {
+    uint64_t random = 99;
+    int kept = 0, torn = 0, refused = 0;
+    for (int round = 0; round < 2000; round++) {
+        int64_t rows = 8 << pick(&random, 3), columns = 16 << pick(&random, 3);
+        int bits = 8 << pick(&random, 3), shift = 1 + (int)pick(&random, 4);
+        const Layout *layout = layout_padded(*state, rows, columns, columns + pick(&random, 3) * 4);
+        if (pick(&random, 2)) {
+            LayoutSwizzle swizzle = {1 + (int)pick(&random, shift), 2 + (int)pick(&random, 4), shift};
+            const Layout *swizzled = layout_with_swizzle(*state, layout, swizzle, bits);
+            int64_t period = (int64_t)1 << (swizzle.bits + swizzle.base + swizzle.shift);
+            assert_int_equal(swizzled != NULL, layout_size_out(layout) * bits / 8 % period == 0);
+            refused += !swizzled;
+            if (swizzled) assert_int_equal(layout_period(layout = swizzled), period);
+        } else {
+            assert_int_equal(layout_period(layout), 1);
+        }
+        for (int64_t run = 1; run <= 16; run *= 2) {
+            bool keeps = layout_keeps_runs(layout, run);
+            assert_int_equal(keeps, runs_by_enumeration(layout, rows, columns, run));
+            kept += keeps;
+            torn += !keeps;
+        }
+    }
+    assert_true(kept > 1000 && torn > 1000 && refused > 10);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(the_worked_example),
@@ -282,6 +318,7 @@ int main(void) {
         IN_ARENA(blocked_distributions_are_the_expected_ones),
         IN_ARENA(a_dropped_dim_is_replicated),
         IN_ARENA(plain_shared_layouts),
+        IN_ARENA(runs_and_periods_agree_with_enumeration),
     };
     return run(tests);
 }
