@@ -240,7 +240,7 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
     int64_t offsets[LANES];
     bool told = false;
     Mask mask = place_offsets(agent, place, in->wide ? agent->mask : 1, NULL, offsets);
-    for (Mask m = mask; m; m &= m - 1) {
+    for (Mask m = mask & ~agent->passed; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         int64_t value = call->count > 1 && call->args[1].has_value ? agent->regs[call->args[1].slot].i[l] : 0;
         touch_mbarrier(agent, mem, offsets[l], l, call->op == OP_MBARRIER_INIT ? TOUCH_WRITE : TOUCH_ATOMIC);
@@ -252,10 +252,12 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
         MBarrier *barrier = mbarrier_at(cta, mem, offsets[l]);
         if (call->op == OP_MBARRIER_WAIT) {
             if (!wait_phase(agent, barrier, l, value)) return;
+            agent->passed |= m & -m;
             continue;
         }
         arrive(agent, barrier, l, call->op == OP_MBARRIER_EXPECT ? value : 0);
         told = true;
     }
+    agent->passed = 0;
     if (told && clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
 }

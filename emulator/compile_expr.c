@@ -292,7 +292,8 @@ static CallArg compile_arg(Compiler *c, OpId op, const Arg *arg) {
         out.slot = fit(c, compile_value(c, arg->value), c->many);
     }
     if (arg->region && op == OP_ALIGNED) out.number = compile_mem(c, arg->region->buf);
-    else if (arg->region && takes_tiles(op) && !c->many && arg->region->buf->type != TYPE_MBARRIER) out.tile = new_tile(c, arg->region);
+    else if (arg->region && takes_tiles(op) && !c->many && arg->region->buf->type != TYPE_MBARRIER)
+        out.tile = new_tile(c, arg->region);
     else if (arg->region) out.place = region_place(c, arg->region);
     return out;
 }

@@ -275,8 +275,9 @@ struct Agent {
     Copy *copies;
     int copy_count, copy_capacity;
     int committed[LANES];
-    // mbarrier_wait
+    // mbarrier_wait: what it waits for; lanes whose phase was over when it was last executed
     const MBarrier *awaited;
+    Mask passed;
     // TMA stores, by lane: groups that are closed, that no longer read; the last that has a store; epochs of the newest
     int bulk_closed[LANES], bulk_read[LANES], bulk_last[LANES], bulk_pc;
     uint32_t bulk_epochs[LANES][BULK_GROUPS];

@@ -70,6 +70,7 @@ Agent *agent_start(Cta *cta, int pc) {
     agent->parallel = NULL;
     agent->warp = false;
     agent->children = agent->first_thread = agent->copy_count = 0;
+    agent->passed = 0;
     memset(agent->committed, 0, sizeof agent->committed);
     if (cta->machine->code->bulk) start_units(agent);
     return agent;

@@ -262,6 +262,60 @@ static void boxes_land_where_the_swizzle_puts_them(void **state) {
     }
 }
 
+static void boxes_are_waited_for(void **state) {
+    static const Box box = {"bf16", 2, 2, {200, 30}, {64, 16}, {64, 8}, 128};
+    const char *load = load_of(*state, &box), *store = store_of(*state, &box);
+    expect_report(*state, without(*state, load, "tma_load", "mbarrier_wait(full[0], 0);", ""), "T0708");
+    expect_report(
+        *state,
+        without(*state, load, "tma_load", "mbarrier_wait(full[0], 0);", "if (t == 0) mbarrier_wait(full[0], 0);"),
+        "T0701");
+    expect_report(*state, without(*state, load, "tma_load", "warp_sync();", ""), "T0701");   // on the barrier itself
+    expect_report(*state, without(*state, load, "warp_sync", "mbarrier_wait", "s[t] = 0; mbarrier_wait"), "T0709");
+    expect_report(*state, without(*state, load, "tma_load", "s[0], map", "s[8], map"), "T0703");   // too long
+    expect_report(*state, without(*state, store, "for (r", "fence_async();", ""), "T0726");
+    expect_report(*state, without(*state, store, "for (r", "warp_sync();", ""), "T0701");
+    expect_report(*state, without(*state, store, "tma_store", "bulk_wait(0);", ""), "T0724");
+    expect_report(*state, without(*state, store, "tma_store", "bulk_commit();", ""), "T0724");
+    expect_report(*state, without(*state, store, "tma_store", "bulk_wait(0);", "s[0] = 0; bulk_wait(0);"), "T0701");
+    expect_report(*state, without(*state, store, "tma_store", "bulk_wait(0);", "bulk_wait(0, read); x[8, 64] = 0;"),
+                  "T0701");   // the tensor is still being written
+    expect_report(*state, without(*state, store, "tma_store", "bulk_wait(0);", "bulk_wait(0, read); s[0] = x[8, 64];"),
+                  "T0701");
+    expect_pass(*state, without(*state, store, "tma_store", "bulk_wait(0);", "bulk_wait(0, read); s[0] = 0;"));
+}
+
+// From one tensor to another: between accesses of the asynchronous units no fence is needed.
+static const char through[] = "kernel k(x: f32[16, 32], y: out f32[16, 32], x_map: tensormap @tma(x, \"32,16\", 128),\n"
+                              "         y_map: tensormap @tma(y, \"32,16\", 128)) {\n"
+                              "    grid (g in 1) threads 32 {\n"
+                              "        shared s: f32[16, 32] @align(1024), full: mbarrier[1];\n"
+                              "        thread (t in 32) {\n"
+                              "            if (t == 0) {\n"
+                              "                mbarrier_init(full[0], 1);\n"
+                              "                fence_mbarrier_init();\n"
+                              "                mbarrier_expect(full[0], 2048);\n"
+                              "                tma_load(s[0, 0], x_map, full[0], 0, 0);\n"
+                              "                mbarrier_wait(full[0], 0);\n"
+                              "                tma_store(y_map, s[0, 0], 0, 0);\n"
+                              "                bulk_commit();\n"
+                              "                bulk_wait(0, read);\n"
+                              "            }\n"
+                              "        }\n"
+                              "    }\n"
+                              "}\n"
+                              "reference k { for (i in 16, j in 32) y[i, j] = x[i, j]; }\n"
+                              "test k () tolerance 0;\n";
+
+static void units_see_each_other(void **state) {
+    expect_pass(*state, through);
+    expect_report(*state, without(*state, through, "tma_load", "mbarrier_wait(full[0], 0);", ""), "T0708");
+    expect_report(
+        *state,
+        without(*state, through, "tma_store", "bulk_wait(0, read);", "tma_load(s[0, 0], x_map, full[0], 0, 0);"),
+        "T07");
+}
+
 // ---- mistakes ----
 // A ring of two stages: warp 4 loads, a warpgroup adds what it finds and hands the stage back.
 static const char ring[] =
@@ -325,7 +379,8 @@ static void rings_hand_stages_over(void **state) {
     expect_pass(*state,
                 CHANGED("mbarrier_arrive(empty[k % 2])", "mbarrier_arrive(empty[1 - k % 2])"));   // waits for more
     expect_report(*state, CHANGED("if (t == 0) mbarrier_arrive(empty", "if (t < 2) mbarrier_arrive(empty"), "T07");
-    expect_report(*state, CHANGED("a[k % 2, 0, 0], x_map", "a[0, 0, 0], x_map"), "T07");   // another stage
+    expect_report(*state, CHANGED("a[k % 2, 0, 0], x_map", "a[0, 0, 0], x_map"), "T07");         // another stage
+    expect_report(*state, CHANGED("b[k % 2, 0, 0], w_map", "a[k % 2, 0, 0], w_map"), "T0701");   // both to one place
     expect_report(*state, CHANGED("mbarrier_wait(full[k % 2], k / 2 % 2)", "mbarrier_wait(full[k % 2], 1)"), "T07");
     expect_report(*state,
                   CHANGED("mbarrier_wait(full[k % 2], k / 2 % 2)", "if (t < 32) mbarrier_wait(full[k % 2], k / 2 % 2)"),
@@ -402,15 +457,185 @@ static void stores_are_fenced_for_products(void **state) {
     expect_report(*state, without(*state, stored, "kernel", "wgmma_wait(0);", "a[0] = 0; wgmma_wait(0);"), "T0729");
 }
 
+// ---- random programs against the definition ----
+//
+// Straight-line programs of 64 threads on two areas of shared memory, and what they mean as a graph: a node for each event,
+// one more for what a unit does by itself. A copy follows the event that starts it; a wait follows the copy; all events of a
+// thread follow each other; a barrier is all threads'. Wrong are accesses to one area (not both reads) without a path between
+// them, and a unit's access after a thread's store without a fence of that thread on the way from one to the other.
+typedef enum { READS, WRITES, FENCES, BARRIERS, LOADS, AWAITS, STORES, DONE, KINDS } Kind;
+
+typedef struct Event {
+    Kind kind;
+    int thread, area;   // AWAITS: the event of the load
+} Event;
+
+enum { MOST_EVENTS = 12, NODES = 2 * MOST_EVENTS, PROGRAMS = 600 };
+
+typedef struct Graph {
+    int count;   // of events; node count + i is what the unit does for event i
+    Event events[MOST_EVENTS];
+    bool path[NODES][NODES];
+} Graph;
+
+static int below(uint64_t *state, int bound) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*state >> 33) % (uint64_t)bound);
+}
+
+static void random_events(uint64_t *random, Graph *g) {
+    static const int threads[] = {0, 1, 33, 40};   // of each warp the first one copies
+    static const Kind kinds[] = {READS,    WRITES, WRITES, FENCES, FENCES, BARRIERS, BARRIERS, BARRIERS,
+                                 BARRIERS, LOADS,  AWAITS, AWAITS, STORES, STORES,   DONE,     DONE};
+    g->count = 2 + below(random, MOST_EVENTS - 1);
+    for (int i = 0; i < g->count; i++) {
+        Event *e = &g->events[i];
+        *e = (Event){kinds[below(random, COUNT_OF(kinds))], threads[below(random, 4)], below(random, 2)};
+        if (e->kind >= LOADS && e->kind != AWAITS) e->thread = e->thread < 32 ? 0 : 33;
+        if (e->kind != AWAITS) continue;
+        int loads[MOST_EVENTS], count = 0;
+        for (int k = 0; k < i; k++)
+            if (g->events[k].kind == LOADS) loads[count++] = k;
+        if (count) e->area = loads[below(random, count)];
+        else e->kind = FENCES;
+    }
+}
+
+static void find_paths(Graph *g) {
+    int n = g->count;
+    memset(g->path, 0, sizeof g->path);
+    for (int i = 0; i < n; i++) {
+        const Event *x = &g->events[i];
+        g->path[i][n + i] = true;
+        for (int k = i + 1; k < n; k++) {
+            const Event *y = &g->events[k];
+            bool shared = x->kind == BARRIERS || y->kind == BARRIERS;
+            g->path[i][k] |= shared || x->thread == y->thread;
+            g->path[n + i][k] |= x->kind == LOADS && y->kind == AWAITS && y->area == i;
+            g->path[n + i][k] |= x->kind == STORES && y->kind == DONE && y->thread == x->thread;
+        }
+    }
+    for (int via = 0; via < 2 * n; via++)
+        for (int a = 0; a < 2 * n; a++)
+            for (int b = 0; b < 2 * n; b++) g->path[a][b] |= g->path[a][via] && g->path[via][b];
+}
+
+// The access of a node: its area, or -1.
+static int access_of(const Graph *g, int node, bool *writes) {
+    const Event *e = &g->events[node % g->count];
+    bool unit = node >= g->count;
+    *writes = unit ? e->kind == LOADS : e->kind == WRITES;
+    if (unit) return e->kind == LOADS || e->kind == STORES ? e->area : -1;
+    return e->kind == READS || e->kind == WRITES ? e->area : -1;
+}
+
+static bool is_last_write(const Graph *g, int write, int before, int area) {
+    bool writes;
+    for (int node = 0; node < 2 * g->count; node++)
+        if (access_of(g, node, &writes) == area && writes && g->path[write][node] && g->path[node][before])
+            return false;
+    return true;
+}
+
+static bool fenced(const Graph *g, int write, int unit) {
+    for (int f = 0; f < g->count; f++)
+        if (g->events[f].kind == FENCES && g->events[f].thread == g->events[write].thread && f > write &&
+            g->path[f][unit])
+            return true;
+    return false;
+}
+
+typedef enum { RIGHT, UNFENCED, UNORDERED, VERDICTS } Verdict;
+
+static Verdict verdict(const Graph *g) {
+    Verdict worst = RIGHT;
+    for (int a = 0; a < 2 * g->count; a++)
+        for (int b = 0; b < 2 * g->count; b++) {
+            bool a_writes, b_writes;
+            int area = access_of(g, a, &a_writes);
+            if (a == b || area < 0 || access_of(g, b, &b_writes) != area || !(a_writes || b_writes)) continue;
+            if (!g->path[a][b] && !g->path[b][a]) return UNORDERED;
+            if (a < g->count && a_writes && b >= g->count && g->path[a][b] && is_last_write(g, a, b, area) &&
+                !fenced(g, a, b))
+                worst = UNFENCED;
+        }
+    return worst;
+}
+
+static const char *events_text(Arena *arena, const Graph *g) {
+    StrBuf sb;
+    sb_init(&sb, arena);
+    for (int i = 0; i < g->count; i++) {
+        const Event *e = &g->events[i];
+        if (e->kind == BARRIERS) sb_str(&sb, "barrier();\n");
+        else sb_printf(&sb, "if (t == %d) { ", e->thread);
+        switch (e->kind) {
+        case READS: sb_printf(&sb, "v += s[%d, 0]; }\n", e->area); break;
+        case WRITES: sb_printf(&sb, "s[%d, 0] = 1; }\n", e->area); break;
+        case FENCES: sb_str(&sb, "fence_async(); }\n"); break;
+        case LOADS:
+            sb_printf(&sb, "mbarrier_expect(full[%d], 128); tma_load(s[%d, 0], x_map, full[%d], 0); }\n", i, e->area,
+                      i);
+            break;
+        case AWAITS: sb_printf(&sb, "mbarrier_wait(full[%d], 0); }\n", e->area); break;
+        case STORES: sb_printf(&sb, "tma_store(z_map, s[%d, 0], 0, %d); bulk_commit(); }\n", e->area, i); break;
+        case DONE: sb_str(&sb, "bulk_wait(0, read); }\n"); break;
+        default: break;
+        }
+    }
+    sb_str(&sb, "if (t == 0 || t == 33) bulk_wait(0, read);\nbarrier();\n");   // nothing is left behind
+    for (int i = 0; i < g->count; i++)
+        if (g->events[i].kind == LOADS) sb_printf(&sb, "if (t == 0) mbarrier_wait(full[%d], 0);\n", i);
+    return sb_text(&sb);
+}
+
+static void programs_are_wrong_exactly_by_definition(void **state) {
+    uint64_t random = 11;
+    int seen[VERDICTS] = {0};
+    for (int n = 0; n < PROGRAMS; n++) {
+        Graph g;
+        random_events(&random, &g);
+        find_paths(&g);
+        const char *source =
+            arena_printf(*state,
+                         "kernel k(x: f32[32], y: out f32[64], z: inout f32[%d, 32],\n"
+                         "         x_map: tensormap @tma(x, \"32\", 0), z_map: tensormap @tma(z, \"32,1\", 0)) {\n"
+                         "  grid (b in 1) threads 64 {\n"
+                         "    shared s: f32[2, 32] @align(128), full: mbarrier[%d];\n"
+                         "    thread (t in 64) {\n"
+                         "      var v: f32 = 0;\n"
+                         "      s[t / 32, t %% 32] = 0;\n"
+                         "      fence_async();\n"
+                         "      if (t == 0) { for (i in %d) mbarrier_init(full[i], 1); fence_mbarrier_init(); }\n"
+                         "      barrier();\n%s"
+                         "      y[t] = v;\n"
+                         "    }\n"
+                         "  }\n"
+                         "}\n"
+                         "reference k { for (i in 64) y[i] = 1; }\n"
+                         "test k () tolerance 1e9;\n",
+                         MOST_EVENTS, MOST_EVENTS, MOST_EVENTS, events_text(*state, &g));
+        Verdict expected = verdict(&g);
+        Outcome out = run_source(*state, source, (uint64_t)n);
+        bool fits = out.passed == (expected == RIGHT) && (expected != UNFENCED || strstr(out.text, "T0726"));
+        if (!fits) fail_msg("expected verdict %d: %s\n%s\n%s", expected, out.last.why, source, out.text);
+        seen[expected]++;
+    }
+    for (int i = 0; i < VERDICTS; i++) assert_in_range(seen[i], PROGRAMS / 40, PROGRAMS);   // all kinds are there
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(sixteen_bit_types_in_every_form),
         IN_ARENA(other_types_with_k_contiguous),
         IN_ARENA(every_n),
         IN_ARENA(boxes_land_where_the_swizzle_puts_them),
+        IN_ARENA(boxes_are_waited_for),
+        IN_ARENA(units_see_each_other),
         IN_ARENA(rings_hand_stages_over),
         IN_ARENA(registers_belong_to_the_product),
         IN_ARENA(stores_are_fenced_for_products),
+        IN_ARENA(programs_are_wrong_exactly_by_definition),
     };
     return run(tests);
 }
