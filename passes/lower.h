@@ -60,5 +60,6 @@ bool is_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out);
 // Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
+void lower_tma_store(Lower *lower, const Stmt *copy, Block *out);   // of a fragment, by all threads
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);

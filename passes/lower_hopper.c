@@ -83,6 +83,151 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     }
 }
 
+// ---- stores ----
+//
+// A box at a time: the registers go to a buffer by stmatrix, in the swizzle that TMA undoes, and one thread starts the store. It
+// reads the buffer while the next box is written to the other one:
+//
+//     bulk_wait(1, read)      the store before the last has read its buffer: this one
+//     barrier()               ... which all threads know now
+//     stmatrix                16 rows and 16 columns of a warp at once
+//     fence_async()           ordinary stores, read by TMA
+//     barrier()
+//     tma_store, bulk_commit
+
+typedef struct Store {
+    Lower *lower;
+    const Stmt *copy;
+    TmaStore shape;
+    Block *out;
+} Store;
+
+static void push_plain(Store *store, OpId op, int count, const Arg *args, Block *out) {
+    Stmt *call = s_call(store->lower->arena, op, count, args);
+    call->loc = store->copy->loc;
+    block_push(store->lower->arena, out, call);
+}
+
+static Stmt *push_first_thread(Store *store) {
+    Arena *arena = store->lower->arena;
+    Stmt *only = s_if(arena, e_binary(arena, BIN_EQ, lower_thread(store->lower), e_int(arena, 0)));
+    block_push(arena, store->out, only);
+    return only;
+}
+
+static void push_store_wait(Store *store, int64_t pending) {
+    Arg args[] = {arg_value(e_int(store->lower->arena, pending)), arg_name("read")};
+    push_plain(store, OP_BULK_WAIT, COUNT_OF(args), args, &push_first_thread(store)->if_.then);
+}
+
+static void push_barrier(Store *store) {
+    Arg none[2] = {{0}};
+    push_plain(store, OP_BARRIER, COUNT_OF(none), none, store->out);
+}
+
+// 8 or 16 columns (`count` matrices) from `column` of the box, whose registers start at `first`.
+static void push_matrices(Store *store, Buf *buf, Expr *slot, Expr *column, Expr *first, int count, Block *to) {
+    Lower *lower = store->lower;
+    Arena *arena = lower->arena;
+    int64_t values = (int64_t)2 * count, lanes = lower->target->warp_lanes;
+    Expr *t = lower_thread(lower), *zero = e_int(arena, 0);
+    Buf *acc = lower_local(lower, store->copy->call.args[0].region->buf);
+    Type type = store->copy->call.args[1].region->buf->type;
+    Buf *out = buf_new_const(arena, "out", SCOPE_LOCAL, type, 1, &values, store->copy->loc);
+    Var *r = var_new(arena, "r", VAR_ITER, TYPE_I64, store->copy->loc);
+    Stmt *convert = s_for(arena, LOOP_UNROLL, r, zero, e_int(arena, values));
+    Expr *from = e_add(arena, first, e_var(arena, r));
+    block_push(arena, to, s_decl(arena, out));
+    block_push(arena, &convert->loop.body,
+               s_store1(arena, out, e_var(arena, r), e_cast(arena, type, e_load1(arena, acc, from))));
+    block_push(arena, to, convert);
+    Expr *lane = e_mod(arena, t, e_int(arena, lanes)), *sixteen = e_int(arena, 16);
+    Expr *row = e_add(arena, e_mul(arena, e_div(arena, t, e_int(arena, lanes)), sixteen), e_mod(arena, t, sixteen));
+    Expr *half = count == 4 ? e_mul(arena, e_div(arena, lane, sixteen), e_int(arena, 8)) : zero;
+    Expr *at[3] = {slot, row, e_add(arena, column, half)};
+    int rank;
+    Expr **place = lower_indices(lower, buf, buf->rank, at + 3 - buf->rank, &rank);
+    Arg args[] = {arg_region(region_element(arena, lower_physical(lower, buf), rank, place)),
+                  arg_region(region_element(arena, out, 1, &zero)), arg_value(e_int(arena, count)),
+                  arg_value(e_bool(arena, false))};
+    push_plain(store, OP_STMATRIX, COUNT_OF(args), args, to);
+}
+
+// The registers of a box, from `first` on, to its buffer: 16 columns at a time.
+static void push_columns(Store *store, Buf *buf, Expr *slot, int64_t first, int64_t columns) {
+    Arena *arena = store->lower->arena;
+    int64_t pairs = columns / 16;
+    Var *j = var_new(arena, "j", VAR_ITER, TYPE_I64, store->copy->loc);
+    Stmt *each = s_for(arena, LOOP_UNROLL, j, e_int(arena, 0), e_int(arena, pairs)), *rest = s_block(arena);
+    Expr *column = e_mul(arena, e_var(arena, j), e_int(arena, 16));
+    Expr *value = e_add(arena, e_mul(arena, e_var(arena, j), e_int(arena, 8)), e_int(arena, first));
+    int mark = facts_mark(store->lower->facts);
+    facts_iter(store->lower->facts, &each->loop.iters[0]);
+    push_matrices(store, buf, slot, column, value, 4, &each->loop.body);
+    facts_release(store->lower->facts, mark);
+    if (pairs > 0) block_push(arena, store->out, each);
+    if (columns % 16 == 0) return;
+    push_matrices(store, buf, slot, e_int(arena, pairs * 16), e_int(arena, first + pairs * 8), 2, &rest->block);
+    block_push(arena, store->out, rest);
+}
+
+static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_t column, int64_t columns,
+                     int swizzle) {
+    Lower *lower = store->lower;
+    Arena *arena = lower->arena;
+    const Region *to = store->copy->call.args[1].region;
+    int64_t n = buf_extent(store->copy->call.args[0].region->buf, 1);
+    int64_t first = (strip * n + column) * store->shape.rows / target_warpgroup(lower->target);
+    push_columns(store, buf, e_int(arena, slot), first, columns);
+    push_plain(store, OP_FENCE_ASYNC, 0, NULL, store->out);
+    push_barrier(store);
+    TmaPanels panels = {store->shape.rows, columns, 1, swizzle};
+    Expr *zero = e_int(arena, 0), *start[3] = {e_int(arena, slot), zero, zero};
+    int rank;
+    Expr **place = lower_indices(lower, buf, buf->rank, start + 3 - buf->rank, &rank);
+    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to->buf, &panels))),
+                                     arg_region(region_element(arena, lower_physical(lower, buf), rank, place))};
+    for (int d = 0; d < to->count; d++) {
+        int64_t plus = d == 0 ? column : d == 1 ? strip * store->shape.rows : 0;
+        Expr *at = e_add(arena, lower_expr(lower, to->dims[to->count - 1 - d].start), e_int(arena, plus));
+        args[2 + d] = arg_value(simplify_expr(arena, lower->facts, at));
+    }
+    Stmt *only = push_first_thread(store);
+    push_plain(store, OP_TMA_STORE, 2 + to->count, args, &only->if_.then);
+    push_plain(store, OP_BULK_COMMIT, 0, NULL, &only->if_.then);
+}
+
+// The buffer of box number `box` of a tile: a slot, or TMA_STORE_SLOTS for the tail's.
+static int64_t buffer_of(const TmaStore *shape, int64_t box) {
+    int64_t across = shape->chunks + (shape->tail > 0), strip = box / across, chunk = box % across;
+    return chunk < shape->chunks ? (strip * shape->chunks + chunk) % TMA_STORE_SLOTS : TMA_STORE_SLOTS;
+}
+
+// Stores that may still read when this box is written: those since its buffer's last, in this tile or the one before.
+static int64_t stores_since(const TmaStore *shape, int64_t box) {
+    int64_t boxes = shape->strips * (shape->chunks + (shape->tail > 0)), since = 0;
+    while (buffer_of(shape, (box + boxes - 1 - since) % boxes) != buffer_of(shape, box)) since++;
+    return since;
+}
+
+void lower_tma_store(Lower *lower, const Stmt *copy, Block *out) {
+    Store store = {.lower = lower, .copy = copy, .out = out};
+    const char *why;
+    if (!tma_stores(lower->target, copy, &store.shape, &why)) return;
+    const TmaStore *shape = &store.shape;
+    int64_t across = shape->chunks + (shape->tail > 0);
+    for (int64_t box = 0; box < shape->strips * across; box++) {
+        int64_t chunk = box % across, slot = buffer_of(shape, box);
+        bool whole = chunk < shape->chunks;
+        push_store_wait(&store, stores_since(shape, box));
+        push_barrier(&store);
+        push_box(&store, copy->call.args[whole ? 3 : 4].region->buf, slot, box / across, chunk * shape->columns,
+                 whole ? shape->columns : shape->tail,
+                 whole ? (int)(shape->columns * type_bytes(copy->call.args[1].region->buf->type))
+                       : shape->tail_swizzle);
+    }
+}
+
 // ---- wgmma ----
 
 typedef struct Described {   // of a gemm, in shared memory

@@ -295,6 +295,10 @@ static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
 
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
+    if (via_is(stmt, "tma_store")) {
+        lower_tma_store(lower, stmt, out);
+        return;
+    }
     if (via_is(stmt, "tma")) {
         lower_tma(lower, stmt, lower->one ? out : &once(lower, NULL, out)->if_.then);
         return;

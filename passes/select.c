@@ -13,6 +13,7 @@
 // has, what is the widest access that is provably aligned (loop_vector)?
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
+//     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
 //     @via(cp_async)   global to shared, one type, unconditional; 4, 8 or 16 bytes at once. Asynchronous: in a
 //                      pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
@@ -159,9 +160,15 @@ static bool will_part(Selector *s, const char **why) {
     return specialized_registers(s->target, s->kernel) <= specialized_register_limit(s->target);
 }
 
+static bool stores_by_tma(Selector *s, const Stmt *stmt) {
+    TmaStore store;
+    const char *why;
+    bool is_copy = stmt->kind == STMT_CALL && stmt->call.op == OP_COPY;
+    return is_copy && is_accumulator(s->kernel, stmt->call.args[0].region->buf) && tma_stores(s->target, stmt, &store, &why);
+}
+
 // What a tensor map asks: an aligned base, rows that start on a unit, no empty dim. (CUDA driver API, cuTensorMapEncodeTiled.)
-static void want_map(Selector *s, const Facts *facts, const Stmt *copy) {
-    Buf *tensor = copy->call.args[0].region->buf;
+static void want_map(Selector *s, const Facts *facts, Buf *tensor) {
     int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
     if (!prove_aligned(facts, tensor, unit)) want(s, aligned_fact(s->arena, tensor, unit));
     for (int d = 0; d < tensor->rank; d++) {
@@ -176,7 +183,9 @@ static void want_map(Selector *s, const Facts *facts, const Stmt *copy) {
 
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
-    if (map_has(s->pipelined, stmt) && stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) want_map(s, facts, stmt);
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
+    if (map_has(s->pipelined, stmt)) want_map(s, facts, stmt->call.args[0].region->buf);
+    else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf);
 }
 
 static void want_small_dims(Selector *s) {
@@ -257,6 +266,10 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     if (attr_get(stmt->attrs, ATTR_VIA)) return;
     bool is_call = stmt->kind == STMT_CALL;
+    if (s->parted && stores_by_tma(s, stmt)) {
+        set_via(s, stmt, "tma_store");
+        return;
+    }
     if (s->parted && is_call && map_has(s->pipelined, stmt)) {
         set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
         return;

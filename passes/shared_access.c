@@ -161,7 +161,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     TileLoop loop;
     (void)facts;
-    if (via_is(stmt, "tma") || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
+    if (via_is(stmt, "tma") || via_is(stmt, "tma_store") || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
         if (gemm_instruction(gather->context->target, stmt))
             for (int operand = 0; operand < 2; operand++) gather_matrix(gather, stmt, operand);

@@ -81,7 +81,7 @@ typedef struct Touch {
 
 static bool find_touch(Visitor *visitor, Stmt *stmt) {
     Touch *touch = visitor->user;
-    if (!via_is(stmt, "tma") && !via_is(stmt, "wgmma")) return true;
+    if (!via_is(stmt, "tma") && !via_is(stmt, "tma_store") && !via_is(stmt, "wgmma")) return true;
     for (int i = 0; i < stmt->call.count; i++)
         touch->found |= call_region(stmt, i) && call_region(stmt, i)->buf == touch->buf;
     return true;

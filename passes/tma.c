@@ -56,6 +56,42 @@ bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
     return tma_panels(shared, &panels, why);
 }
 
+// ---- stores ----
+
+enum { STRIP_ROWS = 64, MATRIX = 8, MATRIX_BYTES = 16 };   // wgmma's m; stmatrix's rows and the bytes of one
+
+static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
+    static const int spans[] = {32, 64, 128};
+    store->tail = store->tail_columns = columns;
+    for (int i = 0; i < 3 && columns * element > MATRIX_BYTES; i++) {
+        if (columns * element > spans[i]) continue;
+        store->tail_swizzle = spans[i];
+        store->tail_columns = spans[i] / element;
+        return;
+    }
+}
+
+bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why) {
+    enum { SPAN = 128 };
+    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
+    const Buf *tensor = to->buf;
+    if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_STMATRIX))
+        return *why = "is not there on this target", false;
+    if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
+        return *why = "stores whole fragments of two dims", false;
+    if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN || !is_tile(to))
+        return *why = "stores to tiles of the last two dims of a parameter", false;
+    if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
+        return *why = "needs a contiguous last dim", false;
+    int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = buf_extent(from->buf, 1);
+    if (element * MATRIX != MATRIX_BYTES) return *why = "stores 16-bit elements, by stmatrix", false;
+    if (m % STRIP_ROWS || n % MATRIX) return *why = "stores strips of 64 rows and 8 columns", false;
+    *out = (TmaStore){.strips = m / STRIP_ROWS, .rows = STRIP_ROWS, .columns = SPAN / element};
+    out->chunks = n / out->columns;
+    set_tail(out, n % out->columns, element);
+    return true;
+}
+
 // ---- wgmma ----
 
 static bool operand_serves(const Region *region, const WgmmaInfo *info, int operand, const char **why) {

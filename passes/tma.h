@@ -21,5 +21,16 @@ const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a buffer that
 // and base aligned to tma_facts.unit_bytes). false: *why, after "TMA ".
 bool tma_serves(const Target *target, const Stmt *copy, const char **why);
 
+// A store of an accumulator, by way of shared memory: boxes of 64 rows (one warpgroup's, of the instruction) and one swizzle span
+// of columns; the columns that are left are a narrower box.
+typedef struct TmaStore {
+    int64_t strips, chunks;       // boxes along m; whole ones along n
+    int64_t rows, columns;        // of a whole one
+    int64_t tail, tail_columns;   // columns that are left; of their buffer, padded to a swizzle span. 0: none
+    int tail_swizzle;
+} TmaStore;
+bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why);   // copy: fragment to tensor
+enum { TMA_STORE_SLOTS = 2 };   // buffers for whole boxes: one is written while the other is read
+
 // Whether wgmma can serve a gemm whose operands stand in shared memory, for one warpgroup: acc [m, n] in registers.
 bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why);

@@ -165,6 +165,50 @@ static int64_t producer_registers(const Target *target, int64_t fragments) {
     return fragments + ROOM <= consumer_registers(target, PRODUCER_ROOM) ? PRODUCER_ROOM : target->registers_least;
 }
 
+// ---- stores ----
+
+typedef struct Product {
+    const Buf *fragment;
+    bool found;
+} Product;
+
+static bool find_product(Visitor *visitor, Stmt *stmt) {
+    Product *product = visitor->user;
+    product->found |= is_call(stmt, OP_GEMM) && stmt->call.args[2].region->buf == product->fragment;
+    return !product->found;
+}
+
+bool is_accumulator(const Func *kernel, const Buf *fragment) {
+    Product product = {.fragment = fragment};
+    Visitor visitor = {.stmt = find_product, .user = &product};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return product.found;
+}
+
+typedef struct Staging {
+    const Target *target;
+    const Func *kernel;
+    int64_t bytes;
+} Staging;
+
+static bool count_staging(Visitor *visitor, Stmt *stmt) {
+    Staging *staging = visitor->user;
+    TmaStore store;
+    const char *why;
+    if (!is_call(stmt, OP_COPY) || !is_accumulator(staging->kernel, stmt->call.args[0].region->buf)) return true;
+    if (!tma_stores(staging->target, stmt, &store, &why)) return true;
+    int64_t columns = (store.chunks ? TMA_STORE_SLOTS * store.columns : 0) + store.tail_columns;
+    staging->bytes += CONSUMERS * store.rows * columns * type_bytes(stmt->call.args[1].region->buf->type);
+    return true;
+}
+
+int64_t specialized_staging(const Target *target, const Func *kernel) {
+    Staging staging = {target, kernel, 0};
+    Visitor visitor = {.stmt = count_staging, .user = &staging};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return staging.bytes;
+}
+
 // ---- parting ----
 
 typedef struct Parting {
@@ -375,7 +419,31 @@ static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *
     push_advance(p, counter, body);
 }
 
-static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, Block *out) {
+static Arg staging_buffer(Parting *p, const char *name, Type type, int rank, const int64_t *shape, Block *out) {
+    Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, type, rank, shape, p->loc);
+    buf->stage_dims = rank - 2;
+    block_push(p->arena, out, s_decl(p->arena, buf));
+    return arg_region(region_whole(p->arena, buf));
+}
+
+// Room for a store by TMA.
+static void add_staging(Parting *p, Stmt *copy, Block *out) {
+    TmaStore store;
+    const char *why;
+    if (!tma_stores(p->context->target, copy, &store, &why)) return;
+    Type type = copy->call.args[1].region->buf->type;
+    int64_t whole[] = {TMA_STORE_SLOTS, store.rows, store.columns}, tail[] = {store.rows, store.tail_columns};
+    Arg args[5] = {copy->call.args[0], copy->call.args[1]};
+    if (store.chunks) args[3] = staging_buffer(p, "stage", type, 3, whole, out);
+    if (store.tail) args[4] = staging_buffer(p, "tail", type, 2, tail, out);
+    Stmt *staged = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
+    staged->loc = copy->loc;
+    staged->attrs = copy->attrs;
+    *copy = *staged;
+}
+
+// `buffers`: where shared memory of the role is declared.
+static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, Block *buffers, Block *out) {
     Arena *a = p->arena;
     int other = (consumer + 1) % CONSUMERS;
     Expr *steps = push_point(p, turn, subst, true, out);
@@ -391,7 +459,17 @@ static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subs
     push_release(p, &counter, e_lt(a, integer(p, 0), steps), out);
     int at = 0;
     while (p->work.items[at] != p->loop) at++;
-    for (int i = at + 1; i < p->work.count; i++) block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
+    for (int i = at + 1; i < p->work.count; i++) {
+        Stmt *stmt = clone_stmt(a, subst, p->work.items[i]);
+        if (via_is(stmt, "tma_store")) add_staging(p, stmt, buffers);
+        block_push(a, out, stmt);
+    }
+}
+
+// Shared memory outlives the stores that read it.
+static void push_last_stores(Parting *p, Block *out) {
+    Arg args[] = {arg_value(integer(p, 0)), arg_name("read")};
+    push_call(p, OP_BULK_WAIT, COUNT_OF(args), args, out);
 }
 
 static void push_compute_role(Parting *p, int consumer, Block *out) {
@@ -411,7 +489,11 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
     Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, CONSUMERS)), &i, body);
     Expr *turn = e_add(a, e_mul(a, i, integer(p, CONSUMERS)), integer(p, consumer));
     turn = bind(p, "turn", turn, &points->loop.body);
-    push_compute_point(p, consumer, turn, subst, &points->loop.body);
+    Block buffers = {0};
+    push_compute_point(p, consumer, turn, subst, &buffers, &points->loop.body);
+    if (buffers.count > 0) push_last_stores(p, body);
+    block_append(a, &buffers, body);
+    *body = buffers;
 }
 
 // ---- the kernel ----

@@ -10,3 +10,7 @@ bool can_specialize(const Target *target, const Func *kernel, const char **why);
 int64_t specialized_registers(const Target *target, const Func *kernel);
 // Most of them that leave room for addresses and counters.
 int64_t specialized_register_limit(const Target *target);
+// The fragment holds the products of such a kernel's loop, in wgmma's layout.
+bool is_accumulator(const Func *kernel, const Buf *fragment);
+// Shared memory that the consumers need for stores by TMA, bytes.
+int64_t specialized_staging(const Target *target, const Func *kernel);
