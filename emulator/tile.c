@@ -35,7 +35,7 @@ struct Pending {
     int pc;
     View views[4];
     int64_t group;
-    bool live;
+    bool live, overwrites;   // a gemm that does not accumulate
 };
 
 // ---- views ----
@@ -213,13 +213,15 @@ GEMM(gemm_f32, float, f)
 GEMM(gemm_f64, double, f)
 GEMM(gemm_int, uint64_t, i)
 
-static void op_gemm(Agent *agent, const Call *call, const View *a, const View *b, const View *acc) {
+static void op_gemm(Agent *agent, const Call *call, const View *a, const View *b, const View *acc, bool overwrites) {
     Machine *machine = agent->cta->machine;
     EXPECT(machine->failure, a->rank >= 2 && b->rank >= 2 && acc->rank >= 2, "gemm of operands below rank 2");
     int64_t m = a->dims[a->rank - 2].extent, k = a->dims[a->rank - 1].extent, n = b->dims[b->rank - 1].extent;
     EXPECT(machine->failure, b->elements == k * n && acc->elements == m * n, "gemm of [%lld, %lld] and [%lld, %lld]",
            (long long)m, (long long)k, (long long)b->dims[b->rank - 2].extent, (long long)n);
-    Word *left = view_read(agent, a, 0), *right = view_read(agent, b, 1), *sum = view_read(agent, acc, 2);
+    Word *left = view_read(agent, a, 0), *right = view_read(agent, b, 1);
+    Word *sum = overwrites ? scratch(machine, 2, acc->elements) : view_read(agent, acc, 2);
+    if (overwrites) memset(sum, 0, sizeof *sum * (size_t)acc->elements);
     if (call->count > 3 && call->args[3].name && strcmp(call->args[3].name, "tf32") == 0) {
         for (int64_t i = 0; i < a->elements; i++) left[i].f = to_tf32(left[i].f);
         for (int64_t i = 0; i < b->elements; i++) right[i].f = to_tf32(right[i].f);
@@ -310,11 +312,11 @@ static void op_scan(Agent *agent, const Call *call, const View *src, const View 
     view_write(agent, dst, words);
 }
 
-static void perform(Agent *agent, const Call *call, const View *views) {
+static void perform(Agent *agent, const Call *call, const View *views, bool overwrites) {
     switch (call->op) {
     case OP_COPY: op_copy(agent, &views[0], &views[1]); break;
     case OP_FILL: op_fill(agent, &views[0], &call->args[1]); break;
-    case OP_GEMM: op_gemm(agent, call, &views[0], &views[1], &views[2]); break;
+    case OP_GEMM: op_gemm(agent, call, &views[0], &views[1], &views[2], overwrites); break;
     case OP_SCAN_SUM:
     case OP_SCAN_MAX: op_scan(agent, call, &views[0], &views[1]); break;
     case OP_TRANSPOSE: op_transpose(agent, views[0], &views[1]); break;
@@ -366,7 +368,7 @@ static bool accumulates_on(const Cta *cta, const View *acc) {
     return false;
 }
 
-static void start_async(Agent *agent, const Call *call, const View *views) {
+static void start_async(Agent *agent, const Call *call, const View *views, bool overwrites) {
     Cta *cta = agent->cta;
     if (cta->pending_count == cta->pending_capacity) {
         int grown = cta->pending_capacity ? 2 * cta->pending_capacity : 8;
@@ -375,14 +377,20 @@ static void start_async(Agent *agent, const Call *call, const View *views) {
         cta->pending_capacity = grown;
     }
     Pending *p = &cta->pending[cta->pending_count++];
-    *p = (Pending){.call = call, .agent = agent, .pc = agent->pc, .group = agent->committed[0], .live = true};
+    *p = (Pending){.call = call,
+                   .agent = agent,
+                   .pc = agent->pc,
+                   .group = agent->committed[0],
+                   .live = true,
+                   .overwrites = overwrites};
     memcpy(p->views, views, sizeof p->views);
     int written = written_operand(call->op);
     for (int i = 0; i < 3; i++)
         if (views[i].mem && i != written && views[i].mem->scope != SCOPE_GLOBAL)
             view_rows(agent, &views[i], NULL, mark_reading);
     if (call->op == OP_GEMM && accumulates_on(cta, &views[2])) return;
-    if (call->op == OP_GEMM) view_read(agent, &views[2], 2);   // the accumulator must be there when it starts
+    if (call->op == OP_GEMM && !overwrites)
+        view_read(agent, &views[2], 2);   // the accumulator must be there when it starts
     view_rows(agent, &views[written], NULL, mark_writing);
 }
 
@@ -392,7 +400,7 @@ static void land(Agent *agent, Pending *p) {
     for (int i = 0; i < 3; i++)
         if (p->views[i].mem && (p->views[i].mem->scope != SCOPE_GLOBAL || i == written_operand(p->call->op)))
             view_rows(agent, &p->views[i], NULL, mark_ready);
-    perform(agent, p->call, p->views);
+    perform(agent, p->call, p->views, p->overwrites);
     agent->pc = pc;
     p->live = false;
 }
@@ -451,7 +459,7 @@ static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
     if (!barrier) return;
     int64_t bytes = views[1].elements * views[1].mem->bytes;
     mbarrier_started(agent, barrier, bytes);
-    perform(agent, call, views);
+    perform(agent, call, views, false);
     mbarrier_landed(agent, barrier, bytes);
 }
 
@@ -467,6 +475,10 @@ void tile_land_all(Agent *agent) {   // at the end of the block: nobody can see 
     cta->pending_count = 0;
 }
 
+static bool overwrites(const Agent *agent, const Call *call) {
+    return call->op == OP_GEMM && call->count > 4 && call->args[4].has_value && !agent->regs[call->args[4].slot].i[0];
+}
+
 void call_tile_op(Agent *agent, const Instr *in, const Call *call) {
     (void)in;
     View views[4];
@@ -478,6 +490,6 @@ void call_tile_op(Agent *agent, const Instr *in, const Call *call) {
         if (call->args[i].tile) views[count++] = view_of(agent, call->args[i].tile);
     if (call->op == OP_AWAIT) op_await(agent, call, &views[0]);
     else if (call->op == OP_COPY && call->count > 2 && call->args[2].place) copy_to_barrier(agent, call, views);
-    else if (call->is_async) start_async(agent, call, views);
-    else perform(agent, call, views);
+    else if (call->is_async) start_async(agent, call, views, overwrites(agent, call));
+    else perform(agent, call, views, overwrites(agent, call));
 }

@@ -11,6 +11,10 @@ enum { REDUCE_SRC, REDUCE_DST, REDUCE_AXIS, REDUCE_ACCUMULATE, REDUCE_SCRATCH };
 bool is_reduction(const Stmt *stmt);
 int reduce_op_axis(const Stmt *reduce);
 
+// Operands, in the op table's order.
+enum { GEMM_A, GEMM_B, GEMM_ACC, GEMM_PRECISION, GEMM_ACCUMULATE };
+enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL };
+
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma
 

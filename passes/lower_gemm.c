@@ -331,9 +331,26 @@ static void lower_fma(Gemm *gemm, Block *out) {
     block_push(arena, out, steps);
 }
 
+// Where it does not accumulate it starts from zeros.
+static void clear_accumulator(Gemm *gemm, Block *out) {
+    Arena *arena = gemm->arena;
+    const Arg *args = gemm->stmt->call.args;
+    if (!args[GEMM_ACCUMULATE].value) return;
+    Buf *acc = lower_local(gemm->lower, args[GEMM_ACC].region->buf);
+    Expr *r;
+    Stmt *unless = s_if(arena, e_unary(arena, UNARY_NOT, lower_expr(gemm->lower, args[GEMM_ACCUMULATE].value)));
+    Stmt *values = gemm_counted(gemm, LOOP_UNROLL, "r", tv_values(args[GEMM_ACC].region->buf->layout), &r);
+    block_push(arena, &values->loop.body, s_store1(arena, acc, r, e_zero(arena, acc->type)));
+    block_push(arena, &unless->if_.then, values);
+    block_push(arena, out, unless);
+}
+
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out) {
     Gemm gemm = {.lower = lower, .arena = lower->arena, .stmt = stmt};
     gemm.info = gemm_instruction(lower->target, stmt);
+    int mark = facts_mark(lower->facts);
+    clear_accumulator(&gemm, out);
+    facts_release(lower->facts, mark);
     if (gemm.info) lower_mma(&gemm, out);
     else lower_fma(&gemm, out);
 }

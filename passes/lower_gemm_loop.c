@@ -61,7 +61,8 @@ bool is_gemm_loop(const Target *target, const Stmt *loop) {
     if (!expr_const(loop->loop.iters[0].step, &step) || step != 1 || leading_waits(body) == 0) return false;
     const Stmt *gemm = vec_last(body);
     const MmaInfo *info = is_call(gemm, OP_GEMM) ? gemm_instruction(target, gemm) : NULL;
-    if (!info || region_extent(gemm->call.args[0].region, 1) / info->k % 2 != 0) return false;   // two sets alternate
+    if (!info || gemm->call.args[GEMM_ACCUMULATE].value) return false;
+    if (region_extent(gemm->call.args[0].region, 1) / info->k % 2 != 0) return false;   // two sets alternate
     for (int operand = 0; operand < 2; operand++)
         if (!matrix_load_possible(target, gemm->call.args[operand].region)) return false;
     for (int i = leading_waits(body); i < body->count - 1; i++)

@@ -63,7 +63,8 @@ static Region *panel_place(Lower *lower, const Region *tile, Expr *panel, Expr *
 
 void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     Arena *arena = lower->arena;
-    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region, *bar = copy->call.args[2].region;
+    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region,
+                 *bar = copy->call.args[COPY_BAR].region;
     TmaPanels panels;
     const char *why;
     if (!tma_panels(to->buf, &panels, &why)) return;
@@ -221,8 +222,8 @@ void lower_tma_store(Lower *lower, const Stmt *copy, Block *out) {
         bool whole = chunk < shape->chunks;
         push_store_wait(&store, stores_since(shape, box));
         push_barrier(&store);
-        push_box(&store, copy->call.args[whole ? 3 : 4].region->buf, slot, box / across, chunk * shape->columns,
-                 whole ? shape->columns : shape->tail,
+        push_box(&store, copy->call.args[whole ? COPY_STAGE : COPY_TAIL].region->buf, slot, box / across,
+                 chunk * shape->columns, whole ? shape->columns : shape->tail,
                  whole ? (int)(shape->columns * type_bytes(copy->call.args[1].region->buf->type))
                        : shape->tail_swizzle);
     }
@@ -292,7 +293,7 @@ static void push_run(Lower *lower, const Stmt *gemm, const WgmmaInfo *info, cons
                   number(lower, b->lead),
                   number(lower, b->stride),
                   number(lower, b->step),
-                  {0}};
+                  k == 0 ? gemm->call.args[GEMM_ACCUMULATE] : (Arg){0}};
     push_op(lower, gemm, OP_WGMMA, COUNT_OF(args), args, out);
 }
 

@@ -155,7 +155,7 @@ static bool multiplies_in_turn(const Stmt *stmt, void *user) {
 // Whether warp-specialize will take the kernel, with fragments that one warpgroup can hold.
 static bool will_part(Selector *s, const char **why) {
     if (attr_get(s->kernel->attrs, ATTR_GENERAL)) return *why = NULL, false;
-    if (!can_specialize(s->target, s->kernel, why)) return false;
+    if (!can_specialize(s->arena, s->target, s->kernel, why)) return false;
     *why = "one warpgroup has not enough registers for its fragments";
     return specialized_registers(s->target, s->kernel) <= specialized_register_limit(s->target);
 }

@@ -1,10 +1,11 @@
 #include "passes/shared_access.h"
-#include "passes/util.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "layout/cost.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
+#include "passes/tma.h"
+#include "passes/util.h"
 #include <string.h>
 
 enum { MAX_LANES = 64 };
@@ -157,11 +158,41 @@ static void gather_reduce(Gather *gather, Stmt *reduce) {
     }
 }
 
+// A store by TMA: 16 rows of a warp and 8 columns a matrix, two matrices beside each other where there are so many columns.
+static void gather_staging(Gather *gather, Stmt *copy, Buf *buf, int64_t columns) {
+    enum { ROWS = 16, MATRIX = 8 };
+    int rank = buf->rank, steps = (int)((columns + ROWS - 1) / ROWS);
+    SharedAccess *access = new_access(gather, buf, copy, true, MATRIX, steps < MAX_STEPS ? steps : MAX_STEPS);
+    access->must_be_contiguous = true;
+    for (int step = 0; step < access->steps; step++) {
+        for (int lane = 0; lane < access->lanes; lane++) {
+            int64_t *element = lane_element(access, step, lane), column = (int64_t)step * ROWS + lane / ROWS * MATRIX;
+            memset(element, 0, sizeof *element * (size_t)rank);
+            element[rank - 2] = lane % ROWS;
+            element[rank - 1] = column;
+            if (column >= columns) element[0] = -1;
+        }
+    }
+}
+
+static void gather_stagings(Gather *gather, Stmt *copy) {
+    TmaStore store;
+    const char *why;
+    const Region *whole = call_region(copy, COPY_STAGE), *tail = call_region(copy, COPY_TAIL);
+    if (!tma_stores(gather->context->target, copy, &store, &why)) return;
+    if (whole) gather_staging(gather, copy, whole->buf, store.columns);
+    if (tail) gather_staging(gather, copy, tail->buf, store.tail);
+}
+
 static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     TileLoop loop;
     (void)facts;
-    if (via_is(stmt, "tma") || via_is(stmt, "tma_store") || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
+    if (via_is(stmt, "tma") || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
+    if (via_is(stmt, "tma_store")) {
+        gather_stagings(gather, stmt);
+        return;
+    }
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
         if (gemm_instruction(gather->context->target, stmt))
             for (int operand = 0; operand < 2; operand++) gather_matrix(gather, stmt, operand);

@@ -17,7 +17,7 @@
 //     async copy(B.., Bs[s], bar = full[s])       arrive(empty[slot before s])
 //
 // A phase of a barrier has a parity. Slots and parities come from counters that live across points, since the ring does; a
-// consumer starts a point at the step that the points before it, its own and the other's, have come to. A wait on a fresh
+// consumer skips the steps of the other's points. A wait on a fresh
 // barrier with parity 1 passes at once: that is how the first round finds all slots empty. (PTX ISA, "mbarrier"; the protocol
 // and its traps are in docs/hopper.md.)
 //
@@ -116,9 +116,39 @@ static const char *shape_of(const Target *target, const Func *kernel, Shape *sha
     return search.problem;
 }
 
-bool can_specialize(const Target *target, const Func *kernel, const char **why) {
+// ---- trips ----
+
+// The loop's trips in names that are the same for all points; NULL: they differ.
+typedef struct Trips {
+    Arena *arena;
+    const Block *work;
+    bool differ;
+} Trips;
+
+static Expr *open_let(Mapper *mapper, Expr *expr) {
+    Trips *trips = mapper->user;
+    if (expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op))) trips->differ = true;
+    if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
+    for (int i = 0; i < trips->work->count; i++) {
+        const Stmt *stmt = trips->work->items[i];
+        if (stmt->kind == STMT_LET && stmt->let.var == expr->var) return map_expr(mapper, stmt->let.value);
+    }
+    trips->differ = true;
+    return expr;
+}
+
+static Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop) {
+    Trips trips = {arena, work, false};
+    Mapper mapper = {.arena = arena, .expr = open_let, .user = &trips};
+    Expr *count = map_expr(&mapper, loop->loop.iters[0].end);
+    return trips.differ ? NULL : count;
+}
+
+bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why) {
     Shape shape = {0};
     const char *problem = shape_of(target, kernel, &shape);
+    if (!problem && !common_trips(arena, &shape.grid->grid.body, shape.loop))
+        problem = "its loop is longer for some points than for others";
     if (problem) *why = problem;
     return !problem;
 }
@@ -220,8 +250,10 @@ typedef struct Parting {
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     int64_t producer_registers;
+    bool some_steps;   // every point has a product
     Buf *full, *empty;
-    Expr *points, *workers, *turns;
+    Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
+    Expr *steps;                      // of each point
     Var *worker, *block;
 } Parting;
 
@@ -273,6 +305,19 @@ static Expr *slot_index(Parting *p, const Counter *counter) {
     return e_cast(p->arena, TYPE_I64, e_var(p->arena, counter->slot));
 }
 
+// Over steps that another consumer takes.
+static void push_skip(Parting *p, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity), *slots = integer(p, p->slots);
+    Expr *rounds = e_cast(a, TYPE_I32, e_mod(a, e_div(a, p->steps, slots), integer(p, 2)));
+    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, e_cast(a, TYPE_I32, e_mod(a, p->steps, slots)))));
+    block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, rounds)));
+    Stmt *wrap = s_if(a, e_binary(a, BIN_GE, slot, small(p, p->slots)));
+    block_push(a, &wrap->if_.then, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
+    block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
+    block_push(a, out, wrap);
+}
+
 static void push_advance(Parting *p, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity);
@@ -309,16 +354,42 @@ static bool is_scalar(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
 }
 
+static void push_range(Parting *p, Expr *x, Expr *low, Expr *end, Block *out) {
+    Stmt *assume = stmt_new(p->arena, STMT_ASSUME, p->loc);
+    assume->assume = e_and(p->arena, e_binary(p->arena, BIN_GE, x, low), e_lt(p->arena, x, end));
+    block_push(p->arena, out, assume);
+}
+
+// An accumulator that the point only fills with zeros before the loop needs no fill when the first product overwrites it, and
+// there is a first product.
+static bool is_zero_fill(const Parting *p, const Stmt *stmt) {
+    if (!p->some_steps || !is_call(stmt, OP_FILL) || !region_is_whole(stmt->call.args[0].region)) return false;
+    const Expr *value = stmt->call.args[1].value;
+    bool zero = value->kind == EXPR_FLOAT ? value->real == 0 : expr_is_int(value, 0);
+    const Buf *buf = stmt->call.args[0].region->buf;
+    int gemms = 0;
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *gemm = p->loop->loop.body.items[i];
+        if (is_call(gemm, OP_GEMM) && gemm->call.args[2].region->buf == buf) gemms += gemm->call.args[4].value ? 2 : 1;
+    }
+    for (int i = 0; p->work.items[i] != p->loop; i++) {
+        Block one = {.items = &p->work.items[i], .count = 1, .capacity = 1};
+        if (p->work.items[i] != stmt && block_uses_buf(&one, buf)) return false;
+    }
+    return zero && gemms == 1;
+}
+
 // The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up to the
-// loop; returns the loop's trips.
-static Expr *push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *out) {
+// loop.
+static void push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *out) {
     Arena *a = p->arena;
     Var *block = var_new(a, p->block->name, VAR_LET, TYPE_I64, p->loc);
     block_push(a, out, s_let(a, block, e_add(a, e_var(a, p->worker), e_mul(a, turn, p->workers))));
+    push_range(p, e_var(a, block), integer(p, 0), p->points, out);
     subst_var(subst, p->block, e_var(a, block));
     for (int i = 0; p->work.items[i] != p->loop; i++)
-        if (all || is_scalar(p->work.items[i])) block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
-    return bind(p, "steps", subst_expr(subst, p->loop->loop.iters[0].end), out);
+        if ((all && !is_zero_fill(p, p->work.items[i])) || is_scalar(p->work.items[i]))
+            block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
 }
 
 static Stmt *push_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
@@ -365,8 +436,8 @@ static void push_load_role(Parting *p, Block *out) {
     Expr *turn, *k;
     Stmt *points = push_points_loop(p, "turn", p->turns, &turn, &role->role.body);
     Subst *subst = subst_new(a);
-    Expr *steps = push_point(p, turn, subst, false, &points->loop.body);
-    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &points->loop.body);
+    push_point(p, turn, subst, false, &points->loop.body);
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, p->steps, &k, &points->loop.body);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, &counter), e_var(a, counter.parity), body);
@@ -402,17 +473,29 @@ static void push_wait(Parting *p, int64_t pending, Block *out) {
     push_call(p, OP_WGMMA_WAIT, COUNT_OF(args), args, out);
 }
 
-static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
+static bool is_overwritten(const Parting *p, const Buf *buf) {
+    for (int i = 0; p->work.items[i] != p->loop; i++)
+        if (is_zero_fill(p, p->work.items[i]) && p->work.items[i]->call.args[0].region->buf == buf) return true;
+    return false;
+}
+
+static void push_product(Parting *p, const Stmt *gemm, Subst *subst, Expr *k, const Counter *counter, Block *out) {
+    push_with_slot(p, gemm, subst, counter, out);
+    if (is_overwritten(p, gemm->call.args[2].region->buf))
+        vec_last(out)->call.args[4] = arg_value(e_lt(p->arena, integer(p, 0), k));
+}
+
+static void push_products(Parting *p, Subst *subst, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *k;
-    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, out);
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, p->steps, &k, out);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->full, slot_index(p, counter), e_var(a, counter->parity), body);
     for (int i = 0; i < p->loop->loop.body.count; i++) {
         const Stmt *stmt = p->loop->loop.body.items[i];
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
-        else if (is_call(stmt, OP_GEMM)) push_with_slot(p, stmt, subst, counter, body);
+        else if (is_call(stmt, OP_GEMM)) push_product(p, stmt, subst, k, counter, body);
     }
     push_wait(p, 1, body);
     push_release(p, counter, e_lt(a, integer(p, 0), k), body);
@@ -443,20 +526,19 @@ static void add_staging(Parting *p, Stmt *copy, Block *out) {
 }
 
 // `buffers`: where shared memory of the role is declared.
-static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, Block *buffers, Block *out) {
+static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, const Counter *counter,
+                               Block *buffers, Block *out) {
     Arena *a = p->arena;
     int other = (consumer + 1) % CONSUMERS;
-    Expr *steps = push_point(p, turn, subst, true, out);
-    Expr *begun = bind(p, "begun", e_mul(a, turn, steps), out), *slots = integer(p, p->slots);
-    Expr *round = e_mod(a, e_div(a, begun, slots), integer(p, 2));
-    Counter counter = push_counter(p, e_cast(a, TYPE_I32, e_mod(a, begun, slots)), e_cast(a, TYPE_I32, round), out);
+    push_point(p, turn, subst, true, out);
     push_order(p, OP_BARRIER, consumer, out);
-    push_products(p, subst, steps, &counter, out);
+    push_products(p, subst, counter, out);
     Stmt *more = s_if(a, e_lt(a, e_add(a, turn, integer(p, 1)), p->turns));
     push_order(p, OP_BARRIER_ARRIVE, other, &more->if_.then);
     block_push(a, out, more);
     push_wait(p, 0, out);
-    push_release(p, &counter, e_lt(a, integer(p, 0), steps), out);
+    push_release(p, counter, e_lt(a, integer(p, 0), p->steps), out);
+    push_skip(p, counter, out);
     int at = 0;
     while (p->work.items[at] != p->loop) at++;
     for (int i = at + 1; i < p->work.count; i++) {
@@ -478,19 +560,23 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
     Stmt *role = push_role(p, arena_printf(a, "compute%d", consumer),
                            consumer_registers(p->context->target, p->producer_registers), out);
     Block *body = &role->role.body;
+    Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
     for (int i = 0; i < p->fragments.count; i++) {
         Buf *buf = p->fragments.items[i]->decl;
         Buf *own = buf_new(a, buf->name, buf->scope, buf->type, buf->rank, buf->shape, buf->loc);
         subst_buf(subst, buf, own);
-        block_push(a, body, s_decl(a, own));
+        block_push(a, &declarations, s_decl(a, own));
     }
+    Counter counter = push_counter(p, small(p, 0), small(p, 0), body);
+    for (int before = 0; before < consumer; before++) push_skip(p, &counter, body);
     if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
     Expr *i, *rest = e_sub(a, p->turns, integer(p, consumer));
     Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, CONSUMERS)), &i, body);
+    block_append(a, &points->loop.body, &declarations);
     Expr *turn = e_add(a, e_mul(a, i, integer(p, CONSUMERS)), integer(p, consumer));
     turn = bind(p, "turn", turn, &points->loop.body);
     Block buffers = {0};
-    push_compute_point(p, consumer, turn, subst, &buffers, &points->loop.body);
+    push_compute_point(p, consumer, turn, subst, &counter, &buffers, &points->loop.body);
     if (buffers.count > 0) push_last_stores(p, body);
     block_append(a, &buffers, body);
     *body = buffers;
@@ -534,6 +620,11 @@ static void push_setup(Parting *p, Block *out) {
     push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
 }
 
+static bool has_steps(PassContext *context, const Func *kernel, const Parting *p) {
+    Arena *a = context->arena;
+    return prove(facts_new(a, kernel), e_lt(a, e_int(a, 0), p->loop->loop.iters[0].end));
+}
+
 static bool rings_everything(const Stmt *loop) {
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
@@ -546,18 +637,29 @@ static bool rings_everything(const Stmt *loop) {
 static void make_points(Parting *p, Block *out) {
     Arena *a = p->arena;
     p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
+    push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
     p->workers = bind(p, "workers", e_min(a, p->points, e_call(a, OP_SMS, 0, NULL)), out);
+    p->steps = bind(p, "steps", common_trips(a, &p->work, p->loop), out);
     p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
 }
 
-static void part(PassContext *context, const Func *kernel, Stmt *grid) {
+// Numbers of points fit 32 bits: a persistent grid is no launch of so many blocks, which would have been refused.
+static void want_few_points(PassContext *context, Func *kernel, const Stmt *grid) {
+    Arena *a = context->arena;
+    Expr *few = e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid));
+    kernel->when = kernel->when ? e_and(a, kernel->when, few) : few;
+}
+
+static void part(PassContext *context, Func *kernel, Stmt *grid) {
     Arena *a = context->arena;
     Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
     Block body = {0};
+    want_few_points(context, kernel, grid);
     sort_statements(&p, &grid->grid.body);
     p.block = grid->grid.iters[0].var;
     p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
     count_ring(&p);
+    p.some_steps = has_steps(context, kernel, &p);
     p.producer_registers = producer_registers(context->target, specialized_registers(context->target, kernel));
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", &body);

@@ -5,7 +5,7 @@
 #include "target/target.h"
 
 // Whether the kernel, before or after select, can be parted; false: *why, after "the kernel is not parted into roles: ".
-bool can_specialize(const Target *target, const Func *kernel, const char **why);
+bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why);
 // Registers of a thread that the fragments of such a kernel need when a point is one warpgroup's.
 int64_t specialized_registers(const Target *target, const Func *kernel);
 // Most of them that leave room for addresses and counters.

@@ -121,7 +121,7 @@ typedef struct Choice {
 static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
     const char *why;
     int64_t shared = estimate->shared + specialized_staging(search->target, kernel);
-    return can_specialize(search->target, kernel, &why) && shared <= search->target->shared_block &&
+    return can_specialize(search->arena, search->target, kernel, &why) && shared <= search->target->shared_block &&
            specialized_registers(search->target, kernel) <= specialized_register_limit(search->target);
 }
 

@@ -42,7 +42,7 @@ static Buf *declare(Program *p, const char *name, Scope scope, Type type, int64_
 }
 
 static Stmt *call(Program *p, Block *out, OpId op, Region *a, Region *b, Region *c) {
-    Arg args[] = {arg_region(a), b ? arg_region(b) : (Arg){0}, c ? arg_region(c) : (Arg){0}, {0}};
+    Arg args[OP_MAX_OPERANDS] = {arg_region(a), b ? arg_region(b) : (Arg){0}, c ? arg_region(c) : (Arg){0}};
     Stmt *stmt = s_call(p->arena, op, op_info(op)->operand_count, args);
     block_push(p->arena, out, stmt);
     return stmt;
