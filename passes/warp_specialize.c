@@ -32,7 +32,7 @@
 #include "passes/util.h"
 #include <string.h>
 
-enum { CONSUMERS = 2, ORDER_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
+enum { MOST_CONSUMERS = 2, ORDER_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
 
 // ---- can it? ----
 
@@ -153,6 +153,18 @@ bool can_specialize(Arena *arena, const Target *target, const Func *kernel, cons
     return !problem;
 }
 
+// Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing to do.
+static int consumers_of(const Target *target, const Stmt *loop) {
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        WgmmaInfo info;
+        const char *why;
+        if (!is_call(stmt, OP_GEMM) || !wgmma_serves(target, stmt, &info, &why)) continue;
+        if (region_extent(stmt->call.args[2].region, 0) > info.m) return MOST_CONSUMERS;
+    }
+    return 1;
+}
+
 // ---- registers ----
 
 typedef struct Count {
@@ -179,11 +191,11 @@ int64_t specialized_registers(const Target *target, const Func *kernel) {
 
 enum { ROOM = 32, PRODUCER_ROOM = 40 };   // for addresses and counters; for all that a producer does
 
-// The roles trade what they start with: equal shares, in whole units.
+// Three roles trade what they start with: equal shares, in whole units. (Two start with all that a thread can have.)
 static int64_t consumer_registers(const Target *target, int64_t producer) {
-    int64_t threads = (1 + CONSUMERS) * target_warpgroup(target), unit = target->register_unit;
+    int64_t threads = (1 + MOST_CONSUMERS) * target_warpgroup(target), unit = target->register_unit;
     int64_t share = target->registers_multiprocessor / threads / unit * unit;
-    return ((1 + CONSUMERS) * share - producer) / CONSUMERS / unit * unit;
+    return ((1 + MOST_CONSUMERS) * share - producer) / MOST_CONSUMERS / unit * unit;
 }
 
 int64_t specialized_register_limit(const Target *target) {
@@ -218,6 +230,7 @@ bool is_accumulator(const Func *kernel, const Buf *fragment) {
 typedef struct Staging {
     const Target *target;
     const Func *kernel;
+    int consumers;
     int64_t bytes;
 } Staging;
 
@@ -228,12 +241,14 @@ static bool count_staging(Visitor *visitor, Stmt *stmt) {
     if (!is_call(stmt, OP_COPY) || !is_accumulator(staging->kernel, stmt->call.args[0].region->buf)) return true;
     if (!tma_stores(staging->target, stmt, &store, &why)) return true;
     int64_t columns = (store.chunks ? TMA_STORE_SLOTS * store.columns : 0) + store.tail_columns;
-    staging->bytes += CONSUMERS * store.rows * columns * type_bytes(stmt->call.args[1].region->buf->type);
+    staging->bytes += staging->consumers * store.rows * columns * type_bytes(stmt->call.args[1].region->buf->type);
     return true;
 }
 
 int64_t specialized_staging(const Target *target, const Func *kernel) {
-    Staging staging = {target, kernel, 0};
+    Shape shape = {0};
+    if (shape_of(target, kernel, &shape)) return 0;
+    Staging staging = {target, kernel, consumers_of(target, shape.loop), 0};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
     visit_block(&visitor, (Block *)&kernel->body);
     return staging.bytes;
@@ -249,7 +264,8 @@ typedef struct Parting {
     Block shared, fragments, work;   // of one point, apart
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
-    int64_t producer_registers;
+    int consumers;
+    int64_t producer_registers;         // 0: nothing is traded
     bool some_steps;   // every point has a product
     Buf *full, *empty;
     Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
@@ -463,8 +479,9 @@ static void push_release(Parting *p, const Counter *counter, Expr *condition, Bl
 }
 
 static void push_order(Parting *p, OpId op, int64_t consumer, Block *out) {
+    if (p->consumers == 1) return;
     Arg args[] = {arg_value(integer(p, ORDER_BARRIER + consumer)),
-                  arg_value(integer(p, CONSUMERS * target_warpgroup(p->context->target)))};
+                  arg_value(integer(p, p->consumers * target_warpgroup(p->context->target)))};
     push_call(p, op, COUNT_OF(args), args, out);
 }
 
@@ -529,16 +546,16 @@ static void add_staging(Parting *p, Stmt *copy, Block *out) {
 static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, const Counter *counter,
                                Block *buffers, Block *out) {
     Arena *a = p->arena;
-    int other = (consumer + 1) % CONSUMERS;
+    int other = (consumer + 1) % p->consumers;
     push_point(p, turn, subst, true, out);
     push_order(p, OP_BARRIER, consumer, out);
     push_products(p, subst, counter, out);
     Stmt *more = s_if(a, e_lt(a, e_add(a, turn, integer(p, 1)), p->turns));
     push_order(p, OP_BARRIER_ARRIVE, other, &more->if_.then);
-    block_push(a, out, more);
+    if (more->if_.then.count > 0) block_push(a, out, more);
     push_wait(p, 0, out);
     push_release(p, counter, e_lt(a, integer(p, 0), p->steps), out);
-    push_skip(p, counter, out);
+    for (int others = 1; others < p->consumers; others++) push_skip(p, counter, out);
     int at = 0;
     while (p->work.items[at] != p->loop) at++;
     for (int i = at + 1; i < p->work.count; i++) {
@@ -557,8 +574,9 @@ static void push_last_stores(Parting *p, Block *out) {
 static void push_compute_role(Parting *p, int consumer, Block *out) {
     Arena *a = p->arena;
     Subst *subst = subst_new(a);
-    Stmt *role = push_role(p, arena_printf(a, "compute%d", consumer),
-                           consumer_registers(p->context->target, p->producer_registers), out);
+    const Target *target = p->context->target;
+    int64_t regs = p->producer_registers ? consumer_registers(target, p->producer_registers) : 0;
+    Stmt *role = push_role(p, p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute", regs, out);
     Block *body = &role->role.body;
     Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
     for (int i = 0; i < p->fragments.count; i++) {
@@ -571,9 +589,9 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
     for (int before = 0; before < consumer; before++) push_skip(p, &counter, body);
     if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
     Expr *i, *rest = e_sub(a, p->turns, integer(p, consumer));
-    Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, CONSUMERS)), &i, body);
+    Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, p->consumers)), &i, body);
     block_append(a, &points->loop.body, &declarations);
-    Expr *turn = e_add(a, e_mul(a, i, integer(p, CONSUMERS)), integer(p, consumer));
+    Expr *turn = e_add(a, e_mul(a, i, integer(p, p->consumers)), integer(p, consumer));
     turn = bind(p, "turn", turn, &points->loop.body);
     Block buffers = {0};
     push_compute_point(p, consumer, turn, subst, &counter, &buffers, &points->loop.body);
@@ -660,19 +678,20 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
     count_ring(&p);
     p.some_steps = has_steps(context, kernel, &p);
-    p.producer_registers = producer_registers(context->target, specialized_registers(context->target, kernel));
+    p.consumers = consumers_of(context->target, p.loop);
+    if (p.consumers > 1) p.producer_registers = producer_registers(context->target, specialized_registers(context->target, kernel));
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", &body);
     p.empty = push_barriers(&p, "empty", &body);
     make_points(&p, &body);
     push_setup(&p, &body);
     push_load_role(&p, &body);
-    for (int c = 0; c < CONSUMERS; c++) push_compute_role(&p, c, &body);
+    for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
     Iter *iter = NEW(a, Iter);
     *iter =
         (Iter){p.worker, integer(&p, 0), e_min(a, grid->grid.iters[0].end, e_call(a, OP_SMS, 0, NULL)), integer(&p, 1)};
     grid->grid.iters = iter;
-    grid->grid.threads = integer(&p, (1 + CONSUMERS) * target_warpgroup(context->target));
+    grid->grid.threads = integer(&p, (1 + p.consumers) * target_warpgroup(context->target));
     grid->grid.body = body;
 }
 
