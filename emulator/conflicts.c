@@ -4,6 +4,8 @@
 // bytes two phases of half a warp; of 16 bytes four phases of a quarter. In a phase, lanes that want the same word
 // share it, and different words of one bank take a wavefront each. ldmatrix has a phase for each matrix: eight rows of
 // 16 bytes.
+//
+// And sectors: how many 32-byte pieces of global memory a warp's access touches. Tensors start at the beginning of one.
 #include "emulator/machine.h"
 
 enum { MOST_BANKS = 64, MOST_WORDS = 64 };
@@ -59,6 +61,21 @@ void conflicts_count(Agent *agent, const Mem *mem, const int64_t *bytes_at, Mask
 void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows, int count) {
     EmuSite *site = count_access(agent, mem);
     for (int i = 0; i < count; i++) count_phase(agent, site, rows + i * 8, 8, 16);
+}
+
+void sectors_count(Agent *agent, const int64_t *bytes_at, Mask mask, int bytes) {
+    int size = agent->cta->machine->target->sector_bytes, count = 0;
+    int64_t touched[MOST_WORDS];
+    if (!agent->warp) return;
+    for (Mask m = mask; m; m &= m - 1) {
+        int64_t at = bytes_at[__builtin_ctz(m)];
+        for (int64_t sector = at / size; sector <= (at + bytes - 1) / size && count < MOST_WORDS; sector++) {
+            int k = count;   // mostly the last one again
+            while (k > 0 && touched[k - 1] != sector) k--;
+            if (!k) touched[count++] = sector;
+        }
+    }
+    agent->cta->machine->report->sectors += count;
 }
 
 // ---- sites: instructions that come from one place of the source (an unrolled loop's) are one ----

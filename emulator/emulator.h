@@ -38,6 +38,7 @@ typedef struct EmuSite {        // accesses to shared memory from one place of t
 
 typedef struct EmuReport {
     int64_t blocks, barriers, shared_accesses, conflicts;   // conflicts: extra wavefronts over all shared accesses
+    int64_t sectors, shuffles;   // of plain accesses to global memory, by warps; and instructions that shuffle
     double seconds;
     int site_count;
     const EmuSite *sites;       // in the module's arena, in order of the code (thread stage)

@@ -492,6 +492,7 @@ void race_fence_async(Agent *agent);
 // conflicts.c
 void conflicts_count(Agent *agent, const Mem *mem, const int64_t *bytes_at, Mask mask, int bytes);
 void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows, int count);   // of `count` 8x8 matrices
+void sectors_count(Agent *agent, const int64_t *bytes_at, Mask mask, int bytes);
 void conflicts_sites(const Machine *machine, Arena *keep);                           // fills the report's sites
 
 // report.c

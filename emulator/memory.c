@@ -196,6 +196,11 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
         }
         return;
     }
+    if (mem->scope == SCOPE_GLOBAL && agent->warp) {
+        int64_t bytes[LANES];
+        for (int l = 0; l < LANES; l++) bytes[l] = offsets[l] * mem->bytes;
+        sectors_count(agent, bytes, mask, mem->bytes);
+    }
     if (!machine->options.races) return;
     if (mem->scope == SCOPE_GLOBAL && !mem->cells) return;
     for (Mask m = mask; m; m &= m - 1) {

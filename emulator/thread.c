@@ -40,11 +40,11 @@ static void note_span(Agent *agent, const Mem *mem, int lane, int64_t offset, in
     else race_global(agent, lane, mem, offset, (int)count, touch, agent->pc);
 }
 
-static void note_conflicts(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets, int bytes) {
-    if (mem->scope != SCOPE_SHARED) return;
-    int64_t at[LANES];
-    for (int l = 0; l < LANES; l++) at[l] = mem->offset + offsets[l] * mem->bytes;
-    conflicts_count(agent, mem, at, mask, bytes);
+static void note_traffic(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets, int bytes) {
+    int64_t at[LANES], base = mem->scope == SCOPE_SHARED ? mem->offset : 0;
+    for (int l = 0; l < LANES; l++) at[l] = base + offsets[l] * mem->bytes;
+    if (mem->scope == SCOPE_SHARED) conflicts_count(agent, mem, at, mask, bytes);
+    if (mem->scope == SCOPE_GLOBAL) sectors_count(agent, at, mask, bytes);
 }
 
 static void vector_access(Agent *agent, const Call *call) {
@@ -57,7 +57,7 @@ static void vector_access(Agent *agent, const Call *call) {
     for (int l = 0; l < LANES; l++) spans[l] = n;
     Mask mask = place_offsets(agent, place, agent->mask, spans, offsets);
     uint8_t *data = mem_data(agent->cta, mem);
-    note_conflicts(agent, mem, mask, offsets, (int)n * mem->bytes);
+    note_traffic(agent, mem, mask, offsets, (int)n * mem->bytes);
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         Word words[LANES];
@@ -156,6 +156,7 @@ static void shuffle(Agent *agent, const Instr *in, const Call *call) {
     Lanes out = {0};
     if (!whole_warp(agent, op_info(call->op)->text)) return;
     const Lanes *x = value_of(agent, &call->args[0]), *by = value_of(agent, &call->args[1]);
+    agent->cta->machine->report->shuffles++;
     for (Mask m = agent->mask; m; m &= m - 1) {
         int l = __builtin_ctz(m), from = shuffle_source(call->op, l, by->i[l]);
         out.i[l] = x->i[agent->full >> from & 1 ? from : l];

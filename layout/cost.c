@@ -191,14 +191,15 @@ ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destinat
                   reachable(source, destination, "warp", span, in_lane) &&
                   reachable(source, destination, "block", span, in_lane);
     if (!within) return cost;
-    // 2. Registers that each lane already holds: those in the span of its own registers, if lanes and warps agree up
-    // to that.
+    // 2. A lane has the elements of its source registers, an affine space, and needs those of its destination registers,
+    // another. They meet in 1 / 2^missing of what it needs, or not at all. As every element has one sender and one
+    // receiver, the transfers are a bipartite graph, and as many rounds suffice as the busiest lane has edges (Koenig).
     int missing = bits_rank(wanted, needed + registers) - bits_rank(span, registers);
-    bool own = reachable(source, destination, "lane", span, registers) &&
-               reachable(source, destination, "warp", span, registers) &&
-               reachable(source, destination, "block", span, registers);
-    int64_t all = (int64_t)1 << needed;
-    cost.shuffles = own ? all - (all >> missing) : all;
+    bool meet = reachable(source, destination, "lane", wanted, needed + registers) &&
+                reachable(source, destination, "warp", wanted, needed + registers) &&
+                reachable(source, destination, "block", wanted, needed + registers);
+    int64_t all = (int64_t)1 << bits_rank(wanted, needed);
+    cost.shuffles = meet ? all - (all >> missing) : all;
     cost.kind = cost.shuffles ? CONVERT_BY_SHUFFLES : CONVERT_IN_REGISTERS;
     return cost;
 }

@@ -44,7 +44,7 @@ int64_t vector_width_linear(Linear conversion, int64_t most);
 typedef enum { CONVERT_IN_REGISTERS, CONVERT_BY_SHUFFLES, CONVERT_BY_SHARED } ConversionKind;
 typedef struct ConversionCost {
     ConversionKind kind;
-    int64_t shuffles;   // per thread, one for each register that no lane already holds for itself
+    int64_t shuffles;   // per thread: each sends one value and receives one; exact where no two lanes hold the same
 } ConversionCost;
 // Two layouts (register, lane, warp, ...) -> tensor of the same tensor.
 ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destination);

@@ -1,5 +1,6 @@
-// Bank conflicts, three ways: as swizzle-allocation predicts them for each access (passes/shared_access.h, which counts
-// with layout/cost.h), by the ranks of linear layouts, and as the emulator counts them while a program runs.
+// What accesses cost. Bank conflicts, three ways: as swizzle-allocation predicts them for each access (passes/shared_access.h, which counts
+// with layout/cost.h), by the ranks of linear layouts, and as the emulator counts them while a program runs. Sectors of
+// global memory, vector widths and shuffles the same way.
 #include "tests/unit/emulator_unit.h"
 
 #include "layout/cost.h"
@@ -295,12 +296,198 @@ static void ranks_enumeration_and_the_emulator_agree(void **state) {
     assert_in_range(conflicting, 40, 140);
 }
 
+// ---- global memory: sectors of a request, and how wide it may be ----
+
+static const char global_read[] = "kernel k(x: f32[1024], y: out f32[32]) {\n"
+                                  "    grid (b in 1) threads 32 {\n"
+                                  "        thread (lane in 32) {\n"
+                                  "            local v: f32[%d];\n"
+                                  "            vload(v[0], x[%s], %d);\n"
+                                  "            y[lane] = v[0];\n"
+                                  "        }\n"
+                                  "    }\n"
+                                  "}\n"
+                                  "reference k { for (lane in 32) y[lane] = x[%s]; }\n"
+                                  "test k () tolerance 0;\n";
+
+static Outcome emulated_read(Arena *arena, LayoutContext *cx, Linear access, int width) {
+    const char *lane = "lane", *offset = "offset";
+    const char *code = linear_code(cx, linear_sublayout(cx, access, &lane, 1, &offset, 1), 0);
+    return run_source(arena, arena_printf(arena, global_read, width, code, width, code), 1);
+}
+
+static void sectors_and_widths_agree_with_the_emulator(void **state) {
+    enum { SECTORS_OF_Y = 32 * 4 / 32 };
+    const Target *target = target_named("sm_80");
+    const MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
+    uint64_t random = 23;
+    int spread = 0, narrow = 0;
+    for (int trial = 0; trial < 60; trial++) {
+        LayoutContext cx = layout_context(*state);
+        int run = (int)(next(&random) % 3), width = 1 << run;
+        Linear access = random_access(&cx, &random, run);
+        int64_t addresses[32];
+        for (int lane = 0; lane < 32; lane++)
+            addresses[lane] = (int64_t)linear_apply_packed(access, (uint64_t)lane << run) * 4;
+        int64_t ranks = sectors_linear(&cx, access, 32, width, memory),
+                counted = sectors_counted(&cx, addresses, 32, 4 * width, memory);
+        Outcome read = emulated_read(*state, &cx, access, width);
+        if (!read.passed) fail_msg("%s", read.text);
+        assert_int_equal(ranks, counted);
+        assert_int_equal(read.last.report.sectors, counted + SECTORS_OF_Y);
+        spread += counted > 16;
+        // The predicted width is aligned for every lane; twice that is not, or runs into other registers' places.
+        if (vector_width_linear(access, 4) == width && width < 4) {
+            bool aligned = true;
+            for (int lane = 0; lane < 32; lane++) aligned = aligned && addresses[lane] % (8 * width) == 0;
+            Outcome wide = emulated_read(*state, &cx, access, 2 * width);
+            assert_int_equal(wide.passed, aligned);
+            narrow += !aligned;
+        }
+        assert_false(cx.failed);
+    }
+    assert_true(spread > 5 && narrow > 5);
+}
+
+// ---- shuffles: a schedule with as many as predicted moves everything ----
+
+enum { REGISTERS = 4, WARP = 32, ELEMENTS = REGISTERS * WARP };
+
+// Transfers between lanes, coloured: of one colour no lane sends two or receives two. edge[lane][colour] is the
+// register sent, or received, and the partner; -1: none.
+typedef struct Rounds {
+    int sends[WARP][ELEMENTS], receives[WARP][ELEMENTS];   // partner
+    int value[WARP][ELEMENTS], place[WARP][ELEMENTS];      // register at the sender, at the receiver
+} Rounds;
+
+static int free_colour(const int *row) {
+    int colour = 0;
+    while (row[colour] >= 0) colour++;
+    return colour;
+}
+
+// Adds a transfer in Koenig's way: where the ends have no common free colour, the path of their two colours that
+// starts at the receiver changes colours first.
+static void add_transfer(Rounds *r, int from, int to, int value, int place) {
+    int a = free_colour(r->sends[from]), b = free_colour(r->receives[to]);
+    if (a != b) {
+        int ends[2 * WARP][4], count = 0, lane = to, colour = a;
+        for (bool receiving = true;; receiving = !receiving, colour = a + b - colour) {
+            int other = receiving ? r->receives[lane][colour] : r->sends[lane][colour];
+            if (other < 0) break;
+            int sender = receiving ? other : lane, receiver = receiving ? lane : other;
+            memcpy(ends[count++], (int[]){sender, receiver, r->value[sender][colour], r->place[receiver][colour]},
+                   sizeof *ends);
+            lane = other;
+        }
+        colour = a;
+        for (int i = 0; i < count; i++, colour = a + b - colour)
+            r->sends[ends[i][0]][colour] = r->receives[ends[i][1]][colour] = -1;
+        colour = b;
+        for (int i = 0; i < count; i++, colour = a + b - colour) {
+            r->sends[ends[i][0]][colour] = ends[i][1];
+            r->receives[ends[i][1]][colour] = ends[i][0];
+            r->value[ends[i][0]][colour] = ends[i][2];
+            r->place[ends[i][1]][colour] = ends[i][3];
+        }
+    }
+    r->sends[from][a] = to;
+    r->receives[to][a] = from;
+    r->value[from][a] = value;
+    r->place[to][a] = place;
+}
+
+// Every lane of the source holds its four elements by number; `own` says which it keeps where, then come the rounds.
+static const char shuffling[] =
+    "kernel k(own: i32[128], send: i32[128], lanes: i32[128], place: i32[128], want: i32[128], y: out i32[128]) {\n"
+    "    grid (b in 1) threads 32 {\n"
+    "        thread (lane in 32) {\n"
+    "            local v: i32[4], o: i32[4];\n"
+    "            unroll (s in 4) v[s] = i32(s + 4 * lane);\n"
+    "            unroll (r in 4) {\n"
+    "                o[r] = -1;\n"
+    "                unroll (s in 4) if (own[r * 32 + lane] == i32(s)) o[r] = v[s];\n"
+    "            }\n"
+    "            unroll (k in %d) {\n"
+    "                var t: i32 = 0;\n"
+    "                unroll (s in 4) if (send[k * 32 + lane] == i32(s)) t = v[s];\n"
+    "                let got = shfl_idx(t, lanes[k * 32 + lane]);\n"
+    "                unroll (r in 4) if (place[k * 32 + lane] == i32(r)) o[r] = got;\n"
+    "            }\n"
+    "            unroll (r in 4) y[r * 32 + lane] = o[r];\n"
+    "        }\n"
+    "    }\n"
+    "}\n"
+    "reference k { for (i in 128) y[i] = want[i]; }\n"
+    "test k () {\n";
+
+static void put_table(StrBuf *out, const char *name, const int *values) {
+    for (int i = 0; i < ELEMENTS; i++) sb_printf(out, "%s[%d] = %d;%s", name, i, values[i], i % 8 == 7 ? "\n" : " ");
+}
+
+static int64_t emulated_shuffles(Arena *arena, Linear source, Linear destination, int64_t rounds) {
+    int own[ELEMENTS], send[ELEMENTS] = {0}, lanes[ELEMENTS] = {0}, place[ELEMENTS], want[ELEMENTS], holder[ELEMENTS];
+    Rounds *schedule = arena_alloc(arena, sizeof *schedule);
+    memset(schedule, 0xff, sizeof *schedule);
+    for (int in = 0; in < ELEMENTS; in++) holder[linear_apply_packed(source, (uint64_t)in)] = in;
+    for (int i = 0; i < ELEMENTS; i++) {
+        int r = i / WARP, lane = i % WARP, from = holder[linear_apply_packed(destination, (uint64_t)(r + 4 * lane))];
+        own[i] = from / 4 == lane ? from % 4 : -1;
+        want[i] = from;
+        place[i] = -1;
+        if (own[i] < 0) add_transfer(schedule, from / 4, lane, from % 4, r);
+    }
+    for (int lane = 0; lane < WARP; lane++)
+        for (int k = 0; k < ELEMENTS; k++) {
+            if (schedule->sends[lane][k] < 0 && schedule->receives[lane][k] < 0) continue;
+            assert_true(k < rounds);
+            if (schedule->sends[lane][k] >= 0) send[k * WARP + lane] = schedule->value[lane][k];
+            if (schedule->receives[lane][k] < 0) continue;
+            lanes[k * WARP + lane] = schedule->receives[lane][k];
+            place[k * WARP + lane] = schedule->place[lane][k];
+        }
+    StrBuf text;
+    sb_init(&text, arena);
+    sb_printf(&text, shuffling, (int)rounds);
+    put_table(&text, "own", own), put_table(&text, "send", send), put_table(&text, "lanes", lanes);
+    put_table(&text, "place", place), put_table(&text, "want", want);
+    sb_str(&text, "} tolerance 0;\n");
+    Outcome outcome = run_source(arena, sb_text(&text), 1);
+    if (!outcome.passed) fail_msg("%s %s", outcome.text, outcome.last.why);
+    return outcome.last.report.shuffles;
+}
+
+static void shuffles_agree_with_the_emulator(void **state) {
+    const LinearDim ins[] = {{"register", 2}, {"lane", 5}}, out = {"element", 7};
+    uint64_t random = 5;
+    int seen[REGISTERS + 1] = {0};
+    for (int trial = 0; trial < 40; trial++) {
+        LayoutContext cx = layout_context(*state);
+        uint64_t from[7], to[7];
+        for (int i = 0; i < 7; i++) from[i] = to[i] = (uint64_t)1 << i;
+        for (int change = (int)(next(&random) % 4); change > 0; change--) {
+            int x = (int)(next(&random) % 7), y = (int)(next(&random) % 7);
+            uint64_t swap = to[x];
+            to[x] = to[y];
+            to[y] = swap;
+            if (x != y && next(&random) % 2) to[x] ^= to[y];
+        }
+        Linear source = linear_make(&cx, ins, 2, &out, 1, from), destination = linear_make(&cx, ins, 2, &out, 1, to);
+        int64_t predicted = conversion_cost(&cx, source, destination).shuffles;
+        if (predicted) assert_int_equal(emulated_shuffles(*state, source, destination, predicted), predicted);
+        seen[predicted]++;
+    }
+    assert_true(seen[0] && seen[2] && seen[3] && seen[4]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(examples_have_no_conflicts),
         IN_ARENA(programs_have_none_where_none_are_predicted),
         IN_ARENA(fixed_layouts_cost_what_is_predicted),
         IN_ARENA(ranks_enumeration_and_the_emulator_agree),
+        IN_ARENA(sectors_and_widths_agree_with_the_emulator),
+        IN_ARENA(shuffles_agree_with_the_emulator),
     };
     return run(tests);
 }
