@@ -33,7 +33,8 @@ Drawing draw_owners(LayoutContext *cx, Cute tv, Tuple tile);
 // Of a map to one output the outputs; of any other which thread and register, or which offset, is at each coordinate.
 // Columns are the dims after the first together.
 Drawing draw_linear(LayoutContext *cx, Linear a);
-// A cell is what one access moves where that stays together, else an element. Lanes of one wavefront read `access_bytes` each, in consecutive rows of one column.
+// A cell is what one access moves where that stays together, else an element. Lanes of one wavefront read
+// `access_bytes` each, in consecutive rows of one column.
 Drawing draw_banks(LayoutContext *cx, Swizzled a, int element_bits, int access_bytes, MemoryShape memory);
 
 // ---- buffers of a kernel: the beginning of the tile, at most 32 x 32 cells, which shows how the layout repeats ----

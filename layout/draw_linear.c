@@ -1,7 +1,7 @@
 // Pictures of linear layouts.
 //
-// Two kinds of picture, by what the layout is. Inputs to one place, as `linear(...)` and `conversion` matrices have it,
-// is a table of the outputs: rows are the first input. Anything else maps hardware (registers and threads, or offsets of
+// Two kinds of picture, by what the layout is. A map from coordinates to one output, such as `linear(Sw<..> o ..)`, is
+// a table of the output: rows are the first input. Anything else maps hardware (registers and threads, or offsets of
 // shared memory) to the coordinates of a tensor: cell (i, j) shows who is there.
 #include "layout/draw.h"
 #include <string.h>

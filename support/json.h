@@ -4,8 +4,8 @@
 // the arena is, also when reading stops halfway (support/fail.h). And this one is fast: `tilec layout --batch` reads a
 // hundred megabytes a second with it.
 //
-// Strings are valid UTF-8 without zero bytes, escapes resolved. Numbers are integers of 64 bits, or reals. An object has
-// each member once.
+// Strings are valid UTF-8 without zero bytes, escapes resolved. Numbers are integers of 64 bits, or reals. An object
+// has each member once.
 #pragma once
 #include "support/arena.h"
 #include "support/strbuf.h"
