@@ -315,9 +315,11 @@ static bool split_variants(PassContext *context, Func *kernel) {
     if (s.wanted.count == 0) return false;
     want_small_dims(&s);
 
-    Func *general = clone_func(s.arena, kernel);
-    attr_set_ints(s.arena, &general->attrs, ATTR_GENERAL, 0, NULL);
-    vec_push(s.arena, &context->variants, general);
+    if (!attr_get(kernel->attrs, ATTR_ONE_OF)) {
+        Func *general = clone_func(s.arena, kernel);
+        attr_set_ints(s.arena, &general->attrs, ATTR_GENERAL, 0, NULL);
+        vec_push(s.arena, &context->variants, general);
+    }
     for (int i = 0; i < s.wanted.count; i++)
         kernel->when = kernel->when ? e_and(s.arena, kernel->when, s.wanted.items[i]) : s.wanted.items[i];
     return true;

@@ -227,6 +227,27 @@ bool is_accumulator(const Func *kernel, const Buf *fragment) {
     return product.found;
 }
 
+static bool find_tile(Visitor *visitor, Stmt *stmt) {
+    const Region **acc = visitor->user;
+    if (is_call(stmt, OP_GEMM) && !*acc) *acc = stmt->call.args[2].region;
+    return !*acc;
+}
+
+void specialized_tile(const Func *kernel, int64_t *m, int64_t *n) {
+    const Region *acc = NULL;
+    Visitor visitor = {.stmt = find_tile, .user = &acc};
+    visit_block(&visitor, (Block *)&kernel->body);
+    *m = acc ? region_extent(acc, 0) : 1;
+    *n = acc ? region_extent(acc, 1) : 1;
+}
+
+Expr *specialized_steps(Arena *arena, const Func *kernel) {
+    const Block *body = &func_grid(kernel)->grid.body;
+    for (int i = 0; i < body->count; i++)
+        if (is_pipelined(body->items[i])) return common_trips(arena, body, body->items[i]);
+    return e_int(arena, 1);
+}
+
 typedef struct Staging {
     const Target *target;
     const Func *kernel;
@@ -265,8 +286,8 @@ typedef struct Parting {
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     int consumers;
-    int64_t producer_registers;         // 0: nothing is traded
-    bool some_steps;   // every point has a product
+    int64_t producer_registers;   // 0: nothing is traded
+    bool some_steps;              // every point has a product
     Buf *full, *empty;
     Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
     Expr *steps;                      // of each point
@@ -679,7 +700,8 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     count_ring(&p);
     p.some_steps = has_steps(context, kernel, &p);
     p.consumers = consumers_of(context->target, p.loop);
-    if (p.consumers > 1) p.producer_registers = producer_registers(context->target, specialized_registers(context->target, kernel));
+    if (p.consumers > 1)
+        p.producer_registers = producer_registers(context->target, specialized_registers(context->target, kernel));
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", &body);
     p.empty = push_barriers(&p, "empty", &body);

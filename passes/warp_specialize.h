@@ -14,3 +14,7 @@ int64_t specialized_register_limit(const Target *target);
 bool is_accumulator(const Func *kernel, const Buf *fragment);
 // Shared memory that the consumers need for stores by TMA, bytes.
 int64_t specialized_staging(const Target *target, const Func *kernel);
+// The tile that one product of such a kernel's loop computes.
+void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
+// The steps of that loop, in names that are the same for all points.
+Expr *specialized_steps(Arena *arena, const Func *kernel);

@@ -1,5 +1,6 @@
 #include "runtime/fits.h"
 #include "ir/build.h"
+#include "ir/print.h"
 #include "ir/rewrite.h"
 #include "passes/warp_specialize.h"
 #include <string.h>
@@ -109,14 +110,35 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 
 // ---- kernels that will be parted into roles ----
 //
-// One warpgroup computes a point, so a larger tile loads less for each product, up to what its registers hold; and a longer
-// ring hides more. Which tile divides the work best over the multiprocessors is not known before the shapes are.
+// How long a problem takes with a tile of m x n, in clocks of a multiprocessor: as many turns as the points take, each of
+//
+//     steps of     m / 64 * max(2 n, LEAST_CLOCKS) + STEP_CLOCKS           and, with one consumer, n * TAIL_CLOCKS at its end
+//
+// since wgmma does 64 x n x 64 in 2 n clocks if that is enough for shared memory to feed it, a step has waits and arrivals, and
+// only two consumers hide what comes after the loop. (Measured on an H200 with examples/gemm.tile: docs/hopper.md.) What counts
+// is how well the points fill the last turn, so no tile is best for all problems: a few are kept, and the launch takes the
+// cheapest.
+
+enum { MOST_TILES = 5, STRIP = 64, LEAST_CLOCKS = 208, STEP_CLOCKS = 12, TAIL_CLOCKS = 4, STEP_K = 64 };
+
+typedef struct Tile {
+    const char *tunables;
+    int64_t m, n, ring;   // of the accumulators; bytes of shared memory
+} Tile;
 
 typedef struct Choice {
     bool decided;
-    const char *tunables;   // NULL: none of the combinations is parted; the first that fits does
-    int64_t tile, ring;     // registers of the fragments, bytes of shared memory
+    VEC(Tile) tiles;   // those that fit; then those that are kept. None: the first combination that fits does
 } Choice;
+
+static int64_t step_clocks(int64_t m, int64_t n) {
+    int64_t clocks = 2 * n;
+    return (m + STRIP - 1) / STRIP * (clocks > LEAST_CLOCKS ? clocks : LEAST_CLOCKS) + STEP_CLOCKS;
+}
+
+static int64_t tail_clocks(int64_t m, int64_t n) {
+    return m > STRIP ? 0 : TAIL_CLOCKS * n;
+}
 
 static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
     const char *why;
@@ -125,44 +147,178 @@ static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEs
            specialized_registers(search->target, kernel) <= specialized_register_limit(search->target);
 }
 
-static Choice *choice_of(FitsSearch *search, const char *kernel) {
+// Source kernels: variants of one name differ in place or condition.
+static Choice *choice_of(FitsSearch *search, const Func *kernel) {
+    StrBuf key;
+    sb_init(&key, search->arena);
+    sb_printf(&key, "%s:%u:", kernel->name, kernel->loc.line);
+    if (kernel->when) print_expr(kernel->when, &key);
     if (!search->choices) search->choices = strmap_new(search->arena);
-    Choice *choice = strmap_get(search->choices, kernel);
-    if (!choice) strmap_put(search->choices, kernel, choice = NEW(search->arena, Choice));
+    Choice *choice = strmap_get(search->choices, sb_text(&key));
+    if (!choice) strmap_put(search->choices, sb_text(&key), choice = NEW(search->arena, Choice));
     return choice;
 }
 
+// Of several rings for a tile the longest.
 static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     if (!is_parted(search, kernel, &estimate)) return;
-    int64_t tile = specialized_registers(search->target, kernel);
-    if (choice->tunables && (tile < choice->tile || (tile == choice->tile && estimate.shared <= choice->ring))) return;
-    *choice = (Choice){.tunables = fits_tunables(search->arena, kernel), .tile = tile, .ring = estimate.shared};
+    Tile tile = {.tunables = fits_tunables(search->arena, kernel), .ring = estimate.shared};
+    specialized_tile(kernel, &tile.m, &tile.n);
+    for (int i = 0; i < choice->tiles.count; i++) {
+        Tile *other = &choice->tiles.items[i];
+        if (other->m != tile.m || other->n != tile.n) continue;
+        if (tile.ring > other->ring) *other = tile;
+        return;
+    }
+    vec_push(search->arena, &choice->tiles, tile);
 }
+
+// Problems (m, n, k) that the kept tiles should serve: squares, and some that are not.
+static const int64_t problems[][3] = {
+    {256, 256, 256},    {512, 512, 512},     {1024, 1024, 1024},    {1536, 1536, 1536}, {2048, 2048, 2048},
+    {3072, 3072, 3072}, {4096, 4096, 4096},  {6144, 6144, 6144},    {8192, 8192, 8192}, {128, 8192, 8192},
+    {1024, 8192, 8192}, {4096, 14336, 4096}, {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
+enum { PROBLEMS = sizeof problems / sizeof problems[0] };
+
+static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
+    int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;
+    int64_t blocks = search->target->multiprocessors, turns = (rows * columns + blocks - 1) / blocks;
+    int64_t steps = (problem[2] + STEP_K - 1) / STEP_K;
+    return (double)turns * (double)(steps * step_clocks(tile->m, tile->n) + tail_clocks(tile->m, tile->n));
+}
+
+// Takes the tile that lowers the sum of relative times most, given the times so far (0: none); its gain.
+static double take_best(const FitsSearch *search, Choice *choice, int taken, const double *least, double *times) {
+    double best = 0;
+    int at = taken;
+    for (int i = taken; i < choice->tiles.count; i++) {
+        double gain = 0;
+        for (int p = 0; p < PROBLEMS; p++) {
+            double time = clocks_of(search, &choice->tiles.items[i], problems[p]) / least[p];
+            double before = times[p] ? times[p] : 1e6;
+            gain += time < before ? before - time : 0;
+        }
+        if (gain > best) best = gain, at = i;
+    }
+    if (at >= choice->tiles.count) return 0;
+    Tile tile = choice->tiles.items[at];
+    choice->tiles.items[at] = choice->tiles.items[taken];
+    choice->tiles.items[taken] = tile;
+    for (int p = 0; p < PROBLEMS; p++) {
+        double time = clocks_of(search, &tile, problems[p]) / least[p];
+        if (!times[p] || time < times[p]) times[p] = time;
+    }
+    return best;
+}
+
+static void keep_few(const FitsSearch *search, Choice *choice) {
+    const double WORTH_A_TILE = 0.003 * PROBLEMS;
+    double least[PROBLEMS], times[PROBLEMS] = {0};
+    for (int p = 0; p < PROBLEMS; p++) {
+        least[p] = 1e300;
+        for (int i = 0; i < choice->tiles.count; i++) {
+            double time = clocks_of(search, &choice->tiles.items[i], problems[p]);
+            if (time < least[p]) least[p] = time;
+        }
+    }
+    int kept = 0;
+    while (kept < choice->tiles.count && kept < MOST_TILES &&
+           take_best(search, choice, kept, least, times) > WORTH_A_TILE)
+        kept++;
+    choice->tiles.count = kept;
+}
+
+typedef struct Decide {
+    FitsSearch *search;
+    bool more;
+} Decide;
 
 static void decide(const char *kernel, void *value, void *user) {
     Choice *choice = value;
+    Decide *d = user;
     (void)kernel;
-    *(bool *)user |= !choice->decided;
-    choice->decided = true;
+    if (choice->decided) return;
+    d->more = choice->decided = true;
+    keep_few(d->search, choice);
+    if (choice->tiles.count > d->search->rounds) d->search->rounds = choice->tiles.count;
 }
 
 bool fits_decide(FitsSearch *search) {
-    bool more = false;
-    if (search->choices) strmap_each(search->choices, decide, &more);
-    return more;
+    Decide d = {.search = search};
+    if (search->choices) strmap_each(search->choices, decide, &d);
+    if (search->rounds < 1) search->rounds = 1;
+    return d.more;
+}
+
+// ---- one kernel with several tiles ----
+
+// An expression of one variant with the dims and scalars of another.
+static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *expr) {
+    Subst *subst = subst_new(arena);
+    for (int i = 0; i < from->dims.count; i++) {
+        Var *own = func_dim(to, from->dims.items[i]->name);
+        if (own) subst_var(subst, from->dims.items[i], e_var(arena, own));
+    }
+    for (int i = 0; i < from->params.count && i < to->params.count; i++)
+        if (from->params.items[i].var && to->params.items[i].var)
+            subst_var(subst, from->params.items[i].var, e_var(arena, to->params.items[i].var));
+    return subst_expr(subst, expr);
+}
+
+// What `other` would cost, in the names of `kernel`.
+static Expr *cost_for(Arena *arena, const Func *kernel, const Func *other) {
+    int64_t m, n;
+    specialized_tile(other, &m, &n);
+    Expr *points = e_int(arena, 1);
+    const Stmt *grid = func_grid(other);
+    for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
+    Expr *turns = e_call2(arena, OP_CEILDIV, points, e_call(arena, OP_SMS, 0, NULL));
+    Expr *steps = e_mul(arena, specialized_steps(arena, other), e_int(arena, step_clocks(m, n)));
+    Expr *turn = e_add(arena, steps, e_int(arena, tail_clocks(m, n)));
+    return translated(arena, kernel, other, e_mul(arena, turns, turn));
+}
+
+// Variant i is taken when no other costs less; the last one takes what is left.
+static void set_conditions(Arena *arena, int count, Func **variants) {
+    for (int i = 0; i + 1 < count; i++) {
+        Func *kernel = variants[i];
+        Expr *own = cost_for(arena, kernel, kernel);
+        for (int j = 0; j < count; j++) {
+            if (j == i) continue;
+            Expr *cheap = e_binary(arena, BIN_LE, own, cost_for(arena, kernel, variants[j]));
+            kernel->when = kernel->when ? e_and(arena, kernel->when, cheap) : cheap;
+        }
+        attr_set_ints(arena, &kernel->attrs, ATTR_ONE_OF, 0, NULL);
+    }
+}
+
+void fits_merge(const FitsSearch *search, Module *module, Module *const *others) {
+    Module merged = *module;
+    memset(&merged.funcs, 0, sizeof merged.funcs);
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *variants[MOST_TILES] = {module->funcs.items[i]};
+        int count = 1;
+        Choice *choice =
+            variants[0]->kind == FUNC_KERNEL && search->choices ? choice_of((FitsSearch *)search, variants[0]) : NULL;
+        for (; choice && count < choice->tiles.count; count++) variants[count] = others[count - 1]->funcs.items[i];
+        set_conditions(search->arena, count, variants);
+        for (int v = 0; v < count; v++) vec_push(search->arena, &merged.funcs, variants[v]);
+    }
+    *module = merged;
 }
 
 bool fits_check(void *user, Module *module, Func *kernel) {
     FitsSearch *search = user;
     (void)module;
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
-        Choice *choice = choice_of(search, kernel->name);
+        Choice *choice = choice_of(search, kernel);
         if (!choice->decided) {
             compare(search, choice, kernel);
             return false;
         }
-        if (choice->tunables) return strcmp(choice->tunables, fits_tunables(search->arena, kernel)) == 0;
+        int last = choice->tiles.count - 1, tile = search->round < last ? search->round : last;
+        if (last >= 0) return strcmp(choice->tiles.items[tile].tunables, fits_tunables(search->arena, kernel)) == 0;
     }
     if (search->kernel && strcmp(search->kernel, kernel->name) != 0 && !search->try_all) {
         if (!search->settled) return true;   // an earlier kernel does not fit: nothing else matters

@@ -38,13 +38,17 @@ typedef struct FitsSearch {
     // then shared memory) of those that fit; NULL: none
     const char *smallest_tunables, *largest_tunables;
     FitsEstimate smallest, largest;
-    StrMap *choices;      // kernel's name -> what was chosen for it (fits_decide)
+    StrMap *choices;      // kernel -> what was chosen for it (fits_decide)
+    int round, rounds;    // which of a kernel's tiles is asked for; how many the kernel with most of them has
 } FitsSearch;
 
 bool fits_check(void *user, Module *module, Func *kernel);
-// Kernels that will be parted into roles are not content with the first combination that fits: all of them are compared. After
-// an elaboration that chose nothing: true when the next one knows more.
+// Kernels that will be parted into roles are not content with the first combination that fits: all of them are compared, and a
+// few kept, for problems of different sizes. After an elaboration that chose nothing: true when there are `rounds` more to do,
+// with `round` from 0 on; each gives every such kernel another of its tiles (the last one again where there are no more).
 bool fits_decide(FitsSearch *search);
+// Adds the kernels of further rounds to the first's, with conditions by which a launch finds the cheapest tile.
+void fits_merge(const FitsSearch *search, Module *module, Module *const *others);
 
 // "BM = 128, BN = 64", from the kernel's @tuned attributes; "" without tunables.
 const char *fits_tunables(Arena *arena, const Func *kernel);

@@ -71,6 +71,18 @@ static void report_too_large(Front *front, Arena *arena, int count, const Define
     else if (tried[0]) diag_note(d, "no combination of the file's values fits");
 }
 
+// An elaboration for each tile that kernels keep; they become one module. NULL: reported.
+static Module *elaborate_rounds(Front *front, Arena *arena, const ElaborateOptions *options, FitsSearch *search) {
+    Module **modules = NEW_ARRAY(arena, Module *, search->rounds);
+    for (search->round = 0; search->round < search->rounds; search->round++) {
+        Module *module = elaborate(front->syntax, arena, front->failure, front->sink, options);
+        if (!module) return NULL;
+        modules[search->round] = module;
+    }
+    fits_merge(search, modules[0], modules + 1);
+    return modules[0];
+}
+
 Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
     FitsSearch search = {.arena = arena, .target = front->target};
     ElaborateOptions options = {.define_count = define_count, .defines = defines, .only = only};
@@ -83,7 +95,7 @@ Module *front_module(Front *front, Arena *arena, int define_count, const Define 
     Module *module = elaborate(front->syntax, arena, front->failure, front->sink, &options);
     if (fits_decide(&search)) {
         diag_truncate(front->sink, diags);
-        module = elaborate(front->syntax, arena, front->failure, front->sink, &options);
+        module = elaborate_rounds(front, arena, &options, &search);
     }
     if (search.tried > 0 && !search.settled) {   // whatever elaborate said of it, we know more
         diag_truncate(front->sink, diags);
