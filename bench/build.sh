@@ -40,7 +40,7 @@ for columns in 1024 4096 8192; do
         if [ $((rows * columns)) -le 8192 ]; then compile rmsnorm N=$columns ROWS=$rows; fi
     done
 done
-for tile in "128 256 3" "128 128 3" "128 128 4" "128 64 4" "64 128 4" "64 64 4" "64 64 6"; do
+for tile in "128 200 4" "128 192 4" "128 208 4" "128 176 4" "128 128 6" "64 128 6" "64 64 8" "128 256 3"; do
     set -- $tile
     compile gemm BM="$1" BN="$2" STAGES="$3"
 done
