@@ -151,11 +151,15 @@ def transpose(ours, quick):
 TILES = [(128, 256, 64, 3, 8), (128, 128, 64, 3, 8), (128, 128, 64, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4)]
 
 
+PROBLEMS = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192, 16384)] + [
+    (4096, 14336, 4096), (8192, 8192, 1024), (16, 8192, 8192), (64, 8192, 8192), (128, 8192, 8192)]
+
+
 def gemm(ours, quick):
-    for n in [512, 1024, 2048, 4096, 8192][:2 if quick else None]:
-        a, b, c = random(n, n, dtype=BF16), random(n, n, dtype=BF16), poisoned(n, n, dtype=BF16)
+    for m, n, k in PROBLEMS[:2 if quick else None]:
+        a, b, c = random(m, k, dtype=BF16), random(n, k, dtype=BF16), poisoned(m, n, dtype=BF16)
         tuned = fastest(lambda *s: peers.matmul(a, b, c, *s), TILES)
-        yield finish(Case("gemm", f"{n}x{n}x{n}", "TFLOP/s", 2 * n ** 3, {}, {}), ours.fastest("gemm", [a, b, c]), tuned,
+        yield finish(Case("gemm", f"{m}x{n}x{k}", "TFLOP/s", 2 * m * n * k, {}, {}), ours.fastest("gemm", [a, b, c]), tuned,
                      ("cublas", lambda: torch.matmul(a, b.t(), out=c)), c, a.float() @ b.float().t(), 1e-2)
 
 
