@@ -72,6 +72,7 @@ typedef struct Driver {
 enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_MAX_GRID_X = 5,
     CUDA_MULTIPROCESSORS = 16,
+    CUDA_L2_BYTES = 38,
     CUDA_MAJOR = 75,
     CUDA_MINOR = 76,
     CUDA_SHARED_OPTIN = 97,

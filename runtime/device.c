@@ -17,10 +17,10 @@ static LaunchArg launch_arg_of(const EmuArg *arg, const PlanParam *param) {
     return out;
 }
 
-typedef struct Upload {
+struct Upload {
     CudaAddress block;     // guard, tensor, guard
     size_t bytes, guard;   // of the tensor; of each guard
-} Upload;
+};
 
 static bool upload(DiagSink *sink, const Driver *d, const EmuTensor *tensor, Upload *out) {
     size_t whole = tensor->bytes + 2 * out->guard;
@@ -60,27 +60,42 @@ static bool launch_timed(Arena *arena, DiagSink *sink, DeviceRun *run, int count
     return ok;
 }
 
-bool device_run(Arena *arena, DiagSink *sink, DeviceRun *run, int count, const EmuArg *args) {
+bool device_upload(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, bool guards, int count,
+                   const EmuArg *args, DeviceArgs *out) {
     static const PlanParam unknown = {.type = TYPE_I64};
-    const PlanVariant *first = &run->entry->variants.items[0];
-    const Driver *d = &run->loaded->driver;
-    LaunchArg *launch = NEW_ARRAY(arena, LaunchArg, count + 1);
-    Upload *uploads = NEW_ARRAY(arena, Upload, count + 1);
-    bool ok = true;
+    const PlanVariant *first = &entry->variants.items[0];
+    *out = (DeviceArgs){.count = count, .launch = NEW_ARRAY(arena, LaunchArg, count + 1)};
+    out->uploads = NEW_ARRAY(arena, Upload, count + 1);
+    for (int i = 0; i < count; i++) {
+        Upload *to = &out->uploads[i];
+        out->launch[i] = launch_arg_of(&args[i], i < first->params.count ? &first->params.items[i] : &unknown);
+        if (!args[i].tensor) continue;
+        to->guard = guards ? GUARD_BYTES : 0;
+        if (!upload(sink, &loaded->driver, args[i].tensor, to)) return false;
+        out->launch[i].address = to->block + to->guard;
+    }
+    return true;
+}
+
+void device_free(const Loaded *loaded, DeviceArgs *args) {
+    for (int i = 0; i < args->count; i++)
+        if (args->uploads[i].block) loaded->driver.release(args->uploads[i].block);
+    args->count = 0;
+}
+
+bool device_run(Arena *arena, DiagSink *sink, DeviceRun *run, int count, const EmuArg *args) {
+    DeviceArgs there;
+    bool ok = device_upload(arena, sink, run->loaded, run->entry, !run->no_guards, count, args, &there) &&
+              launch_timed(arena, sink, run, count, there.launch);
     run->outside = NULL;
     for (int i = 0; ok && i < count; i++) {
-        launch[i] = launch_arg_of(&args[i], i < first->params.count ? &first->params.items[i] : &unknown);
-        if (!args[i].tensor) continue;
-        uploads[i].guard = run->no_guards ? 0 : GUARD_BYTES;
-        ok = upload(sink, d, args[i].tensor, &uploads[i]);
-        launch[i].address = uploads[i].block + uploads[i].guard;
-    }
-    ok = ok && launch_timed(arena, sink, run, count, launch);
-    for (int i = 0; i < count; i++) {
         bool intact = true;
-        if (uploads[i].block && ok) ok = download(sink, d, &uploads[i], args[i].tensor, &intact);
-        if (!intact) run->outside = arena_printf(arena, "it wrote outside '%s'", first->params.items[i].name);
-        if (uploads[i].block) d->release(uploads[i].block);
+        if (there.uploads[i].block)
+            ok = download(sink, &run->loaded->driver, &there.uploads[i], args[i].tensor, &intact);
+        if (!intact)
+            run->outside =
+                arena_printf(arena, "it wrote outside '%s'", run->entry->variants.items[0].params.items[i].name);
     }
+    device_free(run->loaded, &there);
     return ok;
 }

@@ -1,7 +1,20 @@
-// Tensors of the host as arguments on the device: for `tilec test --on=gpu` and `tilec run --on=gpu`.
+// Tensors of the host as arguments on the device: for `tilec bench`, and `tilec test` and `tilec run` with --on=gpu.
 #pragma once
 #include "emulator/emulator.h"
 #include "runtime/loaded.h"
+
+typedef struct Upload Upload;
+typedef struct DeviceArgs {
+    int count;
+    LaunchArg *launch;   // [count] what a launch takes
+    Upload *uploads;     // [count] memory of the tensors
+} DeviceArgs;
+
+// Copies arguments over; with `guards` each tensor lies between two zones that nothing may write. Free them either way.
+// False: reported.
+bool device_upload(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, bool guards, int count,
+                   const EmuArg *args, DeviceArgs *out);
+void device_free(const Loaded *loaded, DeviceArgs *args);
 
 typedef struct DeviceRun {
     const Loaded *loaded;

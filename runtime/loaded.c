@@ -66,6 +66,13 @@ void loaded_close(Loaded *loaded) {
     cuda_release(&loaded->driver, &loaded->hold);
 }
 
+const char *loaded_device_name(Arena *arena, const Loaded *loaded) {
+    char name[128] = "?";
+    loaded->driver.device_name(name, sizeof name, loaded->hold.device);
+    name[sizeof name - 1] = 0;
+    return arena_strdup(arena, name);
+}
+
 static CudaFunction function_of(const Loaded *l, const PlanVariant *variant) {
     for (int i = 0; i < l->kernels.count; i++)
         if (l->kernels.items[i].variant == variant) return l->kernels.items[i].function;

@@ -23,6 +23,7 @@ typedef struct Loaded {
 // Loads a cubin into the current context (or device 0's). False: reported; nothing is left loaded.
 bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out);
 void loaded_close(Loaded *loaded);
+const char *loaded_device_name(Arena *arena, const Loaded *loaded);   // "NVIDIA H200"
 
 // Sends the actions to a stream, in order. False: reported; earlier actions may have been sent.
 bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, CudaStream stream);

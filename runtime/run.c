@@ -14,6 +14,7 @@ typedef struct Maker {
     const Func *func;
     uint64_t seed;
     EmuArg *args;
+    HostScope dims;   // those given by name
 } Maker;
 
 int run_param(const Func *func, const char *name) {
@@ -133,9 +134,18 @@ static bool make_scalar(Maker *m, int index, const RunArg *given) {
 static bool check_given(Maker *m, const bool *given) {
     for (int i = 0; i < m->func->params.count; i++) {
         const Param *p = &m->func->params.items[i];
-        if (given[i] || (p->buf && p->buf->mode == MODE_OUT)) continue;
+        if (given[i] || (p->buf && (p->buf->mode == MODE_OUT || m->dims.names.count > 0))) continue;
         return refuse(m, p->buf ? p->buf->name : p->var->name, "it was not given");
     }
+    return true;
+}
+
+// M=4096: a dim of the tensors.
+static bool give_dim(Maker *m, const RunArg *given) {
+    char *end;
+    HostName name = {given->name, scalar_integer(TYPE_I64, strtoll(given->value, &end, 0))};
+    if (end == given->value || *end || name.value.integer < 0) return refuse(m, given->name, "it must be a number");
+    vec_push(m->arena, &m->dims.names, name);
     return true;
 }
 
@@ -146,9 +156,9 @@ static void bind(Arena *arena, HostScope *scope, const Expr *expr, int64_t value
     vec_push(arena, &scope->names, name);
 }
 
-// Outputs that were not given: shapes from the dims of those that were.
-static bool infer_outputs(Maker *m, const bool *given) {
-    HostScope scope = {.multiprocessors = 1};
+// Tensors that were not given: shapes from the dims of those that were, or from the dims themselves.
+static bool infer_tensors(Maker *m, const bool *given) {
+    HostScope scope = m->dims;
     for (int i = 0; i < m->func->params.count; i++) {
         const Param *p = &m->func->params.items[i];
         if (p->buf && given[i])
@@ -173,7 +183,7 @@ static bool infer_outputs(Maker *m, const bool *given) {
             shape[d] = extent.integer;
         }
         if (!allocate(m, buf->name, buf->type, buf->rank, shape, &tensor)) return false;
-        fill(m, &tensor, "poison", i);
+        fill(m, &tensor, buf->mode == MODE_OUT ? "poison" : "random", i);
         m->args[i].tensor = tensor_of(m->arena, &tensor);
     }
     return true;
@@ -181,15 +191,20 @@ static bool infer_outputs(Maker *m, const bool *given) {
 
 bool run_make_args(Arena *arena, DiagSink *sink, const Func *func, int given_count, const RunArg *given, uint64_t seed,
                    EmuArg **args) {
-    Maker m = {.arena = arena, .sink = sink, .func = func, .seed = seed};
+    Maker m = {.arena = arena, .sink = sink, .func = func, .seed = seed, .dims.multiprocessors = 1};
     bool *seen = NEW_ARRAY(arena, bool, func->params.count + 1);
     *args = m.args = NEW_ARRAY(arena, EmuArg, func->params.count + 1);
     for (int i = 0; i < given_count; i++) {
         int index = run_param(func, given[i].name);
-        if (index < 0) return refuse(&m, given[i].name, arena_printf(arena, "'%s' has no such parameter", func->name));
-        seen[index] = true;
-        bool tensor = func->params.items[index].buf != NULL;
-        if (tensor ? !make_tensor(&m, index, &given[i]) : !make_scalar(&m, index, &given[i])) return false;
+        bool is_dim = index < 0 && func_dim(func, given[i].name);
+        if (index < 0 && !is_dim)
+            return refuse(&m, given[i].name, arena_printf(arena, "'%s' has no such parameter", func->name));
+        if (!is_dim) seen[index] = true;
+        bool tensor = !is_dim && func->params.items[index].buf;
+        bool ok = is_dim   ? give_dim(&m, &given[i])
+                  : tensor ? make_tensor(&m, index, &given[i])
+                           : make_scalar(&m, index, &given[i]);
+        if (!ok) return false;
     }
-    return check_given(&m, seen) && infer_outputs(&m, seen);
+    return check_given(&m, seen) && infer_tensors(&m, seen);
 }

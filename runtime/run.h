@@ -1,6 +1,6 @@
 // One run of a kernel or program on tensors of the host: what `tilec run` does.
 //
-//     A=x.npy   A=random[256x192]   A=zeros[4]   A=iota[8]   scale=0.125
+//     A=x.npy   A=random[256x192]   A=zeros[4]   A=iota[8]   scale=0.125   M=256
 #pragma once
 #include "emulator/emulator.h"
 #include "runtime/npy.h"
@@ -11,7 +11,7 @@ typedef struct RunArg {
 } RunArg;
 
 // The arguments of `func` from NAME=VALUE pairs; outputs that are not given get their shape from the others and are
-// poisoned (NaN, or the largest integer). False: reported.
+// poisoned (NaN, or the largest integer). Where dims are given by name, so do inputs, which are then random. False: reported.
 bool run_make_args(Arena *arena, DiagSink *sink, const Func *func, int given_count, const RunArg *given, uint64_t seed,
                    EmuArg **args);
 

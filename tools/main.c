@@ -8,7 +8,7 @@ static const CommandFn commands[COMMAND_COUNT] = {
 #endif
     [COMMAND_TEST] = command_test,     [COMMAND_RUN] = command_run,         [COMMAND_TARGETS] = command_targets,
     [COMMAND_LAYOUT] = command_layout, [COMMAND_EXPLAIN] = command_explain, [COMMAND_DOCTOR] = command_doctor,
-    [COMMAND_DOCS] = command_docs,
+    [COMMAND_DOCS] = command_docs,     [COMMAND_BENCH] = command_bench,
 };
 
 // --help and --version work with every command. True when that was all.

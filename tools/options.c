@@ -18,6 +18,7 @@ enum {   // the words of options.def's column `commands`
     BUILD = 1 << COMMAND_BUILD,
     TEST = 1 << COMMAND_TEST,
     RUN = 1 << COMMAND_RUN,
+    BENCH = 1 << COMMAND_BENCH,
     OPT = 1 << COMMAND_OPT,
     DOCTOR = 1 << COMMAND_DOCTOR,
     ALL = ~0,

@@ -19,6 +19,7 @@ typedef bool (*CommandFn)(Tool *tool, int *code);
 bool command_build(Tool *tool, int *code);
 bool command_test(Tool *tool, int *code);
 bool command_run(Tool *tool, int *code);
+bool command_bench(Tool *tool, int *code);
 bool command_opt(Tool *tool, int *code);
 bool command_passes(Tool *tool, int *code);
 bool command_targets(Tool *tool, int *code);

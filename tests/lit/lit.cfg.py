@@ -31,6 +31,10 @@ config.environment["LC_ALL"] = "C.UTF-8"
 
 config.substitutions.append(("%examples", os.path.join(config.tilec_source_dir, "examples")))
 config.substitutions.append(("%programs", os.path.join(config.tilec_source_dir, "tests", "programs")))
+# Puts a CUDA driver without a device in place: see fake_cuda/libcuda.c.
+config.substitutions.append(
+    ("%with-device", "env LD_LIBRARY_PATH=" + os.path.join(config.tilec_binary_dir, "tests", "fake_cuda"))
+)
 # `%exits N command...`: runs the command and demands exit code N.
 config.substitutions.append(("%exits", "bash " + os.path.join(config.tilec_source_dir, "tests", "lit", "exits.sh")))
 

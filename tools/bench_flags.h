@@ -1,0 +1,13 @@
+// What bench and tune read alike from the command line.
+#pragma once
+#include "runtime/bench.h"
+#include "tools/subject.h"
+
+// False: reported.
+static inline bool bench_flags(Tool *tool, int64_t samples, BenchOptions *out) {
+    const Options *o = &tool->options;
+    int cache = option_choice(o, tool->sink, OPTION_CACHE, "cold warm", 0);
+    if (cache < 0 || !option_number(o, tool->sink, OPTION_SAMPLES, 1, 100000, &samples)) return false;
+    *out = (BenchOptions){.samples = (int)samples, .warm = cache == 1};
+    return true;
+}

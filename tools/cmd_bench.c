@@ -1,0 +1,102 @@
+// tilec bench: how long a kernel or program takes on the device, for given shapes.
+#include "runtime/bench.h"
+#include "support/json.h"
+#include "tools/bench_flags.h"
+
+typedef struct Report {
+    const Subject *subject;
+    const PlanEntry *entry;
+    const char *device;
+    Spread time;
+    double bytes, flops;   // flops 0: not known
+    bool warm;
+} Report;
+
+static void print_shape(const Tensor *tensor, StrBuf *out) {
+    for (int d = 0; d < tensor->rank; d++) sb_printf(out, "%s%lld", d ? ", " : "", (long long)tensor->shape[d]);
+}
+
+static void print_text(const Report *r, StrBuf *out) {
+    const Func *func = r->subject->func;
+    sb_printf(out, "%s (", func->name);
+    for (int i = 0, shown = 0; i < func->params.count; i++) {
+        if (!r->subject->args[i].tensor) continue;
+        Tensor tensor = run_tensor(&r->subject->args[i]);
+        sb_printf(out, "%s%s: %s[", shown++ ? ", " : "", func->params.items[i].buf->name, type_text(tensor.type));
+        print_shape(&tensor, out);
+        sb_char(out, ']');
+    }
+    sb_printf(out, ") on %s, %s L2 cache\n", r->device, r->warm ? "warm" : "cold");
+    sb_printf(out, "  %.2f us  [%.2f, %.2f]  %.1f GB/s", r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6,
+              r->bytes / r->time.median * 1e-9);
+    if (r->flops > 0) sb_printf(out, "  %.1f TFLOP/s", r->flops / r->time.median * 1e-12);
+    sb_printf(out, "  (median of %d, 95 %% interval)\n", r->time.samples);
+}
+
+static void print_json(const Report *r, StrBuf *out) {
+    const Func *func = r->subject->func;
+    sb_str(out, "{\"name\": ");
+    json_quote(out, func->name);
+    sb_str(out, ", \"device\": ");
+    json_quote(out, r->device);
+    sb_str(out, ", \"tensors\": {");
+    for (int i = 0, shown = 0; i < func->params.count; i++) {
+        if (!r->subject->args[i].tensor) continue;
+        Tensor tensor = run_tensor(&r->subject->args[i]);
+        sb_str(out, shown++ ? ", " : "");
+        json_quote(out, func->params.items[i].buf->name);
+        sb_str(out, ": [");
+        print_shape(&tensor, out);
+        sb_char(out, ']');
+    }
+    sb_printf(out, "}, \"cache\": \"%s\", \"samples\": %d, \"us\": %.4f, \"us_low\": %.4f, \"us_high\": %.4f",
+              r->warm ? "warm" : "cold", r->time.samples, r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6);
+    sb_printf(out, ", \"gb_per_s\": %.3f", r->bytes / r->time.median * 1e-9);
+    if (r->flops > 0) sb_printf(out, ", \"tflop_per_s\": %.3f", r->flops / r->time.median * 1e-12);
+    sb_str(out, "}\n");
+}
+
+static bool count_flops(Tool *tool, const Subject *s, double *flops) {
+    const char *text = option_text(&tool->options, OPTION_FLOPS, NULL), *why;
+    *flops = text ? 0 : bench_flops(tool->arena, s->func, s->args);
+    if (!text || bench_value(tool->arena, tool->failure, s->func, s->args, text, flops, &why)) return true;
+    diag(tool->sink, (Span){0}, T_OPTION_VALUE, "flops", text,
+         arena_printf(tool->arena, "an expression such as 2 * M * N * K: %s", why));
+    return false;
+}
+
+static bool measure(Tool *tool, Report *r, const BenchOptions *options) {
+    const Subject *s = r->subject;
+    const Plan *plan;
+    const void *cubin;
+    Loaded loaded;
+    if (!subject_code((Subject *)s, &plan, &cubin)) return false;
+    r->entry = plan_entry(plan, s->func->name);
+    if (!r->entry) {
+        diag(tool->sink, (Span){0}, T_NO_ENTRY, s->func->name);
+        return false;
+    }
+    if (!loaded_open(tool->arena, tool->sink, plan, cubin, &loaded)) return false;
+    r->device = loaded_device_name(tool->arena, &loaded);
+    bool ok = bench_launch(tool->arena, tool->sink, &loaded, r->entry, func_argument_count(s->func), s->args, options,
+                           &r->time);
+    loaded_close(&loaded);
+    return ok;
+}
+
+bool command_bench(Tool *tool, int *code) {
+    Subject s;
+    BenchOptions options;
+    Driver driver;
+    StrBuf text;
+    (void)code;
+    if (!bench_flags(tool, 50, &options) || !subject_open(tool, true, &s) || !cuda_open(&driver, tool->sink))
+        return false;
+    if (!subject_choose(&s) || !subject_args(&s)) return false;
+    Report r = {.subject = &s, .warm = options.warm, .bytes = bench_bytes(s.func, s.args)};
+    if (!count_flops(tool, &s, &r.flops) || !measure(tool, &r, &options)) return false;
+    sb_init(&text, tool->arena);
+    if (option_given(&tool->options, OPTION_JSON)) print_json(&r, &text);
+    else print_text(&r, &text);
+    return tool_write(tool, "-", &text);
+}

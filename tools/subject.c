@@ -1,0 +1,76 @@
+#include "tools/subject.h"
+#include "runtime/info.h"
+#include "runtime/test.h"
+#include <string.h>
+#ifndef TILEC_NO_CODEGEN
+#include "runtime/compile.h"
+#endif
+
+bool subject_pair(Tool *tool, const char *text, RunArg *out) {
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1]) return tool_usage(tool, "'%s' is not NAME=VALUE", text);
+    *out = (RunArg){arena_strndup(tool->arena, text, (size_t)(equals - text)), equals + 1};
+    return true;
+}
+
+bool subject_open(Tool *tool, bool on_gpu, Subject *out) {
+    const Options *o = &tool->options;
+    *out = (Subject){.tool = tool, .seed = 1};
+    if (o->operands.count == 0) return tool_usage(tool, "no input file was given");
+    if (!option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &out->seed) ||
+        !tool_defines(tool, &out->define_count, &out->defines))
+        return false;
+    out->path = o->operands.items[0];
+    const Target *device = on_gpu ? info_device_target(tool->arena) : NULL;
+    bool chosen = option_given(o, OPTION_TARGET);
+    out->front = tool_front(tool, device && !chosen ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80"));
+    return out->front.target && front_open(&out->front, out->path);
+}
+
+bool subject_choose(Subject *s) {
+    const char *only = option_text(&s->tool->options, OPTION_ONLY, NULL);
+    s->module = front_module(&s->front, s->tool->arena, s->define_count, s->defines, only);
+    if (!s->module) return false;
+    const Func *found = only ? module_func(s->module, only) : NULL;
+    for (int i = 0; !only && i < s->module->funcs.count; i++) {
+        const Func *func = s->module->funcs.items[i];
+        if (!found || (found->kind == FUNC_KERNEL && func->kind == FUNC_PROGRAM)) found = func;
+    }
+    if (!found) diag(s->tool->sink, (Span){0}, T_NO_ENTRY, only ? only : "");
+    s->func = found;
+    return found != NULL;
+}
+
+bool subject_args(Subject *s) {
+    const Options *o = &s->tool->options;
+    int count = o->operands.count - 1;
+    RunArg *given = NEW_ARRAY(s->tool->arena, RunArg, count + 1);
+    for (int i = 0; i < count; i++)
+        if (!subject_pair(s->tool, o->operands.items[i + 1], &given[i])) return false;
+    return run_make_args(s->tool->arena, s->tool->sink, s->func, count, given, (uint64_t)s->seed, &s->args);
+}
+
+bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
+    Tool *tool = s->tool;
+    const char *path = option_text(&tool->options, OPTION_ARTEFACT, NULL);
+    size_t size;
+    if (path) return artefact_read(tool->arena, tool->failure, tool->sink, path, plan, cubin, &size);
+#ifdef TILEC_NO_CODEGEN
+    diag(tool->sink, (Span){0}, T_NO_PREPARED, s->path);
+    return false;
+#else
+    Compiled compiled;
+    CompileOptions options = compile_options(s->front.target);
+    int64_t optimize = options.optimize;
+    if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
+    options.optimize = (int)optimize;
+    options.define_count = s->define_count;
+    options.defines = s->defines;
+    options.only = option_text(&tool->options, OPTION_ONLY, NULL);
+    options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
+    if (!compile(&s->front, tool->arena, &options, &compiled)) return false;
+    *cubin = compiled.packed;
+    *plan = plan_read(tool->arena, tool->failure, tool->sink, compiled.manifest, strlen(compiled.manifest));
+    return *plan != NULL;
+#endif
+}
