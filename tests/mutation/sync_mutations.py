@@ -23,6 +23,7 @@ import tempfile
 SYNC = re.compile(r"\b(barrier|barrier_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
+REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
 TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
 
 
@@ -97,16 +98,21 @@ CASES = [
                              ("pingpong_128x128", ((128, 128, 72), (1152, 8, 328))),
                              ("pingpong_128x200", ((128, 200, 72), (1152, 8, 200))),
                              ("single_64x128", ((64, 128, 1096), (576, 8, 200))))),
+    *(Case(kernel, [], [f"test {kernel} (B = 1, H = {h}, S = {s}, T = {t}, scale = 0.3, CAUSAL = {causal}) tolerance 2e-2;"
+                        for h, s, t, causal in shapes], "gpu/hopper_attention.tile")
+      for kernel, shapes in (("attention_128x128", ((1, 64, 320, "false"), (9, 128, 200, "false"), (2, 256, 256, "true"))),
+                             ("attention_192x80", ((1, 64, 320, "false"), (9, 192, 100, "false"), (1, 300, 300, "true"))),
+                             ("attention_192x128", ((1, 64, 320, "false"), (9, 192, 200, "false"), (1, 300, 300, "true"))))),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 
 
 def by_hand(path, case):
-    """The kernel and its reference alone, with the case's tests."""
-    text = path.read_text()
-    kernel = next(match.group(0) for match in KERNEL.finditer(text) if match["name"] == case.example)
-    reference = re.search(rf"^reference {case.example} {{.*?^}}\n", text, re.M | re.S).group(0)
-    return kernel + reference + "\n".join(case.tests) + "\n"
+    """The file with one kernel and its reference alone, and the case's tests."""
+    text = TEST.sub("", path.read_text())
+    for pattern in (KERNEL, REFERENCE):
+        text = pattern.sub(lambda match: match.group(0) if match["name"] == case.example else "", text)
+    return text + "\n".join(case.tests) + "\n"
 
 
 def lowered(tilec, sources, case):
