@@ -100,9 +100,10 @@ CASES = [
                              ("single_64x128", ((64, 128, 1096), (576, 8, 200))))),
     *(Case(kernel, [], [f"test {kernel} (B = 1, H = {h}, S = {s}, T = {t}, scale = 0.3, CAUSAL = {causal}) tolerance 2e-2;"
                         for h, s, t, causal in shapes], "gpu/hopper_attention.tile")
-      for kernel, shapes in (("attention_128x128", ((1, 64, 320, "false"), (9, 128, 200, "false"), (2, 256, 256, "true"))),
-                             ("attention_192x80", ((1, 64, 320, "false"), (9, 192, 100, "false"), (1, 300, 300, "true"))),
-                             ("attention_192x128", ((1, 64, 320, "false"), (9, 192, 200, "false"), (1, 300, 300, "true"))))),
+      for kernel, shapes in (("attention_d128_128x128", ((1, 64, 320, "false"), (9, 128, 200, "false"), (5, 200, 200, "true"))),
+                             ("attention_d128_192x80", ((1, 64, 320, "false"), (9, 192, 100, "false"), (1, 300, 300, "true"))),
+                             ("attention_d64_128x128", ((1, 64, 320, "false"), (9, 128, 200, "false"), (5, 200, 200, "true"))),
+                             ("attention_d64_192x128", ((1, 64, 320, "false"), (9, 192, 200, "false"), (1, 300, 300, "true"))))),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 
