@@ -13,6 +13,12 @@ Sema *sema_new(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, c
 }
 
 // ---- -D ----
+// BM, and gemm.BM for that of one kernel.
+static void add_tunable(Sema *s, const char *kernel, const char *name, StrMap *known) {
+    strmap_put(known, name, known);
+    strmap_put(known, arena_printf(s->arena, "%s.%s", kernel, name), known);
+}
+
 static bool defines_something(Sema *s, const char *name, StrMap *known) {
     for (int i = 0; i < s->syntax->items.count; i++) {
         const Node *node = s->syntax->items.items[i].node;
@@ -22,7 +28,7 @@ static bool defines_something(Sema *s, const char *name, StrMap *known) {
         const Node *block = node->kids[3];
         for (int b = 0; b < block->count; b++)
             for (int k = 0; block->kids[b]->kind == N_TUNE && k < block->kids[b]->count; k++)
-                strmap_put(known, block->kids[b]->kids[k]->text, known);
+                add_tunable(s, node->text, block->kids[b]->kids[k]->text, known);
     }
     return strmap_has(known, name);
 }

@@ -20,7 +20,7 @@ Syntax *syntax_parse(Arena *arena, Failure *failure, DiagSink *sink, const char 
                      const ImportReader *reader);
 
 typedef struct Define {       // -D NAME=VALUE, a tuning record's entry, or a test's own choice
-    const char *name;
+    const char *name;         // `gemm.BM`: the tunable of one kernel, before `BM`
     const char *value;        // text of a constant expression or a type name
 } Define;
 

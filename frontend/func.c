@@ -124,7 +124,7 @@ static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec 
 void tune_statement(Sema *s, const Node *node) {
     for (int i = 0; i < node->count; i++) {
         const Node *tunable = node->kids[i], *list = tunable->kids[0];
-        const Define *define = define_of(s, tunable->text);
+        const Define *define = define_of_tunable(s, s->func->name, tunable->text);
         int pick = s->picks && s->picked < s->pick_count ? s->picks[s->picked] : 0;
         s->picked++;
         Type type = TYPE_NONE;
@@ -148,7 +148,7 @@ static int tunable_sizes(Sema *s, const Node *kernel, int **out) {
     for (int i = 0; i < block->count; i++)
         for (int k = 0; block->kids[i]->kind == N_TUNE && k < block->kids[i]->count; k++) {
             const Node *tunable = block->kids[i]->kids[k];
-            vec_push(s->arena, &sizes, define_of(s, tunable->text) ? 1 : tunable->kids[0]->count);
+            vec_push(s->arena, &sizes, define_of_tunable(s, kernel->text, tunable->text) ? 1 : tunable->kids[0]->count);
         }
     *out = sizes.items;
     return sizes.count;

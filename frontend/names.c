@@ -104,6 +104,11 @@ const Define *define_of(Sema *s, const char *name) {
     return strmap_get(s->defines, name);
 }
 
+const Define *define_of_tunable(Sema *s, const char *kernel, const char *name) {
+    const Define *own = strmap_get(s->defines, arena_printf(s->arena, "%s.%s", kernel, name));
+    return own ? own : define_of(s, name);
+}
+
 Value define_value(Sema *s, const Define *define, Span span, Type *type) {
     *type = type_named(define->value);
     if (*type != TYPE_NONE) return value_poison(span);

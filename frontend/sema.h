@@ -123,6 +123,7 @@ Type type_by_name(Sema *s, const char *name);             // TYPE_NONE when it i
 void unknown_function(Sema *s, const Node *call);
 void declare_file(Sema *s);                               // file consts and defines
 const Define *define_of(Sema *s, const char *name);
+const Define *define_of_tunable(Sema *s, const char *kernel, const char *name);   // gemm.BM, else BM
 Value define_value(Sema *s, const Define *define, Span span, Type *type);   // a number, or *type
 
 // ---- types.c ----

@@ -38,7 +38,11 @@ static TilecStatus compile_source(Job *job) {
     CompileOptions options = options_of(c, target);
     Front front = {.arena = job->arena, .failure = &job->failure, .sink = job->sink, .target = target};
     Compiled compiled;
-    if (!front_open_text(&front, c->name, c->text, c->length) || !compile(&front, job->arena, &options, &compiled)) {
+    Record record;
+    front.record_path = c->options.record;
+    front.record = c->options.record ? &record : NULL;
+    if ((front.record && !record_read(job->arena, job->sink, front.record_path, true, &record)) ||
+        !front_open_text(&front, c->name, c->text, c->length) || !compile(&front, job->arena, &options, &compiled)) {
         TilecStatus status = status_of(job->sink, 0);
         return status == TILEC_OK ? TILEC_ERROR_INTERNAL : status;
     }

@@ -37,6 +37,16 @@ static HostScope names_of(Arena *arena, const Func *func, const EmuArg *args) {
     return scope;
 }
 
+RecordValues bench_shape(Arena *arena, const Func *func, const EmuArg *args) {
+    HostScope scope = names_of(arena, func, args);
+    RecordValues out = {0};
+    for (int i = 0; i < scope.names.count; i++) {
+        RecordValue value = {scope.names.items[i].name, scope.names.items[i].value.integer};
+        if (!type_is_float(scope.names.items[i].value.type)) vec_push(arena, &out, value);
+    }
+    return out;
+}
+
 bool bench_value(Arena *arena, Failure *failure, const Func *func, const EmuArg *args, const char *text, double *value,
                  const char **why) {
     HostScope scope = names_of(arena, func, args);

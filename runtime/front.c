@@ -33,23 +33,11 @@ bool front_open_text(Front *front, const char *name, const char *text, size_t le
     return front->syntax != NULL;
 }
 
-// The defines that are no tunables: what is left when the user's choice of tiles does not fit.
-static int drop_tunables(Front *front, int count, const Define *defines, Define *kept) {
-    const Tunable *tunables;
-    int tunable_count = syntax_tunables(front->syntax, front->arena, &tunables), kept_count = 0;
-    for (int i = 0; i < count; i++) {
-        bool tunable = false;
-        for (int t = 0; t < tunable_count; t++) tunable |= strcmp(tunables[t].name, defines[i].name) == 0;
-        if (!tunable) kept[kept_count++] = defines[i];
-    }
-    return kept_count;
-}
-
 // Every combination of the file's tunables, to name the largest that would fit.
 static void search_all(Front *front, Arena *arena, int count, const Define *defines, FitsSearch *search) {
     Define *kept = NEW_ARRAY(arena, Define, count + 1);
     ElaborateOptions options = {.defines = kept, .only = search->kernel, .fits = fits_check, .user = search};
-    options.define_count = drop_tunables(front, count, defines, kept);
+    options.define_count = front_drop_tunables(front, count, defines, kept);
     search->try_all = true;
     int before = diag_count(front->sink);
     elaborate(front->syntax, arena, front->failure, front->sink, &options);
@@ -83,7 +71,8 @@ static Module *elaborate_rounds(Front *front, Arena *arena, const ElaborateOptio
     return modules[0];
 }
 
-Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
+static Module *elaborate_fitting(Front *front, Arena *arena, int define_count, const Define *defines,
+                                 const char *only) {
     FitsSearch search = {.arena = arena, .target = front->target};
     ElaborateOptions options = {.define_count = define_count, .defines = defines, .only = only};
     options.test_choice = front->test_choice;
@@ -103,4 +92,15 @@ Module *front_module(Front *front, Arena *arena, int define_count, const Define 
         return NULL;
     }
     return module;   // what has no tunables is measured by the passes
+}
+
+Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
+    const Define *all;
+    int count = front_recorded(front, arena, define_count, defines, &all), diags = diag_count(front->sink);
+    Module *module = elaborate_fitting(front, arena, count, all, only);
+    if (module || count == define_count) return module;
+    const char *name = all[define_count].name, *first = arena_strndup(arena, name, strcspn(name, "."));
+    diag_truncate(front->sink, diags);   // what was measured once does not even fit
+    diag(front->sink, (Span){0}, T_STALE_RECORD, front->record_path, first);
+    return elaborate_fitting(front, arena, define_count, defines, only);
 }

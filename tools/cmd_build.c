@@ -173,7 +173,7 @@ bool command_build(Tool *tool, int *code) {
     for (int i = 0; i < KINDS; i++)
         if ((b.emit >> i & 1) && kinds[i].upto > b.options.upto) b.options.upto = kinds[i].upto;
     b.front = tool_front(tool, targets[0]);
-    if (!front_open(&b.front, path)) return false;
+    if (!front_open(&b.front, path) || !tool_record(tool, path, &b.front)) return false;
     for (int i = 0; targets[i]; i++) {
         b.options.target = b.front.target = targets[i];
         if (!scoped(tool->failure, build_target, &b)) return false;

@@ -19,6 +19,7 @@ enum {   // the words of options.def's column `commands`
     TEST = 1 << COMMAND_TEST,
     RUN = 1 << COMMAND_RUN,
     BENCH = 1 << COMMAND_BENCH,
+    TUNE = 1 << COMMAND_TUNE,
     OPT = 1 << COMMAND_OPT,
     DOCTOR = 1 << COMMAND_DOCTOR,
     ALL = ~0,

@@ -16,6 +16,7 @@ typedef enum {
     COMMAND_BUILD = COMMAND_LACKING,
     COMMAND_OPT,
     COMMAND_PASSES,
+    COMMAND_TUNE,
 #endif
 } Command;
 

@@ -1,4 +1,5 @@
 #include "tools/subject.h"
+#include "runtime/bench.h"
 #include "runtime/info.h"
 #include "runtime/test.h"
 #include <string.h>
@@ -21,6 +22,7 @@ bool subject_open(Tool *tool, bool on_gpu, Subject *out) {
         !tool_defines(tool, &out->define_count, &out->defines))
         return false;
     out->path = o->operands.items[0];
+    out->only = option_text(o, OPTION_ONLY, NULL);
     const Target *device = on_gpu ? info_device_target(tool->arena) : NULL;
     bool chosen = option_given(o, OPTION_TARGET);
     out->front = tool_front(tool, device && !chosen ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80"));
@@ -28,7 +30,7 @@ bool subject_open(Tool *tool, bool on_gpu, Subject *out) {
 }
 
 bool subject_choose(Subject *s) {
-    const char *only = option_text(&s->tool->options, OPTION_ONLY, NULL);
+    const char *only = s->only;
     s->module = front_module(&s->front, s->tool->arena, s->define_count, s->defines, only);
     if (!s->module) return false;
     const Func *found = only ? module_func(s->module, only) : NULL;
@@ -66,9 +68,11 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
     options.optimize = (int)optimize;
     options.define_count = s->define_count;
     options.defines = s->defines;
-    options.only = option_text(&tool->options, OPTION_ONLY, NULL);
+    options.only = s->only;
     options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
-    if (!compile(&s->front, tool->arena, &options, &compiled)) return false;
+    RecordValues shape = bench_shape(tool->arena, s->func, s->args);
+    s->front.shape = &shape;
+    if (!tool_record(tool, s->path, &s->front) || !compile(&s->front, tool->arena, &options, &compiled)) return false;
     *cubin = compiled.packed;
     *plan = plan_read(tool->arena, tool->failure, tool->sink, compiled.manifest, strlen(compiled.manifest));
     return *plan != NULL;

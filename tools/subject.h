@@ -11,8 +11,9 @@ typedef struct Subject {
     int64_t seed;   // --seed
     int define_count;
     const Define *defines;
+    const char *only;   // --only; NULL: not given
     Module *module;
-    const Func *func;   // the one that --only names, else the first program, else the first kernel
+    const Func *func;   // the one that `only` names, else the first program, else the first kernel
     EmuArg *args;
 } Subject;
 

@@ -99,3 +99,20 @@ bool tool_write(Tool *tool, const char *path, const StrBuf *text) {
 Front tool_front(Tool *tool, const Target *target) {
     return (Front){.arena = tool->arena, .failure = tool->failure, .sink = tool->sink, .target = target};
 }
+
+const char *tool_record_path(Tool *tool, const char *source, bool *named) {
+    const char *variable = getenv("TILEC_RECORD");
+    const char *path = option_text(&tool->options, OPTION_RECORD, variable && variable[0] ? variable : NULL);
+    *named = path != NULL;
+    if (!path) return record_path(tool->arena, source);
+    return strcmp(path, "none") == 0 ? NULL : path;
+}
+
+bool tool_record(Tool *tool, const char *source, Front *front) {
+    bool named;
+    Record *record = NEW(tool->arena, Record);
+    front->record_path = tool_record_path(tool, source, &named);
+    if (!front->record_path) return true;
+    front->record = record;
+    return record_read(tool->arena, tool->sink, front->record_path, named, record);
+}

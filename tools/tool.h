@@ -20,6 +20,7 @@ bool command_build(Tool *tool, int *code);
 bool command_test(Tool *tool, int *code);
 bool command_run(Tool *tool, int *code);
 bool command_bench(Tool *tool, int *code);
+bool command_tune(Tool *tool, int *code);
 bool command_opt(Tool *tool, int *code);
 bool command_passes(Tool *tool, int *code);
 bool command_targets(Tool *tool, int *code);
@@ -38,4 +39,8 @@ bool tool_defines(Tool *tool, int *count, const Define **defines);
 const Target **tool_targets(Tool *tool, const char *otherwise);
 const Target *tool_target(Tool *tool, const char *otherwise);   // exactly one
 bool tool_write(Tool *tool, const char *path, const StrBuf *text);
+// The tuning record for a file: --record, else TILEC_RECORD, else the one beside it; `none` is none. False: reported.
+bool tool_record(Tool *tool, const char *source, Front *front);
+// Where it is, whether or not it exists; NULL: none.
+const char *tool_record_path(Tool *tool, const char *source, bool *named);
 Front tool_front(Tool *tool, const Target *target);

@@ -116,6 +116,7 @@ typedef struct TilecCompileOptions {
     bool no_assemble;    // stops at PTX: tilec_artefact_cubin is then empty, and the artefact cannot be loaded
     const char *only;    // this kernel or program alone, with what it calls; NULL: all of the file
     const char *ptxas;   // path; NULL: found on PATH, in CUDA's usual folders, else libnvJitLink
+    const char *record;  // path of the tuning record that `tilec tune` wrote; NULL: none is read
 } TilecCompileOptions;
 
 // The initial value of a structure that begins with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);

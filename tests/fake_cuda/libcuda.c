@@ -2,7 +2,8 @@
 // host memory; a launch checks what it can and writes down what it got, one line each, into the file FAKE_CUDA_LOG.
 // FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the
 // number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0. A tensor map made here begins with the address
-// and the first extent; a launch of a kernel `mapped` notes them from its second parameter.
+// and the first extent. What depends on how many blocks a launch has: FAKE_CUDA_WRONG of them spoil the tensor that was made
+// last, FAKE_CUDA_FAULT of them fail, and with FAKE_CUDA_TIMED each takes a microsecond. A launch of a kernel `mapped` notes them from its second parameter.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,15 @@ static int context;   // its address stands for the context
 static int result_of(const char *name) {
     const char *fails = getenv("FAKE_CUDA_FAIL");
     return fails && strcmp(fails, name) == 0 ? FAULT : OK;
+}
+
+static unsigned blocks;         // of the last launch
+static unsigned char *newest;   // the last allocation of more than a guard zone on each side
+enum { GUARD = 256, LARGE = 1 << 20 };
+
+static int has_blocks(const char *name) {
+    const char *number = getenv(name);
+    return number && (unsigned)atoi(number) == blocks;
 }
 
 static void note(const char *format, uint64_t a, uint64_t b, uint64_t c) {
@@ -63,7 +73,8 @@ DEFINE(cuLaunchKernel,
         void *stream, void **params, void **extra),
        (void)gy;
        (void)gz; (void)by; (void)bz; (void)extra; note("launch grid %llu block %llu shared %llu", gx, bx, shared);
-       if (strcmp(function, "mapped") == 0)
+       blocks = gx; if (has_blocks("FAKE_CUDA_FAULT")) return FAULT;
+       if (has_blocks("FAKE_CUDA_WRONG") && newest) newest[GUARD] ^= 0x55; if (strcmp(function, "mapped") == 0)
            note(" map %llx of %llu", ((uint64_t *)params[1])[0], ((uint64_t *)params[1])[1], 0);
        note(" stream %llx\n", (uint64_t)(uintptr_t)stream, 0, 0);)
 DEFINE(cuTensorMapEncodeTiled,
@@ -75,8 +86,9 @@ DEFINE(cuTensorMapEncodeTiled,
        note("map type %llu rank %llu box %llu", (uint64_t)type, rank, box[0]);
        note(" swizzle %llu\n", (uint64_t)swizzle, 0, 0);)
 DEFINE(cuMemAlloc_v2, (uint64_t * address, size_t bytes),
-       *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);)
-DEFINE(cuMemFree_v2, (uint64_t address), free((void *)(uintptr_t)address);)
+       *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+       newest = bytes > 2 * GUARD && bytes < LARGE ? (unsigned char *)(uintptr_t)*address : NULL;)
+DEFINE(cuMemFree_v2, (uint64_t address), newest = NULL; free((void *)(uintptr_t)address);)
 DEFINE(cuMemAllocAsync, (uint64_t * address, size_t bytes, void *stream), (void)stream;
        if (result_of("cuMemAllocAsync")) return FAULT;
        *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -97,5 +109,6 @@ DEFINE(cuMemsetD2D32Async, (uint64_t address, size_t pitch, unsigned value, size
 DEFINE(cuEventCreate, (void **event, unsigned flags), (void)flags; *event = &context;)
 DEFINE(cuEventRecord, (void *event, void *stream), (void)event; (void)stream;)
 DEFINE(cuEventSynchronize, (void *event), (void)event;)
-DEFINE(cuEventElapsedTime, (float *ms, void *from, void *to), (void)from; (void)to; *ms = 1;)
+DEFINE(cuEventElapsedTime, (float *ms, void *from, void *to), (void)from; (void)to;
+       *ms = getenv("FAKE_CUDA_TIMED") ? (float)blocks / 1000 : 1;)
 DEFINE(cuEventDestroy_v2, (void *event), (void)event;)
