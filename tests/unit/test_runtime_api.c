@@ -1,5 +1,6 @@
 // The public API as an embedder uses it: right use, wrong use, no memory, no driver.
 #include "runtime/api.h"
+#include "runtime/front.h"
 #include "tests/unit/unit.h"
 #include <pthread.h>
 #include <stdbool.h>
@@ -115,6 +116,49 @@ static void test_errors(void **state) {
     tilec_diagnostics_destroy(NULL);
     tilec_artefact_destroy(NULL);
     tilec_unload(NULL);
+}
+
+// What `tilec tune` would write for `source` with BLOCK = 128, under this hash; the file's name.
+static const char *write_record(const char *text) {
+    static const char path[] = "test_runtime_api.tune";
+    FILE *file = fopen(path, "w");
+    fprintf(file,
+            "{\"kernel\": \"add\", \"text\": \"%s\", \"target\": \"sm_80\", \"device\": \"d\", \"shape\": {\"N\": 1}, "
+            "\"tuned\": {\"BLOCK\": 128}, \"us\": 1, \"us_low\": 1, \"us_high\": 1}\n",
+            text);
+    fclose(file);
+    return path;
+}
+
+static void compile_recorded(const char *record, TilecStatus status, const char *grid, int code) {
+    TilecContext *context;
+    TilecArtefact *artefact;
+    TilecDiagnostics *diagnostics;
+    TilecDiagnostic first = {0};
+    TilecCompileOptions options = usual();
+    options.record = record;
+    tilec_context_create(NULL, &context);
+    assert_int_equal(compile(context, source, &options, &artefact, &diagnostics), status);
+    if (grid) assert_non_null(strstr(tilec_artefact_manifest(artefact), grid));
+    tilec_diagnostics_get(diagnostics, 0, &first);
+    assert_int_equal(first.code, code);
+    tilec_diagnostics_destroy(diagnostics);
+    tilec_artefact_destroy(artefact);
+    tilec_context_destroy(context);
+}
+
+static void test_record(void **state) {
+    Arena *arena = *state;
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    Front front = {.arena = arena, .failure = &failure, .sink = diag_sink_new(arena), .target = target_named("sm_80")};
+    assert_true(front_open_text(&front, "add.tile", source, strlen(source)));
+    const char *text = front_signature(&front, arena, 0, NULL, "add");
+    compile_recorded(NULL, TILEC_OK, "ceildiv(N, 256)", 0);
+    compile_recorded(write_record(text), TILEC_OK, "ceildiv(N, 128)", 0);
+    compile_recorded(write_record("0"), TILEC_OK, "ceildiv(N, 256)", T_STALE_RECORD);
+    remove(write_record(text));
+    compile_recorded("test_runtime_api.tune", TILEC_ERROR_ENVIRONMENT, NULL, T_CANNOT_READ);
 }
 
 // Without a cubin there is nothing to load, with or without a driver. // covers T0915
@@ -233,9 +277,10 @@ static void test_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compile),   cmocka_unit_test(test_errors),    cmocka_unit_test(test_load),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_arguments), cmocka_unit_test(test_internal_error),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_compile),   cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_load),      cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_internal_error),
+        cmocka_unit_test(test_threads),   IN_ARENA(test_record),
     };
     return run(tests);
 }
