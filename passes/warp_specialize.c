@@ -653,6 +653,7 @@ static void push_setup(Parting *p, Block *out) {
     Expr *s;
     Arg none[2] = {{0}};
     Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
+    each->loop.kind = LOOP_UNROLL;
     push_on(p, OP_MBARRIER_INIT, p->full, s, integer(p, 1), &each->loop.body);
     push_on(p, OP_MBARRIER_INIT, p->empty, s, integer(p, 1), &each->loop.body);
     push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
@@ -672,12 +673,16 @@ static bool rings_everything(const Stmt *loop) {
     return true;
 }
 
+static Expr *blocks_of(Parting *p) {
+    return e_min(p->arena, p->grid->grid.iters[0].end, e_call(p->arena, OP_SMS, 0, NULL));
+}
+
 // Blocks that stay: worker, worker + workers, ...
 static void make_points(Parting *p, Block *out) {
     Arena *a = p->arena;
     p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
     push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
-    p->workers = bind(p, "workers", e_min(a, p->points, e_call(a, OP_SMS, 0, NULL)), out);
+    p->workers = bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
     p->steps = bind(p, "steps", common_trips(a, &p->work, p->loop), out);
     p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
 }
