@@ -322,7 +322,9 @@ bool fits_check(void *user, Module *module, Func *kernel) {
     }
     if (search->kernel && strcmp(search->kernel, kernel->name) != 0 && !search->try_all) {
         if (!search->settled) return true;   // an earlier kernel does not fit: nothing else matters
-        *search = (FitsSearch){.arena = search->arena, .target = search->target};
+        search->kernel = search->smallest_tunables = search->largest_tunables = NULL;
+        search->settled = false;
+        search->tried = 0;
     }
     if (!search->kernel) search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;

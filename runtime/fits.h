@@ -38,8 +38,8 @@ typedef struct FitsSearch {
     // then shared memory) of those that fit; NULL: none
     const char *smallest_tunables, *largest_tunables;
     FitsEstimate smallest, largest;
-    StrMap *choices;      // kernel -> what was chosen for it (fits_decide)
-    int round, rounds;    // which of a kernel's tiles is asked for; how many the kernel with most of them has
+    StrMap *choices;     // kernel -> what was chosen for it (fits_decide)
+    int round, rounds;   // which of a kernel's tiles is asked for; how many the kernel with most of them has
 } FitsSearch;
 
 bool fits_check(void *user, Module *module, Func *kernel);
