@@ -10,11 +10,11 @@ typedef struct Assembly {
     DiagSink *sink;
     const char *ptx;
     const AssembleOptions *options;
-    const uint8_t *data;      // the cubin
+    const uint8_t *data;   // the cubin
     size_t size;
-    const char *assembler;    // name and version
+    const char *assembler;   // name and version
     const char *log;
-    const char *failed;       // UNAVAILABLE: why it could not be run
+    const char *failed;   // UNAVAILABLE: why it could not be run
 } Assembly;
 
 AssembleStatus run_ptxas(Assembly *assembly, const char *path);

@@ -104,7 +104,7 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
     args[count++] = const_i64(gen, 0);              // cache hint, not used
     args[count++] = no;
     args[count++] = no;
-    args[count++] = const_i32(gen, 0);              // no pair of blocks
+    args[count++] = const_i32(gen, 0);   // no pair of blocks
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.g2s.tile.%dd", dims);
     call_named(gen, name, gen->none, count, args);
 }

@@ -141,7 +141,8 @@ static void set_attribute(Gen *gen, const char *key, const char *value) {
 static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)gen->threads));
     if (trades_registers(gen, grid)) {   // ptxas must know what there is to trade
-        set_attribute(gen, "nvvm.maxnreg", arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen->target, gen->threads)));
+        set_attribute(gen, "nvvm.maxnreg",
+                      arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen->target, gen->threads)));
     }
     const int *cluster = grid->grid.cluster;
     if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {

@@ -6,7 +6,7 @@
 // ---- 8-bit floats without conversion instructions (targets before sm_89) ----
 
 typedef struct Fp8 {
-    int mantissa;      // bits
+    int mantissa;   // bits
     int bias;
     double largest;
 } Fp8;
@@ -68,8 +68,8 @@ static Value f32_from_fp8(Gen *gen, Value code, Type type) {
         return LLVMBuildFPExt(b, build_bitcast(gen, bits, gen->f16), gen->f32, "");
     }
     if (!target_has(gen->target, FEATURE_MMA_FP8)) return f32_from_e4m3_bits(gen, code);
-    Value pair = CALL(gen, "llvm.nvvm.e4m3x2.to.f16x2.rn", LLVMVectorType(gen->f16, 2),
-                      LLVMBuildZExt(b, code, gen->i16, ""));
+    Value pair =
+        CALL(gen, "llvm.nvvm.e4m3x2.to.f16x2.rn", LLVMVectorType(gen->f16, 2), LLVMBuildZExt(b, code, gen->i16, ""));
     return LLVMBuildFPExt(b, LLVMBuildExtractElement(b, pair, const_i32(gen, 0), ""), gen->f32, "");
 }
 
@@ -146,8 +146,8 @@ static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
     }
     LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? llvm_value_type(gen, to) : gen->f32;
     bool is_signed = type_kind(from) == KIND_INT;
-    Value result = is_signed ? LLVMBuildSIToFP(gen->builder, value, type, "")
-                             : LLVMBuildUIToFP(gen->builder, value, type, "");
+    Value result =
+        is_signed ? LLVMBuildSIToFP(gen->builder, value, type, "") : LLVMBuildUIToFP(gen->builder, value, type, "");
     return type == gen->f32 ? from_compute(gen, result, to) : result;
 }
 

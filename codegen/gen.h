@@ -34,9 +34,9 @@ typedef struct VarPlace {
 // A `local` array: `slots` hold `pack` elements each (one 32-bit register, or one element of 32 bits and more).
 typedef struct LocalArray {
     Type type;
-    int bits;              // of an element in memory
-    int64_t count;         // elements
-    int pack;              // elements in a slot
+    int bits;        // of an element in memory
+    int64_t count;   // elements
+    int pack;        // elements in a slot
     LLVMTypeRef element, slot_type;
     Value *slots;
 } LocalArray;
@@ -63,52 +63,52 @@ typedef struct Gen {
     LLVMContextRef context;
     LLVMModuleRef llvm;
     LLVMBuilderRef builder;
-    LLVMBuilderRef entry;        // stands before the end of the entry block: stack slots
+    LLVMBuilderRef entry;   // stands before the end of the entry block: stack slots
     LLVMTargetMachineRef machine;
     LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, none, global_pointer, shared_pointer, pointer;
     Lines lines;
-    Value shared_memory;         // the block's dynamic shared memory: the symbol
-    StrMap *strings;             // text -> global constant
+    Value shared_memory;   // the block's dynamic shared memory: the symbol
+    StrMap *strings;       // text -> global constant
 
     // The kernel in work.
     const Func *func;
     Value function;
     Facts *facts;
-    Map *vars;                   // Var -> VarPlace
-    Map *tensors;                // Buf (global) -> pointer value
-    Map *locals;                 // Buf -> LocalArray
-    Map *shared_offsets;         // Buf -> byte offset + 1
-    Map *scopes;                 // Block -> what is known about expressions there (address.c)
-    Map *known;                  // of the block in work: Expr -> bits
-    Map *offsets;                // Region or Expr of an access -> its offset expression
-    Map *ready;                  // Region, Expr or Stmt of an access -> its address, computed ahead
-    Map *expansions;             // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
-    Map *lets;                   // Var -> its value, where offsets may look through it
-    bool has_wgmma;              // of the module's kernels, some one
-    Map *wgmma_arrays;           // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
-    VEC(Buf *) in_flight;        // those whose declarations are open
-    Value thread;                // index in the block, i32
-    Value shared;                // where shared memory begins
-    Value shared_units;          // the same as matrix descriptors count, i32; NULL: no wgmma in the module
-    Value warp;                  // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
-    int64_t threads;             // of the block
-    const Expr *blocks;          // the grid's extent as an expression: inside the kernel its value is %nctaid
+    Map *vars;              // Var -> VarPlace
+    Map *tensors;           // Buf (global) -> pointer value
+    Map *locals;            // Buf -> LocalArray
+    Map *shared_offsets;    // Buf -> byte offset + 1
+    Map *scopes;            // Block -> what is known about expressions there (address.c)
+    Map *known;             // of the block in work: Expr -> bits
+    Map *offsets;           // Region or Expr of an access -> its offset expression
+    Map *ready;             // Region, Expr or Stmt of an access -> its address, computed ahead
+    Map *expansions;        // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
+    Map *lets;              // Var -> its value, where offsets may look through it
+    bool has_wgmma;         // of the module's kernels, some one
+    Map *wgmma_arrays;      // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
+    VEC(Buf *) in_flight;   // those whose declarations are open
+    Value thread;           // index in the block, i32
+    Value shared;           // where shared memory begins
+    Value shared_units;     // the same as matrix descriptors count, i32; NULL: no wgmma in the module
+    Value warp;             // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
+    int64_t threads;        // of the block
+    const Expr *blocks;     // the grid's extent as an expression: inside the kernel its value is %nctaid
     Role role;
-    int role_count;              // roles met so far
+    int role_count;   // roles met so far
     Label break_to;
-    bool exact;                  // inside ieee()
+    bool exact;   // inside ieee()
 } Gen;
 
 // ---- types.c ----
 void types_init(Gen *gen);
 LLVMTypeRef llvm_value_type(Gen *gen, Type type);
 LLVMTypeRef memory_type(Gen *gen, Type type);
-Value to_memory(Gen *gen, Type type, Value value);     // bool -> byte
+Value to_memory(Gen *gen, Type type, Value value);   // bool -> byte
 Value from_memory(Gen *gen, Type type, Value value);
 Value const_i32(Gen *gen, int64_t value);
 Value const_i64(Gen *gen, int64_t value);
 Value const_f32(Gen *gen, double value);
-bool value_const(Value value, int64_t *constant);       // an integer constant
+bool value_const(Value value, int64_t *constant);   // an integer constant
 // Calls an intrinsic (or any function) by its full name; argument types are those of the arguments.
 Value call_named(Gen *gen, const char *name, LLVMTypeRef result, int count, Value *args);
 #define CALL(gen, name, result, ...)                                                                                   \
@@ -117,20 +117,22 @@ void mark_call(Gen *gen, Value call, const char *attribute);
 Value build_bitcast(Gen *gen, Value value, LLVMTypeRef type);
 Value string_constant(Gen *gen, const char *text);
 Label new_label(Gen *gen, const char *name);
-void go_to(Gen *gen, Label label);                       // branches there and goes on there
+void go_to(Gen *gen, Label label);   // branches there and goes on there
 Value stack_slot(Gen *gen, LLVMTypeRef type, const char *name);
 // Inline assembly: side effects, executed by all threads of the group or none.
 Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args);
 
 // ---- address.c ----
-typedef struct Known { bool narrow, nonnegative; } Known;
-Known known_of(Gen *gen, Expr *expr);                    // of an i64 expression
+typedef struct Known {
+    bool narrow, nonnegative;
+} Known;
+Known known_of(Gen *gen, Expr *expr);                                // of an i64 expression
 Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> i64, for values that fit
 // Of an element in global or shared memory; `key` stands for the access in the program.
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
-Value place_address(Gen *gen, const Region *place);      // of a region's first element, global or shared
-Value place_units(Gen *gen, const Region *place);        // of one in shared memory, as matrix descriptors count it, i32
-Value shared_units(Gen *gen, Value address);             // a shared address, as they count it
+Value place_address(Gen *gen, const Region *place);   // of a region's first element, global or shared
+Value place_units(Gen *gen, const Region *place);     // of one in shared memory, as matrix descriptors count it, i32
+Value shared_units(Gen *gen, Value address);          // a shared address, as they count it
 // Computes the address of an access that is under a condition before the branch: what the addresses of the next
 // accesses have in common with it is then computed once.
 void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
@@ -153,19 +155,19 @@ Value local_get_bits(Gen *gen, LocalArray *array, int64_t index, int bits);
 void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value value);
 
 // ---- expr.c ----
-Value emit_expr(Gen *gen, Expr *expr);                   // of its value type
-Value emit_index(Gen *gen, Expr *expr);                  // the same, but i64 may be narrow
-Value emit_i32(Gen *gen, Expr *expr);                    // an integer, cut to or extended to i32
+Value emit_expr(Gen *gen, Expr *expr);    // of its value type
+Value emit_index(Gen *gen, Expr *expr);   // the same, but i64 may be narrow
+Value emit_i32(Gen *gen, Expr *expr);     // an integer, cut to or extended to i32
 Value emit_float_binary(Gen *gen, BinaryOp op, Type type, Value a, Value b);
-bool is_lazy(const Expr *expr);                          // must not be evaluated unless it is needed
+bool is_lazy(const Expr *expr);   // must not be evaluated unless it is needed
 
 // ---- convert.c ----
 Value emit_convert(Gen *gen, Value value, Type from, Type to);
-Value to_compute(Gen *gen, Value value, Type type);      // floats below f32 to f32
+Value to_compute(Gen *gen, Value value, Type type);   // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);
 
 // ---- math.c ----
-Value emit_math(Gen *gen, Expr *call);                   // the pure ops
+Value emit_math(Gen *gen, Expr *call);   // the pure ops
 
 // ---- ops.c ----
 typedef struct OpCall {
@@ -189,8 +191,8 @@ void emit_bulk(Gen *gen, const OpCall *call);
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 
 // ---- wgmma.c ----
-bool is_wgmma(const Stmt *stmt);                          // wgmma, its fence, commit or wait
-int emit_wgmma(Gen *gen, const Block *block, int at);     // the statements of that kind from `at` on: how many there were
+bool is_wgmma(const Stmt *stmt);                        // wgmma, its fence, commit or wait
+int emit_wgmma(Gen *gen, const Block *block, int at);   // the statements of that kind from `at` on: how many there were
 void find_wgmma_arrays(Gen *gen, const Func *kernel);
 
 // ---- stmt.c ----

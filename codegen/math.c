@@ -194,8 +194,8 @@ static Value log_of(Gen *gen, Value x, double scale, double unit) {
     Value adjusted = sub(gen, exponent, real(gen, x, shape.mantissa + 1));
     exponent = choose(gen, is_tiny, adjusted, exponent);
     Value log = log_near_one(gen, sub(gen, m, real(gen, x, 1)), shape.terms);
-    Value result = scale == 1 ? fma_of(gen, exponent, real(gen, x, unit), log)
-                              : fma_of(gen, log, real(gen, x, scale), exponent);
+    Value result =
+        scale == 1 ? fma_of(gen, exponent, real(gen, x, unit), log) : fma_of(gen, log, real(gen, x, scale), exponent);
     Value is_zero = LLVMBuildFCmp(b, LLVMRealOEQ, x, real(gen, x, 0), "");
     Value is_finite = less(gen, x, real(gen, x, INFINITY));
     Value is_valid = LLVMBuildFCmp(b, LLVMRealOGE, x, real(gen, x, 0), "");
@@ -221,10 +221,9 @@ static Value sine_of_quadrant(Gen *gen, Value r, Value quadrant) {
     bool wide = is_f64(gen, r);
     Value z = mul(gen, r, r), one = const_i32(gen, 1), two = const_i32(gen, 2);
     // sin r = r - r z (1/3! - z/5! + ...), cos r = 1 - z (1/2! - z/4! + ...)
-    Value sine = fma_of(gen, LLVMBuildFNeg(b, mul(gen, r, z), ""),
-                        factorial_series(gen, z, 3, 2, -1, wide ? 8 : 4), r);
-    Value cosine = fma_of(gen, LLVMBuildFNeg(b, z, ""), factorial_series(gen, z, 2, 2, -1, wide ? 9 : 5),
-                          real(gen, r, 1));
+    Value sine = fma_of(gen, LLVMBuildFNeg(b, mul(gen, r, z), ""), factorial_series(gen, z, 3, 2, -1, wide ? 8 : 4), r);
+    Value cosine =
+        fma_of(gen, LLVMBuildFNeg(b, z, ""), factorial_series(gen, z, 2, 2, -1, wide ? 9 : 5), real(gen, r, 1));
     Value odd = LLVMBuildICmp(b, LLVMIntNE, LLVMBuildAnd(b, quadrant, one, ""), const_i32(gen, 0), "");
     Value negative = LLVMBuildICmp(b, LLVMIntNE, LLVMBuildAnd(b, quadrant, two, ""), const_i32(gen, 0), "");
     Value value = choose(gen, odd, cosine, sine);

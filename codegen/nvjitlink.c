@@ -35,9 +35,9 @@ static void *open_library(Arena *arena) {
 
 // The library stays loaded: loading it costs more than assembling a small kernel.
 static bool load(Arena *arena, Library *library) {
-    static const char *const names[] = {"Create",      "AddData",  "Complete",        "GetLinkedCubinSize",
+    static const char *const names[] = {"Create",         "AddData",         "Complete",    "GetLinkedCubinSize",
                                         "GetLinkedCubin", "GetErrorLogSize", "GetErrorLog", "GetInfoLogSize",
-                                        "GetInfoLog",  "Destroy",  "Version"};
+                                        "GetInfoLog",     "Destroy",         "Version"};
     void *handle = open_library(arena);
     if (!handle) return false;
     void *symbols[sizeof names / sizeof names[0]];

@@ -56,8 +56,8 @@ static Value all_lanes(Gen *gen) {
 }
 
 static const char *sync_scope(Gen *gen, const char *word) {
-    static const char *const names[][2] = {{"block", "block"}, {"cluster", "cluster"}, {"device", "device"},
-                                           {"system", ""}};
+    static const char *const names[][2] = {
+        {"block", "block"}, {"cluster", "cluster"}, {"device", "device"}, {"system", ""}};
     for (int i = 0; i < COUNT_OF(names); i++) {
         if (strcmp(names[i][0], word) == 0) return names[i][1];
     }
@@ -84,8 +84,8 @@ static int64_t piece_of(Gen *gen, int64_t bytes) {
 }
 
 typedef struct Piece {
-    LLVMTypeRef type;      // of the access
-    int bits, lanes;       // of a lane, and how many
+    LLVMTypeRef type;   // of the access
+    int bits, lanes;    // of a lane, and how many
 } Piece;
 
 // A piece as a vector of 32-bit integers (below 4 bytes: one integer), so that packed elements stay packed. Elements of
@@ -93,8 +93,8 @@ typedef struct Piece {
 static Piece piece_shape(Gen *gen, LocalArray *array, int64_t bytes) {
     int bits = array->bits >= 32 ? array->bits : bytes >= 4 ? 32 : (int)bytes * 8;
     int lanes = (int)(bytes * 8 / bits);
-    LLVMTypeRef lane = array->bits >= bits ? memory_type(gen, array->type)
-                                           : LLVMIntTypeInContext(gen->context, (unsigned)bits);
+    LLVMTypeRef lane =
+        array->bits >= bits ? memory_type(gen, array->type) : LLVMIntTypeInContext(gen->context, (unsigned)bits);
     return (Piece){lanes == 1 ? lane : LLVMVectorType(lane, (unsigned)lanes), bits, lanes};
 }
 
@@ -104,8 +104,7 @@ static void load_piece(Gen *gen, const Buf *from, Value address, LocalArray *arr
     LLVMSetAlignment(load, (unsigned)bytes);
     mark_read_only(gen, from, load);
     for (int lane = 0; lane < piece.lanes; lane++) {
-        Value value = piece.lanes == 1 ? load
-                                       : LLVMBuildExtractElement(gen->builder, load, const_i32(gen, lane), "");
+        Value value = piece.lanes == 1 ? load : LLVMBuildExtractElement(gen->builder, load, const_i32(gen, lane), "");
         local_set_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits, value);
     }
 }
@@ -211,9 +210,15 @@ static void emit_stmatrix(Gen *gen, const OpCall *call) {
 // How an instruction of the target's table is called: the intrinsic's name after the shape.
 static const char *mma_suffix(Gen *gen, const MmaInfo *info) {
     static const char *const suffixes[][3] = {
-        {"f16", "f32", ".f32.f32"},  {"f16", "f16", ".f16.f16"}, {"bf16", "f32", ".bf16"},
-        {"tf32", "f32", ".tf32"},    {"i8", "i32", ".s8"},       {"u8", "i32", ".u8"},
-        {"e4m3", "f32", ".f32.e4m3.e4m3.f32"}, {"e5m2", "f32", ".f32.e5m2.e5m2.f32"}, {"f64", "f64", ".f64"},
+        {"f16", "f32", ".f32.f32"},
+        {"f16", "f16", ".f16.f16"},
+        {"bf16", "f32", ".bf16"},
+        {"tf32", "f32", ".tf32"},
+        {"i8", "i32", ".s8"},
+        {"u8", "i32", ".u8"},
+        {"e4m3", "f32", ".f32.e4m3.e4m3.f32"},
+        {"e5m2", "f32", ".f32.e5m2.e5m2.f32"},
+        {"f64", "f64", ".f64"},
     };
     for (int i = 0; i < COUNT_OF(suffixes); i++) {
         if (!strcmp(suffixes[i][0], info->a_type) && !strcmp(suffixes[i][1], info->c_type)) return suffixes[i][2];
@@ -266,8 +271,8 @@ static void emit_mma(Gen *gen, const OpCall *call) {
     int count = mma_collect(gen, a, args);
     count += mma_collect(gen, b, args + count);
     count += mma_collect(gen, c, args + count);
-    const char *name = arena_printf(gen->arena, "llvm.nvvm.mma.m%dn%dk%d.row.col%s", info->m, info->n, info->k,
-                                    mma_suffix(gen, info));
+    const char *name =
+        arena_printf(gen->arena, "llvm.nvvm.mma.m%dn%dk%d.row.col%s", info->m, info->n, info->k, mma_suffix(gen, info));
     Value result = call_named(gen, name, struct_of(gen, c.type, c.registers), count, args);
     mark_call(gen, result, "convergent");
     int bits = c.array->bits > 32 ? c.array->bits : 32, step = bits / c.array->bits;
@@ -352,9 +357,9 @@ static Value emit_cas(Gen *gen, Value address, Value expected, Value desired) {
     LLVMTypeRef type = LLVMTypeOf(expected);
     unsigned bits = (unsigned)LLVMSizeOfTypeInBits(LLVMGetModuleDataLayout(gen->llvm), type);
     LLVMTypeRef integer = LLVMIntTypeInContext(gen->context, bits);
-    Value pair = LLVMBuildAtomicCmpXchgSyncScope(
-        gen->builder, address, build_bitcast(gen, expected, integer), build_bitcast(gen, desired, integer),
-        LLVMAtomicOrderingMonotonic, LLVMAtomicOrderingMonotonic, scope_id(gen, "device"));
+    Value pair = LLVMBuildAtomicCmpXchgSyncScope(gen->builder, address, build_bitcast(gen, expected, integer),
+                                                 build_bitcast(gen, desired, integer), LLVMAtomicOrderingMonotonic,
+                                                 LLVMAtomicOrderingMonotonic, scope_id(gen, "device"));
     return build_bitcast(gen, LLVMBuildExtractValue(gen->builder, pair, 0, ""), type);
 }
 

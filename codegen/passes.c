@@ -65,8 +65,9 @@ void target_machine(Gen *gen) {
 static const char *pipeline(const Gen *gen) {
     switch (gen->options->optimize) {
     case 0: return "function(mem2reg)";
-    case 1: return "function(mem2reg,early-cse,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg,"
-                   "separate-const-offset-from-gep,early-cse)";
+    case 1:
+        return "function(mem2reg,early-cse,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg,"
+               "separate-const-offset-from-gep,early-cse)";
     default: return "default<O2>";
     }
 }

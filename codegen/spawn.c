@@ -124,8 +124,8 @@ static int wait_for(pid_t process) {
 
 static AssembleStatus run_program(Assembly *assembly, const char *path, const Files *files, StrBuf *log) {
     char *arch = arena_printf(assembly->arena, "-arch=%s", assembly->options->target->name);
-    char *arguments[] = {(char *)path, arch, "-v", files->ptx, "-o", files->cubin,
-                         assembly->options->lines ? "-lineinfo" : NULL, NULL};
+    char *arguments[] = {
+        (char *)path, arch, "-v", files->ptx, "-o", files->cubin, assembly->options->lines ? "-lineinfo" : NULL, NULL};
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
         assembly->failed = strerror(errno);

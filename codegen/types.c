@@ -115,8 +115,8 @@ Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef
     LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 1);
     for (int i = 0; i < count; i++) types[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)count, 0);
-    Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0,
-                                  LLVMInlineAsmDialectATT, 0);
+    Value code =
+        LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
     Value call = LLVMBuildCall2(gen->builder, type, code, args, (unsigned)count, "");
     mark_call(gen, call, "convergent");
     mark_call(gen, call, "nounwind");

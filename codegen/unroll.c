@@ -11,8 +11,8 @@
 #include "ir/rewrite.h"
 
 typedef struct Search {
-    Map *derived;    // variables whose value the iterator decides
-    bool found;      // a place that needs the iterator as a constant
+    Map *derived;   // variables whose value the iterator decides
+    bool found;     // a place that needs the iterator as a constant
 } Search;
 
 static bool find_derived(Visitor *visitor, Expr *expr) {

@@ -15,22 +15,22 @@ typedef struct EmuTensor {
     uint8_t *initialised;   // one byte per element, or NULL: all are; uninitialised reads are reported
 } EmuTensor;
 
-typedef struct EmuArg {     // by parameter order
-    EmuTensor *tensor;      // NULL for a scalar
-    double real;            // scalar values: floats
-    int64_t integer;        //                integers and bool
+typedef struct EmuArg {   // by parameter order
+    EmuTensor *tensor;    // NULL for a scalar
+    double real;          // scalar values: floats
+    int64_t integer;      //                integers and bool
 } EmuArg;
 
 typedef struct EmuOptions {
-    uint64_t seed;                 // warp schedules, landing times
-    int64_t max_blocks;            // 0: all; else a sample of blocks spread over the grid (first and last included)
-    int multiprocessors;           // what sms() answers; 0: 4
-    bool races;                    // happens-before checking (on by default in tests)
-    const Target *target;          // banks, warp size
-    int64_t max_steps;             // instructions before a program is called endless; 0: very many
+    uint64_t seed;          // warp schedules, landing times
+    int64_t max_blocks;     // 0: all; else a sample of blocks spread over the grid (first and last included)
+    int multiprocessors;    // what sms() answers; 0: 4
+    bool races;             // happens-before checking (on by default in tests)
+    const Target *target;   // banks, warp size
+    int64_t max_steps;      // instructions before a program is called endless; 0: very many
 } EmuOptions;
 
-typedef struct EmuSite {        // accesses to shared memory from one place of the source
+typedef struct EmuSite {   // accesses to shared memory from one place of the source
     Span place;
     const char *buffer;
     int64_t accesses, conflicts;   // by warps; conflicts as below
@@ -41,7 +41,7 @@ typedef struct EmuReport {
     int64_t sectors, shuffles;   // of plain accesses to global memory, by warps; and instructions that shuffle
     double seconds;
     int site_count;
-    const EmuSite *sites;       // in the module's arena, in order of the code (thread stage)
+    const EmuSite *sites;   // in the module's arena, in order of the code (thread stage)
 } EmuReport;
 
 // Runs a kernel variant, or a program (its kernels are chosen by `when`), with these arguments. False when something was
@@ -56,8 +56,8 @@ bool emulate_reference(const Module *module, const Func *reference, int count, c
 // Runs one test whole: binds, fills inputs (seeded N(0,1)), poisons outputs, runs, compares with the reference.
 typedef struct EmuTestResult {
     bool passed;
-    double worst;              // largest |got - want| / (|want| + rms(want))
-    const char *why;           // what failed, in the arena; NULL when passed
+    double worst;      // largest |got - want| / (|want| + rms(want))
+    const char *why;   // what failed, in the arena; NULL when passed
     EmuReport report;
 } EmuTestResult;
 bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result);
@@ -66,8 +66,8 @@ bool emulate_test(const Module *module, const Test *test, const EmuOptions *opti
 // outputs, and the comparison.
 typedef struct TestCase {
     int count;
-    EmuArg *args;              // what the kernel gets
-    EmuArg *want;              // the reference's tensors (f64), outputs computed
+    EmuArg *args;   // what the kernel gets
+    EmuArg *want;   // the reference's tensors (f64), outputs computed
 } TestCase;
 bool test_case_make(const Module *module, const Test *test, uint64_t seed, TestCase *out);
 bool test_case_reference(const Module *module, const Test *test, TestCase *test_case);

@@ -493,7 +493,7 @@ void race_fence_async(Agent *agent);
 void conflicts_count(Agent *agent, const Mem *mem, const int64_t *bytes_at, Mask mask, int bytes);
 void conflicts_rows(Agent *agent, const Mem *mem, const int64_t *rows, int count);   // of `count` 8x8 matrices
 void sectors_count(Agent *agent, const int64_t *bytes_at, Mask mask, int bytes);
-void conflicts_sites(const Machine *machine, Arena *keep);                           // fills the report's sites
+void conflicts_sites(const Machine *machine, Arena *keep);   // fills the report's sites
 
 // report.c
 Diag *emu_report(Machine *machine, int pc, DiagCode code, ...);   // NULL: enough was reported, or this place before

@@ -7,28 +7,28 @@
 
 typedef enum {
     // kind        text        op         kids
-    N_LIST,     //                        any number
+    N_LIST,   //                        any number
     // items
-    N_KERNEL,   // name                   [list of N_CPARAM, list of N_PARAM, when?, block]
-    N_PROGRAM,  // name                   the same
-    N_FN,       // name                   [list of N_PARAM, N_NAME of the result type, block]
-    N_MACRO,    // name                   [list of N_PARAM, block]
-    N_IMPORT,   // path
-    N_CONST,    // name                   [value]; also a statement
+    N_KERNEL,      // name                   [list of N_CPARAM, list of N_PARAM, when?, block]
+    N_PROGRAM,     // name                   the same
+    N_FN,          // name                   [list of N_PARAM, N_NAME of the result type, block]
+    N_MACRO,       // name                   [list of N_PARAM, block]
+    N_IMPORT,      // path
+    N_CONST,       // name                   [value]; also a statement
     N_REFERENCE,   // name                [block]
-    N_TEST,     // name                   [list of N_NAMED, block?, tolerance]
-    N_CPARAM,   // name                   [N_NAME after the colon?]
-    N_PARAM,    // name        AstMode    [N_NAME of the type, dims?, strides?]
-    N_ATTR,     // name                   arguments
+    N_TEST,        // name                   [list of N_NAMED, block?, tolerance]
+    N_CPARAM,      // name                   [N_NAME after the colon?]
+    N_PARAM,       // name        AstMode    [N_NAME of the type, dims?, strides?]
+    N_ATTR,        // name                   arguments
     // statements
-    N_BLOCK,    //                        statements
-    N_TUNE,     //                        N_TUNABLE...
-    N_TUNABLE,  // name                   [list of candidates]
-    N_ASSUME,   //                        [condition]
-    N_DECLS,    //             AstScope   N_DECL...
-    N_DECL,     // name                   [N_NAME of the type, dims?, N_STRING of the layout?]
-    N_GRID,     //                        [list of N_ITER, threads, list of options, block]
-    N_CLUSTER,  //                        extents
+    N_BLOCK,     //                        statements
+    N_TUNE,      //                        N_TUNABLE...
+    N_TUNABLE,   // name                   [list of candidates]
+    N_ASSUME,    //                        [condition]
+    N_DECLS,     //             AstScope   N_DECL...
+    N_DECL,      // name                   [N_NAME of the type, dims?, N_STRING of the layout?]
+    N_GRID,      //                        [list of N_ITER, threads, list of options, block]
+    N_CLUSTER,   //                        extents
     N_PERSISTENT,
     N_RASTER,   //                        [rows]
     N_VAR,      // name                   [N_NAME of the type, value?]
@@ -45,19 +45,19 @@ typedef enum {
     N_ASSIGN,   //             BinaryOp or AST_PLAIN   [place, value]
     N_EVAL,     //                        [call]
     // expressions
-    N_NAME,     // name
-    N_INT,      // as written             `integer` holds the value
-    N_FLOAT,    // as written             `real` holds the value
-    N_STRING,   // the characters
-    N_INDEX,    //                        [base, index...]
-    N_ALL,      // the index `:`
-    N_SPAN,     // the index `a +: n`     [start, extent]
-    N_DOT,      // name                   [base]
-    N_CALL,     // name                   arguments
-    N_NAMED,    // name                   [value]; `name = value` in a list
-    N_UNARY,    //             UnaryOp    [a]
-    N_BINARY,   //             BinaryOp   [a, b]
-    N_TERNARY,  //                        [condition, yes, no]
+    N_NAME,      // name
+    N_INT,       // as written             `integer` holds the value
+    N_FLOAT,     // as written             `real` holds the value
+    N_STRING,    // the characters
+    N_INDEX,     //                        [base, index...]
+    N_ALL,       // the index `:`
+    N_SPAN,      // the index `a +: n`     [start, extent]
+    N_DOT,       // name                   [base]
+    N_CALL,      // name                   arguments
+    N_NAMED,     // name                   [value]; `name = value` in a list
+    N_UNARY,     //             UnaryOp    [a]
+    N_BINARY,    //             BinaryOp   [a, b]
+    N_TERNARY,   //                        [condition, yes, no]
 } NodeKind;
 
 typedef enum { AST_IN, AST_OUT, AST_INOUT, AST_SHARED, AST_FRAGMENT, AST_LOCAL } AstMode;
@@ -74,7 +74,7 @@ struct Node {
     Span span;
     const char *text;
     int op;
-    int depth, bodies;     // nodes and N_BLOCKs inside each other, with this one
+    int depth, bodies;   // nodes and N_BLOCKs inside each other, with this one
     uint64_t integer;
     double real;
     Node **kids;

@@ -19,9 +19,9 @@ typedef struct ImportReader {
 Syntax *syntax_parse(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length,
                      const ImportReader *reader);
 
-typedef struct Define {       // -D NAME=VALUE, a tuning record's entry, or a test's own choice
-    const char *name;         // `gemm.BM`: the tunable of one kernel, before `BM`
-    const char *value;        // text of a constant expression or a type name
+typedef struct Define {   // -D NAME=VALUE, a tuning record's entry, or a test's own choice
+    const char *name;     // `gemm.BM`: the tunable of one kernel, before `BM`
+    const char *value;    // text of a constant expression or a type name
 } Define;
 
 // A combination of tunables is tried in order ("the first that fits"): says whether this kernel, elaborated, fits.
@@ -30,10 +30,10 @@ typedef bool (*FitsFn)(void *user, Module *module, Func *kernel);
 typedef struct ElaborateOptions {
     int define_count;
     const Define *defines;
-    const char *only;          // elaborate this kernel or program (and what it calls) alone; NULL: all
-    FitsFn fits;               // NULL: the first combination
+    const char *only;   // elaborate this kernel or program (and what it calls) alone; NULL: all
+    FitsFn fits;        // NULL: the first combination
     void *user;
-    int test_choice;           // 1 + index of syntax_test_choices: its tests alone; 0: those that these values serve
+    int test_choice;   // 1 + index of syntax_test_choices: its tests alone; 0: those that these values serve
 } ElaborateOptions;
 
 // The module for these values. Without a value for a compile-time name: one variant for each distinct value in the file's
@@ -45,11 +45,15 @@ Module *elaborate(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink
 int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **defines, int *count);
 
 // Compile-time choices there are (for tune, -v and messages): tunables with their candidate values.
-typedef struct Tunable { const char *kernel, *name; int count; const int64_t *values; } Tunable;
+typedef struct Tunable {
+    const char *kernel, *name;
+    int count;
+    const int64_t *values;
+} Tunable;
 int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables);
 
 // parse + elaborate + verify of a printed module: what --roundtrip-each and `tilec opt` use.
 Module *parse_module(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text);
 // A scalar host expression over named i64/f64 values (launch conditions and grid extents of a manifest), and its value.
-Expr *parse_host_expr(Arena *arena, Failure *failure, DiagSink *sink, const char *text, const char *const *names, int count,
-                      Var **vars);
+Expr *parse_host_expr(Arena *arena, Failure *failure, DiagSink *sink, const char *text, const char *const *names,
+                      int count, Var **vars);

@@ -14,14 +14,14 @@ typedef struct Parse {
     Failure *failure;
     DiagSink *sink;
     int file;
-    int line, column;          // of the next byte
-    Span current, last;        // this token and the one before it, where a missing `;` belongs
+    int line, column;     // of the next byte
+    Span current, last;   // this token and the one before it, where a missing `;` belongs
     Span open[AST_MAX_PRINTED];
-    int opened, nesting;       // open brackets, and how many there may be
-    bool too_deep;             // reported once
-    bool bad_token;            // the scanner reported this one: the grammar stays silent about it
+    int opened, nesting;   // open brackets, and how many there may be
+    bool too_deep;         // reported once
+    bool bad_token;        // the scanner reported this one: the grammar stays silent about it
     ParseStart start;
-    bool started;              // the token that chooses what to parse was given
+    bool started;   // the token that chooses what to parse was given
     Node *result;
 } Parse;
 
@@ -33,10 +33,10 @@ Node *parse_text(Arena *arena, Failure *failure, DiagSink *sink, int file, const
 Node *parse_node(Parse *p, NodeKind kind, Span span, const char *text, int op, int count, ...);   // kids, may be NULL
 Node *parse_number(Parse *p, Span span, const char *text, bool is_float);
 Node *parse_push(Parse *p, Node *list, Node *kid);
-Node *parse_body(Parse *p, Node *stmt);                   // a body without braces becomes a block
+Node *parse_body(Parse *p, Node *stmt);   // a body without braces becomes a block
 Node *parse_attrs(Node *stmt, Node *attrs);
 Span parse_join(Span first, Span last);
-const char *parse_source_text(Parse *p, Span span);       // what stands there, quoted
+const char *parse_source_text(Parse *p, Span span);   // what stands there, quoted
 char *parse_unquote(Parse *p, const char *text, size_t length);
 void parse_open(Parse *p, Span span);
 void parse_close(Parse *p);

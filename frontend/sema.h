@@ -21,16 +21,16 @@ typedef enum { VALUE_POISON, VALUE_INT, VALUE_FLOAT, VALUE_EXPR } ValueKind;
 
 typedef struct Value {
     ValueKind kind;
-    Wide integer;    // VALUE_INT: within INT64_MIN .. UINT64_MAX
-    double real;     // VALUE_FLOAT
-    Expr *expr;      // VALUE_EXPR
+    Wide integer;   // VALUE_INT: within INT64_MIN .. UINT64_MAX
+    double real;    // VALUE_FLOAT
+    Expr *expr;     // VALUE_EXPR
     Span span;
 } Value;
 
 typedef enum {
-    SYMBOL_VALUE,    // const, tunable, compile-time name, a kernel's `let`
-    SYMBOL_CONST,    // a file const that nothing has used yet: node
-    SYMBOL_TYPE,     // a compile-time name that stands for a type
+    SYMBOL_VALUE,   // const, tunable, compile-time name, a kernel's `let`
+    SYMBOL_CONST,   // a file const that nothing has used yet: node
+    SYMBOL_TYPE,    // a compile-time name that stands for a type
     SYMBOL_VAR,
     SYMBOL_BUF,
 } SymbolKind;
@@ -44,7 +44,7 @@ typedef struct Symbol {
     Var *var;
     Buf *buf;
     const Node *node;
-    bool busy;       // a const whose value is being computed
+    bool busy;   // a const whose value is being computed
 } Symbol;
 
 typedef struct NameScope {
@@ -70,11 +70,11 @@ typedef struct Inlining {   // the fn and macro calls around what is being elabo
 
 typedef struct Made {   // a function of the module to be
     Func *func;
-    int item;             // index of the declaration, the first of its name: functions are sorted by it
+    int item;   // index of the declaration, the first of its name: functions are sorted by it
     const Node *node;
     ChoiceVec choices;
-    bool called;          // specialised for a program's call
-    bool broken;          // with errors: its reference and tests say nothing new
+    bool called;   // specialised for a program's call
+    bool broken;   // with errors: its reference and tests say nothing new
 } Made;
 
 typedef enum { IN_FILE, IN_KERNEL, IN_BLOCK, IN_PROGRAM, IN_REFERENCE, IN_FILL } Context;
@@ -86,25 +86,25 @@ typedef struct Sema {
     Syntax *syntax;
     const ElaborateOptions *options;
     Module *module;
-    bool raw;             // re-reading printed IR: nothing folds, nothing is added, the same program comes out
+    bool raw;   // re-reading printed IR: nothing folds, nothing is added, the same program comes out
 
     NameScope *file, *scope;
-    StrMap *defines;      // name -> Define
-    ChoiceVec choices;    // of the variant being made
-    const int *picks;     // which candidate each tunable of the kernel takes, in order of the text
+    StrMap *defines;          // name -> Define
+    ChoiceVec choices;        // of the variant being made
+    const int *picks;         // which candidate each tunable of the kernel takes, in order of the text
     int picked, pick_count;   // tunables seen so far, and all
     Func *func;
-    Block *block;         // where statements go
+    Block *block;   // where statements go
     Context context;
-    int constant;         // > 0: inside an expression that must be constant
-    int loops;            // loops around, for break
+    int constant;   // > 0: inside an expression that must be constant
+    int loops;      // loops around, for break
     bool in_parallel, in_thread;
-    bool placed;          // `place` was given by @loc: all that is inside takes it
+    bool placed;   // `place` was given by @loc: all that is inside takes it
     Span place;
     Inlining *inlining;
-    int expansions;       // fn and macro calls so far
-    int grids;            // in this kernel
-    bool *item_done;      // per declaration: its functions are made
+    int expansions;    // fn and macro calls so far
+    int grids;         // in this kernel
+    bool *item_done;   // per declaration: its functions are made
     VEC(Made) made;
 } Sema;
 
@@ -116,15 +116,15 @@ void declare_value(Sema *s, const char *name, Value value, Span span);
 void declare_type(Sema *s, const char *name, Type type, Span span);
 Var *declare_var(Sema *s, const char *name, VarKind kind, Type type, Span span);
 void declare_buf(Sema *s, Buf *buf, Span span);
-Symbol *find(Sema *s, const char *name);                  // NULL when unknown
+Symbol *find(Sema *s, const char *name);   // NULL when unknown
 Symbol *find_or_report(Sema *s, const Node *node);
-Type find_type(Sema *s, const Node *name);                // reports; TYPE_NONE then
-Type type_by_name(Sema *s, const char *name);             // TYPE_NONE when it is no type
+Type find_type(Sema *s, const Node *name);      // reports; TYPE_NONE then
+Type type_by_name(Sema *s, const char *name);   // TYPE_NONE when it is no type
 void unknown_function(Sema *s, const Node *call);
-void declare_file(Sema *s);                               // file consts and defines
+void declare_file(Sema *s);   // file consts and defines
 const Define *define_of(Sema *s, const char *name);
 const Define *define_of_tunable(Sema *s, const char *kernel, const char *name);   // gemm.BM, else BM
-Value define_value(Sema *s, const Define *define, Span span, Type *type);   // a number, or *type
+Value define_value(Sema *s, const Define *define, Span span, Type *type);         // a number, or *type
 
 // ---- types.c ----
 Value value_int(Wide value, Span span);
@@ -135,19 +135,19 @@ static inline bool is_poison(Value v) {
     return v.kind == VALUE_POISON;
 }
 bool is_untyped(Value v);
-bool value_is_const(Value v);                             // a number, typed or not
-Type value_type(Sema *s, Value v);                        // the type it has, or takes when nothing asks for another
-Expr *settle(Sema *s, Value v);                           // with that type
-Expr *to_type(Sema *s, Value v, Type type);               // as a store converts
-Expr *to_index(Sema *s, Value v);                         // i64
-Expr *to_condition(Sema *s, Value v);                     // bool
+bool value_is_const(Value v);                 // a number, typed or not
+Type value_type(Sema *s, Value v);            // the type it has, or takes when nothing asks for another
+Expr *settle(Sema *s, Value v);               // with that type
+Expr *to_type(Sema *s, Value v, Type type);   // as a store converts
+Expr *to_index(Sema *s, Value v);             // i64
+Expr *to_condition(Sema *s, Value v);         // bool
 Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span);
 Value unary(Sema *s, UnaryOp op, Value a, bool literal, Span span);
 Value ternary(Sema *s, Value condition, Value yes, Value no, Span span);
 Value cast(Sema *s, Type type, Value a, bool literal, Span span);
 bool promote(Sema *s, int count, Value *values, Expr **out, const char *what, Span span);
-const char *value_text(Sema *s, Value v);                 // its type, for messages
-Span place_of(const Sema *s, Span span);                  // the span, or the place that @loc gives
+const char *value_text(Sema *s, Value v);   // its type, for messages
+Span place_of(const Sema *s, Span span);    // the span, or the place that @loc gives
 
 // ---- fold.c ----
 Value fold_binary(Sema *s, BinaryOp op, Value a, Value b, Span span);
@@ -155,7 +155,7 @@ bool fold_call(Sema *s, OpId op, int count, const Value *args, Span span, Value 
 
 // ---- expr.c ----
 Value expression(Sema *s, const Node *node);
-Value constant(Sema *s, const Node *node, const char *what);      // reports what is none
+Value constant(Sema *s, const Node *node, const char *what);   // reports what is none
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out);
 Expr *index_expression(Sema *s, const Node *node);
 Expr *value_of_type(Sema *s, const Node *node, Type type);
@@ -165,14 +165,14 @@ Value call_expression(Sema *s, const Node *node);
 void call_statement(Sema *s, const Node *node, bool is_async);
 
 // ---- shapes.c ----
-Buf *buffer_named(Sema *s, const Node *node);             // reports; NULL then
+Buf *buffer_named(Sema *s, const Node *node);   // reports; NULL then
 Region *region_alone(Sema *s, const Node *node, const char *what);
 bool region_pair(Sema *s, const Node *a, const Node *b, bool exchanged, Region **ra, Region **rb);
 Region *region_element_of(Sema *s, const Node *node);
 bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***indices);
 bool is_element(const Node *node);
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span);
-Expr *known_extent(Sema *s, const Buf *buf, int dim);     // with compile-time values put in
+Expr *known_extent(Sema *s, const Buf *buf, int dim);   // with compile-time values put in
 
 // ---- decl.c ----
 Attr *attributes(Sema *s, const Node *list, char where, Span *loc);   // @loc goes to *loc when given
@@ -180,7 +180,7 @@ void declarations(Sema *s, const Node *node);
 
 // ---- stmt.c ----
 void statement(Sema *s, const Node *node);
-void statements(Sema *s, const Node *block);              // in the current scope
+void statements(Sema *s, const Node *block);   // in the current scope
 void emit(Sema *s, Stmt *stmt);
 
 // ---- inline.c ----
@@ -188,16 +188,16 @@ Value inline_fn(Sema *s, const Node *fn, const Node *call);
 void inline_macro(Sema *s, const Node *macro, const Node *call);
 
 // ---- params.c ----
-void parameters(Sema *s, const Node *kernel);             // into s->func and the current scope
-bool is_hidden_param(const Node *param);                  // a tensormap: callers do not pass it
-void bind_choices(Sema *s);                               // compile-time names in the body's scope
+void parameters(Sema *s, const Node *kernel);   // into s->func and the current scope
+bool is_hidden_param(const Node *param);        // a tensormap: callers do not pass it
+void bind_choices(Sema *s);                     // compile-time names in the body's scope
 Expr *substitute_choices(Sema *s, Expr *expr);
 
 // ---- func.c ----
-void elaborate_item(Sema *s, int item);                   // a kernel or program with all its variants, once
+void elaborate_item(Sema *s, int item);   // a kernel or program with all its variants, once
 void elaborate_reference(Sema *s, const Node *node);
 Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
-                       Context context);                  // a reference, or the block of a test
+                       Context context);   // a reference, or the block of a test
 void tune_statement(Sema *s, const Node *node);
 int item_named(const Syntax *syntax, const char *name);   // the first kernel or program of that name; -1
 
@@ -206,7 +206,7 @@ bool make_function(Sema *s, int item, const char *name, const ChoiceVec *choices
 
 // ---- launch.c ----
 void launch_statement(Sema *s, const Node *call);
-void link_launches(Sema *s);                              // calls -> functions, when all are there
+void link_launches(Sema *s);   // calls -> functions, when all are there
 
 // ---- variants.c ----
 // The combinations of compile-time values that a declaration is made for; each a ChoiceVec. 0 after a report.

@@ -4,18 +4,18 @@
 #include "ir/ir.h"
 
 // Every constructor takes its memory from `arena`.
-Expr *e_int(Arena *arena, int64_t value);                          // i64
-Expr *e_int_of(Arena *arena, Type type, int64_t value);            // bool and integers: wraps to the type
-Expr *e_float(Arena *arena, Type type, double value);              // rounds to the type
+Expr *e_int(Arena *arena, int64_t value);                 // i64
+Expr *e_int_of(Arena *arena, Type type, int64_t value);   // bool and integers: wraps to the type
+Expr *e_float(Arena *arena, Type type, double value);     // rounds to the type
 Expr *e_zero(Arena *arena, Type type);
 Expr *e_bool(Arena *arena, bool value);
 Expr *e_var(Arena *arena, Var *var);
 Expr *e_load(Arena *arena, Buf *buf, int count, Expr *const *indices);
 Expr *e_load1(Arena *arena, Buf *buf, Expr *index);
 Expr *e_unary(Arena *arena, UnaryOp op, Expr *a);
-Expr *e_binary(Arena *arena, BinaryOp op, Expr *a, Expr *b);       // operand types must agree
+Expr *e_binary(Arena *arena, BinaryOp op, Expr *a, Expr *b);   // operand types must agree
 Expr *e_select(Arena *arena, Expr *condition, Expr *yes, Expr *no);
-Expr *e_cast(Arena *arena, Type type, Expr *a);                    // nothing when a has that type
+Expr *e_cast(Arena *arena, Type type, Expr *a);   // nothing when a has that type
 Expr *e_bitcast(Arena *arena, Type type, Expr *a);
 Expr *e_call(Arena *arena, OpId op, int count, const Arg *args);   // result type by the op table
 Expr *e_call1(Arena *arena, OpId op, Expr *a);
@@ -27,18 +27,18 @@ Expr *e_div(Arena *arena, Expr *a, Expr *b);
 Expr *e_mod(Arena *arena, Expr *a, Expr *b);
 Expr *e_xor(Arena *arena, Expr *a, Expr *b);
 Expr *e_lt(Arena *arena, Expr *a, Expr *b);
-Expr *e_and(Arena *arena, Expr *a, Expr *b);                       // logical; true is neutral
+Expr *e_and(Arena *arena, Expr *a, Expr *b);   // logical; true is neutral
 Expr *e_min(Arena *arena, Expr *a, Expr *b);
 Expr *e_max(Arena *arena, Expr *a, Expr *b);
 
-bool expr_is_int(const Expr *e, int64_t value);                    // the integer constant `value`
-bool expr_const(const Expr *e, int64_t *value);                    // an integer constant
-bool expr_equal(const Expr *a, const Expr *b);                     // structurally, without places
+bool expr_is_int(const Expr *e, int64_t value);   // the integer constant `value`
+bool expr_const(const Expr *e, int64_t *value);   // an integer constant
+bool expr_equal(const Expr *a, const Expr *b);    // structurally, without places
 
 Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc);
 Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc);
 Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
-int64_t buf_extent(const Buf *buf, int dim);                       // constant extent; -1 when dynamic
+int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
 
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
 Region *region_whole(Arena *arena, Buf *buf);
@@ -54,7 +54,7 @@ Stmt *s_assign(Arena *arena, Var *var, Expr *value);
 Stmt *s_store(Arena *arena, Buf *buf, int count, Expr *const *indices, Expr *value);
 Stmt *s_store1(Arena *arena, Buf *buf, Expr *index, Expr *value);
 Stmt *s_decl(Arena *arena, Buf *buf);
-Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end);        // one iterator, step 1, empty body
+Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end);   // one iterator, step 1, empty body
 Stmt *s_if(Arena *arena, Expr *condition);
 Stmt *s_block(Arena *arena);
 Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);

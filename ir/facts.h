@@ -7,20 +7,24 @@
 
 typedef struct Facts Facts;
 
-typedef struct Range { int64_t low, high; } Range;   // inclusive; INT64_MIN / INT64_MAX: unknown
+typedef struct Range {
+    int64_t low, high;
+} Range;   // inclusive; INT64_MIN / INT64_MAX: unknown
 
-Arena *facts_arena(const Facts *facts);                         // where it lives
-Facts *facts_new(Arena *arena, const Func *func);              // with the function's `when` and top-level assumes
+Arena *facts_arena(const Facts *facts);             // where it lives
+Facts *facts_new(Arena *arena, const Func *func);   // with the function's `when` and top-level assumes
 void facts_assume(Facts *facts, const Expr *condition, bool holds);   // conjunctions are taken apart
 void facts_bind(Facts *facts, const Var *var, const Expr *value);     // a let
-void facts_iter(Facts *facts, const Iter *iter);                       // an index within its bounds
-int facts_mark(const Facts *facts);                             // a scope: facts added later are dropped by facts_release
+void facts_iter(Facts *facts, const Iter *iter);                      // an index within its bounds
+int facts_mark(const Facts *facts);   // a scope: facts added later are dropped by facts_release
 void facts_release(Facts *facts, int mark);
 
 Range range_of(const Facts *facts, const Expr *expr);
-int64_t multiple_of(const Facts *facts, const Expr *expr);      // largest known power of two times odd divisor (>= 1; 0 for constant 0)
-bool prove(const Facts *facts, const Expr *condition);           // true only when certain
-bool prove_aligned(const Facts *facts, const Buf *buf, int64_t bytes);   // aligned(buf, n) is known, n a multiple of bytes
+int64_t multiple_of(const Facts *facts,
+                    const Expr *expr);   // largest known power of two times odd divisor (>= 1; 0 for constant 0)
+bool prove(const Facts *facts, const Expr *condition);   // true only when certain
+bool prove_aligned(const Facts *facts, const Buf *buf,
+                   int64_t bytes);   // aligned(buf, n) is known, n a multiple of bytes
 // Simplifies with the facts: folds, cancels, drops % and / that ranges make trivial.
 Expr *simplify_expr(Arena *arena, const Facts *facts, Expr *expr);
 // Row-major (or strided) element offset of an access into a global tensor.

@@ -34,13 +34,17 @@ typedef enum {
 typedef enum { KIND_BOOL, KIND_INT, KIND_UINT, KIND_FLOAT, KIND_OPAQUE } TypeKind;
 
 const char *type_text(Type type);
-int type_bits(Type type);             // in memory; bool has 8
-int type_bytes(Type type);            // of one element, at least 1
+int type_bits(Type type);    // in memory; bool has 8
+int type_bytes(Type type);   // of one element, at least 1
 TypeKind type_kind(Type type);
-Type type_named(const char *text);    // TYPE_NONE when unknown
-static inline bool type_is_float(Type t) { return t != TYPE_NONE && type_kind(t) == KIND_FLOAT; }
-static inline bool type_is_int(Type t) { return t != TYPE_NONE && (type_kind(t) == KIND_INT || type_kind(t) == KIND_UINT); }
-Type type_compute(Type type);         // floats below f32 compute in f32; all else in itself
+Type type_named(const char *text);   // TYPE_NONE when unknown
+static inline bool type_is_float(Type t) {
+    return t != TYPE_NONE && type_kind(t) == KIND_FLOAT;
+}
+static inline bool type_is_int(Type t) {
+    return t != TYPE_NONE && (type_kind(t) == KIND_INT || type_kind(t) == KIND_UINT);
+}
+Type type_compute(Type type);   // floats below f32 compute in f32; all else in itself
 
 // ---- forward ----
 typedef struct Expr Expr;
@@ -81,22 +85,22 @@ struct Attr {
 const char *attr_name(AttrId id);
 const char *attr_pattern(AttrId id);
 const char *attr_where(AttrId id);
-AttrId attr_named(const char *text);                       // ATTR_COUNT when unknown
-const Attr *attr_get(const Attr *list, AttrId id);          // NULL when absent
+AttrId attr_named(const char *text);                 // ATTR_COUNT when unknown
+const Attr *attr_get(const Attr *list, AttrId id);   // NULL when absent
 int64_t attr_int(const Attr *list, AttrId id, int64_t otherwise);
-const char *attr_text(const Attr *list, AttrId id);         // first argument's text, NULL when absent
-void attr_set_int(Arena *arena, Attr **list, AttrId id, int64_t value);          // replaces
+const char *attr_text(const Attr *list, AttrId id);                       // first argument's text, NULL when absent
+void attr_set_int(Arena *arena, Attr **list, AttrId id, int64_t value);   // replaces
 void attr_set_ints(Arena *arena, Attr **list, AttrId id, int count, const int64_t *values);
 void attr_set_text(Arena *arena, Attr **list, AttrId id, const char *text);
 void attr_remove(Attr **list, AttrId id);
 
 // ---- scalars ----
 typedef enum {
-    VAR_DIM,      // a dynamic tensor dimension or stride: an implicit i64 parameter, bound by the arguments
-    VAR_PARAM,    // a scalar parameter
-    VAR_LET,      // bound once
-    VAR_MUTABLE,  // `var`
-    VAR_ITER,     // a loop's, grid's or thread region's index
+    VAR_DIM,       // a dynamic tensor dimension or stride: an implicit i64 parameter, bound by the arguments
+    VAR_PARAM,     // a scalar parameter
+    VAR_LET,       // bound once
+    VAR_MUTABLE,   // `var`
+    VAR_ITER,      // a loop's, grid's or thread region's index
 } VarKind;
 
 struct Var {
@@ -113,29 +117,58 @@ typedef enum { MODE_IN, MODE_OUT, MODE_INOUT } Mode;
 struct Buf {
     const char *name;
     Scope scope;
-    Type type;                 // element type; width in bits is type_bits(type)
+    Type type;   // element type; width in bits is type_bits(type)
     int rank;
-    Expr **shape;              // [rank]; constants but for global tensors and reference/test locals
-    Expr **strides;            // [rank] in elements, global tensors only; NULL: dense row-major
-    Mode mode;                 // global parameters
-    bool is_param, is_scratch; // a parameter; a program's workspace
-    bool lowered;              // shared: shape is the physical shape already (after lower-tile-op); layout stays for the record
-    const Layout *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen
-    int stage_dims;            // leading dims that the layout passes through (ring slots)
-    Buf *alias_of;             // shares that buffer's storage
-    int64_t offset;            // shared: byte offset in the block's shared memory; -1: not allocated
-    int align;                 // bytes; 0: natural
-    const char *owner;         // role whose threads hold it; NULL: the block
+    Expr **shape;                // [rank]; constants but for global tensors and reference/test locals
+    Expr **strides;              // [rank] in elements, global tensors only; NULL: dense row-major
+    Mode mode;                   // global parameters
+    bool is_param, is_scratch;   // a parameter; a program's workspace
+    bool lowered;   // shared: shape is the physical shape already (after lower-tile-op); layout stays for the record
+    const Layout
+        *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen
+    int stage_dims;   // leading dims that the layout passes through (ring slots)
+    Buf *alias_of;    // shares that buffer's storage
+    int64_t offset;   // shared: byte offset in the block's shared memory; -1: not allocated
+    int align;        // bytes; 0: natural
+    const char *owner;   // role whose threads hold it; NULL: the block
     Attr *attrs;
     Span loc;
 };
 
 // ---- expressions ----
-typedef enum { EXPR_INT, EXPR_FLOAT, EXPR_VAR, EXPR_LOAD, EXPR_UNARY, EXPR_BINARY, EXPR_SELECT, EXPR_CAST, EXPR_BITCAST,
-               EXPR_CALL } ExprKind;
+typedef enum {
+    EXPR_INT,
+    EXPR_FLOAT,
+    EXPR_VAR,
+    EXPR_LOAD,
+    EXPR_UNARY,
+    EXPR_BINARY,
+    EXPR_SELECT,
+    EXPR_CAST,
+    EXPR_BITCAST,
+    EXPR_CALL
+} ExprKind;
 typedef enum { UNARY_NEG, UNARY_NOT, UNARY_BITNOT } UnaryOp;
-typedef enum { BIN_ADD, BIN_SUB, BIN_MUL, BIN_DIV, BIN_MOD, BIN_AND, BIN_OR, BIN_XOR, BIN_SHL, BIN_SHR,
-               BIN_EQ, BIN_NE, BIN_LT, BIN_LE, BIN_GT, BIN_GE, BIN_LOGICAL_AND, BIN_LOGICAL_OR } BinaryOp;
+typedef enum {
+    BIN_ADD,
+    BIN_SUB,
+    BIN_MUL,
+    BIN_DIV,
+    BIN_MOD,
+    BIN_AND,
+    BIN_OR,
+    BIN_XOR,
+    BIN_SHL,
+    BIN_SHR,
+    BIN_EQ,
+    BIN_NE,
+    BIN_LT,
+    BIN_LE,
+    BIN_GT,
+    BIN_GE,
+    BIN_LOGICAL_AND,
+    BIN_LOGICAL_OR
+} BinaryOp;
 // `/` and `%` truncate; on indices known non-negative they are floor too. && || and ?: evaluate lazily.
 
 typedef enum {
@@ -155,34 +188,50 @@ typedef struct Arg {
 
 struct Expr {
     ExprKind kind;
-    Type type;          // of the value; bool for comparisons; EXPR_INT may be of any integer type or bool
+    Type type;   // of the value; bool for comparisons; EXPR_INT may be of any integer type or bool
     Span loc;
     union {
-        int64_t integer;                                        // EXPR_INT (bool: 0, 1; u64: bits)
-        double real;                                            // EXPR_FLOAT, already rounded to its type
+        int64_t integer;   // EXPR_INT (bool: 0, 1; u64: bits)
+        double real;       // EXPR_FLOAT, already rounded to its type
         Var *var;
-        struct { Buf *buf; int count; Expr **indices; } load;   // global, shared, fragment or local element; i64 indices
-        struct { UnaryOp op; Expr *a; } unary;
-        struct { BinaryOp op; Expr *a, *b; } binary;            // operands of one type (shifts: any integer right operand)
-        struct { Expr *condition, *yes, *no; } select;
-        Expr *operand;                                          // EXPR_CAST (T(x)), EXPR_BITCAST
-        struct { OpId op; int count; Arg *args; } call;         // args in the op table's order; absent optionals: all NULL
+        struct {
+            Buf *buf;
+            int count;
+            Expr **indices;
+        } load;   // global, shared, fragment or local element; i64 indices
+        struct {
+            UnaryOp op;
+            Expr *a;
+        } unary;
+        struct {
+            BinaryOp op;
+            Expr *a, *b;
+        } binary;   // operands of one type (shifts: any integer right operand)
+        struct {
+            Expr *condition, *yes, *no;
+        } select;
+        Expr *operand;   // EXPR_CAST (T(x)), EXPR_BITCAST
+        struct {
+            OpId op;
+            int count;
+            Arg *args;
+        } call;   // args in the op table's order; absent optionals: all NULL
     };
 };
 
 // ---- regions: a tile of a buffer as an operand ----
 typedef struct RegionDim {
-    Expr *start;      // first index (i64)
-    Expr *extent;     // elements that are there; NULL: a plain index, the dim is dropped. Not a constant: clips (reads 0,
-                      // writes nothing beyond)
-    int64_t tile;     // extent of the operand in this dim (the other side's); equals extent when that is constant
+    Expr *start;    // first index (i64)
+    Expr *extent;   // elements that are there; NULL: a plain index, the dim is dropped. Not a constant: clips (reads 0,
+                    // writes nothing beyond)
+    int64_t tile;   // extent of the operand in this dim (the other side's); equals extent when that is constant
 } RegionDim;
 
 struct Region {
     Buf *buf;
-    int count;           // == buf->rank
+    int count;   // == buf->rank
     RegionDim *dims;
-    bool transposed;     // `.T`: the last two kept dims exchanged
+    bool transposed;   // `.T`: the last two kept dims exchanged
     Span loc;
 };
 // Operand shape of a region: its kept dims' tiles, exchanged when transposed.
@@ -192,21 +241,21 @@ bool region_is_whole(const Region *region);   // every dim from 0, with the buff
 
 // ---- statements ----
 typedef enum {
-    STMT_LET,        // let var = value;             STMT_VAR: var x: T = value;
+    STMT_LET,   // let var = value;             STMT_VAR: var x: T = value;
     STMT_VAR,
-    STMT_ASSIGN,     // x = value;
-    STMT_STORE,      // buf[indices] = value;
-    STMT_DECL,       // shared/fragment/local/scratch buffer
-    STMT_FOR,        // for/unroll/vectorized/parallel/pipelined
+    STMT_ASSIGN,   // x = value;
+    STMT_STORE,    // buf[indices] = value;
+    STMT_DECL,     // shared/fragment/local/scratch buffer
+    STMT_FOR,      // for/unroll/vectorized/parallel/pipelined
     STMT_WHILE,
     STMT_IF,
     STMT_BREAK,
-    STMT_BLOCK,      // { }
+    STMT_BLOCK,   // { }
     STMT_GRID,
     STMT_ROLE,
     STMT_THREAD,
-    STMT_CALL,       // an op for its effect (`async` with it), possibly binding its result: `let x = atomic_add(...)` is LET
-    STMT_LAUNCH,     // program: k(A, t);
+    STMT_CALL,   // an op for its effect (`async` with it), possibly binding its result: `let x = atomic_add(...)` is LET
+    STMT_LAUNCH,   // program: k(A, t);
     STMT_ASSUME,
 } StmtKind;
 
@@ -224,23 +273,65 @@ struct Stmt {
     Span loc;
     Attr *attrs;
     union {
-        struct { Var *var; Expr *value; } let;                                // LET, VAR (value may be NULL), ASSIGN
-        struct { Buf *buf; int count; Expr **indices; Expr *value; } store;
+        struct {
+            Var *var;
+            Expr *value;
+        } let;   // LET, VAR (value may be NULL), ASSIGN
+        struct {
+            Buf *buf;
+            int count;
+            Expr **indices;
+            Expr *value;
+        } store;
         Buf *decl;
-        struct { LoopKind kind; int count; Iter *iters; Expr *stages; Block body; } loop;   // first iterator is the outermost
-        struct { Expr *condition; Block body; } while_;
-        struct { Expr *condition; Block then, otherwise; } if_;               // otherwise.count 0: no else
+        struct {
+            LoopKind kind;
+            int count;
+            Iter *iters;
+            Expr *stages;
+            Block body;
+        } loop;   // first iterator is the outermost
+        struct {
+            Expr *condition;
+            Block body;
+        } while_;
+        struct {
+            Expr *condition;
+            Block then, otherwise;
+        } if_;   // otherwise.count 0: no else
         Block block;
         struct {
-            int count; Iter *iters;            // begin 0, step 1; first iterator runs fastest over block indices
-            Expr *threads;                     // constant: compute threads of a point
-            int cluster[3]; bool persistent; Expr *raster;   // cluster all 1: none; raster NULL: none
+            int count;
+            Iter *iters;     // begin 0, step 1; first iterator runs fastest over block indices
+            Expr *threads;   // constant: compute threads of a point
+            int cluster[3];
+            bool persistent;
+            Expr *raster;   // cluster all 1: none; raster NULL: none
             Block body;
         } grid;
-        struct { const char *name; int64_t threads; int64_t regs; Block body; } role;        // regs 0: not given
-        struct { int count; Iter *iters; Block body; } thread;
-        struct { OpId op; int count; Arg *args; bool is_async; } call;
-        struct { const char *callee; Func *func; int count; Arg *args; } launch;   // tensors as whole regions, scalars
+        struct {
+            const char *name;
+            int64_t threads;
+            int64_t regs;
+            Block body;
+        } role;   // regs 0: not given
+        struct {
+            int count;
+            Iter *iters;
+            Block body;
+        } thread;
+        struct {
+            OpId op;
+            int count;
+            Arg *args;
+            bool is_async;
+        } call;
+        struct {
+            const char *callee;
+            Func *func;
+            int count;
+            Arg *args;
+        } launch;   // tensors as whole regions, scalars
         Expr *assume;
     };
 };
@@ -250,32 +341,32 @@ typedef enum { FUNC_KERNEL, FUNC_PROGRAM, FUNC_REFERENCE } FuncKind;
 typedef enum { STAGE_TILE, STAGE_THREAD } Stage;
 
 typedef struct Param {
-    Var *var;      // a scalar parameter, or
-    Buf *buf;      // a tensor
+    Var *var;   // a scalar parameter, or
+    Buf *buf;   // a tensor
     Attr *attrs;
 } Param;
 
 struct Func {
     FuncKind kind;
-    const char *name;          // variants of one kernel share it
-    VEC(Param) params;         // a reference has its kernel's params as objects of its own, float tensors as f64
-    VEC(Var *) dims;           // dynamic dims and strides (VAR_DIM), in order of first mention
-    Expr *when;                // condition on dims, scalars, aligned(); NULL: always
+    const char *name;    // variants of one kernel share it
+    VEC(Param) params;   // a reference has its kernel's params as objects of its own, float tensors as f64
+    VEC(Var *) dims;     // dynamic dims and strides (VAR_DIM), in order of first mention
+    Expr *when;          // condition on dims, scalars, aligned(); NULL: always
     Block body;
     Attr *attrs;
-    Stage stage;               // THREAD once lower-tile-op has run
+    Stage stage;   // THREAD once lower-tile-op has run
     Span loc;
 };
 
 typedef struct Binding {
     const char *name;
-    Expr *value;               // constant
+    Expr *value;   // constant
 } Binding;
 
 typedef struct Test {
-    const char *name;          // kernel or program
-    VEC(Binding) bindings;     // dims, strides, scalars (what the elaboration used up is gone)
-    Func *fill;                // the block that fills inputs, as a FUNC_REFERENCE with the kernel's params; NULL: none
+    const char *name;        // kernel or program
+    VEC(Binding) bindings;   // dims, strides, scalars (what the elaboration used up is gone)
+    Func *fill;              // the block that fills inputs, as a FUNC_REFERENCE with the kernel's params; NULL: none
     double tolerance;
     Span loc;
 } Test;
@@ -284,16 +375,16 @@ typedef struct Module {
     Arena *arena;
     Failure *failure;
     DiagSink *sink;
-    VEC(Func *) funcs;         // kernels (variants adjacent, tried in order) and programs, in source order
-    VEC(Func *) references;    // at most one per name
+    VEC(Func *) funcs;        // kernels (variants adjacent, tried in order) and programs, in source order
+    VEC(Func *) references;   // at most one per name
     VEC(Test *) tests;
 } Module;
 
 Module *module_new(Arena *arena, Failure *failure, DiagSink *sink);
 Func *module_func(const Module *module, const char *name);   // the first of that name; NULL
 Func *module_reference(const Module *module, const char *name);
-Var *func_dim(const Func *func, const char *name);           // NULL when absent
-const Stmt *func_grid(const Func *kernel);                    // its grid statement
+Var *func_dim(const Func *func, const char *name);   // NULL when absent
+const Stmt *func_grid(const Func *kernel);           // its grid statement
 
 // ---- arguments, and parameters that are none: tensor maps, made at launch (tensormap.c) ----
 bool param_is_hidden(const Param *param);
@@ -307,10 +398,11 @@ typedef struct TensorMap {   // what @tma says
     int rank, box[TENSOR_MAP_RANK];   // elements, the innermost dim first
     int swizzle;                      // bytes
 } TensorMap;
-bool tensor_map_read(const Func *func, const Param *param, TensorMap *out, const char **why);   // false: *why, after its name
-int64_t tensor_map_rows(const TensorMap *map);                // of the box, of box[0] elements each
-int64_t tensor_map_row_bytes(const TensorMap *map);           // rows * row_bytes is what an mbarrier counts
-int64_t tensor_map_pitch(const TensorMap *map);               // bytes from row to row in shared memory
+bool tensor_map_read(const Func *func, const Param *param, TensorMap *out,
+                     const char **why);               // false: *why, after its name
+int64_t tensor_map_rows(const TensorMap *map);        // of the box, of box[0] elements each
+int64_t tensor_map_row_bytes(const TensorMap *map);   // rows * row_bytes is what an mbarrier counts
+int64_t tensor_map_pitch(const TensorMap *map);       // bytes from row to row in shared memory
 
 // ---- roles (roles.c) ----
 // Registers of a thread when a block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8. Of nine
@@ -324,8 +416,17 @@ const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *
 enum { STAGE_BIT_TILE = 1, STAGE_BIT_THREAD = 2, STAGE_BIT_HOST = 4, STAGE_BIT_REF = 8 };
 typedef enum { ACCESS_VALUE, ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE, ACCESS_NAME } Access;
 typedef enum { PROXY_GENERIC, PROXY_ASYNC } Proxy;
-typedef enum { RESULT_NONE, RESULT_FIRST, RESULT_PROMOTE, RESULT_FLOATING, RESULT_ELEMENT, RESULT_BOOL, RESULT_I32,
-               RESULT_I64, RESULT_U32 } OpResult;   // FLOATING: as FIRST, integers become f32
+typedef enum {
+    RESULT_NONE,
+    RESULT_FIRST,
+    RESULT_PROMOTE,
+    RESULT_FLOATING,
+    RESULT_ELEMENT,
+    RESULT_BOOL,
+    RESULT_I32,
+    RESULT_I64,
+    RESULT_U32
+} OpResult;   // FLOATING: as FIRST, integers become f32
 typedef enum { BY_EACH, BY_ELECTED, BY_WARP, BY_WARPGROUP, BY_ROLE, BY_BLOCK, BY_CLUSTER } Participants;
 typedef enum { DONE_NOW, DONE_CP_GROUP, DONE_BULK_GROUP, DONE_MBARRIER, DONE_WGMMA_GROUP } Completion;
 enum { OPERAND_UNIFORM = 1, OPERAND_OPTIONAL = 2, OPERAND_NAMED = 4, OPERAND_CONST = 8, OPERAND_VARIADIC = 16 };
@@ -333,7 +434,7 @@ enum { OPERAND_UNIFORM = 1, OPERAND_OPTIONAL = 2, OPERAND_NAMED = 4, OPERAND_CON
 typedef struct Operand {
     const char *name;
     Access access;
-    int scopes;     // Scope bits
+    int scopes;   // Scope bits
     Proxy proxy;
     int flags;
 } Operand;
@@ -354,4 +455,6 @@ typedef struct OpInfo {
 
 const OpInfo *op_info(OpId op);
 OpId op_named(const char *text);   // OP_COUNT when unknown
-static inline bool op_is_pure(OpId op) { return op <= OP_SMS; }   // scalar functions come first in the table
+static inline bool op_is_pure(OpId op) {
+    return op <= OP_SMS;
+}   // scalar functions come first in the table

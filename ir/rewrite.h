@@ -21,10 +21,10 @@ typedef struct Mapper {
     Expr *(*expr)(struct Mapper *mapper, Expr *expr);
     Region *(*region)(struct Mapper *mapper, Region *region);   // may be NULL
     void *user;
-    bool changed;                                                // set when something differs
+    bool changed;   // set when something differs
 } Mapper;
 Expr *map_expr(Mapper *mapper, Expr *expr);
-void map_stmt(Mapper *mapper, Stmt *stmt);     // all expressions of the statement and below, in place
+void map_stmt(Mapper *mapper, Stmt *stmt);   // all expressions of the statement and below, in place
 void map_block(Mapper *mapper, Block *block);
 
 // ---- mapping statements: `stmt` may push any number of statements to `out` in place of the given one (pushing the same
@@ -55,11 +55,11 @@ bool block_uses_buf(const Block *block, const Buf *buf);
 
 // ---- effects: which buffers a statement reads and writes, from the op table ----
 typedef struct Effect {
-    Buf *buf;             // the storage's root when it is an alias
-    Region *region;       // NULL: a single element (or elements of a loop)
-    Access access;        // READ, WRITE, UPDATE
+    Buf *buf;         // the storage's root when it is an alias
+    Region *region;   // NULL: a single element (or elements of a loop)
+    Access access;    // READ, WRITE, UPDATE
     Proxy proxy;
-    OpId op;              // OP_COUNT for plain loads and stores
+    OpId op;   // OP_COUNT for plain loads and stores
 } Effect;
 typedef VEC(Effect) EffectVec;
 void stmt_effects(Arena *arena, const Stmt *stmt, EffectVec *out);   // the statement and everything below it

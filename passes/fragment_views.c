@@ -24,8 +24,8 @@ typedef struct Views {
     PassContext *context;
     Arena *arena;
     Stmt *loop;
-    Map *of;         // fragment -> first View
-    Block before;    // declarations and copies
+    Map *of;        // fragment -> first View
+    Block before;   // declarations and copies
     bool changed;
 } Views;
 
@@ -75,7 +75,8 @@ static Buf *copy_before(Views *views, Buf *buf) {
 static bool store_view(Visitor *visitor, Stmt *stmt) {
     Views *views = visitor->user;
     int dims[LAYOUT_MAX_RANK];
-    if (stmt->kind != STMT_STORE || stmt->store.buf->scope != SCOPE_FRAGMENT || map_has(views->of, stmt->store.buf)) return true;
+    if (stmt->kind != STMT_STORE || stmt->store.buf->scope != SCOPE_FRAGMENT || map_has(views->of, stmt->store.buf))
+        return true;
     if (view_dims(views, stmt->store.count, stmt->store.indices, dims))
         map_put(views->of, stmt->store.buf, add_view(views, NULL, stmt->store.buf, stmt->store.count, dims));
     return true;

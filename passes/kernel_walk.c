@@ -5,7 +5,7 @@ typedef struct Walk {
     Facts *facts;
     void (*visit)(void *user, Stmt *stmt, const Facts *facts);
     void *user;
-    bool all;            // else only what stands in `role` (NULL: in none)
+    bool all;   // else only what stands in `role` (NULL: in none)
     const Stmt *role, *inside;
 } Walk;
 
@@ -46,7 +46,8 @@ static void walk_branch(Walk *walk, const Expr *condition, bool holds, Block *bo
 static void walk_stmt(Walk *walk, Stmt *stmt) {
     if (walk->all || walk->inside == walk->role) walk->visit(walk->user, stmt, walk->facts);
     switch (stmt->kind) {
-    case STMT_LET: case STMT_ASSUME: facts_enter(walk->facts, stmt); break;
+    case STMT_LET:
+    case STMT_ASSUME: facts_enter(walk->facts, stmt); break;
     case STMT_FOR:
         if (stmt->loop.kind != LOOP_PARALLEL) walk_body(walk, stmt, &stmt->loop.body);
         break;

@@ -12,8 +12,8 @@ void facts_enter(Facts *facts, const Stmt *stmt);
 
 // ---- scopes: what one set of threads does together. The block is one, each role another ----
 typedef struct ThreadScope {
-    Stmt *role;       // NULL: what stands in no role
-    Block *body;      // the role's, or the kernel's
+    Stmt *role;    // NULL: what stands in no role
+    Block *body;   // the role's, or the kernel's
     int64_t threads;
 } ThreadScope;
 typedef VEC(ThreadScope) ThreadScopeVec;

@@ -39,26 +39,26 @@ typedef struct FragmentUse {
     int rank;
     int dims[LAYOUT_MAX_RANK];   // which iterator each index is; -1: constant
     bool is_store;
-    bool keeps;                  // a store that leaves some elements as they were
+    bool keeps;   // a store that leaves some elements as they were
 } FragmentUse;
 
 typedef struct Item {
     ItemKind kind;
     Stmt *stmt;
-    const Layout *map;     // NULL: not yet known. A reduction's is its source's layout, a gemm's its accumulator's
+    const Layout *map;   // NULL: not yet known. A reduction's is its source's layout, a gemm's its accumulator's
     VEC(FragmentUse) uses;
     // loops
     TileLoop loop;
     int fast;
     int64_t vector, fast_threads;
     bool has_memory;
-    bool once;             // replicas would do harm: registers get what an atomic or an update of memory gives
+    bool once;   // replicas would do harm: registers get what an atomic or an update of memory gives
     // gemms
-    const MmaInfo *mma;    // NULL: fma, or
+    const MmaInfo *mma;   // NULL: fma, or
     bool is_wgmma;
     WgmmaInfo wgmma;
     int64_t m, n, k, warps_m, warps_n;
-    int group;             // gemms and reductions that share fragments (union-find parent)
+    int group;   // gemms and reductions that share fragments (union-find parent)
 } Item;
 
 typedef struct Inference {
@@ -217,7 +217,9 @@ static void collect_scalar(Inference *inference, Item *item) {
     Visitor visitor = {.expr = collect_scalar_load, .user = &uses};
     Stmt *stmt = item->stmt;
     switch (stmt->kind) {
-    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
         if (stmt->let.value) visit_expr(&visitor, stmt->let.value);
         break;
     case STMT_IF: visit_expr(&visitor, stmt->if_.condition); break;
@@ -305,7 +307,8 @@ static bool choose_warps(Item *item, int64_t warps, bool rows) {
             if (warps % (wm * wn) != 0) continue;
             if (item->m % (wm * item->mma->m) != 0 || item->n % (wn * item->mma->n) != 0) continue;
             int64_t idle = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
-            int64_t cost = rows ? wn * 1000000 + idle * 1000 + traffic : idle * 1000000 + traffic * 2 + (item->n / wn % 16 != 0);
+            int64_t cost =
+                rows ? wn * 1000000 + idle * 1000 + traffic : idle * 1000000 + traffic * 2 + (item->n / wn % 16 != 0);
             if (cost >= best) continue;
             best = cost;
             item->warps_m = wm;
@@ -336,8 +339,9 @@ static void infer_mma(Inference *inference, Item *item, bool rows) {
                                      inference->threads);
     set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
     if (has_register_operand(item) && item->warps_n == 1)
-        set_layout(inference, item->stmt->call.args[0].region->buf,
-                   fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
+        set_layout(
+            inference, item->stmt->call.args[0].region->buf,
+            fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
 }
 
 static void infer_wgmma(Inference *inference, Item *item) {
@@ -447,7 +451,7 @@ static void propagate(Inference *inference) {
 
 static const Layout *blocked_map(Inference *inference, const Item *item) {
     return tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads, item->fast,
-                       item->vector, item->fast_threads);
+                      item->vector, item->fast_threads);
 }
 
 static bool has_unknown_fragment(const Item *item) {
@@ -480,7 +484,8 @@ static bool give_some_fragment_a_layout(Inference *inference) {
         if (buf->layout) continue;
         int64_t shape[LAYOUT_MAX_RANK];
         for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
-        set_layout(inference, buf, tv_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
+        set_layout(inference, buf,
+                   tv_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
         return true;
     }
     return false;
@@ -528,8 +533,8 @@ static void convert(Inference *inference, Item *item, Buf *buf, const Layout *ne
     else subst_block(subst, &one);
     inference->changed = true;
     if (inference->context->remarks)
-        diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name,
-             layout_text(arena, buf->layout), layout_text(arena, needed));
+        diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name, layout_text(arena, buf->layout),
+             layout_text(arena, needed));
 }
 
 // Some layout in which every thread holds every element: the buffer's own if it is one.
@@ -614,7 +619,8 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
         Var *chunk = var_new(arena, "chunk", VAR_ITER, TYPE_I64, iter->var->loc);
         Var *inner = var_new(arena, iter->var->name, VAR_ITER, TYPE_I64, iter->var->loc);
         Expr *steps = e_call2(arena, OP_CEILDIV, count, iter->step);
-        Stmt *outer = s_for(arena, LOOP_SERIAL, chunk, e_int(arena, 0), e_call2(arena, OP_CEILDIV, steps, e_int(arena, size)));
+        Stmt *outer =
+            s_for(arena, LOOP_SERIAL, chunk, e_int(arena, 0), e_call2(arena, OP_CEILDIV, steps, e_int(arena, size)));
         Expr *at = e_add(arena, e_mul(arena, e_var(arena, chunk), e_int(arena, size)), e_var(arena, inner));
         Subst *subst = subst_new(arena);
         subst_var(subst, iter->var, e_add(arena, iter->begin, e_mul(arena, at, iter->step)));

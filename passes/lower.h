@@ -21,9 +21,9 @@ const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NU
 // One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer dim is
 // contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the 16-by-16 (x4) or 8-by-16 (x2) block.
 typedef struct MatrixLoad {
-    bool is_b;           // b: two n tiles of 8; a: one m tile of 16
-    bool trans;          // the outer dim is contiguous in memory
-    int count;           // 8x8 matrices: 4 or 2
+    bool is_b;    // b: two n tiles of 8; a: one m tile of 16
+    bool trans;   // the outer dim is contiguous in memory
+    int count;    // 8x8 matrices: 4 or 2
 } MatrixLoad;
 void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner);
 // The same as expressions of a lane.
@@ -38,25 +38,25 @@ typedef struct Lower {
     Func *kernel;
     const Target *target;
     Facts *facts;
-    Var *thread;             // the thread index of the region being made
+    Var *thread;   // the thread index of the region being made
     int64_t threads;
-    Map *locals;             // fragment Buf -> local Buf
-    Map *physical;           // shared Buf -> physical Buf
-    bool one;                // the role does only what one thread does: the others stay away from all of it
-    bool repeats;            // what is being lowered stands in a loop
+    Map *locals;     // fragment Buf -> local Buf
+    Map *physical;   // shared Buf -> physical Buf
+    bool one;        // the role does only what one thread does: the others stay away from all of it
+    bool repeats;    // what is being lowered stands in a loop
     bool failed;
 } Lower;
 
-Expr *lower_thread(Lower *lower);                                   // t
+Expr *lower_thread(Lower *lower);   // t
 // Physical indices of a shared element (ring dims, then Forward); others' as they are.
 Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count);
 // All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.
 Expr *lower_expr(Lower *lower, Expr *expr);
-Buf *lower_local(Lower *lower, Buf *fragment);                       // its local array
+Buf *lower_local(Lower *lower, Buf *fragment);   // its local array
 Buf *lower_physical(Lower *lower, Buf *shared);
-Region *lower_element(Lower *lower, const Region *region);           // an element operand in physical coordinates
+Region *lower_element(Lower *lower, const Region *region);   // an element operand in physical coordinates
 
-void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);    // parallel, copy, fill, transpose
+void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a
 // step ahead. `lower_copies` lowers the statements in between.

@@ -13,9 +13,9 @@
 // own layout. An operand a in registers is used where it is.
 //
 // Loops over tiles that end in a gemm: lower_gemm_loop.c.
+#include "passes/lower_gemm.h"
 #include "ir/build.h"
 #include "passes/fragment.h"
-#include "passes/lower_gemm.h"
 #include <string.h>
 
 // ---- what is known about a gemm ----
@@ -61,7 +61,9 @@ void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **
 
 // ---- emitting ----
 
-static Span place(const Gemm *gemm) { return gemm->stmt->loc; }
+static Span place(const Gemm *gemm) {
+    return gemm->stmt->loc;
+}
 
 // Physical place of operand element (outer, inner k) in shared memory.
 static Region *operand_element(Gemm *gemm, int operand, Expr *outer, Expr *inner) {
@@ -86,8 +88,12 @@ Stmt *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, E
     return ranged(gemm, kind, name, 0, count, index);
 }
 
-static Expr *times(Gemm *gemm, Expr *a, int64_t b) { return e_mul(gemm->arena, a, e_int(gemm->arena, b)); }
-static Expr *plus(Gemm *gemm, Expr *a, Expr *b) { return e_add(gemm->arena, a, b); }
+static Expr *times(Gemm *gemm, Expr *a, int64_t b) {
+    return e_mul(gemm->arena, a, e_int(gemm->arena, b));
+}
+static Expr *plus(Gemm *gemm, Expr *a, Expr *b) {
+    return e_add(gemm->arena, a, b);
+}
 
 // Where slot `slot` of an operand's registers is in the set in use.
 static Expr *in_set(Gemm *gemm, int operand, Expr *slot) {
@@ -96,24 +102,27 @@ static Expr *in_set(Gemm *gemm, int operand, Expr *slot) {
     return plus(gemm, times(gemm, gemm->set, size), slot);
 }
 
-static void push_ldmatrix(Gemm *gemm, int operand, MatrixLoad load, Buf *local, Expr *slot, Expr *outer0, Expr *inner0, Block *out) {
+static void push_ldmatrix(Gemm *gemm, int operand, MatrixLoad load, Buf *local, Expr *slot, Expr *outer0, Expr *inner0,
+                          Block *out) {
     Arena *arena = gemm->arena;
     Expr *outer, *inner;
     slot = in_set(gemm, operand, slot);
     matrix_lane_exprs(arena, &load, gemm->lane, &outer, &inner);
     Region *from = operand_element(gemm, operand, plus(gemm, outer0, outer), plus(gemm, inner0, inner));
-    Arg args[] = {arg_region(region_element(arena, local, 1, &slot)), arg_region(from), arg_value(e_int(arena, load.count)),
-                  arg_value(e_bool(arena, load.trans))};
+    Arg args[] = {arg_region(region_element(arena, local, 1, &slot)), arg_region(from),
+                  arg_value(e_int(arena, load.count)), arg_value(e_bool(arena, load.trans))};
     Stmt *call = s_call(arena, OP_LDMATRIX, 4, args);
     call->loc = place(gemm);
     block_push(arena, out, call);
 }
 
-static bool outer_is_contiguous(const Region *region, int operand) { return region->transposed == (operand == 0); }
+static bool outer_is_contiguous(const Region *region, int operand) {
+    return region->transposed == (operand == 0);
+}
 
 // Element by element: value v of the instruction's layout lies at (outer, k) = layout(lane, v).
-static void push_elements(Gemm *gemm, int operand, const char *layout_text_, int values, Buf *local, Expr *slot, Expr *outer0,
-                          Expr *inner0, Block *out) {
+static void push_elements(Gemm *gemm, int operand, const char *layout_text_, int values, Buf *local, Expr *slot,
+                          Expr *outer0, Expr *inner0, Block *out) {
     Arena *arena = gemm->arena;
     const char *why;
     const Layout *layout = layout_parse(arena, layout_text_, 0, &why);
@@ -126,7 +135,8 @@ static void push_elements(Gemm *gemm, int operand, const char *layout_text_, int
     Region *from = operand_element(gemm, operand, plus(gemm, outer0, at[0]), plus(gemm, inner0, at[1]));
     Expr *indices[2 * LAYOUT_MAX_RANK];
     for (int d = 0; d < from->count; d++) indices[d] = from->dims[d].start;
-    block_push(arena, &loop->loop.body, s_store1(arena, local, plus(gemm, slot, v), e_load(arena, from->buf, from->count, indices)));
+    block_push(arena, &loop->loop.body,
+               s_store1(arena, local, plus(gemm, slot, v), e_load(arena, from->buf, from->count, indices)));
     facts_release(gemm->lower->facts, mark);
     block_push(arena, out, loop);
 }
@@ -165,8 +175,8 @@ static void load_b_matrices(Gemm *gemm, Expr *k0, Block *out) {
     if (gemm->n_tiles % 2 == 0) return;
     load.count = 2;
     j = e_int(gemm->arena, 2 * pairs);
-    push_ldmatrix(gemm, 1, load, gemm->b, times(gemm, j, gemm->b_values), plus(gemm, gemm->column0, times(gemm, j, gemm->info->n)),
-                  k0, out);
+    push_ldmatrix(gemm, 1, load, gemm->b, times(gemm, j, gemm->b_values),
+                  plus(gemm, gemm->column0, times(gemm, j, gemm->info->n)), k0, out);
 }
 
 static void load_b(Gemm *gemm, Expr *kk, Block *out) {
@@ -197,7 +207,8 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     Stmt *columns = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
     Expr *a_tile = a_in_registers ? plus(gemm, times(gemm, i, gemm->k_steps), kk) : i;
     Expr *a_slot = times(gemm, a_tile, gemm->a_values);
-    Expr *slots[3] = {a_in_registers ? a_slot : in_set(gemm, 0, a_slot), in_set(gemm, 1, times(gemm, j, gemm->b_values)),
+    Expr *slots[3] = {a_in_registers ? a_slot : in_set(gemm, 0, a_slot),
+                      in_set(gemm, 1, times(gemm, j, gemm->b_values)),
                       times(gemm, plus(gemm, times(gemm, i, gemm->n_tiles), j), gemm->c_values)};
     Buf *locals[3] = {gemm->a, gemm->b, gemm->acc};
     Arg args[4] = {arg_name(gemm->info->name)};
@@ -259,9 +270,10 @@ void gemm_begin(Gemm *gemm, int sets, Block *body) {
     const Arg *args = gemm->stmt->call.args;
     count_tiles(gemm);
     gemm->acc = lower_local(gemm->lower, args[2].region->buf);
-    gemm->a = args[0].region->buf->scope == SCOPE_FRAGMENT
-                  ? lower_local(gemm->lower, args[0].region->buf)
-                  : operand_registers(gemm, "a", args[0].region->buf->type, sets * gemm->m_tiles * gemm->a_values, body);
+    gemm->a =
+        args[0].region->buf->scope == SCOPE_FRAGMENT
+            ? lower_local(gemm->lower, args[0].region->buf)
+            : operand_registers(gemm, "a", args[0].region->buf->type, sets * gemm->m_tiles * gemm->a_values, body);
     gemm->b = operand_registers(gemm, "b", args[1].region->buf->type, sets * gemm->n_tiles * gemm->b_values, body);
     warp_corner(gemm, body);
 }
@@ -312,7 +324,8 @@ static void lower_fma(Gemm *gemm, Block *out) {
     Expr *in[2] = {lower_thread(lower), r};
     layout_forward(arena, lower->facts, fragment->layout, in, at);
     Expr *a = operand_load(gemm, 0, at[0], k), *b = operand_load(gemm, 1, at[1], k);
-    Expr *sum = multiply_add(gemm, type_compute(acc->type), a, b, e_cast(arena, type_compute(acc->type), e_load1(arena, acc, r)));
+    Expr *sum = multiply_add(gemm, type_compute(acc->type), a, b,
+                             e_cast(arena, type_compute(acc->type), e_load1(arena, acc, r)));
     Stmt *update = s_store1(arena, acc, r, e_cast(arena, acc->type, sum));
     Expr *inside = NULL;
     for (int d = 0; d < 2; d++) {

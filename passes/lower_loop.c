@@ -30,15 +30,15 @@ typedef struct Version {
     const Layout *map;
     const TileAccessVec *accesses;
     int fast;
-    int64_t vector;         // n
-    bool inside;            // the whole tile was tested: no guards
-    Expr *group;            // q
-    Expr *element;          // e, or constant 0
+    int64_t vector;                 // n
+    bool inside;                    // the whole tile was tested: no guards
+    Expr *group;                    // q
+    Expr *element;                  // e, or constant 0
     Expr *point[LAYOUT_MAX_RANK];   // of this element: the loop's iterators
     Expr *first[LAYOUT_MAX_RANK];   // of the group
-    Expr *first_replica;    // NULL: no replicas
-    Map *temporaries;       // Expr (load) or Stmt (store) -> local Buf holding the group
-    Subst *vars;            // the body's lets and iterators in this version
+    Expr *first_replica;            // NULL: no replicas
+    Map *temporaries;               // Expr (load) or Stmt (store) -> local Buf holding the group
+    Subst *vars;                    // the body's lets and iterators in this version
 } Version;
 
 static void version_block(Version *version, const Block *from, Block *to);
@@ -95,7 +95,8 @@ static Expr *version_load(Version *version, Expr *expr) {
     Buf *buf = expr->load.buf, *temporary = map_get(version->temporaries, expr);
     if (temporary) return e_load1(arena, temporary, version->element);
     if (buf->scope == SCOPE_FRAGMENT)
-        return e_load1(arena, lower_local(lower, buf), fragment_slot(version, buf, expr->load.count, expr->load.indices));
+        return e_load1(arena, lower_local(lower, buf),
+                       fragment_slot(version, buf, expr->load.count, expr->load.indices));
     Expr **indices = NEW_ARRAY(arena, Expr *, expr->load.count);
     for (int d = 0; d < expr->load.count; d++) indices[d] = version_expr(version, expr->load.indices[d]);
     if (buf->scope == SCOPE_SHARED) {
@@ -131,7 +132,8 @@ static Expr *version_call(Version *version, Expr *expr) {
 static Expr *version_node(Version *version, Expr *expr) {
     Arena *arena = version->arena;
     switch (expr->kind) {
-    case EXPR_INT: case EXPR_FLOAT: return expr;
+    case EXPR_INT:
+    case EXPR_FLOAT: return expr;
     case EXPR_VAR:
         for (int d = 0; d < version->loop->rank; d++)
             if (version->loop->iters[d] == expr->var) return version->point[d];
@@ -139,7 +141,8 @@ static Expr *version_node(Version *version, Expr *expr) {
     case EXPR_LOAD: return version_load(version, expr);
     case EXPR_UNARY: return e_unary(arena, expr->unary.op, version_expr(version, expr->unary.a));
     case EXPR_BINARY:
-        return e_binary(arena, expr->binary.op, version_expr(version, expr->binary.a), version_expr(version, expr->binary.b));
+        return e_binary(arena, expr->binary.op, version_expr(version, expr->binary.a),
+                        version_expr(version, expr->binary.b));
     case EXPR_SELECT:
         return e_select(arena, version_expr(version, expr->select.condition), version_expr(version, expr->select.yes),
                         version_expr(version, expr->select.no));
@@ -268,7 +271,9 @@ static void version_stmt(Version *version, Stmt *stmt, Block *out) {
     case STMT_IF: version_if(version, stmt, out); return;
     case STMT_BLOCK: version_block(version, &stmt->block, out); return;
     case STMT_CALL: version_call_stmt(version, stmt, out); return;
-    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
         copy = stmt_new(arena, stmt->kind, stmt->loc);
         copy->let.value = stmt->let.value ? version_expr(version, stmt->let.value) : NULL;
         if (stmt->kind == STMT_ASSIGN) {
@@ -326,7 +331,8 @@ static Expr **run_indices(Version *version, const TileAccess *access, Expr *e, B
 
 static Buf *new_temporary(Version *version, const TileAccess *access, Block *out) {
     const char *name = arena_printf(version->arena, "%s_v", access->buf->name);
-    Buf *local = buf_new_const(version->arena, name, SCOPE_LOCAL, access->buf->type, 1, &version->vector, version->loop->origin->loc);
+    Buf *local = buf_new_const(version->arena, name, SCOPE_LOCAL, access->buf->type, 1, &version->vector,
+                               version->loop->origin->loc);
     block_push(version->arena, out, s_decl(version->arena, local));
     return local;
 }
@@ -438,12 +444,14 @@ static void start_group(Version *version, Block *out) {
     const TileAccess *store = &vec_last(version->accesses), *load = store - 1;
     Buf *buf;
     int count;
-    Expr **to = run_indices(version, store, e_int(arena, 0), &buf, &count), **from = NEW_ARRAY(arena, Expr *, load->count);
+    Expr **to = run_indices(version, store, e_int(arena, 0), &buf, &count),
+         **from = NEW_ARRAY(arena, Expr *, load->count);
     for (int d = 0; d < load->count; d++) from[d] = version_expr(version, load->indices[d]);
     Expr *valid = valid_elements(version, load, from);
     Arg args[4] = {arg_region(region_element(arena, buf, count, to)),
                    arg_region(region_element(arena, load->buf, load->count, from)),
-                   arg_value(e_int(arena, version->vector)), {0}};
+                   arg_value(e_int(arena, version->vector)),
+                   {0}};
     if (valid) args[3] = arg_value(valid);
     Stmt *copy = s_call(arena, OP_CP_ASYNC, 4, args);
     copy->loc = version->loop->origin->loc;
@@ -483,7 +491,8 @@ static bool touches_registers(const Version *version) {
 
 static bool writes_registers(const Version *version) {
     for (int a = 0; a < version->accesses->count; a++)
-        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT && version->accesses->items[a].is_store) return true;
+        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT && version->accesses->items[a].is_store)
+            return true;
     return false;
 }
 
@@ -554,7 +563,8 @@ static bool guard_is_uniform(const Version *version, const TileAccess *access) {
     for (int d = 0; d < access->count; d++) {
         int64_t coefficient;
         Expr *inside = e_lt(arena, access->indices[d], access->buf->shape[d]);
-        bool proven = prove(facts, inside) && prove(facts, e_binary(arena, BIN_GE, access->indices[d], e_int(arena, 0)));
+        bool proven =
+            prove(facts, inside) && prove(facts, e_binary(arena, BIN_GE, access->indices[d], e_int(arena, 0)));
         if (proven || (linear_in(access->indices[d], fast, &coefficient) && coefficient == 0)) continue;
         if (d != access->count - 1 || access_stride(access, fast) != STRIDE_UNIT) return false;
         Expr *base = simplify_expr(arena, facts, e_sub(arena, access->indices[d], e_var(arena, (Var *)fast)));
@@ -600,7 +610,8 @@ static Expr *whole_tile_inside(Version *version) {
 static bool needs_two_versions(const Version *version) {
     if (version->vector == 1 || version->loop->is_async) return false;
     for (int a = 0; a < version->accesses->count; a++)
-        if (version->accesses->items[a].buf->scope == SCOPE_GLOBAL && !guard_is_uniform(version, &version->accesses->items[a]))
+        if (version->accesses->items[a].buf->scope == SCOPE_GLOBAL &&
+            !guard_is_uniform(version, &version->accesses->items[a]))
             return true;
     return false;
 }
@@ -618,7 +629,8 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
     EXPECT(lower->context->failure, text, "a loop has no map");
     Version version = {.lower = lower, .arena = arena, .loop = loop, .accesses = &accesses};
     version.map = layout_parse(arena, text, 0, &why);
-    EXPECT(lower->context->failure, version.map && tv_threads(version.map) == lower->threads, "bad map %s: %s", text, why);
+    EXPECT(lower->context->failure, version.map && tv_threads(version.map) == lower->threads, "bad map %s: %s", text,
+           why);
     tile_accesses(arena, loop, &accesses);
     version.fast = loop_fast_dim(loop, &accesses);
     version.vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);

@@ -21,7 +21,9 @@ int reduce_op_axis(const Stmt *reduce) {
     return (int)axis;
 }
 
-static bool along_axis(const LayoutMode *mode, int axis) { return mode->stride != 0 && mode->out == axis; }
+static bool along_axis(const LayoutMode *mode, int axis) {
+    return mode->stride != 0 && mode->out == axis;
+}
 
 typedef struct Reduce {
     Lower *lower;
@@ -29,11 +31,11 @@ typedef struct Reduce {
     Stmt *stmt;
     OpId op;
     int axis, rank;
-    int dims[LAYOUT_MAX_RANK];    // source dims that stay (-1: the single element of a rank-1 source)
+    int dims[LAYOUT_MAX_RANK];   // source dims that stay (-1: the single element of a rank-1 source)
     const Layout *src, *dst;
-    Type type;                    // of the arithmetic
-    Buf *from, *to, *part;        // local arrays
-    int64_t count;                // results per thread
+    Type type;               // of the arithmetic
+    Buf *from, *to, *part;   // local arrays
+    int64_t count;           // results per thread
 } Reduce;
 
 static Expr *combine(Reduce *reduce, Expr *a, Expr *b) {
@@ -80,9 +82,13 @@ static Stmt *counted(Reduce *reduce, const char *name, int64_t count, Expr **ind
     return loop;
 }
 
-static Expr *part_at(Reduce *reduce, Expr *slot) { return e_load1(reduce->arena, reduce->part, slot); }
+static Expr *part_at(Reduce *reduce, Expr *slot) {
+    return e_load1(reduce->arena, reduce->part, slot);
+}
 
-static Expr *simple(Reduce *reduce, Expr *expr) { return simplify_expr(reduce->arena, reduce->lower->facts, expr); }
+static Expr *simple(Reduce *reduce, Expr *expr) {
+    return simplify_expr(reduce->arena, reduce->lower->facts, expr);
+}
 
 // ---- in the thread ----
 
@@ -129,7 +135,8 @@ static void push_butterfly(Reduce *reduce, int64_t mask, Block *out) {
     int mark = facts_mark(reduce->lower->facts);
     Stmt *loop = counted(reduce, "d", reduce->count, &slot);
     Expr *other = e_call2(arena, OP_SHFL_XOR, part_at(reduce, slot), e_int(arena, mask));
-    Var *var = var_new(arena, "other", VAR_LET, reduce->type, reduce->stmt->loc);   // && and || must not skip the shuffle
+    Var *var =
+        var_new(arena, "other", VAR_LET, reduce->type, reduce->stmt->loc);   // && and || must not skip the shuffle
     block_push(arena, &loop->loop.body, s_let(arena, var, other));
     Expr *sum = combine(reduce, part_at(reduce, slot), e_var(arena, var));
     block_push(arena, &loop->loop.body, s_store1(arena, reduce->part, slot, sum));
@@ -167,7 +174,8 @@ static Expr *warp_part(Reduce *reduce, Expr **first_lane) {
             weight *= above;
         }
         Expr *same = NULL;
-        if (along && within > 1) same = e_binary(arena, BIN_EQ, e_mod(arena, digit, e_int(arena, within)), e_int(arena, 0));
+        if (along && within > 1)
+            same = e_binary(arena, BIN_EQ, e_mod(arena, digit, e_int(arena, within)), e_int(arena, 0));
         if (replica) same = e_binary(arena, BIN_EQ, digit, e_int(arena, 0));
         if (same) *first_lane = *first_lane ? e_and(arena, *first_lane, same) : same;
         radix *= mode->extent;
@@ -252,9 +260,11 @@ static void store_result(Reduce *reduce, Block *out) {
 }
 
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
-    Reduce reduce = {.lower = lower, .arena = lower->arena, .stmt = stmt, .op = stmt->call.op, .axis = reduce_op_axis(stmt)};
+    Reduce reduce = {
+        .lower = lower, .arena = lower->arena, .stmt = stmt, .op = stmt->call.op, .axis = reduce_op_axis(stmt)};
     Buf *src = stmt->call.args[REDUCE_SRC].region->buf, *dst = stmt->call.args[REDUCE_DST].region->buf;
-    EXPECT(lower->context->failure, src->scope == SCOPE_FRAGMENT && dst->scope == SCOPE_FRAGMENT && src->layout && dst->layout,
+    EXPECT(lower->context->failure,
+           src->scope == SCOPE_FRAGMENT && dst->scope == SCOPE_FRAGMENT && src->layout && dst->layout,
            "a reduction of '%s' was not materialized", src->name);
     for (int d = 0; d < src->rank; d++)
         if (d != reduce.axis) reduce.dims[reduce.rank++] = d;

@@ -20,7 +20,9 @@
 static void lower_block(Lower *lower, const Block *from, Block *to);
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
 
-Expr *lower_thread(Lower *lower) { return e_var(lower->arena, lower->thread); }
+Expr *lower_thread(Lower *lower) {
+    return e_var(lower->arena, lower->thread);
+}
 
 // ---- buffers ----
 
@@ -156,7 +158,8 @@ static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
         block_push(arena, out, s_store(arena, buf, stmt->store.count, indices, value));
         return;
     }
-    Expr *guard = buf->scope == SCOPE_GLOBAL ? access_guard(arena, lower->facts, buf, stmt->store.count, indices) : NULL;
+    Expr *guard =
+        buf->scope == SCOPE_GLOBAL ? access_guard(arena, lower->facts, buf, stmt->store.count, indices) : NULL;
     Stmt *only = once(lower, guard, out);
     if (buf->scope == SCOPE_SHARED) {
         indices = lower_indices(lower, buf, stmt->store.count, indices, &count);
@@ -194,17 +197,30 @@ Region *lower_element(Lower *lower, const Region *region) {
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     const OpInfo *info = op_info(stmt->call.op);
-    if (via_is(stmt, "wgmma")) { lower_wgmma(lower, stmt, out); return; }
-    if (stmt->call.op == OP_GEMM) { lower_gemm(lower, stmt, out); return; }
-    if (is_reduction(stmt)) { lower_reduce(lower, stmt, out); return; }
-    if (!(info->stages & STAGE_BIT_THREAD)) { not_lowered(lower, stmt, info->text); return; }
+    if (via_is(stmt, "wgmma")) {
+        lower_wgmma(lower, stmt, out);
+        return;
+    }
+    if (stmt->call.op == OP_GEMM) {
+        lower_gemm(lower, stmt, out);
+        return;
+    }
+    if (is_reduction(stmt)) {
+        lower_reduce(lower, stmt, out);
+        return;
+    }
+    if (!(info->stages & STAGE_BIT_THREAD)) {
+        not_lowered(lower, stmt, info->text);
+        return;
+    }
     bool touches_memory = false;
     for (int i = 0; i < stmt->call.count; i++) {
         Arg *arg = &stmt->call.args[i];
         if (arg->value) arg->value = lower_expr(lower, arg->value);
         if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
     }
-    bool by_one = (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
+    bool by_one =
+        (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
     block_push(arena, by_one && !lower->one ? &once(lower, NULL, out)->if_.then : out, stmt);
 }
 
@@ -272,9 +288,11 @@ static Region *thread_region_operand(Mapper *mapper, Region *region) {
 
 static void thread_region_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Lower *lower = mapper->user;
-    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT) stmt->store.buf = lower_local(lower, stmt->store.buf);
+    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT)
+        stmt->store.buf = lower_local(lower, stmt->store.buf);
     if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED && !stmt->store.buf->lowered) {
-        stmt->store.indices = lower_indices(lower, stmt->store.buf, stmt->store.count, stmt->store.indices, &stmt->store.count);
+        stmt->store.indices =
+            lower_indices(lower, stmt->store.buf, stmt->store.count, stmt->store.indices, &stmt->store.count);
         stmt->store.buf = lower_physical(lower, stmt->store.buf);
     }
     block_push(mapper->arena, out, stmt);
@@ -321,7 +339,9 @@ static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     case STMT_BLOCK: lower_body(lower, stmt, &stmt->block); break;
     case STMT_THREAD: lower_thread_region(lower, stmt, out); return;
     case STMT_ROLE: not_lowered(lower, stmt, "role"); return;
-    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
         stmt->let.value = lower_expr(lower, stmt->let.value);
         if (stmt->kind == STMT_LET) facts_enter(lower->facts, stmt);
         break;
@@ -365,7 +385,12 @@ static Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
 static bool needs_threads(const Stmt *stmt, void *user) {
     (void)user;
     switch (stmt->kind) {
-    case STMT_LET: case STMT_VAR: case STMT_ASSIGN: case STMT_ASSUME: case STMT_IF: case STMT_BLOCK: return false;
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
+    case STMT_ASSUME:
+    case STMT_IF:
+    case STMT_BLOCK: return false;
     case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
     case STMT_CALL: {
         OpId op = stmt->call.op;
@@ -389,15 +414,23 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     block_push(lower->arena, out, role);
 }
 
-static bool is_scalar(const Stmt *stmt) { return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME; }
+static bool is_scalar(const Stmt *stmt) {
+    return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
+}
 
 // Scalars that all roles see, the roles, and between them what the whole block does.
 static void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out) {
     for (int i = 0; i < body->count; i++) {
         Stmt *stmt = body->items[i];
         if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) continue;
-        if (is_scalar(stmt)) { lower_stmt(lower, stmt, out); continue; }
-        if (stmt->kind == STMT_ROLE) { lower_role(lower, stmt, out); continue; }
+        if (is_scalar(stmt)) {
+            lower_stmt(lower, stmt, out);
+            continue;
+        }
+        if (stmt->kind == STMT_ROLE) {
+            lower_role(lower, stmt, out);
+            continue;
+        }
         int mark = facts_mark(lower->facts);
         Stmt *region = open_region(lower, threads, stmt->loc);
         for (; i < body->count && body->items[i]->kind != STMT_ROLE && !is_scalar(body->items[i]); i++)
@@ -438,7 +471,8 @@ bool pass_lower_tile_op(PassContext *context, Func *kernel) {
     lower.facts = facts_new(context->arena, kernel);
     lower.locals = map_new(context->arena);
     lower.physical = map_new(context->arena);
-    for (int i = 0; i < kernel->body.count && kernel->body.items[i] != grid; i++) facts_enter(lower.facts, kernel->body.items[i]);
+    for (int i = 0; i < kernel->body.count && kernel->body.items[i] != grid; i++)
+        facts_enter(lower.facts, kernel->body.items[i]);
     lower_grid(&lower, grid);
     kernel->stage = STAGE_THREAD;
     return true;

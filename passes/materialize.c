@@ -23,12 +23,13 @@ typedef struct Materialize {
     PassContext *context;
     Arena *arena;
     Func *kernel;
-    Map *staged;      // copies from a fragment to global memory that are worth staging
-    Map *effects;     // block-level lets of what an effect returned
+    Map *staged;    // copies from a fragment to global memory that are worth staging
+    Map *effects;   // block-level lets of what an effect returned
     bool changed;
 } Materialize;
 
-static Buf *shared_like(Materialize *m, const char *name, Type type, int rank, const int64_t *shape, Block *out, Span loc) {
+static Buf *shared_like(Materialize *m, const char *name, Type type, int rank, const int64_t *shape, Block *out,
+                        Span loc) {
     Buf *buf = buf_new_const(m->arena, name, SCOPE_SHARED, type, rank, shape, loc);
     Stmt *decl = s_decl(m->arena, buf);
     decl->loc = loc;
@@ -51,7 +52,8 @@ static void operand_shape(const Region *region, int *rank, int64_t *shape) {
 }
 
 // from -> shared -> to, both regions of the same shape.
-static void through_shared(Materialize *m, const char *name, Type type, Region *from, Region *to, Span loc, Block *out) {
+static void through_shared(Materialize *m, const char *name, Type type, Region *from, Region *to, Span loc,
+                           Block *out) {
     int64_t shape[LAYOUT_MAX_RANK];
     int rank;
     operand_shape(to, &rank, shape);
@@ -92,7 +94,8 @@ static void operand_to_shared(Materialize *m, Stmt *gemm, int operand, Block *ou
 }
 
 static void materialize_gemm(Materialize *m, Stmt *gemm, Block *out) {
-    if (gemm->call.args[0].region->buf->scope == SCOPE_FRAGMENT && !a_is_usable(m, gemm)) operand_to_shared(m, gemm, 0, out);
+    if (gemm->call.args[0].region->buf->scope == SCOPE_FRAGMENT && !a_is_usable(m, gemm))
+        operand_to_shared(m, gemm, 0, out);
     if (gemm->call.args[1].region->buf->scope == SCOPE_FRAGMENT) operand_to_shared(m, gemm, 1, out);
     block_push(m->arena, out, gemm);
 }
@@ -102,7 +105,8 @@ static void materialize_gemm(Materialize *m, Stmt *gemm, Block *out) {
 static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
     Region *src = reduce->call.args[0].region, *dst = reduce->call.args[1].region;
     if (src->buf->scope != SCOPE_FRAGMENT) {   // reduce from shared memory: load it into registers first
-        Buf *fragment = buf_new(m->arena, src->buf->name, SCOPE_FRAGMENT, src->buf->type, region_rank(src), NULL, reduce->loc);
+        Buf *fragment =
+            buf_new(m->arena, src->buf->name, SCOPE_FRAGMENT, src->buf->type, region_rank(src), NULL, reduce->loc);
         for (int d = 0; d < fragment->rank; d++) fragment->shape[d] = e_int(m->arena, region_extent(src, d));
         block_push(m->arena, out, s_decl(m->arena, fragment));
         push_copy(m, src, region_whole(m->arena, fragment), reduce->loc, out);

@@ -10,12 +10,12 @@
 
 typedef struct PassContext {
     Module *module;
-    Arena *arena;             // the module's
+    Arena *arena;   // the module's
     Failure *failure;
     DiagSink *sink;
     const Target *target;
-    bool remarks;             // -R: passes explain what they declined
-    VEC(Func *) variants;     // kernels a pass adds, placed after the one it was given
+    bool remarks;           // -R: passes explain what they declined
+    VEC(Func *) variants;   // kernels a pass adds, placed after the one it was given
 } PassContext;
 
 typedef bool (*PassFn)(PassContext *context, Func *kernel);
@@ -23,14 +23,14 @@ typedef bool (*PassFn)(PassContext *context, Func *kernel);
 typedef struct Pass {
     const char *name;
     Stage from, to;
-    const char *needs;        // passes that must have run before, space separated
-    const char *keeps;        // what it preserves, for people
-    const char *summary;      // one sentence
+    const char *needs;     // passes that must have run before, space separated
+    const char *keeps;     // what it preserves, for people
+    const char *summary;   // one sentence
     PassFn run;
 } Pass;
 
 const Pass *pass_named(const char *name);
-const Pass *pass_at(int index);             // NULL past the end; in pipeline order
+const Pass *pass_at(int index);   // NULL past the end; in pipeline order
 
 // ---- the runner ----
 // The runner gets the parser and the emulator as callbacks, since passes/ may include neither.
@@ -43,18 +43,18 @@ typedef struct PassHooks {
 } PassHooks;
 
 typedef struct PassOptions {
-    const char *passes;            // NULL: the whole pipeline; else comma-separated names
-    const char *print_after;       // pass name or "all"
+    const char *passes;        // NULL: the whole pipeline; else comma-separated names
+    const char *print_after;   // pass name or "all"
     const char *stop_after;
-    const char *dump_dir;          // NNN-pass.tile files
+    const char *dump_dir;   // NNN-pass.tile files
     bool print_changed, verify_each, roundtrip_each, emulate_each, time_passes, remarks, places;
-    int bisect_limit;              // run only the first n pass executions; -1: all
-    FILE *talk;                    // where dumps and timings go (stderr); not owned
+    int bisect_limit;   // run only the first n pass executions; -1: all
+    FILE *talk;         // where dumps and timings go (stderr); not owned
 } PassOptions;
 
 // True when all went well; otherwise diagnostics are in the module's sink.
 bool run_passes(Module *module, const Target *target, const PassOptions *options, const PassHooks *hooks);
-void passes_document(StrBuf *out);          // docs/passes.md from the registry
+void passes_document(StrBuf *out);   // docs/passes.md from the registry
 
 // ---- the passes, one file each, in pipeline order ----
 bool pass_simplify(PassContext *context, Func *kernel);

@@ -188,7 +188,8 @@ static bool schedule_grid(PassContext *context, const Func *kernel, Stmt *grid) 
     bool changed = drop_cluster(&s) || grid->grid.raster != NULL;
     Expr *points = grid_points(&s);
     const char *why;
-    bool parted = can_specialize(context->arena, context->target, kernel, &why);   // warp-specialize makes its blocks persistent itself
+    bool parted = can_specialize(context->arena, context->target, kernel,
+                                 &why);   // warp-specialize makes its blocks persistent itself
     if (grid->grid.persistent && !parted) make_persistent(&s, points);
     else if (grid->grid.count > 1) flatten(&s, points);
     else return changed ? (grid->grid.raster = NULL, true) : false;

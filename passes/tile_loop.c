@@ -76,8 +76,8 @@ static void loop_of_fill(Arena *arena, const Region *dst, Expr *value, TileLoop 
     Expr *at[LAYOUT_MAX_RANK];
     space_of_region(arena, dst, loop);
     iter_exprs(arena, loop, at);
-    Stmt *store = s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at),
-                          e_cast(arena, dst->buf->type, value));
+    Stmt *store =
+        s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at), e_cast(arena, dst->buf->type, value));
     push_clipped(arena, loop, region_clip(arena, dst, at), store);
 }
 
@@ -126,9 +126,9 @@ bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
 typedef struct Collector {
     Arena *arena;
     TileAccessVec *out;
-    int depth;       // of conditions around
-    Subst *lets;     // pure lets of the body
-    Map *own;        // other variables of the body
+    int depth;     // of conditions around
+    Subst *lets;   // pure lets of the body
+    Map *own;      // other variables of the body
 } Collector;
 
 static void collect_block(Collector *c, const Block *block);
@@ -172,8 +172,14 @@ static void collect_access(Collector *c, Buf *buf, int count, Expr **from, Expr 
         indices[d] = subst_expr(c->lets, from[d]);
         own |= uses_own(c, indices[d]);
     }
-    TileAccess access = {.buf = buf, .count = count, .indices = indices, .is_store = store != NULL, .load = load,
-                         .store = store, .conditional = c->depth > 0, .is_local = own};
+    TileAccess access = {.buf = buf,
+                         .count = count,
+                         .indices = indices,
+                         .is_store = store != NULL,
+                         .load = load,
+                         .store = store,
+                         .conditional = c->depth > 0,
+                         .is_local = own};
     vec_push(c->arena, c->out, access);
 }
 
@@ -203,7 +209,9 @@ static void collect_lazily(Collector *c, Expr *expr) {
 
 static void collect_expr(Collector *c, Expr *expr) {
     switch (expr->kind) {
-    case EXPR_INT: case EXPR_FLOAT: case EXPR_VAR: return;
+    case EXPR_INT:
+    case EXPR_FLOAT:
+    case EXPR_VAR: return;
     case EXPR_LOAD:
         for (int i = 0; i < expr->load.count; i++) collect_expr(c, expr->load.indices[i]);
         collect_access(c, expr->load.buf, expr->load.count, expr->load.indices, expr, NULL);
@@ -219,7 +227,8 @@ static void collect_expr(Collector *c, Expr *expr) {
         collect_lazily(c, expr->select.yes);
         collect_lazily(c, expr->select.no);
         return;
-    case EXPR_CAST: case EXPR_BITCAST: collect_expr(c, expr->operand); return;
+    case EXPR_CAST:
+    case EXPR_BITCAST: collect_expr(c, expr->operand); return;
     case EXPR_CALL: collect_args(c, expr->call.op, expr->call.count, expr->call.args, NULL); return;
     }
 }
@@ -232,7 +241,9 @@ static void collect_body(Collector *c, const Block *block) {
 
 static void collect_stmt(Collector *c, Stmt *stmt) {
     switch (stmt->kind) {
-    case STMT_LET: case STMT_VAR: case STMT_ASSIGN:
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
         if (stmt->let.value) collect_expr(c, stmt->let.value);
         if (stmt->kind != STMT_ASSIGN) declare(c, stmt->let.var, stmt->kind == STMT_LET ? stmt->let.value : NULL);
         return;
@@ -298,7 +309,9 @@ bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient) {
     }
 }
 
-static bool last_dim_is_dense(const Buf *buf) { return !buf->strides || expr_is_int(buf->strides[buf->rank - 1], 1); }
+static bool last_dim_is_dense(const Buf *buf) {
+    return !buf->strides || expr_is_int(buf->strides[buf->rank - 1], 1);
+}
 
 StrideKind access_stride(const TileAccess *access, const Var *iter) {
     bool used = false;
@@ -327,12 +340,15 @@ bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
         dims[d] = iterator_number(loop, access->indices[d]);
         if (dims[d] < 0 && !expr_const(access->indices[d], &constant)) return false;
         for (int other = 0; other < d; other++)
-            if (dims[d] >= 0 && dims[other] == dims[d]) return false;   // v[i, i]: no thread-value layout has the diagonal
+            if (dims[d] >= 0 && dims[other] == dims[d])
+                return false;   // v[i, i]: no thread-value layout has the diagonal
     }
     return true;
 }
 
-static bool is_memory(const Buf *buf) { return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED; }
+static bool is_memory(const Buf *buf) {
+    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
+}
 
 int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
     int fast = loop->rank - 1;

@@ -24,7 +24,7 @@ Expr *region_clip(Arena *arena, const Region *region, Expr *const *at);
 typedef struct TileAccess {
     Buf *buf;
     int count;
-    Expr **indices;     // with the body's pure lets put in
+    Expr **indices;   // with the body's pure lets put in
     bool is_store, is_atomic;
     bool conditional;   // under an `if`, `?:`, `&&` or an inner loop
     bool is_local;      // an index uses a variable of the body (a `var`, an inner iterator, what an atomic returned)

@@ -682,7 +682,8 @@ static void make_points(Parting *p, Block *out) {
     Arena *a = p->arena;
     p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
     push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
-    p->workers = bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
+    p->workers =
+        bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
     p->steps = bind(p, "steps", common_trips(a, &p->work, p->loop), out);
     p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
 }

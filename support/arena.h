@@ -22,7 +22,7 @@ extern const Allocator libc_allocator;
 // where allocation failures go; it must outlive the arena.
 Arena *arena_new(Allocator host, Failure *failure);
 Allocator arena_host(const Arena *arena);   // the memory it takes its blocks from, for an arena of a shorter life
-void arena_free(Arena *arena);   // frees every block; NULL is allowed
+void arena_free(Arena *arena);              // frees every block; NULL is allowed
 
 void *arena_alloc(Arena *arena, size_t bytes);   // zeroed, aligned to 16 bytes
 void *arena_copy(Arena *arena, const void *data, size_t bytes);

@@ -5,51 +5,67 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { FEATURE_BASE, FEATURE_CP_ASYNC, FEATURE_LDMATRIX, FEATURE_STMATRIX, FEATURE_MMA, FEATURE_MMA_FP8, FEATURE_MBARRIER,
-               FEATURE_TMA, FEATURE_WGMMA, FEATURE_CLUSTER, FEATURE_COUNT } Feature;
+typedef enum {
+    FEATURE_BASE,
+    FEATURE_CP_ASYNC,
+    FEATURE_LDMATRIX,
+    FEATURE_STMATRIX,
+    FEATURE_MMA,
+    FEATURE_MMA_FP8,
+    FEATURE_MBARRIER,
+    FEATURE_TMA,
+    FEATURE_WGMMA,
+    FEATURE_CLUSTER,
+    FEATURE_COUNT
+} Feature;
 const char *feature_text(Feature feature);
 
 typedef struct Target {
-    const char *name;            // "sm_90a": what --target takes, LLVM's cpu name and ptxas's -arch
-    const char *ptx_feature;     // LLVM feature string for the PTX version, "+ptx80"
-    const char *summary;         // "Hopper: H100, H200"
-    unsigned features;           // bit per Feature
-    int warp_lanes;              // 32
-    int max_threads;             // per block
-    int64_t shared_block;        // bytes a block may have (opt-in)
-    int64_t shared_default;      // bytes without opting in
+    const char *name;          // "sm_90a": what --target takes, LLVM's cpu name and ptxas's -arch
+    const char *ptx_feature;   // LLVM feature string for the PTX version, "+ptx80"
+    const char *summary;       // "Hopper: H100, H200"
+    unsigned features;         // bit per Feature
+    int warp_lanes;            // 32
+    int max_threads;           // per block
+    int64_t shared_block;      // bytes a block may have (opt-in)
+    int64_t shared_default;    // bytes without opting in
     int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per block
-    int registers_thread;        // most a thread can have
+    int registers_thread;                             // most a thread can have
     int registers_multiprocessor;
     int register_unit, registers_least;   // what setmaxnreg takes: multiples of the unit, from the least on
-    int partitions;              // of a multiprocessor: each runs every fourth warp, with its share of the registers
-    int multiprocessors;         // of the usual device, for cost models
-    int banks, bank_bytes;       // shared memory
+    int partitions;                 // of a multiprocessor: each runs every fourth warp, with its share of the registers
+    int multiprocessors;            // of the usual device, for cost models
+    int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory
-    int vector_bytes;            // widest load or store of a thread
-    int max_barriers;            // named barriers
-    int64_t max_grid;            // blocks along x
+    int vector_bytes;               // widest load or store of a thread
+    int max_barriers;               // named barriers
+    int64_t max_grid;               // blocks along x
 } Target;
 
-const Target *target_named(const char *name);        // NULL when unknown
-const Target *target_at(int index);                   // NULL past the end; for listing
-static inline int target_warpgroup(const Target *t) { return t->partitions * t->warp_lanes; }   // threads: a warp of each
-static inline bool target_has(const Target *t, Feature f) { return t->features >> f & 1; }
+const Target *target_named(const char *name);   // NULL when unknown
+const Target *target_at(int index);             // NULL past the end; for listing
+static inline int target_warpgroup(const Target *t) {
+    return t->partitions * t->warp_lanes;
+}   // threads: a warp of each
+static inline bool target_has(const Target *t, Feature f) {
+    return t->features >> f & 1;
+}
 
 // A tensor-core instruction of one warp: c[m, n] += a[m, k] * b[k, n]. Register layouts are thread-value layouts in the
 // notation of layout/layout.h: (lane, value) -> coordinates (m, k), (n, k) and (m, n). (PTX ISA, "Matrix fragments for mma".)
 typedef struct MmaInfo {
-    const char *name;            // the word in `mma(m16n8k16_f32_bf16, ...)`
+    const char *name;   // the word in `mma(m16n8k16_f32_bf16, ...)`
     int m, n, k;
     const char *a_type, *b_type, *c_type;   // type texts
-    const char *a_layout;        // (lane, value) -> (m, k)
-    const char *b_layout;        // (lane, value) -> (n, k)
-    const char *c_layout;        // (lane, value) -> (m, n)
+    const char *a_layout;                   // (lane, value) -> (m, k)
+    const char *b_layout;                   // (lane, value) -> (n, k)
+    const char *c_layout;                   // (lane, value) -> (m, n)
     Feature feature;
 } MmaInfo;
 const MmaInfo *mma_named(const char *name);
 const MmaInfo *mma_at(int index);
-const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type, const char *c_type);   // NULL: none
+const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type,
+                        const char *c_type);   // NULL: none
 
 // A tensor-core instruction of one warpgroup: acc[m, n] += a[m, k] * b[n, k], m = 64. Too many for rows: every n from 8
 // to 256 in steps of 8 (8-bit integers above 32: of 16), with k 32 bytes long. The word is `m64n256k16_f32_bf16`; fp8 may
@@ -68,19 +84,19 @@ bool wgmma_find(const Target *target, const char *a_type, const char *b_type, co
 
 // How an operand of wgmma lies in shared memory (PTX ISA, "Matrix descriptor").
 typedef struct WgmmaForm {
-    const char *name;            // the word of a_form and b_form: k128, mn64, ...
-    int swizzle;                 // bytes: 128, 64, 32; 0: none
-    bool k_major;                // k is contiguous, else m or n
+    const char *name;   // the word of a_form and b_form: k128, mn64, ...
+    int swizzle;        // bytes: 128, 64, 32; 0: none
+    bool k_major;       // k is contiguous, else m or n
 } WgmmaForm;
 const WgmmaForm *wgmma_form(const char *name);   // NULL: unknown
 
 // What a tensor map can say, and the fields of mbarriers and matrix descriptors that go with it.
 typedef struct TmaFacts {
-    int max_rank, max_box;       // dims; elements of a box along one of them
-    int unit_bytes;              // addresses, strides and rows of a box are multiples of it; what the swizzle moves
-    int shared_align;            // bytes, of a box in shared memory
-    int64_t max_transaction;     // bytes that one phase of an mbarrier can expect
-    int64_t descriptor_bytes;    // offsets in a matrix descriptor are below this, in units of unit_bytes
+    int max_rank, max_box;      // dims; elements of a box along one of them
+    int unit_bytes;             // addresses, strides and rows of a box are multiples of it; what the swizzle moves
+    int shared_align;           // bytes, of a box in shared memory
+    int64_t max_transaction;    // bytes that one phase of an mbarrier can expect
+    int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes
 } TmaFacts;
 extern const TmaFacts tma_facts;
 bool tma_swizzle_valid(int64_t bytes);             // 0, 32, 64, 128

@@ -111,12 +111,12 @@ typedef struct TilecCompileOptions {
     const char *target;   // "sm_90a"; `tilec targets` lists them. No default
     const TilecDefine *defines;
     size_t define_count;
-    int optimize;        // LLVM's effort: 0 (the default: a small pipeline, enough for tile code) or 2 (its O2)
-    bool no_lines;       // leaves out the source places of instructions
-    bool no_assemble;    // stops at PTX: tilec_artefact_cubin is then empty, and the artefact cannot be loaded
-    const char *only;    // this kernel or program alone, with what it calls; NULL: all of the file
-    const char *ptxas;   // path; NULL: found on PATH, in CUDA's usual folders, else libnvJitLink
-    const char *record;  // path of the tuning record that `tilec tune` wrote; NULL: none is read
+    int optimize;         // LLVM's effort: 0 (the default: a small pipeline, enough for tile code) or 2 (its O2)
+    bool no_lines;        // leaves out the source places of instructions
+    bool no_assemble;     // stops at PTX: tilec_artefact_cubin is then empty, and the artefact cannot be loaded
+    const char *only;     // this kernel or program alone, with what it calls; NULL: all of the file
+    const char *ptxas;    // path; NULL: found on PATH, in CUDA's usual folders, else libnvJitLink
+    const char *record;   // path of the tuning record that `tilec tune` wrote; NULL: none is read
 } TilecCompileOptions;
 
 // The initial value of a structure that begins with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);

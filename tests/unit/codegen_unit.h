@@ -108,4 +108,3 @@ static inline void expect_none(const char *ptx, const char *part) {
     if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);                                                     \
     Kernel k;                                                                                                          \
     kernel_start(&k, *state, &failure, threads)
-

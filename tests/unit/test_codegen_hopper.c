@@ -224,9 +224,8 @@ static void targets_without_it_say_so(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(a_tensor_map_is_read_where_it_is),   IN_ARENA(every_type_and_form),
-        IN_ARENA(a_run_is_one_piece),                 IN_ARENA(accumulators_of_a_loop_do_not_move),
-        IN_ARENA(targets_without_it_say_so),
+        IN_ARENA(a_tensor_map_is_read_where_it_is),   IN_ARENA(every_type_and_form),       IN_ARENA(a_run_is_one_piece),
+        IN_ARENA(accumulators_of_a_loop_do_not_move), IN_ARENA(targets_without_it_say_so),
     };
     return run(tests);
 }

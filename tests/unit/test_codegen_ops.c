@@ -339,10 +339,10 @@ static void test_missing_feature(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_math_f32),  IN_ARENA(test_math_f64),  IN_ARENA(test_math_small), IN_ARENA(test_integers),
-        IN_ARENA(test_conversions), IN_ARENA(test_choices), IN_ARENA(test_copies),     IN_ARENA(test_vectors),
-        IN_ARENA(test_matrices),  IN_ARENA(test_mma_table), IN_ARENA(test_lanes),      IN_ARENA(test_barriers),
-        IN_ARENA(test_atomics),   IN_ARENA(test_ordered),   IN_ARENA(test_debugging),  IN_ARENA(test_missing_feature),
+        IN_ARENA(test_math_f32),    IN_ARENA(test_math_f64),  IN_ARENA(test_math_small), IN_ARENA(test_integers),
+        IN_ARENA(test_conversions), IN_ARENA(test_choices),   IN_ARENA(test_copies),     IN_ARENA(test_vectors),
+        IN_ARENA(test_matrices),    IN_ARENA(test_mma_table), IN_ARENA(test_lanes),      IN_ARENA(test_barriers),
+        IN_ARENA(test_atomics),     IN_ARENA(test_ordered),   IN_ARENA(test_debugging),  IN_ARENA(test_missing_feature),
     };
     return run(tests);
 }

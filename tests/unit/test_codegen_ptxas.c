@@ -195,9 +195,9 @@ static void test_symbols(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_ptxas),         IN_ARENA(test_library),        IN_ARENA(test_refused), IN_ARENA(test_missing),
-        IN_ARENA(test_spills),        IN_ARENA(test_llvm_gives_up),  IN_ARENA(test_broken_promise),
-        IN_ARENA(test_none),          IN_ARENA(test_messages),       IN_ARENA(test_symbols),
+        IN_ARENA(test_ptxas),    IN_ARENA(test_library),       IN_ARENA(test_refused),        IN_ARENA(test_missing),
+        IN_ARENA(test_spills),   IN_ARENA(test_llvm_gives_up), IN_ARENA(test_broken_promise), IN_ARENA(test_none),
+        IN_ARENA(test_messages), IN_ARENA(test_symbols),
     };
     return run(tests);
 }

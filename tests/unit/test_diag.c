@@ -196,7 +196,8 @@ static void the_table_is_in_order(void **state) {
     for (int i = 0; i < COUNT_OF(rows); i++) {
         if (i) assert_true(rows[i - 1].number < rows[i].number);
         assert_true(strlen(rows[i].text) >= 2);   // "%s": the caller's own words
-        if (strcmp(rows[i].severity, "REMARK") != 0) assert_true(strlen(rows[i].remedy) > 3);   // a remark asks for nothing
+        if (strcmp(rows[i].severity, "REMARK") != 0)
+            assert_true(strlen(rows[i].remedy) > 3);   // a remark asks for nothing
     }
 }
 

@@ -126,19 +126,19 @@ static void warpgroup_instructions_have_names(void **state) {
     assert_string_equal(info.b_type, "e5m2");
     static const char *const right[] = {"m64n256k8_f32_tf32", "m64n24k32_i32_i8", "m64n48k32_i32_u8_i8",
                                         "m64n16k16_f16_f16", "m64n256k32_f32_e5m2"};
-    static const char *const wrong[] = {"m64n200k16_f32_bf1", "m64n12k16_f32_bf16", "m64n264k16_f32_f16",
-                                        "m64n40k32_i32_i8", "m64n64k16_f32_e4m3", "m128n64k16_f32_f16",
-                                        "m64n064k16_f32_f16", "m64n64k16_f32_f16_f16x", "m64n64k16_f16_bf16",
-                                        "m64n64k16_f32_f16_bf16", "m64n64k16", ""};
+    static const char *const wrong[] = {
+        "m64n200k16_f32_bf1", "m64n12k16_f32_bf16",     "m64n264k16_f32_f16", "m64n40k32_i32_i8",
+        "m64n64k16_f32_e4m3", "m128n64k16_f32_f16",     "m64n064k16_f32_f16", "m64n64k16_f32_f16_f16x",
+        "m64n64k16_f16_bf16", "m64n64k16_f32_f16_bf16", "m64n64k16",          ""};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) assert_true(wgmma_named(right[i], &info));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(wgmma_named(wrong[i], &info));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(targets_are_listed_and_found),    IN_ARENA(features_have_names),
-        IN_ARENA(fragments_own_each_element_once), IN_ARENA(fragments_of_16_bits),
-        IN_ARENA(fragments_of_32_and_8_bits),      IN_ARENA(instructions_are_found_by_type_and_target),
+        IN_ARENA(targets_are_listed_and_found),      IN_ARENA(features_have_names),
+        IN_ARENA(fragments_own_each_element_once),   IN_ARENA(fragments_of_16_bits),
+        IN_ARENA(fragments_of_32_and_8_bits),        IN_ARENA(instructions_are_found_by_type_and_target),
         IN_ARENA(warpgroup_instructions_have_names),
     };
     return run(tests);
