@@ -1,5 +1,6 @@
 // The layout of the passes: text, the worked swizzle example, inverses, distributions, against enumeration.
 #include "layout/distribution.h"
+#include "layout/tma.h"
 #include "tests/unit/unit.h"
 #include <inttypes.h>
 #include <stdbool.h>
@@ -304,10 +305,35 @@ static void runs_and_periods_agree_with_enumeration(void **state) {
     assert_true(kept > 1000 && torn > 1000 && refused > 10);
 }
 
+// The layout that the passes give a tile for TMA and wgmma (passes/tma.h) is the one that the tensor map's box writes.
+static void bank_swizzles_are_what_tma_writes(void **state) {
+    static const int64_t rows[] = {8, 64, 200, 256};
+    for (int bits = 8; bits <= 32; bits *= 2)
+        for (int bytes = 32; bytes <= 128; bytes *= 2)
+            for (int r = 0; r < 4; r++)
+                for (int panels = 1; panels <= 3; panels++) {
+                    LayoutContext cx = layout_context(*state);
+                    const char *why = NULL;
+                    int64_t width = 8 * bytes / bits, columns = width * panels;
+                    TmaPlan plan = tma_plan(&cx, (TmaTile){2, {rows[r], columns}, bits, bytes});
+                    const Layout *layout = layout_bank_swizzle(*state, rows[r], columns, bits, bytes / 16, &why);
+                    assert_false(cx.failed);
+                    assert_non_null(layout);
+                    assert_int_equal(plan.box[0], rows[r]);
+                    assert_int_equal(plan.box[1], width);
+                    assert_int_equal(plan.copies, panels);
+                    for (int64_t i = 0; i < rows[r]; i++)
+                        for (int64_t j = 0; j < columns; j++)
+                            assert_int_equal(layout_linear(layout, (int64_t[]){i, j}),
+                                             swizzled_at(plan.layout, i + rows[r] * j));
+                }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(the_worked_example),
         IN_ARENA(golden_bank_swizzles),
+        IN_ARENA(bank_swizzles_are_what_tma_writes),
         IN_ARENA(shapes_without_swizzle_are_refused),
         IN_ARENA(text_round_trips),
         IN_ARENA(bad_text_says_why),
