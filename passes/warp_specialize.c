@@ -716,8 +716,7 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     push_load_role(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
     Iter *iter = NEW(a, Iter);
-    *iter =
-        (Iter){p.worker, integer(&p, 0), e_min(a, grid->grid.iters[0].end, e_call(a, OP_SMS, 0, NULL)), integer(&p, 1)};
+    *iter = (Iter){p.worker, integer(&p, 0), blocks_of(&p), integer(&p, 1)};
     grid->grid.iters = iter;
     grid->grid.threads = integer(&p, (1 + p.consumers) * target_warpgroup(context->target));
     grid->grid.body = body;
@@ -730,18 +729,18 @@ static bool chosen(const Stmt *loop) {
 }
 
 // Without slots there is nothing to load ahead: back to what works without roles.
-static void fall_back(PassContext *context, const Stmt *loop) {
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        Stmt *stmt = loop->loop.body.items[i];
-        if (via_is(stmt, "tma")) attr_set_text(context->arena, &stmt->attrs, ATTR_VIA, "plain");
-        if (via_is(stmt, "wgmma")) attr_set_text(context->arena, &stmt->attrs, ATTR_VIA, "fma");
-    }
+static bool fall_back(Visitor *visitor, Stmt *stmt) {
+    bool copies = via_is(stmt, "tma") || via_is(stmt, "tma_store");
+    if (copies) attr_set_text(visitor->user, &stmt->attrs, ATTR_VIA, "plain");
+    if (via_is(stmt, "wgmma")) attr_set_text(visitor->user, &stmt->attrs, ATTR_VIA, "fma");
+    return true;
 }
 
 bool pass_warp_specialize(PassContext *context, Func *kernel) {
     Shape shape = {0};
     if (shape_of(context->target, kernel, &shape) || !chosen(shape.loop)) return false;
+    Visitor back = {.stmt = fall_back, .user = context->arena};
     if (rings_everything(shape.loop)) part(context, kernel, (Stmt *)shape.grid);
-    else fall_back(context, shape.loop);
+    else visit_block(&back, &kernel->body);
     return true;
 }
