@@ -19,6 +19,5 @@ typedef struct Assembly {
 
 AssembleStatus run_ptxas(Assembly *assembly, const char *path);
 AssembleStatus run_nvjitlink(Assembly *assembly);
-const char *find_ptxas(Arena *arena);   // in PATH, then in CUDA's usual folders; NULL
 // What the messages say of each kernel; notes about serialised matrix instructions become diagnostics.
 void read_assembler_log(Assembly *assembly, Cubin *out);

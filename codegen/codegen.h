@@ -53,3 +53,7 @@ typedef struct AssembleOptions {
 // False when none of the assemblers is there (T_NO_PTXAS) or it refused (its text in the diagnostic).
 bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, const AssembleOptions *options,
               Cubin *out);
+
+// The cubin's machine code as text, added to `out`, by nvdisasm or cuobjdump (found as ptxas is). False: reported
+// (T_NO_DISASSEMBLER, T_PTXAS_START, T_DISASSEMBLER_REFUSED).
+bool disassemble(Arena *arena, DiagSink *sink, const uint8_t *cubin, size_t size, StrBuf *out);

@@ -1,5 +1,6 @@
 // PTX to cubin: which assembler, and what its messages say of each kernel.
 #include "codegen/assembler.h"
+#include "codegen/process.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static void report_refusal(Assembly *assembly) {
 
 // The one that was asked for, else ptxas, else the library.
 static AssembleStatus run_assembler(Assembly *assembly) {
-    const char *path = assembly->options->ptxas ? assembly->options->ptxas : find_ptxas(assembly->arena);
+    const char *path = assembly->options->ptxas ? assembly->options->ptxas : find_program(assembly->arena, "ptxas");
     if (!path) return run_nvjitlink(assembly);
     AssembleStatus status = run_ptxas(assembly, path);
     if (status == UNAVAILABLE) diag(assembly->sink, (Span){0}, T_PTXAS_START, path, assembly->failed);

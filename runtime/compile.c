@@ -79,15 +79,18 @@ static void warn_spills(const Compiled *out) {
     }
 }
 
-// A pipeline that was cut short leaves kernels that codegen does not understand.
+// A pipeline that was cut short leaves kernels that codegen does not understand; a file of functions leaves nothing to launch.
 static bool all_lowered(const Module *module) {
+    int kernels = 0;
     for (int i = 0; i < module->funcs.count; i++) {
         const Func *func = module->funcs.items[i];
+        kernels += func->kind == FUNC_KERNEL;
         if (func->kind != FUNC_KERNEL || func->stage == STAGE_THREAD) continue;
         diag(module->sink, func->loc, T_CUT_SHORT, func->name);
         return false;
     }
-    return true;
+    if (kernels == 0) diag(module->sink, (Span){0}, T_NO_KERNEL);
+    return kernels > 0;
 }
 
 static bool generate(const CompileOptions *options, Compiled *out) {

@@ -8,6 +8,8 @@ TilecStatus status_of_code(DiagCode code) {
     case T_NO_DRIVER:
     case T_NO_PTXAS:
     case T_PTXAS_START:
+    case T_NO_DISASSEMBLER:
+    case T_DISASSEMBLER_REFUSED:
     case T_NO_PREPARED:
     case T_OUT_OF_MEMORY: return TILEC_ERROR_ENVIRONMENT;
     case T_CUDA: return TILEC_ERROR_DEVICE;

@@ -13,16 +13,13 @@ typedef struct Kind {
     Upto upto;   // how far the pipeline has to go
 } Kind;
 
-typedef enum { TILE, LLVM, PTX, CUBIN, MANIFEST, HEADER, LAYOUTS, KINDS } KindId;
+typedef enum { TILE, LLVM, PTX, CUBIN, SASS, MANIFEST, HEADER, LAYOUTS, KINDS } KindId;
 
 static const Kind kinds[KINDS] = {
-    [TILE] = {"tile", ".tile", UPTO_PASSES},
-    [LLVM] = {"llvm", ".ll", UPTO_PTX},
-    [PTX] = {"ptx", ".ptx", UPTO_PTX},
-    [CUBIN] = {"cubin", ".cubin", UPTO_CUBIN},
-    [MANIFEST] = {"manifest", ".json", UPTO_PTX},
-    [HEADER] = {"header", ".h", UPTO_CUBIN},
-    [LAYOUTS] = {"layouts", ".layouts.txt", UPTO_MODULE},
+    [TILE] = {"tile", ".tile", UPTO_PASSES}, [LLVM] = {"llvm", ".ll", UPTO_PTX},
+    [PTX] = {"ptx", ".ptx", UPTO_PTX},       [CUBIN] = {"cubin", ".cubin", UPTO_CUBIN},
+    [SASS] = {"sass", ".sass", UPTO_CUBIN},  [MANIFEST] = {"manifest", ".json", UPTO_PTX},
+    [HEADER] = {"header", ".h", UPTO_CUBIN}, [LAYOUTS] = {"layouts", ".layouts.txt", UPTO_MODULE},
 };
 
 typedef struct Build {
@@ -44,7 +41,7 @@ static bool add_kind(Build *b, const char *name, size_t length) {
         return true;
     }
     diag(b->tool->sink, (Span){0}, T_OPTION_VALUE, "emit", arena_strndup(b->tool->arena, name, length),
-         "one of tile, llvm, ptx, cubin, manifest, header, layouts");
+         "one of tile, llvm, ptx, cubin, sass, manifest, header, layouts");
     return false;
 }
 
@@ -107,6 +104,7 @@ static bool make(Build *b, Arena *arena, const Compiled *c, KindId kind, StrBuf 
     case LLVM: sb_str(text, c->llvm); break;
     case PTX: sb_str(text, c->ptx); break;
     case CUBIN: sb_bytes(text, (const char *)c->packed, c->packed_size); break;
+    case SASS: return disassemble(arena, b->tool->sink, c->cubin.data, c->cubin.size, text);
     case MANIFEST: sb_str(text, c->manifest); break;
     case HEADER: emit_header(c->plan, b->stem, c->packed, c->packed_size, text); break;
     case LAYOUTS: return make_layouts(b, arena, text);

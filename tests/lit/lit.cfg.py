@@ -38,7 +38,10 @@ config.substitutions.append(
 # `%exits N command...`: runs the command and demands exit code N.
 config.substitutions.append(("%exits", "bash " + os.path.join(config.tilec_source_dir, "tests", "lit", "exits.sh")))
 
-if shutil.which("ptxas") or os.access("/usr/local/cuda/bin/ptxas", os.X_OK):
+ptxas = shutil.which("ptxas", path=os.pathsep.join([config.environment["PATH"], "/usr/local/cuda/bin"]))
+if ptxas:
     config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
+config.substitutions.append(("%bin", config.tilec_binary_dir))
 if config.sanitized:
     config.available_features.add("sanitized")   # slower, and limits on memory do not work
