@@ -28,11 +28,9 @@ const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm) {
                     type_text(args[2].region->buf->type));
 }
 
-enum { MATRIX_ROWS = 8, MATRIX_ROW_BYTES = 16 };   // of an ldmatrix matrix (PTX ISA, ldmatrix)
-
 bool matrix_load_possible(const Target *target, const Region *operand) {
     return target_has(target, FEATURE_LDMATRIX) && operand->buf->scope == SCOPE_SHARED &&
-           type_bytes(operand->buf->type) * MATRIX_ROWS == MATRIX_ROW_BYTES;
+           type_bytes(operand->buf->type) * matrix_facts.rows == matrix_facts.row_bytes;
 }
 
 void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner) {

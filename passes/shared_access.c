@@ -160,15 +160,15 @@ static void gather_reduce(Gather *gather, Stmt *reduce) {
 
 // A store by TMA: 16 rows of a warp and 8 columns a matrix, two matrices beside each other where there are so many columns.
 static void gather_staging(Gather *gather, Stmt *copy, Buf *buf, int64_t columns) {
-    enum { ROWS = 16, MATRIX = 8 };
-    int rank = buf->rank, steps = (int)((columns + ROWS - 1) / ROWS);
-    SharedAccess *access = new_access(gather, buf, copy, true, MATRIX, steps < MAX_STEPS ? steps : MAX_STEPS);
+    int rank = buf->rank, matrix = matrix_facts.rows, rows = 2 * matrix;   // two matrices above each other
+    int steps = (int)((columns + rows - 1) / rows);
+    SharedAccess *access = new_access(gather, buf, copy, true, matrix, steps < MAX_STEPS ? steps : MAX_STEPS);
     access->must_be_contiguous = true;
     for (int step = 0; step < access->steps; step++) {
         for (int lane = 0; lane < access->lanes; lane++) {
-            int64_t *element = lane_element(access, step, lane), column = (int64_t)step * ROWS + lane / ROWS * MATRIX;
+            int64_t *element = lane_element(access, step, lane), column = (int64_t)step * rows + lane / rows * matrix;
             memset(element, 0, sizeof *element * (size_t)rank);
-            element[rank - 2] = lane % ROWS;
+            element[rank - 2] = lane % rows;
             element[rank - 1] = column;
             if (column >= columns) element[0] = -1;
         }

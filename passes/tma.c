@@ -3,16 +3,16 @@
 #include "passes/util.h"
 
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
-    static const int spans[] = {128, 64, 32};
+    const int *spans = tma_facts.spans;
     int bits = type_bits(shared->type);
     if (shared->rank - shared->stage_dims != 2) return *why = "has not two dims", false;
     int64_t rows = buf_extent(shared, shared->rank - 2), bytes = buf_extent(shared, shared->rank - 1) * bits / 8;
     if (rows < 1 || bytes < 1) return *why = "has no constant shape", false;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < TMA_SPANS; i++) {
         if (bytes % spans[i]) continue;
         *out = (TmaPanels){rows, spans[i] * 8 / bits, bytes / spans[i], spans[i]};
         if (rows > tma_facts.max_box) return *why = "has more rows than a box may have", false;
-        if (rows % 8) return *why = "has rows that are no multiple of 8", false;
+        if (rows % tma_facts.swizzle_rows) return *why = "has rows that are no multiple of 8", false;
         return true;
     }
     return *why = "has rows that are no multiple of 32 bytes", false;
@@ -58,21 +58,17 @@ bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
 
 // ---- stores ----
 
-enum { STRIP_ROWS = 64, MATRIX = 8, MATRIX_BYTES = 16 };   // wgmma's m; stmatrix's rows and the bytes of one
-
 static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
-    static const int spans[] = {32, 64, 128};
     store->tail = store->tail_columns = columns;
-    for (int i = 0; i < 3 && columns * element > MATRIX_BYTES; i++) {
-        if (columns * element > spans[i]) continue;
-        store->tail_swizzle = spans[i];
-        store->tail_columns = spans[i] / element;
+    for (int i = TMA_SPANS - 1; i >= 0 && columns * element > matrix_facts.row_bytes; i--) {
+        if (columns * element > tma_facts.spans[i]) continue;
+        store->tail_swizzle = tma_facts.spans[i];
+        store->tail_columns = tma_facts.spans[i] / element;
         return;
     }
 }
 
 bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why) {
-    enum { SPAN = 128 };
     const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
     const Buf *tensor = to->buf;
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_STMATRIX))
@@ -84,9 +80,10 @@ bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const cha
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
         return *why = "needs a contiguous last dim", false;
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = buf_extent(from->buf, 1);
-    if (element * MATRIX != MATRIX_BYTES) return *why = "stores 16-bit elements, by stmatrix", false;
-    if (m % STRIP_ROWS || n % MATRIX) return *why = "stores strips of 64 rows and 8 columns", false;
-    *out = (TmaStore){.strips = m / STRIP_ROWS, .rows = STRIP_ROWS, .columns = SPAN / element};
+    if (element * matrix_facts.rows != matrix_facts.row_bytes)
+        return *why = "stores 16-bit elements, by stmatrix", false;
+    if (m % WGMMA_ROWS || n % matrix_facts.rows) return *why = "stores strips of 64 rows and 8 columns", false;
+    *out = (TmaStore){.strips = m / WGMMA_ROWS, .rows = WGMMA_ROWS, .columns = tma_facts.spans[0] / element};
     out->chunks = n / out->columns;
     set_tail(out, n % out->columns, element);
     return true;

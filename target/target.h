@@ -77,6 +77,7 @@ typedef struct WgmmaInfo {
     const char *a_layout;                     // of a in registers: (thread of the warpgroup, value) -> (m, k)
     char acc_layout[64];                      // (thread of the warpgroup, value) -> (m, n)
 } WgmmaInfo;
+enum { WGMMA_ROWS = 64 };                             // m of all of them
 bool wgmma_named(const char *name, WgmmaInfo *out);   // false: there is no such instruction
 // The instruction with these operands and this n; false when the target has none.
 bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
@@ -90,10 +91,20 @@ typedef struct WgmmaForm {
 } WgmmaForm;
 const WgmmaForm *wgmma_form(const char *name);   // NULL: unknown
 
+// The matrices that ldmatrix and stmatrix move: one thread each gives the address of a row. (PTX ISA, "ldmatrix", "stmatrix".)
+typedef struct MatrixFacts {
+    int rows, row_bytes;
+} MatrixFacts;
+extern const MatrixFacts matrix_facts;
+
 // What a tensor map can say, and the fields of mbarriers and matrix descriptors that go with it.
+enum { TMA_SPANS = 3 };
 typedef struct TmaFacts {
-    int max_rank, max_box;      // dims; elements of a box along one of them
-    int unit_bytes;             // addresses, strides and rows of a box are multiples of it; what the swizzle moves
+    int max_rank, max_box;   // dims; elements of a box along one of them
+    int unit_bytes;          // addresses, strides and rows of a box are multiples of it; what the swizzle moves
+    int spans
+        [TMA_SPANS];   // bytes of a row that the swizzles take, the widest first; a pattern repeats after swizzle_rows
+    int swizzle_rows;
     int shared_align;           // bytes, of a box in shared memory
     int64_t max_transaction;    // bytes that one phase of an mbarrier can expect
     int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes

@@ -4,12 +4,16 @@
 const TmaFacts tma_facts = {.max_rank = 5,
                             .max_box = 256,
                             .unit_bytes = 16,
+                            .spans = {128, 64, 32},
+                            .swizzle_rows = 8,
                             .shared_align = 128,
                             .max_transaction = (1 << 20) - 1,
                             .descriptor_bytes = 1 << 18};
 
 bool tma_swizzle_valid(int64_t bytes) {
-    return bytes == 0 || bytes == 32 || bytes == 64 || bytes == 128;
+    bool valid = bytes == 0;
+    for (int i = 0; i < TMA_SPANS; i++) valid |= bytes == tma_facts.spans[i];
+    return valid;
 }
 
 // Units of 16 bytes change places: their number takes the exclusive or of address bits 7 and up, three of them for a

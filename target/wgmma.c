@@ -31,7 +31,7 @@ static const WgmmaTypes *types_of(const WgmmaInfo *info) {
 }
 
 bool wgmma_named(const char *name, WgmmaInfo *out) {
-    enum { M = 64, MOST_N = 256, K_BITS = 256, STEP = 8, INTEGER_STEP = 16, INTEGER_FINE = 32 };
+    enum { MOST_N = 256, K_BITS = 256, STEP = 8, INTEGER_STEP = 16, INTEGER_FINE = 32 };
     char again[64], rest[8];
     *out = (WgmmaInfo){0};
     int found = sscanf(name, "m%dn%dk%d_%7[a-z0-9]_%7[a-z0-9]_%7[a-z0-9]", &out->m, &out->n, &out->k, out->acc_type,
@@ -46,8 +46,8 @@ bool wgmma_named(const char *name, WgmmaInfo *out) {
     out->can_transpose = types->bits == 16;
     out->a_layout = types->bits == 32 ? A_32 : types->bits == 16 ? A_16 : A_8;
     snprintf(out->acc_layout, sizeof out->acc_layout, ACC, out->n / STEP);
-    return out->m == M && out->n >= STEP && out->n <= MOST_N && out->n % (integer ? INTEGER_STEP : STEP) == 0 &&
-           out->k * types->bits == K_BITS;
+    return out->m == WGMMA_ROWS && out->n >= STEP && out->n <= MOST_N &&
+           out->n % (integer ? INTEGER_STEP : STEP) == 0 && out->k * types->bits == K_BITS;
 }
 
 bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
