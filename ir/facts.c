@@ -203,6 +203,10 @@ bool linear_prove_nonnegative(const Facts *facts, const Linear *sum) {
 
 // ---- conditions ----
 
+static bool is_comparison(const Expr *e) {
+    return e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
+}
+
 // A comparison of integers as a sum that it says is >= 0 (for ==: and <= 0). False when the sides may wrap around.
 static bool comparison_sum(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b, Linear *sum) {
     if (!type_is_int(a->type)) return false;
@@ -215,6 +219,11 @@ static bool comparison_sum(const Facts *facts, BinaryOp op, const Expr *a, const
     return add_exactly(sum, less ? &right : &left, 1) && add_exactly(sum, less ? &left : &right, -1);
 }
 
+bool comparison_is_exact(const Facts *facts, const Expr *e) {
+    Linear sum;
+    return is_comparison(e) && comparison_sum(facts, e->binary.op, e->binary.a, e->binary.b, &sum);
+}
+
 static BinaryOp negated(BinaryOp op) {
     switch (op) {
     case BIN_EQ: return BIN_NE;
@@ -224,10 +233,6 @@ static BinaryOp negated(BinaryOp op) {
     case BIN_GT: return BIN_LE;
     default: return BIN_LT;
     }
-}
-
-static bool is_comparison(const Expr *e) {
-    return e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
 }
 
 static bool prove_comparison(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b) {
@@ -252,6 +257,8 @@ static bool prove_comparison(const Facts *facts, BinaryOp op, const Expr *a, con
 
 static bool prove_is(const Facts *facts, const Expr *e, bool holds) {
     if (e->kind == EXPR_INT) return (e->integer != 0) == holds;
+    for (const Fact *fact = latest_fact(facts, FACT_CONDITION); fact; fact = earlier_fact(facts, fact))
+        if (expr_equal(fact->expr, e)) return fact->holds == holds;
     if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NOT) return prove_is(facts, e->unary.a, !holds);
     if (e->kind == EXPR_BINARY && (e->binary.op == BIN_LOGICAL_AND || e->binary.op == BIN_LOGICAL_OR)) {
         bool both = (e->binary.op == BIN_LOGICAL_AND) == holds;
@@ -262,8 +269,6 @@ static bool prove_is(const Facts *facts, const Expr *e, bool holds) {
         Range range = var_fact(facts, e->var).range;
         return range.low == holds && range.high == holds;
     }
-    for (const Fact *fact = latest_fact(facts, FACT_CONDITION); fact; fact = earlier_fact(facts, fact))
-        if (expr_equal(fact->expr, e)) return fact->holds == holds;
     if (e->kind == EXPR_CALL && e->call.op == OP_ALIGNED && holds) {
         int64_t bytes;
         return e->call.args[0].region && expr_const(e->call.args[1].value, &bytes) &&

@@ -23,6 +23,8 @@ Range range_of(const Facts *facts, const Expr *expr);
 int64_t multiple_of(const Facts *facts,
                     const Expr *expr);   // largest known power of two times odd divisor (>= 1; 0 for constant 0)
 bool prove(const Facts *facts, const Expr *condition);   // true only when certain
+bool comparison_is_exact(const Facts *facts,
+                         const Expr *comparison);   // no side wraps around: as of true integers
 bool prove_aligned(const Facts *facts, const Buf *buf,
                    int64_t bytes);   // aligned(buf, n) is known, n a multiple of bytes
 // Simplifies with the facts: folds, cancels, drops % and / that ranges make trivial.

@@ -63,6 +63,7 @@ bool pass_select(PassContext *context, Func *kernel);
 bool pass_ring(PassContext *context, Func *kernel);
 bool pass_warp_specialize(PassContext *context, Func *kernel);
 bool pass_pipeline(PassContext *context, Func *kernel);
+bool pass_unswitch(PassContext *context, Func *kernel);
 bool pass_layout_inference(PassContext *context, Func *kernel);
 bool pass_materialize(PassContext *context, Func *kernel);
 bool pass_swizzle_allocation(PassContext *context, Func *kernel);

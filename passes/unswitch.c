@@ -1,0 +1,231 @@
+// unswitch: a condition inside a parallel loop that only some trips of the loop around it need is asked once for the block.
+//
+//     for (n in ceildiv(T, 64)) {                         for (n in ceildiv(T, 64)) {
+//         ...                                                 ...
+//         parallel (i in 128, j in 64) {                      if (n * 64 + 63 >= T) parallel (i in 128, j in 64) {
+//             if (n * 64 + j >= T) s[i, j] = -inf;                if (n * 64 + j >= T) s[i, j] = -inf;
+//         }                                                   }
+//
+// All trips but the last go without a compare and a select for each element. The same holds for the diagonal of a causal
+// mask, the two edges of a window, and conditions that do not depend on the parallel indices at all.
+//
+// The guard is what the condition becomes when each parallel index takes the end of its range at which a comparison is most
+// likely to hold: an affine comparison holds somewhere exactly when it holds there. `&&` and `||` are taken apart; of `&&`
+// that is a bound (both may hold, each elsewhere), as good as any for masks. A comparison of anything else (data, products of
+// indices) may hold. It is one loop with a branch, not a loop for each phase: it stays one pipeline, and the code does not grow.
+//
+// Left alone: loops whose guard is known to hold, or known so far as the facts go (so the pass finds its own result), that
+// stand in no loop, or that do something whatever the condition.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/kernel_walk.h"
+#include "passes/tile_loop.h"
+#include "passes/util.h"
+#include "support/map.h"
+
+typedef struct Unswitch {
+    PassContext *context;
+    Arena *arena;
+    Map *in_loops;   // parallel loops that stand in another loop
+    Map *guards;     // parallel loop -> Expr
+} Unswitch;
+
+// What the conditions are looked at under: one parallel loop.
+typedef struct Space {
+    Arena *arena;
+    const Facts *facts;   // with the indices' bounds
+    const Stmt *loop;
+    Subst *lets;   // of the body
+} Space;
+
+static bool depends(const Space *space, const Expr *expr) {
+    for (int i = 0; i < space->loop->loop.count; i++)
+        if (expr_uses_var(expr, space->loop->loop.iters[i].var)) return true;
+    return false;
+}
+
+// A division by what may be 0 stays behind the condition that stands before it.
+static bool find_division(Visitor *visitor, Expr *expr) {
+    bool divides = expr->kind == EXPR_BINARY && (expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD);
+    bool ceils = expr->kind == EXPR_CALL && expr->call.op == OP_CEILDIV;
+    const Expr *by = divides ? expr->binary.b : ceils ? expr->call.args[1].value : NULL;
+    int64_t constant;
+    *(bool *)visitor->user |= by && !expr_const(by, &constant);
+    return true;
+}
+
+static bool may_be_asked_early(const Expr *expr) {
+    bool divides = false;
+    Visitor visitor = {.expr = find_division, .user = &divides};
+    visit_expr(&visitor, (Expr *)expr);
+    return !divides && expr_is_stable(expr);
+}
+
+// Puts in the ends of the indices at which a - b is largest (or smallest). False when it is not affine.
+static bool at_corner(const Space *space, Expr **a, Expr **b, bool largest) {
+    Arena *arena = space->arena;
+    Subst *subst = subst_new(arena);
+    for (int i = 0; i < space->loop->loop.count; i++) {
+        const Iter *iter = &space->loop->loop.iters[i];
+        int64_t in_a, in_b;
+        if (!linear_in(*a, iter->var, &in_a) || !linear_in(*b, iter->var, &in_b)) return false;
+        bool far = (in_a > in_b) == largest;
+        subst_var(subst, iter->var, far ? e_sub(arena, iter->end, e_int(arena, 1)) : iter->begin);
+    }
+    *a = subst_expr(subst, *a);
+    *b = subst_expr(subst, *b);
+    return true;
+}
+
+static BinaryOp negated(BinaryOp op) {
+    switch (op) {
+    case BIN_EQ: return BIN_NE;
+    case BIN_NE: return BIN_EQ;
+    case BIN_LT: return BIN_GE;
+    case BIN_LE: return BIN_GT;
+    case BIN_GT: return BIN_LE;
+    default: return BIN_LT;
+    }
+}
+
+static bool is_comparison(const Expr *e) {
+    return e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
+}
+
+// Where a comparison holds for some indices. True: it may.
+static Expr *somewhere(const Space *space, BinaryOp op, Expr *a, Expr *b) {
+    Arena *arena = space->arena;
+    Expr *perhaps = e_bool(arena, true), *whole = e_binary(arena, op, a, b);
+    if (op == BIN_NE || !type_is_int(a->type) || !comparison_is_exact(space->facts, whole)) return perhaps;
+    if (op == BIN_EQ) {
+        Expr *below = somewhere(space, BIN_LE, a, b), *above = somewhere(space, BIN_GE, a, b);
+        return e_and(arena, below, above);
+    }
+    if (!at_corner(space, &a, &b, op == BIN_GT || op == BIN_GE)) return perhaps;
+    return e_binary(arena, op, a, b);
+}
+
+// What must be so for the condition to hold (or not to hold) for any of the indices, without the indices.
+static Expr *guard_of(const Space *space, Expr *e, bool holds) {
+    Arena *arena = space->arena;
+    if (e->kind == EXPR_INT) return e_bool(arena, (e->integer != 0) == holds);
+    if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NOT) return guard_of(space, e->unary.a, !holds);
+    if (e->kind == EXPR_BINARY && (e->binary.op == BIN_LOGICAL_AND || e->binary.op == BIN_LOGICAL_OR)) {
+        Expr *a = guard_of(space, e->binary.a, holds), *b = guard_of(space, e->binary.b, holds);
+        bool both = (e->binary.op == BIN_LOGICAL_AND) == holds;
+        return e_binary(arena, both ? BIN_LOGICAL_AND : BIN_LOGICAL_OR, a, b);
+    }
+    if (!may_be_asked_early(e)) return e_bool(arena, true);
+    if (!depends(space, e)) return holds ? e : e_unary(arena, UNARY_NOT, e);
+    if (!is_comparison(e)) return e_bool(arena, true);
+    return somewhere(space, holds ? e->binary.op : negated(e->binary.op), e->binary.a, e->binary.b);
+}
+
+static bool is_place(const Expr *value, const Stmt *store) {
+    if (value->kind != EXPR_LOAD || value->load.buf != store->store.buf) return false;
+    for (int d = 0; d < store->store.count; d++)
+        if (!expr_equal(value->load.indices[d], store->store.indices[d])) return false;
+    return true;
+}
+
+static Expr *block_guard(Space *space, const Block *block);
+
+// What must be so for the statement to do anything.
+static Expr *stmt_guard(Space *space, const Stmt *stmt) {
+    Arena *arena = space->arena;
+    switch (stmt->kind) {
+    case STMT_LET:
+        if (!expr_is_pure(stmt->let.value)) return e_bool(arena, true);
+        subst_var(space->lets, stmt->let.var, subst_expr(space->lets, stmt->let.value));
+        return e_bool(arena, false);
+    case STMT_BLOCK: return block_guard(space, &stmt->block);
+    case STMT_IF: {
+        Expr *condition = subst_expr(space->lets, stmt->if_.condition);
+        Expr *then = block_guard(space, &stmt->if_.then), *otherwise = block_guard(space, &stmt->if_.otherwise);
+        if (!expr_is_pure(condition)) return e_bool(arena, true);
+        then = e_and(arena, guard_of(space, condition, true), then);
+        otherwise = e_and(arena, guard_of(space, condition, false), otherwise);
+        return e_binary(arena, BIN_LOGICAL_OR, then, otherwise);
+    }
+    case STMT_STORE: {   // x = c ? v : x
+        const Expr *value = stmt->store.value;
+        if (value->kind != EXPR_SELECT || !expr_is_pure(value)) return e_bool(arena, true);
+        bool keeps_no = is_place(value->select.no, stmt), keeps_yes = is_place(value->select.yes, stmt);
+        if (!keeps_no && !keeps_yes) return e_bool(arena, true);
+        return guard_of(space, subst_expr(space->lets, value->select.condition), keeps_no);
+    }
+    default: return e_bool(arena, true);
+    }
+}
+
+static Expr *block_guard(Space *space, const Block *block) {
+    Expr *any = e_bool(space->arena, false);
+    for (int i = 0; i < block->count; i++)
+        any = e_binary(space->arena, BIN_LOGICAL_OR, any, stmt_guard(space, block->items[i]));
+    return any;
+}
+
+// ---- which loops ----
+
+static void mark_in_loops(Map *marked, const Block *block, bool inside) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) {
+            if (inside) map_put(marked, stmt, stmt);
+            continue;
+        }
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
+            mark_in_loops(marked, bodies[b], inside || loops);
+    }
+}
+
+// Of a || b, b holds wherever a does not.
+static bool always_holds(Facts *facts, const Expr *guard) {
+    if (prove(facts, guard)) return true;
+    if (guard->kind != EXPR_BINARY || guard->binary.op != BIN_LOGICAL_OR) return false;
+    int mark = facts_mark(facts);
+    facts_assume(facts, guard->binary.a, false);
+    bool rest = always_holds(facts, guard->binary.b);
+    facts_release(facts, mark);
+    return rest;
+}
+
+static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
+    Unswitch *u = user;
+    if (!map_has(u->in_loops, stmt) || starts_copy(stmt)) return;
+    Facts *facts = (Facts *)at;   // as it was when we return
+    int mark = facts_mark(facts);
+    for (int i = 0; i < stmt->loop.count; i++) facts_iter(facts, &stmt->loop.iters[i]);
+    Space space = {.arena = u->arena, .facts = facts, .loop = stmt, .lets = subst_new(u->arena)};
+    Expr *guard = block_guard(&space, &stmt->loop.body);
+    facts_release(facts, mark);
+    guard = simplify_expr(u->arena, facts, guard);
+    if (guard->kind == EXPR_INT || always_holds(facts, guard)) return;
+    map_put(u->guards, stmt, guard);
+    REMARK(u->context, stmt->loc, T_UNSWITCHED);
+}
+
+static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    const Unswitch *u = mapper->user;
+    Expr *guard = map_get(u->guards, stmt);
+    if (!guard) {
+        block_push(mapper->arena, out, stmt);
+        return;
+    }
+    Stmt *only = s_if(mapper->arena, guard);
+    only->loc = stmt->loc;
+    block_push(mapper->arena, &only->if_.then, stmt);
+    block_push(mapper->arena, out, only);
+}
+
+bool pass_unswitch(PassContext *context, Func *kernel) {
+    Arena *arena = context->arena;
+    Unswitch u = {.context = context, .arena = arena, .in_loops = map_new(arena), .guards = map_new(arena)};
+    mark_in_loops(u.in_loops, &kernel->body, false);
+    kernel_walk(arena, kernel, visit_loop, &u);
+    StmtMapper mapper = {.arena = arena, .stmt = guard_stmt, .user = &u};
+    if (map_count(u.guards) > 0) rewrite_block(&mapper, &kernel->body);
+    return map_count(u.guards) > 0;
+}
