@@ -263,6 +263,11 @@ static Word combine(OpId op, Type type, Word a, Word b) {
     }
 }
 
+// Which of `parts` partial results term n of `extent` counts in. Any would do: neighbours together.
+static int64_t part_of(int64_t n, int64_t extent, int64_t parts) {
+    return n * parts / extent;
+}
+
 // Elements before and after the axis: an operand is [outer, axis, inner].
 static void split_axis(const View *view, int64_t axis, int64_t *outer, int64_t *inner) {
     *outer = *inner = 1;
@@ -276,7 +281,8 @@ static void op_reduce(Agent *agent, const Call *call, const View *src, const Vie
     int64_t axis = call->args[2].number, outer, inner;
     EXPECT(machine->failure, axis >= 0 && axis < src->rank, "a reduction over axis %lld", (long long)axis);
     split_axis(src, axis, &outer, &inner);
-    EXPECT(machine->failure, dst->elements == outer * inner, "a reduction into %lld elements",
+    int64_t parts = dst->rank == src->rank ? dst->dims[axis].extent : 1;
+    EXPECT(machine->failure, dst->elements == outer * parts * inner, "a reduction into %lld elements",
            (long long)dst->elements);
     bool accumulate = call->count > 3 && call->args[3].has_value && call->args[3].number;
     Type type = dst->mem->type;
@@ -287,9 +293,12 @@ static void op_reduce(Agent *agent, const Call *call, const View *src, const Vie
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < inner; i++) {
             const Word *column = in + o * extent * inner + i;
-            Word sum = accumulate ? combine(call->op, type, out[o * inner + i], column[0]) : column[0];
-            for (int64_t n = 1; n < extent; n++) sum = combine(call->op, type, sum, column[n * inner]);
-            out[o * inner + i] = sum;
+            for (int64_t n = 0; n < extent; n++) {
+                int64_t part = part_of(n, extent, parts);
+                bool first = n == 0 || part_of(n - 1, extent, parts) != part;
+                Word *sum = out + (o * parts + part) * inner + i;
+                *sum = first && !accumulate ? column[n * inner] : combine(call->op, type, *sum, column[n * inner]);
+            }
         }
     view_write(agent, dst, out);
 }

@@ -384,6 +384,10 @@ static bool check_reduce(Sema *s, OpId op, const Arg *args, Span span) {
     for (int i = 0; i < src.rank; i++)
         if (i != axis) want.tiles[want.rank++] = src.tiles[i];
     if (want.rank == 0) want = (Shape){.rank = 1, .tiles = {1}};
+    if (dst.rank == src.rank && dst.tiles[axis] <= src.tiles[axis]) {   // partial results
+        want = src;
+        want.tiles[axis] = dst.tiles[axis];
+    }
     if (same_shape(want, dst)) return true;
     diag(s->sink, span, T_REDUCE_SHAPES, op_info(op)->text, shape_text(s, src), (long long)axis, shape_text(s, want),
          shape_text(s, dst));

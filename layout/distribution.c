@@ -136,6 +136,39 @@ const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis) {
     return tv_project(arena, tv, rank, dims, NULL);
 }
 
+const Layout *tv_in_parts(Arena *arena, const Layout *tv, int axis, int64_t parts) {
+    Layout *split = layout_new(arena, 2, tv->rank_out + 1);
+    int64_t left = parts;
+    for (int input = 0; input < 2; input++) {
+        for (int i = 0; i < tv->in[input].count; i++) {
+            const LayoutMode *mode = &tv->in[input].modes[i];
+            bool along = input == TV_THREAD && mode->stride != 0 && mode->out == axis;
+            int64_t taken = !along ? 1 : left < mode->extent ? left : mode->extent;
+            if (left % taken != 0 || mode->extent % taken != 0) return NULL;
+            layout_add(split, input, taken, parts / left, tv->rank_out);
+            layout_add(split, input, mode->extent / taken, mode->stride * taken, mode->out);
+            left /= taken;
+        }
+    }
+    return left == 1 ? layout_finish(split) : NULL;
+}
+
+const Layout *tv_reduce_to_parts(Arena *arena, const Layout *tv, int axis, int64_t parts) {
+    const Layout *split = tv_in_parts(arena, tv, axis, parts);
+    int dims[LAYOUT_MAX_RANK];
+    for (int d = 0; d < tv->rank_out; d++) dims[d] = d == axis ? tv->rank_out : d;
+    return split ? tv_project(arena, split, tv->rank_out, dims, NULL) : NULL;
+}
+
+int64_t tv_threads_along(const Layout *tv, int axis) {
+    int64_t threads = 1;
+    for (int i = 0; i < tv->in[TV_THREAD].count; i++) {
+        const LayoutMode *mode = &tv->in[TV_THREAD].modes[i];
+        if (mode->stride != 0 && mode->out == axis) threads *= mode->extent;
+    }
+    return threads;
+}
+
 const Layout *tv_without_replicas(Arena *arena, const Layout *tv) {
     Layout *spread = layout_new(arena, 2, tv->rank_out);
     int64_t reach = tv->out_shape[0];

@@ -38,6 +38,12 @@ const Layout *tv_of_instruction(Arena *arena, const Layout *instruction, const i
 const Layout *tv_project(Arena *arena, const Layout *tv, int rank, const int *dims, const int64_t *held);
 // A reduction over one dim: the projection onto the others ([1] when there are none).
 const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis);
+// The same tile with one more output, rank_out: the fastest thread digits along `axis`, `parts` threads of them, no longer lie
+// along the axis but number parts of it. NULL when no digits make up `parts`.
+const Layout *tv_in_parts(Arena *arena, const Layout *tv, int axis, int64_t parts);
+// A reduction to `parts` results along `axis`, one for each of those threads (tv_in_parts); NULL as there.
+const Layout *tv_reduce_to_parts(Arena *arena, const Layout *tv, int axis, int64_t parts);
+int64_t tv_threads_along(const Layout *tv, int axis);
 // Replicas moved to points of their own, beyond the extent of output 0.
 const Layout *tv_without_replicas(Arena *arena, const Layout *tv);
 

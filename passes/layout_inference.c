@@ -25,6 +25,7 @@
 #include "passes/fragment.h"
 #include "passes/fragment_views.h"
 #include "passes/kernel_walk.h"
+#include "passes/lower.h"
 #include "passes/pass.h"
 #include "passes/tile_loop.h"
 #include "passes/tma.h"
@@ -421,19 +422,14 @@ static bool propagate_loop(Inference *inference, Item *item) {
     return changed;
 }
 
-static int reduce_axis(const Item *item) {
-    int64_t axis = 0;
-    expr_const(item->stmt->call.args[2].value, &axis);
-    return (int)axis;
-}
-
 static bool propagate_reduce(Inference *inference, Item *item) {
     Buf *src = item->stmt->call.args[0].region->buf, *dst = item->stmt->call.args[1].region->buf;
     if (src->scope != SCOPE_FRAGMENT || !src->layout) return false;
     bool changed = set_map(item, src->layout);
     if (dst->scope != SCOPE_FRAGMENT || dst->layout) return changed;
-    set_layout(inference, dst, tv_reduce(inference->arena, src->layout, reduce_axis(item)));
-    return true;
+    const Layout *result = reduce_result(inference->arena, item->stmt, src->layout);
+    if (result) set_layout(inference, dst, result);
+    return result != NULL || changed;
 }
 
 static void propagate(Inference *inference) {
@@ -545,11 +541,22 @@ static const Layout *replicated(Inference *inference, const Buf *buf) {
     return tv_replicated(inference->arena, buf->rank, shape, inference->threads);
 }
 
+static const Layout *reduced_layout(Inference *inference, const Item *item) {
+    const Arg *args = item->stmt->call.args;
+    const Buf *src = args[REDUCE_SRC].region->buf, *dst = args[REDUCE_DST].region->buf;
+    const Layout *result = reduce_result(inference->arena, item->stmt, item->map);
+    int axis = reduce_op_axis(item->stmt);
+    if (!result)
+        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTS, (long long)buf_extent(dst, axis),
+             (long long)tv_threads_along(item->map, axis), axis, src->name);
+    return result ? result : dst->layout;
+}
+
 static const Layout *needed_layout(Inference *inference, const Item *item, const FragmentUse *use) {
     Arena *arena = inference->arena;
     const Buf *buf = use->buf;
     if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
-    if (item->kind == ITEM_REDUCE) return use->is_store ? tv_reduce(arena, item->map, reduce_axis(item)) : item->map;
+    if (item->kind == ITEM_REDUCE) return use->is_store ? reduced_layout(inference, item) : item->map;
     if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;
     if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory

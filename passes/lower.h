@@ -10,6 +10,12 @@
 enum { REDUCE_SRC, REDUCE_DST, REDUCE_AXIS, REDUCE_ACCUMULATE, REDUCE_SCRATCH };   // operands, in the op table's order
 bool is_reduction(const Stmt *stmt);
 int reduce_op_axis(const Stmt *reduce);
+bool reduces_to_parts(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
+Expr *reduce_identity(Arena *arena, OpId op, Type type);
+// The source's layout with only that along the axis which is reduced (tv_in_parts), and the destination's. NULL: the
+// threads along the axis do not come out as so many parts.
+const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src);
+const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
 
 // Operands, in the op table's order.
 enum { GEMM_A, GEMM_B, GEMM_ACC, GEMM_PRECISION, GEMM_ACCUMULATE };

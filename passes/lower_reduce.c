@@ -1,5 +1,7 @@
 // A reduction for one thread, in three steps by where the axis lies in the source's layout:
 //
+// A destination that keeps the axis has partial results (lower.h): the threads that number them are not reduced over.
+//
 //     values     in the thread: part[d] = op(part[d], src[r]) over the thread's own values
 //     lanes      in the warp: butterflies, part[d] = op(part[d], shfl_xor(part[d], mask)) for each bit of a lane digit
 //     warps      through `scratch`[warp part, element]: one lane of each warp writes its part, barrier, all threads read all
@@ -21,6 +23,26 @@ int reduce_op_axis(const Stmt *reduce) {
     return (int)axis;
 }
 
+bool reduces_to_parts(const Stmt *reduce) {
+    const Buf *src = reduce->call.args[REDUCE_SRC].region->buf, *dst = reduce->call.args[REDUCE_DST].region->buf;
+    return dst->rank == src->rank && (src->rank > 1 || buf_extent(dst, 0) > 1);
+}
+
+static int64_t reduce_parts(const Stmt *reduce) {
+    return buf_extent(reduce->call.args[REDUCE_DST].region->buf, reduce_op_axis(reduce));
+}
+
+const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src) {
+    if (!reduces_to_parts(reduce)) return src;
+    return tv_in_parts(arena, src, reduce_op_axis(reduce), reduce_parts(reduce));
+}
+
+const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src) {
+    int axis = reduce_op_axis(reduce);
+    if (!reduces_to_parts(reduce)) return tv_reduce(arena, src, axis);
+    return tv_reduce_to_parts(arena, src, axis, reduce_parts(reduce));
+}
+
 static bool along_axis(const LayoutMode *mode, int axis) {
     return mode->stride != 0 && mode->out == axis;
 }
@@ -31,11 +53,12 @@ typedef struct Reduce {
     Stmt *stmt;
     OpId op;
     int axis, rank;
-    int dims[LAYOUT_MAX_RANK];   // source dims that stay (-1: the single element of a rank-1 source)
-    const Layout *src, *dst;
-    Type type;               // of the arithmetic
-    Buf *from, *to, *part;   // local arrays
-    int64_t count;           // results per thread
+    int dims[LAYOUT_MAX_RANK];   // outputs of `src` that stay (-1: the single element of a rank-1 source)
+    const Layout *whole;         // the source's
+    const Layout *src, *dst;     // the source's as it is reduced (reduce_source), the destination's
+    Type type;                   // of the arithmetic
+    Buf *from, *to, *part;       // local arrays
+    int64_t count;               // results per thread
 } Reduce;
 
 static Expr *combine(Reduce *reduce, Expr *a, Expr *b) {
@@ -57,20 +80,23 @@ static int64_t integer_limit(Type type, bool largest) {
     return largest ? top : -top - 1;
 }
 
-static Expr *identity(Reduce *reduce) {
-    Arena *arena = reduce->arena;
-    bool real = type_is_float(reduce->type);
-    switch (reduce->op) {
-    case OP_REDUCE_SUM: return e_zero(arena, reduce->type);
-    case OP_REDUCE_PROD: return real ? e_float(arena, reduce->type, 1) : e_int_of(arena, reduce->type, 1);
+Expr *reduce_identity(Arena *arena, OpId op, Type type) {
+    bool real = type_is_float(type);
+    switch (op) {
+    case OP_REDUCE_SUM: return e_zero(arena, type);
+    case OP_REDUCE_PROD: return real ? e_float(arena, type, 1) : e_int_of(arena, type, 1);
     case OP_REDUCE_ANY: return e_bool(arena, false);
     case OP_REDUCE_ALL: return e_bool(arena, true);
     default: {
-        bool largest = reduce->op == OP_REDUCE_MIN;
-        if (real) return e_float(arena, reduce->type, largest ? 1.0 / 0.0 : -1.0 / 0.0);
-        return e_int_of(arena, reduce->type, integer_limit(reduce->type, largest));
+        bool largest = op == OP_REDUCE_MIN;
+        if (real) return e_float(arena, type, largest ? 1.0 / 0.0 : -1.0 / 0.0);
+        return e_int_of(arena, type, integer_limit(type, largest));
     }
     }
+}
+
+static Expr *identity(Reduce *reduce) {
+    return reduce_identity(reduce->arena, reduce->op, reduce->type);
 }
 
 static Stmt *counted(Reduce *reduce, const char *name, int64_t count, Expr **index) {
@@ -96,9 +122,9 @@ static Expr *inside_source(Reduce *reduce, Expr *value) {
     Arena *arena = reduce->arena;
     const Buf *buf = reduce->stmt->call.args[REDUCE_SRC].region->buf;
     Expr *in[2] = {lower_thread(reduce->lower), value}, *at[LAYOUT_MAX_RANK], *inside = NULL;
-    layout_forward(arena, reduce->lower->facts, reduce->src, in, at);
+    layout_forward(arena, reduce->lower->facts, reduce->whole, in, at);
     for (int d = 0; d < buf->rank; d++) {
-        if (reduce->src->out_shape[d] <= buf_extent(buf, d)) continue;
+        if (reduce->whole->out_shape[d] <= buf_extent(buf, d)) continue;
         Expr *test = e_lt(arena, at[d], buf->shape[d]);
         inside = inside ? e_and(arena, inside, test) : test;
     }
@@ -266,10 +292,13 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     EXPECT(lower->context->failure,
            src->scope == SCOPE_FRAGMENT && dst->scope == SCOPE_FRAGMENT && src->layout && dst->layout,
            "a reduction of '%s' was not materialized", src->name);
-    for (int d = 0; d < src->rank; d++)
+    for (int d = 0; d < src->rank; d++) {
         if (d != reduce.axis) reduce.dims[reduce.rank++] = d;
+        else if (reduces_to_parts(stmt)) reduce.dims[reduce.rank++] = src->rank;
+    }
     if (reduce.rank == 0) reduce.dims[reduce.rank++] = -1;
-    reduce.src = src->layout;
+    reduce.whole = src->layout;
+    reduce.src = reduce_source(lower->arena, stmt, src->layout);
     reduce.dst = dst->layout;
     reduce.type = type_compute(dst->type);
     reduce.from = lower_local(lower, src);
@@ -280,7 +309,7 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     block_push(lower->arena, &block->block, s_decl(lower->arena, reduce.part));
     reduce_values(&reduce, &block->block);
     reduce_lanes(&reduce, &block->block);
-    int64_t parts = tv_warps_along(src->layout, reduce.axis, lower->target->warp_lanes);
+    int64_t parts = tv_warps_along(reduce.src, reduce.axis, lower->target->warp_lanes);
     if (parts > 1) reduce_warps(&reduce, parts, &block->block);
     store_result(&reduce, &block->block);
     block_push(lower->arena, out, block);

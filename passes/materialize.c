@@ -115,7 +115,8 @@ static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
         block_push(m->arena, out, reduce);
         return;
     }
-    int64_t parts = tv_warps_along(src->buf->layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
+    const Layout *layout = reduce_source(m->arena, reduce, src->buf->layout);
+    int64_t parts = tv_warps_along(layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
     if (parts > 1 && !reduce->call.args[REDUCE_SCRATCH].region) {
         int64_t shape[2] = {parts, 1};
         for (int d = 0; d < dst->buf->rank; d++) shape[1] *= buf_extent(dst->buf, d);

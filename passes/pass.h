@@ -65,6 +65,7 @@ bool pass_warp_specialize(PassContext *context, Func *kernel);
 bool pass_pipeline(PassContext *context, Func *kernel);
 bool pass_unswitch(PassContext *context, Func *kernel);
 bool pass_layout_inference(PassContext *context, Func *kernel);
+bool pass_defer_reductions(PassContext *context, Func *kernel);
 bool pass_materialize(PassContext *context, Func *kernel);
 bool pass_swizzle_allocation(PassContext *context, Func *kernel);
 bool pass_insert_sync(PassContext *context, Func *kernel);
