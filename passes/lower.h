@@ -63,6 +63,8 @@ Buf *lower_physical(Lower *lower, Buf *shared);
 Region *lower_element(Lower *lower, const Region *region);   // an element operand in physical coordinates
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
+// The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its @vector); count 0: all.
+void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a
 // step ahead. `lower_copies` lowers the statements in between.
@@ -70,6 +72,7 @@ bool is_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out);
 // Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
-void lower_tma_store(Lower *lower, const Stmt *copy, Block *out);   // of a fragment, by all threads
+// Of a fragment, by all threads, with the `loops` (@boxwise) that stand before it.
+void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);

@@ -7,10 +7,11 @@
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
 //     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
 //
-// The new copies get their maps from layout-inference, which is run again on what is new.
+// What is done to an accumulator before a store by TMA is marked (boxwise.h). The new copies get their maps from layout-inference, which is run again on what is new.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
+#include "passes/boxwise.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
@@ -232,5 +233,5 @@ bool pass_materialize(PassContext *context, Func *kernel) {
         if (m.changed) pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == 0);
-    return any;
+    return mark_boxwise(context->arena, &kernel->body) || any;
 }
