@@ -24,18 +24,25 @@ enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL };
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma
 
+// Elements of k of the operands that are loaded at once: what one instruction takes, or two.
+int64_t gemm_step(const Target *target, const Stmt *gemm);
+
 // One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer dim is
-// contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the 16-by-16 (x4) or 8-by-16 (x2) block.
+// contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the block: 16 (x4) or 8 (x2) by 32 bytes of k.
 typedef struct MatrixLoad {
     bool is_b;    // b: two n tiles of 8; a: one m tile of 16
     bool trans;   // the outer dim is contiguous in memory
     int count;    // 8x8 matrices: 4 or 2
+    int pack;     // elements that are one for ldmatrix, 16 bits: 1 or 2
 } MatrixLoad;
+MatrixLoad matrix_load(const Stmt *gemm, int operand, int count);
 void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner);
 // The same as expressions of a lane.
 void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
-// The operand can be read with ldmatrix (16-bit elements in shared memory, extents that fit).
-bool matrix_load_possible(const Target *target, const Region *operand);
+// The operand can be read with ldmatrix: 16-bit elements in shared memory; 8-bit ones where k is contiguous.
+bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand);
+// Where it cannot: values of the instruction's layout that are neighbours along k in memory, read in one access.
+int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout);
 
 // ---- lowering ----
 typedef struct Lower {

@@ -79,6 +79,7 @@ static bool a_is_usable(Materialize *m, const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *acc = gemm->call.args[2].region;
     if (!warps || warps->args[1].integer != 1 || a->transposed || !region_is_whole(a)) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, gemm);
+    if (strcmp(info->a_type, type_text(a->buf->type)) != 0) return false;
     const Layout *needed = fragment_operand_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1),
                                               warps->args[0].integer, kernel_threads(m->kernel));
     return a->buf->layout && layout_equal(a->buf->layout, needed);
