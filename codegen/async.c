@@ -32,7 +32,7 @@ void emit_mbarrier(Gen *gen, const OpCall *call) {
         return;
     case OP_MBARRIER_ARRIVE:
         CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
-             const_i32(gen, 1));
+             has_arg(call, 1) ? emit_i32(gen, arg_expr(gen, call, 1)) : const_i32(gen, 1));
         return;
     case OP_MBARRIER_EXPECT:
         CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->i64, barrier_address(gen, call),

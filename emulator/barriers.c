@@ -174,18 +174,18 @@ void fence_mbarrier_init(Agent *agent) {
     if (any && clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
 }
 
-static void arrive(Agent *agent, MBarrier *barrier, int lane, int64_t bytes) {
+static void arrive(Agent *agent, MBarrier *barrier, int lane, int64_t count, int64_t bytes) {
     Cta *cta = agent->cta;
-    if (!barrier->pending) {
+    if (barrier->pending < count) {
         emu_report(cta->machine, agent->pc, T_EMU_ARRIVALS, thread_text(agent, lane), mbarrier_text(cta, barrier),
                    (long long)barrier->expected);
         cta->machine->stop = true;
         return;
     }
     barrier->bytes += bytes;
-    barrier->pending--;
+    barrier->pending -= count;
     if (clocked(agent)) clock_arrive(cta, &barrier->clock, agent->first_thread + lane);
-    if (clocked(agent) && barrier->expected == 1 && !barrier->bytes && !barrier->copied)   // it completes the phase
+    if (clocked(agent) && barrier->expected == count && !barrier->bytes && !barrier->copied)   // it completes the phase
         unit_learn(agent, (Mask)1 << lane, UNIT_MBARRIER, barrier->number,
                    unit_epoch(cta, UNIT_MBARRIER, barrier->number));
     if (bytes_agree(agent, barrier)) complete_phase(cta, barrier);
@@ -255,7 +255,9 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
             agent->passed |= m & -m;
             continue;
         }
-        arrive(agent, barrier, l, call->op == OP_MBARRIER_EXPECT ? value : 0);
+        bool expects = call->op == OP_MBARRIER_EXPECT;
+        bool counts = !expects && call->count > 1 && call->args[1].has_value;
+        arrive(agent, barrier, l, counts ? value : 1, expects ? value : 0);
         told = true;
     }
     agent->passed = 0;

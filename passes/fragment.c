@@ -20,8 +20,14 @@ const Layout *fragment_operand_a(Arena *arena, const MmaInfo *info, int64_t m, i
     return of_instruction(arena, info->a_layout, m, k, warps_m, 1, threads);
 }
 
-const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t n, int64_t threads) {
-    return of_instruction(arena, info->acc_layout, m, n, 1, 1, threads);
+const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t n, int64_t warpgroups,
+                             int64_t threads) {
+    return of_instruction(arena, info->acc_layout, m, n, warpgroups, 1, threads);
+}
+
+const Layout *fragment_wgmma_a(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
+                               int64_t threads) {
+    return of_instruction(arena, info->a_layout, m, k, warpgroups, 1, threads);
 }
 
 // ---- digits as expressions ----

@@ -11,8 +11,12 @@ const Layout *fragment_accumulator(Arena *arena, const MmaInfo *info, int64_t m,
 const Layout *fragment_operand_a(Arena *arena, const MmaInfo *info, int64_t m, int64_t k, int64_t warps_m,
                                  int64_t threads);
 
-// The accumulator [m, n] of a gemm by wgmma, for one warpgroup: strips of the instruction's rows, one after the other.
-const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t n, int64_t threads);
+// The accumulator [m, n] of a gemm by wgmma over so many warpgroups, each with strips of the instruction's rows, one after the
+// other; and its operand a [m, k] in registers.
+const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t n, int64_t warpgroups,
+                             int64_t threads);
+const Layout *fragment_wgmma_a(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
+                               int64_t threads);
 
 // Value index within tv_project(map, dims) of the thread's value number `value` of `map`.
 Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const int *dims, Expr *value);

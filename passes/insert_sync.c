@@ -24,7 +24,8 @@
 //
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
-// accesses count. Blocks of a grid are not ordered with one another.
+// accesses count. Only scratch of passes (materialize) gets its barriers in a role too: the role's own. Blocks of a grid
+// are not ordered with one another.
 #include "passes/sync_model.h"
 
 // ---- groups ----
@@ -140,6 +141,34 @@ static void write_block(Writer *w, Block *block) {
     *block = out;
 }
 
+// ---- roles ----
+
+static bool find_scratch(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_DECL && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
+}
+
+static bool sync_role(Arena *arena, const Func *kernel, Stmt *role) {
+    if (!block_any(&role->role.body, find_scratch, NULL)) return false;
+    SyncPlan plan = {.by_place = map_new(arena), .commits = map_new(arena)};
+    SyncModel *model = sync_model_of_role(arena, kernel, role, &plan);
+    sync_model_place(model);
+    prune(model, &plan);
+    Writer writer = {.arena = arena, .plan = &plan};
+    write_block(&writer, &role->role.body);
+    return writer.changed;
+}
+
+static bool sync_roles(Arena *arena, const Func *kernel, Block *block) {
+    bool changed = false;
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, kernel, stmt);
+        else if (stmt->kind == STMT_GRID) changed |= sync_roles(arena, kernel, &stmt->grid.body);
+    }
+    return changed;
+}
+
 bool pass_insert_sync(PassContext *context, Func *kernel) {
     SyncPlan plan = {.by_place = map_new(context->arena), .commits = map_new(context->arena)};
     find_commits(context->arena, &plan, &kernel->body);
@@ -148,5 +177,6 @@ bool pass_insert_sync(PassContext *context, Func *kernel) {
     prune(model, &plan);
     Writer writer = {.arena = context->arena, .plan = &plan};
     write_block(&writer, &kernel->body);
-    return writer.changed;
+    bool roles = sync_roles(context->arena, kernel, &kernel->body);
+    return writer.changed || roles;
 }

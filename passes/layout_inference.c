@@ -189,7 +189,9 @@ static void collect_gemm(Inference *inference, Item *item) {
     item->n = region_extent(acc, 1);
     item->k = region_extent(a, 1);
     const char *via = attr_text(item->stmt->attrs, ATTR_VIA);
-    item->mma = gemm_instruction(inference->context->target, item->stmt);
+    if (via && strcmp(via, "mma") == 0)
+        item->mma = mma_find(inference->context->target, type_text(a->buf->type), type_text(b->buf->type),
+                             type_text(acc->buf->type));
     item->is_wgmma = via && strcmp(via, "wgmma") == 0;
     const char *why;
     if (item->is_wgmma) wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why);
@@ -343,9 +345,18 @@ static void infer_mma(Inference *inference, Item *item, bool rows) {
             fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
 }
 
+static int64_t warpgroups(const Inference *inference) {
+    return inference->threads / target_warpgroup(inference->context->target);
+}
+
 static void infer_wgmma(Inference *inference, Item *item) {
-    item->map = fragment_wgmma(inference->arena, &item->wgmma, item->m, item->n, inference->threads);
+    item->map =
+        fragment_wgmma(inference->arena, &item->wgmma, item->m, item->n, warpgroups(inference), inference->threads);
     set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
+    if (has_register_operand(item))
+        set_layout(inference, item->stmt->call.args[0].region->buf,
+                   fragment_wgmma_a(inference->arena, &item->wgmma, item->m, item->k, warpgroups(inference),
+                                    inference->threads));
 }
 
 // Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
@@ -557,6 +568,8 @@ static const Layout *needed_layout(Inference *inference, const Item *item, const
     if (item->kind == ITEM_REDUCE) return use->is_store ? reduced_layout(inference, item) : item->map;
     if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;
+    if (item->is_wgmma)
+        return fragment_wgmma_a(arena, &item->wgmma, item->m, item->k, warpgroups(inference), inference->threads);
     if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory
     return fragment_operand_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads);
 }

@@ -17,6 +17,10 @@
 #include "support/strbuf.h"
 #include <string.h>
 
+static int64_t warpgroups_of(const Lower *lower) {
+    return lower->warpgroup ? lower->threads / target_warpgroup(lower->target) : 1;
+}
+
 // ---- tensor maps ----
 
 static Var *tensor_map(Lower *lower, const Buf *tensor, const TmaPanels *panels) {
@@ -91,7 +95,6 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
 //
 //     bulk_wait(1, read)      the store before the last has read its buffer: this one
 //     barrier()               ... which all threads know now
-//     loops                   what the box still needs (boxwise.c)
 //     stmatrix                16 rows and 16 columns of a warp at once
 //     fence_async()           ordinary stores, read by TMA
 //     barrier()
@@ -100,7 +103,6 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
 typedef struct Store {
     Lower *lower;
     const Stmt *copy;
-    const Block *loops;
     TmaStore shape;
     Block *out;
 } Store;
@@ -111,9 +113,15 @@ static void push_plain(Store *store, OpId op, int count, const Arg *args, Block 
     block_push(store->lower->arena, out, call);
 }
 
+// Of several warpgroups each stores its own rows: this is the thread within it.
+static Expr *thread_of_warpgroup(Lower *lower) {
+    Expr *t = lower_thread(lower);
+    return lower->warpgroup ? e_mod(lower->arena, t, e_int(lower->arena, target_warpgroup(lower->target))) : t;
+}
+
 static Stmt *push_first_thread(Store *store) {
     Arena *arena = store->lower->arena;
-    Stmt *only = s_if(arena, e_binary(arena, BIN_EQ, lower_thread(store->lower), e_int(arena, 0)));
+    Stmt *only = s_if(arena, e_binary(arena, BIN_EQ, thread_of_warpgroup(store->lower), e_int(arena, 0)));
     block_push(arena, store->out, only);
     return only;
 }
@@ -123,9 +131,29 @@ static void push_store_wait(Store *store, int64_t pending) {
     push_plain(store, OP_BULK_WAIT, COUNT_OF(args), args, &push_first_thread(store)->if_.then);
 }
 
+// Of the warpgroup.
 static void push_barrier(Store *store) {
-    Arg none[2] = {{0}};
-    push_plain(store, OP_BARRIER, COUNT_OF(none), none, store->out);
+    Lower *lower = store->lower;
+    Arena *arena = lower->arena;
+    Arg args[2] = {{0}};
+    if (lower->warpgroup) {
+        args[0] = arg_value(e_add(arena, e_var(arena, lower->warpgroup), e_int(arena, TMA_STORE_BARRIER)));
+        args[1] = arg_value(e_int(arena, target_warpgroup(lower->target)));
+    }
+    push_plain(store, OP_BARRIER, COUNT_OF(args), args, store->out);
+}
+
+// Indices of a staging buffer: the warpgroup's part, where there are several, the slot, row and column.
+static Region *staging_place(Store *store, Buf *buf, Expr *slot, Expr *row, Expr *column) {
+    Lower *lower = store->lower;
+    Expr *at[4];
+    int count = 0, rank;
+    if (lower->warpgroup) at[count++] = e_var(lower->arena, lower->warpgroup);
+    if (buf->rank - count == 3) at[count++] = slot;
+    at[count++] = row;
+    at[count++] = column;
+    Expr **place = lower_indices(lower, buf, count, at, &rank);
+    return region_element(lower->arena, lower_physical(lower, buf), rank, place);
 }
 
 // 8 or 16 columns (`count` matrices) from `column` of the box, whose registers start at `first`.
@@ -133,7 +161,7 @@ static void push_matrices(Store *store, Buf *buf, Expr *slot, Expr *column, Expr
     Lower *lower = store->lower;
     Arena *arena = lower->arena;
     int64_t values = (int64_t)2 * count, lanes = lower->target->warp_lanes;
-    Expr *t = lower_thread(lower), *zero = e_int(arena, 0);
+    Expr *t = thread_of_warpgroup(lower), *zero = e_int(arena, 0);
     Buf *acc = lower_local(lower, store->copy->call.args[0].region->buf);
     Type type = store->copy->call.args[1].region->buf->type;
     Buf *out = buf_new_const(arena, "out", SCOPE_LOCAL, type, 1, &values, store->copy->loc);
@@ -147,10 +175,7 @@ static void push_matrices(Store *store, Buf *buf, Expr *slot, Expr *column, Expr
     Expr *lane = e_mod(arena, t, e_int(arena, lanes)), *sixteen = e_int(arena, 16);
     Expr *row = e_add(arena, e_mul(arena, e_div(arena, t, e_int(arena, lanes)), sixteen), e_mod(arena, t, sixteen));
     Expr *half = count == 4 ? e_mul(arena, e_div(arena, lane, sixteen), e_int(arena, 8)) : zero;
-    Expr *at[3] = {slot, row, e_add(arena, column, half)};
-    int rank;
-    Expr **place = lower_indices(lower, buf, buf->rank, at + 3 - buf->rank, &rank);
-    Arg args[] = {arg_region(region_element(arena, lower_physical(lower, buf), rank, place)),
+    Arg args[] = {arg_region(staging_place(store, buf, slot, row, e_add(arena, column, half))),
                   arg_region(region_element(arena, out, 1, &zero)), arg_value(e_int(arena, count)),
                   arg_value(e_bool(arena, false))};
     push_plain(store, OP_STMATRIX, COUNT_OF(args), args, to);
@@ -174,12 +199,10 @@ static void push_columns(Store *store, Buf *buf, Expr *slot, int64_t first, int6
     block_push(arena, store->out, rest);
 }
 
-static void push_loops(Store *store, int64_t first, int64_t count) {
-    for (int i = 0; i < store->loops->count; i++) {
-        TileLoop loop;
-        tile_loop_of(store->lower->arena, store->loops->items[i], &loop);
-        lower_loop_part(store->lower, store->loops->items[i], &loop, first, count, store->out);
-    }
+// Where the warpgroup's rows begin.
+static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
+    if (!lower->warpgroup || rows == 0) return e_int(lower->arena, 0);
+    return e_mul(lower->arena, e_var(lower->arena, lower->warpgroup), e_int(lower->arena, rows));
 }
 
 static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_t column, int64_t columns,
@@ -189,19 +212,18 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     const Region *to = store->copy->call.args[1].region;
     int64_t n = buf_extent(store->copy->call.args[0].region->buf, 1);
     int64_t first = (strip * n + column) * store->shape.rows / target_warpgroup(lower->target);
-    push_loops(store, first, columns * store->shape.rows / target_warpgroup(lower->target));
     push_columns(store, buf, e_int(arena, slot), first, columns);
     push_plain(store, OP_FENCE_ASYNC, 0, NULL, store->out);
     push_barrier(store);
     TmaPanels panels = {store->shape.rows, columns, 1, swizzle};
-    Expr *zero = e_int(arena, 0), *start[3] = {e_int(arena, slot), zero, zero};
-    int rank;
-    Expr **place = lower_indices(lower, buf, buf->rank, start + 3 - buf->rank, &rank);
+    Expr *zero = e_int(arena, 0);
     Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to->buf, &panels))),
-                                     arg_region(region_element(arena, lower_physical(lower, buf), rank, place))};
+                                     arg_region(staging_place(store, buf, e_int(arena, slot), zero, zero))};
     for (int d = 0; d < to->count; d++) {
         int64_t plus = d == 0 ? column : d == 1 ? strip * store->shape.rows : 0;
         Expr *at = e_add(arena, lower_expr(lower, to->dims[to->count - 1 - d].start), e_int(arena, plus));
+        if (d == 1 && lower->warpgroup)
+            at = e_add(arena, at, warpgroup_rows(lower, store->shape.strips * store->shape.rows));
         args[2 + d] = arg_value(simplify_expr(arena, lower->facts, at));
     }
     Stmt *only = push_first_thread(store);
@@ -222,17 +244,27 @@ static int64_t stores_since(const TmaStore *shape, int64_t box) {
     return since;
 }
 
-void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out) {
-    Store store = {.lower = lower, .copy = copy, .loops = loops, .out = out};
+// A box before this one of the tile has its buffer.
+static bool is_used(const TmaStore *shape, int64_t box) {
+    for (int64_t before = 0; before < box; before++)
+        if (buffer_of(shape, before) == buffer_of(shape, box)) return true;
+    return false;
+}
+
+void lower_tma_store(Lower *lower, const Stmt *copy, Block *out) {
+    Store store = {.lower = lower, .copy = copy, .out = out};
     const char *why;
     if (!tma_stores(lower->target, copy, &store.shape, &why)) return;
+    store.shape.strips /= warpgroups_of(lower);
     const TmaStore *shape = &store.shape;
     int64_t across = shape->chunks + (shape->tail > 0);
     for (int64_t box = 0; box < shape->strips * across; box++) {
         int64_t chunk = box % across, slot = buffer_of(shape, box);
         bool whole = chunk < shape->chunks;
-        push_store_wait(&store, stores_since(shape, box));
-        push_barrier(&store);
+        if (lower->repeats || is_used(shape, box)) {
+            push_store_wait(&store, stores_since(shape, box));
+            push_barrier(&store);
+        }
         push_box(&store, copy->call.args[whole ? COPY_STAGE : COPY_TAIL].region->buf, slot, box / across,
                  chunk * shape->columns, whole ? shape->columns : shape->tail,
                  whole ? (int)(shape->columns * type_bytes(copy->call.args[1].region->buf->type))
@@ -262,15 +294,14 @@ static Described operand_of(const Stmt *gemm, const WgmmaInfo *info, int at) {
     return operand;
 }
 
-// Where the operand's rows (of m or n) from `outer` and its k from `k` start.
-static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k) {
+// Where the operand's rows (of m or n) from `outer` and its k from `k` start; `rows`: of a, of each warpgroup.
+static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
+    Arena *arena = lower->arena;
     int64_t row = o->k_major ? outer : k, column = o->k_major ? k : outer;
-    return arg_region(
-        panel_place(lower, o->region, e_int(lower->arena, column / o->panels.columns), e_int(lower->arena, row / 8)));
-}
-
-static Arg form_of(Lower *lower, const Described *o) {
-    return arg_name(arena_printf(lower->arena, "%s%d", o->k_major ? "k" : "mn", o->panels.swizzle));
+    Expr *panel = e_int(arena, column / o->panels.columns), *eight = e_int(arena, row / 8);
+    if (o->k_major) eight = e_add(arena, warpgroup_rows(lower, rows / 8), eight);
+    else panel = e_add(arena, warpgroup_rows(lower, rows / o->panels.columns), panel);
+    return arg_region(panel_place(lower, o->region, panel, eight));
 }
 
 static void push_op(Lower *lower, const Stmt *gemm, OpId op, int count, const Arg *args, Block *out) {
@@ -283,43 +314,70 @@ static Arg number(Lower *lower, int64_t value) {
     return arg_value(e_int(lower->arena, value));
 }
 
-static void push_run(Lower *lower, const Stmt *gemm, const WgmmaInfo *info, const Described *a, const Described *b,
-                     int64_t strip, int64_t k, int64_t steps, Block *out) {
+static void set_described(Lower *lower, const Described *o, Arg *out) {
+    out[0] = arg_name(arena_printf(lower->arena, "%s%d", o->k_major ? "k" : "mn", o->panels.swizzle));
+    out[1] = number(lower, o->lead);
+    out[2] = number(lower, o->stride);
+    out[3] = number(lower, o->step);
+}
+
+typedef struct Products {   // of a gemm, by one warpgroup
+    Lower *lower;
+    const Stmt *gemm;
+    WgmmaInfo info;
+    Described a, b;
+    bool registers;   // a is in them
+    int64_t strips;
+} Products;
+
+static Arg left_operand(Products *p, int64_t strip, int64_t k) {
+    Lower *lower = p->lower;
+    const Region *a = p->gemm->call.args[GEMM_A].region;
+    int64_t rows = p->strips * p->info.m, group = target_warpgroup(lower->target);
+    if (!p->registers) return operand_place(lower, &p->a, strip * p->info.m, k, rows);
+    Expr *first = e_int(lower->arena, (strip * region_extent(a, 1) + k) * p->info.m / group);
+    return arg_region(region_element(lower->arena, lower_local(lower, a->buf), 1, &first));
+}
+
+static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block *out) {
+    enum { A_FORM = 5, B_FORM = 9, ACCUMULATE = 13, COUNT };
+    Lower *lower = p->lower;
     Arena *arena = lower->arena;
-    Buf *acc = lower_local(lower, gemm->call.args[2].region->buf);
+    const WgmmaInfo *info = &p->info;
+    Buf *acc = lower_local(lower, p->gemm->call.args[GEMM_ACC].region->buf);
     Expr *first = e_int(arena, strip * info->m * info->n / target_warpgroup(lower->target));
     const char *shape = arena_printf(arena, "m%dn%dk%d_%s_%s%s%s", info->m, info->n, info->k, info->acc_type,
                                      info->a_type, strcmp(info->a_type, info->b_type) ? "_" : "",
                                      strcmp(info->a_type, info->b_type) ? info->b_type : "");
-    Arg args[] = {arg_name(shape),
-                  operand_place(lower, a, strip * info->m, k),
-                  operand_place(lower, b, 0, k),
-                  arg_region(region_element(arena, acc, 1, &first)),
-                  number(lower, steps),
-                  form_of(lower, a),
-                  number(lower, a->lead),
-                  number(lower, a->stride),
-                  number(lower, a->step),
-                  form_of(lower, b),
-                  number(lower, b->lead),
-                  number(lower, b->stride),
-                  number(lower, b->step),
-                  k == 0 ? gemm->call.args[GEMM_ACCUMULATE] : (Arg){0}};
-    push_op(lower, gemm, OP_WGMMA, COUNT_OF(args), args, out);
+    Arg args[COUNT] = {arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, 0, k, 0),
+                       arg_region(region_element(arena, acc, 1, &first)), number(lower, steps)};
+    if (!p->registers) set_described(lower, &p->a, args + A_FORM);
+    set_described(lower, &p->b, args + B_FORM);
+    if (k == 0) args[ACCUMULATE] = p->gemm->call.args[GEMM_ACCUMULATE];
+    push_op(lower, p->gemm, OP_WGMMA, COUNT, args, out);
+}
+
+// Behind another product the fence of that one serves both.
+static bool is_fenced(const Block *out) {
+    return out->count > 0 && vec_last(out)->kind == STMT_CALL && vec_last(out)->call.op == OP_WGMMA_COMMIT;
 }
 
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out) {
-    WgmmaInfo info;
+    Products p = {.lower = lower, .gemm = gemm};
     const char *why;
-    if (!wgmma_serves(lower->target, gemm, &info, &why)) return;
-    Described a = operand_of(gemm, &info, 0), b = operand_of(gemm, &info, 1);
-    int64_t m = region_extent(gemm->call.args[2].region, 0), k = region_extent(gemm->call.args[0].region, 1), run = k;
-    if (a.k_major) run = a.panels.columns;
-    if (b.k_major && b.panels.columns < run) run = b.panels.columns;
-    push_op(lower, gemm, OP_WGMMA_FENCE, 0, NULL, out);
+    if (!wgmma_serves(lower->target, gemm, &p.info, &why)) return;
+    int64_t m = region_extent(gemm->call.args[GEMM_ACC].region, 0),
+            k = region_extent(gemm->call.args[GEMM_A].region, 1);
+    int64_t run = k;
+    p.registers = gemm->call.args[GEMM_A].region->buf->scope == SCOPE_FRAGMENT;
+    p.strips = m / p.info.m / warpgroups_of(lower);
+    if (!p.registers) p.a = operand_of(gemm, &p.info, GEMM_A);
+    p.b = operand_of(gemm, &p.info, GEMM_B);
+    if (!p.registers && p.a.k_major) run = p.a.panels.columns;
+    if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
+    if (!is_fenced(out)) push_op(lower, gemm, OP_WGMMA_FENCE, 0, NULL, out);
     for (int64_t at = 0; at < k; at += run)
-        for (int64_t strip = 0; strip < m / info.m; strip++)
-            push_run(lower, gemm, &info, &a, &b, strip, at, run / info.k, out);
+        for (int64_t strip = 0; strip < p.strips; strip++) push_run(&p, strip, at, run / p.info.k, out);
     push_op(lower, gemm, OP_WGMMA_COMMIT, 0, NULL, out);
     Arg none = number(lower, 0);
     if (!gemm->call.is_async) push_op(lower, gemm, OP_WGMMA_WAIT, 1, &none, out);

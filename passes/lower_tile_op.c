@@ -194,6 +194,21 @@ Region *lower_element(Lower *lower, const Region *region) {
     return region_element(lower->arena, lower_physical(lower, region->buf), count, physical);
 }
 
+// An arrival of each of several parts of the role: by the first thread of each.
+static bool lower_parts(Lower *lower, const Stmt *arrive, Block *out) {
+    Arena *arena = lower->arena;
+    int64_t parts;
+    bool counts = arrive->call.count > 1 && arrive->call.args[1].value;
+    if (!counts || !expr_const(arrive->call.args[1].value, &parts) || lower->one) return false;
+    Expr *within = e_mod(arena, lower_thread(lower), e_int(arena, lower->threads / parts));
+    Stmt *first = s_if(arena, e_binary(arena, BIN_EQ, within, e_int(arena, 0)));
+    Stmt *one = s_call(arena, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
+    one->loc = arrive->loc;
+    block_push(arena, &first->if_.then, one);
+    block_push(arena, out, first);
+    return true;
+}
+
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     const OpInfo *info = op_info(stmt->call.op);
@@ -219,6 +234,7 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
         if (arg->value) arg->value = lower_expr(lower, arg->value);
         if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
     }
+    if (stmt->call.op == OP_MBARRIER_ARRIVE && lower_parts(lower, stmt, out)) return;
     bool by_one =
         (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
     block_push(arena, by_one && !lower->one ? &once(lower, NULL, out)->if_.then : out, stmt);
@@ -313,6 +329,10 @@ static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
 
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
+    if (via_is(stmt, "tma_store")) {
+        lower_tma_store(lower, stmt, out);
+        return;
+    }
     if (via_is(stmt, "tma")) {
         lower_tma(lower, stmt, lower->one ? out : &once(lower, NULL, out)->if_.then);
         return;
@@ -349,13 +369,7 @@ static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
 
 static void lower_block(Lower *lower, const Block *from, Block *to) {
     int mark = facts_mark(lower->facts);
-    Block loops = {0};   // that go with the next store
-    for (int i = 0; i < from->count; i++) {
-        Stmt *stmt = from->items[i];
-        if (attr_get(stmt->attrs, ATTR_BOXWISE)) block_push(lower->arena, &loops, stmt);
-        else if (via_is(stmt, "tma_store")) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
-        else lower_stmt(lower, stmt, to);
-    }
+    for (int i = 0; i < from->count; i++) lower_stmt(lower, from->items[i], to);
     facts_release(lower->facts, mark);
 }
 
@@ -402,13 +416,37 @@ static bool needs_threads(const Stmt *stmt, void *user) {
     }
 }
 
+static bool wants_warpgroup(const Stmt *stmt, void *user) {
+    (void)user;
+    return via_is(stmt, "wgmma") || via_is(stmt, "tma_store");
+}
+
+// The same in all lanes, so that descriptors are in uniform registers.
+static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
+    Arena *arena = lower->arena;
+    int64_t group = target_warpgroup(lower->target), count = role->role.threads / group;
+    lower->warpgroup = NULL;
+    if (count < 2 || !block_any(&role->role.body, wants_warpgroup, NULL)) return;
+    Expr *zero = e_int(arena, 0);
+    lower->warpgroup = var_new(arena, "wg", VAR_LET, TYPE_I64, role->loc);
+    Expr *number = e_call2(arena, OP_SHFL_IDX, e_div(arena, lower_thread(lower), e_int(arena, group)), zero);
+    Stmt *range = stmt_new(arena, STMT_ASSUME, role->loc);
+    Expr *wg = e_var(arena, lower->warpgroup);
+    range->assume = e_and(arena, e_binary(arena, BIN_GE, wg, zero), e_lt(arena, wg, e_int(arena, count)));
+    block_push(arena, out, s_let(arena, lower->warpgroup, number));
+    block_push(arena, out, range);
+    facts_enter(lower->facts, range);
+}
+
 static void lower_role(Lower *lower, Stmt *role, Block *out) {
     Block body = {0};
     int mark = facts_mark(lower->facts);
     Stmt *region = open_region(lower, role->role.threads, role->loc);
+    name_warpgroup(lower, role, &body);
     lower->one = !block_any(&role->role.body, needs_threads, NULL);
     lower_block(lower, &role->role.body, lower->one ? &once(lower, NULL, &body)->if_.then : &body);
     lower->one = false;
+    lower->warpgroup = NULL;
     region->thread.body = body;
     facts_release(lower->facts, mark);
     role->role.body = (Block){0};

@@ -7,16 +7,16 @@
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
 //     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
 //
-// What is done to an accumulator before a store by TMA is marked (boxwise.h). The new copies get their maps from layout-inference, which is run again on what is new.
+// The new copies get their maps from layout-inference, which is run again on what is new.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
-#include "passes/boxwise.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
 #include "passes/pass.h"
 #include "passes/tile_loop.h"
+#include "passes/util.h"
 #include "support/map.h"
 #include <string.h>
 
@@ -79,7 +79,6 @@ static bool a_is_usable(Materialize *m, const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *acc = gemm->call.args[2].region;
     if (!warps || warps->args[1].integer != 1 || a->transposed || !region_is_whole(a)) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, gemm);
-    if (strcmp(info->a_type, type_text(a->buf->type)) != 0) return false;
     const Layout *needed = fragment_operand_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1),
                                               warps->args[0].integer, kernel_threads(m->kernel));
     return a->buf->layout && layout_equal(a->buf->layout, needed);
@@ -96,7 +95,8 @@ static void operand_to_shared(Materialize *m, Stmt *gemm, int operand, Block *ou
 }
 
 static void materialize_gemm(Materialize *m, Stmt *gemm, Block *out) {
-    if (gemm->call.args[0].region->buf->scope == SCOPE_FRAGMENT && !a_is_usable(m, gemm))
+    bool by_mma = !via_is(gemm, "wgmma");   // whose operand in registers layout-inference has converted
+    if (gemm->call.args[0].region->buf->scope == SCOPE_FRAGMENT && by_mma && !a_is_usable(m, gemm))
         operand_to_shared(m, gemm, 0, out);
     if (gemm->call.args[1].region->buf->scope == SCOPE_FRAGMENT) operand_to_shared(m, gemm, 1, out);
     block_push(m->arena, out, gemm);
@@ -234,5 +234,5 @@ bool pass_materialize(PassContext *context, Func *kernel) {
         if (m.changed) pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == 0);
-    return mark_boxwise(context->arena, &kernel->body) || any;
+    return any;
 }

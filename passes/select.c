@@ -152,12 +152,16 @@ static bool multiplies_in_turn(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED && block_any(&stmt->loop.body, is_gemm, user);
 }
 
-// Whether warp-specialize will take the kernel, with fragments that one warpgroup can hold.
+// Whether warp-specialize will take the kernel.
 static bool will_part(Selector *s, const char **why) {
     if (attr_get(s->kernel->attrs, ATTR_GENERAL)) return *why = NULL, false;
-    if (!can_specialize(s->arena, s->target, s->kernel, why)) return false;
-    *why = "one warpgroup has not enough registers for its fragments";
-    return specialized_registers(s->target, s->kernel) <= specialized_register_limit(s->target);
+    return can_specialize(s->arena, s->target, s->kernel, why);
+}
+
+static bool loads_tile(const Stmt *stmt) {
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_COPY &&
+           stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL &&
+           stmt->call.args[1].region->buf->scope == SCOPE_SHARED;
 }
 
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
@@ -185,7 +189,7 @@ static void want_map(Selector *s, const Facts *facts, Buf *tensor) {
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
-    if (map_has(s->pipelined, stmt)) want_map(s, facts, stmt->call.args[0].region->buf);
+    if (loads_tile(stmt)) want_map(s, facts, stmt->call.args[0].region->buf);
     else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf);
 }
 
@@ -248,7 +252,7 @@ static bool touches_memory(const Candidate *c) {
 static const char *gemm_problem(Selector *s, const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
     const MmaInfo *mma =
-        mma_holding(s->target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type));
+        mma_find(s->target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type));
     if (!mma) return "the target has no instruction for these types";
     if (b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
@@ -271,7 +275,7 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
         set_via(s, stmt, "tma_store");
         return;
     }
-    if (s->parted && is_call && map_has(s->pipelined, stmt)) {
+    if (s->parted && is_call && (stmt->call.op == OP_GEMM || loads_tile(stmt))) {
         set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
         return;
     }

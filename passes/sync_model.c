@@ -83,6 +83,7 @@ struct SyncModel {
     State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
     int depth;
+    bool scratch_only;   // a role's: the rest its author has ordered
     bool placing, failed;
     int64_t steps, played;   // statements, accesses
 };
@@ -269,6 +270,7 @@ static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
 
 // An access matters when somebody writes what it touches.
 static bool matters(const SyncModel *m, const MemAccess *access) {
+    if (m->scratch_only) return access->buf && attr_get(buf_root(access->buf)->attrs, ATTR_SCRATCH);
     return !access->buf || access->buf->scope == SCOPE_SHARED || map_has(m->written, buf_root(access->buf));
 }
 
@@ -629,11 +631,12 @@ static void limit_scenarios(SyncModel *m) {
     }
 }
 
-SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
+static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, bool scratch_only) {
     SyncModel *m = NEW(arena, SyncModel);
     *m = (SyncModel){.arena = arena,
                      .kernel = kernel,
                      .plan = plan,
+                     .scratch_only = scratch_only,
                      .env = affine_env(arena),
                      .accesses = map_new(arena),
                      .written = map_new(arena),
@@ -647,6 +650,17 @@ SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
     number_accesses(m, &kernel->body);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
     return m;
+}
+
+SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
+    return model_new(arena, kernel, plan, false);
+}
+
+SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, SyncPlan *plan) {
+    Func *alone = NEW(arena, Func);
+    *alone = *kernel;
+    alone->body = role->role.body;
+    return model_new(arena, alone, plan, true);
 }
 
 static bool next_scenario(SyncModel *m) {

@@ -91,10 +91,17 @@ bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const cha
 
 // ---- wgmma ----
 
+// The left operand from registers, which the instruction takes as it is.
+static bool register_operand_serves(const Region *region, const char **why) {
+    if (!region_is_whole(region) || region->transposed) return *why = "an operand is a part of a fragment", false;
+    return true;
+}
+
 static bool operand_serves(const Region *region, const WgmmaInfo *info, int operand, const char **why) {
     const Buf *buf = region->buf;
     TmaPanels panels;
     bool k_major = region->transposed == (operand == 1);
+    if (buf->scope == SCOPE_FRAGMENT && operand == 0) return register_operand_serves(region, why);
     if (buf->scope != SCOPE_SHARED) return *why = "an operand is not in shared memory", false;
     for (int d = buf->stage_dims; d < buf->rank; d++)
         if (!region->dims[d].extent || !expr_is_int(region->dims[d].start, 0))

@@ -31,6 +31,8 @@ typedef struct TmaStore {
 } TmaStore;
 bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why);   // copy: fragment to tensor
 enum { TMA_STORE_SLOTS = 2 };   // buffers for whole boxes: one is written while the other is read
+// Warpgroups of one role meet around their stores at named barriers, from this one on. (Below: where roles take turns.)
+enum { TMA_STORE_BARRIER = 4 };
 
-// Whether wgmma can serve a gemm whose operands stand in shared memory, for one warpgroup: acc [m, n] in registers.
+// Whether wgmma can serve a gemm whose operands stand in shared memory, or the left one in registers: acc [m, n] in registers.
 bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why);

@@ -1,7 +1,7 @@
 // warp-specialize: one warp loads, warpgroups compute.
 //
-// A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of that) is
-// parted into roles, over persistent blocks:
+// A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of that), and
+// whose tile one warpgroup can hold, is parted into roles, over persistent blocks (others: part_together.c):
 //
 //     load       walks through all points of the block and all k steps, and keeps the ring of slots full
 //     compute0   \ a point each in turn, by one warpgroup: while one writes its results the other has the tensor cores
@@ -27,9 +27,7 @@
 //     compute0   barrier(1) products of point 0  arrive(2)  results of point 0   barrier(1) products of point 2 ...
 //     compute1   arrive(1)  barrier(2)    ...               products of point 1  arrive(1)  results of point 1  ...
 #include "passes/warp_specialize.h"
-#include "ir/build.h"
-#include "passes/tma.h"
-#include "passes/util.h"
+#include "passes/parting.h"
 #include <string.h>
 
 enum { MOST_CONSUMERS = 2, ORDER_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
@@ -39,14 +37,6 @@ enum { MOST_CONSUMERS = 2, ORDER_BARRIER = 1 };   // named barriers ORDER_BARRIE
 typedef struct Shape {
     const Stmt *grid, *loop;   // the pipelined one
 } Shape;
-
-static bool is_call(const Stmt *stmt, OpId op) {
-    return stmt->kind == STMT_CALL && stmt->call.op == op;
-}
-
-static bool is_pipelined(const Stmt *stmt) {
-    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
-}
 
 static const char *loop_problem(const Target *target, const Stmt *loop) {
     const Block *body = &loop->loop.body;
@@ -67,6 +57,7 @@ static const char *loop_problem(const Target *target, const Stmt *loop) {
             copies++;
         } else if (is_call(stmt, OP_GEMM)) {
             if (!wgmma_serves(target, stmt, &info, &why)) return why;
+            if (stmt->call.args[0].region->buf->scope != SCOPE_SHARED) return "an operand is not in shared memory";
             gemms++;
         } else {
             return "its loop does more than to copy and multiply";
@@ -118,7 +109,6 @@ static const char *shape_of(const Target *target, const Func *kernel, Shape *sha
 
 // ---- trips ----
 
-// The loop's trips in names that are the same for all points; NULL: they differ.
 typedef struct Trips {
     Arena *arena;
     const Block *work;
@@ -137,20 +127,11 @@ static Expr *open_let(Mapper *mapper, Expr *expr) {
     return expr;
 }
 
-static Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop) {
+Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop) {
     Trips trips = {arena, work, false};
     Mapper mapper = {.arena = arena, .expr = open_let, .user = &trips};
     Expr *count = map_expr(&mapper, loop->loop.iters[0].end);
     return trips.differ ? NULL : count;
-}
-
-bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why) {
-    Shape shape = {0};
-    const char *problem = shape_of(target, kernel, &shape);
-    if (!problem && !common_trips(arena, &shape.grid->grid.body, shape.loop))
-        problem = "its loop is longer for some points than for others";
-    if (problem) *why = problem;
-    return !problem;
 }
 
 // Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing to do.
@@ -168,43 +149,76 @@ static int consumers_of(const Target *target, const Stmt *loop) {
 // ---- registers ----
 
 typedef struct Count {
-    const Target *target;
-    int64_t registers;
+    int64_t threads, registers;
 } Count;
 
 static bool count_fragment(Visitor *visitor, Stmt *stmt) {
     Count *count = visitor->user;
     if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT) return true;
-    int64_t bits = type_bits(stmt->decl->type), threads = target_warpgroup(count->target);
+    int64_t bits = type_bits(stmt->decl->type), threads = count->threads;
     for (int d = 0; d < stmt->decl->rank; d++) bits *= buf_extent(stmt->decl, d);
     enum { REGISTER_BITS = 32 };
     count->registers += (bits + threads * REGISTER_BITS - 1) / (threads * REGISTER_BITS);
     return true;
 }
 
-int64_t specialized_registers(const Target *target, const Func *kernel) {
-    Count count = {target, 0};
+int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups) {
+    Count count = {(int64_t)warpgroups * target_warpgroup(target), 0};
     Visitor visitor = {.stmt = count_fragment, .user = &count};
     visit_block(&visitor, (Block *)&kernel->body);
     return count.registers;
 }
 
-enum { ROOM = 32, PRODUCER_ROOM = 40 };   // for addresses and counters; for all that a producer does
-
-// Three roles trade what they start with: equal shares, in whole units. (Two start with all that a thread can have.)
-static int64_t consumer_registers(const Target *target, int64_t producer) {
-    int64_t threads = (1 + MOST_CONSUMERS) * target_warpgroup(target), unit = target->register_unit;
+// Roles trade what they start with: equal shares, in whole units. Two start with all that a thread can have.
+int64_t consumer_registers(const Target *target, int consumers, int64_t producer) {
+    int64_t threads = (int64_t)(1 + consumers) * target_warpgroup(target), unit = target->register_unit;
     int64_t share = target->registers_multiprocessor / threads / unit * unit;
-    return ((1 + MOST_CONSUMERS) * share - producer) / MOST_CONSUMERS / unit * unit;
+    if (share > target->registers_thread) return 0;
+    return ((1 + consumers) * share - producer) / consumers / unit * unit;
 }
 
-int64_t specialized_register_limit(const Target *target) {
-    return consumer_registers(target, target->registers_least) - ROOM;
+// A producer with few registers spills; it gets less only where the accumulators need the rest.
+int64_t producer_registers(const Target *target, int consumers, int64_t fragments, int64_t room) {
+    enum { MOST = 40 };
+    int64_t producer = MOST;
+    if (!consumer_registers(target, consumers, producer)) return 0;
+    while (producer > target->registers_least && fragments + room > consumer_registers(target, consumers, producer))
+        producer -= target->register_unit;
+    return producer;
 }
 
-// A producer with few registers spills; it gets the least only where the accumulators need the rest.
-static int64_t producer_registers(const Target *target, int64_t fragments) {
-    return fragments + ROOM <= consumer_registers(target, PRODUCER_ROOM) ? PRODUCER_ROOM : target->registers_least;
+enum { ROOM = 32 };   // for addresses and counters
+
+static bool holds_in_turn(const Target *target, const Func *kernel) {
+    int64_t limit = consumer_registers(target, MOST_CONSUMERS, target->registers_least) - ROOM;
+    return fragment_registers(target, kernel, 1) <= limit;
+}
+
+// ---- in which way? ----
+
+typedef enum { PART_NOT, PART_IN_TURN, PART_TOGETHER } PartKind;
+
+static PartKind kind_of(Arena *arena, const Target *target, const Func *kernel, Shape *shape, const char **why) {
+    *shape = (Shape){0};
+    *why = shape_of(target, kernel, shape);
+    if (!*why && holds_in_turn(target, kernel) && common_trips(arena, &shape->grid->grid.body, shape->loop))
+        return PART_IN_TURN;
+    *why = together_problem(arena, target, kernel);
+    return *why ? PART_NOT : PART_TOGETHER;
+}
+
+bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why) {
+    Shape shape;
+    const char *problem;
+    if (kind_of(arena, target, kernel, &shape, &problem) != PART_NOT) return true;
+    *why = problem;
+    return false;
+}
+
+bool specialized_in_turn(Arena *arena, const Target *target, const Func *kernel) {
+    Shape shape;
+    const char *why;
+    return kind_of(arena, target, kernel, &shape, &why) == PART_IN_TURN;
 }
 
 // ---- stores ----
@@ -266,81 +280,19 @@ static bool count_staging(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-int64_t specialized_staging(const Target *target, const Func *kernel) {
-    Shape shape = {0};
-    if (shape_of(target, kernel, &shape)) return 0;
-    Staging staging = {target, kernel, consumers_of(target, shape.loop), 0};
+int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel) {
+    Shape shape;
+    const char *why;
+    PartKind kind = kind_of(arena, target, kernel, &shape, &why);
+    if (kind == PART_NOT) return 0;
+    int consumers = kind == PART_IN_TURN ? consumers_of(target, shape.loop) : together_warpgroups(target, kernel);
+    Staging staging = {target, kernel, consumers, 0};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
     visit_block(&visitor, (Block *)&kernel->body);
     return staging.bytes;
 }
 
 // ---- parting ----
-
-typedef struct Parting {
-    PassContext *context;
-    Arena *arena;
-    Stmt *grid;
-    Span loc;
-    Block shared, fragments, work;   // of one point, apart
-    Stmt *loop;
-    int64_t slots, bytes;   // of the ring; of all copies into one slot
-    int consumers;
-    int64_t producer_registers;   // 0: nothing is traded
-    bool some_steps;              // every point has a product
-    Buf *full, *empty;
-    Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
-    Expr *steps;                      // of each point
-    Var *worker, *block;
-} Parting;
-
-static Expr *integer(Parting *p, int64_t value) {
-    return e_int(p->arena, value);
-}
-
-static Expr *small(Parting *p, int64_t value) {
-    return e_int_of(p->arena, TYPE_I32, value);
-}
-
-static Expr *bind(Parting *p, const char *name, Expr *value, Block *out) {
-    if (value->kind == EXPR_VAR || value->kind == EXPR_INT) return value;
-    Var *var = var_new(p->arena, name, VAR_LET, TYPE_I64, p->loc);
-    block_push(p->arena, out, s_let(p->arena, var, value));
-    return e_var(p->arena, var);
-}
-
-static void push_call(Parting *p, OpId op, int count, const Arg *args, Block *out) {
-    Stmt *call = s_call(p->arena, op, count, args);
-    call->loc = p->loc;
-    block_push(p->arena, out, call);
-}
-
-static Arg element(Parting *p, Buf *buf, Expr *index) {
-    return arg_region(region_element(p->arena, buf, 1, &index));
-}
-
-static void push_on(Parting *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
-    Arg args[] = {element(p, bar, index), {0}};
-    if (value) args[1] = arg_value(value);
-    push_call(p, op, value ? 2 : 1, args, out);
-}
-
-// slot and parity, which live as long as the block they stand in
-typedef struct Counter {
-    Var *slot, *parity;
-} Counter;
-
-static Counter push_counter(Parting *p, Expr *slot, Expr *parity, Block *out) {
-    Counter counter = {var_new(p->arena, "slot", VAR_MUTABLE, TYPE_I32, p->loc),
-                       var_new(p->arena, "parity", VAR_MUTABLE, TYPE_I32, p->loc)};
-    block_push(p->arena, out, s_var(p->arena, counter.slot, slot));
-    block_push(p->arena, out, s_var(p->arena, counter.parity, parity));
-    return counter;
-}
-
-static Expr *slot_index(Parting *p, const Counter *counter) {
-    return e_cast(p->arena, TYPE_I64, e_var(p->arena, counter->slot));
-}
 
 // Over steps that another consumer takes.
 static void push_skip(Parting *p, const Counter *counter, Block *out) {
@@ -351,16 +303,6 @@ static void push_skip(Parting *p, const Counter *counter, Block *out) {
     block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, rounds)));
     Stmt *wrap = s_if(a, e_binary(a, BIN_GE, slot, small(p, p->slots)));
     block_push(a, &wrap->if_.then, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
-    block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
-    block_push(a, out, wrap);
-}
-
-static void push_advance(Parting *p, const Counter *counter, Block *out) {
-    Arena *a = p->arena;
-    Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity);
-    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
-    Stmt *wrap = s_if(a, e_binary(a, BIN_EQ, slot, small(p, p->slots)));
-    block_push(a, &wrap->if_.then, s_assign(a, counter->slot, small(p, 0)));
     block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
     block_push(a, out, wrap);
 }
@@ -387,16 +329,6 @@ static void push_with_slot(Parting *p, const Stmt *stmt, Subst *subst, const Cou
     block_push(p->arena, out, clone);
 }
 
-static bool is_scalar(const Stmt *stmt) {
-    return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
-}
-
-static void push_range(Parting *p, Expr *x, Expr *low, Expr *end, Block *out) {
-    Stmt *assume = stmt_new(p->arena, STMT_ASSUME, p->loc);
-    assume->assume = e_and(p->arena, e_binary(p->arena, BIN_GE, x, low), e_lt(p->arena, x, end));
-    block_push(p->arena, out, assume);
-}
-
 // An accumulator that the point only fills with zeros before the loop needs no fill when the first product overwrites it, and
 // there is a first product.
 static bool is_zero_fill(const Parting *p, const Stmt *stmt) {
@@ -420,37 +352,10 @@ static bool is_zero_fill(const Parting *p, const Stmt *stmt) {
 // loop.
 static void push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *out) {
     Arena *a = p->arena;
-    Var *block = var_new(a, p->block->name, VAR_LET, TYPE_I64, p->loc);
-    block_push(a, out, s_let(a, block, e_add(a, e_var(a, p->worker), e_mul(a, turn, p->workers))));
-    push_range(p, e_var(a, block), integer(p, 0), p->points, out);
-    subst_var(subst, p->block, e_var(a, block));
+    push_block(p, e_add(a, e_var(a, p->worker), e_mul(a, turn, p->workers)), subst, out);
     for (int i = 0; p->work.items[i] != p->loop; i++)
         if ((all && !is_zero_fill(p, p->work.items[i])) || is_scalar(p->work.items[i]))
             block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
-}
-
-static Stmt *push_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
-    Var *var = var_new(p->arena, name, VAR_ITER, TYPE_I64, p->loc);
-    Stmt *loop = s_for(p->arena, LOOP_SERIAL, var, integer(p, 0), count);
-    loop->loc = p->loc;
-    block_push(p->arena, out, loop);
-    *index = e_var(p->arena, var);
-    return loop;
-}
-
-static Stmt *push_points_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
-    Stmt *loop = push_loop(p, name, count, index, out);
-    attr_set_ints(p->arena, &loop->attrs, ATTR_POINTS, 0, NULL);
-    return loop;
-}
-
-static Stmt *push_role(Parting *p, const char *name, int64_t regs, Block *out) {
-    Stmt *role = stmt_new(p->arena, STMT_ROLE, p->loc);
-    role->role.name = name;
-    role->role.threads = target_warpgroup(p->context->target);
-    role->role.regs = regs;
-    block_push(p->arena, out, role);
-    return role;
 }
 
 // ---- the role that loads ----
@@ -468,8 +373,8 @@ static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const 
 
 static void push_load_role(Parting *p, Block *out) {
     Arena *a = p->arena;
-    Stmt *role = push_role(p, "load", p->producer_registers, out);
-    Counter counter = push_counter(p, small(p, 0), small(p, 1), &role->role.body);
+    Stmt *role = push_role(p, "load", 1, p->producer_registers, out);
+    Counter counter = push_counter(p, "", p->slots, 1, &role->role.body);
     Expr *turn, *k;
     Stmt *points = push_points_loop(p, "turn", p->turns, &turn, &role->role.body);
     Subst *subst = subst_new(a);
@@ -506,11 +411,6 @@ static void push_order(Parting *p, OpId op, int64_t consumer, Block *out) {
     push_call(p, op, COUNT_OF(args), args, out);
 }
 
-static void push_wait(Parting *p, int64_t pending, Block *out) {
-    Arg args[] = {arg_value(integer(p, pending))};
-    push_call(p, OP_WGMMA_WAIT, COUNT_OF(args), args, out);
-}
-
 static bool is_overwritten(const Parting *p, const Buf *buf) {
     for (int i = 0; p->work.items[i] != p->loop; i++)
         if (is_zero_fill(p, p->work.items[i]) && p->work.items[i]->call.args[0].region->buf == buf) return true;
@@ -540,29 +440,6 @@ static void push_products(Parting *p, Subst *subst, const Counter *counter, Bloc
     push_advance(p, counter, body);
 }
 
-static Arg staging_buffer(Parting *p, const char *name, Type type, int rank, const int64_t *shape, Block *out) {
-    Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, type, rank, shape, p->loc);
-    buf->stage_dims = rank - 2;
-    block_push(p->arena, out, s_decl(p->arena, buf));
-    return arg_region(region_whole(p->arena, buf));
-}
-
-// Room for a store by TMA.
-static void add_staging(Parting *p, Stmt *copy, Block *out) {
-    TmaStore store;
-    const char *why;
-    if (!tma_stores(p->context->target, copy, &store, &why)) return;
-    Type type = copy->call.args[1].region->buf->type;
-    int64_t whole[] = {TMA_STORE_SLOTS, store.rows, store.columns}, tail[] = {store.rows, store.tail_columns};
-    Arg args[5] = {copy->call.args[0], copy->call.args[1]};
-    if (store.chunks) args[3] = staging_buffer(p, "stage", type, 3, whole, out);
-    if (store.tail) args[4] = staging_buffer(p, "tail", type, 2, tail, out);
-    Stmt *staged = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
-    staged->loc = copy->loc;
-    staged->attrs = copy->attrs;
-    *copy = *staged;
-}
-
 // `buffers`: where shared memory of the role is declared.
 static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, const Counter *counter,
                                Block *buffers, Block *out) {
@@ -581,23 +458,17 @@ static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subs
     while (p->work.items[at] != p->loop) at++;
     for (int i = at + 1; i < p->work.count; i++) {
         Stmt *stmt = clone_stmt(a, subst, p->work.items[i]);
-        if (via_is(stmt, "tma_store")) add_staging(p, stmt, buffers);
+        if (via_is(stmt, "tma_store")) add_staging(p, stmt, 1, buffers);
         block_push(a, out, stmt);
     }
-}
-
-// Shared memory outlives the stores that read it.
-static void push_last_stores(Parting *p, Block *out) {
-    Arg args[] = {arg_value(integer(p, 0)), arg_name("read")};
-    push_call(p, OP_BULK_WAIT, COUNT_OF(args), args, out);
 }
 
 static void push_compute_role(Parting *p, int consumer, Block *out) {
     Arena *a = p->arena;
     Subst *subst = subst_new(a);
     const Target *target = p->context->target;
-    int64_t regs = p->producer_registers ? consumer_registers(target, p->producer_registers) : 0;
-    Stmt *role = push_role(p, p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute", regs, out);
+    int64_t regs = p->producer_registers ? consumer_registers(target, p->consumers, p->producer_registers) : 0;
+    Stmt *role = push_role(p, p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute", 1, regs, out);
     Block *body = &role->role.body;
     Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
     for (int i = 0; i < p->fragments.count; i++) {
@@ -606,7 +477,7 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
         subst_buf(subst, buf, own);
         block_push(a, &declarations, s_decl(a, own));
     }
-    Counter counter = push_counter(p, small(p, 0), small(p, 0), body);
+    Counter counter = push_counter(p, "", p->slots, 0, body);
     for (int before = 0; before < consumer; before++) push_skip(p, &counter, body);
     if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
     Expr *i, *rest = e_sub(a, p->turns, integer(p, consumer));
@@ -631,12 +502,6 @@ static void sort_statements(Parting *p, const Block *from) {
         block_push(p->arena, shared ? &p->shared : fragment ? &p->fragments : &p->work, stmt);
         if (is_pipelined(stmt)) p->loop = stmt;
     }
-}
-
-static Buf *push_barriers(Parting *p, const char *name, Block *out) {
-    Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, TYPE_MBARRIER, 1, &p->slots, p->loc);
-    block_push(p->arena, out, s_decl(p->arena, buf));
-    return buf;
 }
 
 static void count_ring(Parting *p) {
@@ -673,10 +538,6 @@ static bool rings_everything(const Stmt *loop) {
     return true;
 }
 
-static Expr *blocks_of(Parting *p) {
-    return e_min(p->arena, p->grid->grid.iters[0].end, e_call(p->arena, OP_SMS, 0, NULL));
-}
-
 // Blocks that stay: worker, worker + workers, ...
 static void make_points(Parting *p, Block *out) {
     Arena *a = p->arena;
@@ -686,13 +547,6 @@ static void make_points(Parting *p, Block *out) {
         bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
     p->steps = bind(p, "steps", common_trips(a, &p->work, p->loop), out);
     p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
-}
-
-// Numbers of points fit 32 bits: a persistent grid is no launch of so many blocks, which would have been refused.
-static void want_few_points(PassContext *context, Func *kernel, const Stmt *grid) {
-    Arena *a = context->arena;
-    Expr *few = e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid));
-    kernel->when = kernel->when ? e_and(a, kernel->when, few) : few;
 }
 
 static void part(PassContext *context, Func *kernel, Stmt *grid) {
@@ -707,10 +561,11 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     p.some_steps = has_steps(context, kernel, &p);
     p.consumers = consumers_of(context->target, p.loop);
     if (p.consumers > 1)
-        p.producer_registers = producer_registers(context->target, specialized_registers(context->target, kernel));
+        p.producer_registers =
+            producer_registers(context->target, p.consumers, fragment_registers(context->target, kernel, 1), ROOM);
     block_append(a, &body, &p.shared);
-    p.full = push_barriers(&p, "full", &body);
-    p.empty = push_barriers(&p, "empty", &body);
+    p.full = push_barriers(&p, "full", p.slots, &body);
+    p.empty = push_barriers(&p, "empty", p.slots, &body);
     make_points(&p, &body);
     push_setup(&p, &body);
     push_load_role(&p, &body);
@@ -737,8 +592,12 @@ static bool fall_back(Visitor *visitor, Stmt *stmt) {
 }
 
 bool pass_warp_specialize(PassContext *context, Func *kernel) {
-    Shape shape = {0};
-    if (shape_of(context->target, kernel, &shape) || !chosen(shape.loop)) return false;
+    Shape shape;
+    const char *why;
+    PartKind kind = kind_of(context->arena, context->target, kernel, &shape, &why);
+    if (kind == PART_NOT) return false;
+    if (kind == PART_TOGETHER) return part_together(context, kernel);
+    if (!chosen(shape.loop)) return false;
     Visitor back = {.stmt = fall_back, .user = context->arena};
     if (rings_everything(shape.loop)) part(context, kernel, (Stmt *)shape.grid);
     else visit_block(&back, &kernel->body);

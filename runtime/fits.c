@@ -141,10 +141,8 @@ static int64_t tail_clocks(int64_t m, int64_t n) {
 }
 
 static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
-    const char *why;
-    int64_t shared = estimate->shared + specialized_staging(search->target, kernel);
-    return can_specialize(search->arena, search->target, kernel, &why) && shared <= search->target->shared_block &&
-           specialized_registers(search->target, kernel) <= specialized_register_limit(search->target);
+    int64_t shared = estimate->shared + specialized_staging(search->arena, search->target, kernel);
+    return specialized_in_turn(search->arena, search->target, kernel) && shared <= search->target->shared_block;
 }
 
 // Source kernels: variants of one name differ in place or condition.

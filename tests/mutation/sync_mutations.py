@@ -69,6 +69,10 @@ def attention_tests():
 CASES = [
     Case("attention", ["D=64", "BM=64", "BN=64"], attention_tests()[:5]),
     Case("attention", ["D=64", "BM=64", "BN=64", "CAUSAL=true"], attention_tests()[5:]),
+    *(Case("attention", ["D=64", f"BM={m}", "BN=64", f"CAUSAL={causal}"], [
+           f"test attention (B = 1, H = {h}, S = {s}, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
+           target="sm_90a")
+      for m, causal, shapes in ((64, "false", ((1, 64, 64), (9, 64, 300))), (128, "true", ((1, 128, 200), (1, 300, 300))))),
     Case("center_columns", ["M=48"], [f"test center_columns (M = 48, N = {n}, ldx = {n + pad}) tolerance 1e-3;"
                                       for n in (1, 32, 96) for pad in (0, 3)]),
     Case("gemm", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm", 64)),

@@ -1,0 +1,229 @@
+// What the two ways of parting a kernel into roles build with: points of a block, counters of ring slots, roles, staged stores.
+// (warp_specialize.c: a point each in turn; part_together.c: all warpgroups on one point.)
+#pragma once
+#include "ir/build.h"
+#include "passes/tma.h"
+#include "passes/util.h"
+#include "passes/warp_specialize.h"
+#include "support/map.h"
+
+typedef struct Parting {
+    PassContext *context;
+    Arena *arena;
+    Stmt *grid;
+    Span loc;
+    int consumers;                    // warpgroups that compute
+    int64_t producer_registers;       // 0: nothing is traded
+    Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
+    Var *worker, *block;
+    // in turn
+    Block shared, fragments, work;   // of one point, apart
+    Stmt *loop;
+    int64_t slots, bytes;   // of the ring; of all copies into one slot
+    bool some_steps;        // every point has a product
+    Buf *full, *empty;
+    Expr *steps;   // of each point
+} Parting;
+
+// All warpgroups compute one point together: the kernel can be parted so, whether select has seen it or not. NULL, or why not.
+const char *together_problem(Arena *arena, const Target *target, const Func *kernel);
+int together_warpgroups(const Target *target, const Func *kernel);   // that compute
+bool part_together(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma
+
+// Registers of a thread that computes, of `consumers` warpgroups, when the producer's have so many; 0: all that it can have.
+int64_t consumer_registers(const Target *target, int consumers, int64_t producer);
+// What the producer's threads get beside fragments of so many registers, with `room` for addresses and counters.
+int64_t producer_registers(const Target *target, int consumers, int64_t fragments, int64_t room);
+
+// The loop's trips in names that are the same for all points; NULL: they differ.
+Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop);
+
+// What an arrival says: that slots of these tiles were read.
+typedef struct Release {
+    VEC(const Buf *) tiles;
+} Release;
+
+// Products become asynchronous, and waits come as late as what they compute and read allows (start_products.c). `releases`:
+// such arrivals -> Release.
+void start_products(Arena *arena, Block *block, const Map *releases);
+// Products at the end of a loop from registers go behind the first product of the next iteration (rotate_products.c).
+void rotate_products(Arena *arena, Block *block, Map *releases);
+
+// ---- expressions and calls ----
+
+static inline bool is_call(const Stmt *stmt, OpId op) {
+    return stmt->kind == STMT_CALL && stmt->call.op == op;
+}
+
+static inline bool is_pipelined(const Stmt *stmt) {
+    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
+}
+
+static inline bool is_scalar(const Stmt *stmt) {
+    return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
+}
+
+static inline Expr *integer(Parting *p, int64_t value) {
+    return e_int(p->arena, value);
+}
+
+static inline Expr *small(Parting *p, int64_t value) {
+    return e_int_of(p->arena, TYPE_I32, value);
+}
+
+static inline Expr *bind(Parting *p, const char *name, Expr *value, Block *out) {
+    if (value->kind == EXPR_VAR || value->kind == EXPR_INT) return value;
+    Var *var = var_new(p->arena, name, VAR_LET, TYPE_I64, p->loc);
+    block_push(p->arena, out, s_let(p->arena, var, value));
+    return e_var(p->arena, var);
+}
+
+static inline void push_call(Parting *p, OpId op, int count, const Arg *args, Block *out) {
+    Stmt *call = s_call(p->arena, op, count, args);
+    call->loc = p->loc;
+    block_push(p->arena, out, call);
+}
+
+static inline Arg element(Parting *p, Buf *buf, Expr *index) {
+    return arg_region(region_element(p->arena, buf, 1, &index));
+}
+
+static inline void push_on(Parting *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
+    Arg args[] = {element(p, bar, index), {0}};
+    if (value) args[1] = arg_value(value);
+    push_call(p, op, value ? 2 : 1, args, out);
+}
+
+static inline void push_range(Parting *p, Expr *x, Expr *low, Expr *end, Block *out) {
+    Stmt *assume = stmt_new(p->arena, STMT_ASSUME, p->loc);
+    assume->assume = e_and(p->arena, e_binary(p->arena, BIN_GE, x, low), e_lt(p->arena, x, end));
+    block_push(p->arena, out, assume);
+}
+
+// ---- slots ----
+
+// Slot and parity, which live as long as the block they stand in. One slot: only the parity changes.
+typedef struct Counter {
+    Var *slot, *parity;
+    int64_t slots;
+} Counter;
+
+static inline Counter push_counter(Parting *p, const char *prefix, int64_t slots, int parity, Block *out) {
+    Arena *a = p->arena;
+    Counter counter = {.slots = slots};
+    counter.parity = var_new(a, arena_printf(a, "%sparity", prefix), VAR_MUTABLE, TYPE_I32, p->loc);
+    if (slots > 1) {
+        counter.slot = var_new(a, arena_printf(a, "%sslot", prefix), VAR_MUTABLE, TYPE_I32, p->loc);
+        block_push(a, out, s_var(a, counter.slot, small(p, 0)));
+    }
+    block_push(a, out, s_var(a, counter.parity, small(p, parity)));
+    return counter;
+}
+
+static inline Expr *slot_index(Parting *p, const Counter *counter) {
+    return counter->slot ? e_cast(p->arena, TYPE_I64, e_var(p->arena, counter->slot)) : integer(p, 0);
+}
+
+static inline void push_advance(Parting *p, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    Stmt *turn = s_assign(a, counter->parity, e_xor(a, e_var(a, counter->parity), small(p, 1)));
+    if (!counter->slot) {
+        block_push(a, out, turn);
+        return;
+    }
+    Expr *slot = e_var(a, counter->slot);
+    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
+    Stmt *wrap = s_if(a, e_binary(a, BIN_EQ, slot, small(p, counter->slots)));
+    block_push(a, &wrap->if_.then, s_assign(a, counter->slot, small(p, 0)));
+    block_push(a, &wrap->if_.then, turn);
+    block_push(a, out, wrap);
+}
+
+static inline Buf *push_barriers(Parting *p, const char *name, int64_t slots, Block *out) {
+    Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, TYPE_MBARRIER, 1, &slots, p->loc);
+    block_push(p->arena, out, s_decl(p->arena, buf));
+    return buf;
+}
+
+// ---- loops, roles ----
+
+static inline Stmt *push_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
+    Var *var = var_new(p->arena, name, VAR_ITER, TYPE_I64, p->loc);
+    Stmt *loop = s_for(p->arena, LOOP_SERIAL, var, integer(p, 0), count);
+    loop->loc = p->loc;
+    block_push(p->arena, out, loop);
+    *index = e_var(p->arena, var);
+    return loop;
+}
+
+static inline Stmt *push_points_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
+    Stmt *loop = push_loop(p, name, count, index, out);
+    attr_set_ints(p->arena, &loop->attrs, ATTR_POINTS, 0, NULL);
+    return loop;
+}
+
+static inline Stmt *push_role(Parting *p, const char *name, int warpgroups, int64_t regs, Block *out) {
+    Stmt *role = stmt_new(p->arena, STMT_ROLE, p->loc);
+    role->role.name = name;
+    role->role.threads = (int64_t)warpgroups * target_warpgroup(p->context->target);
+    role->role.regs = regs;
+    block_push(p->arena, out, role);
+    return role;
+}
+
+// The number of a point as the lets of the work name it.
+static inline void push_block(Parting *p, Expr *number, Subst *subst, Block *out) {
+    Var *block = var_new(p->arena, p->block->name, VAR_LET, TYPE_I64, p->loc);
+    block_push(p->arena, out, s_let(p->arena, block, number));
+    push_range(p, e_var(p->arena, block), integer(p, 0), p->points, out);
+    subst_var(subst, p->block, e_var(p->arena, block));
+}
+
+static inline Expr *blocks_of(Parting *p) {
+    return e_min(p->arena, p->grid->grid.iters[0].end, e_call(p->arena, OP_SMS, 0, NULL));
+}
+
+// Numbers of points fit 32 bits: a persistent grid is no launch of so many blocks, which would have been refused.
+static inline void want_few_points(PassContext *context, Func *kernel, const Stmt *grid) {
+    Arena *a = context->arena;
+    Expr *few = e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid));
+    kernel->when = kernel->when ? e_and(a, kernel->when, few) : few;
+}
+
+// ---- products and stores ----
+
+static inline void push_wait(Parting *p, int64_t pending, Block *out) {
+    Arg args[] = {arg_value(integer(p, pending))};
+    push_call(p, OP_WGMMA_WAIT, COUNT_OF(args), args, out);
+}
+
+static inline Arg staging_buffer(Parting *p, const char *name, Type type, int rank, const int64_t *shape, Block *out) {
+    Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, type, rank, shape, p->loc);
+    buf->stage_dims = rank - 2;
+    block_push(p->arena, out, s_decl(p->arena, buf));
+    return arg_region(region_whole(p->arena, buf));
+}
+
+// Room for a store by TMA, of each of `warpgroups`. `out`: where shared memory of the role is declared.
+static inline void add_staging(Parting *p, Stmt *copy, int64_t warpgroups, Block *out) {
+    TmaStore store;
+    const char *why;
+    if (!tma_stores(p->context->target, copy, &store, &why)) return;
+    Type type = copy->call.args[1].region->buf->type;
+    int64_t whole[] = {warpgroups, TMA_STORE_SLOTS, store.rows, store.columns};
+    int64_t tail[] = {warpgroups, store.rows, store.tail_columns};
+    int one = warpgroups == 1;   // needs no dim
+    Arg args[5] = {copy->call.args[0], copy->call.args[1]};
+    if (store.chunks) args[3] = staging_buffer(p, "stage", type, 4 - one, whole + one, out);
+    if (store.tail) args[4] = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
+    Stmt *staged = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
+    staged->loc = copy->loc;
+    staged->attrs = copy->attrs;
+    *copy = *staged;
+}
+
+// Shared memory outlives the stores that read it.
+static inline void push_last_stores(Parting *p, Block *out) {
+    Arg args[] = {arg_value(integer(p, 0)), arg_name("read")};
+    push_call(p, OP_BULK_WAIT, COUNT_OF(args), args, out);
+}
