@@ -73,6 +73,50 @@ static Value f32_from_fp8(Gen *gen, Value code, Type type) {
     return LLVMBuildFPExt(b, LLVMBuildExtractElement(b, pair, const_i32(gen, 0), ""), gen->f32, "");
 }
 
+// ---- pairs of 8-bit floats to 16 bits: four in a register, exact ----
+
+// The bits at the places of the wider type, times the difference of the biases. All ones is NaN: one more than its bits carries
+// to where no other value has a bit, and from there the exponent is filled.
+typedef struct Widening {
+    int shift;          // from the upper byte of 16 bits
+    double scale;       // 2 to the difference of the biases
+    uint32_t one;       // of the last bit, in both halves
+    uint32_t carried;   // the bit that only the NaN's carry sets
+    uint32_t fill;      // that bit / 2 times this is what its exponent lacks
+} Widening;
+
+static Value widen_e4m3(Gen *gen, Value upper, Type to) {
+    static const Widening to_f16 = {1, 0x1p8, 0x00800080, 0x40004000, 1},
+                          to_bf16 = {4, 0x1p120, 0x00100010, 0x08000800, 15};
+    const Widening *w = to == TYPE_F16 ? &to_f16 : &to_bf16;
+    LLVMBuilderRef b = gen->builder;
+    LLVMTypeRef pair = LLVMVectorType(llvm_value_type(gen, to), 2);
+    Value sign = LLVMBuildAnd(b, upper, const_i32(gen, 0x80008000), "");
+    Value size = LLVMBuildLShr(b, LLVMBuildAnd(b, upper, const_i32(gen, 0x7f007f00), ""), const_i32(gen, w->shift), "");
+    Value small = build_bitcast(gen, LLVMBuildOr(b, sign, size, ""), pair),
+          half = LLVMConstReal(llvm_value_type(gen, to), w->scale);
+    Value scale = LLVMConstVector((Value[]){half, half}, 2), zero = LLVMConstReal(llvm_value_type(gen, to), -0.0);
+    const char *name = to == TYPE_F16 ? "llvm.nvvm.fma.rn.f16x2" : "llvm.nvvm.fma.rn.bf16x2";
+    Value value = CALL(gen, name, pair, small, scale, LLVMConstVector((Value[]){zero, zero}, 2));
+    Value carry = LLVMBuildAnd(b, LLVMBuildAdd(b, size, const_i32(gen, w->one), ""), const_i32(gen, w->carried), "");
+    Value fill = LLVMBuildMul(b, LLVMBuildLShr(b, carry, const_i32(gen, 1), ""), const_i32(gen, w->fill), "");
+    return build_bitcast(gen, LLVMBuildOr(b, as_bits(gen, value), fill, ""), pair);
+}
+
+Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to) {
+    bool has_instruction = target_has(gen->target, FEATURE_MMA_FP8) && to == TYPE_F16;
+    if ((to != TYPE_F16 && to != TYPE_BF16) || (to == TYPE_BF16 && from == TYPE_E5M2)) return NULL;
+    LLVMTypeRef pair = LLVMVectorType(llvm_value_type(gen, to), 2);
+    if (has_instruction) {
+        const char *name = from == TYPE_E4M3 ? "llvm.nvvm.e4m3x2.to.f16x2.rn" : "llvm.nvvm.e5m2x2.to.f16x2.rn";
+        Value two = LLVMBuildLShr(gen->builder, four, const_i32(gen, at * 8), "");
+        return CALL(gen, name, pair, LLVMBuildTrunc(gen->builder, two, gen->i16, ""));
+    }
+    int upper_bytes = at == 0 ? 0x1404 : 0x3424;   // zero, the first, zero, the second
+    Value upper = CALL(gen, "llvm.nvvm.prmt", gen->i32, four, const_i32(gen, 0), const_i32(gen, upper_bytes));
+    return from == TYPE_E5M2 ? build_bitcast(gen, upper, pair) : widen_e4m3(gen, upper, to);
+}
+
 // ---- floats ----
 
 Value to_compute(Gen *gen, Value value, Type type) {

@@ -163,6 +163,8 @@ bool is_lazy(const Expr *expr);   // must not be evaluated unless it is needed
 
 // ---- convert.c ----
 Value emit_convert(Gen *gen, Value value, Type from, Type to);
+// Two 8-bit floats, bytes `at` (0 or 2) and the next of an i32, to a pair of f16 or bf16; NULL: only one by one.
+Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to);
 Value to_compute(Gen *gen, Value value, Type type);   // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);
 

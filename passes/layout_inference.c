@@ -189,9 +189,7 @@ static void collect_gemm(Inference *inference, Item *item) {
     item->n = region_extent(acc, 1);
     item->k = region_extent(a, 1);
     const char *via = attr_text(item->stmt->attrs, ATTR_VIA);
-    if (via && strcmp(via, "mma") == 0)
-        item->mma = mma_find(inference->context->target, type_text(a->buf->type), type_text(b->buf->type),
-                             type_text(acc->buf->type));
+    item->mma = gemm_instruction(inference->context->target, item->stmt);
     item->is_wgmma = via && strcmp(via, "wgmma") == 0;
     const char *why;
     if (item->is_wgmma) wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why);

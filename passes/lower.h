@@ -24,18 +24,25 @@ enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL };
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma
 
+// Elements of k of the operands that are loaded at once: what one instruction takes, or two.
+int64_t gemm_step(const Target *target, const Stmt *gemm);
+
 // One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer dim is
-// contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the 16-by-16 (x4) or 8-by-16 (x2) block.
+// contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the block: 16 (x4) or 8 (x2) by 32 bytes of k.
 typedef struct MatrixLoad {
     bool is_b;    // b: two n tiles of 8; a: one m tile of 16
     bool trans;   // the outer dim is contiguous in memory
     int count;    // 8x8 matrices: 4 or 2
+    int pack;     // elements that are one for ldmatrix, 16 bits: 1 or 2
 } MatrixLoad;
+MatrixLoad matrix_load(const Stmt *gemm, int operand, int count);
 void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner);
 // The same as expressions of a lane.
 void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
-// The operand can be read with ldmatrix (16-bit elements in shared memory, extents that fit).
-bool matrix_load_possible(const Target *target, const Region *operand);
+// The operand can be read with ldmatrix: 16-bit elements in shared memory; 8-bit ones where k is contiguous.
+bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand);
+// Where it cannot: values of the instruction's layout that are neighbours along k in memory, read in one access.
+int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout);
 
 // ---- lowering ----
 typedef struct Lower {
@@ -64,6 +71,8 @@ Buf *lower_physical(Lower *lower, Buf *shared);
 Region *lower_element(Lower *lower, const Region *region);   // an element operand in physical coordinates
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
+// The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its @vector); count 0: all.
+void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a
 // step ahead. `lower_copies` lowers the statements in between.
@@ -71,6 +80,7 @@ bool is_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out);
 // Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
-void lower_tma_store(Lower *lower, const Stmt *copy, Block *out);   // of a fragment, by all threads
+// Of a fragment, by all threads, with the `loops` (@boxwise) that stand before it.
+void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);

@@ -9,8 +9,13 @@
 //
 // All four operand orders come from one table: ldmatrix gives lane l the row fragment it needs when k is contiguous in
 // memory; when the other dim is contiguous the .trans form transposes each 8x8 block. (PTX ISA, ldmatrix; "Matrix fragments
-// for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded element by element, by the instruction's
-// own layout. An operand a in registers is used where it is.
+// for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded by the instruction's own layout, in runs
+// along k. An operand a in registers is used where it is.
+//
+// 8-bit elements that are contiguous along k are for ldmatrix 16-bit pairs: it gives each lane what the instructions of 8-bit
+// types want. Where there are none, operands are converted to 16 bits in registers, exactly, and one load of 32 k feeds two
+// instructions. The lane has k = 4 * member + {0,1,2,3} and the instruction takes them for 2 * member + {0,1} | + 8: a
+// permutation of k, the same for both operands.
 //
 // Loops over tiles that end in a gemm: lower_gemm_loop.c.
 #include "passes/lower_gemm.h"
@@ -24,13 +29,61 @@ const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm) {
     const char *via = attr_text(gemm->attrs, ATTR_VIA);
     if (!via || strcmp(via, "mma") != 0) return NULL;
     const Arg *args = gemm->call.args;
-    return mma_find(target, type_text(args[0].region->buf->type), type_text(args[1].region->buf->type),
-                    type_text(args[2].region->buf->type));
+    return mma_holding(target, type_text(args[0].region->buf->type), type_text(args[1].region->buf->type),
+                       type_text(args[2].region->buf->type));
 }
 
-bool matrix_load_possible(const Target *target, const Region *operand) {
-    return target_has(target, FEATURE_LDMATRIX) && operand->buf->scope == SCOPE_SHARED &&
-           type_bytes(operand->buf->type) * matrix_facts.rows == matrix_facts.row_bytes;
+// Bytes of an element of an ldmatrix matrix: as many elements a row as there are rows.
+static int matrix_element(void) {
+    return matrix_facts.row_bytes / matrix_facts.rows;
+}
+
+static bool outer_is_contiguous(const Region *region, int operand) {
+    return region->transposed == (operand == 0);
+}
+
+static const char *operand_type(const Stmt *gemm, int operand) {
+    return type_text(gemm->call.args[operand].region->buf->type);
+}
+
+static bool is_converted(const MmaInfo *info, const Stmt *gemm, int operand) {
+    return strcmp(operand == 0 ? info->a_type : info->b_type, operand_type(gemm, operand)) != 0;
+}
+
+// Pairs of 8-bit elements along k, in shared memory.
+static bool has_pairs(const Stmt *gemm, int operand) {
+    const Region *region = gemm->call.args[operand].region;
+    return region->buf->scope == SCOPE_SHARED && type_bytes(region->buf->type) * 2 == matrix_element() &&
+           !outer_is_contiguous(region, operand);
+}
+
+int64_t gemm_step(const Target *target, const Stmt *gemm) {
+    const MmaInfo *info = gemm_instruction(target, gemm);
+    bool pairs = is_converted(info, gemm, 0) && is_converted(info, gemm, 1) && has_pairs(gemm, 0) && has_pairs(gemm, 1);
+    bool two = target_has(target, FEATURE_LDMATRIX) && pairs;
+    return two && region_extent(gemm->call.args[0].region, 1) % (2 * info->k) == 0 ? 2 * info->k : info->k;
+}
+
+bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand) {
+    const Region *region = gemm->call.args[operand].region;
+    const MmaInfo *info = gemm_instruction(target, gemm);
+    if (!target_has(target, FEATURE_LDMATRIX) || region->buf->scope != SCOPE_SHARED) return false;
+    if (type_bytes(region->buf->type) == matrix_element()) return true;
+    return has_pairs(gemm, operand) && (!is_converted(info, gemm, operand) || gemm_step(target, gemm) > info->k);
+}
+
+MatrixLoad matrix_load(const Stmt *gemm, int operand, int count) {
+    const Region *region = gemm->call.args[operand].region;
+    return (MatrixLoad){.is_b = operand == 1,
+                        .trans = outer_is_contiguous(region, operand),
+                        .count = count,
+                        .pack = matrix_element() / type_bytes(region->buf->type)};
+}
+
+int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout) {
+    const LayoutMode *first = &layout->in[TV_VALUE].modes[0];
+    bool along_k = first->out == 1 && first->stride == 1;
+    return along_k && !outer_is_contiguous(gemm->call.args[operand].region, operand) ? first->extent : 1;
 }
 
 void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner) {
@@ -41,7 +94,7 @@ void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner) {
     int first = row_half_first == !load->trans ? low + middle : low + high;
     int second = row_half_first == !load->trans ? high : middle;
     *outer = load->trans ? second : first;
-    *inner = load->trans ? first : second;
+    *inner = (load->trans ? first : second) * load->pack;
 }
 
 void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
@@ -54,7 +107,7 @@ void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **
     Expr *first = by_middle ? e_mod(arena, lane, sixteen) : e_add(arena, low, high);
     Expr *second = by_middle ? high : middle;
     *outer = load->trans ? second : first;
-    *inner = load->trans ? first : second;
+    *inner = e_mul(arena, load->trans ? first : second, e_int(arena, load->pack));
 }
 
 // ---- emitting ----
@@ -114,27 +167,32 @@ static void push_ldmatrix(Gemm *gemm, int operand, MatrixLoad load, Buf *local, 
     block_push(arena, out, call);
 }
 
-static bool outer_is_contiguous(const Region *region, int operand) {
-    return region->transposed == (operand == 0);
-}
-
-// Element by element: value v of the instruction's layout lies at (outer, k) = layout(lane, v).
+// Value v of the instruction's layout lies at (outer, k) = layout(lane, v); a run of them in one access where memory has it so.
 static void push_elements(Gemm *gemm, int operand, const char *layout_text_, int values, Buf *local, Expr *slot,
                           Expr *outer0, Expr *inner0, Block *out) {
     Arena *arena = gemm->arena;
     const char *why;
     const Layout *layout = layout_parse(arena, layout_text_, 0, &why);
-    Expr *v, *at[2];
+    int64_t run = operand_run(gemm->stmt, operand, layout);
+    Expr *v, *e, *at[2];
     slot = in_set(gemm, operand, slot);
     int mark = facts_mark(gemm->lower->facts);
-    Stmt *loop = gemm_counted(gemm, LOOP_UNROLL, "v", values, &v);
-    Expr *in[2] = {gemm->lane, v};
+    Stmt *loop = gemm_counted(gemm, LOOP_UNROLL, "v", values / run, &v);
+    Expr *first = times(gemm, v, run), *in[2] = {gemm->lane, first};
     layout_forward(arena, gemm->lower->facts, layout, in, at);
     Region *from = operand_element(gemm, operand, plus(gemm, outer0, at[0]), plus(gemm, inner0, at[1]));
+    bool whole = run > 1 && layout_keeps_runs(gemm->stmt->call.args[operand].region->buf->layout, run);
+    Stmt *elements = gemm_counted(gemm, whole ? LOOP_VECTORIZED : LOOP_UNROLL, "e", run, &e);
+    if (run == 1) e = e_int(arena, 0);
+    if (!whole)
+        from = operand_element(gemm, operand, plus(gemm, outer0, at[0]), plus(gemm, plus(gemm, inner0, at[1]), e));
     Expr *indices[2 * LAYOUT_MAX_RANK];
     for (int d = 0; d < from->count; d++) indices[d] = from->dims[d].start;
-    block_push(arena, &loop->loop.body,
-               s_store1(arena, local, plus(gemm, slot, v), e_load(arena, from->buf, from->count, indices)));
+    if (whole) indices[from->count - 1] = plus(gemm, indices[from->count - 1], e);
+    Expr *value = e_load(arena, from->buf, from->count, indices);
+    Stmt *store = s_store1(arena, local, plus(gemm, plus(gemm, slot, first), e), value);
+    block_push(arena, run > 1 ? &elements->loop.body : &loop->loop.body, store);
+    if (run > 1) block_push(arena, &loop->loop.body, elements);
     facts_release(gemm->lower->facts, mark);
     block_push(arena, out, loop);
 }
@@ -146,9 +204,9 @@ static void load_a(Gemm *gemm, Expr *kk, Block *out) {
     Expr *i;
     Stmt *loop = gemm_counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i);
     Expr *row = plus(gemm, gemm->row0, times(gemm, i, gemm->info->m)), *slot = times(gemm, i, gemm->a_values);
-    Expr *k0 = times(gemm, kk, gemm->info->k);
-    if (matrix_load_possible(gemm->lower->target, region)) {
-        MatrixLoad load = {.is_b = false, .trans = outer_is_contiguous(region, 0), .count = 4};
+    Expr *k0 = times(gemm, kk, gemm->step);
+    if (matrix_load_possible(gemm->lower->target, gemm->stmt, 0)) {
+        MatrixLoad load = matrix_load(gemm->stmt, 0, 4);
         push_ldmatrix(gemm, 0, load, gemm->a, slot, row, k0, &loop->loop.body);
     } else {
         push_elements(gemm, 0, gemm->info->a_layout, gemm->a_values, gemm->a, slot, row, k0, &loop->loop.body);
@@ -158,8 +216,7 @@ static void load_a(Gemm *gemm, Expr *kk, Block *out) {
 }
 
 static void load_b_matrices(Gemm *gemm, Expr *k0, Block *out) {
-    const Region *region = gemm->stmt->call.args[1].region;
-    MatrixLoad load = {.is_b = true, .trans = outer_is_contiguous(region, 1), .count = 4};
+    MatrixLoad load = matrix_load(gemm->stmt, 1, 4);
     int64_t pairs = gemm->n_tiles / 2;
     Expr *j;
     if (pairs > 0) {
@@ -178,8 +235,8 @@ static void load_b_matrices(Gemm *gemm, Expr *k0, Block *out) {
 }
 
 static void load_b(Gemm *gemm, Expr *kk, Block *out) {
-    Expr *k0 = times(gemm, kk, gemm->info->k), *j;
-    if (matrix_load_possible(gemm->lower->target, gemm->stmt->call.args[1].region)) {
+    Expr *k0 = times(gemm, kk, gemm->step), *j;
+    if (matrix_load_possible(gemm->lower->target, gemm->stmt, 1)) {
         load_b_matrices(gemm, k0, out);
         return;
     }
@@ -196,24 +253,65 @@ void gemm_load(Gemm *gemm, Expr *kk, Block *out) {
     load_b(gemm, kk, out);
 }
 
+// Registers of tile `tile` of an operand, of the set in use, to registers of the instruction's type from `to` on.
+static void convert_tile(Gemm *gemm, int operand, Expr *tile, Expr *to, Block *out) {
+    Arena *arena = gemm->arena;
+    Buf *from = operand == 0 ? gemm->a : gemm->b, *wide = operand == 0 ? gemm->wide_a : gemm->wide_b;
+    int64_t values = operand == 0 ? gemm->a_values : gemm->b_values;
+    Expr *v;
+    int mark = facts_mark(gemm->lower->facts);
+    Stmt *each = gemm_counted(gemm, LOOP_UNROLL, "v", values, &v);
+    Expr *source = v;
+    if (gemm->step > gemm->info->k && operand == 0) {   // a row's 4 values in a register; the instruction wants 2 and 2
+        Expr *two = e_int(arena, 2), *pair = e_mod(arena, v, two), *row = e_mod(arena, e_div(arena, v, two), two),
+             *high = e_mod(arena, e_div(arena, v, e_int(arena, 4)), two), *half = e_div(arena, v, e_int(arena, 8));
+        source =
+            plus(gemm, plus(gemm, times(gemm, half, 8), times(gemm, row, 4)), plus(gemm, times(gemm, high, 2), pair));
+    }
+    Expr *value = e_load1(arena, from, in_set(gemm, operand, plus(gemm, times(gemm, tile, values), source)));
+    block_push(arena, &each->loop.body, s_store1(arena, wide, plus(gemm, to, v), e_cast(arena, wide->type, value)));
+    facts_release(gemm->lower->facts, mark);
+    block_push(arena, out, each);
+}
+
+// All tiles of b, which every row of tiles needs.
+void gemm_convert(Gemm *gemm, Block *out) {
+    Expr *j;
+    if (!gemm->wide_b) return;
+    int mark = facts_mark(gemm->lower->facts);
+    Stmt *tiles = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
+    convert_tile(gemm, 1, j, times(gemm, j, gemm->b_values), &tiles->loop.body);
+    facts_release(gemm->lower->facts, mark);
+    block_push(gemm->arena, out, tiles);
+}
+
 void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     Arena *arena = gemm->arena;
     bool a_in_registers = gemm->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
     int mark = facts_mark(gemm->lower->facts);
-    Expr *i, *j;
+    Expr *i, *j, *p;
+    int64_t parts = gemm->step / gemm->info->k;
     Stmt *rows = ranged(gemm, LOOP_UNROLL, "i", from, to, &i);
     Stmt *columns = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
+    Stmt *halves = gemm_counted(gemm, LOOP_UNROLL, "p", parts, &p);
+    if (parts == 1) p = e_int(arena, 0);
     Expr *a_tile = a_in_registers ? plus(gemm, times(gemm, i, gemm->k_steps), kk) : i;
-    Expr *a_slot = times(gemm, a_tile, gemm->a_values);
-    Expr *slots[3] = {a_in_registers ? a_slot : in_set(gemm, 0, a_slot),
-                      in_set(gemm, 1, times(gemm, j, gemm->b_values)),
+    if (gemm->wide_a) {   // a row of tiles at a time
+        convert_tile(gemm, 0, i, e_int(arena, 0), &rows->loop.body);
+        a_tile = e_int(arena, 0);
+    }
+    Expr *a_slot = plus(gemm, times(gemm, a_tile, gemm->a_values), times(gemm, p, gemm->a_values / parts));
+    Expr *b_slot = plus(gemm, times(gemm, j, gemm->b_values), times(gemm, p, gemm->b_values / parts));
+    Expr *slots[3] = {a_in_registers || gemm->wide_a ? a_slot : in_set(gemm, 0, a_slot),
+                      gemm->wide_b ? b_slot : in_set(gemm, 1, b_slot),
                       times(gemm, plus(gemm, times(gemm, i, gemm->n_tiles), j), gemm->c_values)};
-    Buf *locals[3] = {gemm->a, gemm->b, gemm->acc};
+    Buf *locals[3] = {gemm->wide_a ? gemm->wide_a : gemm->a, gemm->wide_b ? gemm->wide_b : gemm->b, gemm->acc};
     Arg args[4] = {arg_name(gemm->info->name)};
     for (int o = 0; o < 3; o++) args[o + 1] = arg_region(region_element(arena, locals[o], 1, &slots[o]));
     Stmt *call = s_call(arena, OP_MMA, 4, args);
     call->loc = place(gemm);
-    block_push(arena, &columns->loop.body, call);
+    block_push(arena, parts > 1 ? &halves->loop.body : &columns->loop.body, call);
+    if (parts > 1) block_push(arena, &columns->loop.body, halves);
     block_push(arena, &rows->loop.body, columns);
     facts_release(gemm->lower->facts, mark);
     block_push(arena, out, rows);
@@ -258,9 +356,11 @@ static void count_tiles(Gemm *gemm) {
     const Attr *split = attr_get(gemm->stmt->attrs, ATTR_WARPS);
     gemm->m_tiles = region_extent(args[2].region, 0) / split->args[0].integer / gemm->info->m;
     gemm->n_tiles = region_extent(args[2].region, 1) / split->args[1].integer / gemm->info->n;
-    gemm->k_steps = region_extent(args[0].region, 1) / gemm->info->k;
-    gemm->a_values = layout_values(gemm->arena, gemm->info->a_layout);
-    gemm->b_values = layout_values(gemm->arena, gemm->info->b_layout);
+    gemm->step = gemm_step(gemm->lower->target, gemm->stmt);
+    gemm->k_steps = region_extent(args[0].region, 1) / gemm->step;
+    int parts = (int)(gemm->step / gemm->info->k);
+    gemm->a_values = layout_values(gemm->arena, gemm->info->a_layout) * parts;
+    gemm->b_values = layout_values(gemm->arena, gemm->info->b_layout) * parts;
     gemm->c_values = layout_values(gemm->arena, gemm->info->c_layout);
 }
 
@@ -273,6 +373,11 @@ void gemm_begin(Gemm *gemm, int sets, Block *body) {
             ? lower_local(gemm->lower, args[0].region->buf)
             : operand_registers(gemm, "a", args[0].region->buf->type, sets * gemm->m_tiles * gemm->a_values, body);
     gemm->b = operand_registers(gemm, "b", args[1].region->buf->type, sets * gemm->n_tiles * gemm->b_values, body);
+    Type a_type = type_named(gemm->info->a_type), b_type = type_named(gemm->info->b_type);
+    if (is_converted(gemm->info, gemm->stmt, 0))
+        gemm->wide_a = operand_registers(gemm, "wide_a", a_type, gemm->a_values, body);
+    if (is_converted(gemm->info, gemm->stmt, 1))
+        gemm->wide_b = operand_registers(gemm, "wide_b", b_type, gemm->n_tiles * gemm->b_values, body);
     warp_corner(gemm, body);
 }
 
@@ -283,6 +388,7 @@ static void lower_mma(Gemm *gemm, Block *out) {
     Expr *kk;
     Stmt *steps = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk);
     gemm_load(gemm, kk, &steps->loop.body);
+    gemm_convert(gemm, &steps->loop.body);
     gemm_multiply(gemm, kk, 0, gemm->m_tiles, &steps->loop.body);
     block_push(gemm->arena, &block->block, steps);
     facts_release(gemm->lower->facts, mark);

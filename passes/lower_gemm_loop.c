@@ -62,9 +62,10 @@ bool is_gemm_loop(const Target *target, const Stmt *loop) {
     const Stmt *gemm = vec_last(body);
     const MmaInfo *info = is_call(gemm, OP_GEMM) ? gemm_instruction(target, gemm) : NULL;
     if (!info || gemm->call.args[GEMM_ACCUMULATE].value) return false;
-    if (region_extent(gemm->call.args[0].region, 1) / info->k % 2 != 0) return false;   // two sets alternate
+    if (region_extent(gemm->call.args[0].region, 1) / gemm_step(target, gemm) % 2 != 0)
+        return false;   // sets alternate
     for (int operand = 0; operand < 2; operand++)
-        if (!matrix_load_possible(target, gemm->call.args[operand].region)) return false;
+        if (!matrix_load_possible(target, gemm, operand)) return false;
     for (int i = leading_waits(body); i < body->count - 1; i++)
         if (!only_starts_copies(body->items[i])) return false;
     return true;
@@ -220,6 +221,7 @@ static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block
     next_fragments(gemm, kk, body);
     interleave_copies(copies, kk, body);
     gemm->set = e_mod(gemm->arena, kk, e_int(gemm->arena, 2));
+    gemm_convert(gemm, body);
     gemm_multiply(gemm, kk, 0, gemm->m_tiles / 2, body);
     enter_tile(gemm, loop, next_tile(gemm->arena, &loop->loop.iters[0]), &last->if_.then);
     block_push(gemm->arena, body, last);

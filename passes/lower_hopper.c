@@ -95,6 +95,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
 //
 //     bulk_wait(1, read)      the store before the last has read its buffer: this one
 //     barrier()               ... which all threads know now
+//     loops                   what the box still needs (boxwise.c)
 //     stmatrix                16 rows and 16 columns of a warp at once
 //     fence_async()           ordinary stores, read by TMA
 //     barrier()
@@ -103,6 +104,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
 typedef struct Store {
     Lower *lower;
     const Stmt *copy;
+    const Block *loops;
     TmaStore shape;
     Block *out;
 } Store;
@@ -199,6 +201,14 @@ static void push_columns(Store *store, Buf *buf, Expr *slot, int64_t first, int6
     block_push(arena, store->out, rest);
 }
 
+static void push_loops(Store *store, int64_t first, int64_t count) {
+    for (int i = 0; i < store->loops->count; i++) {
+        TileLoop loop;
+        tile_loop_of(store->lower->arena, store->loops->items[i], &loop);
+        lower_loop_part(store->lower, store->loops->items[i], &loop, first, count, store->out);
+    }
+}
+
 // Where the warpgroup's rows begin.
 static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
     if (!lower->warpgroup || rows == 0) return e_int(lower->arena, 0);
@@ -212,6 +222,7 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     const Region *to = store->copy->call.args[1].region;
     int64_t n = buf_extent(store->copy->call.args[0].region->buf, 1);
     int64_t first = (strip * n + column) * store->shape.rows / target_warpgroup(lower->target);
+    push_loops(store, first, columns * store->shape.rows / target_warpgroup(lower->target));
     push_columns(store, buf, e_int(arena, slot), first, columns);
     push_plain(store, OP_FENCE_ASYNC, 0, NULL, store->out);
     push_barrier(store);
@@ -251,8 +262,8 @@ static bool is_used(const TmaStore *shape, int64_t box) {
     return false;
 }
 
-void lower_tma_store(Lower *lower, const Stmt *copy, Block *out) {
-    Store store = {.lower = lower, .copy = copy, .out = out};
+void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out) {
+    Store store = {.lower = lower, .copy = copy, .loops = loops, .out = out};
     const char *why;
     if (!tma_stores(lower->target, copy, &store.shape, &why)) return;
     store.shape.strips /= warpgroups_of(lower);

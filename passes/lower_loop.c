@@ -31,6 +31,7 @@ typedef struct Version {
     const TileAccessVec *accesses;
     int fast;
     int64_t vector;                 // n
+    int64_t from, values;           // of the thread's values, those that are done
     bool inside;                    // the whole tile was tested: no guards
     Expr *group;                    // q
     Expr *element;                  // e, or constant 0
@@ -521,7 +522,7 @@ static Block *group_loop(Version *version, LoopKind kind, const char *name, int6
 static void emit_groups(Version *version, Block *out) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
-    int64_t groups = tv_values(version->map) / version->vector, unrolled = unrolled_groups(version, groups);
+    int64_t groups = version->values / version->vector, unrolled = unrolled_groups(version, groups);
     int mark = facts_mark(facts);
     Stmt *scope = s_block(arena);
     version->group = e_int(arena, 0);
@@ -531,6 +532,7 @@ static void emit_groups(Version *version, Block *out) {
     scope->loc = version->loop->origin->loc;
     Block *body = group_loop(version, LOOP_SERIAL, "c", groups / unrolled, &scope->block);
     body = group_loop(version, LOOP_UNROLL, "q", unrolled, body);
+    version->group = e_add(arena, version->group, e_int(arena, version->from / version->vector));
     Expr *padding = bind_point(version, body);
     if (padding) {
         Stmt *inside = s_if(arena, padding);
@@ -623,6 +625,10 @@ static void emit_guarded_elements(Version *version, Block *out) {
 }
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
+    lower_loop_part(lower, stmt, loop, 0, 0, out);
+}
+
+void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
     Arena *arena = lower->arena;
     const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
     TileAccessVec accesses = {0};
@@ -631,6 +637,8 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
     version.map = layout_parse(arena, text, 0, &why);
     EXPECT(lower->context->failure, version.map && tv_threads(version.map) == lower->threads, "bad map %s: %s", text,
            why);
+    version.from = first;
+    version.values = count > 0 ? count : tv_values(version.map);
     tile_accesses(arena, loop, &accesses);
     version.fast = loop_fast_dim(loop, &accesses);
     version.vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);

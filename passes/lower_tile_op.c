@@ -329,10 +329,6 @@ static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
 
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
-    if (via_is(stmt, "tma_store")) {
-        lower_tma_store(lower, stmt, out);
-        return;
-    }
     if (via_is(stmt, "tma")) {
         lower_tma(lower, stmt, lower->one ? out : &once(lower, NULL, out)->if_.then);
         return;
@@ -369,7 +365,13 @@ static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
 
 static void lower_block(Lower *lower, const Block *from, Block *to) {
     int mark = facts_mark(lower->facts);
-    for (int i = 0; i < from->count; i++) lower_stmt(lower, from->items[i], to);
+    Block loops = {0};   // that go with the next store
+    for (int i = 0; i < from->count; i++) {
+        Stmt *stmt = from->items[i];
+        if (attr_get(stmt->attrs, ATTR_BOXWISE)) block_push(lower->arena, &loops, stmt);
+        else if (via_is(stmt, "tma_store")) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
+        else lower_stmt(lower, stmt, to);
+    }
     facts_release(lower->facts, mark);
 }
 

@@ -7,10 +7,11 @@
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
 //     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
 //
-// The new copies get their maps from layout-inference, which is run again on what is new.
+// What is done to an accumulator before a store by TMA is marked (boxwise.h). The new copies get their maps from layout-inference, which is run again on what is new.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
+#include "passes/boxwise.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
@@ -79,6 +80,7 @@ static bool a_is_usable(Materialize *m, const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *acc = gemm->call.args[2].region;
     if (!warps || warps->args[1].integer != 1 || a->transposed || !region_is_whole(a)) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, gemm);
+    if (strcmp(info->a_type, type_text(a->buf->type)) != 0) return false;
     const Layout *needed = fragment_operand_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1),
                                               warps->args[0].integer, kernel_threads(m->kernel));
     return a->buf->layout && layout_equal(a->buf->layout, needed);
@@ -234,5 +236,5 @@ bool pass_materialize(PassContext *context, Func *kernel) {
         if (m.changed) pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == 0);
-    return any;
+    return mark_boxwise(context->arena, &kernel->body) || any;
 }

@@ -121,16 +121,43 @@ static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
     }
 }
 
+static void kept_dims(const Region *region, int *kept) {
+    int found = 0;
+    for (int d = 0; d < region->buf->rank; d++)
+        if (region->dims[d].extent) kept[found++] = d;
+}
+
+// Each lane reads its own values of the instruction.
+static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
+    const Region *region = gemm->call.args[operand].region;
+    const MmaInfo *info = gemm_instruction(gather->context->target, gemm);
+    const char *why;
+    const Layout *layout =
+        layout_parse(gather->context->arena, operand == 0 ? info->a_layout : info->b_layout, 0, &why);
+    int run = (int)operand_run(gemm, operand, layout), rank = region->buf->rank, kept[2];
+    int steps = (int)(layout_extent_in(layout, TV_VALUE) / run);
+    bool turned = region->transposed != (operand == 1);
+    SharedAccess *access = new_access(gather, region->buf, gemm, false, run, steps < MAX_STEPS ? steps : MAX_STEPS);
+    kept_dims(region, kept);
+    for (int step = 0; step < access->steps; step++) {
+        for (int lane = 0; lane < access->lanes; lane++) {
+            int64_t *element = lane_element(access, step, lane), in[2] = {lane, (int64_t)step * run}, at[2];
+            layout_eval(layout, in, at);
+            memset(element, 0, sizeof *element * (size_t)rank);
+            element[kept[turned ? 1 : 0]] = at[0];
+            element[kept[turned ? 0 : 1]] = at[1];
+        }
+    }
+}
+
 // The 8 lanes of each matrix read 8 rows of 16 bytes; all matrices of all steps look alike but for their place.
 static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
     const Region *region = gemm->call.args[operand].region;
-    if (region->buf->scope != SCOPE_SHARED || !matrix_load_possible(gather->context->target, region)) return;
-    MatrixLoad load = {.is_b = operand == 1, .trans = region->transposed != (operand == 1), .count = 4};
-    int rank = region->buf->rank, kept[2], found = 0;
-    for (int d = 0; d < rank; d++)
-        if (region->dims[d].extent) kept[found++] = d;
-    int64_t inner_extent = region_extent(region, operand == 0 ? 1 : 0);
-    int steps = (int)(inner_extent / 16);
+    MatrixLoad load = matrix_load(gemm, operand, 4);
+    int rank = region->buf->rank, kept[2];
+    kept_dims(region, kept);
+    int64_t inner_extent = region_extent(region, operand == 0 ? 1 : 0), block = (int64_t)16 * load.pack;
+    int steps = (int)(inner_extent / block);
     SharedAccess *access = new_access(gather, region->buf, gemm, false, 16 / type_bytes(region->buf->type),
                                       steps < MAX_STEPS ? steps : MAX_STEPS);
     access->must_be_contiguous = true;
@@ -140,10 +167,16 @@ static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
             int64_t *element = lane_element(access, step, lane);
             matrix_lane(&load, lane, &outer, &inner);
             memset(element, 0, sizeof *element * (size_t)rank);
-            element[kept[load.trans ? 0 : 1]] = inner + 16 * step;
+            element[kept[load.trans ? 0 : 1]] = inner + block * step;
             element[kept[load.trans ? 1 : 0]] = outer;
         }
     }
+}
+
+static void gather_gemm(Gather *gather, Stmt *gemm, int operand) {
+    if (gemm->call.args[operand].region->buf->scope != SCOPE_SHARED) return;
+    if (matrix_load_possible(gather->context->target, gemm, operand)) gather_matrix(gather, gemm, operand);
+    else gather_operand(gather, gemm, operand);
 }
 
 static void gather_reduce(Gather *gather, Stmt *reduce) {
@@ -195,7 +228,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     }
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
         if (gemm_instruction(gather->context->target, stmt))
-            for (int operand = 0; operand < 2; operand++) gather_matrix(gather, stmt, operand);
+            for (int operand = 0; operand < 2; operand++) gather_gemm(gather, stmt, operand);
     } else if (is_reduction(stmt)) {
         gather_reduce(gather, stmt);
     } else if (tile_loop_of(gather->context->arena, stmt, &loop)) {

@@ -54,3 +54,24 @@ const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_
     }
     return NULL;
 }
+
+// ---- types within types ----
+
+// Every value of `type` is one of `wider`: f16 has the exponents and mantissas of both 8-bit floats, bf16 too.
+static bool holds(const char *wider, const char *type) {
+    static const char *const pairs[][2] = {{"f16", "e4m3"}, {"f16", "e5m2"}, {"bf16", "e4m3"}, {"bf16", "e5m2"}};
+    if (strcmp(wider, type) == 0) return true;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (strcmp(pairs[i][0], wider) == 0 && strcmp(pairs[i][1], type) == 0) return true;
+    return false;
+}
+
+const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type) {
+    const MmaInfo *own = mma_find(target, a_type, b_type, c_type);
+    for (int i = 0; i < ROWS && !own; i++) {
+        const MmaInfo *row = &rows[i];
+        if (!holds(row->a_type, a_type) || !holds(row->b_type, b_type) || strcmp(row->c_type, c_type) != 0) continue;
+        if (target_has(target, row->feature)) own = row;
+    }
+    return own;
+}

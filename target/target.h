@@ -66,6 +66,8 @@ const MmaInfo *mma_named(const char *name);
 const MmaInfo *mma_at(int index);
 const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type,
                         const char *c_type);   // NULL: none
+// The same, or one for a wider type that holds both operands' exactly: they are converted in registers.
+const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type);
 
 // A tensor-core instruction of one warpgroup: acc[m, n] += a[m, k] * b[n, k], m = 64. Too many for rows: every n from 8
 // to 256 in steps of 8 (8-bit integers above 32: of 16), with k 32 bytes long. The word is `m64n256k16_f32_bf16`; fp8 may
