@@ -90,7 +90,7 @@ static int coordinates(Gen *gen, const OpCall *call, int from, Value *out) {
 
 static Value in_cluster_window(Gen *gen, Value shared) {
     Value integer = LLVMBuildPtrToInt(gen->builder, shared, gen->i64, "");
-    return LLVMBuildIntToPtr(gen->builder, integer, LLVMPointerTypeInContext(gen->context, 7), "");
+    return LLVMBuildIntToPtr(gen->builder, integer, LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE), "");
 }
 
 static void emit_tma_load(Gen *gen, const OpCall *call) {

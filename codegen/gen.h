@@ -7,6 +7,7 @@
 //     ops.c       operations with effects, by family          convert.c  casts between scalar types
 //     async.c     mbarriers, TMA, the asynchronous proxy      wgmma.c    matrix instructions of warpgroups
 //     types.c     types, intrinsics, small builders           lines.c   source lines for debuggers and profilers
+//     cluster.c   blocks of a cluster
 //     passes.c    LLVM's passes, PTX emission                  fatal.c   LLVM never ends the process
 //
 // Values. A scalar is an LLVM value of its value type: bool i1, integers iN, f16 half, bf16 bfloat, f32, f64; e4m3 and
@@ -24,6 +25,8 @@
 
 typedef LLVMValueRef Value;
 typedef LLVMBasicBlockRef Label;
+
+enum { CLUSTER_SPACE = 7 };   // address space of shared memory of all blocks of a cluster
 
 // A scalar variable: its value, or the stack slot of a `var` (mem2reg makes it a register).
 typedef struct VarPlace {
@@ -190,6 +193,7 @@ Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   /
 // ---- async.c ----
 void emit_mbarrier(Gen *gen, const OpCall *call);
 void emit_bulk(Gen *gen, const OpCall *call);
+Value emit_cluster(Gen *gen, const OpCall *call);
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 
 // ---- wgmma.c ----

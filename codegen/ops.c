@@ -484,6 +484,9 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_BARRIER:
     case OP_BARRIER_ARRIVE: emit_barrier(gen, call); return NULL;
     case OP_WARP_SYNC: CALL(gen, "llvm.nvvm.bar.warp.sync", gen->none, all_lanes(gen)); return NULL;
+    case OP_CLUSTER_RANK:
+    case OP_PEER:
+    case OP_CLUSTER_BARRIER: return emit_cluster(gen, call);
     case OP_FENCE: emit_fence(gen, call); return NULL;
     case OP_CP_ASYNC: emit_cp_async(gen, call); return NULL;
     case OP_CP_ASYNC_COMMIT:

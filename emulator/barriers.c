@@ -137,7 +137,7 @@ static MBarrier *mbarrier_at(Cta *cta, const Mem *mem, int64_t element) {
     Machine *machine = cta->machine;
     EXPECT(machine->failure, cta->mbarrier_count < machine->code->mbarrier_count, "more mbarriers than declared");
     *slot = NEW(machine->arena, MBarrier);
-    (*slot)->number = cta->mbarrier_count;
+    (*slot)->number = cta->rank * machine->code->mbarrier_count + cta->mbarrier_count;
     cta->mbarrier_list[cta->mbarrier_count++] = *slot;
     return *slot;
 }

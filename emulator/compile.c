@@ -57,6 +57,7 @@ static Compiler *compiler_new(const Module *module, const Func *func, const Targ
 static Code *finish(Compiler *c) {
     emit(c, X_END, TYPE_I64, false, -1, -1, -1);
     compile_storage(c);
+    compile_cluster(c);
     Code *code = c->code;
     code->instrs = c->instrs.items;
     code->places = c->places.items;

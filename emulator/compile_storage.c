@@ -1,5 +1,6 @@
 // Buffers: what is known of each, and its place in the block's memory.
 #include "emulator/compile.h"
+#include "ir/rewrite.h"
 
 static const Buf *storage_root(const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
@@ -95,6 +96,15 @@ static void place_fragments(Compiler *c) {
     }
     c->code->fragment_bytes = bytes;
     c->code->fragment_elements = elements;
+}
+
+void compile_cluster(Compiler *c) {
+    Code *code = c->code;
+    const Stmt *grid = code->func->kind == FUNC_KERNEL ? func_grid(code->func) : NULL;
+    code->cluster = grid ? func_cluster(code->func) : 1;
+    for (int i = 0; i < MAX_RANK; i++)
+        code->extents[i] = code->cluster > 1 && i < 3 && grid->grid.cluster[i] > 1 ? grid->grid.cluster[i] : 1;
+    code->padded_threads = round_up(code->block_threads, code->cluster > 1 ? LANES * WARPGROUP : LANES);
 }
 
 void compile_storage(Compiler *c) {

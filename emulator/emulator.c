@@ -11,6 +11,7 @@
 //     tile.c        tile ops on whole arrays, and those that were started and land late
 //     thread.c      operations of lanes; copies.c: cp.async; matrix.c: ldmatrix and mma; barriers.c
 //     bulk.c        TMA; wgmma.c: matrix instructions of a warpgroup
+//     cluster.c     blocks that read each other's shared memory
 //     race.c        happens-before; conflicts.c: banks of shared memory
 //     test.c        tests: inputs, the reference, the comparison
 //
@@ -39,8 +40,8 @@
 // multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are
 // executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread that overwrites
 // the source of its own cp.async before waiting for it is not reported (other threads are). Atomics order nothing within
-// a block. Clusters are blocks by themselves: nothing in the language reaches from one to another. Whether a tensor that
-// threads wrote is fenced before TMA reads it in the same launch is not looked at, nor whether a role's registers suffice.
+// a block. At tile stage accesses to another block of the cluster are not checked for races (at thread stage they are).
+// Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not looked at, nor whether a role's registers suffice.
 #include "emulator/machine.h"
 #include <time.h>
 

@@ -15,6 +15,7 @@ enum {
     MAX_RANK = LAYOUT_MAX_RANK,
     MOST_REPORTS = 16,
     NAMED_BARRIERS = 16,
+    CLUSTER_BARRIER = -1,   // what an agent waits at
     BULK_GROUPS = 16
 };
 
@@ -188,9 +189,12 @@ typedef struct Code {
     bool reference, threads;   // runs in f64; has thread regions
     GridCode grid;
     int64_t shared_bytes, fragment_bytes, fragment_elements, block_threads;
-    int granule;   // bytes of shared memory that one state describes
-    bool polls;    // blocks may wait for each other: several run at once
-    bool bulk;     // TMA or wgmma: there are asynchronous units
+    int granule;              // bytes of shared memory that one state describes
+    int cluster;              // blocks that work together; 1: each is alone
+    int extents[MAX_RANK];    // of a cluster, by the grid's names
+    int64_t padded_threads;   // of a block, to where the next one of the cluster begins to count
+    bool polls;               // blocks may wait for each other: several run at once
+    bool bulk;                // TMA or wgmma: there are asynchronous units
     int mbarrier_count, map_count;
     const MapCode **maps;
 } Code;
@@ -268,7 +272,7 @@ struct Agent {
     const RoleCode *role;   // NULL: the whole block
     int children;
     bool warp;              // of a thread region
-    int first_thread;       // of the warp, in the block
+    int first_thread;       // of the warp, in the cluster
     int region_threads;     // of its thread region
     int barrier, wait_pc;   // what it waits at
     // cp.async
@@ -326,7 +330,11 @@ typedef struct Pending Pending;   // a started async tile op (tile.c)
 
 struct Cta {
     Machine *machine;
-    int64_t index;   // in the grid; -1: no kernel's
+    Cta *members;       // of its cluster, in the order of their ranks
+    Barrier *cluster;   // the cluster's barrier
+    int rank;
+    int first_thread;   // of the block, in the cluster
+    int64_t index;      // in the grid; -1: no kernel's
     bool live;
     Agent *root;
     uint8_t *shared, *shared_state, *fragments, *fragment_state;
@@ -341,7 +349,7 @@ struct Cta {
     BulkCopy **bulk;   // TMA copies under way
     int bulk_count, bulk_capacity;
     Warpgroup *warpgroups;
-    Clock **clocks;          // what each thread knows
+    Clock **clocks;          // what each thread knows; these three are the cluster's
     uint32_t *epochs;        // of each warp
     uint32_t *unit_epochs;   // of each unit: the group or phase that is open
     Pending *pending;
@@ -416,6 +424,8 @@ uint8_t *mem_state(const Cta *cta, const Mem *mem);   // NULL: all initialised
 const char *element_text(Arena *arena, const Mem *mem, int64_t offset);
 // Checks the state of `count` elements for reading; reports and returns false.
 bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
+bool state_readable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count,
+                       int lane);   // in the memory of another block
 bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
 bool access_aligned(Agent *agent, const Mem *mem, int64_t offset, int64_t bytes, int lane);   // else reported
 bool whole_warp(Agent *agent, const char *what);   // all its lanes are active, else reported
@@ -446,6 +456,10 @@ bool bulk_advance(Machine *machine);   // some copy makes some progress; false: 
 void bulk_agent_ends(Agent *agent);
 void bulk_block_ends(Cta *cta);
 int bulk_writing(const Cta *cta, int64_t byte);   // as copy_writing
+// cluster.c: blocks that work together
+void peer_load(Agent *agent, const Instr *in, const Call *call);
+void cluster_barrier(Agent *agent);
+void cluster_block_ends(Cta *cta);
 // wgmma.c
 Warpgroup *warpgroups_new(Machine *machine);
 void wgmma_start(Agent *agent, const Call *call);
@@ -459,7 +473,13 @@ void registers_touched(Agent *agent, const Mem *mem, int64_t element, int64_t co
 // race.c
 typedef enum { TOUCH_READ, TOUCH_WRITE, TOUCH_ATOMIC } Touch;
 Races *races_new(Machine *machine);
-void races_start(Cta *cta);
+void races_start(Cta *cta);           // a block begins
+void races_start_cluster(Cta *cta);   // all blocks of a cluster begin; cta is the first
+void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem,
+               int64_t element);   // a read in another block's memory
+void races_meet(Cta *cta);         // each block of the cluster learns what the others wrote to global memory
+// An access of another block to this one's shared memory that none of its threads is ordered after; -1: none. *byte: where.
+int race_unfinished(Cta *cta, int64_t *byte);
 void races_watch(Machine *machine, Mem *mem, int64_t elements);
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc);
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc);

@@ -57,7 +57,11 @@ static uint8_t unusual(const uint8_t *state, int64_t count) {
 }
 
 bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane) {
-    const uint8_t *state = mem_state(agent->cta, mem);
+    return state_readable_in(agent, agent->cta, mem, offset, count, lane);
+}
+
+bool state_readable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int lane) {
+    const uint8_t *state = mem_state(cta, mem);
     if (!state || !unusual(state + offset * mem->unit, count * mem->unit)) return true;
     for (int64_t n = offset * mem->unit; n < (offset + count) * mem->unit; n++) {
         if ((state[n] & ~STATE_READING) == STATE_READY) continue;
@@ -150,7 +154,7 @@ static Mask beyond_span(const Agent *agent, const Place *place, const Mem *mem, 
 // Slots of a fragment: the element that each thread's slot holds. Padding slots hold none.
 static Mask regs_offsets(Agent *agent, const Place *place, Mask mask, int64_t *offsets) {
     const RegsCode *regs = place->regs;
-    int first = agent->first_thread - (agent->role ? (int)agent->role->first_thread : 0);
+    int first = agent->first_thread - agent->cta->first_thread - (agent->role ? (int)agent->role->first_thread : 0);
     if (!regs->known) {
         emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, "regs of a fragment without a layout");
         agent->cta->machine->stop = true;

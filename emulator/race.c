@@ -83,7 +83,7 @@ typedef struct Known {
 typedef VEC(Known) KnownVec;
 
 struct Races {
-    int threads;   // of a block, in whole warps
+    int threads;   // of a block (of all of a cluster), in whole warps
     int parties;   // components of a clock: threads, their fences, units
     int first_unit, warps, groups;
     Clock *free;
@@ -139,13 +139,14 @@ static void clock_meet(const Races *races, Clock *into, const Clock *from) {   /
 
 Races *races_new(Machine *machine) {
     Races *races = NEW(machine->arena, Races);
-    races->threads = (int)((machine->code->block_threads + LANES - 1) / LANES * LANES);
+    const Code *code = machine->code;
+    races->threads = (int)(code->padded_threads * code->cluster);
     races->parties = races->threads;
-    if (machine->code->bulk) {
+    if (code->bulk) {
         races->warps = races->threads / LANES;
         races->groups = (races->warps + WARPGROUP - 1) / WARPGROUP;
         races->first_unit = 2 * races->threads;
-        races->parties = races->first_unit + 2 * races->warps + races->groups + machine->code->mbarrier_count;
+        races->parties = races->first_unit + 2 * races->warps + races->groups + code->mbarrier_count * code->cluster;
     }
     races->locations = map_new(machine->arena);
     races->blocks = map_new(machine->arena);
@@ -153,17 +154,27 @@ Races *races_new(Machine *machine) {
     return races;
 }
 
-// A block begins: whatever is remembered of earlier blocks in this memory lies in epochs that all its threads know.
-void races_start(Cta *cta) {
+static void make_clocks(Cta *cta, int warps, int units) {
+    Races *races = cta->machine->races;
+    Arena *arena = cta->machine->arena;
+    cta->clocks = NEW_ARRAY(arena, Clock *, races->threads);
+    cta->epochs = NEW_ARRAY(arena, uint32_t, warps);
+    cta->unit_epochs = NEW_ARRAY(arena, uint32_t, units + 1);
+    for (int rank = 1; rank < cta->machine->code->cluster; rank++) {
+        cta[rank].clocks = cta->clocks;
+        cta[rank].epochs = cta->epochs;
+        cta[rank].unit_epochs = cta->unit_epochs;
+    }
+}
+
+// Threads [first, first + count) begin: whatever is remembered of earlier ones in this memory lies in epochs that all of
+// them know.
+static void begin_threads(Cta *cta, int first, int count) {
     Races *races = cta->machine->races;
     if (!races->threads) return;
     int warps = races->threads / LANES, units = races->parties - races->first_unit;
     if (!cta->machine->code->bulk) units = 0;
-    if (!cta->clocks) {
-        cta->clocks = NEW_ARRAY(cta->machine->arena, Clock *, races->threads);
-        cta->epochs = NEW_ARRAY(cta->machine->arena, uint32_t, warps);
-        cta->unit_epochs = NEW_ARRAY(cta->machine->arena, uint32_t, units + 1);
-    }
+    if (!cta->clocks) make_clocks(cta->members, warps, units);
     uint32_t last = cta->machine->epoch;
     for (int w = 0; w < warps; w++)
         if (cta->epochs[w] > last) last = cta->epochs[w];
@@ -171,15 +182,23 @@ void races_start(Cta *cta) {
         if (cta->unit_epochs[u] > last) last = cta->unit_epochs[u];
     Clock *clock = clock_new(races, cta->machine->arena);
     for (int t = 0; t < races->parties; t++) clock->at[t] = last;
-    for (int t = 0; t < races->threads; t++) {
+    for (int t = first; t < first + count; t++) {
         clock_release(races, cta->clocks[t]);
         cta->clocks[t] = clock;
         clock->users++;
     }
     clock_release(races, clock);
-    for (int w = 0; w < warps; w++) cta->epochs[w] = last + 1;
+    for (int w = first / LANES; w < (first + count) / LANES; w++) cta->epochs[w] = last + 1;
     for (int u = 0; u < units; u++) cta->unit_epochs[u] = last + 1;
     cta->machine->epoch = last + 1;
+}
+
+void races_start(Cta *cta) {
+    begin_threads(cta, cta->first_thread, (int)cta->machine->code->padded_threads);
+}
+
+void races_start_cluster(Cta *cta) {
+    begin_threads(cta, 0, cta->machine->races->threads);
 }
 
 // A thread tells `into` all it knows and did.
@@ -377,8 +396,8 @@ void actor_end(Cta *cta, Actor *actor) {
 
 // ---- threads of a block ----
 typedef struct Toucher {
-    Agent *agent;   // NULL: a unit
-    Cta *cta;
+    Agent *agent;                         // NULL: a unit
+    Cta *cta;                             // whose memory it touches
     uint32_t thread, warp, lane, epoch;   // of a unit: its party, counted as if it were a thread
     const uint32_t *knows;
     Touch touch;
@@ -407,7 +426,8 @@ static const char *party_text(Cta *cta, int party) {
     int unit = party - races->first_unit, stores = 2 * races->warps;
     if (unit < stores) return arena_printf(arena, "a tma_store of warp %d", unit % races->warps);
     if (unit < stores + races->groups) return arena_printf(arena, "a wgmma of warpgroup %d", unit - stores);
-    const MBarrier *barrier = cta->mbarrier_list[unit - stores - races->groups];
+    int number = unit - stores - races->groups, of_each = cta->machine->code->mbarrier_count;
+    const MBarrier *barrier = cta->members[number / of_each].mbarrier_list[number % of_each];
     return arena_printf(arena, "a tma_load that completes on %s", mbarrier_text(cta, barrier));
 }
 
@@ -552,6 +572,40 @@ void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, c
     touch_shared(&a, byte, bytes);
 }
 
+void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element) {
+    if (!agent->warp && !agent->role) return;
+    Toucher a = access_of(agent, lane, TOUCH_READ, mem, agent->pc);
+    a.cta = peer;
+    touch_shared(&a, mem->offset + element * mem->bytes, mem->bytes);
+}
+
+static bool from_outside(const Cta *cta, const Reader *reader) {
+    int thread = (int)reader->warp * LANES;
+    return reader->lanes &&
+           (thread < cta->first_thread || thread >= cta->first_thread + cta->machine->code->padded_threads);
+}
+
+int race_unfinished(Cta *cta, int64_t *byte) {
+    Races *races = cta->machine->races;
+    const Code *code = cta->machine->code;
+    if (!races || !races->threads || !cta->cells) return -1;
+    Clock *all = clock_copy(races, cta->machine->arena, cta->clocks[cta->first_thread]);
+    for (int t = 1; t < code->block_threads; t++) clock_join(races, all, cta->clocks[cta->first_thread + t]);
+    int found = -1;
+    for (int64_t at = 0; at < code->shared_bytes / code->granule && found < 0; at++) {
+        const Cell *cell = &cta->cells[at];
+        for (uint32_t node = cell->more, first = 1; first || node; first = 0) {
+            const Reader *reader = first ? &cell->reader : &races->nodes.items[node - 1].reader;
+            if (!first) node = races->nodes.items[node - 1].next;
+            for (Mask m = from_outside(cta, reader) ? reader->lanes : 0; m; m &= m - 1)
+                if (all->at[reader->warp * LANES + (uint32_t)__builtin_ctz(m)] < reader->epoch) found = reader->pc;
+        }
+        *byte = at * code->granule;
+    }
+    clock_release(races, all);
+    return found;
+}
+
 void actor_shared(Cta *cta, const Actor *actor, int64_t byte, int bytes, Touch touch, const Mem *mem) {
     if (!actor->clock) return;
     Toucher a = unit_of(cta, actor, touch, mem);
@@ -633,6 +687,19 @@ void race_atomic(Agent *agent, const Mem *mem, int64_t element) {   // after a f
     if (!known->fenced) return;
     learn_all(machine->arena, released, &known->known);
     learn(machine->arena, released, (Known){agent->cta->index, known->fenced});
+}
+
+void races_meet(Cta *cta) {
+    Machine *machine = cta->machine;
+    KnownVec all = {0};
+    if (!machine->races) return;
+    uint32_t stamp = ++machine->races->stamp;
+    for (int rank = 0; rank < machine->code->cluster; rank++) {
+        learn_all(machine->arena, &all, &block_known(machine, cta->members[rank].index)->known);
+        learn(machine->arena, &all, (Known){cta->members[rank].index, stamp});
+    }
+    for (int rank = 0; rank < machine->code->cluster; rank++)
+        learn_all(machine->arena, &block_known(machine, cta->members[rank].index)->known, &all);
 }
 
 static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int64_t other,

@@ -40,8 +40,10 @@ static const char *cta_text(const Cta *cta) {
     return arena_printf(cta->machine->arena, "block %lld", (long long)cta->index);
 }
 
-const char *thread_index_text(const Cta *cta, int thread) {
-    return arena_printf(cta->machine->arena, "thread %d of block %lld", thread, (long long)cta->index);
+const char *thread_index_text(const Cta *cta, int thread) {   // thread: in the cluster
+    int block = (int)cta->machine->code->padded_threads, rank = block ? thread / block : 0;
+    return arena_printf(cta->machine->arena, "thread %d of block %lld", block ? thread % block : thread,
+                        (long long)cta->members[rank].index);
 }
 
 const char *thread_text(const Agent *agent, int lane) {

@@ -119,7 +119,7 @@ static bool roles_have_clocks(const Agent *agent) {
 void agent_spawn(Agent *agent, const SpawnCode *spawn, int body) {
     Cta *cta = agent->cta;
     if (cta->machine->races && cta->machine->code->func->stage == STAGE_TILE && !agent->role) races_start(cta);
-    int base = agent->role ? (int)agent->role->first_thread : 0;
+    int base = cta->first_thread + (agent->role ? (int)agent->role->first_thread : 0);
     if (roles_have_clocks(agent)) tell_threads(agent, spawn->threads);
     for (int first = 0; first < spawn->threads; first += LANES) {
         Agent *warp = agent_start(cta, body);
@@ -146,7 +146,7 @@ void agent_fork(Agent *agent, const ForkCode *fork) {
         Agent *child = agent_start(agent->cta, fork->roles[i].pc);
         child->parent = agent;
         child->role = &fork->roles[i];
-        child->first_thread = (int)fork->roles[i].first_thread;
+        child->first_thread = agent->cta->first_thread + (int)fork->roles[i].first_thread;
         hand_down(agent, child, fork->roles[i].slots);
         agent->children++;
     }
@@ -163,6 +163,7 @@ void agent_end(Agent *agent) {
     if (agent == cta->root) {
         if (cta->machine->code->bulk) bulk_block_ends(cta);
         tile_land_all(agent);
+        if (cta->machine->code->cluster > 1) cluster_block_ends(cta);
         agent->status = AGENT_DONE;
         return;
     }
@@ -182,6 +183,10 @@ Cta *ctas_new(Machine *machine, int count) {
     for (int i = 0; i < count; i++) {
         Cta *cta = &machine->ctas[i];
         cta->machine = machine;
+        cta->rank = i % code->cluster;
+        cta->members = cta - cta->rank;
+        cta->cluster = cta->rank ? cta->members->cluster : NEW(arena, Barrier);
+        cta->first_thread = cta->rank * (int)code->padded_threads;
         cta->index = -1;
         cta->shared = arena_alloc(arena, (size_t)code->shared_bytes + 16);
         cta->shared_state = arena_alloc(arena, (size_t)(code->shared_bytes / code->granule) + 16);
@@ -211,7 +216,6 @@ static void cta_start(Cta *cta, int64_t index, const Agent *host) {
     cta->index = index;
     cta->live = true;
     cta_clear(cta);
-    if (cta->machine->races) races_start(cta);
     cta->root = agent_start(cta, grid->body);
     hand_down(host, cta->root, grid->slots);
     for (int i = 0; i < grid->count; i++) {
@@ -234,9 +238,12 @@ static const char *waits_for(const Agent *agent) {
             (long long)awaited->phase, mbarrier_text(cta, awaited), (long long)(awaited->expected - awaited->pending),
             (long long)awaited->expected, (long long)awaited->landed, (long long)awaited->bytes);
     }
-    const Barrier *barrier = &cta->barriers[agent->barrier];
+    bool all = agent->barrier == CLUSTER_BARRIER;
+    const Barrier *barrier = all ? cta->cluster : &cta->barriers[agent->barrier];
     bool named = agent->barrier > 0 && agent->barrier < NAMED_BARRIERS;
-    const char *which = named ? arena_printf(arena, "named barrier %d", agent->barrier) : "the barrier";
+    const char *which = all     ? "the cluster's barrier"
+                        : named ? arena_printf(arena, "named barrier %d", agent->barrier)
+                                : "the barrier";
     return arena_printf(arena, "%s, where %lld threads have arrived", which, (long long)barrier->arrived);
 }
 
@@ -314,21 +321,54 @@ static int64_t sampled(int64_t n, int64_t count, int64_t blocks) {   // the n-th
     return count == blocks ? n : count == 1 ? 0 : (int64_t)((double)n * (double)(blocks - 1) / (double)(count - 1));
 }
 
+// Indices in the grid of the n-th cluster's blocks, by rank.
+static int64_t block_index(const Code *code, const Agent *host, int64_t cluster, int rank) {
+    int64_t index = 0, blocks = 1;
+    for (int i = 0; i < code->grid.count; i++) {
+        int64_t extent = host->regs[code->grid.extents[i]].i[0], clusters = extent / code->extents[i];
+        index += (cluster % clusters * code->extents[i] + rank % code->extents[i]) * blocks;
+        cluster /= clusters;
+        rank /= code->extents[i];
+        blocks *= extent;
+    }
+    return index;
+}
+
+static bool ended(const Cta *members, int count) {
+    for (int i = 0; i < count; i++)
+        if (members[i].root->status != AGENT_DONE) return false;
+    return true;
+}
+
+static void cluster_start(Cta *members, int64_t number, const Agent *host) {
+    const Code *code = members->machine->code;
+    if (members->machine->races) races_start_cluster(members);
+    if (members->machine->races) clock_drop(members, &members->cluster->clock);
+    *members->cluster = (Barrier){0};
+    for (int rank = 0; rank < code->cluster; rank++)
+        cta_start(&members[rank], code->cluster > 1 ? block_index(code, host, number, rank) : number, host);
+}
+
+// In whole clusters; a block by itself is one of one.
 bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks) {
-    int64_t most = machine->options.max_blocks, count = most > 0 && most < blocks ? most : blocks, next = 0;
+    int size = machine->code->cluster;
+    int64_t most = machine->options.max_blocks, clusters = blocks / size, next = 0;
+    int64_t count = most > 0 && most < clusters ? most : clusters;
     if (!count) return true;
     int resident = machine->code->polls ? machine->options.multiprocessors : 1;
-    Cta *ctas = ctas_new(machine, resident < count ? resident : (int)count);
+    Cta *ctas = ctas_new(machine, (resident < count ? resident : (int)count) * size);
     for (;;) {
         bool live = false;
-        for (int i = 0; i < machine->cta_count; i++) {
-            Cta *cta = &ctas[i];
-            if (cta->live && cta->root->status == AGENT_DONE) {
-                cta->root->status = AGENT_FREE;
-                cta->live = false;
+        for (int i = 0; i < machine->cta_count; i += size) {
+            Cta *members = &ctas[i];
+            if (members->live && ended(members, size)) {
+                for (int rank = 0; rank < size; rank++) {
+                    members[rank].root->status = AGENT_FREE;
+                    members[rank].live = false;
+                }
             }
-            if (!cta->live && next < count) cta_start(cta, sampled(next++, count, blocks), host);
-            live |= cta->live;
+            if (!members->live && next < count) cluster_start(members, sampled(next++, count, clusters), host);
+            live |= members->live;
         }
         if (!live) return true;
         if (!run_resident(machine)) return false;

@@ -232,6 +232,11 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_ATOMIC_CAS:
     case OP_LOAD:
     case OP_STORE: atomic_access(agent, in, call); break;
+    case OP_PEER: peer_load(agent, in, call); break;
+    case OP_CLUSTER_RANK:
+        for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = agent->cta->rank;
+        break;
+    case OP_CLUSTER_BARRIER: cluster_barrier(agent); break;
     case OP_FENCE: race_fence(agent); break;
     case OP_PRINT: print_op(agent, in, call); break;
     case OP_ASSERT: assert_op(agent, in, call); break;

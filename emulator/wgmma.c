@@ -112,7 +112,7 @@ Warpgroup *warpgroups_new(Machine *machine) {
 }
 
 static Warpgroup *warpgroup_of(const Agent *agent) {
-    return &agent->cta->warpgroups[agent->first_thread / WARPGROUP_THREADS];
+    return &agent->cta->warpgroups[(agent->first_thread - agent->cta->first_thread) / WARPGROUP_THREADS];
 }
 
 // ---- operands in shared memory, 16 bytes that stay together at a time ----
@@ -304,7 +304,8 @@ static bool refuse(Agent *agent, const char *why) {
 }
 
 static bool whole_group(Agent *agent) {   // its threads all belong to the thread region
-    int base = agent->role ? (int)agent->role->first_thread : 0, first = agent->first_thread / WARPGROUP_THREADS;
+    int base = agent->cta->first_thread + (agent->role ? (int)agent->role->first_thread : 0),
+        first = agent->first_thread / WARPGROUP_THREADS;
     bool whole = first * WARPGROUP_THREADS >= base && (first + 1) * WARPGROUP_THREADS <= base + agent->region_threads;
     return whole || refuse(agent, "is not all in the role or thread region");
 }

@@ -231,9 +231,10 @@ static void grid_options(Sema *s, const Node *list, Stmt *grid) {
         if (option->kind == N_RASTER && constant_int(s, option->kids[0], "raster", 1, INT32_MAX, &value))
             grid->grid.raster = e_int(s->arena, value);
         if (option->kind != N_CLUSTER) continue;
-        if (option->count > 3) diag(s->sink, option->span, T_CLUSTER);
+        if (option->count > 3) diag(s->sink, option->span, T_CLUSTER, MOST_CLUSTER);
         for (int d = 0; d < option->count && d < 3; d++)
-            if (constant_int(s, option->kids[d], "a cluster extent", 1, 16, &value)) grid->grid.cluster[d] = (int)value;
+            if (constant_int(s, option->kids[d], "a cluster extent", 1, MOST_CLUSTER, &value))
+                grid->grid.cluster[d] = (int)value;
     }
 }
 

@@ -547,6 +547,30 @@ bool block_uses_buf(const Block *block, const Buf *buf) {
     return search.found;
 }
 
+// ---- clusters ----
+static bool find_cluster_expr(Visitor *visitor, Expr *expr) {
+    bool *found = visitor->user;
+    *found |= expr->kind == EXPR_CALL && op_info(expr->call.op)->feature == FEATURE_CLUSTER;
+    return !*found;
+}
+
+static bool find_cluster_stmt(Visitor *visitor, Stmt *stmt) {
+    bool *found = visitor->user;
+    *found |= stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_CLUSTER;
+    return !*found;
+}
+
+int func_cluster(const Func *kernel) {
+    bool found = false;
+    const Stmt *grid = func_grid(kernel);
+    Visitor visitor = {.expr = find_cluster_expr, .stmt = find_cluster_stmt, .user = &found};
+    if (grid) visit_block(&visitor, (Block *)&grid->grid.body);
+    int blocks = 1;
+    for (int i = 0; i < 3 && found; i++)
+        if (grid->grid.cluster[i] > 1) blocks *= grid->grid.cluster[i];
+    return blocks;
+}
+
 // ---- effects ----
 typedef struct EffectWalk {
     Arena *arena;

@@ -52,6 +52,9 @@ Region *clone_region(Arena *arena, Subst *subst, const Region *region);
 bool expr_uses_var(const Expr *expr, const Var *var);
 bool expr_reads_memory(const Expr *expr);   // any load
 bool block_uses_buf(const Block *block, const Buf *buf);
+// Blocks of a cluster of the kernel, where some operation reaches from one to another; else 1: that a grid asks for clusters
+// changes nothing by itself.
+int func_cluster(const Func *kernel);
 
 // ---- effects: which buffers a statement reads and writes, from the op table ----
 typedef struct Effect {

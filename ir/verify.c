@@ -397,6 +397,16 @@ static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     check_block(v, c, &stmt->if_.otherwise);
 }
 
+static bool cluster_fits(const Stmt *grid) {
+    int blocks = 1;
+    for (int i = 0; i < 3; i++) {
+        int extent = grid->grid.cluster[i];
+        if (extent > MOST_CLUSTER || (extent > 1 && i >= grid->grid.count)) return false;
+        blocks *= extent > 1 ? extent : 1;
+    }
+    return blocks <= MOST_CLUSTER;
+}
+
 static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     if (c.kind != FUNC_KERNEL || c.grid || c.thread || v->grids++) REPORT(v, stmt->loc, T_ONE_GRID);
     int mark = v->declared.count;
@@ -411,9 +421,15 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
         if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1))
             REPORT(v, stmt->loc, T_GRID_RANGE, iter->var->name);
     }
+    if (!cluster_fits(stmt)) REPORT(v, stmt->loc, T_CLUSTER, MOST_CLUSTER);
     c.grid = true;
     check_block(v, c, &stmt->grid.body);
     undeclare(v, mark);
+}
+
+static void check_role(Verifier *v, Context c, const Stmt *stmt) {
+    c.role = true;
+    check_block(v, c, &stmt->role.body);
 }
 
 static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
@@ -490,7 +506,7 @@ static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     case STMT_ROLE:
         if (!c->grid || c->thread || c->parallel || stmt->role.threads < 1)
             REPORT(v, stmt->loc, T_IR_PLACE, stmt->role.name, "here: roles stand at block level in a grid");
-        check_block(v, *c, &stmt->role.body);
+        check_role(v, *c, stmt);
         break;
     case STMT_THREAD: check_thread(v, *c, stmt); break;
     case STMT_CALL: check_call(v, c, stmt->call.op, stmt->call.count, stmt->call.args, stmt->loc); break;

@@ -22,7 +22,7 @@ typedef struct Verifier {
 // Where a statement or expression stands.
 typedef struct Context {
     FuncKind kind;
-    bool grid, thread, parallel, breakable;
+    bool grid, thread, parallel, breakable, role;
     bool divergent;                // under a condition or loop that names the thread index
     uint64_t parallel_iterators;   // bits of those with more than one iteration
     uint64_t guards;               // bits of those that conditions around it name

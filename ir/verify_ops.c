@@ -22,12 +22,14 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
                                          : "outside of a thread region");
         return;
     }
-    bool together = info->participants == BY_ROLE || info->participants == BY_BLOCK;
+    bool everyone = info->participants == BY_CLUSTER;
+    bool together = info->participants == BY_ROLE || info->participants == BY_BLOCK || everyone;
+    if (everyone && c->role) REPORT(v, loc, T_IR_PLACE, info->text, "in a role: all threads of the block take part");
     if (together && c->parallel) REPORT(v, loc, T_IR_PLACE, info->text, "inside a parallel loop");
     bool tile = together && !(info->stages & STAGE_BIT_THREAD);
     if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)
         REPORT(v, loc, T_IR_PLACE, info->text, "at thread stage");
-    if (info->id == OP_BARRIER && count == 0 && c->thread && c->divergent) REPORT(v, loc, T_IR_UNIFORM, info->text);
+    if (((info->id == OP_BARRIER && count == 0) || everyone) && c->thread && c->divergent) REPORT(v, loc, T_IR_UNIFORM, info->text);
 }
 
 // ---- operands ----

@@ -18,6 +18,14 @@
 // the second, and some on the second and not on the first, as in a gemm. (Attention reads keys by head only: there all
 // blocks of a head in a row are best, which is the plain order.)
 //
+// Where blocks of a cluster work together (operations reach from one to another), they lie beside each other, since that is
+// how the machine groups them: block / C is the cluster, block % C the rank in it, C the number of blocks of a cluster.
+//
+//     grid (part in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
+//                                                   part = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)
+//
+// Then raster and persistent are for nothing.
+//
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
 // its iterations (slots, phases) goes on simply.
@@ -175,18 +183,89 @@ static void flatten(Scheduler *s, Expr *points) {
     set_iter(s, block, points);
 }
 
+static bool has_cluster(const Stmt *grid) {
+    return grid->grid.cluster[0] > 1 || grid->grid.cluster[1] > 1 || grid->grid.cluster[2] > 1;
+}
+
+static void set_cluster(Stmt *grid, int blocks) {
+    grid->grid.cluster[0] = blocks;
+    grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
+}
+
 static bool drop_cluster(Scheduler *s) {
-    int *cluster = s->grid->grid.cluster;
-    if (cluster[0] <= 1 && cluster[1] <= 1 && cluster[2] <= 1) return false;
-    REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", "no pass makes blocks of a cluster work together yet");
-    for (int i = 0; i < 3; i++) cluster[i] = 1;
+    if (!has_cluster(s->grid)) return false;
+    REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", "nothing reaches from one block of it to another");
+    set_cluster(s->grid, 1);
     return true;
 }
 
-static bool schedule_grid(PassContext *context, const Func *kernel, Stmt *grid) {
+// Clusters are whole: what the launch has to see to.
+static bool want_whole_clusters(Scheduler *s, Func *kernel) {
+    Arena *a = s->arena;
+    bool wanted = false;
+    for (int i = 0; i < s->grid->grid.count && i < 3; i++) {
+        int extent = s->grid->grid.cluster[i];
+        if (extent <= 1) continue;
+        Expr *whole = e_binary(a, BIN_EQ, e_mod(a, s->grid->grid.iters[i].end, e_int(a, extent)), e_int(a, 0));
+        if (prove(facts_new(a, kernel), whole)) continue;
+        kernel->when = kernel->when ? e_and(a, kernel->when, whole) : whole;
+        wanted = true;
+    }
+    return wanted;
+}
+
+// The old iterators from the cluster's number and the rank in it; fills s->top.
+static void decompose_clusters(Scheduler *s, Expr *number, int blocks) {
+    Arena *a = s->arena;
+    const int *extents = s->grid->grid.cluster;
+    Expr *cluster = bind(s, "cluster", e_div(a, number, e_int(a, blocks)));
+    Expr *rank = bind(s, "rank", e_mod(a, number, e_int(a, blocks)));
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        const Iter *iter = &s->grid->grid.iters[i];
+        int extent = i < 3 && extents[i] > 1 ? extents[i] : 1;
+        bool last = i == s->grid->grid.count - 1;
+        Expr *clusters = extent > 1 ? e_div(a, iter->end, e_int(a, extent)) : iter->end;
+        Expr *at = e_mul(a, last ? cluster : e_mod(a, cluster, clusters), e_int(a, extent));
+        bind_iter(s, i, extent > 1 ? e_add(a, at, e_mod(a, rank, e_int(a, extent))) : at, iter->end);
+        if (last) break;
+        cluster = bind(s, "rest", e_div(a, cluster, clusters));
+        if (extent > 1) rank = e_div(a, rank, e_int(a, extent));
+    }
+}
+
+static bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int blocks) {
+    if (blocks > s->context->target->max_cluster)
+        diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
+             s->context->target->max_cluster);
+    const char *unused = s->grid->grid.persistent ? "persistent" : s->grid->grid.raster ? "raster" : NULL;
+    if (unused) REMARK(s->context, s->grid->loc, T_GRID_HINT, unused, "blocks of a cluster work together");
+    bool changed = want_whole_clusters(s, kernel) || s->grid->grid.count > 1 || unused;
+    if (s->grid->grid.count > 1) {
+        Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
+        Block body = {0}, work = {0};
+        split_declarations(s->arena, &s->grid->grid.body, &body, &work);
+        push_assume(s, e_lt(s->arena, e_var(s->arena, block), e_int(s->arena, s->context->target->max_grid)));
+        decompose_clusters(s, e_var(s->arena, block), blocks);
+        block_append(s->arena, &body, &s->top);
+        block_append(s->arena, &body, &work);
+        s->grid->grid.body = body;
+        set_iter(s, block, points);
+    }
+    set_cluster(s->grid, blocks);
+    return changed;
+}
+
+static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
-    bool changed = drop_cluster(&s) || grid->grid.raster != NULL;
     Expr *points = grid_points(&s);
+    int blocks = func_cluster(kernel);
+    if (blocks > 1) {
+        bool flattened = flatten_clusters(&s, kernel, points, blocks);
+        grid->grid.persistent = false;
+        grid->grid.raster = NULL;
+        return flattened;
+    }
+    bool changed = drop_cluster(&s) || grid->grid.raster != NULL;
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself

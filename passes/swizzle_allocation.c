@@ -10,7 +10,7 @@
 // elsewhere.
 //
 // Place. A buffer lives from its first to its last touch; a touch inside a loop that the declaration is outside of
-// counts for the whole loop. Buffers whose lives do not meet may share bytes: each is put at the lowest free aligned
+// counts for the whole loop; what other blocks of the cluster read lives throughout. Buffers whose lives do not meet may share bytes: each is put at the lowest free aligned
 // offset, largest first. insert-sync, which comes next, orders the threads where bytes are shared.
 //
 // What TMA writes and wgmma reads lies as they dictate, in panels (tma.h).
@@ -149,7 +149,10 @@ static void live_block(Lives *lives, const Block *block);
 static void live_stmt_itself(Lives *lives, const Stmt *stmt) {
     EffectVec effects = {0};
     stmt_effects(lives->arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++) touch(lives, effects.items[i].buf, lives->clock, lives->clock);
+    for (int i = 0; i < effects.count; i++) {
+        bool peers = effects.items[i].op == OP_PEER;   // other blocks read it when they do
+        touch(lives, effects.items[i].buf, peers ? 0 : lives->clock, peers ? INT_MAX : lives->clock);
+    }
 }
 
 // Buffers declared outside live through the whole loop when it touches them.

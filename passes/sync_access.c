@@ -176,6 +176,7 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
         access->pseudo = true;
         return;
     }
+    if (stmt->call.op == OP_CLUSTER_BARRIER) add(arena, out, stmt, NULL, WHO_ALL, true)->pseudo = true;
     Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = stmt->call.op};
     c.who = info->stages & STAGE_BIT_THREAD ? WHO_ONE : WHO_ALL;
     Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};

@@ -18,12 +18,13 @@ typedef struct BoxDim {
 } BoxDim;
 
 typedef struct MemAccess {
-    Buf *buf;   // NULL: all of global memory (a fence or a release comes after what the block did)
+    Buf *
+        buf;   // NULL: all of global memory (a fence or a release comes after what the block did); of an await, all memory
     const Stmt *stmt;
     int id;   // for the user's tables
     bool write, atomic;
     bool async;           // lands later, at a wait for its cp.async group
-    bool pseudo;          // an await: asks for what has landed, touches nothing
+    bool pseudo;          // an await, a cluster's barrier: asks for what has landed, touches nothing
     bool after_barrier;   // behind the statement's own barrier (reductions through scratch)
     Who who;
     int rank;

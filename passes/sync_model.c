@@ -189,7 +189,7 @@ static bool places_meet(const Live *y, const MemAccess *x, const Affine *start) 
 }
 
 static bool boxes_meet(const Live *y, const MemAccess *x, const Affine *start) {
-    if (!x->buf) return y->access->buf->scope == SCOPE_GLOBAL;
+    if (!x->buf) return x->pseudo || y->access->buf->scope == SCOPE_GLOBAL;
     if (x->buf != y->access->buf) return places_meet(y, x, start);
     for (int d = 0; d < x->rank; d++) {
         const BoxDim *a = &y->access->dims[d], *b = &x->dims[d];
@@ -222,7 +222,7 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
             if (y->age < 0) need->commit = true;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
         }
-        if ((!x->buf && y->access->who == WHO_ONE) || of_same_threads(m, y, x, start)) continue;
+        if ((!x->buf && (x->pseudo || y->access->who == WHO_ONE)) || of_same_threads(m, y, x, start)) continue;
         need->barrier = true;
         if (y->born > *latest) *latest = y->born;
     }
@@ -299,7 +299,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     int64_t latest = 0;
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
-        if (x->after_barrier != behind || (x->pseudo && !m->placing)) continue;
+        if (x->after_barrier != behind || (x->pseudo && x->buf && !m->placing)) continue;
         start_of(m, x, start);
         find_need(m, s, x, start, &need, &latest);
     }
@@ -464,6 +464,7 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     if (stmt->kind == STMT_CALL && play_call(s, stmt)) return;
     bool leaf = is_leaf(stmt);
     play_statement(m, s, stmt, leaf);
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER) do_barrier(s);
     enter(m, stmt);
     switch (stmt->kind) {
     case STMT_LET:

@@ -95,6 +95,7 @@ static const char *shape_of(const Target *target, const Func *kernel, Shape *sha
     shape->grid = func_grid(kernel);
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!shape->grid) return "it has no grid";
+    if (func_cluster(kernel) > 1) return "its blocks work together";
     const Block *body = &shape->grid->grid.body;
     for (int i = 0; i < body->count && !shape->loop; i++)
         if (is_pipelined(body->items[i])) shape->loop = body->items[i];

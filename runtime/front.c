@@ -1,5 +1,6 @@
 #include "runtime/front.h"
 #include "runtime/fits.h"
+#include "runtime/served.h"
 #include <string.h>
 #include <time.h>
 
@@ -91,6 +92,7 @@ static Module *elaborate_fitting(Front *front, Arena *arena, int define_count, c
         report_too_large(front, arena, define_count, defines, &search);
         return NULL;
     }
+    if (module && front->target) keep_served(module, front->target);
     return module;   // what has no tunables is measured by the passes
 }
 

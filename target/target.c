@@ -21,27 +21,29 @@ enum { KB = 1024 };
 #define BIT(feature) (1u << FEATURE_##feature)
 #define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))
 #define ADA (AMPERE | BIT(MMA_FP8))
+#define NO_CLUSTERS .max_cluster = 1
+#define CLUSTERS .max_cluster = 8   // of any launch; with leave, 16 on some
 #define HOPPER (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER))   // and what came after it
 
 static const Target targets[] = {
-    {COMMON, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30", .features = AMPERE,
-     .multiprocessors = 108},
-    {COMMON, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30",
+    {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30",
+     .features = AMPERE, .multiprocessors = 108},
+    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30",
      .features = AMPERE, .multiprocessors = 84},
-    {COMMON, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40", .features = ADA,
-     .multiprocessors = 128},
-    {COMMON, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx84", .summary = "Hopper without its own instructions",
-     .features = HOPPER, .multiprocessors = 132},
-    {COMMON, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx84", .summary = "Hopper: H100, H200",
+    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40",
+     .features = ADA, .multiprocessors = 128},
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx84",
+     .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132},
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx84", .summary = "Hopper: H100, H200",
      .features = HOPPER | BIT(WGMMA), .multiprocessors = 132},
-    {COMMON, SHARED(228), .name = "sm_100a", .ptx_feature = "+ptx86", .summary = "Blackwell: B200", .features = HOPPER,
-     .multiprocessors = 148},
-    {COMMON, SHARED(228), .name = "sm_103a", .ptx_feature = "+ptx88", .summary = "Blackwell: B300", .features = HOPPER,
-     .multiprocessors = 148},
-    {COMMON, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87", .summary = "Blackwell: RTX 50, RTX PRO 6000",
-     .features = HOPPER, .multiprocessors = 170},
-    {COMMON, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10", .features = HOPPER,
-     .multiprocessors = 48},
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .ptx_feature = "+ptx86", .summary = "Blackwell: B200",
+     .features = HOPPER, .multiprocessors = 148},
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_103a", .ptx_feature = "+ptx88", .summary = "Blackwell: B300",
+     .features = HOPPER, .multiprocessors = 148},
+    {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87",
+     .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER, .multiprocessors = 170},
+    {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10",
+     .features = HOPPER, .multiprocessors = 48},
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };

@@ -40,6 +40,7 @@ typedef struct Target {
     int vector_bytes;               // widest load or store of a thread
     int max_barriers;               // named barriers
     int64_t max_grid;               // blocks along x
+    int max_cluster;                // blocks of a cluster; 1: there are no clusters
 } Target;
 
 const Target *target_named(const char *name);   // NULL when unknown

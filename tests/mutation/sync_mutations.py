@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-SYNC = re.compile(r"\b(barrier|barrier_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
+SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
 REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
@@ -35,6 +35,7 @@ class Case:
     tests: list
     program: str = None    # of tests/: the kernel is there as it shall be, for sm_90a
     target: str = "sm_80"
+    source: str = None     # of tests/: the file in place of the example's
 
 
 # Statements that no trip count needs, with the proof: (example, which of its text's, the statement) -> why. None by now.
@@ -81,6 +82,11 @@ CASES = [
     Case("gemm", [], gemm_tests("gemm", 64)),
     Case("gemm", ["BM=64", "BN=64", "STAGES=3"], parted_tests("gemm", 64), target="sm_90a"),
     Case("gemm", ["BM=64", "BN=64", "STAGES=2"], parted_tests("gemm", 64), target="sm_90a"),
+    Case("softmax_long", ["WIDTH=256"], ["test softmax_long (M = 2, N = 1000) tolerance 1e-5;",
+                                         "test softmax_long (M = 2, N = 1500) tolerance 1e-5;",
+                                         "test ranks (M = 2, N = 4) { for (i in M, j in N) x[i, j] = i32(i * N + j); } "
+                                         "tolerance 0;"],
+         target="sm_90a", source="programs/clusters.tile"),
     Case("gemm_bias_gelu", ["BM=64", "BN=64", "BK=32"], gemm_tests("gemm_bias_gelu", 32)),
     Case("gemm_split_k", ["STAGES=2"], [f"test gemm_split_k (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
                                         for m, n, d in ((64, 64, 0), (63, 61, 3))
@@ -124,7 +130,8 @@ def lowered(tilec, sources, case):
     """The example's text after the last pass, with the case's tests in the place of its own."""
     if case.program:
         return by_hand(sources / "tests" / case.program, case)
-    command = [tilec, "opt", f"--target={case.target}", str(sources / "examples" / f"{case.example}.tile")]
+    file = sources / "tests" / case.source if case.source else sources / "examples" / f"{case.example}.tile"
+    command = [tilec, "opt", f"--target={case.target}", str(file)]
     for define in case.defines:
         command += ["-D", define]
     done = subprocess.run(command, capture_output=True, text=True)

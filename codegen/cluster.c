@@ -1,0 +1,21 @@
+// Blocks of a cluster: another one's shared memory has the address that `mapa` makes of one's own. (PTX ISA, "mapa",
+// "barrier.cluster".) The barrier's arrival releases and its wait acquires at cluster scope, which are the default forms.
+#include "codegen/gen.h"
+
+static Value emit_peer_load(Gen *gen, const OpCall *call) {
+    Region *place = arg_place(gen, call, 0);
+    Type type = place->buf->type;
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE);
+    Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place),
+                         emit_i32(gen, arg_expr(gen, call, 1)));
+    return from_memory(gen, type, LLVMBuildLoad2(gen->builder, memory_type(gen, type), address, ""));
+}
+
+Value emit_cluster(Gen *gen, const OpCall *call) {
+    if (call->op == OP_PEER) return emit_peer_load(gen, call);
+    if (call->op == OP_CLUSTER_RANK)   // narrow, by its range
+        return call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->i32, 0, NULL);
+    call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->none, 0, NULL);
+    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
+    return NULL;
+}

@@ -1,0 +1,101 @@
+// Clusters: blocks that run at the same time, read each other's shared memory and meet at a barrier.
+//
+// The blocks of a cluster have memory, barriers and agents of their own, but one set of clocks (race.c): their threads are
+// numbered through. So an access to another block's memory is compared with that block's own accesses as one within a block
+// is, and the cluster's barrier tells everybody everything.
+//
+// A block's shared memory goes with the block. That another one's read comes before the end must follow from the program, not
+// from the schedule: when a block ends, each such read must be in the past of one of its threads.
+#include "emulator/machine.h"
+
+// ---- reads ----
+static Cta *peer_of(Agent *agent, int64_t rank, int lane) {
+    const Cta *cta = agent->cta;
+    Machine *machine = cta->machine;
+    if (rank >= 0 && rank < machine->code->cluster) return &cta->members[rank];
+    emu_report(machine, agent->pc, T_EMU_RANK, thread_text(agent, lane), (long long)rank, machine->code->cluster);
+    machine->stop = true;
+    return NULL;
+}
+
+static void report_end(const Cta *cta, int pc, const char *what) {
+    emu_report(cta->machine, pc, T_EMU_PEER_ENDS, what, (long long)cta->index);
+    cta->machine->stop = true;
+}
+
+static bool peer_is_there(Agent *agent, const Cta *peer, const Mem *mem, int64_t element) {
+    if (peer->live && peer->root->status != AGENT_DONE) return true;
+    report_end(peer, agent->pc, element_text(agent->cta->machine->arena, mem, element));
+    return false;
+}
+
+void peer_load(Agent *agent, const Instr *in, const Call *call) {
+    Machine *machine = agent->cta->machine;
+    const Place *place = call->args[0].place;
+    const Mem *mem = machine_mem(machine, place->mem);
+    int64_t offsets[LANES];
+    Mask wanted = in->wide ? agent->mask : 1, mask = place_offsets(agent, place, wanted, NULL, offsets);
+    Lanes *dst = &agent->regs[in->dst];
+    const Lanes *rank = &agent->regs[call->args[1].slot];
+    for (Mask m = mask; m && !machine->stop; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        Cta *peer = peer_of(agent, rank->i[l], l);
+        if (!peer || !peer_is_there(agent, peer, mem, offsets[l])) return;
+        if (machine->races) race_peer(agent, l, peer, mem, offsets[l]);
+        if (!state_readable_in(agent, peer, mem, offsets[l], 1, l)) return;
+        dst->w[l] = element_load(mem->type, mem_data(peer, mem) + offsets[l] * mem->bytes);
+    }
+}
+
+// ---- the barrier ----
+static void leave(Agent *agent, Clock *clock) {
+    agent->status = AGENT_READY;
+    if (!agent->cta->machine->races || !agent->warp) return;
+    for (Mask m = agent->full; m; m &= m - 1)
+        clock_depart(agent->cta, clock, agent->first_thread + __builtin_ctz(m), true);
+}
+
+static void complete(Cta *cta) {
+    Machine *machine = cta->machine;
+    Barrier *barrier = cta->cluster;
+    for (int rank = 0; rank < machine->code->cluster; rank++) {
+        Cta *member = &cta->members[rank];
+        for (int i = 0; i < member->agent_count; i++) {
+            Agent *agent = member->agents[i];
+            if (agent->status == AGENT_BARRIER && agent->barrier == CLUSTER_BARRIER) leave(agent, barrier->clock);
+        }
+    }
+    races_meet(cta);
+    if (machine->races) clock_drop(cta, &barrier->clock);
+    barrier->arrived = 0;
+    machine->report->barriers++;
+}
+
+void cluster_barrier(Agent *agent) {
+    Cta *cta = agent->cta;
+    Machine *machine = cta->machine;
+    Barrier *barrier = cta->cluster;
+    if (agent->warp && !whole_warp(agent, "cluster_barrier")) {
+        machine->stop = true;
+        return;
+    }
+    int64_t threads = machine->code->block_threads ? machine->code->block_threads : 1;
+    barrier->arrived += agent->warp ? __builtin_popcount(agent->full) : threads;
+    if (machine->races && agent->warp) {
+        for (Mask m = agent->full; m; m &= m - 1)
+            clock_arrive(cta, &barrier->clock, agent->first_thread + __builtin_ctz(m));
+        clock_tick(cta, agent->first_thread / LANES);
+    }
+    agent->status = AGENT_BARRIER;
+    agent->barrier = CLUSTER_BARRIER;
+    agent->wait_pc = agent->pc;
+    if (barrier->arrived >= threads * machine->code->cluster) complete(cta);
+}
+
+// ---- the end ----
+void cluster_block_ends(Cta *cta) {
+    int64_t byte = 0;
+    if (cta->machine->code->func->stage != STAGE_THREAD) return;   // at tile stage the block itself has no clock
+    int pc = race_unfinished(cta, &byte);
+    if (pc >= 0) report_end(cta, pc, arena_printf(cta->machine->arena, "byte %lld of shared memory", (long long)byte));
+}
