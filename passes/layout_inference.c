@@ -88,7 +88,7 @@ static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const 
 }
 
 static bool stores_all(const TileLoop *loop, const TileAccess *access, const int *dims) {
-    if (access->conditional) return false;
+    if (access->conditional || access->condition) return false;
     for (int d = 0; d < access->count; d++) {
         int64_t extent = dims[d] < 0 ? 1 : loop->extents[dims[d]];
         if (extent < buf_extent(access->buf, d)) return false;
@@ -298,7 +298,7 @@ static bool group_wants_rows(Inference *inference, int root) {
     return false;
 }
 
-// Splits of the warps over [m, n]: most warps busy, then whole rows if wanted, else the least operand traffic.
+// Splits of the warps over [m, n]: most warps busy, then whole rows as far as wanted, then the least operand traffic.
 static bool choose_warps(Item *item, int64_t warps, bool rows) {
     int64_t best = INT64_MAX;
     for (int64_t wm = 1; wm <= warps; wm++) {
@@ -306,8 +306,7 @@ static bool choose_warps(Item *item, int64_t warps, bool rows) {
             if (warps % (wm * wn) != 0) continue;
             if (item->m % (wm * item->mma->m) != 0 || item->n % (wn * item->mma->n) != 0) continue;
             int64_t idle = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
-            int64_t cost =
-                rows ? wn * 1000000 + idle * 1000 + traffic : idle * 1000000 + traffic * 2 + (item->n / wn % 16 != 0);
+            int64_t cost = idle * 1000000 + (rows ? wn * 1000 + traffic : traffic * 2 + (item->n / wn % 16 != 0));
             if (cost >= best) continue;
             best = cost;
             item->warps_m = wm;

@@ -31,21 +31,33 @@ static void add_buffer(Walk *walk, const Buf *buf) {
     vec_push(walk->arena, &walk->out->buffers, entry);
 }
 
-// `copy` from global memory into a shared buffer within a pipelined loop: the buffer becomes a ring.
-static void note_copy(Walk *walk, const Stmt *stmt) {
-    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
-    if (!walk->async || walk->stages < 2 || !from || !to || from->buf->scope != SCOPE_GLOBAL) return;
+// A copy from global memory into a shared buffer within a pipelined loop: the buffer becomes a ring.
+static void note_move(Walk *walk, const Buf *from, const Buf *to) {
+    if (!walk->async || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
     for (int i = 0; i < walk->out->buffers.count; i++) {
         FitsBuffer *entry = &walk->out->buffers.items[i];
-        if (entry->buf == to->buf && entry->buf->scope == SCOPE_SHARED && entry->buf->type == from->buf->type)
-            entry->stages = walk->stages;
+        if (entry->buf == to && to->scope == SCOPE_SHARED && to->type == from->type) entry->stages = walk->stages;
     }
+}
+
+static void note_copy(Walk *walk, const Stmt *stmt) {
+    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
+    if (from && to) note_move(walk, from->buf, to->buf);
+}
+
+// `a[i, j] = x[index[i], j]`, or of `condition ? x[..] : 0`, whose type may have been widened: a gather.
+static void note_gather(Walk *walk, const Stmt *store) {
+    const Expr *value = store->store.value;
+    while (value->kind == EXPR_CAST || value->kind == EXPR_SELECT)
+        value = value->kind == EXPR_CAST ? value->operand : value->select.yes;
+    if (value->kind == EXPR_LOAD) note_move(walk, value->load.buf, store->store.buf);
 }
 
 static bool visit(Visitor *visitor, Stmt *stmt) {
     Walk *walk = visitor->user;
     if (stmt->kind == STMT_DECL) add_buffer(walk, stmt->decl);
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) note_copy(walk, stmt);
+    if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
     if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
     int64_t outer = walk->stages, stages = 0;
     if (stmt->loop.stages) expr_const(stmt->loop.stages, &stages);
