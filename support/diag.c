@@ -37,7 +37,7 @@ DiagSink *diag_sink_new(Arena *arena) {
 }
 
 int diag_add_source(DiagSink *sink, const char *name, const char *text, size_t length) {
-    Source source = {arena_strdup(sink->arena, name), text, length};
+    Source source = {arena_strdup(sink->arena, name), arena_strndup(sink->arena, text, length), length};
     vec_push(sink->arena, &sink->sources, source);
     return sink->sources.count - 1;
 }

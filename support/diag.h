@@ -29,7 +29,7 @@ typedef struct DiagSink DiagSink;
 typedef struct Diag Diag;
 
 DiagSink *diag_sink_new(Arena *arena);
-// Registers a source for excerpts; `text` must outlive the sink and need not be terminated. Returns the file index.
+// Registers a source for excerpts, and keeps a copy; `text` need not be terminated. Returns the file index.
 int diag_add_source(DiagSink *sink, const char *name, const char *text, size_t length);
 const char *diag_source_name(const DiagSink *sink, int file);   // "<none>" out of range
 

@@ -30,6 +30,15 @@ static const char *rendered(DiagSink *sink, Arena *arena, DiagFormat format) {
     return sb_text(&out);
 }
 
+static void sources_are_kept(void **state) {
+    DiagSink *sink = diag_sink_new(*state);
+    char text[] = "kernel k() {\n";
+    diag_add_source(sink, "a.tile", text, sizeof text - 1);
+    memset(text, '!', sizeof text);
+    diag(sink, at(1, 8, 9), T_CANNOT_READ, "foo", "gone");
+    assert_non_null(strstr(rendered(sink, *state, DIAG_TEXT), "kernel k() {"));
+}
+
 static void text_has_place_excerpt_caret_labels_notes(void **state) {
     DiagSink *sink = sink_with_source(*state);
     Diag *d = diag(sink, at(2, 10, 13), T_CANNOT_READ, "foo", "gone");
@@ -203,6 +212,7 @@ static void the_table_is_in_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        IN_ARENA(sources_are_kept),
         IN_ARENA(text_has_place_excerpt_caret_labels_notes),
         IN_ARENA(tabs_wide_and_unprintable_characters_align),
         IN_ARENA(odd_places_are_harmless),
