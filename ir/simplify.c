@@ -509,9 +509,24 @@ static Expr *simplify_call(const Simplifier *s, Expr *e) {
     return e;
 }
 
+// x as a float of type T, when it was one before it was widened: x of `f32(x)`, constants. NULL: it is rounded.
+static Expr *was_float(const Simplifier *s, Type type, Expr *x) {
+    if (x->kind == EXPR_FLOAT) return e_cast(s->arena, type, x);
+    return x->kind == EXPR_CAST && x->operand->type == type && x->type == type_compute(type) ? x->operand : NULL;
+}
+
+// bf16(f32(x)) = x; bf16(c ? f32(x) : 0) = c ? x : 0.
+static Expr *simplify_float_cast(const Simplifier *s, Expr *e) {
+    Expr *x = e->operand;
+    if (x->kind != EXPR_SELECT) return x = was_float(s, e->type, x), x ? x : e;
+    Expr *yes = was_float(s, e->type, x->select.yes), *no = was_float(s, e->type, x->select.no);
+    return yes && no ? e_select(s->arena, x->select.condition, yes, no) : e;
+}
+
 // i64(i32(x)) = x when x fits; i32(i64(y)) = y for an i32 y.
 static Expr *simplify_cast(const Simplifier *s, Expr *e) {
     Expr *inner = e->operand;
+    if (type_is_float(e->type)) return simplify_float_cast(s, e);
     if (inner->kind != EXPR_CAST || !type_is_int(e->type) || !type_is_int(inner->type)) return e;
     Expr *x = inner->operand;
     if (x->type != e->type) return e;

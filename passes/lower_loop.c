@@ -85,6 +85,11 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
     return simplify_expr(version->arena, version->lower->facts, slot);
 }
 
+static Expr *both(Version *version, Expr *a, Expr *b) {
+    if (!a || !b) return a ? a : b;
+    return e_and(version->arena, a, b);
+}
+
 static Expr *guard_of(Version *version, const Buf *buf, int count, Expr *const *indices) {
     if (version->inside || buf->scope != SCOPE_GLOBAL) return NULL;
     return access_guard(version->arena, version->lower->facts, buf, count, indices);
@@ -171,11 +176,6 @@ static void push_guarded(Version *version, Expr *guard, Stmt *stmt, Block *out) 
     Stmt *only = s_if(version->arena, guard);
     block_push(version->arena, &only->if_.then, stmt);
     block_push(version->arena, out, only);
-}
-
-static Expr *both(Version *version, Expr *a, Expr *b) {
-    if (!a || !b) return a ? a : b;
-    return e_and(version->arena, a, b);
 }
 
 static void version_store(Version *version, Stmt *stmt, Block *out) {
@@ -311,10 +311,15 @@ static bool keeps_runs(const Buf *buf, int64_t vector) {
 }
 
 static bool is_vector_access(const Version *version, const TileAccess *access) {
-    return version->vector > 1 && !access->conditional && !access->is_atomic &&
-           (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
-           access_stride(access, version->loop->iters[version->fast]) == STRIDE_UNIT &&
-           keeps_runs(access->buf, version->vector);
+    return version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
+           access_in_runs(version->loop, access, version->fast) && keeps_runs(access->buf, version->vector);
+}
+
+// What the source asks of the group, and that it lies in the tensor.
+static Expr *group_guard(Version *version, const TileAccess *access) {
+    Expr *condition = access->condition ? at_point(version, access->condition, version->first) : NULL;
+    Expr **indices = access_at(version, access, version->first);
+    return both(version, condition, guard_of(version, access->buf, access->count, indices));
 }
 
 // buf[..., first + e] of the group as an lvalue: physical indices with e added to the last one.
@@ -353,7 +358,7 @@ static void load_group(Version *version, const TileAccess *access, Block *out) {
     Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
     block_push(arena, &load->loop.body, s_store1(arena, local, e, e_load(arena, buf, count, indices)));
     map_put(version->temporaries, access->load, local);
-    Expr *guard = guard_of(version, access->buf, access->count, access_at(version, access, version->first));
+    Expr *guard = group_guard(version, access);
     if (!guard) {
         block_push(arena, out, load);
         return;
@@ -374,7 +379,7 @@ static void store_group(Version *version, const TileAccess *access, Block *out) 
     store->loc = access->store->loc;
     Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
     block_push(arena, &store->loop.body, s_store(arena, buf, count, indices, e_load1(arena, local, e)));
-    Expr *guard = guard_of(version, access->buf, access->count, access_at(version, access, version->first));
+    Expr *guard = group_guard(version, access);
     push_guarded(version, both(version, guard, version->first_replica), store, out);
 }
 
@@ -409,7 +414,8 @@ static Expr *valid_elements(Version *version, const TileAccess *load, Expr *cons
     Facts *facts = version->lower->facts;
     Expr *n = e_int(arena, version->vector);
     int last = load->count - 1;
-    Expr *guard = access_guard(arena, facts, load->buf, last, at);
+    Expr *condition = load->condition ? version_expr(version, load->condition) : NULL;
+    Expr *guard = both(version, condition, access_guard(arena, facts, load->buf, last, at));
     Expr *room = e_sub(arena, load->buf->shape[last], at[last]);
     bool low = prove(facts, e_binary(arena, BIN_GE, at[last], e_int(arena, 0)));
     if (!low) guard = both(version, guard, e_binary(arena, BIN_GE, at[last], e_int(arena, 0)));
@@ -423,17 +429,16 @@ static Expr *valid_elements(Version *version, const TileAccess *load, Expr *cons
     return valid == n ? NULL : simplify_expr(arena, facts, valid);
 }
 
-// `shared[...] = global[...]` and no more; loads within the indices (of a gather) come before the two ends.
-static bool is_plain_copy(const TileLoop *loop, const TileAccessVec *accesses) {
-    if (accesses->count < 2 || loop->body.count != 1 || loop->body.items[0]->kind != STMT_STORE) return false;
-    const TileAccess *load = &accesses->items[accesses->count - 2], *store = &accesses->items[accesses->count - 1];
-    return load->load && load->load == loop->body.items[0]->store.value && load->buf->scope == SCOPE_GLOBAL &&
-           store->buf->scope == SCOPE_SHARED;
+// Loads within the indices (of a gather) come before the two ends.
+static bool is_plain_copy(Arena *arena, const TileLoop *loop, const TileAccessVec *accesses) {
+    const Expr *load = tile_move(arena, loop);
+    return load && accesses->items[accesses->count - 2].load == load &&
+           !accesses->items[accesses->count - 2].conditional;
 }
 
 static bool can_start(const Version *version) {
     const TileAccessVec *accesses = version->accesses;
-    if (!version->loop->is_async || !is_plain_copy(version->loop, accesses)) return false;
+    if (!version->loop->is_async || !is_plain_copy(version->arena, version->loop, accesses)) return false;
     int64_t bytes = version->vector * type_bytes(vec_last(accesses).buf->type);
     for (int a = accesses->count - 2; a < accesses->count && version->vector > 1; a++)
         if (!is_vector_access(version, &accesses->items[a])) return false;

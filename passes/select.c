@@ -14,8 +14,8 @@
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
 //     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
-//     @via(cp_async)   global to shared, one type, unconditional; 4, 8 or 16 bytes at once. Asynchronous: in a
-//                      pipelined loop at any of these widths, elsewhere at 16
+//     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
+//                      once. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
 //     @via(plain)      element by element
 //
@@ -209,22 +209,13 @@ static void set_via(Selector *s, Stmt *stmt, const char *mechanism) {
     s->changed = true;
 }
 
-// The loop does exactly `shared[..] = global[..];`, one type, always.
-static bool is_plain_move(const Candidate *c) {
-    if (c->accesses.count == 0 || c->loop.body.count != 1) return false;
-    const Stmt *store = c->loop.body.items[0];
-    if (store->kind != STMT_STORE || store->store.buf->scope != SCOPE_SHARED) return false;
-    const Expr *value = store->store.value;
-    return value->kind == EXPR_LOAD && value->load.buf->scope == SCOPE_GLOBAL && value->type == store->store.buf->type;
-}
-
-// Both ends move along the fast dim; `vector` alone would hold for the index loads of a gather too.
-static bool is_contiguous_move(const Candidate *c) {
+// Both ends move along the fast dim, in whole vectors; `vector` alone would hold for the index loads of a gather too.
+static bool is_contiguous_move(const Candidate *c, const Expr *load) {
     const Stmt *store = c->loop.body.items[0];
     for (int a = 0; a < c->accesses.count; a++) {
         const TileAccess *access = &c->accesses.items[a];
-        bool end = access->store == store || access->load == store->store.value;
-        if (end && !is_unit(c, access)) return false;
+        bool end = access->store == store || access->load == load;
+        if (end && !access_in_runs(&c->loop, access, c->fast)) return false;
     }
     return true;
 }
@@ -232,8 +223,9 @@ static bool is_contiguous_move(const Candidate *c) {
 static const char *move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Candidate *c) {
     int64_t vector = loop_vector(facts, &c->loop, &c->accesses, c->fast, s->target);
     const char *slow = vector > 1 ? "vector" : "plain";
-    if (!is_plain_move(c) || !target_has(s->target, FEATURE_CP_ASYNC)) return slow;
-    int64_t bytes = is_contiguous_move(c) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
+    const Expr *load = tile_move(s->arena, &c->loop);
+    if (!load || !target_has(s->target, FEATURE_CP_ASYNC)) return slow;
+    int64_t bytes = is_contiguous_move(c, load) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
     bool pipelined = map_has(s->pipelined, stmt);
     if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return "cp_async";
     if (pipelined && !s->general)
@@ -286,7 +278,7 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
     Candidate c;
     if ((is_call && !is_copy) || !candidate_of(s, stmt, &c)) return;
-    if (!is_copy && !is_plain_move(&c)) return;
+    if (!is_copy && !tile_move(s->arena, &c.loop)) return;
     set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : "plain");
 }
 

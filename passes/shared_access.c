@@ -86,7 +86,7 @@ static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layou
     SharedAccess *access =
         new_access(gather, tile->buf, loop->origin, tile->is_store, vector, groups < MAX_STEPS ? groups : MAX_STEPS);
     access->must_be_contiguous = loop->is_async && vector > 1;
-    access->exact = !tile->conditional;
+    access->exact = !tile->conditional && !tile->condition;
     for (int d = 0; d < tile->buf->rank; d++) access->exact &= !has_load(tile->indices[d]);
     int64_t lanes = tv_threads(map) < access->lanes ? tv_threads(map) : access->lanes;
     for (int step = 0; step < access->steps; step++) {
@@ -116,8 +116,7 @@ static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
     for (int a = 0; a < accesses.count; a++) {
         const TileAccess *tile = &accesses.items[a];
         if (tile->buf->scope != SCOPE_SHARED) continue;
-        bool unit = access_stride(tile, loop->iters[fast]) == STRIDE_UNIT && !tile->conditional;
-        gather_loop_access(gather, loop, map, tile, unit ? (int)vector : 1);
+        gather_loop_access(gather, loop, map, tile, access_in_runs(loop, tile, fast) ? (int)vector : 1);
     }
 }
 

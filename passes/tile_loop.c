@@ -126,9 +126,10 @@ bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
 typedef struct Collector {
     Arena *arena;
     TileAccessVec *out;
-    int depth;     // of conditions around
-    Subst *lets;   // pure lets of the body
-    Map *own;      // other variables of the body
+    int depth;         // of conditions around that are no expression over the iterators
+    Expr *condition;   // the others; NULL: none
+    Subst *lets;       // pure lets of the body
+    Map *own;          // other variables of the body
 } Collector;
 
 static void collect_block(Collector *c, const Block *block);
@@ -157,11 +158,16 @@ static bool find_impure(Visitor *visitor, Expr *expr) {
     return true;
 }
 
-static void declare(Collector *c, Var *var, Expr *value) {
-    bool impure = value == NULL;
+// A value that depends on the iterators alone.
+static bool is_known(const Collector *c, Expr *value) {
+    bool impure = false;
     Visitor visitor = {.expr = find_impure, .user = &impure};
-    if (value) visit_expr(&visitor, value);
-    if (value && !impure && !uses_own(c, value)) subst_var(c->lets, var, subst_expr(c->lets, value));
+    visit_expr(&visitor, value);
+    return !impure && !uses_own(c, value);
+}
+
+static void declare(Collector *c, Var *var, Expr *value) {
+    if (value && is_known(c, value)) subst_var(c->lets, var, subst_expr(c->lets, value));
     else map_put(c->own, var, var);
 }
 
@@ -179,6 +185,7 @@ static void collect_access(Collector *c, Buf *buf, int count, Expr **from, Expr 
                          .load = load,
                          .store = store,
                          .conditional = c->depth > 0,
+                         .condition = c->condition,
                          .is_local = own};
     vec_push(c->arena, c->out, access);
 }
@@ -207,6 +214,38 @@ static void collect_lazily(Collector *c, Expr *expr) {
     c->depth--;
 }
 
+// What follows happens under one more condition, until the mark is restored.
+typedef struct ConditionMark {
+    int depth;
+    Expr *condition;
+} ConditionMark;
+
+static ConditionMark collect_under(Collector *c, Expr *condition, bool holds) {
+    ConditionMark mark = {c->depth, c->condition};
+    if (!is_known(c, condition)) {
+        c->depth++;
+        return mark;
+    }
+    Expr *more = subst_expr(c->lets, condition);
+    if (!holds) more = e_unary(c->arena, UNARY_NOT, more);
+    c->condition = c->condition ? e_and(c->arena, c->condition, more) : more;
+    return mark;
+}
+
+static void collect_again(Collector *c, ConditionMark mark) {
+    c->depth = mark.depth;
+    c->condition = mark.condition;
+}
+
+static void collect_choice(Collector *c, const Expr *select) {
+    ConditionMark mark = collect_under(c, select->select.condition, true);
+    collect_expr(c, select->select.yes);
+    collect_again(c, mark);
+    collect_under(c, select->select.condition, false);
+    collect_expr(c, select->select.no);
+    collect_again(c, mark);
+}
+
 static void collect_expr(Collector *c, Expr *expr) {
     switch (expr->kind) {
     case EXPR_INT:
@@ -224,8 +263,7 @@ static void collect_expr(Collector *c, Expr *expr) {
         return;
     case EXPR_SELECT:
         collect_expr(c, expr->select.condition);
-        collect_lazily(c, expr->select.yes);
-        collect_lazily(c, expr->select.no);
+        collect_choice(c, expr);
         return;
     case EXPR_CAST:
     case EXPR_BITCAST: collect_expr(c, expr->operand); return;
@@ -237,6 +275,15 @@ static void collect_body(Collector *c, const Block *block) {
     c->depth++;
     collect_block(c, block);
     c->depth--;
+}
+
+static void collect_if(Collector *c, const Stmt *stmt) {
+    ConditionMark mark = collect_under(c, stmt->if_.condition, true);
+    collect_block(c, &stmt->if_.then);
+    collect_again(c, mark);
+    collect_under(c, stmt->if_.condition, false);
+    collect_block(c, &stmt->if_.otherwise);
+    collect_again(c, mark);
 }
 
 static void collect_stmt(Collector *c, Stmt *stmt) {
@@ -266,8 +313,7 @@ static void collect_stmt(Collector *c, Stmt *stmt) {
         return;
     case STMT_IF:
         collect_expr(c, stmt->if_.condition);
-        collect_body(c, &stmt->if_.then);
-        collect_body(c, &stmt->if_.otherwise);
+        collect_if(c, stmt);
         return;
     case STMT_BLOCK: collect_block(c, &stmt->block); return;
     case STMT_CALL: collect_args(c, stmt->call.op, stmt->call.count, stmt->call.args, stmt); return;
@@ -282,6 +328,17 @@ static void collect_block(Collector *c, const Block *block) {
 void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out) {
     Collector collector = {.arena = arena, .out = out, .lets = subst_new(arena), .own = map_new(arena)};
     collect_block(&collector, &loop->body);
+}
+
+const Expr *tile_move(Arena *arena, const TileLoop *loop) {
+    if (loop->body.count != 1) return NULL;
+    const Stmt *store = loop->body.items[0];
+    if (store->kind != STMT_STORE || store->store.buf->scope != SCOPE_SHARED) return NULL;
+    const Expr *value = store->store.value;
+    if (value->kind == EXPR_SELECT && expr_equal(value->select.no, e_zero(arena, value->type)))
+        value = value->select.yes;
+    bool global = value->kind == EXPR_LOAD && value->load.buf->scope == SCOPE_GLOBAL;
+    return global && value->type == store->store.buf->type ? value : NULL;
 }
 
 // ---- index arithmetic ----
@@ -334,6 +391,12 @@ static int iterator_number(const TileLoop *loop, const Expr *index) {
     return -1;
 }
 
+bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
+    const Var *iter = loop->iters[fast];
+    if (access->conditional || access->is_atomic || access_stride(access, iter) != STRIDE_UNIT) return false;
+    return !access->condition || !expr_uses_var(access->condition, iter);
+}
+
 bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
     for (int d = 0; d < access->count; d++) {
         int64_t constant;
@@ -350,6 +413,17 @@ static bool is_memory(const Buf *buf) {
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
 }
 
+// Elements that the access touches: indices of a gather are read once a row.
+static int64_t touched(const TileLoop *loop, const TileAccess *access) {
+    int64_t count = 1;
+    for (int i = 0; i < loop->rank; i++) {
+        bool moves = false;
+        for (int d = 0; d < access->count; d++) moves |= expr_uses_var(access->indices[d], loop->iters[i]);
+        if (moves) count *= loop->extents[i];
+    }
+    return count;
+}
+
 int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
     int fast = loop->rank - 1;
     int64_t most = 0;
@@ -358,7 +432,7 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
         for (int a = 0; a < accesses->count; a++) {
             const TileAccess *access = &accesses->items[a];
             if (access->buf->scope == SCOPE_GLOBAL && access_stride(access, loop->iters[i]) == STRIDE_UNIT)
-                bytes += type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
+                bytes += touched(loop, access) * type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
         }
         if (bytes > most) most = bytes, fast = i;
     }

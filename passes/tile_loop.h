@@ -26,12 +26,15 @@ typedef struct TileAccess {
     int count;
     Expr **indices;   // with the body's pure lets put in
     bool is_store, is_atomic;
-    bool conditional;   // under an `if`, `?:`, `&&` or an inner loop
+    Expr *condition;    // of the `if` and `?:` around it, over the iterators; NULL: none
+    bool conditional;   // under others: with a load or a variable of the body, `&&`, an inner loop
     bool is_local;      // an index uses a variable of the body (a `var`, an inner iterator, what an atomic returned)
     Expr *load;         // the node, for loads
     Stmt *store;        // the statement, for stores
 } TileAccess;
 typedef VEC(TileAccess) TileAccessVec;
+// The loop is `shared[..] = global[..];`, or of `condition ? global[..] : 0`, of one type: the load. NULL: it does more.
+const Expr *tile_move(Arena *arena, const TileLoop *loop);
 void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out);
 
 // ---- index arithmetic ----
@@ -39,6 +42,9 @@ void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out);
 bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient);
 typedef enum { STRIDE_NONE, STRIDE_UNIT, STRIDE_OTHER } StrideKind;   // how an access moves with an iterator
 StrideKind access_stride(const TileAccess *access, const Var *iter);
+// The access takes consecutive elements along `fast`, in groups of which all or none happen: its condition is that of the
+// group's first point.
+bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast);
 // Which loop iterator each index of a fragment access is: dims[d] = iterator number, or -1 for a constant index.
 // False when some index is neither, or an iterator comes twice.
 bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims);

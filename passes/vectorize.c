@@ -75,7 +75,8 @@ static bool find_wides(VectorLoop *v) {
         const TileAccess *access = &accesses.items[a];
         if (!is_memory(access->buf)) continue;
         StrideKind stride = access_stride(access, v->e);
-        if (access->is_atomic || access->conditional || stride == STRIDE_OTHER) return false;
+        bool always = !access->conditional && !access->condition;
+        if (access->is_atomic || !always || stride == STRIDE_OTHER) return false;
         if (stride == STRIDE_NONE && access->is_store) return false;
         if (stride == STRIDE_UNIT) vec_push(v->arena, &v->wides, ((Wide){*access, NULL}));
     }
