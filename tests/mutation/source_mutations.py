@@ -18,6 +18,22 @@ MUTATIONS = [
     ("attention", "last block of keys skipped", "n in ceildiv(last, BN)", "n in ceildiv(last, BN) - 1"),
     ("attention", "output not rescaled", "o[i, d] *= alpha[i];", "o[i, d] *= 1;"),
     ("attention", "diagonal masked", "n * BN + j > m * BM + i", "n * BN + j >= m * BM + i"),
+    ("attention_mla", "last key dropped", "if (at + j >= end) s[i, j] = -inf;", "if (at + j >= end - 1) s[i, j] = -inf;"),
+    ("attention_mla", "value of other columns", "gemm(p, Cs[:, 0 +: E], o);", "gemm(p, Cs[:, D - E +: E], o);"),
+    ("attention_mla", "chunks overlap", "let at = c * chunk + n * BN;", "let at = n * BN;"),
+    ("attention_paged", "output is zero", "copy(o, O[b, g, r, 0]);", "fill(o, 0); copy(o, O[b, g, r, 0]);"),
+    ("attention_paged", "last chunk dropped", "let chunks = ceildiv(i64(length[b]), chunk);",
+     "let chunks = ceildiv(i64(length[b]), chunk) - 1;"),
+    ("attention_paged", "chunks not weighed", "x[i, d] *= w[i];", "x[i, d] *= 1;"),
+    ("attention_paged", "always the first page", "Vs[j, d] = at + j < end ? V[table[b, (at + j) / PAGE],",
+     "Vs[j, d] = at + j < end ? V[table[b, 0],"),
+    ("attention_varlen", "last key dropped", "n * BN + j >= keys ||", "n * BN + j >= keys - 1 ||"),
+    ("attention_varlen", "keys of another sequence", "copy(K[g, key + n * BN, 0], Ks);", "copy(K[g, n * BN, 0], Ks);"),
+    ("attention_varlen", "heads share wrongly", "let h = g * (H / G) + r;", "let h = r * G + g;"),
+    ("attention_window", "window too wide", "n * BN + j + window <= at + i", "n * BN + j + window < at + i"),
+    ("attention_window", "first block skipped", "n in first .. last,", "n in first + 1 .. last,"),
+    ("attention_window", "soft cap dropped", "s[i, j] = tanh(s[i, j] * (scale / cap));", "s[i, j] *= scale / cap;"),
+    ("attention_window", "sink dropped", "sum[i] += exp2(sink[h] * LOG2E - top[i] * c);", "sum[i] += 0;"),
     ("center_columns", "output is zero", "copy(v, y[0, j * COLS]);", "fill(v, 0); copy(v, y[0, j * COLS]);"),
     ("center_columns", "last row dropped", "reduce_sum(v, mean, axis = 0);",
      "parallel (i in M, c in COLS) if (i == M - 1) v[i, c] = 0; reduce_sum(v, mean, axis = 0);"),
@@ -93,6 +109,8 @@ def main():
     chosen = [i for i, row in enumerate(MUTATIONS) if options.only in (None, row[0])]
     survivors = [f"{name}: there is no mutation of it" for name in sorted(names - {row[0] for row in MUTATIONS})]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
+        for path in options.examples.glob("*.tile"):   # for imports
+            (pathlib.Path(folder) / path.name).symlink_to(path.resolve())
         results = pool.map(lambda i: run(options.tilec, options.examples, pathlib.Path(folder), i), chosen)
         survivors += [result for result in results if result]
     print("\n".join(survivors))
