@@ -138,22 +138,11 @@ static void set_attribute(Gen *gen, const char *key, const char *value) {
     LLVMAddAttributeAtIndex(gen->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
 }
 
-// ptxas saves registers, and may spill, for more blocks at once than shared memory has room for: it does not know how much a
-// block takes. Where the blocks that do fit leave each thread at least half of what it can have, one block is asked for.
-static bool spares_in_vain(const Gen *gen, const Func *kernel) {
-    const Target *target = gen->target;
-    int64_t bytes = kernel_shared_bytes(kernel);
-    int64_t blocks = target->shared_multiprocessor / (bytes + target->shared_reserved);
-    return bytes > 0 && blocks * gen->threads * (target->registers_thread / 2) <= target->registers_multiprocessor;
-}
-
-static void set_launch_attributes(Gen *gen, const Func *kernel, const Stmt *grid) {
+static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)gen->threads));
     if (trades_registers(gen, grid)) {   // ptxas must know what there is to trade
         set_attribute(gen, "nvvm.maxnreg",
                       arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen->target, gen->threads)));
-    } else if (spares_in_vain(gen, kernel)) {
-        set_attribute(gen, "nvvm.minctasm", "1");
     }
     const int *cluster = grid->grid.cluster;
     if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
@@ -234,7 +223,7 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     gen->blocks = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL;
     gen->role = (Role){0, gen->threads, 0};
     gen->role_count = 0;
-    set_launch_attributes(gen, kernel, grid);
+    set_launch_attributes(gen, grid);
     open_body(gen);
     gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);
     gen->warp = has_roles(kernel) ? uniform_warp(gen) : NULL;

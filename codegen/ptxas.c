@@ -99,6 +99,32 @@ static AssembleStatus run_assembler(Assembly *assembly) {
     return status;
 }
 
+static bool spills(const Cubin *cubin, const char *symbol) {
+    for (int i = 0; i < cubin->kernel_count; i++)
+        if (strcmp(cubin->kernels[i].symbol, symbol) == 0)
+            return cubin->kernels[i].spill_stores + cubin->kernels[i].spill_loads > 0;
+    return false;
+}
+
+// ptxas saves registers for more blocks at once, and may spill a few for that, though it does not know whether shared memory
+// has room for them. The text with `.minnctapersm 1` where it did, so that one block is enough; NULL: there is nothing to ask.
+static const char *for_one_block(Arena *arena, const char *ptx, const Cubin *cubin) {
+    StrBuf text;
+    const char *rest = ptx;
+    sb_init(&text, arena);
+    for (const char *entry = strstr(ptx, ".entry "); entry; entry = strstr(entry + 1, ".entry ")) {
+        const char *symbol = quoted_after(arena, entry, ".entry "), *body = strstr(entry, "\n{");
+        if (!body || !spills(cubin, arena_strndup(arena, symbol, strcspn(symbol, "(")))) continue;
+        const char *directives = arena_strndup(arena, entry, (size_t)(body - entry));
+        if (strstr(directives, ".minnctapersm") || strstr(directives, ".maxnreg")) continue;
+        sb_printf(&text, "%.*s\n.minnctapersm 1", (int)(body - rest), rest);
+        rest = body;
+    }
+    if (rest == ptx) return NULL;
+    sb_str(&text, rest);
+    return sb_text(&text);
+}
+
 static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -109,9 +135,18 @@ bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, c
               Cubin *out) {
     *out = (Cubin){0};
     Assembly assembly = {.arena = arena, .failure = failure, .sink = sink, .ptx = ptx, .options = options, .log = ""};
-    int errors = diag_errors(sink);
+    int errors = diag_errors(sink), said = diag_count(sink);
     double start = now();
     AssembleStatus status = run_assembler(&assembly);
+    if (status == ASSEMBLED) {
+        read_assembler_log(&assembly, out);
+        const char *again = for_one_block(arena, ptx, out);
+        diag_truncate(sink, said);   // read below, whichever it is
+        if (again) {
+            assembly.ptx = again;
+            status = run_assembler(&assembly);
+        }
+    }
     out->seconds = now() - start;
     out->log = assembly.log;
     out->assembler = assembly.assembler;
