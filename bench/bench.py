@@ -1,237 +1,375 @@
 #!/usr/bin/env python3
-"""Speed on this GPU beside PyTorch (cuBLAS) and Triton, in one process: needs PyTorch and Triton, and the artefacts of
-build.sh; no compiler.
+"""Speed on this GPU beside cuBLAS, cuDNN, PyTorch and Triton, in one process.
 
-    bench.py [--cubins bench/out] [--out FOLDER] [--only vector_add,softmax,rmsnorm,transpose,gemm] [--rounds 30] [--quick]
-
-Random data; outputs are poisoned and checked against a reference in higher precision before anything is timed. A row is the
-median of rounds in which all candidates take turns (measure.py). Prints a table; writes bench.json and bench.svg.
+Needs PyTorch and Triton, and the artefacts of build.sh; no compiler. README.md beside this file says how it measures and how
+a benchmark is added. Prints a table; writes bench.json, bench.md and bench.svg.
 """
 import argparse
+import ctypes
 import dataclasses
+import faulthandler
 import functools
 import json
+import math
+import os
 import pathlib
 import re
+import subprocess
 import sys
+import time
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")   # a pool of processes takes longer to start than it saves
 
 import torch
 import triton
 
+import attention
 import chart
 import cubins
+import cublaslt
+import gemm       # noqa: F401 (its rows)
 import measure
-import peers
+import rows       # noqa: F401
+from table import BENCHES, UNCHECKED, description
 
-BF16 = torch.bfloat16
-
-
-@dataclasses.dataclass
-class Case:
-    """One row: what is computed, how much work it is, and by whom. Candidates: name -> launch."""
-    bench: str
-    shape: str
-    unit: str            # GB/s or TFLOP/s
-    work: float          # bytes or operations of one launch
-    candidates: dict
-    settings: dict       # name -> which of its settings was chosen
+# ---- results are right ----
 
 
-def random(*shape, dtype=torch.float32):
-    return torch.randn(*shape, device="cuda", dtype=torch.float32).to(dtype)
+def _parts(tensors):
+    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
 
 
-def poisoned(*shape, dtype=torch.float32):
-    return torch.full(shape, float("nan"), device="cuda", dtype=dtype)
+def _is_result(value):
+    """Or a launcher's own object, which says nothing."""
+    return isinstance(value, torch.Tensor) or (isinstance(value, (tuple, list)) and all(map(_is_result, value)))
 
 
-def check(name, launch, out, want, tolerance):
-    """Runs a candidate on a poisoned output; relative error in norm, by slices to save memory."""
-    out.fill_(float("nan"))
-    launch()
-    torch.cuda.synchronize()
+def error_of(got, want):
+    """Relative error in norm, by slices to save memory; NaN stays NaN."""
     error = scale = 0.0
-    for got, right in zip(out.split(max(1, out.shape[0] // 8)), want.split(max(1, out.shape[0] // 8))):
-        error += (got.double() - right.double()).square().sum().item()
-        scale += right.double().square().sum().item()
-    error = (error / scale) ** 0.5
-    if not error <= tolerance:   # NaN too
-        raise SystemExit(f"{name}: wrong result, relative error {error:.2e}")
+    for a, b in zip(_parts(got), _parts(want), strict=True):
+        for left, right in zip(a.split(max(1, a.shape[0] // 8)), b.split(max(1, b.shape[0] // 8))):
+            error += (left.double() - right.double()).square().sum().item()
+            scale += right.double().square().sum().item()
+    return (error / scale) ** 0.5
 
 
-def fastest(make, settings):
-    """The launch of the best setting, and the setting. A setting that does not run is left out."""
-    best = None
-    for setting in settings:
+def right(problem, launch):
+    """Runs a candidate on poisoned outputs. The relative error, NaN when something was not written."""
+    for out in _parts(problem.out):
+        out.fill_(float("nan"))
+    result = launch()
+    torch.cuda.synchronize()
+    return 0.0 if result is UNCHECKED else error_of(result if _is_result(result) else problem.out, problem.want)
+
+
+# ---- candidates ----
+
+
+def note(text):
+    print("note: " + str(text).splitlines()[0][:150] if str(text) else "note: ?", file=sys.stderr, flush=True)
+
+
+def stage(what, since=[time.monotonic()]):
+    """With -v: how long it took since the last stage."""
+    now = time.monotonic()
+    if verbose:
+        print(f"  {now - since[0]:6.2f} s  {what}", file=sys.stderr, flush=True)
+    since[0] = now
+
+
+verbose = False
+
+
+def runnable(pairs):
+    """Of (setting, make): those that run. A peer's compiler may refuse a setting, a kernel of ours a shape."""
+    for setting, make in pairs:
         try:
-            launch = make(*setting)
-            milliseconds = measure.quick(launch)
-        except Exception as error:   # a peer's compiler may refuse a setting
-            print(f"note: {setting}: {str(error).splitlines()[0][:100]}", file=sys.stderr)
+            launch = make()
+            launch()
+            torch.cuda.synchronize()
+        except Exception as error:
+            note(f"{setting}: {error}")
             continue
-        if best is None or milliseconds < best[0]:
-            best = (milliseconds, launch, setting)
-    if best is None:
-        raise SystemExit("no setting runs: is bench/out complete (build.sh)?")
-    return best[1], "x".join(map(str, best[2]))
+        yield setting, launch
 
 
-class Ours:
-    """Artefacts of build.sh by the start of their names."""
+def best(settings):
+    """The fastest of (setting, launch)."""
+    if not settings:
+        return None
+    return settings[measure.best_of([launch for _, launch in settings])] if len(settings) > 1 else settings[0]
 
+
+def launches(value):
+    return value.launches() if hasattr(value, "launches") else [("", value)]
+
+
+def peer(name, value):
+    try:
+        pairs = list(launches(value))
+    except Exception as error:
+        note(f"{name}: {error}")
+        return None
+    return best(list(runnable((setting, lambda launch=launch: launch) for setting, launch in pairs)))
+
+
+class Artefacts:
     def __init__(self, folder):
         self.folder = folder
+        self.names = sorted(path.stem for path in folder.glob("*.cubin"))
 
     @functools.cache
     def artefact(self, name):
-        return cubins.Artefact(self.folder / f"{name}.cubin", self.folder / f"{name}.json")
+        return cubins.Artefact(self.folder / f"{name}.cubin")
 
-    def settings(self, kernel, *fixed):
-        """Names of the artefacts of a kernel: kernel, then -NAME=VALUE parts, among which are the fixed ones."""
-        names = sorted(path.stem for path in self.folder.glob("*.cubin"))
-        return [name for name in names if name.split("-")[0] == kernel and all(f"-{f}" in name + "-" for f in fixed)]
-
-    def launch(self, name, arguments):
-        return self.artefact(name).kernel(name.split("-")[0]).bind(arguments)
-
-    def fastest(self, kernel, arguments, *fixed):
-        return fastest(lambda name: self.launch(name, arguments), [(name,) for name in self.settings(kernel, *fixed)])
+    def of(self, own):
+        """(name, how to make its launch), the program as it stands first."""
+        names = [name for name in self.names if name.split("-")[0] == own.kernel and own.fixed <= set(name.split("-")[1:])]
+        for name in sorted(names, key=lambda name: name.count("-")):
+            yield name, lambda name=name: self.artefact(name).kernel(own.kernel).bind(own.arguments)
 
 
-def finish(case, ours, triton_best, torch_launch, out, want, tolerance):
-    case.candidates["tilec"], case.settings["tilec"] = ours
-    case.candidates["triton"], case.settings["triton"] = triton_best
-    for name, launch in case.candidates.items():
-        check(f"{case.bench} {case.shape} {name}", launch, out, want, tolerance)
-    name, launch = torch_launch
-    case.candidates[name], case.settings[name] = launch, ""
-    return case
+def ours(artefacts, problem, title):
+    """tilec: the first program as it stands; tilec*: the fastest of all programs and settings, when that is another."""
+    found, plain = [], None
+    for number, own in enumerate(problem.ours):
+        for name, launch in runnable(artefacts.of(own)):
+            if not right(problem, launch) <= problem.tolerance:
+                note(f"{title}: {name}: WRONG RESULT")
+                wrong.append(f"{title} {name}")
+                continue
+            found.append((name, launch))
+            if number == 0 and set(name.split("-")[1:]) == own.fixed:
+                plain = found[-1]
+    fastest = best(found)
+    candidates = {} if plain is None else {"tilec": plain}
+    return candidates if fastest in (None, plain) else candidates | {"tilec*": fastest}
 
 
-# ---- the benchmarks ----
-
-def vector_add(ours, quick):
-    for n in [1 << 24, 1 << 28, (1 << 28) + 1][:1 if quick else None]:
-        x, y, z = random(n), random(n), poisoned(n)
-        tuned = fastest(lambda *s: peers.add(x, y, z, *s), [(b, w) for b in (1024, 2048, 4096) for w in (4, 8)])
-        yield finish(Case("vector_add", str(n), "GB/s", 12 * n, {}, {}), ours.fastest("vector_add", [x, y, z]), tuned,
-                     ("torch", lambda: torch.add(x, y, out=z)), z, x.double() + y.double(), 1e-6)
+wrong = []   # what gave wrong results or none: the exit status says so
 
 
-ROWS = [(131072, 1024), (32768, 4096), (16384, 8192)]
-
-
-def softmax(ours, quick):
-    for m, n in ROWS[:1 if quick else None]:
-        x, y = random(m, n, dtype=BF16), poisoned(m, n, dtype=BF16)
-        tuned = fastest(lambda w: peers.softmax(x, y, w), [(w,) for w in (2, 4, 8, 16)])
-        yield finish(Case("softmax", f"{m}x{n}", "GB/s", 4 * m * n, {}, {}),
-                     ours.fastest("softmax", [x, y], f"N={n}-"), tuned,
-                     ("torch", lambda: torch.softmax(x, -1)), y, torch.softmax(x.float(), -1), 1e-2)
-
-
-def rmsnorm(ours, quick):
-    for m, n in ROWS[:1 if quick else None]:
-        x, w, y = random(m, n, dtype=BF16), random(n, dtype=BF16), poisoned(m, n, dtype=BF16)
-        want = (x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6)) * w.float()
-        tuned = fastest(lambda warps: peers.rmsnorm(x, w, y, 1e-6, warps), [(w,) for w in (2, 4, 8, 16)])
-        yield finish(Case("rmsnorm", f"{m}x{n}", "GB/s", 4 * m * n + 2 * n, {}, {}),
-                     ours.fastest("rmsnorm", [x, w, y, 1e-6], f"N={n}-"), tuned,
-                     ("torch", lambda: torch.nn.functional.rms_norm(x, (n,), w, 1e-6)), y, want, 1e-2)
-
-
-def transpose(ours, quick):
-    for m, n in [(8192, 8192), (16384, 16384), (10007, 12289)][:1 if quick else None]:
-        x, y = random(m, n), poisoned(n, m)
-        tuned = fastest(lambda *s: peers.transpose(x, y, *s), [(t, w) for t in (32, 64, 128) for w in (4, 8)])
-        yield finish(Case("transpose", f"{m}x{n}", "GB/s", 8 * m * n, {}, {}), ours.fastest("transpose", [x, y]), tuned,
-                     ("torch", lambda: y.copy_(x.t())), y, x.t(), 0)
-
-
-TILES = [(128, 256, 64, 3, 8), (128, 128, 64, 3, 8), (128, 128, 64, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4)]
-
-
-PROBLEMS = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192, 16384)] + [
-    (4096, 14336, 4096), (8192, 8192, 1024), (16, 8192, 8192), (64, 8192, 8192), (128, 8192, 8192)]
-
-
-def gemm(ours, quick):
-    for m, n, k in PROBLEMS[:2 if quick else None]:
-        a, b, c = random(m, k, dtype=BF16), random(n, k, dtype=BF16), poisoned(m, n, dtype=BF16)
-        tuned = fastest(lambda *s: peers.matmul(a, b, c, *s), TILES)
-        yield finish(Case("gemm", f"{m}x{n}x{k}", "TFLOP/s", 2 * m * n * k, {}, {}), ours.fastest("gemm", [a, b, c]), tuned,
-                     ("cublas", lambda: torch.matmul(a, b.t(), out=c)), c, a.float() @ b.float().t(), 1e-2)
-
-
-BENCHES = {bench.__name__: bench for bench in (vector_add, softmax, rmsnorm, transpose, gemm)}
+def candidates(problem, artefacts, title, only):
+    """name -> (setting, launch)."""
+    chosen = ours(artefacts, problem, title)
+    stage("tilec")
+    for name, value in problem.peers.items():
+        if only and name not in only:
+            continue
+        found = peer(name, value)
+        stage(name)
+        if found is None:
+            continue
+        error = right(problem, found[1])
+        if error <= problem.tolerance:
+            chosen[name] = found
+        else:
+            note(f"{title}: {name} {found[0]}: relative error {error:.1e}")
+            wrong.append(f"{title} {name}")
+    return chosen
 
 
 # ---- rows ----
 
-def row_of(case, rounds):
-    times = measure.compare({name: [launch] for name, launch in case.candidates.items()}, rounds)
-    scale = 1e6 if case.unit == "GB/s" else 1e9
-    row = {"bench": case.bench, "shape": case.shape, "unit": case.unit, "candidates": {}}
+
+def spread_dict(samples):
+    return dataclasses.asdict(measure.spread(samples))
+
+
+def row_of(entry, shape, artefacts, options):
+    title = f"{entry.name} {entry.label(*shape)}"
+    stage(title)
+    problem = entry.make(*shape)
+    stage("operands and reference")
+    chosen = candidates(problem, artefacts, title, options.peers)
+    times = measure.compare({name: [launch] for name, (_, launch) in chosen.items()}, options.rounds)
+    stage("rounds")
+    scale = 1e6 if entry.unit == "GB/s" else 1e9
+    row = {"bench": entry.name, "group": entry.group, "shape": entry.label(*shape), "unit": entry.unit, "candidates": {}}
     for name, samples in times.items():
-        speed = measure.spread([case.work / t / scale for t in samples])
-        row["candidates"][name] = dataclasses.asdict(speed) | {"setting": case.settings[name], "milliseconds": samples}
-    # Where cuBLAS takes part it is the peer to compare with; Triton's figure is there for orientation.
-    rivals = ["cublas"] if "cublas" in times else [name for name in times if name != "tilec"]
-    best = max(rivals, key=lambda name: row["candidates"][name]["median"])
-    ratio = measure.spread([peer / own for peer, own in zip(times[best], times["tilec"])])
-    return row | {"best_peer": best, "ratio": dataclasses.asdict(ratio)}
+        row["candidates"][name] = spread_dict([problem.work / t / scale for t in samples]) | {
+            "setting": chosen[name][0], "milliseconds": samples}
+    return row | compared(row, entry.rivals)
+
+
+def compared(row, rivals):
+    """best_peer, and `ratios`: ours -> peer -> the spread of peer's time over our time."""
+    all_times = {name: c["milliseconds"] for name, c in row["candidates"].items()}
+    others = [name for name in all_times if not name.startswith("tilec")]
+    eligible = [name for name in others if name in rivals] or others
+    speed = lambda name: row["candidates"][name]["median"]
+    ratios = {own: {name: spread_dict([theirs / mine for theirs, mine in zip(all_times[name], all_times[own])])
+                    for name in others} for own in all_times if own.startswith("tilec")}
+    return {"best_peer": max(eligible, key=speed, default=None), "ratios": ratios}
+
+
+def ratio_text(row, own):
+    ratio = row["ratios"].get(own, {}).get(row["best_peer"])
+    return f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]" if ratio else "-"
 
 
 def line_of(row):
-    cells = [f"{name} {c['median']:.0f} [{c['low']:.0f}, {c['high']:.0f}]" for name, c in row["candidates"].items()]
-    ratio = row["ratio"]
-    return (f"{row['bench']:11} {row['shape']:15} {row['unit']:8} {ratio['median']:.3f} "
-            f"[{ratio['low']:.3f}, {ratio['high']:.3f}] of {row['best_peer']:7} {'   '.join(cells)}"
-            f"   ({row['candidates']['tilec']['setting']})")
+    cells = []
+    for name, c in row["candidates"].items():
+        against = "".join(f" {own} {r[name]['median']:.3f}" for own, r in row["ratios"].items() if name in r)
+        setting = f" ({c['setting'].partition('-')[2] or 'as it stands'})" if name.startswith("tilec") else ""
+        cells.append(f"{name} {c['median']:.0f}{setting}" + (f" [{against.strip()}]" if against else ""))
+    own = "tilec" if "tilec" in row["ratios"] else "tilec*"
+    return f"{row['bench']:14} {row['shape']:16} {row['unit']:7} {ratio_text(row, own):22} of {row['best_peer']}: " + "  ".join(cells)
 
 
-def markdown(rows):
+def markdown(table):
     """The table of docs/performance.md."""
-    lines = ["| kernel | shape | unit | tilec | peers | of the best peer (95 % interval) |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        others = ", ".join(f"{name} {c['median']:.0f}" for name, c in row["candidates"].items() if name != "tilec")
-        ratio = row["ratio"]
-        lines.append(f"| {row['bench']} | {row['shape']} | {row['unit']} | {row['candidates']['tilec']['median']:.0f} | {others} | "
-                     f"**{ratio['median']:.3f}** ({ratio['low']:.3f} to {ratio['high']:.3f}) of {row['best_peer']} |")
+    lines = ["| kernel | shape | unit | tilec | tilec* | peers | tilec of the best peer (95 %) | tilec* of it |",
+             "|---|---|---|---|---|---|---|---|"]
+    for row in table:
+        speeds = {name: f"{c['median']:.0f}" for name, c in row["candidates"].items()}
+        others = ", ".join(f"{name} {speed}" for name, speed in speeds.items() if not name.startswith("tilec"))
+        lines.append(f"| {row['bench']} | {row['shape']} | {row['unit']} | {speeds.get('tilec', '-')} | {speeds.get('tilec*', '-')} | "
+                     f"{others} | {ratio_text(row, 'tilec')} of {row['best_peer']} | {ratio_text(row, 'tilec*')} |")
     return "\n".join(lines) + "\n"
+
+
+def means(table):
+    """Geometric means of the ratios, by benchmark and peer. Where no setting was better, tilec* is tilec."""
+    lines = []
+    for name in dict.fromkeys(row["bench"] for row in table):
+        mine = [row for row in table if row["bench"] == name and row["ratios"]]
+        for rival in dict.fromkeys(peer for row in mine for peer in row["candidates"] if not peer.startswith("tilec")):
+            cells = []
+            for own, other in (("tilec", "tilec"), ("tilec*", "tilec")):
+                ratios = [(row["ratios"].get(own) or row["ratios"].get(other, {})).get(rival) for row in mine]
+                logs = [math.log(ratio["median"]) for ratio in ratios if ratio]
+                if logs:
+                    cells.append(f"{own} {math.exp(sum(logs) / len(logs)):.3f} over {len(logs)}")
+            lines.append(f"{name:14} geometric mean of {rival:9} {', '.join(cells)}")
+    return "\n".join(lines)
 
 
 def device():
     properties = torch.cuda.get_device_properties(0)
     return {"gpu": properties.name, "multiprocessors": properties.multi_processor_count, "torch": torch.__version__,
-            "triton": triton.__version__, "cuda": torch.version.cuda}
+            "triton": triton.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+
+
+# ---- the command ----
+
+
+def parse():
+    here = pathlib.Path(__file__).parent
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--cubins", type=pathlib.Path, default=here / "out", help="what build.sh made")
+    arguments.add_argument("--out", type=pathlib.Path, default=here / "out")
+    arguments.add_argument("--only", default="", help="groups or benchmarks, separated by commas")
+    arguments.add_argument("--match", default="", help="regular expression over 'benchmark shape'")
+    arguments.add_argument("--peers", type=lambda text: text.split(","), default=[], help="only these peers")
+    arguments.add_argument("--extra", action="append", default=[], metavar="NAME=LIBRARY",
+                           help="an attention library as a further peer (extra_peer.h)")
+    arguments.add_argument("--rounds", type=int, default=15)
+    arguments.add_argument("--budget", type=float, default=math.inf, help="seconds: rows that would not fit are left out")
+    arguments.add_argument("--warm", type=int, default=0, metavar="N", help="first compile what the peers compile, in N processes")
+    arguments.add_argument("--part", default="", help=argparse.SUPPRESS)   # I/N: such a process
+    arguments.add_argument("-v", "--verbose", action="store_true", help="how long each step takes")
+    arguments.add_argument("--list", action="store_true", help="what there is, and how long it takes")
+    return arguments.parse_args()
+
+
+# Seconds of a row beside the rounds themselves (operands, reference, choosing, the peers' compilers), seen on an H200.
+SECONDS = {"gemm": 3, "orders": 2, "fp8": 2, "attention": 4, "backward": 4, "rows": 4}
+
+
+def chosen_rows(options):
+    names = [name for name in options.only.split(",") if name]
+    unknown = set(names) - set(BENCHES) - {entry.group for entry in BENCHES.values()}
+    if unknown:
+        raise SystemExit(f"no group or benchmark: {', '.join(sorted(unknown))} (see --list)")
+    return [(entry, shape) for entry in BENCHES.values() for shape in entry.shapes
+            if (not names or entry.name in names or entry.group in names) and
+            re.search(options.match, f"{entry.name} {entry.label(*shape)}")]
+
+
+def show(plan):
+    for group in dict.fromkeys(entry.group for entry, _ in plan):
+        mine = [(entry, shape) for entry, shape in plan if entry.group == group]
+        print(f"{group}: {len(mine)} rows, about {len(mine) * SECONDS.get(group, 4)} s")
+        for entry in dict.fromkeys(entry.name for entry, _ in mine):
+            shapes = ", ".join(e.label(*shape) for e, shape in mine if e.name == entry)
+            print(f"  {entry}: {description(BENCHES[entry])}: {shapes}")
+
+
+def compile_peers(plan, options):
+    """One of the processes of --warm: runs each setting once, so that the compilers' caches have it."""
+    number, count = map(int, options.part.split("/"))
+    for entry, shape in plan[number::count]:
+        peers = entry.make(*shape).peers
+        for value in peers.values():
+            if not isinstance(value, cublaslt.Best):
+                list(runnable((setting, lambda launch=launch: launch) for setting, launch in launches(value)))
+        torch.cuda.empty_cache()
+
+
+def warm(count):
+    command = [sys.executable, __file__, *sys.argv[1:], "--part"]
+    children = [subprocess.Popen([*command, f"{number}/{count}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                for number in range(count)]
+    for child in children:
+        child.wait()
+
+
+def run(plan, options):
+    artefacts, table, left, start = Artefacts(options.cubins), [], [], time.monotonic()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for entry, shape in plan:
+        before = time.monotonic()
+        if before - start + SECONDS.get(entry.group, 4) > options.budget:
+            left.append(f"{entry.name} {entry.label(*shape)}")
+            continue
+        try:
+            row = row_of(entry, shape, artefacts, options)
+        except Exception as error:   # one row's failure does not take the others along
+            note(f"{entry.name} {entry.label(*shape)}: {type(error).__name__}: {error}")
+            wrong.append(f"{entry.name} {entry.label(*shape)} (no result)")
+            continue
+        finally:
+            torch.cuda.empty_cache()
+        if row["candidates"]:
+            table.append(row)
+            print(f"{line_of(row)}  {time.monotonic() - before:.1f} s", flush=True)
+            (options.out / "bench.json").write_text(json.dumps({"device": device(), "rows": table}, indent=1) + "\n")
+    return table, left
 
 
 def main():
-    here = pathlib.Path(__file__).parent
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--cubins", type=pathlib.Path, default=here / "out")
-    arguments.add_argument("--out", type=pathlib.Path, default=here / "out")
-    arguments.add_argument("--only", default=",".join(BENCHES))
-    arguments.add_argument("--rounds", type=int, default=30)
-    arguments.add_argument("--quick", action="store_true", help="few shapes: does it run at all")
-    options = arguments.parse_args()
-
+    global verbose
+    options = parse()
+    verbose = options.verbose
+    if verbose:
+        faulthandler.dump_traceback_later(60, repeat=True)   # where it is stuck
+    attention.EXTRA.update((text.partition("=")[0], ctypes.CDLL(text.partition("=")[2])) for text in options.extra)
+    plan = chosen_rows(options)
+    if options.list:
+        return show(plan)
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    ours, rows = Ours(options.cubins), []
-    print("  ".join(f"{key} {value}" for key, value in device().items()))
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in re.split(",", options.only):
-        for case in BENCHES[name](ours, options.quick):
-            rows.append(row_of(case, options.rounds))
-            print(line_of(rows[-1]), flush=True)
-            case.candidates.clear()   # its buffers
-            torch.cuda.empty_cache()
-            (options.out / "bench.json").write_text(json.dumps({"device": device(), "rows": rows}, indent=1) + "\n")
-    (options.out / "bench.svg").write_text(chart.draw(rows, f"{device()['gpu']}: tilec over its best peer"))
-    (options.out / "bench.md").write_text(markdown(rows))
+    if options.warm and not options.part:
+        warm(options.warm)
+    torch.cuda.set_stream(measure.stream())
+    if options.part:
+        return compile_peers(plan, options)
+    stage("start")
+    print("  ".join(f"{key} {value}" for key, value in device().items()), flush=True)
+    table, left = run(plan, options)
+    print(means(table))
+    if left:
+        print("left out for want of time:", "; ".join(left))
+    (options.out / "bench.svg").write_text(chart.draw(table, f"{device()['gpu']}: tilec over its best peer"))
+    (options.out / "bench.md").write_text(markdown(table))
+    if wrong:
+        print("WRONG RESULTS:", "; ".join(wrong))
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,46 +1,49 @@
-#!/bin/sh
-# Compiles what bench.py measures into bench/out: a cubin and its manifest for each setting, named KERNEL-NAME=VALUE-...
+#!/usr/bin/env bash
+# Compiles what bench.py measures: each line of bench/artefacts to a cubin named KERNEL-NAME=VALUE-..., and beside them the
+# library that launches them.
 #
-#     bench/build.sh [TILEC] [TARGET]          TILEC: a release build (default build/release/tilec), TARGET: sm_90a
+#     bench/build.sh [TILEC] [TARGET] [FOLDER] [LINES]      TILEC: a release build (default build/release/tilec), TARGET: sm_90a,
+#                                                           FOLDER: bench/out, LINES: only lines that match (grep -E)
 #
-# bench.py takes the fastest setting of each kernel at each shape, as it does for its peers.
+# bench.py takes the fastest artefact of each kernel at each shape beside the program as it stands.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-tilec=${1:-$here/../build/release/tilec}
+tilec=$(realpath "${1:-$here/../build/release/tilec}")
 target=${2:-sm_90a}
-out=$here/out
+out=${3:-$here/out}
+lines=${4:-.}
+jobs=${JOBS:-$(nproc)}
 mkdir -p "$out"
-rm -f "$out"/*.cubin "$out"/*.json
+rm -f "$out"/*.cubin
+cp "$(dirname "$tilec")/libtilec-launch.so" "$out/"
+out=$(realpath "$out")
 
-# compile KERNEL [NAME=VALUE ...]
-compile() {
-    kernel=$1
-    name=$1
-    shift
-    flags=
-    for define in "$@"; do
-        name=$name-$define
-        flags="$flags -D $define"
-    done
-    # shellcheck disable=SC2086
-    "$tilec" build "$here/../examples/$kernel.tile" --target="$target" $flags -o "$out/$name.cubin"
-    # shellcheck disable=SC2086
-    "$tilec" build "$here/../examples/$kernel.tile" --target="$target" $flags --emit=manifest -o "$out/$name.json"
-    echo "$name"
+# Every combination of the alternatives: one line KERNEL FILE NAME=VALUE... each.
+expand() {
+    awk '!/^ *(#|$)/ {
+        count = 1; texts[1] = $1 " " $2
+        for (i = 3; i <= NF; i++) {
+            split($i, pair, "="); n = split(pair[2], values, "|"); more = 0
+            for (j = 1; j <= count; j++) for (k = 1; k <= n; k++) next_texts[++more] = texts[j] " " pair[1] "=" values[k]
+            count = more; for (j = 1; j <= count; j++) texts[j] = next_texts[j]
+        }
+        for (j = 1; j <= count; j++) print texts[j]
+    }' "$here/artefacts" | grep -E -- "$lines" | sort -u
 }
 
-# As they stand, and settings to choose from.
-for kernel in vector_add transpose gemm; do compile $kernel; done
-for block in 1024 2048; do compile vector_add BLOCK=$block; done
-for tile in 32 64; do compile transpose T=$tile; done
-for columns in 1024 4096 8192; do
-    compile softmax N=$columns
-    for rows in 1 4; do
-        # as much as 128 threads hold in registers
-        if [ $((rows * columns)) -le 8192 ]; then compile rmsnorm N=$columns ROWS=$rows; fi
+one() {
+    local kernel=$1 file=$2 name=$1 flags=() define log
+    shift 2
+    for define in "$@"; do
+        name=$name-$define
+        flags+=(-D "$define")
     done
-done
-for tile in "128 200 4" "128 192 4" "128 208 4" "128 176 4" "128 128 6" "64 128 6" "64 64 8" "128 256 3"; do
-    set -- $tile
-    compile gemm BM="$1" BN="$2" STAGES="$3"
-done
+    if log=$("$tilec" build "$here/../$file" --only="$kernel" --target="$target" "${flags[@]}" -o "$out/$name.cubin" 2>&1); then
+        echo "$name"
+    else
+        echo "left out: $name: $(grep -m1 error <<< "$log")"
+    fi
+}
+export -f one
+export here tilec target out
+expand | xargs -P "$jobs" -I{} bash -c 'one {}'

@@ -19,8 +19,16 @@ def _axis(scale, bottom, top_value):
     return lines
 
 
+def _ours(row):
+    """The better of the program as it stands and the best of its settings: its name and its ratio to the best peer."""
+    ratios = {name: of_peer[row["best_peer"]] for name, of_peer in row["ratios"].items()}
+    name = max(ratios, key=lambda name: ratios[name]["median"])
+    return name, ratios[name]
+
+
 def _bar(row, y, scale):
-    ratio, own = row["ratio"], row["candidates"]["tilec"]
+    name, ratio = _ours(row)
+    own = row["candidates"][name]
     middle, end = y + BAR / 2, LEFT + ratio["median"] * scale
     low, high = LEFT + ratio["low"] * scale, LEFT + ratio["high"] * scale
     return [
@@ -32,7 +40,8 @@ def _bar(row, y, scale):
 
 
 def draw(rows, title):
-    top_value = max([1.25] + [row["ratio"]["high"] for row in rows])
+    rows = [row for row in rows if row["ratios"] and row["best_peer"]]
+    top_value = max([1.25] + [_ours(row)[1]["high"] for row in rows])
     scale = (WIDTH - LEFT - RIGHT) / top_value
     bottom = TOP + len(rows) * (BAR + GAP)
     body = [_text(8, 20, title, extra=' font-weight="bold"')] + _axis(scale, bottom, top_value)

@@ -1,11 +1,16 @@
 """Timing side by side: candidates take turns in ABBA order, so that drifts of clocks and temperature fall on all alike."""
 import dataclasses
+import functools
 import math
+import sys
 
 import torch
 
 SAMPLE_MS = 1.0       # work of one sample: long beside the resolution of events, short beside drifts
 LIMIT = 200           # launches of one sample
+SHORT_MS = 0.1        # shorter launches are chosen among in graphs, or the host's gaps would decide
+TOGETHER = 20         # launches of such a graph
+CHOOSING_MS = 30.0    # spent on one setting while choosing
 
 
 @dataclasses.dataclass
@@ -25,6 +30,12 @@ def spread(samples):
     return Spread(middle, ordered[low], ordered[high])
 
 
+@functools.cache
+def stream():
+    """All work is sent to this one stream, and captured on it: autograd runs the backward pass where the forward pass ran."""
+    return torch.cuda.Stream()
+
+
 def _elapsed(work):
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
@@ -35,25 +46,37 @@ def _elapsed(work):
 
 
 def captured(launches, count):
-    """A graph of `count` launches, which takes the launch gaps of the host out of the measurement. `launches` are the same
+    """What replays a graph of `count` launches, which takes the launch gaps of the host out of the measurement. `launches` are the same
     work on different buffers, taken in turn."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    def run():
         for i in range(count):
             launches[i % len(launches)]()
-    return graph
+
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, stream=stream()):
+            run()
+        return graph.replay
+    except RuntimeError as error:   # what cannot be captured is launched one by one
+        print(f"note: no graph: {str(error).splitlines()[0]}", file=sys.stderr)
+        torch.cuda.synchronize()
+        return run
+
+
+def _median(work, repeats):
+    return sorted(_elapsed(work) for _ in range(repeats))[repeats // 2]
 
 
 def quick(launch, repeats=7):
-    """A rough time in ms, to choose among settings. Short launches are timed in a graph, or the host's gaps would decide."""
-    SHORT_MS, TOGETHER = 0.1, 20
+    """A rough time in ms, to choose among settings."""
     launch()
-    rough = sorted(_elapsed(launch) for _ in range(repeats))[repeats // 2]
+    first = _elapsed(launch)
+    rough = _median(launch, max(2, min(repeats, int(CHOOSING_MS / max(first, 1e-3)))))
     if rough > SHORT_MS:
         return rough
-    graph = captured([launch], TOGETHER)
-    graph.replay()
-    return sorted(_elapsed(graph.replay) / TOGETHER for _ in range(repeats))[repeats // 2]
+    replay = captured([launch], TOGETHER)
+    replay()
+    return _median(replay, repeats) / TOGETHER
 
 
 def compare(candidates, rounds=30):
@@ -66,9 +89,9 @@ def compare(candidates, rounds=30):
         torch.cuda.synchronize()
         count = max(len(launches), min(LIMIT, math.ceil(SAMPLE_MS / max(quick(launches[0]), 1e-3))))
         graphs[name] = (captured(launches, count), count)
-    for graph, _ in graphs.values():   # warm-up: clocks, caches, the graphs' upload
-        for _ in range(5):
-            graph.replay()
+    for replay, _ in graphs.values():   # warm-up: clocks, caches, the graphs' upload
+        for _ in range(3):
+            replay()
     torch.cuda.synchronize()
     times = {name: [] for name in candidates}
     order = list(candidates)
@@ -76,8 +99,19 @@ def compare(candidates, rounds=30):
         there = order if number % 2 == 0 else order[::-1]
         sums = dict.fromkeys(order, 0.0)
         for name in there + there[::-1]:   # A B B A
-            graph, count = graphs[name]
-            sums[name] += _elapsed(graph.replay) / count
+            replay, count = graphs[name]
+            sums[name] += _elapsed(replay) / count
         for name in order:
             times[name].append(sums[name] / 2)
     return times
+
+
+def best_of(launches, finalists=3, rounds=5):
+    """The index of the fastest. The few that look fastest alone run once more in turns, since rough times are noisy."""
+    rough = {index: quick(launch) for index, launch in enumerate(launches)}
+    leaders = sorted(rough, key=rough.get)[:finalists]
+    leaders = [index for index in leaders if rough[index] < 1.05 * rough[leaders[0]]]
+    if len(leaders) == 1:
+        return leaders[0]
+    times = compare({index: [launches[index]] for index in leaders}, rounds)
+    return min(leaders, key=lambda index: spread(times[index]).median)

@@ -1,7 +1,12 @@
-"""The same kernels in Triton, in the plainest wording that is fast; bench.py picks the best of a few launch settings."""
+"""The same kernels in Triton, in the plainest wording that is fast; bench.py takes the best of a few launch settings.
+
+Kernels of rows come in two forms: a tile of whole rows in registers (ROWS of BLOCK columns), and, for rows too long for that, one
+that reads a row in steps of BLOCK columns (ROWS is 0 among the settings).
+"""
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @triton.jit
@@ -16,36 +21,152 @@ def add(x, y, z, block, warps):
     return lambda: add_kernel[(triton.cdiv(n, block),)](x, y, z, n, BLOCK=block, num_warps=warps)
 
 
-@triton.jit
-def softmax_kernel(x, y, columns, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64) * columns
-    at = tl.arange(0, BLOCK)
-    v = tl.load(x + row + at, at < columns, -float("inf")).to(tl.float32)
-    v = tl.exp(v - tl.max(v, 0))
-    tl.store(y + row + at, (v / tl.sum(v, 0)).to(y.dtype.element_ty), at < columns)
+LONG = 16384   # columns from which rows are read in steps
 
 
-def softmax(x, y, warps):
-    rows, columns = x.shape
+def row_settings(columns):
+    """(rows of a block or 0, columns of a step, warps)"""
+    if columns > LONG:
+        return [(0, 4096, 8), (0, 8192, 16), (0, 16384, 32)]
     block = triton.next_power_of_2(columns)
-    return lambda: softmax_kernel[(rows,)](x, y, columns, BLOCK=block, num_warps=warps)
+    fits = [(rows, warps) for rows in (1, 4, 16, 64) for warps in (2, 4, 8, 16) if 1024 <= rows * block // warps * 2 <= 2048]
+    return [(rows, block, warps) for rows, warps in fits] or [(1, block, 4), (1, block, 16)]
 
 
 @triton.jit
-def rmsnorm_kernel(x, w, y, columns, eps, BLOCK: tl.constexpr):
+def softmax_kernel(x, y, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    at = tl.arange(0, BLOCK)
+    inside = (row < rows)[:, None] & (at < columns)[None, :]
+    place = row[:, None] * columns + at[None, :]
+    v = tl.load(x + place, inside, -float("inf")).to(tl.float32)
+    v = tl.exp(v - tl.max(v, 1)[:, None])
+    tl.store(y + place, (v / tl.sum(v, 1)[:, None]).to(y.dtype.element_ty), inside)
+
+
+@triton.jit
+def softmax_steps_kernel(x, y, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * columns
     at = tl.arange(0, BLOCK)
-    inside = at < columns
-    v = tl.load(x + row + at, inside, 0.0).to(tl.float32)
-    scale = tl.rsqrt(tl.sum(v * v, 0) / columns + eps)
-    weight = tl.load(w + at, inside, 0.0).to(tl.float32)
-    tl.store(y + row + at, (v * scale * weight).to(y.dtype.element_ty), inside)
+    top = tl.full((BLOCK,), -1e30, tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for step in range(0, columns, BLOCK):
+        v = tl.load(x + row + step + at, step + at < columns, -1e30).to(tl.float32)
+        new = tl.maximum(top, v)
+        total = total * tl.exp(top - new) + tl.exp(v - new)
+        top = new
+    most = tl.max(top, 0)
+    scale = 1 / tl.sum(total * tl.exp(top - most), 0)
+    for step in range(0, columns, BLOCK):
+        v = tl.load(x + row + step + at, step + at < columns, 0.0).to(tl.float32)
+        tl.store(y + row + step + at, (tl.exp(v - most) * scale).to(y.dtype.element_ty), step + at < columns)
 
 
-def rmsnorm(x, w, y, eps, warps):
-    rows, columns = x.shape
-    block = triton.next_power_of_2(columns)
-    return lambda: rmsnorm_kernel[(rows,)](x, w, y, columns, eps, BLOCK=block, num_warps=warps)
+def softmax(x, y, rows, block, warps):
+    m, n = x.shape
+    if rows == 0:
+        return lambda: softmax_steps_kernel[(m,)](x, y, n, BLOCK=block, num_warps=warps)
+    return lambda: softmax_kernel[(triton.cdiv(m, rows),)](x, y, m, n, ROWS=rows, BLOCK=block, num_warps=warps)
+
+
+@triton.jit
+def norm_kernel(x, w, b, y, rows, columns, eps, CENTER: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    # CENTER: layer norm with weight and bias; else RMS norm with weight.
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    at = tl.arange(0, BLOCK)
+    inside = (row < rows)[:, None] & (at < columns)[None, :]
+    place = row[:, None] * columns + at[None, :]
+    v = tl.load(x + place, inside, 0.0).to(tl.float32)
+    if CENTER:
+        v = tl.where(inside, v - (tl.sum(v, 1) / columns)[:, None], 0.0)
+    scale = tl.rsqrt(tl.sum(v * v, 1) / columns + eps)
+    result = v * scale[:, None] * tl.load(w + at, at < columns, 0.0).to(tl.float32)[None, :]
+    if CENTER:
+        result += tl.load(b + at, at < columns, 0.0).to(tl.float32)[None, :]
+    tl.store(y + place, result.to(y.dtype.element_ty), inside)
+
+
+@triton.jit
+def norm_steps_kernel(x, w, b, y, columns, eps, CENTER: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * columns
+    at = tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for step in range(0, columns, BLOCK):
+        v = tl.load(x + row + step + at, step + at < columns, 0.0).to(tl.float32)
+        sums += v
+        squares += v * v
+    mean = tl.sum(sums, 0) / columns if CENTER else 0.0
+    scale = tl.rsqrt(tl.sum(squares, 0) / columns - mean * mean + eps)
+    for step in range(0, columns, BLOCK):
+        inside = step + at < columns
+        v = tl.load(x + row + step + at, inside, 0.0).to(tl.float32)
+        result = (v - mean) * scale * tl.load(w + step + at, inside, 0.0).to(tl.float32)
+        if CENTER:
+            result += tl.load(b + step + at, inside, 0.0).to(tl.float32)
+        tl.store(y + row + step + at, result.to(y.dtype.element_ty), inside)
+
+
+def norm(x, w, b, y, eps, rows, block, warps):
+    """b: None for RMS norm."""
+    (m, n), center = x.shape, b is not None
+    b = b if center else w
+    if rows == 0:
+        return lambda: norm_steps_kernel[(m,)](x, w, b, y, n, eps, CENTER=center, BLOCK=block, num_warps=warps)
+    grid = (triton.cdiv(m, rows),)
+    return lambda: norm_kernel[grid](x, w, b, y, m, n, eps, CENTER=center, ROWS=rows, BLOCK=block, num_warps=warps)
+
+
+@triton.jit
+def sum_kernel(x, y, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for step in range(0, columns, BLOCK):
+        inside = (row < rows)[:, None] & (step + at < columns)[None, :]
+        total += tl.load(x + row[:, None] * columns + step + at[None, :], inside, 0.0).to(tl.float32)
+    tl.store(y + row, tl.sum(total, 1).to(y.dtype.element_ty), row < rows)
+
+
+def row_sum(x, y, rows, block, warps):
+    (m, n), rows = x.shape, max(rows, 1)
+    return lambda: sum_kernel[(triton.cdiv(m, rows),)](x, y, m, n, ROWS=rows, BLOCK=block, num_warps=warps)
+
+
+@triton.jit
+def cross_entropy_kernel(x, target, loss, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    at = tl.arange(0, BLOCK)
+    top = tl.full((ROWS, BLOCK), -1e30, tl.float32)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for step in range(0, columns, BLOCK):
+        inside = (row < rows)[:, None] & (step + at < columns)[None, :]
+        v = tl.load(x + row[:, None] * columns + step + at[None, :], inside, -1e30).to(tl.float32)
+        new = tl.maximum(top, v)
+        total = total * tl.exp(top - new) + tl.exp(v - new)
+        top = new
+    most = tl.max(top, 1)
+    log = most + tl.log(tl.sum(total * tl.exp(top - most[:, None]), 1))
+    mark = tl.load(target + row, row < rows, 0)
+    right = tl.load(x + row * columns + mark, row < rows, 0.0).to(tl.float32)
+    tl.store(loss + row, log - right, row < rows)
+
+
+def cross_entropy(x, target, loss, rows, block, warps):
+    (m, n), rows = x.shape, max(rows, 1)
+    grid = (triton.cdiv(m, rows),)
+    return lambda: cross_entropy_kernel[grid](x, target, loss, m, n, ROWS=rows, BLOCK=block, num_warps=warps)
+
+
+@triton.jit
+def copy_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, at < n), at < n)
+
+
+def copy(x, y, block, warps):
+    n = x.numel()
+    return lambda: copy_kernel[(triton.cdiv(n, block),)](x, y, n, BLOCK=block, num_warps=warps)
 
 
 @triton.jit
@@ -85,3 +206,44 @@ def matmul(a, b, c, bm, bn, bk, stages, warps):
     (m, k), n = a.shape, b.shape[0]
     grid = (triton.cdiv(m, bm) * triton.cdiv(n, bn),)
     return lambda: matmul_kernel[grid](a, b, c, m, n, k, BM=bm, BN=bn, BK=bk, GROUP=8, num_stages=stages, num_warps=warps)
+
+
+@triton.jit
+def attention_kernel(q, k, v, o, length, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
+    # Tensor maps of [B * H * S, D]; blocks of BM queries, the longest first; scale is to base 2. S is a multiple of BM and BN.
+    blocks = length // BM
+    m = blocks - 1 - tl.program_id(0) if CAUSAL else tl.program_id(0)
+    head = tl.program_id(1) * length
+    queries = q.load([head + m * BM, 0])
+    acc = tl.zeros((BM, D), tl.float32)
+    top = tl.full((BM,), -1e30, tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    free = m * BM // BN * BN if CAUSAL else length
+    for n in range(0, free, BN):
+        s = tl.dot(queries, k.load([head + n, 0]).T) * scale
+        new = tl.maximum(top, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        alpha = tl.exp2(top - new)
+        total = total * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.bfloat16), v.load([head + n, 0]), acc * alpha[:, None])
+        top = new
+    if CAUSAL:
+        for n in range(free, (m + 1) * BM, BN):
+            s = tl.dot(queries, k.load([head + n, 0]).T) * scale
+            seen = m * BM + tl.arange(0, BM)[:, None] >= n + tl.arange(0, BN)[None, :]
+            s = tl.where(seen, s, -1e30)
+            new = tl.maximum(top, tl.max(s, 1))
+            p = tl.exp2(s - new[:, None])
+            alpha = tl.exp2(top - new)
+            total = total * alpha + tl.sum(p, 1)
+            acc = tl.dot(p.to(tl.bfloat16), v.load([head + n, 0]), acc * alpha[:, None])
+            top = new
+    o.store([head + m * BM, 0], (acc / total[:, None]).to(tl.bfloat16))
+
+
+def attention(q, k, v, o, causal, bm, bn, warps, stages):
+    b, h, s, d = q.shape
+    maps = [TensorDescriptor.from_tensor(x.view(-1, d), [rows, d]) for x, rows in ((q, bm), (k, bn), (v, bn), (o, bm))]
+    scale = d ** -0.5 * 1.4426950408889634
+    return lambda: attention_kernel[(s // bm, b * h)](*maps, s, scale, D=d, BM=bm, BN=bn, CAUSAL=causal, num_warps=warps,
+                                                      num_stages=stages)

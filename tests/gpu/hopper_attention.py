@@ -3,7 +3,7 @@
 
     hopper_attention.py FOLDER [--tokens 16384] [--lengths 1024,4096,16384] [--rounds 9]
 
-FOLDER holds NAME.cubin and NAME.json, and NAME.causal.cubin and NAME.causal.json built with -D CAUSAL=true, of one kernel
+FOLDER holds libtilec-launch.so, NAME.cubin and NAME.causal.cubin, the latter built with -D CAUSAL=true, of one kernel
 each (the table has the names of the files): attention forward, bf16, [B, H, S, D]. Needs PyTorch, no compiler. Every kernel
 is checked in a process of its own, so that a fault or a deadlock of one does not end the others.
 """
@@ -31,7 +31,7 @@ class Attention:
     def __init__(self, folder, stem):
         import cubins
         self.name, self.causal = stem, stem.endswith(".causal")
-        artefact = cubins.Artefact(folder / f"{stem}.cubin", folder / f"{stem}.json")
+        artefact = cubins.Artefact(folder / f"{stem}.cubin")
         self.kernel = artefact.kernel(next(iter(artefact.entries)))
         self.dim = int(self.kernel.entry["variants"][0]["params"][0]["shape"][-1])
 

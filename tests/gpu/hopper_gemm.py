@@ -3,7 +3,7 @@
 
     hopper_gemm.py FOLDER [--sizes 4096,8192,4096x14336x4096] [--rounds 15]
 
-FOLDER holds NAME.cubin and NAME.json of one kernel NAME each: C = A B^T, bf16. Needs PyTorch, no compiler. Every kernel is
+FOLDER holds NAME.cubin of one kernel NAME each (C = A B^T, bf16) and libtilec-launch.so. Needs PyTorch, no compiler. Every kernel is
 checked in a process of its own, so that a fault or a deadlock of one does not end the others.
 """
 import argparse
@@ -36,7 +36,7 @@ def sampled_error(a, b, c):
 
 def check(folder, name):
     import cubins
-    kernel = cubins.Artefact(folder / f"{name}.cubin", folder / f"{name}.json").kernel(name)
+    kernel = cubins.Artefact(folder / f"{name}.cubin").kernel(name)
     for m, n, k in SHAPES:
         a, b = operands(m, n, k)
         c = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
@@ -64,7 +64,7 @@ def check(folder, name):
 def times(folder, names, sizes, rounds):
     import cubins
     import measure
-    kernels = {name: cubins.Artefact(folder / f"{name}.cubin", folder / f"{name}.json").kernel(name) for name in names}
+    kernels = {name: cubins.Artefact(folder / f"{name}.cubin").kernel(name) for name in names}
     for m, n, k in sizes:
         # Several sets of buffers, so that small problems do not find their operands in the L2 cache.
         count = max(1, min(8, (1 << 27) // (m * k + n * k + m * n)))
