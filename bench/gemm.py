@@ -6,8 +6,6 @@ import peers
 from table import BF16, FLOAT8, Choice, Own, Problem, bench, poisoned, random
 
 CUBES = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192, 16384)]
-OTHERS = [(4096, 14336, 4096), (8192, 8192, 1024), (16, 8192, 8192), (64, 8192, 8192), (128, 8192, 8192),
-          (1536, 1536, 1536), (3072, 3072, 3072), (6144, 6144, 6144)]
 RIVALS = ("cublaslt", "cublas")
 TILES = [(128, 256, 64, 3, 8), (128, 128, 64, 4, 4), (64, 64, 64, 4, 4)]
 
@@ -26,9 +24,21 @@ def product(order, kernel, m, n, k):
                           "cublaslt": cublaslt.Best(a, b, c, ta, tb)} | others)
 
 
-@bench("gemm", "TFLOP/s", CUBES + OTHERS, RIVALS)
+@bench("gemm", "TFLOP/s", CUBES + [(4096, 14336, 4096), (8192, 8192, 1024)], RIVALS)
 def gemm(m, n, k):
     """bf16, C = A B^T"""
+    return product("nt", "gemm", m, n, k)
+
+
+@bench("gemm", "TFLOP/s", [(m, 8192, 8192) for m in (16, 64, 128)], RIVALS)
+def gemm_thin(m, n, k):
+    """the same with few rows"""
+    return product("nt", "gemm", m, n, k)
+
+
+@bench("gemm", "TFLOP/s", [(n, n, n) for n in (1536, 3072, 6144)], RIVALS)
+def gemm_between(m, n, k):
+    """the same at sizes that powers of two do not tell about"""
     return product("nt", "gemm", m, n, k)
 
 

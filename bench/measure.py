@@ -7,6 +7,7 @@ import sys
 import torch
 
 SAMPLE_MS = 1.0       # work of one sample: long beside the resolution of events, short beside drifts
+WARM_UP_MS = 300.0    # of all candidates in turns before the first sample: clocks settle at what the power limit allows
 LIMIT = 200           # launches of one sample
 SHORT_MS = 0.1        # shorter launches are chosen among in graphs, or the host's gaps would decide
 TOGETHER = 20         # launches of such a graph
@@ -79,7 +80,13 @@ def quick(launch, repeats=7):
     return _median(replay, repeats) / TOGETHER
 
 
-def compare(candidates, rounds=30):
+def _warm_up(replays, milliseconds):
+    spent = 0.0
+    while spent < milliseconds or spent == 0.0:
+        spent += _elapsed(lambda: [replay() for replay in replays])
+
+
+def compare(candidates, rounds=25, warm_up_ms=WARM_UP_MS):
     """candidates: name -> launches (the same work on one or several sets of buffers). Times of one launch in ms:
     name -> list, by round, so that times of one round belong together."""
     graphs = {}
@@ -89,10 +96,7 @@ def compare(candidates, rounds=30):
         torch.cuda.synchronize()
         count = max(len(launches), min(LIMIT, math.ceil(SAMPLE_MS / max(quick(launches[0]), 1e-3))))
         graphs[name] = (captured(launches, count), count)
-    for replay, _ in graphs.values():   # warm-up: clocks, caches, the graphs' upload
-        for _ in range(3):
-            replay()
-    torch.cuda.synchronize()
+    _warm_up([replay for replay, _ in graphs.values()], warm_up_ms)
     times = {name: [] for name in candidates}
     order = list(candidates)
     for number in range(rounds):
@@ -106,12 +110,12 @@ def compare(candidates, rounds=30):
     return times
 
 
-def best_of(launches, finalists=3, rounds=5):
+def best_of(launches, finalists=3, rounds=5, warm_up_ms=50.0):
     """The index of the fastest. The few that look fastest alone run once more in turns, since rough times are noisy."""
     rough = {index: quick(launch) for index, launch in enumerate(launches)}
     leaders = sorted(rough, key=rough.get)[:finalists]
     leaders = [index for index in leaders if rough[index] < 1.05 * rough[leaders[0]]]
     if len(leaders) == 1:
         return leaders[0]
-    times = compare({index: [launches[index]] for index in leaders}, rounds)
+    times = compare({index: [launches[index]] for index in leaders}, rounds, warm_up_ms)
     return min(leaders, key=lambda index: spread(times[index]).median)

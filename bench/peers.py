@@ -48,15 +48,14 @@ def softmax_kernel(x, y, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr)
 def softmax_steps_kernel(x, y, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * columns
     at = tl.arange(0, BLOCK)
-    top = tl.full((BLOCK,), -1e30, tl.float32)
+    most = -1e30
     total = tl.zeros((BLOCK,), tl.float32)
     for step in range(0, columns, BLOCK):
-        v = tl.load(x + row + step + at, step + at < columns, -1e30).to(tl.float32)
-        new = tl.maximum(top, v)
-        total = total * tl.exp(top - new) + tl.exp(v - new)
-        top = new
-    most = tl.max(top, 0)
-    scale = 1 / tl.sum(total * tl.exp(top - most), 0)
+        v = tl.load(x + row + step + at, step + at < columns, -float("inf")).to(tl.float32)
+        new = tl.maximum(most, tl.max(v, 0))
+        total = total * tl.exp(most - new) + tl.exp(v - new)
+        most = new
+    scale = 1 / tl.sum(total, 0)
     for step in range(0, columns, BLOCK):
         v = tl.load(x + row + step + at, step + at < columns, 0.0).to(tl.float32)
         tl.store(y + row + step + at, (tl.exp(v - most) * scale).to(y.dtype.element_ty), step + at < columns)
@@ -137,16 +136,15 @@ def row_sum(x, y, rows, block, warps):
 def cross_entropy_kernel(x, target, loss, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     at = tl.arange(0, BLOCK)
-    top = tl.full((ROWS, BLOCK), -1e30, tl.float32)
-    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    most = tl.full((ROWS,), -1e30, tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
     for step in range(0, columns, BLOCK):
         inside = (row < rows)[:, None] & (step + at < columns)[None, :]
-        v = tl.load(x + row[:, None] * columns + step + at[None, :], inside, -1e30).to(tl.float32)
-        new = tl.maximum(top, v)
-        total = total * tl.exp(top - new) + tl.exp(v - new)
-        top = new
-    most = tl.max(top, 1)
-    log = most + tl.log(tl.sum(total * tl.exp(top - most[:, None]), 1))
+        v = tl.load(x + row[:, None] * columns + step + at[None, :], inside, -float("inf")).to(tl.float32)
+        new = tl.maximum(most, tl.max(v, 1))
+        total = total * tl.exp(most - new) + tl.sum(tl.exp(v - new[:, None]), 1)
+        most = new
+    log = most + tl.log(total)
     mark = tl.load(target + row, row < rows, 0)
     right = tl.load(x + row * columns + mark, row < rows, 0.0).to(tl.float32)
     tl.store(loss + row, log - right, row < rows)

@@ -1,10 +1,12 @@
 // How long a launch takes on the device, measured by its events.
 //
 //     cold   each sample is one launch; before it, twice the L2 cache's size is written, so that operands come from memory
-//     warm   each sample is several launches in a row on the same tensors, after one that is not counted
+//     warm   each sample is several launches in a row on the same tensors, after one that is not counted. Short launches are
+//            many, in a CUDA graph, where the driver has graphs
 //
 // In both, that write also keeps the device busy while the host sends what is to be timed: launch overhead of the host is
-// not in the times. An event's own cost, about a microsecond, is.
+// not in the times (a graph of many short launches needs no such help). An event's own cost, about a microsecond, is, in a
+// warm sample divided by the launches.
 #pragma once
 #include "emulator/emulator.h"
 #include "frontend/frontend.h"
@@ -20,6 +22,8 @@ typedef struct Spread {   // seconds of a launch
     double median;
     double low, high;   // 95 % confidence interval of the median: order statistics of the binomial distribution
     int samples;
+    int launches;   // timed together in a sample
+    bool graph;     // as one CUDA graph
 } Spread;
 
 Spread spread_of(int count, double *samples);   // sorts them; count >= 1

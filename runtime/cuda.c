@@ -21,6 +21,18 @@ static bool no_driver(DiagSink *sink, const char *why) {
     return false;
 }
 
+static void open_graphs(Driver *driver) {
+    driver->has_graphs = true;
+#define X(name, symbol, parameters)                                                                                    \
+    {                                                                                                                  \
+        void *found = dlsym(driver->library, symbol);                                                                  \
+        memcpy(&driver->name, &found, sizeof found);                                                                   \
+        if (!found) driver->has_graphs = false;                                                                        \
+    }
+    CUDA_GRAPH_FUNCTIONS(X)
+#undef X
+}
+
 bool cuda_open(Driver *driver, DiagSink *sink) {
     static const char *const names[] = {
 #define X(name, symbol, parameters) symbol,
@@ -41,6 +53,7 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
 #undef X
     void *encode = dlsym(driver->library, "cuTensorMapEncodeTiled");
     memcpy(&driver->encode_tiled, &encode, sizeof encode);
+    open_graphs(driver);
     int devices = 0;
     CudaResult result = driver->init(0);
     if (result == 0) result = driver->device_count(&devices);

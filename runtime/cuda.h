@@ -14,6 +14,8 @@ typedef struct CudaModuleObject *CudaModule;
 typedef struct CudaFunctionObject *CudaFunction;
 typedef struct CudaStreamObject *CudaStream;
 typedef struct CudaEventObject *CudaEvent;
+typedef struct CudaGraphObject *CudaGraph;
+typedef struct CudaGraphExecObject *CudaGraphExec;
 typedef uint64_t CudaAddress;
 
 // X(name in Driver, symbol, parameters)
@@ -56,6 +58,18 @@ typedef uint64_t CudaAddress;
     X(event_elapsed, "cuEventElapsedTime", (float *milliseconds, CudaEvent from, CudaEvent to))                        \
     X(event_destroy, "cuEventDestroy_v2", (CudaEvent event))
 
+// The same for CUDA graphs: drivers before CUDA 11.4 do not have all of these.
+#define CUDA_GRAPH_FUNCTIONS(X)                                                                                        \
+    X(stream_create, "cuStreamCreate", (CudaStream * stream, unsigned flags))                                          \
+    X(stream_destroy, "cuStreamDestroy_v2", (CudaStream stream))                                                       \
+    X(capture_begin, "cuStreamBeginCapture_v2", (CudaStream stream, int mode))                                         \
+    X(capture_end, "cuStreamEndCapture", (CudaStream stream, CudaGraph * graph))                                       \
+    X(graph_instantiate, "cuGraphInstantiateWithFlags",                                                                \
+      (CudaGraphExec * exec, CudaGraph graph, unsigned long long flags))                                               \
+    X(graph_launch, "cuGraphLaunch", (CudaGraphExec exec, CudaStream stream))                                          \
+    X(graph_exec_destroy, "cuGraphExecDestroy", (CudaGraphExec exec))                                                  \
+    X(graph_destroy, "cuGraphDestroy", (CudaGraph graph))
+
 // cuTensorMapEncodeTiled: drivers before CUDA 12 do not have it. Enumerations of the driver API as integers.
 typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *address, const uint64_t *extents,
                                       const uint64_t *strides, const unsigned *box, const unsigned *element_strides,
@@ -64,8 +78,10 @@ typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *
 typedef struct Driver {
     void *library;
     CudaEncodeTiled encode_tiled;   // NULL: the driver has none
+    bool has_graphs;
 #define X(name, symbol, parameters) CudaResult(*name) parameters;
     CUDA_FUNCTIONS(X)
+    CUDA_GRAPH_FUNCTIONS(X)
 #undef X
 } Driver;
 
@@ -77,6 +93,8 @@ enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_MINOR = 76,
     CUDA_SHARED_OPTIN = 97,
     CUDA_FUNCTION_SHARED = 8,
+    CUDA_STREAM_NON_BLOCKING = 1,
+    CUDA_CAPTURE_RELAXED = 2,
 };
 
 // Opens the driver. False: T_NO_DRIVER was reported. The library stays open: a driver cannot be unloaded.

@@ -30,7 +30,9 @@ static void print_text(const Report *r, StrBuf *out) {
     sb_printf(out, "  %.2f us  [%.2f, %.2f]  %.1f GB/s", r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6,
               r->bytes / r->time.median * 1e-9);
     if (r->flops > 0) sb_printf(out, "  %.1f TFLOP/s", r->flops / r->time.median * 1e-12);
-    sb_printf(out, "  (median of %d, 95 %% interval)\n", r->time.samples);
+    sb_printf(out, "  (median of %d, 95 %% interval", r->time.samples);
+    if (r->time.graph) sb_printf(out, "; graphs of %d launches", r->time.launches);
+    sb_str(out, ")\n");
 }
 
 static void print_json(const Report *r, StrBuf *out) {
@@ -49,8 +51,11 @@ static void print_json(const Report *r, StrBuf *out) {
         print_shape(&tensor, out);
         sb_char(out, ']');
     }
-    sb_printf(out, "}, \"cache\": \"%s\", \"samples\": %d, \"us\": %.4f, \"us_low\": %.4f, \"us_high\": %.4f",
-              r->warm ? "warm" : "cold", r->time.samples, r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6);
+    sb_printf(
+        out,
+        "}, \"cache\": \"%s\", \"samples\": %d, \"launches\": %d, \"graph\": %s, \"us\": %.4f, \"us_low\": %.4f, \"us_high\": %.4f",
+        r->warm ? "warm" : "cold", r->time.samples, r->time.launches, r->time.graph ? "true" : "false",
+        r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6);
     sb_printf(out, ", \"gb_per_s\": %.3f", r->bytes / r->time.median * 1e-9);
     if (r->flops > 0) sb_printf(out, ", \"tflop_per_s\": %.3f", r->flops / r->time.median * 1e-12);
     sb_str(out, "}\n");

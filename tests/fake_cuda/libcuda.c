@@ -112,3 +112,12 @@ DEFINE(cuEventSynchronize, (void *event), (void)event;)
 DEFINE(cuEventElapsedTime, (float *ms, void *from, void *to), (void)from; (void)to;
        *ms = getenv("FAKE_CUDA_TIMED") ? (float)blocks / 1000 : 1;)
 DEFINE(cuEventDestroy_v2, (void *event), (void)event;)
+DEFINE(cuStreamCreate, (void **stream, unsigned flags), (void)flags; *stream = &context;)
+DEFINE(cuStreamDestroy_v2, (void *stream), (void)stream;)
+DEFINE(cuStreamBeginCapture_v2, (void *stream, int mode), (void)stream; (void)mode; note("capture\n", 0, 0, 0);)
+DEFINE(cuStreamEndCapture, (void *stream, void **graph), (void)stream; *graph = &context;)
+DEFINE(cuGraphInstantiateWithFlags, (void **exec, void *graph, unsigned long long flags), (void)graph; (void)flags;
+       *exec = &context;)
+DEFINE(cuGraphLaunch, (void *exec, void *stream), (void)exec; (void)stream; note("replay\n", 0, 0, 0);)
+DEFINE(cuGraphExecDestroy, (void *exec), (void)exec;)
+DEFINE(cuGraphDestroy, (void *graph), (void)graph;)
