@@ -27,7 +27,8 @@ import attention
 import chart
 import cubins
 import cublaslt
-import gemm       # noqa: F401 (its rows)
+import fused      # noqa: F401 (its rows)
+import gemm       # noqa: F401
 import measure
 import rows       # noqa: F401
 from table import BENCHES, UNCHECKED, description
@@ -278,7 +279,7 @@ def parse():
 
 
 # Seconds of a row beside the rounds themselves (operands, reference, choosing, the peers' compilers), seen on an H200.
-SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "attention": 2.5, "backward": 4, "rows": 2.5}
+SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "attention": 2.5, "backward": 4, "rows": 2.5, "more_rows": 2.5, "fused": 4, "weights": 4}
 
 
 def chosen_rows(options):

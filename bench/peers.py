@@ -207,6 +207,61 @@ def matmul(a, b, c, bm, bn, bk, stages, warps):
 
 
 @triton.jit
+def matmul_scaled_kernel(a, b, scale_a, scale_b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    # C = A B^T of e4m3; a scale for each 1 x BK of A, stored [k / BK, m], and each BN x BK of B.
+    bm, bn = tl.program_id(0), tl.program_id(1)
+    i, j, kk = bm * BM + tl.arange(0, BM), bn * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for step in range(k // BK):
+        x = tl.load(a + i[:, None] * k + (step * BK + kk)[None, :])
+        y = tl.load(b + j[:, None] * k + (step * BK + kk)[None, :])
+        scale = tl.load(scale_a + step * m + i) * tl.load(scale_b + bn * (k // BK) + step)
+        acc += tl.dot(x, y.T) * scale[:, None]
+    tl.store(c + i[:, None] * n + j[None, :], acc.to(c.dtype.element_ty))
+
+
+def matmul_scaled(a, b, scale_a, scale_b, c, bm, bn, stages, warps):
+    """bn and the steps of k are the scales' 128; sizes are multiples of the tiles."""
+    (m, k), n = a.shape, b.shape[0]
+    return lambda: matmul_scaled_kernel[(m // bm, n // bn)](a, b, scale_a, scale_b, c, m, n, k, BM=bm, BN=bn, BK=128,
+                                                            num_stages=stages, num_warps=warps)
+
+
+@triton.jit
+def matmul_weights_kernel(a, w, scale, c, m, n, k, FOUR: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    # C = A W^T. FOUR: two weights of 4 bits a byte, k's j and j + 64 of each 128, a scale for each 128; else e4m3, a scale a row.
+    bm, bn = tl.program_id(0), tl.program_id(1)
+    i, j = bm * BM + tl.arange(0, BM), bn * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for step in range(k // BK):
+        if FOUR:
+            half = tl.arange(0, BK // 2)
+            at = a + i[:, None] * k + (step * BK + half)[None, :]
+            low = tl.load(at, (i < m)[:, None], 0.0)
+            high = tl.load(at + BK // 2, (i < m)[:, None], 0.0)
+            pair = tl.load(w + j[:, None] * (k // 2) + (step * (BK // 2) + half)[None, :])
+            part = tl.dot(low, ((pair & 15).to(tl.bfloat16) - 8).T)
+            part = tl.dot(high, ((pair >> 4).to(tl.bfloat16) - 8).T, part)
+            acc += part * tl.load(scale + step * n + j).to(tl.float32)[None, :]
+        else:
+            kk = step * BK + tl.arange(0, BK)
+            x = tl.load(a + i[:, None] * k + kk[None, :], (i < m)[:, None], 0.0)
+            y = tl.load(w + j[:, None] * k + kk[None, :])
+            acc = tl.dot(x, y.to(tl.bfloat16).T, acc)
+    if not FOUR:
+        acc *= tl.load(scale + j)[None, :]
+    tl.store(c + i[:, None] * n + j[None, :], acc.to(c.dtype.element_ty), (i < m)[:, None])
+
+
+def matmul_weights(a, w, scale, c, bm, bn, bk, stages, warps):
+    """n and k are multiples of the tile."""
+    (m, k), n = a.shape, c.shape[1]
+    grid = (triton.cdiv(m, bm), n // bn)
+    return lambda: matmul_weights_kernel[grid](a, w, scale, c, m, n, k, FOUR=w.dtype == torch.uint8, BM=bm, BN=bn, BK=bk,
+                                               num_stages=stages, num_warps=warps)
+
+
+@triton.jit
 def attention_kernel(q, k, v, o, length, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
     # Tensor maps of [B * H * S, D]; blocks of BM queries, the longest first; scale is to base 2. S is a multiple of BM and BN.
     blocks = length // BM

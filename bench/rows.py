@@ -59,7 +59,7 @@ def transpose(m, n):
 def softmax(m, n):
     """bf16"""
     x, y = random(m, n), poisoned(m, n)
-    return problem(4 * m * n, y, torch.softmax(x.float(), -1), [Own("softmax", [x, y], N=n)],
+    return problem(4 * m * n, y, torch.softmax(x.float(), -1), [Own("softmax", [x, y], N=n), Own("softmax_long", [x, y])],
                    lambda x: torch.softmax(x, -1), [x], Choice(peers.softmax, peers.row_settings(n), x, y))
 
 
@@ -83,11 +83,11 @@ def layer_norm(m, n):
 
 
 @bench("rows", "GB/s", ROWS)
-def row_sum(m, n):
-    """bf16 rows, sums in f32"""
-    x, y = random(m, n), poisoned(m, dtype=torch.float32)
-    return problem(2 * m * n + 4 * m, y, x.double().sum(-1), [Own("row_sum", [x, y], N=n)],
-                   lambda x: x.sum(-1, dtype=torch.float32), [x], Choice(peers.row_sum, peers.row_settings(n), x, y), 1e-5)
+def sum_rows(m, n):
+    """f32"""
+    x, y = random(m, n, dtype=torch.float32), poisoned(m, dtype=torch.float32)
+    return problem(4 * m * n + 4 * m, y, x.double().sum(-1), [Own("sum_rows", [x, y], N=n)],
+                   lambda x: x.sum(-1), [x], Choice(peers.row_sum, peers.row_settings(n), x, y), 1e-5)
 
 
 @bench("rows", "GB/s", ROWS)
@@ -99,3 +99,33 @@ def cross_entropy(m, n):
                    [Own("cross_entropy", [x, target, loss], N=n)],
                    lambda x, t: F.cross_entropy(x.float(), t, reduction="none"), [x, target],
                    Choice(peers.cross_entropy, peers.row_settings(n), x, target, loss), 1e-3)
+
+
+@bench("more_rows", "GB/s", [(16384, 32, 128), (16384, 128, 64)])
+def rotary(t, h, d):
+    """bf16 [T, H, D], the halves of a head turned"""
+    x, y = random(t, h, d), poisoned(t, h, d)
+    angle = torch.rand(t, d // 2, device="cuda") * 6
+    cosine, sine = angle.cos(), angle.sin()
+    position = torch.arange(t, dtype=torch.int32, device="cuda")
+
+    def eager(x, cosine, sine, position):
+        c, s = cosine[position][:, None], sine[position][:, None]
+        left, right = x.float().chunk(2, -1)
+        return torch.cat((left * c - right * s, right * c + left * s), -1).to(BF16)
+    arguments = [x, cosine, sine, position]
+    work = 4 * x.numel() + 4 * t * d
+    launches = {"torch": lambda: eager(*arguments), "inductor": compiled(eager, *arguments)}
+    return Problem(work=work, out=y, want=eager(*arguments).float(), ours=[Own("rotary", [*arguments, y], D=d)],
+                   peers=launches | copies(work))
+
+
+@bench("more_rows", "GB/s", [(65536, 4096, 32000)], label=lambda m, d, v: f"{m}x{d} of {v}")
+def embedding(m, d, v):
+    """bf16 rows of a table by index"""
+    table, y = random(v, d), poisoned(m, d)
+    index = torch.randint(v, (m,), device="cuda", dtype=torch.int32)
+    work = 4 * m * d + 4 * m
+    eager = lambda index, table: F.embedding(index, table)
+    return Problem(work=work, out=y, want=table[index.long()].float(), ours=[Own("embedding", [index, table, y], D=d)],
+                   peers={"torch": lambda: eager(index, table), "inductor": compiled(eager, index, table)} | copies(work))
