@@ -219,7 +219,8 @@ def line_of(row):
         setting = f" ({c['setting'].partition('-')[2] or c['setting']})" if name == "tilec*" else ""
         cells.append(f"{name} {c['median']:.0f}{setting}" + (f" [{against.strip()}]" if against else ""))
     own = "tilec" if "tilec" in row["ratios"] else "tilec*"
-    return f"{row['bench']:14} {row['shape']:16} {row['unit']:7} {ratio_text(row, own):22} of {row['best_peer']}: " + "  ".join(cells)
+    start = f"{row['bench']:14} {row['shape']:16} {row['unit']:7} {ratio_text(row, own):22} of {row['best_peer']}: "
+    return start + "  ".join(cells)
 
 
 def markdown(table):
@@ -229,8 +230,9 @@ def markdown(table):
     for row in table:
         speeds = {name: f"{c['median']:.0f}" for name, c in row["candidates"].items()}
         others = ", ".join(f"{name} {speed}" for name, speed in speeds.items() if not name.startswith("tilec"))
-        lines.append(f"| {row['bench']} | {row['shape']} | {row['unit']} | {speeds.get('tilec', '-')} | {speeds.get('tilec*', '-')} | "
-                     f"{others} | {ratio_text(row, 'tilec')} of {row['best_peer']} | {ratio_text(row, 'tilec*')} |")
+        own = f"{speeds.get('tilec', '-')} | {speeds.get('tilec*', '-')}"
+        lines.append(f"| {row['bench']} | {row['shape']} | {row['unit']} | {own} | {others} | "
+                     f"{ratio_text(row, 'tilec')} of {row['best_peer']} | {ratio_text(row, 'tilec*')} |")
     return "\n".join(lines) + "\n"
 
 
@@ -279,7 +281,8 @@ def parse():
 
 
 # Seconds of a row beside the rounds themselves (operands, reference, choosing, the peers' compilers), seen on an H200.
-SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "attention": 2.5, "backward": 4, "rows": 2.5, "more_rows": 2.5, "fused": 4, "weights": 4}
+SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "fused": 4, "weights": 4, "attention": 2.5, "backward": 4, "rows": 2.5,
+           "more_rows": 2.5}
 
 
 def chosen_rows(options):

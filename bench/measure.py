@@ -47,8 +47,8 @@ def _elapsed(work):
 
 
 def captured(launches, count):
-    """What replays a graph of `count` launches, which takes the launch gaps of the host out of the measurement. `launches` are the same
-    work on different buffers, taken in turn."""
+    """What replays a graph of `count` launches, which takes the launch gaps of the host out of the measurement. `launches`
+    are the same work on different buffers, taken in turn."""
     def run():
         for i in range(count):
             launches[i % len(launches)]()
