@@ -264,6 +264,7 @@ static bool find_ring(Visitor *visitor, Stmt *stmt) {
 static bool shares_memory(Lower *lower, const Copies *copies) {
     Overlap overlap = {.lower = lower};
     Visitor visitor = {.stmt = find_ring, .user = &overlap};
+    visit_block(&visitor, (Block *)&copies->first);
     for (int i = 0; i < copies->spread.count; i++) visit_stmt(&visitor, copies->spread.items[i]);
     return overlap.found;
 }

@@ -3,6 +3,13 @@ if(TARGET tilec)
   add_test(NAME random_shapes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_shapes.py test
                                       $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/examples -j 2)
   set_tests_properties(random_shapes PROPERTIES TIMEOUT 600 PROCESSORS 2)
+  # GEMM kernels of random types, operand orders and tiles, as they leave the passes; two hundred run on a device.
+  foreach(target sm_80 sm_90a)
+    add_test(NAME random_gemm_${target}
+             COMMAND bash -c "${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/random_gemm.py $0 25 2 && $1 test --target=${target} $0/random_gemm_0.tile"
+                     ${CMAKE_CURRENT_BINARY_DIR}/random_gemm_${target} $<TARGET_FILE:tilec>)
+    set_tests_properties(random_gemm_${target} PROPERTIES TIMEOUT 600)
+  endforeach()
   # Divergent control flow, before any pass and after all.
   add_test(NAME random_control_flow COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/control_flow.py
                                             $<TARGET_FILE:tilec> --count 200)

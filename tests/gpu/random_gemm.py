@@ -1,0 +1,95 @@
+"""GEMM kernels drawn at random: shape, operand orders, element types, tile, stages, clusters, persistent grids, threads.
+
+Usage: random_gemm.py FOLDER [COUNT [SEED]]    writes FOLDER/random_gemm_<n>.tile: COUNT (200) kernels, 25 a file, a test each
+
+The files run anywhere: `tilec test FOLDER/*.tile` on the emulator, tests/gpu/run.sh on a device.
+"""
+
+import pathlib
+import random
+import sys
+
+KERNELS_A_FILE = 25
+MOST_SHARED = 110_000   # bytes of the ring; what the store is staged in comes on top
+TYPES = {   # elements -> what they may be added up and stored as
+    "bf16": [("f32", "bf16"), ("f32", "f32")],
+    "f16": [("f32", "f16"), ("f32", "f32")],
+    "e4m3": [("f32", "bf16"), ("f32", "f32")],
+    "e5m2": [("f32", "f16")],
+    "i8": [("i32", "i32")],
+    "f32": [("f32", "f32")],
+}
+TOLERANCE = {"bf16": "1e-2", "f16": "1e-2", "f32": "2e-3", "i32": "0"}
+
+
+def extent(rng, tile):
+    """Of a dim: odd, below a tile, multiples of what copies want, a few tiles."""
+    return rng.choice([rng.randint(1, 3 * tile), 8 * rng.randint(1, max(1, 3 * tile // 8)), tile * rng.randint(1, 3),
+                       rng.choice([1, 7, 31, 61, 97, 127, 131, 191, 257])])
+
+
+def kernel(rng, name):
+    elements = rng.choice(["bf16"] * 5 + ["f16"] * 3 + ["e4m3", "e5m2", "i8", "f32"])
+    sums, results = rng.choice(TYPES[elements])
+    bytes_each = {"e4m3": 1, "e5m2": 1, "i8": 1, "f32": 4}.get(elements, 2)
+    bm, bn = rng.choice([64, 64, 128, 128, 32]), 8 * rng.choice([4, 8, 8, 16, 3, 5, 12, 20, 25])
+    bk = rng.choice([32, 64, 64, 128]) // bytes_each * 2
+    bk = max(16, min(bk, 128))
+    while (bm + bn) * bk * bytes_each > 40000 or (bm * bn) // 256 > 100:
+        bn = max(8, bn // 2 // 8 * 8)
+    turned_a, turned_b = rng.random() < 0.3, rng.random() < 0.5
+    options = rng.choice(["", "", " persistent"]) + rng.choice(["", "", " cluster (2, 1)"]) + rng.choice(["", "", " raster 4"])
+    threads, stages = rng.choice([128, 256, 256]), rng.choice([1, 2, 2, 3, 4])
+    while stages > 1 and (bm + bn) * bk * bytes_each * stages > MOST_SHARED:
+        stages -= 1
+    a_shape, a_tile, a_at, a = ("K, M", (bk, bm), "k * %d, bm * %d" % (bk, bm), "As.T") if turned_a else (
+        "M, K", (bm, bk), "bm * %d, k * %d" % (bm, bk), "As")
+    b_shape, b_tile, b_at, b = ("N, K", (bn, bk), "bn * %d, k * %d" % (bn, bk), "Bs.T") if turned_b else (
+        "K, N", (bk, bn), "k * %d, bn * %d" % (bk, bn), "Bs")
+    precision = ", precision = tf32" if elements == "f32" and rng.random() < 0.7 else ""
+    tolerance = "1e-2" if precision else TOLERANCE[results]
+    m, n, k = extent(rng, bm), extent(rng, bn), extent(rng, bk)
+    a_of, b_of = ("A[k, m]" if turned_a else "A[m, k]"), ("B[n, k]" if turned_b else "B[k, n]")
+    fill = "" if elements != "i8" else """ {
+    for (m in M, k in K) %s = i8((m * 7 + k * 3) %% 255 - 127);
+    for (n in N, k in K) %s = i8((n * 13 + k * 5) %% 17 - 8);
+}""" % (a_of, b_of)
+    return f"""kernel {name}(A: {elements}[{a_shape}], B: {elements}[{b_shape}], C: out {results}[M, N]) {{
+    grid (bm in ceildiv(M, {bm}), bn in ceildiv(N, {bn})) threads {threads}{options} {{
+        shared   As: {elements}[{a_tile[0]}, {a_tile[1]}], Bs: {elements}[{b_tile[0]}, {b_tile[1]}];
+        fragment acc: {sums}[{bm}, {bn}];
+
+        fill(acc, 0);
+        pipelined (k in ceildiv(K, {bk}), stages = {stages}) {{
+            copy(A[{a_at}], As);
+            copy(B[{b_at}], Bs);
+            gemm({a}, {b}, acc{precision});
+        }}
+        copy(acc, C[bm * {bm}, bn * {bn}]);
+    }}
+}}
+
+reference {name} {{
+    for (m in M, n in N) {{
+        var sum: f64 = 0;
+        for (k in K) sum += f64({a_of}) * {b_of};
+        C[m, n] = {"i32(sum)" if results == "i32" else "sum"};
+    }}
+}}
+
+test {name} (M = {m}, N = {n}, K = {k}){fill} tolerance {tolerance};
+"""
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 200
+    rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    folder.mkdir(parents=True, exist_ok=True)
+    kernels = [kernel(rng, f"gemm_{i}") for i in range(count)]
+    for first in range(0, count, KERNELS_A_FILE):
+        text = "\n".join(kernels[first:first + KERNELS_A_FILE])
+        (folder / f"random_gemm_{first // KERNELS_A_FILE}.tile").write_text(text)
+
+
+main()
