@@ -1,0 +1,62 @@
+"""The same bits in every run: persistent kernels of random_gemm.py, launched ten thousand times each.
+
+Usage: same_bits.py FOLDER [RUNS]    FOLDER as made by `run.sh prepare`; TILEC_LAUNCH names libtilec-launch.so (bench/build.sh)
+"""
+
+import pathlib
+import re
+import sys
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent.parent / "bench"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "bench"))
+from cubins import Artefact
+
+folder = pathlib.Path(sys.argv[1])
+runs = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
+TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "e4m3": torch.float8_e4m3fn,
+         "e5m2": torch.float8_e5m2, "i8": torch.int8, "i32": torch.int32}
+KERNEL = re.compile(r"kernel (\w+)\(A: (\w+)\[(\w), (\w)\], B: \w+\[(\w), (\w)\], C: out (\w+)\[M, N\]\) \{\n(.*)\n")
+TEST = r"test {} \(M = (\d+), N = (\d+), K = (\d+)\)"
+
+
+def random(dtype, *shape):
+    if dtype == torch.int8:
+        return torch.randint(-127, 128, shape, device="cuda", dtype=dtype)
+    return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def differs(artefact, name, types, shapes, sizes):
+    a, b = (random(TYPES[types[0]], *(sizes[d] for d in shape)) for shape in shapes)
+    first, again = (torch.empty(sizes["M"], sizes["N"], device="cuda", dtype=TYPES[types[1]]) for _ in range(2))
+    artefact.kernel(name).bind([a, b, first])()
+    launch = artefact.kernel(name).bind([a, b, again])
+    want, got = first.view(torch.uint8), again.view(torch.uint8)
+    bad = torch.zeros((), device="cuda", dtype=torch.int64)
+    for _ in range(runs):
+        again.fill_(77)
+        launch()
+        bad += (got != want).any()
+    return int(bad)
+
+
+def main():
+    kernels = wrong = 0
+    for source in sorted((folder / "src").glob("random_gemm_*.tile")):
+        artefact, text = Artefact(folder / "cubin" / f"{source.stem}.0.cubin"), source.read_text()
+        for name, elements, a0, a1, b0, b1, results, grid in KERNEL.findall(text):
+            sizes = dict(zip("MNK", map(int, re.search(TEST.format(name), text).groups())))
+            variants = artefact.kernel(name).entry["variants"]
+            if "persistent" not in grid and not any("sms()" in variant["grid"] for variant in variants):
+                continue
+            kernels += 1
+            bad = differs(artefact, name, (elements, results), ((a0, a1), (b0, b1)), sizes)
+            wrong += bad > 0
+            if bad:
+                print(f"FAIL  {source.stem} {name} {sizes}: {bad} of {runs} runs differ")
+    print(f"same bits in {runs} runs: {kernels - wrong} of {kernels} persistent kernels")
+    return wrong > 0
+
+
+sys.exit(main())
