@@ -3,10 +3,12 @@ import ctypes
 import functools
 
 import torch
+import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import peers
-from table import BF16, Choice, Own, Problem, bench, poisoned, random
+from rows import copies
+from table import BF16, FLOAT8, Choice, Own, Problem, bench, poisoned, random
 
 TOKENS, WIDTH = 16384, 2048
 CHUNK = 1 << 29   # elements of a matrix of scores of the reference
@@ -44,7 +46,7 @@ def label(d, causal, s):
 
 
 def reference(q, k, v, causal, scale, grad=None):
-    """In f32, some heads at a time: the output, or with `grad` the gradients of q, k and v."""
+    """In f32, some heads at a time: the output and the logarithms of the rows' sums, or with `grad` the gradients of q, k and v."""
     s = q.shape[2]
     heads = [x.reshape(-1, s, x.shape[3]) for x in (q, k, v) + ((grad,) if grad is not None else ())]
     mask = torch.ones(s, s, dtype=torch.bool, device=q.device).triu(1) if causal else None
@@ -52,17 +54,16 @@ def reference(q, k, v, causal, scale, grad=None):
     for parts in zip(*(x.split(max(1, CHUNK // s ** 2)) for x in heads)):
         parts = [x.float() for x in parts]
         scores = parts[0] @ parts[1].transpose(1, 2) * scale
-        weights = (scores.masked_fill_(mask, float("-inf")) if causal else scores).softmax(-1)
-        del scores
+        lse = (scores.masked_fill_(mask, float("-inf")) if causal else scores).logsumexp(-1)
+        weights = scores.sub_(lse[:, :, None]).exp_()
         out = weights @ parts[2]
         if grad is None:
-            results.append((out.to(BF16),))
+            results.append((out.to(BF16), lse))
             continue
         inner = weights * (parts[3] @ parts[2].transpose(1, 2) - (out * parts[3]).sum(-1, keepdim=True)) * scale
         results.append(((inner @ parts[1]).to(BF16), (inner.transpose(1, 2) @ parts[0]).to(BF16),
                         (weights.transpose(1, 2) @ parts[3]).to(BF16)))
-    joined = [torch.cat(parts).view(q.shape) for parts in zip(*results)]
-    return joined[0] if grad is None else tuple(joined)
+    return tuple(torch.cat(parts).view(q.shape[:3] + parts[0].shape[2:]) for parts in zip(*results))
 
 
 # ---- peers ----
@@ -152,7 +153,7 @@ def attention(d, causal, s):
     o = torch.full_like(q, float("nan"))
     others = {name: Choice(functools.partial(extra, library), LAYOUTS, inputs, q, k, v) for name, library in EXTRA.items()}
     fixed = {"D": d, "CAUSAL": causal}
-    return Problem(work=inputs.work(), out=o, want=reference(q, k, v, causal, inputs.scale),
+    return Problem(work=inputs.work(), out=o, want=reference(q, k, v, causal, inputs.scale)[0],
                    ours=[Own(kernel, [q, k, v, o, inputs.scale], **fixed) for kernel in ("attention", "attention_lazy")],
                    peers={"cudnn": Choice(sdpa, LAYOUTS, inputs, q, k, v),
                           "triton": Choice(peers.attention, TRITON[d], q, k, v, o, causal)} | others)
@@ -165,5 +166,74 @@ def attention_backward(d, causal, s):
     q, k, v, grad = _operands(inputs, 4)
     others = {name: Choice(functools.partial(extra_backward, library), LAYOUTS, inputs, q, k, v, grad)
               for name, library in EXTRA.items()}
-    return Problem(work=2.5 * inputs.work(), out=(), want=reference(q, k, v, causal, inputs.scale, grad), ours=[],
+    o, lse = reference(q, k, v, causal, inputs.scale)
+    out = tuple(torch.full_like(q, float("nan")) for _ in range(3))
+    return Problem(work=2.5 * inputs.work(), out=out, want=reference(q, k, v, causal, inputs.scale, grad),
+                   ours=[Own("attention_backward", [q, k, v, o, lse, grad, *out, inputs.scale], D=d, CAUSAL=causal)],
                    peers={"cudnn": Choice(sdpa_backward, LAYOUTS, inputs, q, k, v, grad)} | others, tolerance=2e-2)
+
+
+@bench("attention_fp8", "TFLOP/s", [(128, causal, s) for causal in (False, True) for s in (1024, 4096, 16384)],
+       ("tilec bf16",), label)
+def attention_fp8(d, causal, s):
+    """forward, e4m3, beside our own in bf16"""
+    inputs = Inputs(d, causal, s)
+    q, k, v = [x.to(FLOAT8) for x in _operands(inputs, 3)]
+    one = torch.ones(inputs.b, inputs.h, device="cuda")
+    wide = [x.to(BF16) for x in (q, k, v)]
+    o = torch.full_like(wide[0], float("nan"))
+    return Problem(work=inputs.work(), out=o, want=reference(*wide, causal, inputs.scale)[0], tolerance=6e-2,
+                   ours=[Own("attention_fp8", [q, k, v, one, one, one, o, inputs.scale], D=d, CAUSAL=causal)],
+                   peers={"tilec bf16": Own("attention", [*wide, o, inputs.scale], D=d, CAUSAL=causal),
+                          "cudnn bf16": Choice(sdpa, LAYOUTS, inputs, *wide)})
+
+
+# ---- decoding ----
+
+PAGE = 64
+
+
+def paged(*shape):
+    """A cache of pages in random order: the pages, the table, and the cache as [B, tokens, ...]."""
+    b, tokens, *rest = shape
+    pages = tokens // PAGE
+    cache = random(b * pages, PAGE, *rest)
+    table = torch.randperm(b * pages, device="cuda").to(torch.int32).view(b, pages)
+    return cache, table, cache[table.long().flatten()].view(b, tokens, *rest)
+
+
+@bench("decode", "GB/s", [(64, 8, 4, 128, 4096), (16, 8, 8, 128, 32768), (1, 8, 8, 128, 131072)],
+       label=lambda b, g, r, d, s: f"{b}x{s}, {g}x{r} heads of {d}")
+def attention_paged(b, g, r, d, s):
+    """one query a sequence, R heads share keys and values, pages of 64"""
+    scale, length = d ** -0.5, torch.full((b,), s, dtype=torch.int32, device="cuda")
+    keys, table, k = paged(b, s, g, d)
+    values = random(*keys.shape)
+    v = values[table.long().flatten()].view(b, s, g, d)
+    q = random(b, g, r, d)
+    o = torch.full_like(q, float("nan"))
+    want = torch.einsum("bgrs,bsgd->bgrd", torch.einsum("bgrd,bsgd->bgrs", q.float() * scale, k.float()).softmax(-1), v.float())
+    work = 4 * b * s * g * d
+    dense = [q.reshape(b, g * r, 1, d), k.transpose(1, 2), v.transpose(1, 2)]
+
+    def sdpa_dense():   # without pages
+        return F.scaled_dot_product_attention(*dense, enable_gqa=True).view(b, g, r, d)
+    return Problem(work=work, out=o, want=want, tolerance=2e-2, peers={"torch": sdpa_dense} | copies(work),
+                   ours=[Own("attention_paged", [q, keys, values, table, length, o, s, scale], D=d, PAGE=PAGE)])
+
+
+@bench("decode", "GB/s", [(64, 16, 8192), (128, 16, 4096), (64, 128, 8192)], label=lambda b, r, s: f"{b}x{s}, {r} heads")
+def attention_mla(b, r, s, d=576, e=512):
+    """latent attention: 576 numbers a token are the keys of all heads, the first 512 the values"""
+    scale, length = 192 ** -0.5, torch.full((b,), s, dtype=torch.int32, device="cuda")
+    cache, table, c = paged(b, s, 1, d)
+    q = random(b, 1, r, d)
+    o = torch.full((b, 1, r, e), float("nan"), device="cuda", dtype=BF16)
+    keys = c.view(b, s, d)
+    want = torch.cat([(q[i, 0].float() @ keys[i].float().t() * scale).softmax(-1) @ keys[i, :, :e].float() for i in range(b)])
+    work = 2 * b * s * d
+
+    def by_products():   # without pages
+        return ((q[:, 0] @ keys.transpose(1, 2) * scale).softmax(-1) @ keys[:, :, :e]).view(b, 1, r, e)
+    return Problem(work=work, out=o, want=want.view(b, 1, r, e), tolerance=2e-2, peers={"torch": by_products} | copies(work),
+                   ours=[Own("attention_mla", [q, cache, table, length, o, s, scale], D=d, E=e, PAGE=PAGE)])

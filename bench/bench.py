@@ -31,7 +31,7 @@ import fused      # noqa: F401 (its rows)
 import gemm       # noqa: F401
 import measure
 import rows       # noqa: F401
-from table import BENCHES, UNCHECKED, description
+from table import BENCHES, UNCHECKED, Own, description
 
 # ---- results are right ----
 
@@ -106,7 +106,9 @@ def launches(value):
     return value.launches() if hasattr(value, "launches") else [("", value)]
 
 
-def peer(name, value):
+def peer(name, value, artefacts):
+    if isinstance(value, Own):
+        return best(list(runnable(artefacts.of(value))))
     try:
         pairs = list(launches(value))
     except Exception as error:
@@ -158,7 +160,7 @@ def candidates(problem, artefacts, title, only):
     for name, value in problem.peers.items():
         if only and name not in only:
             continue
-        found = peer(name, value)
+        found = peer(name, value, artefacts)
         stage(name)
         if found is None:
             continue
@@ -281,7 +283,7 @@ def parse():
 
 
 # Seconds of a row beside the rounds themselves (operands, reference, choosing, the peers' compilers), seen on an H200.
-SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "fused": 4, "weights": 4, "attention": 2.5, "backward": 4, "rows": 2.5,
+SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "fused": 4, "weights": 4, "attention": 2.5, "backward": 4, "attention_fp8": 3, "decode": 3, "rows": 2.5,
            "more_rows": 2.5}
 
 
@@ -310,7 +312,7 @@ def compile_peers(plan, options):
     for entry, shape in plan[number::count]:
         peers = entry.make(*shape).peers
         for value in peers.values():
-            if not isinstance(value, cublaslt.Best):
+            if not isinstance(value, (cublaslt.Best, Own)):
                 list(runnable((setting, lambda launch=launch: launch) for setting, launch in launches(value)))
         torch.cuda.empty_cache()
 

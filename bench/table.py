@@ -43,7 +43,7 @@ class Problem:
     out: object             # the tensor that candidates write (a tuple of several); what a peer returns is looked at instead
     want: object            # the right result, in higher precision
     ours: list              # of Own; the first one's artefact without settings is "tilec"
-    peers: dict             # name -> a launch, or a Choice
+    peers: dict             # name -> a launch, a Choice, or an Own: another program of ours to compare with
     tolerance: float = 1e-2   # relative error in norm
     keep: object = None       # what must live as long as the launches
 
