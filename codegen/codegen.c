@@ -284,7 +284,10 @@ static void compile(Gen *gen, void *user) {
     double start = now();
     types_init(gen);
     const Module *module = gen->module;
-    for (int i = 0; i < module->funcs.count; i++) find_wgmma_arrays(gen, module->funcs.items[i]);
+    for (int i = 0; i < module->funcs.count; i++) {
+        find_wgmma_arrays(gen, module->funcs.items[i]);
+        find_wide_joins(gen, module->funcs.items[i]);
+    }
     target_machine(gen);   // whose level depends on wgmma
     emit_kernels(gen);
     if (diag_errors(gen->module->sink)) return;

@@ -88,6 +88,7 @@ typedef struct Gen {
     Map *expansions;        // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
     Map *lets;              // Var -> its value, where offsets may look through it
     bool has_wgmma;         // of the module's kernels, some one
+    bool has_wide_joins;    // likewise: find_wide_joins
     Map *wgmma_arrays;      // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
     VEC(Buf *) in_flight;   // those whose declarations are open
     Value thread;           // index in the block, i32
@@ -200,6 +201,7 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 bool is_wgmma(const Stmt *stmt);                        // wgmma, its fence, commit or wait
 int emit_wgmma(Gen *gen, const Block *block, int at);   // the statements of that kind from `at` on: how many there were
 void find_wgmma_arrays(Gen *gen, const Func *kernel);
+void find_wide_joins(Gen *gen, const Func *kernel);   // an `if` that writes many registers
 
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);

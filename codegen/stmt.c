@@ -133,6 +133,38 @@ static void prepare_arm(Gen *gen, const Block *arm) {
     }
 }
 
+static bool find_unrolled_stores(Visitor *visitor, Stmt *stmt) {
+    enum { MANY = 32 };
+    int64_t trips = 1;
+    bool *found = visitor->user;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL) return !*found;
+    for (int i = 0; i < stmt->loop.count; i++) {
+        const Iter *iter = &stmt->loop.iters[i];
+        int64_t begin, end, step;
+        if (expr_const(iter->begin, &begin) && expr_const(iter->end, &end) && expr_const(iter->step, &step))
+            trips *= (end - begin) / step;
+    }
+    for (int i = 0; i < stmt->loop.body.count && trips >= MANY; i++) {
+        const Stmt *inner = stmt->loop.body.items[i];
+        if (inner->kind == STMT_IF && inner->if_.then.count > 0) inner = inner->if_.then.items[0];
+        *found |= inner->kind == STMT_STORE && inner->store.buf->scope == SCOPE_LOCAL;
+    }
+    return !*found;
+}
+
+static bool find_joining_if(Visitor *visitor, Stmt *stmt) {
+    Gen *gen = visitor->user;
+    Visitor arms = {.stmt = find_unrolled_stores, .user = &gen->has_wide_joins};
+    if (stmt->kind == STMT_IF) visit_stmt(&arms, stmt);
+    return !gen->has_wide_joins;
+}
+
+void find_wide_joins(Gen *gen, const Func *kernel) {
+    Visitor visitor = {.stmt = find_joining_if, .user = gen};
+    Block body = kernel->body;
+    visit_block(&visitor, &body);
+}
+
 static void emit_if(Gen *gen, Stmt *stmt) {
     Value condition = emit_expr(gen, stmt->if_.condition);
     int64_t constant;

@@ -15,12 +15,15 @@
 // A fragment element is the thread's own slot, known from the group and e. Guards are what facts could not prove; when a
 // guard differs between the elements of a group there are two versions, chosen by one test for the whole tile: an
 // unguarded one in vectors, and a guarded one element by element. Points beyond the loop's extents (a padded map) and
-// memory writes by replicas are masked. Started copies become cp_async with the number of valid elements.
+// memory writes by replicas are masked. A condition on a few registers around all of the body, like that of a row, is put to the
+// warp first: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`, and none of its threads goes through the loop for nothing.
+// Started copies become cp_async with the number of valid elements.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
+#include "passes/util.h"
 #include "support/map.h"
 
 typedef struct Version {
@@ -629,6 +632,85 @@ static void emit_guarded_elements(Version *version, Block *out) {
     emit_groups(&plain, out);
 }
 
+// ---- skipping by warps ----
+
+typedef struct Registers {
+    const TileLoop *loop;
+    bool only;
+} Registers;
+
+// All that depends on the point is read from fragments.
+static bool find_other_reads(Visitor *visitor, Expr *expr) {
+    Registers *registers = visitor->user;
+    if (expr->kind == EXPR_LOAD) registers->only &= expr->load.buf->scope == SCOPE_FRAGMENT;
+    else if (expr->kind == EXPR_CALL) registers->only &= op_is_pure(expr->call.op);
+    for (int d = 0; d < registers->loop->rank && expr->kind == EXPR_VAR; d++)
+        registers->only &= expr->var != registers->loop->iters[d];
+    return expr->kind != EXPR_LOAD && registers->only;
+}
+
+static bool find_memory(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL || (stmt->kind == STMT_STORE && stmt->store.buf->scope != SCOPE_FRAGMENT);
+}
+
+// The condition around all of the body, where it is the same for many of the thread's points: one of registers that belong
+// to a row, say. NULL: there is none.
+static const Expr *shared_condition(const Version *version) {
+    const TileLoop *loop = version->loop;
+    if (loop->body.count != 1 || loop->body.items[0]->kind != STMT_IF) return NULL;
+    const Stmt *stmt = loop->body.items[0];
+    Registers registers = {loop, true};
+    Visitor visitor = {.expr = find_other_reads, .user = &registers};
+    visit_expr(&visitor, stmt->if_.condition);
+    if (!registers.only || !expr_reads_memory(stmt->if_.condition) || stmt->if_.otherwise.count > 0 ||
+        block_any(&stmt->if_.then, find_memory, NULL))
+        return NULL;
+    if (version->lower->threads % version->lower->target->warp_lanes != 0) return NULL;
+    for (int d = 0; d < loop->rank; d++)
+        if (version->map->out_shape[d] > loop->extents[d]) return NULL;   // registers that hold nothing
+    return stmt->if_.condition;
+}
+
+// The condition at each of the thread's points, or-ed; NULL when there are too many different ones for it to pay.
+static Expr *holds_for_thread(Version *version, const Expr *condition) {
+    enum { POINTS_FOR_A_TEST = 8 };
+    Arena *arena = version->arena;
+    int64_t values = tv_values(version->map);
+    ExprVec tests = {0};
+    Expr *any = e_bool(arena, false);
+    version->element = e_int(arena, 0);
+    version->temporaries = map_new(arena);
+    version->vars = subst_new(arena);
+    for (int64_t v = 0; v < values; v++) {
+        version->group = e_int(arena, v);
+        Expr *test = version_expr(version, (Expr *)condition);
+        bool known = false;
+        for (int t = 0; t < tests.count && !known; t++) known = expr_equal(tests.items[t], test);
+        if (known) continue;
+        if ((tests.count + 1) * POINTS_FOR_A_TEST > values) return NULL;
+        vec_push(arena, &tests, test);
+        any = e_binary(arena, BIN_LOGICAL_OR, any, test);
+    }
+    return tests.count > 0 ? any : NULL;
+}
+
+// Where a warp's threads can say at once that the loop has nothing to do for any of them: the block for what it does.
+static Block *unless_skipped(const Version *version, Block *out) {
+    Arena *arena = version->arena;
+    Version asked = *version;
+    asked.vector = 1;
+    const Expr *condition = shared_condition(version);
+    Expr *any = condition ? holds_for_thread(&asked, condition) : NULL;
+    if (!any) return out;
+    Var *some = var_new(arena, "some", VAR_LET, TYPE_BOOL, version->loop->origin->loc);
+    block_push(arena, out, s_let(arena, some, e_call1(arena, OP_VOTE_ANY, any)));
+    Stmt *only = s_if(arena, e_var(arena, some));
+    only->loc = version->loop->origin->loc;
+    block_push(arena, out, only);
+    return &only->if_.then;
+}
+
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
     lower_loop_part(lower, stmt, loop, 0, 0, out);
 }
@@ -657,7 +739,7 @@ void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t fir
     Expr *whole = two ? whole_tile_inside(&version) : NULL;
     facts_release(lower->facts, mark);
     if (!two) {
-        emit_groups(&version, out);
+        emit_groups(&version, unless_skipped(&version, out));
     } else if (!whole) {
         emit_guarded_elements(&version, out);
     } else {
