@@ -26,18 +26,30 @@
 //
 // Then raster and persistent are for nothing.
 //
+// Blocks that take unequally long, as under a causal mask, start with the longest, so that short ones fill the end. That is
+// where loops' trips rise (or fall) with one name of the grid alone: points come by that name, last to first, and within by the
+// others. These are taken in sections whose tiles stay in the L2 cache together, as read by other blocks of the section:
+//
+//     grid (m in M, h in H, b in B), trips rise with m, K[b, h, ...] and V[b, h, ...] read whole:
+//         others = H * B      together = min(others, what L2 holds of K[b, h] and V[b, h])      group = M * together
+//         first = block / group * together, height = min(together, others - first): the last section may be short
+//         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
+//
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
 // its iterations (slots, phases) goes on simply.
 #include "passes/util.h"
 #include "passes/warp_specialize.h"
+#include "support/map.h"
 
 enum { DEFAULT_RASTER = 8 };
 
 typedef struct Scheduler {
     PassContext *context;
     Arena *arena;
+    const Facts *facts;
     Stmt *grid;
+    bool persistent;
     Block top;   // lets that compute the old iterators
 } Scheduler;
 
@@ -80,14 +92,16 @@ static void push_assume(Scheduler *s, Expr *condition) {
     block_push(s->arena, &s->top, assume);
 }
 
+static void assume_within(Scheduler *s, Expr *x, Expr *extent) {
+    push_assume(s, e_and(s->arena, e_binary(s->arena, BIN_GE, x, e_int(s->arena, 0)), e_lt(s->arena, x, extent)));
+}
+
 // The old iterator as a let.
 static void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
     const Iter *iter = &s->grid->grid.iters[index];
     iter->var->kind = VAR_LET;
     block_push(s->arena, &s->top, s_let(s->arena, iter->var, value));
-    Expr *x = e_var(s->arena, iter->var);
-    Expr *low = e_binary(s->arena, BIN_GE, x, e_int(s->arena, 0));
-    push_assume(s, e_and(s->arena, low, e_lt(s->arena, x, extent)));
+    assume_within(s, e_var(s->arena, iter->var), extent);
 }
 
 // bm and bn from a number below X * Y, in groups of `raster` rows.
@@ -102,6 +116,200 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
     bind_iter(s, 1, e_div(a, inside, height), columns);
 }
 
+// ---- points that take unequally long ----
+
+typedef enum { TREND_FLAT = 0, TREND_UP = 1, TREND_DOWN = 2, TREND_UNKNOWN = 3 } Trend;   // the union is `|`
+
+static Trend opposite(Trend trend) {
+    return trend == TREND_UP ? TREND_DOWN : trend == TREND_DOWN ? TREND_UP : trend;
+}
+
+typedef struct Trends {
+    Arena *arena;
+    const Facts *facts;
+    Subst *lets;
+    const Var *var;
+    Trend trips;   // of all loops
+} Trends;
+
+static Trend trend_of(const Trends *t, const Expr *e);
+
+static Trend trend_of_product(const Trends *t, const Expr *a, const Expr *b) {
+    Trend of_a = trend_of(t, a), of_b = trend_of(t, b);
+    if (of_a != TREND_FLAT && range_of(t->facts, b).low < 0) return TREND_UNKNOWN;
+    if (of_b != TREND_FLAT && range_of(t->facts, a).low < 0) return TREND_UNKNOWN;
+    return of_a | of_b;
+}
+
+static Trend trend_of_quotient(const Trends *t, const Expr *a, const Expr *b) {
+    bool fixed = !expr_uses_var(b, t->var) && range_of(t->facts, b).low >= 0;
+    return fixed ? trend_of(t, a) : TREND_UNKNOWN;
+}
+
+// Whether an integer rises or falls with the variable, the others fixed.
+static Trend trend_of(const Trends *t, const Expr *e) {
+    if (!expr_uses_var(e, t->var)) return TREND_FLAT;
+    switch (e->kind) {
+    case EXPR_VAR: return TREND_UP;
+    case EXPR_CAST:
+        return type_is_int(e->type) && type_is_int(e->operand->type) ? trend_of(t, e->operand) : TREND_UNKNOWN;
+    case EXPR_SELECT:
+        if (expr_uses_var(e->select.condition, t->var)) return TREND_UNKNOWN;
+        return trend_of(t, e->select.yes) | trend_of(t, e->select.no);
+    case EXPR_BINARY:
+        if (!type_is_int(e->type)) return TREND_UNKNOWN;
+        if (e->binary.op == BIN_ADD) return trend_of(t, e->binary.a) | trend_of(t, e->binary.b);
+        if (e->binary.op == BIN_SUB) return trend_of(t, e->binary.a) | opposite(trend_of(t, e->binary.b));
+        if (e->binary.op == BIN_MUL) return trend_of_product(t, e->binary.a, e->binary.b);
+        return e->binary.op == BIN_DIV ? trend_of_quotient(t, e->binary.a, e->binary.b) : TREND_UNKNOWN;
+    case EXPR_CALL: {
+        if (e->call.count != 2 || !type_is_int(e->type)) return TREND_UNKNOWN;
+        const Expr *a = e->call.args[0].value, *b = e->call.args[1].value;
+        if (e->call.op == OP_CEILDIV) return trend_of_quotient(t, a, b);
+        return e->call.op == OP_MIN || e->call.op == OP_MAX ? trend_of(t, a) | trend_of(t, b) : TREND_UNKNOWN;
+    }
+    default: return TREND_UNKNOWN;
+    }
+}
+
+static bool add_trips(Visitor *visitor, Stmt *stmt) {
+    Trends *t = visitor->user;
+    if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
+        subst_var(t->lets, stmt->let.var, subst_expr(t->lets, stmt->let.value));
+    if (stmt->kind != STMT_FOR || (stmt->loop.kind != LOOP_SERIAL && stmt->loop.kind != LOOP_PIPELINED)) return true;
+    for (int i = 0; i < stmt->loop.count; i++) {
+        const Iter *iter = &stmt->loop.iters[i];
+        t->trips |= trend_of(t, subst_expr(t->lets, iter->end));
+        t->trips |= opposite(trend_of(t, subst_expr(t->lets, iter->begin)));
+    }
+    return true;
+}
+
+// How the block's loops grow with an iterator of the grid.
+static Trend trend_of_trips(Scheduler *s, const Iter *iter) {
+    Trends t = {.arena = s->arena, .facts = s->facts, .lets = subst_new(s->arena), .var = iter->var};
+    Visitor visitor = {.stmt = add_trips, .user = &t};
+    visit_block(&visitor, &s->grid->grid.body);
+    return t.trips;
+}
+
+// The iterator that alone decides how long a point takes; -1.
+static int deciding_iter(Scheduler *s, Trend *trend) {
+    int deciding = -1;
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        Trend trips = trend_of_trips(s, &s->grid->grid.iters[i]);
+        if (trips == TREND_FLAT) continue;
+        if (trips == TREND_UNKNOWN || deciding >= 0) return -1;
+        deciding = i;
+        *trend = trips;
+    }
+    return deciding;
+}
+
+// What of the tensors the points of one section read again and again: those read at the other names' indices, not at `var`.
+typedef struct Kept {
+    Scheduler *s;
+    const Var *var;
+    Map *seen;
+    Expr *bytes;   // for one point of the others
+} Kept;
+
+static void keep_region(Visitor *visitor, Region *region, const Operand *operand) {
+    Kept *kept = visitor->user;
+    Arena *a = kept->s->arena;
+    const Buf *buf = region->buf;
+    if (!operand || operand->access != ACCESS_READ || buf->scope != SCOPE_GLOBAL || map_has(kept->seen, buf)) return;
+    bool by_others = false;
+    Expr *bytes = e_int(a, type_bytes(buf->type));
+    for (int d = 0; d < region->count; d++) {
+        if (expr_uses_var(region->dims[d].start, kept->var)) return;
+        bool chosen = false;
+        for (int i = 0; i < kept->s->grid->grid.count; i++)
+            chosen |= expr_uses_var(region->dims[d].start, kept->s->grid->grid.iters[i].var);
+        by_others |= chosen;
+        if (!chosen) bytes = e_mul(a, bytes, buf->shape[d]);
+    }
+    if (!by_others) return;
+    map_put(kept->seen, buf, (void *)buf);
+    kept->bytes = kept->bytes ? e_add(a, kept->bytes, bytes) : bytes;
+}
+
+// Points of the others in a section: as many as L2 keeps, with room for what streams through it, but more than one. NULL: they
+// read nothing in common.
+static Expr *section_of(Scheduler *s, const Var *var, Expr *others) {
+    enum { SHARE = 5, OF = 8, LEAST = 2 };   // measured on an H200: 32 of its 50 MB
+    Arena *a = s->arena;
+    Kept kept = {.s = s, .var = var, .seen = map_new(a)};
+    Visitor visitor = {.region = keep_region, .user = &kept};
+    visit_block(&visitor, &s->grid->grid.body);
+    if (!kept.bytes) return NULL;
+    Expr *room = e_int(a, s->context->target->l2_bytes / OF * SHARE);
+    Expr *bytes =
+        e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it
+    Expr *fit = e_max(a, e_div(a, room, bytes), e_int(a, LEAST));
+    return e_min(a, fit, others);
+}
+
+static void bind_others(Scheduler *s, int but, Expr *number) {
+    Arena *a = s->arena;
+    int last = but == s->grid->grid.count - 1 ? but - 1 : s->grid->grid.count - 1;
+    for (int i = 0; i <= last; i++) {
+        Expr *extent = s->grid->grid.iters[i].end;
+        if (i == but) continue;
+        bind_iter(s, i, i == last ? number : e_mod(a, number, extent), extent);
+        number = e_div(a, number, extent);
+        if (i + 1 < last) number = bind(s, "rest", number);
+    }
+}
+
+// number = quotient * divisor + rest, both named. A remainder would be a second division.
+static void bind_division(Scheduler *s, Expr *number, Expr *divisor, const char *names[2], Expr **quotient,
+                          Expr **rest) {
+    Arena *a = s->arena;
+    *quotient = bind(s, names[0], e_div(a, number, divisor));
+    *rest = bind(s, names[1], e_sub(a, number, e_mul(a, *quotient, divisor)));
+    assume_within(s, *rest, divisor);
+}
+
+// The deciding iterator's level, longest first, and the number among the others, from the number of a point: by sections, if there are any. What
+// is assumed of the numbers keeps their divisions in 32 bits: a block alone on its multiprocessor waits for them.
+static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Expr *extent, Expr *others, Expr **other) {
+    Arena *a = s->arena;
+    Expr *together = section_of(s, iter->var, others), *section, *inside, *level, *place;
+    if (!together) {
+        bind_division(s, number, others, (const char *[]){"level", "other"}, &level, other);
+        return level;
+    }
+    together = bind(s, "together", together);
+    push_assume(s, e_binary(a, BIN_GE, together, e_int(a, 1)));
+    Expr *group = bind(s, "group", e_mul(a, extent, together)), *most = e_int(a, s->context->target->max_grid);
+    push_assume(s, e_and(a, e_lt(a, others, most), e_lt(a, group, most)));   // the launch has so many blocks
+    bind_division(s, number, group, (const char *[]){"section", "inside"}, &section, &inside);
+    Expr *first = bind(s, "first", e_mul(a, section, together));
+    Expr *height = bind(s, "height", e_min(a, together, e_sub(a, others, first)));
+    push_assume(s, e_binary(a, BIN_GE, height, e_int(a, 1)));
+    bind_division(s, inside, height, (const char *[]){"level", "place"}, &level, &place);
+    *other = bind(s, "other", e_add(a, first, place));
+    assume_within(s, *other, others);
+    return level;
+}
+
+// All iterators from the number of a point, the longest points first.
+static void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
+    Arena *a = s->arena;
+    const Iter *iter = &s->grid->grid.iters[deciding];
+    Expr *others = e_int(a, 1), *extent = bind(s, "extent", iter->end), *level = number, *other;
+    for (int i = 0; i < s->grid->grid.count; i++)
+        if (i != deciding) others = e_mul(a, others, s->grid->grid.iters[i].end);
+    if (s->grid->grid.count > 1) {
+        level = split_by_sections(s, number, iter, extent, bind(s, "others", others), &other);
+        bind_others(s, deciding, other);
+    }
+    Expr *last = e_sub(a, extent, e_int(a, 1));
+    bind_iter(s, deciding, trend == TREND_UP ? e_sub(a, last, level) : level, extent);
+    REMARK(s->context, s->grid->loc, T_LONGEST_FIRST, trend == TREND_UP ? "last" : "first", iter->var->name);
+}
+
 static Expr *raster_of(Scheduler *s) {
     if (s->grid->grid.count < 2) return NULL;
     if (s->grid->grid.raster) return s->grid->grid.raster;
@@ -114,9 +322,14 @@ static void decompose(Scheduler *s, Expr *number) {
     int count = s->grid->grid.count;
     const Iter *iters = s->grid->grid.iters;
     Expr *raster = raster_of(s);
-    int first = 0;
+    Trend trend;
+    int first = 0, deciding = raster || s->persistent ? -1 : deciding_iter(s, &trend);
     bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many
     if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
+    if (deciding >= 0) {
+        bind_longest_first(s, number, deciding, trend);
+        return;
+    }
     if (raster) {
         Expr *rows = bind(s, "rows", iters[0].end), *columns = bind(s, "columns", iters[1].end);
         Expr *plane = e_mul(a, rows, columns);
@@ -207,7 +420,7 @@ static bool want_whole_clusters(Scheduler *s, Func *kernel) {
         int extent = s->grid->grid.cluster[i];
         if (extent <= 1) continue;
         Expr *whole = e_binary(a, BIN_EQ, e_mod(a, s->grid->grid.iters[i].end, e_int(a, extent)), e_int(a, 0));
-        if (prove(facts_new(a, kernel), whole)) continue;
+        if (prove(s->facts, whole)) continue;
         kernel->when = kernel->when ? e_and(a, kernel->when, whole) : whole;
         wanted = true;
     }
@@ -257,6 +470,7 @@ static bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int block
 
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
+    s.facts = facts_new(context->arena, kernel);
     Expr *points = grid_points(&s);
     int blocks = func_cluster(kernel);
     if (blocks > 1) {
@@ -269,8 +483,10 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself
-    if (grid->grid.persistent && !parted) make_persistent(&s, points);
-    else if (grid->grid.count > 1) flatten(&s, points);
+    Trend trend = TREND_FLAT;
+    s.persistent = grid->grid.persistent && !parted;
+    if (s.persistent) make_persistent(&s, points);
+    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && trend == TREND_UP)) flatten(&s, points);
     else return changed ? (grid->grid.raster = NULL, true) : false;
     grid->grid.persistent = false;
     grid->grid.raster = NULL;

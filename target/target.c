@@ -1,12 +1,13 @@
 // Rows of the architectures. Sources: CUDA C++ Programming Guide, table "Technical Specifications per Compute
-// Capability" (limits), PTX ISA (instructions and the versions that brought them), LLVM's NVPTX (names).
+// Capability" (limits), PTX ISA (instructions and the versions that brought them), LLVM's NVPTX (names); L2
+// caches: NVIDIA's architecture white papers.
 //
 // The PTX version is the lowest with everything the row promises: 7.0 brought cp.async and mma of bf16 and tf32, 8.0
 // sm_90a, 8.4 mma of fp8, 8.6 sm_100a, 8.7 sm_120a, 8.8 sm_103a and sm_121a. Lower versions load with older drivers.
 #include "target/target.h"
 #include <string.h>
 
-enum { KB = 1024 };
+enum { KB = 1024, MB = 1024 * KB };
 
 // What every row shares: a warp's width, the register file, the shape of memory.
 #define COMMON                                                                                                         \
@@ -27,23 +28,23 @@ enum { KB = 1024 };
 
 static const Target targets[] = {
     {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30",
-     .features = AMPERE, .multiprocessors = 108},
+     .features = AMPERE, .multiprocessors = 108, .l2_bytes = 40 * MB},
     {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30",
-     .features = AMPERE, .multiprocessors = 84},
+     .features = AMPERE, .multiprocessors = 84, .l2_bytes = 6 * MB},
     {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40",
-     .features = ADA, .multiprocessors = 128},
+     .features = ADA, .multiprocessors = 128, .l2_bytes = 48 * MB},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx84",
-     .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132},
+     .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, .l2_bytes = 50 * MB},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx84", .summary = "Hopper: H100, H200",
-     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132},
+     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, .l2_bytes = 50 * MB},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .ptx_feature = "+ptx86", .summary = "Blackwell: B200",
-     .features = HOPPER, .multiprocessors = 148},
+     .features = HOPPER, .multiprocessors = 148, .l2_bytes = 126 * MB},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_103a", .ptx_feature = "+ptx88", .summary = "Blackwell: B300",
-     .features = HOPPER, .multiprocessors = 148},
+     .features = HOPPER, .multiprocessors = 148, .l2_bytes = 126 * MB},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87",
-     .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER, .multiprocessors = 170},
+     .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER, .multiprocessors = 170, .l2_bytes = 96 * MB},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10",
-     .features = HOPPER, .multiprocessors = 48},
+     .features = HOPPER, .multiprocessors = 48, .l2_bytes = 24 * MB},
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };

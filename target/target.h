@@ -37,6 +37,7 @@ typedef struct Target {
     int multiprocessors;            // of the usual device, for cost models
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory
+    int64_t l2_bytes;               // of the usual device
     int vector_bytes;               // widest load or store of a thread
     int max_barriers;               // named barriers
     int64_t max_grid;               // blocks along x

@@ -262,6 +262,28 @@ static void a_dropped_dim_is_replicated(void **state) {
     assert_int_equal(scalar->out_shape[0], 1);
 }
 
+// The parts of a dim are the threads that lie along it: each in its own, and what is left of the dim stays with the others.
+static void a_dim_in_parts(void **state) {
+    const Layout *c = parse(*state, "((4,8,2),(2,2)):((2@1,1@0,16@0),(1@1,8@0))", 0);
+    assert_int_equal(tv_threads_along(c, 1), 4);
+    assert_int_equal(tv_threads_along(c, 0), 16);
+    assert_string_equal(layout_text(*state, tv_reduce_to_parts(*state, c, 1, 4)), "((4,8,2),2):((1@1,1@0,16@0),8@0)");
+    assert_string_equal(layout_text(*state, tv_reduce_to_parts(*state, c, 1, 2)),
+                        "((2,2,8,2),2):((1@1,0,1@0,16@0),8@0)");
+    assert_string_equal(layout_text(*state, tv_reduce_to_parts(*state, c, 0, 16)), "((4,16),2):((2@1,1@0),1@1)");
+    assert_null(tv_in_parts(*state, c, 1, 3));
+    assert_null(tv_in_parts(*state, c, 1, 8));
+    for (int axis = 0; axis < 2; axis++)
+        for (int64_t parts = 1; parts <= tv_threads_along(c, axis); parts *= 2) {
+            const Layout *split = tv_in_parts(*state, c, axis, parts);
+            const Layout *after = tv_reduce(*state, tv_reduce_to_parts(*state, c, axis, parts), axis);
+            assert_string_equal(layout_text(*state, after), layout_text(*state, tv_reduce(*state, c, axis)));
+            assert_int_equal(tv_threads_along(split, axis), tv_threads_along(c, axis) / parts);
+            assert_int_equal(tv_threads_along(split, 2), parts);
+            assert_true(layout_injective(split));
+        }
+}
+
 static void plain_shared_layouts(void **state) {
     assert_string_equal(layout_text(*state, layout_row_major(*state, 3, (int64_t[]){2, 3, 4})), "(2,3,4):(12,4,1)");
     const Layout *padded = layout_padded(*state, 16, 30, 32);
@@ -343,6 +365,7 @@ int main(void) {
         IN_ARENA(blocked_distributions_cover),
         IN_ARENA(blocked_distributions_are_the_expected_ones),
         IN_ARENA(a_dropped_dim_is_replicated),
+        IN_ARENA(a_dim_in_parts),
         IN_ARENA(plain_shared_layouts),
         IN_ARENA(runs_and_periods_agree_with_enumeration),
     };
