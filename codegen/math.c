@@ -171,8 +171,7 @@ static Value log_near_one(Gen *gen, Value f, int terms) {
     double c[12];
     for (int i = 0; i < terms; i++) c[i] = 2.0 / (2 * i + 3);
     Value denominator = add(gen, f, real(gen, f, 2));
-    Value s = is_f64(gen, f) ? LLVMBuildFDiv(gen->builder, f, denominator, "")
-                             : CALL(gen, "llvm.nvvm.div.full", gen->f32, f, denominator);
+    Value s = is_f64(gen, f) ? LLVMBuildFDiv(gen->builder, f, denominator, "") : build_quotient(gen, f, denominator);
     Value z = mul(gen, s, s);
     Value r = mul(gen, z, polynomial(gen, z, terms, c));
     return sub(gen, f, mul(gen, s, sub(gen, f, r)));

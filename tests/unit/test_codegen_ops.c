@@ -108,7 +108,7 @@ static void test_math_f32(void **state) {
     const char *ptx = ptx_of(&k, "sm_80");
     expect_text(ptx, "ex2.approx.ftz.f32");
     expect_text(ptx, "tanh.approx.f32");
-    expect_text(ptx, "div.full.f32");
+    expect_text(ptx, "rcp.approx.ftz.f32");
     expect_text(ptx, "div.rn.f32");
     expect_text(ptx, "sqrt.rn.f32");
     expect_text(ptx, "sqrt.approx.f32");
