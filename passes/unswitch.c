@@ -1,4 +1,5 @@
-// unswitch: a condition inside a parallel loop that only some trips of the loop around it need is asked once for the block.
+// unswitch: a condition inside a parallel loop that only some trips of the loop around it, or some blocks, need is asked once for
+// the block.
 //
 //     for (n in ceildiv(T, 64)) {                         for (n in ceildiv(T, 64)) {
 //         ...                                                 ...
@@ -14,8 +15,8 @@
 // that is a bound (both may hold, each elsewhere), as good as any for masks. A comparison of anything else (data, products of
 // indices) may hold. It is one loop with a branch, not a loop for each phase: it stays one pipeline, and the code does not grow.
 //
-// Left alone: loops whose guard is known to hold, or known so far as the facts go (so the pass finds its own result), that
-// stand in no loop, or that do something whatever the condition.
+// Left alone: loops whose guard is known to hold (so the pass finds its own result), or that do something whatever the
+// condition.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/kernel_walk.h"
@@ -26,8 +27,7 @@
 typedef struct Unswitch {
     PassContext *context;
     Arena *arena;
-    Map *in_loops;   // parallel loops that stand in another loop
-    Map *guards;     // parallel loop -> Expr
+    Map *guards;   // parallel loop -> Expr
 } Unswitch;
 
 // What the conditions are looked at under: one parallel loop.
@@ -167,20 +167,6 @@ static Expr *block_guard(Space *space, const Block *block) {
 
 // ---- which loops ----
 
-static void mark_in_loops(Map *marked, const Block *block, bool inside) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) {
-            if (inside) map_put(marked, stmt, stmt);
-            continue;
-        }
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
-            mark_in_loops(marked, bodies[b], inside || loops);
-    }
-}
-
 // Of a || b, b holds wherever a does not.
 static bool always_holds(Facts *facts, const Expr *guard) {
     if (prove(facts, guard)) return true;
@@ -194,7 +180,7 @@ static bool always_holds(Facts *facts, const Expr *guard) {
 
 static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     Unswitch *u = user;
-    if (!map_has(u->in_loops, stmt) || starts_copy(stmt)) return;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL || starts_copy(stmt)) return;
     Facts *facts = (Facts *)at;   // as it was when we return
     int mark = facts_mark(facts);
     for (int i = 0; i < stmt->loop.count; i++) facts_iter(facts, &stmt->loop.iters[i]);
@@ -222,8 +208,7 @@ static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 bool pass_unswitch(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
-    Unswitch u = {.context = context, .arena = arena, .in_loops = map_new(arena), .guards = map_new(arena)};
-    mark_in_loops(u.in_loops, &kernel->body, false);
+    Unswitch u = {.context = context, .arena = arena, .guards = map_new(arena)};
     kernel_walk(arena, kernel, visit_loop, &u);
     StmtMapper mapper = {.arena = arena, .stmt = guard_stmt, .user = &u};
     if (map_count(u.guards) > 0) rewrite_block(&mapper, &kernel->body);
