@@ -94,15 +94,17 @@ static Value in_cluster_window(Gen *gen, Value shared) {
 }
 
 static void emit_tma_load(Gen *gen, const OpCall *call) {
+    bool all = call->op == OP_TMA_MULTICAST;
     Value args[FIRST_LOAD + MOST_DIMS + 5];
     args[0] = in_cluster_window(gen, place_address(gen, arg_place(gen, call, 0)));
     args[1] = place_address(gen, arg_place(gen, call, 2));
     args[2] = tensor_map(gen, call, 1);
-    int dims = coordinates(gen, call, FIRST_LOAD, args + FIRST_LOAD), count = FIRST_LOAD + dims;
+    int dims = coordinates(gen, call, FIRST_LOAD + all, args + FIRST_LOAD), count = FIRST_LOAD + dims;
     Value no = LLVMConstInt(gen->i1, 0, 0);
-    args[count++] = LLVMConstInt(gen->i16, 0, 0);   // multicast mask, not used
-    args[count++] = const_i64(gen, 0);              // cache hint, not used
-    args[count++] = no;
+    args[count++] = all ? LLVMBuildTrunc(gen->builder, emit_i32(gen, arg_expr(gen, call, 3)), gen->i16, "")
+                        : LLVMConstInt(gen->i16, 0, 0);
+    args[count++] = const_i64(gen, 0);   // cache hint, not used
+    args[count++] = LLVMConstInt(gen->i1, all, 0);
     args[count++] = no;
     args[count++] = const_i32(gen, 0);   // no pair of blocks
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.g2s.tile.%dd", dims);
@@ -116,7 +118,8 @@ static void emit_tma_store(Gen *gen, const OpCall *call) {
     int dims = coordinates(gen, call, FIRST_STORE, args + FIRST_STORE), count = FIRST_STORE + dims;
     args[count++] = const_i64(gen, 0);   // cache hint, not used
     args[count++] = LLVMConstInt(gen->i1, 0, 0);
-    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.%dd", dims);
+    const char *how = call->op == OP_TMA_ADD ? "reduce.add" : "s2g";
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.%s.tile.%dd", how, dims);
     call_named(gen, name, gen->none, count, args);
 }
 
@@ -131,7 +134,9 @@ static void emit_bulk_wait(Gen *gen, const OpCall *call) {
 void emit_bulk(Gen *gen, const OpCall *call) {
     switch (call->op) {
     case OP_FENCE_ASYNC: call_named(gen, "llvm.nvvm.fence.proxy.async.shared_cta", gen->none, 0, NULL); return;
-    case OP_TMA_LOAD: emit_tma_load(gen, call); return;
+    case OP_TMA_LOAD:
+    case OP_TMA_MULTICAST: emit_tma_load(gen, call); return;
+    case OP_TMA_ADD:
     case OP_TMA_STORE: emit_tma_store(gen, call); return;
     case OP_BULK_COMMIT: call_named(gen, "llvm.nvvm.cp.async.bulk.commit.group", gen->none, 0, NULL); return;
     default: emit_bulk_wait(gen, call); return;

@@ -485,6 +485,7 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_BARRIER_ARRIVE: emit_barrier(gen, call); return NULL;
     case OP_WARP_SYNC: CALL(gen, "llvm.nvvm.bar.warp.sync", gen->none, all_lanes(gen)); return NULL;
     case OP_CLUSTER_RANK:
+    case OP_PEER_ARRIVE:
     case OP_PEER:
     case OP_CLUSTER_BARRIER: return emit_cluster(gen, call);
     case OP_FENCE: emit_fence(gen, call); return NULL;
@@ -512,6 +513,8 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_FENCE_MBARRIER_INIT: emit_mbarrier(gen, call); return NULL;
     case OP_FENCE_ASYNC:
     case OP_TMA_LOAD:
+    case OP_TMA_MULTICAST:
+    case OP_TMA_ADD:
     case OP_TMA_STORE:
     case OP_BULK_COMMIT:
     case OP_BULK_WAIT: emit_bulk(gen, call); return NULL;

@@ -174,8 +174,7 @@ void fence_mbarrier_init(Agent *agent) {
     if (any && clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
 }
 
-static void arrive(Agent *agent, MBarrier *barrier, int lane, int64_t count, int64_t bytes) {
-    Cta *cta = agent->cta;
+static void arrive(Agent *agent, Cta *cta, MBarrier *barrier, int lane, int64_t count, int64_t bytes) {
     if (barrier->pending < count) {
         emu_report(cta->machine, agent->pc, T_EMU_ARRIVALS, thread_text(agent, lane), mbarrier_text(cta, barrier),
                    (long long)barrier->expected);
@@ -225,12 +224,25 @@ static void touch_mbarrier(Agent *agent, const Mem *mem, int64_t element, int la
         race_shared(agent, lane, mem->offset + element * mem->bytes, mem->bytes, touch, mem, agent->pc);
 }
 
-MBarrier *mbarrier_of(Agent *agent, const Place *place, int lane) {
-    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane) {
+    const Mem *mem = machine_mem(cta->machine, place->mem);
     int64_t offsets[LANES];
     if (!place_offsets(agent, place, (Mask)1 << lane, NULL, offsets)) return NULL;
-    touch_mbarrier(agent, mem, offsets[lane], lane, TOUCH_ATOMIC);
-    return state_readable(agent, mem, offsets[lane], 1, lane) ? mbarrier_at(agent->cta, mem, offsets[lane]) : NULL;
+    if (cta->machine->races) race_peer(agent, lane, cta, mem, offsets[lane], TOUCH_ATOMIC);
+    return state_readable_in(agent, cta, mem, offsets[lane], 1, lane) ? mbarrier_at(cta, mem, offsets[lane]) : NULL;
+}
+
+void mbarrier_peer_arrive(Agent *agent, const Call *call) {
+    bool told = false;
+    for (Mask m = agent->mask; m && !agent->cta->machine->stop; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        Cta *peer = cluster_peer(agent, agent->regs[call->args[1].slot].i[l], l);
+        MBarrier *barrier = peer ? mbarrier_of(agent, peer, call->args[0].place, l) : NULL;
+        if (!barrier) return;
+        arrive(agent, peer, barrier, l, 1, 0);
+        told = true;
+    }
+    if (told && clocked(agent)) clock_tick(agent->cta, agent->first_thread / LANES);
 }
 
 void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
@@ -257,7 +269,7 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
         }
         bool expects = call->op == OP_MBARRIER_EXPECT;
         bool counts = !expects && call->count > 1 && call->args[1].has_value;
-        arrive(agent, barrier, l, counts ? value : 1, expects ? value : 0);
+        arrive(agent, cta, barrier, l, counts ? value : 1, expects ? value : 0);
         told = true;
     }
     agent->passed = 0;

@@ -21,7 +21,7 @@
 struct BulkCopy {
     Agent *agent;   // that started it, while it has not ended
     int lane, group, pc;
-    bool store, has_read;   // has_read: a store, its bytes are in `held`
+    bool store, adds, has_read;   // adds: to the tensor; has_read: a store, its bytes are in `held`
     const MapCode *map;
     const Mem *tensor, *shared;
     MBarrier *barrier;
@@ -122,11 +122,23 @@ static void hold_row(Cta *cta, const BulkCopy *copy, int64_t row) {   // the fir
     }
 }
 
+static void add_row(Type type, uint8_t *to, const uint8_t *from, int64_t count) {
+    int bytes = type_bytes(type);
+    for (int64_t i = 0; i < count; i++, to += bytes, from += bytes) {
+        Word a = element_load(type, to), b = element_load(type, from), sum;
+        if (type_is_float(type)) sum.f = (float)(a.f + b.f);
+        else sum.i = int_wrap(type, (int64_t)((uint64_t)a.i + (uint64_t)b.i));
+        element_store(type, to, sum);
+    }
+}
+
 static void store_row(const BulkCopy *copy, int64_t row) {   // the second half
     int64_t skip, offset, element = copy->tensor->bytes, count = row_inside(copy, row, &skip, &offset);
     if (!count) return;
     const uint8_t *from = copy->held + row * copy->map->row_bytes + skip * element;
-    memcpy(copy->tensor->data + offset * element, from, (size_t)(count * element));
+    uint8_t *to = copy->tensor->data + offset * element;
+    if (copy->adds) add_row(copy->tensor->type, to, from, count);
+    else memcpy(to, from, (size_t)(count * element));
     if (copy->tensor->state) memset(copy->tensor->state + offset, STATE_READY, (size_t)count);
 }
 
@@ -171,8 +183,7 @@ static bool box_place(Agent *agent, const Place *place, int lane, BulkCopy *copy
     return access_aligned(agent, mem, offsets[lane], tma_facts.shared_align, lane);
 }
 
-static void note_shared(Agent *agent, const BulkCopy *copy, const Actor *actor, int lane) {
-    Cta *cta = agent->cta;
+static void note_shared(Agent *agent, Cta *cta, const BulkCopy *copy, const Actor *actor, int lane) {
     const Mem *mem = copy->shared;
     int64_t bytes = piece_bytes(copy);
     bool fits = true;   // one report is enough
@@ -180,8 +191,8 @@ static void note_shared(Agent *agent, const BulkCopy *copy, const Actor *actor, 
         for (int64_t at = 0; at < copy->map->row_bytes; at += bytes) {
             int64_t byte = piece_at(copy, row, at), element = (byte - mem->offset) / mem->bytes;
             actor_shared(cta, actor, byte, (int)bytes, copy->store ? TOUCH_READ : TOUCH_WRITE, mem);
-            if (fits && copy->store) fits = state_readable(agent, mem, element, bytes / mem->bytes, lane);
-            else if (fits) fits = state_writable(agent, mem, element, bytes / mem->bytes, lane);
+            if (fits && copy->store) fits = state_readable_in(agent, cta, mem, element, bytes / mem->bytes, lane);
+            else if (fits) fits = state_writable_in(agent, cta, mem, element, bytes / mem->bytes, lane);
             set_states(cta, byte, bytes, copy->store ? STATE_READY | STATE_READING : STATE_WRITING);
         }
 }
@@ -192,12 +203,13 @@ static void note_tensor(Agent *agent, const BulkCopy *copy, const Actor *actor, 
         int64_t skip, offset, count = row_inside(copy, row, &skip, &offset);
         if (!count) continue;
         if (fits && !copy->store) fits = state_readable(agent, copy->tensor, offset, count, lane);
-        actor_global(agent, lane, actor, copy->tensor, offset, count, copy->store ? TOUCH_WRITE : TOUCH_READ);
+        Touch touch = copy->adds ? TOUCH_ATOMIC : copy->store ? TOUCH_WRITE : TOUCH_READ;
+        if (fits && copy->adds) fits = state_readable(agent, copy->tensor, offset, count, lane);
+        actor_global(agent, lane, actor, copy->tensor, offset, count, touch);
     }
 }
 
-static void start_load(Agent *agent, BulkCopy *copy, int lane) {
-    Cta *cta = agent->cta;
+static void start_load(Agent *agent, Cta *cta, BulkCopy *copy, int lane) {
     Actor actor = actor_start(cta, UNIT_MBARRIER, copy->barrier->number, agent->pc);
     actor_acts_for(agent, (Mask)1 << lane, &actor);
     const MBarrier *barrier = copy->barrier;
@@ -205,7 +217,7 @@ static void start_load(Agent *agent, BulkCopy *copy, int lane) {
     bool same = barrier->init_thread == agent->first_thread + lane;
     if (!barrier->announced || (!same && known <= barrier->announced))
         emu_report(cta->machine, agent->pc, T_EMU_ANNOUNCED, mbarrier_text(cta, barrier));
-    note_shared(agent, copy, &actor, lane);
+    note_shared(agent, cta, copy, &actor, lane);
     note_tensor(agent, copy, &actor, lane);
     actor_end(cta, &actor);
     mbarrier_started(agent, copy->barrier, copy->map->rows * copy->map->row_bytes);
@@ -218,7 +230,7 @@ static void start_store(Agent *agent, BulkCopy *copy, int lane) {
           writes = actor_start(cta, UNIT_WRITES, warp, agent->pc);
     actor_acts_for(agent, (Mask)1 << lane, &reads);
     actor_acts_for(agent, (Mask)1 << lane, &writes);
-    note_shared(agent, copy, &reads, lane);
+    note_shared(agent, cta, copy, &reads, lane);
     note_tensor(agent, copy, &writes, lane);
     actor_end(cta, &reads);
     actor_end(cta, &writes);
@@ -229,22 +241,35 @@ static void start_store(Agent *agent, BulkCopy *copy, int lane) {
     agent->bulk_pc = agent->pc;
 }
 
-static void start_lane(Agent *agent, const Call *call, int lane) {
-    Cta *cta = agent->cta;
-    bool store = call->op == OP_TMA_STORE;
-    int map_at = store ? 0 : 1, coordinates = store ? 2 : 3;
-    BulkCopy box = {.store = store, .map = call->args[map_at].map, .pc = agent->pc, .lane = lane};
-    box.tensor = machine_mem(cta->machine, box.map->mem);
-    for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
-    if (!box_place(agent, call->args[store ? 1 : 0].place, lane, &box)) return;
-    if (!store && !(box.barrier = mbarrier_of(agent, call->args[2].place, lane))) return;
+// Into the memory of a block: the agent's own, or another of the cluster.
+static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
+    if (!box.store && !(box.barrier = mbarrier_of(agent, cta, call->args[2].place, box.lane))) return;
     BulkCopy *copy = new_copy(cta);
     box.held = copy->held;
     box.held_bytes = copy->held_bytes;
     *copy = box;
     choose_order(cta->machine, copy);
-    if (store) start_store(agent, copy, lane);
-    else start_load(agent, copy, lane);
+    if (box.store) start_store(agent, copy, box.lane);
+    else start_load(agent, cta, copy, box.lane);
+}
+
+static void start_lane(Agent *agent, const Call *call, int lane) {
+    Cta *cta = agent->cta;
+    bool adds = call->op == OP_TMA_ADD, store = adds || call->op == OP_TMA_STORE, all = call->op == OP_TMA_MULTICAST;
+    int map_at = store ? 0 : 1, coordinates = store ? 2 : all ? 4 : 3;
+    BulkCopy box = {.store = store, .adds = adds, .map = call->args[map_at].map, .pc = agent->pc, .lane = lane};
+    box.tensor = machine_mem(cta->machine, box.map->mem);
+    for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
+    if (!box_place(agent, call->args[store ? 1 : 0].place, lane, &box)) return;
+    if (!all) {
+        start_in(agent, cta, call, box);
+        return;
+    }
+    uint64_t mask = (uint64_t)agent->regs[call->args[3].slot].i[lane];
+    for (int rank = 0; mask && !cta->machine->stop; rank++, mask >>= 1) {
+        Cta *peer = mask & 1 ? cluster_peer(agent, rank, lane) : NULL;
+        if (peer) start_in(agent, peer, call, box);
+    }
 }
 
 void bulk_start(Agent *agent, const Call *call) {

@@ -1,4 +1,4 @@
-// Clusters: blocks that run at the same time, read each other's shared memory and meet at a barrier.
+// Clusters: blocks that run at the same time, use each other's shared memory and meet at a barrier.
 //
 // The blocks of a cluster have memory, barriers and agents of their own, but one set of clocks (race.c): their threads are
 // numbered through. So an access to another block's memory is compared with that block's own accesses as one within a block
@@ -8,25 +8,24 @@
 // from the schedule: when a block ends, each such read must be in the past of one of its threads.
 #include "emulator/machine.h"
 
-// ---- reads ----
-static Cta *peer_of(Agent *agent, int64_t rank, int lane) {
-    const Cta *cta = agent->cta;
-    Machine *machine = cta->machine;
-    if (rank >= 0 && rank < machine->code->cluster) return &cta->members[rank];
-    emu_report(machine, agent->pc, T_EMU_RANK, thread_text(agent, lane), (long long)rank, machine->code->cluster);
-    machine->stop = true;
-    return NULL;
-}
-
+// ---- other blocks' memory ----
 static void report_end(const Cta *cta, int pc, const char *what) {
     emu_report(cta->machine, pc, T_EMU_PEER_ENDS, what, (long long)cta->index);
     cta->machine->stop = true;
 }
 
-static bool peer_is_there(Agent *agent, const Cta *peer, const Mem *mem, int64_t element) {
-    if (peer->live && peer->root->status != AGENT_DONE) return true;
-    report_end(peer, agent->pc, element_text(agent->cta->machine->arena, mem, element));
-    return false;
+Cta *cluster_peer(Agent *agent, int64_t rank, int lane) {
+    const Cta *cta = agent->cta;
+    Machine *machine = cta->machine;
+    if (rank < 0 || rank >= machine->code->cluster) {
+        emu_report(machine, agent->pc, T_EMU_RANK, thread_text(agent, lane), (long long)rank, machine->code->cluster);
+        machine->stop = true;
+        return NULL;
+    }
+    Cta *peer = &cta->members[rank];
+    if (peer->live && peer->root->status != AGENT_DONE) return peer;
+    report_end(peer, agent->pc, "shared memory");
+    return NULL;
 }
 
 void peer_load(Agent *agent, const Instr *in, const Call *call) {
@@ -39,9 +38,9 @@ void peer_load(Agent *agent, const Instr *in, const Call *call) {
     const Lanes *rank = &agent->regs[call->args[1].slot];
     for (Mask m = mask; m && !machine->stop; m &= m - 1) {
         int l = __builtin_ctz(m);
-        Cta *peer = peer_of(agent, rank->i[l], l);
-        if (!peer || !peer_is_there(agent, peer, mem, offsets[l])) return;
-        if (machine->races) race_peer(agent, l, peer, mem, offsets[l]);
+        Cta *peer = cluster_peer(agent, rank->i[l], l);
+        if (!peer) return;
+        if (machine->races) race_peer(agent, l, peer, mem, offsets[l], TOUCH_READ);
         if (!state_readable_in(agent, peer, mem, offsets[l], 1, l)) return;
         dst->w[l] = element_load(mem->type, mem_data(peer, mem) + offsets[l] * mem->bytes);
     }

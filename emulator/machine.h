@@ -426,6 +426,7 @@ const char *element_text(Arena *arena, const Mem *mem, int64_t offset);
 bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
 bool state_readable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count,
                        int lane);   // in the memory of another block
+bool state_writable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int lane);
 bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
 bool access_aligned(Agent *agent, const Mem *mem, int64_t offset, int64_t bytes, int lane);   // else reported
 bool whole_warp(Agent *agent, const char *what);   // all its lanes are active, else reported
@@ -445,7 +446,9 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call);
 void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes);      // bytes of a copy have landed
 void mbarrier_started(Agent *agent, MBarrier *barrier, int64_t bytes);   // a copy that completes on it
 void mbarrier_landed(Agent *agent, MBarrier *barrier, int64_t bytes);    // one that the agent did itself, just now
-MBarrier *mbarrier_of(Agent *agent, const Place *place, int lane);   // NULL: out of range or not initialised, reported
+void mbarrier_peer_arrive(Agent *agent, const Call *call);
+// Of this block or another; NULL: out of range or not initialised, reported.
+MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane);
 const char *mbarrier_text(const Cta *cta, const MBarrier *barrier);
 void fence_mbarrier_init(Agent *agent);
 // bulk.c: TMA
@@ -457,6 +460,7 @@ void bulk_agent_ends(Agent *agent);
 void bulk_block_ends(Cta *cta);
 int bulk_writing(const Cta *cta, int64_t byte);   // as copy_writing
 // cluster.c: blocks that work together
+Cta *cluster_peer(Agent *agent, int64_t rank, int lane);   // NULL: there is none, or no more; reported
 void peer_load(Agent *agent, const Instr *in, const Call *call);
 void cluster_barrier(Agent *agent);
 void cluster_block_ends(Cta *cta);
@@ -475,9 +479,9 @@ typedef enum { TOUCH_READ, TOUCH_WRITE, TOUCH_ATOMIC } Touch;
 Races *races_new(Machine *machine);
 void races_start(Cta *cta);           // a block begins
 void races_start_cluster(Cta *cta);   // all blocks of a cluster begin; cta is the first
-void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem,
-               int64_t element);   // a read in another block's memory
-void races_meet(Cta *cta);         // each block of the cluster learns what the others wrote to global memory
+void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element,
+               Touch touch);   // in the memory of another block of the cluster
+void races_meet(Cta *cta);     // each block of the cluster learns what the others wrote to global memory
 // An access of another block to this one's shared memory that none of its threads is ordered after; -1: none. *byte: where.
 int race_unfinished(Cta *cta, int64_t *byte);
 void races_watch(Machine *machine, Mem *mem, int64_t elements);

@@ -72,7 +72,11 @@ bool state_readable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t off
 }
 
 bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane) {
-    const uint8_t *state = mem_state(agent->cta, mem);
+    return state_writable_in(agent, agent->cta, mem, offset, count, lane);
+}
+
+bool state_writable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int lane) {
+    const uint8_t *state = mem_state(cta, mem);
     if (!state) return true;
     for (int64_t n = offset * mem->unit; n < (offset + count) * mem->unit; n++) {
         if (!(state[n] & (STATE_WRITING | STATE_READING))) continue;

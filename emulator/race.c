@@ -572,9 +572,9 @@ void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, c
     touch_shared(&a, byte, bytes);
 }
 
-void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element) {
+void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element, Touch touch) {
     if (!agent->warp && !agent->role) return;
-    Toucher a = access_of(agent, lane, TOUCH_READ, mem, agent->pc);
+    Toucher a = access_of(agent, lane, touch, mem, agent->pc);
     a.cta = peer;
     touch_shared(&a, mem->offset + element * mem->bytes, mem->bytes);
 }

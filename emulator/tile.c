@@ -464,7 +464,7 @@ void tile_wait_products(Agent *agent, int64_t pending) {
 
 // Its bytes complete on an mbarrier, as those of a copy by TMA, which land late only where there are threads.
 static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
-    MBarrier *barrier = mbarrier_of(agent, call->args[2].place, 0);
+    MBarrier *barrier = mbarrier_of(agent, agent->cta, call->args[2].place, 0);
     if (!barrier) return;
     int64_t bytes = views[1].elements * views[1].mem->bytes;
     mbarrier_started(agent, barrier, bytes);

@@ -29,7 +29,8 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
     bool tile = together && !(info->stages & STAGE_BIT_THREAD);
     if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)
         REPORT(v, loc, T_IR_PLACE, info->text, "at thread stage");
-    if (((info->id == OP_BARRIER && count == 0) || everyone) && c->thread && c->divergent) REPORT(v, loc, T_IR_UNIFORM, info->text);
+    if (((info->id == OP_BARRIER && count == 0) || everyone) && c->thread && c->divergent)
+        REPORT(v, loc, T_IR_UNIFORM, info->text);
 }
 
 // ---- operands ----
@@ -84,8 +85,13 @@ static void report_operand(Verifier *v, const OpInfo *info, int at, const char *
     REPORT(v, loc, T_IR_OPERAND, info->operands[at].name, info->text, why);
 }
 
+static bool can_be_added(Type type) {   // PTX ISA, "cp.reduce.async.bulk.tensor"
+    return type == TYPE_F32 || type == TYPE_F16 || type == TYPE_BF16 || type == TYPE_I32 || type == TYPE_U32 ||
+           type == TYPE_U64;
+}
+
 static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
-    bool load = info->id == OP_TMA_LOAD;
+    bool load = info->id == OP_TMA_LOAD || info->id == OP_TMA_MULTICAST;
     int map_at = load ? 1 : 0, coordinates = info->operand_count - 1;
     const Buf *buf = args[load ? 0 : 1].region->buf;
     const Expr *e = args[map_at].value;
@@ -99,6 +105,8 @@ static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *arg
         report_operand(v, info, coordinates, "are not one for each dim of the box", loc);
     for (int i = coordinates; i < count; i++)
         if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
+    if (info->id == OP_TMA_ADD && !can_be_added(map.tensor->type))
+        report_operand(v, info, map_at, "has a type that TMA cannot add", loc);
     if (load && args[2].region->buf->type != TYPE_MBARRIER) report_operand(v, info, 2, "is no mbarrier", loc);
     if (!load && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
 }
@@ -212,7 +220,7 @@ static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span 
 
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
-    if (op == OP_TMA_LOAD || op == OP_TMA_STORE) check_tma(v, info, count, args, loc);
+    if (op >= OP_TMA_LOAD && op <= OP_TMA_MULTICAST) check_tma(v, info, count, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
         check_same(v, args[0].region, args[1].region, false, loc);

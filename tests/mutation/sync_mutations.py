@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
+SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|peer_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
 REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
@@ -114,6 +114,7 @@ CASES = [
                              ("attention_d128_192x80", ((1, 64, 320, "false"), (9, 192, 100, "false"), (1, 300, 300, "true"))),
                              ("attention_d64_128x128", ((1, 64, 320, "false"), (9, 128, 200, "false"), (5, 200, 200, "true"))),
                              ("attention_d64_192x128", ((1, 64, 320, "false"), (9, 192, 200, "false"), (1, 300, 300, "true"))))),
+    Case("column_sums", [], [f"test column_sums (M = {m}) tolerance 1e-5;" for m in (1, 200, 700)], "gpu/hopper_clusters.tile"),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 

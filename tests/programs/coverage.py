@@ -48,7 +48,7 @@ def main():
             problems.append(f"{construct}: there is no {program}")
         elif squeeze(token) not in source(path):
             problems.append(f"{construct}: `{token}` is not in {program}")
-    programs = sorted(here.rglob("*.tile")) + sorted((root / "examples").glob("*.tile"))
+    programs = sorted(here.rglob("*.tile")) + sorted((here.parent / "gpu").glob("*.tile")) + sorted((root / "examples").glob("*.tile"))
     problems += [f"no program uses {what}" for what in missing_words(root, " ".join(map(source, programs)))]
     listed = {program for _, _, program in table(here / "README.md")}
     for path in programs:
