@@ -41,8 +41,9 @@ static void replicate_rest(Layout *tv, int64_t threads, int64_t used) {
     if (used < threads) layout_add(tv, TV_THREAD, threads / used, 0, 0);
 }
 
-// Of `left` threads, those that can work side by side on `wanted` (a power of two) places: their number divides `left`.
+// Of `left` threads, those that can work side by side on `wanted` places: their number divides `left`.
 static int64_t taken(int64_t wanted, int64_t left) {
+    if (left % wanted == 0) return wanted;
     return wanted >= left ? left : smaller(wanted, power_of_two_in(left));
 }
 

@@ -451,9 +451,31 @@ static void propagate(Inference *inference) {
 
 // ---- free ----
 
+// Some reduction of the loop's group runs along the loop's fast dim.
+static bool is_reduced_along_fast(Inference *inference, const Item *item) {
+    int root = find_group(inference, item->group);
+    for (int i = 0; i < inference->items.count; i++) {
+        const Item *other = inference->items.items[i];
+        if (other->kind == ITEM_REDUCE && find_group(inference, i) == root &&
+            other->stmt->call.args[0].region->buf->rank == item->loop.rank && reduce_axis(other) == item->fast)
+            return true;
+    }
+    return false;
+}
+
+// Rows that are reduced share the threads evenly, but for a warp at least each: so a row's parts meet by shuffles, and
+// through shared memory only where the block has fewer rows than warps.
+static int64_t fast_threads(Inference *inference, const Item *item) {
+    if (item->fast_threads > 0 || !is_reduced_along_fast(inference, item)) return item->fast_threads;
+    int64_t rows = 1, lanes = inference->context->target->warp_lanes;
+    for (int d = 0; d < item->loop.rank; d++) rows *= d == item->fast ? 1 : item->loop.extents[d];
+    int64_t each = inference->threads / rows / lanes * lanes;
+    return each > lanes ? each : lanes;
+}
+
 static const Layout *blocked_map(Inference *inference, const Item *item) {
     return tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads, item->fast,
-                      item->vector, item->fast_threads);
+                      item->vector, fast_threads(inference, item));
 }
 
 static bool has_unknown_fragment(const Item *item) {

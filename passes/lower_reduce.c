@@ -5,7 +5,7 @@
 //     values     in the thread: part[d] = op(part[d], src[r]) over the thread's own values
 //     lanes      in the warp: butterflies, part[d] = op(part[d], shfl_xor(part[d], mask)) for each bit of a lane digit
 //     warps      through `scratch`[warp part, element]: one lane of each warp writes its part, barrier, all threads read all
-//                parts of their elements, in the same order
+//                parts of their elements, in the same order; many parts are shared by the lanes, which meet by butterflies
 //
 // Every thread along the axis ends with the result, which is the destination's layout (tv_reduce). Arithmetic is in the
 // compute type. Values beyond the source's shape (a padded layout) are left out.
@@ -239,33 +239,88 @@ static Block *guarded(Reduce *reduce, Expr *guard, Block *out) {
     return &only->if_.then;
 }
 
-static void reduce_warps(Reduce *reduce, int64_t parts, Block *out) {
+static void write_parts(Reduce *reduce, const Buf *scratch, Block *out) {
     Arena *arena = reduce->arena;
     Lower *lower = reduce->lower;
-    Buf *scratch = reduce->stmt->call.args[REDUCE_SCRATCH].region->buf;
-    Expr *slot, *part, *first_lane, *mine = warp_part(reduce, &first_lane);
+    Expr *slot, *first_lane, *mine = warp_part(reduce, &first_lane);
     int count, mark = facts_mark(lower->facts);
     Stmt *write = counted(reduce, "d", reduce->count, &slot);
     Expr *at[2] = {mine, result_number(reduce, slot)};
     Block *inside = guarded(reduce, result_exists(reduce, slot), &write->loop.body);
     Expr **indices = lower_indices(lower, scratch, 2, at, &count);
-    block_push(arena, inside, s_store(arena, lower_physical(lower, scratch), count, indices, part_at(reduce, slot)));
+    block_push(arena, inside,
+               s_store(arena, lower_physical(lower, (Buf *)scratch), count, indices, part_at(reduce, slot)));
     block_push(arena, guarded(reduce, first_lane ? simple(reduce, first_lane) : NULL, out), write);
     facts_release(lower->facts, mark);
-    Arg none[2] = {{0}};
-    block_push(arena, out, s_call(arena, OP_BARRIER, 2, none));
+}
+
+static Expr *load_part(Reduce *reduce, Buf *scratch, Expr *part, Expr *slot) {
+    int count;
+    Expr *at[2] = {simple(reduce, part), result_number(reduce, slot)};
+    Expr **indices = lower_indices(reduce->lower, scratch, 2, at, &count);
+    return e_load(reduce->arena, lower_physical(reduce->lower, scratch), count, indices);
+}
+
+// Every thread reads all parts.
+static void read_parts(Reduce *reduce, Buf *scratch, int64_t parts, Block *out) {
+    Arena *arena = reduce->arena;
+    Expr *slot, *part;
+    int mark = facts_mark(reduce->lower->facts);
     Stmt *read = counted(reduce, "d", reduce->count, &slot);
-    inside = guarded(reduce, result_exists(reduce, slot), &read->loop.body);
+    Block *inside = guarded(reduce, result_exists(reduce, slot), &read->loop.body);
     block_push(arena, inside, s_store1(arena, reduce->part, slot, identity(reduce)));
     Stmt *each = counted(reduce, "w", parts, &part);
-    at[0] = part;
-    at[1] = result_number(reduce, slot);
-    indices = lower_indices(lower, scratch, 2, at, &count);
-    Expr *sum = combine(reduce, part_at(reduce, slot), e_load(arena, lower_physical(lower, scratch), count, indices));
+    Expr *sum = combine(reduce, part_at(reduce, slot), load_part(reduce, scratch, part, slot));
     block_push(arena, &each->loop.body, s_store1(arena, reduce->part, slot, sum));
     block_push(arena, inside, each);
     block_push(arena, out, read);
-    facts_release(lower->facts, mark);
+    facts_release(reduce->lower->facts, mark);
+}
+
+// All lanes of a warp want the same results.
+static bool lanes_agree(const Reduce *reduce) {
+    int64_t radix = 1, within, above;
+    for (int i = 0; i < reduce->dst->in[TV_THREAD].count; i++) {
+        const LayoutMode *mode = &reduce->dst->in[TV_THREAD].modes[i];
+        tv_split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
+        if (mode->stride != 0 && within > 1) return false;
+        radix *= mode->extent;
+    }
+    return radix % reduce->lower->target->warp_lanes == 0;
+}
+
+// The lanes of a warp share the parts, a load each for as many as there are lanes, and meet by butterflies.
+static void share_parts(Reduce *reduce, Buf *scratch, int64_t parts, Block *out) {
+    Arena *arena = reduce->arena;
+    int64_t lanes = reduce->lower->target->warp_lanes, group = 1;
+    while (group < parts && group < lanes) group *= 2;
+    Expr *slot, *turn, *thread = lower_thread(reduce->lower);
+    int mark = facts_mark(reduce->lower->facts);
+    Stmt *read = counted(reduce, "d", reduce->count, &slot);
+    block_push(arena, &read->loop.body, s_store1(arena, reduce->part, slot, identity(reduce)));
+    Stmt *each = counted(reduce, "w", (parts + group - 1) / group, &turn);
+    Expr *part = e_add(arena, e_mul(arena, turn, e_int(arena, group)), e_mod(arena, thread, e_int(arena, group)));
+    Block *inside = guarded(reduce, parts % group ? simple(reduce, e_lt(arena, part, e_int(arena, parts))) : NULL,
+                            &each->loop.body);
+    Expr *sum = combine(reduce, part_at(reduce, slot), load_part(reduce, scratch, part, slot));
+    block_push(arena, inside, s_store1(arena, reduce->part, slot, sum));
+    block_push(arena, &read->loop.body, each);
+    block_push(arena, out, read);
+    facts_release(reduce->lower->facts, mark);
+    for (int64_t mask = 1; mask < group; mask *= 2) push_butterfly(reduce, mask, out);
+}
+
+static void reduce_warps(Reduce *reduce, int64_t parts, Block *out) {
+    enum { FEW = 4 };   // loads that take no longer than one and the butterflies
+    Buf *scratch = reduce->stmt->call.args[REDUCE_SCRATCH].region->buf;
+    Arg none[2] = {{0}};
+    write_parts(reduce, scratch, out);
+    block_push(reduce->arena, out, s_call(reduce->arena, OP_BARRIER, 2, none));
+    const Buf *dst = reduce->stmt->call.args[REDUCE_DST].region->buf;
+    bool whole = true;   // every slot is an element of the destination
+    for (int d = 0; d < dst->rank; d++) whole &= reduce->dst->out_shape[d] <= buf_extent(dst, d);
+    if (parts > FEW && whole && lanes_agree(reduce)) share_parts(reduce, scratch, parts, out);
+    else read_parts(reduce, scratch, parts, out);
 }
 
 // ---- the result ----

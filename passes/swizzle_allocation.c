@@ -246,6 +246,14 @@ static void place(Lives *lives, Life *life) {
     life->buf->align = (int)life->align;
 }
 
+// Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between the last
+// read of one and the first write of the next.
+static void keep_apart(Life *life) {
+    if (life->first < 0) return;
+    life->first = 0;
+    life->last = INT_MAX;
+}
+
 static Life *largest_unplaced(Lives *lives) {
     Life *best = NULL;
     for (int i = 0; i < lives->lives.count; i++) {
@@ -300,6 +308,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         lives.lives.items[i].bytes = buffer_bytes(buf);
         int64_t period = buf->layout ? layout_period(buf->layout) : 1;
         lives.lives.items[i].align = period > 1 ? period : context->target->vector_bytes;
+        if (lives.lives.items[i].bytes <= context->target->line_bytes) keep_apart(&lives.lives.items[i]);
     }
     if (changed) report_conflicts(context, &accesses);
     for (Life *life; (life = largest_unplaced(&lives)); changed = true) place(&lives, life);

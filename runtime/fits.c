@@ -5,8 +5,8 @@
 #include "passes/warp_specialize.h"
 #include <string.h>
 
-// Registers beside the fragments: addresses, loop counters, operands of a tensor-core instruction.
-enum { REGISTER_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
+// Registers beside the fragments: addresses, loop counters, and with a gemm operands of a tensor-core instruction.
+enum { REGISTER_SLACK = 24, GEMM_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
 
 typedef struct Walk {
     Visitor visitor;
@@ -53,8 +53,33 @@ static void note_gather(Walk *walk, const Stmt *store) {
     if (value->kind == EXPR_LOAD) note_move(walk, value->load.buf, store->store.buf);
 }
 
+static FitsBuffer *entry_of(Walk *walk, const Buf *buf) {
+    for (int i = 0; i < walk->out->buffers.count; i++)
+        if (walk->out->buffers.items[i].buf == buf) return &walk->out->buffers.items[i];
+    return NULL;
+}
+
+static void note_read(Walk *walk, const Buf *buf) {
+    FitsBuffer *entry = entry_of(walk, buf);
+    if (entry) entry->is_kept = true;
+}
+
+static bool visit_expr_read(Visitor *visitor, Expr *expr) {
+    if (expr->kind == EXPR_LOAD) note_read(visitor->user, expr->load.buf);
+    return true;
+}
+
+// A fragment that only reductions read is consumed as it is made: its elements are not all there at once.
+static void note_operands(Walk *walk, const Stmt *stmt) {
+    bool reduces = stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
+    for (int i = 0; i < stmt->call.count; i++)
+        if (stmt->call.args[i].region && !(reduces && i == 0)) note_read(walk, stmt->call.args[i].region->buf);
+    if (stmt->call.op == OP_GEMM) walk->out->registers = GEMM_SLACK;
+}
+
 static bool visit(Visitor *visitor, Stmt *stmt) {
     Walk *walk = visitor->user;
+    if (stmt->kind == STMT_CALL) note_operands(walk, stmt);
     if (stmt->kind == STMT_DECL) add_buffer(walk, stmt->decl);
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) note_copy(walk, stmt);
     if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
@@ -70,7 +95,7 @@ static bool visit(Visitor *visitor, Stmt *stmt) {
 FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target) {
     FitsEstimate out = {.threads = 1, .registers = REGISTER_SLACK};
     Walk walk = {.arena = arena, .out = &out, .async = target_has(target, FEATURE_CP_ASYNC)};
-    walk.visitor = (Visitor){.stmt = visit, .user = &walk};
+    walk.visitor = (Visitor){.stmt = visit, .expr = visit_expr_read, .user = &walk};
     visit_block(&walk.visitor, (Block *)&kernel->body);
     const Stmt *grid = func_grid(kernel);
     if (grid) expr_const(grid->grid.threads, &out.threads);
@@ -83,7 +108,7 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
             out.shared += b->bytes;
         } else {
             int64_t each = (count + out.threads - 1) / out.threads;
-            b->registers = (each * bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
+            if (b->is_kept) b->registers = (each * bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
             out.registers += b->registers;
         }
     }

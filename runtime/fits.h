@@ -13,7 +13,8 @@ typedef struct FitsBuffer {
     const Buf *buf;
     int64_t stages;      // 1: no ring
     int64_t bytes;       // shared: with stages
-    int64_t registers;   // fragment: of a thread
+    bool is_kept;        // fragment: something other than a reduction reads it
+    int64_t registers;   // of a thread; 0 where it is not kept
 } FitsBuffer;
 
 typedef struct FitsEstimate {
