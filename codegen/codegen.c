@@ -3,6 +3,7 @@
 //     kernel k(A: bf16[M, K], x: f32)   ->   .entry k(.u64 .ptr .global A, .f32 x, .u64 M, .u64 K)
 //     A_map: tensormap @tma(A, ...)     ->   .param .align 64 .b8 A_map[128], read where it is
 #include "codegen/gen.h"
+#include "ir/rewrite.h"
 #include <llvm-c/Analysis.h>
 #include <stdio.h>
 #include <string.h>
@@ -139,17 +140,31 @@ static void set_attribute(Gen *gen, const char *key, const char *value) {
 }
 
 static void set_launch_attributes(Gen *gen, const Stmt *grid) {
-    set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)gen->threads));
+    set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)(gen->threads / gen->cluster)));
     if (trades_registers(gen, grid)) {   // ptxas must know what there is to trade
         set_attribute(gen, "nvvm.maxnreg",
                       arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen->target, gen->threads)));
     }
     const int *cluster = grid->grid.cluster;
-    if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
+    if (gen->cluster > 1) {
+        set_attribute(gen, "nvvm.cluster_dim", arena_printf(gen->arena, "%lld,1,1", (long long)gen->cluster));
+    } else if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
         set_attribute(
             gen, "nvvm.cluster_dim",
             arena_printf(gen->arena, "%d,%d,%d", cluster[0], cluster[1] ? cluster[1] : 1, cluster[2] ? cluster[2] : 1));
     }
+}
+
+static bool find_mma(Visitor *visitor, Stmt *stmt) {
+    *(bool *)visitor->user |= stmt->kind == STMT_CALL && (stmt->call.op == OP_MMA || stmt->call.op == OP_WGMMA);
+    return true;
+}
+
+static bool has_mma(const Func *kernel) {
+    bool found = false;
+    Visitor visitor = {.stmt = find_mma, .user = &found};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return found;
 }
 
 static void start_kernel(Gen *gen, const Func *kernel) {
@@ -158,6 +173,9 @@ static void start_kernel(Gen *gen, const Func *kernel) {
     gen->vars = map_new(gen->arena);
     gen->tensors = map_new(gen->arena);
     gen->locals = map_new(gen->arena);
+    gen->packed.count = 0;
+    gen->has_mma = has_mma(kernel);
+    gen->zero = NULL;
     gen->shared_offsets = map_new(gen->arena);
     gen->scopes = map_new(gen->arena);
     gen->known = map_new(gen->arena);
@@ -181,7 +199,7 @@ static const Stmt *grid_of(Gen *gen, const Func *kernel) {
 
 int64_t kernel_block_threads(const Module *module, const Func *kernel, const Target *target) {
     Gen gen = {.module = module, .target = target, .arena = module->arena, .failure = module->failure};
-    return block_threads(&gen, grid_of(&gen, kernel));
+    return block_threads(&gen, grid_of(&gen, kernel)) / grid_blocks(grid_of(&gen, kernel));
 }
 
 static void open_body(Gen *gen) {
@@ -209,6 +227,15 @@ static Value shared_base(Gen *gen) {
     return LLVMBuildIntToPtr(gen->builder, opaque, gen->shared_pointer, "");
 }
 
+// The thread's index among those of all blocks of the point. What a block writes to another's shared memory must find it
+// running: each says so at once, and waits for the others before its first such write (emit_block).
+static void start_cluster(Gen *gen) {
+    Value rank = call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->i32, 0, NULL);
+    Value first = LLVMBuildMul(gen->builder, rank, const_i32(gen, gen->threads / gen->cluster), "");
+    gen->thread = LLVMBuildAdd(gen->builder, first, gen->thread, "");
+    call_named(gen, "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned", gen->none, 0, NULL);
+}
+
 static void emit_kernel(Gen *gen, const Func *kernel) {
     start_kernel(gen, kernel);
     const char *symbol = kernel_symbol(gen->module, kernel, gen->arena);
@@ -221,11 +248,14 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     const Stmt *grid = grid_of(gen, kernel);
     gen->threads = block_threads(gen, grid);
     gen->blocks = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL;
+    gen->cluster = grid_blocks(grid);
     gen->role = (Role){0, gen->threads, 0};
     gen->role_count = 0;
     set_launch_attributes(gen, grid);
     open_body(gen);
     gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);
+    gen->cluster_started = gen->cluster == 1;
+    if (gen->cluster > 1) start_cluster(gen);
     gen->warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
     gen->shared = gen->has_wgmma ? shared_base(gen) : gen->shared_memory;
     gen->shared_units = gen->has_wgmma ? shared_units(gen, gen->shared) : NULL;
@@ -233,6 +263,7 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     prefetch_tensor_maps(gen, kernel);
     Block body = kernel->body;
     emit_block(gen, &body);
+    await_cluster(gen);
     LLVMBuildRetVoid(gen->builder);
 }
 

@@ -77,26 +77,31 @@ typedef struct Gen {
     const Func *func;
     Value function;
     Facts *facts;
-    Map *vars;              // Var -> VarPlace
-    Map *tensors;           // Buf (global) -> pointer value
-    Map *locals;            // Buf -> LocalArray
-    Map *shared_offsets;    // Buf -> byte offset + 1
-    Map *scopes;            // Block -> what is known about expressions there (address.c)
-    Map *known;             // of the block in work: Expr -> bits
-    Map *offsets;           // Region or Expr of an access -> its offset expression
-    Map *ready;             // Region, Expr or Stmt of an access -> its address, computed ahead
-    Map *expansions;        // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
-    Map *lets;              // Var -> its value, where offsets may look through it
-    bool has_wgmma;         // of the module's kernels, some one
-    bool has_wide_joins;    // likewise: find_wide_joins
-    Map *wgmma_arrays;      // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
-    VEC(Buf *) in_flight;   // those whose declarations are open
-    Value thread;           // index in the block, i32
-    Value shared;           // where shared memory begins
-    Value shared_units;     // the same as matrix descriptors count, i32; NULL: no wgmma in the module
-    Value warp;             // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
-    int64_t threads;        // of the block
-    const Expr *blocks;     // the grid's extent as an expression: inside the kernel its value is %nctaid
+    Map *vars;                  // Var -> VarPlace
+    Map *tensors;               // Buf (global) -> pointer value
+    Map *locals;                // Buf -> LocalArray
+    VEC(LocalArray *) packed;   // those of floats, several in a register
+    Value zero;                 // that nobody can know to be one (local.c)
+    Map *shared_offsets;        // Buf -> byte offset + 1
+    Map *scopes;                // Block -> what is known about expressions there (address.c)
+    Map *known;                 // of the block in work: Expr -> bits
+    Map *offsets;               // Region or Expr of an access -> its offset expression
+    Map *ready;                 // Region, Expr or Stmt of an access -> its address, computed ahead
+    Map *expansions;            // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
+    Map *lets;                  // Var -> its value, where offsets may look through it
+    bool has_wgmma;             // of the module's kernels, some one
+    bool has_wide_joins;        // likewise: find_wide_joins
+    bool has_mma;               // of this kernel: a matrix instruction
+    Map *wgmma_arrays;          // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
+    VEC(Buf *) in_flight;       // those whose declarations are open
+    Value thread;               // index in the block, i32
+    Value shared;               // where shared memory begins
+    Value shared_units;         // the same as matrix descriptors count, i32; NULL: no wgmma in the module
+    Value warp;                 // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
+    int64_t threads;            // of the block, or of the cluster of blocks that share a point
+    int64_t cluster;            // blocks of a point
+    bool cluster_started;       // all blocks of the cluster are known to run
+    const Expr *blocks;         // the grid's extent as an expression: inside the kernel its value is %nctaid
     Role role;
     int role_count;   // roles met so far
     Label break_to;
@@ -150,6 +155,7 @@ void mark_read_only(Gen *gen, const Buf *buf, Value load);
 
 // ---- local.c ----
 void declare_local(Gen *gen, Buf *buf);
+void locals_keep_packed(Gen *gen);   // across a barrier
 LocalArray *local_array(Gen *gen, const Buf *buf);
 Value local_get(Gen *gen, LocalArray *array, int64_t index);
 void local_set(Gen *gen, LocalArray *array, int64_t index, Value value);
@@ -207,6 +213,7 @@ void find_wide_joins(Gen *gen, const Func *kernel);   // an `if` that writes man
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);
 int64_t block_threads(Gen *gen, const Stmt *grid);
+void await_cluster(Gen *gen);   // where control is uniform: until all blocks of the cluster run
 bool has_roles(const Func *kernel);
 bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them

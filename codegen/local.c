@@ -5,7 +5,13 @@
 // loads and the packed conversions hold them: a pair is then moved as a whole and never taken apart.
 //
 //     local a: bf16[8]     slots: <2 x bfloat> x 4      ldmatrix writes slots 0..3, mma reads them, nothing between
+//
+// Who keeps many 16-bit floats over a barrier wants them so: but LLVM and ptxas both see that the second f32(a[i]) is the first,
+// and keep that, in twice the registers. So each slot takes in a zero at a barrier, one that they cannot know to be it.
 #include "codegen/gen.h"
+#include <string.h>
+
+enum { MANY = 64 };   // elements whose f32 would take a good part of a thread's registers
 
 static int pack_of(Type type) {
     int bits = type_bits(type);
@@ -42,7 +48,11 @@ static LocalArray *new_array(Gen *gen, const Buf *buf) {
 void declare_local(Gen *gen, Buf *buf) {
     if (buf->alias_of) return;
     LocalArray *array = map_get(gen->locals, buf);
-    if (!array) map_put(gen->locals, buf, array = new_array(gen, buf));
+    if (!array) {
+        map_put(gen->locals, buf, array = new_array(gen, buf));
+        if (array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
+            vec_push(gen->arena, &gen->packed, array);
+    }
     if (map_has(gen->wgmma_arrays, buf)) vec_push(gen->arena, &gen->in_flight, buf);
     for (int64_t i = 0; i < array->count / array->pack; i++) {
         LLVMBuildStore(gen->builder, LLVMGetPoison(array->slot_type), array->slots[i]);
@@ -109,5 +119,39 @@ void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value 
     for (int i = 0; i < count; i++) {
         Value element = LLVMBuildExtractElement(gen->builder, vector, const_i32(gen, i), "");
         local_set(gen, array, index + i, from_memory(gen, array->type, element));
+    }
+}
+
+// ---- packed over barriers ----
+
+static Value pure_asm(Gen *gen, const char *text, const char *constraints, int count, Value *args) {
+    LLVMTypeRef types[] = {gen->i32, gen->i32}, type = LLVMFunctionType(gen->i32, types, (unsigned)count, 0);
+    Value code =
+        LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 0, 0, LLVMInlineAsmDialectATT, 0);
+    Value call = LLVMBuildCall2(gen->builder, type, code, args, (unsigned)count, "");
+    mark_call(gen, call, "nounwind");
+    return call;
+}
+
+// Grids have one dim, so the number of blocks along z is 1, and half of it 0.
+static Value unknown_zero(Gen *gen) {
+    LLVMBuilderRef builder = gen->builder;
+    gen->builder = gen->entry;
+    Value zero = pure_asm(gen, "{\n\tmov.u32 $0, %nctaid.z;\n\tshr.u32 $0, $0, 1;\n\t}", "=r", 0, NULL);
+    gen->builder = builder;
+    return zero;
+}
+
+void locals_keep_packed(Gen *gen) {
+    if (gen->has_mma || !gen->packed.count) return;   // operands of matrix instructions are not converted
+    if (!gen->zero) gen->zero = unknown_zero(gen);
+    for (int i = 0; i < gen->packed.count; i++) {
+        const LocalArray *array = gen->packed.items[i];
+        for (int64_t k = 0; k < array->count / array->pack; k++) {
+            Value old = LLVMBuildLoad2(gen->builder, array->slot_type, array->slots[k], "");
+            Value args[] = {build_bitcast(gen, old, gen->i32), gen->zero};
+            Value same = pure_asm(gen, "or.b32 $0, $1, $2;", "=r,r,r", COUNT_OF(args), args);
+            LLVMBuildStore(gen->builder, build_bitcast(gen, same, array->slot_type), array->slots[k]);
+        }
     }
 }

@@ -393,7 +393,10 @@ static bool is_number_of_blocks(Gen *gen, const Expr *call) {
 }
 
 Value emit_math(Gen *gen, Expr *call) {
-    if (is_number_of_blocks(gen, call)) return emit_launched(gen, "llvm.nvvm.read.ptx.sreg.nctaid.x");
+    if (is_number_of_blocks(gen, call)) {
+        Value blocks = emit_launched(gen, "llvm.nvvm.read.ptx.sreg.nctaid.x");
+        return gen->cluster > 1 ? LLVMBuildUDiv(gen->builder, blocks, const_i32(gen, gen->cluster), "") : blocks;
+    }
     switch (call->call.op) {
     case OP_MIN:
     case OP_MAX: return emit_extreme(gen, call);

@@ -39,6 +39,12 @@ const char *arg_word(Gen *gen, const OpCall *call, int index) {
 // `barrier()` in a role waits for the role's threads, at a named barrier from the end of the list.
 static void emit_barrier(Gen *gen, const OpCall *call) {
     bool named = has_arg(call, 0), whole = !named && !gen->role.barrier;
+    if (whole) locals_keep_packed(gen);
+    if (whole && gen->cluster > 1) {   // of all blocks that share the point
+        call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->none, 0, NULL);
+        call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
+        return;
+    }
     if (whole) {
         CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.all", gen->none, const_i32(gen, 0));
         return;

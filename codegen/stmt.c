@@ -45,6 +45,12 @@ static void emit_assign(Gen *gen, Stmt *stmt) {
     LLVMBuildStore(gen->builder, emit_expr(gen, stmt->let.value), place->value);
 }
 
+// The same place in the shared memory of that block of the cluster.
+static Value in_block(Gen *gen, Value address, Expr *block) {
+    return CALL(gen, "llvm.nvvm.mapa.shared.cluster", LLVMPointerTypeInContext(gen->context, 7), address,
+                emit_i32(gen, block));
+}
+
 static void emit_store(Gen *gen, Stmt *stmt) {
     Buf *buf = stmt->store.buf;
     int count = stmt->store.count;
@@ -56,6 +62,7 @@ static void emit_store(Gen *gen, Stmt *stmt) {
         return;
     }
     Value address = memory_address(gen, buf, count, indices, stmt);
+    if (attr_get(buf->attrs, ATTR_BLOCKS)) address = in_block(gen, address, indices[0]);
     Value store = LLVMBuildStore(gen->builder, to_memory(gen, buf->type, value), address);
     LLVMSetAlignment(store, (unsigned)type_bytes(buf->type));
 }
@@ -79,6 +86,30 @@ static void leave_scope(Gen *gen, ScopeState state) {
     facts_release(gen->facts, state.mark);
 }
 
+// ---- clusters ----
+
+void await_cluster(Gen *gen) {
+    if (gen->cluster_started) return;
+    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
+    gen->cluster_started = true;
+}
+
+static bool find_spread_store(Visitor *visitor, Stmt *stmt) {
+    *(bool *)visitor->user |= stmt->kind == STMT_STORE && attr_get(stmt->store.buf->attrs, ATTR_BLOCKS);
+    *(bool *)visitor->user |= stmt->kind == STMT_CALL && stmt->call.op == OP_BARRIER;
+    return true;
+}
+
+// The last place on the straight way through the kernel before a write to another block, or a barrier.
+static void await_cluster_before(Gen *gen, Stmt *stmt) {
+    bool straight = stmt->kind == STMT_GRID || stmt->kind == STMT_THREAD || stmt->kind == STMT_BLOCK, found = false;
+    if (gen->cluster_started || straight) return;
+    Visitor visitor = {.stmt = find_spread_store, .user = &found};
+    Block one = {.items = &stmt, .count = 1, .capacity = 1};
+    visit_block(&visitor, &one);
+    if (found) await_cluster(gen);
+}
+
 void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
     int64_t first = gen->role.first;
@@ -92,6 +123,7 @@ void emit_block(Gen *gen, Block *block) {
             first += whole_warps(gen, stmt->role.threads);
         } else {
             first = gen->role.first;
+            await_cluster_before(gen, stmt);
             emit_stmt(gen, stmt);
         }
     }
@@ -499,6 +531,7 @@ static void assume_positive(Gen *gen, Expr *extent) {
 // The block's number gives the grid's iterators, the first running fastest; it is below what the machine can launch.
 static void emit_grid(Gen *gen, Stmt *stmt) {
     Value rest = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->i32, 0, NULL);
+    if (gen->cluster > 1) rest = LLVMBuildUDiv(gen->builder, rest, const_i32(gen, gen->cluster), "");
     ScopeState state = enter_scope(gen, &stmt->grid);
     check_trade(gen, stmt);
     for (int i = 0; i < stmt->grid.count; i++) {

@@ -238,6 +238,8 @@ static void grid_options(Sema *s, const Node *list, Stmt *grid) {
     }
 }
 
+enum { MOST_POINT_THREADS = 1 << 14 };   // of the largest cluster of blocks; what fits is the target's to say
+
 static void grid(Sema *s, const Node *node) {
     if (s->context != IN_KERNEL || s->grids++ > 0) {
         diag(s->sink, node->span, T_ONE_GRID);
@@ -248,7 +250,7 @@ static void grid(Sema *s, const Node *node) {
     int64_t threads = 1;
     scope_open(s, &scope);
     stmt->grid.count = iterators(s, node->kids[0], &stmt->grid.iters, true);
-    constant_int(s, node->kids[1], "the number of threads", 1, 1024, &threads);
+    constant_int(s, node->kids[1], "the number of threads", 1, MOST_POINT_THREADS, &threads);
     stmt->grid.threads = e_int(s->arena, threads);
     for (int d = 0; d < 3; d++) stmt->grid.cluster[d] = 1;
     grid_options(s, node->kids[2], stmt);

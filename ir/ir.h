@@ -385,6 +385,7 @@ Func *module_func(const Module *module, const char *name);   // the first of tha
 Func *module_reference(const Module *module, const char *name);
 Var *func_dim(const Func *func, const char *name);   // NULL when absent
 const Stmt *func_grid(const Func *kernel);           // its grid statement
+int64_t grid_blocks(const Stmt *grid);               // that share a point: @blocks, 1 without
 
 // ---- arguments, and parameters that are none: tensor maps, made at launch (tensormap.c) ----
 bool param_is_hidden(const Param *param);

@@ -43,6 +43,10 @@ const Stmt *func_grid(const Func *kernel) {
     return find_grid(&kernel->body);
 }
 
+int64_t grid_blocks(const Stmt *grid) {
+    return grid ? attr_int(grid->attrs, ATTR_BLOCKS, 1) : 1;
+}
+
 // ---- regions ----
 int region_rank(const Region *region) {
     int rank = 0;

@@ -457,7 +457,7 @@ static bool is_reduced_along_fast(Inference *inference, const Item *item) {
     for (int i = 0; i < inference->items.count; i++) {
         const Item *other = inference->items.items[i];
         if (other->kind == ITEM_REDUCE && find_group(inference, i) == root &&
-            other->stmt->call.args[0].region->buf->rank == item->loop.rank && reduce_axis(other) == item->fast)
+            other->stmt->call.args[0].region->buf->rank == item->loop.rank && reduce_op_axis(other->stmt) == item->fast)
             return true;
     }
     return false;

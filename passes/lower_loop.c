@@ -25,6 +25,7 @@
 #include "passes/lower.h"
 #include "passes/util.h"
 #include "support/map.h"
+#include <string.h>
 
 typedef struct Version {
     Lower *lower;
@@ -61,9 +62,23 @@ static Expr *at_point(Version *version, Expr *expr, Expr *const *point) {
     return simplify_expr(version->arena, version->lower->facts, subst_expr(subst, expr));
 }
 
+// An index that is itself read from memory is a load of this version: guarded, and from the thread's slots.
+static Expr *read_at(Version *version, Expr *expr, Expr *const *point) {
+    Expr *outer[LAYOUT_MAX_RANK], *element = version->element;
+    memcpy(outer, version->point, sizeof outer);
+    for (int d = 0; d < version->loop->rank; d++) version->point[d] = point[d];
+    version->element = e_int(version->arena, 0);
+    Expr *result = version_expr(version, expr);
+    memcpy(version->point, outer, sizeof outer);
+    version->element = element;
+    return result;
+}
+
 static Expr **access_at(Version *version, const TileAccess *access, Expr *const *point) {
     Expr **indices = NEW_ARRAY(version->arena, Expr *, access->count);
-    for (int d = 0; d < access->count; d++) indices[d] = at_point(version, access->indices[d], point);
+    for (int d = 0; d < access->count; d++)
+        indices[d] = expr_reads_memory(access->indices[d]) ? read_at(version, access->indices[d], point)
+                                                           : at_point(version, access->indices[d], point);
     return indices;
 }
 

@@ -5,7 +5,8 @@
 //     values     in the thread: part[d] = op(part[d], src[r]) over the thread's own values
 //     lanes      in the warp: butterflies, part[d] = op(part[d], shfl_xor(part[d], mask)) for each bit of a lane digit
 //     warps      through `scratch`[warp part, element]: one lane of each warp writes its part, barrier, all threads read all
-//                parts of their elements, in the same order; many parts are shared by the lanes, which meet by butterflies
+//                parts of their elements, in the same order (the scratch of a cluster's blocks has a first index, the block:
+//                a part is written to each block's slice, and read from the own); many parts are shared by the lanes, which meet by butterflies
 //
 // Every thread along the axis ends with the result, which is the destination's layout (tv_reduce). Arithmetic is in the
 // compute type. Values beyond the source's shape (a padded layout) are left out.
@@ -59,6 +60,7 @@ typedef struct Reduce {
     Type type;                   // of the arithmetic
     Buf *from, *to, *part;       // local arrays
     int64_t count;               // results per thread
+    int64_t blocks;              // that share the threads: each has its own scratch, with all parts
 } Reduce;
 
 static Expr *combine(Reduce *reduce, Expr *a, Expr *b) {
@@ -239,15 +241,39 @@ static Block *guarded(Reduce *reduce, Expr *guard, Block *out) {
     return &only->if_.then;
 }
 
+// All lanes of a warp want the same results.
+static bool lanes_agree(const Reduce *reduce) {
+    int64_t radix = 1, within, above;
+    for (int i = 0; i < reduce->dst->in[TV_THREAD].count; i++) {
+        const LayoutMode *mode = &reduce->dst->in[TV_THREAD].modes[i];
+        tv_split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
+        if (mode->stride != 0 && within > 1) return false;
+        radix *= mode->extent;
+    }
+    return radix % reduce->lower->target->warp_lanes == 0;
+}
+
+static Expr *lane_of(Reduce *reduce) {
+    return e_mod(reduce->arena, lower_thread(reduce->lower), e_int(reduce->arena, reduce->lower->target->warp_lanes));
+}
+
+// One lane of each warp writes; where several blocks share the threads, to the scratch of each of them, which reads its own.
 static void write_parts(Reduce *reduce, const Buf *scratch, Block *out) {
     Arena *arena = reduce->arena;
     Lower *lower = reduce->lower;
-    Expr *slot, *first_lane, *mine = warp_part(reduce, &first_lane);
+    Expr *slot, *first_lane, *mine = warp_part(reduce, &first_lane), *block = lane_of(reduce);
     int count, mark = facts_mark(lower->facts);
+    bool spread = reduce->blocks > 1 && tv_replicas(reduce->src) == 1 && lanes_agree(reduce);   // a lane for each block
+    if (spread) first_lane = e_lt(arena, block, e_int(arena, reduce->blocks));
     Stmt *write = counted(reduce, "d", reduce->count, &slot);
-    Expr *at[2] = {mine, result_number(reduce, slot)};
     Block *inside = guarded(reduce, result_exists(reduce, slot), &write->loop.body);
-    Expr **indices = lower_indices(lower, scratch, 2, at, &count);
+    if (reduce->blocks > 1 && !spread) {
+        Stmt *each = counted(reduce, "block", reduce->blocks, &block);
+        block_push(arena, inside, each);
+        inside = &each->loop.body;
+    }
+    Expr *at[3] = {block, mine, result_number(reduce, slot)};
+    Expr **indices = lower_indices(lower, scratch, scratch->rank, at + 3 - scratch->rank, &count);
     block_push(arena, inside,
                s_store(arena, lower_physical(lower, (Buf *)scratch), count, indices, part_at(reduce, slot)));
     block_push(arena, guarded(reduce, first_lane ? simple(reduce, first_lane) : NULL, out), write);
@@ -256,8 +282,10 @@ static void write_parts(Reduce *reduce, const Buf *scratch, Block *out) {
 
 static Expr *load_part(Reduce *reduce, Buf *scratch, Expr *part, Expr *slot) {
     int count;
-    Expr *at[2] = {simple(reduce, part), result_number(reduce, slot)};
-    Expr **indices = lower_indices(reduce->lower, scratch, 2, at, &count);
+    int64_t block_threads = reduce->lower->threads / reduce->blocks;
+    Expr *mine = e_div(reduce->arena, lower_thread(reduce->lower), e_int(reduce->arena, block_threads));
+    Expr *at[3] = {mine, simple(reduce, part), result_number(reduce, slot)};
+    Expr **indices = lower_indices(reduce->lower, scratch, scratch->rank, at + 3 - scratch->rank, &count);
     return e_load(reduce->arena, lower_physical(reduce->lower, scratch), count, indices);
 }
 
@@ -275,18 +303,6 @@ static void read_parts(Reduce *reduce, Buf *scratch, int64_t parts, Block *out) 
     block_push(arena, inside, each);
     block_push(arena, out, read);
     facts_release(reduce->lower->facts, mark);
-}
-
-// All lanes of a warp want the same results.
-static bool lanes_agree(const Reduce *reduce) {
-    int64_t radix = 1, within, above;
-    for (int i = 0; i < reduce->dst->in[TV_THREAD].count; i++) {
-        const LayoutMode *mode = &reduce->dst->in[TV_THREAD].modes[i];
-        tv_split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
-        if (mode->stride != 0 && within > 1) return false;
-        radix *= mode->extent;
-    }
-    return radix % reduce->lower->target->warp_lanes == 0;
 }
 
 // The lanes of a warp share the parts, a load each for as many as there are lanes, and meet by butterflies.
@@ -359,6 +375,7 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     reduce.from = lower_local(lower, src);
     reduce.to = lower_local(lower, dst);
     reduce.count = tv_values(dst->layout);
+    reduce.blocks = grid_blocks(func_grid(lower->kernel));
     reduce.part = buf_new_const(lower->arena, "part", SCOPE_LOCAL, reduce.type, 1, &reduce.count, stmt->loc);
     Stmt *block = s_block(lower->arena);
     block_push(lower->arena, &block->block, s_decl(lower->arena, reduce.part));

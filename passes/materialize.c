@@ -122,9 +122,15 @@ static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
     const Layout *layout = reduce_source(m->arena, reduce, src->buf->layout);
     int64_t parts = tv_warps_along(layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
     if (parts > 1 && !reduce->call.args[REDUCE_SCRATCH].region) {
-        int64_t shape[2] = {parts, 1};
-        for (int d = 0; d < dst->buf->rank; d++) shape[1] *= buf_extent(dst->buf, d);
-        Buf *scratch = shared_like(m, "partial", type_compute(dst->buf->type), 2, shape, out, reduce->loc);
+        int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[3] = {blocks, parts, 1};
+        for (int d = 0; d < dst->buf->rank; d++) shape[2] *= buf_extent(dst->buf, d);
+        int rank = blocks > 1 ? 3 : 2;   // each block has all parts
+        Buf *scratch =
+            shared_like(m, "partial", type_compute(dst->buf->type), rank, shape + 3 - rank, out, reduce->loc);
+        if (blocks > 1) {
+            scratch->stage_dims = 1;
+            attr_set_int(m->arena, &scratch->attrs, ATTR_BLOCKS, blocks);
+        }
         reduce->call.args[REDUCE_SCRATCH] = arg_region(region_whole(m->arena, scratch));
     }
     block_push(m->arena, out, reduce);

@@ -468,9 +468,22 @@ static bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int block
     return changed;
 }
 
+// More threads than a block can have are those of a cluster's blocks.
+static bool divide_point(Scheduler *s) {
+    int64_t threads = 1;
+    if (attr_get(s->grid->attrs, ATTR_BLOCKS) || !expr_const(s->grid->grid.threads, &threads)) return false;
+    int blocks = target_cluster(s->context->target, threads);
+    if (blocks == 0)
+        diag(s->context->sink, s->grid->loc, T_POINT_THREADS, (long long)threads, s->context->target->name);
+    if (blocks <= 1) return false;
+    attr_set_int(s->arena, &s->grid->attrs, ATTR_BLOCKS, blocks);
+    return true;
+}
+
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     s.facts = facts_new(context->arena, kernel);
+    bool divided = divide_point(&s);
     Expr *points = grid_points(&s);
     int blocks = func_cluster(kernel);
     if (blocks > 1) {
@@ -479,7 +492,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
         grid->grid.raster = NULL;
         return flattened;
     }
-    bool changed = drop_cluster(&s) || grid->grid.raster != NULL;
+    bool changed = drop_cluster(&s) || divided || grid->grid.raster != NULL;
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself

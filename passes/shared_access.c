@@ -185,8 +185,9 @@ static void gather_reduce(Gather *gather, Stmt *reduce) {
         new_access(gather, scratch, reduce, true, 1, 1);   // one lane per element; rows are read as broadcasts
     for (int lane = 0; lane < access->lanes; lane++) {
         int64_t *element = lane_element(access, 0, lane);
-        element[0] = 0;
-        element[1] = lane < buf_extent(scratch, 1) ? lane : 0;
+        int last = scratch->rank - 1;
+        for (int d = 0; d < last; d++) element[d] = 0;
+        element[last] = lane < buf_extent(scratch, last) ? lane : 0;
     }
 }
 

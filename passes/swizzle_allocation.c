@@ -308,7 +308,10 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         lives.lives.items[i].bytes = buffer_bytes(buf);
         int64_t period = buf->layout ? layout_period(buf->layout) : 1;
         lives.lives.items[i].align = period > 1 ? period : context->target->vector_bytes;
-        if (lives.lives.items[i].bytes <= context->target->line_bytes) keep_apart(&lives.lives.items[i]);
+        bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
+        if (spread || lives.lives.items[i].bytes <= context->target->line_bytes) keep_apart(&lives.lives.items[i]);
+        if (!spread && grid_blocks(func_grid(kernel)) > 1)
+            diag(context->sink, buf->loc, T_POINT_SHARED, buf->name, (long long)grid_blocks(func_grid(kernel)));
     }
     if (changed) report_conflicts(context, &accesses);
     for (Life *life; (life = largest_unplaced(&lives)); changed = true) place(&lives, life);

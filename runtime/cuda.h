@@ -95,6 +95,8 @@ enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_FUNCTION_SHARED = 8,
     CUDA_STREAM_NON_BLOCKING = 1,
     CUDA_CAPTURE_RELAXED = 2,
+    CUDA_FUNCTION_CLUSTER_ANY = 14,   // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    CUDA_CLUSTER_PORTABLE = 8,
 };
 
 // Opens the driver. False: T_NO_DRIVER was reported. The library stays open: a driver cannot be unloaded.

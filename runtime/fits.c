@@ -100,6 +100,9 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
     const Stmt *grid = func_grid(kernel);
     if (grid) expr_const(grid->grid.threads, &out.threads);
     if (out.threads < 1) out.threads = 1;
+    int64_t blocks =
+        grid && attr_get(grid->attrs, ATTR_BLOCKS) ? grid_blocks(grid) : target_cluster(target, out.threads);
+    int64_t block_threads = blocks > 0 ? out.threads / blocks : out.threads;
     for (int i = 0; i < out.buffers.count; i++) {
         FitsBuffer *b = &out.buffers.items[i];
         int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
@@ -112,9 +115,9 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
             out.registers += b->registers;
         }
     }
-    out.fits = out.shared <= target->shared_block && out.threads <= target->max_threads &&
+    out.fits = out.shared <= target->shared_block && block_threads <= target->max_threads &&
                out.registers <= target->registers_thread &&
-               out.registers * out.threads <= target->registers_multiprocessor;
+               out.registers * block_threads <= target->registers_multiprocessor;
     return out;
 }
 
@@ -382,7 +385,8 @@ static void table_row(const FitsBuffer *b, StrBuf *out) {
 void fits_table(const FitsEstimate *e, const Target *t, StrBuf *out) {
     for (int i = 0; i < e->buffers.count; i++) table_row(&e->buffers.items[i], out);
     if (e->threads > t->max_threads)
-        sb_printf(out, "  threads of a block: %lld; %s has %d\n", (long long)e->threads, t->name, t->max_threads);
+        sb_printf(out, "  threads of a point: %lld; a block of %s has %d, a cluster %d blocks\n", (long long)e->threads,
+                  t->name, t->max_threads, target_has(t, FEATURE_CLUSTER) ? t->cluster_most : 1);
     sb_printf(out, "  shared memory of a block: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
               (long long)t->shared_block);
     sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a block",

@@ -14,6 +14,11 @@ static bool load_kernel(Arena *arena, DiagSink *sink, Loaded *l, const PlanVaria
     if (!cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_SHARED, (int)variant->shared_bytes),
                     "cuFuncSetAttribute (dynamic shared memory)"))
         return false;
+    const int *c = variant->cluster;
+    if (c[0] * c[1] * c[2] > CUDA_CLUSTER_PORTABLE &&
+        !cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_CLUSTER_ANY, 1),
+                    "cuFuncSetAttribute (cluster size)"))
+        return false;
     vec_push(arena, &l->kernels, kernel);
     return true;
 }

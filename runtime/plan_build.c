@@ -131,10 +131,12 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     const Stmt *grid = func_grid(kernel);
     Expr *blocks = e_int(b->arena, 1);
     for (int i = 0; i < grid->grid.count; i++) blocks = e_mul(b->arena, blocks, grid->grid.iters[i].end);
+    if (grid_blocks(grid) > 1) blocks = e_mul(b->arena, blocks, e_int(b->arena, grid_blocks(grid)));
     v->symbol = kernel_symbol(b->module, kernel, b->arena);
     v->grid = host_expr(b, blocks);
     v->threads = (int)kernel_block_threads(b->module, kernel, b->target);
     for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
+    if (grid_blocks(grid) > 1) v->cluster[0] = (int)grid_blocks(grid);
     v->shared_bytes = kernel_shared_bytes(kernel);
     v->registers = -1;
     const KernelResources *found = resources_of(b, v->symbol);

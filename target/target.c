@@ -22,8 +22,8 @@ enum { KB = 1024, MB = 1024 * KB };
 #define BIT(feature) (1u << FEATURE_##feature)
 #define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))
 #define ADA (AMPERE | BIT(MMA_FP8))
-#define NO_CLUSTERS .max_cluster = 1
-#define CLUSTERS .max_cluster = 8   // of any launch; with leave, 16 on some
+#define NO_CLUSTERS .max_cluster = 1, .cluster_most = 1
+#define CLUSTERS .max_cluster = 8, .cluster_most = 16   // of any launch; with leave, 16 on some
 #define HOPPER (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER))   // and what came after it
 
 static const Target targets[] = {
@@ -48,6 +48,20 @@ static const Target targets[] = {
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };
+
+// As many blocks as leave each a quarter of the most threads: several then share a multiprocessor, and the memory accesses of
+// one overlap the other's arithmetic and waiting. More than is portable only where else a block would fill it alone.
+int target_cluster(const Target *target, int64_t threads) {
+    if (threads <= target->max_threads) return 1;
+    if (!target_has(target, FEATURE_CLUSTER)) return 0;
+    int chosen = 0;
+    for (int blocks = 2; blocks <= target->cluster_most; blocks *= 2) {
+        if (threads > (int64_t)blocks * target->max_threads || threads % (blocks * target->warp_lanes) != 0) continue;
+        int64_t least = blocks > target->max_cluster ? target->max_threads / 2 : target->max_threads / 4;
+        if (chosen == 0 || threads >= blocks * least) chosen = blocks;
+    }
+    return chosen;
+}
 
 const Target *target_at(int index) {
     return index >= 0 && index < TARGETS ? &targets[index] : NULL;

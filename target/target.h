@@ -41,11 +41,13 @@ typedef struct Target {
     int vector_bytes;               // widest load or store of a thread
     int max_barriers;               // named barriers
     int64_t max_grid;               // blocks along x
-    int max_cluster;                // blocks of a cluster; 1: there are no clusters
+    int max_cluster, cluster_most;   // blocks of a cluster, of any launch and with leave; 1: there are no clusters
 } Target;
 
 const Target *target_named(const char *name);   // NULL when unknown
 const Target *target_at(int index);             // NULL past the end; for listing
+// Blocks among which a point of `threads` threads is divided: 1 when one block holds them all, 0 when no cluster does.
+int target_cluster(const Target *target, int64_t threads);
 static inline int target_warpgroup(const Target *t) {
     return t->partitions * t->warp_lanes;
 }   // threads: a warp of each

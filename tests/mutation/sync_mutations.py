@@ -92,6 +92,8 @@ CASES = [
                                         for m, n, d in ((64, 64, 0), (63, 61, 3))
                                         for k in (8, 256 - d, 512 - d, 768 - d, 1792 - d)]),
     Case("rmsnorm", ["N=512"], [f"test rmsnorm (M = {m}, N = 512, eps = 1e-6) tolerance 1e-2;" for m in (1, 3)]),
+    Case("softmax", ["N=8192", "EACH=32"], ["test softmax (M = 2, N = 8192) tolerance 1e-2;"]),
+    Case("softmax", ["N=16384", "EACH=8"], ["test softmax (M = 2, N = 16384) tolerance 1e-2;"], target="sm_90a"),
     Case("softmax", ["N=1000"], ["test softmax (M = 2, N = 1000) tolerance 1e-2;"]),
     Case("softmax", ["N=13"], ["test softmax (M = 2, N = 13) tolerance 1e-2;"]),
     Case("transpose", ["T=32"], [f"test transpose (M = {m}, N = {n}) tolerance 0;"
