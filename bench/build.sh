@@ -38,7 +38,7 @@ one() {
         name=$name-$define
         flags+=(-D "$define")
     done
-    if log=$("$tilec" build "$here/../$file" --only="$kernel" --target="$target" "${flags[@]}" -o "$out/$name.cubin" 2>&1); then
+    if log=$("$tilec" build "$here/../$file" --only="$kernel" --target="$target" --no-lines "${flags[@]}" -o "$out/$name.cubin" 2>&1); then
         echo "$name"
     else
         echo "left out: $name: $(grep -m1 error <<< "$log")"
