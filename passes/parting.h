@@ -28,6 +28,7 @@ typedef struct Parting {
 // All warpgroups compute one point together: the kernel can be parted so, whether select has seen it or not. NULL, or why not.
 const char *together_problem(Arena *arena, const Target *target, const Func *kernel);
 int together_warpgroups(const Target *target, const Func *kernel);   // that compute
+bool together_equal_points(Arena *arena, const Func *kernel);        // all points take equally many steps: blocks stay
 bool part_together(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma
 
 // Registers of a thread that computes, of `consumers` warpgroups, when the producer's have so many; 0: all that it can have.
@@ -47,7 +48,13 @@ typedef struct Release {
 // such arrivals -> Release.
 void start_products(Arena *arena, Block *block, const Map *releases);
 // Products at the end of a loop from registers go behind the first product of the next iteration (rotate_products.c).
-void rotate_products(Arena *arena, Block *block, Map *releases);
+void rotate_products(Arena *arena, Facts *facts, Block *block, Map *releases);
+
+// Of a role's body (tidy_role.c): fills with zeros go where a product can overwrite, given what is known; declarations of
+// fragments into the one loop that uses them; scalars behind the last loop that does not need them.
+void drop_fills(Arena *arena, Facts *facts, Block *block);
+void sink_fragments(Arena *arena, Block *block);
+void sink_scalars(Arena *arena, Block *block, const Map *releases);
 
 // ---- expressions and calls ----
 

@@ -15,13 +15,16 @@
 // along: the wait for it, which stands before, and the arrival that frees its slot, behind. It may pass what stands from the
 // top of the body to the first product, if nothing there touches its accumulator or writes its operand, and if it needs no scalar
 // of its own iteration. Its tiles must have two slots: their next copy may come before what this iteration's first product waits
-// for. Slots are counted where tiles are freed, so the product finds the slot of its own iteration.
+// for. Slots are counted where tiles are freed, so the product finds the slot of its own iteration. Where the loop is known to
+// run there is no `if`.
 #include "ir/build.h"
+#include "passes/kernel_walk.h"
 #include "passes/parting.h"
 
 typedef struct Rotation {
     Arena *arena;
     Map *releases;
+    Facts *facts;
     int head;          // statements up to the first product, this included with its arrivals
     int moves, ends;   // the product that moves with its waits: from .. end of the body
 } Rotation;
@@ -122,38 +125,68 @@ static void append_copy(Rotation *r, const Block *from, int begin, int end, Subs
     }
 }
 
-static void rotate_loop(Rotation *r, Stmt *loop, Block *out) {
+static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
+    const Release *release = map_get(r->releases, arrival);
+    for (int i = 0; i < release->tiles.count; i++)
+        if (release->tiles.items[i] == tile) return true;
+    return false;
+}
+
+// Arrivals behind the loop, from `at` on, that have nothing to do with the product that was moved: they need not wait for it.
+static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *gemm) {
+    int count = 0;
+    while (at + count < block->count && map_has(r->releases, block->items[at + count]) &&
+           !frees(r, block->items[at + count], gemm->call.args[1].region->buf))
+        count++;
+    return count;
+}
+
+// How many statements behind the loop come with it.
+static int rotate_loop(Rotation *r, const Block *block, int at, Block *out) {
+    Stmt *loop = block->items[at];
     Arena *a = r->arena;
     Iter *iter = &loop->loop.iters[0];
     hoist_operand(r, &loop->loop.body, out);
     const Block body = loop->loop.body;
     Stmt *some = s_if(a, e_lt(a, iter->begin, iter->end)), *first = s_block(a);
     Subst *subst = subst_new(a);
+    bool runs = prove(r->facts, some->if_.condition);
+    Block *to = runs ? out : &some->if_.then;
     some->loc = first->loc = loop->loc;
     subst_var(subst, iter->var, iter->begin);
     append_copy(r, &body, 0, r->moves, subst, &first->block);
-    block_push(a, &some->if_.then, first);
+    block_push(a, to, first);
     loop->loop.body = (Block){0};
     append(r, &body, 0, r->head, &loop->loop.body);
     append_copy(r, &body, r->moves, body.count, NULL, &loop->loop.body);
     append(r, &body, r->head, r->moves, &loop->loop.body);
     iter->begin = e_add(a, iter->begin, e_int(a, 1));
-    block_push(a, &some->if_.then, loop);
-    append(r, &body, r->moves, body.count, &some->if_.then);
-    block_push(a, out, some);
+    block_push(a, to, loop);
+    int behind = arrivals_behind(r, block, at + 1, body.items[r->ends]);
+    if (!runs) append_copy(r, block, at + 1, at + 1 + behind, NULL, &some->if_.otherwise);
+    append(r, block, at + 1, at + 1 + behind, to);
+    append(r, &body, r->moves, body.count, to);
+    if (!runs) block_push(a, out, some);
+    return behind;
 }
 
-void rotate_products(Arena *arena, Block *block, Map *releases) {
+void rotate_products(Arena *arena, Facts *facts, Block *block, Map *releases) {
     Block out = {0};
+    int outer = facts_mark(facts);
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
-        Rotation r = {.arena = arena, .releases = releases};
+        Rotation r = {.arena = arena, .releases = releases, .facts = facts};
         bool loop = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_SERIAL && stmt->loop.count == 1 &&
                     expr_is_int(stmt->loop.iters[0].step, 1);
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) rotate_products(arena, bodies[b], releases);
-        if (loop && find_parts(&r, &stmt->loop.body) && may_move(&r, stmt)) rotate_loop(&r, stmt, &out);
+        int mark = facts_mark(facts);
+        facts_enter(facts, stmt);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
+            rotate_products(arena, facts, bodies[b], releases);
+        if (!is_scalar(stmt)) facts_release(facts, mark);
+        if (loop && find_parts(&r, &stmt->loop.body) && may_move(&r, stmt)) i += rotate_loop(&r, block, i, &out);
         else block_push(arena, &out, stmt);
     }
+    facts_release(facts, outer);
     *block = out;
 }

@@ -222,6 +222,13 @@ bool specialized_in_turn(Arena *arena, const Target *target, const Func *kernel)
     return kind_of(arena, target, kernel, &shape, &why) == PART_IN_TURN;
 }
 
+bool specialized_together(Arena *arena, const Target *target, const Func *kernel) {
+    Shape shape;
+    const char *why;
+    if (kind_of(arena, target, kernel, &shape, &why) != PART_TOGETHER) return false;
+    return shape_of(target, kernel, &shape) || !common_trips(arena, &shape.grid->grid.body, shape.loop);
+}
+
 // ---- stores ----
 
 typedef struct Product {

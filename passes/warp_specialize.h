@@ -9,6 +9,8 @@ bool can_specialize(Arena *arena, const Target *target, const Func *kernel, cons
 // Its consumers take points in turn (a loop that does nothing but load and multiply, a tile that one warpgroup can hold); else
 // all of them work on one together.
 bool specialized_in_turn(Arena *arena, const Target *target, const Func *kernel);
+// All of them work on one together, and not only because the tile is too large for one.
+bool specialized_together(Arena *arena, const Target *target, const Func *kernel);
 // Registers of a thread that the fragments of such a kernel need when a point is that many warpgroups'.
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the products of such a kernel's loop, in wgmma's layout.

@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "passes/together_cost.h"
 #include "passes/warp_specialize.h"
 #include <string.h>
 
@@ -164,6 +165,7 @@ enum { MOST_TILES = 5, STRIP = 64, LEAST_CLOCKS = 208, STEP_CLOCKS = 12, TAIL_CL
 typedef struct Tile {
     const char *tunables;
     int64_t m, n, ring;   // of the accumulators; bytes of shared memory
+    int64_t rate;         // of a kernel whose warpgroups work together: together_rate; else 0
 } Tile;
 
 typedef struct Choice {
@@ -197,9 +199,41 @@ static Choice *choice_of(FitsSearch *search, const Func *kernel) {
     return choice;
 }
 
+// Of tiles with as many rows the fastest; a later one has to be faster by so much, since larger ones fill the last step less well.
+enum { CLEARLY = 32 };
+
+static void compare_together(FitsSearch *search, Choice *choice, const Func *kernel) {
+    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+    int64_t staging = specialized_staging(search->arena, search->target, kernel);
+    if (estimate.shared + staging > search->target->shared_block) return;
+    Tile tile = {.tunables = fits_tunables(search->arena, kernel)};
+    tile.rate = together_rate(search->arena, search->target, kernel, &tile.m);
+    if (!together_cost(search->arena, search->target, kernel)) tile.m = 0;   // the launch cannot choose: one for all
+    for (int i = 0; i < choice->tiles.count; i++) {
+        Tile *other = &choice->tiles.items[i];
+        if (other->m != tile.m) continue;
+        if (tile.rate < other->rate - other->rate / CLEARLY) *other = tile;
+        return;
+    }
+    vec_push(search->arena, &choice->tiles, tile);
+}
+
+// The first that fitted comes last: it has the general variant.
+static void order_together(Choice *choice) {
+    enum { MOST = 3 };
+    if (choice->tiles.count > MOST) choice->tiles.count = MOST;
+    Tile first = choice->tiles.items[0];
+    for (int i = 1; i < choice->tiles.count; i++) choice->tiles.items[i - 1] = choice->tiles.items[i];
+    choice->tiles.items[choice->tiles.count - 1] = first;
+}
+
 // Of several rings for a tile the longest.
 static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+    if (specialized_together(search->arena, search->target, kernel)) {
+        compare_together(search, choice, kernel);
+        return;
+    }
     if (!is_parted(search, kernel, &estimate)) return;
     Tile tile = {.tunables = fits_tunables(search->arena, kernel), .ring = estimate.shared};
     specialized_tile(kernel, &tile.m, &tile.n);
@@ -278,7 +312,8 @@ static void decide(const char *kernel, void *value, void *user) {
     (void)kernel;
     if (choice->decided) return;
     d->more = choice->decided = true;
-    keep_few(d->search, choice);
+    if (choice->tiles.count > 0 && choice->tiles.items[0].rate) order_together(choice);
+    else keep_few(d->search, choice);
     if (choice->tiles.count > d->search->rounds) d->search->rounds = choice->tiles.count;
 }
 
@@ -305,8 +340,11 @@ static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *ex
 }
 
 // What `other` would cost, in the names of `kernel`.
-static Expr *cost_for(Arena *arena, const Func *kernel, const Func *other) {
+static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *other) {
+    Arena *arena = search->arena;
     int64_t m, n;
+    if (specialized_together(arena, search->target, other))
+        return translated(arena, kernel, other, together_cost(arena, search->target, other));
     specialized_tile(other, &m, &n);
     Expr *points = e_int(arena, 1);
     const Stmt *grid = func_grid(other);
@@ -318,13 +356,14 @@ static Expr *cost_for(Arena *arena, const Func *kernel, const Func *other) {
 }
 
 // Variant i is taken when no other costs less; the last one takes what is left.
-static void set_conditions(Arena *arena, int count, Func **variants) {
+static void set_conditions(const FitsSearch *search, int count, Func **variants) {
+    Arena *arena = search->arena;
     for (int i = 0; i + 1 < count; i++) {
         Func *kernel = variants[i];
-        Expr *own = cost_for(arena, kernel, kernel);
+        Expr *own = cost_for(search, kernel, kernel);
         for (int j = 0; j < count; j++) {
             if (j == i) continue;
-            Expr *cheap = e_binary(arena, BIN_LE, own, cost_for(arena, kernel, variants[j]));
+            Expr *cheap = e_binary(arena, BIN_LE, own, cost_for(search, kernel, variants[j]));
             kernel->when = kernel->when ? e_and(arena, kernel->when, cheap) : cheap;
         }
         attr_set_ints(arena, &kernel->attrs, ATTR_ONE_OF, 0, NULL);
@@ -340,7 +379,7 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
         Choice *choice =
             variants[0]->kind == FUNC_KERNEL && search->choices ? choice_of((FitsSearch *)search, variants[0]) : NULL;
         for (; choice && count < choice->tiles.count; count++) variants[count] = others[count - 1]->funcs.items[i];
-        set_conditions(search->arena, count, variants);
+        set_conditions(search, count, variants);
         for (int v = 0; v < count; v++) vec_push(search->arena, &merged.funcs, variants[v]);
     }
     *module = merged;
@@ -368,6 +407,10 @@ bool fits_check(void *user, Module *module, Func *kernel) {
     search->loc = kernel->loc;
     if (strcmp(search->kernel, kernel->name) != 0) return true;
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+    if (specialized_together(search->arena, search->target, kernel)) {   // with registers for its roles
+        int64_t staging = specialized_staging(search->arena, search->target, kernel);
+        estimate.fits = estimate.shared + staging <= search->target->shared_block;
+    }
     remember(search, &estimate, fits_tunables(search->arena, kernel));
     return estimate.fits && !search->try_all;
 }

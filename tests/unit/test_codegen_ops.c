@@ -272,6 +272,7 @@ static void test_barriers(void **state) {
     DO(&u, OP_FENCE, arg_name("cluster"));
     DO(&u, OP_MBARRIER_INIT, at(&u, u.bars, 1), arg_value(word(&u, 128)));
     DO(&u, OP_MBARRIER_ARRIVE, at(&u, u.bars, 1));
+    DO(&u, OP_MBARRIER_ARRIVE, at(&u, u.bars, 1), arg_value(word(&u, 2)));
     DO(&u, OP_MBARRIER_EXPECT, at(&u, u.bars, 1), arg_value(word(&u, 1024)));
     DO(&u, OP_MBARRIER_WAIT, at(&u, u.bars, 1), arg_value(word(&u, 0)));
     everywhere(&k, &failure, FEATURE_MBARRIER);

@@ -1,0 +1,139 @@
+// A step of the loop takes what its products take on the tensor cores, and a part of what stands between them that the
+// warpgroups do not hide from one another: the more of them there are, the less.
+//
+//     products     each strip of 64 rows by n columns and 128 bytes of k: 2 n clocks
+//     the rest     elements of all tile statements in the loop * 3 / (256 * warpgroups) clocks
+//
+// and a point POINT_CLOCKS besides (its first scores and last product run alone, its results are written). How many steps a point
+// takes is asked of the point in the middle of the grid: where their number grows along it, as under a causal mask, that is the
+// mean. (Measured on an H200 with examples/attention.tile, head dims 64 and 128, causal or not, lengths 1024, 4096 and 16384: of
+// tiles of 128 and 192 rows it names the faster one in all twelve cases; docs/hopper.md.)
+#include "passes/together_cost.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/lower.h"
+#include "passes/parting.h"
+#include <stdint.h>
+
+enum { STRIP_BYTES = 128, POINT_CLOCKS = 3500, WORK = 3, WORK_OF = 256 };
+
+typedef struct Sum {
+    Arena *arena;
+    const Target *target;
+    int64_t multiplying, elements;
+    int64_t rows, columns;   // of the first product
+} Sum;
+
+static int64_t fragment_elements(const Region *region) {
+    if (!region || region->buf->scope != SCOPE_FRAGMENT) return 0;
+    int64_t elements = 1;
+    for (int d = 0; d < region->buf->rank; d++) elements *= buf_extent(region->buf, d);
+    return elements;
+}
+
+static void add_gemm(Sum *sum, const Stmt *gemm) {
+    const Region *a = gemm->call.args[GEMM_A].region, *acc = gemm->call.args[GEMM_ACC].region;
+    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1),
+            bytes = region_extent(a, 1) * type_bytes(a->buf->type);
+    WgmmaInfo info;
+    const char *why;
+    if (!wgmma_serves(sum->target, gemm, &info, &why)) return;
+    sum->multiplying += m / info.m * bytes * 2 * n / STRIP_BYTES;
+    if (!sum->rows) sum->rows = m, sum->columns = n;
+}
+
+static bool add_work(Visitor *visitor, Stmt *stmt) {
+    Sum *sum = visitor->user;
+    if (is_call(stmt, OP_GEMM)) {
+        add_gemm(sum, stmt);
+    } else if (stmt->kind == STMT_CALL) {
+        int64_t most = 0;
+        for (int i = 0; i < stmt->call.count; i++) {
+            int64_t elements = fragment_elements(stmt->call.args[i].region);
+            most = elements > most ? elements : most;
+        }
+        sum->elements += most;
+    } else if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) {
+        int64_t elements = 1, extent;
+        for (int i = 0; i < stmt->loop.count; i++)
+            if (expr_const(iter_trips(sum->arena, &stmt->loop.iters[i]), &extent)) elements *= extent;
+        sum->elements += elements;
+        return false;
+    }
+    return true;
+}
+
+// The loop that loads, and the loops around it.
+static const Stmt *find_loop(const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_pipelined(stmt)) return stmt;
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) {
+            const Stmt *inner = find_loop(bodies[b]);
+            if (inner) return inner;
+        }
+    }
+    return NULL;
+}
+
+static int64_t step_clocks(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
+    const Stmt *loop = find_loop(&func_grid(kernel)->grid.body);
+    *sum = (Sum){.arena = arena, .target = target};
+    Visitor visitor = {.stmt = add_work, .user = sum};
+    if (loop) visit_block(&visitor, (Block *)&loop->loop.body);
+    return sum->multiplying + sum->elements * WORK / (WORK_OF * together_warpgroups(target, kernel));
+}
+
+int64_t together_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows) {
+    enum { SCALE = 1 << 20 };
+    Sum sum;
+    int64_t clocks = step_clocks(arena, target, kernel, &sum);
+    *rows = sum.rows;
+    return sum.rows * sum.columns > 0 ? clocks * SCALE / (sum.rows * sum.columns) : INT64_MAX;
+}
+
+// ---- how many steps ----
+
+typedef struct Middle {
+    Arena *arena;
+    const Stmt *grid;
+    bool unknown;   // it depends on what only the kernel sees
+} Middle;
+
+// Lets in the words of the kernel, at the point in the middle.
+static Expr *at_middle(Mapper *mapper, Expr *expr) {
+    Middle *middle = mapper->user;
+    middle->unknown |= expr->kind == EXPR_LOAD;
+    if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
+    for (int i = 0; i < middle->grid->grid.count; i++)
+        if (middle->grid->grid.iters[i].var == expr->var)
+            return e_div(middle->arena, middle->grid->grid.iters[i].end, e_int(middle->arena, 2));
+    const Block *body = &middle->grid->grid.body;
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i]->kind == STMT_LET && body->items[i]->let.var == expr->var)
+            return map_expr(mapper, body->items[i]->let.value);
+    middle->unknown = true;
+    return expr;
+}
+
+static Expr *steps_of(Arena *arena, const Func *kernel) {
+    Middle middle = {arena, func_grid(kernel), false};
+    Mapper mapper = {.arena = arena, .expr = at_middle, .user = &middle};
+    const Stmt *loop = find_loop(&middle.grid->grid.body);
+    Expr *steps = map_expr(&mapper, iter_trips(arena, &loop->loop.iters[0]));
+    return middle.unknown ? NULL : steps;
+}
+
+Expr *together_cost(Arena *arena, const Target *target, const Func *kernel) {
+    Sum sum;
+    const Stmt *grid = func_grid(kernel);
+    Expr *points = e_int(arena, 1), *step = e_int(arena, step_clocks(arena, target, kernel, &sum));
+    for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
+    Expr *steps = steps_of(arena, kernel);
+    if (!steps) return NULL;
+    Expr *point = e_add(arena, e_mul(arena, steps, step), e_int(arena, POINT_CLOCKS));
+    Expr *sms = e_call(arena, OP_SMS, 0, NULL);
+    if (together_equal_points(arena, kernel)) return e_mul(arena, e_call2(arena, OP_CEILDIV, points, sms), point);
+    return e_max(arena, e_div(arena, e_mul(arena, points, point), sms), point);   // the device balances them
+}

@@ -1,0 +1,50 @@
+// Which tiles a kernel loads, and where each is used: what together_plan finds out before part_together.c makes roles.
+#pragma once
+#include "passes/parting.h"
+
+typedef struct Group Group;
+
+typedef struct Site {   // a copy into a tile, and the statements of its block that use it
+    const Block *block;
+    int at, first, last;   // first -1: nothing does
+} Site;
+
+typedef struct Tile {
+    Buf *buf;
+    VEC(Site) sites;
+    Group *group;
+} Tile;
+
+struct Group {   // tiles that are filled and emptied together
+    Release release;
+    VEC(Tile *) tiles;
+    int64_t slots, bytes;
+    bool by_threads;   // some statement reads them without wgmma
+    bool once;         // they are filled once in a block: nobody waits for them to be empty
+    Buf *full, *empty;
+    Counter counter;   // of the role that is being made
+};
+
+typedef struct Plan {
+    Arena *arena;
+    const Target *target;
+    const Stmt *grid;
+    VEC(Tile *) tiles;
+    VEC(Group *) groups;
+    VEC(const Var *) computed;   // scalars that depend on what is computed
+    const char *problem;
+    int64_t rows;   // of the products
+    bool pipelined;
+    int uses;
+} Plan;
+
+// NULL, or why the kernel cannot be parted so. `plan`: of a kernel that can.
+const char *together_plan(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
+int together_warpgroups_for(const Target *target, int64_t rows);
+enum { TOGETHER_ROOM = 24 };   // registers for addresses and counters
+
+Tile *tile_of(const Plan *plan, const Buf *buf);   // NULL: no tile
+const Buf *loaded_tile(const Stmt *stmt);          // what the copy loads; NULL: it is none
+bool loads_tile(const Stmt *stmt, void *user);     // for block_any
+// Whether it depends on what is computed, so that the role that loads cannot know it.
+bool is_computed(Plan *plan, Expr *expr);
