@@ -184,7 +184,21 @@ static Value float_to_int(Gen *gen, Value value, Type from, Type to) {
     return LLVMBuildTrunc(gen->builder, clamp_i32(gen, result, low, high), llvm_value_type(gen, to), "");
 }
 
+// At most 16 bits to f32, without the conversion instruction, of which a multiprocessor does few at a time: behind the bits of 2^23
+// an integer is itself. Signed ones are moved up by half their range first.
+static Value small_int_to_f32(Gen *gen, Value value, Type from) {
+    LLVMBuilderRef b = gen->builder;
+    enum { TWO_23 = 1 << 23, BITS_OF_TWO_23 = 0x4b000000 };
+    int64_t half = type_kind(from) == KIND_INT ? (int64_t)1 << (type_bits(from) - 1) : 0;
+    Value wide = LLVMBuildZExt(b, value, gen->i32, "");
+    if (half) wide = LLVMBuildXor(b, wide, const_i32(gen, half), "");
+    Value moved = build_bitcast(gen, LLVMBuildOr(b, wide, const_i32(gen, BITS_OF_TWO_23), ""), gen->f32);
+    return LLVMBuildFSub(b, moved, const_f32(gen, (double)(TWO_23 + half)), "");
+}
+
 static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
+    if (type_bits(from) <= 16 && type_compute(to) == TYPE_F32)
+        return from_compute(gen, small_int_to_f32(gen, value, from), to);
     if (to == TYPE_BF16 && type_bits(from) >= 32) {   // f32 would round a first time
         return float_to_float(gen, int_to_float(gen, value, from, TYPE_F64), TYPE_F64, to);
     }

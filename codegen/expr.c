@@ -310,8 +310,10 @@ static Value emit_paired_cast(Gen *gen, Expr *expr) {
     LocalArray *array = local_array(gen, from->load.buf);
     if (array->pack == 1) return NULL;
     int64_t index = local_index(gen, from->load.buf, from->load.count, from->load.indices);
-    Value four = local_get_bits(gen, array, index / 4 * 4, 32);
-    Value pair = convert_fp8_pair(gen, four, (int)(index % 4 / 2 * 2), from->type, expr->type);
+    int pack = array->pack, at = (int)(index % pack);
+    Value some = local_get_bits(gen, array, index - at, pack * array->bits);
+    Value four = LLVMBuildZExt(gen->builder, some, gen->i32, "");
+    Value pair = convert_fp8_pair(gen, four, at / 2 * 2, from->type, expr->type);
     return pair ? LLVMBuildExtractElement(gen->builder, pair, const_i32(gen, index % 2), "") : NULL;
 }
 

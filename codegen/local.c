@@ -13,9 +13,11 @@
 
 enum { MANY = 64 };   // elements whose f32 would take a good part of a thread's registers
 
-static int pack_of(Type type) {
-    int bits = type_bits(type);
-    return type == TYPE_BOOL || bits >= 32 ? 1 : 32 / bits;
+// As many as a register holds, or half as many of bytes, that `count` is a multiple of.
+static int pack_of(Type type, int64_t count) {
+    int bits = type_bits(type), pack = type == TYPE_BOOL || bits >= 32 ? 1 : 32 / bits;
+    while (count % pack != 0) pack /= 2;
+    return pack;
 }
 
 static int64_t element_count(Gen *gen, const Buf *buf) {
@@ -36,7 +38,7 @@ static LocalArray *new_array(Gen *gen, const Buf *buf) {
     array->type = buf->type;
     array->bits = type_bits(buf->type);
     array->element = llvm_value_type(gen, buf->type);
-    array->pack = array->count % pack_of(buf->type) ? 1 : pack_of(buf->type);
+    array->pack = pack_of(buf->type, array->count);
     array->slot_type = array->pack == 1 ? array->element : LLVMVectorType(array->element, (unsigned)array->pack);
     int64_t slots = array->count / array->pack;
     array->slots = NEW_ARRAY(gen->arena, Value, slots);

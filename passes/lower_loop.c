@@ -563,6 +563,12 @@ static void emit_groups(Version *version, Block *out) {
         body = &inside->if_.then;
         facts_assume(facts, padding, true);
     }
+    if (version->loop->clip) {   // the same for all of a group
+        Stmt *inside = s_if(arena, at_point(version, version->loop->clip, version->first));
+        block_push(arena, body, inside);
+        body = &inside->if_.then;
+        facts_assume(facts, inside->if_.condition, true);
+    }
     if (version->first_replica && !writes_registers(version)) {   // nothing of it is needed twice
         Stmt *only = s_if(arena, version->first_replica);
         block_push(arena, body, only);
@@ -744,6 +750,7 @@ void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t fir
     tile_accesses(arena, loop, &accesses);
     version.fast = loop_fast_dim(loop, &accesses);
     version.vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);
+    if (loop->clip && expr_uses_var(loop->clip, loop->iters[version.fast])) version.vector = 1;
     version.first_replica = fragment_first_replica(arena, version.map, lower_thread(lower));
     int mark = facts_mark(lower->facts);
     for (int d = 0; d < loop->rank; d++) {

@@ -251,6 +251,13 @@ static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
     *body = lowered;
 }
 
+static void lower_repeated(Lower *lower, Stmt *stmt, Block *body) {
+    bool repeats = lower->repeats;
+    lower->repeats = true;
+    lower_body(lower, stmt, body);
+    lower->repeats = repeats;
+}
+
 static void lower_if(Lower *lower, Stmt *stmt, Block *out) {
     Block then = {0}, otherwise = {0};
     Expr *condition = stmt->if_.condition;
@@ -279,10 +286,7 @@ static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
         lower_gemm_loop(lower, stmt, lower_stmt, out);
         return;
     }
-    bool repeats = lower->repeats;
-    lower->repeats = true;
-    lower_body(lower, stmt, &stmt->loop.body);
-    lower->repeats = repeats;
+    lower_repeated(lower, stmt, &stmt->loop.body);
     block_push(lower->arena, out, stmt);
 }
 
@@ -348,7 +352,7 @@ static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     case STMT_FOR: lower_for(lower, stmt, out); return;
     case STMT_WHILE:
         stmt->while_.condition = lower_expr(lower, stmt->while_.condition);
-        lower_body(lower, stmt, &stmt->while_.body);
+        lower_repeated(lower, stmt, &stmt->while_.body);
         break;
     case STMT_BLOCK: lower_body(lower, stmt, &stmt->block); break;
     case STMT_THREAD: lower_thread_region(lower, stmt, out); return;

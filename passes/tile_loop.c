@@ -49,7 +49,9 @@ static void iter_exprs(Arena *arena, const TileLoop *loop, Expr **at) {
     for (int d = 0; d < loop->rank; d++) at[d] = e_var(arena, loop->iters[d]);
 }
 
+// What a tensor does not get is left away point by point; of other buffers passes ask whether all is stored.
 static void push_clipped(Arena *arena, TileLoop *loop, Expr *clip, Stmt *store) {
+    if (clip && store->store.buf->scope == SCOPE_GLOBAL) loop->clip = clip, clip = NULL;
     if (!clip) {
         block_push(arena, &loop->body, store);
         return;

@@ -10,6 +10,7 @@ typedef struct TileLoop {
     Var *iters[LAYOUT_MAX_RANK];
     int64_t extents[LAYOUT_MAX_RANK];   // constants; iterators run from 0 by 1
     Block body;                         // over the iterators; a parallel loop's own body, or one store
+    Expr *clip;                         // only where this holds; of a copy to part of a tensor. NULL: everywhere
     bool is_async;                      // starts cp.async copies: @via(cp_async)
 } TileLoop;
 
