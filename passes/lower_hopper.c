@@ -11,6 +11,7 @@
 //     m contiguous    rows of a panel are k: 8 of them are `stride` bytes, `step` is the instruction's k rows; the next panel
 //                     along m (or n) is `lead` bytes away
 #include "ir/build.h"
+#include "passes/fragment.h"
 #include "passes/lower.h"
 #include "passes/tma.h"
 #include "passes/util.h"
@@ -262,10 +263,24 @@ static bool is_used(const TmaStore *shape, int64_t box) {
     return false;
 }
 
+// Registers are taken as wgmma leaves them.
+static void check_layout(const Store *store) {
+    const Buf *fragment = store->copy->call.args[COPY_FROM].region->buf;
+    Lower *lower = store->lower;
+    WgmmaInfo info;
+    bool known = wgmma_find(lower->target, "bf16", "bf16", "f32", (int)buf_extent(fragment, 1), &info);
+    const Layout *layout = known ? fragment_wgmma(lower->arena, &info, buf_extent(fragment, 0), buf_extent(fragment, 1),
+                                                  warpgroups_of(lower), lower->threads)
+                                 : NULL;
+    EXPECT(lower->context->failure, layout && fragment->layout && layout_equal(layout, fragment->layout),
+           "a store by TMA of '%s', which has not the layout of products", fragment->name);
+}
+
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out) {
     Store store = {.lower = lower, .copy = copy, .loops = loops, .out = out};
     const char *why;
     if (!tma_stores(lower->target, copy, &store.shape, &why)) return;
+    check_layout(&store);
     store.shape.strips /= warpgroups_of(lower);
     const TmaStore *shape = &store.shape;
     int64_t across = shape->chunks + (shape->tail > 0);

@@ -242,11 +242,62 @@ static bool find_product(Visitor *visitor, Stmt *stmt) {
     return !product->found;
 }
 
-bool is_accumulator(const Func *kernel, const Buf *fragment) {
+static bool is_multiplied_to(const Func *kernel, const Buf *fragment) {
     Product product = {.fragment = fragment};
     Visitor visitor = {.stmt = find_product, .user = &product};
     visit_block(&visitor, (Block *)&kernel->body);
     return product.found;
+}
+
+// Sums of products: a loop adds what a gemm made, element by element, so that layout inference gives both one layout.
+typedef struct Sums {
+    const Func *kernel;
+    const Buf *fragment;
+    const Stmt *loop;
+    bool stored, product, found;
+} Sums;
+
+static bool is_element(const Sums *sums, const Buf *buf, int count, Expr *const *indices) {
+    const Iter *iters = sums->loop->loop.iters;
+    bool same = count == 2 && sums->loop->loop.count == 2 && buf->scope == SCOPE_FRAGMENT;
+    for (int d = 0; d < 2 && same; d++)
+        same = indices[d]->kind == EXPR_VAR && indices[d]->var == iters[d].var &&
+               buf_extent(buf, d) == buf_extent(sums->fragment, d);
+    return same;
+}
+
+static bool find_term(Visitor *visitor, Expr *expr) {
+    Sums *sums = visitor->user;
+    if (expr->kind == EXPR_LOAD && is_element(sums, expr->load.buf, expr->load.count, expr->load.indices))
+        sums->product |= is_multiplied_to(sums->kernel, expr->load.buf);
+    return true;
+}
+
+static bool find_sum(Visitor *visitor, Stmt *stmt) {
+    Sums *sums = visitor->user;
+    if (stmt->kind == STMT_STORE && stmt->store.buf == sums->fragment)
+        sums->stored |= is_element(sums, stmt->store.buf, stmt->store.count, stmt->store.indices);
+    return true;
+}
+
+static bool find_sums(Visitor *visitor, Stmt *stmt) {
+    Sums *sums = visitor->user;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return !sums->found;
+    sums->loop = stmt;
+    sums->stored = sums->product = false;
+    Visitor inside = {.stmt = find_sum, .expr = find_term, .user = sums};
+    visit_block(&inside, &stmt->loop.body);
+    sums->found |= sums->stored && sums->product;
+    return false;
+}
+
+bool is_accumulator(const Func *kernel, const Buf *fragment) {
+    if (fragment->scope != SCOPE_FRAGMENT || fragment->rank != 2) return false;
+    if (is_multiplied_to(kernel, fragment)) return true;
+    Sums sums = {.kernel = kernel, .fragment = fragment};
+    Visitor visitor = {.stmt = find_sums, .user = &sums};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return sums.found;
 }
 
 static bool find_tile(Visitor *visitor, Stmt *stmt) {

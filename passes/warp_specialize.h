@@ -14,6 +14,7 @@ bool specialized_together(Arena *arena, const Target *target, const Func *kernel
 // Registers of a thread that the fragments of such a kernel need when a point is that many warpgroups'.
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the products of such a kernel's loop, in wgmma's layout.
+// (or sums of such, made element by element)
 bool is_accumulator(const Func *kernel, const Buf *fragment);
 // Shared memory that the consumers need for stores by TMA, bytes.
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel);

@@ -68,6 +68,8 @@ static bool holds(const char *wider, const char *type) {
 
 const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type) {
     const MmaInfo *own = mma_find(target, a_type, b_type, c_type);
+    bool converted_anyway = own && own->feature == FEATURE_MMA_FP8 && !target_has(target, FEATURE_MMA_FP8_UNITS);
+    if (converted_anyway) own = NULL;
     for (int i = 0; i < ROWS && !own; i++) {
         const MmaInfo *row = &rows[i];
         if (!holds(row->a_type, a_type) || !holds(row->b_type, b_type) || strcmp(row->c_type, c_type) != 0) continue;

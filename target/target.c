@@ -32,7 +32,7 @@ static const Target targets[] = {
     {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30",
      .features = AMPERE, .multiprocessors = 84, .l2_bytes = 6 * MB},
     {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40",
-     .features = ADA, .multiprocessors = 128, .l2_bytes = 48 * MB},
+     .features = ADA | BIT(MMA_FP8_UNITS), .multiprocessors = 128, .l2_bytes = 48 * MB},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx84",
      .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, .l2_bytes = 50 * MB},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx84", .summary = "Hopper: H100, H200",
@@ -42,9 +42,10 @@ static const Target targets[] = {
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_103a", .ptx_feature = "+ptx88", .summary = "Blackwell: B300",
      .features = HOPPER, .multiprocessors = 148, .l2_bytes = 126 * MB},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87",
-     .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER, .multiprocessors = 170, .l2_bytes = 96 * MB},
+     .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 170,
+     .l2_bytes = 96 * MB},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10",
-     .features = HOPPER, .multiprocessors = 48, .l2_bytes = 24 * MB},
+     .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48, .l2_bytes = 24 * MB},
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };
@@ -75,9 +76,16 @@ const Target *target_named(const char *name) {
 
 const char *feature_text(Feature feature) {
     static const char *const texts[] = {
-        [FEATURE_BASE] = "base",         [FEATURE_CP_ASYNC] = "cp.async", [FEATURE_LDMATRIX] = "ldmatrix",
-        [FEATURE_STMATRIX] = "stmatrix", [FEATURE_MMA] = "mma",           [FEATURE_MMA_FP8] = "mma of fp8",
-        [FEATURE_MBARRIER] = "mbarrier", [FEATURE_TMA] = "TMA",           [FEATURE_WGMMA] = "wgmma",
+        [FEATURE_BASE] = "base",
+        [FEATURE_CP_ASYNC] = "cp.async",
+        [FEATURE_LDMATRIX] = "ldmatrix",
+        [FEATURE_STMATRIX] = "stmatrix",
+        [FEATURE_MMA] = "mma",
+        [FEATURE_MMA_FP8] = "mma of fp8",
+        [FEATURE_MMA_FP8_UNITS] = "units for it",
+        [FEATURE_MBARRIER] = "mbarrier",
+        [FEATURE_TMA] = "TMA",
+        [FEATURE_WGMMA] = "wgmma",
         [FEATURE_CLUSTER] = "clusters",
     };
     _Static_assert(sizeof texts / sizeof texts[0] == FEATURE_COUNT, "a feature without its name");

@@ -12,6 +12,7 @@ typedef enum {
     FEATURE_STMATRIX,
     FEATURE_MMA,
     FEATURE_MMA_FP8,
+    FEATURE_MMA_FP8_UNITS,   // multiplied as they are; else ptxas converts them to f16, for each instruction anew
     FEATURE_MBARRIER,
     FEATURE_TMA,
     FEATURE_WGMMA,
