@@ -6,7 +6,7 @@
 //     wgmma_wait(n)      all products are over but for the last n that were started
 //
 // where n is the number of products started after the last one that conflicts. A statement conflicts with a product when it
-// touches the accumulator or writes an operand in registers; an arrival at a slot's barrier, when the product reads the
+// touches the accumulator or an operand in registers; an arrival at a slot's barrier, when the product reads the
 // slot. Arrivals do not wait: they go behind the next wait that ends the product.
 //
 //     gemm(Qs, Ks[i].T, s)          async gemm(Qs, Ks[i].T, s)
@@ -78,8 +78,9 @@ static void wait_for(Starter *s, int pending) {
     s->started.count = pending;
 }
 
-static bool conflicts(const Stmt *gemm, const Effect *effect) {
-    bool writes = effect->access != ACCESS_READ;
+// Registers that a product reads are not even read by others (PTX ISA, "wgmma.wait_group").
+static bool conflicts(const Stmt *gemm, const Stmt *stmt, const Effect *effect) {
+    bool writes = effect->access != ACCESS_READ || (effect->buf->scope == SCOPE_FRAGMENT && !is_product(stmt));
     if (effect->buf == operand_buf(gemm, GEMM_ACC_OPERAND)) return true;
     return writes &&
            (effect->buf == operand_buf(gemm, GEMM_A_OPERAND) || effect->buf == operand_buf(gemm, GEMM_B_OPERAND));
@@ -97,7 +98,7 @@ static void wait_before(Starter *s, const Stmt *stmt) {
     for (int i = s->started.count - 1; i >= 0; i--) {
         const Stmt *gemm = s->started.items[i].gemm;
         for (int e = 0; e < effects.count; e++) {
-            if (!conflicts(gemm, &effects.items[e]) || follows(gemm, stmt, &effects.items[e])) continue;
+            if (!conflicts(gemm, stmt, &effects.items[e]) || follows(gemm, stmt, &effects.items[e])) continue;
             wait_for(s, s->started.count - 1 - i);
             return;
         }

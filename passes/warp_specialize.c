@@ -27,6 +27,7 @@
 //     compute0   barrier(1) products of point 0  arrive(2)  results of point 0   barrier(1) products of point 2 ...
 //     compute1   arrive(1)  barrier(2)    ...               products of point 1  arrive(1)  results of point 1  ...
 #include "passes/warp_specialize.h"
+#include "passes/lower.h"
 #include "passes/parting.h"
 #include <string.h>
 
@@ -255,6 +256,7 @@ typedef struct Sums {
     const Buf *fragment;
     const Stmt *loop;
     bool stored, product, found;
+    bool operand;   // of a gemm: it lies as that wants
 } Sums;
 
 static bool is_element(const Sums *sums, const Buf *buf, int count, Expr *const *indices) {
@@ -282,7 +284,9 @@ static bool find_sum(Visitor *visitor, Stmt *stmt) {
 
 static bool find_sums(Visitor *visitor, Stmt *stmt) {
     Sums *sums = visitor->user;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return !sums->found;
+    for (int i = GEMM_A; i <= GEMM_B && is_call(stmt, OP_GEMM); i++)
+        sums->operand |= stmt->call.args[i].region->buf == sums->fragment;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return true;
     sums->loop = stmt;
     sums->stored = sums->product = false;
     Visitor inside = {.stmt = find_sum, .expr = find_term, .user = sums};
@@ -297,7 +301,7 @@ bool is_accumulator(const Func *kernel, const Buf *fragment) {
     Sums sums = {.kernel = kernel, .fragment = fragment};
     Visitor visitor = {.stmt = find_sums, .user = &sums};
     visit_block(&visitor, (Block *)&kernel->body);
-    return sums.found;
+    return sums.found && !sums.operand;
 }
 
 static bool find_tile(Visitor *visitor, Stmt *stmt) {
