@@ -119,6 +119,7 @@ typedef struct Trips {
 
 static Expr *open_let(Mapper *mapper, Expr *expr) {
     Trips *trips = mapper->user;
+    if (trips->differ) return expr;   // enough is known, and lets of lets of lets are many
     if (expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op))) trips->differ = true;
     if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
     for (int i = 0; i < trips->work->count; i++) {
