@@ -211,8 +211,9 @@ static bool stage_fits(const Materialize *m, const Stmt *copy) {
 static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Materialize *m = mapper->user;
     if (is_conversion(stmt)) {
-        const Buf *buf = stmt->call.args[0].region->buf;
-        through_shared(m, buf->name, buf->type, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
+        const Buf *from = stmt->call.args[0].region->buf, *to = stmt->call.args[1].region->buf;
+        Type narrow = type_bits(to->type) < type_bits(from->type) ? to->type : from->type;   // less to write and read
+        through_shared(m, from->name, narrow, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
     } else if (map_has(m->staged, stmt) && stage_fits(m, stmt)) {
         const Region *to = stmt->call.args[1].region;
         through_shared(m, "stage", to->buf->type, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
