@@ -14,9 +14,9 @@
 // The product that moves has its left operand in registers (that is what the iteration has computed for it) and takes its tile
 // along: the wait for it, which stands before, and the arrival that frees its slot, behind. It may pass what stands from the
 // top of the body to the first product, if nothing there touches its accumulator or writes its operand, and if it needs no scalar
-// of its own iteration. Its tiles must have two slots: their next copy may come before what this iteration's first product waits
-// for. Slots are counted where tiles are freed, so the product finds the slot of its own iteration. Where the loop is known to
-// run there is no `if`.
+// of its own iteration. Its tile is read by nothing else of the iteration (slots are counted once, where the last reader frees
+// them, so that the product finds the slot of its own iteration) and must have two slots: the next copy may come before what
+// this iteration's first product waits for. Where the loop is known to run there is no `if`.
 #include "ir/build.h"
 #include "passes/kernel_walk.h"
 #include "passes/parting.h"
@@ -82,12 +82,20 @@ static bool find_parts(Rotation *r, const Block *body) {
     return first < r->moves;
 }
 
+static bool is_read_before(Rotation *r, const Block *body, const Buf *tile) {
+    EffectVec effects = {0};
+    for (int i = 0; i < r->moves; i++) stmt_effects(r->arena, body->items[i], &effects);
+    for (int e = 0; e < effects.count; e++)
+        if (effects.items[e].buf == tile) return true;
+    return false;
+}
+
 static bool may_move(Rotation *r, const Stmt *loop) {
     const Block *body = &loop->loop.body;
     const Stmt *gemm = body->items[r->ends];
     const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
     if (a->buf->scope != SCOPE_FRAGMENT || b->buf->stage_dims == 0 || buf_extent(b->buf, 0) < 2) return false;
-    if (is_declared_in(body, acc->buf)) return false;
+    if (is_declared_in(body, acc->buf) || is_read_before(r, body, b->buf)) return false;
     for (int i = r->moves; i < body->count; i++)
         if (uses_iteration(loop, body->items[i])) return false;
     EffectVec effects = {0};
