@@ -17,7 +17,7 @@
 // unguarded one in vectors, and a guarded one element by element. Points beyond the loop's extents (a padded map) and
 // memory writes by replicas are masked. A condition on a few registers around all of the body, like that of a row, is put to the
 // warp first: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`, and none of its threads goes through the loop for nothing.
-// Started copies become cp_async with the number of valid elements.
+// Started copies become cp_async with the number of valid elements; the indices of a gather are read before the first one.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/fragment.h"
@@ -43,6 +43,8 @@ typedef struct Version {
     Expr *first[LAYOUT_MAX_RANK];   // of the group
     Expr *first_replica;            // NULL: no replicas
     Map *temporaries;               // Expr (load) or Stmt (store) -> local Buf holding the group
+    Map *indices;                   // of a gather: Expr (index) -> local Buf of those of `unrolled` groups
+    Expr *number;                   // of the group among these
     Subst *vars;                    // the body's lets and iterators in this version
 } Version;
 
@@ -463,6 +465,25 @@ static bool can_start(const Version *version) {
     return bytes == 4 || bytes == 8 || bytes == 16;   // what cp.async takes (PTX ISA, cp.async)
 }
 
+static bool find_load(Visitor *visitor, Expr *expr) {
+    bool *found = visitor->user;
+    *found |= expr->kind == EXPR_LOAD;
+    return !*found;
+}
+
+static bool has_load(Expr *expr) {
+    bool found = false;
+    Visitor visitor = {.expr = find_load, .user = &found};
+    visit_expr(&visitor, expr);
+    return found;
+}
+
+// The index of the load at dim d: of a gather, what load_indices has read.
+static Expr *start_index(Version *version, const TileAccess *load, int d) {
+    Buf *read = map_get(version->indices, load->indices[d]);
+    return read ? e_load1(version->arena, read, version->number) : version_expr(version, load->indices[d]);
+}
+
 static void start_group(Version *version, Block *out) {
     Arena *arena = version->arena;
     const TileAccess *store = &vec_last(version->accesses), *load = store - 1;
@@ -470,7 +491,7 @@ static void start_group(Version *version, Block *out) {
     int count;
     Expr **to = run_indices(version, store, e_int(arena, 0), &buf, &count),
          **from = NEW_ARRAY(arena, Expr *, load->count);
-    for (int d = 0; d < load->count; d++) from[d] = version_expr(version, load->indices[d]);
+    for (int d = 0; d < load->count; d++) from[d] = start_index(version, load, d);
     Expr *valid = valid_elements(version, load, from);
     Arg args[4] = {arg_region(region_element(arena, buf, count, to)),
                    arg_region(region_element(arena, load->buf, load->count, from)),
@@ -542,6 +563,32 @@ static Block *group_loop(Version *version, LoopKind kind, const char *name, int6
     return &loop->loop.body;
 }
 
+// The indices of a gather are read before its first copy starts: each would wait for the one before.
+static void load_indices(Version *version, int64_t unrolled, Block *out) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    const TileAccess *load = &vec_last(version->accesses) - 1;
+    Expr *outer = version->group;
+    for (int d = 0; d < load->count; d++) {
+        if (!has_load(load->indices[d])) continue;
+        Buf *read = buf_new_const(arena, "index", SCOPE_LOCAL, TYPE_I64, 1, &unrolled, version->loop->origin->loc);
+        block_push(arena, out, s_decl(arena, read));
+        map_put(version->indices, load->indices[d], read);
+    }
+    if (map_count(version->indices) == 0) return;
+    int mark = facts_mark(facts);
+    Block *body = group_loop(version, LOOP_UNROLL, "q", unrolled, out);
+    Expr *number = unrolled > 1 ? e_var(arena, out->items[out->count - 1]->loop.iters[0].var) : e_int(arena, 0);
+    bind_point(version, body);
+    for (int d = 0; d < load->count; d++) {
+        Buf *read = map_get(version->indices, load->indices[d]);
+        Expr *index = read ? e_cast(arena, TYPE_I64, version_expr(version, load->indices[d])) : NULL;
+        if (read) block_push(arena, body, s_store1(arena, read, number, index));
+    }
+    facts_release(facts, mark);
+    version->group = outer;
+}
+
 static void emit_groups(Version *version, Block *out) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
@@ -553,8 +600,13 @@ static void emit_groups(Version *version, Block *out) {
     version->temporaries = map_new(arena);
     version->vars = subst_new(arena);
     scope->loc = version->loop->origin->loc;
+    version->indices = map_new(arena);
+    version->number = e_int(arena, 0);
     Block *body = group_loop(version, LOOP_SERIAL, "c", groups / unrolled, &scope->block);
+    if (can_start(version)) load_indices(version, unrolled, body);
+    Block *around = body;
     body = group_loop(version, LOOP_UNROLL, "q", unrolled, body);
+    if (unrolled > 1) version->number = e_var(arena, around->items[around->count - 1]->loop.iters[0].var);
     version->group = e_add(arena, version->group, e_int(arena, version->from / version->vector));
     Expr *padding = bind_point(version, body);
     if (padding) {
