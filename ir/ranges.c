@@ -195,7 +195,9 @@ static Range range_of_call(const Facts *facts, const Expr *e) {
     case OP_MIN: return (Range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high};
     case OP_MAX: return (Range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
     case OP_CEILDIV:
-        if (a.low < 0 || b.low < 1) return type_range(e->type);
+        if (b.low < 1) return type_range(e->type);
+        if (a.low < 0)   // of non-negative integers; of others it is near the quotient, however it is computed
+            return (Range){a.low / b.low, a.high <= b.low ? 1 : a.high / b.low + (a.high % b.low != 0)};
         return (Range){a.low / b.high + (a.low % b.high != 0), a.high / b.low + (a.high % b.low != 0)};
     default: return type_range(e->type);
     }

@@ -258,6 +258,10 @@ static void bindings_and_ranges(void **state) {
     assert_true(prove_aligned(b.facts, tensor, 8));
     assert_false(prove_aligned(b.facts, tensor, 32));
 
+    Range blocks = range_of(b.facts, e_call2(arena, OP_CEILDIV, SUB(V(x), N(100)), N(64)));   // not known to be >= 0
+    assert_int_equal(blocks.low, -1);
+    assert_int_equal(blocks.high, 15);
+
     // What changes is no fact: a variable that is assigned, memory.
     Var *counter = var_new(arena, "counter", VAR_MUTABLE, TYPE_I64, (Span){0});
     facts_assume(b.facts, LT(e_var(arena, counter), N(5)), true);
