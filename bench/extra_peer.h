@@ -9,8 +9,8 @@ typedef struct AttentionCall {
     void *dq, *dk, *dv;      // backward: out
     void *workspace;
     long long workspace_bytes;
-    int batch, heads, length, head_dim, causal;   // causal: a query sees the keys up to its own place
-    float scale;                                  // of the scores
+    int batch, heads, length, head_dim, causal;        // causal: a query sees the keys up to its own place
+    float scale;                                       // of the scores
     long long stride_batch, stride_head, stride_row;   // of all tensors but lse, in elements
     void *stream;                                      // cudaStream_t
 } AttentionCall;

@@ -302,8 +302,8 @@ struct Stmt {
         Block block;
         struct {
             int count;
-            Iter *iters;     // begin 0, step 1; first iterator runs fastest over block indices
-            Expr *threads;   // constant: compute threads of a point
+            Iter *iters;      // begin 0, step 1; first iterator runs fastest over block indices
+            Expr *threads;    // constant: compute threads of a point
             int cluster[3];   // blocks that work together, by iterator; all 1: none
             bool persistent;
             Expr *raster;   // NULL: none
@@ -440,7 +440,7 @@ typedef struct Operand {
     int flags;
 } Operand;
 
-enum { MOST_CLUSTER = 16 };   // blocks of a cluster, on any target
+enum { MOST_CLUSTER = 16 };      // blocks of a cluster, on any target
 enum { OP_MAX_OPERANDS = 14 };   // REDUCE_OPERANDS and ATOMIC_OPERANDS of ops.def are defined in ops.c
 typedef struct OpInfo {
     OpId id;
