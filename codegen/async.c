@@ -75,7 +75,13 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
 
 // ---- copies ----
 
-enum { MOST_DIMS = 5, FIRST_LOAD = 3, FIRST_STORE = 2 };   // of a tensor map; where the coordinates begin
+enum {
+    MOST_DIMS = 5,
+    LOAD_ONCE = 3,
+    LOAD_BLOCKS = 3,
+    FIRST_LOAD = 4,
+    FIRST_STORE = 2
+};   // of a tensor map; where the coordinates begin
 
 // Coordinates from operand `from` on; how many there are.
 static int coordinates(Gen *gen, const OpCall *call, int from, Value *out) {
@@ -94,18 +100,22 @@ static Value in_cluster_window(Gen *gen, Value shared) {
 }
 
 static void emit_tma_load(Gen *gen, const OpCall *call) {
-    bool all = call->op == OP_TMA_MULTICAST;
-    Value args[FIRST_LOAD + MOST_DIMS + 5];
+    enum { PLACES = 3 };
+    bool all = call->op == OP_TMA_MULTICAST, hints = !all && has_arg(call, LOAD_ONCE);
+    Value args[PLACES + MOST_DIMS + 5];
+    Value once = hints ? emit_expr(gen, arg_expr(gen, call, LOAD_ONCE)) : NULL;
     args[0] = in_cluster_window(gen, place_address(gen, arg_place(gen, call, 0)));
     args[1] = place_address(gen, arg_place(gen, call, 2));
     args[2] = tensor_map(gen, call, 1);
-    int dims = coordinates(gen, call, FIRST_LOAD + all, args + FIRST_LOAD), count = FIRST_LOAD + dims;
-    Value no = LLVMConstInt(gen->i1, 0, 0);
-    args[count++] = all ? LLVMBuildTrunc(gen->builder, emit_i32(gen, arg_expr(gen, call, 3)), gen->i16, "")
+    int dims = coordinates(gen, call, FIRST_LOAD, args + PLACES), count = PLACES + dims;
+    Value first = const_i64(gen, tma_facts.evict_first);
+    Value policy = hints ? LLVMBuildSelect(gen->builder, once, first, const_i64(gen, tma_facts.evict_normal), "")
+                         : const_i64(gen, 0);
+    args[count++] = all ? LLVMBuildTrunc(gen->builder, emit_i32(gen, arg_expr(gen, call, LOAD_BLOCKS)), gen->i16, "")
                         : LLVMConstInt(gen->i16, 0, 0);
-    args[count++] = const_i64(gen, 0);   // cache hint, not used
+    args[count++] = policy;
     args[count++] = LLVMConstInt(gen->i1, all, 0);
-    args[count++] = no;
+    args[count++] = LLVMConstInt(gen->i1, hints, 0);
     args[count++] = const_i32(gen, 0);   // no pair of blocks
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.g2s.tile.%dd", dims);
     call_named(gen, name, gen->none, count, args);

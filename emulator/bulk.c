@@ -256,7 +256,7 @@ static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
 static void start_lane(Agent *agent, const Call *call, int lane) {
     Cta *cta = agent->cta;
     bool adds = call->op == OP_TMA_ADD, store = adds || call->op == OP_TMA_STORE, all = call->op == OP_TMA_MULTICAST;
-    int map_at = store ? 0 : 1, coordinates = store ? 2 : all ? 4 : 3;
+    int map_at = store ? 0 : 1, coordinates = op_info(call->op)->operand_count - 1;
     BulkCopy box = {.store = store, .adds = adds, .map = call->args[map_at].map, .pc = agent->pc, .lane = lane};
     box.tensor = machine_mem(cta->machine, box.map->mem);
     for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];

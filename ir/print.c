@@ -329,7 +329,7 @@ static void put_args(Printer *p, OpId op, int count, const Arg *args) {
     for (int i = 0; i < count; i++) {
         bool in_table = i < info->operand_count;
         if (arg_absent(&args[i])) {
-            skipped = true;
+            skipped |= !in_table || !(info->operands[i].flags & OPERAND_NAMED);   // those are named anyhow
             continue;
         }
         if (!first) sb_str(p->out, ", ");

@@ -19,7 +19,7 @@ const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src)
 
 // Operands, in the op table's order.
 enum { GEMM_A, GEMM_B, GEMM_ACC, GEMM_PRECISION, GEMM_ACCUMULATE };
-enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL };
+enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL, COPY_ONCE };
 
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma

@@ -74,16 +74,19 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     const char *why;
     if (!tma_panels(to->buf, &panels, &why)) return;
     Var *map = tensor_map(lower, from->buf, &panels);
+    enum { FIRST = 4 };   // where the coordinates begin
+    Expr *once = copy->call.count > COPY_ONCE ? lower_expr(lower, copy->call.args[COPY_ONCE].value) : NULL;
     for (int64_t p = 0; p < panels.count; p++) {
-        Arg args[3 + TENSOR_MAP_RANK] = {arg_region(panel_place(lower, to, e_int(arena, p), e_int(arena, 0))),
-                                         arg_value(e_var(arena, map)), arg_region(lower_element(lower, bar))};
+        Arg args[FIRST + TENSOR_MAP_RANK] = {arg_region(panel_place(lower, to, e_int(arena, p), e_int(arena, 0))),
+                                             arg_value(e_var(arena, map)), arg_region(lower_element(lower, bar))};
         for (int d = 0; d < from->count; d++) {
             Expr *start = lower_expr(lower, from->dims[from->count - 1 - d].start);
             if (d == 0)
                 start = simplify_expr(arena, lower->facts, e_add(arena, start, e_int(arena, p * panels.columns)));
-            args[3 + d] = arg_value(start);
+            args[FIRST + d] = arg_value(start);
         }
-        Stmt *load = s_call(arena, OP_TMA_LOAD, 3 + from->count, args);
+        if (once) args[FIRST - 1] = arg_value(once);
+        Stmt *load = s_call(arena, OP_TMA_LOAD, FIRST + from->count, args);
         load->loc = copy->loc;
         block_push(arena, out, load);
     }

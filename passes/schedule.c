@@ -38,6 +38,7 @@
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
 // its iterations (slots, phases) goes on simply.
+#include "passes/lower.h"
 #include "passes/util.h"
 #include "passes/warp_specialize.h"
 #include "support/map.h"
@@ -104,16 +105,25 @@ static void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
     assume_within(s, e_var(s->arena, iter->var), extent);
 }
 
-// bm and bn from a number below X * Y, in groups of `raster` rows.
+// a / b, where b is mostly `often`: a division takes as long as a hundred additions, and nothing is loaded before it is done.
+static Expr *divided(Arena *arena, Expr *a, Expr *b, Expr *often) {
+    return e_select(arena, e_binary(arena, BIN_EQ, b, often), e_div(arena, a, often), e_div(arena, a, b));
+}
+
+// bm and bn from a number below X * Y, in groups of `raster` rows. Few divisions: the first loads wait for them.
 static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, Expr *raster) {
     Arena *a = s->arena;
-    Expr *group = bind(s, "group", e_mul(a, columns, raster));
-    Expr *first = bind(s, "first", e_mul(a, e_div(a, number, group), raster));
+    Expr *group = bind(s, "group", e_mul(a, columns, raster)), *zero = e_int(a, 0), *one = e_int(a, 1);
+    Expr *groups = e_select(a, e_lt(a, number, group), zero, e_mul(a, e_div(a, number, group), raster));
+    Expr *first = bind(s, "first", groups);
     Expr *height = bind(s, "height", e_min(a, raster, e_sub(a, rows, first)));
-    push_assume(s, e_binary(a, BIN_GE, height, e_int(a, 1)));
-    Expr *inside = bind(s, "inside", e_mod(a, number, group));
-    bind_iter(s, 0, e_add(a, first, e_mod(a, inside, height)), rows);
-    bind_iter(s, 1, e_div(a, inside, height), columns);
+    push_assume(s, e_binary(a, BIN_GE, height, one));
+    Expr *inside = bind(s, "inside", e_sub(a, number, e_mul(a, first, columns)));
+    push_assume(s, e_and(a, e_binary(a, BIN_GE, inside, zero), e_lt(a, inside, group)));
+    Expr *column = e_select(a, e_binary(a, BIN_EQ, height, one), inside, divided(a, inside, height, raster));
+    bind_iter(s, 1, column, columns);
+    Expr *above = e_mul(a, e_var(a, s->grid->grid.iters[1].var), height);
+    bind_iter(s, 0, e_add(a, first, e_sub(a, inside, above)), rows);
 }
 
 // ---- points that take unequally long ----
@@ -480,6 +490,43 @@ static bool divide_point(Scheduler *s) {
     return true;
 }
 
+// ---- tiles that few blocks read ----
+//
+// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what all blocks
+// share:
+//
+//     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, once = rows <= 2);
+//
+// where bm does not occur: further rows of blocks would read it again, later.
+
+enum { NEIGHBOURS = 2 };
+
+static bool uses_iter(const Region *region, const Var *iter) {
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_var(region->dims[d].start, iter)) return true;
+    return false;
+}
+
+static bool mark_once(Visitor *visitor, Stmt *stmt) {
+    Scheduler *s = visitor->user;
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return true;
+    const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
+    bool given = stmt->call.count > COPY_ONCE && stmt->call.args[COPY_ONCE].value;
+    if (given || from->buf->scope != SCOPE_GLOBAL || from->buf->mode != MODE_IN || to->buf->scope != SCOPE_SHARED)
+        return true;
+    Expr *readers = e_int(s->arena, 1);
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        const Iter *iter = &s->grid->grid.iters[i];
+        if (!uses_iter(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
+    }
+    Arg args[COPY_ONCE + 1] = {{0}};
+    for (int i = 0; i < stmt->call.count && i < COPY_ONCE; i++) args[i] = stmt->call.args[i];
+    args[COPY_ONCE] = arg_value(e_binary(s->arena, BIN_LE, readers, e_int(s->arena, NEIGHBOURS)));
+    stmt->call.args = arena_copy(s->arena, args, sizeof args);
+    stmt->call.count = COUNT_OF(args);
+    return true;
+}
+
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     s.facts = facts_new(context->arena, kernel);
@@ -496,6 +543,9 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself
+    Visitor copies = {.stmt = mark_once, .user = &s};
+    if (grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
+        visit_block(&copies, &grid->grid.body);
     Trend trend = TREND_FLAT;
     s.persistent = grid->grid.persistent && !parted;
     if (s.persistent) make_persistent(&s, points);

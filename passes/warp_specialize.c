@@ -427,7 +427,9 @@ static void push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *ou
 static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
     push_with_slot(p, copy, subst, counter, out);
     Stmt *started = vec_last(out);
-    Arg args[] = {started->call.args[0], started->call.args[1], element(p, p->full, slot_index(p, counter))};
+    Arg args[COPY_ONCE + 1] = {started->call.args[0], started->call.args[1],
+                               element(p, p->full, slot_index(p, counter))};
+    if (started->call.count > COPY_ONCE) args[COPY_ONCE] = started->call.args[COPY_ONCE];
     Stmt *with_bar = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
     with_bar->loc = started->loc;
     with_bar->attrs = started->attrs;
@@ -504,6 +506,17 @@ static void push_products(Parting *p, Subst *subst, const Counter *counter, Bloc
     push_advance(p, counter, body);
 }
 
+typedef struct StoreWalk {
+    Parting *p;
+    Block *buffers;
+} StoreWalk;
+
+static bool stage_store(Visitor *visitor, Stmt *stmt) {
+    StoreWalk *walk = visitor->user;
+    if (via_is(stmt, "tma_store")) add_staging(walk->p, stmt, 1, walk->buffers);
+    return true;
+}
+
 // `buffers`: where shared memory of the role is declared.
 static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, const Counter *counter,
                                Block *buffers, Block *out) {
@@ -518,12 +531,13 @@ static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subs
     push_wait(p, 0, out);
     push_release(p, counter, e_lt(a, integer(p, 0), p->steps), out);
     for (int others = 1; others < p->consumers; others++) push_skip(p, counter, out);
+    StoreWalk walk = {p, buffers};
+    Visitor stores = {.stmt = stage_store, .user = &walk};
     int at = 0;
     while (p->work.items[at] != p->loop) at++;
     for (int i = at + 1; i < p->work.count; i++) {
-        Stmt *stmt = clone_stmt(a, subst, p->work.items[i]);
-        if (via_is(stmt, "tma_store")) add_staging(p, stmt, 1, buffers);
-        block_push(a, out, stmt);
+        block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
+        visit_stmt(&stores, vec_last(out));
     }
 }
 
@@ -578,6 +592,7 @@ static void count_ring(Parting *p) {
     }
 }
 
+// By one thread, one after the other: an mbarrier whose place differs by thread is set up in a loop over the threads.
 static void push_setup(Parting *p, Block *out) {
     Expr *s;
     Arg none[2] = {{0}};
@@ -610,7 +625,11 @@ static void make_points(Parting *p, Block *out) {
     p->workers =
         bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
     p->steps = bind(p, "steps", common_trips(a, &p->work, p->loop), out);
-    p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
+    Expr *rest = e_sub(a, p->points, e_var(a, p->worker));   // mostly there is one turn: the first loads wait for this
+    Expr *turns = e_select(a, e_binary(a, BIN_EQ, p->points, p->workers), integer(p, 1),
+                           e_call2(a, OP_CEILDIV, rest, p->workers));
+    p->turns = bind(p, "turns", turns, out);
+    push_range(p, p->turns, integer(p, 1), integer(p, p->context->target->max_grid), out);
 }
 
 static void part(PassContext *context, Func *kernel, Stmt *grid) {

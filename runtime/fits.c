@@ -2,6 +2,8 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "passes/orient.h"
+#include "passes/parted_cost.h"
 #include "passes/together_cost.h"
 #include "passes/warp_specialize.h"
 #include <string.h>
@@ -151,21 +153,17 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 
 // ---- kernels that will be parted into roles ----
 //
-// How long a problem takes with a tile of m x n, in clocks of a multiprocessor: as many turns as the points take, each of
-//
-//     steps of     m / 64 * max(2 n, LEAST_CLOCKS) + STEP_CLOCKS           and, with one consumer, n * TAIL_CLOCKS at its end
-//
-// since wgmma does 64 x n x 64 in 2 n clocks if that is enough for shared memory to feed it, a step has waits and arrivals, and
-// only two consumers hide what comes after the loop. (Measured on an H200 with examples/gemm.tile: docs/hopper.md.) What counts
-// is how well the points fill the last turn, so no tile is best for all problems: a few are kept, and the launch takes the
-// cheapest.
+// How long a problem takes with a tile: as many turns as its points take on the multiprocessors, each of all steps of the loop
+// (passes/parted_cost.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
+// kept, and the launch takes the cheapest.
 
-enum { MOST_TILES = 5, STRIP = 64, LEAST_CLOCKS = 208, STEP_CLOCKS = 12, TAIL_CLOCKS = 4, STEP_K = 64 };
+enum { MOST_TILES = 9 };
 
 typedef struct Tile {
     const char *tunables;
-    int64_t m, n, ring;   // of the accumulators; bytes of shared memory
-    int64_t rate;         // of a kernel whose warpgroups work together: together_rate; else 0
+    int64_t m, n, ring, slots;   // of C; bytes of shared memory, in so many parts
+    PartedCost cost;
+    int64_t rate;   // of a kernel whose warpgroups work together: together_rate; else 0
 } Tile;
 
 typedef struct Choice {
@@ -173,13 +171,10 @@ typedef struct Choice {
     VEC(Tile) tiles;   // those that fit; then those that are kept. None: the first combination that fits does
 } Choice;
 
-static int64_t step_clocks(int64_t m, int64_t n) {
-    int64_t clocks = 2 * n;
-    return (m + STRIP - 1) / STRIP * (clocks > LEAST_CLOCKS ? clocks : LEAST_CLOCKS) + STEP_CLOCKS;
-}
-
-static int64_t tail_clocks(int64_t m, int64_t n) {
-    return m > STRIP ? 0 : TAIL_CLOCKS * n;
+// The kernel as the passes will find it.
+static const Func *as_parted(const FitsSearch *search, const Func *kernel) {
+    const Func *turned = oriented(search->arena, search->target, kernel);
+    return turned ? turned : kernel;
 }
 
 static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
@@ -227,20 +222,38 @@ static void order_together(Choice *choice) {
     choice->tiles.items[choice->tiles.count - 1] = first;
 }
 
-// Of several rings for a tile the longest.
+static int64_t slots_of(const FitsEstimate *estimate) {
+    int64_t slots = 1;
+    for (int i = 0; i < estimate->buffers.count; i++)
+        if (estimate->buffers.items[i].stages > slots) slots = estimate->buffers.items[i].stages;
+    return slots;
+}
+
+// The one with slots enough; of such the one that takes k faster, clearly; else the one with the longer ring.
+static bool is_better(const Tile *a, const Tile *b) {
+    enum { ENOUGH_SLOTS = 6, CLEARER = 50 };   // a fiftieth
+    if (a->slots != b->slots && (a->slots < ENOUGH_SLOTS || b->slots < ENOUGH_SLOTS)) return a->slots > b->slots;
+    int64_t own = a->cost.step * b->cost.k, other = b->cost.step * a->cost.k;
+    if (own + own / CLEARER < other) return true;
+    return a->ring > b->ring && other + other / CLEARER >= own;
+}
+
 static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     if (specialized_together(search->arena, search->target, kernel)) {
         compare_together(search, choice, kernel);
         return;
     }
-    if (!is_parted(search, kernel, &estimate)) return;
-    Tile tile = {.tunables = fits_tunables(search->arena, kernel), .ring = estimate.shared};
+    const Func *parted = as_parted(search, kernel);
+    if (!is_parted(search, parted, &estimate)) return;
+    Tile tile = {
+        .tunables = fits_tunables(search->arena, kernel), .ring = estimate.shared, .slots = slots_of(&estimate)};
+    tile.cost = parted_cost(search->target, parted);
     specialized_tile(kernel, &tile.m, &tile.n);
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
         if (other->m != tile.m || other->n != tile.n) continue;
-        if (tile.ring > other->ring) *other = tile;
+        if (is_better(&tile, other)) *other = tile;
         return;
     }
     vec_push(search->arena, &choice->tiles, tile);
@@ -248,16 +261,17 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
 
 // Problems (m, n, k) that the kept tiles should serve: squares, and some that are not.
 static const int64_t problems[][3] = {
-    {256, 256, 256},    {512, 512, 512},     {1024, 1024, 1024},    {1536, 1536, 1536}, {2048, 2048, 2048},
-    {3072, 3072, 3072}, {4096, 4096, 4096},  {6144, 6144, 6144},    {8192, 8192, 8192}, {128, 8192, 8192},
-    {1024, 8192, 8192}, {4096, 14336, 4096}, {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
+    {256, 256, 256},     {512, 512, 512},       {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
+    {3072, 3072, 3072},  {4096, 4096, 4096},    {6144, 6144, 6144}, {8192, 8192, 8192}, {16, 8192, 8192},
+    {32, 8192, 8192},    {64, 8192, 8192},      {128, 8192, 8192},  {256, 4096, 4096},  {1024, 8192, 8192},
+    {4096, 14336, 4096}, {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
 static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
     int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;
     int64_t blocks = search->target->multiprocessors, turns = (rows * columns + blocks - 1) / blocks;
-    int64_t steps = (problem[2] + STEP_K - 1) / STEP_K;
-    return (double)turns * (double)(steps * step_clocks(tile->m, tile->n) + tail_clocks(tile->m, tile->n));
+    int64_t steps = (problem[2] + tile->cost.k - 1) / tile->cost.k, tails = tile->cost.hidden ? 1 : turns;
+    return (double)(turns * steps * tile->cost.step + tails * tile->cost.tail);
 }
 
 // Takes the tile that lowers the sum of relative times most, given the times so far (0: none); its gain.
@@ -284,8 +298,21 @@ static double take_best(const FitsSearch *search, Choice *choice, int taken, con
     return best;
 }
 
+// The last one serves what the facts of the others exclude, large problems too.
+static void put_largest_last(Choice *choice) {
+    int largest = 0, last = choice->tiles.count - 1;
+    for (int i = 1; i <= last; i++) {
+        const Tile *tile = &choice->tiles.items[i], *most = &choice->tiles.items[largest];
+        if (tile->m * tile->n > most->m * most->n) largest = i;
+    }
+    if (last < 1) return;
+    Tile tile = choice->tiles.items[largest];
+    choice->tiles.items[largest] = choice->tiles.items[last];
+    choice->tiles.items[last] = tile;
+}
+
 static void keep_few(const FitsSearch *search, Choice *choice) {
-    const double WORTH_A_TILE = 0.003 * PROBLEMS;
+    const double WORTH_A_TILE = 0.001 * PROBLEMS;
     double least[PROBLEMS], times[PROBLEMS] = {0};
     for (int p = 0; p < PROBLEMS; p++) {
         least[p] = 1e300;
@@ -299,6 +326,7 @@ static void keep_few(const FitsSearch *search, Choice *choice) {
            take_best(search, choice, kept, least, times) > WORTH_A_TILE)
         kept++;
     choice->tiles.count = kept;
+    put_largest_last(choice);
 }
 
 typedef struct Decide {
@@ -342,30 +370,29 @@ static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *ex
 // What `other` would cost, in the names of `kernel`.
 static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *other) {
     Arena *arena = search->arena;
-    int64_t m, n;
     if (specialized_together(arena, search->target, other))
         return translated(arena, kernel, other, together_cost(arena, search->target, other));
-    specialized_tile(other, &m, &n);
+    PartedCost cost = parted_cost(search->target, as_parted(search, other));
     Expr *points = e_int(arena, 1);
     const Stmt *grid = func_grid(other);
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
     Expr *turns = e_call2(arena, OP_CEILDIV, points, e_call(arena, OP_SMS, 0, NULL));
-    Expr *steps = e_mul(arena, specialized_steps(arena, other), e_int(arena, step_clocks(m, n)));
-    Expr *turn = e_add(arena, steps, e_int(arena, tail_clocks(m, n)));
-    return translated(arena, kernel, other, e_mul(arena, turns, turn));
+    Expr *steps = e_mul(arena, specialized_steps(arena, other), e_int(arena, cost.step)),
+         *tail = e_int(arena, cost.tail);
+    Expr *clocks =
+        cost.hidden ? e_add(arena, e_mul(arena, turns, steps), tail) : e_mul(arena, turns, e_add(arena, steps, tail));
+    return translated(arena, kernel, other, clocks);
 }
 
-// Variant i is taken when no other costs less; the last one takes what is left.
+// Variants are tried in order: one is taken when none of those behind it costs less, the last one when nothing else is.
 static void set_conditions(const FitsSearch *search, int count, Func **variants) {
     Arena *arena = search->arena;
     for (int i = 0; i + 1 < count; i++) {
         Func *kernel = variants[i];
-        Expr *own = cost_for(search, kernel, kernel);
-        for (int j = 0; j < count; j++) {
-            if (j == i) continue;
-            Expr *cheap = e_binary(arena, BIN_LE, own, cost_for(search, kernel, variants[j]));
-            kernel->when = kernel->when ? e_and(arena, kernel->when, cheap) : cheap;
-        }
+        Expr *least = cost_for(search, kernel, variants[count - 1]);
+        for (int j = count - 2; j > i; j--) least = e_min(arena, cost_for(search, kernel, variants[j]), least);
+        Expr *cheap = e_binary(arena, BIN_LE, cost_for(search, kernel, kernel), least);
+        kernel->when = kernel->when ? e_and(arena, kernel->when, cheap) : cheap;
         attr_set_ints(arena, &kernel->attrs, ATTR_ONE_OF, 0, NULL);
     }
 }

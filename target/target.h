@@ -21,6 +21,18 @@ typedef enum {
 } Feature;
 const char *feature_text(Feature feature);
 
+// Of wgmma in a loop that TMA feeds, measured on a device (passes/parted_cost.c).
+typedef struct WgmmaCosts {
+    int64_t k_bytes, columns,
+        column_clocks;            // an instruction takes k_bytes of k, and column_clocks for so many columns
+    int64_t shared_bytes;         // of shared memory in a clock, TMA's and the instructions' together
+    int64_t step_clocks;          // for the waits and arrivals of a step
+    int64_t latency_clocks;       // from the tile's arrival to its release, beside the instructions
+    int64_t instruction_clocks;   // of each of them at least, one after the other
+    int64_t tail_clocks;          // for the results of 64 rows, for each column
+    int64_t scattered_clocks;     // as well, where they are stored from registers
+} WgmmaCosts;
+
 typedef struct Target {
     const char *name;          // "sm_90a": what --target takes, LLVM's cpu name and ptxas's -arch
     const char *ptx_feature;   // LLVM feature string for the PTX version, "+ptx80"
@@ -36,6 +48,7 @@ typedef struct Target {
     int register_unit, registers_least;   // what setmaxnreg takes: multiples of the unit, from the least on
     int partitions;                 // of a multiprocessor: each runs every fourth warp, with its share of the registers
     int multiprocessors;            // of the usual device, for cost models
+    WgmmaCosts wgmma;               // for those with the feature
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory
     int64_t l2_bytes;               // of the usual device
@@ -112,9 +125,10 @@ typedef struct TmaFacts {
     int spans
         [TMA_SPANS];   // bytes of a row that the swizzles take, the widest first; a pattern repeats after swizzle_rows
     int swizzle_rows;
-    int shared_align;           // bytes, of a box in shared memory
-    int64_t max_transaction;    // bytes that one phase of an mbarrier can expect
-    int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes
+    int shared_align;                    // bytes, of a box in shared memory
+    int64_t max_transaction;             // bytes that one phase of an mbarrier can expect
+    int64_t descriptor_bytes;            // offsets in a matrix descriptor are below this, in units of unit_bytes
+    int64_t evict_first, evict_normal;   // cache policies of a copy, as createpolicy makes them for all of its bytes
 } TmaFacts;
 extern const TmaFacts tma_facts;
 bool tma_swizzle_valid(int64_t bytes);             // 0, 32, 64, 128

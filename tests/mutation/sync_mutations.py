@@ -80,8 +80,8 @@ CASES = [
     Case("gemm", ["BM=64", "BN=64", "STAGES=2"], gemm_tests("gemm", 64)),
     Case("gemm", ["BM=64", "BN=64", "STAGES=4"], gemm_tests("gemm", 64)),
     Case("gemm", [], gemm_tests("gemm", 64)),
-    Case("gemm", ["BM=64", "BN=64", "STAGES=3"], parted_tests("gemm", 64), target="sm_90a"),
-    Case("gemm", ["BM=64", "BN=64", "STAGES=2"], parted_tests("gemm", 64), target="sm_90a"),
+    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=3"], parted_tests("gemm", 64), target="sm_90a"),
+    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=2"], parted_tests("gemm", 64), target="sm_90a"),
     Case("softmax_long", ["WIDTH=256"], ["test softmax_long (M = 2, N = 1000) tolerance 1e-5;",
                                          "test softmax_long (M = 2, N = 1500) tolerance 1e-5;",
                                          "test ranks (M = 2, N = 4) { for (i in M, j in N) x[i, j] = i32(i * N + j); } "

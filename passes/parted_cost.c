@@ -1,0 +1,96 @@
+// A step of the loop takes as long as the slowest of the tensor cores, shared memory, and the chain of one step's instructions:
+//
+//     tensor cores    each strip of 64 rows by n columns: a little more than n / 2 clocks for 32 bytes of k; and for the step's
+//                     waits and arrivals `step_clocks`
+//     shared memory   TMA writes the tiles; each strip reads its rows and all columns again: `shared_bytes` a clock, together
+//
+//     the chain       `latency_clocks` from wait to release, and each instruction `instruction_clocks` at least: with few columns
+//                     longer steps are better
+//
+// So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 waits for shared memory. After the loop a point writes its
+// results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an H200 with examples/gemm.tile at seven sizes, 7 to 18 tiles
+// each: what the model puts first was the fastest at each of them.)
+#include "passes/parted_cost.h"
+#include "ir/rewrite.h"
+#include "passes/lower.h"
+#include "passes/tma.h"
+
+typedef struct Sum {
+    const Target *target;
+    const WgmmaCosts *costs;
+    int64_t bytes;         // of shared memory, in a step
+    int64_t multiplying;   // clocks
+    int64_t instructions;
+    int64_t k;         // of a step
+    int64_t columns;   // of all strips
+    int64_t rows;      // of the last product
+    bool scattered;    // results go to memory from registers
+} Sum;
+
+static int64_t ceiling(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t shared_bytes(const Region *region) {
+    return region_extent(region, 0) * region_extent(region, 1) * type_bytes(region->buf->type);
+}
+
+// What TMA writes: boxes with rows of less than the widest span take as long as if they had it.
+static int64_t written_bytes(const Region *tile) {
+    TmaPanels panels;
+    const char *why;
+    if (!tma_panels(tile->buf, &panels, &why)) return shared_bytes(tile);
+    return shared_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
+}
+
+static bool add_call(Visitor *visitor, Stmt *stmt) {
+    Sum *sum = visitor->user;
+    if (stmt->kind != STMT_CALL) return true;
+    if (stmt->call.op == OP_COPY) sum->bytes += written_bytes(stmt->call.args[COPY_TO].region);
+    if (stmt->call.op != OP_GEMM) return true;
+    const Region *a = stmt->call.args[GEMM_A].region, *b = stmt->call.args[GEMM_B].region;
+    const Region *acc = stmt->call.args[GEMM_ACC].region;
+    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), strips = ceiling(m, WGMMA_ROWS);
+    int64_t k_bytes = region_extent(a, 1) * type_bytes(a->buf->type);
+    sum->bytes += shared_bytes(a) + strips * shared_bytes(b);
+    int64_t instructions = strips * ceiling(k_bytes, sum->costs->k_bytes);
+    sum->instructions += instructions;
+    sum->multiplying += instructions * n * sum->costs->column_clocks / sum->costs->columns;
+    sum->k = region_extent(a, 1);
+    sum->columns += strips * n;
+    sum->rows = m;
+    return true;
+}
+
+static bool find_loop(Visitor *visitor, Stmt *stmt) {
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
+    Visitor calls = {.stmt = add_call, .user = visitor->user};
+    visit_block(&calls, &stmt->loop.body);
+    return false;
+}
+
+// Results that TMA does not store.
+static bool find_store(Visitor *visitor, Stmt *stmt) {
+    Sum *sum = visitor->user;
+    TmaStore store;
+    const char *why;
+    bool copies = stmt->kind == STMT_CALL && stmt->call.op == OP_COPY;
+    const Region *from = copies ? stmt->call.args[COPY_FROM].region : NULL;
+    if (!copies || from->buf->scope != SCOPE_FRAGMENT || stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL)
+        return true;
+    sum->scattered |= !tma_stores(sum->target, stmt, &store, &why);
+    return true;
+}
+
+PartedCost parted_cost(const Target *target, const Func *kernel) {
+    Sum sum = {.target = target, .costs = &target->wgmma};
+    Visitor loop = {.stmt = find_loop, .user = &sum}, stores = {.stmt = find_store, .user = &sum};
+    visit_block(&loop, (Block *)&kernel->body);
+    visit_block(&stores, (Block *)&kernel->body);
+    int64_t column = sum.costs->tail_clocks + (sum.scattered ? sum.costs->scattered_clocks : 0);
+    int64_t multiplying = sum.multiplying + sum.costs->step_clocks, moving = sum.bytes / sum.costs->shared_bytes;
+    int64_t chain = sum.costs->latency_clocks + sum.instructions * sum.costs->instruction_clocks;
+    int64_t step = multiplying > moving ? multiplying : moving;
+    return (PartedCost){
+        .step = step > chain ? step : chain, .k = sum.k, .tail = sum.columns * column, .hidden = sum.rows > WGMMA_ROWS};
+}

@@ -1,0 +1,14 @@
+// What a kernel that is parted into roles costs, in clocks of a multiprocessor: the model by which a launch chooses among tiles.
+#pragma once
+#include "ir/ir.h"
+#include "target/target.h"
+
+typedef struct PartedCost {
+    int64_t step;   // of the loop, once it is filled
+    int64_t k;      // that one step takes
+    int64_t tail;   // what comes after a point's loop
+    bool hidden;    // but for the last one: another consumer multiplies meanwhile
+} PartedCost;
+
+// Of a tile-stage kernel as warp-specialize will find it (see orient.h).
+PartedCost parted_cost(const Target *target, const Func *kernel);
