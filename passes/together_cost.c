@@ -104,6 +104,7 @@ typedef struct Middle {
 // Lets in the words of the kernel, at the point in the middle.
 static Expr *at_middle(Mapper *mapper, Expr *expr) {
     Middle *middle = mapper->user;
+    if (middle->unknown) return expr;   // enough is known, and lets of lets of lets are many
     middle->unknown |= expr->kind == EXPR_LOAD;
     if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
     for (int i = 0; i < middle->grid->grid.count; i++)

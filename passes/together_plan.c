@@ -277,11 +277,38 @@ static bool find_effect(Visitor *visitor, Expr *expr) {
     return !plan->problem;
 }
 
+static bool writes(const EffectVec *effects, const Buf *buf) {
+    for (int i = 0; i < effects->count; i++)
+        if (effects->items[i].buf == buf && effects->items[i].access == ACCESS_WRITE) return true;
+    return false;
+}
+
+// Effects of all statements, where of the two branches of an `if` only one is executed: what both write is written once.
+static void effects_of(Arena *arena, const Stmt *stmt, EffectVec *out) {
+    Stmt shell = *stmt;   // the statement without its bodies
+    Block *bodies[2], inner[2] = {{0}, {0}};
+    int count = stmt_bodies(&shell, bodies);
+    for (int b = 0; b < count; b++) {
+        inner[b] = *bodies[b];
+        *bodies[b] = (Block){0};
+    }
+    stmt_effects(arena, &shell, out);
+    EffectVec parts[2] = {{0}, {0}};
+    for (int b = 0; b < count; b++)
+        for (int i = 0; i < inner[b].count; i++) effects_of(arena, inner[b].items[i], &parts[b]);
+    for (int b = 0; b < count; b++)
+        for (int i = 0; i < parts[b].count; i++) {
+            const Effect *effect = &parts[b].items[i];
+            bool again = b == 1 && stmt->kind == STMT_IF && effect->access == ACCESS_WRITE;
+            if (!again || !writes(&parts[0], effect->buf)) vec_push(arena, out, *effect);
+        }
+}
+
 // Only copies write tiles; nothing that is written is read again or written by another statement, since a role has no barriers
 // for it.
 static const char *memory_problem(Plan *plan) {
     EffectVec effects = {0};
-    stmt_effects(plan->arena, plan->grid, &effects);
+    effects_of(plan->arena, plan->grid, &effects);
     for (int i = 0; i < effects.count; i++) {
         const Effect *a = &effects.items[i];
         if (a->access == ACCESS_READ) continue;
