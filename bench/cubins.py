@@ -58,7 +58,7 @@ def _argument(value):
 class Artefact:
     def __init__(self, cubin):
         cubin = pathlib.Path(cubin)
-        self.library = library = _library(cubin.parent)
+        self.launcher = library = _library(cubin.parent)
         torch.zeros(1, device="cuda")   # makes the device's context current, into which the code is loaded
         image, diagnostics = cubin.read_bytes(), ctypes.c_void_p()
         context, self.artefact, self.module = (ctypes.c_void_p() for _ in range(3))
@@ -78,11 +78,11 @@ class Kernel:
 
     def __init__(self, artefact, name):
         self.artefact, self.entry = artefact, artefact.entries[name]
-        self.handle = ctypes.c_void_p(artefact.library.tilec_artefact_find(artefact.artefact, name.encode()))
+        self.handle = ctypes.c_void_p(artefact.launcher.tilec_artefact_find(artefact.artefact, name.encode()))
 
     def bind(self, arguments):
         """A function that launches with these arguments on torch's current stream. Workspace is allocated once, here."""
-        library, module = self.artefact.library, self.artefact.module
+        library, module = self.artefact.launcher, self.artefact.module
         count, diagnostics = ctypes.c_size_t(len(arguments)), ctypes.c_void_p()
         args = (_Arg * len(arguments))(*map(_argument, arguments))
         need = ctypes.c_size_t()

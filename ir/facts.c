@@ -224,7 +224,7 @@ bool comparison_is_exact(const Facts *facts, const Expr *e) {
     return is_comparison(e) && comparison_sum(facts, e->binary.op, e->binary.a, e->binary.b, &sum);
 }
 
-static BinaryOp negated(BinaryOp op) {
+BinaryOp comparison_negated(BinaryOp op) {
     switch (op) {
     case BIN_EQ: return BIN_NE;
     case BIN_NE: return BIN_EQ;
@@ -275,7 +275,7 @@ static bool prove_is(const Facts *facts, const Expr *e, bool holds) {
                prove_aligned(facts, e->call.args[0].region->buf, bytes);
     }
     if (!is_comparison(e)) return false;
-    return prove_comparison(facts, holds ? e->binary.op : negated(e->binary.op), e->binary.a, e->binary.b);
+    return prove_comparison(facts, holds ? e->binary.op : comparison_negated(e->binary.op), e->binary.a, e->binary.b);
 }
 
 bool prove(const Facts *facts, const Expr *condition) {
@@ -414,7 +414,7 @@ void facts_assume(Facts *facts, const Expr *e, bool holds) {
         return;
     }
     if (is_comparison(e) && type_is_int(e->binary.a->type))
-        learn_comparison(facts, holds ? e->binary.op : negated(e->binary.op), e->binary.a, e->binary.b);
+        learn_comparison(facts, holds ? e->binary.op : comparison_negated(e->binary.op), e->binary.a, e->binary.b);
     else push_fact(facts, (Fact){.kind = FACT_CONDITION, .expr = e, .holds = holds});
 }
 

@@ -21,7 +21,8 @@ void facts_release(Facts *facts, int mark);
 
 Range range_of(const Facts *facts, const Expr *expr);
 int64_t multiple_of(const Facts *facts,
-                    const Expr *expr);   // largest known power of two times odd divisor (>= 1; 0 for constant 0)
+                    const Expr *expr);      // largest known power of two times odd divisor (>= 1; 0 for constant 0)
+BinaryOp comparison_negated(BinaryOp op);   // what holds where the comparison does not
 bool prove(const Facts *facts, const Expr *condition);   // true only when certain
 bool comparison_is_exact(const Facts *facts,
                          const Expr *comparison);   // no side wraps around: as of true integers

@@ -540,11 +540,24 @@ static void find_buf_in_region(Visitor *visitor, Region *region, const Operand *
     search->found |= region->buf == search->what;
 }
 
-bool block_uses_buf(const Block *block, const Buf *buf) {
+bool expr_uses_buf(const Expr *expr, const Buf *buf) {
+    Search search = {buf, false};
+    Visitor visitor = {.expr = find_buf_in_expr, .region = find_buf_in_region, .user = &search};
+    visit_expr(&visitor, (Expr *)expr);
+    return search.found;
+}
+
+bool stmt_uses_buf(const Stmt *stmt, const Buf *buf) {
     Search search = {buf, false};
     Visitor visitor = {find_buf_in_expr, find_buf_in_stmt, find_buf_in_region, &search};
-    visit_block(&visitor, (Block *)block);
+    visit_stmt(&visitor, (Stmt *)stmt);
     return search.found;
+}
+
+bool block_uses_buf(const Block *block, const Buf *buf) {
+    bool found = false;
+    for (int i = 0; i < block->count && !found; i++) found = stmt_uses_buf(block->items[i], buf);
+    return found;
 }
 
 // ---- clusters ----

@@ -51,6 +51,8 @@ Region *clone_region(Arena *arena, Subst *subst, const Region *region);
 
 bool expr_uses_var(const Expr *expr, const Var *var);
 bool expr_reads_memory(const Expr *expr);   // any load
+bool expr_uses_buf(const Expr *expr, const Buf *buf);
+bool stmt_uses_buf(const Stmt *stmt, const Buf *buf);   // it or what is below
 bool block_uses_buf(const Block *block, const Buf *buf);
 // Blocks of a cluster of the kernel, where some operation reaches from one to another; else 1: that a grid asks for clusters
 // changes nothing by itself.

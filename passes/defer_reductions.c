@@ -47,45 +47,6 @@ typedef struct Sum {
     bool whole;   // the fill before is the identity: `sum` itself need not be updated
 } Sum;
 
-// ---- what touches a fragment ----
-
-typedef struct Touch {
-    const Buf *buf;
-    bool found;
-} Touch;
-
-static bool touch_expr(Visitor *visitor, Expr *expr) {
-    Touch *touch = visitor->user;
-    touch->found |= expr->kind == EXPR_LOAD && expr->load.buf == touch->buf;
-    return !touch->found;
-}
-
-static bool touch_stmt(Visitor *visitor, Stmt *stmt) {
-    Touch *touch = visitor->user;
-    touch->found |= stmt->kind == STMT_STORE && stmt->store.buf == touch->buf;
-    return !touch->found;
-}
-
-static void touch_region(Visitor *visitor, Region *region, const Operand *operand) {
-    Touch *touch = visitor->user;
-    (void)operand;
-    touch->found |= region->buf == touch->buf;
-}
-
-static bool stmt_touches(Stmt *stmt, const Buf *buf) {
-    Touch touch = {buf, false};
-    Visitor visitor = {.expr = touch_expr, .stmt = touch_stmt, .region = touch_region, .user = &touch};
-    visit_stmt(&visitor, stmt);
-    return touch.found;
-}
-
-static bool expr_touches(Expr *expr, const Buf *buf) {
-    Touch touch = {buf, false};
-    Visitor visitor = {.expr = touch_expr, .user = &touch};
-    visit_expr(&visitor, expr);
-    return touch.found;
-}
-
 // ---- updates ----
 
 static bool accumulates(const Stmt *reduce) {
@@ -115,7 +76,7 @@ static Expr *factor_of(const Sum *s, const Stmt *stmt) {
     bool left = expr_equal(value->binary.a, place), right = expr_equal(value->binary.b, place);
     if (left == right) return NULL;
     Expr *factor = left ? value->binary.b : value->binary.a;
-    return expr_touches(factor, s->sum) || !expr_is_pure(factor) ? NULL : factor;
+    return expr_uses_buf(factor, s->sum) || !expr_is_pure(factor) ? NULL : factor;
 }
 
 // Something after statement `at` of the body, the one at `but` aside, writes what `at` reads.
@@ -176,7 +137,7 @@ static bool updates_only(Sum *s, const Block *block, bool in_loop);
 
 // The statement does nothing with the sum but update it; what is found out goes to `s`.
 static bool stmt_updates_only(Sum *s, Stmt *stmt, bool in_loop) {
-    if (!stmt_touches(stmt, s->sum)) return true;
+    if (!stmt_uses_buf(stmt, s->sum)) return true;
     if (is_accumulation(s, stmt)) {
         if (!s->reduce) s->reduce = stmt;
         s->in_loop |= in_loop;
@@ -187,14 +148,14 @@ static bool stmt_updates_only(Sum *s, Stmt *stmt, bool in_loop) {
     if (parallel) {
         int at = scaling_at(s, stmt);
         for (int i = 0; i < stmt->loop.body.count; i++)
-            if (i != at && stmt_touches(stmt->loop.body.items[i], s->sum)) return false;
+            if (i != at && stmt_uses_buf(stmt->loop.body.items[i], s->sum)) return false;
         return s->scales = at >= 0;
     }
-    if (stmt->kind == STMT_IF && expr_touches(stmt->if_.condition, s->sum)) return false;
-    if (stmt->kind == STMT_WHILE && expr_touches(stmt->while_.condition, s->sum)) return false;
+    if (stmt->kind == STMT_IF && expr_uses_buf(stmt->if_.condition, s->sum)) return false;
+    if (stmt->kind == STMT_WHILE && expr_uses_buf(stmt->while_.condition, s->sum)) return false;
     Iter *iters;
     for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++)
-        if (expr_touches(iters[i].begin, s->sum) || expr_touches(iters[i].end, s->sum)) return false;
+        if (expr_uses_buf(iters[i].begin, s->sum) || expr_uses_buf(iters[i].end, s->sum)) return false;
     Block *bodies[2];
     int count = stmt_bodies(stmt, bodies);
     bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
@@ -261,7 +222,7 @@ static void rewrite_parallel(Sum *s, Stmt *loop, Block *out) {
 
 static void rewrite_update(Sum *s, Stmt *stmt, Block *out) {
     bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
-    if (!stmt_touches(stmt, s->sum)) {
+    if (!stmt_uses_buf(stmt, s->sum)) {
         block_push(s->arena, out, stmt);
     } else if (is_accumulation(s, stmt)) {
         stmt->call.args[REDUCE_DST] = arg_region(region_whole(s->arena, s->part));
@@ -308,7 +269,7 @@ static Buf *new_parts(const Sum *s, int64_t parts) {
 static int fill_before(const Sum *s, const Block *block, int at) {
     for (int i = at - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_DECL || !stmt_touches(stmt, s->sum)) continue;
+        if (stmt->kind == STMT_DECL || !stmt_uses_buf(stmt, s->sum)) continue;
         bool fill = stmt->kind == STMT_CALL && stmt->call.op == OP_FILL && region_is_whole(stmt->call.args[0].region);
         Expr *identity = reduce_identity(s->arena, s->reduce->call.op, s->sum->type);
         return fill && expr_equal(e_cast(s->arena, s->sum->type, stmt->call.args[1].value), identity) ? i : -1;
@@ -362,7 +323,7 @@ static bool try_run(Defer *d, Block *block, int from, Buf *sum) {
             s = before;
             break;
         }
-        if (stmt_touches(block->items[i], sum)) to = i + 1;
+        if (stmt_uses_buf(block->items[i], sum)) to = i + 1;
     }
     if (!shares(&s)) return false;
     defer(d, block, from, to, &s);
@@ -392,7 +353,7 @@ static void defer_block(Defer *d, Block *block) {
         Buf *sum = targets.items.items[t];
         bool done = false;
         for (int i = 0; i < block->count && !done; i++)
-            if (block->items[i]->kind != STMT_DECL && stmt_touches(block->items[i], sum))
+            if (block->items[i]->kind != STMT_DECL && stmt_uses_buf(block->items[i], sum))
                 done = try_run(d, block, i, sum);
     }
     for (int i = 0; i < block->count; i++) {

@@ -247,13 +247,13 @@ static void keep_region(Visitor *visitor, Region *region, const Operand *operand
 // Points of the others in a section: as many as L2 keeps, with room for what streams through it, but more than one. NULL: they
 // read nothing in common.
 static Expr *section_of(Scheduler *s, const Var *var, Expr *others) {
-    enum { SHARE = 5, OF = 8, LEAST = 2 };   // measured on an H200: 32 of its 50 MB
+    enum { LEAST = 2 };
     Arena *a = s->arena;
     Kept kept = {.s = s, .var = var, .seen = map_new(a)};
     Visitor visitor = {.region = keep_region, .user = &kept};
     visit_block(&visitor, &s->grid->grid.body);
     if (!kept.bytes) return NULL;
-    Expr *room = e_int(a, s->context->target->l2_bytes / OF * SHARE);
+    Expr *room = e_int(a, s->context->target->l2_kept);
     Expr *bytes =
         e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it
     Expr *fit = e_max(a, e_div(a, room, bytes), e_int(a, LEAST));

@@ -1,10 +1,10 @@
 // A step of the loop takes what its products take on the tensor cores, and a part of what stands between them that the
 // warpgroups do not hide from one another: the more of them there are, the less.
 //
-//     products     each strip of 64 rows by n columns and 128 bytes of k: 2 n clocks
-//     the rest     elements of all tile statements in the loop * 3 / (256 * warpgroups) clocks
+//     products     each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
+//     the rest     `work_clocks` for `work_elements` of all tile statements in the loop, divided by the warpgroups
 //
-// and a point POINT_CLOCKS besides (its first scores and last product run alone, its results are written). How many steps a point
+// and a point `point_clocks` besides (its first scores and last product run alone, its results are written). How many steps a point
 // takes is asked of the point in the middle of the grid: where their number grows along it, as under a causal mask, that is the
 // mean. (Measured on an H200 with examples/attention.tile, head dims 64 and 128, causal or not, lengths 1024, 4096 and 16384: of
 // tiles of 128 and 192 rows it names the faster one in all twelve cases; docs/hopper.md.)
@@ -14,8 +14,6 @@
 #include "passes/lower.h"
 #include "passes/parting.h"
 #include <stdint.h>
-
-enum { STRIP_BYTES = 128, POINT_CLOCKS = 3500, WORK = 3, WORK_OF = 256 };
 
 typedef struct Sum {
     Arena *arena;
@@ -38,7 +36,7 @@ static void add_gemm(Sum *sum, const Stmt *gemm) {
     WgmmaInfo info;
     const char *why;
     if (!wgmma_serves(sum->target, gemm, &info, &why)) return;
-    sum->multiplying += m / info.m * bytes * 2 * n / STRIP_BYTES;
+    sum->multiplying += m / info.m * bytes * 2 * n / sum->target->wgmma.strip_bytes;
     if (!sum->rows) sum->rows = m, sum->columns = n;
 }
 
@@ -82,7 +80,9 @@ static int64_t step_clocks(Arena *arena, const Target *target, const Func *kerne
     *sum = (Sum){.arena = arena, .target = target};
     Visitor visitor = {.stmt = add_work, .user = sum};
     if (loop) visit_block(&visitor, (Block *)&loop->loop.body);
-    return sum->multiplying + sum->elements * WORK / (WORK_OF * together_warpgroups(target, kernel));
+    const WgmmaCosts *costs = &target->wgmma;
+    int64_t elements = costs->work_elements * together_warpgroups(target, kernel);
+    return sum->multiplying + (elements > 0 ? sum->elements * costs->work_clocks / elements : 0);
 }
 
 int64_t together_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows) {
@@ -133,7 +133,7 @@ Expr *together_cost(Arena *arena, const Target *target, const Func *kernel) {
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
     Expr *steps = steps_of(arena, kernel);
     if (!steps) return NULL;
-    Expr *point = e_add(arena, e_mul(arena, steps, step), e_int(arena, POINT_CLOCKS));
+    Expr *point = e_add(arena, e_mul(arena, steps, step), e_int(arena, target->wgmma.point_clocks));
     Expr *sms = e_call(arena, OP_SMS, 0, NULL);
     if (together_equal_points(arena, kernel)) return e_mul(arena, e_call2(arena, OP_CEILDIV, points, sms), point);
     return e_max(arena, e_div(arena, e_mul(arena, points, point), sms), point);   // the device balances them

@@ -77,17 +77,6 @@ static bool at_corner(const Space *space, Expr **a, Expr **b, bool largest) {
     return true;
 }
 
-static BinaryOp negated(BinaryOp op) {
-    switch (op) {
-    case BIN_EQ: return BIN_NE;
-    case BIN_NE: return BIN_EQ;
-    case BIN_LT: return BIN_GE;
-    case BIN_LE: return BIN_GT;
-    case BIN_GT: return BIN_LE;
-    default: return BIN_LT;
-    }
-}
-
 static bool is_comparison(const Expr *e) {
     return e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
 }
@@ -118,7 +107,7 @@ static Expr *guard_of(const Space *space, Expr *e, bool holds) {
     if (!may_be_asked_early(e)) return e_bool(arena, true);
     if (!depends(space, e)) return holds ? e : e_unary(arena, UNARY_NOT, e);
     if (!is_comparison(e)) return e_bool(arena, true);
-    return somewhere(space, holds ? e->binary.op : negated(e->binary.op), e->binary.a, e->binary.b);
+    return somewhere(space, holds ? e->binary.op : comparison_negated(e->binary.op), e->binary.a, e->binary.b);
 }
 
 static bool is_place(const Expr *value, const Stmt *store) {

@@ -19,6 +19,9 @@ enum { KB = 1024, MB = 1024 * KB };
 // Shared memory of a multiprocessor; a block may have all of it but the reserved part.
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB
 
+// The second cache; what may stay in it beside what streams through, of the share that an H200 keeps (32 of its 50 MB).
+#define L2(megabytes) .l2_bytes = (megabytes)*MB, .l2_kept = (int64_t)(megabytes)*MB / 8 * 5
+
 #define BIT(feature) (1u << FEATURE_##feature)
 #define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))
 #define ADA (AMPERE | BIT(MMA_FP8))
@@ -28,16 +31,20 @@ enum { KB = 1024, MB = 1024 * KB };
 
 static const Target targets[] = {
     {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30",
-     .features = AMPERE, .multiprocessors = 108, .l2_bytes = 40 * MB},
+     .features = AMPERE, .multiprocessors = 108, L2(40)},
     {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30",
-     .features = AMPERE, .multiprocessors = 84, .l2_bytes = 6 * MB},
+     .features = AMPERE, .multiprocessors = 84, L2(6)},
     {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40",
-     .features = ADA | BIT(MMA_FP8_UNITS), .multiprocessors = 128, .l2_bytes = 48 * MB},
+     .features = ADA | BIT(MMA_FP8_UNITS), .multiprocessors = 128, L2(48)},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx84",
-     .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, .l2_bytes = 50 * MB},
+     .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, L2(50)},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx84", .summary = "Hopper: H100, H200",
-     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, .l2_bytes = 50 * MB,
+     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50),
      .wgmma = {.k_bytes = 32,
+               .strip_bytes = 128,
+               .work_clocks = 3,
+               .work_elements = 256,
+               .point_clocks = 3500,
                .columns = 64,
                .column_clocks = 33,
                .shared_bytes = 152,
@@ -47,14 +54,14 @@ static const Target targets[] = {
                .tail_clocks = 4,
                .scattered_clocks = 28}},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .ptx_feature = "+ptx86", .summary = "Blackwell: B200",
-     .features = HOPPER, .multiprocessors = 148, .l2_bytes = 126 * MB},
+     .features = HOPPER, .multiprocessors = 148, L2(126)},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_103a", .ptx_feature = "+ptx88", .summary = "Blackwell: B300",
-     .features = HOPPER, .multiprocessors = 148, .l2_bytes = 126 * MB},
+     .features = HOPPER, .multiprocessors = 148, L2(126)},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87",
      .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 170,
-     .l2_bytes = 96 * MB},
+     L2(96)},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10",
-     .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48, .l2_bytes = 24 * MB},
+     .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48, L2(24)},
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };

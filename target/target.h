@@ -31,6 +31,10 @@ typedef struct WgmmaCosts {
     int64_t instruction_clocks;   // of each of them at least, one after the other
     int64_t tail_clocks;          // for the results of 64 rows, for each column
     int64_t scattered_clocks;     // as well, where they are stored from registers
+    // where warpgroups share a point and do other work between products (passes/together_cost.c):
+    int64_t strip_bytes;                  // of k, for which a strip of rows takes 2 clocks a column
+    int64_t work_clocks, work_elements;   // for so many elements of other work, by one warpgroup
+    int64_t point_clocks;                 // besides the steps of a point
 } WgmmaCosts;
 
 typedef struct Target {
@@ -51,7 +55,7 @@ typedef struct Target {
     WgmmaCosts wgmma;               // for those with the feature
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory
-    int64_t l2_bytes;               // of the usual device
+    int64_t l2_bytes, l2_kept;      // of the usual device; what stays in it beside what streams through
     int vector_bytes;               // widest load or store of a thread
     int max_barriers;               // named barriers
     int64_t max_grid;               // blocks along x
