@@ -24,8 +24,8 @@
 //
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
-// accesses count. Only scratch of passes (materialize) gets its barriers in a role too: the role's own. Blocks of a grid
-// are not ordered with one another.
+// accesses count. Only scratch of passes (materialize), and global memory that a role writes and uses again, get their barriers
+// in a role too: the role's own. Blocks of a grid are not ordered with one another.
 #include "passes/sync_model.h"
 
 // ---- groups ----
@@ -148,8 +148,20 @@ static bool find_scratch(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_DECL && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
 }
 
+static bool reuses_global(Arena *arena, const Stmt *role) {
+    EffectVec effects = {0};
+    for (int i = 0; i < role->role.body.count; i++)
+        if (role->role.body.items[i]->kind != STMT_THREAD) path_effects(arena, role->role.body.items[i], &effects);
+    for (int i = 0; i < effects.count; i++)
+        for (int j = 0; j < effects.count; j++) {
+            const Effect *a = &effects.items[i], *b = &effects.items[j];
+            if (i != j && a->buf == b->buf && a->access != ACCESS_READ && a->buf->scope == SCOPE_GLOBAL) return true;
+        }
+    return false;
+}
+
 static bool sync_role(Arena *arena, const Func *kernel, Stmt *role) {
-    if (!block_any(&role->role.body, find_scratch, NULL)) return false;
+    if (!block_any(&role->role.body, find_scratch, NULL) && !reuses_global(arena, role)) return false;
     SyncPlan plan = {.by_place = map_new(arena), .commits = map_new(arena)};
     SyncModel *model = sync_model_of_role(arena, kernel, role, &plan);
     sync_model_place(model);

@@ -430,6 +430,7 @@ static bool needs_threads(const Stmt *stmt, void *user) {
     case STMT_ASSIGN:
     case STMT_ASSUME:
     case STMT_IF:
+    case STMT_WHILE:
     case STMT_BLOCK: return false;
     case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
     case STMT_CALL: {

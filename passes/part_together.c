@@ -84,6 +84,7 @@ static Stmt *shell_of(Maker *m, const Stmt *stmt) {
     Stmt *shell = stmt_new(a, stmt->kind, stmt->loc);
     shell->attrs = stmt->attrs;
     if (stmt->kind == STMT_IF) shell->if_.condition = subst_expr(m->subst, stmt->if_.condition);
+    if (stmt->kind == STMT_WHILE) shell->while_.condition = subst_expr(m->subst, stmt->while_.condition);
     if (stmt->kind != STMT_FOR) return shell;
     shell->loop = stmt->loop;
     shell->loop.kind = stmt->loop.kind == LOOP_PIPELINED ? LOOP_SERIAL : stmt->loop.kind;
@@ -171,19 +172,18 @@ static void load_block(Maker *m, const Block *from, Block *out);
 
 static void load_scalar(Maker *m, const Stmt *stmt, Block *out) {
     Stmt *clone = clone_stmt(m->plan->arena, m->subst, stmt);
-    facts_enter(m->facts, clone);
+    if (is_scalar(clone)) facts_enter(m->facts, clone);
     block_push(m->plan->arena, out, clone);
 }
 
 static void load_stmt(Maker *m, Stmt *stmt, Block *out) {
     Arena *a = m->plan->arena;
-    if (is_scalar(stmt) && !is_computed(m->plan, stmt->kind == STMT_LET ? stmt->let.value : stmt->assume))
-        load_scalar(m, stmt, out);
+    if (load_knows(m->plan, stmt)) load_scalar(m, stmt, out);
     Block *bodies[2], *to[2];
     int count = stmt_bodies(stmt, bodies);
-    bool copies = false;
-    for (int b = 0; b < count; b++) copies |= block_any(bodies[b], loads_tile, NULL);
-    if (!copies) return;
+    bool does = false;
+    for (int b = 0; b < count; b++) does |= block_any(bodies[b], load_does, m->plan);
+    if (!does) return;
     Stmt *shell = shell_of(m, stmt);
     stmt_bodies(shell, to);
     bool runs =
@@ -281,7 +281,7 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
         Group *group = map_get(m->releases, stmt);
         if (is_call(stmt, OP_MBARRIER_WAIT)) map_put(filled, stmt->call.args[0].region->buf, stmt);
         if (group && !map_has(filled, group->full)) block_remove(block, i);
-        if (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL) return false;
+        if (stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL)) return false;
         if (stmt->kind == STMT_FOR) continue;
         for (int b = count - 1; b >= 0; b--)
             if (!drop_last_arrivals(m, bodies[b], filled)) return false;
@@ -380,10 +380,10 @@ static bool equal_points(Arena *arena, const Block *work, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
-        if (stmt->kind == STMT_IF && block_any(&stmt->if_.then, loads_tile, NULL)) return false;
+        bool parts = stmt->kind == STMT_IF || stmt->kind == STMT_WHILE;
         for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) {
             if (!block_any(bodies[b], loads_tile, NULL)) continue;
-            if (stmt->kind == STMT_FOR && !common_trips(arena, work, stmt)) return false;
+            if (parts || (stmt->kind == STMT_FOR && !common_trips(arena, work, stmt))) return false;
             if (!equal_points(arena, work, bodies[b])) return false;
         }
     }

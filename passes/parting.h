@@ -22,11 +22,13 @@ typedef struct Parting {
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     bool some_steps;        // every point has a product
     Buf *full, *empty;
-    Expr *steps;   // of each point
+    Expr *steps;   // of each point; NULL: they differ
 } Parting;
 
 // All warpgroups compute one point together: the kernel can be parted so, whether select has seen it or not. NULL, or why not.
 const char *together_problem(Arena *arena, const Target *target, const Func *kernel);
+// One statement of the kernel (or one of each branch) writes the buffer, and none reads it after that, in any block.
+bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
 int together_warpgroups(const Target *target, const Func *kernel);   // that compute
 bool together_equal_points(Arena *arena, const Func *kernel);        // all points take equally many steps: blocks stay
 bool part_together(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma

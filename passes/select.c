@@ -166,10 +166,7 @@ static bool loads_tile(const Stmt *stmt) {
 
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     TmaStore store;
-    const char *why;
-    bool is_copy = stmt->kind == STMT_CALL && stmt->call.op == OP_COPY;
-    return is_copy && is_accumulator(s->kernel, stmt->call.args[0].region->buf) &&
-           tma_stores(s->target, stmt, &store, &why);
+    return stores_tile(s->arena, s->target, s->kernel, stmt, &store);
 }
 
 // What a tensor map asks: an aligned base, rows that start on a unit, no empty dim. (CUDA driver API, cuTensorMapEncodeTiled.)

@@ -72,7 +72,8 @@ struct SyncModel {
     SyncPlan *plan;
     AffineEnv *env;
     Map *accesses;   // Stmt -> MemAccessVec
-    Map *written;    // global buffers that the kernel writes
+    Map *written;    // buffers that the kernel writes
+    Map *reused;     // of these what it accesses at another place too
     Map *ends;       // Var -> Quantity
     VEC(Quantity *) quantities;
     int64_t period;   // S
@@ -83,7 +84,7 @@ struct SyncModel {
     State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
     int depth;
-    bool scratch_only;   // a role's: the rest its author has ordered
+    bool of_role;   // only scratch, and global memory that the role uses again: the rest its author has ordered
     bool placing, failed;
     int64_t steps, played;   // statements, accesses
 };
@@ -270,7 +271,10 @@ static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
 
 // An access matters when somebody writes what it touches.
 static bool matters(const SyncModel *m, const MemAccess *access) {
-    if (m->scratch_only) return access->buf && attr_get(buf_root(access->buf)->attrs, ATTR_SCRATCH);
+    bool role = m->of_role, fence = access->stmt->kind == STMT_CALL && access->stmt->call.op == OP_FENCE;
+    if (role && !access->buf) return !access->pseudo && !fence && map_count(m->reused) > 0;
+    if (role && access->buf->scope == SCOPE_GLOBAL) return map_has(m->reused, buf_root(access->buf));
+    if (role) return attr_get(buf_root(access->buf)->attrs, ATTR_SCRATCH);
     return !access->buf || access->buf->scope == SCOPE_SHARED || map_has(m->written, buf_root(access->buf));
 }
 
@@ -439,12 +443,15 @@ static void play_while(SyncModel *m, State *s, Stmt *stmt) {
     m->breaks = outer;
 }
 
-static bool play_call(State *s, const Stmt *stmt) {
+static bool play_call(const SyncModel *m, State *s, const Stmt *stmt) {
     int64_t groups;
     switch (stmt->call.op) {
     case OP_BARRIER:
         if (!stmt->call.count || !stmt->call.args[0].value) do_barrier(s);
         return true;
+    case OP_FENCE:
+        if (m->of_role) do_barrier(s);   // lowered with barriers around it
+        return false;
     case OP_CP_ASYNC_COMMIT: do_commit(s); return true;
     case OP_CP_ASYNC_WAIT:
         if (expr_const(stmt->call.args[0].value, &groups)) do_wait(s, groups);
@@ -461,7 +468,7 @@ static void enter(SyncModel *m, const Stmt *stmt) {
 }
 
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
-    if (stmt->kind == STMT_CALL && play_call(s, stmt)) return;
+    if (stmt->kind == STMT_CALL && play_call(m, s, stmt)) return;
     bool leaf = is_leaf(stmt);
     play_statement(m, s, stmt, leaf);
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER) do_barrier(s);
@@ -594,10 +601,15 @@ static void find_period(SyncModel *m) {
 
 static void find_written(SyncModel *m) {
     EffectVec effects = {0};
-    for (int i = 0; i < m->kernel->body.count; i++) stmt_effects(m->arena, m->kernel->body.items[i], &effects);
+    for (int i = 0; i < m->kernel->body.count; i++) path_effects(m->arena, m->kernel->body.items[i], &effects);
     for (int i = 0; i < effects.count; i++)
         if (effects.items[i].access != ACCESS_READ)
             map_put(m->written, buf_root(effects.items[i].buf), effects.items[i].buf);
+    for (int i = 0; i < effects.count; i++)
+        for (int j = 0; j < i; j++) {
+            const Buf *buf = buf_root(effects.items[i].buf);
+            if (buf == buf_root(effects.items[j].buf) && map_has(m->written, buf)) map_put(m->reused, buf, m);
+        }
 }
 
 // Every access is found and numbered before the first scenario.
@@ -632,15 +644,16 @@ static void limit_scenarios(SyncModel *m) {
     }
 }
 
-static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, bool scratch_only) {
+static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, bool of_role) {
     SyncModel *m = NEW(arena, SyncModel);
     *m = (SyncModel){.arena = arena,
                      .kernel = kernel,
                      .plan = plan,
-                     .scratch_only = scratch_only,
+                     .of_role = of_role,
                      .env = affine_env(arena),
                      .accesses = map_new(arena),
                      .written = map_new(arena),
+                     .reused = map_new(arena),
                      .ends = map_new(arena),
                      .counting = map_new(arena)};
     find_written(m);

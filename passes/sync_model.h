@@ -20,7 +20,8 @@ typedef struct SyncPlan {
 typedef struct SyncModel SyncModel;
 
 SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan);
-// Of a role: its accesses of scratch buffers, which materialize made, so that no source orders them.
+// Of a role: its accesses of scratch buffers, which materialize made, so that no source orders them, and of global memory that it
+// writes and uses again.
 SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, SyncPlan *plan);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
 void sync_model_place(SyncModel *model);

@@ -37,6 +37,7 @@ static void find_sites(Plan *plan, const Block *block, bool pipelined) {
                 vec_push(plan->arena, &plan->tiles, tile);
             }
             vec_push(plan->arena, &tile->sites, ((Site){block, i, -1, -1}));
+            vec_push(plan->arena, &plan->sources, stmt->call.args[0].region->buf);
             plan->pipelined |= pipelined;
             continue;
         }
@@ -161,62 +162,97 @@ static void make_groups(Plan *plan) {
     }
 }
 
-// ---- what the role that loads may know ----
+// ---- what the role that loads has to know ----
+//
+// Where tiles lie, and whether and how often they are loaded: the scalars in that, what these come of, and the loops and branches
+// around all of it. The role that loads does those too, so nothing of it may come of what is computed, or of memory that the
+// kernel writes or that other blocks write meanwhile.
 
-static bool is_computed_scalar(const Plan *plan, const Var *var) {
-    for (int i = 0; i < plan->computed.count; i++)
-        if (plan->computed.items[i] == var) return true;
-    return false;
+static bool is_value(const Stmt *stmt) {
+    return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
 }
 
-static bool find_computed(Visitor *visitor, Expr *expr) {
+static bool need_part(Visitor *visitor, Expr *expr) {
     Plan *plan = visitor->user;
-    if (expr->kind == EXPR_VAR && is_computed_scalar(plan, expr->var)) plan->uses++;
-    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) plan->uses++;
-    if (expr->kind == EXPR_LOAD && (!expr->load.buf->is_param || expr->load.buf->mode != MODE_IN)) plan->uses++;
+    bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
+    if (named && !map_has(plan->needed, expr->var)) {
+        map_put(plan->needed, expr->var, expr->var);
+        plan->found = true;
+    }
+    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) plan->computed = true;
+    if (expr->kind == EXPR_LOAD && (!expr->load.buf->is_param || expr->load.buf->mode != MODE_IN))
+        plan->computed = true;
     return true;
 }
 
-bool is_computed(Plan *plan, Expr *expr) {
-    Visitor visitor = {.expr = find_computed, .user = plan};
-    plan->uses = 0;
+static void need_expr(Plan *plan, Expr *expr) {
+    Visitor visitor = {.expr = need_part, .user = plan};
     if (expr) visit_expr(&visitor, expr);
-    return plan->uses > 0;
 }
 
-static bool copy_depends(Plan *plan, const Stmt *copy) {
-    const Region *from = copy->call.args[0].region;
-    for (int d = 0; d < from->count; d++)
-        if (is_computed(plan, from->dims[d].start)) return true;
-    return false;
+bool load_does(const Stmt *stmt, void *user) {
+    const Plan *plan = user;
+    return loads_tile(stmt, NULL) ||
+           ((stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->needed, stmt->let.var));
 }
 
-static bool control_depends(Plan *plan, const Stmt *stmt) {
-    if (stmt->kind == STMT_IF) return is_computed(plan, stmt->if_.condition);
-    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++)
-        if (is_computed(plan, stmt->loop.iters[i].begin) || is_computed(plan, stmt->loop.iters[i].end)) return true;
-    return stmt->kind != STMT_FOR && stmt->kind != STMT_BLOCK;
+static bool find_other(Visitor *visitor, Expr *expr) {
+    Plan *plan = visitor->user;
+    bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
+    plan->other |= named && !map_has(plan->needed, expr->var);
+    plan->other |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
+    return true;
 }
 
-static bool load_depends(Plan *plan, const Block *block) {
+bool load_knows(Plan *plan, const Stmt *stmt) {
+    Visitor visitor = {.expr = find_other, .user = plan};
+    if (is_value(stmt)) return map_has(plan->needed, stmt->let.var);
+    if (stmt->kind != STMT_ASSUME) return false;
+    plan->other = false;
+    visit_expr(&visitor, stmt->assume);
+    return !plan->other;
+}
+
+static void need_control(Plan *plan, const Stmt *stmt) {
+    if (stmt->kind == STMT_IF) need_expr(plan, stmt->if_.condition);
+    if (stmt->kind == STMT_WHILE) need_expr(plan, stmt->while_.condition);
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) {
+        need_expr(plan, stmt->loop.iters[i].begin);
+        need_expr(plan, stmt->loop.iters[i].end);
+        need_expr(plan, stmt->loop.iters[i].step);
+    }
+}
+
+static void need_block(Plan *plan, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_LET && is_computed(plan, stmt->let.value))
-            vec_push(plan->arena, &plan->computed, stmt->let.var);
-        if (loads_tile(stmt, NULL) && copy_depends(plan, stmt)) return true;
+        if (is_value(stmt) && map_has(plan->needed, stmt->let.var)) need_expr(plan, stmt->let.value);
+        const Region *from = loads_tile(stmt, NULL) ? stmt->call.args[0].region : NULL;
+        for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
         Block *bodies[2];
         int count = stmt_bodies(stmt, bodies);
-        bool copies = false;
-        for (int b = 0; b < count; b++) copies |= block_any(bodies[b], loads_tile, NULL);
-        if (!copies) continue;
-        if (control_depends(plan, stmt)) return true;
-        for (int b = 0; b < count; b++)
-            if (load_depends(plan, bodies[b])) return true;
+        bool does = false;
+        for (int b = 0; b < count; b++) does |= block_any(bodies[b], load_does, plan);
+        if (!does) continue;
+        need_control(plan, stmt);
+        for (int b = 0; b < count; b++) need_block(plan, bodies[b]);
     }
-    return false;
+}
+
+static void find_needed(Plan *plan, const Block *block) {
+    plan->needed = map_new(plan->arena);
+    do {
+        plan->found = false;
+        need_block(plan, block);
+    } while (plan->found && !plan->computed);
 }
 
 // ---- can it? ----
+
+// Memory operations with an order, by which blocks work together: the role that computes does them as the block would.
+static bool between_blocks(OpId op) {
+    return (op >= OP_ATOMIC_ADD && op <= OP_STORE) || op == OP_FENCE;
+}
 
 static bool is_work(OpId op) {
     switch (op) {
@@ -226,7 +262,7 @@ static bool is_work(OpId op) {
     case OP_TRANSPOSE:
     case OP_ASSERT:
     case OP_PRINT: return true;
-    default: return op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL;
+    default: return (op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL) || between_blocks(op);
     }
 }
 
@@ -245,9 +281,12 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
     switch (stmt->kind) {
     case STMT_ROLE:
     case STMT_THREAD: return "it names its threads";
-    case STMT_VAR:
-    case STMT_WHILE:
-    case STMT_BREAK: return "its control flow is not the same for every role";
+    case STMT_FOR:
+    case STMT_WHILE: {
+        const Block *body = stmt->kind == STMT_FOR ? &stmt->loop.body : &stmt->while_.body;
+        bool leaves = block_any(body, loads_tile, NULL) && block_breaks(body);
+        return leaves ? "it leaves a loop that loads" : NULL;
+    }
     case STMT_DECL:
         if (stmt->decl->scope == SCOPE_SHARED && !tile_of(plan, stmt->decl))
             return "it has shared memory beside the tiles that are loaded";
@@ -272,50 +311,67 @@ static bool find_problem(Visitor *visitor, Stmt *stmt) {
 
 static bool find_effect(Visitor *visitor, Expr *expr) {
     Plan *plan = visitor->user;
-    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !plan->problem)
-        plan->problem = "it orders what its threads do itself";
+    bool effect = expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !between_blocks(expr->call.op);
+    if (effect && !plan->problem) plan->problem = "it orders what its threads do itself";
     return !plan->problem;
 }
 
-static bool writes(const EffectVec *effects, const Buf *buf) {
-    for (int i = 0; i < effects->count; i++)
-        if (effects->items[i].buf == buf && effects->items[i].access == ACCESS_WRITE) return true;
-    return false;
+static bool find_order(Visitor *visitor, Expr *expr) {
+    bool *orders = visitor->user;
+    *orders |= expr->kind == EXPR_CALL && between_blocks(expr->call.op);
+    return !*orders;
 }
 
-// Effects of all statements, where of the two branches of an `if` only one is executed: what both write is written once.
-static void effects_of(Arena *arena, const Stmt *stmt, EffectVec *out) {
-    Stmt shell = *stmt;   // the statement without its bodies
-    Block *bodies[2], inner[2] = {{0}, {0}};
-    int count = stmt_bodies(&shell, bodies);
-    for (int b = 0; b < count; b++) {
-        inner[b] = *bodies[b];
-        *bodies[b] = (Block){0};
+static bool find_order_stmt(Visitor *visitor, Stmt *stmt) {
+    bool *orders = visitor->user;
+    *orders |= stmt->kind == STMT_CALL && between_blocks(stmt->call.op);
+    return !*orders;
+}
+
+static bool works_with_others(const Block *body) {
+    bool orders = false;
+    Visitor visitor = {.stmt = find_order_stmt, .expr = find_order, .user = &orders};
+    visit_block(&visitor, (Block *)body);
+    return orders;
+}
+
+// Blocks do not tell each other about what one has read, and it does not come round to its reads again.
+static bool reads_before(const Block *body, const Buf *buf) {
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *stmt = body->items[i];
+        bool loop = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
+        const Block one = {.items = (Stmt **)&body->items[i], .count = 1, .capacity = 1};
+        if (loop && block_uses_buf(&one, buf)) return false;
     }
-    stmt_effects(arena, &shell, out);
-    EffectVec parts[2] = {{0}, {0}};
-    for (int b = 0; b < count; b++)
-        for (int i = 0; i < inner[b].count; i++) effects_of(arena, inner[b].items[i], &parts[b]);
-    for (int b = 0; b < count; b++)
-        for (int i = 0; i < parts[b].count; i++) {
-            const Effect *effect = &parts[b].items[i];
-            bool again = b == 1 && stmt->kind == STMT_IF && effect->access == ACCESS_WRITE;
-            if (!again || !writes(&parts[0], effect->buf)) vec_push(arena, out, *effect);
-        }
+    return !works_with_others(body);
 }
 
-// Only copies write tiles; nothing that is written is read again or written by another statement, since a role has no barriers
-// for it.
+bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
+    const Stmt *grid = func_grid(kernel);
+    EffectVec effects = {0};
+    int reads = 0, writes = 0;
+    path_effects(arena, grid, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *effect = &effects.items[i];
+        if (effect->buf != buf) continue;
+        if (writes > 0 || effect->access == ACCESS_UPDATE) return false;
+        reads += effect->access == ACCESS_READ;
+        writes += effect->access == ACCESS_WRITE;
+    }
+    return reads == 0 || reads_before(&grid->grid.body, buf);
+}
+
+// Only copies write tiles, and nobody writes what they come from. (What else is written to global memory and used again,
+// insert-sync orders within the role.)
 static const char *memory_problem(Plan *plan) {
     EffectVec effects = {0};
-    effects_of(plan->arena, plan->grid, &effects);
+    path_effects(plan->arena, plan->grid, &effects);
     for (int i = 0; i < effects.count; i++) {
         const Effect *a = &effects.items[i];
         if (a->access == ACCESS_READ) continue;
         if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY) return "a tile is not only written by its copies";
-        for (int j = 0; j < effects.count && a->buf->scope == SCOPE_GLOBAL; j++)
-            if (effects.items[j].buf == a->buf && (i != j || a->access != ACCESS_WRITE))
-                return "it uses again what it writes to global memory";
+        for (int j = 0; j < plan->sources.count; j++)
+            if (plan->sources.items[j] == a->buf) return "it writes to what it loads from";
     }
     return NULL;
 }
@@ -357,7 +413,8 @@ const char *together_plan(Arena *arena, const Target *target, const Func *kernel
     if (!plan->rows) return "it does not multiply";
     const char *problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
-    if (!problem && load_depends(plan, body)) problem = "what it loads depends on what it computes";
+    find_needed(plan, body);
+    if (!problem && plan->computed) problem = "what it loads depends on what it computes";
     if (problem) return problem;
     if (!registers_fit(target, kernel, together_warpgroups_for(target, plan->rows)))
         return "its warpgroups have not enough registers for its fragments";

@@ -31,11 +31,11 @@ typedef struct Plan {
     const Stmt *grid;
     VEC(Tile *) tiles;
     VEC(Group *) groups;
-    VEC(const Var *) computed;   // scalars that depend on what is computed
+    VEC(const Buf *) sources;   // of the tiles
+    Map *needed;                // scalars that the role that loads has to know
     const char *problem;
     int64_t rows;   // of the products
-    bool pipelined;
-    int uses;
+    bool pipelined, computed, found, other;
 } Plan;
 
 // NULL, or why the kernel cannot be parted so. `plan`: of a kernel that can.
@@ -46,5 +46,7 @@ enum { TOGETHER_ROOM = 24 };   // registers for addresses and counters
 Tile *tile_of(const Plan *plan, const Buf *buf);   // NULL: no tile
 const Buf *loaded_tile(const Stmt *stmt);          // what the copy loads; NULL: it is none
 bool loads_tile(const Stmt *stmt, void *user);     // for block_any
-// Whether it depends on what is computed, so that the role that loads cannot know it.
-bool is_computed(Plan *plan, Expr *expr);
+// The role that loads copies a tile there, or changes a scalar that it needs; for block_any, of a Plan.
+bool load_does(const Stmt *stmt, void *plan);
+// A scalar that the role that loads has to know, or an assumption about nothing else.
+bool load_knows(Plan *plan, const Stmt *stmt);

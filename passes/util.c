@@ -183,3 +183,31 @@ const Buf *buf_root(const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
     return buf;
 }
+
+// ---- effects ----
+
+static bool writes(const EffectVec *effects, const Buf *buf) {
+    for (int i = 0; i < effects->count; i++)
+        if (effects->items[i].buf == buf && effects->items[i].access == ACCESS_WRITE) return true;
+    return false;
+}
+
+void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
+    Stmt shell = *stmt;   // the statement without its bodies
+    Block *bodies[2], inner[2] = {{0}, {0}};
+    int count = stmt_bodies(&shell, bodies);
+    for (int b = 0; b < count; b++) {
+        inner[b] = *bodies[b];
+        *bodies[b] = (Block){0};
+    }
+    stmt_effects(arena, &shell, out);
+    EffectVec parts[2] = {{0}, {0}};
+    for (int b = 0; b < count; b++)
+        for (int i = 0; i < inner[b].count; i++) path_effects(arena, inner[b].items[i], &parts[b]);
+    for (int b = 0; b < count; b++)
+        for (int i = 0; i < parts[b].count; i++) {
+            const Effect *effect = &parts[b].items[i];
+            bool again = b == 1 && stmt->kind == STMT_IF && effect->access == ACCESS_WRITE;
+            if (!again || !writes(&parts[0], effect->buf)) vec_push(arena, out, *effect);
+        }
+}

@@ -47,3 +47,7 @@ bool starts_copy(const Stmt *stmt);
 
 // Storage: follows alias_of.
 const Buf *buf_root(const Buf *buf);
+
+// What a statement and everything below it does to buffers on one way through it: of the two branches of an `if` only one is
+// executed, so what both write is written once.
+void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out);

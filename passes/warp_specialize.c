@@ -117,24 +117,72 @@ typedef struct Trips {
     bool differ;
 } Trips;
 
+static Expr *let_value(const Block *work, const Var *var) {
+    for (int i = 0; i < work->count; i++) {
+        const Stmt *stmt = work->items[i];
+        if (stmt->kind == STMT_LET && stmt->let.var == var) return stmt->let.value;
+    }
+    return NULL;
+}
+
 static Expr *open_let(Mapper *mapper, Expr *expr) {
     Trips *trips = mapper->user;
     if (trips->differ) return expr;   // enough is known, and lets of lets of lets are many
     if (expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op))) trips->differ = true;
     if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
-    for (int i = 0; i < trips->work->count; i++) {
-        const Stmt *stmt = trips->work->items[i];
-        if (stmt->kind == STMT_LET && stmt->let.var == expr->var) return map_expr(mapper, stmt->let.value);
-    }
+    Expr *value = let_value(trips->work, expr->var);
+    if (value) return map_expr(mapper, value);
     trips->differ = true;
     return expr;
 }
 
-Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop) {
+// In names that are the same for all points; NULL: it differs.
+static Expr *common_value(Arena *arena, const Block *work, Expr *expr) {
     Trips trips = {arena, work, false};
     Mapper mapper = {.arena = arena, .expr = open_let, .user = &trips};
-    Expr *count = map_expr(&mapper, loop->loop.iters[0].end);
-    return trips.differ ? NULL : count;
+    Expr *value = map_expr(&mapper, expr);
+    return trips.differ ? NULL : value;
+}
+
+Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop) {
+    return common_value(arena, work, loop->loop.iters[0].end);
+}
+
+// What no point has more of, of a number of trips; NULL: that differs.
+static Expr *most_of(Arena *arena, const Block *work, Expr *expr) {
+    Expr *common = common_value(arena, work, expr), *a, *b;
+    if (common) return common;
+    if (expr->kind == EXPR_VAR) return (a = let_value(work, expr->var)) ? most_of(arena, work, a) : NULL;
+    if (expr->kind != EXPR_SELECT) return NULL;
+    a = most_of(arena, work, expr->select.yes);
+    b = most_of(arena, work, expr->select.no);
+    if (!a || !b) return NULL;
+    return expr_is_int(a, 0) ? b : expr_is_int(b, 0) || expr_equal(a, b) ? a : e_max(arena, a, b);
+}
+
+// Not equal trips, but which each role finds out for itself: what they come of is not written meanwhile.
+static bool find_changing(Visitor *visitor, Expr *expr) {
+    bool *changes = visitor->user;
+    *changes |= expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
+    *changes |= expr->kind == EXPR_LOAD && (!expr->load.buf->is_param || expr->load.buf->mode != MODE_IN);
+    return !*changes;
+}
+
+static bool roles_agree(const Shape *shape) {
+    const Block *work = &shape->grid->grid.body;
+    bool changes = false;
+    Visitor visitor = {.expr = find_changing, .user = &changes};
+    for (int i = 0; work->items[i] != shape->loop; i++)
+        if (work->items[i]->kind == STMT_LET) visit_stmt(&visitor, work->items[i]);
+    visit_expr(&visitor, shape->loop->loop.iters[0].end);
+    return !changes;
+}
+
+static Expr *most_trips(Arena *arena, const Shape *shape) {
+    const Block *work = &shape->grid->grid.body;
+    Expr *common = common_trips(arena, work, shape->loop);
+    if (common || !roles_agree(shape)) return common;
+    return most_of(arena, work, shape->loop->loop.iters[0].end);
 }
 
 // Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing to do.
@@ -204,8 +252,7 @@ typedef enum { PART_NOT, PART_IN_TURN, PART_TOGETHER } PartKind;
 static PartKind kind_of(Arena *arena, const Target *target, const Func *kernel, Shape *shape, const char **why) {
     *shape = (Shape){0};
     *why = shape_of(target, kernel, shape);
-    if (!*why && holds_in_turn(target, kernel) && common_trips(arena, &shape->grid->grid.body, shape->loop))
-        return PART_IN_TURN;
+    if (!*why && holds_in_turn(target, kernel) && most_trips(arena, shape)) return PART_IN_TURN;
     *why = together_problem(arena, target, kernel);
     return *why ? PART_NOT : PART_TOGETHER;
 }
@@ -228,7 +275,7 @@ bool specialized_together(Arena *arena, const Target *target, const Func *kernel
     Shape shape;
     const char *why;
     if (kind_of(arena, target, kernel, &shape, &why) != PART_TOGETHER) return false;
-    return shape_of(target, kernel, &shape) || !common_trips(arena, &shape.grid->grid.body, shape.loop);
+    return shape_of(target, kernel, &shape) || !most_trips(arena, &shape);
 }
 
 // ---- stores ----
@@ -320,13 +367,21 @@ void specialized_tile(const Func *kernel, int64_t *m, int64_t *n) {
 }
 
 Expr *specialized_steps(Arena *arena, const Func *kernel) {
-    const Block *body = &func_grid(kernel)->grid.body;
-    for (int i = 0; i < body->count; i++)
-        if (is_pipelined(body->items[i])) return common_trips(arena, body, body->items[i]);
-    return e_int(arena, 1);
+    Shape shape = {.grid = func_grid(kernel)};
+    const Block *body = &shape.grid->grid.body;
+    for (int i = 0; i < body->count && !shape.loop; i++)
+        if (is_pipelined(body->items[i])) shape.loop = body->items[i];
+    return shape.loop ? most_trips(arena, &shape) : e_int(arena, 1);
+}
+
+bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out) {
+    const char *why;
+    return is_call(stmt, OP_COPY) && is_accumulator(kernel, stmt->call.args[0].region->buf) &&
+           tma_stores(target, stmt, out, &why) && written_last(arena, kernel, stmt->call.args[1].region->buf);
 }
 
 typedef struct Staging {
+    Arena *arena;
     const Target *target;
     const Func *kernel;
     int consumers;
@@ -336,9 +391,7 @@ typedef struct Staging {
 static bool count_staging(Visitor *visitor, Stmt *stmt) {
     Staging *staging = visitor->user;
     TmaStore store;
-    const char *why;
-    if (!is_call(stmt, OP_COPY) || !is_accumulator(staging->kernel, stmt->call.args[0].region->buf)) return true;
-    if (!tma_stores(staging->target, stmt, &store, &why)) return true;
+    if (!stores_tile(staging->arena, staging->target, staging->kernel, stmt, &store)) return true;
     int64_t columns = (store.chunks ? TMA_STORE_SLOTS * store.columns : 0) + store.tail_columns;
     staging->bytes += staging->consumers * store.rows * columns * type_bytes(stmt->call.args[1].region->buf->type);
     return true;
@@ -350,7 +403,7 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
     PartKind kind = kind_of(arena, target, kernel, &shape, &why);
     if (kind == PART_NOT) return 0;
     int consumers = kind == PART_IN_TURN ? consumers_of(target, shape.loop) : together_warpgroups(target, kernel);
-    Staging staging = {target, kernel, consumers, 0};
+    Staging staging = {arena, target, kernel, consumers, 0};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
     visit_block(&visitor, (Block *)&kernel->body);
     return staging.bytes;
@@ -359,11 +412,11 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
 // ---- parting ----
 
 // Over steps that another consumer takes.
-static void push_skip(Parting *p, const Counter *counter, Block *out) {
+static void push_skip(Parting *p, Expr *steps, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity), *slots = integer(p, p->slots);
-    Expr *rounds = e_cast(a, TYPE_I32, e_mod(a, e_div(a, p->steps, slots), integer(p, 2)));
-    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, e_cast(a, TYPE_I32, e_mod(a, p->steps, slots)))));
+    Expr *rounds = e_cast(a, TYPE_I32, e_mod(a, e_div(a, steps, slots), integer(p, 2)));
+    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, e_cast(a, TYPE_I32, e_mod(a, steps, slots)))));
     block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, rounds)));
     Stmt *wrap = s_if(a, e_binary(a, BIN_GE, slot, small(p, p->slots)));
     block_push(a, &wrap->if_.then, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
@@ -422,6 +475,29 @@ static void push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *ou
             block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
 }
 
+// The steps of a point whose lets are there; of all, where they are equal.
+static Expr *steps_of(Parting *p, Subst *subst, Block *out) {
+    if (p->steps) return p->steps;
+    Expr *end = subst_expr(subst, p->loop->loop.iters[0].end), *steps;
+    steps = bind(p, "steps", e_max(p->arena, end, integer(p, 0)), out);
+    push_range(p, steps, integer(p, 0), integer(p, p->context->target->max_grid), out);
+    return steps;
+}
+
+// Over the steps of another's turn, if there is one.
+static void push_skipped_turn(Parting *p, Expr *turn, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    if (p->steps) {
+        push_skip(p, p->steps, counter, out);
+        return;
+    }
+    Subst *subst = subst_new(a);
+    Stmt *some = s_if(a, e_lt(a, turn, p->turns));
+    push_point(p, turn, subst, false, &some->if_.then);
+    push_skip(p, steps_of(p, subst, &some->if_.then), counter, &some->if_.then);
+    block_push(a, out, some);
+}
+
 // ---- the role that loads ----
 
 static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
@@ -445,7 +521,8 @@ static void push_load_role(Parting *p, Block *out) {
     Stmt *points = push_points_loop(p, "turn", p->turns, &turn, &role->role.body);
     Subst *subst = subst_new(a);
     push_point(p, turn, subst, false, &points->loop.body);
-    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, p->steps, &k, &points->loop.body);
+    Expr *steps = steps_of(p, subst, &points->loop.body);
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &points->loop.body);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, &counter), e_var(a, counter.parity), body);
@@ -489,10 +566,10 @@ static void push_product(Parting *p, const Stmt *gemm, Subst *subst, Expr *k, co
         vec_last(out)->call.args[4] = arg_value(e_lt(p->arena, integer(p, 0), k));
 }
 
-static void push_products(Parting *p, Subst *subst, const Counter *counter, Block *out) {
+static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *k;
-    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, p->steps, &k, out);
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, out);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->full, slot_index(p, counter), e_var(a, counter->parity), body);
@@ -523,14 +600,16 @@ static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subs
     Arena *a = p->arena;
     int other = (consumer + 1) % p->consumers;
     push_point(p, turn, subst, true, out);
+    Expr *steps = steps_of(p, subst, out);
     push_order(p, OP_BARRIER, consumer, out);
-    push_products(p, subst, counter, out);
+    push_products(p, subst, steps, counter, out);
     Stmt *more = s_if(a, e_lt(a, e_add(a, turn, integer(p, 1)), p->turns));
     push_order(p, OP_BARRIER_ARRIVE, other, &more->if_.then);
     if (more->if_.then.count > 0) block_push(a, out, more);
     push_wait(p, 0, out);
-    push_release(p, counter, e_lt(a, integer(p, 0), p->steps), out);
-    for (int others = 1; others < p->consumers; others++) push_skip(p, counter, out);
+    push_release(p, counter, e_lt(a, integer(p, 0), steps), out);
+    for (int others = 1; others < p->consumers; others++)
+        push_skipped_turn(p, e_add(a, turn, integer(p, others)), counter, out);
     StoreWalk walk = {p, buffers};
     Visitor stores = {.stmt = stage_store, .user = &walk};
     int at = 0;
@@ -556,7 +635,7 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
         block_push(a, &declarations, s_decl(a, own));
     }
     Counter counter = push_counter(p, "", p->slots, 0, body);
-    for (int before = 0; before < consumer; before++) push_skip(p, &counter, body);
+    for (int before = 0; before < consumer; before++) push_skipped_turn(p, integer(p, before), &counter, body);
     if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
     Expr *i, *rest = e_sub(a, p->turns, integer(p, consumer));
     Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, p->consumers)), &i, body);
@@ -624,7 +703,8 @@ static void make_points(Parting *p, Block *out) {
     push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
     p->workers =
         bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
-    p->steps = bind(p, "steps", common_trips(a, &p->work, p->loop), out);
+    Expr *steps = common_trips(a, &p->work, p->loop);
+    if (steps) p->steps = bind(p, "steps", steps, out);
     Expr *rest = e_sub(a, p->points, e_var(a, p->worker));   // mostly there is one turn: the first loads wait for this
     Expr *turns = e_select(a, e_binary(a, BIN_EQ, p->points, p->workers), integer(p, 1),
                            e_call2(a, OP_CEILDIV, rest, p->workers));

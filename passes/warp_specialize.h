@@ -2,6 +2,7 @@
 // what a choice of tunables needs.
 #pragma once
 #include "ir/ir.h"
+#include "passes/tma.h"
 #include "target/target.h"
 
 // Whether the kernel, before or after select, can be parted; false: *why, after "the kernel is not parted into roles: ".
@@ -16,9 +17,12 @@ int64_t fragment_registers(const Target *target, const Func *kernel, int warpgro
 // The fragment holds the products of such a kernel's loop, in wgmma's layout.
 // (or sums of such, made element by element)
 bool is_accumulator(const Func *kernel, const Buf *fragment);
+// The statement stores such a fragment by TMA, in such a kernel: to a tensor that nobody reads or writes after that, since what
+// TMA stores is not ordered with what threads do.
+bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out);
 // Shared memory that the consumers need for stores by TMA, bytes.
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel);
 // The tile that one product of such a kernel's loop computes.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
-// The steps of that loop, in names that are the same for all points.
+// The steps of that loop, or what no point has more of, in names that are the same for all points.
 Expr *specialized_steps(Arena *arena, const Func *kernel);

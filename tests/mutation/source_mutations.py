@@ -98,7 +98,7 @@ MUTATIONS = [
     ("gemm_residual", "residual of another tile", "R[bm * BM + i, bn * BN + j]", "R[i, bn * BN + j]"),
     ("gemm_split_k", "output is zero", "copy(sum, C[m, b * BLOCK]);", "fill(sum, 0); copy(sum, C[m, b * BLOCK]);"),
     ("gemm_split_k", "last k step skipped", "pipelined (k in steps,", "pipelined (k in steps - 1,"),
-    ("gemm_split_k", "last part dropped", "for (s in S) {", "for (s in S - 1) {"),
+    ("gemm_split_k", "last part dropped", "AT_ONCE, m,", "min(AT_ONCE, S - 1 - s * AT_ONCE), m,"),
     ("gemm_split_k", "parts overlap", "copy(B[bn * BN, (s * steps + k) * BK], Bs);", "copy(B[bn * BN, k * BK], Bs);"),
     ("embedding", "output is zero", "= table[row[i], j];", "= 0;"),
     ("embedding", "row of the neighbour", "= table[row[i], j];", "= table[row[i] + 1, j];"),
