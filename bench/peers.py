@@ -133,6 +133,24 @@ def row_sum(x, y, rows, block, warps):
 
 
 @triton.jit
+def cumulative_sum_kernel(x, y, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    at = tl.arange(0, BLOCK)
+    before = tl.zeros((ROWS,), tl.float32)
+    for step in range(0, columns, BLOCK):
+        inside = (row < rows)[:, None] & (step + at < columns)[None, :]
+        place = row[:, None] * columns + step + at[None, :]
+        value = tl.load(x + place, inside, 0.0).to(tl.float32)
+        tl.store(y + place, (tl.cumsum(value, 1) + before[:, None]).to(y.dtype.element_ty), inside)
+        before += tl.sum(value, 1)
+
+
+def cumulative_sum(x, y, rows, block, warps):
+    (m, n), rows = x.shape, max(rows, 1)
+    return lambda: cumulative_sum_kernel[(triton.cdiv(m, rows),)](x, y, m, n, ROWS=rows, BLOCK=block, num_warps=warps)
+
+
+@triton.jit
 def cross_entropy_kernel(x, target, loss, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     at = tl.arange(0, BLOCK)

@@ -90,6 +90,17 @@ def sum_rows(m, n):
                    lambda x: x.sum(-1), [x], Choice(peers.row_sum, peers.row_settings(n), x, y), 1e-5)
 
 
+@bench("rows", "GB/s", ROWS + [(1, 1 << 27)])
+def cumulative_sum(m, n):
+    """f32, along rows"""
+    x, y = random(m, n, dtype=torch.float32), poisoned(m, n, dtype=torch.float32)
+    ours = [Own("cumulative_sum_long", [x, y])]
+    if n <= ROWS[-1][1]:
+        ours.insert(0, Own("cumulative_sum", [x, y], N=n))
+    return problem(8 * m * n, y, x.double().cumsum(-1), ours, lambda x: x.cumsum(-1), [x],
+                   Choice(peers.cumulative_sum, peers.row_settings(n) if m > 1 else [], x, y), 1e-4)
+
+
 @bench("rows", "GB/s", ROWS)
 def cross_entropy(m, n):
     """bf16 logits, i64 targets, losses in f32"""

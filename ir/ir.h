@@ -441,7 +441,7 @@ typedef struct Operand {
 } Operand;
 
 enum { MOST_CLUSTER = 16 };      // blocks of a cluster, on any target
-enum { OP_MAX_OPERANDS = 14 };   // REDUCE_OPERANDS and ATOMIC_OPERANDS of ops.def are defined in ops.c
+enum { OP_MAX_OPERANDS = 14 };   // REDUCE_OPERANDS, SCAN_OPERANDS and ATOMIC_OPERANDS of ops.def are defined in ops.c
 typedef struct OpInfo {
     OpId id;
     const char *text;

@@ -33,6 +33,9 @@
     OPERANDS({"src", READ, S | F}, {"dst", WRITE, F | S}, {"axis", VALUE, 0, GENERIC, NAMED | CONST},                  \
              {"accumulate", VALUE, 0, GENERIC, NAMED | OPTIONAL | CONST},                                              \
              {"scratch", UPDATE, S, GENERIC, NAMED | OPTIONAL})
+#define SCAN_OPERANDS                                                                                                  \
+    OPERANDS({"src", READ, S | F}, {"dst", WRITE, F | S}, {"axis", VALUE, 0, GENERIC, NAMED | CONST},                  \
+             {"scratch", UPDATE, S, GENERIC, NAMED | OPTIONAL})
 #define ATOMIC_OPERANDS OPERANDS({"x", UPDATE, G | S}, {"v", VALUE})
 
 // ---- the table ----

@@ -78,6 +78,26 @@ const Layout *tv_blocked(Arena *arena, int rank, const int64_t *shape, int64_t t
     return layout_finish(tv);
 }
 
+const Layout *tv_in_stretches(Arena *arena, const Layout *tv, int fast, int64_t group) {
+    Layout *out = layout_new(arena, 2, tv->rank_out);
+    const LayoutMode *threads = &tv->in[TV_THREAD].modes[0], *turns = NULL;
+    for (int i = 0; i < tv->in[TV_VALUE].count; i++) {
+        const LayoutMode *mode = &tv->in[TV_VALUE].modes[i];
+        if (mode->out == fast && mode->extent > 1 && mode->stride == threads->stride * threads->extent) turns = mode;
+    }
+    if (!turns || threads->out != fast || threads->extent <= group || threads->extent % group != 0) return tv;
+    int64_t step = threads->stride * group;
+    layout_add(out, TV_THREAD, group, threads->stride, fast);
+    layout_add(out, TV_THREAD, threads->extent / group, step * turns->extent, fast);
+    for (int input = 0; input < 2; input++) {
+        for (int i = input == TV_THREAD; i < tv->in[input].count; i++) {
+            const LayoutMode *mode = &tv->in[input].modes[i];
+            layout_add(out, input, mode->extent, mode == turns ? step : mode->stride, mode->out);
+        }
+    }
+    return layout_finish(out);
+}
+
 const Layout *tv_replicated(Arena *arena, int rank, const int64_t *shape, int64_t threads) {
     Layout *tv = layout_new(arena, 2, rank);
     layout_add(tv, TV_THREAD, threads, 0, 0);

@@ -24,6 +24,9 @@ int64_t tv_replicas(const Layout *tv);   // threads that have the same
 // per dim are powers of two, or all that are left; what no dim can use replicates.
 const Layout *tv_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int fast, int64_t vector,
                          int64_t fast_threads);
+// A tv_blocked whose `group` neighbouring threads have a stretch of dim `fast` to themselves, its blocks still side by side:
+// not blocks of all threads in turns. As it was where so many threads are all there are along the dim, or have one block each.
+const Layout *tv_in_stretches(Arena *arena, const Layout *tv, int fast, int64_t group);
 // Every thread has every element.
 const Layout *tv_replicated(Arena *arena, int rank, const int64_t *shape, int64_t threads);
 // A tile [shape[0], shape[1]] out of tiles of one matrix instruction, whose own (lane, value) layout is given: split

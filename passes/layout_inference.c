@@ -7,6 +7,7 @@
 //                repeated over warps                                                                      (strict)
 //     loop       an access f[i, j] by loop iterators means layout(f) == the loop's map projected onto (i, j)
 //     reduction  layout(dst) == layout(src) without the axis: threads along it all get the result        (common)
+//     scan       layout(dst) == layout(src)                                                              (common)
 //
 // The three phases are TileLang's: strict (what instructions dictate), common (propagate to a fixpoint), free (a fragment
 // nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned accesses;
@@ -33,7 +34,13 @@
 #include "support/map.h"
 #include <string.h>
 
-typedef enum { ITEM_LOOP, ITEM_REDUCE, ITEM_GEMM, ITEM_SCALAR } ItemKind;   // SCALAR: block-level reads and writes
+typedef enum {
+    ITEM_LOOP,
+    ITEM_REDUCE,
+    ITEM_SCAN,
+    ITEM_GEMM,
+    ITEM_SCALAR
+} ItemKind;   // SCALAR: block-level reads and writes
 
 typedef struct FragmentUse {
     Buf *buf;
@@ -240,8 +247,8 @@ static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
         item->kind = ITEM_GEMM;
         collect_gemm(inference, item);
-    } else if (stmt->kind == STMT_CALL && stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL) {
-        item->kind = ITEM_REDUCE;
+    } else if (is_reduction(stmt) || is_scan(stmt)) {
+        item->kind = is_scan(stmt) ? ITEM_SCAN : ITEM_REDUCE;
         collect_reduce(inference, item);
     } else if (tile_loop_of(inference->arena, stmt, &item->loop)) {
         item->kind = ITEM_LOOP;
@@ -438,6 +445,16 @@ static bool propagate_reduce(Inference *inference, Item *item) {
     return result != NULL || changed;
 }
 
+static bool propagate_scan(Inference *inference, Item *item) {
+    bool changed = false;
+    for (int u = 0; u < item->uses.count; u++) changed |= set_map(item, item->uses.items[u].buf->layout);
+    for (int u = 0; u < item->uses.count && item->map; u++) {
+        changed |= !item->uses.items[u].buf->layout;
+        set_layout(inference, item->uses.items[u].buf, item->map);
+    }
+    return changed;
+}
+
 static void propagate(Inference *inference) {
     for (bool changed = true; changed;) {
         changed = false;
@@ -445,37 +462,46 @@ static void propagate(Inference *inference) {
             Item *item = inference->items.items[i];
             if (item->kind == ITEM_LOOP) changed |= propagate_loop(inference, item);
             if (item->kind == ITEM_REDUCE) changed |= propagate_reduce(inference, item);
+            if (item->kind == ITEM_SCAN) changed |= propagate_scan(inference, item);
         }
     }
 }
 
 // ---- free ----
 
-// Some reduction of the loop's group runs along the loop's fast dim.
-static bool is_reduced_along_fast(Inference *inference, const Item *item) {
+static int axis_of(const Stmt *stmt) {
+    return is_scan(stmt) ? scan_axis(stmt) : reduce_op_axis(stmt);
+}
+
+// Some reduction, or scan, of the loop's group runs along the loop's fast dim.
+static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kind) {
     int root = find_group(inference, item->group);
     for (int i = 0; i < inference->items.count; i++) {
         const Item *other = inference->items.items[i];
-        if (other->kind == ITEM_REDUCE && find_group(inference, i) == root &&
-            other->stmt->call.args[0].region->buf->rank == item->loop.rank && reduce_op_axis(other->stmt) == item->fast)
+        if (other->kind == kind && find_group(inference, i) == root &&
+            other->stmt->call.args[0].region->buf->rank == item->loop.rank && axis_of(other->stmt) == item->fast)
             return true;
     }
     return false;
 }
 
-// Rows that are reduced share the threads evenly, but for a warp at least each: so a row's parts meet by shuffles, and
+// Rows that are reduced or scanned share the threads evenly, but for a warp at least each: so a row's parts meet by shuffles, and
 // through shared memory only where the block has fewer rows than warps.
 static int64_t fast_threads(Inference *inference, const Item *item) {
-    if (item->fast_threads > 0 || !is_reduced_along_fast(inference, item)) return item->fast_threads;
+    bool shares = runs_along_fast(inference, item, ITEM_REDUCE) || runs_along_fast(inference, item, ITEM_SCAN);
+    if (item->fast_threads > 0 || !shares) return item->fast_threads;
     int64_t rows = 1, lanes = inference->context->target->warp_lanes;
     for (int d = 0; d < item->loop.rank; d++) rows *= d == item->fast ? 1 : item->loop.extents[d];
     int64_t each = inference->threads / rows / lanes * lanes;
     return each > lanes ? each : lanes;
 }
 
+// Scanned rows are the warps' in stretches, so that warps exchange one total each.
 static const Layout *blocked_map(Inference *inference, const Item *item) {
-    return tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads, item->fast,
-                      item->vector, fast_threads(inference, item));
+    const Layout *blocked = tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads,
+                                       item->fast, item->vector, fast_threads(inference, item));
+    if (!runs_along_fast(inference, item, ITEM_SCAN)) return blocked;
+    return tv_in_stretches(inference->arena, blocked, item->fast, inference->context->target->warp_lanes);
 }
 
 static bool has_unknown_fragment(const Item *item) {
@@ -585,6 +611,7 @@ static const Layout *needed_layout(Inference *inference, const Item *item, const
     const Buf *buf = use->buf;
     if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
     if (item->kind == ITEM_REDUCE) return use->is_store ? reduced_layout(inference, item) : item->map;
+    if (item->kind == ITEM_SCAN) return item->map;
     if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;
     if (item->is_wgmma)
@@ -606,7 +633,7 @@ static bool updates(const Item *item) {
         const Expr *accumulate = item->stmt->call.args[3].value;
         return accumulate && expr_is_int(accumulate, 1);
     }
-    return item->kind != ITEM_LOOP;
+    return item->kind != ITEM_LOOP && item->kind != ITEM_SCAN;
 }
 
 static void convert_where_layouts_meet(Inference *inference) {

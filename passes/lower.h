@@ -12,10 +12,19 @@ bool is_reduction(const Stmt *stmt);
 int reduce_op_axis(const Stmt *reduce);
 bool reduces_to_parts(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
+Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b);   // of two partial results
 // The source's layout with only that along the axis which is reduced (tv_in_parts), and the destination's. NULL: the
 // threads along the axis do not come out as so many parts.
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src);
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
+
+// ---- scans ----
+enum { SCAN_SRC, SCAN_DST, SCAN_AXIS, SCAN_SCRATCH };   // operands, in the op table's order
+bool is_scan(const Stmt *stmt);
+int scan_axis(const Stmt *scan);
+int64_t scan_scratch(const Layout *tv, int axis, int64_t lanes);   // elements that the warps exchange; 0: none
+// Where a reduction or scan has its scratch among its operands; -1: neither.
+int scratch_operand(const Stmt *stmt);
 
 // Operands, in the op table's order.
 enum { GEMM_A, GEMM_B, GEMM_ACC, GEMM_PRECISION, GEMM_ACCUMULATE };
@@ -84,3 +93,4 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out);
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);
+bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the digits of its layout along the axis leave gaps

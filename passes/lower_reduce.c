@@ -63,9 +63,8 @@ typedef struct Reduce {
     int64_t blocks;              // that share the threads: each has its own scratch, with all parts
 } Reduce;
 
-static Expr *combine(Reduce *reduce, Expr *a, Expr *b) {
-    Arena *arena = reduce->arena;
-    switch (reduce->op) {
+Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b) {
+    switch (op) {
     case OP_REDUCE_SUM: return e_add(arena, a, b);
     case OP_REDUCE_PROD: return e_mul(arena, a, b);
     case OP_REDUCE_MAX: return e_max(arena, a, b);
@@ -95,6 +94,10 @@ Expr *reduce_identity(Arena *arena, OpId op, Type type) {
         return e_int_of(arena, type, integer_limit(type, largest));
     }
     }
+}
+
+static Expr *combine(Reduce *reduce, Expr *a, Expr *b) {
+    return reduce_combine(reduce->arena, reduce->op, a, b);
 }
 
 static Expr *identity(Reduce *reduce) {

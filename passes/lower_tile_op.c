@@ -4,7 +4,8 @@
 //   - every fragment is a `local` array: the thread's values, in the order of the fragment's layout;
 //   - every index into a shared buffer goes through the layout's Forward:  As[k, i, j]  ->  As[k, tc, ts, index];
 //   - loops, copies, fills run over the values of their map (lower_loop.c), gemms become ldmatrix and mma or FMAs
-//     (lower_gemm.c), reductions become shuffles and, across warps, an exchange through their scratch (lower_reduce.c);
+//     (lower_gemm.c), reductions become shuffles and, across warps, an exchange through their scratch (lower_reduce.c), scans too
+//     (lower_scan.c);
 //   - accesses to global tensors are guarded, unless facts prove them inside: beyond a tensor is 0, and not written;
 //   - block-level stores happen once (thread 0), block-level scalars are computed by every thread.
 //
@@ -236,6 +237,10 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     }
     if (is_reduction(stmt)) {
         lower_reduce(lower, stmt, out);
+        return;
+    }
+    if (is_scan(stmt)) {
+        if (!lower_scan(lower, stmt, out)) not_lowered(lower, stmt, info->text);
         return;
     }
     if (stmt->call.op == OP_FENCE) {

@@ -4,6 +4,8 @@
 //     copy(f, g) of fragments in two layouts    shared s; copy(f, s); copy(s, g)
 //     gemm with an operand in the wrong place   shared s; copy(a, s); gemm(s, ...)
 //     reduction across warps                    reduce_sum(v, sum, axis = 0, scratch = s): a row of s per warp
+//     scan across warps                         scan_sum(v, w, axis = 0, scratch = s)
+//     either from or to shared memory           fragment f; copy(s, f); reduce_sum(f, ...)
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
 //     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
 //
@@ -107,16 +109,56 @@ static void materialize_gemm(Materialize *m, Stmt *gemm, Block *out) {
 
 // ---- reductions ----
 
+// A fragment in place of an operand in shared memory.
+static Region *operand_in_registers(Materialize *m, Stmt *call, int operand, Block *out) {
+    const Region *region = call->call.args[operand].region;
+    int64_t shape[LAYOUT_MAX_RANK];
+    int rank;
+    operand_shape(region, &rank, shape);
+    Buf *fragment =
+        buf_new_const(m->arena, region->buf->name, SCOPE_FRAGMENT, region->buf->type, rank, shape, call->loc);
+    block_push(m->arena, out, s_decl(m->arena, fragment));
+    call->call.args[operand].region = region_whole(m->arena, fragment);
+    m->changed = true;
+    return call->call.args[operand].region;
+}
+
+static bool load_source(Materialize *m, Stmt *call, Block *out) {
+    Region *src = call->call.args[0].region;
+    if (src->buf->scope == SCOPE_FRAGMENT) return false;
+    push_copy(m, src, operand_in_registers(m, call, 0, out), call->loc, out);
+    return true;
+}
+
+static Region *scratch_of(Materialize *m, Type type, int64_t blocks, int rank, const int64_t *shape, Span loc,
+                          Block *out) {
+    Buf *scratch = shared_like(m, "partial", type, rank, shape, out, loc);
+    if (blocks > 1) {   // each block has all parts
+        scratch->stage_dims = 1;
+        attr_set_int(m->arena, &scratch->attrs, ATTR_BLOCKS, blocks);
+    }
+    return region_whole(m->arena, scratch);
+}
+
+static void materialize_scan(Materialize *m, Stmt *scan, Block *out) {
+    Region *dst = scan->call.args[SCAN_DST].region;
+    bool loaded = load_source(m, scan, out), stored = dst->buf->scope != SCOPE_FRAGMENT;
+    Region *result = stored ? operand_in_registers(m, scan, SCAN_DST, out) : dst;
+    const Layout *layout = scan->call.args[SCAN_SRC].region->buf->layout;
+    int64_t size = loaded || stored ? 0 : scan_scratch(layout, scan_axis(scan), m->context->target->warp_lanes);
+    if (size > 0 && !scan->call.args[SCAN_SCRATCH].region) {
+        int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[3] = {blocks, size, 1};
+        int rank = blocks > 1 ? 3 : 2;
+        scan->call.args[SCAN_SCRATCH] =
+            arg_region(scratch_of(m, type_compute(dst->buf->type), blocks, rank, shape + 3 - rank, scan->loc, out));
+    }
+    block_push(m->arena, out, scan);
+    if (stored) push_copy(m, result, dst, scan->loc, out);
+}
+
 static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
     Region *src = reduce->call.args[0].region, *dst = reduce->call.args[1].region;
-    if (src->buf->scope != SCOPE_FRAGMENT) {   // reduce from shared memory: load it into registers first
-        Buf *fragment =
-            buf_new(m->arena, src->buf->name, SCOPE_FRAGMENT, src->buf->type, region_rank(src), NULL, reduce->loc);
-        for (int d = 0; d < fragment->rank; d++) fragment->shape[d] = e_int(m->arena, region_extent(src, d));
-        block_push(m->arena, out, s_decl(m->arena, fragment));
-        push_copy(m, src, region_whole(m->arena, fragment), reduce->loc, out);
-        reduce->call.args[0].region = region_whole(m->arena, fragment);
-        m->changed = true;
+    if (load_source(m, reduce, out)) {
         block_push(m->arena, out, reduce);
         return;
     }
@@ -125,14 +167,9 @@ static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
     if (parts > 1 && !reduce->call.args[REDUCE_SCRATCH].region) {
         int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[3] = {blocks, parts, 1};
         for (int d = 0; d < dst->buf->rank; d++) shape[2] *= buf_extent(dst->buf, d);
-        int rank = blocks > 1 ? 3 : 2;   // each block has all parts
-        Buf *scratch =
-            shared_like(m, "partial", type_compute(dst->buf->type), rank, shape + 3 - rank, out, reduce->loc);
-        if (blocks > 1) {
-            scratch->stage_dims = 1;
-            attr_set_int(m->arena, &scratch->attrs, ATTR_BLOCKS, blocks);
-        }
-        reduce->call.args[REDUCE_SCRATCH] = arg_region(region_whole(m->arena, scratch));
+        int rank = blocks > 1 ? 3 : 2;
+        reduce->call.args[REDUCE_SCRATCH] =
+            arg_region(scratch_of(m, type_compute(dst->buf->type), blocks, rank, shape + 3 - rank, reduce->loc, out));
     }
     block_push(m->arena, out, reduce);
 }
@@ -242,6 +279,8 @@ static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         materialize_gemm(m, stmt, out);
     } else if (is_reduction(stmt)) {
         materialize_reduce(m, stmt, out);
+    } else if (is_scan(stmt)) {
+        materialize_scan(m, stmt, out);
     } else if (map_has(m->effects, stmt)) {
         map_remove(m->effects, stmt);
         materialize_effect(m, stmt, out);

@@ -178,9 +178,10 @@ static void gather_gemm(Gather *gather, Stmt *gemm, int operand) {
     else gather_operand(gather, gemm, operand);
 }
 
-static void gather_reduce(Gather *gather, Stmt *reduce) {
-    Buf *scratch = reduce->call.args[REDUCE_SCRATCH].region ? reduce->call.args[REDUCE_SCRATCH].region->buf : NULL;
-    if (!scratch) return;
+static void gather_scratch(Gather *gather, Stmt *reduce) {
+    Region *region = reduce->call.args[scratch_operand(reduce)].region;
+    if (!region) return;
+    Buf *scratch = region->buf;
     SharedAccess *access =
         new_access(gather, scratch, reduce, true, 1, 1);   // one lane per element; rows are read as broadcasts
     for (int lane = 0; lane < access->lanes; lane++) {
@@ -229,8 +230,8 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
         if (gemm_instruction(gather->context->target, stmt))
             for (int operand = 0; operand < 2; operand++) gather_gemm(gather, stmt, operand);
-    } else if (is_reduction(stmt)) {
-        gather_reduce(gather, stmt);
+    } else if (scratch_operand(stmt) >= 0) {
+        gather_scratch(gather, stmt);
     } else if (tile_loop_of(gather->context->arena, stmt, &loop)) {
         gather_loop(gather, stmt, &loop);
     }

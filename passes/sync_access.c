@@ -1,5 +1,6 @@
 #include "passes/sync_access.h"
 #include "layout/distribution.h"
+#include "passes/lower.h"
 #include <string.h>
 
 bool is_leaf(const Stmt *stmt) {
@@ -156,7 +157,8 @@ static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
 
 // Partial results of warps go through the scratch: all write, the statement's own barrier, all read.
 static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out) {
-    const Region *scratch = call_region(reduce, 4);
+    int operand = scratch_operand(reduce);
+    const Region *scratch = operand < 0 ? NULL : call_region(reduce, operand);
     if (!scratch) return;
     set_region(add(arena, out, reduce, scratch->buf, WHO_ALL, true), scratch);
     MemAccess *read = add(arena, out, reduce, scratch->buf, WHO_ALL, false);
@@ -166,7 +168,6 @@ static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out
 
 static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     const OpInfo *info = op_info(stmt->call.op);
-    bool reduce = stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
     if (stmt->call.op == OP_AWAIT) {
         const Region *x = stmt->call.args[0].region;
         bool reads = stmt->call.count > 1 && stmt->call.args[1].name;
@@ -182,14 +183,14 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
     for (int i = 0; i < stmt->call.count; i++) {
         Arg *arg = &stmt->call.args[i];
-        if (reduce && i == 4) continue;
+        if (i == scratch_operand(stmt)) continue;
         if (arg->value) visit_expr(&visitor, arg->value);
         if (!arg->region) continue;
         const Operand *operand = &info->operands[i < info->operand_count ? i : info->operand_count - 1];
         collect_region(&visitor, arg->region, operand);
         for (int d = 0; d < arg->region->count; d++) visit_expr(&visitor, arg->region->dims[d].start);
     }
-    if (reduce) scratch_accesses(arena, stmt, out);
+    scratch_accesses(arena, stmt, out);
 }
 
 void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {

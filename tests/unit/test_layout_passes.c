@@ -250,6 +250,28 @@ static void blocked_distributions_are_the_expected_ones(void **state) {
     }
 }
 
+static void stretches_are_blocked_by_groups(void **state) {
+    static const struct {
+        int64_t shape[2], threads, vector;
+        const char *text;
+    } cases[] = {
+        {{1, 4096}, 256, 8, "((32,8),(8,2)):((8@1,512@1),(1@1,256@1))"},
+        {{1, 4096}, 256, 1, "((32,8),16):((1@1,512@1),32@1)"},
+        {{2, 1024}, 128, 4, "((32,2,2),(4,4)):((4@1,512@1,1@0),(1@1,128@1))"},
+        {{1, 2048}, 256, 8, "(256,8):(8@1,1@1)"},                      // a block each: nothing to put side by side
+        {{4, 1024}, 32, 8, "((8,4),(8,16)):((8@1,1@0),(1@1,64@1))"},   // no more threads than a group
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t fast = cases[i].threads / cases[i].shape[0];
+        const Layout *tv = tv_blocked(*state, 2, cases[i].shape, cases[i].threads, 1, cases[i].vector, fast);
+        const Layout *stretches = tv_in_stretches(*state, tv, 1, 32);
+        const char *why = NULL;
+        assert_string_equal(layout_text(*state, stretches), layout_text(*state, parse(*state, cases[i].text, 0)));
+        assert_non_null(layout_inverse(*state, stretches, &why));
+        assert_true(tv_threads(stretches) == tv_threads(tv) && tv_values(stretches) == tv_values(tv));
+    }
+}
+
 static void a_dropped_dim_is_replicated(void **state) {
     const Layout *c = parse(*state, "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))", 0);
     const Layout *rows = tv_reduce(*state, c, 1);
@@ -364,6 +386,7 @@ int main(void) {
         IN_ARENA(injective_agrees_with_enumeration),
         IN_ARENA(blocked_distributions_cover),
         IN_ARENA(blocked_distributions_are_the_expected_ones),
+        IN_ARENA(stretches_are_blocked_by_groups),
         IN_ARENA(a_dropped_dim_is_replicated),
         IN_ARENA(a_dim_in_parts),
         IN_ARENA(plain_shared_layouts),
