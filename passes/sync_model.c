@@ -419,6 +419,7 @@ static void play_for(SyncModel *m, State *s, Stmt *stmt) {
     State *outer = m->breaks, *breaks = m->breaks = state_new(m);
     breaks->dead = true;
     play_iters(m, s, stmt, stmt->loop.count, stmt->loop.iters, &stmt->loop.body);
+    if (!breaks->dead) forget_assigned(m, &stmt->loop.body);   // it may have been left before they got these values
     state_union(m, s, breaks);
     state_free(m, breaks);
     m->breaks = outer;
