@@ -302,25 +302,10 @@ static Value emit_load(Gen *gen, Expr *expr) {
     return from_memory(gen, buf->type, load);
 }
 
-// An 8-bit float of a local array is converted with its neighbour in the register: LLVM sees that both conversions are one.
-static Value emit_paired_cast(Gen *gen, Expr *expr) {
-    Expr *from = expr->operand;
-    bool fp8 = from->type == TYPE_E4M3 || from->type == TYPE_E5M2;
-    if (!fp8 || from->kind != EXPR_LOAD || from->load.buf->scope != SCOPE_LOCAL) return NULL;
-    LocalArray *array = local_array(gen, from->load.buf);
-    if (array->pack == 1) return NULL;
-    int64_t index = local_index(gen, from->load.buf, from->load.count, from->load.indices);
-    int pack = array->pack, at = (int)(index % pack);
-    Value some = local_get_bits(gen, array, index - at, pack * array->bits);
-    Value four = LLVMBuildZExt(gen->builder, some, gen->i32, "");
-    Value pair = convert_fp8_pair(gen, four, at / 2 * 2, from->type, expr->type);
-    return pair ? LLVMBuildExtractElement(gen->builder, pair, const_i32(gen, index % 2), "") : NULL;
-}
-
 static Value emit_cast(Gen *gen, Expr *expr) {
     Expr *from = expr->operand;
-    Value paired = emit_paired_cast(gen, expr);
-    if (paired) return paired;
+    Value narrow = emit_narrow(gen, expr);
+    if (narrow) return narrow;
     Value value = emit(gen, from);
     if (from->type == TYPE_I64 && !known_of(gen, from).narrow) value = fit_bits(gen, value, 64, false);
     if (expr->type == TYPE_I64 && !type_is_float(from->type)) {   // the value may stay narrow

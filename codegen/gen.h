@@ -179,6 +179,10 @@ Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to);
 Value to_compute(Gen *gen, Value value, Type type);   // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);
 
+// ---- narrow.c ----
+// A cast to f16 or bf16 of what comes from 8-bit elements of a local array, computed with its neighbour; NULL: it is another.
+Value emit_narrow(Gen *gen, Expr *cast);
+
 // ---- math.c ----
 Value emit_math(Gen *gen, Expr *call);   // the pure ops
 

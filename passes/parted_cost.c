@@ -43,16 +43,23 @@ static int64_t written_bytes(const Region *tile) {
     return shared_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
 }
 
+static void add_copy(Sum *sum, const Stmt *copy) {
+    const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
+    if (to->buf->scope == SCOPE_SHARED) sum->bytes += written_bytes(to);
+    else if (from->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(from);
+}
+
 static bool add_call(Visitor *visitor, Stmt *stmt) {
     Sum *sum = visitor->user;
     if (stmt->kind != STMT_CALL) return true;
-    if (stmt->call.op == OP_COPY) sum->bytes += written_bytes(stmt->call.args[COPY_TO].region);
+    if (stmt->call.op == OP_COPY) add_copy(sum, stmt);
     if (stmt->call.op != OP_GEMM) return true;
     const Region *a = stmt->call.args[GEMM_A].region, *b = stmt->call.args[GEMM_B].region;
     const Region *acc = stmt->call.args[GEMM_ACC].region;
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), strips = ceiling(m, WGMMA_ROWS);
     int64_t k_bytes = region_extent(a, 1) * type_bytes(a->buf->type);
-    sum->bytes += shared_bytes(a) + strips * shared_bytes(b);
+    if (a->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(a);
+    sum->bytes += strips * shared_bytes(b);
     int64_t instructions = strips * ceiling(k_bytes, sum->costs->k_bytes);
     sum->instructions += instructions;
     sum->multiplying += instructions * n * sum->costs->column_clocks / sum->costs->columns;
@@ -74,23 +81,26 @@ static bool find_store(Visitor *visitor, Stmt *stmt) {
     Sum *sum = visitor->user;
     TmaStore store;
     const char *why;
-    bool copies = stmt->kind == STMT_CALL && stmt->call.op == OP_COPY;
+    bool copies = stmt->kind == STMT_CALL && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
     const Region *from = copies ? stmt->call.args[COPY_FROM].region : NULL;
     if (!copies || from->buf->scope != SCOPE_FRAGMENT || stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL)
         return true;
-    sum->scattered |= !tma_stores(sum->target, stmt, &store, &why);
+    sum->scattered |= stmt->call.op == OP_TRANSPOSE || !tma_stores(sum->target, stmt, &store, &why);
     return true;
 }
 
-PartedCost parted_cost(const Target *target, const Func *kernel) {
+PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups) {
     Sum sum = {.target = target, .costs = &target->wgmma};
     Visitor loop = {.stmt = find_loop, .user = &sum}, stores = {.stmt = find_store, .user = &sum};
     visit_block(&loop, (Block *)&kernel->body);
     visit_block(&stores, (Block *)&kernel->body);
     int64_t column = sum.costs->tail_clocks + (sum.scattered ? sum.costs->scattered_clocks : 0);
     int64_t multiplying = sum.multiplying + sum.costs->step_clocks, moving = sum.bytes / sum.costs->shared_bytes;
-    int64_t chain = sum.costs->latency_clocks + sum.instructions * sum.costs->instruction_clocks;
+    int64_t chain = sum.costs->latency_clocks + sum.instructions / warpgroups * sum.costs->instruction_clocks;
     int64_t step = multiplying > moving ? multiplying : moving;
-    return (PartedCost){
-        .step = step > chain ? step : chain, .k = sum.k, .tail = sum.columns * column, .hidden = sum.rows > WGMMA_ROWS};
+    return (PartedCost){.step = step > chain ? step : chain,
+                        .k = sum.k,
+                        .moving = moving,
+                        .tail = sum.columns / warpgroups * column,
+                        .hidden = sum.rows > WGMMA_ROWS};
 }

@@ -4,11 +4,13 @@
 #include "target/target.h"
 
 typedef struct PartedCost {
-    int64_t step;   // of the loop, once it is filled
-    int64_t k;      // that one step takes
-    int64_t tail;   // what comes after a point's loop
-    bool hidden;    // but for the last one: another consumer multiplies meanwhile
+    int64_t step;     // of the loop, once it is filled
+    int64_t k;        // that one step takes
+    int64_t moving;   // clocks of shared memory in a step, if it had it for itself
+    int64_t tail;     // what comes after a point's loop
+    bool hidden;      // but for the last one: another consumer multiplies meanwhile
 } PartedCost;
 
 // Of a tile-stage kernel as warp-specialize will find it (see orient.h).
-PartedCost parted_cost(const Target *target, const Func *kernel);
+// `warpgroups`: that share a point.
+PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups);

@@ -19,7 +19,8 @@ typedef struct Sum {
     Arena *arena;
     const Target *target;
     int64_t multiplying, elements;
-    int64_t rows, columns;   // of the first product
+    int64_t products;   // multiplications
+    int64_t rows;       // of the first product
 } Sum;
 
 static int64_t fragment_elements(const Region *region) {
@@ -37,7 +38,8 @@ static void add_gemm(Sum *sum, const Stmt *gemm) {
     const char *why;
     if (!wgmma_serves(sum->target, gemm, &info, &why)) return;
     sum->multiplying += m / info.m * bytes * 2 * n / sum->target->wgmma.strip_bytes;
-    if (!sum->rows) sum->rows = m, sum->columns = n;
+    sum->products += m * n * region_extent(a, 1);
+    if (!sum->rows) sum->rows = m;
 }
 
 static bool add_work(Visitor *visitor, Stmt *stmt) {
@@ -75,22 +77,113 @@ static const Stmt *find_loop(const Block *block) {
     return NULL;
 }
 
-static int64_t step_clocks(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
+// Of what stands between the products.
+static int64_t work_clocks(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
     const Stmt *loop = find_loop(&func_grid(kernel)->grid.body);
     *sum = (Sum){.arena = arena, .target = target};
     Visitor visitor = {.stmt = add_work, .user = sum};
     if (loop) visit_block(&visitor, (Block *)&loop->loop.body);
     const WgmmaCosts *costs = &target->wgmma;
     int64_t elements = costs->work_elements * together_warpgroups(target, kernel);
-    return sum->multiplying + (elements > 0 ? sum->elements * costs->work_clocks / elements : 0);
+    return elements > 0 ? sum->elements * costs->work_clocks / elements : 0;
+}
+
+static int64_t step_clocks(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
+    int64_t work = work_clocks(arena, target, kernel, sum);
+    return sum->multiplying + work;
 }
 
 int64_t together_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows) {
-    enum { SCALE = 1 << 20 };
+    enum { SCALE = 1 << 30 };
     Sum sum;
     int64_t clocks = step_clocks(arena, target, kernel, &sum);
     *rows = sum.rows;
-    return sum.rows * sum.columns > 0 ? clocks * SCALE / (sum.rows * sum.columns) : INT64_MAX;
+    return sum.products > 0 ? clocks * SCALE / sum.products : INT64_MAX;
+}
+
+// ---- kernels whose points are tiles of the result ----
+
+typedef struct Result {
+    const Func *kernel;
+    const Stmt *store;
+    const Region *product;   // the first one
+    const Buf *seen[2][8];   // left and right operands
+    int count[2];
+    int64_t k[2];   // of different ones
+    bool others;
+} Result;
+
+static void add_operand(Result *result, const Region *operand, int side, int64_t k) {
+    enum { MOST = COUNT_OF(result->seen[0]) };
+    for (int i = 0; i < result->count[side]; i++)
+        if (result->seen[side][i] == operand->buf) return;
+    if (result->count[side] < MOST) result->seen[side][result->count[side]++] = operand->buf;
+    result->k[side] += k;
+}
+
+static bool find_result(Visitor *visitor, Stmt *stmt) {
+    Result *result = visitor->user;
+    if (is_call(stmt, OP_GEMM)) {
+        const Region *a = stmt->call.args[GEMM_A].region, *b = stmt->call.args[GEMM_B].region;
+        if (!result->product) result->product = stmt->call.args[GEMM_ACC].region;
+        for (int side = 0; side < 2; side++) add_operand(result, side ? b : a, side, region_extent(a, 1));
+    }
+    if (!is_call(stmt, OP_COPY) && !is_call(stmt, OP_TRANSPOSE)) return true;
+    if (stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL) return true;
+    result->others |= result->store || !is_accumulator(result->kernel, stmt->call.args[COPY_FROM].region->buf);
+    result->store = stmt;
+    return true;
+}
+
+// A loop makes elements of one fragment of those of the other.
+typedef struct Link {
+    const Buf *from, *to;
+    bool reads, writes, found;
+} Link;
+
+static bool find_read(Visitor *visitor, Expr *expr) {
+    Link *link = visitor->user;
+    link->reads |= expr->kind == EXPR_LOAD && expr->load.buf == link->from;
+    return true;
+}
+
+static bool find_link(Visitor *visitor, Stmt *stmt) {
+    Link *link = visitor->user;
+    link->writes |= stmt->kind == STMT_STORE && stmt->store.buf == link->to;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return true;
+    link->reads = link->writes = false;
+    Visitor inside = {.stmt = find_link, .expr = find_read, .user = link};
+    visit_block(&inside, &stmt->loop.body);
+    link->found |= link->reads && link->writes;
+    return false;
+}
+
+static bool is_made_of(const Func *kernel, const Buf *to, const Buf *from) {
+    Link link = {.from = from, .to = to};
+    Visitor visitor = {.stmt = find_link, .user = &link};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return to == from || link.found;
+}
+
+bool together_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n, PartedCost *cost) {
+    Result result = {.kernel = kernel};
+    Visitor visitor = {.stmt = find_result, .user = &result};
+    visit_block(&visitor, (Block *)&kernel->body);
+    if (!result.store || result.others || !result.product || !together_equal_points(arena, kernel)) return false;
+    const Region *from = result.store->call.args[COPY_FROM].region, *to = result.store->call.args[COPY_TO].region;
+    int64_t rows = region_extent(from, 0), columns = region_extent(from, 1);
+    if (rows != region_extent(result.product, 0) || columns != region_extent(result.product, 1)) return false;
+    if (!is_made_of(kernel, from->buf, result.product->buf)) return false;
+    bool turned = is_call(result.store, OP_TRANSPOSE) != (to->transposed != from->transposed);
+    *m = turned ? columns : rows;
+    *n = turned ? rows : columns;
+    Sum sum;
+    *cost = parted_cost(target, kernel, together_warpgroups(target, kernel));
+    enum { DISTURBS = 8 };   // of what seems hidden a part: of two tiles that wait for the same the smaller is faster
+    cost->step += work_clocks(arena, target, kernel, &sum) + cost->moving / DISTURBS;
+    cost->k = result.k[0] < result.k[1] ? result.k[0] : result.k[1];
+    cost->hidden = false;
+    return cost->k > 0;
 }
 
 // ---- how many steps ----

@@ -163,12 +163,14 @@ typedef struct Tile {
     const char *tunables;
     int64_t m, n, ring, slots;   // of C; bytes of shared memory, in so many parts
     PartedCost cost;
+    bool general;   // the variant for what TMA does not serve has registers enough
     int64_t rate;   // of a kernel whose warpgroups work together: together_rate; else 0
 } Tile;
 
 typedef struct Choice {
     bool decided;
     VEC(Tile) tiles;   // those that fit; then those that are kept. None: the first combination that fits does
+    bool by_rows;      // one for each number of rows
 } Choice;
 
 // The kernel as the passes will find it.
@@ -194,20 +196,28 @@ static Choice *choice_of(FitsSearch *search, const Func *kernel) {
     return choice;
 }
 
-// Of tiles with as many rows the fastest; a later one has to be faster by so much, since larger ones fill the last step less well.
+// Of equal tiles (of as many rows, where a point is no tile of the result) the fastest; a later one has to be faster by so much,
+// since larger ones fill the last step less well. Of equally fast tiles of the result the one with the longer ring.
 enum { CLEARLY = 32 };
+
+static bool is_better_together(const Choice *choice, const Tile *a, const Tile *b) {
+    if (a->rate < b->rate - b->rate / CLEARLY) return true;
+    return !choice->by_rows && a->ring > b->ring && a->rate <= b->rate + b->rate / CLEARLY;
+}
 
 static void compare_together(FitsSearch *search, Choice *choice, const Func *kernel) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     int64_t staging = specialized_staging(search->arena, search->target, kernel);
     if (estimate.shared + staging > search->target->shared_block) return;
-    Tile tile = {.tunables = fits_tunables(search->arena, kernel)};
+    Tile tile = {.tunables = fits_tunables(search->arena, kernel), .general = estimate.fits, .ring = estimate.shared};
     tile.rate = together_rate(search->arena, search->target, kernel, &tile.m);
-    if (!together_cost(search->arena, search->target, kernel)) tile.m = 0;   // the launch cannot choose: one for all
+    choice->by_rows = !together_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
+    if (!together_cost(search->arena, search->target, kernel))
+        tile.m = tile.n = 0;   // the launch cannot choose: one for all
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
-        if (other->m != tile.m) continue;
-        if (tile.rate < other->rate - other->rate / CLEARLY) *other = tile;
+        if (other->m != tile.m || other->n != tile.n) continue;
+        if (is_better_together(choice, &tile, other)) *other = tile;
         return;
     }
     vec_push(search->arena, &choice->tiles, tile);
@@ -246,9 +256,11 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
     }
     const Func *parted = as_parted(search, kernel);
     if (!is_parted(search, parted, &estimate)) return;
-    Tile tile = {
-        .tunables = fits_tunables(search->arena, kernel), .ring = estimate.shared, .slots = slots_of(&estimate)};
-    tile.cost = parted_cost(search->target, parted);
+    Tile tile = {.tunables = fits_tunables(search->arena, kernel),
+                 .general = estimate.fits,
+                 .ring = estimate.shared,
+                 .slots = slots_of(&estimate)};
+    tile.cost = parted_cost(search->target, parted, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
@@ -261,10 +273,10 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
 
 // Problems (m, n, k) that the kept tiles should serve: squares, and some that are not.
 static const int64_t problems[][3] = {
-    {256, 256, 256},     {512, 512, 512},       {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
-    {3072, 3072, 3072},  {4096, 4096, 4096},    {6144, 6144, 6144}, {8192, 8192, 8192}, {16, 8192, 8192},
-    {32, 8192, 8192},    {64, 8192, 8192},      {128, 8192, 8192},  {256, 4096, 4096},  {1024, 8192, 8192},
-    {4096, 14336, 4096}, {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
+    {256, 256, 256},    {512, 512, 512},     {1024, 1024, 1024},    {1536, 1536, 1536}, {2048, 2048, 2048},
+    {3072, 3072, 3072}, {4096, 4096, 4096},  {6144, 6144, 6144},    {8192, 8192, 8192}, {16, 8192, 8192},
+    {32, 8192, 8192},   {64, 8192, 8192},    {128, 8192, 8192},     {256, 8192, 8192},  {256, 4096, 4096},
+    {1024, 8192, 8192}, {4096, 14336, 4096}, {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
 static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
@@ -298,12 +310,13 @@ static double take_best(const FitsSearch *search, Choice *choice, int taken, con
     return best;
 }
 
-// The last one serves what the facts of the others exclude, large problems too.
+// The last one serves what the facts of the others exclude, large problems too: by another path, for which it must not be too large.
 static void put_largest_last(Choice *choice) {
     int largest = 0, last = choice->tiles.count - 1;
     for (int i = 1; i <= last; i++) {
         const Tile *tile = &choice->tiles.items[i], *most = &choice->tiles.items[largest];
-        if (tile->m * tile->n > most->m * most->n) largest = i;
+        bool larger = tile->m * tile->n > most->m * most->n;
+        if (tile->general == most->general ? larger : tile->general) largest = i;
     }
     if (last < 1) return;
     Tile tile = choice->tiles.items[largest];
@@ -340,7 +353,7 @@ static void decide(const char *kernel, void *value, void *user) {
     (void)kernel;
     if (choice->decided) return;
     d->more = choice->decided = true;
-    if (choice->tiles.count > 0 && choice->tiles.items[0].rate) order_together(choice);
+    if (choice->tiles.count > 0 && choice->by_rows) order_together(choice);
     else keep_few(d->search, choice);
     if (choice->tiles.count > d->search->rounds) d->search->rounds = choice->tiles.count;
 }
@@ -370,9 +383,12 @@ static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *ex
 // What `other` would cost, in the names of `kernel`.
 static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *other) {
     Arena *arena = search->arena;
-    if (specialized_together(arena, search->target, other))
+    PartedCost cost;
+    int64_t m, n;
+    if (!specialized_together(arena, search->target, other))
+        cost = parted_cost(search->target, as_parted(search, other), 1);
+    else if (!together_tile(arena, search->target, other, &m, &n, &cost))
         return translated(arena, kernel, other, together_cost(arena, search->target, other));
-    PartedCost cost = parted_cost(search->target, as_parted(search, other));
     Expr *points = e_int(arena, 1);
     const Stmt *grid = func_grid(other);
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);

@@ -75,6 +75,10 @@ CASES = [
            f"test attention (B = 1, H = {h}, S = {s}, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
            target="sm_90a")
       for m, causal, shapes in ((64, "false", ((1, 64, 64), (9, 64, 300))), (128, "true", ((1, 128, 200), (1, 300, 300))))),
+    Case("gemm_w8", ["BM=16", "BN=64", "BK=128", "STAGES=3"], target="sm_90a", tests=[
+        f"test gemm_w8 (M = 16, N = {n}, K = {k}) tolerance 2e-2;" for n, k in ((64, 128), (832, 128), (832, 256), (832, 896))]),
+    Case("gemm_fp8_blocks", ["BM=128", "BN=64", "STAGES=3"], target="sm_90a", tests=[
+        f"test gemm_fp8_blocks (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((128, 128), (1664, 256), (1664, 896))]),
     Case("center_columns", ["M=48"], [f"test center_columns (M = 48, N = {n}, ldx = {n + pad}) tolerance 1e-3;"
                                       for n in (1, 32, 96) for pad in (0, 3)]),
     Case("gemm", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm", 64)),
