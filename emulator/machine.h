@@ -488,10 +488,10 @@ void races_watch(Machine *machine, Mem *mem, int64_t elements);
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc);
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc);
 void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, bool write, int pc);
-void race_release(Agent *agent, const Mem *mem, int64_t element);
-void race_acquire(Agent *agent, const Mem *mem, int64_t element);
+void race_release(Agent *agent, int lane, const Mem *mem, int64_t element);
+void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element);
 void race_fence(Agent *agent);
-void race_atomic(Agent *agent, const Mem *mem, int64_t element);
+void race_atomic(Agent *agent, int lane, const Mem *mem, int64_t element);
 void clock_arrive(Cta *cta, Clock **into, int thread);                // the thread tells `into` what it did and knows
 void clock_depart(Cta *cta, Clock *from, int thread, bool arrived);   // it learns what `from` knows; it has told it all
 void clock_tick(Cta *cta, int warp);                                  // after telling

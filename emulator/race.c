@@ -30,10 +30,20 @@
 // the store, and the unit be ordered after that. So a clock has, beside each thread, the epoch up to which its stores are
 // known to be fenced.
 //
-// Global memory within a block works the same way. Between blocks nothing is ordered except by release and acquire (a
-// block's `fence` makes its atomics both); blocks are compared as wholes: what a block wrote before its release is
-// known to whoever acquires. In a parallel loop at tile stage each iteration is a thread of its own, and loops follow
-// each other.
+// Global memory within a block works the same way. Between blocks nothing is ordered except by release and acquire: of
+// one thread to another (PTX ISA, "Release and acquire patterns": a thread's `fence` makes its later atomics releases and
+// its earlier ones acquires). What the releasing thread knew then, of its own block and of others, the acquiring one knows,
+// and whoever learns from that one in its block:
+//
+//     block 0, thread 7: part[0] = 1        (epoch 3)
+//     barrier()                              thread 0 knows 7 up to 3
+//     thread 0: fence, atomic_add(n, 1)      n: tells what thread 0 of block 0 knows
+//     block 1, thread 0: atomic_add(n, 1), fence     knows it from its epoch 5 on
+//     barrier()                              thread 9 knows its thread 0 up to 5
+//     thread 9: x = part[0]                  ordered; without either barrier a race
+//
+// In a parallel loop at tile stage each iteration is a thread of its own, and loops follow each other; there a block is
+// one party.
 #include "emulator/machine.h"
 #include <string.h>
 
@@ -68,17 +78,33 @@ struct IterCell {
     int w_pc, r_pc;
 };
 
+// Who of a block touched something, and when.
+typedef struct Moment {
+    uint32_t thread, epoch;   // or a unit; thread WHOLE: the block as one
+    uint32_t stamp;           // of all blocks
+} Moment;
+
 struct GlobalCell {                     // across blocks; block + 1, 0: none
     int64_t writer, reader, reader_2;   // the last writer, and two different readers
-    uint32_t w_stamp, r_stamp, r2_stamp;
+    Moment wrote, read, read_2;
     int w_pc, r_pc, r2_pc;
     bool w_atomic;
     int64_t owner;   // the block that the thread cell speaks of
 };
 
+enum { WHOLE = UINT32_MAX };   // for a thread: all of the block
+
+// What a thread knows of its block when it releases; stamp 0: nothing.
+typedef struct Told {
+    Clock *clock;   // NULL: all
+    Moment at;
+} Told;
+
+// What is known of another block.
 typedef struct Known {
     int64_t block;
-    uint32_t stamp;   // its writes with a smaller stamp are known
+    Told told;
+    uint32_t learner, since;   // the thread that learned it, in which epoch
 } Known;
 typedef VEC(Known) KnownVec;
 
@@ -98,8 +124,9 @@ struct Races {
 };
 
 typedef struct BlockKnown {
-    KnownVec known, seen;   // seen: by atomics, known after the next fence
-    uint32_t fenced;        // stamp of the last fence; 0: none
+    KnownVec known, seen;   // seen: by atomics, known after that thread's next fence
+    Told whole;             // at the block's last fence
+    Told *fenced;           // at each thread's; NULL: none
 } BlockKnown;
 
 // ---- clocks ----
@@ -624,24 +651,87 @@ static BlockKnown *block_known(const Machine *machine, int64_t block) {
     return known;
 }
 
-static void learn(Arena *arena, KnownVec *into, Known news) {
+// An access that whoever was told this knows of.
+static bool told_of(const Told *told, const Moment *access) {
+    if (access->stamp >= told->at.stamp) return false;
+    if (!told->clock || access->thread == WHOLE) return true;
+    if (access->thread == told->at.thread) return access->epoch <= told->at.epoch;
+    return told->clock->at[access->thread] >= access->epoch;
+}
+
+static bool told_as_much(const Races *races, const Told *a, const Told *b) {   // a tells all that b does
+    if (a->at.stamp < b->at.stamp) return false;
+    if (!a->clock) return true;
+    if (!b->clock || a->at.thread != b->at.thread) return false;
+    for (int t = 0; t < races->parties && a->clock != b->clock; t++)
+        if (a->clock->at[t] < b->clock->at[t]) return false;
+    return a->at.epoch >= b->at.epoch;
+}
+
+static bool known_as_widely(const Known *a, const Known *b) {   // by all who know b
+    return a->learner == WHOLE || (a->learner == b->learner && a->since <= b->since);
+}
+
+static void learn(const Machine *machine, KnownVec *into, Known news) {
+    Races *races = machine->races;
     for (int i = 0; i < into->count; i++) {
-        if (into->items[i].block != news.block) continue;
-        if (news.stamp > into->items[i].stamp) into->items[i].stamp = news.stamp;
+        Known *old = &into->items[i];
+        if (old->block != news.block) continue;
+        if (told_as_much(races, &old->told, &news.told) && known_as_widely(old, &news)) return;
+        if (!told_as_much(races, &news.told, &old->told) || !known_as_widely(&news, old)) continue;
+        if (news.told.clock) news.told.clock->users++;
+        clock_release(races, old->told.clock);
+        *old = news;
         return;
     }
-    vec_push(arena, into, news);
+    if (news.told.clock) news.told.clock->users++;
+    vec_push(machine->arena, into, news);
 }
 
-static void learn_all(Arena *arena, KnownVec *into, const KnownVec *from) {
-    for (int i = 0; i < from->count; i++) learn(arena, into, from->items[i]);
+// All that `from` holds is learned by the thread in its epoch.
+static void learn_all(const Machine *machine, KnownVec *into, const KnownVec *from, uint32_t learner, uint32_t since) {
+    for (int i = 0; i < from->count; i++)
+        learn(machine, into, (Known){from->items[i].block, from->items[i].told, learner, since});
 }
 
-static bool block_knows(const Machine *machine, int64_t block, int64_t other, uint32_t stamp) {
+// Whoever touches global memory: a thread or unit, or the block as one.
+typedef struct Party {
+    int64_t block;
+    uint32_t thread, self, epoch;   // self: the thread that a unit acts for
+    const uint32_t *knows;
+} Party;
+
+static Party party_of(const Agent *agent, int lane) {
+    const Cta *cta = agent->cta;
+    if (!agent->warp || !cta->clocks) return (Party){cta->index, WHOLE, WHOLE, 0, NULL};
+    uint32_t thread = (uint32_t)(agent->first_thread + lane);
+    return (Party){cta->index, thread, thread, cta->epochs[thread / LANES], cta->clocks[thread]->at};
+}
+
+static Party party_of_unit(const Agent *agent, int lane, const Actor *actor) {
+    Party party = party_of(agent, lane);
+    party.thread = actor->unit;
+    party.epoch = actor->epoch;
+    party.knows = actor->clock->at;
+    return party;
+}
+
+static Moment moment_of(const Machine *machine, const Party *party) {
+    return (Moment){party->thread, party->epoch, machine->races->stamp};
+}
+
+static bool has_learned(const Party *party, const Known *known) {
+    return known->learner == WHOLE || !party->knows || known->learner == party->self ||
+           party->knows[known->learner] >= known->since;
+}
+
+static bool party_knows(const Machine *machine, const Party *party, int64_t other, const Moment *access) {
     if (machine->races->stamp == 1) return false;
-    const KnownVec *known = &block_known(machine, block)->known;
-    for (int i = 0; i < known->count; i++)
-        if (known->items[i].block == other) return known->items[i].stamp > stamp;
+    const KnownVec *known = &block_known(machine, party->block)->known;
+    for (int i = 0; i < known->count; i++) {
+        const Known *item = &known->items[i];
+        if (item->block == other && told_of(&item->told, access) && has_learned(party, item)) return true;
+    }
     return false;
 }
 
@@ -655,38 +745,75 @@ static KnownVec *location(const Machine *machine, const Mem *mem, int64_t elemen
     return released;
 }
 
-void race_release(Agent *agent, const Mem *mem, int64_t element) {
-    Machine *machine = agent->cta->machine;
-    if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
-    int64_t block = agent->cta->index;
-    KnownVec *released = location(machine, mem, element);
-    learn_all(machine->arena, released, &block_known(machine, block)->known);
-    learn(machine->arena, released, (Known){block, ++machine->races->stamp});
+// What the party tells: of its own block, and of the others that it knows.
+static void release_to(const Machine *machine, KnownVec *released, const Party *party, const Told *told) {
+    const KnownVec *known = &block_known(machine, party->block)->known;
+    for (int i = 0; i < known->count; i++) {
+        const Known *item = &known->items[i];
+        if (has_learned(party, item)) learn(machine, released, (Known){item->block, item->told, WHOLE, 0});
+    }
+    learn(machine, released, (Known){party->block, *told, WHOLE, 0});
 }
 
-void race_acquire(Agent *agent, const Mem *mem, int64_t element) {
+static Told all_told(const Agent *agent, const Party *party) {
+    Races *races = agent->cta->machine->races;
+    Clock *clock = party->thread == WHOLE ? NULL : agent->cta->clocks[party->thread];
+    return (Told){clock, {party->thread, party->epoch, ++races->stamp}};
+}
+
+void race_release(Agent *agent, int lane, const Mem *mem, int64_t element) {
     Machine *machine = agent->cta->machine;
     if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
-    learn_all(machine->arena, &block_known(machine, agent->cta->index)->known, location(machine, mem, element));
+    Party party = party_of(agent, lane);
+    Told told = all_told(agent, &party);
+    release_to(machine, location(machine, mem, element), &party, &told);
+}
+
+void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element) {
+    Machine *machine = agent->cta->machine;
+    if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
+    Party party = party_of(agent, lane);
+    learn_all(machine, &block_known(machine, party.block)->known, location(machine, mem, element), party.thread,
+              party.epoch);
+}
+
+static Told *fence_of(const Machine *machine, BlockKnown *known, const Party *party) {
+    if (party->thread == WHOLE) return &known->whole;
+    if (!known->fenced) known->fenced = NEW_ARRAY(machine->arena, Told, machine->races->threads);
+    return &known->fenced[party->thread];
+}
+
+static void fence_thread(Agent *agent, int lane) {
+    const Machine *machine = agent->cta->machine;
+    Party party = party_of(agent, lane);
+    BlockKnown *known = block_known(machine, party.block);
+    Told *fence = fence_of(machine, known, &party), told = all_told(agent, &party);
+    if (told.clock) told.clock->users++;
+    clock_release(machine->races, fence->clock);
+    *fence = told;
+    for (int i = 0; i < known->seen.count; i++) {
+        Known item = known->seen.items[i];
+        if (item.learner != party.thread && party.thread != WHOLE) continue;
+        learn(machine, &known->known, (Known){item.block, item.told, item.learner, party.epoch});
+    }
 }
 
 void race_fence(Agent *agent) {
-    Machine *machine = agent->cta->machine;
-    if (!machine->races) return;
-    BlockKnown *known = block_known(machine, agent->cta->index);
-    known->fenced = ++machine->races->stamp;
-    learn_all(machine->arena, &known->known, &known->seen);
+    if (!agent->cta->machine->races) return;
+    for (Mask m = agent->warp ? agent->mask : 1; m; m &= m - 1) fence_thread(agent, __builtin_ctz(m));
 }
 
-void race_atomic(Agent *agent, const Mem *mem, int64_t element) {   // after a fence a release; before one an acquire
+void race_atomic(Agent *agent, int lane, const Mem *mem,
+                 int64_t element) {   // after a fence a release; before one an acquire
     Machine *machine = agent->cta->machine;
     if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
-    BlockKnown *known = block_known(machine, agent->cta->index);
+    Party party = party_of(agent, lane);
+    BlockKnown *known = block_known(machine, party.block);
     KnownVec *released = location(machine, mem, element);
-    learn_all(machine->arena, &known->seen, released);
-    if (!known->fenced) return;
-    learn_all(machine->arena, released, &known->known);
-    learn(machine->arena, released, (Known){agent->cta->index, known->fenced});
+    learn_all(machine, &known->seen, released, party.thread, 0);
+    const Told *fence = fence_of(machine, known, &party);
+    if (known->whole.at.stamp > fence->at.stamp) fence = &known->whole;   // the block's, before its threads began
+    if (fence->at.stamp) release_to(machine, released, &party, fence);
 }
 
 void races_meet(Cta *cta) {
@@ -695,11 +822,11 @@ void races_meet(Cta *cta) {
     if (!machine->races) return;
     uint32_t stamp = ++machine->races->stamp;
     for (int rank = 0; rank < machine->code->cluster; rank++) {
-        learn_all(machine->arena, &all, &block_known(machine, cta->members[rank].index)->known);
-        learn(machine->arena, &all, (Known){cta->members[rank].index, stamp});
+        learn_all(machine, &all, &block_known(machine, cta->members[rank].index)->known, WHOLE, 0);
+        learn(machine, &all, (Known){cta->members[rank].index, {NULL, {WHOLE, 0, stamp}}, WHOLE, 0});
     }
     for (int rank = 0; rank < machine->code->cluster; rank++)
-        learn_all(machine->arena, &block_known(machine, cta->members[rank].index)->known, &all);
+        learn_all(machine, &block_known(machine, cta->members[rank].index)->known, &all, WHOLE, 0);
 }
 
 static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int64_t other,
@@ -711,37 +838,36 @@ static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t elemen
                     touch_text(other_writes, other_atomic));
 }
 
-static void touch_blocks(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int pc) {
+static void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element, Touch touch,
+                         int pc) {
     Machine *machine = agent->cta->machine;
     GlobalCell *cell = &mem->cells[element];
-    int64_t me = agent->cta->index + 1;
+    int64_t me = party->block + 1;
+    Moment now = moment_of(machine, party);
     bool atomics = touch == TOUCH_ATOMIC && cell->w_atomic;
-    if (cell->writer && cell->writer != me && !atomics &&
-        !block_knows(machine, me - 1, cell->writer - 1, cell->w_stamp))
+    if (cell->writer && cell->writer != me && !atomics && !party_knows(machine, party, cell->writer - 1, &cell->wrote))
         report_blocks(agent, lane, mem, element, touch, cell->writer - 1, true, cell->w_atomic, pc, cell->w_pc);
     if (touch == TOUCH_READ) {
-        if (cell->reader == me) {
-            cell->r_stamp = machine->races->stamp;
-            return;
+        if (cell->reader != me) {
+            cell->reader_2 = cell->reader;
+            cell->r2_pc = cell->r_pc;
+            cell->read_2 = cell->read;
+            cell->reader = me;
+            cell->r_pc = pc;
         }
-        cell->reader_2 = cell->reader;
-        cell->r2_pc = cell->r_pc;
-        cell->r2_stamp = cell->r_stamp;
-        cell->r_stamp = machine->races->stamp;
-        cell->reader = me;
-        cell->r_pc = pc;
+        cell->read = now;
         return;
     }
     bool first = cell->reader && cell->reader != me;
     int64_t other = first ? cell->reader : cell->reader_2 && cell->reader_2 != me ? cell->reader_2 : 0;
-    if (other && !block_knows(machine, me - 1, other - 1, first ? cell->r_stamp : cell->r2_stamp))
+    if (other && !party_knows(machine, party, other - 1, first ? &cell->read : &cell->read_2))
         report_blocks(agent, lane, mem, element, touch, other - 1, false, false, pc, first ? cell->r_pc : cell->r2_pc);
     cell->reader = cell->reader_2 = 0;
     if (touch == TOUCH_ATOMIC && cell->writer == me && !cell->w_atomic) return;   // the plain write conflicts with more
     cell->writer = me;
     cell->w_pc = pc;
     cell->w_atomic = touch == TOUCH_ATOMIC;
-    cell->w_stamp = machine->races->stamp;
+    cell->wrote = now;
 }
 
 static void touch_global(const Toucher *a, int64_t element) {
@@ -758,8 +884,9 @@ static void touch_global(const Toucher *a, int64_t element) {
 
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc) {
     if (!mem->cells || agent->cta->index < 0) return;
+    Party party = party_of(agent, lane);
     for (int64_t at = element; at < element + count; at++) {
-        touch_blocks(agent, lane, mem, at, touch, pc);
+        touch_blocks(agent, lane, &party, mem, at, touch, pc);
         if (!agent->warp || !mem->thread_cells) continue;
         Toucher a = access_of(agent, lane, touch, mem, pc);
         touch_global(&a, at);
@@ -770,8 +897,9 @@ void actor_global(Agent *agent, int lane, const Actor *actor, const Mem *mem, in
                   Touch touch) {
     if (!mem->cells || agent->cta->index < 0 || !actor->clock) return;
     Toucher a = unit_of(agent->cta, actor, touch, mem);
+    Party party = party_of_unit(agent, lane, actor);
     for (int64_t at = element; at < element + count; at++) {
-        touch_blocks(agent, lane, mem, at, touch, actor->pc);
+        touch_blocks(agent, lane, &party, mem, at, touch, actor->pc);
         if (mem->thread_cells) touch_global(&a, at);
     }
 }

@@ -128,9 +128,9 @@ static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         uint8_t *at = mem_data(agent->cta, mem) + offsets[l] * mem->bytes;
-        if (op == OP_LOAD && strcmp(call->args[1].name, "acquire") == 0) race_acquire(agent, mem, offsets[l]);
-        if (op == OP_STORE && strcmp(call->args[2].name, "release") == 0) race_release(agent, mem, offsets[l]);
-        if (reads && writes) race_atomic(agent, mem, offsets[l]);
+        if (op == OP_LOAD && strcmp(call->args[1].name, "acquire") == 0) race_acquire(agent, l, mem, offsets[l]);
+        if (op == OP_STORE && strcmp(call->args[2].name, "release") == 0) race_release(agent, l, mem, offsets[l]);
+        if (reads && writes) race_atomic(agent, l, mem, offsets[l]);
         note_atomic(agent, mem, l, offsets[l]);
         if (reads) state_readable(agent, mem, offsets[l], 1, l);
         Word old = reads ? element_load(mem->type, at) : (Word){.i = 0};

@@ -24,8 +24,8 @@
 //
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
-// accesses count. Only scratch of passes (materialize), and global memory that a role writes and uses again, get their barriers
-// in a role too: the role's own. Blocks of a grid are not ordered with one another.
+// accesses count. Only scratch of passes (materialize), and global memory that a role writes and uses again with the fences and
+// releases that order it, get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
 #include "passes/sync_model.h"
 
 // ---- groups ----
@@ -143,9 +143,9 @@ static void write_block(Writer *w, Block *block) {
 
 // ---- roles ----
 
-static bool find_scratch(const Stmt *stmt, void *user) {
+static bool needs_sync(const Stmt *stmt, void *user) {
     (void)user;
-    return stmt->kind == STMT_DECL && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
+    return orders_memory(stmt) || (stmt->kind == STMT_DECL && attr_get(stmt->decl->attrs, ATTR_SCRATCH));
 }
 
 static bool reuses_global(Arena *arena, const Stmt *role) {
@@ -161,7 +161,7 @@ static bool reuses_global(Arena *arena, const Stmt *role) {
 }
 
 static bool sync_role(Arena *arena, const Func *kernel, Stmt *role) {
-    if (!block_any(&role->role.body, find_scratch, NULL) && !reuses_global(arena, role)) return false;
+    if (!block_any(&role->role.body, needs_sync, NULL) && !reuses_global(arena, role)) return false;
     SyncPlan plan = {.by_place = map_new(arena), .commits = map_new(arena)};
     SyncModel *model = sync_model_of_role(arena, kernel, role, &plan);
     sync_model_place(model);

@@ -212,18 +212,6 @@ static bool lower_parts(Lower *lower, const Stmt *arrive, Block *out) {
     return true;
 }
 
-// At block level a fence orders what all threads did before it against what any does after it: it is each thread's that tells
-// others, or learns from them, of which the barriers make the block's. (PTX ISA, "Release and acquire patterns".)
-static void lower_fence(Lower *lower, Stmt *stmt, Block *out) {
-    Arg none[2] = {{0}};
-    for (int i = 0; i < 2; i++) {
-        Stmt *barrier = s_call(lower->arena, OP_BARRIER, COUNT_OF(none), none);
-        barrier->loc = stmt->loc;
-        block_push(lower->arena, out, barrier);
-        if (i == 0) block_push(lower->arena, out, stmt);
-    }
-}
-
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     const OpInfo *info = op_info(stmt->call.op);
@@ -241,10 +229,6 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     }
     if (is_scan(stmt)) {
         if (!lower_scan(lower, stmt, out)) not_lowered(lower, stmt, info->text);
-        return;
-    }
-    if (stmt->call.op == OP_FENCE) {
-        lower_fence(lower, stmt, out);
         return;
     }
     if (!(info->stages & STAGE_BIT_THREAD)) {

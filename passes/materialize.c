@@ -27,9 +27,8 @@ typedef struct Materialize {
     PassContext *context;
     Arena *arena;
     Func *kernel;
-    Map *staged;     // copies from a fragment to global memory that are worth staging
-    Map *effects;    // block-level lets of what an effect returned
-    Map *in_roles;   // those of a role
+    Map *staged;    // copies from a fragment to global memory that are worth staging
+    Map *effects;   // block-level lets of what an effect returned
     bool changed;
 } Materialize;
 
@@ -190,25 +189,13 @@ static bool is_broadcast_effect(const Stmt *stmt) {
     return found;
 }
 
-// Within a role nobody else places barriers.
-static void push_role_barrier(Materialize *m, bool in_role, Span loc, Block *out) {
-    Arg none[2] = {{0}};
-    if (!in_role) return;
-    Stmt *barrier = s_call(m->arena, OP_BARRIER, COUNT_OF(none), none);
-    barrier->loc = loc;
-    block_push(m->arena, out, barrier);
-}
-
 static void materialize_effect(Materialize *m, Stmt *stmt, Block *out) {
     int64_t one = 1;
-    bool in_role = map_has(m->in_roles, stmt);
     Buf *result = shared_like(m, stmt->let.var->name, stmt->let.value->type, 1, &one, out, stmt->loc);
     Expr *zero = e_int(m->arena, 0);
     Stmt *store = s_store1(m->arena, result, zero, stmt->let.value);
     store->loc = stmt->loc;
-    push_role_barrier(m, in_role, stmt->loc, out);   // the last value has been read
     block_push(m->arena, out, store);
-    push_role_barrier(m, in_role, stmt->loc, out);
     stmt->let.value = e_load1(m->arena, result, zero);
     block_push(m->arena, out, stmt);
 }
@@ -259,9 +246,7 @@ static bool stage_fits(const Materialize *m, const Stmt *copy) {
 static void find_role_work(void *user, Stmt *stmt, const Facts *facts) {
     Materialize *m = user;
     (void)facts;
-    if (!is_broadcast_effect(stmt)) return;
-    map_put(m->effects, stmt, stmt);
-    map_put(m->in_roles, stmt, stmt);
+    if (is_broadcast_effect(stmt)) map_put(m->effects, stmt, stmt);
 }
 
 // ---- the pass ----
@@ -294,7 +279,6 @@ bool pass_materialize(PassContext *context, Func *kernel) {
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
     ThreadScope block = {.body = &kernel->body, .threads = kernel_threads(kernel)};
-    m.in_roles = map_new(context->arena);
     scope_walk(context->arena, kernel, &block, find_work, &m);   // a role's registers store by themselves
     ThreadScopeVec scopes = {0};
     thread_scopes(context->arena, kernel, &scopes);

@@ -146,13 +146,20 @@ static bool is_word(const Arg *arg, const char *word) {
     return arg->name && !arg->is_string && !strcmp(arg->name, word);
 }
 
-// A signal to other blocks (a fence, then a store or an atomic; or a release) is one thread's: what the others did must
-// come before it. What comes after an acquire needs nothing: each thread that goes on has seen the signal itself, or a
-// value that the one which saw it left in shared memory.
+bool orders_memory(const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL) return false;
+    bool orders = stmt->call.op == OP_FENCE;
+    for (int i = 0; i < stmt->call.count; i++) orders |= is_word(&stmt->call.args[i], "release");
+    return orders;
+}
+
+// A signal to other blocks (a fence, then an atomic; or a release) is one thread's: what the others did must come before it.
+// One that they give is seen by one thread, at an acquire, which needs nothing more: the others wait for the value that it
+// left in shared memory; or at an atomic, and known after that thread's fence, which therefore comes before what the others do.
+// (PTX ISA, "Release and acquire patterns".)
 static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
-    bool orders = call->call.op == OP_FENCE;
-    for (int i = 0; i < call->call.count; i++) orders |= is_word(&call->call.args[i], "release");
-    if (orders) add(arena, out, call, NULL, WHO_ONE, true);
+    if (!orders_memory(call)) return;
+    add(arena, out, call, NULL, WHO_ONE, true)->orders_later = call->call.op == OP_FENCE;
 }
 
 // Partial results of warps go through the scratch: all write, the statement's own barrier, all read.

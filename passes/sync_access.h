@@ -19,12 +19,13 @@ typedef struct BoxDim {
 
 typedef struct MemAccess {
     Buf *
-        buf;   // NULL: all of global memory (a fence or a release comes after what the block did); of an await, all memory
+        buf;   // NULL: all of global memory (of a fence or a release, which come after what the block did); of an await, all memory
     const Stmt *stmt;
     int id;   // for the user's tables
     bool write, atomic;
     bool async;           // lands later, at a wait for its cp.async group
     bool pseudo;          // an await, a cluster's barrier: asks for what has landed, touches nothing
+    bool orders_later;    // a fence: what all threads do in global memory after it comes after it
     bool after_barrier;   // behind the statement's own barrier (reductions through scratch)
     Who who;
     int rank;
@@ -40,6 +41,8 @@ typedef VEC(MemAccess *) MemAccessVec;
 // bounds and conditions of other statements.
 void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
 void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
+// A fence or a release: what the block did comes before it.
+bool orders_memory(const Stmt *stmt);
 // Leaves are executed as one; other statements' bodies are walked.
 bool is_leaf(const Stmt *stmt);
 

@@ -167,7 +167,8 @@ static void do_wait(State *s, int64_t groups) {
 static void drop_globals(State *s) {
     int kept = 0;
     for (int i = 0; i < s->live.count; i++) {
-        if (s->live.items[i].access->buf->scope != SCOPE_GLOBAL) s->live.items[kept++] = s->live.items[i];
+        const Buf *buf = s->live.items[i].access->buf;
+        if (buf && buf->scope != SCOPE_GLOBAL) s->live.items[kept++] = s->live.items[i];
     }
     s->live.count = kept;
 }
@@ -190,6 +191,7 @@ static bool places_meet(const Live *y, const MemAccess *x, const Affine *start) 
 }
 
 static bool boxes_meet(const Live *y, const MemAccess *x, const Affine *start) {
+    if (!y->access->buf) return x->buf && x->buf->scope == SCOPE_GLOBAL;
     if (!x->buf) return x->pseudo || y->access->buf->scope == SCOPE_GLOBAL;
     if (x->buf != y->access->buf) return places_meet(y, x, start);
     for (int d = 0; d < x->rank; d++) {
@@ -203,6 +205,7 @@ static bool boxes_meet(const Live *y, const MemAccess *x, const Affine *start) {
 }
 
 static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, const Affine *start) {
+    if (!x->buf || !y->access->buf) return x->pseudo || (x->who == WHO_ONE && y->access->who == WHO_ONE);
     if (x->pseudo || x->buf != y->access->buf || !same_start(x, y->start, start)) return false;
     signed char *same = &m->same[y->access->id * m->access_count + x->id];
     if (!*same) *same = same_threads(m->arena, y->access, x) ? 1 : -1;
@@ -223,7 +226,7 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
             if (y->age < 0) need->commit = true;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
         }
-        if ((!x->buf && (x->pseudo || y->access->who == WHO_ONE)) || of_same_threads(m, y, x, start)) continue;
+        if (of_same_threads(m, y, x, start)) continue;
         need->barrier = true;
         if (y->born > *latest) *latest = y->born;
     }
@@ -271,8 +274,8 @@ static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
 
 // An access matters when somebody writes what it touches.
 static bool matters(const SyncModel *m, const MemAccess *access) {
-    bool role = m->of_role, fence = access->stmt->kind == STMT_CALL && access->stmt->call.op == OP_FENCE;
-    if (role && !access->buf) return !access->pseudo && !fence && map_count(m->reused) > 0;
+    bool role = m->of_role;
+    if (role && !access->buf) return !access->pseudo && map_count(m->reused) > 0;
     if (role && access->buf->scope == SCOPE_GLOBAL) return map_has(m->reused, buf_root(access->buf));
     if (role) return attr_get(buf_root(access->buf)->attrs, ATTR_SCRATCH);
     return !access->buf || access->buf->scope == SCOPE_SHARED || map_has(m->written, buf_root(access->buf));
@@ -311,7 +314,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
         m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
-        if (x->after_barrier != behind || x->pseudo || !x->buf) continue;
+        if (x->after_barrier != behind || x->pseudo || !(x->buf || x->orders_later)) continue;
         Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
         start_of(m, x, live.start);
         state_add(m, s, &live);
@@ -444,15 +447,12 @@ static void play_while(SyncModel *m, State *s, Stmt *stmt) {
     m->breaks = outer;
 }
 
-static bool play_call(const SyncModel *m, State *s, const Stmt *stmt) {
+static bool play_call(State *s, const Stmt *stmt) {
     int64_t groups;
     switch (stmt->call.op) {
     case OP_BARRIER:
         if (!stmt->call.count || !stmt->call.args[0].value) do_barrier(s);
         return true;
-    case OP_FENCE:
-        if (m->of_role) do_barrier(s);   // lowered with barriers around it
-        return false;
     case OP_CP_ASYNC_COMMIT: do_commit(s); return true;
     case OP_CP_ASYNC_WAIT:
         if (expr_const(stmt->call.args[0].value, &groups)) do_wait(s, groups);
@@ -469,7 +469,7 @@ static void enter(SyncModel *m, const Stmt *stmt) {
 }
 
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
-    if (stmt->kind == STMT_CALL && play_call(m, s, stmt)) return;
+    if (stmt->kind == STMT_CALL && play_call(s, stmt)) return;
     bool leaf = is_leaf(stmt);
     play_statement(m, s, stmt, leaf);
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER) do_barrier(s);

@@ -38,9 +38,14 @@ class Case:
     source: str = None     # of tests/: the file in place of the example's
 
 
-# Statements that no trip count needs, with the proof: (example, which of its text's, the statement) -> why.
+# Statements that no trip count needs, with the proof: (example, target, of the general one alone, which of its text's, the
+# statement) -> why.
+A_STEP = "each tile of a worker has a k step (`count` is the least of two positive numbers), whose barriers lie between"
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
-PROOFS = {("gemm_stream_k", 16, "barrier();"): OTHERS, ("gemm_stream_k", 2, "barrier();"): OTHERS}
+PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
+          ("gemm_stream_k", "sm_80", True, 2, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_90a", False, 16, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_90a", True, 2, "barrier();"): OTHERS}
 
 
 def gemm_tests(kernel, step, rest=""):
@@ -100,6 +105,12 @@ CASES = [
          [f"test gemm_grouped (M = {m}, N = 64, K = {k}, G = {g}) "
           f"{{ for (g in G + 1) offsets[g] = min(g * {each}, {m}); }} tolerance 2e-2;"
           for m, k, g, each in ((128, 64, 1, 128), (2304, 72, 9, 256), (1200, 200, 9, 150))], target="sm_90a"),
+    *(Case("split_k", [], [f"test split_k (M = {m}, N = {n}, K = {k}) tolerance 1e-2;"
+                           for m, n, d in ((64, 64, 0), (63, 61, 3), (192, 128, 0)) for k in (8, 256 - d, 512 - d, 1088 - d)],
+           source="programs/split_k.tile", target=target) for target in ("sm_80", "sm_90a")),
+    Case("gemm_stream_k", ["BM=64", "BN=64", "STAGES=2", "WORKERS=4"],
+         [f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 1e-2;"
+          for m, k in ((64, 64), (64, 256), (130, 328), (62, 700), (576, 64), (570, 200))]),
     Case("gemm_stream_k", ["BM=128", "BN=64", "STAGES=2", "WORKERS=3"],
          [f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 2e-2;"
           for m, k in ((128, 64), (384, 200), (1200, 264))], target="sm_90a"),
@@ -216,10 +227,10 @@ def main():
                 if text is None:
                     continue
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
-                jobs.append((title, text, None, None, pool.submit(attempt, number, f"whole{kind}", text, None)))
+                jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{kind}", text, None)))
                 for position, match in enumerate(statements(text, kind)):
-                    jobs.append((title, text, match, position, pool.submit(attempt, number, f"{position}{kind}", text, match)))
-        for title, text, match, position, job in jobs:
+                    jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}{kind}", text, match)))
+        for title, target, text, match, position, job in jobs:
             code, output = job.result()
             if match is None:
                 if code != 0:
@@ -230,7 +241,7 @@ def main():
                 errors = [line for line in output.splitlines() if "error[" in line]
                 print(f"{title}: {place(text, match)}: exit {code} {errors[:1]}")
             noticed = code == 1 and "FAIL" in output
-            proof = PROOFS.get((title.split()[0], position, match.group(0)))
+            proof = PROOFS.get((title.split()[0], target, title.endswith("(general)"), position, match.group(0)))
             if noticed and proof:
                 problems.append(f"{title}: {place(text, match)} is needed after all; its proof was: {proof}")
             if not noticed and not proof:
