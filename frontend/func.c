@@ -103,11 +103,27 @@ static void end(Sema *s, Frame *frame) {
     *s = frame->outer;
 }
 
+// A variant is not made for compile-time values that its condition excludes, where another one follows.
+static bool is_excluded(Sema *s, const Node *node) {
+    bool followed = false, found = false;
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *other = s->syntax->items.items[i].node;
+        followed |= found && other->kind == node->kind && strcmp(other->text, node->text) == 0;
+        found |= other == node;
+    }
+    return followed && node->kids[2] && choices_exclude(s);
+}
+
+// NULL: excluded.
 static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
     Frame frame;
     bool kernel = node->kind == N_KERNEL;
     Func *func =
         begin(s, &frame, kernel ? FUNC_KERNEL : FUNC_PROGRAM, name, node, choices, kernel ? IN_KERNEL : IN_PROGRAM);
+    if (is_excluded(s, node)) {
+        end(s, &frame);
+        return NULL;
+    }
     NameScope inner;
     scope_open(s, &inner);
     statements(s, node->kids[3]);
@@ -168,7 +184,7 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
     s->picks = picks;
     s->pick_count = count;
     Func *first = build(s, node, name, choices), *func = first;
-    bool choosing = s->options->fits && count > 0 && diag_errors(s->sink) == before;
+    bool choosing = first && s->options->fits && count > 0 && diag_errors(s->sink) == before;
     bool fits = !choosing;
     while (!fits) {
         int diags = diag_count(s->sink);
@@ -190,7 +206,7 @@ bool make_function(Sema *s, int item, const char *name, const ChoiceVec *choices
     int before = diag_errors(s->sink);
     made.func = node->kind == N_KERNEL ? build_fitting(s, node, name, choices) : build(s, node, name, choices);
     made.broken = diag_errors(s->sink) > before;
-    vec_push(s->arena, &s->made, made);
+    if (made.func) vec_push(s->arena, &s->made, made);
     return !made.broken;
 }
 

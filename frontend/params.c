@@ -4,6 +4,7 @@
 // that the launch checks. A compile-time name stays symbolic in the parameters (a dim, or a scalar parameter of its own
 // when no tensor has it as a dim); the kernel's `when` states its value, and the body sees the value.
 #include "frontend/sema.h"
+#include "ir/facts.h"
 #include <string.h>
 
 // ---- scalars ----
@@ -132,6 +133,17 @@ static Expr *and_choices(Sema *s, Expr *when) {
         when = when ? e_and(s->arena, when, holds) : holds;
     }
     return when;
+}
+
+bool choices_exclude(Sema *s) {
+    Func bare = *s->func;
+    bare.when = NULL;
+    Facts *facts = facts_new(s->arena, &bare);
+    Expr *chosen = and_choices(s, NULL);
+    if (!chosen || !s->func->when) return false;
+    facts_assume(facts, chosen, true);
+    const Expr *left = simplify_expr(s->arena, facts, s->func->when);
+    return left->kind == EXPR_INT && !left->integer;
 }
 
 // ---- all together ----

@@ -716,15 +716,15 @@ static void put_func_attrs(Printer *p, const Func *func) {
     if (p->out->length > start) p->out->text[p->out->length - 1] = '\n';
 }
 
-// A condition, broken before a term of its top-level && where a line would get too long.
-static void put_terms(Printer *p, const Expr *e, size_t indent) {
+// A condition, broken before a term of its top-level && where a line would get too long; `level` is that of what it stands in.
+static void put_terms(Printer *p, const Expr *e, int level, size_t indent) {
     bool chain = e->kind == EXPR_BINARY && e->binary.op == BIN_LOGICAL_AND;
-    if (chain) put_terms(p, e->binary.a, indent);
+    if (chain) put_terms(p, e->binary.a, operators[BIN_LOGICAL_AND].level, indent);
     const Expr *term = chain ? e->binary.b : e;
     StrBuf *out = p->out, text;
     sb_init(&text, p->arena);
     p->out = &text;
-    put_expr(p, term, chain ? operators[BIN_LOGICAL_AND].level + 1 : 0, anywhere);
+    put_expr(p, term, chain ? operators[BIN_LOGICAL_AND].level + 1 : level, anywhere);
     p->out = out;
     bool fits = line_length(p) + text.length + 8 <= LINE_WIDTH;
     if (chain) sb_str(out, fits ? " && " : " &&\n");
@@ -741,7 +741,7 @@ static void put_when(Printer *p, const Expr *when) {
     p->out = out;
     bool fits = line_length(p) + whole.length + 10 <= LINE_WIDTH;
     sb_str(out, fits ? " when (" : "\n    when (");
-    put_terms(p, when, strlen("    when ("));
+    put_terms(p, when, 0, strlen("    when ("));
     sb_char(out, ')');
 }
 
