@@ -180,7 +180,7 @@ bool together_tile(Arena *arena, const Target *target, const Func *kernel, int64
     Sum sum;
     *cost = parted_cost(target, kernel, together_warpgroups(target, kernel));
     enum { DISTURBS = 8 };   // of what seems hidden a part: of two tiles that wait for the same the smaller is faster
-    cost->step += work_clocks(arena, target, kernel, &sum) + cost->moving / DISTURBS;
+    cost->step += work_clocks(arena, target, kernel, &sum) + cost->moving / DISTURBS + target->wgmma.latency_clocks;
     cost->k = result.k[0] < result.k[1] ? result.k[0] : result.k[1];
     cost->hidden = false;
     return cost->k > 0;

@@ -196,6 +196,12 @@ static Choice *choice_of(FitsSearch *search, const Func *kernel) {
     return choice;
 }
 
+// The path without TMA and wgmma keeps operands and addresses of several instructions in registers.
+static bool serves_all(const FitsSearch *search, const FitsEstimate *estimate) {
+    enum { MORE = 32 };
+    return estimate->fits && estimate->registers + MORE <= search->target->registers_thread;
+}
+
 // Of equal tiles (of as many rows, where a point is no tile of the result) the fastest; a later one has to be faster by so much,
 // since larger ones fill the last step less well. Of equally fast tiles of the result the one with the longer ring.
 enum { CLEARLY = 32 };
@@ -209,7 +215,9 @@ static void compare_together(FitsSearch *search, Choice *choice, const Func *ker
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     int64_t staging = specialized_staging(search->arena, search->target, kernel);
     if (estimate.shared + staging > search->target->shared_block) return;
-    Tile tile = {.tunables = fits_tunables(search->arena, kernel), .general = estimate.fits, .ring = estimate.shared};
+    Tile tile = {.tunables = fits_tunables(search->arena, kernel),
+                 .general = serves_all(search, &estimate),
+                 .ring = estimate.shared};
     tile.rate = together_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !together_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
     if (!together_cost(search->arena, search->target, kernel))
@@ -257,7 +265,7 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
     const Func *parted = as_parted(search, kernel);
     if (!is_parted(search, parted, &estimate)) return;
     Tile tile = {.tunables = fits_tunables(search->arena, kernel),
-                 .general = estimate.fits,
+                 .general = serves_all(search, &estimate),
                  .ring = estimate.shared,
                  .slots = slots_of(&estimate)};
     tile.cost = parted_cost(search->target, parted, 1);
