@@ -1,4 +1,5 @@
-"""GEMM kernels drawn at random: shape, operand orders, element types, tile, stages, clusters, persistent grids, threads.
+"""GEMM kernels drawn at random: shape, operand orders, element types, tile, stages, clusters, persistent grids, threads; some with
+sums of 8-bit products in f32, some with weights of 8 and 4 bits that are converted in registers.
 
 Usage: random_gemm.py FOLDER [COUNT [SEED]]    writes FOLDER/random_gemm_<n>.tile: COUNT (200) kernels, 25 a file, a test each
 
@@ -81,12 +82,113 @@ test {name} (M = {m}, N = {n}, K = {k}){fill} tolerance {tolerance};
 """
 
 
+def options_of(rng):
+    return rng.choice(["", "", " persistent"]) + rng.choice(["", " raster 4"])
+
+
+def promoted(rng, name):
+    """Products of 8-bit floats, added up in f32 apart from the tensor cores, with a scale for each row or without."""
+    elements = rng.choice(["e4m3", "e4m3", "e5m2"])
+    bm, bn, bk = rng.choice([64, 128, 128, 192]), 8 * rng.choice([4, 8, 12, 16, 20]), rng.choice([64, 128])
+    stages, threads = rng.choice([1, 2, 3, 4]), rng.choice([128, 256])
+    while bm * bn // threads > 64:
+        bn = max(8, bn // 2 // 8 * 8)
+    m, n, k = extent(rng, bm), extent(rng, bn), extent(rng, bk)
+    scaled = rng.random() < 0.5
+    read = f"parallel (i in {bm}) s[i] = scale[k, bm * {bm} + i];" if scaled else ""
+    by, of = (" * s[i]", f" * scale[k / {bk}, m]") if scaled else ("", "")
+    return f"""kernel {name}(A: {elements}[M, K], B: {elements}[N, K], scale: f32[ceildiv(K, {bk}), M], C: out f32[M, N]) {{
+    grid (bm in ceildiv(M, {bm}), bn in ceildiv(N, {bn})) threads {threads}{options_of(rng)} {{
+        shared   As: {elements}[{bm}, {bk}], Bs: {elements}[{bn}, {bk}];
+        fragment acc: f32[{bm}, {bn}], part: f32[{bm}, {bn}], s: f32[{bm}];
+
+        fill(acc, 0);
+        fill(s, 1);
+        pipelined (k in ceildiv(K, {bk}), stages = {stages}) {{
+            copy(A[bm * {bm}, k * {bk}], As);
+            copy(B[bn * {bn}, k * {bk}], Bs);
+            {read}
+            gemm(As, Bs.T, part, accumulate = false);
+            parallel (i in {bm}, j in {bn}) acc[i, j] += part[i, j]{by};
+        }}
+        copy(acc, C[bm * {bm}, bn * {bn}]);
+    }}
+}}
+
+reference {name} {{
+    for (m in M, n in N) {{
+        var sum: f64 = 0;
+        for (k in K) sum += f64(A[m, k]) * B[n, k]{of};
+        C[m, n] = sum;
+    }}
+}}
+
+test {name} (M = {m}, N = {n}, K = {k}) tolerance 1e-2;
+"""
+
+
+def weights(rng, name):
+    """16-bit activations by weights of 8 or 4 bits, which are the left operand, in registers: C = A W^T. A byte of 4-bit weights
+    has those of two k, half of the step away."""
+    elements, kind = rng.choice(["bf16", "bf16", "f16"]), rng.choice(["e4m3", "e5m2", "u8", "u8"])
+    bm, bn, half = rng.choice([8, 16, 16, 32, 64, 128]), rng.choice([64, 64, 128]), rng.choice([32, 64])
+    stages, threads, zero = rng.choice([1, 2, 3, 4]), rng.choice([128, 256]), rng.choice([0, 7, 8])
+    step = 2 * half
+    m, n, k = extent(rng, bm), extent(rng, bn), extent(rng, step)
+    four = kind == "u8"
+    columns, width = (f"ceildiv(K, {step}) * {half}", half) if four else ("K", step)
+    scaled = four and rng.random() < 0.5
+    by, of = (" * s[n]", f" * scale[k / {step}, n]") if scaled else ("", "")
+    low, high = (f"(f32(Ws[n, j] & 15) - {zero}){by}", f"(f32(Ws[n, j] >> 4) - {zero}){by}") if four else (
+        "Ws[n, j]", f"Ws[n, j + {half}]")
+    value = f"""let byte = W[n, k / {step} * {half} + k % {half}];
+            let weight = f64(k % {step} < {half} ? byte % 16 : byte / 16) - {zero};""" if four else "let weight = f64(W[n, k]);"
+    fill = f" {{ for (n in N, b in {-(-k // step) * half}) W[n, b] = (n * 37 + b * 101) % 256; }}" if four else ""
+    return f"""kernel {name}(A: {elements}[M, K], W: {kind}[N, {columns}], scale: {elements}[ceildiv(K, {step}), N], C: out f32[M, N]) {{
+    grid (bn in ceildiv(N, {bn}), bm in ceildiv(M, {bm})) threads {threads}{options_of(rng)} {{
+        shared   A0: {elements}[{bm}, {half}], A1: {elements}[{bm}, {half}], Ws: {kind}[{bn}, {width}];
+        fragment w0: {elements}[{bn}, {half}], w1: {elements}[{bn}, {half}], s: {elements}[{bn}], acc: f32[{bn}, {bm}];
+
+        fill(acc, 0);
+        pipelined (k in ceildiv(K, {step}), stages = {stages}) {{
+            copy(W[bn * {bn}, k * {width}], Ws);
+            copy(A[bm * {bm}, k * {step}], A0);
+            copy(A[bm * {bm}, k * {step} + {half}], A1);
+            parallel (n in {bn}) s[n] = scale[k, bn * {bn} + n];
+            parallel (n in {bn}, j in {half}) w0[n, j] = {low};
+            gemm(w0, A0.T, acc);
+            parallel (n in {bn}, j in {half}) w1[n, j] = {high};
+            gemm(w1, A1.T, acc);
+        }}
+        transpose(acc, C[bm * {bm}, bn * {bn}]);
+    }}
+}}
+
+reference {name} {{
+    for (m in M, n in N) {{
+        var sum: f64 = 0;
+        for (k in K) {{
+            {value}
+            sum += A[m, k] * weight{of};
+        }}
+        C[m, n] = sum;
+    }}
+}}
+
+test {name} (M = {m}, N = {n}, K = {k}){fill} tolerance 2e-2;
+"""
+
+
+def one(rng, i):
+    return (promoted if i % 8 == 3 else weights if i % 8 == 7 else kernel)(rng, f"gemm_{i}")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 200
     rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     folder.mkdir(parents=True, exist_ok=True)
-    kernels = [kernel(rng, f"gemm_{i}") for i in range(count)]
+    kernels = [one(rng, i) for i in range(count)]
     for first in range(0, count, KERNELS_A_FILE):
         text = "\n".join(kernels[first:first + KERNELS_A_FILE])
         (folder / f"random_gemm_{first // KERNELS_A_FILE}.tile").write_text(text)
