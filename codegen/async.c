@@ -78,8 +78,10 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
 enum {
     MOST_DIMS = 5,
     LOAD_ONCE = 3,
+    LOAD_KEEP = 4,
     LOAD_BLOCKS = 3,
-    FIRST_LOAD = 4,
+    FIRST_MULTICAST = 4,
+    FIRST_LOAD = 5,
     FIRST_STORE = 2
 };   // of a tensor map; where the coordinates begin
 
@@ -99,23 +101,32 @@ static Value in_cluster_window(Gen *gen, Value shared) {
     return LLVMBuildIntToPtr(gen->builder, integer, LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE), "");
 }
 
+// What the L2 cache shall do with the bytes; NULL where nothing is said.
+static Value cache_policy(Gen *gen, const OpCall *call) {
+    if (call->op == OP_TMA_MULTICAST || !(has_arg(call, LOAD_ONCE) || has_arg(call, LOAD_KEEP))) return NULL;
+    Value policy = const_i64(gen, tma_facts.evict_normal);
+    for (int i = LOAD_KEEP; i >= LOAD_ONCE; i--) {
+        if (!has_arg(call, i)) continue;
+        Value special = const_i64(gen, i == LOAD_ONCE ? tma_facts.evict_first : tma_facts.evict_last);
+        policy = LLVMBuildSelect(gen->builder, emit_expr(gen, arg_expr(gen, call, i)), special, policy, "");
+    }
+    return policy;
+}
+
 static void emit_tma_load(Gen *gen, const OpCall *call) {
     enum { PLACES = 3 };
-    bool all = call->op == OP_TMA_MULTICAST, hints = !all && has_arg(call, LOAD_ONCE);
+    bool all = call->op == OP_TMA_MULTICAST;
     Value args[PLACES + MOST_DIMS + 5];
-    Value once = hints ? emit_expr(gen, arg_expr(gen, call, LOAD_ONCE)) : NULL;
+    Value policy = cache_policy(gen, call);
     args[0] = in_cluster_window(gen, place_address(gen, arg_place(gen, call, 0)));
     args[1] = place_address(gen, arg_place(gen, call, 2));
     args[2] = tensor_map(gen, call, 1);
-    int dims = coordinates(gen, call, FIRST_LOAD, args + PLACES), count = PLACES + dims;
-    Value first = const_i64(gen, tma_facts.evict_first);
-    Value policy = hints ? LLVMBuildSelect(gen->builder, once, first, const_i64(gen, tma_facts.evict_normal), "")
-                         : const_i64(gen, 0);
+    int dims = coordinates(gen, call, all ? FIRST_MULTICAST : FIRST_LOAD, args + PLACES), count = PLACES + dims;
     args[count++] = all ? LLVMBuildTrunc(gen->builder, emit_i32(gen, arg_expr(gen, call, LOAD_BLOCKS)), gen->i16, "")
                         : LLVMConstInt(gen->i16, 0, 0);
-    args[count++] = policy;
+    args[count++] = policy ? policy : const_i64(gen, 0);
     args[count++] = LLVMConstInt(gen->i1, all, 0);
-    args[count++] = LLVMConstInt(gen->i1, hints, 0);
+    args[count++] = LLVMConstInt(gen->i1, policy != NULL, 0);
     args[count++] = const_i32(gen, 0);   // no pair of blocks
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.g2s.tile.%dd", dims);
     call_named(gen, name, gen->none, count, args);

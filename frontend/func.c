@@ -1,6 +1,8 @@
 // Kernels with their variants, programs, references.
 #include "frontend/sema.h"
 #include "ir/verify.h"
+#include "support/strbuf.h"
+#include <ctype.h>
 #include <string.h>
 
 int item_named(const Syntax *syntax, const char *name) {
@@ -103,6 +105,33 @@ static void end(Sema *s, Frame *frame) {
     *s = frame->outer;
 }
 
+// Names in the box of a tensor map ("64,BN") become the constants that they stand for, tunables among them.
+static void resolve_box(Sema *s, Attr *tma, Span span) {
+    StrBuf out;
+    sb_init(&out, s->arena);
+    for (const char *at = tma->args[1].text; *at;) {
+        size_t length = strcspn(at, ",");
+        const char *word = arena_printf(s->arena, "%.*s", (int)length, at);
+        if (word[0] == '_' || isalpha((unsigned char)word[0])) {
+            Node name = {.kind = N_NAME, .text = word, .span = span};
+            Value value = constant(s, &name, "a box's extent");
+            if (is_poison(value)) return;
+            word = constant_text(s->arena, value);
+        }
+        sb_str(&out, word);
+        if (*(at += length) == ',') sb_printf(&out, "%c", *at++);
+    }
+    tma->args[1].text = sb_text(&out);
+}
+
+static void resolve_boxes(Sema *s) {
+    for (int i = 0; i < s->func->params.count; i++) {
+        const Param *param = &s->func->params.items[i];
+        Attr *tma = (Attr *)attr_get(param->attrs, ATTR_TMA);
+        if (tma && param->var) resolve_box(s, tma, param->var->loc);
+    }
+}
+
 // A variant is not made for compile-time values that its condition excludes, where another one follows.
 static bool is_excluded(Sema *s, const Node *node) {
     bool followed = false, found = false;
@@ -128,6 +157,7 @@ static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec 
     scope_open(s, &inner);
     statements(s, node->kids[3]);
     if (kernel && s->grids == 0) diag(s->sink, node->span, T_NO_GRID, name);
+    resolve_boxes(s);
     end(s, &frame);
     if (kernel && has_thread(&func->body) && !is_tile_stage(&func->body)) {
         func->stage = STAGE_THREAD;

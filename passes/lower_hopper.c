@@ -74,7 +74,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     const char *why;
     if (!tma_panels(to->buf, &panels, &why)) return;
     Var *map = tensor_map(lower, from->buf, &panels);
-    enum { FIRST = 4 };   // where the coordinates begin
+    enum { ONCE = 3, FIRST = 5 };   // where the coordinates begin
     Expr *once = copy->call.count > COPY_ONCE ? lower_expr(lower, copy->call.args[COPY_ONCE].value) : NULL;
     for (int64_t p = 0; p < panels.count; p++) {
         Arg args[FIRST + TENSOR_MAP_RANK] = {arg_region(panel_place(lower, to, e_int(arena, p), e_int(arena, 0))),
@@ -85,7 +85,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
                 start = simplify_expr(arena, lower->facts, e_add(arena, start, e_int(arena, p * panels.columns)));
             args[FIRST + d] = arg_value(start);
         }
-        if (once) args[FIRST - 1] = arg_value(once);
+        if (once) args[ONCE] = arg_value(once);
         Stmt *load = s_call(arena, OP_TMA_LOAD, FIRST + from->count, args);
         load->loc = copy->loc;
         block_push(arena, out, load);

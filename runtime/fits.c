@@ -6,6 +6,7 @@
 #include "passes/parted_cost.h"
 #include "passes/together_cost.h"
 #include "passes/warp_specialize.h"
+#include "runtime/served.h"
 #include <string.h>
 
 // Registers beside the fragments: addresses, loop counters, and with a gemm operands of a tensor-core instruction.
@@ -439,6 +440,7 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
 bool fits_check(void *user, Module *module, Func *kernel) {
     FitsSearch *search = user;
     (void)module;
+    if (!is_served(kernel, search->target)) return true;   // it will not be compiled
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
         Choice *choice = choice_of(search, kernel);
         if (!choice->decided) {

@@ -19,29 +19,85 @@ static bool needs_stmt(Visitor *visitor, Stmt *stmt) {
     return needs->served;
 }
 
-static bool is_served(const Func *kernel, const Target *target) {
+bool is_served(const Func *kernel, const Target *target) {
     Needs needs = {target, func_cluster(kernel) <= target->max_cluster};
     Visitor visitor = {.expr = needs_expr, .stmt = needs_stmt, .user = &needs};
     visit_block(&visitor, (Block *)&kernel->body);
     return needs.served;
 }
 
-static bool has_served_namesake(const Module *module, const Func *kernel, const Target *target) {
+// ---- of a module ----
+
+typedef struct Search {
+    const Module *module;
+    const Target *target;
+    const char *callee;   // who launches this one?
+    bool found;
+} Search;
+
+static bool can_run(const Module *module, const Func *func, const Target *target);
+
+static bool some_can_run(const Module *module, const char *name, const Func *but, const Target *target) {
     for (int i = 0; i < module->funcs.count; i++) {
-        const Func *other = module->funcs.items[i];
-        if (other != kernel && other->kind == FUNC_KERNEL && strcmp(other->name, kernel->name) == 0 &&
-            is_served(other, target))
-            return true;
+        const Func *func = module->funcs.items[i];
+        if (func != but && strcmp(func->name, name) == 0 && can_run(module, func, target)) return true;
     }
     return false;
 }
 
+static bool runs_stmt(Visitor *visitor, Stmt *stmt) {
+    Search *search = visitor->user;
+    if (stmt->kind == STMT_LAUNCH)
+        search->found &= some_can_run(search->module, stmt->launch.callee, NULL, search->target);
+    return search->found;
+}
+
+// A program can run where each kernel that it launches has a variant that can.
+static bool can_run(const Module *module, const Func *func, const Target *target) {
+    if (func->kind != FUNC_PROGRAM) return is_served(func, target);
+    Search search = {module, target, NULL, true};
+    Visitor visitor = {.stmt = runs_stmt, .user = &search};
+    visit_block(&visitor, (Block *)&func->body);
+    return search.found;
+}
+
+static bool launches_stmt(Visitor *visitor, Stmt *stmt) {
+    Search *search = visitor->user;
+    search->found |= stmt->kind == STMT_LAUNCH && strcmp(stmt->launch.callee, search->callee) == 0;
+    return true;
+}
+
+static bool launches(const Func *program, const char *callee) {
+    Search search = {.callee = callee};
+    Visitor visitor = {.stmt = launches_stmt, .user = &search};
+    if (program->kind == FUNC_PROGRAM) visit_block(&visitor, (Block *)&program->body);
+    return search.found;
+}
+
+static bool launched(const Func *const *programs, int count, const char *callee) {
+    for (int i = 0; i < count; i++)
+        if (launches(programs[i], callee)) return true;
+    return false;
+}
+
+static void take_out(Module *module, int at) {
+    for (int k = at + 1; k < module->funcs.count; k++) module->funcs.items[k - 1] = module->funcs.items[k];
+    module->funcs.count--;
+}
+
 void keep_served(Module *module, const Target *target) {
+    VEC(const Func *) gone = {0};
     for (int i = module->funcs.count - 1; i >= 0; i--) {
-        const Func *kernel = module->funcs.items[i];
-        if (kernel->kind != FUNC_KERNEL || is_served(kernel, target)) continue;
-        if (!has_served_namesake(module, kernel, target)) continue;
-        for (int k = i + 1; k < module->funcs.count; k++) module->funcs.items[k - 1] = module->funcs.items[k];
-        module->funcs.count--;
+        const Func *func = module->funcs.items[i];
+        if (can_run(module, func, target) || !some_can_run(module, func->name, func, target)) continue;
+        if (func->kind == FUNC_PROGRAM) vec_push(module->arena, &gone, func);
+        take_out(module, i);
+    }
+    for (int i = module->funcs.count - 1; i >= 0; i--) {   // what only they launched
+        const Func *func = module->funcs.items[i];
+        const Func *const *left = (const Func *const *)module->funcs.items;
+        if (!can_run(module, func, target) && launched(gone.items, gone.count, func->name) &&
+            !launched(left, module->funcs.count, func->name))
+            take_out(module, i);
     }
 }

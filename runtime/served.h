@@ -3,6 +3,9 @@
 #include "ir/ir.h"
 #include "target/target.h"
 
-// Of kernels with one name, leaves out those that use what the target lacks (an operation's feature, clusters so large), where
-// another one remains; a kernel that stands alone is left for codegen to refuse.
+// Whether the target has what a kernel uses: its operations' features, clusters so large.
+bool is_served(const Func *kernel, const Target *target);
+
+// Of kernels with one name, leaves out those that the target does not serve, where another one remains; of programs with one name
+// likewise those that launch such kernels, and these with them. What stands alone is left for codegen to refuse.
 void keep_served(Module *module, const Target *target);

@@ -129,10 +129,11 @@ typedef struct TmaFacts {
     int spans
         [TMA_SPANS];   // bytes of a row that the swizzles take, the widest first; a pattern repeats after swizzle_rows
     int swizzle_rows;
-    int shared_align;                    // bytes, of a box in shared memory
-    int64_t max_transaction;             // bytes that one phase of an mbarrier can expect
-    int64_t descriptor_bytes;            // offsets in a matrix descriptor are below this, in units of unit_bytes
-    int64_t evict_first, evict_normal;   // cache policies of a copy, as createpolicy makes them for all of its bytes
+    int shared_align;           // bytes, of a box in shared memory
+    int64_t max_transaction;    // bytes that one phase of an mbarrier can expect
+    int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes
+    int64_t evict_first, evict_normal,
+        evict_last;   // cache policies of a copy, as createpolicy makes them for all of its bytes
 } TmaFacts;
 extern const TmaFacts tma_facts;
 bool tma_swizzle_valid(int64_t bytes);             // 0, 32, 64, 128

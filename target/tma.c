@@ -10,7 +10,8 @@ const TmaFacts tma_facts = {.max_rank = 5,
                             .max_transaction = (1 << 20) - 1,
                             .descriptor_bytes = 1 << 18,
                             .evict_first = 0x12F0000000000000,
-                            .evict_normal = 0x1000000000000000};
+                            .evict_normal = 0x1000000000000000,
+                            .evict_last = 0x14F0000000000000};
 
 bool tma_swizzle_valid(int64_t bytes) {
     bool valid = bytes == 0;
