@@ -141,8 +141,9 @@ def cumulative_sum_kernel(x, y, rows, columns, ROWS: tl.constexpr, BLOCK: tl.con
         inside = (row < rows)[:, None] & (step + at < columns)[None, :]
         place = row[:, None] * columns + step + at[None, :]
         value = tl.load(x + place, inside, 0.0).to(tl.float32)
-        tl.store(y + place, (tl.cumsum(value, 1) + before[:, None]).to(y.dtype.element_ty), inside)
-        before += tl.sum(value, 1)
+        sums = tl.cumsum(value, 1) + before[:, None]
+        tl.store(y + place, sums.to(y.dtype.element_ty), inside)
+        before = tl.sum(tl.where(at == BLOCK - 1, sums, 0.0), 1)   # a sum kept in the loop breaks Triton's compiler
 
 
 def cumulative_sum(x, y, rows, block, warps):

@@ -140,3 +140,54 @@ def embedding(m, d, v):
     eager = lambda index, table: F.embedding(index, table)
     return Problem(work=work, out=y, want=table[index.long()].float(), ours=[Own("embedding", [index, table, y], D=d)],
                    peers={"torch": lambda: eager(index, table), "inductor": compiled(eager, index, table)} | copies(work))
+
+
+@bench("more_rows", "GB/s", [(65536, 64, 8), (65536, 256, 8), (16384, 1024, 4)], label=lambda m, n, k: f"{m}x{n}, {k}")
+def top_k(m, n, k):
+    """bf16, the k largest of each row and where they stand"""
+    x = random(m, n)
+    value, index = poisoned(m, k), torch.empty(m, k, dtype=torch.int32, device="cuda")
+    work = 2 * m * n + 6 * m * k
+    eager = lambda x: torch.topk(x, k, -1)
+    values = lambda launch: lambda: launch()[0]   # of equal elements any is right
+    return Problem(work=work, out=value, want=torch.topk(x.double(), k, -1)[0],
+                   ours=[Own("top_k", [x, value, index], N=n, K=k)],
+                   peers={"torch": values(lambda: eager(x)), "inductor": values(compiled(eager, x))} | copies(work))
+
+
+@bench("more_rows", "GB/s", [(131072, 1024), (32768, 4096)])
+def layer_norm_backward(m, n):
+    """bf16, sums of columns in f32"""
+    x, dy, w = random(m, n), random(m, n), random(n)
+    dx, dw, db = poisoned(m, n), poisoned(n, dtype=torch.float32), poisoned(n, dtype=torch.float32)
+    mean = x.float().mean(-1)
+    rstd = torch.rsqrt(x.float().var(-1, unbiased=False) + EPS)
+    normal = (x.float() - mean[:, None]) * rstd[:, None]
+    g = dy.float() * w.float()
+    want_x = (g - g.mean(-1, keepdim=True) - normal * (g * normal).mean(-1, keepdim=True)) * rstd[:, None]
+    want = (want_x, (dy.float() * normal).double().sum(0), dy.double().sum(0))
+    eager = lambda dy, x, mean, rstd, w: torch.ops.aten.native_layer_norm_backward(
+        dy, x, [n], mean[:, None], rstd[:, None], w, torch.zeros_like(w), [True, True, True])
+    arguments, work = [dy, x, mean, rstd, w], 6 * m * n
+    return Problem(work=work, out=(dx, dw, db), want=want,
+                   ours=[Own("layer_norm_backward", [dy, x, w, mean, rstd, dx, dw, db], N=n)],
+                   peers={"torch": lambda: eager(*arguments), "inductor": compiled(eager, *arguments)} | copies(work))
+
+
+@bench("more_rows", "GB/s", [(131072, 1024), (32768, 4096), (16384, 8192)])
+def add_rmsnorm_quantize(m, n):
+    """bf16 to e4m3 with a scale for each row; x is 0, so that the residual stays what it is over many launches"""
+    x, residual, w = torch.zeros(m, n, device="cuda", dtype=BF16), random(m, n), random(n)
+    y, scale = torch.empty(m, n, device="cuda", dtype=torch.float8_e4m3fn), poisoned(m, dtype=torch.float32)
+
+    def eager(x, residual, w):
+        v = x.float() + residual.float()
+        residual.copy_(v)
+        v = v * torch.rsqrt(v.square().mean(-1, keepdim=True) + EPS) * w.float()
+        top = v.abs().amax(-1)
+        return (v * (448 / top)[:, None]).to(torch.float8_e4m3fn), top / 448
+    want = eager(x, residual, w)
+    work = 7 * m * n + 4 * m
+    return Problem(work=work, out=(y, scale), want=want,
+                   ours=[Own("add_rmsnorm_quantize", [x, residual, w, y, scale, EPS], N=n, LIMIT=448, Q="e4m3")],
+                   peers={"torch": lambda: eager(x, residual, w), "inductor": compiled(eager, x, residual, w)} | copies(work))

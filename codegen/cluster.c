@@ -1,6 +1,10 @@
 // Blocks of a cluster: another one's shared memory has the address that `mapa` makes of one's own. (PTX ISA, "mapa",
-// "barrier.cluster".) The barrier's arrival releases and its wait acquires at cluster scope, which are the default forms.
+// "barrier.cluster".) The barrier's arrival releases and its wait acquires at cluster scope, which are the default forms; but a
+// release of all memory waits until all stores have reached the L2 cache. A kernel that reads no tensor which it writes has
+// nothing but shared memory to tell: then a fence of that alone comes before an arrival that releases nothing ("fence",
+// .sync_restrict).
 #include "codegen/gen.h"
+#include "ir/rewrite.h"
 
 static Value emit_peer_load(Gen *gen, const OpCall *call) {
     Region *place = arg_place(gen, call, 0);
@@ -20,6 +24,35 @@ static void emit_peer_arrive(Gen *gen, const OpCall *call) {
     build_asm(gen, "mbarrier.arrive.shared::cluster.b64 _, [$0];", "l,~{memory}", gen->none, 1, &place);
 }
 
+// Some tensor is both written and read, or is reached by other means than reading and writing.
+static bool rereads_tensors(Gen *gen, const Func *kernel) {
+    EffectVec effects = {0};
+    for (int i = 0; i < kernel->params.count; i++)
+        if (kernel->params.items[i].buf && kernel->params.items[i].buf->type == TYPE_TENSORMAP) return true;
+    for (int i = 0; i < kernel->body.count; i++) stmt_effects(gen->arena, kernel->body.items[i], &effects);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *a = &effects.items[i];
+        if (!a->buf || a->buf->scope != SCOPE_GLOBAL || a->access == ACCESS_READ) continue;
+        for (int j = 0; j < effects.count; j++)
+            if (effects.items[j].buf == a->buf && effects.items[j].access != ACCESS_WRITE) return true;
+    }
+    return false;
+}
+
+void cluster_kernel(Gen *gen, const Func *kernel) {
+    gen->shared_alone = !rereads_tensors(gen, kernel);
+}
+
+static void emit_cluster_barrier(Gen *gen) {
+    const char *arrive = gen->shared_alone ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned"
+                                           : "llvm.nvvm.barrier.cluster.arrive.aligned";
+    locals_keep_packed(gen);
+    if (gen->shared_alone)
+        build_asm(gen, "fence.release.sync_restrict::shared::cta.cluster;", "~{memory}", gen->none, 0, NULL);
+    call_named(gen, arrive, gen->none, 0, NULL);
+    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
+}
+
 Value emit_cluster(Gen *gen, const OpCall *call) {
     if (call->op == OP_PEER_ARRIVE) {
         emit_peer_arrive(gen, call);
@@ -28,7 +61,6 @@ Value emit_cluster(Gen *gen, const OpCall *call) {
     if (call->op == OP_PEER) return emit_peer_load(gen, call);
     if (call->op == OP_CLUSTER_RANK)   // narrow, by its range
         return call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->i32, 0, NULL);
-    call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->none, 0, NULL);
-    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
+    emit_cluster_barrier(gen);
     return NULL;
 }

@@ -255,6 +255,7 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     open_body(gen);
     gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);
     gen->cluster_started = gen->cluster == 1;
+    if (func_cluster(kernel) > 1) cluster_kernel(gen, kernel);
     if (gen->cluster > 1) start_cluster(gen);
     gen->warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
     gen->shared = gen->has_wgmma ? shared_base(gen) : gen->shared_memory;

@@ -101,6 +101,7 @@ typedef struct Gen {
     int64_t threads;            // of the block, or of the cluster of blocks that share a point
     int64_t cluster;            // blocks of a point
     bool cluster_started;       // all blocks of the cluster are known to run
+    bool shared_alone;          // is what blocks of a cluster tell each other, not global memory
     const Expr *blocks;         // the grid's extent as an expression: inside the kernel its value is %nctaid
     Role role;
     int role_count;   // roles met so far
@@ -206,6 +207,7 @@ Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   /
 void emit_mbarrier(Gen *gen, const OpCall *call);
 void emit_bulk(Gen *gen, const OpCall *call);
 Value emit_cluster(Gen *gen, const OpCall *call);
+void cluster_kernel(Gen *gen, const Func *kernel);   // before its body
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 
 // ---- wgmma.c ----

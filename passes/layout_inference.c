@@ -59,6 +59,7 @@ typedef struct Item {
     TileLoop loop;
     int fast;
     int64_t vector, fast_threads;
+    int64_t line_threads;   // that access a line of memory together
     bool has_memory;
     bool once;   // replicas would do harm: registers get what an atomic or an update of memory gives
     // gemms
@@ -133,14 +134,13 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
 
 // The 128-byte line of a warp's access when the other side is transposed: so few threads along the fast dim leave the
 // other lanes for the dim in which the shared side is dense.
-static int64_t line_threads(const Target *target, const TileLoop *loop, const TileAccessVec *accesses, int64_t vector) {
+static int64_t line_threads(const Target *target, const TileAccessVec *accesses, int64_t vector) {
     int widest = 1;
     for (int a = 0; a < accesses->count; a++)
         if (accesses->items[a].buf->scope == SCOPE_GLOBAL) {
             int bytes = type_bytes(accesses->items[a].buf->type);
             widest = bytes > widest ? bytes : widest;
         }
-    (void)loop;
     int64_t threads = target->line_bytes / (vector * widest);
     return threads < 1 ? 1 : threads;
 }
@@ -151,7 +151,7 @@ static bool updates_memory(const TileAccessVec *accesses, const Buf *buf) {
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
         if (access->buf != buf) continue;
-        if (access->is_atomic) return true;
+        if (access->is_atomic && !access->is_peer) return true;
         stores |= access->is_store;
         loads |= !access->is_store;
     }
@@ -173,8 +173,8 @@ static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
     tile_accesses(inference->arena, &item->loop, &accesses);
     item->fast = loop_fast_dim(&item->loop, &accesses);
     item->vector = loop_vector(facts, &item->loop, &accesses, item->fast, inference->context->target);
-    if (loop_has_transposed_side(&item->loop, &accesses, item->fast))
-        item->fast_threads = line_threads(inference->context->target, &item->loop, &accesses, item->vector);
+    item->line_threads = line_threads(inference->context->target, &accesses, item->vector);
+    if (loop_has_transposed_side(&item->loop, &accesses, item->fast)) item->fast_threads = item->line_threads;
     loop_uses(inference, item, &accesses);
     item->once = must_run_once(&accesses);
 }
@@ -485,15 +485,17 @@ static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kin
     return false;
 }
 
-// Rows that are reduced or scanned share the threads evenly, but for a warp at least each: so a row's parts meet by shuffles, and
-// through shared memory only where the block has fewer rows than warps.
+// Rows that are reduced or scanned share the threads evenly, in whole warps or in parts of one that read half a line: so a row's
+// parts meet by few shuffles, and through shared memory only where the block has fewer rows than warps.
 static int64_t fast_threads(Inference *inference, const Item *item) {
     bool shares = runs_along_fast(inference, item, ITEM_REDUCE) || runs_along_fast(inference, item, ITEM_SCAN);
     if (item->fast_threads > 0 || !shares) return item->fast_threads;
     int64_t rows = 1, lanes = inference->context->target->warp_lanes;
     for (int d = 0; d < item->loop.rank; d++) rows *= d == item->fast ? 1 : item->loop.extents[d];
-    int64_t each = inference->threads / rows / lanes * lanes;
-    return each > lanes ? each : lanes;
+    int64_t each = inference->threads / rows, few = item->line_threads / 2 < lanes ? item->line_threads / 2 : lanes;
+    if (each >= lanes) return each / lanes * lanes;
+    while (few == 0 || 2 * few <= each) few += few + !few;
+    return few;
 }
 
 // Scanned rows are the warps' in stretches, so that warps exchange one total each.

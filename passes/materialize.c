@@ -177,7 +177,9 @@ static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
 
 static bool find_effect(Visitor *visitor, Expr *expr) {
     bool *found = visitor->user;
-    *found |= expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
+    bool same = expr->kind != EXPR_CALL || op_is_pure(expr->call.op) || expr->call.op == OP_PEER ||
+                expr->call.op == OP_CLUSTER_RANK;   // for all threads: nobody writes what a peer holds until a barrier
+    *found |= !same;
     return !*found;
 }
 

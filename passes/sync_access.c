@@ -94,7 +94,7 @@ static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAcc
         const TileAccess *tile = &accesses.items[a];
         if (!is_memory(tile->buf)) continue;
         MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
-        access->atomic = tile->is_atomic;
+        access->atomic = tile->is_atomic && !tile->is_peer;
         access->async = starts_copy(stmt);
         access->map = map;
         access->loop_rank = loop->rank;

@@ -74,6 +74,7 @@ struct SyncModel {
     Map *accesses;   // Stmt -> MemAccessVec
     Map *written;    // buffers that the kernel writes
     Map *reused;     // of these what it accesses at another place too
+    Map *peered;     // buffers that other blocks of the cluster read
     Map *ends;       // Var -> Quantity
     VEC(Quantity *) quantities;
     int64_t period;   // S
@@ -190,9 +191,10 @@ static bool places_meet(const Live *y, const MemAccess *x, const Affine *start) 
     return placed && begin[0] < end[1] && begin[1] < end[0];
 }
 
-static bool boxes_meet(const Live *y, const MemAccess *x, const Affine *start) {
+static bool boxes_meet(const SyncModel *m, const Live *y, const MemAccess *x, const Affine *start) {
     if (!y->access->buf) return x->buf && x->buf->scope == SCOPE_GLOBAL;
-    if (!x->buf) return x->pseudo || y->access->buf->scope == SCOPE_GLOBAL;
+    if (!x->buf && x->pseudo) return map_has(m->peered, buf_root(y->access->buf));   // the cluster's barrier
+    if (!x->buf) return y->access->buf->scope == SCOPE_GLOBAL;
     if (x->buf != y->access->buf) return places_meet(y, x, start);
     for (int d = 0; d < x->rank; d++) {
         const BoxDim *a = &y->access->dims[d], *b = &x->dims[d];
@@ -220,7 +222,7 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
         if (!(x->write || y->access->write) || (x->atomic && y->access->atomic)) continue;
         if (x->pseudo && !y->access->async) continue;
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
-        if (!boxes_meet(y, x, start)) continue;
+        if (!boxes_meet(m, y, x, start)) continue;
         if (y->pending) {
             int groups = y->age < 0 ? 0 : y->age;
             if (y->age < 0) need->commit = true;
@@ -607,6 +609,8 @@ static void find_written(SyncModel *m) {
         if (effects.items[i].access != ACCESS_READ)
             map_put(m->written, buf_root(effects.items[i].buf), effects.items[i].buf);
     for (int i = 0; i < effects.count; i++)
+        if (effects.items[i].op == OP_PEER) map_put(m->peered, buf_root(effects.items[i].buf), effects.items[i].buf);
+    for (int i = 0; i < effects.count; i++)
         for (int j = 0; j < i; j++) {
             const Buf *buf = buf_root(effects.items[i].buf);
             if (buf == buf_root(effects.items[j].buf) && map_has(m->written, buf)) map_put(m->reused, buf, m);
@@ -655,6 +659,7 @@ static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, bool of_
                      .accesses = map_new(arena),
                      .written = map_new(arena),
                      .reused = map_new(arena),
+                     .peered = map_new(arena),
                      .ends = map_new(arena),
                      .counting = map_new(arena)};
     find_written(m);

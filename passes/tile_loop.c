@@ -206,7 +206,9 @@ static void collect_region(Collector *c, const Region *region, bool writes, Stmt
 static void collect_args(Collector *c, OpId op, int count, Arg *args, Stmt *stmt) {
     for (int i = 0; i < count; i++) {
         if (args[i].value) collect_expr(c, args[i].value);
-        if (args[i].region) collect_region(c, args[i].region, op != OP_LOAD, stmt);
+        if (!args[i].region) continue;
+        collect_region(c, args[i].region, op != OP_LOAD && op != OP_PEER, stmt);
+        vec_last(c->out).is_peer = op == OP_PEER;
     }
 }
 

@@ -1,4 +1,6 @@
 #include "runtime/served.h"
+#include "ir/build.h"
+#include "ir/facts.h"
 #include "ir/rewrite.h"
 #include <string.h>
 
@@ -17,6 +19,32 @@ static bool needs_stmt(Visitor *visitor, Stmt *stmt) {
     Needs *needs = visitor->user;
     if (stmt->kind == STMT_CALL) needs->served &= target_has(needs->target, op_info(stmt->call.op)->feature);
     return needs->served;
+}
+
+static bool is_and(const Expr *expr) {
+    return expr->kind == EXPR_BINARY && expr->binary.op == BIN_LOGICAL_AND;
+}
+
+static void assume_values(Facts *facts, const Expr *when) {
+    if (is_and(when)) {
+        assume_values(facts, when->binary.a);
+        assume_values(facts, when->binary.b);
+    } else if (when->kind == EXPR_BINARY && when->binary.op == BIN_EQ && when->binary.b->kind == EXPR_INT) {
+        facts_assume(facts, when, true);
+    }
+}
+
+static bool is_refuted(const Facts *facts, Expr *when) {
+    if (is_and(when)) return is_refuted(facts, when->binary.a) || is_refuted(facts, when->binary.b);
+    return expr_is_int(simplify_expr(facts_arena(facts), facts, when), 0);
+}
+
+// The condition contradicts the values that it gives to compile-time names.
+static bool never_holds(Arena *arena, Expr *when) {
+    if (!when) return false;
+    Facts *facts = facts_new(arena, NULL);
+    assume_values(facts, when);
+    return is_refuted(facts, when);
 }
 
 bool is_served(const Func *kernel, const Target *target) {
@@ -54,6 +82,7 @@ static bool runs_stmt(Visitor *visitor, Stmt *stmt) {
 
 // A program can run where each kernel that it launches has a variant that can.
 static bool can_run(const Module *module, const Func *func, const Target *target) {
+    if (never_holds(module->arena, func->when)) return false;
     if (func->kind != FUNC_PROGRAM) return is_served(func, target);
     Search search = {module, target, NULL, true};
     Visitor visitor = {.stmt = runs_stmt, .user = &search};

@@ -1,4 +1,4 @@
-// Variants that a target has no hardware for.
+// Variants that are of no use: a target has no hardware for them, or their condition contradicts a compile-time value.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
@@ -6,6 +6,7 @@
 // Whether the target has what a kernel uses: its operations' features, clusters so large.
 bool is_served(const Func *kernel, const Target *target);
 
-// Of kernels with one name, leaves out those that the target does not serve, where another one remains; of programs with one name
+// Of kernels with one name, leaves out those that the target does not serve, and those whose condition cannot hold, where another
+// one remains; of programs with one name
 // likewise those that launch such kernels, and these with them. What stands alone is left for codegen to refuse.
 void keep_served(Module *module, const Target *target);
