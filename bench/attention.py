@@ -1,6 +1,7 @@
 """Attention, bf16, [B, H, S, D], 16384 tokens of 2048 features (16 heads of 128): forward and backward."""
 import ctypes
 import functools
+from math import ceil
 
 import torch
 import torch.nn.functional as F
@@ -193,47 +194,74 @@ def attention_fp8(d, causal, s):
 PAGE = 64
 
 
-def paged(*shape):
-    """A cache of pages in random order: the pages, the table, and the cache as [B, tokens, ...]."""
-    b, tokens, *rest = shape
-    pages = tokens // PAGE
-    cache = random(b * pages, PAGE, *rest)
-    table = torch.randperm(b * pages, device="cuda").to(torch.int32).view(b, pages)
-    return cache, table, cache[table.long().flatten()].view(b, tokens, *rest)
+class Sequences:
+    """Sequences of s tokens, or `mixed`: of 1 to 2 s, and about as many in all. Their pages lie in random order."""
+
+    def __init__(self, b, s, mixed):
+        parts = torch.rand(b, generator=torch.Generator().manual_seed(b)) if mixed else torch.ones(b)
+        self.lengths = (parts * (s / parts.mean())).clamp(min=1).to(torch.int32).tolist()
+        self.tokens, self.longest = sum(self.lengths), max(self.lengths)
+        used = [-(-n // PAGE) for n in self.lengths]
+        self.pages = sum(used)
+        self.table = torch.zeros(b, max(used), dtype=torch.int32)
+        order = torch.randperm(self.pages).to(torch.int32)
+        for row, part in zip(self.table, order.split(used)):
+            row[:len(part)] = part
+        self.table, self.length = self.table.cuda(), torch.tensor(self.lengths, dtype=torch.int32).cuda()
+
+    def of(self, cache, i):
+        """Of sequence i, [tokens, ...]."""
+        return cache[self.table[i].long()].flatten(0, 1)[:self.lengths[i]]
 
 
-@bench("decode", "GB/s", [(64, 8, 4, 128, 4096), (16, 8, 8, 128, 32768), (1, 8, 8, 128, 131072)],
-       label=lambda b, g, r, d, s: f"{b}x{s}, {g}x{r} heads of {d}")
-def attention_paged(b, g, r, d, s):
+LATENT = {16: [(16, 64, 4, 2), (16, 32, 4, 2)], 64: [(64, 32, 8, 2), (64, 64, 8, 1)], 128: [(64, 32, 8, 2), (64, 64, 8, 1)]}
+
+
+def mixture(mixed):
+    return ", mixed lengths" if mixed else ""
+
+
+@bench("decode", "GB/s", [(64, 8, 4, 128, 4096, False), (64, 8, 4, 128, 4096, True), (16, 8, 8, 128, 32768, False),
+                          (16, 8, 8, 128, 8192, True), (1, 8, 8, 128, 131072, False)],
+       label=lambda b, g, r, d, s, mixed: f"{b}x{s}{mixture(mixed)}, {g}x{r} heads of {d}")
+def attention_paged(b, g, r, d, s, mixed):
     """one query a sequence, R heads share keys and values, pages of 64"""
-    scale, length = d ** -0.5, torch.full((b,), s, dtype=torch.int32, device="cuda")
-    keys, table, k = paged(b, s, g, d)
-    values = random(*keys.shape)
-    v = values[table.long().flatten()].view(b, s, g, d)
-    q = random(b, g, r, d)
+    scale, sequences = d ** -0.5, Sequences(b, s, mixed)
+    keys, values, q = random(sequences.pages, PAGE, g, d), random(sequences.pages, PAGE, g, d), random(b, g, r, d)
     o = torch.full_like(q, float("nan"))
-    want = torch.einsum("bgrs,bsgd->bgrd", torch.einsum("bgrd,bsgd->bgrs", q.float() * scale, k.float()).softmax(-1), v.float())
-    work = 4 * b * s * g * d
-    dense = [q.reshape(b, g * r, 1, d), k.transpose(1, 2), v.transpose(1, 2)]
+    want = []
+    for i in range(b):
+        k, v = sequences.of(keys, i).float(), sequences.of(values, i).float()
+        want.append(torch.einsum("grs,sgd->grd", torch.einsum("grd,sgd->grs", q[i].float() * scale, k).softmax(-1), v))
+    work = 4 * sequences.tokens * g * d
+    others = {}
+    if not mixed:   # without pages
+        k, v = (torch.stack([sequences.of(x, i) for i in range(b)]).transpose(1, 2) for x in (keys, values))
+        others["torch"] = lambda: F.scaled_dot_product_attention(q.reshape(b, g * r, 1, d), k, v, enable_gqa=True).view(b, g, r, d)
+    return Problem(work=work, out=o, want=torch.stack(want), tolerance=2e-2, peers=others | copies(work),
+                   ours=[Own("attention_paged", [q, keys, values, sequences.table, sequences.length, o, sequences.longest, scale],
+                             D=d, PAGE=PAGE)])
 
-    def sdpa_dense():   # without pages
-        return F.scaled_dot_product_attention(*dense, enable_gqa=True).view(b, g, r, d)
-    return Problem(work=work, out=o, want=want, tolerance=2e-2, peers={"torch": sdpa_dense} | copies(work),
-                   ours=[Own("attention_paged", [q, keys, values, table, length, o, s, scale], D=d, PAGE=PAGE)])
 
-
-@bench("decode", "GB/s", [(64, 16, 8192), (128, 16, 4096), (64, 128, 8192)], label=lambda b, r, s: f"{b}x{s}, {r} heads")
-def attention_mla(b, r, s, d=576, e=512):
+@bench("decode", "GB/s", [(1, 16, 131072, False), (16, 16, 8192, False), (64, 16, 8192, False), (128, 16, 4096, False),
+                          (128, 16, 4096, True), (64, 64, 8192, False), (128, 64, 4096, True), (64, 128, 8192, False),
+                          (128, 128, 4096, True), (1, 128, 131072, False)],
+       label=lambda b, r, s, mixed: f"{b}x{s}{mixture(mixed)}, {r} heads")
+def attention_mla(b, r, s, mixed, d=576, e=512):
     """latent attention: 576 numbers a token are the keys of all heads, the first 512 the values"""
-    scale, length = 192 ** -0.5, torch.full((b,), s, dtype=torch.int32, device="cuda")
-    cache, table, c = paged(b, s, 1, d)
-    q = random(b, 1, r, d)
+    scale, sequences = 192 ** -0.5, Sequences(b, s, mixed)
+    cache, q = random(sequences.pages, PAGE, 1, d), random(b, 1, r, d)
     o = torch.full((b, 1, r, e), float("nan"), device="cuda", dtype=BF16)
-    keys = c.view(b, s, d)
-    want = torch.cat([(q[i, 0].float() @ keys[i].float().t() * scale).softmax(-1) @ keys[i, :, :e].float() for i in range(b)])
-    work = 2 * b * s * d
-
-    def by_products():   # without pages
-        return ((q[:, 0] @ keys.transpose(1, 2) * scale).softmax(-1) @ keys[:, :, :e]).view(b, 1, r, e)
-    return Problem(work=work, out=o, want=want.view(b, 1, r, e), tolerance=2e-2, peers={"torch": by_products} | copies(work),
-                   ours=[Own("attention_mla", [q, cache, table, length, o, s, scale], D=d, E=e, PAGE=PAGE)])
+    tokens = [sequences.of(cache, i)[:, 0].float() for i in range(b)]
+    want = torch.stack([(q[i, 0].float() @ c.t() * scale).softmax(-1) @ c[:, :e] for i, c in enumerate(tokens)])
+    work = 2 * sequences.tokens * d
+    others = {}
+    if not mixed:   # without pages
+        keys = torch.stack([c.to(BF16) for c in tokens])
+        others["torch"] = lambda: ((q[:, 0] @ keys.transpose(1, 2) * scale).softmax(-1) @ keys[:, :, :e]).view(b, 1, r, e)
+    splits = [n for n in (1, 4, 16, 64) if b * ceil(r / 64) * n < 1024 and n * 256 <= s]
+    settings = [(bm, bn, warps, stages, n) for bm, bn, warps, stages in LATENT[r] for n in splits[-3:]]
+    others["triton"] = Choice(peers.latent, settings, q, cache, sequences.table, sequences.length, o, scale, PAGE)
+    return Problem(work=work, out=o, want=want.view(b, 1, r, e), tolerance=2e-2, peers=others | copies(work),
+                   ours=[Own("attention_mla", [q, cache, sequences.table, sequences.length, o, sequences.longest, scale],
+                             D=d, E=e, PAGE=PAGE)])

@@ -319,3 +319,61 @@ def attention(q, k, v, o, causal, bm, bn, warps, stages):
     scale = d ** -0.5 * 1.4426950408889634
     return lambda: attention_kernel[(s // bm, b * h)](*maps, s, scale, D=d, BM=bm, BN=bn, CAUSAL=causal, num_warps=warps,
                                                       num_stages=stages)
+
+
+@triton.jit
+def latent_kernel(q, c, table, length, part, lse, width, scale, R: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+                  SPLITS: tl.constexpr, PAGE: tl.constexpr):
+    split, b = tl.program_id(0), tl.program_id(2)
+    row = tl.program_id(1) * BM + tl.arange(0, BM)
+    near, far, key = tl.arange(0, 512), 512 + tl.arange(0, 64), tl.arange(0, BN)
+    here = row < R
+    line = (b * R + row).to(tl.int64)
+    keys = tl.load(length + b)
+    share = tl.cdiv(tl.cdiv(keys, BN), SPLITS) * BN
+    first, last = split * share, tl.minimum(keys, (split + 1) * share)
+    q0 = tl.load(q + line[:, None] * 576 + near[None, :], here[:, None], 0.0)
+    q1 = tl.load(q + line[:, None] * 576 + far[None, :], here[:, None], 0.0)
+    top = tl.full((BM,), -1e30, tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, 512), tl.float32)
+    for at in range(first, last, BN):
+        page = tl.load(table + b * width + at // PAGE).to(tl.int64)
+        place = (page * PAGE + at % PAGE + key) * 576
+        inside = at + key < last
+        k0 = tl.load(c + place[:, None] + near[None, :], inside[:, None], 0.0)
+        k1 = tl.load(c + place[:, None] + far[None, :], inside[:, None], 0.0)
+        s = tl.dot(q0, tl.trans(k0)) + tl.dot(q1, tl.trans(k1))
+        s = tl.where(inside[None, :], s * scale, -float("inf"))
+        new = tl.maximum(top, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        alpha = tl.exp2(top - new)
+        total = total * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(k0.dtype), k0, acc * alpha[:, None])
+        top = new
+    slot = line * SPLITS + split
+    tl.store(part + slot[:, None] * 512 + near[None, :], acc / tl.maximum(total, 1e-30)[:, None], here[:, None])
+    tl.store(lse + slot, tl.where(total > 0, top + tl.log2(total), -1e30), here)
+
+
+@triton.jit
+def latent_combine_kernel(part, lse, o, SPLITS: tl.constexpr):
+    line = tl.program_id(0).to(tl.int64)
+    split, column = tl.arange(0, SPLITS), tl.arange(0, 512)
+    w = tl.load(lse + line * SPLITS + split)
+    w = tl.exp2(w - tl.max(w, 0))
+    x = tl.load(part + (line * SPLITS + split)[:, None] * 512 + column[None, :])
+    tl.store(o + line * 512 + column, (tl.sum(x * w[:, None], 0) / tl.sum(w, 0)).to(o.dtype.element_ty))
+
+
+def latent(q, c, table, length, o, scale, page, bm, bn, warps, stages, splits):
+    """q [B, 1, R, 576], c [pages, page, 1, 576], bn keys of a page at a time."""
+    b, _, r, _ = q.shape
+    part = torch.empty(b * r, splits, 512, device="cuda")
+    lse = torch.empty(b * r, splits, device="cuda")
+
+    def launch():
+        latent_kernel[(splits, triton.cdiv(r, bm), b)](q, c, table, length, part, lse, table.shape[1], scale * 1.44269504, R=r, BM=bm,
+                                                       BN=bn, SPLITS=splits, PAGE=page, num_warps=warps, num_stages=stages)
+        latent_combine_kernel[(b * r,)](part, lse, o, SPLITS=splits, num_warps=4)
+    return launch
