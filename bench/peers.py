@@ -373,7 +373,7 @@ def latent(q, c, table, length, o, scale, page, bm, bn, warps, stages, splits):
     lse = torch.empty(b * r, splits, device="cuda")
 
     def launch():
-        latent_kernel[(splits, triton.cdiv(r, bm), b)](q, c, table, length, part, lse, table.shape[1], scale * 1.44269504, R=r, BM=bm,
-                                                       BN=bn, SPLITS=splits, PAGE=page, num_warps=warps, num_stages=stages)
+        latent_kernel[(splits, triton.cdiv(r, bm), b)](q, c, table, length, part, lse, table.shape[1], scale * 1.44269504, R=r,
+                                                       BM=bm, BN=bn, SPLITS=splits, PAGE=page, num_warps=warps, num_stages=stages)
         latent_combine_kernel[(b * r,)](part, lse, o, SPLITS=splits, num_warps=4)
     return launch
