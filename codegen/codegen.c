@@ -62,7 +62,7 @@ static void bind_tensor(Gen *gen, Buf *buf, int index) {
     Value pointer = LLVMGetParam(gen->function, (unsigned)index);
     LLVMSetValueName2(pointer, buf->name, strlen(buf->name));
     set_param_attribute(gen, index, "align", (uint64_t)promised_alignment(gen, buf));
-    if (buf->mode == MODE_IN) {
+    if (buf->mode == MODE_IN && !gen->overlaps) {
         set_param_attribute(gen, index, "noalias", 0);
         set_param_attribute(gen, index, "readonly", 0);
     }
@@ -169,6 +169,7 @@ static bool has_mma(const Func *kernel) {
 
 static void start_kernel(Gen *gen, const Func *kernel) {
     gen->func = kernel;
+    gen->overlaps = func_calls(kernel, OP_DEPENDENCY_WAIT);
     gen->facts = facts_new(gen->arena, kernel);
     gen->vars = map_new(gen->arena);
     gen->tensors = map_new(gen->arena);

@@ -75,6 +75,7 @@ typedef struct Gen {
 
     // The kernel in work.
     const Func *func;
+    bool overlaps;   // kernels launched before may still run
     Value function;
     Facts *facts;
     Map *vars;                  // Var -> VarPlace

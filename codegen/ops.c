@@ -494,6 +494,10 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_PEER_ARRIVE:
     case OP_PEER:
     case OP_CLUSTER_BARRIER: return emit_cluster(gen, call);
+    case OP_LAUNCH_DEPENDENTS:
+        build_asm(gen, "griddepcontrol.launch_dependents;", "~{memory}", gen->none, 0, NULL);
+        return NULL;
+    case OP_DEPENDENCY_WAIT: build_asm(gen, "griddepcontrol.wait;", "~{memory}", gen->none, 0, NULL); return NULL;
     case OP_FENCE: emit_fence(gen, call); return NULL;
     case OP_CP_ASYNC: emit_cp_async(gen, call); return NULL;
     case OP_CP_ASYNC_COMMIT:

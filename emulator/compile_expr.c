@@ -325,6 +325,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
         call->mma = mma_compile(c->arena, c->failure, info);
     }
     if (op >= OP_MBARRIER_INIT && op <= OP_WGMMA_WAIT) c->code->bulk = true;
+    if (op == OP_DEPENDENCY_WAIT) c->code->overlaps = true;
     if (op == OP_WGMMA) watch_registers(c, call);
     Val out = result(c, mark, c->many);
     emit(c, X_CALL, type == TYPE_NONE ? TYPE_I64 : type, c->many, out.slot, -1, -1)->extra = call;

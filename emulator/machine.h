@@ -191,6 +191,7 @@ typedef struct Code {
     int64_t shared_bytes, fragment_bytes, fragment_elements, block_threads;
     int granule;              // bytes of shared memory that one state describes
     int cluster;              // blocks that work together; 1: each is alone
+    bool overlaps;            // kernels launched before may still run: dependency_wait
     int extents[MAX_RANK];    // of a cluster, by the grid's names
     int64_t padded_threads;   // of a block, to where the next one of the cluster begins to count
     bool polls;               // blocks may wait for each other: several run at once
@@ -332,6 +333,7 @@ struct Cta {
     Machine *machine;
     Cta *members;       // of its cluster, in the order of their ranks
     Barrier *cluster;   // the cluster's barrier
+    Mask *waited;       // by warp: lanes that have executed dependency_wait; NULL where none does
     int rank;
     int first_thread;   // of the block, in the cluster
     int64_t index;      // in the grid; -1: no kernel's
@@ -459,6 +461,11 @@ bool bulk_advance(Machine *machine);   // some copy makes some progress; false: 
 void bulk_agent_ends(Agent *agent);
 void bulk_block_ends(Cta *cta);
 int bulk_writing(const Cta *cta, int64_t byte);   // as copy_writing
+// launches.c: kernels that begin while the one before runs
+void dependency_wait(Agent *agent);
+void dependency_check(Agent *agent, int lane, const Mem *mem, int64_t element,
+                      int pc);   // before a use of global memory
+
 // cluster.c: blocks that work together
 Cta *cluster_peer(Agent *agent, int64_t rank, int lane);   // NULL: there is none, or no more; reported
 void peer_load(Agent *agent, const Instr *in, const Call *call);

@@ -210,7 +210,7 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
         sectors_count(agent, bytes, mask, mem->bytes);
     }
     if (!machine->options.races) return;
-    if (mem->scope == SCOPE_GLOBAL && !mem->cells) return;
+    if (mem->scope == SCOPE_GLOBAL && !mem->cells && !machine->code->overlaps) return;
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         if (agent->parallel) race_iteration(agent, l, mem, offsets[l], write, agent->pc);

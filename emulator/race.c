@@ -883,6 +883,7 @@ static void touch_global(const Toucher *a, int64_t element) {
 }
 
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc) {
+    dependency_check(agent, lane, mem, element, pc);
     if (!mem->cells || agent->cta->index < 0) return;
     Party party = party_of(agent, lane);
     for (int64_t at = element; at < element + count; at++) {
@@ -895,6 +896,7 @@ void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int co
 
 void actor_global(Agent *agent, int lane, const Actor *actor, const Mem *mem, int64_t element, int64_t count,
                   Touch touch) {
+    dependency_check(agent, lane, mem, element, actor->pc);
     if (!mem->cells || agent->cta->index < 0 || !actor->clock) return;
     Toucher a = unit_of(agent->cta, actor, touch, mem);
     Party party = party_of_unit(agent, lane, actor);

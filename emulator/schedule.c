@@ -189,6 +189,7 @@ Cta *ctas_new(Machine *machine, int count) {
         cta->first_thread = cta->rank * (int)code->padded_threads;
         cta->index = -1;
         cta->shared = arena_alloc(arena, (size_t)code->shared_bytes + 16);
+        if (code->overlaps) cta->waited = NEW_ARRAY(arena, Mask, code->padded_threads / LANES);
         cta->shared_state = arena_alloc(arena, (size_t)(code->shared_bytes / code->granule) + 16);
         cta->fragments = arena_alloc(arena, (size_t)code->fragment_bytes + 16);
         cta->fragment_state = arena_alloc(arena, (size_t)code->fragment_elements + 16);
@@ -216,6 +217,7 @@ static void cta_start(Cta *cta, int64_t index, const Agent *host) {
     cta->index = index;
     cta->live = true;
     cta_clear(cta);
+    if (cta->waited) memset(cta->waited, 0, sizeof *cta->waited * (size_t)(cta->machine->code->padded_threads / LANES));
     cta->root = agent_start(cta, grid->body);
     hand_down(host, cta->root, grid->slots);
     for (int i = 0; i < grid->count; i++) {

@@ -238,6 +238,8 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
         break;
     case OP_CLUSTER_BARRIER: cluster_barrier(agent); break;
     case OP_FENCE: race_fence(agent); break;
+    case OP_DEPENDENCY_WAIT: dependency_wait(agent); break;
+    case OP_LAUNCH_DEPENDENTS: break;   // kernels run one after the other here
     case OP_PRINT: print_op(agent, in, call); break;
     case OP_ASSERT: assert_op(agent, in, call); break;
     case OP_BARRIER: barrier_sync(agent, call, true); break;

@@ -560,6 +560,25 @@ bool block_uses_buf(const Block *block, const Buf *buf) {
     return found;
 }
 
+// ---- operations ----
+typedef struct OpSearch {
+    OpId op;
+    bool found;
+} OpSearch;
+
+static bool find_op(Visitor *visitor, Stmt *stmt) {
+    OpSearch *search = visitor->user;
+    search->found |= stmt->kind == STMT_CALL && stmt->call.op == search->op;
+    return !search->found;
+}
+
+bool func_calls(const Func *func, OpId op) {
+    OpSearch search = {op, false};
+    Visitor visitor = {.stmt = find_op, .user = &search};
+    visit_block(&visitor, (Block *)&func->body);
+    return search.found;
+}
+
 // ---- clusters ----
 static bool find_cluster_expr(Visitor *visitor, Expr *expr) {
     bool *found = visitor->user;

@@ -500,6 +500,32 @@ static bool is_role(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_ROLE;
 }
 
+// ---- launches that overlap ----
+
+static bool uses_global(Arena *arena, const Stmt *stmt) {
+    EffectVec effects = {0};
+    bool uses = false;
+    stmt_effects(arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++) uses |= effects.items[i].buf->scope == SCOPE_GLOBAL;
+    return uses;
+}
+
+// Every thread waits for the kernels launched before, ahead of its first use of global memory; the next kernel may begin as soon
+// as all blocks of this one have, since it waits likewise.
+static void overlap_launches(Lower *lower, int64_t threads, Block *top) {
+    Arena *arena = lower->arena;
+    int first = 0;
+    while (first < top->count && top->items[first]->kind != STMT_THREAD && top->items[first]->kind != STMT_ROLE)
+        first++;
+    if (first == top->count) return;
+    if (top->items[first]->kind == STMT_ROLE) block_insert(arena, top, first, open_region(lower, threads, (Span){0}));
+    Block *body = &top->items[first]->thread.body;
+    int at = 0;
+    while (at < body->count && !uses_global(arena, body->items[at])) at++;
+    block_insert(arena, body, at, s_call(arena, OP_DEPENDENCY_WAIT, 0, NULL));
+    block_insert(arena, body, 0, s_call(arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
+}
+
 static void lower_grid(Lower *lower, Stmt *grid) {
     Arena *arena = lower->arena;
     Block top = {0};
@@ -515,6 +541,8 @@ static void lower_grid(Lower *lower, Stmt *grid) {
         lower_block(lower, &grid->grid.body, &region->thread.body);
         block_push(arena, &top, region);
     }
+    bool overlaps = attr_get(grid->attrs, ATTR_OVERLAP) && target_has(lower->target, FEATURE_OVERLAP);
+    if (overlaps) overlap_launches(lower, threads, &top);
     grid->grid.body = top;
 }
 

@@ -18,6 +18,22 @@ typedef struct CudaGraphObject *CudaGraph;
 typedef struct CudaGraphExecObject *CudaGraphExec;
 typedef uint64_t CudaAddress;
 
+// CUlaunchAttribute and CUlaunchConfig (CUDA driver API).
+typedef struct CudaLaunchAttribute {
+    int id, unused;
+    union {
+        char bytes[64];
+        int overlaps;   // of CUDA_LAUNCH_OVERLAPS
+    } value;
+} CudaLaunchAttribute;
+
+typedef struct CudaLaunch {
+    unsigned grid[3], block[3], shared_bytes;
+    CudaStream stream;
+    CudaLaunchAttribute *attributes;
+    unsigned attribute_count;
+} CudaLaunch;
+
 // X(name in Driver, symbol, parameters)
 #define CUDA_FUNCTIONS(X)                                                                                              \
     X(init, "cuInit", (unsigned flags))                                                                                \
@@ -38,9 +54,7 @@ typedef uint64_t CudaAddress;
     X(module_unload, "cuModuleUnload", (CudaModule module))                                                            \
     X(module_function, "cuModuleGetFunction", (CudaFunction * function, CudaModule module, const char *name))          \
     X(function_set, "cuFuncSetAttribute", (CudaFunction function, int attribute, int value))                           \
-    X(launch, "cuLaunchKernel",                                                                                        \
-      (CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
-       unsigned block_z, unsigned shared_bytes, CudaStream stream, void **params, void **extra))                       \
+    X(launch, "cuLaunchKernelEx", (const CudaLaunch *launch, CudaFunction function, void **params, void **extra))      \
     X(allocate, "cuMemAlloc_v2", (CudaAddress * address, size_t bytes))                                                \
     X(release, "cuMemFree_v2", (CudaAddress address))                                                                  \
     X(allocate_async, "cuMemAllocAsync", (CudaAddress * address, size_t bytes, CudaStream stream))                     \
@@ -97,6 +111,7 @@ enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_CAPTURE_RELAXED = 2,
     CUDA_FUNCTION_CLUSTER_ANY = 14,   // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
     CUDA_CLUSTER_PORTABLE = 8,
+    CUDA_LAUNCH_OVERLAPS = 6,   // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 };
 
 // Opens the driver. False: T_NO_DRIVER was reported. The library stays open: a driver cannot be unloaded.

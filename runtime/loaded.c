@@ -109,9 +109,15 @@ static bool run_kernel(DiagSink *sink, const Loaded *l, const Action *a, CudaStr
     for (int i = 0; i < a->param_count; i++) params[i] = &a->params[i];   // little endian: a scalar's bytes come first
     TensorMapBytes maps[MAX_MAPS];
     if (!encode_maps(sink, l, a, maps, params)) return false;
-    CudaResult result =
-        l->driver.launch(function_of(l, a->variant), (unsigned)a->grid, 1, 1, (unsigned)a->variant->threads, 1, 1,
-                         (unsigned)a->variant->shared_bytes, stream, params, NULL);
+    // Where the kernel waits for those before it itself, the device need not.
+    CudaLaunchAttribute overlaps = {.id = CUDA_LAUNCH_OVERLAPS, .value.overlaps = 1};
+    CudaLaunch launch = {.grid = {(unsigned)a->grid, 1, 1},
+                         .block = {(unsigned)a->variant->threads, 1, 1},
+                         .shared_bytes = (unsigned)a->variant->shared_bytes,
+                         .stream = stream,
+                         .attributes = &overlaps,
+                         .attribute_count = a->variant->overlaps};
+    CudaResult result = l->driver.launch(&launch, function_of(l, a->variant), params, NULL);
     return cuda_check(&l->driver, sink, result, a->variant->symbol);
 }
 

@@ -141,6 +141,10 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
         key(w, "cluster");
         sb_printf(w->out, "[%d, %d, %d]", v->cluster[0], v->cluster[1], v->cluster[2]);
     }
+    if (v->overlaps) {
+        key(w, "overlaps");
+        sb_str(w->out, "true");
+    }
     put_integer(w, "shared_bytes", v->shared_bytes);
     if (v->registers < 0) return;
     open(w, "resources", '{');
@@ -358,6 +362,7 @@ static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
     const Json *cluster = json_get(from, "cluster");
     for (int i = 0; i < 3; i++) v->cluster[i] = (int)json_integer(json_at(cluster, i), 1);
+    v->overlaps = json_boolean(json_get(from, "overlaps"), false);
     const Json *resources = json_get(from, "resources");
     v->registers = (int)json_integer(json_get(resources, "registers"), -1);
     v->spill_stores = (int)json_integer(json_get(resources, "spill_stores"), 0);

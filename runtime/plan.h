@@ -89,6 +89,7 @@ typedef struct PlanVariant {
     HostExpr grid;   // blocks; 0: nothing to do
     int threads;
     int cluster[3];
+    bool overlaps;                                               // may begin while the kernel before it runs
     int64_t shared_bytes;                                        // dynamic
     int registers, spill_stores, spill_loads, stack, barriers;   // as the assembler says; registers -1: unknown
 } PlanVariant;

@@ -17,6 +17,7 @@ typedef enum {
     FEATURE_TMA,
     FEATURE_WGMMA,
     FEATURE_CLUSTER,
+    FEATURE_OVERLAP,
     FEATURE_COUNT
 } Feature;
 const char *feature_text(Feature feature);

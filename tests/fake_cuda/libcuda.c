@@ -68,15 +68,19 @@ DEFINE(cuModuleLoadData, (void **module, const void *image), *module = (void *)i
 DEFINE(cuModuleUnload, (void *module), (void)module;)
 DEFINE(cuModuleGetFunction, (void **function, void *module, const char *name), (void)module; *function = (void *)name;)
 DEFINE(cuFuncSetAttribute, (void *function, int attribute, int value), (void)function; (void)attribute; (void)value;)
-DEFINE(cuLaunchKernel,
-       (void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-        void *stream, void **params, void **extra),
-       (void)gy;
-       (void)gz; (void)by; (void)bz; (void)extra; note("launch grid %llu block %llu shared %llu", gx, bx, shared);
-       blocks = gx; if (has_blocks("FAKE_CUDA_FAULT")) return FAULT;
+typedef struct Launch {
+    unsigned grid[3], block[3], shared;
+    void *stream, *attributes;
+    unsigned attribute_count;
+} Launch;
+DEFINE(cuLaunchKernelEx, (const Launch *launch, void *function, void **params, void **extra), (void)extra;
+       note("launch grid %llu block %llu shared %llu", launch->grid[0], launch->block[0], launch->shared);
+       blocks = launch->grid[0]; if (has_blocks("FAKE_CUDA_FAULT")) return FAULT;
        if (has_blocks("FAKE_CUDA_WRONG") && newest) newest[GUARD] ^= 0x55; if (strcmp(function, "mapped") == 0)
            note(" map %llx of %llu", ((uint64_t *)params[1])[0], ((uint64_t *)params[1])[1], 0);
-       note(" stream %llx\n", (uint64_t)(uintptr_t)stream, 0, 0);)
+       if (launch->attribute_count)
+           note(" attribute %llu %llu", ((unsigned *)launch->attributes)[0], ((unsigned *)launch->attributes)[2], 0);
+       note(" stream %llx\n", (uint64_t)(uintptr_t)launch->stream, 0, 0);)
 DEFINE(cuTensorMapEncodeTiled,
        (void *map, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *strides,
         const unsigned *box, const unsigned *element_strides, int interleave, int swizzle, int promotion, int fill),

@@ -98,7 +98,7 @@ static void test_tensor_map(void **state) {   // covers T0921
                          TILEC_OK);
     }
     const char *map = "map type 9 rank 1 box 64 swizzle 3\n";
-    const char *launched = "launch grid 1 block 128 shared 0 map %llx of %d stream 0\n";
+    const char *launched = "launch grid 1 block 128 shared 0 map %llx of %d attribute 6 1 stream 0\n";
     int at = snprintf(want, sizeof want, "%s", map);
     unsigned long long address = (uintptr_t)memory;
     for (int i = 0; i < 3; i++) {
@@ -171,7 +171,7 @@ static void test_faults(void **state) {   // covers T0902
     }
     unsetenv("FAKE_CUDA_FAIL");
     load();
-    setenv("FAKE_CUDA_FAIL", "cuLaunchKernel", 1);
+    setenv("FAKE_CUDA_FAIL", "cuLaunchKernelEx", 1);
     assert_int_equal(launch("copy", 10, NULL), TILEC_ERROR_DEVICE);
     expect_code(902);
     tilec_diagnostics_destroy(f.diagnostics);
