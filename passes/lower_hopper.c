@@ -308,6 +308,7 @@ typedef struct Described {   // of a gemm, in shared memory
     TmaPanels panels;
     bool k_major;
     int64_t element, lead, stride, step;   // bytes
+    int64_t first;                         // column of the tile
 } Described;
 
 static Described operand_of(const Stmt *gemm, const WgmmaInfo *info, int at) {
@@ -319,6 +320,7 @@ static Described operand_of(const Stmt *gemm, const WgmmaInfo *info, int at) {
     operand.element = type_bytes(operand.region->buf->type);
     operand.stride = (int64_t)8 * panels->swizzle;
     operand.lead = operand.k_major ? tma_facts.unit_bytes : panels->rows * panels->swizzle;
+    expr_const(operand.region->dims[operand.region->count - 1].start, &operand.first);
     operand.step = info->k * (operand.k_major ? operand.element : panels->swizzle);
     return operand;
 }
@@ -326,7 +328,7 @@ static Described operand_of(const Stmt *gemm, const WgmmaInfo *info, int at) {
 // Where the operand's rows (of m or n) from `outer` and its k from `k` start; `rows`: of a, of each warpgroup.
 static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
     Arena *arena = lower->arena;
-    int64_t row = o->k_major ? outer : k, column = o->k_major ? k : outer;
+    int64_t row = o->k_major ? outer : k, column = o->first + (o->k_major ? k : outer);
     Expr *panel = e_int(arena, column / o->panels.columns), *eight = e_int(arena, row / 8);
     if (o->k_major) eight = e_add(arena, warpgroup_rows(lower, rows / 8), eight);
     else panel = e_add(arena, warpgroup_rows(lower, rows / o->panels.columns), panel);

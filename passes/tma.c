@@ -103,11 +103,14 @@ static bool operand_serves(const Region *region, const WgmmaInfo *info, int oper
     bool k_major = region->transposed == (operand == 1);
     if (buf->scope == SCOPE_FRAGMENT && operand == 0) return register_operand_serves(region, why);
     if (buf->scope != SCOPE_SHARED) return *why = "an operand is not in shared memory", false;
-    for (int d = buf->stage_dims; d < buf->rank; d++)
-        if (!region->dims[d].extent || !expr_is_int(region->dims[d].start, 0))
-            return *why = "an operand is a part of a tile", false;
     if (!k_major && !info->can_transpose) return *why = "an operand of this type must be contiguous along k", false;
-    return tma_panels(buf, &panels, why);
+    if (!tma_panels(buf, &panels, why)) return false;
+    for (int d = buf->stage_dims; d < buf->rank; d++) {   // whole panels of it may be an operand
+        int64_t start, unit = d == buf->rank - 1 ? panels.columns : buf_extent(buf, d);
+        if (!region->dims[d].extent || !expr_const(region->dims[d].start, &start) || start % unit != 0)
+            return *why = "an operand is a part of a tile", false;
+    }
+    return true;
 }
 
 bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why) {

@@ -106,18 +106,26 @@ int64_t together_rate(Arena *arena, const Target *target, const Func *kernel, in
 typedef struct Result {
     const Func *kernel;
     const Stmt *store;
-    const Region *product;   // the first one
-    const Buf *seen[2][8];   // left and right operands
+    const Region *product;      // the first one
+    const Region *seen[2][8];   // left and right operands
     int count[2];
     int64_t k[2];   // of different ones
     bool others;
 } Result;
 
+static bool same_part(const Region *a, const Region *b) {
+    int64_t x = 0, y = 0;
+    bool same = a->buf == b->buf && a->count == b->count;
+    for (int d = 0; d < a->count && same; d++)
+        same = expr_const(a->dims[d].start, &x) == expr_const(b->dims[d].start, &y) && x == y;
+    return same;
+}
+
 static void add_operand(Result *result, const Region *operand, int side, int64_t k) {
     enum { MOST = COUNT_OF(result->seen[0]) };
     for (int i = 0; i < result->count[side]; i++)
-        if (result->seen[side][i] == operand->buf) return;
-    if (result->count[side] < MOST) result->seen[side][result->count[side]++] = operand->buf;
+        if (same_part(result->seen[side][i], operand)) return;
+    if (result->count[side] < MOST) result->seen[side][result->count[side]++] = operand;
     result->k[side] += k;
 }
 
