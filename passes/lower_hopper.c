@@ -24,13 +24,15 @@ static int64_t warpgroups_of(const Lower *lower) {
 
 // ---- tensor maps ----
 
-static Var *tensor_map(Lower *lower, const Buf *tensor, const TmaPanels *panels) {
+// `dims` of the tensor are in the box.
+static Var *tensor_map(Lower *lower, const Buf *tensor, const TmaPanels *panels, int dims) {
     Arena *arena = lower->arena;
     Func *kernel = lower->kernel;
     StrBuf box;
     sb_init(&box, arena);
-    sb_printf(&box, "%lld,%lld", (long long)panels->columns, (long long)panels->rows);
-    for (int d = 2; d < tensor->rank; d++) sb_str(&box, ",1");
+    sb_printf(&box, "%lld", (long long)panels->columns);
+    if (dims > 1) sb_printf(&box, ",%lld", (long long)panels->rows);
+    for (int d = dims; d < tensor->rank; d++) sb_str(&box, ",1");
     int taken = 0;
     for (int i = 0; i < kernel->params.count; i++) {
         const Attr *attr = attr_get(kernel->params.items[i].attrs, ATTR_TMA);
@@ -60,8 +62,10 @@ static Region *panel_place(Lower *lower, const Region *tile, Expr *panel, Expr *
     Expr *indices[2 * LAYOUT_MAX_RANK];
     int count = 0;
     for (int d = 0; d < tile->buf->stage_dims; d++) indices[count++] = lower_expr(lower, tile->dims[d].start);
-    indices[count++] = panel;
-    indices[count++] = row;
+    if (tile->buf->rank - tile->buf->stage_dims > 1) {
+        indices[count++] = panel;
+        indices[count++] = row;
+    }
     indices[count++] = e_int(arena, 0);
     return region_element(arena, lower_physical(lower, tile->buf), count, indices);
 }
@@ -73,7 +77,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     TmaPanels panels;
     const char *why;
     if (!tma_panels(to->buf, &panels, &why)) return;
-    Var *map = tensor_map(lower, from->buf, &panels);
+    Var *map = tensor_map(lower, from->buf, &panels, to->buf->rank - to->buf->stage_dims);
     enum { ONCE = 3, FIRST = 5 };   // where the coordinates begin
     Expr *once = copy->call.count > COPY_ONCE ? lower_expr(lower, copy->call.args[COPY_ONCE].value) : NULL;
     for (int64_t p = 0; p < panels.count; p++) {
@@ -232,7 +236,7 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     push_barrier(store);
     TmaPanels panels = {store->shape.rows, columns, 1, swizzle};
     Expr *zero = e_int(arena, 0);
-    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to->buf, &panels))),
+    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to->buf, &panels, 2))),
                                      arg_region(staging_place(store, buf, e_int(arena, slot), zero, zero))};
     for (int d = 0; d < to->count; d++) {
         int64_t plus = d == 0 ? column : d == 1 ? strip * store->shape.rows : 0;

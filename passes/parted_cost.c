@@ -32,14 +32,16 @@ static int64_t ceiling(int64_t a, int64_t b) {
 }
 
 static int64_t shared_bytes(const Region *region) {
-    return region_extent(region, 0) * region_extent(region, 1) * type_bytes(region->buf->type);
+    int64_t bytes = type_bytes(region->buf->type);
+    for (int d = 0; d < region_rank(region); d++) bytes *= region_extent(region, d);
+    return bytes;
 }
 
 // What TMA writes: boxes with rows of less than the widest span take as long as if they had it.
 static int64_t written_bytes(const Region *tile) {
     TmaPanels panels;
     const char *why;
-    if (!tma_panels(tile->buf, &panels, &why)) return shared_bytes(tile);
+    if (!tma_panels(tile->buf, &panels, &why) || panels.swizzle == 0) return shared_bytes(tile);
     return shared_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
 }
 

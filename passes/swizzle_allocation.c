@@ -73,7 +73,7 @@ static void consider_swizzles(Chooser *chooser, const Layout *plain) {
             }
 }
 
-// Panels, where TMA or wgmma touches the buffer.
+// Panels, where TMA or wgmma touches the buffer; a vector as it lies.
 typedef struct Touch {
     const Buf *buf;
     bool found;
@@ -87,12 +87,26 @@ static bool find_touch(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
+static bool is_touched(Func *kernel, const Buf *buf) {
     Touch touch = {.buf = buf};
     Visitor visitor = {.stmt = find_touch, .user = &touch};
-    if (buf->rank - buf->stage_dims != 2) return NULL;
+    if (buf->type == TYPE_MBARRIER) return false;
     visit_block(&visitor, &kernel->body);
-    return touch.found ? tma_layout(context->arena, buf) : NULL;
+    return touch.found;
+}
+
+static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
+    int rank = buf->rank - buf->stage_dims;
+    if (rank < 1 || rank > 2 || !is_touched(kernel, buf)) return NULL;
+    int64_t columns = buf_extent(buf, buf->rank - 1);
+    return rank == 1 ? layout_row_major(context->arena, 1, &columns) : tma_layout(context->arena, buf);
+}
+
+// Bytes at whose multiples the buffer may start.
+static int64_t alignment_of(PassContext *context, Func *kernel, const Buf *buf) {
+    int64_t period = buf->layout ? layout_period(buf->layout) : 1;
+    if (period > 1) return period;
+    return is_touched(kernel, buf) ? tma_facts.shared_align : context->target->vector_bytes;
 }
 
 static Choice choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
@@ -306,8 +320,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
             changed = true;
         }
         lives.lives.items[i].bytes = buffer_bytes(buf);
-        int64_t period = buf->layout ? layout_period(buf->layout) : 1;
-        lives.lives.items[i].align = period > 1 ? period : context->target->vector_bytes;
+        lives.lives.items[i].align = alignment_of(context, kernel, buf);
         bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
         if (spread || lives.lives.items[i].bytes <= context->target->line_bytes) keep_apart(&lives.lives.items[i]);
         if (!spread && grid_blocks(func_grid(kernel)) > 1)

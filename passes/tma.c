@@ -2,10 +2,21 @@
 #include "ir/build.h"
 #include "passes/util.h"
 
+// A vector is a box as it lies; where it has slots, each has to start where a box may.
+static bool vector_panels(const Buf *shared, TmaPanels *out, const char **why) {
+    int64_t columns = buf_extent(shared, shared->rank - 1), bytes = columns * type_bits(shared->type) / 8;
+    if (columns < 1) return *why = "has no constant shape", false;
+    if (columns > tma_facts.max_box) return *why = "has more columns than a box may have", false;
+    if (bytes % tma_facts.shared_align) return *why = "is a vector of no multiple of 128 bytes", false;
+    *out = (TmaPanels){.rows = 1, .columns = columns, .count = 1};
+    return true;
+}
+
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
     const int *spans = tma_facts.spans;
     int bits = type_bits(shared->type);
-    if (shared->rank - shared->stage_dims != 2) return *why = "has not two dims", false;
+    if (shared->rank - shared->stage_dims == 1) return vector_panels(shared, out, why);
+    if (shared->rank - shared->stage_dims != 2) return *why = "has more than two dims", false;
     int64_t rows = buf_extent(shared, shared->rank - 2), bytes = buf_extent(shared, shared->rank - 1) * bits / 8;
     if (rows < 1 || bytes < 1) return *why = "has no constant shape", false;
     for (int i = 0; i < TMA_SPANS; i++) {
@@ -28,13 +39,13 @@ const Layout *tma_layout(Arena *arena, const Buf *shared) {
 
 // ---- TMA ----
 
-static bool is_tile(const Region *region) {
+static bool is_tile(const Region *region, int dims) {
     int rank = region->count;
     for (int d = 0; d < rank; d++) {
         const RegionDim *dim = &region->dims[d];
-        if (d >= rank - 2 ? !dim->extent || !expr_is_int(dim->extent, dim->tile) : dim->extent != NULL) return false;
+        if (d >= rank - dims ? !dim->extent || !expr_is_int(dim->extent, dim->tile) : dim->extent != NULL) return false;
     }
-    return rank >= 2 && rank <= tma_facts.max_rank && !region->transposed;
+    return rank >= dims && rank <= tma_facts.max_rank && !region->transposed;
 }
 
 bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
@@ -47,8 +58,8 @@ bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
     if (tensor->type != shared->type) return *why = "does not convert", false;
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
         return *why = "needs a contiguous last dim", false;
-    if (!is_tile(from) || to->transposed || to->count != shared->rank)
-        return *why = "copies tiles of the last two dims", false;
+    if (!is_tile(from, shared->rank - shared->stage_dims) || to->transposed || to->count != shared->rank)
+        return *why = "copies tiles of the last dims", false;
     for (int d = shared->stage_dims; d < shared->rank; d++)
         if (!to->dims[d].extent || !expr_is_int(to->dims[d].start, 0) ||
             !expr_equal(to->dims[d].extent, shared->shape[d]))
@@ -75,7 +86,7 @@ bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const cha
         return *why = "is not there on this target", false;
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
         return *why = "stores whole fragments of two dims", false;
-    if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN || !is_tile(to))
+    if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN || !is_tile(to, 2))
         return *why = "stores to tiles of the last two dims of a parameter", false;
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
         return *why = "needs a contiguous last dim", false;

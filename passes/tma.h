@@ -11,11 +11,11 @@
 typedef struct TmaPanels {
     int64_t rows, columns;   // of a panel, elements
     int64_t count;
-    int swizzle;   // bytes: 128, 64, 32
+    int swizzle;   // bytes: 128, 64, 32; a vector has none
 } TmaPanels;
-// Of the last two dims of a shared buffer; false: *why, after "the tile ".
+// Of the last two dims of a shared buffer, or of the last one: a vector is one row. false: *why, after "the tile ".
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why);
-const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a buffer that has panels
+const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a tile of two dims that has panels
 
 // Whether TMA can serve a copy from a tensor to a shared tile, given what the tensor's `when` will say (unit inner stride, rows
 // and base aligned to tma_facts.unit_bytes). false: *why, after "TMA ".

@@ -152,6 +152,8 @@ CASES = [
         "{ for (h in H, i in S) lse[0, h, i] = 3 + i % 3; } tolerance 2e-2;"
         for h, s, t, d, causal in ((1, 40, 20, 128, "false"), (1, 300, 130, 64, "false"), (1, 130, 260, 128, "true"))],
          "../examples/attention_backward.tile"),
+    Case("weighted", ["BK=64"], [f"test weighted (M = {m}, N = 64, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (320, 320))],
+         target="sm_90a", source="lit/passes/vectors.tile"),
     Case("column_sums", [], [f"test column_sums (M = {m}) tolerance 1e-5;" for m in (1, 200, 700)], "gpu/hopper_clusters.tile"),
     Case("attention_mla", [f"{name}={value}" for name, value in LATENT.items()],
          ["test attention_mla (B = 4, G = 1, R = 20, P = 11, W = 11, longest = 650, scale = 0.04, "
