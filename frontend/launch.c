@@ -161,12 +161,14 @@ void launch_statement(Sema *s, const Node *call) {
     Stmt *stmt = stmt_new(s->arena, STMT_LAUNCH, place_of(s, call->span));
     stmt->launch.callee = func->name;
     stmt->launch.args = NEW_ARRAY(s->arena, Arg, func->params.count + 1);
+    int next = 0;   // of the first variant's parameters: others may have more or less hidden ones
     for (int i = 0; i < func->params.count; i++) {
         const Param *param = &func->params.items[i];
         if (param_is_hidden(param)) continue;
+        while (next < kernel->kids[1]->count && is_hidden_param(kernel->kids[1]->kids[next])) next++;
         Arg *out = &stmt->launch.args[stmt->launch.count++];
-        if (i < kernel->kids[1]->count) {
-            if (!launch_argument(s, launch_arg(call, kernel, i), param, out)) return;
+        if (next < kernel->kids[1]->count) {
+            if (!launch_argument(s, launch_arg(call, kernel, next++), param, out)) return;
             continue;
         }
         const Made *made = NULL;   // a compile-time name that became a scalar parameter

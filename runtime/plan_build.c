@@ -3,6 +3,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "support/map.h"
 #include <string.h>
 
 typedef struct Builder {
@@ -10,13 +11,33 @@ typedef struct Builder {
     Arena *arena;
     const Cubin *cubin;
     const Target *target;
+    VEC(const char *) names;   // of the variant so far
+    Map *renamed;              // Var -> the Var of another name that stands for it
 } Builder;
 
 static const char *name_of_tensor(const Arg *arg) {
     return arg->region ? arg->region->buf->name : arg->name ? arg->name : "?";
 }
 
-static Expr *address_for_aligned(Mapper *mapper, Expr *expr) {
+static bool is_taken(const Builder *b, const char *name) {
+    for (int i = 0; i < b->names.count; i++)
+        if (strcmp(b->names.items[i], name) == 0) return true;
+    return false;
+}
+
+// Names of a module are for people: two `let`s may have the same one, such as those of a function inlined twice.
+static const char *let_name(Builder *b, const Var *var) {
+    const char *name = var->name;
+    for (int i = 1; is_taken(b, name); i++) name = arena_printf(b->arena, "%s_%d", var->name, i);
+    vec_push(b->arena, &b->names, name);
+    if (name != var->name) map_put(b->renamed, var, var_new(b->arena, name, var->kind, var->type, var->loc));
+    return name;
+}
+
+static Expr *for_the_host(Mapper *mapper, Expr *expr) {
+    const Builder *b = mapper->user;
+    Var *renamed = expr->kind == EXPR_VAR ? map_get(b->renamed, expr->var) : NULL;
+    if (renamed) return e_var(mapper->arena, renamed);
     if (expr->kind != EXPR_CALL || expr->call.op != OP_ALIGNED) return expr;
     Arena *arena = mapper->arena;
     const char *name = arena_printf(arena, "%s_address", name_of_tensor(&expr->call.args[0]));
@@ -26,7 +47,7 @@ static Expr *address_for_aligned(Mapper *mapper, Expr *expr) {
 
 static HostExpr host_expr(Builder *b, const Expr *expr) {
     if (!expr) return (HostExpr){0};
-    Mapper mapper = {.arena = b->arena, .expr = address_for_aligned};
+    Mapper mapper = {.arena = b->arena, .expr = for_the_host, .user = b};
     return (HostExpr){.text = expr_text(b->arena, map_expr(&mapper, (Expr *)expr))};
 }
 
@@ -71,9 +92,9 @@ static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
     switch (stmt->kind) {
     case STMT_LET:
         step->kind = DO_LET;
-        step->name = stmt->let.var->name;
-        step->type = stmt->let.var->type;
         step->value = host_expr(b, stmt->let.value);
+        step->name = let_name(b, stmt->let.var);
+        step->type = stmt->let.var->type;
         return step;
     case STMT_ASSUME:
         step->kind = DO_ASSUME;
@@ -84,6 +105,7 @@ static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
         step->kind = DO_SCRATCH;
         step->scratch = NEW(b->arena, PlanParam);
         *step->scratch = plan_tensor(b, stmt->decl);
+        vec_push(b->arena, &b->names, stmt->decl->name);
         return step;
     case STMT_IF:
         step->kind = DO_IF;
@@ -161,9 +183,12 @@ static PlanMap plan_map(Builder *b, const Func *func, int at) {
 }
 
 static PlanVariant plan_variant(Builder *b, const Func *func) {
+    b->names.count = 0;
+    b->renamed = map_new(b->arena);
     PlanVariant v = {.when = host_expr(b, func->when)};
     for (int i = 0; i < func->params.count; i++) {
         const Param *from = &func->params.items[i];
+        vec_push(b->arena, &b->names, from->buf ? from->buf->name : from->var->name);
         if (param_is_hidden(from)) {
             PlanMap map = plan_map(b, func, i);
             vec_push(b->arena, &v.maps, map);
@@ -173,7 +198,10 @@ static PlanVariant plan_variant(Builder *b, const Func *func) {
             from->buf ? plan_tensor(b, from->buf) : (PlanParam){.name = from->var->name, .type = from->var->type};
         vec_push(b->arena, &v.params, p);
     }
-    for (int i = 0; i < func->dims.count; i++) vec_push(b->arena, &v.dims, func->dims.items[i]->name);
+    for (int i = 0; i < func->dims.count; i++) {
+        vec_push(b->arena, &v.dims, func->dims.items[i]->name);
+        vec_push(b->arena, &b->names, func->dims.items[i]->name);
+    }
     plan_block(b, &func->body, &v.steps);
     for (const Attr *attr = func->attrs; attr; attr = attr->next) {
         PlanTuned tuned = {attr->args[0].text, attr->count > 1 ? attr->args[1].integer : 0};
@@ -184,7 +212,7 @@ static PlanVariant plan_variant(Builder *b, const Func *func) {
 }
 
 const Plan *plan_build(const Module *module, const Target *target, const Cubin *cubin) {
-    Builder b = {module, module->arena, cubin, target};
+    Builder b = {.module = module, .arena = module->arena, .cubin = cubin, .target = target};
     Plan *plan = NEW(b.arena, Plan);
     plan->producer = TILEC_VERSION;
     plan->target = target->name;
