@@ -2,6 +2,7 @@
 // to floats to nearest even, to e4m3 and e5m2 saturating.
 #include "codegen/gen.h"
 #include <math.h>
+#include <string.h>
 
 // ---- 8-bit floats without conversion instructions (targets before sm_89) ----
 
@@ -59,6 +60,24 @@ static Value fp8_from_f32(Gen *gen, Value x, Type type) {
     if (!target_has(gen->target, FEATURE_MMA_FP8)) return fp8_from_f32_bits(gen, x, type);
     const char *name = type == TYPE_E4M3 ? "llvm.nvvm.ff.to.e4m3x2.rn" : "llvm.nvvm.ff.to.e5m2x2.rn";
     return LLVMBuildTrunc(gen->builder, CALL(gen, name, gen->i16, const_f32(gen, 0), x), gen->i8, "");
+}
+
+// What an element was converted from by one half of the instruction.
+static Value fp8_source(Gen *gen, Value value, const char **name) {
+    if (!LLVMIsATruncInst(value)) return NULL;
+    Value call = LLVMGetOperand(value, 0);
+    if (!LLVMIsACallInst(call)) return NULL;
+    size_t length;
+    *name = LLVMGetValueName2(LLVMGetCalledValue(call), &length);
+    if (strncmp(*name, "llvm.nvvm.ff.to.e", strlen("llvm.nvvm.ff.to.e")) != 0) return NULL;
+    return LLVMGetOperand(call, 0) == const_f32(gen, 0) ? LLVMGetOperand(call, 1) : NULL;
+}
+
+Value join_fp8(Gen *gen, Value low, Value high) {
+    const char *low_name, *high_name;
+    Value a = fp8_source(gen, low, &low_name), b = fp8_source(gen, high, &high_name);
+    if (!a || !b || strcmp(low_name, high_name) != 0) return NULL;
+    return CALL(gen, arena_printf(gen->arena, "%s", low_name), gen->i16, b, a);
 }
 
 static Value f32_from_fp8(Gen *gen, Value code, Type type) {

@@ -42,6 +42,11 @@ typedef struct LocalArray {
     int pack;        // elements in a slot
     LLVMTypeRef element, slot_type;
     Value *slots;
+    struct {   // the element that was set last, for the one behind it. block NULL: none
+        int64_t index;
+        Value value, before;   // before: its slot
+        LLVMBasicBlockRef block;
+    } last;
 } LocalArray;
 
 // The threads that run a piece of code: those of a role, or of the block.
@@ -177,6 +182,8 @@ bool is_lazy(const Expr *expr);   // must not be evaluated unless it is needed
 // ---- convert.c ----
 Value emit_convert(Gen *gen, Value value, Type from, Type to);
 // Two 8-bit floats, bytes `at` (0 or 2) and the next of an i32, to a pair of f16 or bf16; NULL: only one by one.
+// Two conversions of f32 to 8-bit floats as one, of 16 bits; NULL: they are no such.
+Value join_fp8(Gen *gen, Value low, Value high);
 Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to);
 Value to_compute(Gen *gen, Value value, Type type);   // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);

@@ -59,6 +59,7 @@ void declare_local(Gen *gen, Buf *buf) {
     for (int64_t i = 0; i < array->count / array->pack; i++) {
         LLVMBuildStore(gen->builder, LLVMGetPoison(array->slot_type), array->slots[i]);
     }
+    array->last.block = NULL;
 }
 
 LocalArray *local_array(Gen *gen, const Buf *buf) {
@@ -80,10 +81,29 @@ Value local_get(Gen *gen, LocalArray *array, int64_t index) {
     return LLVMBuildExtractElement(gen->builder, slot, const_i32(gen, index % array->pack), "");
 }
 
+// 8-bit floats come out of the conversion in pairs: the second of two in a slot takes the first along.
+static bool set_pair(Gen *gen, LocalArray *array, int64_t index, Value value) {
+    LLVMBuilderRef b = gen->builder;
+    if (array->bits != 8 || index % 2 == 0 || array->pack < 2 || array->last.index != index - 1) return false;
+    if (array->last.block != LLVMGetInsertBlock(b)) return false;
+    Value pair = join_fp8(gen, array->last.value, value);
+    if (!pair) return false;
+    Value halves = build_bitcast(gen, array->last.before, LLVMVectorType(gen->i16, (unsigned)array->pack / 2));
+    halves = LLVMBuildInsertElement(b, halves, pair, const_i32(gen, index % array->pack / 2), "");
+    LLVMBuildStore(b, build_bitcast(gen, halves, array->slot_type), *slot_of(gen, array, index));
+    array->last.block = NULL;
+    return true;
+}
+
 void local_set(Gen *gen, LocalArray *array, int64_t index, Value value) {
     Value slot = *slot_of(gen, array, index);
+    if (set_pair(gen, array, index, value)) return;
     if (array->pack > 1) {
         Value old = LLVMBuildLoad2(gen->builder, array->slot_type, slot, "");
+        array->last.index = index;
+        array->last.value = value;
+        array->last.before = old;
+        array->last.block = LLVMGetInsertBlock(gen->builder);
         value = LLVMBuildInsertElement(gen->builder, old, value, const_i32(gen, index % array->pack), "");
     }
     LLVMBuildStore(gen->builder, value, slot);
@@ -113,6 +133,7 @@ void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value 
         local_set(gen, array, index, from_memory(gen, array->type, value));
         return;
     }
+    array->last.block = NULL;
     if (count == array->pack && index % array->pack == 0) {
         LLVMBuildStore(gen->builder, build_bitcast(gen, value, array->slot_type), *slot_of(gen, array, index));
         return;
@@ -148,7 +169,8 @@ void locals_keep_packed(Gen *gen) {
     if (gen->has_mma || !gen->packed.count) return;   // operands of matrix instructions are not converted
     if (!gen->zero) gen->zero = unknown_zero(gen);
     for (int i = 0; i < gen->packed.count; i++) {
-        const LocalArray *array = gen->packed.items[i];
+        LocalArray *array = gen->packed.items[i];
+        array->last.block = NULL;
         for (int64_t k = 0; k < array->count / array->pack; k++) {
             Value old = LLVMBuildLoad2(gen->builder, array->slot_type, array->slots[k], "");
             Value args[] = {build_bitcast(gen, old, gen->i32), gen->zero};

@@ -107,8 +107,8 @@ void matrix_multiply(Agent *agent, const Call *call) {
     }
 }
 
-// ---- ldmatrix, stmatrix: 8 rows of 16 bytes a matrix; lane l holds 4 bytes of row l / 4, transposed: of column l / 4
-// ----
+// ---- ldmatrix, stmatrix: 8 rows of 16 bytes a matrix; lane l holds 4 bytes of row l / 4, transposed: of column
+// l / 4 of 16 bits ----
 typedef struct MatrixMove {
     const Mem *mem, *array_mem;
     LocalArray *array;
@@ -129,7 +129,7 @@ static bool matrix_setup(Agent *agent, const Call *call, MatrixMove *move) {
     move->row_elements = 16 / move->mem->bytes;
     move->lane_elements = 4 / move->mem->bytes;
     EXPECT(machine->failure,
-           move->count >= 1 && move->count <= 4 && move->mem->bytes <= 4 && (!move->trans || move->mem->bytes == 2),
+           move->count >= 1 && move->count <= 4 && move->mem->bytes <= 4 && (!move->trans || move->mem->bytes <= 2),
            "%s of %d matrices of '%s'", op_info(call->op)->text, move->count, move->mem->buf->name);
     if (!whole_warp(agent, op_info(call->op)->text)) return false;
     int64_t spans[LANES];
@@ -161,7 +161,7 @@ static void matrix_note(Agent *agent, const MatrixMove *move) {
 
 static void move_one(Agent *agent, const MatrixMove *move, int matrix, Word *words) {
     uint8_t *data = mem_data(agent->cta, move->mem);
-    int n = move->row_elements, bytes = move->mem->bytes;
+    int n = move->row_elements, bytes = move->mem->bytes, part = bytes < 2 ? 2 / bytes : 1;
     if (move->load)
         for (int r = 0; r < 8; r++)
             elements_load(move->mem->type, data + move->rows[matrix * 8 + r] * bytes, 1, n, words + r * n);
@@ -170,8 +170,8 @@ static void move_one(Agent *agent, const MatrixMove *move, int matrix, Word *wor
         Lanes *lanes = &move->array->data[slot];
         if (!move->load) local_ready(agent, move->array_mem, slot, agent->full);
         for (int l = 0; l < LANES; l++) {
-            int column = l % 4 * move->lane_elements + e;
-            Word *at = move->trans ? &words[column * n + l / 4] : &words[l / 4 * n + column];
+            int column = l % 4 * move->lane_elements + e;   // transposed: 16 bits are one, of which this is a part
+            Word *at = move->trans ? &words[column / part * n + l / 4 * part + e % part] : &words[l / 4 * n + column];
             if (move->load) lanes->w[l] = *at;
             else *at = lanes->w[l];
         }

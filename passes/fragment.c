@@ -30,6 +30,11 @@ const Layout *fragment_wgmma_a(Arena *arena, const WgmmaInfo *info, int64_t m, i
     return of_instruction(arena, info->a_layout, m, k, warpgroups, 1, threads);
 }
 
+const Layout *fragment_wgmma_paired(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
+                                    int64_t threads) {
+    return of_instruction(arena, info->a_paired, m, k, warpgroups, 1, threads);
+}
+
 // ---- digits as expressions ----
 
 // The digit of `index` whose step is `weight`; the slowest one (of `total`) needs no remainder.
@@ -72,4 +77,51 @@ Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread) {
         weight *= mode->extent;
     }
     return first;
+}
+
+static bool same_modes(const LayoutInput *a, const LayoutInput *b) {
+    bool same = a->count == b->count;
+    for (int i = 0; i < a->count && same; i++)
+        same = a->modes[i].extent == b->modes[i].extent && a->modes[i].stride == b->modes[i].stride &&
+               (a->modes[i].stride == 0 || a->modes[i].out == b->modes[i].out);
+    return same;
+}
+
+// A part of a digit: `extent` of its steps, from `stride` on.
+typedef struct Piece {
+    int64_t extent, weight;   // weight: of the part in the value
+} Piece;
+
+// The part of a digit of `values` that goes on from `stride`, at most `extent` steps. Extent 0: there is none.
+static Piece piece_from(const LayoutInput *values, int64_t stride, int out, int64_t extent) {
+    int64_t weight = 1;
+    for (int i = 0; i < values->count; weight *= values->modes[i++].extent) {
+        const LayoutMode *mode = &values->modes[i];
+        if (mode->out != out || mode->stride == 0 || stride % mode->stride != 0) continue;
+        int64_t before = stride / mode->stride;
+        if (before >= mode->extent || mode->extent % before != 0) continue;
+        int64_t rest = mode->extent / before;
+        return (Piece){rest < extent ? rest : extent, weight * before};
+    }
+    return (Piece){0};
+}
+
+Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, Expr *value) {
+    Expr *slot = e_int(arena, 0);
+    int64_t place = 1, total = tv_values(seen);
+    if (!same_modes(&seen->in[TV_THREAD], &own->in[TV_THREAD]) || tv_values(own) != total) return NULL;
+    for (int i = 0; i < own->in[TV_VALUE].count; i++) {
+        LayoutMode left = own->in[TV_VALUE].modes[i];
+        while (left.extent > 1) {
+            if (left.stride == 0) return NULL;
+            Piece piece = piece_from(&seen->in[TV_VALUE], left.stride, left.out, left.extent);
+            if (piece.extent < 2 || left.extent % piece.extent != 0) return NULL;
+            Expr *digit = digit_of(arena, value, piece.weight, piece.extent, total);
+            slot = e_add(arena, slot, e_mul(arena, digit, e_int(arena, place)));
+            place *= piece.extent;
+            left.extent /= piece.extent;
+            left.stride *= piece.extent;
+        }
+    }
+    return slot;
 }

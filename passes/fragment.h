@@ -18,6 +18,12 @@ const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int
 const Layout *fragment_wgmma_a(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
                                int64_t threads);
 
+// With k in pairs (WgmmaInfo.a_paired).
+const Layout *fragment_wgmma_paired(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
+                                    int64_t threads);
+
+// Where in `own` the thread has what is its value number `value` in `seen`. NULL: not every thread has the same in both.
+Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, Expr *value);
 // Value index within tv_project(map, dims) of the thread's value number `value` of `map`.
 Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const int *dims, Expr *value);
 // `thread` is the first of the replicas of its elements: a condition, NULL when there are no replicas.

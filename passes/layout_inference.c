@@ -73,6 +73,7 @@ typedef struct Item {
 typedef struct Inference {
     PassContext *context;
     Arena *arena;
+    const Func *kernel;
     int64_t threads;
     VEC(Item *) items;
     VEC(Buf *) fragments;
@@ -240,7 +241,7 @@ static void collect_scalar(Inference *inference, Item *item) {
 
 static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
-    if (via_is(stmt, "tma")) return;   // one thread starts it
+    if (via_is(stmt, "tma") || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;
@@ -353,14 +354,19 @@ static int64_t warpgroups(const Inference *inference) {
     return inference->threads / target_warpgroup(inference->context->target);
 }
 
+// Of a in registers; with k in pairs, where b's order is free, it is what an accumulator is.
+static const Layout *wgmma_operand(const Inference *inference, const Item *item) {
+    bool paired = wgmma_pairs(inference->arena, inference->kernel, item->stmt, &item->wgmma);
+    return (paired ? fragment_wgmma_paired : fragment_wgmma_a)(inference->arena, &item->wgmma, item->m, item->k,
+                                                               warpgroups(inference), inference->threads);
+}
+
 static void infer_wgmma(Inference *inference, Item *item) {
     item->map =
         fragment_wgmma(inference->arena, &item->wgmma, item->m, item->n, warpgroups(inference), inference->threads);
     set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
     if (has_register_operand(item))
-        set_layout(inference, item->stmt->call.args[0].region->buf,
-                   fragment_wgmma_a(inference->arena, &item->wgmma, item->m, item->k, warpgroups(inference),
-                                    inference->threads));
+        set_layout(inference, item->stmt->call.args[0].region->buf, wgmma_operand(inference, item));
 }
 
 // Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
@@ -616,8 +622,7 @@ static const Layout *needed_layout(Inference *inference, const Item *item, const
     if (item->kind == ITEM_SCAN) return item->map;
     if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;
-    if (item->is_wgmma)
-        return fragment_wgmma_a(arena, &item->wgmma, item->m, item->k, warpgroups(inference), inference->threads);
+    if (item->is_wgmma) return wgmma_operand(inference, item);
     if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory
     return fragment_operand_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads);
 }
@@ -742,7 +747,7 @@ static void drop_replicas(Inference *inference) {
 }
 
 static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *scope) {
-    Inference inference = {.context = context, .arena = context->arena, .threads = scope->threads};
+    Inference inference = {.context = context, .arena = context->arena, .kernel = kernel, .threads = scope->threads};
     inference.before = map_new(context->arena);
     inference.after = map_new(context->arena);
     StmtMapper chunks = {.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference};

@@ -92,5 +92,9 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out);
 // Of a fragment, by all threads, with the `loops` (@boxwise) that stand before it.
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
+void lower_turned(Lower *lower, const Stmt *copy, Block *out);   // @via(matrix)
+// Row k of S (`load`: of ldmatrix) or d of T (of stmatrix) whose address the lane gives, from the warp's corner on; the other one
+// is where in it. T's layout (NULL: not known yet) says in which order it has k.
+void turned_row(const Layout *layout, int lane, bool load, int *k, int *d);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the digits of its layout along the axis leave gaps

@@ -397,6 +397,18 @@ static bool is_fenced(const Block *out) {
     return out->count > 0 && vec_last(out)->kind == STMT_CALL && vec_last(out)->call.op == OP_WGMMA_COMMIT;
 }
 
+// Both operands have k in one order.
+static void check_order(const Products *p, int64_t m, int64_t k) {
+    Lower *lower = p->lower;
+    const Buf *a = p->gemm->call.args[GEMM_A].region->buf, *b = p->b.region->buf;
+    if (!p->registers) return;
+    bool paired = wgmma_pairs(lower->arena, lower->kernel, p->gemm, &p->info);
+    const Layout *layout = (paired ? fragment_wgmma_paired : fragment_wgmma_a)(lower->arena, &p->info, m, k,
+                                                                               warpgroups_of(lower), lower->threads);
+    EXPECT(lower->context->failure, a->layout && layout_equal(a->layout, layout),
+           "a product of '%s' with '%s', which have k in different orders", a->name, b->name);
+}
+
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out) {
     Products p = {.lower = lower, .gemm = gemm};
     const char *why;
@@ -408,6 +420,7 @@ void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out) {
     p.strips = m / p.info.m / warpgroups_of(lower);
     if (!p.registers) p.a = operand_of(gemm, &p.info, GEMM_A);
     p.b = operand_of(gemm, &p.info, GEMM_B);
+    check_order(&p, m, k);
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
     if (!is_fenced(out)) push_op(lower, gemm, OP_WGMMA_FENCE, 0, NULL, out);

@@ -93,9 +93,11 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
     int64_t held[LAYOUT_MAX_RANK];
     for (int d = 0; d < count; d++) held[d] = buf_extent(buf, d);
     const Layout *seen = tv_project(version->arena, version->map, count, dims, held);
-    EXPECT(version->lower->context->failure, known && buf->layout && layout_equal(seen, buf->layout),
-           "fragment '%s' has another layout than its loop", buf->name);
     Expr *slot = fragment_projected_value(version->arena, version->map, count, dims, value_number(version));
+    if (known && buf->layout && !layout_equal(seen, buf->layout))
+        slot = fragment_same_thread(version->arena, seen, buf->layout, slot);
+    EXPECT(version->lower->context->failure, known && buf->layout && slot,
+           "fragment '%s' has another layout than its loop", buf->name);
     int64_t weight = tv_values(tv_project(version->arena, version->map, count, dims, NULL));
     for (int d = 0; d < count; d++) {
         if (dims[d] >= 0) continue;

@@ -344,6 +344,10 @@ static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         lower_tma(lower, stmt, lower->one ? out : &once(lower, NULL, out)->if_.then);
         return;
     }
+    if (via_is(stmt, "matrix")) {
+        lower_turned(lower, stmt, out);
+        return;
+    }
     if (is_loop_op(stmt)) {
         if (tile_loop_of(lower->arena, stmt, &loop)) lower_loop(lower, stmt, &loop, out);
         else not_lowered(lower, stmt, "this loop");

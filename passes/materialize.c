@@ -68,11 +68,14 @@ static void through_shared(Materialize *m, const char *name, Type type, Region *
 
 // ---- conversions between fragment layouts ----
 
-static bool is_conversion(const Stmt *stmt) {
+// What every thread has already is moved within it: a plain copy does that.
+static bool is_conversion(Arena *arena, const Stmt *stmt) {
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return false;
     const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
-    return from->buf->scope == SCOPE_FRAGMENT && to->buf->scope == SCOPE_FRAGMENT && from->buf->layout &&
-           to->buf->layout && !layout_equal(from->buf->layout, to->buf->layout);
+    if (from->buf->scope != SCOPE_FRAGMENT || to->buf->scope != SCOPE_FRAGMENT) return false;
+    if (!from->buf->layout || !to->buf->layout || layout_equal(from->buf->layout, to->buf->layout)) return false;
+    bool whole = region_is_whole(from) && region_is_whole(to) && !from->transposed && !to->transposed;
+    return !whole || !fragment_same_thread(arena, to->buf->layout, from->buf->layout, e_int(arena, 0));
 }
 
 // ---- gemm operands ----
@@ -255,7 +258,7 @@ static void find_role_work(void *user, Stmt *stmt, const Facts *facts) {
 
 static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Materialize *m = mapper->user;
-    if (is_conversion(stmt)) {
+    if (is_conversion(m->arena, stmt)) {
         const Buf *from = stmt->call.args[0].region->buf, *to = stmt->call.args[1].region->buf;
         Type narrow = type_bits(to->type) < type_bits(from->type) ? to->type : from->type;   // less to write and read
         through_shared(m, from->name, narrow, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);

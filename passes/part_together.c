@@ -20,6 +20,10 @@
 // the same control flow and count slots as they meet the tiles, so trips may differ from point to point; what they need to know
 // for that must not depend on what is computed.
 //
+// A tile that is transposed to another one in shared memory (`copy(Vs.T, Vt)` of bytes, which wgmma reads in one order only) is the
+// work of a third role, `turn`, that goes through the same control flow: it waits for `full` of the one and `empty` of the other,
+// and arrives at `empty` of the one and `full` of the other. Those that compute see only the other.
+//
 // A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All statements
 // that use it stand there; the wait comes before the first of them, the arrival after the last.
 //
@@ -32,19 +36,32 @@
 
 // ---- both roles ----
 
-typedef struct Maker {
+// A role that brings tiles for others: what fills them, and how.
+typedef struct Maker Maker;
+typedef struct Filler {
+    bool (*fills)(const Stmt *stmt, void *plan);
+    bool (*does)(const Stmt *stmt, void *plan);   // that, or what it needs to know
+    void (*push)(Maker *m, const Stmt *copy, Block *out);
+} Filler;
+
+struct Maker {
     Parting *parting;
     Plan *plan;
+    const Filler *filler;
     Subst *subst;
     Map *releases;                // arrivals at `empty` -> Group, whose first member is the Release
     Block buffers;                // shared memory of the role
     Facts *facts;                 // of the role that loads
     const Stmt *delayed, *into;   // a copy, and the loop that it goes into
-} Maker;
+};
 
-static void push_counters(Maker *m, int parity, Block *out) {
+// Of the tiles that a role fills the first phase of `empty` is over, of those that it reads that of `full` is not.
+static void push_counters(Maker *m, bool (*concerns)(const Group *group), bool (*fills)(const Group *group),
+                          Block *out) {
     for (int g = 0; g < m->plan->groups.count; g++) {
         Group *group = m->plan->groups.items[g];
+        int parity = fills(group);
+        if (!concerns(group)) continue;
         const char *name = group->tiles.items[0]->buf->name;
         const char *prefix = m->plan->groups.count > 1 ? arena_printf(m->plan->arena, "%s_", name) : "";
         group->counter = push_counter(m->parting, prefix, group->slots, parity, out);
@@ -101,6 +118,27 @@ static Stmt *shell_of(Maker *m, const Stmt *stmt) {
     return shell;
 }
 
+static bool is_loaded(const Group *group) {
+    return !group->turned;
+}
+
+static bool is_transposed(const Group *group) {
+    return group->turned;
+}
+
+static bool is_turning(const Group *group) {
+    return group->turned || group->raw;
+}
+
+static bool is_computed_with(const Group *group) {
+    return !group->raw;
+}
+
+static bool is_none(const Group *group) {
+    (void)group;
+    return false;
+}
+
 // ---- load ----
 
 static void push_started(Maker *m, const Stmt *copy, const Group *group, Block *out) {
@@ -144,6 +182,7 @@ static Stmt *first_load(const Block *block, int from) {
 }
 
 static bool is_delayed(Maker *m, const Block *from, int at) {
+    if (!loads_tile(from->items[at], NULL)) return false;
     const Group *group = tile_of(m->plan, loaded_tile(from->items[at]))->group;
     const Stmt *loop = first_load(from, at + 1);
     if (m->delayed || group->slots > 1 || group->tiles.count > 1 || !loop) return false;
@@ -168,21 +207,23 @@ static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *
     m->delayed = NULL;
 }
 
-static void load_block(Maker *m, const Block *from, Block *out);
+// ---- what brings tiles ----
 
-static void load_scalar(Maker *m, const Stmt *stmt, Block *out) {
+static void fill_block(Maker *m, const Block *from, Block *out);
+
+static void fill_scalar(Maker *m, const Stmt *stmt, Block *out) {
     Stmt *clone = clone_stmt(m->plan->arena, m->subst, stmt);
     if (is_scalar(clone)) facts_enter(m->facts, clone);
     block_push(m->plan->arena, out, clone);
 }
 
-static void load_stmt(Maker *m, Stmt *stmt, Block *out) {
+static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
     Arena *a = m->plan->arena;
-    if (load_knows(m->plan, stmt)) load_scalar(m, stmt, out);
+    if (load_knows(m->plan, stmt)) fill_scalar(m, stmt, out);
     Block *bodies[2], *to[2];
     int count = stmt_bodies(stmt, bodies);
     bool does = false;
-    for (int b = 0; b < count; b++) does |= block_any(bodies[b], load_does, m->plan);
+    for (int b = 0; b < count; b++) does |= block_any(bodies[b], m->filler->does, m->plan);
     if (!does) return;
     Stmt *shell = shell_of(m, stmt);
     stmt_bodies(shell, to);
@@ -192,31 +233,51 @@ static void load_stmt(Maker *m, Stmt *stmt, Block *out) {
         push_load(m, m->delayed, out);
         m->delayed = NULL;
     }
-    for (int b = 0; b < count; b++) load_block(m, bodies[b], to[b]);
+    for (int b = 0; b < count; b++) fill_block(m, bodies[b], to[b]);
     block_push(a, out, shell);
 }
 
-static void load_block(Maker *m, const Block *from, Block *out) {
+static void fill_block(Maker *m, const Block *from, Block *out) {
     int mark = facts_mark(m->facts);
     for (int i = 0; i < from->count; i++) {
         const Stmt *stmt = from->items[i];
-        if (!loads_tile(stmt, NULL)) {
-            load_stmt(m, from->items[i], out);
+        if (!m->filler->fills(stmt, m->plan)) {
+            fill_stmt(m, from->items[i], out);
         } else if (!is_delayed(m, from, i)) {
-            push_load(m, stmt, out);
-            push_delayed(m, stmt, from, out);
+            m->filler->push(m, stmt, out);
+            if (loads_tile(stmt, NULL)) push_delayed(m, stmt, from, out);
         }
     }
     facts_release(m->facts, mark);
 }
 
-// ---- compute ----
+// ---- transpose ----
 
 static void push_full(Maker *m, const Group *group, Block *out) {
     Parting *p = m->parting;
     push_on(p, OP_MBARRIER_WAIT, group->full, slot_index(p, &group->counter), e_var(p->arena, group->counter.parity),
             out);
 }
+
+// All threads of the role have read the one tile and written the other; what they wrote wgmma reads.
+static void push_turned(Maker *m, const Stmt *copy, Block *out) {
+    Parting *p = m->parting;
+    Arg none[2] = {{0}};
+    const Group *from = tile_of(m->plan, copy->call.args[0].region->buf)->group,
+                *to = tile_of(m->plan, copy->call.args[1].region->buf)->group;
+    Expr *slot = slot_index(p, &to->counter);
+    if (!to->once) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
+    push_full(m, from, out);
+    block_push(p->arena, out, cloned(m, copy));
+    push_call(p, OP_FENCE_ASYNC, 0, NULL, out);
+    push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+    push_on(p, OP_MBARRIER_ARRIVE, to->full, slot, NULL, out);
+    if (!from->once) push_on(p, OP_MBARRIER_ARRIVE, from->empty, slot_index(p, &from->counter), NULL, out);
+    if (!to->once) push_advance(p, &to->counter, out);
+    if (!from->once) push_advance(p, &from->counter, out);
+}
+
+// ---- compute ----
 
 static void push_empty(Maker *m, Group *group, Block *out) {
     Parting *p = m->parting;
@@ -230,7 +291,7 @@ static void push_lives(Maker *m, const Block *block, int at, bool first, Block *
     for (int g = 0; g < m->plan->groups.count; g++) {
         Group *group = m->plan->groups.items[g];
         const Tile *tile = group->tiles.items[0];
-        for (int s = 0; s < tile->sites.count; s++) {
+        for (int s = 0; s < tile->sites.count && !group->raw; s++) {
             const Site *site = &tile->sites.items[s];
             bool unused = site->first < 0;
             if (site->block != block || at != (unused ? site->at : first ? site->first : site->last)) continue;
@@ -252,7 +313,8 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
             stmt_bodies(shell, to);
             for (int b = 0; b < count; b++) compute_block(m, bodies[b], to[b]);
             block_push(a, out, shell);
-        } else if (!loads_tile(stmt, NULL) && !(stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)) {
+        } else if (!loads_tile(stmt, NULL) && !turns_loaded(stmt, m->plan) &&
+                   !(stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)) {
             Stmt *clone = cloned(m, stmt);
             if (via_is(clone, "tma_store")) add_staging(m->parting, clone, m->parting->consumers, &m->buffers);
             block_push(a, out, clone);
@@ -309,24 +371,34 @@ static Block *push_points(Maker *m, Stmt *role) {
     return body;
 }
 
-static void push_load_role(Maker *m, const Func *kernel, Block *out) {
+static void push_filling_role(Maker *m, const Func *kernel, const char *name, bool (*concerns)(const Group *group),
+                              bool (*fills)(const Group *group), const Filler *filler, Block *out) {
     Parting *p = m->parting;
     m->facts = facts_new(p->arena, kernel);
+    m->filler = filler;
     learn(m->facts, out);
-    Stmt *role = push_role(p, "load", 1, p->producer_registers, out);
-    push_counters(m, 1, &role->role.body);
+    Stmt *role = push_role(p, name, 1, p->producer_registers, out);
+    push_counters(m, concerns, fills, &role->role.body);
     Block *body = push_points(m, role);
     learn(m->facts, body);
-    load_block(m, &p->grid->grid.body, body);
+    fill_block(m, &p->grid->grid.body, body);
+}
+
+static void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
+    static const Filler load = {loads_tile, load_does, push_load}, transpose = {turns_loaded, turn_does, push_turned};
+    push_filling_role(m, kernel, "load", is_loaded, is_loaded, &load, out);
+    if (m->plan->turns) push_filling_role(m, kernel, "turn", is_turning, is_transposed, &transpose, out);
 }
 
 static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     Parting *p = m->parting;
     const Target *target = p->context->target;
-    int64_t regs = p->producer_registers ? consumer_registers(target, p->consumers, p->producer_registers) : 0;
+    int64_t regs = p->producer_registers
+                       ? consumer_registers(target, p->consumers, together_producers(m->plan), p->producer_registers)
+                       : 0;
     Stmt *role = push_role(p, "compute", p->consumers, regs, out);
     Block work = {0};
-    push_counters(m, 0, &role->role.body);
+    push_counters(m, is_computed_with, is_none, &role->role.body);
     Block *body = push_points(m, role);
     compute_block(m, &p->grid->grid.body, &work);
     Facts *facts = facts_new(p->arena, kernel);
@@ -369,7 +441,8 @@ static void push_setup(Maker *m, Block *out) {
         Stmt *each = push_loop(p, "s", integer(p, group->slots), &s, out);
         each->loop.kind = LOOP_UNROLL;
         push_on(p, OP_MBARRIER_INIT, group->full, s, integer(p, 1), &each->loop.body);
-        if (group->empty) push_on(p, OP_MBARRIER_INIT, group->empty, s, integer(p, p->consumers), &each->loop.body);
+        int64_t readers = group->raw ? 1 : p->consumers;
+        if (group->empty) push_on(p, OP_MBARRIER_INIT, group->empty, s, integer(p, readers), &each->loop.body);
     }
     push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
     push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
@@ -444,20 +517,21 @@ bool part_together(PassContext *context, Func *kernel) {
     if (!persistent) find_once(&plan);
     want_few_points(context, kernel, grid);
     p.consumers = together_warpgroups_for(target, plan.rows);
-    p.producer_registers =
-        producer_registers(target, p.consumers, fragment_registers(target, kernel, p.consumers), TOGETHER_ROOM);
+    int producers = together_producers(&plan);
+    int64_t fragments = fragment_registers(target, kernel, p.consumers);
+    p.producer_registers = producer_registers(target, p.consumers, producers, fragments, TOGETHER_ROOM);
     p.block = grid->grid.iters[0].var;
     p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
     push_tiles(&plan, &body);
     push_group_barriers(&maker, &body);
     make_points(&p, persistent, &body);
     push_setup(&maker, &body);
-    push_load_role(&maker, kernel, &body);
+    push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
     Iter *iter = NEW(a, Iter);
     *iter = (Iter){p.worker, integer(&p, 0), persistent ? blocks_of(&p) : grid->grid.iters[0].end, integer(&p, 1)};
     grid->grid.iters = iter;
-    grid->grid.threads = integer(&p, (1 + p.consumers) * target_warpgroup(target));
+    grid->grid.threads = integer(&p, (producers + p.consumers) * target_warpgroup(target));
     grid->grid.body = body;
     return true;
 }

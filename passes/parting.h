@@ -29,14 +29,17 @@ typedef struct Parting {
 const char *together_problem(Arena *arena, const Target *target, const Func *kernel);
 // One statement of the kernel (or one of each branch) writes the buffer, and none reads it after that, in any block.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
+int64_t together_slots(Arena *arena, const Target *target,
+                       const Func *kernel);                          // bytes that transposed tiles still need
 int together_warpgroups(const Target *target, const Func *kernel);   // that compute
 bool together_equal_points(Arena *arena, const Func *kernel);        // all points take equally many steps: blocks stay
 bool part_together(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma
 
-// Registers of a thread that computes, of `consumers` warpgroups, when the producer's have so many; 0: all that it can have.
-int64_t consumer_registers(const Target *target, int consumers, int64_t producer);
-// What the producer's threads get beside fragments of so many registers, with `room` for addresses and counters.
-int64_t producer_registers(const Target *target, int consumers, int64_t fragments, int64_t room);
+// Registers of a thread that computes, of `consumers` warpgroups, when those of `producers` others have so many; 0: all that it
+// can have.
+int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer);
+// What the producers' threads get beside fragments of so many registers, with `room` for addresses and counters.
+int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room);
 
 // The loop's trips in names that are the same for all points; NULL: they differ.
 Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop);

@@ -14,6 +14,7 @@
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
 //     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
+//     @via(matrix)     a tile of bytes that is transposed in shared memory, in such a kernel: by ldmatrix and stmatrix
 //     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
 //                      once. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
@@ -270,6 +271,10 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     }
     if (is_call && stmt->call.op == OP_GEMM) {
         select_gemm(s, stmt);
+        return;
+    }
+    if (s->parted && turns_tile(s->target, stmt)) {
+        set_via(s, stmt, "matrix");
         return;
     }
     bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);

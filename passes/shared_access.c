@@ -218,6 +218,27 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
     if (tail) gather_staging(gather, copy, tail->buf, store.tail);
 }
 
+// A transposed tile of bytes: 8 rows of 16 bytes for each of four matrices, on both sides.
+static void gather_turned(Gather *gather, Stmt *copy, bool load) {
+    const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
+    Buf *buf = load ? from->buf : to->buf;
+    int steps = (int)(region_extent(to, 1) / TURNED_K), rank = buf->rank;
+    SharedAccess *access =
+        new_access(gather, buf, copy, !load, matrix_facts.row_bytes, steps < MAX_STEPS ? steps : MAX_STEPS);
+    access->must_be_contiguous = true;
+    access->any_order = !load;
+    for (int step = 0; step < access->steps; step++) {
+        for (int lane = 0; lane < access->lanes; lane++) {
+            int64_t *element = lane_element(access, step, lane);
+            int k, d;
+            turned_row(to->buf->layout, lane, load, &k, &d);
+            memset(element, 0, sizeof *element * (size_t)rank);
+            element[load ? rank - 2 : rank - 1] = k + (int64_t)step * TURNED_K;
+            element[load ? rank - 1 : rank - 2] = d;
+        }
+    }
+}
+
 static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     TileLoop loop;
@@ -225,6 +246,11 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (via_is(stmt, "tma") || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
     if (via_is(stmt, "tma_store")) {
         gather_stagings(gather, stmt);
+        return;
+    }
+    if (via_is(stmt, "matrix")) {
+        gather_turned(gather, stmt, true);
+        gather_turned(gather, stmt, false);
         return;
     }
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
@@ -259,8 +285,10 @@ static bool contiguous(const SharedAccess *access, const Layout *layout) {
         if (element[0] < 0) continue;
         int64_t start = lane_offset(access, layout, element, 0);
         if (start % access->vector != 0) return false;
-        for (int e = 1; e < access->vector; e++)
-            if (lane_offset(access, layout, element, e) != start + e) return false;
+        for (int e = 1; e < access->vector; e++) {
+            int64_t at = lane_offset(access, layout, element, e);
+            if (access->any_order ? at / access->vector != start / access->vector : at != start + e) return false;
+        }
     }
     return true;
 }

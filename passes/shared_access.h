@@ -10,6 +10,7 @@ typedef struct SharedAccess {
     bool is_store;
     int vector;                // consecutive elements per lane (along the last dim)
     bool must_be_contiguous;   // cp_async, ldmatrix: a layout that tears the run apart does not do
+    bool any_order;            // the elements of a run must lie together, but not in order
     bool exact;   // neither guarded by a condition nor indexed by data: all that follows is what will happen
     int steps;
     int lanes;

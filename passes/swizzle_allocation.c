@@ -75,38 +75,53 @@ static void consider_swizzles(Chooser *chooser, const Layout *plain) {
 
 // Panels, where TMA or wgmma touches the buffer; a vector as it lies.
 typedef struct Touch {
+    Arena *arena;
+    const Func *kernel;
+    const Target *target;
     const Buf *buf;
     bool found;
+    const char *order;   // of k; NULL: as it is
 } Touch;
+
+static void find_order(Touch *touch, const Stmt *gemm) {
+    WgmmaInfo info;
+    const char *why;
+    if (gemm->call.op != OP_GEMM || gemm->call.args[GEMM_B].region->buf != touch->buf) return;
+    if (!wgmma_serves(touch->target, gemm, &info, &why)) return;
+    if (wgmma_pairs(touch->arena, touch->kernel, gemm, &info)) touch->order = info.k_paired;
+}
 
 static bool find_touch(Visitor *visitor, Stmt *stmt) {
     Touch *touch = visitor->user;
     if (!via_is(stmt, "tma") && !via_is(stmt, "tma_store") && !via_is(stmt, "wgmma")) return true;
     for (int i = 0; i < stmt->call.count; i++)
         touch->found |= call_region(stmt, i) && call_region(stmt, i)->buf == touch->buf;
+    if (via_is(stmt, "wgmma")) find_order(touch, stmt);
     return true;
 }
 
-static bool is_touched(Func *kernel, const Buf *buf) {
-    Touch touch = {.buf = buf};
+static Touch touch_of(PassContext *context, Func *kernel, const Buf *buf) {
+    Touch touch = {.arena = context->arena, .kernel = kernel, .target = context->target, .buf = buf};
     Visitor visitor = {.stmt = find_touch, .user = &touch};
-    if (buf->type == TYPE_MBARRIER) return false;
-    visit_block(&visitor, &kernel->body);
-    return touch.found;
+    if (buf->type != TYPE_MBARRIER) visit_block(&visitor, &kernel->body);
+    return touch;
 }
 
 static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
     int rank = buf->rank - buf->stage_dims;
-    if (rank < 1 || rank > 2 || !is_touched(kernel, buf)) return NULL;
+    if (rank < 1 || rank > 2) return NULL;
+    Touch touch = touch_of(context, kernel, buf);
+    if (!touch.found) return NULL;
     int64_t columns = buf_extent(buf, buf->rank - 1);
-    return rank == 1 ? layout_row_major(context->arena, 1, &columns) : tma_layout(context->arena, buf);
+    if (rank == 1) return layout_row_major(context->arena, 1, &columns);
+    return touch.order ? tma_layout_ordered(context->arena, buf, touch.order) : tma_layout(context->arena, buf);
 }
 
 // Bytes at whose multiples the buffer may start.
 static int64_t alignment_of(PassContext *context, Func *kernel, const Buf *buf) {
     int64_t period = buf->layout ? layout_period(buf->layout) : 1;
     if (period > 1) return period;
-    return is_touched(kernel, buf) ? tma_facts.shared_align : context->target->vector_bytes;
+    return touch_of(context, kernel, buf).found ? tma_facts.shared_align : context->target->vector_bytes;
 }
 
 static Choice choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
@@ -293,7 +308,16 @@ static void check_size(PassContext *context, const Func *kernel, const Lives *li
 
 // ---- the pass ----
 
-static void report_conflicts(PassContext *context, const SharedAccessVec *accesses) {
+static bool is_turned(const Stmt *stmt, void *user) {
+    (void)user;
+    return via_is(stmt, "matrix");
+}
+
+static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec *accesses) {
+    if (block_any(&kernel->body, is_turned, NULL)) {   // which rows these read depends on the layout
+        *accesses = (SharedAccessVec){0};
+        shared_accesses(context, kernel, accesses);
+    }
     for (int i = 0; i < accesses->count; i++) {
         const SharedAccess *access = &accesses->items[i];
         int64_t conflicts = access_cost(context->target, access, access->buf->layout).conflicts;
@@ -326,7 +350,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         if (!spread && grid_blocks(func_grid(kernel)) > 1)
             diag(context->sink, buf->loc, T_POINT_SHARED, buf->name, (long long)grid_blocks(func_grid(kernel)));
     }
-    if (changed) report_conflicts(context, &accesses);
+    if (changed) report_conflicts(context, kernel, &accesses);
     for (Life *life; (life = largest_unplaced(&lives)); changed = true) place(&lives, life);
     check_size(context, kernel, &lives);
     return changed;

@@ -37,6 +37,25 @@ const Layout *tma_layout(Arena *arena, const Buf *shared) {
                                panels.swizzle / tma_facts.unit_bytes, &why);
 }
 
+const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order) {
+    const char *why;
+    const Layout *plain = tma_layout(arena, shared), *digits = layout_parse(arena, order, 0, &why);
+    if (!plain) return NULL;
+    Layout *layout = layout_new(arena, plain->rank_in, plain->rank_out);
+    const LayoutInput *rows = &plain->in[0], *columns = &plain->in[1], *within = &digits->in[0];
+    int64_t period = layout_extent_in(digits, 0), inner = plain->rank_out - 1;
+    for (int i = 0; i < rows->count; i++)
+        layout_add(layout, 0, rows->modes[i].extent, rows->modes[i].stride, rows->modes[i].out);
+    for (int i = 0; i < within->count; i++)
+        layout_add(layout, 1, within->modes[i].extent, within->modes[i].stride, (int)inner);
+    layout_add(layout, 1, columns->modes[0].extent / period, period, (int)inner);   // of a panel
+    for (int i = 1; i < columns->count; i++)
+        layout_add(layout, 1, columns->modes[i].extent, columns->modes[i].stride, columns->modes[i].out);
+    layout->swizzle = plain->swizzle;
+    layout->element_bits = plain->element_bits;
+    return layout_finish(layout);
+}
+
 // ---- TMA ----
 
 static bool is_tile(const Region *region, int dims) {
@@ -135,4 +154,63 @@ bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const
     if (m % info->m || k % info->k) return *why = "wgmma's shape does not divide the tile's", false;
     if (!region_is_whole(acc)) return *why = "the accumulator is a part of a fragment", false;
     return operand_serves(a, info, 0, why) && operand_serves(b, info, 1, why);
+}
+
+// ---- the order of k ----
+
+typedef struct Touches {
+    const Buf *buf;
+    bool others;   // something else than threads that go by its layout, and such products
+} Touches;
+
+static bool takes_pairs(const Stmt *gemm) {
+    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region;
+    return via_is(gemm, "wgmma") && a->buf->scope == SCOPE_FRAGMENT && b->transposed;
+}
+
+static bool find_other(Visitor *visitor, Stmt *stmt) {
+    Touches *touches = visitor->user;
+    Block one = {.items = &stmt, .count = 1, .capacity = 1};
+    if (stmt->kind == STMT_THREAD) touches->others |= block_uses_buf(&one, touches->buf);
+    if (stmt->kind != STMT_CALL) return true;
+    bool is_gemm = stmt->call.op == OP_GEMM, by_tma = via_is(stmt, "tma") || via_is(stmt, "tma_store");
+    for (int i = 0; i < stmt->call.count && (is_gemm || by_tma); i++) {
+        if (!call_region(stmt, i) || call_region(stmt, i)->buf != touches->buf) continue;
+        touches->others |= by_tma || i != 1 || !takes_pairs(stmt);
+    }
+    return true;
+}
+
+bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const WgmmaInfo *info) {
+    const Region *b = gemm->call.args[1].region;
+    if (!info->k_paired || !takes_pairs(gemm) || b->buf->lowered) return false;
+    const Layout *ordered = tma_layout_ordered(arena, b->buf, info->k_paired);
+    if (b->buf->layout) return ordered && layout_equal(b->buf->layout, ordered);
+    Touches touches = {.buf = b->buf};
+    Visitor visitor = {.stmt = find_other, .user = &touches};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return ordered && !touches.others;
+}
+
+// ---- transposed tiles ----
+
+static bool is_whole_tile(const Region *region) {
+    const Buf *buf = region->buf;
+    if (buf->scope != SCOPE_SHARED || buf->rank - buf->stage_dims != 2 || region->count != buf->rank) return false;
+    for (int d = buf->stage_dims; d < buf->rank; d++)
+        if (!region->dims[d].extent || !expr_is_int(region->dims[d].start, 0) ||
+            !expr_equal(region->dims[d].extent, buf->shape[d]))
+            return false;
+    return true;
+}
+
+bool turns_tile(const Target *target, const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || !target_has(target, FEATURE_STMATRIX)) return false;
+    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
+    TmaPanels panels;
+    const char *why;
+    if (!is_whole_tile(from) || !is_whole_tile(to) || !from->transposed || to->transposed) return false;
+    if (from->buf == to->buf || from->buf->type != to->buf->type || type_bits(to->buf->type) != 8) return false;
+    if (!tma_panels(from->buf, &panels, &why) || !tma_panels(to->buf, &panels, &why)) return false;
+    return region_extent(to, 0) % TURNED_ROWS == 0 && region_extent(to, 1) % TURNED_K == 0;
 }

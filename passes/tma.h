@@ -16,6 +16,8 @@ typedef struct TmaPanels {
 // Of the last two dims of a shared buffer, or of the last one: a vector is one row. false: *why, after "the tile ".
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why);
 const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a tile of two dims that has panels
+// The same with another order within the rows: the digits of `order` (WgmmaInfo.k_paired), which repeats.
+const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order);
 
 // Whether TMA can serve a copy from a tensor to a shared tile, given what the tensor's `when` will say (unit inner stride, rows
 // and base aligned to tma_facts.unit_bytes). false: *why, after "TMA ".
@@ -36,3 +38,13 @@ enum { TMA_STORE_BARRIER = 4 };
 
 // Whether wgmma can serve a gemm whose operands stand in shared memory, or the left one in registers: acc [m, n] in registers.
 bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why);
+// Whether the right operand of a gemm by wgmma has k in pairs (WgmmaInfo.k_paired), as the left one in registers has then: where
+// that spares conversions, and nothing but such products and threads touches the tile.
+bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const WgmmaInfo *info);
+
+// ---- transposed tiles ----
+
+// `copy(S.T, T)` between whole shared tiles of bytes: what wgmma wants of operands that it cannot read as they lie. ldmatrix and
+// stmatrix can do it (lower_turned.c).
+bool turns_tile(const Target *target, const Stmt *stmt);
+enum { TURNED_K = 16, TURNED_ROWS = 32 };   // of T, columns and rows that a warp does at once

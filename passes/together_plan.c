@@ -6,7 +6,11 @@
 #include "passes/together_plan.h"
 #include "ir/build.h"
 
-enum { MOST_WARPGROUPS = 3, ROOM_ALONE = 48 };   // that compute; registers beside the fragments of one that is alone
+enum {
+    MOST_WARPGROUPS = 3,
+    MOST_PRODUCERS = 2,
+    ROOM_ALONE = 48
+};   // that compute; that do not; registers beside the fragments of one that is alone
 
 Tile *tile_of(const Plan *plan, const Buf *buf) {
     for (int i = 0; i < plan->tiles.count; i++)
@@ -24,20 +28,32 @@ const Buf *loaded_tile(const Stmt *stmt) {
     return loads_tile(stmt, NULL) ? stmt->call.args[1].region->buf : NULL;
 }
 
+bool turns_loaded(const Stmt *stmt, void *user) {
+    const Plan *plan = user;
+    return turns_tile(plan->target, stmt) && tile_of(plan, stmt->call.args[0].region->buf);
+}
+
+// The tile that the statement fills; NULL: none.
+static const Buf *filled_tile(const Plan *plan, const Stmt *stmt) {
+    return loads_tile(stmt, NULL) || turns_loaded(stmt, (void *)plan) ? stmt->call.args[1].region->buf : NULL;
+}
+
 static void find_sites(Plan *plan, const Block *block, bool pipelined) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         int64_t stages = 0;
-        if (loads_tile(stmt, NULL)) {
+        if (filled_tile(plan, stmt)) {
             Buf *buf = stmt->call.args[1].region->buf;
             Tile *tile = tile_of(plan, buf);
+            bool loads = loads_tile(stmt, NULL);
+            plan->turns |= !loads;
             if (!tile) {
                 tile = NEW(plan->arena, Tile);
                 tile->buf = buf;
                 vec_push(plan->arena, &plan->tiles, tile);
             }
             vec_push(plan->arena, &tile->sites, ((Site){block, i, -1, -1}));
-            vec_push(plan->arena, &plan->sources, stmt->call.args[0].region->buf);
+            if (loads) vec_push(plan->arena, &plan->sources, stmt->call.args[0].region->buf);
             plan->pipelined |= pipelined;
             continue;
         }
@@ -60,18 +76,19 @@ static int count_uses(Arena *arena, const Stmt *stmt, const Buf *buf) {
 }
 
 typedef struct Copies {
+    const Plan *plan;
     const Buf *buf;
     int count;
 } Copies;
 
 static bool count_copy(Visitor *visitor, Stmt *stmt) {
     Copies *copies = visitor->user;
-    copies->count += loaded_tile(stmt) == copies->buf;
+    copies->count += filled_tile(copies->plan, stmt) == copies->buf;
     return true;
 }
 
-static int copies_below(const Stmt *stmt, const Buf *buf) {
-    Copies copies = {buf, 0};
+static int copies_below(const Plan *plan, const Stmt *stmt, const Buf *buf) {
+    Copies copies = {plan, buf, 0};
     Visitor visitor = {.stmt = count_copy, .user = &copies};
     visit_stmt(&visitor, (Stmt *)stmt);
     return copies.count;
@@ -84,8 +101,8 @@ static bool find_lives(Plan *plan, Tile *tile) {
         Site *site = &tile->sites.items[s];
         for (int i = site->at + 1; i < site->block->count; i++) {
             const Stmt *stmt = site->block->items[i];
-            if (loaded_tile(stmt) == tile->buf) break;
-            if (copies_below(stmt, tile->buf) > 0) return false;
+            if (filled_tile(plan, stmt) == tile->buf) break;
+            if (copies_below(plan, stmt, tile->buf) > 0) return false;
             int here = count_uses(plan->arena, stmt, tile->buf);
             if (here == 0) continue;
             if (site->first < 0) site->first = i;
@@ -118,6 +135,7 @@ static bool belong_together(const Tile *a, const Tile *b) {
 }
 
 typedef struct ByThreads {
+    const Plan *plan;
     const Buf *buf;
     bool found;
 } ByThreads;
@@ -128,15 +146,26 @@ static bool find_reader(Visitor *visitor, Stmt *stmt) {
                 stmt->kind == STMT_LET || stmt->kind == STMT_STORE;
     if (!leaf) return true;
     Block one = {.items = &stmt, .count = 1, .capacity = 1};
-    if (!is_call(stmt, OP_GEMM) && loaded_tile(stmt) != by->buf) by->found |= block_uses_buf(&one, by->buf);
+    if (!is_call(stmt, OP_GEMM) && filled_tile(by->plan, stmt) != by->buf) by->found |= block_uses_buf(&one, by->buf);
     return false;
 }
 
 static bool read_by_threads(const Plan *plan, const Buf *buf) {
-    ByThreads by = {buf, false};
+    ByThreads by = {plan, buf, false};
     Visitor visitor = {.stmt = find_reader, .user = &by};
     visit_block(&visitor, (Block *)&plan->grid->grid.body);
     return by.found;
+}
+
+// The copy that transposes the tile; NULL: none does.
+static const Stmt *turning_copy(const Plan *plan, const Tile *tile) {
+    for (int s = 0; s < tile->sites.count; s++) {
+        const Site *site = &tile->sites.items[s];
+        if (site->first >= 0 && turns_loaded(site->block->items[site->first], (void *)plan) &&
+            site->block->items[site->first]->call.args[0].region->buf == tile->buf)
+            return site->block->items[site->first];
+    }
+    return NULL;
 }
 
 static int64_t tile_bytes(const Buf *buf) {
@@ -159,6 +188,9 @@ static void make_groups(Plan *plan) {
         vec_push(plan->arena, &tile->group->release.tiles, tile->buf);
         tile->group->bytes += tile_bytes(tile->buf);
         tile->group->by_threads |= read_by_threads(plan, tile->buf);
+        tile->group->raw |= turning_copy(plan, tile) != NULL;
+        const Site *site = &tile->sites.items[0];
+        tile->group->turned |= turns_loaded(site->block->items[site->at], plan);
     }
 }
 
@@ -194,6 +226,10 @@ bool load_does(const Stmt *stmt, void *user) {
     const Plan *plan = user;
     return loads_tile(stmt, NULL) ||
            ((stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->needed, stmt->let.var));
+}
+
+bool turn_does(const Stmt *stmt, void *plan) {
+    return turns_loaded(stmt, plan) || (!loads_tile(stmt, NULL) && load_does(stmt, plan));
 }
 
 static bool find_other(Visitor *visitor, Expr *expr) {
@@ -273,6 +309,8 @@ static const char *product_problem(Plan *plan, const Stmt *gemm) {
     if (!wgmma_serves(plan->target, gemm, &info, &why)) return why;
     if (plan->rows && plan->rows != rows) return "its products have different numbers of rows";
     plan->rows = rows;
+    int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
+    if (registers > plan->widest) plan->widest = registers;
     return NULL;
 }
 
@@ -294,6 +332,7 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "it orders what its threads do itself";
         if (loads_tile(stmt, NULL)) return tma_serves(plan->target, stmt, &why) ? NULL : why;
+        if (turns_loaded(stmt, plan)) return NULL;
         if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->scope == SCOPE_SHARED)
             return "a tile is not only written by its copies";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
@@ -385,17 +424,55 @@ static const char *copies_problem(Plan *plan) {
     return NULL;
 }
 
+static bool is_turned(const Plan *plan, const Tile *tile) {
+    const Site *site = &tile->sites.items[0];
+    return turns_loaded(site->block->items[site->at], (void *)plan);
+}
+
+// What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in the same
+// block, always by a load or always by transposing.
+static const char *turns_problem(Plan *plan) {
+    for (int i = 0; i < plan->tiles.count; i++) {
+        const Tile *tile = plan->tiles.items[i];
+        bool turned = is_turned(plan, tile), read = turning_copy(plan, tile) != NULL;
+        if (turned && read) return "a tile is transposed twice";
+        for (int s = 0; s < tile->sites.count; s++) {
+            const Site *site = &tile->sites.items[s];
+            const Stmt *fill = site->block->items[site->at];
+            if (turns_loaded(fill, plan) != turned) return "a tile is loaded and transposed to";
+            if (!read) continue;
+            const Stmt *turns = site->first >= 0 ? site->block->items[site->first] : NULL;
+            if (site->first != site->last || !turns || !turns_loaded(turns, plan))
+                return "a tile that is transposed is used as it is too";
+        }
+    }
+    return NULL;
+}
+
 // As many as have 64 rows each, or equally many strips of 64.
 int together_warpgroups_for(const Target *target, int64_t rows) {
     WgmmaInfo any;
     int64_t strips = wgmma_named("m64n8k16_f32_bf16", &any) ? rows / any.m : 1;
     for (int w = MOST_WARPGROUPS; w > 1; w--)
-        if (strips % w == 0 && (int64_t)(1 + w) * target_warpgroup(target) <= target->max_threads) return w;
+        if (strips % w == 0 && (int64_t)(MOST_PRODUCERS + w) * target_warpgroup(target) <= target->max_threads)
+            return w;
     return 1;
 }
 
-static bool registers_fit(const Target *target, const Func *kernel, int warpgroups) {
-    int64_t most = consumer_registers(target, warpgroups, target->registers_least), room = TOGETHER_ROOM;
+int together_producers(const Plan *plan) {
+    return plan->turns ? MOST_PRODUCERS : 1;
+}
+
+// What threads start with must hold each instruction.
+static bool starts_fit(const Plan *plan, int warpgroups, int producers) {
+    int64_t threads = (int64_t)(warpgroups + producers) * target_warpgroup(plan->target),
+            unit = plan->target->register_unit;
+    int64_t share = plan->target->registers_multiprocessor / threads / unit * unit;
+    return plan->widest + WGMMA_ROOM <= share;
+}
+
+static bool registers_fit(const Target *target, const Func *kernel, int warpgroups, int producers) {
+    int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = TOGETHER_ROOM;
     if (!most) most = target->registers_thread, room = ROOM_ALONE;   // all fragments are its own, scalars too
     return fragment_registers(target, kernel, warpgroups) + room <= most;
 }
@@ -413,10 +490,13 @@ const char *together_plan(Arena *arena, const Target *target, const Func *kernel
     if (!plan->rows) return "it does not multiply";
     const char *problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
+    if (!problem && plan->turns) problem = turns_problem(plan);
     find_needed(plan, body);
     if (!problem && plan->computed) problem = "what it loads depends on what it computes";
     if (problem) return problem;
-    if (!registers_fit(target, kernel, together_warpgroups_for(target, plan->rows)))
+    int producers = together_producers(plan);
+    int warpgroups = together_warpgroups_for(target, plan->rows);
+    if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups, producers))
         return "its warpgroups have not enough registers for its fragments";
     make_groups(plan);
     return NULL;
@@ -425,6 +505,25 @@ const char *together_plan(Arena *arena, const Target *target, const Func *kernel
 const char *together_problem(Arena *arena, const Target *target, const Func *kernel) {
     Plan plan;
     return together_plan(arena, target, kernel, &plan);
+}
+
+static bool find_stages(Visitor *visitor, Stmt *stmt) {
+    int64_t *most = visitor->user, stages = 0;
+    if (is_pipelined(stmt) && stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > *most)
+        *most = stages;
+    return true;
+}
+
+int64_t together_slots(Arena *arena, const Target *target, const Func *kernel) {
+    Plan plan;
+    int64_t bytes = 0, stages = 1;
+    if (together_plan(arena, target, kernel, &plan) || !plan.turns) return 0;
+    Visitor visitor = {.stmt = find_stages, .user = &stages};
+    visit_block(&visitor, (Block *)&kernel->body);
+    for (int i = 0; i < plan.tiles.count; i++)
+        if (is_turned(&plan, plan.tiles.items[i]) && plan.tiles.items[i]->buf->stage_dims == 0)
+            bytes += (stages - 1) * tile_bytes(plan.tiles.items[i]->buf);
+    return bytes;
 }
 
 static bool find_rows(Visitor *visitor, Stmt *stmt) {

@@ -221,19 +221,21 @@ int64_t fragment_registers(const Target *target, const Func *kernel, int warpgro
 }
 
 // Roles trade what they start with: equal shares, in whole units. Two start with all that a thread can have.
-int64_t consumer_registers(const Target *target, int consumers, int64_t producer) {
-    int64_t threads = (int64_t)(1 + consumers) * target_warpgroup(target), unit = target->register_unit;
+int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer) {
+    int64_t threads = (int64_t)(producers + consumers) * target_warpgroup(target), unit = target->register_unit;
     int64_t share = target->registers_multiprocessor / threads / unit * unit;
     if (share > target->registers_thread) return 0;
-    return ((1 + consumers) * share - producer) / consumers / unit * unit;
+    int64_t regs = ((producers + consumers) * share - producers * producer) / consumers / unit * unit;
+    return regs < target->registers_thread ? regs : target->registers_thread / unit * unit;
 }
 
 // A producer with few registers spills; it gets less only where the accumulators need the rest.
-int64_t producer_registers(const Target *target, int consumers, int64_t fragments, int64_t room) {
+int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room) {
     enum { MOST = 40 };
     int64_t producer = MOST;
-    if (!consumer_registers(target, consumers, producer)) return 0;
-    while (producer > target->registers_least && fragments + room > consumer_registers(target, consumers, producer))
+    if (!consumer_registers(target, consumers, producers, producer)) return 0;
+    while (producer > target->registers_least &&
+           fragments + room > consumer_registers(target, consumers, producers, producer))
         producer -= target->register_unit;
     return producer;
 }
@@ -241,7 +243,7 @@ int64_t producer_registers(const Target *target, int consumers, int64_t fragment
 enum { ROOM = 32 };   // for addresses and counters
 
 static bool holds_in_turn(const Target *target, const Func *kernel) {
-    int64_t limit = consumer_registers(target, MOST_CONSUMERS, target->registers_least) - ROOM;
+    int64_t limit = consumer_registers(target, MOST_CONSUMERS, 1, target->registers_least) - ROOM;
     return fragment_registers(target, kernel, 1) <= limit;
 }
 
@@ -403,7 +405,8 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
     PartKind kind = kind_of(arena, target, kernel, &shape, &why);
     if (kind == PART_NOT) return 0;
     int consumers = kind == PART_IN_TURN ? consumers_of(target, shape.loop) : together_warpgroups(target, kernel);
-    Staging staging = {arena, target, kernel, consumers, 0};
+    int64_t slots = kind == PART_TOGETHER ? together_slots(arena, target, kernel) : 0;
+    Staging staging = {arena, target, kernel, consumers, slots};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
     visit_block(&visitor, (Block *)&kernel->body);
     return staging.bytes;
@@ -624,7 +627,7 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
     Arena *a = p->arena;
     Subst *subst = subst_new(a);
     const Target *target = p->context->target;
-    int64_t regs = p->producer_registers ? consumer_registers(target, p->consumers, p->producer_registers) : 0;
+    int64_t regs = p->producer_registers ? consumer_registers(target, p->consumers, 1, p->producer_registers) : 0;
     Stmt *role = push_role(p, p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute", 1, regs, out);
     Block *body = &role->role.body;
     Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
@@ -725,7 +728,7 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     p.consumers = consumers_of(context->target, p.loop);
     if (p.consumers > 1)
         p.producer_registers =
-            producer_registers(context->target, p.consumers, fragment_registers(context->target, kernel, 1), ROOM);
+            producer_registers(context->target, p.consumers, 1, fragment_registers(context->target, kernel, 1), ROOM);
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", p.slots, &body);
     p.empty = push_barriers(&p, "empty", p.slots, &body);

@@ -20,7 +20,7 @@ bool is_accumulator(const Func *kernel, const Buf *fragment);
 // The statement stores such a fragment by TMA, in such a kernel: to a tensor that nobody reads or writes after that, since what
 // TMA stores is not ordered with what threads do.
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out);
-// Shared memory that the consumers need for stores by TMA, bytes.
+// Shared memory beside the buffers of the source, bytes: for stores by TMA, for slots of transposed tiles.
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel);
 // The tile that one product of such a kernel's loop computes.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);

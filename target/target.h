@@ -100,9 +100,15 @@ typedef struct WgmmaInfo {
     char acc_type[8], a_type[8], b_type[8];   // type texts
     bool can_transpose;                       // operands with m or n contiguous (16-bit types)
     const char *a_layout;                     // of a in registers: (thread of the warpgroup, value) -> (m, k)
-    char acc_layout[64];                      // (thread of the warpgroup, value) -> (m, n)
+    // The same where k comes in another order, in which a thread holds of a what it holds of an accumulator: pairs of columns, 8
+    // apart; and that order, k -> place in memory of b. NULL: a_layout is so already.
+    const char *a_paired, *k_paired;
+    char acc_layout[64];   // (thread of the warpgroup, value) -> (m, n)
 } WgmmaInfo;
-enum { WGMMA_ROWS = 64 };                             // m of all of them
+enum { WGMMA_ROWS = 64 };   // m of all of them
+enum {
+    WGMMA_ROOM = 30
+};   // registers beside an instruction's accumulators that threads must start with (ptxas, C7602)
 bool wgmma_named(const char *name, WgmmaInfo *out);   // false: there is no such instruction
 // The instruction with these operands and this n; false when the target has none.
 bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,

@@ -13,6 +13,8 @@ typedef struct WgmmaTypes {
 #define A_32 "((4,8,4),(2,2)):((1@1,1@0,16@0),(8@0,4@1))"
 #define A_16 "((4,8,4),(2,2,2)):((2@1,1@0,16@0),(1@1,8@0,8@1))"
 #define A_8 "((4,8,4),(4,2,2)):((4@1,1@0,16@0),(1@1,8@0,16@1))"
+#define A_8_PAIRED "((4,8,4),(2,2,2,2)):((2@1,1@0,16@0),(1@1,8@1,8@0,16@1))"
+#define K_PAIRED "((2,4,2)):((1,4,2))"   // 0 1 8 9  2 3 10 11  4 5 12 13  6 7 14 15
 #define ACC "((4,8,4),(2,2,%d)):((2@1,1@0,16@0),(1@1,8@0,8@1))"
 
 static const WgmmaTypes rows[] = {
@@ -45,6 +47,8 @@ bool wgmma_named(const char *name, WgmmaInfo *out) {
     bool integer = out->acc_type[0] == 'i' && out->n > INTEGER_FINE;
     out->can_transpose = types->bits == 16;
     out->a_layout = types->bits == 32 ? A_32 : types->bits == 16 ? A_16 : A_8;
+    out->a_paired = types->bits == 8 ? A_8_PAIRED : NULL;
+    out->k_paired = types->bits == 8 ? K_PAIRED : NULL;
     snprintf(out->acc_layout, sizeof out->acc_layout, ACC, out->n / STEP);
     return out->m == WGMMA_ROWS && out->n >= STEP && out->n <= MOST_N &&
            out->n % (integer ? INTEGER_STEP : STEP) == 0 && out->k * types->bits == K_BITS;

@@ -92,6 +92,10 @@ CASES = [
         f"test gemm_w8 (M = 16, N = {n}, K = {k}) tolerance 2e-2;" for n, k in ((64, 128), (832, 128), (832, 256), (832, 896))]),
     Case("gemm_fp8_blocks", ["BM=128", "BN=64", "STAGES=3"], target="sm_90a", tests=[
         f"test gemm_fp8_blocks (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((128, 128), (1664, 256), (1664, 896))]),
+    Case("attention_fp8", ["D=64", "BM=128", "BN=64"], [
+        f"test attention_fp8 (B = 1, H = {h}, S = {s}, T = {t}, D = 64, scale = 0.125) "
+        f"{{ for (h in H) {{ q_scale[0, h] = 1; k_scale[0, h] = 0.5; v_scale[0, h] = 2; }} }} tolerance 1.2e-1;"
+        for h, s, t in ((1, 128, 40), (5, 128, 300))], target="sm_90a"),
     Case("center_columns", ["M=48"], [f"test center_columns (M = 48, N = {n}, ldx = {n + pad}) tolerance 1e-3;"
                                       for n in (1, 32, 96) for pad in (0, 3)]),
     Case("gemm", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm", 64)),

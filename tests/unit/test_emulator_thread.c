@@ -177,8 +177,28 @@ static const char transposed[] = "kernel k(x: f16[16, 16], y: out f16[16, 16]) {
                                  "reference k { for (i in 16, j in 16) y[i, j] = x[j, i]; }\n"
                                  "test k () tolerance 0;\n";
 
+// Of bytes, pairs stay together: they are one element of 16 bits.
+static const char pairs[] = "kernel k(x: u8[16, 32], y: out u8[16, 32]) {\n"
+                            "    grid (b in 1) threads 32 {\n"
+                            "        shared s: u8[16, 32], d: u8[16, 32];\n"
+                            "        thread (t in 32) {\n"
+                            "            local v: u8[16];\n"
+                            "            vload(v[0], x[t / 2, t % 2 * 16], 16);\n"
+                            "            vstore(s[t / 2, t % 2 * 16], v[0], 16);\n"
+                            "            warp_sync();\n"
+                            "            ldmatrix(v[0], s[t % 16, t / 16 * 16], 4, true);\n"
+                            "            stmatrix(d[t / 16 * 8 + t % 8, t / 8 % 2 * 16], v[0], 4, false);\n"
+                            "            warp_sync();\n"
+                            "            unroll (i in 16) y[t / 2, t % 2 * 16 + i] = d[t / 2, t % 2 * 16 + i];\n"
+                            "        }\n"
+                            "    }\n"
+                            "}\n"
+                            "reference k { for (i in 16, j in 16, p in 2) y[i, j * 2 + p] = x[j, i * 2 + p]; }\n"
+                            "test k () { for (i in 16, j in 32) x[i, j] = (i * 32 + j) % 251; } tolerance 0;\n";
+
 static void matrices_move_and_transpose(void **state) {
     expect_pass(*state, transposed);
+    expect_pass(*state, pairs);
     expect_report(*state, without(*state, transposed, "vstore", "warp_sync();", ""), "T0701");
     expect_report(*state, without(*state, transposed, "vload", "x[t / 2, t % 2 * 8], 8", "x[t / 2, t % 2 * 4], 8"),
                   "T0711");

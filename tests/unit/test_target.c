@@ -140,12 +140,47 @@ static void warpgroup_instructions_have_names(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(wgmma_named(wrong[i], &info));
 }
 
+// Where a is in pairs of k, b's memory has them in the same order: what the instruction takes for a's element (m, k) is what the
+// order says of k. And a thread's part of a is its part of an accumulator.
+static void paired_operands_agree(void **state) {
+    Arena *arena = *state;
+    WgmmaInfo info;
+    const char *why;
+    assert_true(wgmma_named("m64n32k32_f32_e4m3", &info));
+    const Layout *plain = layout_parse(arena, info.a_layout, 0, &why),
+                 *paired = layout_parse(arena, info.a_paired, 0, &why),
+                 *order = layout_parse(arena, info.k_paired, 0, &why),
+                 *acc = layout_parse(arena, info.acc_layout, 0, &why);
+    int64_t period = layout_extent_in(order, 0);
+    assert_int_equal(period, 16);
+    for (int64_t thread = 0; thread < 128; thread++) {
+        int held = 0;
+        for (int64_t value = 0; value < 16; value++) {
+            int64_t in[2] = {thread, value}, taken[2], element[2], place, k;
+            layout_eval(plain, in, taken);
+            layout_eval(paired, in, element);
+            k = element[1] % period;
+            layout_eval(order, &k, &place);
+            assert_int_equal(taken[0], element[0]);
+            assert_int_equal(taken[1], element[1] / period * period + place);
+            for (int64_t other = 0; other < 16; other++) {
+                int64_t at[2] = {thread, other}, sum[2];
+                layout_eval(acc, at, sum);
+                held += sum[0] == element[0] && sum[1] == element[1];
+            }
+        }
+        assert_int_equal(held, 16);
+    }
+    assert_true(wgmma_named("m64n32k16_f32_bf16", &info));
+    assert_null(info.a_paired);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(targets_are_listed_and_found),      IN_ARENA(features_have_names),
         IN_ARENA(fragments_own_each_element_once),   IN_ARENA(fragments_of_16_bits),
         IN_ARENA(fragments_of_32_and_8_bits),        IN_ARENA(instructions_are_found_by_type_and_target),
-        IN_ARENA(warpgroup_instructions_have_names),
+        IN_ARENA(warpgroup_instructions_have_names), IN_ARENA(paired_operands_agree),
     };
     return run(tests);
 }
