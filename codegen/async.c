@@ -133,13 +133,14 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
 }
 
 static void emit_tma_store(Gen *gen, const OpCall *call) {
+    bool adds = call->op == OP_TMA_ADD;
     Value args[FIRST_STORE + MOST_DIMS + 2];
     args[0] = place_address(gen, arg_place(gen, call, 1));
     args[1] = tensor_map(gen, call, 0);
     int dims = coordinates(gen, call, FIRST_STORE, args + FIRST_STORE), count = FIRST_STORE + dims;
-    args[count++] = const_i64(gen, 0);   // cache hint, not used
-    args[count++] = LLVMConstInt(gen->i1, 0, 0);
-    const char *how = call->op == OP_TMA_ADD ? "reduce.add" : "s2g";
+    args[count++] = const_i64(gen, adds ? tma_facts.evict_last : 0);   // what is added to is added to again
+    args[count++] = LLVMConstInt(gen->i1, adds, 0);
+    const char *how = adds ? "reduce.add" : "s2g";
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.%s.tile.%dd", how, dims);
     call_named(gen, name, gen->none, count, args);
 }
