@@ -99,6 +99,7 @@ typedef struct Gen {
     bool has_wide_joins;        // likewise: find_wide_joins
     bool has_mma;               // of this kernel: a matrix instruction
     Map *wgmma_arrays;          // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
+    Map *narrow_operands;       // those of them that are left operands of 8 bits
     VEC(Buf *) in_flight;       // those whose declarations are open
     Value thread;               // index in the block, i32
     Value shared;               // where shared memory begins
@@ -162,6 +163,7 @@ void mark_read_only(Gen *gen, const Buf *buf, Value load);
 
 // ---- local.c ----
 void declare_local(Gen *gen, Buf *buf);
+Value hidden_zero(Gen *gen);         // that nobody can know to be one
 void locals_keep_packed(Gen *gen);   // across a barrier
 LocalArray *local_array(Gen *gen, const Buf *buf);
 Value local_get(Gen *gen, LocalArray *array, int64_t index);

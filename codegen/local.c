@@ -165,9 +165,14 @@ static Value unknown_zero(Gen *gen) {
     return zero;
 }
 
+Value hidden_zero(Gen *gen) {
+    if (!gen->zero) gen->zero = unknown_zero(gen);
+    return gen->zero;
+}
+
 void locals_keep_packed(Gen *gen) {
     if (gen->has_mma || !gen->packed.count) return;   // operands of matrix instructions are not converted
-    if (!gen->zero) gen->zero = unknown_zero(gen);
+    hidden_zero(gen);
     for (int i = 0; i < gen->packed.count; i++) {
         LocalArray *array = gen->packed.items[i];
         array->last.block = NULL;
