@@ -273,14 +273,14 @@ static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t s
 static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
     Value base = map_get(gen->tensors, buf);
     EXPECT(gen->failure, base, "'%s' is not a parameter of '%s'", buf->name, gen->func->name);
+    if (gen->overlaps) base = LLVMBuildLoad2(gen->builder, LLVMGetAllocatedType(base), base, buf->name);
     Expr *offset = offset_of(gen, buf, count, indices, key);
     return offset_address(gen, base, memory_type(gen, buf->type), type_bytes(buf->type), offset, 0);
 }
 
-// An `in` tensor is never written while the kernel runs: its loads may go through the read-only path (ld.global.nc). Unless the
-// kernel before, which may have made it, still runs: then loads stay behind the wait for it.
+// An `in` tensor is never written while the kernel runs: its loads may go through the read-only path (ld.global.nc).
 void mark_read_only(Gen *gen, const Buf *buf, Value load) {
-    if (buf->scope != SCOPE_GLOBAL || !buf->is_param || buf->mode != MODE_IN || gen->overlaps) return;
+    if (buf->scope != SCOPE_GLOBAL || !buf->is_param || buf->mode != MODE_IN) return;
     LLVMMetadataRef node = LLVMMDNodeInContext2(gen->context, NULL, 0);
     unsigned kind = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
     LLVMSetMetadata(load, kind, LLVMMetadataAsValue(gen->context, node));

@@ -58,15 +58,22 @@ static void set_param_attribute(Gen *gen, int index, const char *name, uint64_t 
                             LLVMCreateEnumAttribute(gen->context, kind, value));
 }
 
+// Where kernels launched before may still run, an address counts from the wait on (emit_dependency_wait).
+static Value wait_slot(Gen *gen, Value pointer) {
+    Value slot = stack_slot(gen, LLVMTypeOf(pointer), "");
+    LLVMBuildStore(gen->entry, pointer, slot);
+    return slot;
+}
+
 static void bind_tensor(Gen *gen, Buf *buf, int index) {
     Value pointer = LLVMGetParam(gen->function, (unsigned)index);
     LLVMSetValueName2(pointer, buf->name, strlen(buf->name));
     set_param_attribute(gen, index, "align", (uint64_t)promised_alignment(gen, buf));
-    if (buf->mode == MODE_IN && !gen->overlaps) {
+    if (buf->mode == MODE_IN) {
         set_param_attribute(gen, index, "noalias", 0);
         set_param_attribute(gen, index, "readonly", 0);
     }
-    map_put(gen->tensors, buf, pointer);
+    map_put(gen->tensors, buf, gen->overlaps ? wait_slot(gen, pointer) : pointer);
 }
 
 // An i64 that fits 32 bits arrives as two halves. Were it one i64 that is cut and extended again, LLVM would make a

@@ -80,6 +80,20 @@ static void emit_fence(Gen *gen, const OpCall *call) {
                             scope_id(gen, arg_word(gen, call, 0)), "");
 }
 
+// The addresses of all tensors come out of the wait anew: loads that may be moved, of tensors that are never written while the
+// kernel is at work on them, cannot come before it.
+static void emit_dependency_wait(Gen *gen) {
+    build_asm(gen, "griddepcontrol.wait;", "~{memory}", gen->none, 0, NULL);
+    for (int i = 0; i < gen->func->params.count; i++) {
+        const Buf *tensor = gen->func->params.items[i].buf;
+        Value slot = tensor ? map_get(gen->tensors, tensor) : NULL;
+        if (!slot) continue;
+        LLVMTypeRef type = LLVMGetAllocatedType(slot);
+        Value address = LLVMBuildLoad2(gen->builder, type, slot, "");
+        LLVMBuildStore(gen->builder, build_asm(gen, "", "=l,0", type, 1, &address), slot);
+    }
+}
+
 // ---- moves between memory and registers ----
 
 // The widest piece, in bytes, that `bytes` consists of and an access can have.
@@ -497,7 +511,7 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_LAUNCH_DEPENDENTS:
         build_asm(gen, "griddepcontrol.launch_dependents;", "~{memory}", gen->none, 0, NULL);
         return NULL;
-    case OP_DEPENDENCY_WAIT: build_asm(gen, "griddepcontrol.wait;", "~{memory}", gen->none, 0, NULL); return NULL;
+    case OP_DEPENDENCY_WAIT: emit_dependency_wait(gen); return NULL;
     case OP_FENCE: emit_fence(gen, call); return NULL;
     case OP_CP_ASYNC: emit_cp_async(gen, call); return NULL;
     case OP_CP_ASYNC_COMMIT:
