@@ -380,8 +380,10 @@ static Expr *is_first(const Scan *scan, const Exchange *x, bool any_lane) {
 
 static Expr **scratch_at(const Scan *scan, const Exchange *x, Expr *block, Expr *part, Expr *slot, int *count) {
     Arena *arena = scan->arena;
-    Expr *row = e_add(arena, e_mul(arena, part, number(scan, x->keys)), x->key);
-    Expr *at = e_add(arena, e_mul(arena, row, number(scan, x->count)), slot);
+    int64_t near = x->agree ? x->above : x->keys;   // what differs between lanes lies side by side
+    Expr *row = x->agree ? e_add(arena, e_mul(arena, slot, number(scan, x->keys)), x->key)
+                         : e_add(arena, e_mul(arena, part, number(scan, x->count)), slot);
+    Expr *at = e_add(arena, e_mul(arena, row, number(scan, near)), x->agree ? part : x->key);
     Expr *in[3] = {block, simple(scan, e_add(arena, number(scan, scan->taken), at)), number(scan, 0)};
     int rank = scan->scratch->rank;
     return lower_indices(scan->lower, scan->scratch, rank, in + 3 - rank, count);
