@@ -47,8 +47,14 @@ void peer_load(Agent *agent, const Instr *in, const Call *call) {
 }
 
 // ---- the barrier ----
+// At tile stage a role is one party.
+static bool is_role_party(const Agent *agent) {
+    return !agent->warp && agent->role && agent->cta->machine->code->func->stage == STAGE_TILE;
+}
+
 static void leave(Agent *agent, Clock *clock) {
     agent->status = AGENT_READY;
+    if (agent->cta->machine->races && is_role_party(agent)) clock_depart(agent->cta, clock, agent->first_thread, true);
     if (!agent->cta->machine->races || !agent->warp) return;
     for (Mask m = agent->full; m; m &= m - 1)
         clock_depart(agent->cta, clock, agent->first_thread + __builtin_ctz(m), true);
@@ -70,6 +76,15 @@ static void complete(Cta *cta) {
     machine->report->barriers++;
 }
 
+static int64_t block_threads(const Machine *machine) {
+    return machine->code->block_threads ? machine->code->block_threads : 1;
+}
+
+// All threads that have not ended (PTX ISA, "barrier.cluster").
+static bool all_there(const Cta *cta) {
+    return cta->cluster->arrived + cta->cluster->gone >= block_threads(cta->machine) * cta->machine->code->cluster;
+}
+
 void cluster_barrier(Agent *agent) {
     Cta *cta = agent->cta;
     Machine *machine = cta->machine;
@@ -78,8 +93,12 @@ void cluster_barrier(Agent *agent) {
         machine->stop = true;
         return;
     }
-    int64_t threads = machine->code->block_threads ? machine->code->block_threads : 1;
+    int64_t threads = agent->role ? agent->role->threads : block_threads(machine);
     barrier->arrived += agent->warp ? __builtin_popcount(agent->full) : threads;
+    if (machine->races && is_role_party(agent)) {
+        clock_arrive(cta, &barrier->clock, agent->first_thread);
+        clock_tick(cta, agent->first_thread / LANES);
+    }
     if (machine->races && agent->warp) {
         for (Mask m = agent->full; m; m &= m - 1)
             clock_arrive(cta, &barrier->clock, agent->first_thread + __builtin_ctz(m));
@@ -88,7 +107,13 @@ void cluster_barrier(Agent *agent) {
     agent->status = AGENT_BARRIER;
     agent->barrier = CLUSTER_BARRIER;
     agent->wait_pc = agent->pc;
-    if (barrier->arrived >= threads * machine->code->cluster) complete(cta);
+    if (all_there(cta)) complete(cta);
+}
+
+void cluster_role_ends(Agent *agent) {
+    Cta *cta = agent->cta;
+    cta->cluster->gone += agent->role->threads;
+    if (cta->cluster->arrived && all_there(cta)) complete(cta);
 }
 
 // ---- the end ----

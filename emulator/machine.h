@@ -295,6 +295,7 @@ struct Agent {
 
 typedef struct Barrier {
     int64_t expected, arrived;
+    int64_t gone;   // threads of a cluster that have ended: nobody waits for them
     Clock *clock;   // of those who arrived
 } Barrier;
 
@@ -470,6 +471,7 @@ void dependency_check(Agent *agent, int lane, const Mem *mem, int64_t element,
 Cta *cluster_peer(Agent *agent, int64_t rank, int lane);   // NULL: there is none, or no more; reported
 void peer_load(Agent *agent, const Instr *in, const Call *call);
 void cluster_barrier(Agent *agent);
+void cluster_role_ends(Agent *agent);   // and its threads with it
 void cluster_block_ends(Cta *cta);
 // wgmma.c
 Warpgroup *warpgroups_new(Machine *machine);

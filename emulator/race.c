@@ -601,7 +601,7 @@ void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, c
 
 void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element, Touch touch) {
     if (!agent->warp && !agent->role) return;
-    Toucher a = access_of(agent, lane, touch, mem, agent->pc);
+    Toucher a = access_of(agent, agent->warp ? lane : 0, touch, mem, agent->pc);   // a role is one party
     a.cta = peer;
     touch_shared(&a, mem->offset + element * mem->bytes, mem->bytes);
 }

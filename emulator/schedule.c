@@ -168,6 +168,9 @@ void agent_end(Agent *agent) {
         return;
     }
     if (!agent->warp) tile_role_ends(agent);
+    const Code *code = cta->machine->code;
+    bool last = agent->role && !agent->warp && code->instrs[agent->parent->pc].op == X_END;
+    if (last && code->cluster > 1) cluster_role_ends(agent);
     agent->status = AGENT_FREE;
     if (--agent->parent->children) return;
     agent->parent->status = AGENT_READY;

@@ -24,7 +24,6 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
     }
     bool everyone = info->participants == BY_CLUSTER;
     bool together = info->participants == BY_ROLE || info->participants == BY_BLOCK || everyone;
-    if (everyone && c->role) REPORT(v, loc, T_IR_PLACE, info->text, "in a role: all threads of the block take part");
     if (together && c->parallel) REPORT(v, loc, T_IR_PLACE, info->text, "inside a parallel loop");
     bool tile = together && !(info->stages & STAGE_BIT_THREAD);
     if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)

@@ -13,6 +13,7 @@
 #include "passes/parted_cost.h"
 #include "ir/rewrite.h"
 #include "passes/lower.h"
+#include "passes/split_k.h"
 #include "passes/tma.h"
 
 typedef struct Sum {
@@ -105,4 +106,12 @@ PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups)
                         .moving = moving,
                         .tail = sum.columns / warpgroups * column,
                         .hidden = sum.rows > WGMMA_ROWS};
+}
+
+PartedCost parted_cost_split(const Target *target, const Func *kernel, int blocks) {
+    PartedCost cost = parted_cost(target, kernel, 1);
+    if (blocks <= 1) return cost;
+    cost.hidden = false;
+    cost.tail += blocks * target->wgmma.cluster_clocks + split_bytes(kernel) / target->wgmma.peer_bytes;
+    return cost;
 }

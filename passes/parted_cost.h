@@ -14,3 +14,5 @@ typedef struct PartedCost {
 // Of a tile-stage kernel as warp-specialize will find it (see orient.h).
 // `warpgroups`: that share a point.
 PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups);
+// Of the same when so many blocks of a cluster share the steps of a point (split_k.h).
+PartedCost parted_cost_split(const Target *target, const Func *kernel, int blocks);

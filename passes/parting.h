@@ -21,6 +21,7 @@ typedef struct Parting {
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     bool some_steps;        // every point has a product
+    bool once;              // a block has one point: nobody waits for its last slots
     Buf *full, *empty;
     Expr *steps;   // of each point; NULL: they differ
 } Parting;

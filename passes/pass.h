@@ -59,6 +59,7 @@ void passes_document(StrBuf *out);   // docs/passes.md from the registry
 // ---- the passes, one file each, in pipeline order ----
 bool pass_simplify(PassContext *context, Func *kernel);
 bool pass_orient(PassContext *context, Func *kernel);
+bool pass_split_k(PassContext *context, Func *kernel);
 bool pass_schedule(PassContext *context, Func *kernel);
 bool pass_select(PassContext *context, Func *kernel);
 bool pass_ring(PassContext *context, Func *kernel);

@@ -481,6 +481,7 @@ const char *together_plan(Arena *arena, const Target *target, const Func *kernel
     *plan = (Plan){.arena = arena, .target = target, .grid = func_grid(kernel)};
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
+    if (func_cluster(kernel) > 1) return "its blocks work together";
     Block *body = (Block *)&plan->grid->grid.body;
     find_sites(plan, body, false);
     if (!plan->pipelined) return "it has no pipelined loop that loads tiles";

@@ -75,6 +75,11 @@ static bool is_target(const Stmt *loop, const Buf *buf) {
     return false;
 }
 
+// Shared memory that a pass has made for those who compute.
+static bool is_scratch(const Stmt *stmt) {
+    return stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
+}
+
 typedef struct Search {
     const Shape *shape;
     const char *problem;
@@ -84,7 +89,7 @@ static bool find_problem(Visitor *visitor, Stmt *stmt) {
     Search *search = visitor->user;
     if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) search->problem = "it names its threads";
     else if (is_pipelined(stmt) && stmt != search->shape->loop) search->problem = "it has more than one pipelined loop";
-    else if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED &&
+    else if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt) &&
              !is_target(search->shape->loop, stmt->decl))
         search->problem = "it has shared memory beside the tiles that are loaded";
     else if (stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE)
@@ -92,16 +97,30 @@ static bool find_problem(Visitor *visitor, Stmt *stmt) {
     return !search->problem;
 }
 
+static bool meets(const Stmt *stmt, void *user) {
+    (void)user;
+    return is_call(stmt, OP_CLUSTER_BARRIER);
+}
+
+// Blocks of a cluster go through their loops alone, and meet behind them.
+static bool meets_early(const Shape *shape) {
+    const Block *body = &shape->grid->grid.body;
+    int at = 0;
+    while (body->items[at] != shape->loop) at++;
+    const Block before = {.items = body->items, .count = at + 1, .capacity = at + 1};
+    return block_any(&before, meets, NULL);
+}
+
 static const char *shape_of(const Target *target, const Func *kernel, Shape *shape) {
     shape->grid = func_grid(kernel);
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!shape->grid) return "it has no grid";
-    if (func_cluster(kernel) > 1) return "its blocks work together";
     const Block *body = &shape->grid->grid.body;
     for (int i = 0; i < body->count && !shape->loop; i++)
         if (is_pipelined(body->items[i])) shape->loop = body->items[i];
     if (!shape->loop) return "it has no pipelined loop";
     const char *problem = loop_problem(target, shape->loop);
+    if (!problem && func_cluster(kernel) > 1 && meets_early(shape)) problem = "its blocks work together in its loop";
     if (problem) return problem;
     Search search = {shape, NULL};
     Visitor visitor = {.stmt = find_problem, .user = &search};
@@ -185,8 +204,15 @@ static Expr *most_trips(Arena *arena, const Shape *shape) {
     return most_of(arena, work, shape->loop->loop.iters[0].end);
 }
 
-// Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing to do.
-static int consumers_of(const Target *target, const Stmt *loop) {
+// Blocks that stay have to balance their points: of those that have one, each may take what it likes.
+static bool trips_serve(Arena *arena, const Func *kernel, const Shape *shape) {
+    return func_cluster(kernel) > 1 ? roles_agree(shape) : most_trips(arena, shape) != NULL;
+}
+
+// Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing to do. Nor
+// has it where a block has one point.
+static int consumers_of(const Target *target, const Func *kernel, const Stmt *loop) {
+    if (func_cluster(kernel) > 1) return 1;
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
         WgmmaInfo info;
@@ -254,7 +280,7 @@ typedef enum { PART_NOT, PART_IN_TURN, PART_TOGETHER } PartKind;
 static PartKind kind_of(Arena *arena, const Target *target, const Func *kernel, Shape *shape, const char **why) {
     *shape = (Shape){0};
     *why = shape_of(target, kernel, shape);
-    if (!*why && holds_in_turn(target, kernel) && most_trips(arena, shape)) return PART_IN_TURN;
+    if (!*why && holds_in_turn(target, kernel) && trips_serve(arena, kernel, shape)) return PART_IN_TURN;
     *why = together_problem(arena, target, kernel);
     return *why ? PART_NOT : PART_TOGETHER;
 }
@@ -277,7 +303,7 @@ bool specialized_together(Arena *arena, const Target *target, const Func *kernel
     Shape shape;
     const char *why;
     if (kind_of(arena, target, kernel, &shape, &why) != PART_TOGETHER) return false;
-    return shape_of(target, kernel, &shape) || !most_trips(arena, &shape);
+    return shape_of(target, kernel, &shape) || !trips_serve(arena, kernel, &shape);
 }
 
 // ---- stores ----
@@ -404,7 +430,8 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
     const char *why;
     PartKind kind = kind_of(arena, target, kernel, &shape, &why);
     if (kind == PART_NOT) return 0;
-    int consumers = kind == PART_IN_TURN ? consumers_of(target, shape.loop) : together_warpgroups(target, kernel);
+    int consumers =
+        kind == PART_IN_TURN ? consumers_of(target, kernel, shape.loop) : together_warpgroups(target, kernel);
     int64_t slots = kind == PART_TOGETHER ? together_slots(arena, target, kernel) : 0;
     Staging staging = {arena, target, kernel, consumers, slots};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
@@ -610,7 +637,7 @@ static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subs
     push_order(p, OP_BARRIER_ARRIVE, other, &more->if_.then);
     if (more->if_.then.count > 0) block_push(a, out, more);
     push_wait(p, 0, out);
-    push_release(p, counter, e_lt(a, integer(p, 0), steps), out);
+    if (!p->once) push_release(p, counter, e_lt(a, integer(p, 0), steps), out);
     for (int others = 1; others < p->consumers; others++)
         push_skipped_turn(p, e_add(a, turn, integer(p, others)), counter, out);
     StoreWalk walk = {p, buffers};
@@ -657,7 +684,7 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
 static void sort_statements(Parting *p, const Block *from) {
     for (int i = 0; i < from->count; i++) {
         Stmt *stmt = from->items[i];
-        bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED;
+        bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt);
         bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;
         block_push(p->arena, shared ? &p->shared : fragment ? &p->fragments : &p->work, stmt);
         if (is_pipelined(stmt)) p->loop = stmt;
@@ -699,15 +726,19 @@ static bool rings_everything(const Stmt *loop) {
     return true;
 }
 
-// Blocks that stay: worker, worker + workers, ...
-static void make_points(Parting *p, Block *out) {
+// Blocks that stay: worker, worker + workers, ... Those of a cluster have one point each.
+static void make_points(Parting *p, bool cluster, Block *out) {
     Arena *a = p->arena;
     p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
     push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
-    p->workers =
-        bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
     Expr *steps = common_trips(a, &p->work, p->loop);
     if (steps) p->steps = bind(p, "steps", steps, out);
+    p->workers = p->points;
+    p->turns = integer(p, 1);
+    p->once = cluster;
+    if (cluster) return;
+    p->workers =
+        bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
     Expr *rest = e_sub(a, p->points, e_var(a, p->worker));   // mostly there is one turn: the first loads wait for this
     Expr *turns = e_select(a, e_binary(a, BIN_EQ, p->points, p->workers), integer(p, 1),
                            e_call2(a, OP_CEILDIV, rest, p->workers));
@@ -725,19 +756,20 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
     count_ring(&p);
     p.some_steps = has_steps(context, kernel, &p);
-    p.consumers = consumers_of(context->target, p.loop);
+    p.consumers = consumers_of(context->target, kernel, p.loop);
     if (p.consumers > 1)
         p.producer_registers =
             producer_registers(context->target, p.consumers, 1, fragment_registers(context->target, kernel, 1), ROOM);
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", p.slots, &body);
     p.empty = push_barriers(&p, "empty", p.slots, &body);
-    make_points(&p, &body);
+    bool cluster = func_cluster(kernel) > 1;
+    make_points(&p, cluster, &body);
     push_setup(&p, &body);
     push_load_role(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
     Iter *iter = NEW(a, Iter);
-    *iter = (Iter){p.worker, integer(&p, 0), blocks_of(&p), integer(&p, 1)};
+    *iter = (Iter){p.worker, integer(&p, 0), cluster ? grid->grid.iters[0].end : blocks_of(&p), integer(&p, 1)};
     grid->grid.iters = iter;
     grid->grid.threads = integer(&p, (1 + p.consumers) * target_warpgroup(context->target));
     grid->grid.body = body;

@@ -4,6 +4,7 @@
 #include "ir/rewrite.h"
 #include "passes/orient.h"
 #include "passes/parted_cost.h"
+#include "passes/split_k.h"
 #include "passes/together_cost.h"
 #include "passes/warp_specialize.h"
 #include "runtime/served.h"
@@ -158,7 +159,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // (passes/parted_cost.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
 // kept, and the launch takes the cheapest.
 
-enum { MOST_TILES = 9 };
+enum { MOST_TILES = 9, MOST_SPLITS = 3, MOST_VARIANTS = MOST_TILES + MOST_SPLITS };
 
 typedef struct Tile {
     const char *tunables;
@@ -166,12 +167,14 @@ typedef struct Tile {
     PartedCost cost;
     bool general;   // the variant for what TMA does not serve has registers enough
     int64_t rate;   // of a kernel whose warpgroups work together: together_rate; else 0
+    int split;      // blocks of a cluster that share the steps of a tile; 1: none
 } Tile;
 
 typedef struct Choice {
     bool decided;
-    VEC(Tile) tiles;   // those that fit; then those that are kept. None: the first combination that fits does
-    bool by_rows;      // one for each number of rows
+    VEC(Tile) tiles;    // those that fit; then those that are kept. None: the first combination that fits does
+    VEC(Tile) splits;   // the same, where blocks share the steps of a tile
+    bool by_rows;       // one for each number of rows
 } Choice;
 
 // The kernel as the passes will find it.
@@ -218,7 +221,8 @@ static void compare_together(FitsSearch *search, Choice *choice, const Func *ker
     if (estimate.shared + staging > search->target->shared_block) return;
     Tile tile = {.tunables = fits_tunables(search->arena, kernel),
                  .general = serves_all(search, &estimate),
-                 .ring = estimate.shared};
+                 .ring = estimate.shared,
+                 .split = 1};
     tile.rate = together_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !together_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
     if (!together_cost(search->arena, search->target, kernel))
@@ -257,6 +261,23 @@ static bool is_better(const Tile *a, const Tile *b) {
     return a->ring > b->ring && other + other / CLEARER >= own;
 }
 
+// Blocks that share steps hold their parts beside the ring.
+static void compare_splits(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
+    enum { LEAST_SLOTS = 4 };
+    if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
+    for (tile.split = 2; tile.split <= search->target->max_cluster; tile.split *= 2) {
+        if (!can_split(search->target, kernel, tile.split)) continue;
+        tile.cost = parted_cost_split(search->target, kernel, tile.split);
+        bool found = false;
+        for (int i = 0; i < choice->splits.count && !found; i++) {
+            Tile *other = &choice->splits.items[i];
+            found = other->m == tile.m && other->n == tile.n && other->split == tile.split;
+            if (found && is_better(&tile, other)) *other = tile;
+        }
+        if (!found) vec_push(search->arena, &choice->splits, tile);
+    }
+}
+
 static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     if (specialized_together(search->arena, search->target, kernel)) {
@@ -268,9 +289,11 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
     Tile tile = {.tunables = fits_tunables(search->arena, kernel),
                  .general = serves_all(search, &estimate),
                  .ring = estimate.shared,
-                 .slots = slots_of(&estimate)};
+                 .slots = slots_of(&estimate),
+                 .split = 1};
     tile.cost = parted_cost(search->target, parted, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
+    if (parted == kernel) compare_splits(search, choice, kernel, tile);
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
         if (other->m != tile.m || other->n != tile.n) continue;
@@ -288,10 +311,17 @@ static const int64_t problems[][3] = {
     {1024, 8192, 8192}, {4096, 14336, 4096}, {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
+// Clusters that run at once: multiprocessors come in groups, which clusters do not fill.
+static int64_t clusters_of(const FitsSearch *search, int64_t multiprocessors, int split) {
+    int64_t clusters = multiprocessors / split;
+    return split > 1 ? clusters - clusters / search->target->wgmma.stray_clusters : clusters;
+}
+
 static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
     int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;
-    int64_t blocks = search->target->multiprocessors, turns = (rows * columns + blocks - 1) / blocks;
-    int64_t steps = (problem[2] + tile->cost.k - 1) / tile->cost.k, tails = tile->cost.hidden ? 1 : turns;
+    int64_t blocks = clusters_of(search, search->target->multiprocessors, tile->split),
+            turns = (rows * columns + blocks - 1) / blocks;
+    int64_t k = tile->cost.k * tile->split, steps = (problem[2] + k - 1) / k, tails = tile->cost.hidden ? 1 : turns;
     return (double)(turns * steps * tile->cost.step + tails * tile->cost.tail);
 }
 
@@ -351,6 +381,44 @@ static void keep_few(const FitsSearch *search, Choice *choice) {
     put_largest_last(choice);
 }
 
+// Problems with few tiles and many steps.
+static const int64_t deep_problems[][3] = {{64, 1024, 8192},  {128, 128, 16384},  {128, 1024, 8192}, {256, 256, 8192},
+                                           {512, 512, 16384}, {1024, 1024, 8192}, {64, 2048, 8192},  {256, 1024, 4096}};
+enum { DEEP = sizeof deep_problems / sizeof deep_problems[0] };
+
+// Behind the tiles that are kept, in front of the last, those that make deep problems faster.
+static void keep_splits(const FitsSearch *search, Choice *choice) {
+    const double WORTH_A_SPLIT = 0.05;   // of the time of one of the problems
+    double times[DEEP];
+    for (int p = 0; p < DEEP; p++) {
+        times[p] = 1e300;
+        for (int i = 0; i < choice->tiles.count; i++) {
+            double time = clocks_of(search, &choice->tiles.items[i], deep_problems[p]);
+            if (time < times[p]) times[p] = time;
+        }
+    }
+    for (int kept = 0; kept < MOST_SPLITS && choice->tiles.count > 0; kept++) {
+        int best = -1;
+        double most = WORTH_A_SPLIT;
+        for (int i = 0; i < choice->splits.count; i++) {
+            double gain = 0;
+            for (int p = 0; p < DEEP; p++) {
+                double time = clocks_of(search, &choice->splits.items[i], deep_problems[p]);
+                gain += time < times[p] ? (times[p] - time) / times[p] : 0;
+            }
+            if (gain > most) most = gain, best = i;
+        }
+        if (best < 0) return;
+        Tile last = vec_last(&choice->tiles), tile = choice->splits.items[best];
+        vec_last(&choice->tiles) = tile;
+        vec_push(search->arena, &choice->tiles, last);
+        for (int p = 0; p < DEEP; p++) {
+            double time = clocks_of(search, &tile, deep_problems[p]);
+            if (time < times[p]) times[p] = time;
+        }
+    }
+}
+
 typedef struct Decide {
     FitsSearch *search;
     bool more;
@@ -363,7 +431,7 @@ static void decide(const char *kernel, void *value, void *user) {
     if (choice->decided) return;
     d->more = choice->decided = true;
     if (choice->tiles.count > 0 && choice->by_rows) order_together(choice);
-    else keep_few(d->search, choice);
+    else keep_few(d->search, choice), keep_splits(d->search, choice);
     if (choice->tiles.count > d->search->rounds) d->search->rounds = choice->tiles.count;
 }
 
@@ -394,16 +462,22 @@ static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *
     Arena *arena = search->arena;
     PartedCost cost;
     int64_t m, n;
+    int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
     if (!specialized_together(arena, search->target, other))
-        cost = parted_cost(search->target, as_parted(search, other), 1);
+        cost = parted_cost_split(search->target, as_parted(search, other), split);
     else if (!together_tile(arena, search->target, other, &m, &n, &cost))
         return translated(arena, kernel, other, together_cost(arena, search->target, other));
-    Expr *points = e_int(arena, 1);
+    Expr *points = e_int(arena, 1), *blocks = e_call(arena, OP_SMS, 0, NULL);
     const Stmt *grid = func_grid(other);
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
-    Expr *turns = e_call2(arena, OP_CEILDIV, points, e_call(arena, OP_SMS, 0, NULL));
-    Expr *steps = e_mul(arena, specialized_steps(arena, other), e_int(arena, cost.step)),
-         *tail = e_int(arena, cost.tail);
+    if (split > 1) blocks = e_div(arena, blocks, e_int(arena, split));
+    if (split > 1)
+        blocks = e_sub(arena, blocks, e_div(arena, blocks, e_int(arena, search->target->wgmma.stray_clusters)));
+    if (split > 1) blocks = e_max(arena, blocks, e_int(arena, 1));
+    Expr *turns = e_call2(arena, OP_CEILDIV, points, blocks), *steps = specialized_steps(arena, other);
+    if (split > 1) steps = e_call2(arena, OP_CEILDIV, steps, e_int(arena, split));
+    Expr *tail = e_int(arena, cost.tail);
+    steps = e_mul(arena, steps, e_int(arena, cost.step));
     Expr *clocks =
         cost.hidden ? e_add(arena, e_mul(arena, turns, steps), tail) : e_mul(arena, turns, e_add(arena, steps, tail));
     return translated(arena, kernel, other, clocks);
@@ -426,11 +500,15 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
     Module merged = *module;
     memset(&merged.funcs, 0, sizeof merged.funcs);
     for (int i = 0; i < module->funcs.count; i++) {
-        Func *variants[MOST_TILES] = {module->funcs.items[i]};
+        Func *variants[MOST_VARIANTS] = {module->funcs.items[i]};
         int count = 1;
         Choice *choice =
             variants[0]->kind == FUNC_KERNEL && search->choices ? choice_of((FitsSearch *)search, variants[0]) : NULL;
         for (; choice && count < choice->tiles.count; count++) variants[count] = others[count - 1]->funcs.items[i];
+        for (int v = 0; choice && v < count && v < choice->tiles.count; v++) {
+            int64_t split = choice->tiles.items[v].split;
+            if (split > 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, split);
+        }
         set_conditions(search, count, variants);
         for (int v = 0; v < count; v++) vec_push(search->arena, &merged.funcs, variants[v]);
     }
