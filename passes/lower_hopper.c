@@ -115,6 +115,8 @@ typedef struct Store {
     const Block *loops;
     TmaStore shape;
     Block *out;
+    bool tile;                         // it goes through a tile of its own shape
+    int64_t first_row, first_column;   // of the box, there
 } Store;
 
 static void push_plain(Store *store, OpId op, int count, const Arg *args, Block *out) {
@@ -153,13 +155,25 @@ static void push_barrier(Store *store) {
     push_plain(store, OP_BARRIER, COUNT_OF(args), args, store->out);
 }
 
-// Indices of a staging buffer: the warpgroup's part, where there are several, the slot, row and column.
+// Where the warpgroup's rows begin.
+static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
+    if (!lower->warpgroup || rows == 0) return e_int(lower->arena, 0);
+    return e_mul(lower->arena, e_var(lower->arena, lower->warpgroup), e_int(lower->arena, rows));
+}
+
+// Indices of a staging buffer: the warpgroup's part, where there are several, the slot, row and column. Of a whole tile: row and
+// column, from the box's first on.
 static Region *staging_place(Store *store, Buf *buf, Expr *slot, Expr *row, Expr *column) {
     Lower *lower = store->lower;
     Expr *at[4];
     int count = 0, rank;
-    if (lower->warpgroup) at[count++] = e_var(lower->arena, lower->warpgroup);
-    if (buf->rank - count == 3) at[count++] = slot;
+    if (store->tile) {
+        row = e_add(lower->arena,
+                    e_add(lower->arena, warpgroup_rows(lower, store->shape.strips * store->shape.rows), row),
+                    e_int(lower->arena, store->first_row));
+        column = e_add(lower->arena, column, e_int(lower->arena, store->first_column));
+    } else if (lower->warpgroup) at[count++] = e_var(lower->arena, lower->warpgroup);
+    if (!store->tile && buf->rank - count == 3) at[count++] = slot;
     at[count++] = row;
     at[count++] = column;
     Expr **place = lower_indices(lower, buf, count, at, &rank);
@@ -215,12 +229,6 @@ static void push_loops(Store *store, int64_t first, int64_t count) {
         tile_loop_of(store->lower->arena, store->loops->items[i], &loop);
         lower_loop_part(store->lower, store->loops->items[i], &loop, first, count, store->out);
     }
-}
-
-// Where the warpgroup's rows begin.
-static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
-    if (!lower->warpgroup || rows == 0) return e_int(lower->arena, 0);
-    return e_mul(lower->arena, e_var(lower->arena, lower->warpgroup), e_int(lower->arena, rows));
 }
 
 static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_t column, int64_t columns,
@@ -291,10 +299,14 @@ void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *
     store.shape.strips /= warpgroups_of(lower);
     const TmaStore *shape = &store.shape;
     int64_t across = shape->chunks + (shape->tail > 0);
+    const Region *stage = call_region(copy, COPY_STAGE);
+    store.tile = stage && tma_stores_through(shape, copy, stage->buf);
     for (int64_t box = 0; box < shape->strips * across; box++) {
         int64_t chunk = box % across, slot = buffer_of(shape, box);
         bool whole = chunk < shape->chunks;
-        if (lower->repeats || is_used(shape, box)) {
+        store.first_row = box / across * shape->rows, store.first_column = chunk * shape->columns;
+        if (store.tile && box == 0) push_barrier(&store);   // all its rows have been read
+        if (!store.tile && (lower->repeats || is_used(shape, box))) {
             push_store_wait(&store, stores_since(shape, box));
             push_barrier(&store);
         }

@@ -51,6 +51,7 @@ struct Maker {
     Subst *subst;
     Map *releases;                // arrivals at `empty` -> Group, whose first member is the Release
     Block buffers;                // shared memory of the role
+    bool staged;                  // results leave by way of a tile
     Facts *facts;                 // of the role that loads
     const Stmt *delayed, *into;   // a copy, and the loop that it goes into
 };
@@ -301,6 +302,17 @@ static void push_lives(Maker *m, const Block *block, int at, bool first, Block *
     }
 }
 
+static void stage_store(Maker *m, const Stmt *store, Stmt *clone) {
+    for (int g = 0; g < m->plan->groups.count; g++) {
+        const Group *group = m->plan->groups.items[g];
+        if (group->store != store) continue;
+        Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, group->tiles.items[0]->buf));
+        set_staging(m->parting, clone, tile, none);
+        return;
+    }
+    add_staging(m->parting, clone, m->parting->consumers, &m->buffers);
+}
+
 static void compute_block(Maker *m, const Block *from, Block *out) {
     Arena *a = m->plan->arena;
     for (int i = 0; i < from->count; i++) {
@@ -316,7 +328,7 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
         } else if (!loads_tile(stmt, NULL) && !turns_loaded(stmt, m->plan) &&
                    !(stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)) {
             Stmt *clone = cloned(m, stmt);
-            if (via_is(clone, "tma_store")) add_staging(m->parting, clone, m->parting->consumers, &m->buffers);
+            if (via_is(clone, "tma_store")) stage_store(m, stmt, clone);
             block_push(a, out, clone);
         }
         push_lives(m, from, i, false, out);
@@ -329,6 +341,7 @@ static void finish_releases(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Group *group = map_get(m->releases, stmt);
     Arg none[2] = {{0}};
     if (group && group->by_threads) push_call(m->parting, OP_BARRIER, COUNT_OF(none), none, out);
+    if (group && group->store) push_last_stores(m->parting, out);
     block_push(mapper->arena, out, stmt);
     if (group) push_advance(m->parting, &group->counter, out);
 }
@@ -358,6 +371,15 @@ static void learn(Facts *facts, const Block *block) {
         if (is_scalar(block->items[i])) facts_enter(facts, block->items[i]);
 }
 
+// worker, worker + workers, ...; or so many in a row, and the next row after that of all the others.
+static Expr *point_number(Parting *p, Expr *turn) {
+    Arena *a = p->arena;
+    Expr *worker = e_var(a, p->worker);
+    if (p->row == 1) return e_add(a, worker, e_mul(a, turn, p->workers));
+    Expr *row = integer(p, p->row), *number = e_add(a, worker, e_mul(a, e_div(a, turn, row), p->workers));
+    return e_add(a, e_mul(a, number, row), e_mod(a, turn, row));
+}
+
 // The loop over points of a persistent block; the role itself where a point is a block.
 static Block *push_points(Maker *m, Stmt *role) {
     Parting *p = m->parting;
@@ -366,7 +388,7 @@ static Block *push_points(Maker *m, Stmt *role) {
     m->subst = subst_new(p->arena);
     if (p->turns) body = &push_points_loop(p, "turn", p->turns, &turn, body)->loop.body;
     Expr *number = e_var(p->arena, p->worker);
-    if (p->turns) number = e_add(p->arena, number, e_mul(p->arena, turn, p->workers));
+    if (p->turns) number = point_number(p, turn);
     push_block(p, number, m->subst, body);
     return body;
 }
@@ -413,7 +435,7 @@ static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     StmtMapper finish = {.arena = p->arena, .stmt = finish_releases, .user = m};
     rewrite_block(&finish, &work);
     block_append(p->arena, body, &work);
-    if (m->buffers.count > 0) push_last_stores(p, &role->role.body);
+    if (m->buffers.count > 0 || m->staged) push_last_stores(p, &role->role.body);
     block_append(p->arena, &m->buffers, &role->role.body);
     role->role.body = m->buffers;
 }
@@ -468,12 +490,31 @@ bool together_equal_points(Arena *arena, const Func *kernel) {
     return equal_points(arena, body, body);
 }
 
+// How many points a block has: whole rows, and what there is of the last one.
+static Expr *row_turns(Parting *p, Block *out) {
+    Arena *a = p->arena;
+    Expr *row = integer(p, p->row), *round = e_mul(a, p->workers, row);
+    Expr *rest = bind(p, "rest", e_sub(a, p->points, e_mul(a, e_var(a, p->worker), row)), out);
+    Expr *rounds = bind(p, "rounds", e_div(a, rest, round), out);
+    return e_add(a, e_mul(a, rounds, row), e_min(a, row, e_sub(a, rest, e_mul(a, rounds, round))));
+}
+
+static Expr *row_blocks(Parting *p) {
+    Arena *a = p->arena;
+    Expr *rows = e_call2(a, OP_CEILDIV, p->grid->grid.iters[0].end, integer(p, p->row));
+    return p->row == 1 ? blocks_of(p) : e_min(a, rows, e_call(a, OP_SMS, 0, NULL));
+}
+
 static void make_points(Parting *p, bool persistent, Block *out) {
     Arena *a = p->arena;
     p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
     push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
     if (!persistent) return;
-    p->workers = bind(p, "workers", blocks_of(p), out);   // in the words of the grid, as codegen knows it
+    p->workers = bind(p, "workers", row_blocks(p), out);   // in the words of the grid, as codegen knows it
+    if (p->row > 1) {
+        p->turns = bind(p, "turns", row_turns(p, out), out);
+        return;
+    }
     p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
 }
 
@@ -504,6 +545,27 @@ static void push_tiles(const Plan *plan, Block *out) {
         block_push(plan->arena, out, s_decl(plan->arena, plan->tiles.items[i]->buf));
 }
 
+// Where there is no room for staging, results take the way through a tile, which is empty only when they have left.
+static void stage_in_tile(Maker *m, const Func *kernel) {
+    Plan *plan = m->plan;
+    int64_t shared = 0;
+    const Stmt *store;
+    for (int g = 0; g < plan->groups.count; g++) shared += plan->groups.items[g]->slots * plan->groups.items[g]->bytes;
+    if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
+    Group *group = together_staged(plan, &store);
+    if (!group || !via_is(store, "tma_store")) return;
+    Site *site = &group->tiles.items[0]->sites.items[0];
+    group->store = store;
+    while (site->block->items[site->last] != store) site->last++;
+    m->staged = true;
+}
+
+bool together_stores_through(Arena *arena, const Target *target, const Func *kernel) {
+    Plan plan;
+    const Stmt *store;
+    return !together_plan(arena, target, kernel, &plan) && together_staged(&plan, &store);
+}
+
 bool part_together(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
@@ -513,9 +575,11 @@ bool part_together(PassContext *context, Func *kernel) {
     Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
     Maker maker = {.parting = &p, .plan = &plan, .releases = map_new(a)};
     Block body = {0};
-    bool persistent = together_equal_points(a, kernel);
+    p.row = attr_int(grid->attrs, ATTR_ROW, 1);
+    bool persistent = p.row > 1 || together_equal_points(a, kernel);
     if (!persistent) find_once(&plan);
     want_few_points(context, kernel, grid);
+    stage_in_tile(&maker, kernel);
     p.consumers = together_warpgroups_for(target, plan.rows);
     int producers = together_producers(&plan);
     int64_t fragments = fragment_registers(target, kernel, p.consumers);
@@ -529,7 +593,7 @@ bool part_together(PassContext *context, Func *kernel) {
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
     Iter *iter = NEW(a, Iter);
-    *iter = (Iter){p.worker, integer(&p, 0), persistent ? blocks_of(&p) : grid->grid.iters[0].end, integer(&p, 1)};
+    *iter = (Iter){p.worker, integer(&p, 0), persistent ? row_blocks(&p) : grid->grid.iters[0].end, integer(&p, 1)};
     grid->grid.iters = iter;
     grid->grid.threads = integer(&p, (producers + p.consumers) * target_warpgroup(target));
     grid->grid.body = body;

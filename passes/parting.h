@@ -16,6 +16,7 @@ typedef struct Parting {
     int64_t producer_registers;       // 0: nothing is traded
     Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
     Var *worker, *block;
+    int64_t row;   // points in a row that a block takes one after the other
     // in turn
     Block shared, fragments, work;   // of one point, apart
     Stmt *loop;
@@ -34,6 +35,7 @@ int64_t together_slots(Arena *arena, const Target *target,
                        const Func *kernel);                          // bytes that transposed tiles still need
 int together_warpgroups(const Target *target, const Func *kernel);   // that compute
 bool together_equal_points(Arena *arena, const Func *kernel);        // all points take equally many steps: blocks stay
+bool together_stores_through(Arena *arena, const Target *target, const Func *kernel);   // a tile: needs no staging
 bool part_together(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma
 
 // Registers of a thread that computes, of `consumers` warpgroups, when those of `producers` others have so many; 0: all that it
@@ -217,6 +219,14 @@ static inline Arg staging_buffer(Parting *p, const char *name, Type type, int ra
     return arg_region(region_whole(p->arena, buf));
 }
 
+static inline void set_staging(Parting *p, Stmt *copy, Arg whole, Arg tail) {
+    Arg args[] = {copy->call.args[0], copy->call.args[1], {0}, whole, tail};
+    Stmt *staged = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
+    staged->loc = copy->loc;
+    staged->attrs = copy->attrs;
+    *copy = *staged;
+}
+
 // Room for a store by TMA, of each of `warpgroups`. `out`: where shared memory of the role is declared.
 static inline void add_staging(Parting *p, Stmt *copy, int64_t warpgroups, Block *out) {
     TmaStore store;
@@ -226,13 +236,10 @@ static inline void add_staging(Parting *p, Stmt *copy, int64_t warpgroups, Block
     int64_t whole[] = {warpgroups, TMA_STORE_SLOTS, store.rows, store.columns};
     int64_t tail[] = {warpgroups, store.rows, store.tail_columns};
     int one = warpgroups == 1;   // needs no dim
-    Arg args[5] = {copy->call.args[0], copy->call.args[1]};
-    if (store.chunks) args[3] = staging_buffer(p, "stage", type, 4 - one, whole + one, out);
-    if (store.tail) args[4] = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
-    Stmt *staged = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
-    staged->loc = copy->loc;
-    staged->attrs = copy->attrs;
-    *copy = *staged;
+    Arg whole_arg = {0}, tail_arg = {0};
+    if (store.chunks) whole_arg = staging_buffer(p, "stage", type, 4 - one, whole + one, out);
+    if (store.tail) tail_arg = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
+    set_staging(p, copy, whole_arg, tail_arg);
 }
 
 // Shared memory outlives the stores that read it.

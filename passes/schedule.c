@@ -35,6 +35,10 @@
 //         first = block / group * together, height = min(together, others - first): the last section may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
+// Where the source says `persistent`, and roles are made of the block later, a block stays for several such points. Then the order
+// is one head's (one of the others') after the other, and within it the longest, the shortest, the next longest, ...: a row of two
+// (`@row`) takes about as long as any other, and a block takes row after row (part_together.c).
+//
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
 // its iterations (slots, phases) goes on simply.
@@ -51,7 +55,8 @@ typedef struct Scheduler {
     const Facts *facts;
     Stmt *grid;
     bool persistent;
-    Block top;   // lets that compute the old iterators
+    bool pairs;   // blocks stay, for points that differ
+    Block top;    // lets that compute the old iterators
 } Scheduler;
 
 // Which of the first two names the tiles that are read depend on.
@@ -304,6 +309,21 @@ static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Exp
     return level;
 }
 
+// All iterators from the number of a point: of each of the others the longest, the shortest, the next longest, ...
+static void bind_in_pairs(Scheduler *s, Expr *number, int deciding, Trend trend) {
+    Arena *a = s->arena;
+    const Iter *iter = &s->grid->grid.iters[deciding];
+    Expr *extent = bind(s, "extent", iter->end), *other, *place = number, *two = e_int(a, 2);
+    if (s->grid->grid.count > 1) {
+        bind_division(s, number, extent, (const char *[]){"other", "place"}, &other, &place);
+        bind_others(s, deciding, other);
+    }
+    Expr *half = bind(s, "half", e_div(a, place, two)), *last = e_sub(a, extent, e_int(a, 1));
+    Expr *first = e_binary(a, BIN_EQ, e_mod(a, place, two), e_int(a, trend == TREND_UP ? 1 : 0));
+    bind_iter(s, deciding, e_select(a, first, half, e_sub(a, last, half)), extent);
+    attr_set_int(a, &s->grid->attrs, ATTR_ROW, 2);
+}
+
 // All iterators from the number of a point, the longest points first.
 static void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
     Arena *a = s->arena;
@@ -326,6 +346,12 @@ static Expr *raster_of(Scheduler *s) {
     return raster_pays(s->grid) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
 }
 
+bool points_balance(Arena *arena, const Target *target, const Func *kernel) {
+    Scheduler s = {.arena = arena, .grid = (Stmt *)func_grid(kernel), .facts = facts_new(arena, kernel)};
+    Trend trend;
+    return s.grid && specialized_together(arena, target, kernel) && !raster_of(&s) && deciding_iter(&s, &trend) >= 0;
+}
+
 // The old iterators from the number of a point; fills s->top.
 static void decompose(Scheduler *s, Expr *number) {
     Arena *a = s->arena;
@@ -336,6 +362,10 @@ static void decompose(Scheduler *s, Expr *number) {
     int first = 0, deciding = raster || s->persistent ? -1 : deciding_iter(s, &trend);
     bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many
     if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
+    if (deciding >= 0 && s->pairs) {
+        bind_in_pairs(s, number, deciding, trend);
+        return;
+    }
     if (deciding >= 0) {
         bind_longest_first(s, number, deciding, trend);
         return;
@@ -547,9 +577,11 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     if (grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
         visit_block(&copies, &grid->grid.body);
     Trend trend = TREND_FLAT;
+    s.pairs = grid->grid.persistent && specialized_together(context->arena, context->target, kernel);
     s.persistent = grid->grid.persistent && !parted;
     if (s.persistent) make_persistent(&s, points);
-    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && trend == TREND_UP)) flatten(&s, points);
+    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.pairs)))
+        flatten(&s, points);
     else return changed ? (grid->grid.raster = NULL, true) : false;
     grid->grid.persistent = false;
     grid->grid.raster = NULL;

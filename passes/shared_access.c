@@ -214,6 +214,7 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
     const char *why;
     const Region *whole = call_region(copy, COPY_STAGE), *tail = call_region(copy, COPY_TAIL);
     if (!tma_stores(gather->context->target, copy, &store, &why)) return;
+    if (whole && tma_stores_through(&store, copy, whole->buf)) return;   // whose layout is dictated
     if (whole) gather_staging(gather, copy, whole->buf, store.columns);
     if (tail) gather_staging(gather, copy, tail->buf, store.tail);
 }

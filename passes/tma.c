@@ -119,6 +119,18 @@ bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const cha
     return true;
 }
 
+bool tma_stores_through(const TmaStore *store, const Stmt *copy, const Buf *tile) {
+    const Buf *from = copy->call.args[0].region->buf;
+    TmaPanels panels;
+    const char *why;
+    if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail ||
+        !tma_panels(tile, &panels, &why))
+        return false;
+    for (int d = 0; d < 2; d++)
+        if (buf_extent(tile, d) != buf_extent(from, d)) return false;
+    return tile->type == copy->call.args[1].region->buf->type && panels.columns == store->columns;
+}
+
 // ---- wgmma ----
 
 // The left operand from registers, which the instruction takes as it is.

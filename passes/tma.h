@@ -32,6 +32,8 @@ typedef struct TmaStore {
     int tail_swizzle;
 } TmaStore;
 bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why);   // copy: fragment to tensor
+// Whether a shared tile that is needed no more can be the way: it has the accumulator's shape, and lies as the boxes do.
+bool tma_stores_through(const TmaStore *store, const Stmt *copy, const Buf *tile);
 enum { TMA_STORE_SLOTS = 2 };   // buffers for whole boxes: one is written while the other is read
 // Warpgroups of one role meet around their stores at named barriers, from this one on. (Below: where roles take turns.)
 enum { TMA_STORE_BARRIER = 4 };

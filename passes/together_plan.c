@@ -194,6 +194,56 @@ static void make_groups(Plan *plan) {
     }
 }
 
+// ---- results through a tile ----
+
+// Rows that a warpgroup reads are those of its own products, so that it may write them when these are over.
+typedef struct Rows {
+    const Buf *buf;
+    bool others;
+} Rows;
+
+static bool find_rows_read(Visitor *visitor, Stmt *stmt) {
+    Rows *rows = visitor->user;
+    if (!is_call(stmt, OP_GEMM)) return true;
+    const Region *a = stmt->call.args[0].region, *b = stmt->call.args[1].region;
+    rows->others |= b->buf == rows->buf || (a->buf == rows->buf && a->transposed);
+    return true;
+}
+
+static bool is_read_by_rows(const Plan *plan, const Buf *buf) {
+    Rows rows = {buf, false};
+    Visitor visitor = {.stmt = find_rows_read, .user = &rows};
+    visit_block(&visitor, (Block *)&plan->grid->grid.body);
+    return !rows.others && !read_by_threads(plan, buf);
+}
+
+static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
+    const Site *site = &tile->sites.items[0];
+    const Stmt *found = NULL;
+    for (int i = site->last + 1; i < site->block->count; i++) {
+        const Stmt *stmt = site->block->items[i];
+        TmaStore store;
+        const char *why;
+        if (!is_call(stmt, OP_COPY) || stmt->call.args[1].region->buf->scope != SCOPE_GLOBAL) continue;
+        if (found || !tma_stores(plan->target, stmt, &store, &why) || !tma_stores_through(&store, stmt, tile->buf))
+            return NULL;
+        found = stmt;
+    }
+    return found;
+}
+
+Group *together_staged(const Plan *plan, const Stmt **store) {
+    for (int g = 0; g < plan->groups.count && !plan->turns; g++) {
+        Group *group = plan->groups.items[g];
+        const Tile *tile = group->tiles.items[0];
+        bool once = group->tiles.count == 1 && tile->sites.count == 1 && tile->sites.items[0].first >= 0;
+        if (!once || !is_read_by_rows(plan, tile->buf)) continue;
+        *store = store_behind(plan, tile);
+        if (*store) return group;
+    }
+    return NULL;
+}
+
 // ---- what the role that loads has to know ----
 //
 // Where tiles lie, and whether and how often they are loaded: the scalars in that, what these come of, and the loops and branches

@@ -19,10 +19,11 @@ struct Group {   // tiles that are filled and emptied together
     Release release;
     VEC(Tile *) tiles;
     int64_t slots, bytes;
-    bool by_threads;   // some statement reads them without wgmma
-    bool once;         // they are filled once in a block: nobody waits for them to be empty
-    bool turned;       // the role that transposes fills them
-    bool raw;          // it alone reads them
+    bool by_threads;     // some statement reads them without wgmma
+    bool once;           // they are filled once in a block: nobody waits for them to be empty
+    bool turned;         // the role that transposes fills them
+    bool raw;            // it alone reads them
+    const Stmt *store;   // results that leave by way of its tile, when nothing needs that any more
     Buf *full, *empty;
     Counter counter;   // of the role that is being made
 };
@@ -46,7 +47,9 @@ typedef struct Plan {
 const char *together_plan(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
 int together_producers(const Plan *plan);                          // warpgroups that load, or transpose
 int together_warpgroups_for(const Target *target, int64_t rows);   // that compute
-enum { TOGETHER_ROOM = 24 };                                       // registers for addresses and counters
+// The group whose tile the store can go through instead of staging of its own, and the store; NULL: there is none.
+Group *together_staged(const Plan *plan, const Stmt **store);
+enum { TOGETHER_ROOM = 24 };   // registers for addresses and counters
 
 Tile *tile_of(const Plan *plan, const Buf *buf);   // NULL: no tile
 const Buf *loaded_tile(const Stmt *stmt);          // what the copy loads; NULL: it is none

@@ -425,7 +425,7 @@ static bool count_staging(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel) {
+int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared) {
     Shape shape;
     const char *why;
     PartKind kind = kind_of(arena, target, kernel, &shape, &why);
@@ -436,7 +436,9 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
     Staging staging = {arena, target, kernel, consumers, slots};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
     visit_block(&visitor, (Block *)&kernel->body);
-    return staging.bytes;
+    bool through = kind == PART_TOGETHER && shared + staging.bytes > target->shared_block &&
+                   together_stores_through(arena, target, kernel);
+    return through ? 0 : staging.bytes;
 }
 
 // ---- parting ----

@@ -20,9 +20,13 @@ bool is_accumulator(const Func *kernel, const Buf *fragment);
 // The statement stores such a fragment by TMA, in such a kernel: to a tensor that nobody reads or writes after that, since what
 // TMA stores is not ordered with what threads do.
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out);
-// Shared memory beside the buffers of the source, bytes: for stores by TMA, for slots of transposed tiles.
-int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel);
+// Shared memory beside the buffers of the source, bytes: for stores by TMA, for slots of transposed tiles. `shared`: of those
+// buffers; where there is no room beside them, results may leave by way of one.
+int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared);
 // The tile that one product of such a kernel's loop computes.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
 // The steps of that loop, or what no point has more of, in names that are the same for all points.
 Expr *specialized_steps(Arena *arena, const Func *kernel);
+// The points of such a kernel take unequally long, and `persistent` makes blocks that stay for several of them, long and short
+// ones (schedule.c).
+bool points_balance(Arena *arena, const Target *target, const Func *kernel);

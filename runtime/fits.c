@@ -184,7 +184,7 @@ static const Func *as_parted(const FitsSearch *search, const Func *kernel) {
 }
 
 static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
-    int64_t shared = estimate->shared + specialized_staging(search->arena, search->target, kernel);
+    int64_t shared = estimate->shared + specialized_staging(search->arena, search->target, kernel, estimate->shared);
     return specialized_in_turn(search->arena, search->target, kernel) && shared <= search->target->shared_block;
 }
 
@@ -217,7 +217,7 @@ static bool is_better_together(const Choice *choice, const Tile *a, const Tile *
 
 static void compare_together(FitsSearch *search, Choice *choice, const Func *kernel) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
-    int64_t staging = specialized_staging(search->arena, search->target, kernel);
+    int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
     if (estimate.shared + staging > search->target->shared_block) return;
     Tile tile = {.tunables = fits_tunables(search->arena, kernel),
                  .general = serves_all(search, &estimate),
@@ -496,6 +496,24 @@ static void set_conditions(const FitsSearch *search, int count, Func **variants)
     }
 }
 
+// Blocks that stay for several points, some long and some short, beside those of one point each, which the device balances.
+static int add_staying(const FitsSearch *search, int count, Func **variants) {
+    int all = 0;
+    Func *with[MOST_TILES];
+    for (int i = 0; i < count; i++) {
+        bool may = variants[i]->kind == FUNC_KERNEL && all + count - i < MOST_TILES;
+        if (may && !func_grid(variants[i])->grid.persistent &&
+            points_balance(search->arena, search->target, variants[i])) {
+            Func *staying = clone_func(search->arena, variants[i]);
+            ((Stmt *)func_grid(staying))->grid.persistent = true;
+            with[all++] = staying;
+        }
+        with[all++] = variants[i];
+    }
+    memcpy(variants, with, sizeof with[0] * (size_t)all);
+    return all;
+}
+
 void fits_merge(const FitsSearch *search, Module *module, Module *const *others) {
     Module merged = *module;
     memset(&merged.funcs, 0, sizeof merged.funcs);
@@ -504,11 +522,13 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
         int count = 1;
         Choice *choice =
             variants[0]->kind == FUNC_KERNEL && search->choices ? choice_of((FitsSearch *)search, variants[0]) : NULL;
-        for (; choice && count < choice->tiles.count; count++) variants[count] = others[count - 1]->funcs.items[i];
-        for (int v = 0; choice && v < count && v < choice->tiles.count; v++) {
+        int tiles = choice ? choice->tiles.count : 1;
+        for (; count < tiles; count++) variants[count] = others[count - 1]->funcs.items[i];
+        for (int v = 0; choice && v < count && v < tiles; v++) {
             int64_t split = choice->tiles.items[v].split;
             if (split > 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, split);
         }
+        count = add_staying(search, count, variants);
         set_conditions(search, count, variants);
         for (int v = 0; v < count; v++) vec_push(search->arena, &merged.funcs, variants[v]);
     }
@@ -539,7 +559,7 @@ bool fits_check(void *user, Module *module, Func *kernel) {
     if (strcmp(search->kernel, kernel->name) != 0) return true;
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     if (specialized_together(search->arena, search->target, kernel)) {   // with registers for its roles
-        int64_t staging = specialized_staging(search->arena, search->target, kernel);
+        int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
         estimate.fits = estimate.shared + staging <= search->target->shared_block;
     }
     remember(search, &estimate, fits_tunables(search->arena, kernel));

@@ -46,6 +46,7 @@ static const Target targets[] = {
                .work_clocks = 3,
                .work_elements = 256,
                .point_clocks = 3500,
+               .alone_clocks = 4200,
                .columns = 64,
                .column_clocks = 33,
                .shared_bytes = 152,

@@ -39,6 +39,7 @@ typedef struct WgmmaCosts {
     int64_t strip_bytes;                  // of k, for which a strip of rows takes 2 clocks a column
     int64_t work_clocks, work_elements;   // for so many elements of other work, by one warpgroup
     int64_t point_clocks;                 // besides the steps of a point
+    int64_t alone_clocks;                 // as well, where a point is a block, and nothing is loaded before it
 } WgmmaCosts;
 
 typedef struct Target {
