@@ -15,6 +15,7 @@
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
+#include "passes/tma.h"
 #include "passes/util.h"
 #include "support/map.h"
 
@@ -212,6 +213,61 @@ static bool lower_parts(Lower *lower, const Stmt *arrive, Block *out) {
     return true;
 }
 
+// ---- turns ----
+//
+// A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@first` waits are the first one's.
+
+static Stmt *turn_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc) {
+    Arena *arena = lower->arena;
+    Arg args[] = {arg_value(e_add(arena, warpgroup, e_int(arena, TURN_BARRIER))),
+                  arg_value(e_int(arena, 2 * target_warpgroup(lower->target)))};
+    Stmt *barrier = s_call(arena, op, COUNT_OF(args), args);
+    barrier->loc = loc;
+    return barrier;
+}
+
+static Stmt *if_warpgroup(Lower *lower, int64_t number) {
+    Expr *wg = e_var(lower->arena, lower->warpgroup);
+    return s_if(lower->arena, e_binary(lower->arena, BIN_EQ, wg, e_int(lower->arena, number)));
+}
+
+static bool lower_turn(Lower *lower, const Stmt *stmt, Block *out) {
+    Arena *arena = lower->arena;
+    bool begins = stmt->call.op == OP_TURN_BEGIN;
+    if (!begins && stmt->call.op != OP_TURN_END) return false;
+    if (!lower->warpgroup) return true;   // it is alone
+    Expr *wg = e_var(arena, lower->warpgroup), *one = e_int(arena, 1);
+    Expr *last = e_int(arena, lower->threads / target_warpgroup(lower->target) - 1);
+    Expr *next = e_select(arena, e_binary(arena, BIN_EQ, wg, last), e_int(arena, 0), e_add(arena, wg, one));
+    OpId op = begins ? OP_BARRIER : OP_BARRIER_ARRIVE;
+    block_push(arena, out, turn_barrier(lower, op, begins ? wg : next, stmt->loc));
+    return true;
+}
+
+static bool takes_turns(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_TURN_BEGIN;
+}
+
+// The first turn: the last warpgroup says so.
+static void open_turns(Lower *lower, const Stmt *role, Block *out) {
+    if (!lower->warpgroup || !block_any(&role->role.body, takes_turns, NULL)) return;
+    Stmt *last = if_warpgroup(lower, role->role.threads / target_warpgroup(lower->target) - 1);
+    Stmt *begin = turn_barrier(lower, OP_BARRIER_ARRIVE, e_int(lower->arena, 0), role->loc);
+    block_push(lower->arena, &last->if_.then, begin);
+    block_push(lower->arena, out, last);
+}
+
+static bool lower_first(Lower *lower, Stmt *wait, Block *out) {
+    if (!attr_get(wait->attrs, ATTR_FIRST)) return false;
+    attr_remove(&wait->attrs, ATTR_FIRST);
+    if (!lower->warpgroup) return false;
+    Stmt *first = if_warpgroup(lower, 0);
+    block_push(lower->arena, &first->if_.then, wait);
+    block_push(lower->arena, out, first);
+    return true;
+}
+
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     const OpInfo *info = op_info(stmt->call.op);
@@ -231,6 +287,7 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
         if (!lower_scan(lower, stmt, out)) not_lowered(lower, stmt, info->text);
         return;
     }
+    if (lower_turn(lower, stmt, out)) return;
     if (!(info->stages & STAGE_BIT_THREAD)) {
         not_lowered(lower, stmt, info->text);
         return;
@@ -242,6 +299,7 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
         if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
     }
     if (stmt->call.op == OP_MBARRIER_ARRIVE && lower_parts(lower, stmt, out)) return;
+    if (stmt->call.op == OP_MBARRIER_WAIT && lower_first(lower, stmt, out)) return;
     bool by_one =
         (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
     block_push(arena, by_one && !lower->one ? &once(lower, NULL, out)->if_.then : out, stmt);
@@ -435,8 +493,7 @@ static bool needs_threads(const Stmt *stmt, void *user) {
 }
 
 static bool wants_warpgroup(const Stmt *stmt, void *user) {
-    (void)user;
-    return via_is(stmt, "wgmma") || via_is(stmt, "tma_store");
+    return via_is(stmt, "wgmma") || via_is(stmt, "tma_store") || takes_turns(stmt, user);
 }
 
 // The same in all lanes, so that descriptors are in uniform registers.
@@ -461,6 +518,7 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     int mark = facts_mark(lower->facts);
     Stmt *region = open_region(lower, role->role.threads, role->loc);
     name_warpgroup(lower, role, &body);
+    open_turns(lower, role, &body);
     lower->one = !block_any(&role->role.body, needs_threads, NULL);
     lower_block(lower, &role->role.body, lower->one ? &once(lower, NULL, &body)->if_.then : &body);
     lower->one = false;

@@ -28,7 +28,7 @@
 // that use it stand there; the wait comes before the first of them, the arrival after the last.
 //
 // Products then become asynchronous (start_products.c), and some move behind those of the next iteration
-// (rotate_products.c). Where all points take equally many steps blocks are persistent and load ahead across points; else every
+// (rotate_products.c), for which the warpgroups take turns (take_turns.c). Where all points take equally many steps blocks are persistent and load ahead across points; else every
 // point is a block, and the device balances them.
 #include "ir/build.h"
 #include "passes/kernel_walk.h"
@@ -431,6 +431,7 @@ static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     rotate_products(p->arena, facts, &work, m->releases);
     sink_scalars(p->arena, &work, m->releases);
     start_products(p->arena, &work, m->releases);
+    if (p->consumers > 1) take_turns(p->arena, &work);
     if (!p->turns) drop_last_arrivals(m, &work, map_new(p->arena));
     StmtMapper finish = {.arena = p->arena, .stmt = finish_releases, .user = m};
     rewrite_block(&finish, &work);

@@ -58,6 +58,9 @@ void start_products(Arena *arena, Block *block, const Map *releases);
 // Products at the end of a loop from registers go behind the first product of the next iteration (rotate_products.c).
 void rotate_products(Arena *arena, Facts *facts, Block *block, Map *releases);
 
+// Warpgroups start their products in turn, where such a loop's iteration has one row of them (take_turns.c).
+void take_turns(Arena *arena, Block *block);
+
 // Of a role's body (tidy_role.c): fills with zeros go where a product can overwrite, given what is known; declarations of
 // fragments into the one loop that uses them; scalars behind the last loop that does not need them.
 void drop_fills(Arena *arena, Facts *facts, Block *block);

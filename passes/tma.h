@@ -37,6 +37,8 @@ bool tma_stores_through(const TmaStore *store, const Stmt *copy, const Buf *tile
 enum { TMA_STORE_SLOTS = 2 };   // buffers for whole boxes: one is written while the other is read
 // Warpgroups of one role meet around their stores at named barriers, from this one on. (Below: where roles take turns.)
 enum { TMA_STORE_BARRIER = 4 };
+// Where they take turns, each waits at one of its own.
+enum { TURN_BARRIER = 8 };
 
 // Whether wgmma can serve a gemm whose operands stand in shared memory, or the left one in registers: acc [m, n] in registers.
 bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why);

@@ -5,7 +5,7 @@ race or a wrong result at one of the trip counts 0, 1, 2, 3 and many at least.
 The fully lowered text of an example (`tilec opt`) is a program itself. Its tests are replaced by small ones whose shapes
 give these trip counts. As it is, all of them pass; without any one of its synchronising statements, some do not. Where a
 kernel has a variant with facts and a general one, this is done for the text as it is, and again for the general one alone
-(a launch with aligned tensors might never choose it).
+(a launch with aligned tensors might never choose it), and for each variant that is chosen by its cost.
 
 Kernels that are written with their synchronisation (for Hopper) are treated alike, as they are.
 
@@ -211,13 +211,42 @@ def general_only(text):
     return text if dropped else None
 
 
-def statements(text, general, first):
-    """The synchronising statements to delete: in the text as it is, those of kernels that are not general."""
+def each_alone(text):
+    """For each variant that a launch chooses by its cost the text without the other such ones, its cost's condition left out."""
+    kernels = list(KERNEL.finditer(text))
+    chosen = [match for match in kernels if "@one_of" in match["attrs"]]
+    for kept in chosen:
+        alone = text
+        for match in reversed(chosen):
+            own = ""
+            if match is kept:
+                head, condition, body = re.split(r"(when \(.*?\)) \{\n", match.group(0), maxsplit=1, flags=re.S)
+                facts = [part for part in condition[len("when ("):-1].split(" &&") if "sms()" not in part]
+                own = f"{head}when ({' &&'.join(facts)}) {{\n{body}"
+            alone = alone[:match.start()] + own + alone[match.end():]
+        yield alone
+
+
+def texts(whole, case):
+    """(title, text, the attribute of the kernels whose statements are deleted; "": of those that have none)"""
+    yield "", whole, ""
+    if case.first:
+        return
+    for alone in each_alone(whole):
+        yield " (one of several)", alone, "@one_of"
+    general = general_only(whole)
+    if general is not None:
+        yield " (general)", general, "@general"
+
+
+def statements(text, attribute, first):
+    """The synchronising statements to delete."""
     for match in SYNC.finditer(text):
         kernel = [k for k in KERNEL.finditer(text) if k.start() < match.start() < k.end()]
         if first and not any(k["name"] == first for k in kernel):
             continue
-        if general or not any("@general" in k["attrs"] for k in kernel):
+        attributes = "".join(k["attrs"] for k in kernel)
+        if attribute in attributes if attribute else not re.search("@general|@one_of", attributes):
             yield match
 
 
@@ -260,13 +289,11 @@ def main():
             if options.only not in (None, case.example):
                 continue
             whole = lowered(options.tilec, options.sources, case)
-            for kind, text in (("", whole), (" (general)", None if case.first else general_only(whole))):
-                if text is None:
-                    continue
+            for part, (kind, text, attribute) in enumerate(texts(whole, case)):
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
-                jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{kind}", text, None)))
-                for position, match in enumerate(statements(text, kind, case.first)):
-                    jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}{kind}", text, match)))
+                jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{part}", text, None)))
+                for position, match in enumerate(statements(text, attribute, case.first)):
+                    jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}-{part}", text, match)))
         for title, target, text, match, position, job in jobs:
             code, output = job.result()
             if match is None:
