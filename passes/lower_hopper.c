@@ -117,6 +117,7 @@ typedef struct Store {
     Block *out;
     bool tile;                         // it goes through a tile of its own shape
     int64_t first_row, first_column;   // of the box, there
+    bool last;                         // box of the tile
 } Store;
 
 static void push_plain(Store *store, OpId op, int count, const Arg *args, Block *out) {
@@ -255,7 +256,7 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     }
     Stmt *only = push_first_thread(store);
     push_plain(store, OP_TMA_STORE, 2 + to->count, args, &only->if_.then);
-    push_plain(store, OP_BULK_COMMIT, 0, NULL, &only->if_.then);
+    if (!store->tile || store->last) push_plain(store, OP_BULK_COMMIT, 0, NULL, &only->if_.then);
 }
 
 // The buffer of box number `box` of a tile: a slot, or TMA_STORE_SLOTS for the tail's.
@@ -304,8 +305,8 @@ void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *
     for (int64_t box = 0; box < shape->strips * across; box++) {
         int64_t chunk = box % across, slot = buffer_of(shape, box);
         bool whole = chunk < shape->chunks;
+        store.last = box + 1 == shape->strips * across;
         store.first_row = box / across * shape->rows, store.first_column = chunk * shape->columns;
-        if (store.tile && box == 0) push_barrier(&store);   // all its rows have been read
         if (!store.tile && (lower->repeats || is_used(shape, box))) {
             push_store_wait(&store, stores_since(shape, box));
             push_barrier(&store);

@@ -51,7 +51,7 @@ struct Maker {
     Subst *subst;
     Map *releases;                // arrivals at `empty` -> Group, whose first member is the Release
     Block buffers;                // shared memory of the role
-    bool staged;                  // results leave by way of a tile
+    bool staged;                  // results leave by way of a tile that nobody waits for
     Facts *facts;                 // of the role that loads
     const Stmt *delayed, *into;   // a copy, and the loop that it goes into
 };
@@ -431,7 +431,7 @@ static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     rotate_products(p->arena, facts, &work, m->releases);
     sink_scalars(p->arena, &work, m->releases);
     start_products(p->arena, &work, m->releases);
-    if (p->consumers > 1) take_turns(p->arena, &work);
+    if (p->consumers > 1 && !m->plan->turns) take_turns(p->arena, &work);
     if (!p->turns) drop_last_arrivals(m, &work, map_new(p->arena));
     StmtMapper finish = {.arena = p->arena, .stmt = finish_releases, .user = m};
     rewrite_block(&finish, &work);
@@ -558,7 +558,7 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     Site *site = &group->tiles.items[0]->sites.items[0];
     group->store = store;
     while (site->block->items[site->last] != store) site->last++;
-    m->staged = true;
+    m->staged = group->once;
 }
 
 bool together_stores_through(Arena *arena, const Target *target, const Func *kernel) {

@@ -31,7 +31,8 @@
 // others. These are taken in sections whose tiles stay in the L2 cache together, as read by other blocks of the section:
 //
 //     grid (m in M, h in H, b in B), trips rise with m, K[b, h, ...] and V[b, h, ...] read whole:
-//         others = H * B      together = min(others, what L2 holds of K[b, h] and V[b, h])      group = M * together
+//         others = H * B      fit = what L2 holds of K[b, h] and V[b, h]      group = M * together
+//         together = ceildiv(others, max(others / fit, 1)): equal sections
 //         first = block / group * together, height = min(together, others - first): the last section may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
@@ -249,8 +250,8 @@ static void keep_region(Visitor *visitor, Region *region, const Operand *operand
     kept->bytes = kept->bytes ? e_add(a, kept->bytes, bytes) : bytes;
 }
 
-// Points of the others in a section: as many as L2 keeps, with room for what streams through it, but more than one. NULL: they
-// read nothing in common.
+// Points of the others in a section: about as many as L2 keeps, with room for what streams through it, but more than one. Sections
+// are equal as far as that goes: a last one of few points would not fill the device. NULL: they read nothing in common.
 static Expr *section_of(Scheduler *s, const Var *var, Expr *others) {
     enum { LEAST = 2 };
     Arena *a = s->arena;
@@ -261,8 +262,9 @@ static Expr *section_of(Scheduler *s, const Var *var, Expr *others) {
     Expr *room = e_int(a, s->context->target->l2_kept);
     Expr *bytes =
         e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it
-    Expr *fit = e_max(a, e_div(a, room, bytes), e_int(a, LEAST));
-    return e_min(a, fit, others);
+    Expr *fit = bind(s, "fit", e_max(a, e_div(a, room, bytes), e_int(a, LEAST)));
+    push_assume(s, e_binary(a, BIN_GE, fit, e_int(a, 1)));
+    return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
 }
 
 static void bind_others(Scheduler *s, int but, Expr *number) {

@@ -4,8 +4,9 @@
 //     products     each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
 //     the rest     `work_clocks` for `work_elements` of all tile statements in the loop, divided by the warpgroups
 //
-// and a point `point_clocks` besides (its first scores and last product run alone, its results are written), and `alone_clocks`
-// where it is a block, so that nothing was loaded ahead for it. How many steps a point takes is asked of the point in the middle of the grid:
+// and `wait_clocks` besides, and a point `point_clocks` (its first scores and last product run alone, its results are written), and `alone_clocks`
+// where it is a block, so that nothing was loaded ahead for it, `through_clocks` where its results leave by way of the tile
+// that the next point waits for. How many steps a point takes is asked of the point in the middle of the grid:
 // where their number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile, head dims 64 and 128, causal or not, lengths 1024, 4096 and 16384: of
 // tiles of 128 and 192 rows it names the faster one in all twelve cases; docs/hopper.md.)
 #include "passes/together_cost.h"
@@ -227,20 +228,21 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
     return middle.unknown ? NULL : steps;
 }
 
-Expr *together_cost(Arena *arena, const Target *target, const Func *kernel) {
+Expr *together_cost(Arena *arena, const Target *target, const Func *kernel, bool through) {
     Sum sum;
     const Stmt *grid = func_grid(kernel);
-    Expr *points = e_int(arena, 1), *step = e_int(arena, step_clocks(arena, target, kernel, &sum));
+    const WgmmaCosts *costs = &target->wgmma;
+    Expr *points = e_int(arena, 1), *step = e_int(arena, step_clocks(arena, target, kernel, &sum) + costs->wait_clocks);
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
     Expr *steps = steps_of(arena, kernel);
     if (!steps) return NULL;
     bool equal = together_equal_points(arena, kernel), pairs = !equal && grid->grid.persistent;
-    const WgmmaCosts *costs = &target->wgmma;
-    Expr *besides = e_int(arena, costs->point_clocks + (equal || pairs ? 0 : costs->alone_clocks));
+    bool alone = !equal && !pairs;
+    Expr *besides =
+        e_int(arena, costs->point_clocks + (alone ? costs->alone_clocks : 0) + (through ? costs->through_clocks : 0));
     Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_call(arena, OP_SMS, 0, NULL);
     if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, points, sms), point);
-    if (!pairs)
-        return e_max(arena, e_div(arena, e_mul(arena, points, point), sms), point);   // the device balances them
+    if (alone) return e_max(arena, e_div(arena, e_mul(arena, points, point), sms), point);   // the device balances them
     Expr *two = e_int(arena, 2), *rows = e_call2(arena, OP_CEILDIV, points, two);
     return e_mul(arena, e_call2(arena, OP_CEILDIV, rows, sms), e_mul(arena, point, two));
 }

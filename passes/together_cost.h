@@ -10,4 +10,5 @@ int64_t together_rate(Arena *arena, const Target *target, const Func *kernel, in
 bool together_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n, PartedCost *cost);
 // Clocks for a launch, in the kernel's dims and scalars. Of a source kernel, whose grid is not yet flat. NULL: that is not known
 // before it runs.
-Expr *together_cost(Arena *arena, const Target *target, const Func *kernel);
+// `through`: its results leave by way of a tile.
+Expr *together_cost(Arena *arena, const Target *target, const Func *kernel, bool through);

@@ -10,6 +10,8 @@
 // All trips but the last go without a compare and a select for each element. The same holds for the diagonal of a causal
 // mask, the two edges of a window, and conditions that do not depend on the parallel indices at all.
 //
+// Inside, two bounds of one thing are one compare: x >= a || x > b becomes x > min(a - 1, b).
+//
 // The guard is what the condition becomes when each parallel index takes the end of its range at which a comparison is most
 // likely to hold: an affine comparison holds somewhere exactly when it holds there. `&&` and `||` are taken apart; of `&&`
 // that is a bound (both may hold, each elsewhere), as good as any for masks. A comparison of anything else (data, products of
@@ -182,6 +184,26 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     REMARK(u->context, stmt->loc, T_UNSWITCHED);
 }
 
+// ---- what is left ----
+
+// Two bounds of one thing are one: x >= a || x > b is x > min(a - 1, b), which for a row of a mask is known once.
+static bool lower_bound(Arena *arena, const Expr *e, Expr **x, Expr **bound) {
+    if (!is_comparison(e) || e->binary.a->type != TYPE_I64 || e->binary.b->type != TYPE_I64) return false;
+    bool dim = e->binary.b->kind == EXPR_VAR && e->binary.b->var->kind == VAR_DIM;   // one less does not overflow
+    if (e->binary.op != BIN_GT && (e->binary.op != BIN_GE || !dim)) return false;
+    *x = e->binary.a;
+    *bound = e->binary.op == BIN_GT ? e->binary.b : e_sub(arena, e->binary.b, e_int(arena, 1));
+    return true;
+}
+
+static Expr *join_bounds(Mapper *mapper, Expr *e) {
+    Expr *x[2], *bound[2];
+    if (e->kind != EXPR_BINARY || e->binary.op != BIN_LOGICAL_OR) return e;
+    if (!lower_bound(mapper->arena, e->binary.a, &x[0], &bound[0])) return e;
+    if (!lower_bound(mapper->arena, e->binary.b, &x[1], &bound[1]) || !expr_equal(x[0], x[1])) return e;
+    return e_binary(mapper->arena, BIN_GT, x[0], e_min(mapper->arena, bound[0], bound[1]));
+}
+
 static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     const Unswitch *u = mapper->user;
     Expr *guard = map_get(u->guards, stmt);
@@ -190,6 +212,8 @@ static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         return;
     }
     Stmt *only = s_if(mapper->arena, guard);
+    Mapper join = {.arena = mapper->arena, .expr = join_bounds};
+    map_block(&join, &stmt->loop.body);
     only->loc = stmt->loc;
     block_push(mapper->arena, &only->if_.then, stmt);
     block_push(mapper->arena, out, only);

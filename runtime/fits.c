@@ -165,6 +165,7 @@ typedef struct Tile {
     const char *tunables;
     int64_t m, n, ring, slots;   // of C; bytes of shared memory, in so many parts
     PartedCost cost;
+    bool through;   // its results leave by way of a tile that it loads
     bool general;   // the variant for what TMA does not serve has registers enough
     int64_t rate;   // of a kernel whose warpgroups work together: together_rate; else 0
     int split;      // blocks of a cluster that share the steps of a tile; 1: none
@@ -206,7 +207,7 @@ static bool serves_all(const FitsSearch *search, const FitsEstimate *estimate) {
     return estimate->fits && estimate->registers + MORE <= search->target->registers_thread;
 }
 
-// Of equal tiles (of as many rows, where a point is no tile of the result) the fastest; a later one has to be faster by so much,
+// Of equal tiles (of as many rows, staged alike, where a point is no tile of the result) the fastest; a later one has to be faster by so much,
 // since larger ones fill the last step less well. Of equally fast tiles of the result the one with the longer ring.
 enum { CLEARLY = 32 };
 
@@ -215,21 +216,30 @@ static bool is_better_together(const Choice *choice, const Tile *a, const Tile *
     return !choice->by_rows && a->ring > b->ring && a->rate <= b->rate + b->rate / CLEARLY;
 }
 
+// There is no room for staging.
+static bool goes_through_tile(const FitsSearch *search, const Func *kernel) {
+    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+    return specialized_staging(search->arena, search->target, kernel, 0) > 0 &&
+           specialized_staging(search->arena, search->target, kernel, estimate.shared) == 0;
+}
+
 static void compare_together(FitsSearch *search, Choice *choice, const Func *kernel) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
     if (estimate.shared + staging > search->target->shared_block) return;
-    Tile tile = {.tunables = fits_tunables(search->arena, kernel),
+    bool through = goes_through_tile(search, kernel);
+    Tile tile = {.through = through,
+                 .tunables = fits_tunables(search->arena, kernel),
                  .general = serves_all(search, &estimate),
                  .ring = estimate.shared,
                  .split = 1};
     tile.rate = together_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !together_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
-    if (!together_cost(search->arena, search->target, kernel))
+    if (!together_cost(search->arena, search->target, kernel, through))
         tile.m = tile.n = 0;   // the launch cannot choose: one for all
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
-        if (other->m != tile.m || other->n != tile.n) continue;
+        if (other->m != tile.m || other->n != tile.n || (other->through != through && tile.m)) continue;
         if (is_better_together(choice, &tile, other)) *other = tile;
         return;
     }
@@ -238,7 +248,7 @@ static void compare_together(FitsSearch *search, Choice *choice, const Func *ker
 
 // The first that fitted comes last: it has the general variant.
 static void order_together(Choice *choice) {
-    enum { MOST = 3 };
+    enum { MOST = 4 };
     if (choice->tiles.count > MOST) choice->tiles.count = MOST;
     Tile first = choice->tiles.items[0];
     for (int i = 1; i < choice->tiles.count; i++) choice->tiles.items[i - 1] = choice->tiles.items[i];
@@ -466,7 +476,8 @@ static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *
     if (!specialized_together(arena, search->target, other))
         cost = parted_cost_split(search->target, as_parted(search, other), split);
     else if (!together_tile(arena, search->target, other, &m, &n, &cost))
-        return translated(arena, kernel, other, together_cost(arena, search->target, other));
+        return translated(arena, kernel, other,
+                          together_cost(arena, search->target, other, goes_through_tile(search, other)));
     Expr *points = e_int(arena, 1), *blocks = e_call(arena, OP_SMS, 0, NULL);
     const Stmt *grid = func_grid(other);
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
