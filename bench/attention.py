@@ -155,7 +155,7 @@ def attention(d, causal, s):
     others = {name: Choice(functools.partial(extra, library), LAYOUTS, inputs, q, k, v) for name, library in EXTRA.items()}
     fixed = {"D": d, "CAUSAL": causal}
     return Problem(work=inputs.work(), out=o, want=reference(q, k, v, causal, inputs.scale)[0],
-                   ours=[Own(kernel, [q, k, v, o, inputs.scale], **fixed) for kernel in ("attention", "attention_lazy")],
+                   ours=[Own(kernel, [q, k, v, o, inputs.scale], **fixed) for kernel in ("attention", "attention_lazy", "attention_roles")],
                    peers={"cudnn": Choice(sdpa, LAYOUTS, inputs, q, k, v),
                           "triton": Choice(peers.attention, TRITON[d], q, k, v, o, causal)} | others)
 

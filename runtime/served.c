@@ -109,6 +109,12 @@ static bool launched(const Func *const *programs, int count, const char *callee)
     return false;
 }
 
+static bool is_made_from(const Func *func, const Func *const *others, int count) {
+    for (int i = 0; i < count; i++)
+        if (func->loc.line == others[i]->loc.line && func->loc.file == others[i]->loc.file) return true;
+    return false;
+}
+
 static void take_out(Module *module, int at) {
     for (int k = at + 1; k < module->funcs.count; k++) module->funcs.items[k - 1] = module->funcs.items[k];
     module->funcs.count--;
@@ -122,11 +128,14 @@ void keep_served(Module *module, const Target *target) {
         if (func->kind == FUNC_PROGRAM) vec_push(module->arena, &gone, func);
         take_out(module, i);
     }
-    for (int i = module->funcs.count - 1; i >= 0; i--) {   // what only they launched
+    VEC(const Func *) specialised = {0};
+    for (int i = module->funcs.count - 1; i >= 0; i--) {   // what only they launched, under its own name too
         const Func *func = module->funcs.items[i];
         const Func *const *left = (const Func *const *)module->funcs.items;
-        if (!can_run(module, func, target) && launched(gone.items, gone.count, func->name) &&
-            !launched(left, module->funcs.count, func->name))
-            take_out(module, i);
+        if (can_run(module, func, target) || launched(left, module->funcs.count, func->name)) continue;
+        if (!launched(gone.items, gone.count, func->name) && !is_made_from(func, specialised.items, specialised.count))
+            continue;
+        vec_push(module->arena, &specialised, func);
+        take_out(module, i);
     }
 }
