@@ -510,11 +510,11 @@ static void set_conditions(const FitsSearch *search, int count, Func **variants)
 // Blocks that stay for several points, some long and some short, beside those of one point each, which the device balances.
 static int add_staying(const FitsSearch *search, int count, Func **variants) {
     int all = 0;
-    Func *with[MOST_TILES];
+    Func *with[MOST_VARIANTS];
     for (int i = 0; i < count; i++) {
-        bool may = variants[i]->kind == FUNC_KERNEL && all + count - i < MOST_TILES;
-        if (may && !func_grid(variants[i])->grid.persistent &&
-            points_balance(search->arena, search->target, variants[i])) {
+        bool may = variants[i]->kind == FUNC_KERNEL && all + count - i < MOST_VARIANTS;
+        if (may && points_balance(search->arena, search->target, variants[i]) &&
+            !func_grid(variants[i])->grid.persistent) {
             Func *staying = clone_func(search->arena, variants[i]);
             ((Stmt *)func_grid(staying))->grid.persistent = true;
             with[all++] = staying;
