@@ -214,13 +214,26 @@ static Expr *warp_part(Reduce *reduce, Expr **first_lane) {
     return simple(reduce, part);
 }
 
-// Row-major number of the thread's result `slot` among all results.
+// Results that a thread has next to each other.
+static int64_t results_in_a_run(const Reduce *reduce, int64_t extent) {
+    const LayoutInput *values = &reduce->dst->in[TV_VALUE];
+    const LayoutMode *first = values->modes;
+    bool next = values->count > 0 && first->out == reduce->dst->rank_out - 1 && first->stride == 1;
+    return next && extent % first->extent == 0 ? first->extent : 1;
+}
+
+// Number of the thread's result `slot` among all results in the scratch: row-major, but what lanes hold lies side by side, not what
+// a thread does, so that their accesses meet in no bank.
 static Expr *result_number(Reduce *reduce, Expr *slot) {
     Arena *arena = reduce->arena;
     const Buf *dst = reduce->stmt->call.args[REDUCE_DST].region->buf;
     Expr *in[2] = {lower_thread(reduce->lower), slot}, *at[LAYOUT_MAX_RANK], *number = e_int(arena, 0);
     layout_forward(arena, reduce->lower->facts, reduce->dst, in, at);
-    for (int d = 0; d < dst->rank; d++) number = e_add(arena, e_mul(arena, number, dst->shape[d]), at[d]);
+    int last = dst->rank - 1;
+    int64_t extent = buf_extent(dst, last), run = results_in_a_run(reduce, extent);
+    Expr *within = e_mul(arena, e_mod(arena, at[last], e_int(arena, run)), e_int(arena, extent / run));
+    at[last] = e_add(arena, within, e_div(arena, at[last], e_int(arena, run)));
+    for (int d = 0; d <= last; d++) number = e_add(arena, e_mul(arena, number, dst->shape[d]), at[d]);
     return simple(reduce, number);
 }
 

@@ -240,6 +240,12 @@ static void gather_turned(Gather *gather, Stmt *copy, bool load) {
     }
 }
 
+// An element that the block stores: one lane does it.
+static void gather_element(Gather *gather, Stmt *store) {
+    SharedAccess *access = new_access(gather, store->store.buf, store, true, 1, 1);
+    for (int lane = 0; lane < access->lanes; lane++) lane_element(access, 0, lane)[0] = lane ? -1 : 0;
+}
+
 static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     TileLoop loop;
@@ -259,6 +265,8 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
             for (int operand = 0; operand < 2; operand++) gather_gemm(gather, stmt, operand);
     } else if (scratch_operand(stmt) >= 0) {
         gather_scratch(gather, stmt);
+    } else if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED) {
+        gather_element(gather, stmt);
     } else if (tile_loop_of(gather->context->arena, stmt, &loop)) {
         gather_loop(gather, stmt, &loop);
     }

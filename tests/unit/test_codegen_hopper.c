@@ -73,8 +73,8 @@ static void a_tensor_map_is_read_where_it_is(void **state) {
     DO(u, b, OP_MBARRIER_INIT, at(u, u->bars, 0), N(1));
     DO(u, b, OP_FENCE_MBARRIER_INIT, {0});
     DO(u, b, OP_MBARRIER_EXPECT, at(u, u->bars, 0), N(16384));
-    DO(u, b, OP_TMA_LOAD, at(u, u->tile, 0), map, at(u, u->bars, 0), {0}, N(64), N(128));
-    DO(u, b, OP_TMA_LOAD, at(u, u->tile, 1024), map, at(u, u->bars, 0), {0}, N(1), N(2), N(3), N(4), N(5));
+    DO(u, b, OP_TMA_LOAD, at(u, u->tile, 0), map, at(u, u->bars, 0), {0}, {0}, N(64), N(128));
+    DO(u, b, OP_TMA_LOAD, at(u, u->tile, 1024), map, at(u, u->bars, 0), {0}, {0}, N(1), N(2), N(3), N(4), N(5));
     DO(u, b, OP_MBARRIER_WAIT, at(u, u->bars, 0), N(0));
     DO(u, b, OP_MBARRIER_ARRIVE, at(u, u->bars, 1));
     DO(u, b, OP_FENCE_ASYNC, {0});
