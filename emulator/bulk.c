@@ -260,7 +260,8 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
     BulkCopy box = {.store = store, .adds = adds, .map = call->args[map_at].map, .pc = agent->pc, .lane = lane};
     box.tensor = machine_mem(cta->machine, box.map->mem);
     for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
-    for (int d = 0; store && d < box.map->rank; d++) {   // CUDA's guide: a store's corner must not be below 0, a load's may be
+    for (int d = 0; store && d < box.map->rank;
+         d++) {   // CUDA's guide: a store's corner must not be below 0, a load's may be
         if (box.at[d] >= 0) continue;
         emu_report(cta->machine, agent->pc, T_EMU_BELOW, op_info(call->op)->text, (long long)box.at[d]);
         return;

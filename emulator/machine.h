@@ -385,6 +385,7 @@ struct Machine {
     bool stop, races_wanted;
     int bulk_count;   // TMA copies under way, of all blocks
     uint64_t steps, most_steps;
+    uint64_t moved;   // when an instruction last did more than look: in blocks that poll
 };
 
 // eval.c: runs the agent until it blocks, ends or has done `budget` instructions.

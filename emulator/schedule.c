@@ -300,6 +300,15 @@ static bool out_of_steps(Machine *machine, const Agent *agent) {
     return true;
 }
 
+// Blocks that wait for a value which nobody is left to store poll for ever: none of all these instructions did more than look.
+static bool only_polls(Machine *machine, const Agent *agent) {
+    enum { PATIENCE = 8 << 20 };
+    if (!machine->code->polls || machine->steps - machine->moved < PATIENCE) return false;
+    emu_report(machine, agent->pc, T_EMU_DEADLOCK, thread_text(agent, 0), "a value that it loads again and again");
+    machine->stop = true;
+    return true;
+}
+
 // Runs until one of the resident blocks has ended.
 static bool run_resident(Machine *machine) {
     bool bulk = machine->code->bulk;
@@ -316,7 +325,7 @@ static bool run_resident(Machine *machine) {
         agent_run(agent, ready == 1 && !machine->code->polls && !bulk
                              ? LONGEST_RUN
                              : 1 + random_below(&machine->random, LONGEST_TURN));
-        if (out_of_steps(machine, agent)) return false;
+        if (out_of_steps(machine, agent) || only_polls(machine, agent)) return false;
         if (agent == agent->cta->root && agent->status == AGENT_DONE) return true;
     }
     return false;

@@ -239,6 +239,12 @@ static const char *store_of(Arena *arena, const Box *b) {
                         rows, b->box[0], lies(arena, b), coordinates, rows, b->box[0], inside, index);
 }
 
+static bool begins_below(const Box *b) {
+    bool below = false;
+    for (int d = 0; d < b->rank; d++) below |= b->at[d] < 0;
+    return below;
+}
+
 static void boxes_land_where_the_swizzle_puts_them(void **state) {
     static const Box boxes[] = {
         {"f32", 4, 1, {100}, {64}, {40}, 0},
@@ -258,7 +264,10 @@ static void boxes_land_where_the_swizzle_puts_them(void **state) {
     };
     for (int i = 0; i < (int)(sizeof boxes / sizeof boxes[0]); i++) {
         expect_pass(*state, load_of(*state, &boxes[i]));
-        expect_pass(*state, store_of(*state, &boxes[i]));
+        const char *store = store_of(*state, &boxes[i]);
+        if (begins_below(&boxes[i]))
+            expect_report(*state, store, "T0738");   // stores may leave the tensor at its end alone
+        else expect_pass(*state, store);
     }
 }
 
