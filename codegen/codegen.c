@@ -164,18 +164,6 @@ static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     }
 }
 
-static bool find_mma(Visitor *visitor, Stmt *stmt) {
-    *(bool *)visitor->user |= stmt->kind == STMT_CALL && (stmt->call.op == OP_MMA || stmt->call.op == OP_WGMMA);
-    return true;
-}
-
-static bool has_mma(const Func *kernel) {
-    bool found = false;
-    Visitor visitor = {.stmt = find_mma, .user = &found};
-    visit_block(&visitor, (Block *)&kernel->body);
-    return found;
-}
-
 static void start_kernel(Gen *gen, const Func *kernel) {
     gen->func = kernel;
     gen->overlaps = func_calls(kernel, OP_DEPENDENCY_WAIT);
@@ -184,7 +172,7 @@ static void start_kernel(Gen *gen, const Func *kernel) {
     gen->tensors = map_new(gen->arena);
     gen->locals = map_new(gen->arena);
     gen->packed.count = 0;
-    gen->has_mma = has_mma(kernel);
+    gen->has_mma = func_calls(kernel, OP_MMA) || func_calls(kernel, OP_WGMMA);
     gen->zero = NULL;
     gen->shared_offsets = map_new(gen->arena);
     gen->scopes = map_new(gen->arena);

@@ -8,8 +8,8 @@
 //                     longer steps are better
 //
 // So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 waits for shared memory. After the loop a point writes its
-// results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an H200 with examples/gemm.tile at seven sizes, 7 to 18 tiles
-// each: what the model puts first was the fastest at each of them.)
+// results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an H200 with
+// examples/gemm.tile at seven sizes, 7 to 18 tiles each: what the model puts first was the fastest at each of them.)
 #include "passes/parted_cost.h"
 #include "ir/rewrite.h"
 #include "passes/lower.h"

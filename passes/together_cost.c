@@ -4,10 +4,11 @@
 //     products     each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
 //     the rest     `work_clocks` for `work_elements` of all tile statements in the loop, divided by the warpgroups
 //
-// and `wait_clocks` besides, and a point `point_clocks` (its first scores and last product run alone, its results are written), and `alone_clocks`
-// where it is a block, so that nothing was loaded ahead for it, `through_clocks` where its results leave by way of the tile
-// that the next point waits for. How many steps a point takes is asked of the point in the middle of the grid:
-// where their number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile, head dims 64 and 128, causal or not, lengths 1024, 4096 and 16384: of
+// and `wait_clocks` besides, and a point `point_clocks` (its first scores and last product run alone, its results are written), and
+// `alone_clocks` where it is a block, so that nothing was loaded ahead for it, `through_clocks` where its results leave by way of the
+// tile that the next point waits for. How many steps a point takes is asked of the point in the middle of the grid: where their
+// number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile, head dims 64
+// and 128, causal or not, lengths 1024, 4096 and 16384: of
 // tiles of 128 and 192 rows it names the faster one in all twelve cases; docs/hopper.md.)
 #include "passes/together_cost.h"
 #include "ir/build.h"
@@ -174,6 +175,11 @@ static bool is_made_of(const Func *kernel, const Buf *to, const Buf *from) {
     return to == from || link.found;
 }
 
+// Of what loads take beside the products a part counts: of two tiles that wait for the same the smaller is faster.
+static int64_t hidden_part(const Target *target, int64_t moving) {
+    return target->wgmma.hidden_share > 0 ? moving / target->wgmma.hidden_share : 0;
+}
+
 bool together_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n, PartedCost *cost) {
     Result result = {.kernel = kernel};
     Visitor visitor = {.stmt = find_result, .user = &result};
@@ -188,8 +194,8 @@ bool together_tile(Arena *arena, const Target *target, const Func *kernel, int64
     *n = turned ? rows : columns;
     Sum sum;
     *cost = parted_cost(target, kernel, together_warpgroups(target, kernel));
-    enum { DISTURBS = 8 };   // of what seems hidden a part: of two tiles that wait for the same the smaller is faster
-    cost->step += work_clocks(arena, target, kernel, &sum) + cost->moving / DISTURBS + target->wgmma.latency_clocks;
+    cost->step +=
+        work_clocks(arena, target, kernel, &sum) + hidden_part(target, cost->moving) + target->wgmma.latency_clocks;
     cost->k = result.k[0] < result.k[1] ? result.k[0] : result.k[1];
     cost->hidden = false;
     return cost->k > 0;

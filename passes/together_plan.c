@@ -145,8 +145,7 @@ static bool find_reader(Visitor *visitor, Stmt *stmt) {
     bool leaf = stmt->kind == STMT_CALL || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) ||
                 stmt->kind == STMT_LET || stmt->kind == STMT_STORE;
     if (!leaf) return true;
-    Block one = {.items = &stmt, .count = 1, .capacity = 1};
-    if (!is_call(stmt, OP_GEMM) && filled_tile(by->plan, stmt) != by->buf) by->found |= block_uses_buf(&one, by->buf);
+    if (!is_call(stmt, OP_GEMM) && filled_tile(by->plan, stmt) != by->buf) by->found |= stmt_uses_buf(stmt, by->buf);
     return false;
 }
 

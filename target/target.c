@@ -46,6 +46,7 @@ static const Target targets[] = {
                .work_clocks = 3,
                .work_elements = 256,
                .point_clocks = 3500,
+               .hidden_share = 8,
                .alone_clocks = 3000,
                .through_clocks = 1500,
                .wait_clocks = 500,

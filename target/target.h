@@ -39,6 +39,7 @@ typedef struct WgmmaCosts {
     int64_t strip_bytes;                  // of k, for which a strip of rows takes 2 clocks a column
     int64_t work_clocks, work_elements;   // for so many elements of other work, by one warpgroup
     int64_t point_clocks;                 // besides the steps of a point
+    int64_t hidden_share;                 // of the clocks of loads beside products one in so many counts
     int64_t alone_clocks;                 // as well, where a point is a block, and nothing is loaded before it
     int64_t through_clocks;               // as well, where results leave by way of a tile
     int64_t wait_clocks;                  // besides the work of a step
