@@ -223,13 +223,21 @@ static void break_statement(Sema *s, const Node *node) {
 }
 
 // ---- the grid and what stands in it ----
+
+static void raster(Sema *s, const Node *node, Stmt *grid) {
+    int64_t rows;
+    grid->grid.raster = NULL;
+    grid->grid.hilbert = node->kind == N_NAME && strcmp(node->text, "hilbert") == 0;
+    if (!grid->grid.hilbert && constant_int(s, node, "raster", 1, INT32_MAX, &rows))
+        grid->grid.raster = e_int(s->arena, rows);
+}
+
 static void grid_options(Sema *s, const Node *list, Stmt *grid) {
     for (int i = 0; i < list->count; i++) {
         const Node *option = list->kids[i];
         int64_t value;
         if (option->kind == N_PERSISTENT) grid->grid.persistent = true;
-        if (option->kind == N_RASTER && constant_int(s, option->kids[0], "raster", 1, INT32_MAX, &value))
-            grid->grid.raster = e_int(s->arena, value);
+        if (option->kind == N_RASTER) raster(s, option->kids[0], grid);
         if (option->kind != N_CLUSTER) continue;
         if (option->count > 3) diag(s->sink, option->span, T_CLUSTER, MOST_CLUSTER);
         for (int d = 0; d < option->count && d < 3; d++)

@@ -306,7 +306,8 @@ struct Stmt {
             Expr *threads;    // constant: compute threads of a point
             int cluster[3];   // blocks that work together, by iterator; all 1: none
             bool persistent;
-            Expr *raster;   // NULL: none
+            Expr *raster;   // rows of a group; NULL: none
+            bool hilbert;   // along a Hilbert curve; no raster then
             Block body;
         } grid;
         struct {

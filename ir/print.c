@@ -570,6 +570,7 @@ static void put_grid(Printer *p, const Stmt *stmt) {
         sb_char(p->out, ')');
     }
     if (stmt->grid.persistent) sb_str(p->out, " persistent");
+    if (stmt->grid.hilbert) sb_str(p->out, " raster hilbert");
     if (stmt->grid.raster) {
         sb_str(p->out, " raster ");
         put_expr(p, stmt->grid.raster, 0, exactly(TYPE_I64));

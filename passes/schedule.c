@@ -14,6 +14,8 @@
 //                             3      7  9 11        bn = (block % (R * Y)) / rows
 //                             4     12 13 14
 //
+// With raster hilbert it is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any size.
+//
 // The raster is the source's; else `DEFAULT_RASTER` where it pays: some tile read depends on the first name and not on
 // the second, and some on the second and not on the first, as in a gemm. (Attention reads keys by head only: there all
 // blocks of a head in a row are best, which is the plain order.)
@@ -43,6 +45,7 @@
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
 // its iterations (slots, phases) goes on simply.
+#include "passes/hilbert.h"
 #include "passes/lower.h"
 #include "passes/util.h"
 #include "passes/warp_specialize.h"
@@ -130,6 +133,13 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
     bind_iter(s, 1, column, columns);
     Expr *above = e_mul(a, e_var(a, s->grid->grid.iters[1].var), height);
     bind_iter(s, 0, e_add(a, first, e_sub(a, inside, above)), rows);
+}
+
+static void bind_hilbert(Scheduler *s, Expr *number, Expr *rows, Expr *columns, Type type) {
+    Expr *row, *column;
+    hilbert_point(s->arena, type, number, rows, columns, &row, &column, s->grid->loc, &s->top);
+    bind_iter(s, 0, row, rows);
+    bind_iter(s, 1, column, columns);
 }
 
 // ---- points that take unequally long ----
@@ -342,8 +352,9 @@ static void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend t
     REMARK(s->context, s->grid->loc, T_LONGEST_FIRST, trend == TREND_UP ? "last" : "first", iter->var->name);
 }
 
+// NULL: plain, or a curve.
 static Expr *raster_of(Scheduler *s) {
-    if (s->grid->grid.count < 2) return NULL;
+    if (s->grid->grid.count < 2 || s->grid->grid.hilbert) return NULL;
     if (s->grid->grid.raster) return s->grid->grid.raster;
     return raster_pays(s->grid) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
 }
@@ -351,7 +362,8 @@ static Expr *raster_of(Scheduler *s) {
 bool points_balance(Arena *arena, const Target *target, const Func *kernel) {
     Scheduler s = {.arena = arena, .grid = (Stmt *)func_grid(kernel), .facts = facts_new(arena, kernel)};
     Trend trend;
-    return s.grid && specialized_together(arena, target, kernel) && !raster_of(&s) && deciding_iter(&s, &trend) >= 0;
+    return s.grid && specialized_together(arena, target, kernel) && !s.grid->grid.hilbert && !raster_of(&s) &&
+           deciding_iter(&s, &trend) >= 0;
 }
 
 // The old iterators from the number of a point; fills s->top.
@@ -360,8 +372,9 @@ static void decompose(Scheduler *s, Expr *number) {
     int count = s->grid->grid.count;
     const Iter *iters = s->grid->grid.iters;
     Expr *raster = raster_of(s);
+    bool curve = s->grid->grid.hilbert && count > 1;
     Trend trend;
-    int first = 0, deciding = raster || s->persistent ? -1 : deciding_iter(s, &trend);
+    int first = 0, deciding = raster || curve || s->persistent ? -1 : deciding_iter(s, &trend);
     bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many
     if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
     if (deciding >= 0 && s->pairs) {
@@ -372,10 +385,12 @@ static void decompose(Scheduler *s, Expr *number) {
         bind_longest_first(s, number, deciding, trend);
         return;
     }
-    if (raster) {
+    if (raster || curve) {
         Expr *rows = bind(s, "rows", iters[0].end), *columns = bind(s, "columns", iters[1].end);
         Expr *plane = e_mul(a, rows, columns);
-        bind_raster(s, count > 2 ? bind(s, "point", e_mod(a, number, plane)) : number, rows, columns, raster);
+        Expr *point = count > 2 ? bind(s, "point", e_mod(a, number, plane)) : number;
+        if (raster) bind_raster(s, point, rows, columns, raster);
+        else bind_hilbert(s, point, rows, columns, is_block ? TYPE_I32 : TYPE_I64);
         number = e_div(a, number, plane);
         if (count > 3) number = bind(s, "rest", number);
         first = 2;
@@ -438,6 +453,15 @@ static void flatten(Scheduler *s, Expr *points) {
     set_iter(s, block, points);
 }
 
+static bool has_raster(const Stmt *grid) {
+    return grid->grid.raster || grid->grid.hilbert;
+}
+
+static void drop_raster(Stmt *grid) {
+    grid->grid.raster = NULL;
+    grid->grid.hilbert = false;
+}
+
 static bool has_cluster(const Stmt *grid) {
     return grid->grid.cluster[0] > 1 || grid->grid.cluster[1] > 1 || grid->grid.cluster[2] > 1;
 }
@@ -492,7 +516,7 @@ static bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int block
     if (blocks > s->context->target->max_cluster)
         diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
              s->context->target->max_cluster);
-    const char *unused = s->grid->grid.persistent ? "persistent" : s->grid->grid.raster ? "raster" : NULL;
+    const char *unused = s->grid->grid.persistent ? "persistent" : has_raster(s->grid) ? "raster" : NULL;
     if (unused) REMARK(s->context, s->grid->loc, T_GRID_HINT, unused, "blocks of a cluster work together");
     bool changed = want_whole_clusters(s, kernel) || s->grid->grid.count > 1 || unused;
     if (s->grid->grid.count > 1) {
@@ -568,10 +592,10 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     if (blocks > 1) {
         bool flattened = flatten_clusters(&s, kernel, points, blocks);
         grid->grid.persistent = false;
-        grid->grid.raster = NULL;
+        drop_raster(grid);
         return flattened;
     }
-    bool changed = drop_cluster(&s) || divided || grid->grid.raster != NULL;
+    bool changed = drop_cluster(&s) || divided || has_raster(grid);
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself
@@ -584,9 +608,12 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     if (s.persistent) make_persistent(&s, points);
     else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.pairs)))
         flatten(&s, points);
-    else return changed ? (grid->grid.raster = NULL, true) : false;
+    else {
+        drop_raster(grid);
+        return changed;
+    }
     grid->grid.persistent = false;
-    grid->grid.raster = NULL;
+    drop_raster(grid);
     return true;
 }
 

@@ -197,6 +197,7 @@ void split_kernel(Arena *arena, Func *kernel, int blocks) {
     s.grid->grid.cluster[1] = s.grid->grid.cluster[2] = 1;
     s.grid->grid.persistent = false;
     s.grid->grid.raster = NULL;
+    s.grid->grid.hilbert = false;
 }
 
 bool pass_split_k(PassContext *context, Func *kernel) {
