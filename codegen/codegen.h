@@ -56,4 +56,4 @@ bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, c
 
 // The cubin's machine code as text, added to `out`, by nvdisasm or cuobjdump (found as ptxas is). False: reported
 // (T_NO_DISASSEMBLER, T_PTXAS_START, T_DISASSEMBLER_REFUSED).
-bool disassemble(Arena *arena, DiagSink *sink, const uint8_t *cubin, size_t size, StrBuf *out);
+bool disassemble(Arena *arena, Failure *failure, DiagSink *sink, const uint8_t *cubin, size_t size, StrBuf *out);

@@ -1,9 +1,7 @@
-// A cubin as text: nvdisasm, else cuobjdump, on a temporary file.
+// A cubin as text: nvdisasm, else cuobjdump.
 #include "codegen/codegen.h"
 #include "codegen/process.h"
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct Disassembler {
     const char *program, *option;
@@ -20,22 +18,16 @@ static const char *find_disassembler(Arena *arena, const char **option) {
     return NULL;
 }
 
-bool disassemble(Arena *arena, DiagSink *sink, const uint8_t *cubin, size_t size, StrBuf *out) {
+bool disassemble(Arena *arena, Failure *failure, DiagSink *sink, const uint8_t *cubin, size_t size, StrBuf *out) {
     const char *option, *path = find_disassembler(arena, &option);
     if (!path) return diag(sink, (Span){0}, T_NO_DISASSEMBLER), false;
-    char *folder = make_temporary_folder(arena), *file = arena_printf(arena, "%s/kernels.cubin", folder ? folder : "");
-    bool ok = false;
-    const char *failed = NULL;
-    if (!folder || !write_whole_file(file, cubin, size)) failed = arena_strdup(arena, strerror(errno));
-    char *arguments[] = {(char *)path, (char *)option, file, NULL};
-    StrBuf text;
-    sb_init(&text, arena);
-    if (!failed) failed = run_program(arena, path, arguments, &text, &ok);
-    if (folder) unlink(file), rmdir(folder);
-    if (failed) diag(sink, (Span){0}, T_PTXAS_START, path, failed);
-    else if (!ok)
+    const char *arguments[] = {path, option, INPUT_FILE, NULL};
+    Program program = {.arguments = arguments, .input = cubin, .input_size = size};
+    const char *failed = run_program(arena, failure, &program);
+    if (failed) return diag(sink, (Span){0}, T_PTXAS_START, path, failed), false;
+    if (program.ok) sb_str(out, program.text);
+    else
         diag(sink, (Span){0}, T_DISASSEMBLER_REFUSED, path,
-             arena_strndup(arena, sb_text(&text), strcspn(sb_text(&text), "\n")));
-    else sb_str(out, sb_text(&text));
-    return ok;
+             arena_strndup(arena, program.text, strcspn(program.text, "\n")));
+    return program.ok;
 }

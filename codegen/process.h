@@ -1,16 +1,25 @@
-// Running CUDA's programs (ptxas, nvdisasm) from a library: no shell, no state of the process changed.
+// Running CUDA's programs (ptxas, nvdisasm) from a library: no shell, no state of the process changed, and nothing left
+// behind however it ends, since what they read and write are files in memory.
 #pragma once
 #include "support/arena.h"
-#include "support/strbuf.h"
 #include <stdbool.h>
 
 // In PATH, then in CUDA's usual folders; NULL: not there. With CUDA_HOME or CUDA_PATH set, only these of the folders.
 const char *find_program(Arena *arena, const char *name);
 
-// Runs the program at `path` with `arguments` (ended by NULL, the first is the program) and waits for it; all that it writes is
-// added to `text`. NULL, and *ok says whether it ended with 0; else why it could not be started.
-const char *run_program(Arena *arena, const char *path, char *const *arguments, StrBuf *text, bool *ok);
+// Stand among the arguments of a program for the names of its files.
+extern const char INPUT_FILE[], OUTPUT_FILE[];
 
-// A folder of its own below TMPDIR; NULL: errno says why.
-char *make_temporary_folder(Arena *arena);
-bool write_whole_file(const char *path, const void *data, size_t size);
+typedef struct Program {
+    const char *const *arguments;   // the first is its path, NULL ends them
+    const void *input;              // what INPUT_FILE holds
+    size_t input_size;
+    // What came of it, in the arena:
+    bool ok;              // it ended with 0
+    const char *text;     // all that it wrote to standard output and standard error
+    const void *output;   // what it wrote to OUTPUT_FILE
+    size_t output_size;
+} Program;
+
+// Runs the program and waits for it. NULL, or why it could not be started.
+const char *run_program(Arena *arena, Failure *failure, Program *program);

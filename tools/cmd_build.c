@@ -104,7 +104,7 @@ static bool make(Build *b, Arena *arena, const Compiled *c, KindId kind, StrBuf 
     case LLVM: sb_str(text, c->llvm); break;
     case PTX: sb_str(text, c->ptx); break;
     case CUBIN: sb_bytes(text, (const char *)c->packed, c->packed_size); break;
-    case SASS: return disassemble(arena, b->tool->sink, c->cubin.data, c->cubin.size, text);
+    case SASS: return disassemble(arena, b->tool->failure, b->tool->sink, c->cubin.data, c->cubin.size, text);
     case MANIFEST: sb_str(text, c->manifest); break;
     case HEADER: emit_header(c->plan, b->stem, c->packed, c->packed_size, text); break;
     case LAYOUTS: return make_layouts(b, arena, text);
