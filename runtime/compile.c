@@ -136,6 +136,7 @@ bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
     start = seconds_now();
     if (!run_pipeline(out->module, options)) return false;
+    front_limit_tiles(front, out->module);
     out->times.passes = seconds_now() - start;
     if (options->upto == UPTO_PASSES) return true;
     return all_lowered(out->module) && generate(options, out) && assemble_and_pack(options, out);
@@ -145,7 +146,8 @@ static void report_variant(const PlanVariant *v, StrBuf *out) {
     sb_printf(out, "  %s", v->symbol);
     for (int i = 0; i < v->tuned.count; i++)
         sb_printf(out, "%s%s = %lld", i ? ", " : "  ", v->tuned.items[i].name, (long long)v->tuned.items[i].value);
-    sb_printf(out, "\n    %d threads, %lld bytes of shared memory", v->threads, (long long)v->shared_bytes);
+    sb_printf(out, "%s\n    %d threads, %lld bytes of shared memory", v->recorded ? " (measured)" : "", v->threads,
+              (long long)v->shared_bytes);
     if (v->registers >= 0)
         sb_printf(out, ", %d registers, %d barrier%s, spills %d + %d bytes, stack %d bytes", v->registers, v->barriers,
                   v->barriers == 1 ? "" : "s", v->spill_stores, v->spill_loads, v->stack);

@@ -172,6 +172,7 @@ typedef struct Tile {
 } Tile;
 
 typedef struct Choice {
+    const char *kernel;
     bool decided;
     VEC(Tile) tiles;    // those that fit; then those that are kept. None: the first combination that fits does
     VEC(Tile) splits;   // the same, where blocks share the steps of a tile
@@ -197,7 +198,10 @@ static Choice *choice_of(FitsSearch *search, const Func *kernel) {
     if (kernel->when) print_expr(kernel->when, &key);
     if (!search->choices) search->choices = strmap_new(search->arena);
     Choice *choice = strmap_get(search->choices, sb_text(&key));
-    if (!choice) strmap_put(search->choices, sb_text(&key), choice = NEW(search->arena, Choice));
+    if (choice) return choice;
+    choice = NEW(search->arena, Choice);
+    choice->kernel = arena_strdup(search->arena, kernel->name);
+    strmap_put(search->choices, sb_text(&key), choice);
     return choice;
 }
 
@@ -450,6 +454,24 @@ bool fits_decide(FitsSearch *search) {
     if (search->choices) strmap_each(search->choices, decide, &d);
     if (search->rounds < 1) search->rounds = 1;
     return d.more;
+}
+
+typedef struct Asked {
+    const char *kernel;
+    bool chooses;
+} Asked;
+
+static void ask(const char *key, void *value, void *user) {
+    const Choice *choice = value;
+    Asked *asked = user;
+    (void)key;
+    asked->chooses |= choice->tiles.count > 0 && strcmp(choice->kernel, asked->kernel) == 0;
+}
+
+bool fits_chooses(const FitsSearch *search, const char *kernel) {
+    Asked asked = {.kernel = kernel};
+    if (search->choices) strmap_each(search->choices, ask, &asked);
+    return asked.chooses;
 }
 
 // ---- one kernel with several tiles ----

@@ -48,6 +48,8 @@ bool fits_check(void *user, Module *module, Func *kernel);
 // few kept, for problems of different sizes. After an elaboration that chose nothing: true when there are `rounds` more to do,
 // with `round` from 0 on; each gives every such kernel another of its tiles (the last one again where there are no more).
 bool fits_decide(FitsSearch *search);
+// After fits_decide: whether a launch is to choose among tiles of this kernel.
+bool fits_chooses(const FitsSearch *search, const char *kernel);
 // Adds the kernels of further rounds to the first's, with conditions by which a launch finds the cheapest tile.
 void fits_merge(const FitsSearch *search, Module *module, Module *const *others);
 

@@ -1,5 +1,4 @@
 #include "runtime/front.h"
-#include "runtime/fits.h"
 #include "runtime/served.h"
 #include <string.h>
 #include <time.h>
@@ -96,13 +95,48 @@ static Module *elaborate_fitting(Front *front, Arena *arena, int define_count, c
     return module;   // what has no tunables is measured by the passes
 }
 
-Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
-    const Define *all;
-    int count = front_recorded(front, arena, define_count, defines, &all), diags = diag_count(front->sink);
-    Module *module = elaborate_fitting(front, arena, count, all, only);
-    if (module || count == define_count) return module;
-    const char *name = all[define_count].name, *first = arena_strndup(arena, name, strcspn(name, "."));
+// Elaborates without a word, to know of which kernels a launch chooses among tiles.
+static FitsSearch find_choices(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
+    FitsSearch search = {.arena = arena, .target = front->target};
+    ElaborateOptions options = {
+        .define_count = define_count, .defines = defines, .only = only, .fits = fits_check, .user = &search};
+    int diags = diag_count(front->sink);
+    elaborate(front->syntax, arena, front->failure, front->sink, &options);
+    diag_truncate(front->sink, diags);
+    fits_decide(&search);
+    return search;
+}
+
+static bool has_kernel(const Module *module, const char *name) {
+    for (int i = 0; i < module->funcs.count; i++)
+        if (module->funcs.items[i]->kind == FUNC_KERNEL && strcmp(module->funcs.items[i]->name, name) == 0) return true;
+    return false;
+}
+
+static void report_stale(Front *front, int diags, const char *kernel) {
     diag_truncate(front->sink, diags);   // what was measured once does not even fit
-    diag(front->sink, (Span){0}, T_STALE_RECORD, front->record_path, first);
-    return elaborate_fitting(front, arena, define_count, defines, only);
+    diag(front->sink, (Span){0}, T_STALE_RECORD, front->record_path, kernel);
+}
+
+Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only) {
+    memset(&front->tiles, 0, sizeof front->tiles);
+    if (!front_has_record(front)) return elaborate_fitting(front, arena, define_count, defines, only);
+    FitsSearch search = find_choices(front, arena, define_count, defines, only);
+    FrontRecorded recorded = front_recorded(front, arena, define_count, defines, &search);
+    int diags = diag_count(front->sink);
+    Module *module = elaborate_fitting(front, arena, recorded.define_count, recorded.defines, only);
+    if (!module && recorded.define_count > define_count) {
+        const char *name = recorded.defines[define_count].name;
+        report_stale(front, diags, arena_strndup(arena, name, strcspn(name, ".")));
+        module = elaborate_fitting(front, arena, define_count, defines, only);
+    }
+    for (int i = 0; module && i < recorded.tiles.count; i++) {
+        const FrontTile *tile = &recorded.tiles.items[i];
+        if (!has_kernel(module, tile->kernel)) continue;
+        diags = diag_count(front->sink);
+        Module *with = elaborate_fitting(front, arena, tile->define_count, tile->defines, tile->kernel);
+        if (with) diag_truncate(front->sink, diags), front_add_tile(front, module, tile, with);
+        else report_stale(front, diags, tile->kernel);
+    }
+    return module;
 }

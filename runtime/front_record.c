@@ -1,4 +1,5 @@
 // The tuning record's part in choosing tunables.
+#include "ir/build.h"
 #include "ir/print.h"
 #include "runtime/front.h"
 #include <stdlib.h>
@@ -74,43 +75,204 @@ static bool is_candidate(const Choosing *c, const RecordEntry *entry, bool *agre
     return own > 0 && own == entry->tuned.count;
 }
 
-// What the record says of a kernel. NULL: nothing.
-static const RecordEntry *recorded(const Choosing *c, const char *kernel) {
-    Front *front = c->front;
+// The record's entries for a kernel that the text and -D allow. *stale: there are others.
+static Record usable_entries(const Choosing *c, const char *kernel, bool *stale) {
     Record usable = {0};
-    bool stale = false, changed, agrees;
-    for (int i = 0; i < front->record->entries.count; i++) {
-        const RecordEntry *entry = &front->record->entries.items[i];
-        if (strcmp(entry->kernel, kernel) != 0 || strcmp(entry->target, front->target->name) != 0) continue;
-        if (!is_candidate(c, entry, &agrees)) stale = true;
+    bool agrees;
+    *stale = false;
+    for (int i = 0; i < c->front->record->entries.count; i++) {
+        const RecordEntry *entry = &c->front->record->entries.items[i];
+        if (strcmp(entry->kernel, kernel) != 0 || strcmp(entry->target, c->front->target->name) != 0) continue;
+        if (!is_candidate(c, entry, &agrees)) *stale = true;
         else if (agrees) vec_push(c->arena, &usable.entries, *entry);
     }
+    return usable;
+}
+
+// The user's defines and these values.
+static int with_values(const Choosing *c, int count, const Define *defines, const RecordEntry *entry,
+                       const Define **out) {
+    Define *all = NEW_ARRAY(c->arena, Define, count + entry->tuned.count);
+    for (int i = 0; i < count; i++) all[i] = defines[i];
+    for (int i = 0; i < entry->tuned.count; i++) {
+        const RecordValue *value = &entry->tuned.items[i];
+        all[count++] = (Define){arena_printf(c->arena, "%s.%s", entry->kernel, value->name),
+                                arena_printf(c->arena, "%lld", (long long)value->value)};
+    }
+    *out = all;
+    return count;
+}
+
+static bool has_tile(const FrontRecorded *out, const RecordEntry *entry) {
+    for (int i = 0; i < out->tiles.count; i++) {
+        const RecordEntry *other = out->tiles.items[i].entry;
+        if (strcmp(other->kernel, entry->kernel) == 0 && strcmp(other->combination, entry->combination) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_tiles(const Choosing *c, const RecordPlaces *places, FrontRecorded *out) {
+    for (int i = 0; i < places->count; i++) {
+        const RecordEntry *entry = places->items[i].entry;
+        FrontTile tile = {.kernel = entry->kernel, .entry = entry, .places = *places};
+        if (has_tile(out, entry)) continue;
+        tile.define_count = with_values(c, c->define_count, c->defines, entry, &tile.defines);
+        vec_push(c->arena, &out->tiles, tile);
+    }
+}
+
+static const RecordEntry *near_entry(const RecordPlaces *places, const RecordValues *shape) {
+    for (int i = 0; i < places->count; i++)
+        if (record_is_near(places->items[i].shape, shape)) return places->items[i].entry;
+    return NULL;
+}
+
+static bool all_given(const Choosing *c, const char *kernel) {
+    for (int t = 0; t < c->tunable_count; t++) {
+        bool given = false;
+        for (int i = 0; i < c->define_count; i++) given |= names_tunable(c->defines[i].name, &c->tunables[t]);
+        if (!given && strcmp(c->tunables[t].kernel, kernel) == 0) return false;
+    }
+    return true;
+}
+
+// What the record says of a kernel. chooses: a launch chooses among its tiles.
+static void add_kernel(const Choosing *c, const char *kernel, bool chooses, FrontRecorded *out) {
+    Front *front = c->front;
+    bool stale, changed;
+    if (all_given(c, kernel)) return;
+    Record usable = usable_entries(c, kernel, &stale);
     RecordKey key = {.kernel = kernel, .target = front->target->name, .shape = front->shape};
     if (usable.entries.count > 0) key.text = front_signature(front, c->arena, c->define_count, c->defines, kernel);
     const RecordEntry *chosen = record_choose(c->arena, &usable, &key, &changed);
     if (!chosen && (stale || changed)) diag(front->sink, (Span){0}, T_STALE_RECORD, front->record_path, kernel);
-    return chosen;
+    if (chosen && chooses) {
+        RecordPlaces places = record_places(c->arena, &usable, &key, &changed);
+        chosen = front->shape ? near_entry(&places, front->shape) : NULL;
+        if (!front->shape) add_tiles(c, &places, out);
+    }
+    if (chosen) out->define_count = with_values(c, out->define_count, out->defines, chosen, &out->defines);
 }
 
-int front_recorded(Front *front, Arena *arena, int define_count, const Define *defines, const Define **out) {
+bool front_has_record(const Front *front) {
+    return front->record && front->target && front->record->entries.count > 0;
+}
+
+FrontRecorded front_recorded(Front *front, Arena *arena, int define_count, const Define *defines,
+                             const FitsSearch *search) {
     Choosing c = {.front = front, .arena = arena, .define_count = define_count, .defines = defines};
-    VEC(Define) all = {0};
-    *out = defines;
-    if (!front->record || !front->target || front->record->entries.count == 0) return define_count;
-    for (int i = 0; i < define_count; i++) vec_push(arena, &all, defines[i]);
+    FrontRecorded out = {.define_count = define_count, .defines = defines};
     c.tunable_count = syntax_tunables(front->syntax, arena, &c.tunables);
     for (int t = 0; t < c.tunable_count; t++) {
         const char *kernel = c.tunables[t].kernel;
         bool seen = false;
         for (int i = 0; i < t; i++) seen |= strcmp(c.tunables[i].kernel, kernel) == 0;
-        const RecordEntry *entry = seen ? NULL : recorded(&c, kernel);
-        for (int i = 0; entry && i < entry->tuned.count; i++) {
-            const RecordValue *value = &entry->tuned.items[i];
-            Define define = {arena_printf(arena, "%s.%s", kernel, value->name),
-                             arena_printf(arena, "%lld", (long long)value->value)};
-            vec_push(arena, &all, define);
+        if (!seen) add_kernel(&c, kernel, fits_chooses(search, kernel), &out);
+    }
+    return out;
+}
+
+// ---- tiles that were measured, beside those of the model ----
+
+// Whether a value of the kernel lies where a measured one speaks for it. NULL: it is fixed for the kernel.
+static Expr *is_near_value(Arena *arena, const Func *kernel, const RecordValue *measured) {
+    Var *var = func_dim(kernel, measured->name);
+    for (int i = 0; i < kernel->params.count && !var; i++) {
+        Var *param = kernel->params.items[i].var;
+        if (param && strcmp(param->name, measured->name) == 0) var = param;
+    }
+    if (!var) return NULL;
+    Expr *value = e_cast(arena, TYPE_I64, e_var(arena, var));
+    int64_t most = measured->value, least = record_least(most);
+    if (least == most) return e_binary(arena, BIN_EQ, value, e_int(arena, most));
+    return e_and(arena, e_binary(arena, BIN_LE, e_int(arena, least), value),
+                 e_binary(arena, BIN_LE, value, e_int(arena, most)));
+}
+
+static Expr *is_near(Arena *arena, const Func *kernel, const RecordValues *shape) {
+    Expr *all = e_bool(arena, true);
+    for (int i = 0; i < shape->count; i++) {
+        Expr *one = is_near_value(arena, kernel, &shape->items[i]);
+        if (one) all = e_and(arena, all, one);
+    }
+    return all;
+}
+
+// Some shape is near both.
+static bool overlap(const RecordValues *a, const RecordValues *b) {
+    for (int i = 0; i < a->count; i++) {
+        const RecordValue *x = &a->items[i];
+        for (int k = 0; k < b->count; k++) {
+            const RecordValue *y = &b->items[k];
+            if (strcmp(x->name, y->name) != 0) continue;
+            if (record_least(x->value) > y->value || record_least(y->value) > x->value) return false;
         }
     }
-    *out = all.items;
-    return all.count;
+    return true;
+}
+
+static bool is_own(const FrontTile *tile, int place) {
+    return strcmp(tile->places.items[place].entry->combination, tile->entry->combination) == 0;
+}
+
+// The shapes near one of the tile's, and not near a smaller one of another tile.
+static Expr *serves(Arena *arena, const Func *kernel, const FrontTile *tile) {
+    Expr *some = NULL;
+    for (int i = 0; i < tile->places.count; i++) {
+        if (!is_own(tile, i)) continue;
+        const RecordValues *shape = tile->places.items[i].shape;
+        Expr *here = is_near(arena, kernel, shape);
+        for (int k = 0; k < i; k++)
+            if (!is_own(tile, k) && overlap(shape, tile->places.items[k].shape))
+                here =
+                    e_and(arena, here, e_unary(arena, UNARY_NOT, is_near(arena, kernel, tile->places.items[k].shape)));
+        some = some ? e_binary(arena, BIN_LOGICAL_OR, some, here) : here;
+    }
+    return some;
+}
+
+void front_add_tile(Front *front, Module *module, const FrontTile *tile, const Module *with) {
+    Module merged = *module;
+    bool added = false;
+    memset(&merged.funcs, 0, sizeof merged.funcs);
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *func = module->funcs.items[i];
+        bool here = !added && func->kind == FUNC_KERNEL && strcmp(func->name, tile->kernel) == 0 &&
+                    !attr_get(func->attrs, ATTR_RECORDED);
+        for (int k = 0; here && k < with->funcs.count; k++) {
+            Func *variant = with->funcs.items[k];
+            if (variant->kind != FUNC_KERNEL || strcmp(variant->name, tile->kernel) != 0) continue;
+            attr_set_ints(module->arena, &variant->attrs, ATTR_ONE_OF, 0, NULL);
+            attr_set_ints(module->arena, &variant->attrs, ATTR_RECORDED, 0, NULL);
+            vec_push(module->arena, &merged.funcs, variant);
+        }
+        added |= here;
+        vec_push(module->arena, &merged.funcs, func);
+    }
+    *module = merged;
+    vec_push(module->arena, &front->tiles, *tile);
+}
+
+static bool is_of_tile(const Func *kernel, const FrontTile *tile) {
+    if (strcmp(kernel->name, tile->kernel) != 0) return false;
+    for (const Attr *attr = kernel->attrs; attr; attr = attr->next) {
+        if (attr->id != ATTR_TUNED) continue;
+        const RecordValue *value = value_of(tile->entry, attr->args[0].text);
+        if (!value || value->value != attr->args[1].integer) return false;
+    }
+    return true;
+}
+
+void front_limit_tiles(const Front *front, Module *module) {
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *func = module->funcs.items[i];
+        if (!attr_get(func->attrs, ATTR_RECORDED)) continue;
+        for (int t = 0; t < front->tiles.count; t++) {
+            const FrontTile *tile = &front->tiles.items[t];
+            if (!is_of_tile(func, tile)) continue;
+            Expr *near = serves(module->arena, func, tile);
+            func->when = func->when ? e_and(module->arena, near, func->when) : near;
+        }
+    }
 }

@@ -190,6 +190,10 @@ static void write_variant(Writer *w, const PlanEntry *entry, const PlanVariant *
     for (int i = 0; i < v->dims.count; i++) put_text(w, NULL, v->dims.items[i]);
     close(w, ']');
     if (v->steps.count > 0) write_steps(w, "steps", &v->steps);
+    if (v->recorded) {
+        key(w, "recorded");
+        sb_str(w->out, "true");
+    }
     if (v->tuned.count > 0) {
         open(w, "tuned", '{');
         for (int i = 0; i < v->tuned.count; i++) put_integer(w, v->tuned.items[i].name, v->tuned.items[i].value);
@@ -423,6 +427,7 @@ static void read_variant(Reader *r, const Json *from, bool is_program, PlanVaria
     if (r->ok) read_map(r, map, v);
     v->when = read_expr(r, json_get(from, "when"));
     read_steps(r, json_get(from, "steps"), &v->steps);
+    v->recorded = json_boolean(json_get(from, "recorded"), false);
     for (int i = 0; tuned && tuned->kind == JSON_OBJECT && i < tuned->count; i++) {
         PlanTuned value = {tuned->keys[i], json_integer(&tuned->items[i], 0)};
         vec_push(r->arena, &v->tuned, value);

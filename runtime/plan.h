@@ -84,6 +84,7 @@ typedef struct PlanVariant {
     VEC(const char *) dims;   // names of dynamic dims and strides: the kernel's last arguments, in order
     PlanSteps steps;
     VEC(PlanTuned) tuned;
+    bool recorded;   // these values were measured, for the shapes that `when` names
     // kernels:
     const char *symbol;
     HostExpr grid;   // blocks; 0: nothing to do

@@ -203,3 +203,65 @@ const RecordEntry *record_choose(Arena *arena, const Record *record, const Recor
     }
     return best;
 }
+
+// ---- places ----
+
+static const RecordValue *value_named(const RecordValues *values, const char *name) {
+    for (int i = 0; i < values->count; i++)
+        if (strcmp(values->items[i].name, name) == 0) return &values->items[i];
+    return NULL;
+}
+
+int64_t record_least(int64_t measured) {
+    enum { PART = 8 };
+    return measured > 0 ? measured - measured / PART : measured;
+}
+
+bool record_is_near(const RecordValues *measured, const RecordValues *shape) {
+    for (int i = 0; i < measured->count; i++) {
+        const RecordValue *have = value_named(shape, measured->items[i].name);
+        int64_t most = measured->items[i].value;
+        if (!have || have->value > most || have->value < record_least(most)) return false;
+    }
+    return true;
+}
+
+static double volume(const RecordValues *shape) {
+    double sum = 0;
+    for (int i = 0; i < shape->count; i++) sum += log2(fmax((double)shape->items[i].value, 1));
+    return sum;
+}
+
+static bool same_values(const RecordValues *a, const RecordValues *b) {
+    for (int i = 0; i < a->count; i++) {
+        const RecordValue *other = value_named(b, a->items[i].name);
+        if (!other || other->value != a->items[i].value) return false;
+    }
+    return a->count == b->count;
+}
+
+static bool has_place(const RecordPlaces *places, const RecordValues *shape) {
+    for (int i = 0; i < places->count; i++)
+        if (same_values(places->items[i].shape, shape)) return true;
+    return false;
+}
+
+RecordPlaces record_places(Arena *arena, const Record *record, const RecordKey *key, bool *stale) {
+    RecordPlaces out = {0};
+    RecordKey all = *key;
+    all.shape = NULL;
+    Entries entries = nearest(arena, record, &all, stale);
+    for (int i = 0; i < entries.count; i++) {
+        RecordPlace place = {.shape = &entries.items[i]->shape};
+        bool other;
+        if (has_place(&out, place.shape)) continue;
+        all.shape = place.shape;
+        place.entry = record_choose(arena, record, &all, &other);
+        vec_push(arena, &out, place);
+        for (int at = out.count - 1; at > 0 && volume(out.items[at - 1].shape) > volume(place.shape); at--) {
+            out.items[at] = out.items[at - 1];
+            out.items[at - 1] = place;
+        }
+    }
+    return out;
+}

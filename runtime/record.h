@@ -6,9 +6,13 @@
 // `text` is a hash of the kernel as it is elaborated, so that comments, tests and other kernels may change; a kernel whose
 // text changed has no lines. Lines that are damaged are reported as warnings and passed over.
 //
-// Which combination is taken: the lines of the nearest shape (the sum of |log2| of the ratios of dims; where no shape is
+// Which combination is taken where one has to serve all shapes: the lines of the nearest shape (the sum of |log2| of the ratios of dims; where no shape is
 // known every line) fall into problems, one for each shape and device. The combination that was measured for most of them is
 // taken, among those the one with the least geometric mean of its times relative to each problem's best, then the first.
+//
+// Where a launch can choose, a measured shape's combination serves the shapes near it, and no others: those of which no value
+// is larger and none more than an eighth smaller. (With the same tile such a problem has no more points, and no more steps, than
+// the measured one; of larger ones nothing is known.) Of several measured shapes the smallest counts.
 #pragma once
 #include "runtime/files.h"
 #include "support/vec.h"
@@ -44,6 +48,20 @@ bool record_read(Arena *arena, DiagSink *sink, const char *path, bool named, Rec
 void record_parse(Arena *arena, DiagSink *sink, const char *path, const char *text, Record *out);
 const char *record_problem(Arena *arena, const RecordEntry *entry);   // its device and shape
 void record_entry_write(const RecordEntry *entry, StrBuf *out);       // a line
+
+// The least value that is near one that was measured; the largest is that one itself.
+int64_t record_least(int64_t measured);
+// Whether what was measured at `measured` speaks for `shape`.
+bool record_is_near(const RecordValues *measured, const RecordValues *shape);
+
+typedef struct RecordPlace {   // a measured shape, and the entry whose combination serves those near it
+    const RecordValues *shape;
+    const RecordEntry *entry;
+} RecordPlace;
+typedef VEC(RecordPlace) RecordPlaces;
+
+// All measured shapes, the smaller first: the first near one is the one that counts.
+RecordPlaces record_places(Arena *arena, const Record *record, const RecordKey *key, bool *stale);
 
 // The entry whose combination is to be taken; NULL: there is none. *stale: entries for this kernel are of another text.
 const RecordEntry *record_choose(Arena *arena, const Record *record, const RecordKey *key, bool *stale);

@@ -58,6 +58,50 @@ static void test_mean(void **state) {
     assert_int_equal(chosen(arena, &record, 64), 2);
 }
 
+// The B for N = n where a launch chooses; -1: the model does.
+static int64_t near(Arena *arena, const Record *record, int n) {
+    bool stale;
+    RecordPlaces places = record_places(arena, record, &(RecordKey){"k", "t", "sm_90a", NULL}, &stale);
+    RecordValues shape = {0};
+    RecordValue value = {"N", n};
+    vec_push(arena, &shape, value);
+    assert_false(stale);
+    for (int i = 0; i < places.count; i++)
+        if (record_is_near(places.items[i].shape, &shape)) return places.items[i].entry->tuned.items[0].value;
+    return -1;
+}
+
+// A shape speaks for those that are up to an eighth smaller; of several the smallest does, whatever their order in the file.
+static void test_places(void **state) {
+    Arena *arena = *state;
+    static const Row rows[] = {{"d", 1024, 1, 5}, {"d", 1024, 2, 4}, {"d", 960, 1, 5}, {"d", 960, 3, 4},
+                               {"d", 1, 9, 1},    {"d", 0, 8, 1},    {"d", 16, 7, 1}};
+    Record record = record_of(arena, 7, rows);
+    bool stale;
+    RecordPlaces places = record_places(arena, &record, &(RecordKey){"k", "t", "sm_90a", NULL}, &stale);
+    assert_int_equal(places.count, 5);
+    static const int expected[][2] = {{1025, -1}, {1024, 2}, {961, 2},  {960, 3}, {896, 3},
+                                      {840, 3},   {839, -1}, {512, -1}, {17, -1}, {16, 7},
+                                      {14, 7},    {13, -1},  {2, -1},   {1, 9},   {0, 8}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+        assert_int_equal(near(arena, &record, expected[i][0]), expected[i][1]);
+}
+
+// A shape's times on several devices count together, and a shape that lacks a name is near nothing.
+static void test_places_of_devices(void **state) {
+    Arena *arena = *state;
+    static const Row rows[] = {{"d", 64, 1, 10}, {"d", 64, 2, 11}, {"e", 64, 1, 40}, {"e", 64, 2, 11}, {"e", 64, 3, 1}};
+    Record record = record_of(arena, 5, rows);
+    RecordValues none = {0};
+    bool stale;
+    RecordPlaces places = record_places(arena, &record, &(RecordKey){"k", "t", "sm_90a", NULL}, &stale);
+    assert_int_equal(places.count, 1);
+    assert_int_equal(places.items[0].entry->tuned.items[0].value, 2);
+    assert_false(record_is_near(places.items[0].shape, &none));
+    record_places(arena, &record, &(RecordKey){"k", "new", "sm_90a", NULL}, &stale);
+    assert_true(stale);
+}
+
 static void test_ties_and_repeats(void **state) {
     Arena *arena = *state;
     static const Row rows[] = {{"d", 64, 7, 3}, {"d", 64, 5, 3}, {"d", 64, 9, 2}, {"d", 64, 9, 4}};
@@ -132,6 +176,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(test_nearest), IN_ARENA(test_mean),           IN_ARENA(test_ties_and_repeats),
         IN_ARENA(test_key),     IN_ARENA(test_write_and_read), IN_ARENA(test_damage),
-        IN_ARENA(test_path)};
+        IN_ARENA(test_path),    IN_ARENA(test_places),         IN_ARENA(test_places_of_devices)};
     return run(tests);
 }
