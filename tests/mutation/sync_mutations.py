@@ -50,9 +50,9 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_90a", False, 16, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 2, "barrier();"): OTHERS,
           ("attention_backward", "sm_80", False, 16, "wgmma_fence();"): OWN,
-          ("attention_roles", "sm_80", False, 26, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
-          ("attention_roles", "sm_80", False, 38, "wgmma_fence();"): AGAIN,
-          ("attention_roles", "sm_80", False, 49, "wgmma_fence();"): AGAIN} | {
+          ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
+          ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
+          ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
         "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (21, 28)}
 
