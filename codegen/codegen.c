@@ -292,16 +292,11 @@ static const char *llvm_text(Gen *gen) {
     return copy;
 }
 
-typedef struct Job {
-    bool emit_llvm;
-    CodegenResult *result;
-} Job;
-
 static void emit_kernels(Gen *gen) {
     const Module *module = gen->module;
     lines_init(gen);
     declare_shared(gen);
-    for (int i = 0; i < module->funcs.count; i++) {
+    for (int i = gen->unit->first; i < gen->unit->end; i++) {
         if (module->funcs.items[i]->kind == FUNC_KERNEL) emit_kernel(gen, module->funcs.items[i]);
     }
     lines_done(gen);
@@ -309,39 +304,62 @@ static void emit_kernels(Gen *gen) {
 }
 
 static void compile(Gen *gen, void *user) {
-    Job *job = user;
-    CodegenResult *result = job->result;
+    Unit *unit = user;
     double start = now();
     types_init(gen);
-    const Module *module = gen->module;
-    for (int i = 0; i < module->funcs.count; i++) {
-        find_wgmma_arrays(gen, module->funcs.items[i]);
-        find_wide_joins(gen, module->funcs.items[i]);
-    }
-    target_machine(gen);   // whose level depends on wgmma
+    target_machine(gen);
+    int errors = diag_errors(gen->sink);
     emit_kernels(gen);
-    if (diag_errors(gen->module->sink)) return;
+    if (diag_errors(gen->sink) > errors) return;
     double built = now();
     run_llvm_passes(gen);
     double optimized = now();
-    if (job->emit_llvm) result->llvm = llvm_text(gen);
-    result->ptx = emit_ptx(gen);
-    if (!gen->options->time) return;
-    result->build_seconds = built - start;
-    result->optimize_seconds = optimized - built;
-    result->emit_seconds = now() - optimized;
+    if (unit->emit_llvm) unit->llvm = llvm_text(gen);
+    unit->ptx = emit_ptx(gen);
+    unit->build = built - start;
+    unit->optimize = optimized - built;
+    unit->emit = now() - optimized;
+}
+
+void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink *sink, Unit *unit) {
+    Gen *gen = NEW(arena, Gen);
+    gen->module = common->module;
+    gen->unit = unit;
+    gen->options = common->options;
+    gen->target = common->options->target;
+    gen->arena = arena;
+    gen->failure = failure;
+    gen->sink = sink;
+    gen->strings = strmap_new(arena);
+    gen->has_wgmma = common->has_wgmma;
+    gen->has_wide_joins = common->has_wide_joins;
+    with_llvm(gen, compile, unit);
+}
+
+// What the code generator's level depends on: of all kernels, so that each is compiled alike whether alone or not.
+static Common common_of(const Module *module, const CodegenOptions *options) {
+    Gen gen = {.module = module, .arena = module->arena};
+    for (int i = 0; i < module->funcs.count; i++) {
+        find_wgmma_arrays(&gen, module->funcs.items[i]);
+        find_wide_joins(&gen, module->funcs.items[i]);
+    }
+    return (Common){module, options, gen.has_wgmma, gen.has_wide_joins};
 }
 
 bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result) {
+    double start = now();
     *result = (CodegenResult){0};
-    Gen *gen = NEW(module->arena, Gen);
-    gen->module = module;
-    gen->options = options;
-    gen->target = options->target;
-    gen->arena = module->arena;
-    gen->failure = module->failure;
-    gen->strings = strmap_new(gen->arena);
-    Job job = {emit_llvm, result};
-    with_llvm(gen, compile, &job);
-    return result->ptx != NULL;
+    Unit *units;
+    int count = make_units(module, emit_llvm, &units);
+    Common common = common_of(module, options);
+    if (!compile_units(&common, count, units)) return false;
+    for (int i = 0; i < count; i++) {
+        result->build_seconds += units[i].build;
+        result->optimize_seconds += units[i].optimize;
+        result->emit_seconds += units[i].emit;
+    }
+    result->llvm = units[0].llvm;
+    result->ptx = join_ptx(module->arena, count, units);
+    result->seconds = now() - start;
+    return true;
 }

@@ -11,16 +11,17 @@ typedef struct CodegenOptions {
     const Target *target;
     int optimize;   // 0, 1 (small pipeline), 2 (LLVM's O2); default 1
     bool lines;     // .loc
-    bool time;      // fill the seconds below
 } CodegenOptions;
 
 typedef struct CodegenResult {
-    const char *ptx;    // text in the arena
-    const char *llvm;   // LLVM IR text, when asked with emit_llvm
-    double build_seconds, optimize_seconds, emit_seconds;
+    const char *ptx;                                        // text in the arena
+    const char *llvm;                                       // LLVM IR text, when asked with emit_llvm
+    double seconds;                                         // from start to end
+    double build_seconds, optimize_seconds, emit_seconds;   // LLVM's, of all threads together
 } CodegenResult;
 
-// Compiles every kernel of the module (all at thread stage) into one PTX text; entry names by kernel_symbol().
+// Compiles every kernel of the module (all at thread stage) into one PTX text; entry names by kernel_symbol(). Kernels are
+// compiled side by side, on threads of its own that end before it returns; the text does not depend on how many.
 bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result);
 // Unique entry name of a kernel variant: its name, with `__1`, `__2`, ... for later variants.
 const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena);

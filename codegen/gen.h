@@ -9,6 +9,7 @@
 //     types.c     types, intrinsics, small builders           lines.c   source lines for debuggers and profilers
 //     cluster.c   blocks of a cluster
 //     passes.c    LLVM's passes, PTX emission                  fatal.c   LLVM never ends the process
+//     parallel.c  kernels side by side                        join.c    their texts in one
 //
 // Values. A scalar is an LLVM value of its value type: bool i1, integers iN, f16 half, bf16 bfloat, f32, f64; e4m3 and
 // e5m2 are i8 (their bits). An i64 expression whose value provably fits 32 bits is an i32 instead ("narrow"): see
@@ -61,12 +62,23 @@ typedef struct Lines {
     LLVMMetadataRef scope;      // the kernel's subprogram
 } Lines;
 
+// A part of a module's kernels, compiled by one thread as a module of LLVM's.
+typedef struct Unit {
+    int first, end;   // functions of the module
+    bool alone;       // there is no other
+    bool emit_llvm;
+    const char *ptx, *llvm;         // NULL: not compiled
+    double build, optimize, emit;   // seconds
+} Unit;
+
 typedef struct Gen {
     const Module *module;
+    const Unit *unit;
     const CodegenOptions *options;
     const Target *target;
     Arena *arena;
     Failure *failure;
+    DiagSink *sink;   // for reports (names of files are the module's sink's)
 
     LLVMContextRef context;
     LLVMModuleRef llvm;
@@ -115,6 +127,22 @@ typedef struct Gen {
     Label break_to;
     bool exact;   // inside ieee()
 } Gen;
+
+// ---- units of work ----
+typedef struct Common {   // what all units of a module share
+    const Module *module;
+    const CodegenOptions *options;
+    bool has_wgmma, has_wide_joins;
+} Common;
+
+// codegen.c: compiles a unit; everything is put into `arena`. Without `ptx`: reported to `sink`.
+void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink *sink, Unit *unit);
+// parallel.c: how the kernels are parted; all in one unit where LLVM's text is wanted, since that is one text.
+int make_units(const Module *module, bool emit_llvm, Unit **units);
+// All units, on as many threads as there are processors; texts are in the module's arena. False: reported.
+bool compile_units(const Common *common, int count, Unit *units);
+// join.c: one PTX text of those of several units.
+const char *join_ptx(Arena *arena, int count, const Unit *units);
 
 // ---- types.c ----
 void types_init(Gen *gen);

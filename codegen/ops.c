@@ -495,7 +495,7 @@ bool op_supported(Gen *gen, const OpCall *call) {
         if (row) feature = row->feature;
     }
     if (feature == FEATURE_BASE || target_has(gen->target, feature)) return true;
-    diag(gen->module->sink, call->loc, T_NEEDS_FEATURE, info->text, feature_text(feature), gen->target->name);
+    diag(gen->sink, call->loc, T_NEEDS_FEATURE, info->text, feature_text(feature), gen->target->name);
     return false;
 }
 

@@ -454,7 +454,7 @@ int64_t block_threads(Gen *gen, const Stmt *grid) {
 
 static void check_trade(Gen *gen, const Stmt *grid) {
     const char *why = roles_cannot_trade(gen->arena, gen->target, &grid->grid.body, gen->threads);
-    if (why) diag(gen->module->sink, grid->loc, T_ROLE_REGISTERS, why);
+    if (why) diag(gen->sink, grid->loc, T_ROLE_REGISTERS, why);
 }
 
 static void set_registers(Gen *gen, int64_t regs) {

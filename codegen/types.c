@@ -88,7 +88,8 @@ Value string_constant(Gen *gen, const char *text) {
     Value global = strmap_get(gen->strings, text);
     if (!global) {
         Value data = LLVMConstStringInContext2(gen->context, text, strlen(text), 0);
-        global = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMTypeOf(data), "text$", 1);
+        const char *name = gen->unit->alone ? "text$" : arena_printf(gen->arena, "text$%d$", gen->unit->first);
+        global = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMTypeOf(data), name, 1);
         LLVMSetInitializer(global, data);
         LLVMSetGlobalConstant(global, 1);
         LLVMSetLinkage(global, LLVMPrivateLinkage);

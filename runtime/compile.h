@@ -24,7 +24,8 @@ typedef struct CompileOptions {
 CompileOptions compile_options(const Target *target);
 
 typedef struct CompileTimes {
-    double parse, elaborate, passes, build, optimize, emit, assemble;   // seconds; build, optimize, emit: LLVM's
+    double parse, elaborate, passes, llvm, assemble;   // seconds
+    double build, optimize, emit;                      // LLVM's, of all threads together
 } CompileTimes;
 
 typedef struct Compiled {

@@ -12,10 +12,14 @@
 //   Ownership   `create`, `compile`, `open` and `load` give an object that the matching `destroy` or `unload` frees;
 //               NULL is allowed there. Texts and arrays that a query returns belong to the object asked and live as
 //               long as it.
-//   Memory      Host memory of the compiler comes from the context's allocator, except what LLVM and the CUDA driver
-//               take for themselves. The library never calls exit or abort and has no global state.
+//   Memory      Host memory of the compiler comes from the context's allocator, except what LLVM, the threads of a
+//               compile and the CUDA driver take for themselves. The library never calls exit or abort and has no
+//               global state.
 //   Threads     A context, an artefact and a module are immutable once made: any number of threads may use one at once
-//               (with an allocator that allows it). A TilecDiagnostics belongs to one thread at a time.
+//               (with an allocator that allows it). A TilecDiagnostics belongs to one thread at a time. A compile has
+//               several kernels compiled side by side, by as many threads as the calling one may use processors;
+//               they block all signals, call nothing of the host's and end before the call returns. ptxas, a process
+//               of its own, does likewise.
 //   Versions    Structures that a caller fills begin with `size`; TILEC_INIT sets it, so that a program built against
 //               an older header keeps working.
 //

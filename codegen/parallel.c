@@ -1,0 +1,162 @@
+// Kernels side by side: each, or a few small ones, are a module of LLVM's of their own, in a context of the thread that
+// compiles them.
+//
+// A thread has its own arena, failure point and sink; the IR is only read. What does not work out there, for whatever
+// reason, is left to the caller, who does it again: so reports and failures are those of a compile without threads, in the
+// order of the kernels.
+#include "codegen/gen.h"
+#include "ir/rewrite.h"
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+// ---- parting ----
+
+enum { WORTH_A_UNIT = 300 };   // some 12 ms
+
+static bool weigh(Visitor *visitor, Stmt *stmt) {
+    int64_t *weight = visitor->user, copies = 1, body = 0;
+    ++*weight;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL) return true;
+    for (int i = 0; i < stmt->loop.count; i++) {
+        int64_t begin, end, step;
+        const Iter *iter = &stmt->loop.iters[i];
+        if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || !expr_const(iter->step, &step))
+            return true;
+        copies *= (end - begin + step - 1) / step;
+    }
+    Visitor inner = {.stmt = weigh, .user = &body};
+    visit_block(&inner, &stmt->loop.body);
+    *weight += copies * body;
+    return false;
+}
+
+// Statements, unrolled ones as often as they will be there: by and large proportional to the time.
+static int64_t weight_of(const Func *func) {
+    int64_t weight = 0;
+    Visitor visitor = {.stmt = weigh, .user = &weight};
+    Block body = func->body;
+    if (func->kind == FUNC_KERNEL) visit_block(&visitor, &body);
+    return weight;
+}
+
+// A unit costs more than a millisecond of its own, so small kernels share one. By the program alone, never by the machine:
+// how kernels are parted shows in the labels of the PTX.
+int make_units(const Module *module, bool emit_llvm, Unit **units) {
+    Arena *arena = module->arena;
+    int count = 0, functions = module->funcs.count;
+    int64_t *weights = NEW_ARRAY(arena, int64_t, functions), left = 0, weight = 0;
+    for (int i = 0; i < functions; i++) left += weights[i] = weight_of(module->funcs.items[i]);
+    *units = NEW_ARRAY(arena, Unit, functions + 1);
+    for (int i = 0; i < functions && !emit_llvm; i++) {
+        weight += weights[i];
+        left -= weights[i];
+        if (weight < WORTH_A_UNIT || left < WORTH_A_UNIT) continue;
+        (*units)[count].end = i + 1;
+        (*units)[++count].first = i + 1;
+        weight = 0;
+    }
+    (*units)[count].end = functions;
+    (*units)[0].alone = count == 0;
+    (*units)[0].emit_llvm = emit_llvm;
+    return count + 1;
+}
+
+// ---- threads ----
+
+enum { MOST_THREADS = 64, STACK_BYTES = 8 << 20 };
+
+typedef struct Pool {
+    const Common *common;
+    Unit *units;
+    int count;
+    atomic_int next;
+} Pool;
+
+typedef struct Worker {
+    Pool *pool;
+    pthread_t thread;
+    Failure failure;
+    Arena *arena;   // NULL: no memory, nothing was done
+} Worker;
+
+static void *work(void *user) {
+    Worker *worker = user;
+    Pool *pool = worker->pool;
+    worker->arena = arena_new(libc_allocator, &worker->failure);
+    if (!worker->arena) return NULL;
+    // The loop goes on after a unit that failed, unless memory is short.
+    if (FAILURE_CAUGHT(&worker->failure) && worker->failure.kind == FAIL_OUT_OF_MEMORY) return NULL;
+    for (;;) {
+        int i = atomic_fetch_add(&pool->next, 1);
+        if (i >= pool->count) return NULL;
+        DiagSink *sink = diag_sink_new(worker->arena);
+        compile_unit(pool->common, worker->arena, &worker->failure, sink, &pool->units[i]);
+        if (diag_count(sink)) pool->units[i].ptx = NULL;   // to be said again, where it is heard
+    }
+}
+
+static int processors(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+// Starts up to `wanted` threads, which see no signals: these are for the host's own. How many there are.
+static int start_threads(int wanted, Worker *workers) {
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes)) return 0;
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int count = 0;
+    while (count < wanted && pthread_create(&workers[count].thread, &attributes, work, &workers[count]) == 0) count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return count;
+}
+
+static void free_arenas(Worker *workers, int count) {
+    for (int i = 0; i < count; i++) arena_free(workers[i].arena);
+}
+
+// The texts, from the threads' arenas to the caller's.
+static void keep_texts(const Module *module, Pool *pool, Worker *workers, int worker_count) {
+    jmp_buf callers;
+    memcpy(&callers, &module->failure->point, sizeof callers);
+    if (setjmp(module->failure->point)) {
+        free_arenas(workers, worker_count);
+        memcpy(&module->failure->point, &callers, sizeof callers);
+        longjmp(module->failure->point, 1);
+    }
+    for (int i = 0; i < pool->count; i++)
+        if (pool->units[i].ptx) pool->units[i].ptx = arena_strdup(module->arena, pool->units[i].ptx);
+    memcpy(&module->failure->point, &callers, sizeof callers);
+    free_arenas(workers, worker_count);
+}
+
+static void compile_side_by_side(const Common *common, int count, Unit *units) {
+    Pool pool = {.common = common, .units = units, .count = count};
+    int wanted = processors() < count ? processors() : count;
+    if (wanted > MOST_THREADS) wanted = MOST_THREADS;
+    if (wanted < 2) return;
+    Worker *workers = NEW_ARRAY(common->module->arena, Worker, wanted);
+    for (int i = 0; i < wanted; i++) workers[i].pool = &pool;
+    int started = start_threads(wanted - 1, workers + 1);
+    if (started) work(&workers[0]);
+    for (int i = 1; i <= started; i++) pthread_join(workers[i].thread, NULL);
+    keep_texts(common->module, &pool, workers, started + 1);
+}
+
+bool compile_units(const Common *common, int count, Unit *units) {
+    const Module *module = common->module;
+    bool ok = true;
+    compile_side_by_side(common, count, units);
+    for (int i = 0; i < count; i++) {
+        if (!units[i].ptx) compile_unit(common, module->arena, module->failure, module->sink, &units[i]);
+        ok &= units[i].ptx != NULL;
+    }
+    return ok;
+}
