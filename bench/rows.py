@@ -142,6 +142,30 @@ def embedding(m, d, v):
                    peers={"torch": lambda: eager(index, table), "inductor": compiled(eager, index, table)} | copies(work))
 
 
+@bench("more_rows", "GB/s", [(65536, 4096, 32000)], label=lambda m, d, v: f"{m}x{d} of {v}")
+def embedding_gradient(m, d, v):
+    """bf16 rows added to those of an f32 table by index; bytes: each row once, each row of the table that takes part twice"""
+    dy, table = random(m, d), torch.zeros(v, d, device="cuda")
+    index = torch.randint(v, (m,), device="cuda", dtype=torch.int32)
+    work = 2 * m * d + 4 * m + 8 * d * index.unique().numel()
+    add = lambda table, index, dy: table.index_add_(0, index, dy.float())
+    prepare = lambda: table.zero_()
+    want = add(table.clone(), index, dy)
+    return Problem(work=work, out=table, want=want, ours=[Own("embedding_gradient", [index, dy, table], D=d)],
+                   peers={"torch": lambda: add(table, index, dy), "inductor": compiled(add, table, index, dy)} | copies(work),
+                   prepare=prepare)
+
+
+@bench("more_rows", "GB/s", [(1 << 28, 256), (1 << 28, 4096)], label=lambda n, b: f"{n}, {b} bins")
+def histogram(n, b):
+    """i32, counts in i32"""
+    x, count = torch.randint(b, (n,), device="cuda", dtype=torch.int32), torch.zeros(b, device="cuda", dtype=torch.int32)
+    want = torch.bincount(x, minlength=b)
+    peers = {"torch": lambda: torch.bincount(x, minlength=b), "triton": lambda: torch.histc(x, b, 0, b - 1)}
+    return Problem(work=4 * n, out=count, want=want, ours=[Own("histogram", [x, count], B=b)], peers=peers | copies(4 * n),
+                   prepare=lambda: count.zero_())
+
+
 @bench("more_rows", "GB/s", [(65536, 64, 8), (65536, 256, 8), (16384, 1024, 4)], label=lambda m, n, k: f"{m}x{n}, {k}")
 def top_k(m, n, k):
     """bf16, the k largest of each row and where they stand"""
@@ -189,5 +213,5 @@ def add_rmsnorm_quantize(m, n):
     want = eager(x, residual, w)
     work = 7 * m * n + 4 * m
     return Problem(work=work, out=(y, scale), want=want,
-                   ours=[Own("add_rmsnorm_quantize", [x, residual, w, y, scale, EPS], N=n, LIMIT=448, Q="e4m3")],
+                   ours=[Own("add_rmsnorm_quantize", [x, residual, w, y, scale, EPS, 448], N=n, LIMIT=448, Q="e4m3")],
                    peers={"torch": lambda: eager(x, residual, w), "inductor": compiled(eager, x, residual, w)} | copies(work))

@@ -46,6 +46,7 @@ class Problem:
     peers: dict             # name -> a launch, a Choice, or an Own: another program of ours to compare with
     tolerance: float = 1e-2   # relative error in norm
     keep: object = None       # what must live as long as the launches
+    prepare: object = None    # what makes `out` ready for a checked launch, where it is added to (else it is poisoned)
 
 
 @dataclasses.dataclass

@@ -443,6 +443,12 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
     return fast;
 }
 
+// As many elements of the access as one instruction takes, of a vector of the loop.
+static int64_t taken_at_once(const TileAccess *access, int64_t vector, const Target *target) {
+    int64_t most = target->vector_bytes / type_bytes(access->buf->type);
+    return vector < most ? vector : most;
+}
+
 static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast, int64_t vector) {
     Arena *arena = facts_arena(facts);
     const Buf *buf = access->buf;
@@ -461,16 +467,26 @@ static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAcce
     return true;
 }
 
-int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
-                    const Target *target) {
-    int widest = 0;
+// The bytes of the widest elements that move along `fast`. Global ones that the loop comes back to do not count where others are
+// new each time: they are in a cache, and two instructions for a vector of them are as good as one.
+static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
+    int64_t points = 1;
+    for (int i = 0; i < loop->rank; i++) points *= loop->extents[i];
+    int widest = 0, widest_new = 0;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
-        if (is_memory(access->buf) && access_stride(access, loop->iters[fast]) == STRIDE_UNIT) {
-            int bytes = type_bytes(access->buf->type);
-            widest = bytes > widest ? bytes : widest;
-        }
+        if (!is_memory(access->buf) || access_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        int bytes = type_bytes(access->buf->type);
+        bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < points;
+        widest = bytes > widest ? bytes : widest;
+        if (!again) widest_new = bytes > widest_new ? bytes : widest_new;
     }
+    return widest_new > 0 ? widest_new : widest;
+}
+
+int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                    const Target *target) {
+    int widest = widest_type(loop, accesses, fast);
     if (widest == 0) return 1;
     int64_t vector = target->vector_bytes / widest;
     while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
@@ -478,7 +494,7 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
         const TileAccess *access = &accesses->items[a];
         if (!is_memory(access->buf) || access->is_atomic) continue;
         if (access_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
-        while (vector > 1 && !aligned_for(facts, loop, access, fast, vector)) vector /= 2;
+        while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_at_once(access, vector, target))) vector /= 2;
     }
     return vector < 1 ? 1 : vector;
 }
