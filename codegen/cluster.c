@@ -24,6 +24,26 @@ static void emit_peer_arrive(Gen *gen, const OpCall *call) {
     build_asm(gen, "mbarrier.arrive.shared::cluster.b64 _, [$0];", "l,~{memory}", gen->none, 1, &place);
 }
 
+static Value peer_address(Gen *gen, Region *place, Value rank) {
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE);
+    Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place), rank);
+    return LLVMBuildPtrToInt(gen->builder, address, gen->i64, "");
+}
+
+static void emit_peer_store(Gen *gen, const OpCall *call) {
+    Type type = arg_place(gen, call, 0)->buf->type;
+    Value rank = emit_i32(gen, arg_expr(gen, call, 1));
+    Value value = emit_value_as(gen, arg_expr(gen, call, 2), type);
+    bool wide = type_bits(type) == 64;
+    Value bits = build_bitcast(gen, value, wide ? gen->i64 : gen->i32);
+    Value args[] = {peer_address(gen, arg_place(gen, call, 0), rank), bits,
+                    peer_address(gen, arg_place(gen, call, 3), rank)};
+    build_asm(gen,
+              wide ? "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];"
+                   : "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",
+              wide ? "l,l,l,~{memory}" : "l,r,l,~{memory}", gen->none, 3, args);
+}
+
 // Some tensor is both written and read, or is reached by other means than reading and writing.
 static bool rereads_tensors(Gen *gen, const Func *kernel) {
     EffectVec effects = {0};
@@ -56,6 +76,10 @@ static void emit_cluster_barrier(Gen *gen) {
 Value emit_cluster(Gen *gen, const OpCall *call) {
     if (call->op == OP_PEER_ARRIVE) {
         emit_peer_arrive(gen, call);
+        return NULL;
+    }
+    if (call->op == OP_PEER_STORE) {
+        emit_peer_store(gen, call);
         return NULL;
     }
     if (call->op == OP_PEER) return emit_peer_load(gen, call);

@@ -202,10 +202,11 @@ Value local_get_bits(Gen *gen, LocalArray *array, int64_t index, int bits);
 void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value value);
 
 // ---- expr.c ----
-Value emit_expr(Gen *gen, Expr *expr);              // of its value type
-Value emit_index(Gen *gen, Expr *expr);             // the same, but i64 may be narrow
-Value emit_i32(Gen *gen, Expr *expr);               // an integer, cut to or extended to i32
-Value build_quotient(Gen *gen, Value a, Value b);   // of f32
+Value emit_expr(Gen *gen, Expr *expr);                  // of its value type
+Value emit_index(Gen *gen, Expr *expr);                 // the same, but i64 may be narrow
+Value emit_i32(Gen *gen, Expr *expr);                   // an integer, cut to or extended to i32
+Value emit_value_as(Gen *gen, Expr *expr, Type type);   // converted, as memory holds it
+Value build_quotient(Gen *gen, Value a, Value b);       // of f32
 Value emit_float_binary(Gen *gen, BinaryOp op, Type type, Value a, Value b);
 bool is_lazy(const Expr *expr);   // must not be evaluated unless it is needed
 

@@ -369,7 +369,7 @@ static LLVMAtomicRMWBinOp atomic_operation(Gen *gen, OpId op, Type type) {
     fail_internal(gen->failure, __FILE__, __LINE__, "%s is no atomic", op_info(op)->text);
 }
 
-static Value emit_value_as(Gen *gen, Expr *expr, Type type) {
+Value emit_value_as(Gen *gen, Expr *expr, Type type) {
     return to_memory(gen, type, emit_convert(gen, emit_expr(gen, expr), expr->type, type));
 }
 
@@ -506,6 +506,7 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_WARP_SYNC: CALL(gen, "llvm.nvvm.bar.warp.sync", gen->none, all_lanes(gen)); return NULL;
     case OP_CLUSTER_RANK:
     case OP_PEER_ARRIVE:
+    case OP_PEER_STORE:
     case OP_PEER:
     case OP_CLUSTER_BARRIER: return emit_cluster(gen, call);
     case OP_LAUNCH_DEPENDENTS:

@@ -3,7 +3,7 @@
 #include "emulator/machine.h"
 
 // Lanes of an agent that have a clock: threads of a warp; at tile stage a role, as one.
-static Mask clocked(const Agent *agent) {
+Mask clocked(const Agent *agent) {
     if (!agent->cta->machine->races) return 0;
     return agent->warp || agent->role ? agent->full : 0;
 }
@@ -114,7 +114,7 @@ static bool bytes_agree(Agent *agent, const MBarrier *barrier) {
 void mbarrier_started(Agent *agent, MBarrier *barrier, int64_t bytes) {
     barrier->copied += bytes;
     barrier->load_pc = agent->pc;
-    barrier->loaded = unit_epoch(agent->cta, UNIT_MBARRIER, barrier->number);
+    if (clocked(agent)) barrier->loaded = unit_epoch(agent->cta, UNIT_MBARRIER, barrier->number);
     bytes_agree(agent, barrier);
 }
 

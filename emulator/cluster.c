@@ -46,6 +46,39 @@ void peer_load(Agent *agent, const Instr *in, const Call *call) {
     }
 }
 
+// The write is that of a unit of its own, as a copy's: whoever waits for the barrier's phase learns of it, and of what the thread that
+// stores has done before (the completion releases, and waiting acquires, at cluster scope); nobody else does, not even that thread.
+static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, int lane) {
+    const Mem *mem = machine_mem(agent->cta->machine, call->args[0].place->mem);
+    MBarrier *barrier = mbarrier_of(agent, peer, call->args[3].place, lane);
+    if (!barrier) return false;
+    if (clocked(agent)) {
+        Actor actor = actor_start(peer, UNIT_MBARRIER, barrier->number, agent->pc);
+        actor_acts_for(agent, (Mask)1 << lane, &actor);
+        actor_shared(peer, &actor, mem->offset + offset * mem->bytes, mem->bytes, TOUCH_WRITE, mem);
+        actor_end(peer, &actor);
+        clock_arrive(peer, &barrier->clock, agent->first_thread + lane);
+    }
+    if (!state_writable_in(agent, peer, mem, offset, 1, lane)) return false;
+    Word word = word_convert(mem->type, call->args[2].type, agent->regs[call->args[2].slot].w[lane]);
+    element_store(mem->type, mem_data(peer, mem) + offset * mem->bytes, word);
+    state_set(peer, mem, offset, 1, STATE_READY);
+    mbarrier_started(agent, barrier, mem->bytes);
+    mbarrier_transact(peer, barrier, mem->bytes);
+    return true;
+}
+
+void peer_store(Agent *agent, const Call *call) {
+    int64_t offsets[LANES];
+    Mask mask = place_offsets(agent, call->args[0].place, agent->mask, NULL, offsets);
+    for (Mask m = mask; m && !agent->cta->machine->stop; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        Cta *peer = cluster_peer(agent, agent->regs[call->args[1].slot].i[l], l);
+        if (!peer || !store_in(agent, peer, call, offsets[l], l)) return;
+    }
+    if (mask && clocked(agent)) clock_tick(agent->cta, agent->first_thread / LANES);
+}
+
 // ---- the barrier ----
 // At tile stage a role is one party.
 static bool is_role_party(const Agent *agent) {

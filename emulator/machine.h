@@ -470,7 +470,9 @@ void dependency_check(Agent *agent, int lane, const Mem *mem, int64_t element,
 
 // cluster.c: blocks that work together
 Cta *cluster_peer(Agent *agent, int64_t rank, int lane);   // NULL: there is none, or no more; reported
+Mask clocked(const Agent *agent);   // whose clocks the agent has: none of a whole block at tile stage
 void peer_load(Agent *agent, const Instr *in, const Call *call);
+void peer_store(Agent *agent, const Call *call);
 void cluster_barrier(Agent *agent);
 void cluster_role_ends(Agent *agent);   // and its threads with it
 void cluster_block_ends(Cta *cta);

@@ -233,6 +233,7 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_LOAD:
     case OP_STORE: atomic_access(agent, in, call); break;
     case OP_PEER: peer_load(agent, in, call); break;
+    case OP_PEER_STORE: peer_store(agent, call); break;
     case OP_CLUSTER_RANK:
         for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = agent->cta->rank;
         break;

@@ -179,7 +179,8 @@ static void live_stmt_itself(Lives *lives, const Stmt *stmt) {
     EffectVec effects = {0};
     stmt_effects(lives->arena, stmt, &effects);
     for (int i = 0; i < effects.count; i++) {
-        bool peers = effects.items[i].op == OP_PEER;   // other blocks read it when they do
+        bool peers =
+            effects.items[i].op == OP_PEER || effects.items[i].op == OP_PEER_STORE;   // others use it when they do
         touch(lives, effects.items[i].buf, peers ? 0 : lives->clock, peers ? INT_MAX : lives->clock);
     }
 }

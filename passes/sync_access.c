@@ -96,6 +96,7 @@ static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAcc
         MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
         access->atomic = tile->is_atomic && !tile->is_peer;
         access->async = starts_copy(stmt);
+        access->elsewhere = tile->elsewhere;
         access->map = map;
         access->loop_rank = loop->rank;
         memcpy(access->extents, loop->extents, sizeof access->extents);
@@ -130,6 +131,7 @@ static void collect_region(Visitor *visitor, Region *region, const Operand *oper
     bool once = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
     MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, once ? WHO_ONE : c->who, write);
     access->atomic = atomic;
+    access->elsewhere = c->op == OP_PEER_STORE;
     if (!c->opaque) set_region(access, region);
 }
 

@@ -214,6 +214,16 @@ static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, con
     return *same > 0;
 }
 
+static bool uses_mbarrier(const MemAccess *access) {
+    bool call = access->stmt->kind == STMT_CALL;
+    return access->buf && access->buf->type == TYPE_MBARRIER && !(call && access->stmt->call.op == OP_MBARRIER_INIT);
+}
+
+// What is told to another block is awaited there by its mbarrier; and mbarriers, once they are, order what is done with them.
+static bool is_ordered(const MemAccess *before, const MemAccess *after) {
+    return before->elsewhere || (uses_mbarrier(before) && uses_mbarrier(after));
+}
+
 // What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
 static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need,
                       int64_t *latest) {
@@ -221,6 +231,7 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
         const Live *y = &s->live.items[i];
         if (!(x->write || y->access->write) || (x->atomic && y->access->atomic)) continue;
         if (x->pseudo && !y->access->async) continue;
+        if (is_ordered(y->access, x)) continue;
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
         if (!boxes_meet(m, y, x, start)) continue;
         if (y->pending) {

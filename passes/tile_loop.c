@@ -209,6 +209,7 @@ static void collect_args(Collector *c, OpId op, int count, Arg *args, Stmt *stmt
         if (!args[i].region) continue;
         collect_region(c, args[i].region, op != OP_LOAD && op != OP_PEER, stmt);
         vec_last(c->out).is_peer = op == OP_PEER;
+        vec_last(c->out).elsewhere = op == OP_PEER_STORE;
     }
 }
 
@@ -484,17 +485,29 @@ static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int 
     return widest_new > 0 ? widest_new : widest;
 }
 
+// An atomic takes one element of global memory: threads side by side take elements that are, or each would be a request of its own.
+static bool has_atomic_run(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (access->is_atomic && access->buf->scope == SCOPE_GLOBAL &&
+            access_stride(access, loop->iters[fast]) == STRIDE_UNIT)
+            return true;
+    }
+    return false;
+}
+
 int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                     const Target *target) {
     int widest = widest_type(loop, accesses, fast);
-    if (widest == 0) return 1;
+    if (widest == 0 || has_atomic_run(loop, accesses, fast)) return 1;
     int64_t vector = target->vector_bytes / widest;
     while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
         if (!is_memory(access->buf) || access->is_atomic) continue;
         if (access_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
-        while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_at_once(access, vector, target))) vector /= 2;
+        while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_at_once(access, vector, target)))
+            vector /= 2;
     }
     return vector < 1 ? 1 : vector;
 }

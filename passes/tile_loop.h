@@ -27,7 +27,8 @@ typedef struct TileAccess {
     int count;
     Expr **indices;   // with the body's pure lets put in
     bool is_store, is_atomic;
-    bool is_peer;   // read in the shared memory of a block of the cluster: atomic for all that would vectorize it
+    bool elsewhere;     // written in the shared memory of a block of the cluster
+    bool is_peer;       // read in the shared memory of a block of the cluster: atomic for all that would vectorize it
     Expr *condition;    // of the `if` and `?:` around it, over the iterators; NULL: none
     bool conditional;   // under others: with a load or a variable of the body, `&&`, an inner loop
     bool is_local;      // an index uses a variable of the body (a `var`, an inner iterator, what an atomic returned)
