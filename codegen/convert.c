@@ -141,7 +141,21 @@ Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to) {
 
 // ---- floats ----
 
+// The upper one of two bf16 in a register: the register is the f32, but for the other one's bits. (ptxas takes it out and shifts it
+// back.) NULL: `value` is none.
+static Value widen_upper(Gen *gen, Value value) {
+    uint64_t upper = 0xffff0000;
+    if (!LLVMIsAExtractElementInst(value)) return NULL;
+    Value pair = LLVMGetOperand(value, 0), index = LLVMGetOperand(value, 1);
+    bool one = LLVMIsAConstantInt(index) && LLVMConstIntGetZExtValue(index) == 1;
+    if (!one || LLVMGetVectorSize(LLVMTypeOf(pair)) != 2) return NULL;
+    Value bits = LLVMBuildAnd(gen->builder, build_bitcast(gen, pair, gen->i32), LLVMConstInt(gen->i32, upper, 0), "");
+    return build_bitcast(gen, bits, gen->f32);
+}
+
 Value to_compute(Gen *gen, Value value, Type type) {
+    Value widened = type == TYPE_BF16 ? widen_upper(gen, value) : NULL;
+    if (widened) return widened;
     if (type == TYPE_F16 || type == TYPE_BF16) return LLVMBuildFPExt(gen->builder, value, gen->f32, "");
     if (type == TYPE_E4M3 || type == TYPE_E5M2) return f32_from_fp8(gen, value, type);
     return value;
