@@ -144,7 +144,7 @@ CASES = [
     Case("layer_norm", ["N=32768", "LONG=32768", "PART=4096"],
          [f"test layer_norm (M = {m}, N = 32768, eps = 1e-5) tolerance 1e-2;" for m in (1, 4)], target="sm_90a",
          first="layer_norm"),
-    Case("layer_norm_backward", ["N=200", "T=64", "BLOCKS=1"],
+    Case("layer_norm_backward", ["N=200", "THREADS=128"],
          [f"test layer_norm_backward (M = {m}, N = 200) tolerance 1e-2;" for m in (3, 100)], target="sm_90a",
          first="layer_norm_backward_rows__N_200"),
     Case("softmax", ["N=1000"], ["test softmax (M = 2, N = 1000) tolerance 1e-2;"]),
