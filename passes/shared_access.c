@@ -289,6 +289,7 @@ static int64_t lane_offset(const SharedAccess *access, const Layout *layout, con
 }
 
 static bool contiguous(const SharedAccess *access, const Layout *layout) {
+    if (access->vector == 1) return true;
     for (int i = 0; i < access->steps * access->lanes; i++) {
         const int64_t *element = &access->element[(int64_t)i * access->buf->rank];
         if (element[0] < 0) continue;
@@ -316,10 +317,14 @@ static int64_t step_conflicts(const Target *target, const SharedAccess *access, 
 }
 
 AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout) {
+    return access_cost_upto(target, access, layout, INT64_MAX);
+}
+
+AccessCost access_cost_upto(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
     bool whole = contiguous(access, layout);
     int pieces = whole ? 1 : access->vector;
     AccessCost cost = {.suits = whole || !access->must_be_contiguous, .accesses = (int64_t)access->steps * pieces};
-    for (int step = 0; step < access->steps; step++)
+    for (int step = 0; step < access->steps && cost.conflicts <= most; step++)
         for (int piece = 0; piece < pieces; piece++)
             cost.conflicts += step_conflicts(target, access, layout, step, access->vector / pieces, piece);
     return cost;

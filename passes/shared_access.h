@@ -29,3 +29,5 @@ typedef struct AccessCost {
     int64_t conflicts;   // wavefronts beyond the least possible for them
 } AccessCost;
 AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout);
+// The same, but conflicts beyond `most` need not be counted.
+AccessCost access_cost_upto(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most);

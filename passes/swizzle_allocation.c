@@ -40,15 +40,15 @@ typedef struct Chooser {
     Choice best;
 } Chooser;
 
-// Extra wavefronts and extra accesses; -1: the layout does not suit some access.
+// Extra wavefronts and extra accesses; -1: the layout does not suit some access, or is no better than the best so far.
 static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
-    int64_t total = 0;
+    int64_t total = 0, least = chooser->best.layout ? chooser->best.conflicts : INT64_MAX;
     for (int i = 0; i < chooser->accesses->count; i++) {
         const SharedAccess *access = &chooser->accesses->items[i];
         if (access->buf != chooser->buf) continue;
-        AccessCost cost = access_cost(chooser->context->target, access, layout);
-        if (!cost.suits) return -1;
+        AccessCost cost = access_cost_upto(chooser->context->target, access, layout, least - total);
         total += cost.conflicts + cost.accesses - access->steps;
+        if (!cost.suits || total >= least) return -1;
     }
     return total;
 }
@@ -56,7 +56,7 @@ static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
 static void consider(Chooser *chooser, const Layout *layout) {
     if (!layout || (chooser->best.layout && chooser->best.conflicts == 0)) return;
     int64_t conflicts = total_cost(chooser, layout);
-    if (conflicts < 0 || (chooser->best.layout && conflicts >= chooser->best.conflicts)) return;
+    if (conflicts < 0) return;
     chooser->best = (Choice){layout, conflicts};
 }
 
