@@ -651,7 +651,7 @@ static bool guard_is_uniform(const Version *version, const TileAccess *access) {
         bool proven =
             prove(facts, inside) && prove(facts, e_binary(arena, BIN_GE, access->indices[d], e_int(arena, 0)));
         if (proven || (linear_in(access->indices[d], fast, &coefficient) && coefficient == 0)) continue;
-        if (d != access->count - 1 || access_stride(access, fast) != STRIDE_UNIT) return false;
+        if (d != access->count - 1 || run_stride(access, fast) != STRIDE_UNIT) return false;
         Expr *base = simplify_expr(arena, facts, e_sub(arena, access->indices[d], e_var(arena, (Var *)fast)));
         if (multiple_of(facts, base) % version->vector != 0) return false;
         if (multiple_of(facts, access->buf->shape[d]) % version->vector != 0) return false;

@@ -59,7 +59,7 @@ static bool candidate_of(Selector *s, Stmt *stmt, Candidate *candidate) {
 }
 
 static bool is_unit(const Candidate *c, const TileAccess *access) {
-    return access_stride(access, c->loop.iters[c->fast]) == STRIDE_UNIT;
+    return run_stride(access, c->loop.iters[c->fast]) == STRIDE_UNIT;
 }
 
 static void find_pipelined(Selector *s, const Block *block, bool inside) {
@@ -97,7 +97,6 @@ static Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes) {
 
 // The vector that all accesses could have, were bases and rows aligned: what extent and first index allow.
 static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate *c) {
-    Expr *fast = e_var(s->arena, c->loop.iters[c->fast]);
     int widest = 1;
     int64_t common = c->loop.extents[c->fast];   // its trailing zeros are what is common
     for (int a = 0; a < c->accesses.count; a++) {
@@ -106,7 +105,7 @@ static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate 
         if (!memory || !is_unit(c, access)) continue;
         int bytes = type_bytes(access->buf->type);
         if (bytes > widest) widest = bytes;
-        Expr *start = simplify_expr(s->arena, facts, e_sub(s->arena, access->indices[access->count - 1], fast));
+        Expr *start = simplify_expr(s->arena, facts, run_start(s->arena, access, c->loop.iters[c->fast]));
         common |= multiple_of(facts, start);
     }
     int64_t vector = s->target->vector_bytes / widest;

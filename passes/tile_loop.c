@@ -388,6 +388,34 @@ StrideKind access_stride(const TileAccess *access, const Var *iter) {
     return used ? STRIDE_UNIT : STRIDE_NONE;
 }
 
+// iter op n: n; else 0.
+static int64_t digit(const Expr *index, BinaryOp op, const Var *iter) {
+    int64_t n;
+    bool is_digit = index->kind == EXPR_BINARY && index->binary.op == op && index->binary.a->kind == EXPR_VAR &&
+                    index->binary.a->var == iter && expr_const(index->binary.b, &n) && n > 0;
+    return is_digit ? n : 0;
+}
+
+// x[.., iter / n, .., iter % n] of a tensor whose rows are n, a power of two, long: n; else 0.
+static int64_t pieces(const TileAccess *access, const Var *iter) {
+    const Buf *buf = access->buf;
+    int64_t row;
+    if (access->count == 0 || buf->scope != SCOPE_GLOBAL || !last_dim_is_dense(buf)) return 0;
+    int64_t n = digit(access->indices[access->count - 1], BIN_MOD, iter);
+    for (int d = 0; d + 1 < access->count; d++)
+        if (expr_uses_var(access->indices[d], iter) && digit(access->indices[d], BIN_DIV, iter) != n) return 0;
+    return expr_const(buf->shape[buf->rank - 1], &row) && row == n && (n & (n - 1)) == 0 ? n : 0;
+}
+
+StrideKind run_stride(const TileAccess *access, const Var *iter) {
+    return !access->is_local && pieces(access, iter) > 0 ? STRIDE_UNIT : access_stride(access, iter);
+}
+
+Expr *run_start(Arena *arena, const TileAccess *access, Var *iter) {
+    int64_t n = pieces(access, iter);
+    return n > 0 ? e_int(arena, n) : e_sub(arena, access->indices[access->count - 1], e_var(arena, iter));
+}
+
 static int iterator_number(const TileLoop *loop, const Expr *index) {
     while (index->kind == EXPR_CAST) index = index->operand;
     if (index->kind != EXPR_VAR) return -1;
@@ -398,7 +426,7 @@ static int iterator_number(const TileLoop *loop, const Expr *index) {
 
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
     const Var *iter = loop->iters[fast];
-    if (access->conditional || access->is_atomic || access_stride(access, iter) != STRIDE_UNIT) return false;
+    if (access->conditional || access->is_atomic || run_stride(access, iter) != STRIDE_UNIT) return false;
     return !access->condition || !expr_uses_var(access->condition, iter);
 }
 
@@ -436,7 +464,7 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
         int64_t bytes = 0;
         for (int a = 0; a < accesses->count; a++) {
             const TileAccess *access = &accesses->items[a];
-            if (access->buf->scope == SCOPE_GLOBAL && access_stride(access, loop->iters[i]) == STRIDE_UNIT)
+            if (access->buf->scope == SCOPE_GLOBAL && run_stride(access, loop->iters[i]) == STRIDE_UNIT)
                 bytes += touched(loop, access) * type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
         }
         if (bytes > most) most = bytes, fast = i;
@@ -456,7 +484,7 @@ static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAcce
     if (buf->scope == SCOPE_GLOBAL && !prove_aligned(facts, buf, vector * type_bytes(buf->type))) return false;
     for (int d = 0; d < access->count; d++) {
         Expr *index = access->indices[d];
-        if (d == access->count - 1) index = e_sub(arena, index, e_var(arena, loop->iters[fast]));
+        if (d == access->count - 1) index = run_start(arena, access, loop->iters[fast]);
         Expr *stride = buf->scope == SCOPE_GLOBAL ? global_stride(arena, buf, d) : NULL;
         if (!stride) {
             stride = e_int(arena, 1);
@@ -476,7 +504,7 @@ static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int 
     int widest = 0, widest_new = 0;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
-        if (!is_memory(access->buf) || access_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        if (!is_memory(access->buf) || run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         int bytes = type_bytes(access->buf->type);
         bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < points;
         widest = bytes > widest ? bytes : widest;
@@ -490,7 +518,7 @@ static bool has_atomic_run(const TileLoop *loop, const TileAccessVec *accesses, 
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
         if (access->is_atomic && access->buf->scope == SCOPE_GLOBAL &&
-            access_stride(access, loop->iters[fast]) == STRIDE_UNIT)
+            run_stride(access, loop->iters[fast]) == STRIDE_UNIT)
             return true;
     }
     return false;
@@ -505,7 +533,9 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
         if (!is_memory(access->buf) || access->is_atomic) continue;
-        if (access_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        int64_t n = pieces(access, loop->iters[fast]);
+        while (n > 0 && vector > n) vector /= 2;
         while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_at_once(access, vector, target)))
             vector /= 2;
     }
@@ -515,7 +545,7 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
 bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
     for (int a = 0; a < accesses->count; a++)
         if (accesses->items[a].buf->scope == SCOPE_SHARED &&
-            access_stride(&accesses->items[a], loop->iters[fast]) == STRIDE_OTHER)
+            run_stride(&accesses->items[a], loop->iters[fast]) == STRIDE_OTHER)
             return true;
     return false;
 }

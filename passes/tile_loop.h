@@ -45,6 +45,10 @@ void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out);
 bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient);
 typedef enum { STRIDE_NONE, STRIDE_UNIT, STRIDE_OTHER } StrideKind;   // how an access moves with an iterator
 StrideKind access_stride(const TileAccess *access, const Var *iter);
+// The same for runs of 2, 4, .. iterations from multiples of that on: those of x[.., iter / n, .., iter % n] are consecutive too,
+// if they divide n. `run_start`: what the first one's last index is a multiple of, whatever run it is.
+StrideKind run_stride(const TileAccess *access, const Var *iter);
+Expr *run_start(Arena *arena, const TileAccess *access, Var *iter);
 // The access takes consecutive elements along `fast`, in groups of which all or none happen: its condition is that of the
 // group's first point.
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast);

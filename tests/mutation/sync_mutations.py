@@ -37,6 +37,7 @@ class Case:
     target: str = "sm_80"
     source: str = None     # of tests/: the file in place of the example's
     first: str = None      # of this kernel's variants the first is kept, and its statements alone are deleted
+    kernel: str = None     # this kernel's statements alone are deleted
 
 
 # Statements that no trip count needs, with the proof: (example, target, of the general one alone, which of its text's, the
@@ -46,9 +47,9 @@ OTHERS = "a worker reads the parts of later workers only, and writes its own: wh
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
-          ("gemm_stream_k", "sm_80", True, 2, "barrier();"): OTHERS,
-          ("gemm_stream_k", "sm_90a", False, 16, "barrier();"): OTHERS,
-          ("gemm_stream_k", "sm_90a", True, 2, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_80", True, 3, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_90a", False, 11, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_90a", True, 3, "barrier();"): OTHERS,
           ("attention_backward", "sm_80", False, 16, "wgmma_fence();"): OWN,
           ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
@@ -130,12 +131,12 @@ CASES = [
     *(Case("split_k", [], [f"test split_k (M = {m}, N = {n}, K = {k}) tolerance 1e-2;"
                            for m, n, d in ((64, 64, 0), (63, 61, 3), (192, 128, 0)) for k in (8, 256 - d, 512 - d, 1088 - d)],
            source="programs/split_k.tile", target=target) for target in ("sm_80", "sm_90a")),
-    Case("gemm_stream_k", ["BM=64", "BN=64", "STAGES=2", "WORKERS=4"],
-         [f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 1e-2;"
-          for m, k in ((64, 64), (64, 256), (130, 328), (62, 700), (576, 64), (570, 200))]),
-    Case("gemm_stream_k", ["BM=128", "BN=64", "STAGES=2", "WORKERS=3"],
-         [f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 2e-2;"
-          for m, k in ((128, 64), (384, 200), (1200, 264))], target="sm_90a"),
+    Case("gemm_stream_k", ["BM=64", "BN=64", "STAGES=2", "WORKERS=4", "SHARING=0"], kernel="stream_gemm", tests=[
+        f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 1e-2;"
+        for m, k in ((64, 64), (64, 256), (130, 328), (62, 700), (576, 64), (570, 200))]),
+    Case("gemm_stream_k", ["BM=128", "BN=64", "STAGES=2", "WORKERS=3", "SHARING=0"], kernel="stream_gemm", tests=[
+        f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (384, 200), (1200, 264))],
+         target="sm_90a"),
     Case("rmsnorm", ["N=512"], [f"test rmsnorm (M = {m}, N = 512, eps = 1e-6) tolerance 1e-2;" for m in (1, 3)]),
     Case("softmax", ["N=8192", "EACH=32"], ["test softmax (M = 2, N = 8192) tolerance 1e-2;"]),
     Case("softmax", ["N=16384", "EACH=8"], ["test softmax (M = 2, N = 16384) tolerance 1e-2;"], target="sm_90a"),
@@ -253,11 +254,11 @@ def texts(whole, case):
         yield " (general)", general, "@general"
 
 
-def statements(text, attribute, first):
+def statements(text, attribute, only):
     """The synchronising statements to delete."""
     for match in SYNC.finditer(text):
         kernel = [k for k in KERNEL.finditer(text) if k.start() < match.start() < k.end()]
-        if first and not any(k["name"] == first for k in kernel):
+        if only and not any(k["name"] == only for k in kernel):
             continue
         attributes = "".join(k["attrs"] for k in kernel)
         if attribute in attributes if attribute else not re.search("@general|@one_of", attributes):
@@ -306,7 +307,7 @@ def main():
             for part, (kind, text, attribute) in enumerate(texts(whole, case)):
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
                 jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{part}", text, None)))
-                for position, match in enumerate(statements(text, attribute, case.first)):
+                for position, match in enumerate(statements(text, attribute, case.first or case.kernel)):
                     jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}-{part}", text, match)))
         for title, target, text, match, position, job in jobs:
             code, output = job.result()
