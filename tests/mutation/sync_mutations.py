@@ -142,6 +142,8 @@ CASES = [
     Case("softmax", ["N=16384", "EACH=8"], ["test softmax (M = 2, N = 16384) tolerance 1e-2;"], target="sm_90a"),
     Case("softmax", ["N=32768", "LONG=32768", "PART=4096"], [f"test softmax (M = {m}, N = 32768) tolerance 1e-2;" for m in (1, 4)],
          target="sm_90a", first="softmax"),
+    Case("rmsnorm", ["N=32768", "LONG=32768", "PART=4096"],
+         [f"test rmsnorm (M = {m}, N = 32768, eps = 1e-6) tolerance 1e-2;" for m in (1, 4)], target="sm_90a", first="rmsnorm"),
     Case("layer_norm", ["N=32768", "LONG=32768", "PART=4096"],
          [f"test layer_norm (M = {m}, N = 32768, eps = 1e-5) tolerance 1e-2;" for m in (1, 4)], target="sm_90a",
          first="layer_norm"),
