@@ -47,6 +47,7 @@
 // its iterations (slots, phases) goes on simply.
 #include "passes/hilbert.h"
 #include "passes/lower.h"
+#include "passes/streams.h"
 #include "passes/util.h"
 #include "passes/warp_specialize.h"
 #include "support/map.h"
@@ -546,43 +547,6 @@ static bool divide_point(Scheduler *s) {
     return true;
 }
 
-// ---- tiles that few blocks read ----
-//
-// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what all blocks
-// share:
-//
-//     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, once = rows <= 2);
-//
-// where bm does not occur: further rows of blocks would read it again, later.
-
-enum { NEIGHBOURS = 2 };
-
-static bool uses_iter(const Region *region, const Var *iter) {
-    for (int d = 0; d < region->count; d++)
-        if (expr_uses_var(region->dims[d].start, iter)) return true;
-    return false;
-}
-
-static bool mark_once(Visitor *visitor, Stmt *stmt) {
-    Scheduler *s = visitor->user;
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return true;
-    const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
-    bool given = stmt->call.count > COPY_ONCE && stmt->call.args[COPY_ONCE].value;
-    if (given || from->buf->scope != SCOPE_GLOBAL || from->buf->mode != MODE_IN || to->buf->scope != SCOPE_SHARED)
-        return true;
-    Expr *readers = e_int(s->arena, 1);
-    for (int i = 0; i < s->grid->grid.count; i++) {
-        const Iter *iter = &s->grid->grid.iters[i];
-        if (!uses_iter(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
-    }
-    Arg args[COPY_ONCE + 1] = {{0}};
-    for (int i = 0; i < stmt->call.count && i < COPY_ONCE; i++) args[i] = stmt->call.args[i];
-    args[COPY_ONCE] = arg_value(e_binary(s->arena, BIN_LE, readers, e_int(s->arena, NEIGHBOURS)));
-    stmt->call.args = arena_copy(s->arena, args, sizeof args);
-    stmt->call.count = COUNT_OF(args);
-    return true;
-}
-
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     s.facts = facts_new(context->arena, kernel);
@@ -599,9 +563,8 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself
-    Visitor copies = {.stmt = mark_once, .user = &s};
     if (grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
-        visit_block(&copies, &grid->grid.body);
+        mark_streams(context->arena, context->target, grid);
     Trend trend = TREND_FLAT;
     s.pairs = grid->grid.persistent && specialized_together(context->arena, context->target, kernel);
     s.persistent = grid->grid.persistent && !parted;

@@ -268,7 +268,7 @@ static int64_t slots_of(const FitsEstimate *estimate) {
 
 // The one with slots enough; of such the one that takes k faster, clearly; else the one with the longer ring.
 static bool is_better(const Tile *a, const Tile *b) {
-    enum { ENOUGH_SLOTS = 6, CLEARER = 50 };   // a fiftieth
+    enum { ENOUGH_SLOTS = 5, CLEARER = 50 };   // a fiftieth
     if (a->slots != b->slots && (a->slots < ENOUGH_SLOTS || b->slots < ENOUGH_SLOTS)) return a->slots > b->slots;
     int64_t own = a->cost.step * b->cost.k, other = b->cost.step * a->cost.k;
     if (own + own / CLEARER < other) return true;

@@ -13,8 +13,8 @@ enum { KB = 1024, MB = 1024 * KB };
 #define COMMON                                                                                                         \
     .warp_lanes = 32, .max_threads = 1024, .shared_default = 48 * KB, .shared_reserved = KB, .registers_thread = 255,  \
     .registers_multiprocessor = 64 * KB, .partitions = 4, .register_unit = 8, .registers_least = 24, .banks = 32,      \
-    .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128, .vector_bytes = 16, .max_barriers = 16,                    \
-    .max_grid = INT32_MAX
+    .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8,               \
+    .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX
 
 // Shared memory of a multiprocessor; a block may have all of it but the reserved part.
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB

@@ -64,6 +64,8 @@ typedef struct Target {
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory
     int64_t l2_bytes, l2_kept;      // of the usual device; what stays in it beside what streams through
+    int64_t memory_period;          // rows so many bytes apart, or a multiple, load the memory's channels unequally
+    int memory_starts;              // different columns that spread such rows
     int vector_bytes;               // widest load or store of a thread
     int max_barriers;               // named barriers
     int64_t max_grid;               // blocks along x

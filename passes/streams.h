@@ -1,0 +1,7 @@
+// What streams by: part of `schedule`.
+#pragma once
+#include "ir/ir.h"
+#include "target/target.h"
+
+// Of a kernel whose loop only copies and multiplies, with a grid of several names.
+void mark_streams(Arena *arena, const Target *target, Stmt *grid);
