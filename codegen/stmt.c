@@ -8,7 +8,7 @@
 #include <string.h>
 
 static void emit_stmt(Gen *gen, Stmt *stmt);
-static void emit_role(Gen *gen, Stmt *stmt, int64_t first);
+static int emit_roles(Gen *gen, const Block *block, int at, int64_t *first);
 
 // ---- variables ----
 
@@ -119,8 +119,7 @@ void emit_block(Gen *gen, Block *block) {
         if (is_wgmma(stmt)) {
             i += emit_wgmma(gen, block, i) - 1;
         } else if (stmt->kind == STMT_ROLE) {
-            emit_role(gen, stmt, first);
-            first += whole_warps(gen, stmt->role.threads);
+            i += emit_roles(gen, block, i, &first) - 1;
         } else {
             first = gen->role.first;
             await_cluster_before(gen, stmt);
@@ -465,12 +464,6 @@ static void set_registers(Gen *gen, int64_t regs) {
     CALL(gen, name, gen->none, const_i32(gen, regs));
 }
 
-static void emit_role_body(Gen *gen, void *user) {
-    Stmt *stmt = user;
-    set_registers(gen, stmt->role.regs);
-    emit_block(gen, &stmt->role.body);
-}
-
 // Whether the thread is among `count` from `first` on: by its warp where that decides, so that no warp parts.
 static Value is_among(Gen *gen, int64_t first, int64_t count) {
     int64_t lanes = gen->target->warp_lanes;
@@ -481,12 +474,47 @@ static Value is_among(Gen *gen, int64_t first, int64_t count) {
     return LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, count / unit), "");
 }
 
-static void emit_role(Gen *gen, Stmt *stmt, int64_t first) {
+typedef struct Roles {   // that fill warpgroups together, one in most cases
+    Stmt **stmts;
+    int count;
+    int64_t first, regs;   // thread; 0: they keep what they have
+} Roles;
+
+static void emit_role_body(Gen *gen, void *user) {
+    const Roles *role = user;
+    if (role->regs) set_registers(gen, role->regs);
+    emit_block(gen, &role->stmts[0]->role.body);
+}
+
+static void emit_role(Gen *gen, Stmt *stmt, int64_t first, int64_t regs) {
     Role outer = gen->role;
+    Roles one = {&stmt, 1, first, regs};
     gen->role = (Role){first, stmt->role.threads, gen->target->max_barriers - 1 - gen->role_count++};
     lines_at(gen, stmt->loc);
-    emit_if_then(gen, is_among(gen, first, stmt->role.threads), emit_role_body, stmt);
+    emit_if_then(gen, is_among(gen, first, stmt->role.threads), emit_role_body, &one);
     gen->role = outer;
+}
+
+// A warpgroup changes its registers at once, so before its roles part.
+static void emit_sharing_roles(Gen *gen, void *user) {
+    const Roles *roles = user;
+    int64_t first = roles->first;
+    set_registers(gen, roles->regs);
+    for (int i = 0; i < roles->count; i++) {
+        emit_role(gen, roles->stmts[i], first, 0);
+        first += whole_warps(gen, roles->stmts[i]->role.threads);
+    }
+}
+
+// The role at `at`, and those that share its warpgroup: how many. `first`: its first thread, then the one after them.
+static int emit_roles(Gen *gen, const Block *block, int at, int64_t *first) {
+    Roles roles = {block->items + at, 1, *first, block->items[at]->role.regs};
+    if (roles.regs) roles.count = roles_together(gen->target, block, at);
+    if (roles.count < 1) roles.count = 1;
+    for (int i = 0; i < roles.count; i++) *first += whole_warps(gen, roles.stmts[i]->role.threads);
+    if (roles.count == 1) emit_role(gen, roles.stmts[0], roles.first, roles.regs);
+    else emit_if_then(gen, is_among(gen, roles.first, *first - roles.first), emit_sharing_roles, &roles);
+    return roles.count;
 }
 
 static void emit_thread_body(Gen *gen, void *user) {

@@ -128,24 +128,30 @@ static void push_parted(Turn *turn, Buf *loaded, Buf *parted, int other, Block *
     }
 }
 
+// Warps divide the rows where they can, else the columns, so that the places of a warp's rounds differ by constants.
 void lower_turned(Lower *lower, const Stmt *copy, Block *out) {
     Arena *arena = lower->arena;
     Turn turn = {.lower = lower, .arena = arena, .from = copy->call.args[0].region, .to = copy->call.args[1].region};
     int64_t rows = region_extent(turn.to, 0) / TURNED_ROWS, columns = region_extent(turn.to, 1) / TURNED_K;
-    int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes, units = rows * columns;
-    Expr *t = lower_thread(lower);
+    int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes;
+    bool by_rows = rows % warps == 0;
+    int64_t each_rows = by_rows ? rows / warps : rows, each_columns = by_rows ? columns : (columns + warps - 1) / warps;
+    Expr *t = lower_thread(lower), *warp = e_div(arena, t, e_int(arena, lanes));
     Var *i = var_new(arena, "i", VAR_ITER, TYPE_I64, copy->loc);
-    Stmt *each = s_for(arena, LOOP_UNROLL, i, e_int(arena, 0), e_int(arena, (units + warps - 1) / warps));
+    Stmt *each = s_for(arena, LOOP_UNROLL, i, e_int(arena, 0), e_int(arena, each_rows * each_columns));
     each->loc = copy->loc;
     int mark = facts_mark(lower->facts);
     facts_iter(lower->facts, &each->loop.iters[0]);
     turn.lane = e_mod(arena, t, e_int(arena, lanes));
-    Expr *unit = plus(&turn, times(&turn, e_var(arena, i), warps), e_div(arena, t, e_int(arena, lanes)));
-    turn.d0 = times(&turn, e_mod(arena, unit, e_int(arena, rows)), TURNED_ROWS);
-    turn.k0 = times(&turn, e_div(arena, unit, e_int(arena, rows)), TURNED_K);
+    Expr *row = e_mod(arena, e_var(arena, i), e_int(arena, each_rows));
+    Expr *column = e_div(arena, e_var(arena, i), e_int(arena, each_rows));
+    if (by_rows) row = plus(&turn, times(&turn, row, warps), warp);
+    else column = plus(&turn, times(&turn, column, warps), warp);
+    turn.d0 = times(&turn, row, TURNED_ROWS);
+    turn.k0 = times(&turn, column, TURNED_K);
     Block *body = &each->loop.body;
-    if (units % warps) {
-        Stmt *some = s_if(arena, e_lt(arena, unit, e_int(arena, units)));
+    if (!by_rows && columns % warps) {
+        Stmt *some = s_if(arena, e_lt(arena, column, e_int(arena, columns)));
         block_push(arena, body, some);
         body = &some->if_.then;
         facts_assume(lower->facts, some->if_.condition, true);

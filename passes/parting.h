@@ -180,10 +180,10 @@ static inline Stmt *push_points_loop(Parting *p, const char *name, Expr *count, 
     return loop;
 }
 
-static inline Stmt *push_role(Parting *p, const char *name, int warpgroups, int64_t regs, Block *out) {
+static inline Stmt *push_role(Parting *p, const char *name, int64_t threads, int64_t regs, Block *out) {
     Stmt *role = stmt_new(p->arena, STMT_ROLE, p->loc);
     role->role.name = name;
-    role->role.threads = (int64_t)warpgroups * target_warpgroup(p->context->target);
+    role->role.threads = threads;
     role->role.regs = regs;
     block_push(p->arena, out, role);
     return role;

@@ -508,8 +508,13 @@ int together_warpgroups_for(const Target *target, int64_t rows) {
     return 1;
 }
 
-int together_producers(const Plan *plan) {
-    return plan->turns ? MOST_PRODUCERS : 1;
+// Warpgroups that load, or transpose. Those that transpose share the one that loads where a warpgroup of their own would leave the
+// fragments less than SLACK: with 192 columns of 8 bits that costs more than one warp less that transposes.
+static int producers_for(const Plan *plan, const Func *kernel, int warpgroups) {
+    enum { SLACK = 32, GIVEN = 40 };   // registers of a thread: beside its fragments; of one that transposes
+    if (!plan->turns) return 1;
+    int64_t most = consumer_registers(plan->target, warpgroups, MOST_PRODUCERS, GIVEN);
+    return !most || fragment_registers(plan->target, kernel, warpgroups) + SLACK <= most ? MOST_PRODUCERS : 1;
 }
 
 // What threads start with must hold each instruction.
@@ -544,8 +549,8 @@ const char *together_plan(Arena *arena, const Target *target, const Func *kernel
     find_needed(plan, body);
     if (!problem && plan->computed) problem = "what it loads depends on what it computes";
     if (problem) return problem;
-    int producers = together_producers(plan);
     int warpgroups = together_warpgroups_for(target, plan->rows);
+    int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups, producers))
         return "its warpgroups have not enough registers for its fragments";
     make_groups(plan);

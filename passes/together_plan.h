@@ -40,12 +40,12 @@ typedef struct Plan {
     int64_t rows;     // of the products
     int64_t widest;   // registers of a thread for the accumulators of one instruction
     bool pipelined, computed, found, other;
-    bool turns;   // some tile is transposed in shared memory, by a role of its own
+    bool turns;      // some tile is transposed in shared memory, by a role of its own
+    int producers;   // warpgroups that load or transpose
 } Plan;
 
 // NULL, or why the kernel cannot be parted so. `plan`: of a kernel that can.
 const char *together_plan(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
-int together_producers(const Plan *plan);                          // warpgroups that load, or transpose
 int together_warpgroups_for(const Target *target, int64_t rows);   // that compute
 // The group whose tile the store can go through instead of staging of its own, and the store; NULL: there is none.
 Group *together_staged(const Plan *plan, const Stmt **store);

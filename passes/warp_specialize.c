@@ -547,7 +547,7 @@ static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const 
 
 static void push_load_role(Parting *p, Block *out) {
     Arena *a = p->arena;
-    Stmt *role = push_role(p, "load", 1, p->producer_registers, out);
+    Stmt *role = push_role(p, "load", target_warpgroup(p->context->target), p->producer_registers, out);
     Counter counter = push_counter(p, "", p->slots, 1, &role->role.body);
     Expr *turn, *k;
     Stmt *points = push_points_loop(p, "turn", p->turns, &turn, &role->role.body);
@@ -657,7 +657,8 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
     Subst *subst = subst_new(a);
     const Target *target = p->context->target;
     int64_t regs = p->producer_registers ? consumer_registers(target, p->consumers, 1, p->producer_registers) : 0;
-    Stmt *role = push_role(p, p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute", 1, regs, out);
+    const char *name = p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute";
+    Stmt *role = push_role(p, name, target_warpgroup(target), regs, out);
     Block *body = &role->role.body;
     Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
     for (int i = 0; i < p->fragments.count; i++) {
