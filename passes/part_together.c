@@ -371,13 +371,24 @@ static void learn(Facts *facts, const Block *block) {
         if (is_scalar(block->items[i])) facts_enter(facts, block->items[i]);
 }
 
-// worker, worker + workers, ...; or so many in a row, and the next row after that of all the others.
-static Expr *point_number(Parting *p, Expr *turn) {
+// Of a section the worker's place in this round, in the next one from the other end: who had a long point has a short one next.
+// The last round of a section has not one for each.
+static Block *push_sections(Maker *m, Block *body) {
+    Parting *p = m->parting;
     Arena *a = p->arena;
-    Expr *worker = e_var(a, p->worker);
-    if (p->row == 1) return e_add(a, worker, e_mul(a, turn, p->workers));
-    Expr *row = integer(p, p->row), *number = e_add(a, worker, e_mul(a, e_div(a, turn, row), p->workers));
-    return e_add(a, e_mul(a, number, row), e_mod(a, turn, row));
+    Expr *section, *round, *worker = e_var(a, p->worker), *last = e_sub(a, p->workers, integer(p, 1));
+    Stmt *sections = push_points_loop(p, "section", p->sections, &section, body);
+    body = &push_points_loop(p, "round", p->turns, &round, &sections->loop.body)->loop.body;
+    Expr *back = e_mod(a, e_add(a, e_mul(a, section, p->turns), round), integer(p, 2));
+    Expr *from = e_select(a, e_binary(a, BIN_EQ, back, integer(p, 1)), e_sub(a, last, worker), worker);
+    Expr *place = bind(p, "place", e_add(a, e_mul(a, round, p->workers), from), body);
+    Expr *number = bind(p, "number", e_add(a, e_mul(a, section, p->section), place), body);
+    Stmt *some = s_if(a, e_and(a, e_lt(a, place, p->section), e_lt(a, number, p->points)));
+    some->loc = p->loc;
+    block_push(a, body, some);
+    push_block(p, number, m->subst, &some->if_.then);
+    if (p->quotient) subst_var(m->subst, p->quotient, section);
+    return &some->if_.then;
 }
 
 // The loop over points of a persistent block; the role itself where a point is a block.
@@ -386,9 +397,10 @@ static Block *push_points(Maker *m, Stmt *role) {
     Expr *turn = integer(p, 0);
     Block *body = &role->role.body;
     m->subst = subst_new(p->arena);
+    if (p->sections) return push_sections(m, body);
     if (p->turns) body = &push_points_loop(p, "turn", p->turns, &turn, body)->loop.body;
     Expr *number = e_var(p->arena, p->worker);
-    if (p->turns) number = point_number(p, turn);
+    if (p->turns) number = e_add(p->arena, number, e_mul(p->arena, turn, p->workers));
     push_block(p, number, m->subst, body);
     return body;
 }
@@ -497,32 +509,68 @@ bool together_equal_points(Arena *arena, const Func *kernel) {
     return equal_points(arena, body, body);
 }
 
-// How many points a block has: whole rows, and what there is of the last one.
-static Expr *row_turns(Parting *p, Block *out) {
-    Arena *a = p->arena;
-    Expr *row = integer(p, p->row), *round = e_mul(a, p->workers, row);
-    Expr *rest = bind(p, "rest", e_sub(a, p->points, e_mul(a, e_var(a, p->worker), row)), out);
-    Expr *rounds = bind(p, "rounds", e_div(a, rest, round), out);
-    return e_add(a, e_mul(a, rounds, row), e_min(a, row, e_sub(a, rest, e_mul(a, rounds, round))));
+// ---- points ----
+
+typedef struct Names {
+    const Map *inside;   // names bound for one point
+    bool found;
+} Names;
+
+static bool find_inside(Visitor *visitor, Expr *expr) {
+    Names *names = visitor->user;
+    names->found |= expr->kind == EXPR_VAR && map_has(names->inside, expr->var);
+    return !names->found;
 }
 
-static Expr *row_blocks(Parting *p) {
-    Arena *a = p->arena;
-    Expr *rows = e_call2(a, OP_CEILDIV, p->grid->grid.iters[0].end, integer(p, p->row));
-    return p->row == 1 ? blocks_of(p) : e_min(a, rows, e_call(a, OP_SMS, 0, NULL));
-}
-
-static void make_points(Parting *p, bool persistent, Block *out) {
-    Arena *a = p->arena;
-    p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
-    push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
-    if (!persistent) return;
-    p->workers = bind(p, "workers", row_blocks(p), out);   // in the words of the grid, as codegen knows it
-    if (p->row > 1) {
-        p->turns = bind(p, "turns", row_turns(p, out), out);
-        return;
+// What is the same for all points is computed once, before the roles.
+static void hoist_scalars(Parting *p, Block *body, Block *out) {
+    Map *inside = map_new(p->arena);
+    map_put(inside, p->block, p->block);
+    Block kept = {0};
+    for (int i = 0; i < body->count; i++) {
+        Stmt *stmt = body->items[i];
+        Expr *value = stmt->kind == STMT_LET ? stmt->let.value : stmt->kind == STMT_ASSUME ? stmt->assume : NULL;
+        Names names = {inside, !value || !expr_is_stable(value)};
+        Visitor visitor = {.expr = find_inside, .user = &names};
+        if (value) visit_expr(&visitor, value);
+        block_push(p->arena, names.found ? &kept : out, stmt);
+        if (names.found && (stmt->kind == STMT_LET || stmt->kind == STMT_VAR)) map_put(inside, stmt->let.var, stmt);
     }
-    p->turns = bind(p, "turns", e_call2(a, OP_CEILDIV, e_sub(a, p->points, e_var(a, p->worker)), p->workers), out);
+    *body = kept;
+}
+
+// `let section = block / group`: the rounds know it.
+static void find_section(Parting *p, Block *body) {
+    for (int i = 0; i < body->count && !p->quotient; i++) {
+        const Stmt *stmt = body->items[i];
+        Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
+        bool divides = value && value->kind == EXPR_BINARY && value->binary.op == BIN_DIV;
+        if (!divides || value->binary.a->kind != EXPR_VAR || value->binary.a->var != p->block) continue;
+        if (expr_uses_var(value->binary.b, p->block)) continue;
+        p->section = value->binary.b;
+        p->quotient = stmt->let.var;
+        block_remove(body, i);
+    }
+}
+
+// `hoisted`: of points in sections, which blocks stay for.
+static void make_points(Parting *p, bool persistent, const Block *hoisted, Block *out) {
+    Arena *a = p->arena;
+    Expr *one = integer(p, 1), *most = integer(p, p->context->target->max_grid);
+    p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
+    push_range(p, p->points, one, most, out);
+    if (!persistent) return;
+    p->workers = bind(p, "workers", blocks_of(p), out);   // in the words of the grid, as codegen knows it
+    Expr *each = e_sub(a, p->points, e_var(a, p->worker));
+    if (hoisted) {
+        block_append(a, out, hoisted);
+        if (!p->section) p->section = p->points;
+        p->sections = bind(p, "sections", e_call2(a, OP_CEILDIV, p->points, p->section), out);
+        push_range(p, p->sections, one, most, out);
+        each = p->section;
+    }
+    p->turns = bind(p, hoisted ? "rounds" : "turns", e_call2(a, OP_CEILDIV, each, p->workers), out);
+    if (hoisted) push_range(p, p->turns, one, most, out);
 }
 
 static bool find_other_product(Visitor *visitor, Stmt *stmt) {
@@ -579,11 +627,15 @@ bool part_together(PassContext *context, Func *kernel) {
     Plan plan;
     if (together_plan(a, target, kernel, &plan) || !all_chosen(&plan) || plan.grid->grid.count != 1) return false;
     Stmt *grid = (Stmt *)plan.grid;
-    Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
+    Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
     Maker maker = {.parting = &p, .plan = &plan, .releases = map_new(a)};
-    Block body = {0};
-    p.row = attr_int(grid->attrs, ATTR_ROW, 1);
-    bool persistent = p.row > 1 || together_equal_points(a, kernel);
+    Block body = {0}, hoisted = {0};
+    bool sections = attr_get(grid->attrs, ATTR_SECTIONS), persistent = sections || together_equal_points(a, kernel);
+    if (sections) {
+        hoist_scalars(&p, &grid->grid.body, &hoisted);
+        find_section(&p, &grid->grid.body);
+        together_plan(a, target, kernel, &plan);   // of what is left
+    }
     if (!persistent) find_once(&plan);
     want_few_points(context, kernel, grid);
     stage_in_tile(&maker, kernel);
@@ -591,18 +643,18 @@ bool part_together(PassContext *context, Func *kernel) {
     int producers = plan.producers;
     int64_t fragments = fragment_registers(target, kernel, p.consumers);
     p.producer_registers = producer_registers(target, p.consumers, producers, fragments, TOGETHER_ROOM);
-    p.block = grid->grid.iters[0].var;
     p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
     push_tiles(&plan, &body);
     push_group_barriers(&maker, &body);
-    make_points(&p, persistent, &body);
+    make_points(&p, persistent, sections ? &hoisted : NULL, &body);
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
     Iter *iter = NEW(a, Iter);
-    *iter = (Iter){p.worker, integer(&p, 0), persistent ? row_blocks(&p) : grid->grid.iters[0].end, integer(&p, 1)};
+    *iter = (Iter){p.worker, integer(&p, 0), persistent ? blocks_of(&p) : grid->grid.iters[0].end, integer(&p, 1)};
     grid->grid.iters = iter;
     grid->grid.threads = integer(&p, (producers + p.consumers) * target_warpgroup(target));
+    attr_remove(&grid->attrs, ATTR_SECTIONS);
     grid->grid.body = body;
     return true;
 }

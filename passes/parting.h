@@ -16,7 +16,9 @@ typedef struct Parting {
     int64_t producer_registers;       // 0: nothing is traded
     Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
     Var *worker, *block;
-    int64_t row;   // points in a row that a block takes one after the other
+    Expr *sections,
+        *section;    // how many, and the points of one, where points differ and blocks stay; `turns` are of a section
+    Var *quotient;   // the section of a point, as its lets name it
     // in turn
     Block shared, fragments, work;   // of one point, apart
     Stmt *loop;

@@ -38,9 +38,9 @@
 //         first = block / group * together, height = min(together, others - first): the last section may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
-// Where the source says `persistent`, and roles are made of the block later, a block stays for several such points. Then the order
-// is one head's (one of the others') after the other, and within it the longest, the shortest, the next longest, ...: a row of two
-// (`@row`) takes about as long as any other, and a block takes row after row (part_together.c).
+// Where the source says `persistent`, and roles are made of the block later, a block stays for several such points (`@sections`): one
+// of each round of as many as there are blocks, in the next round from the other end, so that who had the longest of one has the
+// shortest of the next (part_together.c). Every section begins with a round of its own.
 //
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
@@ -60,7 +60,7 @@ typedef struct Scheduler {
     const Facts *facts;
     Stmt *grid;
     bool persistent;
-    bool pairs;   // blocks stay, for points that differ
+    bool stays;   // blocks stay, for points that differ
     Block top;    // lets that compute the old iterators
 } Scheduler;
 
@@ -103,8 +103,12 @@ static void push_assume(Scheduler *s, Expr *condition) {
     block_push(s->arena, &s->top, assume);
 }
 
+static void assume_between(Scheduler *s, Expr *x, Expr *low, Expr *end) {
+    push_assume(s, e_and(s->arena, e_binary(s->arena, BIN_GE, x, low), e_lt(s->arena, x, end)));
+}
+
 static void assume_within(Scheduler *s, Expr *x, Expr *extent) {
-    push_assume(s, e_and(s->arena, e_binary(s->arena, BIN_GE, x, e_int(s->arena, 0)), e_lt(s->arena, x, extent)));
+    assume_between(s, x, e_int(s->arena, 0), extent);
 }
 
 // The old iterator as a let.
@@ -274,7 +278,7 @@ static Expr *section_of(Scheduler *s, const Var *var, Expr *others) {
     Expr *bytes =
         e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it
     Expr *fit = bind(s, "fit", e_max(a, e_div(a, room, bytes), e_int(a, LEAST)));
-    push_assume(s, e_binary(a, BIN_GE, fit, e_int(a, 1)));
+    assume_between(s, fit, e_int(a, LEAST), e_add(a, e_max(a, room, e_int(a, LEAST)), e_int(a, 1)));
     return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
 }
 
@@ -303,38 +307,26 @@ static void bind_division(Scheduler *s, Expr *number, Expr *divisor, const char 
 // is assumed of the numbers keeps their divisions in 32 bits: a block alone on its multiprocessor waits for them.
 static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Expr *extent, Expr *others, Expr **other) {
     Arena *a = s->arena;
+    Expr *most = e_int(a, s->context->target->max_grid), *one = e_int(a, 1);
+    assume_between(s, others, one, most);   // the launch has so many blocks
     Expr *together = section_of(s, iter->var, others), *section, *inside, *level, *place;
+    if (!together && s->stays) together = others;
     if (!together) {
         bind_division(s, number, others, (const char *[]){"level", "other"}, &level, other);
         return level;
     }
     together = bind(s, "together", together);
-    push_assume(s, e_binary(a, BIN_GE, together, e_int(a, 1)));
-    Expr *group = bind(s, "group", e_mul(a, extent, together)), *most = e_int(a, s->context->target->max_grid);
-    push_assume(s, e_and(a, e_lt(a, others, most), e_lt(a, group, most)));   // the launch has so many blocks
+    assume_between(s, together, one, most);
+    Expr *group = bind(s, "group", e_mul(a, extent, together));
+    assume_between(s, group, one, most);
     bind_division(s, number, group, (const char *[]){"section", "inside"}, &section, &inside);
     Expr *first = bind(s, "first", e_mul(a, section, together));
     Expr *height = bind(s, "height", e_min(a, together, e_sub(a, others, first)));
-    push_assume(s, e_binary(a, BIN_GE, height, e_int(a, 1)));
+    assume_between(s, height, one, most);
     bind_division(s, inside, height, (const char *[]){"level", "place"}, &level, &place);
     *other = bind(s, "other", e_add(a, first, place));
     assume_within(s, *other, others);
     return level;
-}
-
-// All iterators from the number of a point: of each of the others the longest, the shortest, the next longest, ...
-static void bind_in_pairs(Scheduler *s, Expr *number, int deciding, Trend trend) {
-    Arena *a = s->arena;
-    const Iter *iter = &s->grid->grid.iters[deciding];
-    Expr *extent = bind(s, "extent", iter->end), *other, *place = number, *two = e_int(a, 2);
-    if (s->grid->grid.count > 1) {
-        bind_division(s, number, extent, (const char *[]){"other", "place"}, &other, &place);
-        bind_others(s, deciding, other);
-    }
-    Expr *half = bind(s, "half", e_div(a, place, two)), *last = e_sub(a, extent, e_int(a, 1));
-    Expr *first = e_binary(a, BIN_EQ, e_mod(a, place, two), e_int(a, trend == TREND_UP ? 1 : 0));
-    bind_iter(s, deciding, e_select(a, first, half, e_sub(a, last, half)), extent);
-    attr_set_int(a, &s->grid->attrs, ATTR_ROW, 2);
 }
 
 // All iterators from the number of a point, the longest points first.
@@ -350,6 +342,7 @@ static void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend t
     }
     Expr *last = e_sub(a, extent, e_int(a, 1));
     bind_iter(s, deciding, trend == TREND_UP ? e_sub(a, last, level) : level, extent);
+    if (s->stays) attr_set_ints(a, &s->grid->attrs, ATTR_SECTIONS, 0, NULL);
     REMARK(s->context, s->grid->loc, T_LONGEST_FIRST, trend == TREND_UP ? "last" : "first", iter->var->name);
 }
 
@@ -378,10 +371,6 @@ static void decompose(Scheduler *s, Expr *number) {
     int first = 0, deciding = raster || curve || s->persistent ? -1 : deciding_iter(s, &trend);
     bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many
     if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
-    if (deciding >= 0 && s->pairs) {
-        bind_in_pairs(s, number, deciding, trend);
-        return;
-    }
     if (deciding >= 0) {
         bind_longest_first(s, number, deciding, trend);
         return;
@@ -566,10 +555,10 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     if (grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
         mark_streams(context->arena, context->target, grid);
     Trend trend = TREND_FLAT;
-    s.pairs = grid->grid.persistent && specialized_together(context->arena, context->target, kernel);
+    s.stays = grid->grid.persistent && specialized_together(context->arena, context->target, kernel);
     s.persistent = grid->grid.persistent && !parted;
     if (s.persistent) make_persistent(&s, points);
-    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.pairs)))
+    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.stays)))
         flatten(&s, points);
     else {
         drop_raster(grid);

@@ -18,8 +18,7 @@
 //                                   arrive(V_empty[j])
 //                                   o *= alpha
 //
-// Products in a row stay in a row: waits for tiles that stand between them come before all of them, so that they are one piece of
-// assembly. (Nobody depends on a product that was started but not waited for, so waiting earlier delays nothing else.)
+// A wait for a tile stays before the first product that reads it, so that the ones before it run meanwhile.
 //
 // Nothing is under way where control flow parts or meets: a loop or branch that has products, or arrivals, starts and ends with
 // none.
@@ -38,8 +37,6 @@ typedef struct Starter {
     const Map *releases;
     VEC(Started) started;   // in order, since the last wait for all
     Block out;
-    int row;      // where the last products in a row begin in `out`; -1: something stands behind them
-    Block held;   // waits for tiles behind them, which go before them when another product follows
 } Starter;
 
 static bool is_product(const Stmt *stmt) {
@@ -51,19 +48,7 @@ static const Buf *operand_buf(const Stmt *gemm, int operand) {
 }
 
 static void push(Starter *s, Stmt *stmt) {
-    block_append(s->arena, &s->out, &s->held);
-    s->held.count = 0;
     block_push(s->arena, &s->out, stmt);
-    s->row = -1;
-}
-
-// Behind the products in a row, if there are any.
-static void push_product(Starter *s, Stmt *gemm) {
-    for (int i = 0; i < s->held.count && s->row >= 0; i++) block_insert(s->arena, &s->out, s->row++, s->held.items[i]);
-    if (s->row >= 0) s->held.count = 0;
-    int row = s->row;
-    push(s, gemm);
-    s->row = row < 0 ? s->out.count - 1 : row;
 }
 
 // All but the last `pending`.
@@ -108,7 +93,7 @@ static void wait_before(Starter *s, const Stmt *stmt) {
 static void start(Starter *s, Stmt *gemm) {
     wait_before(s, gemm);
     gemm->call.is_async = true;
-    push_product(s, gemm);
+    push(s, gemm);
     vec_push(s->arena, &s->started, ((Started){.gemm = gemm}));
 }
 
@@ -142,8 +127,6 @@ static void start_stmt(Starter *s, Stmt *stmt) {
         start(s, stmt);
     } else if (map_has(s->releases, stmt)) {
         release(s, stmt);
-    } else if (is_call(stmt, OP_MBARRIER_WAIT) && s->row >= 0) {
-        block_push(s->arena, &s->held, stmt);
     } else {
         int count = stmt_bodies(stmt, bodies);
         bool parts = false;
@@ -156,7 +139,7 @@ static void start_stmt(Starter *s, Stmt *stmt) {
 }
 
 void start_products(Arena *arena, Block *block, const Map *releases) {
-    Starter s = {.arena = arena, .releases = releases, .row = -1};
+    Starter s = {.arena = arena, .releases = releases};
     for (int i = 0; i < block->count; i++) start_stmt(&s, block->items[i]);
     wait_for(&s, 0);
     *block = s.out;

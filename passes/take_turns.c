@@ -2,9 +2,9 @@
 // others do between theirs.
 //
 //     mbarrier_wait(Ks_full[i], ..)         @first mbarrier_wait(Ks_full[i], ..)
-//     mbarrier_wait(Vs_full[j], ..)         @first mbarrier_wait(Vs_full[j], ..)
 //     async gemm(Qs, Ks[i].T, s)            turn_begin()
-//     async gemm(p, Vs[j], o)         =>    async gemm(Qs, Ks[i].T, s)
+//     mbarrier_wait(Vs_full[j], ..)         async gemm(Qs, Ks[i].T, s)
+//     async gemm(p, Vs[j], o)         =>    @first mbarrier_wait(Vs_full[j], ..)
 //     wgmma_wait(1)                         async gemm(p, Vs[j], o)
 //     softmax of s                          turn_end()
 //                                           wgmma_wait(1)
@@ -19,9 +19,10 @@
 #include "ir/build.h"
 #include "passes/parting.h"
 
-typedef struct Row {   // of products that follow each other
+typedef struct Row {   // of products that follow each other, with waits for their tiles
     int begin, end;
-    int rows;   // in the block
+    int rows;       // in the block
+    int products;   // in the last one
 } Row;
 
 static bool is_started(const Stmt *stmt) {
@@ -38,6 +39,11 @@ static bool is_work(const Stmt *stmt) {
     return stmt->kind == STMT_CALL && stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
 }
 
+static bool only_waits(const Block *block, int from, int to) {
+    while (from < to && is_call(block->items[from], OP_MBARRIER_WAIT)) from++;
+    return from == to;
+}
+
 // One row, directly in the block, with work behind it.
 static bool find_row(const Block *block, Row *row) {
     bool works = false;
@@ -50,8 +56,9 @@ static bool find_row(const Block *block, Row *row) {
             works |= row->rows > 0 && is_work(stmt);
             continue;
         }
-        if (row->rows == 0 || row->end != i) row->rows++, row->begin = i;
+        if (row->rows == 0 || !only_waits(block, row->end, i)) row->rows++, row->begin = i;
         row->end = i + 1;
+        row->products++;
     }
     return row->rows == 1 && works;
 }
@@ -64,8 +71,11 @@ static Stmt *turn(Arena *arena, OpId op, const Stmt *gemm) {
 
 static void surround(Arena *arena, Block *block, const Row *row) {
     const Stmt *gemm = block->items[row->begin];
-    for (int i = row->begin - 1; i >= 0 && is_call(block->items[i], OP_MBARRIER_WAIT); i--)
-        attr_set_ints(arena, &block->items[i]->attrs, ATTR_FIRST, 0, NULL);
+    int from = row->begin;
+    while (from > 0 && is_call(block->items[from - 1], OP_MBARRIER_WAIT)) from--;
+    for (int i = from; i < row->end; i++)
+        if (is_call(block->items[i], OP_MBARRIER_WAIT))
+            attr_set_ints(arena, &block->items[i]->attrs, ATTR_FIRST, 0, NULL);
     block_insert(arena, block, row->end, turn(arena, OP_TURN_END, gemm));
     block_insert(arena, block, row->begin, turn(arena, OP_TURN_BEGIN, gemm));
 }
@@ -77,7 +87,7 @@ void take_turns(Arena *arena, Block *block) {
         Row row, first;
         bool loop = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_SERIAL;
         if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
-        if (!loop || !find_row(&stmt->loop.body, &row) || row.end - row.begin < 2) {
+        if (!loop || !find_row(&stmt->loop.body, &row) || row.products < 2) {
             for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) take_turns(arena, bodies[b]);
             continue;
         }

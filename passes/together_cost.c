@@ -235,6 +235,7 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
 }
 
 Expr *together_cost(Arena *arena, const Target *target, const Func *kernel, bool through) {
+    enum { UNEVEN = 4 };   // of a point one part in so many: what blocks that stay differ by
     Sum sum;
     const Stmt *grid = func_grid(kernel);
     const WgmmaCosts *costs = &target->wgmma;
@@ -242,13 +243,14 @@ Expr *together_cost(Arena *arena, const Target *target, const Func *kernel, bool
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
     Expr *steps = steps_of(arena, kernel);
     if (!steps) return NULL;
-    bool equal = together_equal_points(arena, kernel), pairs = !equal && grid->grid.persistent;
-    bool alone = !equal && !pairs;
+    bool equal = together_equal_points(arena, kernel), stays = !equal && grid->grid.persistent;
+    bool alone = !equal && !stays;
     Expr *besides =
         e_int(arena, costs->point_clocks + (alone ? costs->alone_clocks : 0) + (through ? costs->through_clocks : 0));
     Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_call(arena, OP_SMS, 0, NULL);
     if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, points, sms), point);
     if (alone) return e_max(arena, e_div(arena, e_mul(arena, points, point), sms), point);   // the device balances them
-    Expr *two = e_int(arena, 2), *rows = e_call2(arena, OP_CEILDIV, points, two);
-    return e_mul(arena, e_call2(arena, OP_CEILDIV, rows, sms), e_mul(arena, point, two));
+    Expr *even =
+        e_add(arena, e_mul(arena, points, point), e_mul(arena, e_div(arena, point, e_int(arena, UNEVEN)), sms));
+    return e_max(arena, e_div(arena, even, sms), point);
 }
