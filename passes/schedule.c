@@ -267,17 +267,30 @@ static void keep_region(Visitor *visitor, Region *region, const Operand *operand
 
 // Points of the others in a section: about as many as L2 keeps, with room for what streams through it, but more than one. Sections
 // are equal as far as that goes: a last one of few points would not fill the device. NULL: they read nothing in common.
-static Expr *section_of(Scheduler *s, const Var *var, Expr *others) {
+//
+// Where blocks stay, the points of a round start together: some of them shall share what they read, or memory is too slow for all, and
+// there shall be one for each block.
+static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
+    enum { SHARERS = 4 };
+    int64_t blocks = s->context->target->multiprocessors, most = 1;
+    while (most * 2 * SHARERS <= blocks) most *= 2;
+    Expr *least = e_call2(s->arena, OP_CEILDIV, e_int(s->arena, blocks), extent);
+    return e_max(s->arena, e_min(s->arena, fit, e_int(s->arena, most)), least);
+}
+
+static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *others) {
     enum { LEAST = 2 };
     Arena *a = s->arena;
-    Kept kept = {.s = s, .var = var, .seen = map_new(a)};
+    Kept kept = {.s = s, .var = iter->var, .seen = map_new(a)};
     Visitor visitor = {.region = keep_region, .user = &kept};
     visit_block(&visitor, &s->grid->grid.body);
     if (!kept.bytes) return NULL;
     Expr *room = e_int(a, s->context->target->l2_kept);
     Expr *bytes =
         e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it
-    Expr *fit = bind(s, "fit", e_max(a, e_div(a, room, bytes), e_int(a, LEAST)));
+    Expr *fit = e_div(a, room, bytes);
+    if (s->stays) fit = fit_round(s, fit, extent);
+    fit = bind(s, "fit", e_max(a, fit, e_int(a, LEAST)));
     assume_between(s, fit, e_int(a, LEAST), e_add(a, e_max(a, room, e_int(a, LEAST)), e_int(a, 1)));
     return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
 }
@@ -309,7 +322,7 @@ static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Exp
     Arena *a = s->arena;
     Expr *most = e_int(a, s->context->target->max_grid), *one = e_int(a, 1);
     assume_between(s, others, one, most);   // the launch has so many blocks
-    Expr *together = section_of(s, iter->var, others), *section, *inside, *level, *place;
+    Expr *together = section_of(s, iter, extent, others), *section, *inside, *level, *place;
     if (!together && s->stays) together = others;
     if (!together) {
         bind_division(s, number, others, (const char *[]){"level", "other"}, &level, other);

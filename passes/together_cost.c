@@ -2,14 +2,13 @@
 // warpgroups do not hide from one another: the more of them there are, the less.
 //
 //     products     each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
-//     the rest     `work_clocks` for `work_elements` of all tile statements in the loop, divided by the warpgroups
+//     the rest     `beside_clocks` for `beside_elements` of all tile statements in the loop, divided by the warpgroups
 //
-// and `wait_clocks` besides, and a point `point_clocks` (its first scores and last product run alone, its results are written), and
+// (`work_clocks` for `work_elements` where no product runs beside it) and `wait_clocks` besides, and a point `point_clocks` (its first scores and last product run alone, its results are written), and
 // `alone_clocks` where it is a block, so that nothing was loaded ahead for it, `through_clocks` where its results leave by way of the
 // tile that the next point waits for. How many steps a point takes is asked of the point in the middle of the grid: where their
-// number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile, head dims 64
-// and 128, causal or not, lengths 1024, 4096 and 16384: of
-// tiles of 128 and 192 rows it names the faster one in all twelve cases; docs/hopper.md.)
+// number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile, head dims 64,
+// 128 and 256, causal or not, lengths 1024, 4096 and 16384: of its tiles it names the fastest in all eighteen cases; docs/hopper.md.)
 #include "passes/together_cost.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -79,20 +78,22 @@ static const Stmt *find_loop(const Block *block) {
     return NULL;
 }
 
-// Of what stands between the products.
-static int64_t work_clocks(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
+// What stands between the products, in elements of a warpgroup.
+static int64_t work_elements(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
     const Stmt *loop = find_loop(&func_grid(kernel)->grid.body);
     *sum = (Sum){.arena = arena, .target = target};
     Visitor visitor = {.stmt = add_work, .user = sum};
     if (loop) visit_block(&visitor, (Block *)&loop->loop.body);
-    const WgmmaCosts *costs = &target->wgmma;
-    int64_t elements = costs->work_elements * together_warpgroups(target, kernel);
-    return elements > 0 ? sum->elements * costs->work_clocks / elements : 0;
+    return sum->elements / together_warpgroups(target, kernel);
+}
+
+static int64_t clocks_of(int64_t elements, int64_t clocks, int64_t each) {
+    return each > 0 ? elements * clocks / each : 0;
 }
 
 static int64_t step_clocks(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
-    int64_t work = work_clocks(arena, target, kernel, sum);
-    return sum->multiplying + work;
+    int64_t elements = work_elements(arena, target, kernel, sum);
+    return sum->multiplying + clocks_of(elements, target->wgmma.beside_clocks, target->wgmma.beside_elements);
 }
 
 int64_t together_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows) {
@@ -194,8 +195,9 @@ bool together_tile(Arena *arena, const Target *target, const Func *kernel, int64
     *n = turned ? rows : columns;
     Sum sum;
     *cost = parted_cost(target, kernel, together_warpgroups(target, kernel));
-    cost->step +=
-        work_clocks(arena, target, kernel, &sum) + hidden_part(target, cost->moving) + target->wgmma.latency_clocks;
+    int64_t elements = work_elements(arena, target, kernel, &sum);
+    cost->step += clocks_of(elements, target->wgmma.work_clocks, target->wgmma.work_elements) +
+                  hidden_part(target, cost->moving) + target->wgmma.latency_clocks;
     cost->k = result.k[0] < result.k[1] ? result.k[0] : result.k[1];
     cost->hidden = false;
     return cost->k > 0;
@@ -217,7 +219,8 @@ static Expr *at_middle(Mapper *mapper, Expr *expr) {
     if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
     for (int i = 0; i < middle->grid->grid.count; i++)
         if (middle->grid->grid.iters[i].var == expr->var)
-            return e_div(middle->arena, middle->grid->grid.iters[i].end, e_int(middle->arena, 2));
+            return e_div(middle->arena, e_sub(middle->arena, middle->grid->grid.iters[i].end, e_int(middle->arena, 1)),
+                         e_int(middle->arena, 2));
     const Block *body = &middle->grid->grid.body;
     for (int i = 0; i < body->count; i++)
         if (body->items[i]->kind == STMT_LET && body->items[i]->let.var == expr->var)
@@ -235,7 +238,7 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
 }
 
 Expr *together_cost(Arena *arena, const Target *target, const Func *kernel, bool through) {
-    enum { UNEVEN = 4 };   // of a point one part in so many: what blocks that stay differ by
+    enum { UNEVEN = 8 };   // of a point one part in so many: what blocks that stay differ by
     Sum sum;
     const Stmt *grid = func_grid(kernel);
     const WgmmaCosts *costs = &target->wgmma;

@@ -529,22 +529,10 @@ static void set_conditions(const FitsSearch *search, int count, Func **variants)
     }
 }
 
-// Blocks that stay for several points, some long and some short, beside those of one point each, which the device balances.
-static int add_staying(const FitsSearch *search, int count, Func **variants) {
-    int all = 0;
-    Func *with[MOST_VARIANTS];
-    for (int i = 0; i < count; i++) {
-        bool may = variants[i]->kind == FUNC_KERNEL && all + count - i < MOST_VARIANTS;
-        if (may && points_balance(search->arena, search->target, variants[i]) &&
-            !func_grid(variants[i])->grid.persistent) {
-            Func *staying = clone_func(search->arena, variants[i]);
-            ((Stmt *)func_grid(staying))->grid.persistent = true;
-            with[all++] = staying;
-        }
-        with[all++] = variants[i];
-    }
-    memcpy(variants, with, sizeof with[0] * (size_t)all);
-    return all;
+// Where points differ in a way that rounds balance, blocks stay for several (schedule.c).
+static void make_stay(const FitsSearch *search, Func *kernel) {
+    if (kernel->kind != FUNC_KERNEL || !points_balance(search->arena, search->target, kernel)) return;
+    ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
 
 void fits_merge(const FitsSearch *search, Module *module, Module *const *others) {
@@ -561,7 +549,7 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
             int64_t split = choice->tiles.items[v].split;
             if (split > 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, split);
         }
-        count = add_staying(search, count, variants);
+        for (int v = 0; v < count; v++) make_stay(search, variants[v]);
         set_conditions(search, count, variants);
         for (int v = 0; v < count; v++) vec_push(search->arena, &merged.funcs, variants[v]);
     }
