@@ -15,6 +15,7 @@ folder = pathlib.Path(sys.argv[1])
 count = int(sys.argv[2]) if len(sys.argv) > 2 else 50
 rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
 
+TEST = re.compile(r"^test [^{;]*(\{(?:[^{}]|\{[^{}]*\})*\}[^;]*)?;\n?", re.M)   # a block may have blocks in it
 PRIMES = [2, 3, 5, 7, 13, 31, 61, 67, 97, 127, 131, 191, 251, 257, 293]
 DIMS = {   # example -> its dims, and the tolerance of its tests
     "gemm": ("M N K", "1e-2"),
@@ -40,7 +41,7 @@ def extent(largest):
 folder.mkdir(parents=True, exist_ok=True)
 for name, (dims, tolerance) in DIMS.items():
     text = (examples / f"{name}.tile").read_text()
-    program = re.sub(r"^test [^;]*;\n?", "", text, flags=re.M)
+    program = TEST.sub("", text)
     tests = []
     for _ in range(count):
         largest = 2000 if name == "softmax" else 300
