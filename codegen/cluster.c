@@ -2,7 +2,8 @@
 // "barrier.cluster".) The barrier's arrival releases and its wait acquires at cluster scope, which are the default forms; but a
 // release of all memory waits until all stores have reached the L2 cache. A kernel that reads no tensor which it writes has
 // nothing but shared memory to tell: then a fence of that alone comes before an arrival that releases nothing ("fence",
-// .sync_restrict).
+// .sync_restrict). That fence does not order reads, though: what is read of another block may still be on its way when this one arrives,
+// and the other then ends (a launch failure, on the device) or writes over it. So an arrival behind such reads releases all.
 #include "codegen/gen.h"
 #include "ir/rewrite.h"
 
@@ -12,6 +13,7 @@ static Value emit_peer_load(Gen *gen, const OpCall *call) {
     LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE);
     Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place),
                          emit_i32(gen, arg_expr(gen, call, 1)));
+    gen->peers_read = true;
     return from_memory(gen, type, LLVMBuildLoad2(gen->builder, memory_type(gen, type), address, ""));
 }
 
@@ -59,15 +61,41 @@ static bool rereads_tensors(Gen *gen, const Func *kernel) {
     return false;
 }
 
+static bool find_barrier(Visitor *visitor, Stmt *stmt) {
+    bool *found = visitor->user;
+    *found |= stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER;
+    return !*found;
+}
+
+static bool find_peer(Visitor *visitor, Expr *expr) {
+    bool *found = visitor->user;
+    *found |= expr->kind == EXPR_CALL && expr->call.op == OP_PEER;
+    return !*found;
+}
+
+// A loop has both: its barrier comes behind what its last turn has read.
+static bool find_loop(Visitor *visitor, Stmt *stmt) {
+    bool *found = visitor->user, peer = false, barrier = false;
+    if (stmt->kind != STMT_FOR && stmt->kind != STMT_WHILE) return true;
+    visit_stmt(&(Visitor){.expr = find_peer, .user = &peer}, stmt);
+    visit_stmt(&(Visitor){.stmt = find_barrier, .user = &barrier}, stmt);
+    *found |= peer && barrier;
+    return !*found;
+}
+
 void cluster_kernel(Gen *gen, const Func *kernel) {
+    Visitor loops = {.stmt = find_loop, .user = &gen->peers_read};
     gen->shared_alone = !rereads_tensors(gen, kernel);
+    gen->peers_read = false;
+    visit_block(&loops, (Block *)&kernel->body);
 }
 
 static void emit_cluster_barrier(Gen *gen) {
-    const char *arrive = gen->shared_alone ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned"
-                                           : "llvm.nvvm.barrier.cluster.arrive.aligned";
+    bool restricted = gen->shared_alone && !gen->peers_read;
+    const char *arrive =
+        restricted ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned" : "llvm.nvvm.barrier.cluster.arrive.aligned";
     locals_keep_packed(gen);
-    if (gen->shared_alone)
+    if (restricted)
         build_asm(gen, "fence.release.sync_restrict::shared::cta.cluster;", "~{memory}", gen->none, 0, NULL);
     call_named(gen, arrive, gen->none, 0, NULL);
     call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
