@@ -118,16 +118,22 @@ static char **make_environment(void) {
     return copy;
 }
 
+// Zero, or why the list has no room: a program with only some of these would write to the host's own streams.
+static int add_actions(posix_spawn_file_actions_t *actions, const Files *files) {
+    int error = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (!error) error = posix_spawn_file_actions_adddup2(actions, files->fd[TEXT], STDOUT_FILENO);
+    if (!error) error = posix_spawn_file_actions_adddup2(actions, files->fd[TEXT], STDERR_FILENO);
+    for (int i = INPUT; i <= OUTPUT && !error; i++)   // stay open in the program
+        error = posix_spawn_file_actions_adddup2(actions, files->fd[i], files->fd[i]);
+    return error;
+}
+
 static int spawn(char *const *arguments, char *const *environment, const Files *files, pid_t *process) {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
     if (error) return error;
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, files->fd[TEXT], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, files->fd[TEXT], STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, files->fd[INPUT], files->fd[INPUT]);   // stays open in the program
-    posix_spawn_file_actions_adddup2(&actions, files->fd[OUTPUT], files->fd[OUTPUT]);
-    error = posix_spawn(process, arguments[0], &actions, NULL, arguments, environment);
+    error = add_actions(&actions, files);
+    if (!error) error = posix_spawn(process, arguments[0], &actions, NULL, arguments, environment);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }

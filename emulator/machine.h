@@ -444,6 +444,7 @@ void agent_spawn(Agent *agent, const SpawnCode *spawn, int body);
 void agent_fork(Agent *agent, const ForkCode *fork);
 void agent_end(Agent *agent);
 // barriers.c
+Mask clocked(const Agent *agent);   // whose clocks the agent has: none of a whole block at tile stage
 void barrier_sync(Agent *agent, const Call *call, bool waits);
 void warp_sync(Agent *agent);
 void mbarrier_op(Agent *agent, const Instr *in, const Call *call);
@@ -470,7 +471,6 @@ void dependency_check(Agent *agent, int lane, const Mem *mem, int64_t element,
 
 // cluster.c: blocks that work together
 Cta *cluster_peer(Agent *agent, int64_t rank, int lane);   // NULL: there is none, or no more; reported
-Mask clocked(const Agent *agent);   // whose clocks the agent has: none of a whole block at tile stage
 void peer_load(Agent *agent, const Instr *in, const Call *call);
 void peer_store(Agent *agent, const Call *call);
 void cluster_barrier(Agent *agent);

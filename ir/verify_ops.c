@@ -46,6 +46,8 @@ static void check_memory(Verifier *v, const Context *c, const OpInfo *info, cons
     bool filled = c->kind == FUNC_PROGRAM && info->id == OP_FILL;
     if (!(scopes & (int)buf->scope) && !filled)
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is not in the right kind of memory");
+    if (strcmp(operand->name, "bar") == 0 && buf->type != TYPE_MBARRIER)
+        REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is no mbarrier");
     bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE;
     if (writes && buf->is_param && buf->mode == MODE_IN) REPORT(v, region->loc, T_READ_ONLY, buf->name);
 }
@@ -106,8 +108,13 @@ static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *arg
         if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
     if (info->id == OP_TMA_ADD && !can_be_added(map.tensor->type))
         report_operand(v, info, map_at, "has a type that TMA cannot add", loc);
-    if (load && args[2].region->buf->type != TYPE_MBARRIER) report_operand(v, info, 2, "is no mbarrier", loc);
     if (!load && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
+}
+
+static void check_peer_store(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {   // PTX ISA, "st.async"
+    Type type = args[0].region->buf->type;
+    bool stored = type_kind(type) != KIND_OPAQUE && (type_bytes(type) == 4 || type_bytes(type) == 8);
+    if (!stored) report_operand(v, info, 0, "has elements of neither 4 nor 8 bytes", loc);
 }
 
 static bool type_fits(Type type, const char *name) {
@@ -220,6 +227,7 @@ static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span 
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
     if (op >= OP_TMA_LOAD && op <= OP_TMA_MULTICAST) check_tma(v, info, count, args, loc);
+    if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
         check_same(v, args[0].region, args[1].region, false, loc);

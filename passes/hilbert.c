@@ -56,7 +56,7 @@ static Expr *at_least(const Way *way, Expr *a, Expr *b) {
     return e_binary(way->arena, BIN_GE, a, b);
 }
 
-static Expr * not(const Way *way, Expr *a) {
+static Expr *negation(const Way *way, Expr *a) {
     return e_unary(way->arena, UNARY_NOT, a);
 }
 
@@ -94,13 +94,13 @@ static void cut(Way *way) {
     Expr *before3 = bind(way, "before", e_add(a, before2, e_mul(a, p2, q2)));
     Expr *lower = bind(way, "second", at_least(way, way->number, before2));
     Expr *last = bind(way, "last", at_least(way, way->number, before3));
-    Expr *outer = bind(way, "outer", e_and(a, at_least(way, way->number, before1), not(way, last)));
+    Expr *outer = bind(way, "outer", e_and(a, at_least(way, way->number, before1), negation(way, last)));
     Expr *before = e_select(a, last, before3, e_select(a, lower, before2, e_select(a, outer, before1, zero)));
     way->number = bind(way, "inside", e_sub(a, way->number, before));
 
     take_half(way, 0, lower, p1, p2);
     take_half(way, 1, outer, q1, q2);
-    Expr *turned = bind(way, "turned", not(way, e_binary(a, BIN_LOGICAL_OR, outer, thin)));
+    Expr *turned = bind(way, "turned", negation(way, e_binary(a, BIN_LOGICAL_OR, outer, thin)));
     exchange(way, way->extent, turned);
     exchange(way, way->begin, turned);
     way->along_columns = bind(way, "columnwise", differ(way, way->along_columns, turned));
