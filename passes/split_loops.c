@@ -21,7 +21,7 @@
 // the first iteration in which it holds on it holds in all. That iteration is computed before the loop.
 //
 // Left alone: conditions that fall with the index, as at the near edge of a window, or that need what the iteration computes; loops
-// with several such conditions.
+// with several such conditions; loops that are left (which would go on with the second one).
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/kernel_walk.h"
@@ -102,7 +102,7 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     Split *split = user;
     if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_SERIAL || stmt->loop.count != 1) return;
     const Iter *iter = &stmt->loop.iters[0];
-    int rare = rare_at(&stmt->loop.body);
+    int rare = block_breaks(&stmt->loop.body) ? -1 : rare_at(&stmt->loop.body);
     if (rare < 0 || !expr_is_int(iter->step, 1) || !block_any(&stmt->loop.body, is_running, NULL)) return;
     Expr *condition = stmt->loop.body.items[rare]->if_.condition;
     Bound bound = {&stmt->loop.body, false};
