@@ -12,7 +12,7 @@ static int64_t warpgroup_threads(const Target *target) {   // a warp of each par
 int64_t registers_at_launch(const Target *target, int64_t threads) {
     int64_t share = target->registers_multiprocessor / rounded(threads, warpgroup_threads(target));
     if (share > target->registers_thread) share = target->registers_thread;
-    return share / 8 * 8;
+    return share / target->register_unit * target->register_unit;
 }
 
 int roles_together(const Target *target, const Block *block, int at) {

@@ -539,6 +539,16 @@ static void hoist_scalars(Parting *p, Block *body, Block *out) {
     *body = kept;
 }
 
+// Every name in it is the same for all points.
+static bool is_common(const Parting *p, const Block *body, const Expr *expr) {
+    bool common = !expr_uses_var(expr, p->block);
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *stmt = body->items[i];
+        if (stmt->kind == STMT_LET || stmt->kind == STMT_VAR) common &= !expr_uses_var(expr, stmt->let.var);
+    }
+    return common;
+}
+
 // `let section = block / group`: the rounds know it.
 static void find_section(Parting *p, Block *body) {
     for (int i = 0; i < body->count && !p->quotient; i++) {
@@ -546,7 +556,7 @@ static void find_section(Parting *p, Block *body) {
         Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
         bool divides = value && value->kind == EXPR_BINARY && value->binary.op == BIN_DIV;
         if (!divides || value->binary.a->kind != EXPR_VAR || value->binary.a->var != p->block) continue;
-        if (expr_uses_var(value->binary.b, p->block)) continue;
+        if (!is_common(p, body, value->binary.b)) continue;
         p->section = value->binary.b;
         p->quotient = stmt->let.var;
         block_remove(body, i);
