@@ -46,7 +46,9 @@ A_STEP = "each tile of a worker has a k step (`count` is the least of two positi
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
-PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
+FIRST = "the first step's product is the only one under way, and this waits until one is"
+PROOFS = {("gemm", "sm_90a", False, 9, "wgmma_wait(1);"): FIRST,
+          ("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", True, 3, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 11, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 3, "barrier();"): OTHERS,
@@ -55,7 +57,7 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
-        "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (21, 28)}
+        "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)}
 
 # A fence behind a wait for a tile that stands between two products, of the same accumulators as before: AGAIN.
 BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) )?mbarrier_wait\([^;{}]*\);\s*\Z")
