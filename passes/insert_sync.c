@@ -27,6 +27,7 @@
 // accesses count. Only scratch of passes (materialize), and global memory that a role writes and uses again with the fences and
 // releases that order it, get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
 #include "passes/sync_model.h"
+#include "passes/util.h"
 
 // ---- groups ----
 
@@ -49,10 +50,6 @@ static bool is_copy_group(const Stmt *stmt) {
     return starts_copy(stmt);
 }
 
-static bool is_op(const Stmt *stmt, OpId op) {
-    return stmt->kind == STMT_CALL && stmt->call.op == op;
-}
-
 static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
@@ -62,7 +59,7 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
                 if (is_copy_group(block->items[j])) last = j;
                 else if (block->items[j]->kind != STMT_LET) break;
             }
-            bool closed = last + 1 < block->count && is_op(block->items[last + 1], OP_CP_ASYNC_COMMIT);
+            bool closed = last + 1 < block->count && is_call(block->items[last + 1], OP_CP_ASYNC_COMMIT);
             if (!closed) {
                 map_put(plan->commits, block->items[last], block);
                 vec_push(arena, &plan->groups, block->items[last]);
@@ -133,7 +130,7 @@ static void write_block(Writer *w, Block *block) {
         for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
             write_block(w, bodies[b]);
         push_sync(w, map_get(w->plan->by_place, stmt), loc, &out);
-        if (is_op(stmt, OP_AWAIT)) w->changed = true;
+        if (is_call(stmt, OP_AWAIT)) w->changed = true;
         else block_push(w->arena, &out, stmt);
         if (map_has(w->plan->commits, stmt)) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, &out);
     }

@@ -26,11 +26,8 @@
 #include "ir/rewrite.h"
 #include "passes/fragment.h"
 #include "passes/lower_gemm.h"
+#include "passes/util.h"
 #include <string.h>
-
-static bool is_call(const Stmt *stmt, OpId op) {
-    return stmt->kind == STMT_CALL && stmt->call.op == op;
-}
 
 static bool is_wait(const Stmt *stmt) {
     return is_call(stmt, OP_CP_ASYNC_WAIT) || is_call(stmt, OP_BARRIER);

@@ -71,10 +71,6 @@ void sink_scalars(Arena *arena, Block *block, const Map *releases);
 
 // ---- expressions and calls ----
 
-static inline bool is_call(const Stmt *stmt, OpId op) {
-    return stmt->kind == STMT_CALL && stmt->call.op == op;
-}
-
 static inline bool is_pipelined(const Stmt *stmt) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
 }

@@ -35,10 +35,6 @@ typedef struct Parts {
     int64_t rows, columns;   // of acc
 } Parts;
 
-static bool is_op(const Stmt *stmt, OpId op) {
-    return stmt->kind == STMT_CALL && stmt->call.op == op;
-}
-
 // The loop does nothing but copy and multiply into one accumulator.
 static bool loop_serves(const Stmt *loop, Parts *parts) {
     const Iter *iter = &loop->loop.iters[0];
@@ -46,8 +42,8 @@ static bool loop_serves(const Stmt *loop, Parts *parts) {
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
         if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
-        if (is_op(stmt, OP_COPY) && stmt->call.args[COPY_TO].region->buf->scope == SCOPE_SHARED) continue;
-        if (!is_op(stmt, OP_GEMM) || stmt->call.count <= GEMM_ACC) return false;
+        if (is_call(stmt, OP_COPY) && stmt->call.args[COPY_TO].region->buf->scope == SCOPE_SHARED) continue;
+        if (!is_call(stmt, OP_GEMM) || stmt->call.count <= GEMM_ACC) return false;
         for (int a = GEMM_ACC + 1; a < stmt->call.count; a++)
             if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
         Buf *acc = stmt->call.args[GEMM_ACC].region->buf;
@@ -72,8 +68,8 @@ static bool find_parts(const Func *kernel, Parts *parts) {
         bool pipelined = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
         if (stmt->kind == STMT_DECL || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (pipelined && parts->loop < 0 && loop_serves(stmt, parts)) parts->loop = i;
-        else if (is_op(stmt, OP_COPY) && parts->loop >= 0 && parts->store < 0) parts->store = i;
-        else if (!is_op(stmt, OP_FILL) || parts->loop >= 0) return false;
+        else if (is_call(stmt, OP_COPY) && parts->loop >= 0 && parts->store < 0) parts->store = i;
+        else if (!is_call(stmt, OP_FILL) || parts->loop >= 0) return false;
     }
     if (parts->loop < 0 || parts->store < 0) return false;
     const Region *from = body->items[parts->store]->call.args[COPY_FROM].region;

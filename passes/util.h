@@ -45,6 +45,10 @@ bool via_is(const Stmt *stmt, const char *mechanism);
 // A copy or gather that starts cp.async copies: the mechanism says so, or before there is one, the program.
 bool starts_copy(const Stmt *stmt);
 
+static inline bool is_call(const Stmt *stmt, OpId op) {
+    return stmt->kind == STMT_CALL && stmt->call.op == op;
+}
+
 // Storage: follows alias_of.
 const Buf *buf_root(const Buf *buf);
 
