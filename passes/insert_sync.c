@@ -94,6 +94,10 @@ static void prune(SyncModel *model, SyncPlan *plan) {
         if (kept.wait >= 0 && !sync_model_check(model)) sync->wait = kept.wait;
         sync->commit = false;
         if (kept.commit && !sync_model_check(model)) sync->commit = true;
+        sync->bulk = false;
+        if (kept.bulk && !sync_model_check(model)) sync->bulk = true;
+        sync->fence = false;
+        if (kept.fence && !sync_model_check(model)) sync->fence = true;
     }
 }
 
@@ -117,6 +121,9 @@ static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
     Arg none[2] = {{0}}, groups = arg_value(e_int(w->arena, sync->wait));
     if (sync->commit) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
     if (sync->wait >= 0) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
+    Arg read[] = {arg_value(e_int(w->arena, 0)), arg_name("read")};
+    if (sync->bulk) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
+    if (sync->fence) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
     if (sync->barrier) push_call(w, OP_BARRIER, 2, none, loc, out);
 }
 

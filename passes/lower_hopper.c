@@ -22,6 +22,12 @@ static int64_t warpgroups_of(const Lower *lower) {
     return lower->warpgroup ? lower->threads / target_warpgroup(lower->target) : 1;
 }
 
+static void push_op(Lower *lower, const Stmt *of, OpId op, int count, const Arg *args, Block *out) {
+    Stmt *call = s_call(lower->arena, op, count, args);
+    call->loc = of->loc;
+    block_push(lower->arena, out, call);
+}
+
 // ---- tensor maps ----
 
 // `dims` of the tensor are in the box.
@@ -94,6 +100,26 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
         load->loc = copy->loc;
         block_push(arena, out, load);
     }
+}
+
+void lower_tma_away(Lower *lower, const Stmt *copy, Block *out) {
+    Arena *arena = lower->arena;
+    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
+    TmaPanels panels;
+    const char *why;
+    if (!tma_panels(from->buf, &panels, &why)) return;
+    Var *map = tensor_map(lower, to->buf, &panels, from->buf->rank - from->buf->stage_dims);
+    for (int64_t p = 0; p < panels.count; p++) {
+        Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, map)),
+                                         arg_region(panel_place(lower, from, e_int(arena, p), e_int(arena, 0)))};
+        for (int d = 0; d < to->count; d++) {
+            Expr *start = lower_expr(lower, to->dims[to->count - 1 - d].start);
+            if (d == 0) start = e_add(arena, start, e_int(arena, p * panels.columns));
+            args[2 + d] = arg_value(simplify_expr(arena, lower->facts, start));
+        }
+        push_op(lower, copy, OP_TMA_STORE, 2 + to->count, args, out);
+    }
+    push_op(lower, copy, OP_BULK_COMMIT, 0, NULL, out);
 }
 
 // ---- stores ----
@@ -350,12 +376,6 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
     if (o->k_major) eight = e_add(arena, warpgroup_rows(lower, rows / 8), eight);
     else panel = e_add(arena, warpgroup_rows(lower, rows / o->panels.columns), panel);
     return arg_region(panel_place(lower, o->region, panel, eight));
-}
-
-static void push_op(Lower *lower, const Stmt *gemm, OpId op, int count, const Arg *args, Block *out) {
-    Stmt *call = s_call(lower->arena, op, count, args);
-    call->loc = gemm->loc;
-    block_push(lower->arena, out, call);
 }
 
 static Arg number(Lower *lower, int64_t value) {

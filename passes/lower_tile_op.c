@@ -12,6 +12,7 @@
 // Layouts have been chosen; nothing is decided here and no storage but per-thread temporaries is made.
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/block_tma.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
@@ -399,7 +400,9 @@ static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
     if (via_is(stmt, "tma")) {
-        lower_tma(lower, stmt, lower->one ? out : &once(lower, NULL, out)->if_.then);
+        Block *to = lower->one ? out : &once(lower, NULL, out)->if_.then;
+        if (takes_tile_away(stmt)) lower_tma_away(lower, stmt, to);
+        else lower_tma(lower, stmt, to);
         return;
     }
     if (via_is(stmt, "matrix")) {

@@ -65,6 +65,7 @@ bool pass_select(PassContext *context, Func *kernel);
 bool pass_ring(PassContext *context, Func *kernel);
 bool pass_warp_specialize(PassContext *context, Func *kernel);
 bool pass_pipeline(PassContext *context, Func *kernel);
+bool pass_tma_waits(PassContext *context, Func *kernel);
 bool pass_unswitch(PassContext *context, Func *kernel);
 bool pass_split_loops(PassContext *context, Func *kernel);
 bool pass_layout_inference(PassContext *context, Func *kernel);

@@ -9,7 +9,10 @@ int64_t loop_stages(const Stmt *loop) {
 
 Buf *async_target(const Stmt *stmt) {
     if (!via_is(stmt, "cp_async") && !via_is(stmt, "tma")) return NULL;
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) return stmt->call.args[1].region->buf;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) {
+        Buf *to = stmt->call.args[1].region->buf;
+        return to->scope == SCOPE_SHARED ? to : NULL;
+    }
     if (stmt->kind != STMT_FOR || stmt->loop.body.count != 1) return NULL;
     const Stmt *store = stmt->loop.body.items[0];
     return store->kind == STMT_STORE ? store->store.buf : NULL;

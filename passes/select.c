@@ -13,6 +13,7 @@
 // has, what is the widest access that is provably aligned (loop_vector)?
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
+//     @via(tma)        tiles to and from shared memory by TMA, elsewhere: where it serves and pays (block_tma.c)
 //     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
 //     @via(matrix)     a tile of bytes that is transposed in shared memory, in such a kernel: by ldmatrix and stmatrix
 //     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
@@ -24,7 +25,9 @@
 // cores (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is
 // multiplied out (`fma`). Asynchronous or not is decided here, before pipelining; whether it pays is not asked: it
 // always did.
+#include "passes/block_tma.h"
 #include "passes/kernel_walk.h"
+#include "passes/lower.h"
 #include "passes/tile_loop.h"
 #include "passes/tma.h"
 #include "passes/util.h"
@@ -37,7 +40,7 @@ typedef struct Selector {
     const Target *target;
     Func *kernel;
     ExprVec wanted;   // facts that are not proven
-    Map *pipelined;   // statements within a pipelined loop of several stages
+    Map *pipelined;   // statements within a pipelined loop of several stages -> the loop
     bool general;     // this variant has no facts: say nothing of what they would have allowed
     bool parted;      // its loop will be parted into roles: TMA and wgmma
     bool changed;
@@ -62,16 +65,15 @@ static bool is_unit(const Candidate *c, const TileAccess *access) {
     return run_stride(access, c->loop.iters[c->fast]) == STRIDE_UNIT;
 }
 
-static void find_pipelined(Selector *s, const Block *block, bool inside) {
+static void find_pipelined(Selector *s, const Block *block, Stmt *around) {
     for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+        Stmt *stmt = block->items[i], *loop = around;
         int64_t stages;
-        bool here = inside;
         if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
-            here = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1;
-        if (here) map_put(s->pipelined, stmt, stmt);
+            loop = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1 ? stmt : NULL;
+        if (loop) map_put(s->pipelined, stmt, loop);
         Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_pipelined(s, bodies[b], here);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_pipelined(s, bodies[b], loop);
     }
 }
 
@@ -190,6 +192,27 @@ static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf);
 }
 
+// ---- TMA without roles ----
+
+// Whether the block makes the copy by TMA; `say`: or why not.
+static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+    bool away = takes_tile_away(stmt);
+    if (s->parted || s->general || !target_has(s->target, FEATURE_TMA) || (!away && !brings_tile(stmt))) return false;
+    const char *why = away ? block_store_problem(s->arena, s->target, s->kernel, stmt)
+                           : block_load_problem(s->arena, s->target, s->kernel, stmt, map_get(s->pipelined, stmt));
+    const Region *to = stmt->call.args[COPY_TO].region;
+    for (int d = 0; away && !why && d < to->count; d++)
+        if (range_of(facts, to->dims[d].start).low < 0) why = "it may begin before its tensor";
+    if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
+    return !why;
+}
+
+static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    if (!block_tma(s, stmt, facts, false)) return;
+    want_map(s, facts, stmt->call.args[takes_tile_away(stmt) ? COPY_TO : COPY_FROM].region->buf);
+}
+
 static void want_small_dims(Selector *s) {
     Facts *facts = facts_new(s->arena, s->kernel);
     Expr *limit = e_int(s->arena, INT64_C(1) << 31);
@@ -268,6 +291,10 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
         set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
         return;
     }
+    if (block_tma(s, stmt, facts, true)) {
+        set_via(s, stmt, "tma");
+        return;
+    }
     if (is_call && stmt->call.op == OP_GEMM) {
         select_gemm(s, stmt);
         return;
@@ -292,7 +319,7 @@ static bool select_kernel(PassContext *context, Func *kernel, bool general) {
                   .kernel = kernel,
                   .pipelined = map_new(context->arena),
                   .general = general};
-    find_pipelined(&s, &kernel->body, false);
+    find_pipelined(&s, &kernel->body, NULL);
     const char *why;
     s.parted = will_part(&s, &why);
     bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, multiplies_in_turn, NULL);
@@ -307,9 +334,10 @@ static bool split_variants(PassContext *context, Func *kernel) {
     if (attr_get(kernel->attrs, ATTR_GENERAL)) return false;
     kernel_walk(s.arena, kernel, want_stmt, &s);
     s.pipelined = map_new(s.arena);
-    find_pipelined(&s, &kernel->body, false);
+    find_pipelined(&s, &kernel->body, NULL);
     const char *why;
-    if (will_part(&s, &why)) kernel_walk(s.arena, kernel, want_map_stmt, &s);
+    s.parted = will_part(&s, &why);
+    kernel_walk(s.arena, kernel, s.parted ? want_map_stmt : want_block_map, &s);
     if (s.wanted.count == 0) return false;
     want_small_dims(&s);
 

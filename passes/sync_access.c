@@ -175,8 +175,21 @@ static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out
     read->after_barrier = true;
 }
 
+// What is done at an mbarrier needs no order but after its mbarrier_init, which one thread does.
+static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
+    OpId op = call->call.op;
+    bool first = op == OP_MBARRIER_INIT, waits = op == OP_MBARRIER_WAIT;
+    if (!first && !waits && op != OP_MBARRIER_ARRIVE && op != OP_MBARRIER_EXPECT) return false;
+    const Region *bar = call_region(call, 0);
+    MemAccess *access = add(arena, out, call, bar->buf, waits ? WHO_ALL : WHO_ONE, true);
+    set_region(access, bar);
+    access->atomic = !first;
+    return true;
+}
+
 static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     const OpInfo *info = op_info(stmt->call.op);
+    if (mbarrier_accesses(arena, stmt, out)) return;
     if (stmt->call.op == OP_AWAIT) {
         const Region *x = stmt->call.args[0].region;
         bool reads = stmt->call.count > 1 && stmt->call.args[1].name;
@@ -202,8 +215,24 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     scratch_accesses(arena, stmt, out);
 }
 
+// One thread starts it.
+static void tma_accesses(Arena *arena, Stmt *copy, MemAccessVec *out) {
+    for (int i = 0; i < 2; i++) {
+        const Region *region = copy->call.args[i].region;
+        MemAccess *access = add(arena, out, copy, region->buf, WHO_ONE, i == 1);
+        set_region(access, region);
+        if (region->buf->scope != SCOPE_SHARED) continue;
+        access->tma = access->async = true;
+        access->bar = i == 1 ? call_region(copy, COPY_BAR) : NULL;
+    }
+}
+
 void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     TileLoop loop;
+    if (via_is(stmt, "tma") && stmt->kind == STMT_CALL) {
+        tma_accesses(arena, stmt, out);
+        return;
+    }
     if (tile_loop_of(arena, stmt, &loop)) {
         loop_accesses(arena, stmt, &loop, out);
         return;

@@ -25,6 +25,8 @@ typedef struct MemAccess {
     bool write, atomic;
     bool async;           // lands later, at a wait for its cp.async group
     bool elsewhere;       // in another block's memory: who reads it here waits for its mbarrier
+    bool tma;             // by TMA: lands at a wait for its mbarrier, or (a store, which reads) at a bulk_wait
+    const Region *bar;    // that mbarrier
     bool pseudo;          // an await, a cluster's barrier: asks for what has landed, touches nothing
     bool orders_later;    // a fence: what all threads do in global memory after it comes after it
     bool after_barrier;   // behind the statement's own barrier (reductions through scratch)

@@ -33,7 +33,11 @@ typedef struct Live {
     bool pending;   // started, not landed
     int age;        // groups closed after its own; -1: its own is open
     int64_t born;   // when it was played
+    bool lasting;   // a thread's write: TMA needs a fence behind it, and a barrier behind that
+    bool ordered;   // ... for all but TMA it is over
+    bool fenced;
     Affine start[LAYOUT_MAX_RANK];
+    Affine slot;   // of its mbarrier
 } Live;
 
 typedef struct State {
@@ -85,6 +89,7 @@ struct SyncModel {
     State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
     int depth;
+    bool by_tma;    // there are copies by TMA
     bool of_role;   // only scratch, and global memory that the role uses again: the rest its author has ordered
     bool placing, failed;
     int64_t steps, played;   // statements, accesses
@@ -118,6 +123,7 @@ static void state_add(SyncModel *m, State *s, const Live *live) {
     for (int i = 0; i < s->live.count; i++) {
         Live *other = &s->live.items[i];
         if (other->access != live->access || other->pending != live->pending) continue;
+        if (other->ordered != live->ordered || other->fenced != live->fenced) continue;
         if (!same_start(live->access, other->start, live->start)) continue;
         if (live->age < other->age) other->age = live->age;
         if (live->born > other->born) other->born = live->born;
@@ -142,11 +148,37 @@ static State *state_copy(SyncModel *m, const State *s) {
 
 // ---- what ends an access ----
 
-// A barrier ends what landed before it.
+// A barrier ends what landed before it; for TMA also what was fenced before it.
 static void end_before(State *s, int64_t when) {
     int kept = 0;
+    for (int i = 0; i < s->live.count; i++) {
+        Live *live = &s->live.items[i];
+        bool over = !live->pending && live->born < when;
+        if (over && (!live->lasting || live->fenced)) continue;
+        if (over) live->ordered = true;
+        s->live.items[kept++] = *live;
+    }
+    s->live.count = kept;
+}
+
+static void do_fence(State *s) {
+    for (int i = 0; i < s->live.count; i++) s->live.items[i].fenced = true;
+}
+
+// Stores by TMA have read their tiles.
+static void do_bulk_wait(State *s) {
     for (int i = 0; i < s->live.count; i++)
-        if (s->live.items[i].pending || s->live.items[i].born >= when) s->live.items[kept++] = s->live.items[i];
+        if (s->live.items[i].access->tma && !s->live.items[i].access->bar) s->live.items[i].pending = false;
+}
+
+// All threads have waited for what completes on an mbarrier: nothing is left to order.
+static void do_arrive(State *s, const Buf *bar, const Affine *slot) {
+    int kept = 0;
+    for (int i = 0; i < s->live.count; i++) {
+        const Live *live = &s->live.items[i];
+        bool there = live->access->bar && live->access->bar->buf == bar && affine_same(&live->slot, slot);
+        if (!there) s->live.items[kept++] = *live;
+    }
     s->live.count = kept;
 }
 
@@ -161,7 +193,7 @@ static void do_commit(State *s) {
 
 static void do_wait(State *s, int64_t groups) {
     for (int i = 0; i < s->live.count; i++)
-        if (s->live.items[i].age >= groups) s->live.items[i].pending = false;
+        if (!s->live.items[i].access->tma && s->live.items[i].age >= groups) s->live.items[i].pending = false;
 }
 
 // Points of a grid are independent, also those that one block does in turn.
@@ -178,6 +210,8 @@ static void do_sync(State *s, const Sync *sync) {
     if (!sync) return;
     if (sync->commit) do_commit(s);
     if (sync->wait >= 0) do_wait(s, sync->wait);
+    if (sync->bulk) do_bulk_wait(s);
+    if (sync->fence) do_fence(s);
     if (sync->barrier) do_barrier(s);
 }
 
@@ -233,8 +267,12 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
         if (x->pseudo && !y->access->async) continue;
         if (is_ordered(y->access, x)) continue;
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
+        if (y->ordered && !x->tma) continue;
         if (!boxes_meet(m, y, x, start)) continue;
-        if (y->pending) {
+        if (x->tma && y->lasting && !y->fenced) need->fence = true;
+        if (y->pending && y->access->tma) {
+            need->bulk |= !y->access->write;
+        } else if (y->pending) {
             int groups = y->age < 0 ? 0 : y->age;
             if (y->age < 0) need->commit = true;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
@@ -268,11 +306,13 @@ static void add_to_plan(SyncModel *m, const Sync *need) {
     }
     sync->commit |= need->commit;
     sync->barrier |= need->barrier;
+    sync->bulk |= need->bulk;
+    sync->fence |= need->fence;
     if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
 }
 
 static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
-    const Frame *frame = need->wait < 0 ? hoisted(m, latest) : NULL;
+    const Frame *frame = need->wait < 0 && !need->bulk && !need->fence ? hoisted(m, latest) : NULL;
     if (frame) {
         need->before = frame->stmt;
         need->at_end = NULL;
@@ -323,12 +363,15 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
         start_of(m, x, start);
         find_need(m, s, x, start, &need, &latest);
     }
-    if (need.commit || need.barrier || need.wait >= 0)
+    if (need.commit || need.barrier || need.bulk || need.fence || need.wait >= 0)
         m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
         if (x->after_barrier != behind || x->pseudo || !(x->buf || x->orders_later)) continue;
         Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
+        live.lasting = m->by_tma && x->write && !x->tma && x->buf && x->buf->scope == SCOPE_SHARED;
+        live.lasting &= x->buf && x->buf->type != TYPE_MBARRIER;
+        if (x->bar) live.slot = affine_of(m->env, x->bar->dims[0].start);
         start_of(m, x, live.start);
         state_add(m, s, &live);
     }
@@ -470,8 +513,16 @@ static bool play_call(State *s, const Stmt *stmt) {
     case OP_CP_ASYNC_WAIT:
         if (expr_const(stmt->call.args[0].value, &groups)) do_wait(s, groups);
         return true;
+    case OP_FENCE_ASYNC: do_fence(s); return true;
+    case OP_BULK_WAIT: do_bulk_wait(s); return true;
     default: return false;
     }
+}
+
+static void play_mbarrier_wait(SyncModel *m, State *s, const Stmt *wait) {
+    const Region *bar = call_region(wait, 0);
+    Affine slot = affine_of(m->env, bar->dims[0].start);
+    do_arrive(s, bar->buf, &slot);
 }
 
 static void enter(SyncModel *m, const Stmt *stmt) {
@@ -483,6 +534,7 @@ static void enter(SyncModel *m, const Stmt *stmt) {
 
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     if (stmt->kind == STMT_CALL && play_call(s, stmt)) return;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_MBARRIER_WAIT) play_mbarrier_wait(m, s, stmt);
     bool leaf = is_leaf(stmt);
     play_statement(m, s, stmt, leaf);
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER) do_barrier(s);
@@ -634,7 +686,10 @@ static void number_accesses(SyncModel *m, Block *block) {
         Stmt *stmt = block->items[i];
         bool leaf = is_leaf(stmt);
         MemAccessVec *accesses = accesses_of(m, stmt, leaf);
-        for (int a = 0; a < accesses->count; a++) accesses->items[a]->id = m->access_count++;
+        for (int a = 0; a < accesses->count; a++) {
+            accesses->items[a]->id = m->access_count++;
+            m->by_tma |= accesses->items[a]->tma;
+        }
         Block *bodies[2];
         for (int b = 0, count = leaf ? 0 : stmt_bodies(stmt, bodies); b < count; b++) number_accesses(m, bodies[b]);
     }

@@ -7,7 +7,8 @@ typedef struct Sync {
     const Stmt *before;
     const Block *at_end;
     bool commit, barrier;
-    int wait;   // cp.async groups that may be pending; -1: no wait
+    bool bulk, fence;   // bulk_wait(0, read), fence_async(): before the barrier
+    int wait;           // cp.async groups that may be pending; -1: no wait
 } Sync;
 
 typedef struct SyncPlan {

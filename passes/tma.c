@@ -67,8 +67,7 @@ static bool is_tile(const Region *region, int dims) {
     return rank >= dims && rank <= tma_facts.max_rank && !region->transposed;
 }
 
-bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
-    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
+static bool moves_tile(const Target *target, const Region *from, const Region *to, const char **why) {
     const Buf *tensor = from->buf, *shared = to->buf;
     TmaPanels panels;
     if (!target_has(target, FEATURE_TMA)) return *why = "is not there on this target", false;
@@ -82,8 +81,16 @@ bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
     for (int d = shared->stage_dims; d < shared->rank; d++)
         if (!to->dims[d].extent || !expr_is_int(to->dims[d].start, 0) ||
             !expr_equal(to->dims[d].extent, shared->shape[d]))
-            return *why = "fills whole buffers here", false;
+            return *why = "moves whole buffers here", false;
     return tma_panels(shared, &panels, why);
+}
+
+bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
+    return moves_tile(target, copy->call.args[0].region, copy->call.args[1].region, why);
+}
+
+bool tma_takes(const Target *target, const Stmt *copy, const char **why) {
+    return moves_tile(target, copy->call.args[1].region, copy->call.args[0].region, why);
 }
 
 // ---- stores ----

@@ -22,6 +22,8 @@ const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *or
 // Whether TMA can serve a copy from a tensor to a shared tile, given what the tensor's `when` will say (unit inner stride, rows
 // and base aligned to tma_facts.unit_bytes). false: *why, after "TMA ".
 bool tma_serves(const Target *target, const Stmt *copy, const char **why);
+// The same from a shared tile to a tensor; what begins before the tensor is left to the caller (T0738).
+bool tma_takes(const Target *target, const Stmt *copy, const char **why);
 
 // A store of an accumulator, by way of shared memory: boxes of 64 rows (one warpgroup's, of the instruction) and one swizzle span
 // of columns; the columns that are left are a narrower box.

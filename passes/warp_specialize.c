@@ -279,6 +279,8 @@ typedef enum { PART_NOT, PART_IN_TURN, PART_TOGETHER } PartKind;
 
 static PartKind kind_of(Arena *arena, const Target *target, const Func *kernel, Shape *shape, const char **why) {
     *shape = (Shape){0};
+    const Stmt *grid = func_grid(kernel);
+    if (grid && attr_get(grid->attrs, ATTR_UNPARTED)) return *why = "its grid says so", PART_NOT;
     *why = shape_of(target, kernel, shape);
     if (!*why && holds_in_turn(target, kernel) && trips_serve(arena, kernel, shape)) return PART_IN_TURN;
     *why = together_problem(arena, target, kernel);

@@ -1,0 +1,192 @@
+// What is asked of a copy, beside what TMA can do at all (tma.h):
+//
+//     memory     TMA is another proxy: what it reads of global memory nobody writes in the kernel, and what it writes nobody
+//                else touches. A tile that it fills is filled by TMA alone, so that threads only read it. (Where tiles share
+//                their bytes insert-sync puts a fence.)
+//     order      its tile lies in TMA's swizzle, which suits rows and matrix operands, and has conflicts for columns
+//     cost       a copy is one thread's few instructions, and a wait of all; cp.async is an instruction for each 16 bytes of a
+//                thread. So small tiles stay with it, and those that are brought once, before which a barrier has to be set
+//                up and after which nothing is left to hide it, unless they are large. A loop of products by mma loads
+//                fragments ahead behind waits for cp.async (lower_gemm_loop.c), which gains more.
+#include "passes/block_tma.h"
+#include "passes/kernel_walk.h"
+#include "passes/lower_gemm.h"
+#include "passes/tile_loop.h"
+#include "passes/tma.h"
+#include "passes/util.h"
+
+// Vectors that each thread would copy otherwise, from which on TMA pays: in a loop that loads ahead, and elsewhere.
+enum { AHEAD_VECTORS = 2, ONCE_VECTORS = 8 };
+
+static bool copies_between(const Stmt *stmt, Scope from, Scope to) {
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_COPY && stmt->call.args[0].region->buf->scope == from &&
+           stmt->call.args[1].region->buf->scope == to;
+}
+
+bool brings_tile(const Stmt *stmt) {
+    return copies_between(stmt, SCOPE_GLOBAL, SCOPE_SHARED);
+}
+
+bool takes_tile_away(const Stmt *stmt) {
+    return copies_between(stmt, SCOPE_SHARED, SCOPE_GLOBAL);
+}
+
+static bool names_threads(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
+}
+
+static const char *kernel_problem(const Func *kernel) {
+    if (block_any(&kernel->body, names_threads, NULL)) return "the kernel names its threads";
+    if (grid_blocks(func_grid(kernel)) > 1) return "a point is several blocks'";
+    return NULL;
+}
+
+static int64_t tile_bytes(const Buf *tile) {
+    int64_t bits = type_bits(tile->type);
+    for (int d = tile->stage_dims; d < tile->rank; d++) bits *= buf_extent(tile, d);
+    return bits / 8;
+}
+
+static bool is_large(const Target *target, const Func *kernel, const Buf *tile, int vectors) {
+    return tile_bytes(tile) >= vectors * kernel_threads(kernel) * target->vector_bytes;
+}
+
+// ---- what else is done with the tile ----
+
+typedef struct Uses {
+    Arena *arena;
+    const Buf *tile;
+    bool filled;    // by something else than copies from global memory
+    bool across;    // read or written across its rows
+    bool dynamic;   // in a way that does not show
+} Uses;
+
+static void use_by_loop(Uses *uses, const TileLoop *loop) {
+    TileAccessVec accesses = {0};
+    tile_accesses(uses->arena, loop, &accesses);
+    int fast = loop_fast_dim(loop, &accesses);
+    for (int i = 0; i < accesses.count; i++) {
+        const TileAccess *access = &accesses.items[i];
+        if (access->buf != uses->tile) continue;
+        uses->filled |= access->is_store;
+        uses->dynamic |= access->is_peer;
+        uses->across |= loop->rank > 0 && access_stride(access, loop->iters[fast]) == STRIDE_OTHER;
+    }
+}
+
+static bool use_by(Visitor *visitor, Stmt *stmt) {
+    Uses *uses = visitor->user;
+    TileLoop loop;
+    EffectVec effects = {0};
+    if (stmt->kind == STMT_STORE) uses->filled |= stmt->store.buf == uses->tile;
+    if (brings_tile(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) return false;
+    if (tile_loop_of(uses->arena, stmt, &loop)) {
+        use_by_loop(uses, &loop);
+        return false;
+    }
+    if (stmt->kind != STMT_CALL) return true;
+    stmt_effects(uses->arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++) uses->dynamic |= effects.items[i].buf == uses->tile;
+    return true;
+}
+
+static Uses uses_of(Arena *arena, const Func *kernel, const Buf *tile) {
+    Uses uses = {.arena = arena, .tile = tile};
+    Visitor visitor = {.stmt = use_by, .user = &uses};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return uses;
+}
+
+static const char *tile_problem(const Uses *uses) {
+    if (uses->dynamic) return "other operations take its tile as it lies";
+    return uses->across ? "its tile is used across its rows, which has bank conflicts in TMA's swizzle" : NULL;
+}
+
+// ---- loads ----
+
+// A loop that does nothing but copy and multiply, by mma.
+static bool is_product_loop(const Target *target, const Stmt *loop) {
+    if (!loop || loop->loop.body.count == 0) return false;
+    const Stmt *gemm = vec_last(&loop->loop.body);
+    if (gemm->kind != STMT_CALL || gemm->call.op != OP_GEMM) return false;
+    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region;
+    bool shared = a->buf->scope == SCOPE_SHARED && b->buf->scope == SCOPE_SHARED;
+    const char *types[] = {type_text(a->buf->type), type_text(b->buf->type),
+                           type_text(gemm->call.args[2].region->buf->type)};
+    for (int i = 0; i < loop->loop.body.count - 1; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (!brings_tile(stmt) && stmt->kind != STMT_LET && stmt->kind != STMT_ASSUME) return false;
+    }
+    return shared && mma_holding(target, types[0], types[1], types[2]) != NULL;
+}
+
+const char *block_load_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+                               const Stmt *loop) {
+    const Buf *tensor = copy->call.args[0].region->buf, *tile = copy->call.args[1].region->buf;
+    const char *why = kernel_problem(kernel);
+    if (why) return why;
+    if (!tma_serves(target, copy, &why)) return arena_printf(arena, "TMA %s", why);
+    if (tensor->mode != MODE_IN) return "the kernel writes what it copies";
+    Uses uses = uses_of(arena, kernel, tile);
+    if (uses.filled) return "its tile is written by threads too";
+    if ((why = tile_problem(&uses))) return why;
+    if (is_product_loop(target, loop)) return "its loop of products loads fragments ahead, behind waits for cp.async";
+    if (!is_large(target, kernel, tile, loop ? AHEAD_VECTORS : ONCE_VECTORS))
+        return loop ? "cp.async takes each thread one instruction for it" : "it is brought once, and small";
+    return NULL;
+}
+
+// ---- stores ----
+
+typedef struct Places {
+    Arena *arena;
+    const Stmt *copy;
+    const Buf *tensor;
+    int uses;      // of the tensor, by statements
+    bool repeat;   // a loop around the copy goes to the same place again
+} Places;
+
+static void find_places(Places *places, const Block *block, const Iter **loops, int depth) {
+    enum { DEEPEST = 32 };
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        Block *bodies[2];
+        int count = stmt_bodies(stmt, bodies), inner = depth;
+        bool leaf = count == 0 || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL);
+        if (leaf) {
+            EffectVec effects = {0};
+            stmt_effects(places->arena, stmt, &effects);
+            for (int e = 0; e < effects.count; e++) places->uses += effects.items[e].buf == places->tensor;
+            for (int l = 0; l < depth && stmt == places->copy; l++) {
+                bool moves = false;
+                const Region *to = stmt->call.args[1].region;
+                for (int d = 0; loops[l] && d < to->count; d++)
+                    moves |= expr_uses_var(to->dims[d].start, loops[l]->var);
+                places->repeat |= !moves;
+            }
+            continue;
+        }
+        bool points = attr_get(stmt->attrs, ATTR_POINTS) != NULL;
+        if (stmt->kind == STMT_WHILE && inner < DEEPEST) loops[inner++] = NULL;
+        for (int l = 0; stmt->kind == STMT_FOR && !points && l < stmt->loop.count && inner < DEEPEST; l++)
+            loops[inner++] = &stmt->loop.iters[l];
+        for (int b = 0; b < count; b++) find_places(places, bodies[b], loops, inner);
+    }
+}
+
+const char *block_store_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
+    const Buf *tile = copy->call.args[0].region->buf, *tensor = copy->call.args[1].region->buf;
+    const char *why = kernel_problem(kernel);
+    if (why) return why;
+    if (!tma_takes(target, copy, &why)) return arena_printf(arena, "TMA %s", why);
+    Places places = {.arena = arena, .copy = copy, .tensor = tensor};
+    const Iter *loops[32];
+    find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
+    if (places.uses != 1) return "its tensor is used elsewhere too";
+    if (places.repeat) return "it may go to one place several times";
+    Uses uses = uses_of(arena, kernel, tile);
+    if ((why = tile_problem(&uses))) return why;
+    return is_large(target, kernel, tile, AHEAD_VECTORS) ? NULL : "each thread stores it with one instruction";
+}

@@ -1,0 +1,14 @@
+// TMA in kernels that are not parted into roles: whether a copy can and should be made so. (How its bytes are waited for:
+// tma_waits.c. In roles: warp_specialize.h.)
+#pragma once
+#include "ir/ir.h"
+#include "target/target.h"
+
+// Tile to tile, whole: a tensor's tile to shared memory, or shared memory to a tensor's tile.
+bool brings_tile(const Stmt *stmt);
+bool takes_tile_away(const Stmt *stmt);
+
+// Why TMA is not for the copy; NULL: it is. `loop`: the pipelined one around it, of several stages; NULL: none.
+const char *block_load_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+                               const Stmt *loop);
+const char *block_store_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy);
