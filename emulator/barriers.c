@@ -123,11 +123,10 @@ void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes) {
     complete_phase(cta, barrier);
 }
 
-void mbarrier_landed(Agent *agent, MBarrier *barrier, int64_t bytes) {
-    Cta *cta = agent->cta;
+void mbarrier_landed(Agent *agent, Cta *cta, MBarrier *barrier, int64_t bytes) {
     for (Mask m = clocked(agent); m; m &= m - 1)
         clock_arrive(cta, &barrier->clock, agent->first_thread + __builtin_ctz(m));
-    if (clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
+    if (clocked(agent)) clock_tick(agent->cta, agent->first_thread / LANES);
     mbarrier_transact(cta, barrier, bytes);
 }
 
@@ -224,20 +223,20 @@ static void touch_mbarrier(Agent *agent, const Mem *mem, int64_t element, int la
         race_shared(agent, lane, mem->offset + element * mem->bytes, mem->bytes, touch, mem, agent->pc);
 }
 
-MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane) {
+MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane, bool itself) {
     const Mem *mem = machine_mem(cta->machine, place->mem);
     int64_t offsets[LANES];
     if (!place_offsets(agent, place, (Mask)1 << lane, NULL, offsets)) return NULL;
-    if (cta->machine->races) race_peer(agent, lane, cta, mem, offsets[lane], TOUCH_ATOMIC);
+    if (itself && cta->machine->races) race_peer(agent, lane, cta, mem, offsets[lane], TOUCH_ATOMIC);
     return state_readable_in(agent, cta, mem, offsets[lane], 1, lane) ? mbarrier_at(cta, mem, offsets[lane]) : NULL;
 }
 
-void mbarrier_peer_arrive(Agent *agent, const Call *call) {
+void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call) {
     bool told = false;
-    for (Mask m = agent->mask; m && !agent->cta->machine->stop; m &= m - 1) {
+    for (Mask m = in->wide ? agent->mask : 1; m && !agent->cta->machine->stop; m &= m - 1) {
         int l = __builtin_ctz(m);
         Cta *peer = cluster_peer(agent, agent->regs[call->args[1].slot].i[l], l);
-        MBarrier *barrier = peer ? mbarrier_of(agent, peer, call->args[0].place, l) : NULL;
+        MBarrier *barrier = peer ? mbarrier_of(agent, peer, call->args[0].place, l, true) : NULL;
         if (!barrier) return;
         arrive(agent, peer, barrier, l, 1, 0);
         told = true;

@@ -243,7 +243,8 @@ static void start_store(Agent *agent, BulkCopy *copy, int lane) {
 
 // Into the memory of a block: the agent's own, or another of the cluster.
 static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
-    if (!box.store && !(box.barrier = mbarrier_of(agent, cta, call->args[2].place, box.lane))) return;
+    if (!box.store && !(box.barrier = mbarrier_of(agent, cta, call->args[2].place, box.lane, cta == agent->cta)))
+        return;
     BulkCopy *copy = new_copy(cta);
     box.held = copy->held;
     box.held_bytes = copy->held_bytes;

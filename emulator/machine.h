@@ -276,6 +276,7 @@ struct Agent {
     int first_thread;       // of the warp, in the cluster
     int region_threads;     // of its thread region
     int barrier, wait_pc;   // what it waits at
+    Cta *receiver;          // of a copy that goes to another block too
     // cp.async
     Copy *copies;
     int copy_count, copy_capacity;
@@ -450,10 +451,12 @@ void warp_sync(Agent *agent);
 void mbarrier_op(Agent *agent, const Instr *in, const Call *call);
 void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes);      // bytes of a copy have landed
 void mbarrier_started(Agent *agent, MBarrier *barrier, int64_t bytes);   // a copy that completes on it
-void mbarrier_landed(Agent *agent, MBarrier *barrier, int64_t bytes);    // one that the agent did itself, just now
-void mbarrier_peer_arrive(Agent *agent, const Call *call);
+void mbarrier_landed(Agent *agent, Cta *cta, MBarrier *barrier,
+                     int64_t bytes);   // one that the agent did itself, just now
+void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call);
 // Of this block or another; NULL: out of range or not initialised, reported.
-MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane);
+// `itself`: the thread touches it, now; else what it starts does.
+MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane, bool itself);
 const char *mbarrier_text(const Cta *cta, const MBarrier *barrier);
 void fence_mbarrier_init(Agent *agent);
 // bulk.c: TMA

@@ -273,7 +273,7 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_MBARRIER_WAIT: mbarrier_op(agent, in, call); break;
     case OP_FENCE_MBARRIER_INIT: fence_mbarrier_init(agent); break;
     case OP_FENCE_ASYNC: race_fence_async(agent); break;
-    case OP_PEER_ARRIVE: mbarrier_peer_arrive(agent, call); break;
+    case OP_PEER_ARRIVE: mbarrier_peer_arrive(agent, in, call); break;
     case OP_TMA_LOAD:
     case OP_TMA_MULTICAST:
     case OP_TMA_ADD:

@@ -462,14 +462,46 @@ void tile_wait_products(Agent *agent, int64_t pending) {
     forget_landed(cta);
 }
 
+// The rows that were copied here, at the same place in another block.
+static void give_row(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
+    Cta *peer = agent->receiver;
+    int bytes = view->mem->bytes;
+    (void)words;
+    for (int64_t n = 0; n < count; n++) {
+        int64_t at = offset + n * stride;
+        if (agent->cta->machine->races) race_peer(agent, 0, peer, view->mem, at, TOUCH_WRITE);
+        if (!state_writable_in(agent, peer, view->mem, at, 1, 0)) return;
+        memcpy(mem_data(peer, view->mem) + at * bytes, mem_data(agent->cta, view->mem) + at * bytes, (size_t)bytes);
+        state_set(peer, view->mem, at, 1, STATE_READY);
+    }
+}
+
+static void copy_to_peer(Agent *agent, Cta *peer, const Call *call, const View *view) {
+    MBarrier *barrier = mbarrier_of(agent, peer, call->args[2].place, 0, true);
+    if (!barrier) return;
+    int64_t bytes = view->elements * view->mem->bytes;
+    mbarrier_started(agent, barrier, bytes);
+    agent->receiver = peer;
+    view_rows(agent, view, NULL, give_row);
+    mbarrier_landed(agent, peer, barrier, bytes);
+}
+
 // Its bytes complete on an mbarrier, as those of a copy by TMA, which land late only where there are threads.
+enum { COPY_BLOCKS = 6 };   // a mask (ir/ops.def)
+
 static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
-    MBarrier *barrier = mbarrier_of(agent, agent->cta, call->args[2].place, 0);
+    MBarrier *barrier = mbarrier_of(agent, agent->cta, call->args[2].place, 0, true);
     if (!barrier) return;
     int64_t bytes = views[1].elements * views[1].mem->bytes;
     mbarrier_started(agent, barrier, bytes);
     perform(agent, call, views, false);
-    mbarrier_landed(agent, barrier, bytes);
+    mbarrier_landed(agent, agent->cta, barrier, bytes);
+    bool others = call->count > COPY_BLOCKS && call->args[COPY_BLOCKS].has_value;
+    int64_t mask = others ? agent->regs[call->args[COPY_BLOCKS].slot].i[0] : 0;
+    for (int rank = 0; mask >> rank && !agent->cta->machine->stop; rank++) {
+        Cta *peer = mask >> rank & 1 && rank != agent->cta->rank ? cluster_peer(agent, rank, 0) : NULL;
+        if (peer) copy_to_peer(agent, peer, call, &views[1]);
+    }
 }
 
 void tile_role_ends(Agent *agent) {   // what it left can only be awaited

@@ -4,10 +4,12 @@
 //                else touches. A tile that it fills is filled by TMA alone, so that threads only read it. (Where tiles share
 //                their bytes insert-sync puts a fence.)
 //     order      its tile lies in TMA's swizzle, which suits rows and matrix operands, and has conflicts for columns
-//     cost       a copy is one thread's few instructions, and a wait of all; cp.async is an instruction for each 16 bytes of a
-//                thread. So small tiles stay with it, and those that are brought once, before which a barrier has to be set
-//                up and after which nothing is left to hide it, unless they are large. A loop of products by mma loads
-//                fragments ahead behind waits for cp.async (lower_gemm_loop.c), which gains more.
+//     cost       a copy is one thread's few instructions and a wait of all, where cp.async is an instruction for each 16 bytes of a
+//                thread, but its bytes take longer to come. So it pays in loops whose products by mma want the issue slots and
+//                last long enough to hide that: 1.22 (gemm_swiglu) and 1.05 (attention, head dim 128) of cp.async on an H200 with
+//                2^20 multiply-adds a step, but 0.88 (head dim 64) with half of that; without products 0.71 to 0.97, in a
+//                loop or not. (A loop that does nothing but copy and multiply loads fragments ahead behind waits for cp.async,
+//                lower_gemm_loop.c, which gains more.) Where the source writes `@via(tma)` nobody asks what it costs.
 #include "passes/block_tma.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower_gemm.h"
@@ -15,8 +17,7 @@
 #include "passes/tma.h"
 #include "passes/util.h"
 
-// Vectors that each thread would copy otherwise, from which on TMA pays: in a loop that loads ahead, and elsewhere.
-enum { AHEAD_VECTORS = 2, ONCE_VECTORS = 8 };
+enum { LEAST_VECTORS = 2 };   // that each thread would copy otherwise
 
 static bool copies_between(const Stmt *stmt, Scope from, Scope to) {
     return stmt->kind == STMT_CALL && stmt->call.op == OP_COPY && stmt->call.args[0].region->buf->scope == from &&
@@ -46,10 +47,6 @@ static int64_t tile_bytes(const Buf *tile) {
     int64_t bits = type_bits(tile->type);
     for (int d = tile->stage_dims; d < tile->rank; d++) bits *= buf_extent(tile, d);
     return bits / 8;
-}
-
-static bool is_large(const Target *target, const Func *kernel, const Buf *tile, int vectors) {
-    return tile_bytes(tile) >= vectors * kernel_threads(kernel) * target->vector_bytes;
 }
 
 // ---- what else is done with the tile ----
@@ -106,36 +103,13 @@ static const char *tile_problem(const Uses *uses) {
 
 // ---- loads ----
 
-// A loop that does nothing but copy and multiply, by mma.
-static bool is_product_loop(const Target *target, const Stmt *loop) {
-    if (!loop || loop->loop.body.count == 0) return false;
-    const Stmt *gemm = vec_last(&loop->loop.body);
-    if (gemm->kind != STMT_CALL || gemm->call.op != OP_GEMM) return false;
-    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region;
-    bool shared = a->buf->scope == SCOPE_SHARED && b->buf->scope == SCOPE_SHARED;
-    const char *types[] = {type_text(a->buf->type), type_text(b->buf->type),
-                           type_text(gemm->call.args[2].region->buf->type)};
-    for (int i = 0; i < loop->loop.body.count - 1; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
-        if (!brings_tile(stmt) && stmt->kind != STMT_LET && stmt->kind != STMT_ASSUME) return false;
-    }
-    return shared && mma_holding(target, types[0], types[1], types[2]) != NULL;
-}
-
-const char *block_load_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
-                               const Stmt *loop) {
+static const char *load_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
     const Buf *tensor = copy->call.args[0].region->buf, *tile = copy->call.args[1].region->buf;
-    const char *why = kernel_problem(kernel);
-    if (why) return why;
+    const char *why;
     if (!tma_serves(target, copy, &why)) return arena_printf(arena, "TMA %s", why);
     if (tensor->mode != MODE_IN) return "the kernel writes what it copies";
     Uses uses = uses_of(arena, kernel, tile);
-    if (uses.filled) return "its tile is written by threads too";
-    if ((why = tile_problem(&uses))) return why;
-    if (is_product_loop(target, loop)) return "its loop of products loads fragments ahead, behind waits for cp.async";
-    if (!is_large(target, kernel, tile, loop ? AHEAD_VECTORS : ONCE_VECTORS))
-        return loop ? "cp.async takes each thread one instruction for it" : "it is brought once, and small";
-    return NULL;
+    return uses.filled ? "its tile is written by threads too" : tile_problem(&uses);
 }
 
 // ---- stores ----
@@ -176,10 +150,9 @@ static void find_places(Places *places, const Block *block, const Iter **loops, 
     }
 }
 
-const char *block_store_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
+static const char *store_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
     const Buf *tile = copy->call.args[0].region->buf, *tensor = copy->call.args[1].region->buf;
-    const char *why = kernel_problem(kernel);
-    if (why) return why;
+    const char *why;
     if (!tma_takes(target, copy, &why)) return arena_printf(arena, "TMA %s", why);
     Places places = {.arena = arena, .copy = copy, .tensor = tensor};
     const Iter *loops[32];
@@ -187,6 +160,63 @@ const char *block_store_problem(Arena *arena, const Target *target, const Func *
     if (places.uses != 1) return "its tensor is used elsewhere too";
     if (places.repeat) return "it may go to one place several times";
     Uses uses = uses_of(arena, kernel, tile);
-    if ((why = tile_problem(&uses))) return why;
-    return is_large(target, kernel, tile, AHEAD_VECTORS) ? NULL : "each thread stores it with one instruction";
+    return tile_problem(&uses);
+}
+
+const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
+    const char *why = kernel_problem(kernel);
+    if (why) return why;
+    return takes_tile_away(copy) ? store_problem(arena, target, kernel, copy)
+                                 : load_problem(arena, target, kernel, copy);
+}
+
+// ---- cost ----
+
+typedef struct Products {
+    const Target *target;
+    int64_t count;   // multiply-adds
+} Products;
+
+static bool add_products(Visitor *visitor, Stmt *stmt) {
+    Products *products = visitor->user;
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_GEMM) return true;
+    const Region *a = stmt->call.args[0].region, *b = stmt->call.args[1].region, *acc = stmt->call.args[2].region;
+    const char *types[] = {type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type)};
+    if (mma_holding(products->target, types[0], types[1], types[2]))
+        products->count += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);
+    return true;
+}
+
+static int64_t products_of(const Target *target, const Stmt *loop) {
+    Products products = {.target = target};
+    Visitor visitor = {.stmt = add_products, .user = &products};
+    visit_block(&visitor, (Block *)&loop->loop.body);
+    return products.count;
+}
+
+// A loop that does nothing but copy and multiply, by mma.
+static bool is_product_loop(const Target *target, const Stmt *loop) {
+    if (loop->loop.body.count == 0) return false;
+    const Stmt *gemm = vec_last(&loop->loop.body);
+    if (gemm->kind != STMT_CALL || gemm->call.op != OP_GEMM) return false;
+    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region;
+    bool shared = a->buf->scope == SCOPE_SHARED && b->buf->scope == SCOPE_SHARED;
+    const char *types[] = {type_text(a->buf->type), type_text(b->buf->type),
+                           type_text(gemm->call.args[2].region->buf->type)};
+    for (int i = 0; i < loop->loop.body.count - 1; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (!brings_tile(stmt) && stmt->kind != STMT_LET && stmt->kind != STMT_ASSUME) return false;
+    }
+    return shared && mma_holding(target, types[0], types[1], types[2]) != NULL;
+}
+
+const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
+    if (takes_tile_away(copy)) return "threads store it as fast";
+    if (!loop) return "no loop loads it ahead: cp.async and loads bring it sooner";
+    if (is_product_loop(target, loop)) return "its loop of products loads fragments ahead, behind waits for cp.async";
+    int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes;
+    if (tile_bytes(copy->call.args[1].region->buf) < least) return "cp.async takes each thread one instruction for it";
+    if (products_of(target, loop) < tma_facts.hidden_products)
+        return "its loop's products do not hide the time it takes longer than cp.async";
+    return NULL;
 }

@@ -28,7 +28,7 @@ int scratch_operand(const Stmt *stmt);
 
 // Operands, in the op table's order.
 enum { GEMM_A, GEMM_B, GEMM_ACC, GEMM_PRECISION, GEMM_ACCUMULATE };
-enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL, COPY_ONCE };
+enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL, COPY_ONCE, COPY_BLOCKS };
 
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma

@@ -84,19 +84,22 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     const char *why;
     if (!tma_panels(to->buf, &panels, &why)) return;
     Var *map = tensor_map(lower, from->buf, &panels, to->buf->rank - to->buf->stage_dims);
-    enum { ONCE = 3, FIRST = 5 };   // where the coordinates begin
+    enum { ONCE = 3, MASK = 3 };
     Expr *once = copy->call.count > COPY_ONCE ? lower_expr(lower, copy->call.args[COPY_ONCE].value) : NULL;
+    Expr *blocks = copy->call.count > COPY_BLOCKS ? lower_expr(lower, copy->call.args[COPY_BLOCKS].value) : NULL;
+    int first = blocks ? 4 : 5;   // where the coordinates begin
     for (int64_t p = 0; p < panels.count; p++) {
-        Arg args[FIRST + TENSOR_MAP_RANK] = {arg_region(panel_place(lower, to, e_int(arena, p), e_int(arena, 0))),
-                                             arg_value(e_var(arena, map)), arg_region(lower_element(lower, bar))};
+        Arg args[5 + TENSOR_MAP_RANK] = {arg_region(panel_place(lower, to, e_int(arena, p), e_int(arena, 0))),
+                                         arg_value(e_var(arena, map)), arg_region(lower_element(lower, bar))};
         for (int d = 0; d < from->count; d++) {
             Expr *start = lower_expr(lower, from->dims[from->count - 1 - d].start);
             if (d == 0)
                 start = simplify_expr(arena, lower->facts, e_add(arena, start, e_int(arena, p * panels.columns)));
-            args[FIRST + d] = arg_value(start);
+            args[first + d] = arg_value(start);
         }
-        if (once) args[ONCE] = arg_value(once);
-        Stmt *load = s_call(arena, OP_TMA_LOAD, FIRST + from->count, args);
+        if (blocks) args[MASK] = arg_value(blocks);
+        else if (once) args[ONCE] = arg_value(once);
+        Stmt *load = s_call(arena, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + from->count, args);
         load->loc = copy->loc;
         block_push(arena, out, load);
     }

@@ -25,6 +25,7 @@ typedef struct Parting {
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     bool some_steps;        // every point has a product
     bool once;              // a block has one point: nobody waits for its last slots
+    int cluster;            // blocks that load tiles for each other; 1: none
     Buf *full, *empty;
     Expr *steps;   // of each point; NULL: they differ
 } Parting;
@@ -196,7 +197,12 @@ static inline void push_block(Parting *p, Expr *number, Subst *subst, Block *out
 }
 
 static inline Expr *blocks_of(Parting *p) {
-    return e_min(p->arena, p->grid->grid.iters[0].end, e_call(p->arena, OP_SMS, 0, NULL));
+    Expr *most = e_call(p->arena, OP_SMS, 0, NULL);
+    if (p->cluster > 1) {   // whole clusters
+        Expr *blocks = integer(p, p->cluster);
+        most = e_max(p->arena, e_mul(p->arena, e_div(p->arena, most, blocks), blocks), blocks);
+    }
+    return e_min(p->arena, p->grid->grid.iters[0].end, most);
 }
 
 // Numbers of points fit 32 bits: a persistent grid is no launch of so many blocks, which would have been refused.

@@ -549,6 +549,185 @@ static bool divide_point(Scheduler *s) {
     return true;
 }
 
+
+// ---- tiles that few blocks read ----
+//
+// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what all blocks
+// share:
+//
+//     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, once = rows <= 2);
+//
+// where bm does not occur: further rows of blocks would read it again, later.
+
+enum { NEIGHBOURS = 2 };
+
+static bool uses_iter(const Region *region, const Var *iter) {
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_var(region->dims[d].start, iter)) return true;
+    return false;
+}
+
+static bool mark_once(Visitor *visitor, Stmt *stmt) {
+    Scheduler *s = visitor->user;
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return true;
+    const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
+    bool given = stmt->call.count > COPY_ONCE && stmt->call.args[COPY_ONCE].value;
+    if (given || from->buf->scope != SCOPE_GLOBAL || from->buf->mode != MODE_IN || to->buf->scope != SCOPE_SHARED)
+        return true;
+    Expr *readers = e_int(s->arena, 1);
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        const Iter *iter = &s->grid->grid.iters[i];
+        if (!uses_iter(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
+    }
+    Arg args[COPY_ONCE + 1] = {{0}};
+    for (int i = 0; i < stmt->call.count && i < COPY_ONCE; i++) args[i] = stmt->call.args[i];
+    args[COPY_ONCE] = arg_value(e_binary(s->arena, BIN_LE, readers, e_int(s->arena, NEIGHBOURS)));
+    stmt->call.args = arena_copy(s->arena, args, sizeof args);
+    stmt->call.count = COUNT_OF(args);
+    return true;
+}
+
+// ---- tiles that blocks of a cluster share ----
+//
+// Blocks of `cluster (x, y)` have x points beside each other along the first name and y along the second. What does not depend on the
+// first name is the same tile for x blocks whose ranks are 1 apart, what does not depend on the second for y blocks that are x
+// apart: warp-specialize lets one of them load it for all (`@multicast`).
+//
+//     grid (bm in X, bn in Y) cluster (2, 1):     A[bm * BM, ..] each its own,  B[bn * BN, ..] @multicast(2, 1)
+//
+// Clusters are points of a grid of their own, in raster order; where they hang over the end of the grid, so do their tiles.
+
+enum { SHARED_NAMES = 2 };
+
+typedef struct Share {
+    Scheduler *s;
+    Subst *lets;
+    bool some, differ;   // there is such a tile; blocks take unequally many steps, or nobody knows
+} Share;
+
+typedef struct Dependence {
+    const Var *iter;
+    bool found;
+} Dependence;
+
+static bool find_dependence(Visitor *visitor, Expr *expr) {
+    Dependence *dependence = visitor->user;
+    bool unknown = expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
+    if (expr->kind == EXPR_VAR)
+        unknown = expr->var == dependence->iter || expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE;
+    dependence->found |= unknown;
+    return !dependence->found;
+}
+
+static bool depends_on(const Share *share, int name, Expr *expr) {
+    Dependence dependence = {.iter = share->s->grid->grid.iters[name].var};
+    Visitor visitor = {.expr = find_dependence, .user = &dependence};
+    visit_expr(&visitor, subst_expr(share->lets, expr));
+    return dependence.found;
+}
+
+static bool share_copy(Visitor *visitor, Stmt *stmt) {
+    Share *share = visitor->user;
+    const Stmt *grid = share->s->grid;
+    if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
+        subst_var(share->lets, stmt->let.var, subst_expr(share->lets, stmt->let.value));
+    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
+        for (int d = 0; d < SHARED_NAMES; d++) share->differ |= depends_on(share, d, stmt->loop.iters[0].end);
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return true;
+    const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
+    if (from->buf->scope != SCOPE_GLOBAL || to->buf->scope != SCOPE_SHARED) return true;
+    int64_t numbers[] = {1, 1};   // blocks, apart
+    for (int d = 0; d < SHARED_NAMES; d++) {
+        bool moves = grid->grid.cluster[d] <= 1;
+        for (int r = 0; r < from->count && !moves; r++) moves = depends_on(share, d, from->dims[r].start);
+        if (moves) continue;
+        if (numbers[0] == 1 && d == 1) numbers[1] = grid->grid.cluster[0];
+        numbers[0] *= grid->grid.cluster[d];
+    }
+    if (numbers[0] == 1) return true;
+    attr_set_ints(share->s->arena, &stmt->attrs, ATTR_MULTICAST, COUNT_OF(numbers), numbers);
+    return share->some = true;
+}
+
+static bool drop_share(Visitor *visitor, Stmt *stmt) {
+    (void)visitor;
+    attr_remove(&stmt->attrs, ATTR_MULTICAST);
+    return true;
+}
+
+static bool is_shared(const Stmt *stmt, void *user) {
+    (void)user;
+    return attr_get(stmt->attrs, ATTR_MULTICAST) != NULL;
+}
+
+static bool share_tiles(Scheduler *s, Func *kernel) {
+    const Stmt *grid = s->grid;
+    Share share = {.s = s, .lets = subst_new(s->arena)};
+    Visitor visitor = {.stmt = share_copy, .user = &share}, drop = {.stmt = drop_share, .user = &share};
+    if (!has_cluster(grid) || grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES) return false;
+    if (!specialized_in_turn(s->arena, s->context->target, kernel)) return false;
+    visit_block(&visitor, &kernel->body);
+    if (share.some && !share.differ) return true;
+    visit_block(&drop, &kernel->body);
+    return false;
+}
+
+static int cluster_blocks(const Stmt *grid) {
+    int blocks = 1;
+    for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
+    return blocks;
+}
+
+static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {
+    Arena *a = s->arena;
+    int64_t apart = 1;
+    for (int d = 0; d < SHARED_NAMES; d++) {
+        int extent = s->grid->grid.cluster[d];
+        if (extent <= 1) continue;
+        Expr *place = e_mod(a, e_div(a, rank, e_int(a, apart)), e_int(a, extent));
+        Expr *first = e_mul(a, e_var(a, clusters[d].var), e_int(a, extent));
+        bind_iter(s, d, e_add(a, first, place), e_mul(a, clusters[d].end, e_int(a, extent)));
+        apart *= extent;
+    }
+}
+
+static void flatten_shared(Scheduler *s, Func *kernel) {
+    static const char *const names[SHARED_NAMES] = {"cluster_row", "cluster_column"};
+    Arena *a = s->arena;
+    Stmt *grid = s->grid;
+    int blocks = cluster_blocks(grid), most = s->context->target->max_cluster;
+    if (blocks > most)
+        diag(s->context->sink, grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name, most);
+    Iter *own = grid->grid.iters, *clusters = arena_copy(a, own, sizeof *own * (size_t)grid->grid.count);
+    for (int d = 0; d < SHARED_NAMES; d++) {
+        if (grid->grid.cluster[d] <= 1) continue;
+        clusters[d].var = var_new(a, names[d], VAR_ITER, TYPE_I64, grid->loc);
+        clusters[d].end = e_call2(a, OP_CEILDIV, own[d].end, e_int(a, grid->grid.cluster[d]));
+    }
+    Var *block = var_new(a, "block", VAR_ITER, TYPE_I64, grid->loc);
+    Expr *number = e_var(a, block), *size = e_int(a, blocks), *limit = e_int(a, s->context->target->max_grid);
+    Block body = {0}, work = {0};
+    split_declarations(a, &grid->grid.body, &body, &work);
+    push_assume(s, e_lt(a, number, limit));
+    Expr *raster = raster_of(s);   // of so many rows of points, as far as clusters go
+    if (raster)
+        grid->grid.raster =
+            e_call2(a, OP_CEILDIV, raster, e_int(a, grid->grid.cluster[0] > 1 ? grid->grid.cluster[0] : 1));
+    grid->grid.iters = clusters;
+    Expr *points = e_mul(a, grid_points(s), size), *cluster = bind(s, "cluster", e_div(a, number, size));
+    assume_within(s, cluster, limit);
+    decompose(s, cluster);
+    grid->grid.iters = own;
+    bind_in_cluster(s, e_mod(a, number, size), clusters);
+    block_append(a, &body, &s->top);
+    block_append(a, &body, &work);
+    grid->grid.body = body;
+    set_iter(s, block, points);
+    set_cluster(grid, blocks);
+    grid->grid.persistent = false;
+    drop_raster(grid);
+}
+
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     s.facts = facts_new(context->arena, kernel);
@@ -561,12 +740,19 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
         drop_raster(grid);
         return flattened;
     }
-    bool changed = drop_cluster(&s) || divided || has_raster(grid);
+    if (block_any(&kernel->body, is_shared, NULL)) return false;   // it has been here
+    bool shares = share_tiles(&s, kernel), changed = shares || drop_cluster(&s) || divided || has_raster(grid);
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself
     if (grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
         mark_streams(context->arena, context->target, grid);
+
+        visit_block(&copies, &grid->grid.body);
+    if (shares) {
+        flatten_shared(&s, kernel);
+        return true;
+    }
     Trend trend = TREND_FLAT;
     s.stays = grid->grid.persistent && specialized_together(context->arena, context->target, kernel);
     s.persistent = grid->grid.persistent && !parted;

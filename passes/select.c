@@ -194,15 +194,15 @@ static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- TMA without roles ----
 
-// Whether the block makes the copy by TMA; `say`: or why not.
+// Whether the block makes the copy by TMA, as the source says (`@via(tma)`) or because it pays; `say`: or why not.
 static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
-    bool away = takes_tile_away(stmt);
+    bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
     if (s->parted || s->general || !target_has(s->target, FEATURE_TMA) || (!away && !brings_tile(stmt))) return false;
-    const char *why = away ? block_store_problem(s->arena, s->target, s->kernel, stmt)
-                           : block_load_problem(s->arena, s->target, s->kernel, stmt, map_get(s->pipelined, stmt));
+    const char *why = block_tma_problem(s->arena, s->target, s->kernel, stmt);
     const Region *to = stmt->call.args[COPY_TO].region;
     for (int d = 0; away && !why && d < to->count; d++)
         if (range_of(facts, to->dims[d].start).low < 0) why = "it may begin before its tensor";
+    if (!why && !asked) why = block_tma_cost(s->target, s->kernel, stmt, map_get(s->pipelined, stmt));
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }
@@ -281,6 +281,9 @@ static void select_gemm(Selector *s, Stmt *stmt) {
 
 static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
+    bool asked = via_is(stmt, "tma") && (brings_tile(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
+    if (asked && (s->parted || block_tma(s, stmt, facts, true))) return;
+    if (asked) attr_remove(&stmt->attrs, ATTR_VIA);   // another way
     if (attr_get(stmt->attrs, ATTR_VIA)) return;
     bool is_call = stmt->kind == STMT_CALL;
     if (s->parted && stores_by_tma(s, stmt)) {
@@ -291,7 +294,7 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
         set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
         return;
     }
-    if (block_tma(s, stmt, facts, true)) {
+    if (!asked && block_tma(s, stmt, facts, true)) {
         set_via(s, stmt, "tma");
         return;
     }

@@ -154,7 +154,7 @@ static void push_expect(Waits *w, const Arrival *arrival, Expr *slot, Span loc, 
 }
 
 static Stmt *with_barrier(Waits *w, const Stmt *copy, const Arrival *arrival) {
-    enum { MOST = COPY_ONCE + 1 };
+    enum { MOST = COPY_BLOCKS + 1 };
     Arg args[MOST] = {{0}};
     for (int i = 0; i < copy->call.count; i++) args[i] = copy->call.args[i];
     args[COPY_BAR] = barrier_at(w, arrival, slot_of(w, copy->call.args[1].region));

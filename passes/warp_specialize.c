@@ -532,11 +532,117 @@ static void push_skipped_turn(Parting *p, Expr *turn, const Counter *counter, Bl
     block_push(a, out, some);
 }
 
+// ---- tiles that several blocks of a cluster read ----
+//
+// schedule has said which (`@multicast`): the first of the blocks that share a tile loads it for all of them. Its slot has to be empty
+// in all, so consumers tell the loading block, too. All blocks go through equally many points and steps. The role that loads stays until
+// all slots are empty, since the other blocks' consumers arrive at its barriers to the end.
+
+static Expr *rank_of(const Parting *p) {
+    return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);
+}
+
+typedef struct Sharing {
+    int64_t blocks, apart;   // how many share, and how far apart their ranks are; 0: a tile of the block's own
+} Sharing;
+
+static Sharing sharing_of(const Stmt *copy) {
+    const Attr *attr = attr_get(copy->attrs, ATTR_MULTICAST);
+    return attr ? (Sharing){attr->args[0].integer, attr->args[1].integer} : (Sharing){0};
+}
+
+// Which of them the block is.
+static Expr *place_among(Parting *p, const Sharing *sharing) {
+    Expr *number = e_div(p->arena, rank_of(p), integer(p, sharing->apart));
+    return e_mod(p->arena, number, integer(p, sharing->blocks));
+}
+
+static Expr *is_first(Parting *p, const Sharing *sharing) {
+    return e_binary(p->arena, BIN_EQ, place_among(p, sharing), integer(p, 0));
+}
+
+// Calls for each way in which tiles of the loop are shared, once.
+typedef void (*SharingFn)(Parting *p, const Sharing *sharing, void *user);
+static void each_sharing(Parting *p, SharingFn visit, void *user) {
+    const Block *body = &p->loop->loop.body;
+    for (int i = 0; p->cluster > 1 && i < body->count; i++) {
+        Sharing sharing = sharing_of(body->items[i]);
+        bool known = sharing.blocks < 2;
+        for (int j = 0; j < i && !known; j++) {
+            Sharing other = sharing_of(body->items[j]);
+            known = other.blocks == sharing.blocks && other.apart == sharing.apart;
+        }
+        if (!known) visit(p, &sharing, user);
+    }
+}
+
+// Consumers whose arrivals make a slot empty, beside the block's own.
+static void add_readers(Parting *p, const Sharing *sharing, void *user) {
+    Expr **readers = user, *others = integer(p, sharing->blocks - 1);
+    *readers = e_add(p->arena, *readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
+}
+
+typedef struct Telling {
+    Expr *slot;
+    Block *out;
+} Telling;
+
+static void tell_first(Parting *p, const Sharing *sharing, void *user) {
+    Arena *a = p->arena;
+    const Telling *telling = user;
+    Expr *place = place_among(p, sharing);
+    Expr *first = e_sub(a, rank_of(p), e_mul(a, place, integer(p, sharing->apart)));
+    Stmt *other = s_if(a, e_binary(a, BIN_NE, place, integer(p, 0)));
+    push_on(p, OP_PEER_ARRIVE, p->empty, telling->slot, first, &other->if_.then);
+    block_push(a, telling->out, other);
+}
+
+static int64_t blocks_from(const Sharing *sharing) {
+    int64_t mask = 0;
+    for (int64_t i = 0; i < sharing->blocks; i++) mask |= INT64_C(1) << i * sharing->apart;
+    return mask;
+}
+
+// Of a tile that is shared the copy by the first of its blocks alone.
+static void push_for_all(Parting *p, Stmt *started, const Sharing *sharing, Block *out) {
+    Arena *a = p->arena;
+    Stmt *first = s_if(a, is_first(p, sharing));
+    Arg args[COPY_BLOCKS + 1] = {{0}};
+    for (int i = 0; i < started->call.count; i++) args[i] = started->call.args[i];
+    args[COPY_BLOCKS] = arg_value(e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p)));
+    Stmt *for_all = s_call(a, OP_COPY, COUNT_OF(args), args);
+    for_all->loc = started->loc;
+    for_all->attrs = started->attrs;
+    attr_remove(&for_all->attrs, ATTR_MULTICAST);
+    for_all->call.is_async = true;
+    block_push(a, &first->if_.then, for_all);
+    block_push(a, out, first);
+}
+
+// Until every slot is empty the others' consumers still arrive at this block's barriers: it may not go.
+static void push_last_waits(Parting *p, const Counter *counter, Block *out) {
+    Expr *s;
+    Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
+    Expr *parity = e_var(p->arena, counter->parity);
+    push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, counter), parity, &each->loop.body);
+    push_advance(p, counter, &each->loop.body);
+}
+
+static int shared_blocks(const Stmt *grid, const Stmt *loop) {
+    int blocks = 1;
+    bool any = false;
+    for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
+    for (int i = 0; i < loop->loop.body.count; i++)
+        any |= attr_get(loop->loop.body.items[i]->attrs, ATTR_MULTICAST) != NULL;
+    return any ? blocks : 1;
+}
+
 // ---- the role that loads ----
 
 static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
     push_with_slot(p, copy, subst, counter, out);
     Stmt *started = vec_last(out);
+    Sharing sharing = sharing_of(copy);
     Arg args[COPY_ONCE + 1] = {started->call.args[0], started->call.args[1],
                                element(p, p->full, slot_index(p, counter))};
     if (started->call.count > COPY_ONCE) args[COPY_ONCE] = started->call.args[COPY_ONCE];
@@ -544,7 +650,9 @@ static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const 
     with_bar->loc = started->loc;
     with_bar->attrs = started->attrs;
     with_bar->call.is_async = true;
-    vec_last(out) = with_bar;
+    out->count--;
+    if (p->cluster > 1 && sharing.blocks > 1) push_for_all(p, with_bar, &sharing, out);
+    else block_push(p->arena, out, with_bar);
 }
 
 static void push_load_role(Parting *p, Block *out) {
@@ -567,6 +675,7 @@ static void push_load_role(Parting *p, Block *out) {
         else if (is_call(stmt, OP_COPY)) push_started_copy(p, stmt, subst, &counter, body);
     }
     push_advance(p, &counter, body);
+    if (p->cluster > 1) push_last_waits(p, &counter, &role->role.body);
 }
 
 // ---- a role that computes ----
@@ -577,7 +686,9 @@ static void push_release(Parting *p, const Counter *counter, Expr *condition, Bl
     Expr *slot = e_var(a, counter->slot), *first = e_binary(a, BIN_EQ, slot, small(p, 0));
     Expr *before = e_sub(a, e_select(a, first, small(p, p->slots), slot), small(p, 1));
     Stmt *release = s_if(a, condition);
-    push_on(p, OP_MBARRIER_ARRIVE, p->empty, e_cast(a, TYPE_I64, before), NULL, &release->if_.then);
+    Telling telling = {e_cast(a, TYPE_I64, before), &release->if_.then};
+    push_on(p, OP_MBARRIER_ARRIVE, p->empty, telling.slot, NULL, telling.out);
+    each_sharing(p, tell_first, &telling);
     block_push(a, out, release);
 }
 
@@ -713,9 +824,12 @@ static void push_setup(Parting *p, Block *out) {
     Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
     each->loop.kind = LOOP_UNROLL;
     push_on(p, OP_MBARRIER_INIT, p->full, s, integer(p, 1), &each->loop.body);
-    push_on(p, OP_MBARRIER_INIT, p->empty, s, integer(p, 1), &each->loop.body);
+    Expr *readers = integer(p, 1);
+    each_sharing(p, add_readers, &readers);
+    push_on(p, OP_MBARRIER_INIT, p->empty, s, readers, &each->loop.body);
     push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
-    push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+    if (p->cluster > 1) push_call(p, OP_CLUSTER_BARRIER, 0, NULL, out);
+    else push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
 }
 
 static bool has_steps(PassContext *context, const Func *kernel, const Parting *p) {
@@ -761,6 +875,7 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
     count_ring(&p);
     p.some_steps = has_steps(context, kernel, &p);
+    p.cluster = shared_blocks(grid, p.loop);
     p.consumers = consumers_of(context->target, kernel, p.loop);
     if (p.consumers > 1)
         p.producer_registers =
@@ -776,6 +891,10 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     Iter *iter = NEW(a, Iter);
     *iter = (Iter){p.worker, integer(&p, 0), cluster ? grid->grid.iters[0].end : blocks_of(&p), integer(&p, 1)};
     grid->grid.iters = iter;
+    if (p.cluster > 1) {
+        grid->grid.cluster[0] = p.cluster;
+        grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
+    }
     grid->grid.threads = integer(&p, (1 + p.consumers) * target_warpgroup(context->target));
     grid->grid.body = body;
 }

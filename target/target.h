@@ -151,6 +151,8 @@ typedef struct TmaFacts {
     int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes
     int64_t evict_first, evict_normal,
         evict_last;   // cache policies of a copy, as createpolicy makes them for all of its bytes
+    // Multiply-adds of a block by mma that hide what a load takes longer by TMA than by cp.async (measured, passes/block_tma.c).
+    int64_t hidden_products;
 } TmaFacts;
 extern const TmaFacts tma_facts;
 bool tma_swizzle_valid(int64_t bytes);             // 0, 32, 64, 128

@@ -2,6 +2,7 @@
 #include "target/target.h"
 
 const TmaFacts tma_facts = {.max_rank = 5,
+                            .hidden_products = 1 << 20,
                             .max_box = 256,
                             .unit_bytes = 16,
                             .spans = {128, 64, 32},

@@ -126,6 +126,10 @@ CASES = [
     Case("product", [], [f"test product (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
                          for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 1000))],
          target="sm_90a", source="lit/passes/split-k.tile"),
+    Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136))]
+         + [f"test fours (M = {m}, N = 128, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (640, 328))]
+         + ["test apart (M = 192, N = 64, K = 256) tolerance 2e-2;", "test apart (M = 192, N = 192, K = 256) tolerance 2e-2;"],
+         target="sm_90a", source="lit/passes/multicast.tile"),
     Case("weighted_sums", [], [f"test weighted_sums (P = {p}, M = 32, N = {n}) tolerance 1e-5;" for p, n in ((1, 64), (3, 128), (2, 448))]
          + ["test doubled (M = 320, N = 64) tolerance 0;", "test two_lives (M = 64, N = 64) tolerance 1e-4;"],
          target="sm_90a", source="programs/block_tma.tile"),
