@@ -198,9 +198,12 @@ static inline void push_block(Parting *p, Expr *number, Subst *subst, Block *out
 
 static inline Expr *blocks_of(Parting *p) {
     Expr *most = e_call(p->arena, OP_SMS, 0, NULL);
-    if (p->cluster > 1) {   // whole clusters
-        Expr *blocks = integer(p, p->cluster);
-        most = e_max(p->arena, e_mul(p->arena, e_div(p->arena, most, blocks), blocks), blocks);
+    if (p->cluster > 1) {   // whole clusters; of pairs all find a place
+        Arena *a = p->arena;
+        Expr *blocks = integer(p, p->cluster), *clusters = e_div(a, most, blocks);
+        Expr *stray = e_div(a, clusters, integer(p, p->context->target->wgmma.stray_clusters));
+        if (p->cluster > 2) clusters = e_sub(a, clusters, stray);
+        most = e_mul(a, e_max(a, clusters, integer(p, 1)), blocks);
     }
     return e_min(p->arena, p->grid->grid.iters[0].end, most);
 }
