@@ -5,11 +5,11 @@
 //                their bytes insert-sync puts a fence.)
 //     order      its tile lies in TMA's swizzle, which suits rows and matrix operands, and has conflicts for columns
 //     cost       a copy is one thread's few instructions and a wait of all, where cp.async is an instruction for each 16 bytes of a
-//                thread, but its bytes take longer to come. So it pays in loops whose products by mma want the issue slots and
-//                last long enough to hide that: 1.22 (gemm_swiglu) and 1.05 (attention, head dim 128) of cp.async on an H200 with
-//                2^20 multiply-adds a step, but 0.88 (head dim 64) with half of that; without products 0.71 to 0.97, in a
-//                loop or not. (A loop that does nothing but copy and multiply loads fragments ahead behind waits for cp.async,
-//                lower_gemm_loop.c, which gains more.) Where the source writes `@via(tma)` nobody asks what it costs.
+//                thread, but its bytes take longer to come. So it pays in loops of several products by mma, which want the issue
+//                slots and last long enough to hide that: 1.22 of cp.async on an H200 (gemm_swiglu, 2^20 multiply-adds a step). Beside other
+//                work it was 1.05 and 0.88 (attention, head dims 128 and 64), without products 0.71 to 0.97, in a loop or not. (A loop of
+//                one product loads fragments ahead behind waits for cp.async, lower_gemm_loop.c, which gains more.) Where the source
+//                writes `@via(tma)` nobody asks what it costs.
 #include "passes/block_tma.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower_gemm.h"
@@ -172,51 +172,30 @@ const char *block_tma_problem(Arena *arena, const Target *target, const Func *ke
 
 // ---- cost ----
 
-typedef struct Products {
-    const Target *target;
-    int64_t count;   // multiply-adds
-} Products;
-
-static bool add_products(Visitor *visitor, Stmt *stmt) {
-    Products *products = visitor->user;
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_GEMM) return true;
-    const Region *a = stmt->call.args[0].region, *b = stmt->call.args[1].region, *acc = stmt->call.args[2].region;
-    const char *types[] = {type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type)};
-    if (mma_holding(products->target, types[0], types[1], types[2]))
-        products->count += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);
-    return true;
-}
-
-static int64_t products_of(const Target *target, const Stmt *loop) {
-    Products products = {.target = target};
-    Visitor visitor = {.stmt = add_products, .user = &products};
-    visit_block(&visitor, (Block *)&loop->loop.body);
-    return products.count;
-}
-
-// A loop that does nothing but copy and multiply, by mma.
-static bool is_product_loop(const Target *target, const Stmt *loop) {
-    if (loop->loop.body.count == 0) return false;
-    const Stmt *gemm = vec_last(&loop->loop.body);
-    if (gemm->kind != STMT_CALL || gemm->call.op != OP_GEMM) return false;
-    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region;
-    bool shared = a->buf->scope == SCOPE_SHARED && b->buf->scope == SCOPE_SHARED;
-    const char *types[] = {type_text(a->buf->type), type_text(b->buf->type),
-                           type_text(gemm->call.args[2].region->buf->type)};
-    for (int i = 0; i < loop->loop.body.count - 1; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
-        if (!brings_tile(stmt) && stmt->kind != STMT_LET && stmt->kind != STMT_ASSUME) return false;
-    }
-    return shared && mma_holding(target, types[0], types[1], types[2]) != NULL;
+// By mma, from shared memory.
+static bool is_product(const Target *target, const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_GEMM) return false;
+    const Buf *a = stmt->call.args[0].region->buf, *b = stmt->call.args[1].region->buf;
+    const Buf *acc = stmt->call.args[2].region->buf;
+    if (a->scope != SCOPE_SHARED || b->scope != SCOPE_SHARED) return false;
+    return mma_holding(target, type_text(a->type), type_text(b->type), type_text(acc->type)) != NULL;
 }
 
 const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
+    int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
+    int products = 0;
     if (takes_tile_away(copy)) return "threads store it as fast";
     if (!loop) return "no loop loads it ahead: cp.async and loads bring it sooner";
-    if (is_product_loop(target, loop)) return "its loop of products loads fragments ahead, behind waits for cp.async";
-    int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes;
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (brings_tile(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (!is_product(target, stmt)) return "its loop does more than to copy and multiply, where cp.async is as fast";
+        const Region *a = stmt->call.args[0].region, *acc = stmt->call.args[2].region;
+        work += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);
+        products++;
+    }
+    if (products == 1) return "its loop of products loads fragments ahead, behind waits for cp.async";
     if (tile_bytes(copy->call.args[1].region->buf) < least) return "cp.async takes each thread one instruction for it";
-    if (products_of(target, loop) < tma_facts.hidden_products)
-        return "its loop's products do not hide the time it takes longer than cp.async";
-    return NULL;
+    return work < tma_facts.hidden_products ? "its loop's products do not hide the time it takes longer than cp.async"
+                                            : NULL;
 }

@@ -133,8 +133,6 @@ CASES = [
     Case("weighted_sums", [], [f"test weighted_sums (P = {p}, M = 32, N = {n}) tolerance 1e-5;" for p, n in ((1, 64), (3, 128), (2, 448))]
          + ["test doubled (M = 320, N = 64) tolerance 0;", "test two_lives (M = 64, N = 64) tolerance 1e-4;"],
          target="sm_90a", source="programs/block_tma.tile"),
-    Case("attention", ["D=64", "BM=64", "BN=64"], [
-        f"test attention (B = 1, H = 1, S = 64, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for t in (64, 128, 300)], target="sm_90"),
     Case("gemm_bias_gelu", ["BM=64", "BN=64", "BK=32"], gemm_tests("gemm_bias_gelu", 32)),
     Case("gemm_split_k", ["BM=64", "BN=64", "BK=64", "STAGES=2"],   # whole, and from 2048 on in parts
          [f"test gemm_split_k (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, d in ((64, 64, 0), (63, 61, 3))
