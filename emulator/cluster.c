@@ -50,7 +50,7 @@ void peer_load(Agent *agent, const Instr *in, const Call *call) {
 // stores has done before (the completion releases, and waiting acquires, at cluster scope); nobody else does, not even that thread.
 static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, int lane) {
     const Mem *mem = machine_mem(agent->cta->machine, call->args[0].place->mem);
-    MBarrier *barrier = mbarrier_of(agent, peer, call->args[3].place, lane);
+    MBarrier *barrier = mbarrier_of(agent, peer, call->args[3].place, lane, true);
     if (!barrier) return false;
     if (clocked(agent)) {
         Actor actor = actor_start(peer, UNIT_MBARRIER, barrier->number, agent->pc);
