@@ -549,44 +549,6 @@ static bool divide_point(Scheduler *s) {
     return true;
 }
 
-
-// ---- tiles that few blocks read ----
-//
-// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what all blocks
-// share:
-//
-//     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, once = rows <= 2);
-//
-// where bm does not occur: further rows of blocks would read it again, later.
-
-enum { NEIGHBOURS = 2 };
-
-static bool uses_iter(const Region *region, const Var *iter) {
-    for (int d = 0; d < region->count; d++)
-        if (expr_uses_var(region->dims[d].start, iter)) return true;
-    return false;
-}
-
-static bool mark_once(Visitor *visitor, Stmt *stmt) {
-    Scheduler *s = visitor->user;
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return true;
-    const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
-    bool given = stmt->call.count > COPY_ONCE && stmt->call.args[COPY_ONCE].value;
-    if (given || from->buf->scope != SCOPE_GLOBAL || from->buf->mode != MODE_IN || to->buf->scope != SCOPE_SHARED)
-        return true;
-    Expr *readers = e_int(s->arena, 1);
-    for (int i = 0; i < s->grid->grid.count; i++) {
-        const Iter *iter = &s->grid->grid.iters[i];
-        if (!uses_iter(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
-    }
-    Arg args[COPY_ONCE + 1] = {{0}};
-    for (int i = 0; i < stmt->call.count && i < COPY_ONCE; i++) args[i] = stmt->call.args[i];
-    args[COPY_ONCE] = arg_value(e_binary(s->arena, BIN_LE, readers, e_int(s->arena, NEIGHBOURS)));
-    stmt->call.args = arena_copy(s->arena, args, sizeof args);
-    stmt->call.count = COUNT_OF(args);
-    return true;
-}
-
 // ---- tiles that blocks of a cluster share ----
 //
 // Blocks of `cluster (x, y)` have x points beside each other along the first name and y along the second. What does not depend on the
@@ -745,10 +707,8 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself
-    if (grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
-        mark_streams(context->arena, context->target, grid);
-
-        visit_block(&copies, &grid->grid.body);
+    if (!shares && grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
+        mark_streams(context->arena, context->target, grid);   // (what is shared has to come in one order)
     if (shares) {
         flatten_shared(&s, kernel);
         return true;
