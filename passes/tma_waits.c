@@ -3,7 +3,7 @@
 // One thread starts a copy, all threads wait for its tile. Copies that always stand together share a barrier a slot:
 //
 //     shared full: mbarrier[3];   var phases: i32 = 0;
-//     mbarrier_init(full[s], 1) ...; fence_mbarrier_init();
+//     mbarrier_init(full[s], 1) ...; fence_mbarrier_init(); barrier();
 //     for (p in 2) if (p < steps) {                            prologue (pipeline)
 //         mbarrier_expect(full[p % 3], 24576);
 //         async copy(A.., As[p % 3, :, :], bar = full[p % 3]);
@@ -20,8 +20,8 @@
 // and with whatever trips the loop is entered, also where blocks stay for several points. A copy that is not started early is
 // waited for before the first statement that touches its tile.
 //
-// That the barriers are set up before others wait at them, that all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there before is
-// fenced, insert-sync sees to.
+// That all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there before is fenced,
+// insert-sync sees to.
 #include "ir/build.h"
 #include "passes/block_tma.h"
 #include "passes/lower.h"
@@ -289,7 +289,9 @@ static void set_up(Waits *w, Span loc, Block *out) {
             push_call(w, OP_MBARRIER_INIT, COUNT_OF(args), args, loc, out);
         }
     }
+    const Arg none[2] = {{0}};
     push_call(w, OP_FENCE_MBARRIER_INIT, 0, NULL, loc, out);
+    push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
     for (int i = 0; i < w->arrivals.count; i++)
         if (w->arrivals.items[i]->phases)
             block_push(a, out, s_var(a, w->arrivals.items[i]->phases, e_int_of(a, TYPE_I32, 0)));

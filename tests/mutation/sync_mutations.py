@@ -47,6 +47,7 @@ OTHERS = "a worker reads the parts of later workers only, and writes its own: wh
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
 FIRST = "the first step's product is the only one under way, and this waits until one is"
+ONE = "one group is under way at most: the point before ended with a wait for all"
 PROOFS = {(example, "sm_90a", False, position, "wgmma_wait(1);"): FIRST for example, position in
           (("gemm", 9), ("product", 9), ("gemm_grouped", 10), ("gemm_grouped", 35), ("split_k", 9))} | {
           ("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
@@ -58,7 +59,8 @@ PROOFS = {(example, "sm_90a", False, position, "wgmma_wait(1);"): FIRST for exam
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
-        "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)}
+         "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)} | {
+     ("pairs", "sm_90a", False, position, "wgmma_wait(1);"): ONE for position in (11, 38, 70)}
 
 # A fence behind a wait for a tile that stands between two products, of the same accumulators as before: AGAIN.
 BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) )?mbarrier_wait\([^;{}]*\);\s*\Z")
