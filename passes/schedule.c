@@ -557,7 +557,8 @@ static bool divide_point(Scheduler *s) {
 //
 //     grid (bm in X, bn in Y) cluster (2, 1):     A[bm * BM, ..] each its own,  B[bn * BN, ..] @multicast(2, 1)
 //
-// Clusters are points of a grid of their own, in raster order; where they hang over the end of the grid, so do their tiles.
+// Clusters are points of a grid of their own, in raster order. Where they hang over the grid's end, the blocks there take part in all
+// that is loaded and multiplied; what others would see of it they leave.
 
 enum { SHARED_NAMES = 2 };
 
@@ -588,11 +589,26 @@ static bool depends_on(const Share *share, int name, Expr *expr) {
     return dependence.found;
 }
 
+static bool find_impure(Visitor *visitor, Expr *expr) {
+    bool *found = visitor->user;
+    *found |= expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
+    return !*found;
+}
+
+static int cluster_blocks(const Stmt *grid) {
+    int blocks = 1;
+    for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
+    return blocks;
+}
+
 static bool share_copy(Visitor *visitor, Stmt *stmt) {
     Share *share = visitor->user;
     const Stmt *grid = share->s->grid;
     if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
         subst_var(share->lets, stmt->let.var, subst_expr(share->lets, stmt->let.value));
+    if (stmt->kind == STMT_LET) visit_expr(&(Visitor){.expr = find_impure, .user = &share->differ}, stmt->let.value);
+    for (int d = 0; stmt->kind == STMT_ASSUME && d < SHARED_NAMES; d++)   // beyond the grid's end nobody promised it
+        share->differ |= grid->grid.cluster[d] > 1 && depends_on(share, d, stmt->assume);
     if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
         for (int d = 0; d < SHARED_NAMES; d++) share->differ |= depends_on(share, d, stmt->loop.iters[0].end);
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return true;
@@ -627,17 +643,12 @@ static bool share_tiles(Scheduler *s, Func *kernel) {
     Share share = {.s = s, .lets = subst_new(s->arena)};
     Visitor visitor = {.stmt = share_copy, .user = &share}, drop = {.stmt = drop_share, .user = &share};
     if (!has_cluster(grid) || grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES) return false;
+    if (cluster_blocks(grid) > s->context->target->max_cluster) return false;
     if (!specialized_in_turn(s->arena, s->context->target, kernel)) return false;
     visit_block(&visitor, &kernel->body);
     if (share.some && !share.differ) return true;
     visit_block(&drop, &kernel->body);
     return false;
-}
-
-static int cluster_blocks(const Stmt *grid) {
-    int blocks = 1;
-    for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
-    return blocks;
 }
 
 static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {
@@ -653,13 +664,48 @@ static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {
     }
 }
 
-static void flatten_shared(Scheduler *s, Func *kernel) {
+// Of clusters that may hang over the grid's end, whether the point is within it; NULL: all are.
+static Expr *point_within(Scheduler *s, const Iter *own) {
+    Arena *a = s->arena;
+    Expr *within = NULL;
+    for (int d = 0; d < SHARED_NAMES; d++) {
+        int64_t extent = s->grid->grid.cluster[d];
+        if (extent <= 1 || multiple_of(s->facts, own[d].end) % extent == 0) continue;
+        Expr *below = e_lt(a, e_var(a, own[d].var), own[d].end);
+        within = within ? e_and(a, within, below) : below;
+    }
+    return within;
+}
+
+// Its effect outlasts the block.
+static bool is_seen(const Stmt *stmt, void *user) {
+    EffectVec effects = {0};
+    if (stmt->kind == STMT_CALL && (stmt->call.op == OP_PRINT || stmt->call.op == OP_ASSERT)) return true;
+    stmt_effects(user, stmt, &effects);
+    for (int i = 0; i < effects.count; i++)
+        if (effects.items[i].buf && effects.items[i].buf->scope == SCOPE_GLOBAL &&
+            effects.items[i].access != ACCESS_READ)
+            return true;
+    return false;
+}
+
+static void leave_beyond(Scheduler *s, Expr *within, Block *work) {
+    for (int i = 0; within && i < work->count; i++) {
+        Stmt *stmt = work->items[i];
+        Block alone = {.items = &work->items[i], .count = 1, .capacity = 1};
+        if (!block_any(&alone, is_seen, s->arena)) continue;
+        Stmt *guard = s_if(s->arena, within);
+        guard->loc = stmt->loc;
+        block_push(s->arena, &guard->if_.then, stmt);
+        work->items[i] = guard;
+    }
+}
+
+static void flatten_shared(Scheduler *s) {
     static const char *const names[SHARED_NAMES] = {"cluster_row", "cluster_column"};
     Arena *a = s->arena;
     Stmt *grid = s->grid;
-    int blocks = cluster_blocks(grid), most = s->context->target->max_cluster;
-    if (blocks > most)
-        diag(s->context->sink, grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name, most);
+    int blocks = cluster_blocks(grid);
     Iter *own = grid->grid.iters, *clusters = arena_copy(a, own, sizeof *own * (size_t)grid->grid.count);
     for (int d = 0; d < SHARED_NAMES; d++) {
         if (grid->grid.cluster[d] <= 1) continue;
@@ -681,6 +727,7 @@ static void flatten_shared(Scheduler *s, Func *kernel) {
     decompose(s, cluster);
     grid->grid.iters = own;
     bind_in_cluster(s, e_mod(a, number, size), clusters);
+    leave_beyond(s, point_within(s, own), &work);
     block_append(a, &body, &s->top);
     block_append(a, &body, &work);
     grid->grid.body = body;
@@ -710,7 +757,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     if (!shares && grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
         mark_streams(context->arena, context->target, grid);   // (what is shared has to come in one order)
     if (shares) {
-        flatten_shared(&s, kernel);
+        flatten_shared(&s);
         return true;
     }
     Trend trend = TREND_FLAT;

@@ -59,8 +59,10 @@ PROOFS = {(example, "sm_90a", False, position, "wgmma_wait(1);"): FIRST for exam
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
-         "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)} | {
-     ("pairs", "sm_90a", False, position, "wgmma_wait(1);"): ONE for position in (11, 38, 70)}
+        "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)} | {
+    ("pairs", "sm_90a", False, position, "wgmma_wait(1);"): ONE for position in (11, 38, 70)} | {
+    ("weighted_sums", "sm_90a", False, position, "barrier();"):
+        "who set the mbarrier up is the only one who arrives before the next barrier; racecheck warns without" for position in (4, 23)}
 
 # A fence behind a wait for a tile that stands between two products, of the same accumulators as before: AGAIN.
 BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) )?mbarrier_wait\([^;{}]*\);\s*\Z")
