@@ -14,6 +14,9 @@
 //                                                             softmax of s
 //                                                         }
 //
+// Where the first part is one iteration (which starts what the second one repeats), the waits in it that find too few products to
+// wait for go (idle_waits.c).
+//
 // A branch parts what the assembler orders as one: it moves the wait for a product that runs meanwhile up to the branch, since it
 // moves waits past all that does not touch their registers. Where nothing runs beside the work the one loop stays (unswitch.c).
 //
@@ -24,6 +27,7 @@
 // with several such conditions; loops that are left (which would go on with the second one).
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/idle_waits.h"
 #include "passes/kernel_walk.h"
 #include "passes/parting.h"
 #include "passes/tile_loop.h"
@@ -32,6 +36,7 @@
 typedef struct Split {
     Arena *arena;
     Map *plain;   // loop -> Expr: where its first part ends
+    Map *once;    // loops whose first part has one iteration, and then that part
 } Split;
 
 static bool is_running(const Stmt *stmt, void *user) {
@@ -116,7 +121,10 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     facts_release(facts, mark);
     if (!first) return;
     first = e_min(split->arena, iter->end, e_max(split->arena, iter->begin, first));
-    map_put(split->plain, stmt, simplify_expr(split->arena, facts, first));
+    first = simplify_expr(split->arena, facts, first);
+    map_put(split->plain, stmt, first);
+    Expr *trips = e_sub(split->arena, first, iter->begin);
+    if (prove(facts, e_binary(split->arena, BIN_LE, trips, e_int(split->arena, 1)))) map_put(split->once, stmt, stmt);
 }
 
 static Stmt *part_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {
@@ -148,6 +156,7 @@ static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     int rare = rare_at(&stmt->loop.body);
     Stmt *most = part_of(arena, stmt, stmt->loop.iters[0].begin, e_var(arena, var));
     Stmt *rest = part_of(arena, stmt, e_var(arena, var), stmt->loop.iters[0].end);
+    if (map_has(split->once, stmt)) map_put(split->once, most, most);
     block_remove(&most->loop.body, rare);
     unwrap(arena, &rest->loop.body, rare);
     block_push(arena, out, most);
@@ -155,9 +164,11 @@ static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 }
 
 bool pass_split_loops(PassContext *context, Func *kernel) {
-    Split split = {context->arena, map_new(context->arena)};
+    Split split = {context->arena, map_new(context->arena), map_new(context->arena)};
     kernel_walk(context->arena, kernel, visit_loop, &split);
+    if (map_count(split.plain) == 0) return false;
     StmtMapper mapper = {.arena = context->arena, .stmt = split_stmt, .user = &split};
-    if (map_count(split.plain) > 0) rewrite_block(&mapper, &kernel->body);
-    return map_count(split.plain) > 0;
+    rewrite_block(&mapper, &kernel->body);
+    drop_idle_waits(context->arena, kernel, split.once);
+    return true;
 }

@@ -46,11 +46,8 @@ A_STEP = "each tile of a worker has a k step (`count` is the least of two positi
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
-FIRST = "the first step's product is the only one under way, and this waits until one is"
 ONE = "one group is under way at most: the point before ended with a wait for all"
-PROOFS = {(example, "sm_90a", False, position, "wgmma_wait(1);"): FIRST for example, position in
-          (("gemm", 9), ("product", 9), ("gemm_grouped", 10), ("gemm_grouped", 35), ("split_k", 9))} | {
-          ("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
+PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", True, 3, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 11, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 3, "barrier();"): OTHERS,
