@@ -21,6 +21,11 @@ typedef struct EmuArg {   // by parameter order
     int64_t integer;      //                integers and bool
 } EmuArg;
 
+// What references answered, for tests that run again and again with other kernels (after each pass): each is asked once. Lives in
+// the arena.
+typedef struct EmuAnswers EmuAnswers;
+EmuAnswers *emu_answers_new(Arena *arena);
+
 typedef struct EmuOptions {
     uint64_t seed;          // warp schedules, landing times
     int64_t max_blocks;     // 0: all; else a sample of blocks spread over the grid (first and last included)
@@ -28,6 +33,7 @@ typedef struct EmuOptions {
     bool races;             // happens-before checking (on by default in tests)
     const Target *target;   // banks, warp size
     int64_t max_steps;      // instructions before a program is called endless; 0: very many
+    EmuAnswers *answers;    // of references; NULL: each test asks anew
 } EmuOptions;
 
 typedef struct EmuSite {   // accesses to shared memory from one place of the source

@@ -551,6 +551,8 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
               Arena *keep, EmuReport *report);   // keep: memory of the report; NULL: no sites
 bool run_timed(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
                Arena *keep, EmuReport *report);   // in scratch memory
+// The reference's tensors are filled in: by it, or by what it answered before. False: it reported something.
+bool answer_reference(EmuAnswers *answers, const Module *module, const Func *reference, int count, const EmuArg *args);
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
 // Runs `job` with a module whose arena lives as long as the job, and hands failures on.
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);

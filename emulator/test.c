@@ -250,14 +250,13 @@ static bool make_case(const Module *module, const Test *test, uint64_t seed, Tes
     return m.ok;
 }
 
-static bool run_reference(const Module *module, const Test *test, TestCase *test_case) {
+static bool run_reference(const Module *module, const Test *test, TestCase *test_case, EmuAnswers *answers) {
     const Func *reference = module_reference(module, test->name);
-    EmuReport unused = {0};
     if (!reference) {
         diag(module->sink, test->loc, T_EMU_NO_REFERENCE, test->name);
         return false;
     }
-    return run_func(module, reference, test_case->count, test_case->want, NULL, NULL, &unused);
+    return answer_reference(answers, module, reference, test_case->count, test_case->want);
 }
 
 // ---- comparison ----
@@ -375,7 +374,7 @@ static void test_job(const Module *module, void *user) {
     Arena *keep = job->outer->arena;
     if (!run_timed(module, func, test_case.count, test_case.args, job->options, keep, &result->report)) return;
     result->why = "its reference does not run";
-    if (!run_reference(module, job->test, &test_case)) return;
+    if (!run_reference(module, job->test, &test_case, job->options ? job->options->answers : NULL)) return;
     compare_case(module, job->outer->arena, job->test, &test_case, result);
 }
 
@@ -391,7 +390,7 @@ bool test_case_make(const Module *module, const Test *test, uint64_t seed, TestC
 }
 
 bool test_case_reference(const Module *module, const Test *test, TestCase *test_case) {
-    return run_reference(module, test, test_case);
+    return run_reference(module, test, test_case, NULL);
 }
 
 bool test_case_compare(const Module *module, const Test *test, const TestCase *test_case, EmuTestResult *result) {

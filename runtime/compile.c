@@ -34,12 +34,11 @@ static const char *test_failure(Arena *arena, const Test *test, const EmuTestRes
 }
 
 static bool hook_emulate(void *user, Module *module, const char *after_pass, const char **why) {
-    const CompileOptions *options = user;
-    EmuOptions emu = {.seed = options->seed, .races = true, .target = options->target};
+    const EmuOptions *options = user;
     (void)after_pass;
     for (int i = 0; i < module->tests.count; i++) {
         EmuTestResult result = {0};
-        if (emulate_test(module, module->tests.items[i], &emu, &result) && result.passed) continue;
+        if (emulate_test(module, module->tests.items[i], options, &result) && result.passed) continue;
         *why = test_failure(module->arena, module->tests.items[i], &result);
         return false;
     }
@@ -47,7 +46,9 @@ static bool hook_emulate(void *user, Module *module, const char *after_pass, con
 }
 
 bool run_pipeline(Module *module, const CompileOptions *options) {
-    PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .user = (void *)options};
+    EmuOptions emulation = {
+        .seed = options->seed, .races = true, .target = options->target, .answers = emu_answers_new(module->arena)};
+    PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .user = &emulation};
     return run_passes(module, options->target, &options->passes, &hooks);
 }
 
