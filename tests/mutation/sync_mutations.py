@@ -46,7 +46,6 @@ A_STEP = "each tile of a worker has a k step (`count` is the least of two positi
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
-ONE = "one group is under way at most: the point before ended with a wait for all"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", True, 3, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 11, "barrier();"): OTHERS,
@@ -57,7 +56,6 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
         "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)} | {
-    ("pairs", "sm_90a", False, position, "wgmma_wait(1);"): ONE for position in (11, 38, 70)} | {
     ("weighted_sums", "sm_90a", False, position, "barrier();"):
         "who set the mbarrier up is the only one who arrives before the next barrier; racecheck warns without" for position in (4, 23)}
 
