@@ -37,6 +37,7 @@ class Case:
     target: str = "sm_80"
     source: str = None     # of tests/: the file in place of the example's
     first: str = None      # of this kernel's variants the first is kept, and its statements alone are deleted
+    variant: int = 0       # or the one of this number
     kernel: str = None     # this kernel's statements alone are deleted
 
 
@@ -191,12 +192,13 @@ CASES = [
                                          (6, 192, 192, 128, "true", 1), (9, 64, 100, 256, "true", 999), (5, 20, 100, 256, "false", 1))],
          "../examples/attention_roles.tile"),
     Case("column_sums", [], [f"test column_sums (M = {m}) tolerance 1e-5;" for m in (1, 200, 700)], "gpu/hopper_clusters.tile"),
-    Case("attention_mla", [f"{name}={value}" for name, value in LATENT.items()],
-         ["test attention_mla (B = 4, G = 1, R = 20, P = 11, W = 11, longest = 650, scale = 0.04, "
-          + ", ".join(f"{name} = {value}" for name, value in LATENT.items()) + ") {\n"
-          "    for (b in B) length[b] = b == 0 ? 650 : b == 1 ? 20 : b == 2 ? 64 : 150;\n"
-          "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;"],
-         target="sm_90a", first="latent_pieces__" + "__".join(f"{name}_{value}" for name, value in LATENT.items())),
+    *(Case("attention_mla", [f"{name}={value}" for name, value in LATENT.items()],
+           [f"test attention_mla (B = 4, G = 1, R = {heads}, P = 11, W = 11, longest = 650, scale = 0.04, "
+            + ", ".join(f"{name} = {value}" for name, value in LATENT.items()) + ") {\n"
+            "    for (b in B) length[b] = b == 0 ? 650 : b == 1 ? 20 : b == 2 ? 64 : 150;\n"
+            "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;"],
+           target="sm_90a", first="latent_pieces__" + "__".join(f"{name}_{value}" for name, value in LATENT.items()), variant=variant)
+      for variant, heads in ((0, 16), (1, 20))),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 
@@ -220,12 +222,13 @@ def lowered(tilec, sources, case):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
-    text = first_variant(done.stdout, case.first) if case.first else done.stdout
+    text = one_variant(done.stdout, case.first, case.variant) if case.first else done.stdout
     return TEST.sub("", text) + "\n" + "\n".join(case.tests) + "\n"
 
 
-def first_variant(text, name):
-    for match in reversed([match for match in KERNEL.finditer(text) if match["name"] == name][1:]):
+def one_variant(text, name, number):
+    variants = [match for match in KERNEL.finditer(text) if match["name"] == name]
+    for match in reversed(variants[:number] + variants[number + 1:]):
         text = text[:match.start()] + text[match.end():]
     return text
 
