@@ -3,6 +3,7 @@
 //     memory     TMA is another proxy: what it reads of global memory nobody writes in the kernel, and what it writes nobody
 //                else touches. A tile that it fills is filled by TMA alone, so that threads only read it. (Where tiles share
 //                their bytes insert-sync puts a fence.)
+//     waits      each start has its wait (tma_waits.c places them), with a bit of a word for each slot
 //     order      its tile lies in TMA's swizzle, which suits rows and matrix operands, and has conflicts for columns
 //     cost       a copy is one thread's few instructions and a wait of all, where cp.async is an instruction for each 16 bytes of a
 //                thread, but its bytes take longer to come. So it pays in loops of several products by mma, which want the issue
@@ -13,6 +14,7 @@
 #include "passes/block_tma.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower_gemm.h"
+#include "passes/prefetch.h"
 #include "passes/tile_loop.h"
 #include "passes/tma.h"
 #include "passes/util.h"
@@ -163,9 +165,12 @@ static const char *store_problem(Arena *arena, const Target *target, const Func 
     return tile_problem(&uses);
 }
 
-const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
+const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+                              const Stmt *loop) {
     const char *why = kernel_problem(kernel);
     if (why) return why;
+    if (copy->call.is_async) return "the source starts and awaits it itself";
+    if (loop && loop_stages(loop) >= type_bits(TYPE_I32)) return "its loop has more stages than a word has bits";
     return takes_tile_away(copy) ? store_problem(arena, target, kernel, copy)
                                  : load_problem(arena, target, kernel, copy);
 }

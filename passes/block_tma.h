@@ -8,7 +8,8 @@
 bool brings_tile(const Stmt *stmt);
 bool takes_tile_away(const Stmt *stmt);
 
-// Why TMA cannot make the copy; NULL: it can.
-const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy);
-// Why something else does it faster; NULL: TMA does. `loop`: the pipelined one around it, of several stages; NULL: none.
+// Why TMA cannot make the copy; NULL: it can. `loop`: the pipelined one around it, of several stages; NULL: none.
+const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+                              const Stmt *loop);
+// Why something else does it faster; NULL: TMA does.
 const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop);

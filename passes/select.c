@@ -198,11 +198,12 @@ static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
 static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
     if (s->parted || s->general || !target_has(s->target, FEATURE_TMA) || (!away && !brings_tile(stmt))) return false;
-    const char *why = block_tma_problem(s->arena, s->target, s->kernel, stmt);
+    const Stmt *loop = map_get(s->pipelined, stmt);
+    const char *why = block_tma_problem(s->arena, s->target, s->kernel, stmt, loop);
     const Region *to = stmt->call.args[COPY_TO].region;
     for (int d = 0; away && !why && d < to->count; d++)
         if (range_of(facts, to->dims[d].start).low < 0) why = "it may begin before its tensor";
-    if (!why && !asked) why = block_tma_cost(s->target, s->kernel, stmt, map_get(s->pipelined, stmt));
+    if (!why && !asked) why = block_tma_cost(s->target, s->kernel, stmt, loop);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }

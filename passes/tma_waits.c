@@ -67,7 +67,7 @@ static int run_end(Waits *w, const Block *block, int at) {
     int end = at + 1;
     for (int i = at + 1; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (stmt->kind == STMT_ASSUME || (stmt->kind == STMT_LET && !expr_reads_memory(stmt->let.value))) continue;
         if (!is_load(stmt) || !expr_equal(slot, slot_of(w, stmt->call.args[1].region))) break;
         if (stmt->call.is_async != block->items[at]->call.is_async) break;
         for (int before = at; before < i; before++)
@@ -192,10 +192,12 @@ static bool touches(Waits *w, Stmt *stmt, const Arrival *arrival) {
     return false;
 }
 
-// The first statement from `from` on that touches what has arrived; where none does, `from`: the wait comes at once.
+// The first statement from `from` on that touches what has arrived or may leave the block; where none does, `from`: the wait comes at once.
 static int wait_place(Waits *w, const Block *block, int from, const Arrival *arrival) {
-    for (int i = from; i < block->count; i++)
-        if (touches(w, block->items[i], arrival)) return i;
+    for (int i = from; i < block->count; i++) {
+        const Block alone = {.items = &block->items[i], .count = 1, .capacity = 1};
+        if (touches(w, block->items[i], arrival) || block_breaks(&alone)) return i;
+    }
     return from;
 }
 
@@ -207,10 +209,16 @@ typedef struct Due {
 } Due;
 typedef VEC(Due) Dues;
 
+static void push_dues(Waits *w, const Dues *dues, int at, Block *out) {
+    for (int i = 0; i < dues->count; i++)
+        if (dues->items[i].at == at) push_wait(w, dues->items[i].arrival, dues->items[i].slot, dues->items[i].loc, out);
+}
+
 static void push_run(Waits *w, const Block *block, int from, int end, Dues *dues, Block *out) {
     Map *expected = map_new(w->arena);
     for (int i = from; i < end; i++) {
         Stmt *stmt = block->items[i];
+        if (i > from) push_dues(w, dues, i, out);   // of an earlier run
         if (!is_load(stmt)) {
             block_push(w->arena, out, stmt);
             continue;
@@ -225,11 +233,6 @@ static void push_run(Waits *w, const Block *block, int from, int end, Dues *dues
         }
         block_push(w->arena, out, with_barrier(w, stmt, arrival));
     }
-}
-
-static void push_dues(Waits *w, const Dues *dues, int at, Block *out) {
-    for (int i = 0; i < dues->count; i++)
-        if (dues->items[i].at == at) push_wait(w, dues->items[i].arrival, dues->items[i].slot, dues->items[i].loc, out);
 }
 
 static Arrival *awaited(Waits *w, const Stmt *stmt) {
