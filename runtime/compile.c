@@ -1,5 +1,4 @@
 #include "runtime/compile.h"
-#include "emulator/emulator.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
 #include "runtime/container.h"
@@ -46,8 +45,10 @@ static bool hook_emulate(void *user, Module *module, const char *after_pass, con
 }
 
 bool run_pipeline(Module *module, const CompileOptions *options) {
-    EmuOptions emulation = {
-        .seed = options->seed, .races = true, .target = options->target, .answers = emu_answers_new(module->arena)};
+    EmuOptions emulation = {.seed = options->seed,
+                            .races = true,
+                            .target = options->target,
+                            .answers = options->answers ? options->answers : emu_answers_new(module->arena)};
     PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .user = &emulation};
     return run_passes(module, options->target, &options->passes, &hooks);
 }

@@ -1,6 +1,7 @@
 // The compile pipeline: module -> passes -> PTX -> cubin -> launch plan. Needs LLVM (through codegen).
 #pragma once
 #include "codegen/codegen.h"
+#include "emulator/emulator.h"
 #include "passes/pass.h"
 #include "runtime/front.h"
 #include "runtime/plan.h"
@@ -17,7 +18,8 @@ typedef struct CompileOptions {
     bool lines;           // source places of instructions
     bool llvm;            // keep LLVM's IR as text
     const char *ptxas;
-    uint64_t seed;   // of --emulate-each
+    uint64_t seed;         // of --emulate-each
+    EmuAnswers *answers;   // for it, to be used again; NULL: its own
     Upto upto;
 } CompileOptions;
 

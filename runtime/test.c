@@ -68,6 +68,7 @@ typedef struct Run {
     TestCounts *counts;
     Arena *arena;   // of the choice at hand
     Module *module;
+    EmuAnswers *answers;   // to its tests, as far as known
     const TestChoice *choice;
     Loaded loaded;   // device only
     bool ok;         // this choice
@@ -104,7 +105,8 @@ static void report(Run *run, const Test *test, const EmuTestResult *result, doub
 }
 
 static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
-    EmuOptions options = {.seed = run->options->seed, .races = true, .target = run->front->target};
+    EmuOptions options = {
+        .seed = run->options->seed, .races = true, .target = run->front->target, .answers = run->answers};
     if (!emulate_test(run->module, test, &options, result)) result->passed = false;
 }
 
@@ -160,8 +162,9 @@ static bool run_in_arena(void *user, Arena *arena) {
     const TestChoice *choice = run->choice;
     bool on_gpu = run->options->on_gpu;
     run->arena = arena;
+    run->answers = NULL;
     run->module = front_module(run->front, arena, choice->define_count, choice->defines, run->options->only);
-    run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module));
+    run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module, &run->answers));
     if (run->ok && on_gpu) run_loaded(run);
     else if (run->ok) run_tests(run);
     return run->ok;

@@ -16,8 +16,9 @@ typedef struct TestChoice {
 } TestChoice;
 
 typedef struct TestHooks {
-    // Emulator: lowers the module (or leaves it at tile stage: NULL). False: reported.
-    bool (*lower)(void *user, Module *module);
+    // Emulator: lowers the module (or leaves it at tile stage: NULL). False: reported. `answers`: of references that were asked
+    // meanwhile (NULL before).
+    bool (*lower)(void *user, Module *module, EmuAnswers **answers);
     // Device: the artefact of a choice. False: reported.
     bool (*artefact)(void *user, Front *front, Arena *arena, const TestChoice *choice, const Plan **plan,
                      const void **cubin);

@@ -27,9 +27,10 @@ static bool read_prepared(TestRun *run, Arena *arena, const TestChoice *choice, 
 
 #ifdef TILEC_NO_CODEGEN
 
-static bool lower(void *user, Module *module) {
+static bool lower(void *user, Module *module, EmuAnswers **answers) {
     (void)user;
     (void)module;
+    (void)answers;
     return true;
 }
 
@@ -55,10 +56,12 @@ static bool prepare(TestRun *run) {
 
 #else
 
-static bool lower(void *user, Module *module) {
+static bool lower(void *user, Module *module, EmuAnswers **answers) {
     TestRun *run = user;
-    bool none = run->compile.passes.passes && run->compile.passes.passes[0] == 0;
-    return none || run_pipeline(module, &run->compile);
+    CompileOptions options = run->compile;
+    bool none = options.passes.passes && options.passes.passes[0] == 0;
+    if (options.passes.emulate_each) *answers = options.answers = emu_answers_new(module->arena);
+    return none || run_pipeline(module, &options);
 }
 
 static bool compile_choice(TestRun *run, Arena *arena, const TestChoice *choice, Compiled *out) {
