@@ -186,6 +186,11 @@ CASES = [
         "{ for (h in H, i in S) lse[0, h, i] = 3 + i % 3; } tolerance 2e-2;"
         for h, s, t, d, causal in ((1, 40, 20, 128, "false"), (1, 300, 130, 64, "false"), (1, 130, 260, 128, "true"))],
          "../examples/attention_backward.tile"),
+    Case("attention_backward_ordered", [], [
+        f"test attention_backward_ordered (B = 1, H = {h}, S = {s}, T = {t}, D = 256, scale = 0.0625, CAUSAL = {causal}) "
+        "{ for (h in H, i in S) lse[0, h, i] = 3 + i % 3; } tolerance 2e-2;"
+        for h, s, t, causal in ((1, 20, 20, "false"), (1, 200, 20, "false"), (1, 20, 200, "false"), (1, 130, 130, "true"))],
+         "../examples/attention_backward_ordered.tile"),
     Case("weighted", ["BK=64"], [f"test weighted (M = {m}, N = 64, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (320, 320))],
          target="sm_90a", source="lit/passes/vectors.tile"),
     Case("attention_roles", [], [
