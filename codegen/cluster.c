@@ -2,8 +2,9 @@
 // "barrier.cluster".) The barrier's arrival releases and its wait acquires at cluster scope, which are the default forms; but a
 // release of all memory waits until all stores have reached the L2 cache. A kernel that reads no tensor which it writes has
 // nothing but shared memory to tell: then a fence of that alone comes before an arrival that releases nothing ("fence",
-// .sync_restrict). That fence does not order reads, though: what is read of another block may still be on its way when this one arrives,
-// and the other then ends (a launch failure, on the device) or writes over it. So an arrival behind such reads releases all.
+// .sync_restrict). That fence does not order reads, though: what is read of another block may still be on its way when
+// this one arrives, and the other then ends (a launch failure, on the device) or writes over it. So an arrival behind
+// such reads releases all.
 #include "codegen/gen.h"
 #include "ir/rewrite.h"
 
@@ -17,13 +18,18 @@ static Value emit_peer_load(Gen *gen, const OpCall *call) {
     return from_memory(gen, type, LLVMBuildLoad2(gen->builder, memory_type(gen, type), address, ""));
 }
 
-// By assembly, in the form without .cluster: with it the assembler puts a fence of all memory before the arrival.
+// An arrival releases at the scope of the block, and a wait acquires there, unless they say .cluster (PTX ISA, "mbarrier.arrive",
+// "mbarrier.try_wait"): with it the assembler puts a fence of all memory before the arrival. So they say it where blocks read what
+// others wrote; elsewhere arrivals tell of slots that TMA fills, and order nothing else. By assembly, since LLVM has no such form.
 static void emit_peer_arrive(Gen *gen, const OpCall *call) {
     LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE);
     Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, arg_place(gen, call, 0)),
                          emit_i32(gen, arg_expr(gen, call, 1)));
     Value place = LLVMBuildPtrToInt(gen->builder, address, gen->i64, "");
-    build_asm(gen, "mbarrier.arrive.shared::cluster.b64 _, [$0];", "l,~{memory}", gen->none, 1, &place);
+    build_asm(gen,
+              gen->tells_peers ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
+                               : "mbarrier.arrive.shared::cluster.b64 _, [$0];",
+              "l,~{memory}", gen->none, 1, &place);
 }
 
 static Value peer_address(Gen *gen, Region *place, Value rank) {
@@ -86,7 +92,9 @@ static bool find_loop(Visitor *visitor, Stmt *stmt) {
 void cluster_kernel(Gen *gen, const Func *kernel) {
     Visitor loops = {.stmt = find_loop, .user = &gen->peers_read};
     gen->shared_alone = !rereads_tensors(gen, kernel);
-    gen->peers_read = false;
+    gen->peers_read = gen->tells_peers = false;
+    if (func_calls(kernel, OP_PEER_ARRIVE))
+        visit_block(&(Visitor){.expr = find_peer, .user = &gen->tells_peers}, (Block *)&kernel->body);
     visit_block(&loops, (Block *)&kernel->body);
 }
 

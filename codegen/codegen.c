@@ -167,6 +167,7 @@ static void set_launch_attributes(Gen *gen, const Stmt *grid) {
 static void start_kernel(Gen *gen, const Func *kernel) {
     gen->func = kernel;
     gen->overlaps = func_calls(kernel, OP_DEPENDENCY_WAIT);
+    gen->tells_peers = false;
     gen->facts = facts_new(gen->arena, kernel);
     gen->vars = map_new(gen->arena);
     gen->tensors = map_new(gen->arena);
@@ -338,7 +339,12 @@ void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink
 
 // What the code generator's level depends on: of all kernels, so that each is compiled alike whether alone or not.
 static Common common_of(const Module *module, const CodegenOptions *options) {
-    Gen gen = {.module = module, .arena = module->arena};
+    Gen gen = {.module = module,
+               .options = options,
+               .target = options->target,
+               .arena = module->arena,
+               .failure = module->failure,
+               .sink = module->sink};
     for (int i = 0; i < module->funcs.count; i++) {
         find_wgmma_arrays(&gen, module->funcs.items[i]);
         find_wide_joins(&gen, module->funcs.items[i]);

@@ -44,6 +44,7 @@ static void read_files(Join *join, const char *text) {
     for (const char *at = strstr(text, mark); at; at = strstr(at + 1, mark)) {
         char *path;
         long number = strtol(at + strlen(mark), &path, 10);
+        if (number < 1) continue;   // DWARF 5's name of the unit, which no place says
         path += strspn(path, " ");
         while (join->numbers.count < number) vec_push(join->arena, &join->numbers, 0);
         join->numbers.items[number - 1] = file_number(join, arena_strndup(join->arena, path, strcspn(path, "\n")));

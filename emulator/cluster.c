@@ -46,8 +46,9 @@ void peer_load(Agent *agent, const Instr *in, const Call *call) {
     }
 }
 
-// The write is that of a unit of its own, as a copy's: whoever waits for the barrier's phase learns of it, and of what the thread that
-// stores has done before (the completion releases, and waiting acquires, at cluster scope); nobody else does, not even that thread.
+// The write is that of a unit of its own, as a copy's: whoever waits for the barrier's phase learns of it, and of what
+// the thread that stores has done before (the completion releases, and waiting acquires, at cluster scope); nobody else
+// does, not even that thread.
 static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, int lane) {
     const Mem *mem = machine_mem(agent->cta->machine, call->args[0].place->mem);
     MBarrier *barrier = mbarrier_of(agent, peer, call->args[3].place, lane, true);

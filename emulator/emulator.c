@@ -41,7 +41,8 @@
 // executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread that overwrites
 // the source of its own cp.async before waiting for it is not reported (other threads are). Atomics order nothing within
 // a block. At tile stage accesses to another block of the cluster are not checked for races (at thread stage they are).
-// Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not looked at, nor whether a role's registers suffice.
+// Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not looked at, nor whether a
+// role's registers suffice.
 #include "emulator/machine.h"
 #include <time.h>
 

@@ -2,8 +2,8 @@
 //
 // A block is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps
 // and roles of one-lane agents, and it goes on when they have ended. Among all agents that can run a random one is
-// taken (by the seed) for a random number of instructions; now and then a copy of TMA makes some progress. When none can run and some have not ended, everything waits
-// for something that will not come: a deadlock, reported with who waits where.
+// taken (by the seed) for a random number of instructions; now and then a copy of TMA makes some progress. When none
+// can run and some have not ended, everything waits for something that will not come: a deadlock, reported with who waits where.
 #include "emulator/machine.h"
 #include <string.h>
 

@@ -227,7 +227,9 @@ static void break_statement(Sema *s, const Node *node) {
 static void raster(Sema *s, const Node *node, Stmt *grid) {
     int64_t rows;
     grid->grid.raster = NULL;
-    grid->grid.hilbert = node->kind == N_NAME && strcmp(node->text, "hilbert") == 0;
+    const Symbol *constant = node->kind == N_NAME ? find(s, node->text) : NULL;   // the program's own name comes first
+    bool own = constant && (constant->kind == SYMBOL_CONST || constant->kind == SYMBOL_VALUE);
+    grid->grid.hilbert = node->kind == N_NAME && !own && strcmp(node->text, "hilbert") == 0;
     if (!grid->grid.hilbert && constant_int(s, node, "raster", 1, INT32_MAX, &rows))
         grid->grid.raster = e_int(s->arena, rows);
 }

@@ -1,8 +1,8 @@
 // A Hilbert curve through a rectangle of any extents, as straight code from a number to a place.
 //
-// Textbooks compute it from the bits of the number, for squares of 2^n. Here a rectangle of p by q points is cut into quadrants, rounded
-// to whole points, which may be unequal or empty. The number is compared with how many points lie before each quadrant, and
-// what is left of it is the number in its quadrant:
+// Textbooks compute it from the bits of the number, for squares of 2^n. Here a rectangle of p by q points is cut into
+// quadrants, rounded to whole points, which may be unequal or empty. The number is compared with how many points lie
+// before each quadrant, and what is left of it is the number in its quadrant:
 //
 //              q1    q2           first point      the way through it
 //     x   p1    0     1       0   0                x and y exchanged
@@ -10,10 +10,11 @@
 //     v                       2   p1 * q           as through the whole
 //        y ---->              3   p1 * q + p2 * q2 exchanged, both directions reversed
 //
-// A way begins in the first corner and ends in the next one along x, and so do those through the quadrants, so that each ends beside
-// where the next begins. Two bits say how a way lies in the grid: whether x runs along columns, and whether both directions are
-// reversed. The place of a quadrant in the grid follows from the extent of what lies on the other side of the cut. A rectangle at least
-// twice as long as wide is cut across x only, and its halves are passed one after the other, as the whole.
+// A way begins in the first corner and ends in the next one along x, and so do those through the quadrants, so that
+// each ends beside where the next begins. Two bits say how a way lies in the grid: whether x runs along columns, and
+// whether both directions are reversed. The place of a quadrant in the grid follows from the extent of what lies on the
+// other side of the cut. A rectangle at least twice as long as wide is cut across x only, and its halves are passed one
+// after the other, as the whole.
 //
 // After some cuts what is left is passed row by row. Beside the blocks that run at the same time it is small.
 #include "passes/hilbert.h"

@@ -80,7 +80,8 @@ Buf *lower_physical(Lower *lower, Buf *shared);
 Region *lower_element(Lower *lower, const Region *region);   // an element operand in physical coordinates
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
-// The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its @vector); count 0: all.
+// The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its
+// @vector); count 0: all.
 void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a

@@ -9,7 +9,8 @@
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
 //     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
 //
-// What is done to an accumulator before a store by TMA is marked (boxwise.h). The new copies get their maps from layout-inference, which is run again on what is new.
+// What is done to an accumulator before a store by TMA is marked (boxwise.h). The new copies get their maps from
+// layout-inference, which is run again on what is new.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"

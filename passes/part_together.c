@@ -28,8 +28,8 @@
 // that use it stand there; the wait comes before the first of them, the arrival after the last.
 //
 // Products then become asynchronous (start_products.c), and some move behind those of the next iteration
-// (rotate_products.c), for which the warpgroups take turns (take_turns.c). Where all points take equally many steps blocks are persistent and load ahead across points; else every
-// point is a block, and the device balances them.
+// (rotate_products.c), for which the warpgroups take turns (take_turns.c). Where all points take equally many steps
+// blocks are persistent and load ahead across points; else every point is a block, and the device balances them.
 #include "ir/build.h"
 #include "passes/kernel_walk.h"
 #include "passes/together_plan.h"

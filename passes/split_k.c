@@ -1,7 +1,8 @@
 // split-k: the steps of a product's loop, shared by the blocks of a cluster.
 //
 // Where a product has few tiles and many steps, most multiprocessors have nothing to do. `@split(S)` on a kernel (the choice of
-// tiles puts it there, or whoever writes it) makes each tile the work of S blocks: a cluster, of which each block takes every S-th step.
+// tiles puts it there, or whoever writes it) makes each tile the work of S blocks: a cluster, of which each block takes
+// every S-th step.
 // The partial tiles then meet in the blocks' shared memory, and each block adds up its share of the rows, always in the order of
 // the blocks: the same bits in every run, without workspace and without a second launch.
 //

@@ -20,8 +20,8 @@
 // A branch parts what the assembler orders as one: it moves the wait for a product that runs meanwhile up to the branch, since it
 // moves waits past all that does not touch their registers. Where nothing runs beside the work the one loop stays (unswitch.c).
 //
-// The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index and rising with it: from
-// the first iteration in which it holds on it holds in all. That iteration is computed before the loop.
+// The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index and rising
+// with it: from the first iteration in which it holds on it holds in all. That iteration is computed before the loop.
 //
 // Left alone: conditions that fall with the index, as at the near edge of a window, or that need what the iteration computes; loops
 // with several such conditions; loops that are left (which would go on with the second one).

@@ -10,8 +10,9 @@
 // elsewhere.
 //
 // Place. A buffer lives from its first to its last touch; a touch inside a loop that the declaration is outside of
-// counts for the whole loop; what other blocks of the cluster read lives throughout. Buffers whose lives do not meet may share bytes: each is put at the lowest free aligned
-// offset, largest first. insert-sync, which comes next, orders the threads where bytes are shared.
+// counts for the whole loop; what other blocks of the cluster read lives throughout. Buffers whose lives do not meet
+// may share bytes: each is put at the lowest free aligned offset, largest first. insert-sync, which comes next, orders
+// the threads where bytes are shared.
 //
 // What TMA writes and wgmma reads lies as they dictate, in panels (tma.h).
 //

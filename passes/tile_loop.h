@@ -58,8 +58,8 @@ bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims);
 
 // The iterator along which the loop's memory accesses are contiguous (bytes vote), the last one by default.
 int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses);
-// Elements that one thread may take at once along `fast`: all unit-stride memory accesses are aligned for that many, or for as many as
-// an instruction takes of them.
+// Elements that one thread may take at once along `fast`: all unit-stride memory accesses are aligned for that many, or
+// for as many as an instruction takes of them.
 int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                     const Target *target);
 // A shared-memory access of the loop moves across `fast` with another stride (a transposed side).

@@ -4,11 +4,13 @@
 //     products     each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
 //     the rest     `beside_clocks` for `beside_elements` of all tile statements in the loop, divided by the warpgroups
 //
-// (`work_clocks` for `work_elements` where no product runs beside it) and `wait_clocks` besides, and a point `point_clocks` (its first scores and last product run alone, its results are written), and
-// `alone_clocks` where it is a block, so that nothing was loaded ahead for it, `through_clocks` where its results leave by way of the
-// tile that the next point waits for. How many steps a point takes is asked of the point in the middle of the grid: where their
-// number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile, head dims 64,
-// 128 and 256, causal or not, lengths 1024, 4096 and 16384: of its tiles it names the fastest in all eighteen cases; docs/hopper.md.)
+// (`work_clocks` for `work_elements` where no product runs beside it) and `wait_clocks` besides, and a point
+// `point_clocks` (its first scores and last product run alone, its results are written), and `alone_clocks` where it is
+// a block, so that nothing was loaded ahead for it, `through_clocks` where its results leave by way of the tile that
+// the next point waits for. How many steps a point takes is asked of the point in the middle of the grid: where their
+// number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile,
+// head dims 64, 128 and 256, causal or not, lengths 1024, 4096 and 16384: of its tiles it names the fastest in all
+// eighteen cases; docs/hopper.md.)
 #include "passes/together_cost.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"

@@ -211,8 +211,9 @@ static bool serves_all(const FitsSearch *search, const FitsEstimate *estimate) {
     return estimate->fits && estimate->registers + MORE <= search->target->registers_thread;
 }
 
-// Of equal tiles (of as many rows, staged alike, where a point is no tile of the result) the fastest; a later one has to be faster by so much,
-// since larger ones fill the last step less well. Of equally fast tiles of the result the one with the longer ring.
+// Of equal tiles (of as many rows, staged alike, where a point is no tile of the result) the fastest; a later one has
+// to be faster by so much, since larger ones fill the last step less well. Of equally fast tiles of the result the one
+// with the longer ring.
 enum { CLEARLY = 32 };
 
 static bool is_better_together(const Choice *choice, const Tile *a, const Tile *b) {
@@ -363,7 +364,8 @@ static double take_best(const FitsSearch *search, Choice *choice, int taken, con
     return best;
 }
 
-// The last one serves what the facts of the others exclude, large problems too: by another path, for which it must not be too large.
+// The last one serves what the facts of the others exclude, large problems too: by another path, for which it must not
+// be too large.
 static void put_largest_last(Choice *choice) {
     int largest = 0, last = choice->tiles.count - 1;
     for (int i = 1; i <= last; i++) {

@@ -5,7 +5,8 @@
 #include "runtime/fits.h"
 #include "runtime/record.h"
 
-// A tile that was measured, as variants of a kernel that stand before the others and serve the shapes near those it was measured at.
+// A tile that was measured, as variants of a kernel that stand before the others and serve the shapes near those it was
+// measured at.
 typedef struct FrontTile {
     const char *kernel;
     const RecordEntry *entry;   // its combination
@@ -33,8 +34,8 @@ bool front_open(Front *front, const char *path);
 // Parses a text that did not come from a file; it must outlive the front.
 bool front_open_text(Front *front, const char *name, const char *text, size_t length);
 
-// Elaborates with these defines, else those of the tuning record, and verifies. NULL: reported, too large programs as T_NOTHING_FITS with the buffers and
-// the largest combination that fits.
+// Elaborates with these defines, else those of the tuning record, and verifies. NULL: reported, too large programs as
+// T_NOTHING_FITS with the buffers and the largest combination that fits.
 Module *front_module(Front *front, Arena *arena, int define_count, const Define *defines, const char *only);
 
 // What the record says, beside the user's defines. Kernels of which a launch chooses among tiles (fits_chooses) have the model's

@@ -35,13 +35,20 @@ static bool read_time(const Json *value, double *out) {
     return isfinite(*out) && *out > 0;
 }
 
+// In the order of their names, whatever that of the line is.
 static const char *values_text(Arena *arena, const char *head, const RecordValues *values) {
+    RecordValue *sorted = arena_copy(arena, values->items, sizeof *sorted * (size_t)values->count);
     StrBuf text;
+    for (int i = 1; i < values->count; i++)
+        for (int k = i; k > 0 && strcmp(sorted[k].name, sorted[k - 1].name) < 0; k--) {
+            RecordValue other = sorted[k];
+            sorted[k] = sorted[k - 1];
+            sorted[k - 1] = other;
+        }
     sb_init(&text, arena);
     sb_str(&text, head);
     for (int i = 0; i < values->count; i++)
-        sb_printf(&text, "%s%s = %lld", text.length ? ", " : "", values->items[i].name,
-                  (long long)values->items[i].value);
+        sb_printf(&text, "%s%s = %lld", text.length ? ", " : "", sorted[i].name, (long long)sorted[i].value);
     return sb_text(&text);
 }
 

@@ -6,9 +6,10 @@
 // `text` is a hash of the kernel as it is elaborated, so that comments, tests and other kernels may change; a kernel whose
 // text changed has no lines. Lines that are damaged are reported as warnings and passed over.
 //
-// Which combination is taken where one has to serve all shapes: the lines of the nearest shape (the sum of |log2| of the ratios of dims; where no shape is
-// known every line) fall into problems, one for each shape and device. The combination that was measured for most of them is
-// taken, among those the one with the least geometric mean of its times relative to each problem's best, then the first.
+// Which combination is taken where one has to serve all shapes: the lines of the nearest shape (the sum of |log2| of
+// the ratios of dims; where no shape is known every line) fall into problems, one for each shape and device. The
+// combination that was measured for most of them is taken, among those the one with the least geometric mean of its
+// times relative to each problem's best, then the first.
 //
 // Where a launch can choose, a measured shape's combination serves the shapes near it, and no others: those of which no value
 // is larger and none more than an eighth smaller. (With the same tile such a problem has no more points, and no more steps, than

@@ -110,6 +110,24 @@ static void test_ties_and_repeats(void **state) {
     assert_int_equal(chosen(arena, &record, 64), 7);   // of equals the first
 }
 
+// Values and dims are compared by name.
+static void test_order_of_names(void **state) {
+    static const char text[] =
+        "{\"kernel\": \"k\", \"text\": \"t\", \"target\": \"sm_90a\", \"device\": \"d\", \"shape\": "
+        "{\"M\": 1, \"N\": 2}, \"tuned\": {\"A\": 3, \"B\": 4}, \"us\": 5, \"us_low\": 1, \"us_high\": 6}\n"
+        "{\"kernel\": \"k\", \"text\": \"t\", \"target\": \"sm_90a\", \"device\": \"d\", \"shape\": "
+        "{\"N\": 2, \"M\": 1}, \"tuned\": {\"B\": 4, \"A\": 3}, \"us\": 2, \"us_low\": 1, \"us_high\": 6}\n"
+        "{\"kernel\": \"k\", \"text\": \"t\", \"target\": \"sm_90a\", \"device\": \"d\", \"shape\": "
+        "{\"N\": 1, \"M\": 2}, \"tuned\": {\"B\": 3, \"A\": 4}, \"us\": 2, \"us_low\": 1, \"us_high\": 6}\n";
+    Record record;
+    DiagSink *sink = diag_sink_new(*state);
+    record_parse(*state, sink, "record", text, &record);
+    assert_int_equal(diag_count(sink), 0);
+    assert_int_equal(record.entries.count, 2);   // the second line is of the first one's problem and combination
+    assert_true(record.entries.items[0].us == 2);
+    assert_string_not_equal(record.entries.items[0].combination, record.entries.items[1].combination);
+}
+
 static void test_key(void **state) {
     Arena *arena = *state;
     static const Row rows[] = {{"d", 64, 1, 3}};
@@ -174,8 +192,9 @@ static void test_path(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_nearest), IN_ARENA(test_mean),           IN_ARENA(test_ties_and_repeats),
-        IN_ARENA(test_key),     IN_ARENA(test_write_and_read), IN_ARENA(test_damage),
-        IN_ARENA(test_path),    IN_ARENA(test_places),         IN_ARENA(test_places_of_devices)};
+        IN_ARENA(test_nearest),          IN_ARENA(test_mean), IN_ARENA(test_ties_and_repeats),
+        IN_ARENA(test_order_of_names),   IN_ARENA(test_key),  IN_ARENA(test_write_and_read),
+        IN_ARENA(test_damage),           IN_ARENA(test_path), IN_ARENA(test_places),
+        IN_ARENA(test_places_of_devices)};
     return run(tests);
 }
