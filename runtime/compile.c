@@ -153,6 +153,7 @@ static void report_variant(const PlanVariant *v, StrBuf *out) {
     if (v->registers >= 0)
         sb_printf(out, ", %d registers, %d barrier%s, spills %d + %d bytes, stack %d bytes", v->registers, v->barriers,
                   v->barriers == 1 ? "" : "s", v->spill_stores, v->spill_loads, v->stack);
+    if (v->how) sb_printf(out, "\n    %s", v->how);
     sb_printf(out, "\n    grid %s\n", v->grid.text);
     if (v->when.text) sb_printf(out, "    when %s\n", v->when.text);
 }

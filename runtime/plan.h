@@ -93,6 +93,7 @@ typedef struct PlanVariant {
     bool overlaps;                                               // may begin while the kernel before it runs
     int64_t shared_bytes;                                        // dynamic
     int registers, spill_stores, spill_loads, stack, barriers;   // as the assembler says; registers -1: unknown
+    const char *how;   // what the passes chose, for people; NULL: nothing to say, or the plan was read
 } PlanVariant;
 
 typedef struct PlanEntry {

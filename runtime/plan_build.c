@@ -149,6 +149,32 @@ static const KernelResources *resources_of(const Builder *b, const char *symbol)
     return NULL;
 }
 
+// Clusters, roles, and the operations by which tiles come, are multiplied and go.
+static const char *chosen_text(Builder *b, const Func *kernel, const int cluster[3]) {
+    static const OpId telling[] = {OP_TMA_LOAD, OP_TMA_MULTICAST, OP_CP_ASYNC,  OP_WGMMA,
+                                   OP_MMA,      OP_PEER_STORE,    OP_TMA_STORE, OP_TMA_ADD};
+    const Block *body = &func_grid(kernel)->grid.body;
+    StrBuf out;
+    sb_init(&out, b->arena);
+    int blocks = cluster[0] * cluster[1] * cluster[2];
+    if (blocks > 1) sb_printf(&out, "; clusters of %d blocks", blocks);
+    const char *before = "; roles";
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *role = body->items[i];
+        if (role->kind != STMT_ROLE) continue;
+        sb_printf(&out, "%s %s %lld", before, role->role.name, (long long)role->role.threads);
+        if (role->role.regs) sb_printf(&out, " (%lld registers)", (long long)role->role.regs);
+        before = ",";
+    }
+    before = "; by";
+    for (int i = 0; i < (int)COUNT_OF(telling); i++) {
+        if (!func_calls(kernel, telling[i])) continue;
+        sb_printf(&out, "%s %s", before, op_info(telling[i])->text);
+        before = ",";
+    }
+    return out.length ? sb_text(&out) + strlen("; ") : NULL;
+}
+
 static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     const Stmt *grid = func_grid(kernel);
     Expr *blocks = e_int(b->arena, 1);
@@ -160,6 +186,7 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
     if (grid_blocks(grid) > 1) v->cluster[0] = (int)grid_blocks(grid);
     v->overlaps = func_calls(kernel, OP_DEPENDENCY_WAIT);
+    v->how = chosen_text(b, kernel, v->cluster);
     v->shared_bytes = kernel_shared_bytes(kernel);
     v->registers = -1;
     const KernelResources *found = resources_of(b, v->symbol);
