@@ -181,9 +181,8 @@ const char *block_tma_problem(Arena *arena, const Target *target, const Func *ke
 static bool is_product(const Target *target, const Stmt *stmt) {
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_GEMM) return false;
     const Buf *a = stmt->call.args[0].region->buf, *b = stmt->call.args[1].region->buf;
-    const Buf *acc = stmt->call.args[2].region->buf;
     if (a->scope != SCOPE_SHARED || b->scope != SCOPE_SHARED) return false;
-    return mma_holding(target, type_text(a->type), type_text(b->type), type_text(acc->type)) != NULL;
+    return mma_holding(target, gemm_type(stmt, 0), gemm_type(stmt, 1), gemm_type(stmt, 2)) != NULL;
 }
 
 const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {

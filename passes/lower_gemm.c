@@ -21,6 +21,7 @@
 #include "passes/lower_gemm.h"
 #include "ir/build.h"
 #include "passes/fragment.h"
+#include "passes/util.h"
 #include <string.h>
 
 // ---- what is known about a gemm ----
@@ -28,9 +29,7 @@
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm) {
     const char *via = attr_text(gemm->attrs, ATTR_VIA);
     if (!via || strcmp(via, "mma") != 0) return NULL;
-    const Arg *args = gemm->call.args;
-    return mma_holding(target, type_text(args[0].region->buf->type), type_text(args[1].region->buf->type),
-                       type_text(args[2].region->buf->type));
+    return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
 }
 
 // Bytes of an element of an ldmatrix matrix: as many elements a row as there are rows.
@@ -42,12 +41,8 @@ static bool outer_is_contiguous(const Region *region, int operand) {
     return region->transposed == (operand == 0);
 }
 
-static const char *operand_type(const Stmt *gemm, int operand) {
-    return type_text(gemm->call.args[operand].region->buf->type);
-}
-
 static bool is_converted(const MmaInfo *info, const Stmt *gemm, int operand) {
-    return strcmp(operand == 0 ? info->a_type : info->b_type, operand_type(gemm, operand)) != 0;
+    return strcmp(operand == 0 ? info->a_type : info->b_type, gemm_type(gemm, operand)) != 0;
 }
 
 // Pairs of 8-bit elements along k, in shared memory.

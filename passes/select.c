@@ -264,8 +264,7 @@ static bool touches_memory(const Candidate *c) {
 
 static const char *gemm_problem(Selector *s, const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
-    const MmaInfo *mma =
-        mma_holding(s->target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type));
+    const MmaInfo *mma = mma_holding(s->target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
     if (!mma) return "the target has no instruction for these types";
     if (b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);

@@ -167,8 +167,7 @@ bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const
     const Region *a = args[0].region, *b = args[1].region, *acc = args[2].region;
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
     if (!target_has(target, FEATURE_WGMMA)) return *why = "the target has no wgmma", false;
-    if (args[3].name || args[3].value) return *why = "a precision is asked for", false;
-    if (!wgmma_find(target, type_text(a->buf->type), type_text(b->buf->type), type_text(acc->buf->type), (int)n, info))
+    if (!wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)n, info))
         return *why = "wgmma has no instruction for these types and columns", false;
     if (m % info->m || k % info->k) return *why = "wgmma's shape does not divide the tile's", false;
     if (!region_is_whole(acc)) return *why = "the accumulator is a part of a fragment", false;

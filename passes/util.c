@@ -161,6 +161,14 @@ bool block_any(const Block *block, bool (*predicate)(const Stmt *stmt, void *use
     return false;
 }
 
+const char *gemm_type(const Stmt *gemm, int operand) {
+    enum { ACC = 2, PRECISION = 3 };
+    Type type = gemm->call.args[operand].region->buf->type;
+    const char *precision = gemm->call.args[PRECISION].name;
+    bool fewer = operand < ACC && type == TYPE_F32 && precision && strcmp(precision, "tf32") == 0;
+    return fewer ? "tf32" : type_text(type);
+}
+
 Region *call_region(const Stmt *call, int index) {
     return index < call->call.count ? call->call.args[index].region : NULL;
 }

@@ -36,6 +36,9 @@ bool block_breaks(const Block *block);
 // Some statement in the block or below satisfies the predicate.
 bool block_any(const Block *block, bool (*predicate)(const Stmt *stmt, void *user), void *user);
 
+// What instructions call the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" where the source allows it.
+const char *gemm_type(const Stmt *gemm, int operand);
+
 // The operand of a call at `index`: NULL when it is absent or no region.
 Region *call_region(const Stmt *call, int index);
 // The mechanism that select chose ("" before).
