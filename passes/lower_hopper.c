@@ -288,24 +288,17 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     if (!store->tile || store->last) push_plain(store, OP_BULK_COMMIT, 0, NULL, &only->if_.then);
 }
 
-// The buffer of box number `box` of a tile: a slot, or TMA_STORE_SLOTS for the tail's.
-static int64_t buffer_of(const TmaStore *shape, int64_t box) {
-    int64_t across = shape->chunks + (shape->tail > 0), strip = box / across, chunk = box % across;
-    return chunk < shape->chunks ? (strip * shape->chunks + chunk) % TMA_STORE_SLOTS : TMA_STORE_SLOTS;
-}
-
-// Stores that may still read when this box is written: those since its buffer's last, in this tile or the one before.
-static int64_t stores_since(const TmaStore *shape, int64_t box) {
-    int64_t boxes = shape->strips * (shape->chunks + (shape->tail > 0)), since = 0;
-    while (buffer_of(shape, (box + boxes - 1 - since) % boxes) != buffer_of(shape, box)) since++;
+// Stores that may still read when a box is written: those since its slot's last, in this tile or the one before.
+static int64_t stores_since(int64_t boxes, int64_t slots, int64_t box) {
+    int64_t since = 0;
+    while ((box + boxes - 1 - since) % boxes % slots != box % slots) since++;
     return since;
 }
 
-// A box before this one of the tile has its buffer.
-static bool is_used(const TmaStore *shape, int64_t box) {
-    for (int64_t before = 0; before < box; before++)
-        if (buffer_of(shape, before) == buffer_of(shape, box)) return true;
-    return false;
+// Of the buffer that the boxes of a tile share.
+static int64_t slots_of(const Lower *lower, const Buf *buf) {
+    int warpgroups = lower->warpgroup != NULL;   // a dim
+    return buf->rank - warpgroups == 3 ? buf_extent(buf, buf->rank - 3) : 1;
 }
 
 // Registers are taken as wgmma leaves them.
@@ -328,20 +321,20 @@ void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *
     check_layout(&store);
     store.shape.strips /= warpgroups_of(lower);
     const TmaStore *shape = &store.shape;
-    int64_t across = shape->chunks + (shape->tail > 0);
-    const Region *stage = call_region(copy, COPY_STAGE);
-    store.tile = stage && tma_stores_through(shape, copy, stage->buf);
-    for (int64_t box = 0; box < shape->strips * across; box++) {
-        int64_t chunk = box % across, slot = buffer_of(shape, box);
+    int64_t across = shape->chunks + (shape->tail > 0), boxes = shape->strips * across;
+    const Region *stage = call_region(copy, shape->chunks ? COPY_STAGE : COPY_TAIL);
+    store.tile = shape->chunks && tma_stores_through(shape, copy, stage->buf);
+    int64_t slots = slots_of(lower, stage->buf);
+    for (int64_t box = 0; box < boxes; box++) {
+        int64_t chunk = box % across, slot = box % slots;
         bool whole = chunk < shape->chunks;
-        store.last = box + 1 == shape->strips * across;
+        store.last = box + 1 == boxes;
         store.first_row = box / across * shape->rows, store.first_column = chunk * shape->columns;
-        if (!store.tile && (lower->repeats || is_used(shape, box))) {
-            push_store_wait(&store, stores_since(shape, box));
+        if (!store.tile && (lower->repeats || box >= slots)) {
+            push_store_wait(&store, stores_since(boxes, slots, box));
             push_barrier(&store);
         }
-        push_box(&store, copy->call.args[whole ? COPY_STAGE : COPY_TAIL].region->buf, slot, box / across,
-                 chunk * shape->columns, whole ? shape->columns : shape->tail,
+        push_box(&store, stage->buf, slot, box / across, chunk * shape->columns, whole ? shape->columns : shape->tail,
                  whole ? (int)(shape->columns * type_bytes(copy->call.args[1].region->buf->type))
                        : shape->tail_swizzle);
     }

@@ -248,7 +248,7 @@ static inline void add_staging(Parting *p, Stmt *copy, int64_t warpgroups, Block
     int one = warpgroups == 1;   // needs no dim
     Arg whole_arg = {0}, tail_arg = {0};
     if (store.chunks) whole_arg = staging_buffer(p, "stage", type, 4 - one, whole + one, out);
-    if (store.tail) tail_arg = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
+    else tail_arg = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
     set_staging(p, copy, whole_arg, tail_arg);
 }
 

@@ -95,8 +95,14 @@ bool tma_takes(const Target *target, const Stmt *copy, const char **why) {
 
 // ---- stores ----
 
+// Behind whole boxes it is a narrower one in a slot of theirs: TMA reads rows of the span, however few columns it stores of them.
 static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
     store->tail = store->tail_columns = columns;
+    if (columns > 0 && store->chunks > 0) {
+        store->tail_columns = store->columns;
+        store->tail_swizzle = tma_facts.spans[0];
+        return;
+    }
     for (int i = TMA_SPANS - 1; i >= 0 && columns * element > matrix_facts.row_bytes; i--) {
         if (columns * element > tma_facts.spans[i]) continue;
         store->tail_swizzle = tma_facts.spans[i];

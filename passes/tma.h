@@ -26,17 +26,18 @@ bool tma_serves(const Target *target, const Stmt *copy, const char **why);
 bool tma_takes(const Target *target, const Stmt *copy, const char **why);
 
 // A store of an accumulator, by way of shared memory: boxes of 64 rows (one warpgroup's, of the instruction) and one swizzle span
-// of columns; the columns that are left are a narrower box.
+// of columns; the columns that are left are a narrower box, which takes turns with the others at the slots in shared memory.
 typedef struct TmaStore {
-    int64_t strips, chunks;       // boxes along m; whole ones along n
-    int64_t rows, columns;        // of a whole one
-    int64_t tail, tail_columns;   // columns that are left; of their buffer, padded to a swizzle span. 0: none
+    int64_t strips, chunks;   // boxes along m; whole ones along n
+    int64_t rows, columns;    // of a whole one
+    int64_t tail,
+        tail_columns;   // columns that are left; of their rows in shared memory, padded to a swizzle span. 0: none
     int tail_swizzle;
 } TmaStore;
 bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why);   // copy: fragment to tensor
 // Whether a shared tile that is needed no more can be the way: it has the accumulator's shape, and lies as the boxes do.
 bool tma_stores_through(const TmaStore *store, const Stmt *copy, const Buf *tile);
-enum { TMA_STORE_SLOTS = 2 };   // buffers for whole boxes: one is written while the other is read
+enum { TMA_STORE_SLOTS = 2 };   // for boxes: one is written while the other is read
 // Warpgroups of one role meet around their stores at named barriers, from this one on. (Below: where roles take turns.)
 enum { TMA_STORE_BARRIER = 4 };
 // Where they take turns, each waits at one of its own.

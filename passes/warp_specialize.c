@@ -410,6 +410,10 @@ bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const S
            tma_stores(target, stmt, out, &why) && written_last(arena, kernel, stmt->call.args[1].region->buf);
 }
 
+int64_t ring_barriers(int64_t slots) {
+    return 2 * slots * type_bytes(TYPE_MBARRIER);
+}
+
 typedef struct Staging {
     Arena *arena;
     const Target *target;
@@ -422,7 +426,7 @@ static bool count_staging(Visitor *visitor, Stmt *stmt) {
     Staging *staging = visitor->user;
     TmaStore store;
     if (!stores_tile(staging->arena, staging->target, staging->kernel, stmt, &store)) return true;
-    int64_t columns = (store.chunks ? TMA_STORE_SLOTS * store.columns : 0) + store.tail_columns;
+    int64_t columns = store.chunks ? TMA_STORE_SLOTS * store.columns : store.tail_columns;
     staging->bytes += staging->consumers * store.rows * columns * type_bytes(stmt->call.args[1].region->buf->type);
     return true;
 }

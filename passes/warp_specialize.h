@@ -22,6 +22,7 @@ bool is_accumulator(const Func *kernel, const Buf *fragment);
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out);
 // Shared memory beside the buffers of the source, bytes: for stores by TMA, for slots of transposed tiles. `shared`: of those
 // buffers; where there is no room beside them, results may leave by way of one.
+int64_t ring_barriers(int64_t slots);   // bytes of `full` and `empty`
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared);
 // The tile that one product of such a kernel's loop computes.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);

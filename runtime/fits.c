@@ -159,7 +159,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // (passes/parted_cost.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
 // kept, and the launch takes the cheapest.
 
-enum { MOST_TILES = 9, MOST_SPLITS = 3, MOST_VARIANTS = MOST_TILES + MOST_SPLITS };
+enum { MOST_TILES = 11, MOST_SPLITS = 3, MOST_VARIANTS = MOST_TILES + MOST_SPLITS };
 
 typedef struct Tile {
     const char *tunables;
@@ -185,8 +185,16 @@ static const Func *as_parted(const FitsSearch *search, const Func *kernel) {
     return turned ? turned : kernel;
 }
 
+static int64_t slots_of(const FitsEstimate *estimate) {
+    int64_t slots = 1;
+    for (int i = 0; i < estimate->buffers.count; i++)
+        if (estimate->buffers.items[i].stages > slots) slots = estimate->buffers.items[i].stages;
+    return slots;
+}
+
 static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
-    int64_t shared = estimate->shared + specialized_staging(search->arena, search->target, kernel, estimate->shared);
+    int64_t shared = estimate->shared + ring_barriers(slots_of(estimate));
+    shared += specialized_staging(search->arena, search->target, kernel, shared);
     return specialized_in_turn(search->arena, search->target, kernel) && shared <= search->target->shared_block;
 }
 
@@ -258,13 +266,6 @@ static void order_together(Choice *choice) {
     Tile first = choice->tiles.items[0];
     for (int i = 1; i < choice->tiles.count; i++) choice->tiles.items[i - 1] = choice->tiles.items[i];
     choice->tiles.items[choice->tiles.count - 1] = first;
-}
-
-static int64_t slots_of(const FitsEstimate *estimate) {
-    int64_t slots = 1;
-    for (int i = 0; i < estimate->buffers.count; i++)
-        if (estimate->buffers.items[i].stages > slots) slots = estimate->buffers.items[i].stages;
-    return slots;
 }
 
 // The one with slots enough; of such the one that takes k faster, clearly; else the one with the longer ring.
@@ -380,7 +381,7 @@ static void put_largest_last(Choice *choice) {
 }
 
 static void keep_few(const FitsSearch *search, Choice *choice) {
-    const double WORTH_A_TILE = 0.001 * PROBLEMS;
+    const double WORTH_A_TILE = 0.0004 * PROBLEMS;
     double least[PROBLEMS], times[PROBLEMS] = {0};
     for (int p = 0; p < PROBLEMS; p++) {
         least[p] = 1e300;
