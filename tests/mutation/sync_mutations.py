@@ -123,8 +123,11 @@ CASES = [
                                          "test ranks (M = 2, N = 4) { for (i in M, j in N) x[i, j] = i32(i * N + j); } "
                                          "tolerance 0;"],
          target="sm_90a", source="programs/clusters.tile"),
+    Case("gemm", ["BM=64", "BN=112", "BK=64", "STAGES=2"], [   # the last columns take turns with the others at the store's slots
+        f"test gemm (M = {m}, N = 112, K = {k}) tolerance 2e-2;" for m, k in ((64, 64), (832, 128), (832, 448))], target="sm_90a"),
     Case("product", [], [f"test product (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
-                         for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 1000))],
+                         for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 1000))]
+         + [f"test few_rows (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((16, 64, 64), (18, 136, 1000), (16, 66, 300))],
          target="sm_90a", source="lit/passes/split-k.tile"),
     Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136))]
          + [f"test fours (M = {m}, N = 128, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (640, 328))]
