@@ -108,7 +108,7 @@ static const char *tile_problem(const Uses *uses) {
 static const char *load_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
     const Buf *tensor = copy->call.args[0].region->buf, *tile = copy->call.args[1].region->buf;
     const char *why;
-    if (!tma_serves(target, copy, &why)) return arena_printf(arena, "TMA %s", why);
+    if (!tma_serves(target, copy, &why)) return why;
     if (tensor->mode != MODE_IN) return "the kernel writes what it copies";
     Uses uses = uses_of(arena, kernel, tile);
     return uses.filled ? "its tile is written by threads too" : tile_problem(&uses);
@@ -155,7 +155,7 @@ static void find_places(Places *places, const Block *block, const Iter **loops, 
 static const char *store_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
     const Buf *tile = copy->call.args[0].region->buf, *tensor = copy->call.args[1].region->buf;
     const char *why;
-    if (!tma_takes(target, copy, &why)) return arena_printf(arena, "TMA %s", why);
+    if (!tma_takes(target, copy, &why)) return why;
     Places places = {.arena = arena, .copy = copy, .tensor = tensor};
     const Iter *loops[32];
     find_places(&places, &func_grid(kernel)->grid.body, loops, 0);

@@ -474,9 +474,9 @@ static void set_cluster(Stmt *grid, int blocks) {
     grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
 }
 
-static bool drop_cluster(Scheduler *s) {
+static bool drop_cluster(Scheduler *s, const char *why) {
     if (!has_cluster(s->grid)) return false;
-    REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", "nothing reaches from one block of it to another");
+    REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", why);
     set_cluster(s->grid, 1);
     return true;
 }
@@ -610,7 +610,8 @@ static bool share_copy(Visitor *visitor, Stmt *stmt) {
     for (int d = 0; stmt->kind == STMT_ASSUME && d < SHARED_NAMES; d++)   // beyond the grid's end nobody promised it
         share->differ |= grid->grid.cluster[d] > 1 && depends_on(share, d, stmt->assume);
     if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
-        for (int d = 0; d < SHARED_NAMES; d++) share->differ |= depends_on(share, d, stmt->loop.iters[0].end);
+        for (int d = 0; d < SHARED_NAMES; d++)
+            share->differ |= grid->grid.cluster[d] > 1 && depends_on(share, d, stmt->loop.iters[0].end);
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return true;
     const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
     if (from->buf->scope != SCOPE_GLOBAL || to->buf->scope != SCOPE_SHARED) return true;
@@ -638,17 +639,23 @@ static bool is_shared(const Stmt *stmt, void *user) {
     return attr_get(stmt->attrs, ATTR_MULTICAST) != NULL;
 }
 
-static bool share_tiles(Scheduler *s, Func *kernel) {
+// Marks what blocks share. NULL: they do; else why not.
+static const char *share_tiles(Scheduler *s, Func *kernel) {
     const Stmt *grid = s->grid;
     Share share = {.s = s, .lets = subst_new(s->arena)};
     Visitor visitor = {.stmt = share_copy, .user = &share}, drop = {.stmt = drop_share, .user = &share};
-    if (!has_cluster(grid) || grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES) return false;
-    if (cluster_blocks(grid) > s->context->target->max_cluster) return false;
-    if (!specialized_in_turn(s->arena, s->context->target, kernel)) return false;
+    if (!has_cluster(grid)) return "there is none";
+    if (!specialized_in_turn(s->arena, s->context->target, kernel))
+        return "nothing reaches from one block of it to another, and only plain products in roles share tiles";
+    if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
+        return "tiles are shared along the first two of several names";
+    if (cluster_blocks(grid) > s->context->target->max_cluster) return "it is larger than the target's";
     visit_block(&visitor, &kernel->body);
-    if (share.some && !share.differ) return true;
+    if (share.some && !share.differ) return NULL;
     visit_block(&drop, &kernel->body);
-    return false;
+    return share.some
+               ? "its blocks may take unequally many steps, or not all that is said of points holds beyond the grid"
+               : "its blocks have no tile in common";
 }
 
 static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {
@@ -750,7 +757,8 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
         return flattened;
     }
     if (block_any(&kernel->body, is_shared, NULL)) return false;   // it has been here
-    bool shares = share_tiles(&s, kernel), changed = shares || drop_cluster(&s) || divided || has_raster(grid);
+    const char *apart = share_tiles(&s, kernel);
+    bool shares = !apart, changed = shares || drop_cluster(&s, apart) || divided || has_raster(grid);
     const char *why;
     bool parted = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself

@@ -5,9 +5,9 @@
 // A vector is a box as it lies; where it has slots, each has to start where a box may.
 static bool vector_panels(const Buf *shared, TmaPanels *out, const char **why) {
     int64_t columns = buf_extent(shared, shared->rank - 1), bytes = columns * type_bits(shared->type) / 8;
-    if (columns < 1) return *why = "has no constant shape", false;
-    if (columns > tma_facts.max_box) return *why = "has more columns than a box may have", false;
-    if (bytes % tma_facts.shared_align) return *why = "is a vector of no multiple of 128 bytes", false;
+    if (columns < 1) return *why = "a tile has no constant shape", false;
+    if (columns > tma_facts.max_box) return *why = "a vector is longer than a box of TMA may be", false;
+    if (bytes % tma_facts.shared_align) return *why = "a vector is no multiple of 128 bytes", false;
     *out = (TmaPanels){.rows = 1, .columns = columns, .count = 1};
     return true;
 }
@@ -16,17 +16,17 @@ bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
     const int *spans = tma_facts.spans;
     int bits = type_bits(shared->type);
     if (shared->rank - shared->stage_dims == 1) return vector_panels(shared, out, why);
-    if (shared->rank - shared->stage_dims != 2) return *why = "has more than two dims", false;
+    if (shared->rank - shared->stage_dims != 2) return *why = "a tile has more than two dims", false;
     int64_t rows = buf_extent(shared, shared->rank - 2), bytes = buf_extent(shared, shared->rank - 1) * bits / 8;
-    if (rows < 1 || bytes < 1) return *why = "has no constant shape", false;
+    if (rows < 1 || bytes < 1) return *why = "a tile has no constant shape", false;
     for (int i = 0; i < TMA_SPANS; i++) {
         if (bytes % spans[i]) continue;
         *out = (TmaPanels){rows, spans[i] * 8 / bits, bytes / spans[i], spans[i]};
-        if (rows > tma_facts.max_box) return *why = "has more rows than a box may have", false;
-        if (rows % tma_facts.swizzle_rows) return *why = "has rows that are no multiple of 8", false;
+        if (rows > tma_facts.max_box) return *why = "a tile has more rows than a box of TMA may have", false;
+        if (rows % tma_facts.swizzle_rows) return *why = "a tile's number of rows is no multiple of 8", false;
         return true;
     }
-    return *why = "has rows that are no multiple of 32 bytes", false;
+    return *why = "a tile's rows are no multiple of 32 bytes", false;
 }
 
 const Layout *tma_layout(Arena *arena, const Buf *shared) {
@@ -70,18 +70,18 @@ static bool is_tile(const Region *region, int dims) {
 static bool moves_tile(const Target *target, const Region *from, const Region *to, const char **why) {
     const Buf *tensor = from->buf, *shared = to->buf;
     TmaPanels panels;
-    if (!target_has(target, FEATURE_TMA)) return *why = "is not there on this target", false;
+    if (!target_has(target, FEATURE_TMA)) return *why = "the target has no TMA", false;
     if (tensor->scope != SCOPE_GLOBAL || shared->scope != SCOPE_SHARED || !tensor->is_param)
-        return *why = "copies between parameters and shared memory", false;
-    if (tensor->type != shared->type) return *why = "does not convert", false;
+        return *why = "TMA copies between parameters and shared memory", false;
+    if (tensor->type != shared->type) return *why = "TMA does not convert", false;
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
-        return *why = "needs a contiguous last dim", false;
+        return *why = "TMA needs a contiguous last dim", false;
     if (!is_tile(from, shared->rank - shared->stage_dims) || to->transposed || to->count != shared->rank)
-        return *why = "copies tiles of the last dims", false;
+        return *why = "TMA copies tiles of the last dims", false;
     for (int d = shared->stage_dims; d < shared->rank; d++)
         if (!to->dims[d].extent || !expr_is_int(to->dims[d].start, 0) ||
             !expr_equal(to->dims[d].extent, shared->shape[d]))
-            return *why = "moves whole buffers here", false;
+            return *why = "TMA moves whole buffers here", false;
     return tma_panels(shared, &panels, why);
 }
 
@@ -115,17 +115,17 @@ bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const cha
     const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
     const Buf *tensor = to->buf;
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_STMATRIX))
-        return *why = "is not there on this target", false;
+        return *why = "the target has no TMA", false;
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
-        return *why = "stores whole fragments of two dims", false;
+        return *why = "TMA stores whole fragments of two dims", false;
     if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN || !is_tile(to, 2))
-        return *why = "stores to tiles of the last two dims of a parameter", false;
+        return *why = "TMA stores to tiles of the last two dims of a parameter", false;
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
-        return *why = "needs a contiguous last dim", false;
+        return *why = "TMA needs a contiguous last dim", false;
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = buf_extent(from->buf, 1);
     if (element * matrix_facts.rows != matrix_facts.row_bytes)
-        return *why = "stores 16-bit elements, by stmatrix", false;
-    if (m % WGMMA_ROWS || n % matrix_facts.rows) return *why = "stores strips of 64 rows and 8 columns", false;
+        return *why = "TMA stores 16-bit elements, by stmatrix", false;
+    if (m % WGMMA_ROWS || n % matrix_facts.rows) return *why = "TMA stores strips of 64 rows and 8 columns", false;
     *out = (TmaStore){.strips = m / WGMMA_ROWS, .rows = WGMMA_ROWS, .columns = tma_facts.spans[0] / element};
     out->chunks = n / out->columns;
     set_tail(out, n % out->columns, element);

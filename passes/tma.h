@@ -13,14 +13,14 @@ typedef struct TmaPanels {
     int64_t count;
     int swizzle;   // bytes: 128, 64, 32; a vector has none
 } TmaPanels;
-// Of the last two dims of a shared buffer, or of the last one: a vector is one row. false: *why, after "the tile ".
+// Of the last two dims of a shared buffer, or of the last one: a vector is one row. false: *why.
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why);
 const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a tile of two dims that has panels
 // The same with another order within the rows: the digits of `order` (WgmmaInfo.k_paired), which repeats.
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order);
 
 // Whether TMA can serve a copy from a tensor to a shared tile, given what the tensor's `when` will say (unit inner stride, rows
-// and base aligned to tma_facts.unit_bytes). false: *why, after "TMA ".
+// and base aligned to tma_facts.unit_bytes). false: *why.
 bool tma_serves(const Target *target, const Stmt *copy, const char **why);
 // The same from a shared tile to a tensor; what begins before the tensor is left to the caller (T0738).
 bool tma_takes(const Target *target, const Stmt *copy, const char **why);
