@@ -250,6 +250,15 @@ double to_tf32(double value) {
     return narrow;
 }
 
+double cut_to_tf32(double value) {
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    if ((bits & 0x7f800000) != 0x7f800000) bits &= ~(uint32_t)0x1fff;
+    memcpy(&narrow, &bits, sizeof narrow);
+    return narrow;
+}
+
 const char *word_text(Arena *arena, Type type, Word value) {
     if (type_is_float(type)) return arena_printf(arena, "%.9g", value.f);
     if (type == TYPE_BOOL) return value.i ? "true" : "false";

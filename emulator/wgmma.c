@@ -266,7 +266,7 @@ MULTIPLY(multiply_float, float, f)
 MULTIPLY(multiply_int, uint64_t, i)
 
 static void to_tensor_core(const OperandCode *op, Word *matrix) {
-    for (int i = 0; op->tf32 && i < op->rows * op->k; i++) matrix[i].f = to_tf32(matrix[i].f);
+    for (int i = 0; op->tf32 && i < op->rows * op->k; i++) matrix[i].f = cut_to_tf32(matrix[i].f);
 }
 
 static void compute(Cta *cta, const Statement *s) {
