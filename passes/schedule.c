@@ -516,9 +516,9 @@ static void decompose_clusters(Scheduler *s, Expr *number, int blocks) {
 }
 
 static bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int blocks) {
-    if (blocks > s->context->target->max_cluster)
+    if (blocks > s->context->target->cluster_most)
         diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
-             s->context->target->max_cluster);
+             s->context->target->cluster_most);
     const char *unused = s->grid->grid.persistent ? "persistent" : has_raster(s->grid) ? "raster" : NULL;
     if (unused) REMARK(s->context, s->grid->loc, T_GRID_HINT, unused, "blocks of a cluster work together");
     bool changed = want_whole_clusters(s, kernel) || s->grid->grid.count > 1 || unused;

@@ -48,7 +48,7 @@ static bool never_holds(Arena *arena, Expr *when) {
 }
 
 bool is_served(const Func *kernel, const Target *target) {
-    Needs needs = {target, func_cluster(kernel) <= target->max_cluster};
+    Needs needs = {target, func_cluster(kernel) <= target->cluster_most};
     Visitor visitor = {.expr = needs_expr, .stmt = needs_stmt, .user = &needs};
     visit_block(&visitor, (Block *)&kernel->body);
     return needs.served;
