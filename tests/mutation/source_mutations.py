@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-FOR_HOPPER = {"attention_roles", "layer_norm", "rmsnorm", "softmax"}   # with kernels that other targets do not have
+FOR_HOPPER = {"attention_roles", "cumulative_sum", "layer_norm", "rmsnorm", "softmax"}   # with kernels that other targets do not have
 
 # (example, what is wrong, old text, new text). The old text occurs exactly once in the example.
 MUTATIONS = [
@@ -118,6 +118,7 @@ MUTATIONS = [
     ("embedding", "row of the neighbour", "= table[row[i], j];", "= table[row[i] + 1, j];"),
     ("embedding", "not added up", "atomic_add(dtable[row[i], j],", "atomic_exch(dtable[row[i], j],"),
     ("cumulative_sum", "output is zero", "copy(v, y[b * ROWS, 0]);", "fill(v, 0); copy(v, y[b * ROWS, 0]);"),
+    ("cumulative_sum", "a block's own sum counted before it", "r < part ?", "r <= part ?"),
     ("cumulative_sum", "sums of the neighbour", "sums[line, place - 1 - t]", "sums[line, place - t]"),
     ("cumulative_sum", "sums forgotten between turns", "(place < workers ? 0 : before)", "0"),
     ("cumulative_sum", "sums of the row before", "if (t < workers && t < place) {", "if (t < workers) {"),
