@@ -372,15 +372,21 @@ static void learn(Facts *facts, const Block *block) {
 }
 
 // Of a section the worker's place in this round, in the next one from the other end: who had a long point has a short one next.
-// The last round of a section has not one for each.
+// The last round of a section has not one for each, and who has one in it changes from section to section: each begins with another
+// worker, as far ahead as spreads them evenly.
 static Block *push_sections(Maker *m, Block *body) {
     Parting *p = m->parting;
     Arena *a = p->arena;
-    Expr *section, *round, *worker = e_var(a, p->worker), *last = e_sub(a, p->workers, integer(p, 1));
+    Expr *section, *round, *most = integer(p, p->context->target->max_grid), *zero = integer(p, 0);
     Stmt *sections = push_points_loop(p, "section", p->sections, &section, body);
-    body = &push_points_loop(p, "round", p->turns, &round, &sections->loop.body)->loop.body;
-    Expr *back = e_mod(a, e_add(a, e_mul(a, section, p->turns), round), integer(p, 2));
-    Expr *from = e_select(a, e_binary(a, BIN_EQ, back, integer(p, 1)), e_sub(a, last, worker), worker);
+    body = &sections->loop.body;
+    Expr *ahead = bind(p, "ahead", e_add(a, e_var(a, p->worker), e_mul(a, section, p->shift)), body);
+    push_range(p, ahead, zero, most, body);
+    Expr *around = e_select(a, e_lt(a, ahead, p->workers), ahead, e_sub(a, ahead, p->workers));
+    Expr *own = bind(p, "own", around, body);
+    body = &push_points_loop(p, "round", p->turns, &round, body)->loop.body;
+    Expr *back = e_binary(a, BIN_EQ, e_mod(a, round, integer(p, 2)), integer(p, 1));
+    Expr *from = e_select(a, back, e_sub(a, e_sub(a, p->workers, integer(p, 1)), own), own);
     Expr *place = bind(p, "place", e_add(a, e_mul(a, round, p->workers), from), body);
     Expr *number = bind(p, "number", e_add(a, e_mul(a, section, p->section), place), body);
     Stmt *some = s_if(a, e_and(a, e_lt(a, place, p->section), e_lt(a, number, p->points)));
@@ -580,7 +586,10 @@ static void make_points(Parting *p, bool persistent, const Block *hoisted, Block
         each = p->section;
     }
     p->turns = bind(p, hoisted ? "rounds" : "turns", e_call2(a, OP_CEILDIV, each, p->workers), out);
-    if (hoisted) push_range(p, p->turns, one, most, out);
+    if (!hoisted) return;
+    push_range(p, p->turns, one, most, out);
+    p->shift = bind(p, "shift", e_div(a, p->workers, p->sections), out);
+    push_range(p, p->shift, integer(p, 0), most, out);
 }
 
 static bool find_other_product(Visitor *visitor, Stmt *stmt) {

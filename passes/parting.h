@@ -18,6 +18,7 @@ typedef struct Parting {
     Var *worker, *block;
     Expr *sections,
         *section;    // how many, and the points of one, where points differ and blocks stay; `turns` are of a section
+    Expr *shift;     // workers by which a section begins further than the one before
     Var *quotient;   // the section of a point, as its lets name it
     // in turn
     Block shared, fragments, work;   // of one point, apart

@@ -63,6 +63,7 @@ bool pass_split_k(PassContext *context, Func *kernel);
 bool pass_schedule(PassContext *context, Func *kernel);
 bool pass_select(PassContext *context, Func *kernel);
 bool pass_ring(PassContext *context, Func *kernel);
+bool pass_spare_factors(PassContext *context, Func *kernel);
 bool pass_warp_specialize(PassContext *context, Func *kernel);
 bool pass_pipeline(PassContext *context, Func *kernel);
 bool pass_tma_waits(PassContext *context, Func *kernel);

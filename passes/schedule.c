@@ -40,7 +40,7 @@
 //
 // Where the source says `persistent`, and roles are made of the block later, a block stays for several such points (`@sections`): one
 // of each round of as many as there are blocks, in the next round from the other end, so that who had the longest of one has the
-// shortest of the next (part_together.c). Every section begins with a round of its own.
+// shortest of the next (part_together.c). Every section begins with a round of its own, and with another block.
 //
 // persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
 // shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
