@@ -97,12 +97,15 @@ static void check_test(Programs *p, Module *module, const Predictions *predictio
     const Func *func = emulate_choose(module, test->name, made.count, made.args);
     assert_non_null(func);
     assert_true(emulate_func(module, func, made.count, made.args, &options, &report));
+    int64_t counted = 0;
     for (int i = 0; i < report.site_count; i++) {
         const EmuSite *site = &report.sites[i];
+        counted += site->conflicts;
         if (p->is_example && site->conflicts && !is_explained(func, site->buffer))
             fail_msg("%s: %u: %lld conflicts of %s", func->name, site->place.line, (long long)site->conflicts,
                      site->buffer);
     }
+    assert_int_equal(counted, report.conflicts);
     if (func->kind != FUNC_KERNEL) return;   // a program: the variants of its kernels are chosen inside
     for (int i = 0; i < report.site_count; i++) check_site(p, predictions, func, &report.sites[i]);
 }
