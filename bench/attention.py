@@ -174,8 +174,7 @@ def attention_backward(d, causal, s):
                    peers={"cudnn": Choice(sdpa_backward, LAYOUTS, inputs, q, k, v, grad)} | others, tolerance=2e-2)
 
 
-@bench("attention_fp8", "TFLOP/s", [(128, causal, s) for causal in (False, True) for s in (1024, 4096, 16384)],
-       ("tilec bf16",), label)
+@bench("attention_fp8", "TFLOP/s", SHAPES, ("tilec bf16",), label)
 def attention_fp8(d, causal, s):
     """forward, e4m3, beside our own in bf16"""
     inputs = Inputs(d, causal, s)
@@ -184,7 +183,8 @@ def attention_fp8(d, causal, s):
     wide = [x.to(BF16) for x in (q, k, v)]
     o = torch.full_like(wide[0], float("nan"))
     return Problem(work=inputs.work(), out=o, want=reference(*wide, causal, inputs.scale)[0], tolerance=6e-2,
-                   ours=[Own("attention_fp8", [q, k, v, one, one, one, o, inputs.scale], D=d, CAUSAL=causal)],
+                   ours=[Own(kernel, [q, k, v, one, one, one, o, inputs.scale], D=d, CAUSAL=causal)
+                         for kernel in ("attention_fp8", "attention_fp8_roles")],
                    peers={"tilec bf16": Own("attention", [*wide, o, inputs.scale], D=d, CAUSAL=causal),
                           "cudnn bf16": Choice(sdpa, LAYOUTS, inputs, *wide)})
 

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-FOR_HOPPER = {"attention_roles", "cumulative_sum", "layer_norm", "rmsnorm", "softmax"}   # with kernels that other targets do not have
+FOR_HOPPER = {"attention_fp8_roles", "attention_roles", "cumulative_sum", "layer_norm", "rmsnorm",
+              "softmax"}   # with kernels that other targets do not have
 
 # (example, what is wrong, old text, new text). The old text occurs exactly once in the example.
 MUTATIONS = [
@@ -39,6 +40,11 @@ MUTATIONS = [
     ("attention_fp8", "last key dropped", "n * BN + j >= T ||", "n * BN + j >= T - 1 ||"),
     ("attention_fp8", "values not scaled", "v_scale[b, h] / sum[i];", "1 / sum[i];"),
     ("attention_fp8", "scale of another head", "k_scale[b, h] * LOG2E;", "k_scale[b, 0] * LOG2E * q_scale[b, 0] / q_scale[b, h];"),
+    ("attention_fp8_roles", "last key dropped", "let low = (CAUSAL ? min(last, row) : last) - key;",
+     "let low = (CAUSAL ? min(last, row) : last - 1) - key;"),
+    ("attention_fp8_roles", "maxima of other bits", "if (vote_any(min(high[0], high[1]) < 0)) {",
+     "if (vote_any(min(high[0], high[1]) < -2147483647)) {"),
+    ("attention_fp8_roles", "numbers of the head mixed up", "lane / 8 % 2 * 8 + r % 4 * 2 + r / 4;", "lane / 8 % 2 * 8 + r;"),
     ("attention_mla", "last key dropped", "if (at + j >= end) s[i, j] = -inf;", "if (at + j >= end - 1) s[i, j] = -inf;"),
     ("attention_mla", "value of other columns", "gemm(p, Cs[:, 0 +: E], o);", "gemm(p, Cs[:, D - E +: E], o);"),
     ("attention_mla", "pieces overlap", "let at = start + n * BN;", "let at = n * BN;"),
