@@ -51,7 +51,11 @@ void barrier_sync(Agent *agent, const Call *call, bool waits) {
     int64_t expected = operand(agent, call, 1, agent->warp ? agent->region_threads : machine->code->block_threads);
     int64_t lanes = agent->warp ? __builtin_popcount(agent->full) : agent->role->threads;
     if (named) lanes = (lanes + LANES - 1) / LANES * LANES;   // named barriers count whole warps
-    EXPECT(machine->failure, id >= 0 && (id < NAMED_BARRIERS || !named), "named barrier %lld", (long long)id);
+    if (id < 0 || (id >= NAMED_BARRIERS && named)) {
+        emu_report(machine, agent->pc, T_EMU_UNSUPPORTED, arena_printf(machine->arena, "barrier %lld", (long long)id));
+        machine->stop = true;
+        return;
+    }
     Barrier *barrier = &cta->barriers[id];
     if (!count_agrees(agent, barrier, id, expected)) return;
     barrier->arrived += lanes;

@@ -40,6 +40,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/verify_impl.h"
+#include "layout/distribution.h"
 #include <string.h>
 
 // ---- names (1, 2) ----
@@ -233,8 +234,30 @@ static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
     }
 }
 
+// Of the threads there are.
+static void check_threads(Verifier *v, const Context *c, const Layout *map, Span loc) {
+    if (!c->threads || tv_threads(map) == c->threads) return;
+    REPORT(v, loc, T_IR_MAP,
+           arena_printf(v->arena, "is for %lld threads, of which there are %lld here", (long long)tv_threads(map),
+                        (long long)c->threads));
+}
+
+// Which thread does which iterations.
+static void check_map(Verifier *v, const Context *c, const Stmt *stmt) {
+    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
+    const Layout *map = text ? layout_parse(v->arena, text, 0, &why) : NULL;
+    if (!text) return;
+    if (!map) {
+        REPORT(v, stmt->loc, T_LAYOUT_TEXT, why);
+    } else if (map->rank_in != 2 || (stmt->kind == STMT_FOR && map->rank_out != stmt->loop.count)) {
+        REPORT(v, stmt->loc, T_IR_MAP, "has other inputs than thread and value, or another number of dims");
+    } else {
+        check_threads(v, c, map, stmt->loc);
+    }
+}
+
 // ---- buffers (8, 16, 18) ----
-static void check_layout(Verifier *v, const Buf *buf) {
+static void check_layout(Verifier *v, const Context *c, const Buf *buf) {
     const Layout *layout = buf->layout;
     bool tv = buf->scope == SCOPE_FRAGMENT;
     int rank = tv ? layout->rank_out : layout->rank_in + buf->stage_dims;
@@ -242,6 +265,7 @@ static void check_layout(Verifier *v, const Buf *buf) {
         REPORT(v, buf->loc, T_LAYOUT_RANK, buf->name, buf->rank, rank);
         return;
     }
+    if (tv && !c->thread) check_threads(v, c, layout, buf->loc);
     for (int i = tv ? 0 : buf->stage_dims; i < buf->rank; i++) {
         int64_t covers = tv ? layout->out_shape[i] : layout_extent_in(layout, i - buf->stage_dims),
                 extent = buf_extent(buf, i);
@@ -275,7 +299,7 @@ static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
                "outside of its place: shared and fragment in a grid, local in a thread region, scratch in a program");
     if (buf->scope == SCOPE_FRAGMENT && v->func->stage == STAGE_THREAD)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "at thread stage");
-    if (buf->layout && !buf->lowered) check_layout(v, buf);
+    if (buf->layout && !buf->lowered) check_layout(v, c, buf);
     if (buf->alias_of && buf->alias_of->scope != buf->scope)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "in the storage of another kind of memory");
 }
@@ -373,7 +397,18 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     check_iters(v, &c, stmt->loop.count, stmt->loop.iters);
     if (stmt->loop.stages) check_expr(v, &c, stmt->loop.stages);
     if (kind == LOOP_PARALLEL && c.thread) REPORT(v, stmt->loc, T_IR_PLACE, "parallel", "inside a thread region");
-    for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
+    for (int i = 0; i < stmt->loop.count; i++) {
+        const Iter *iter = &stmt->loop.iters[i];
+        int64_t begin, end, step;
+        bool expands = (kind == LOOP_UNROLL || kind == LOOP_VECTORIZED) && c.kind == FUNC_KERNEL;
+        enter_iter(v, &c, iter, kind);
+        if (!expands || !expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || end <= begin ||
+            !expr_const(iter->step, &step) || step < 1)
+            continue;
+        uint64_t trips = ((uint64_t)end - (uint64_t)begin - 1) / (uint64_t)step + 1;
+        if (trips > MOST_UNROLLED)
+            REPORT(v, stmt->loc, T_IR_UNROLL, (long long)(trips > INT64_MAX ? INT64_MAX : trips), MOST_UNROLLED);
+    }
     c.parallel |= kind == LOOP_PARALLEL;
     c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
     check_block(v, c, &stmt->loop.body);
@@ -422,6 +457,9 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
             REPORT(v, stmt->loc, T_GRID_RANGE, iter->var->name);
     }
     if (!cluster_fits(stmt)) REPORT(v, stmt->loc, T_CLUSTER, MOST_CLUSTER);
+    bool roles = false;   // what stands beside them may be theirs
+    for (int i = 0; i < stmt->grid.body.count; i++) roles |= stmt->grid.body.items[i]->kind == STMT_ROLE;
+    if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);
     c.grid = true;
     check_block(v, c, &stmt->grid.body);
     undeclare(v, mark);
@@ -429,6 +467,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
 
 static void check_role(Verifier *v, Context c, const Stmt *stmt) {
     c.role = true;
+    c.threads = stmt->role.threads;
     check_block(v, c, &stmt->role.body);
 }
 
@@ -484,6 +523,7 @@ static void check_place(Verifier *v, const Context *c, const Stmt *stmt) {
 
 static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     check_attrs(v, stmt->attrs, 's', stmt->loc);
+    check_map(v, c, stmt);
     check_place(v, c, stmt);
     switch (stmt->kind) {
     case STMT_LET:

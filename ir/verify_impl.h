@@ -20,12 +20,19 @@ typedef struct Verifier {
 } Verifier;
 
 // Where a statement or expression stands.
+enum {
+    MOST_ALIGNED = 1 << 30,   // bytes
+    NAMED_BARRIERS = 16,      // of a block (PTX ISA, "bar")
+    MOST_UNROLLED = 1 << 14   // iterations
+};
+
 typedef struct Context {
     FuncKind kind;
     bool grid, thread, parallel, breakable, role;
     bool divergent;                // under a condition or loop that names the thread index
     uint64_t parallel_iterators;   // bits of those with more than one iteration
     uint64_t guards;               // bits of those that conditions around it name
+    int64_t threads;               // that do what stands here together; 0: not known
 } Context;
 
 // What a value depends on.

@@ -224,11 +224,22 @@ static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span 
                shape_text(v, &dst));
 }
 
+// A constant operand that is outside of what the operation knows.
+static void check_bounds(Verifier *v, const OpInfo *info, int at, const Arg *arg, int64_t low, int64_t high, Span loc) {
+    int64_t value;
+    if (!arg->value || !expr_const(arg->value, &value) || (value >= low && value <= high)) return;
+    report_operand(v, info, at, arena_printf(v->arena, "must be from %lld to %lld", (long long)low, (long long)high),
+                   loc);
+}
+
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
     if (op >= OP_TMA_LOAD && op <= OP_TMA_MULTICAST) check_tma(v, info, count, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
+    if (op == OP_ALIGNED) check_bounds(v, info, 1, &args[1], 1, MOST_ALIGNED, loc);
+    if ((op == OP_BARRIER || op == OP_BARRIER_ARRIVE) && count > 0)
+        check_bounds(v, info, 0, &args[0], 0, NAMED_BARRIERS - 1, loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
         check_same(v, args[0].region, args[1].region, false, loc);
     if (op == OP_TRANSPOSE) check_same(v, args[0].region, args[1].region, true, loc);

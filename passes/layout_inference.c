@@ -200,7 +200,10 @@ static void collect_gemm(Inference *inference, Item *item) {
     item->mma = gemm_instruction(inference->context->target, item->stmt);
     item->is_wgmma = via && strcmp(via, "wgmma") == 0;
     const char *why;
-    if (item->is_wgmma) wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why);
+    if (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why)) {
+        diag(inference->context->sink, item->stmt->loc, T_VIA, why);
+        item->is_wgmma = false;
+    }
     if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);
     if (b->buf->scope == SCOPE_FRAGMENT) add_fragment(inference, b->buf);
     add_use(inference, item, acc->buf, 2, dims, true);
