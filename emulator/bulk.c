@@ -44,7 +44,7 @@ static int64_t row_inside(const BulkCopy *copy, int64_t row, int64_t *skip, int6
         int64_t index = copy->at[d] + row % map->box[d];
         row /= map->box[d];
         inside &= (uint64_t)index < (uint64_t)mem->shape[last - d];
-        *offset += index * mem->stride[last - d];
+        if (inside) *offset += index * mem->stride[last - d];
     }
     int64_t begin = copy->at[0] < 0 ? 0 : copy->at[0], end = copy->at[0] + map->box[0];
     if (end > mem->shape[last]) end = mem->shape[last];

@@ -281,6 +281,7 @@ static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 }
 
 bool pass_materialize(PassContext *context, Func *kernel) {
+    int errors = diag_errors(context->sink);   // of what came before: another choice of a file's tests
     Materialize m = {.context = context, .arena = context->arena, .kernel = kernel};
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
@@ -296,6 +297,6 @@ bool pass_materialize(PassContext *context, Func *kernel) {
         rewrite_block(&mapper, &kernel->body);
         if (m.changed) pass_layout_inference(context, kernel);
         any |= m.changed;
-    } while (m.changed && diag_errors(context->sink) == 0);
+    } while (m.changed && diag_errors(context->sink) == errors);
     return mark_boxwise(context->arena, &kernel->body) || any;
 }
