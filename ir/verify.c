@@ -257,7 +257,7 @@ static void check_map(Verifier *v, const Context *c, const Stmt *stmt) {
 }
 
 // ---- buffers (8, 16, 18) ----
-static void check_layout(Verifier *v, const Context *c, const Buf *buf) {
+static void check_layout(Verifier *v, const Buf *buf) {
     const Layout *layout = buf->layout;
     bool tv = buf->scope == SCOPE_FRAGMENT;
     int rank = tv ? layout->rank_out : layout->rank_in + buf->stage_dims;
@@ -265,7 +265,6 @@ static void check_layout(Verifier *v, const Context *c, const Buf *buf) {
         REPORT(v, buf->loc, T_LAYOUT_RANK, buf->name, buf->rank, rank);
         return;
     }
-    if (tv && !c->thread) check_threads(v, c, layout, buf->loc);
     for (int i = tv ? 0 : buf->stage_dims; i < buf->rank; i++) {
         int64_t covers = tv ? layout->out_shape[i] : layout_extent_in(layout, i - buf->stage_dims),
                 extent = buf_extent(buf, i);
@@ -299,7 +298,7 @@ static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
                "outside of its place: shared and fragment in a grid, local in a thread region, scratch in a program");
     if (buf->scope == SCOPE_FRAGMENT && v->func->stage == STAGE_THREAD)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "at thread stage");
-    if (buf->layout && !buf->lowered) check_layout(v, c, buf);
+    if (buf->layout && !buf->lowered) check_layout(v, buf);
     if (buf->alias_of && buf->alias_of->scope != buf->scope)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "in the storage of another kind of memory");
 }
