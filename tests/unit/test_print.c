@@ -257,7 +257,7 @@ static const char *const programs[] = {
     "            @via(mma) @warps(4, 2) gemm(As[k_1 % 3, :, :], Bs.T, acc);\n"
     "            await(As[k_1 % 3, :, :], reads);\n"
     "        }\n"
-    "        @map(\"((4),(2)):((1),(4))\") @vector(8) parallel (i in 128, j in 64) acc[i, j] = acc[i, j] * f32(n);\n"
+    "        @map(\"(256,32):(1@0,1@1)\") @vector(8) parallel (i in 128, j in 64) acc[i, j] = acc[i, j] * f32(n);\n"
     "        copy(acc, C[bm * 128 +: i64(n), 0 +: 64]);\n"
     "    }\n"
     "}\n",
