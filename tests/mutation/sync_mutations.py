@@ -52,7 +52,7 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_90a", False, 11, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 3, "barrier();"): OTHERS,
           ("attention_backward", "sm_80", False, 16, "wgmma_fence();"): OWN,
-          ("attention_fp8_roles", "sm_80", False, 38, "warp_sync();"): "ptxas wants it, or the warps that transpose spill",
+          ("attention_fp8_roles", "sm_80", False, 37, "warp_sync();"): "ptxas wants it, or the warps that transpose spill",
           ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN} | {
