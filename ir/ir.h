@@ -34,6 +34,7 @@ typedef enum {
 typedef enum { KIND_BOOL, KIND_INT, KIND_UINT, KIND_FLOAT, KIND_OPAQUE } TypeKind;
 
 const char *type_text(Type type);
+bool type_can_be_added(Type type);   // by TMA (PTX ISA, "cp.reduce.async.bulk.tensor")
 int type_bits(Type type);    // in memory; bool has 8
 int type_bytes(Type type);   // of one element, at least 1
 TypeKind type_kind(Type type);

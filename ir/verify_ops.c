@@ -86,7 +86,7 @@ static void report_operand(Verifier *v, const OpInfo *info, int at, const char *
     REPORT(v, loc, T_IR_OPERAND, info->operands[at].name, info->text, why);
 }
 
-static bool can_be_added(Type type) {   // PTX ISA, "cp.reduce.async.bulk.tensor"
+bool type_can_be_added(Type type) {
     return type == TYPE_F32 || type == TYPE_F16 || type == TYPE_BF16 || type == TYPE_I32 || type == TYPE_U32 ||
            type == TYPE_U64;
 }
@@ -106,7 +106,7 @@ static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *arg
         report_operand(v, info, coordinates, "are not one for each dim of the box", loc);
     for (int i = coordinates; i < count; i++)
         if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
-    if (info->id == OP_TMA_ADD && !can_be_added(map.tensor->type))
+    if (info->id == OP_TMA_ADD && !type_can_be_added(map.tensor->type))
         report_operand(v, info, map_at, "has a type that TMA cannot add", loc);
     if (!load && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
 }

@@ -165,6 +165,17 @@ static const char *store_problem(Arena *arena, const Target *target, const Func 
     return tile_problem(&uses);
 }
 
+const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
+    const char *why = kernel_problem(kernel);
+    if (why) return why;
+    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
+    const Iter *loops[32];
+    find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
+    if (places.uses != 1) return "its tensor is used elsewhere too";
+    Uses uses = in_shared ? uses_of(arena, kernel, copy->call.args[0].region->buf) : (Uses){0};
+    return tile_problem(&uses);
+}
+
 const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
                               const Stmt *loop) {
     const char *why = kernel_problem(kernel);

@@ -11,5 +11,7 @@ bool takes_tile_away(const Stmt *stmt);
 // Why TMA cannot make the copy; NULL: it can. `loop`: the pipelined one around it, of several stages; NULL: none.
 const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
                               const Stmt *loop);
+// The same of an addition to a tensor (added_tile.h); `in_shared`: of a tile that other statements use too.
+const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared);
 // Why something else does it faster; NULL: TMA does.
 const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop);

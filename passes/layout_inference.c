@@ -23,6 +23,7 @@
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
+#include "passes/added_tile.h"
 #include "passes/fragment.h"
 #include "passes/fragment_views.h"
 #include "passes/kernel_walk.h"
@@ -244,7 +245,7 @@ static void collect_scalar(Inference *inference, Item *item) {
 
 static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
-    if (via_is(stmt, "tma") || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
+    if (tma_copy(inference->arena, stmt) || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;

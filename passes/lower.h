@@ -90,7 +90,8 @@ bool is_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out);
 // Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
-void lower_tma_away(Lower *lower, const Stmt *copy, Block *out);   // from a shared tile to a tensor; closes a group
+// From a shared tile to a tensor, by tma_store or tma_add; closes a group.
+void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out);
 // Of a fragment, by all threads, with the `loops` (@boxwise) that stand before it.
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);

@@ -45,7 +45,7 @@ static bool only_starts_copies(const Stmt *stmt) {
             if (!only_starts_copies(stmt->if_.then.items[i])) return false;
         return stmt->if_.otherwise.count == 0;
     }
-    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL && attr_get(stmt->attrs, ATTR_VIA) != NULL;
+    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL && starts_copy(stmt);
     return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
 }
 

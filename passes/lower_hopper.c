@@ -105,7 +105,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     }
 }
 
-void lower_tma_away(Lower *lower, const Stmt *copy, Block *out) {
+void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out) {
     Arena *arena = lower->arena;
     const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
     TmaPanels panels;
@@ -120,7 +120,7 @@ void lower_tma_away(Lower *lower, const Stmt *copy, Block *out) {
             if (d == 0) start = e_add(arena, start, e_int(arena, p * panels.columns));
             args[2 + d] = arg_value(simplify_expr(arena, lower->facts, start));
         }
-        push_op(lower, copy, OP_TMA_STORE, 2 + to->count, args, out);
+        push_op(lower, copy, op, 2 + to->count, args, out);
     }
     push_op(lower, copy, OP_BULK_COMMIT, 0, NULL, out);
 }

@@ -12,6 +12,7 @@
 // Layouts have been chosen; nothing is decided here and no storage but per-thread temporaries is made.
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/added_tile.h"
 #include "passes/block_tma.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
@@ -399,10 +400,11 @@ static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
 
 static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
-    if (via_is(stmt, "tma")) {
+    const Stmt *copy = tma_copy(lower->arena, stmt);
+    if (copy) {
         Block *to = lower->one ? out : &once(lower, NULL, out)->if_.then;
-        if (takes_tile_away(stmt)) lower_tma_away(lower, stmt, to);
-        else lower_tma(lower, stmt, to);
+        if (takes_tile_away(copy)) lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
+        else lower_tma(lower, copy, to);
         return;
     }
     if (via_is(stmt, "matrix")) {

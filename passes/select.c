@@ -14,6 +14,7 @@
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
 //     @via(tma)        tiles to and from shared memory by TMA, elsewhere: where it serves and pays (block_tma.c)
+//     @via(tma)        additions of a tile to a tensor, by TMA's reduce-add: likewise (added_tile.h)
 //     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
 //     @via(matrix)     a tile of bytes that is transposed in shared memory, in such a kernel: by ldmatrix and stmatrix
 //     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
@@ -25,6 +26,7 @@
 // cores (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is
 // multiplied out (`fma`). Asynchronous or not is decided here, before pipelining; whether it pays is not asked: it
 // always did.
+#include "passes/added_tile.h"
 #include "passes/block_tma.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
@@ -194,6 +196,12 @@ static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- TMA without roles ----
 
+static bool begins_inside(const Facts *facts, const Region *to) {
+    for (int d = 0; d < to->count; d++)
+        if (range_of(facts, to->dims[d].start).low < 0) return false;
+    return true;
+}
+
 // Whether the block makes the copy by TMA, as the source says (`@via(tma)`) or because it pays; `say`: or why not.
 static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
@@ -201,15 +209,28 @@ static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
     const Stmt *loop = map_get(s->pipelined, stmt);
     const char *why = block_tma_problem(s->arena, s->target, s->kernel, stmt, loop);
     const Region *to = stmt->call.args[COPY_TO].region;
-    for (int d = 0; away && !why && d < to->count; d++)
-        if (range_of(facts, to->dims[d].start).low < 0) why = "it may begin before its tensor";
+    if (away && !why && !begins_inside(facts, to)) why = "it may begin before its tensor";
     if (!why && !asked) why = block_tma_cost(s->target, s->kernel, stmt, loop);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }
 
+// Whether TMA adds the tile to the tensor, likewise.
+static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
+    const char *why = NULL;
+    if (s->general || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
+    if (s->parted) why = "roles add from their registers";
+    else if (added_tile(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
+    if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region)) why = "it may begin before its tensor";
+    if (!why && !via_is(stmt, "tma")) why = added_tile_cost(s->target, s->kernel, tile);
+    if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
+    return !why;
+}
+
 static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
+    AddedTile tile;
+    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf);
     if (!block_tma(s, stmt, facts, false)) return;
     want_map(s, facts, stmt->call.args[takes_tile_away(stmt) ? COPY_TO : COPY_FROM].region->buf);
 }
@@ -279,8 +300,21 @@ static void select_gemm(Selector *s, Stmt *stmt) {
     set_via(s, stmt, problem ? "fma" : "mma");
 }
 
+static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
+    AddedTile tile;
+    bool asked = via_is(stmt, "tma");
+    if (!asked && attr_get(stmt->attrs, ATTR_VIA)) return;
+    bool by_tma = block_add(s, stmt, facts, true, &tile);
+    if (by_tma && !asked) set_via(s, stmt, "tma");
+    if (!by_tma && asked) attr_remove(&stmt->attrs, ATTR_VIA), s->changed = true;
+}
+
 static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
+    if (is_addition(stmt)) {
+        select_addition(s, stmt, facts);
+        return;
+    }
     bool asked = via_is(stmt, "tma") && (brings_tile(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
     if (asked && (s->parted || block_tma(s, stmt, facts, true))) return;
     if (asked) attr_remove(&stmt->attrs, ATTR_VIA);   // another way

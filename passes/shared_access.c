@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "layout/cost.h"
+#include "passes/added_tile.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/tma.h"
@@ -250,7 +251,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     TileLoop loop;
     (void)facts;
-    if (via_is(stmt, "tma") || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
+    if (tma_copy(gather->context->arena, stmt) || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
     if (via_is(stmt, "tma_store")) {
         gather_stagings(gather, stmt);
         return;

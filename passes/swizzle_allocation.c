@@ -19,6 +19,7 @@
 // Leading dims beyond the last two (ring slots) pass through the layout.
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/added_tile.h"
 #include "passes/kernel_walk.h"
 #include "passes/pass.h"
 #include "passes/shared_access.h"
@@ -95,8 +96,9 @@ static void find_order(Touch *touch, const Stmt *gemm) {
 static bool find_touch(Visitor *visitor, Stmt *stmt) {
     Touch *touch = visitor->user;
     if (!via_is(stmt, "tma") && !via_is(stmt, "tma_store") && !via_is(stmt, "wgmma")) return true;
-    for (int i = 0; i < stmt->call.count; i++)
-        touch->found |= call_region(stmt, i) && call_region(stmt, i)->buf == touch->buf;
+    const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(touch->arena, stmt);
+    for (int i = 0; copy && i < copy->call.count; i++)
+        touch->found |= call_region(copy, i) && call_region(copy, i)->buf == touch->buf;
     if (via_is(stmt, "wgmma")) find_order(touch, stmt);
     return true;
 }

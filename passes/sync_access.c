@@ -1,5 +1,6 @@
 #include "passes/sync_access.h"
 #include "layout/distribution.h"
+#include "passes/added_tile.h"
 #include "passes/lower.h"
 #include <string.h>
 
@@ -216,11 +217,12 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
 }
 
 // One thread starts it.
-static void tma_accesses(Arena *arena, Stmt *copy, MemAccessVec *out) {
+static void tma_accesses(Arena *arena, Stmt *stmt, const Stmt *copy, MemAccessVec *out) {
     for (int i = 0; i < 2; i++) {
         const Region *region = copy->call.args[i].region;
-        MemAccess *access = add(arena, out, copy, region->buf, WHO_ONE, i == 1);
+        MemAccess *access = add(arena, out, stmt, region->buf, WHO_ONE, i == 1);
         set_region(access, region);
+        access->atomic = i == 1 && copy != stmt;
         if (region->buf->scope != SCOPE_SHARED) continue;
         access->tma = access->async = true;
         access->bar = i == 1 ? call_region(copy, COPY_BAR) : NULL;
@@ -229,8 +231,9 @@ static void tma_accesses(Arena *arena, Stmt *copy, MemAccessVec *out) {
 
 void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     TileLoop loop;
-    if (via_is(stmt, "tma") && stmt->kind == STMT_CALL) {
-        tma_accesses(arena, stmt, out);
+    const Stmt *copy = tma_copy(arena, stmt);
+    if (copy) {
+        tma_accesses(arena, stmt, copy, out);
         return;
     }
     if (tile_loop_of(arena, stmt, &loop)) {

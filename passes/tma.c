@@ -1,5 +1,6 @@
 #include "passes/tma.h"
 #include "ir/build.h"
+#include "passes/added_tile.h"
 #include "passes/util.h"
 
 // A vector is a box as it lies; where it has slots, each has to start where a box may.
@@ -195,7 +196,7 @@ static bool takes_pairs(const Stmt *gemm) {
 static bool find_other(Visitor *visitor, Stmt *stmt) {
     Touches *touches = visitor->user;
     Block one = {.items = &stmt, .count = 1, .capacity = 1};
-    if (stmt->kind == STMT_THREAD) touches->others |= block_uses_buf(&one, touches->buf);
+    if (stmt->kind == STMT_THREAD || is_addition(stmt)) touches->others |= block_uses_buf(&one, touches->buf);
     if (stmt->kind != STMT_CALL) return true;
     bool is_gemm = stmt->call.op == OP_GEMM, by_tma = via_is(stmt, "tma") || via_is(stmt, "tma_store");
     for (int i = 0; i < stmt->call.count && (is_gemm || by_tma); i++) {

@@ -23,6 +23,7 @@
 // That all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there before is fenced,
 // insert-sync sees to.
 #include "ir/build.h"
+#include "passes/added_tile.h"
 #include "passes/block_tma.h"
 #include "passes/lower.h"
 #include "passes/tma.h"
@@ -307,7 +308,7 @@ static bool is_role(const Stmt *stmt, void *user) {
 
 static bool is_store(const Stmt *stmt, void *user) {
     (void)user;
-    return via_is(stmt, "tma") && takes_tile_away(stmt);
+    return via_is(stmt, "tma") && (takes_tile_away(stmt) || is_addition(stmt));
 }
 
 static bool waits_last(const Block *body) {
@@ -338,10 +339,11 @@ bool pass_tma_waits(PassContext *context, Func *kernel) {
     Stmt *grid = (Stmt *)func_grid(kernel);
     Waits w = {.context = context, .arena = context->arena, .by_tile = map_new(context->arena)};
     if (!grid || block_any(&grid->grid.body, is_role, NULL)) return false;
+    bool staged = stage_additions(context->arena, context->target, kernel);
     find_runs(&w, &grid->grid.body, false);
     bool stores = block_any(&grid->grid.body, is_store, NULL);
     if (w.arrivals.count > 0) add_barriers(&w, grid);
     bool last = stores && !waits_last(&grid->grid.body);
     if (last) push_last_wait(&w, grid->loc, &grid->grid.body);
-    return w.arrivals.count > 0 || last;
+    return w.arrivals.count > 0 || last || staged;
 }

@@ -1,0 +1,251 @@
+#include "passes/added_tile.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/block_tma.h"
+#include "passes/kernel_walk.h"
+#include "passes/lower.h"
+#include "passes/tile_loop.h"
+#include "passes/tma.h"
+#include "passes/util.h"
+
+// ---- the loop ----
+
+typedef struct Body {
+    Stmt *atomic;
+    const Expr *condition;   // NULL: none
+    Subst *lets;             // pure ones before it
+} Body;
+
+static bool body_of(const Stmt *stmt, Body *body) {
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return false;
+    const Block *block = &stmt->loop.body;
+    while (block->count > 0) {
+        Stmt *last = vec_last(block);
+        for (int i = 0; i + 1 < block->count; i++) {
+            const Stmt *let = block->items[i];
+            if (let->kind != STMT_LET || !expr_is_pure(let->let.value)) return false;
+            if (body->lets) subst_var(body->lets, let->let.var, subst_expr(body->lets, let->let.value));
+        }
+        if (is_call(last, OP_ATOMIC_ADD)) {
+            body->atomic = last;
+            return last->call.args[0].region->buf->scope == SCOPE_GLOBAL;
+        }
+        if (last->kind != STMT_IF || last->if_.otherwise.count > 0 || body->condition) return false;
+        body->condition = last->if_.condition;
+        if (body->lets) body->condition = subst_expr(body->lets, last->if_.condition);
+        block = &last->if_.then;
+    }
+    return false;
+}
+
+bool is_addition(const Stmt *stmt) {
+    Body body = {0};
+    return body_of(stmt, &body);
+}
+
+static bool has_plain_iters(const Stmt *loop) {
+    int64_t begin, end, step;
+    for (int i = 0; i < loop->loop.count; i++) {
+        const Iter *iter = &loop->loop.iters[i];
+        if (!expr_const(iter->begin, &begin) || !expr_const(iter->step, &step) || !expr_const(iter->end, &end))
+            return false;
+        if (begin != 0 || step != 1 || end < 1) return false;
+    }
+    return true;
+}
+
+// Index `at` of the element is where the tile begins, plus the loop's iterator `own` (-1: none): *start.
+static bool starts_at(Arena *arena, const Stmt *loop, Expr *at, int own, Expr **start) {
+    Subst *first = subst_new(arena);
+    for (int i = 0; i < loop->loop.count; i++) {
+        int64_t coefficient;
+        if (!linear_in(at, loop->loop.iters[i].var, &coefficient) || coefficient != (i == own)) return false;
+        subst_var(first, loop->loop.iters[i].var, e_int(arena, 0));
+    }
+    if (!expr_is_stable(at)) return false;
+    *start = simplify_expr(arena, NULL, subst_expr(first, at));
+    return true;
+}
+
+// The condition says no more than that the element is one of the tensor's, which TMA asks too.
+static bool is_inside(const Expr *condition, const Buf *tensor, Expr *const *at) {
+    if (condition->kind != EXPR_BINARY) return false;
+    const Expr *a = condition->binary.a, *b = condition->binary.b;
+    if (condition->binary.op == BIN_LOGICAL_AND) return is_inside(a, tensor, at) && is_inside(b, tensor, at);
+    for (int d = 0; d < tensor->rank && condition->binary.op == BIN_LT; d++)
+        if (expr_equal(a, at[d]) && expr_equal(b, tensor->shape[d])) return true;
+    return false;
+}
+
+// The tile in shared memory whose element at the loop's indices `value` is: all of it. NULL: it is another value.
+static Region *shared_tile(Arena *arena, const Stmt *loop, const Expr *value) {
+    if (value->kind != EXPR_LOAD || value->load.buf->scope != SCOPE_SHARED) return NULL;
+    Buf *buf = value->load.buf;
+    if (buf->rank - buf->stage_dims != loop->loop.count) return NULL;
+    Region *tile = region_whole(arena, buf);
+    for (int d = 0; d < buf->rank; d++) {
+        const Expr *at = value->load.indices[d];
+        int own = d - buf->stage_dims;
+        if (own < 0) {
+            Expr *slot;
+            if (!starts_at(arena, loop, (Expr *)at, -1, &slot)) return NULL;
+            tile->dims[d] = (RegionDim){.start = slot};
+            continue;
+        }
+        const Iter *iter = &loop->loop.iters[own];
+        int64_t end;
+        if (at->kind != EXPR_VAR || at->var != iter->var || !expr_const(iter->end, &end)) return NULL;
+        if (end != buf_extent(buf, d)) return NULL;
+    }
+    return tile;
+}
+
+static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
+    int64_t shape[LAYOUT_MAX_RANK];
+    for (int i = 0; i < loop->loop.count; i++) expr_const(loop->loop.iters[i].end, &shape[i]);
+    return region_whole(arena, buf_new_const(arena, "stage", SCOPE_SHARED, type, loop->loop.count, shape, loop->loc));
+}
+
+bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why) {
+    Body body = {.lets = subst_new(arena)};
+    if (!body_of(stmt, &body)) return *why = "it does more than to add to a tensor", false;
+    const Region *element = body.atomic->call.args[0].region;
+    Buf *tensor = element->buf;
+    int rank = tensor->rank, outer = rank - stmt->loop.count;
+    if (outer < 0 || stmt->loop.count > LAYOUT_MAX_RANK || !has_plain_iters(stmt))
+        return *why = "TMA adds tiles of the last dims", false;
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    Expr *at[LAYOUT_MAX_RANK];
+    for (int d = 0; d < rank; d++) {
+        at[d] = subst_expr(body.lets, element->dims[d].start);
+        if (!starts_at(arena, stmt, at[d], d - outer, &dims[d].start))
+            return *why = "TMA adds tiles of the last dims", false;
+        if (d < outer) continue;
+        dims[d].extent = stmt->loop.iters[d - outer].end;
+        expr_const(dims[d].extent, &dims[d].tile);
+    }
+    if (body.condition && !is_inside(body.condition, tensor, at))
+        return *why = "it adds only where a condition holds", false;
+    Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, body.atomic->call.args[1].value));
+    if (!expr_is_pure(value)) return *why = "what it adds is no plain value", false;
+    Region *from = shared_tile(arena, stmt, value);
+    if (!from && body.condition)   // what is not added is not asked for
+        value = e_select(arena, (Expr *)body.condition, value, e_zero(arena, value->type));
+    Arg args[] = {arg_region(from ? from : new_tile(arena, stmt, tensor->type)),
+                  arg_region(region_new(arena, tensor, dims, false, stmt->loc))};
+    Stmt *copy = s_call(arena, OP_COPY, COUNT_OF(args), args);
+    copy->loc = stmt->loc;
+    *out = (AddedTile){.copy = copy, .value = from ? NULL : value, .atomic = body.atomic};
+    return true;
+}
+
+Stmt *tma_copy(Arena *arena, Stmt *stmt) {
+    AddedTile tile;
+    const char *why;
+    if (!via_is(stmt, "tma")) return NULL;
+    if (stmt->kind == STMT_CALL) return stmt;
+    return is_addition(stmt) && added_tile(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;
+}
+
+// ---- whether and when ----
+
+// A fence or a release makes what was added before it known to others; it does not wait for TMA.
+static bool tells_others(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL && (stmt->call.op == OP_FENCE || stmt->call.op == OP_STORE);
+}
+
+const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile) {
+    const char *why;
+    if (!tma_takes(target, tile->copy, &why)) return why;
+    if (!type_can_be_added(tile->copy->call.args[COPY_TO].region->buf->type)) return "TMA does not add this type";
+    if (block_any(&kernel->body, tells_others, NULL))
+        return "a fence or a release follows, which does not wait for TMA";
+    return block_add_problem(arena, kernel, tile->copy, !tile->value);
+}
+
+// Threads add an element at a time. By way of shared memory they store vectors, and two barriers and TMA's own time come to that:
+// so there should be a few vectors for each.
+const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
+    enum { LEAST_VECTORS = 2 };
+    const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
+    int64_t bytes = type_bytes(from->type), least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes;
+    for (int d = from->stage_dims; d < from->rank; d++) bytes *= buf_extent(from, d);
+    return bytes < least ? "each thread adds few elements" : NULL;
+}
+
+// ---- staging ----
+
+typedef struct Staging {
+    Arena *arena;
+    int64_t room;   // shared memory that nothing is in
+    bool changed;
+} Staging;
+
+static int64_t tile_bytes(const Buf *buf) {
+    int64_t bytes = type_bytes(buf->type);
+    for (int d = 0; d < buf->rank; d++) bytes *= buf_extent(buf, d);
+    return bytes;
+}
+
+static bool add_bytes(Visitor *visitor, Stmt *stmt) {
+    if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
+        *(int64_t *)visitor->user -= tile_bytes(stmt->decl) + tma_facts.shared_align;
+    return true;
+}
+
+// stage[i, j] = value; then the addition of stage.
+static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Block *out) {
+    Arena *arena = staging->arena;
+    Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
+    Expr *at[LAYOUT_MAX_RANK];
+    for (int i = 0; i < stmt->loop.count; i++) at[i] = e_var(arena, stmt->loop.iters[i].var);
+    const Region *to = tile->copy->call.args[COPY_TO].region;
+    Expr *place[LAYOUT_MAX_RANK];
+    for (int d = 0, own = 0; d < to->count; d++)
+        place[d] = to->dims[d].extent ? e_add(arena, to->dims[d].start, at[own++]) : to->dims[d].start;
+    Arg args[] = {arg_region(region_element(arena, to->buf, to->count, place)),
+                  arg_value(e_load(arena, stage, stmt->loop.count, at))};
+    Stmt *atomic = s_call(arena, OP_ATOMIC_ADD, COUNT_OF(args), args), addition = *stmt;
+    atomic->loc = tile->atomic->loc;
+    addition.loop.body = (Block){0};
+    block_push(arena, &addition.loop.body, atomic);
+    Stmt *store = s_store(arena, stage, stmt->loop.count, at, tile->value);
+    store->loc = atomic->loc;
+    block_push(arena, out, s_decl(arena, stage));
+    block_push(arena, out, stmt);
+    block_push(arena, out, clone_stmt(arena, subst_new(arena), &addition));
+    attr_remove(&stmt->attrs, ATTR_VIA);
+    stmt->loop.body = (Block){0};
+    block_push(arena, &stmt->loop.body, store);
+}
+
+static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Staging *staging = mapper->user;
+    AddedTile tile;
+    const char *why;
+    bool staged =
+        via_is(stmt, "tma") && is_addition(stmt) && added_tile(staging->arena, stmt, &tile, &why) && tile.value;
+    if (!staged) {
+        block_push(mapper->arena, out, stmt);
+        return;
+    }
+    staging->changed = true;
+    int64_t bytes = tile_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
+    if (bytes <= staging->room) {
+        staging->room -= bytes;
+        stage_addition(staging, stmt, &tile, out);
+        return;
+    }
+    attr_remove(&stmt->attrs, ATTR_VIA);
+    block_push(mapper->arena, out, stmt);
+}
+
+bool stage_additions(Arena *arena, const Target *target, Func *kernel) {
+    Staging staging = {.arena = arena, .room = target->shared_block};
+    Visitor visitor = {.stmt = add_bytes, .user = &staging.room};
+    visit_block(&visitor, &kernel->body);
+    StmtMapper mapper = {.arena = arena, .stmt = stage_stmt, .user = &staging};
+    rewrite_block(&mapper, &kernel->body);
+    return staging.changed;
+}
