@@ -45,7 +45,8 @@ static bool only_starts_copies(const Stmt *stmt) {
             if (!only_starts_copies(stmt->if_.then.items[i])) return false;
         return stmt->if_.otherwise.count == 0;
     }
-    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL && starts_copy(stmt);
+    if (stmt->kind == STMT_FOR)
+        return stmt->loop.kind == LOOP_PARALLEL && attr_get(stmt->attrs, ATTR_VIA) && !via_is(stmt, "tma");
     return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
 }
 
@@ -92,6 +93,7 @@ static Expr *next_tile(Arena *arena, const Iter *iter) {
 
 typedef struct Copies {
     Gemm *gemm;
+    const Stmt *loop;
     VEC(Stmt *) spread;   // unrolled loops of copies
     Block first, last;    // what else there is to do ahead of them and after them
     bool masked;          // some have nothing valid
@@ -103,6 +105,22 @@ static bool only_cp_async(const Block *block) {
         const Stmt *stmt = block->items[i];
         if (stmt->kind == STMT_FOR ? !only_cp_async(&stmt->loop.body)
                                    : stmt->kind != STMT_LET && !is_call(stmt, OP_CP_ASYNC))
+            return false;
+    }
+    return true;
+}
+
+// The copies go to a slot that is also free where their condition does not hold. In a loop with few, known trips the condition may
+// decide the trip, and the slot with it (`if (k <= 0) copy(.., As[1])`), which the other trips read.
+static bool goes_round(const Block *block, const Stmt *loop) {
+    int64_t trips;
+    if (!expr_const(loop->loop.iters[0].end, &trips)) return true;
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_FOR && !goes_round(&stmt->loop.body, loop)) return false;
+        if (!is_call(stmt, OP_CP_ASYNC)) continue;
+        const Expr *slot = stmt->call.args[0].region->dims[0].start;
+        if (slot->kind != EXPR_BINARY || slot->binary.op != BIN_MOD || !expr_uses_var(slot, loop->loop.iters[0].var))
             return false;
     }
     return true;
@@ -141,7 +159,8 @@ static void sort_copies(Copies *copies, Block *block) {
     Arena *arena = copies->gemm->arena;
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        bool masks = stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 && only_cp_async(&stmt->if_.then);
+        bool masks = stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 && only_cp_async(&stmt->if_.then) &&
+                     goes_round(&stmt->if_.then, copies->loop);
         if (masks) {
             copies->masked = true;
             mask_copies(arena, stmt->if_.condition, &stmt->if_.then);
@@ -292,7 +311,7 @@ void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower
     block_push(arena, &block->block, start);
     facts_iter(lower->facts, &loop->loop.iters[0]);
     for (int i = leading_waits(body); i < body->count - 1; i++) lower_copies(lower, body->items[i], &lowered);
-    Copies copies = {.gemm = &gemm, .left = leaves_copies(body)};
+    Copies copies = {.gemm = &gemm, .loop = loop, .left = leaves_copies(body)};
     sort_copies(&copies, &lowered);
     push_steps(&gemm, loop, &copies, &steps);
     *body = steps;
