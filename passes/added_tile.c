@@ -100,6 +100,22 @@ static Region *shared_tile(Arena *arena, const Stmt *loop, const Expr *value) {
     return tile;
 }
 
+// What may go wrong where nobody asks for it: a place in memory, a division.
+static bool find_risk(Visitor *visitor, Expr *expr) {
+    bool divides = expr->kind == EXPR_BINARY && (expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD) &&
+                   type_is_int(expr->type);
+    bool reads = expr->kind == EXPR_LOAD && expr->load.buf->scope != SCOPE_FRAGMENT;
+    *(bool *)visitor->user |= divides || reads || expr->kind == EXPR_CALL;
+    return true;
+}
+
+static bool is_harmless(const Expr *value) {
+    bool risky = false;
+    Visitor visitor = {.expr = find_risk, .user = &risky};
+    visit_expr(&visitor, (Expr *)value);
+    return !risky;
+}
+
 static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
     int64_t shape[LAYOUT_MAX_RANK];
     for (int i = 0; i < loop->loop.count; i++) expr_const(loop->loop.iters[i].end, &shape[i]);
@@ -129,7 +145,7 @@ bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why
     Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, body.atomic->call.args[1].value));
     if (!expr_is_pure(value)) return *why = "what it adds is no plain value", false;
     Region *from = shared_tile(arena, stmt, value);
-    if (!from && body.condition)   // what is not added is not asked for
+    if (!from && body.condition && !is_harmless(value))   // what is not added is not asked for
         value = e_select(arena, (Expr *)body.condition, value, e_zero(arena, value->type));
     Arg args[] = {arg_region(from ? from : new_tile(arena, stmt, tensor->type)),
                   arg_region(region_new(arena, tensor, dims, false, stmt->loc))};
@@ -177,6 +193,7 @@ const char *added_tile_cost(const Target *target, const Func *kernel, const Adde
 // ---- staging ----
 
 typedef struct Staging {
+    PassContext *context;
     Arena *arena;
     int64_t room;   // shared memory that nothing is in
     bool changed;
@@ -237,15 +254,16 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         stage_addition(staging, stmt, &tile, out);
         return;
     }
+    REMARK(staging->context, stmt->loc, T_NOT_ADDED, "shared memory has no room for its tile");
     attr_remove(&stmt->attrs, ATTR_VIA);
     block_push(mapper->arena, out, stmt);
 }
 
-bool stage_additions(Arena *arena, const Target *target, Func *kernel) {
-    Staging staging = {.arena = arena, .room = target->shared_block};
+bool stage_additions(PassContext *context, Func *kernel) {
+    Staging staging = {.context = context, .arena = context->arena, .room = context->target->shared_block};
     Visitor visitor = {.stmt = add_bytes, .user = &staging.room};
     visit_block(&visitor, &kernel->body);
-    StmtMapper mapper = {.arena = arena, .stmt = stage_stmt, .user = &staging};
+    StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &staging};
     rewrite_block(&mapper, &kernel->body);
     return staging.changed;
 }

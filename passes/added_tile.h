@@ -6,6 +6,7 @@
 // ISA, "cp.reduce.async.bulk.tensor"), and nothing outside of the tensor.
 #pragma once
 #include "ir/ir.h"
+#include "passes/pass.h"
 #include "target/target.h"
 
 typedef struct AddedTile {
@@ -26,4 +27,4 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile);
 
 // Additions by TMA of what is not in shared memory get a tile there (tma-waits), or go by atomics where there is no room for it.
-bool stage_additions(Arena *arena, const Target *target, Func *kernel);
+bool stage_additions(PassContext *context, Func *kernel);

@@ -139,6 +139,15 @@ CASES = [
             "test until (P = 4, M = 32, N = 192) { for (p in P) stop[p] = i32((p + 1) % 4); } tolerance 1e-5;",
             "test again (M = 64, N = 64) tolerance 1e-5;", "test slots (M = 8, N = 1600) tolerance 1e-5;"],
          target="sm_90a", source="programs/block_tma.tile"),
+    Case("scaled_sums", [], ["test scaled_sums (S = 2, M = 64, N = 64) tolerance 1e-5;"]
+         + [f"test in_turn (S = {s}, M = 32, N = 64) tolerance 1e-5;" for s in (1, 2, 4)]
+         + ["test columns (M = 3, N = 256) tolerance 1e-5;", "test crowded (M = 5, N = 260) tolerance 1e-5;",
+            "test by_row (M = 70, N = 72, T = 5) { for (i in M) number[i] = i32(i % T); } tolerance 1e-5;"]
+         + [f"test part_products (M = 64, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
+            f"for (k in K, n in N) B[k, n] = k * n % 2; for (m in M, n in N) C[m, n] = 1; }} tolerance 0;" for n, k in ((64, 128), (61, 67))]
+         + [f"test counted (B = {b}, H = 2, M = 64, N = 64) {{ for (b in B, i in M, j in N) x[b, i, j] = i32(b * i + j); "
+            f"for (h in H, i in M, j in N) y[h, i, j] = i32(h); }} tolerance 0;" for b in (2, 400)],
+         target="sm_90a", source="programs/tile_sums.tile"),
     Case("gemm_bias_gelu", ["BM=64", "BN=64", "BK=32"], gemm_tests("gemm_bias_gelu", 32)),
     Case("gemm_split_k", ["BM=64", "BN=64", "BK=64", "STAGES=2"],   # whole, and from 2048 on in parts
          [f"test gemm_split_k (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, d in ((64, 64, 0), (63, 61, 3))
