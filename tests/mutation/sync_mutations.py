@@ -141,6 +141,7 @@ CASES = [
          target="sm_90a", source="programs/block_tma.tile"),
     Case("scaled_sums", [], ["test scaled_sums (S = 2, M = 64, N = 64) tolerance 1e-5;"]
          + [f"test in_turn (S = {s}, M = 32, N = 64) tolerance 1e-5;" for s in (1, 2, 4)]
+         + [f"test passed_{how} (M = 32, N = {n}) tolerance 1e-6;" for how in ("on", "by_tma") for n in (64, 132, 448)]
          + ["test columns (M = 3, N = 256) tolerance 1e-5;", "test crowded (M = 5, N = 260) tolerance 1e-5;",
             "test by_row (M = 70, N = 72, T = 5) { for (i in M) number[i] = i32(i % T); } tolerance 1e-5;"]
          + [f"test part_products (M = 64, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
