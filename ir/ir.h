@@ -35,8 +35,8 @@ typedef enum { KIND_BOOL, KIND_INT, KIND_UINT, KIND_FLOAT, KIND_OPAQUE } TypeKin
 
 const char *type_text(Type type);
 bool type_can_be_added(Type type);   // by TMA (PTX ISA, "cp.reduce.async.bulk.tensor")
-int type_bits(Type type);    // in memory; bool has 8
-int type_bytes(Type type);   // of one element, at least 1
+int type_bits(Type type);            // in memory; bool has 8
+int type_bytes(Type type);           // of one element, at least 1
 TypeKind type_kind(Type type);
 Type type_named(const char *text);   // TYPE_NONE when unknown
 static inline bool type_is_float(Type t) {

@@ -245,7 +245,8 @@ static void collect_scalar(Inference *inference, Item *item) {
 
 static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
-    if (tma_copy(inference->arena, stmt) || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
+    if (tma_copy(inference->arena, stmt) || via_is(stmt, "matrix"))
+        return;   // one thread starts it; it has places of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;

@@ -251,7 +251,8 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     TileLoop loop;
     (void)facts;
-    if (tma_copy(gather->context->arena, stmt) || via_is(stmt, "wgmma")) return;   // not by lanes: their layout is dictated
+    if (tma_copy(gather->context->arena, stmt) || via_is(stmt, "wgmma"))
+        return;   // not by lanes: their layout is dictated
     if (via_is(stmt, "tma_store")) {
         gather_stagings(gather, stmt);
         return;
