@@ -11,9 +11,9 @@
 
 typedef struct AddedTile {
     Stmt *copy;   // from a whole tile in shared memory to the tensor's, as TMA sees it
-    Expr *
-        value;   // of the element at the loop's indices, where it has to be put into that tile first (which no statement
-                 // declares yet). NULL: it stands there
+    // Of the element at the loop's indices, where it has to be put into that tile first (which no statement declares yet).
+    // NULL: it stands there.
+    Expr *value;
     Stmt *atomic;   // that the loop does
 } AddedTile;
 

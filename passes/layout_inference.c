@@ -24,6 +24,7 @@
 #include "ir/facts.h"
 #include "ir/rewrite.h"
 #include "passes/added_tile.h"
+#include "passes/block_tma.h"
 #include "passes/fragment.h"
 #include "passes/fragment_views.h"
 #include "passes/kernel_walk.h"
@@ -202,7 +203,7 @@ static void collect_gemm(Inference *inference, Item *item) {
     item->is_wgmma = via && strcmp(via, "wgmma") == 0;
     const char *why;
     if (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why)) {
-        diag(inference->context->sink, item->stmt->loc, T_VIA, why);
+        diag(inference->context->sink, item->stmt->loc, T_VIA, via, why);
         item->is_wgmma = false;
     }
     if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);
@@ -243,10 +244,19 @@ static void collect_scalar(Inference *inference, Item *item) {
     }
 }
 
+// Of copies that `select` chose it is known already.
+static void check_tma(Inference *inference, const Stmt *copy) {
+    const Buf *tile = copy->call.args[takes_tile_away(copy) ? COPY_FROM : COPY_TO].region->buf;
+    TmaPanels panels;
+    const char *why;
+    if (!tma_panels(tile, &panels, &why)) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
+}
+
 static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
-    if (tma_copy(inference->arena, stmt) || via_is(stmt, "matrix"))
-        return;   // one thread starts it; it has places of its own
+    const Stmt *copy = tma_copy(inference->arena, stmt);
+    if (copy) check_tma(inference, copy);
+    if (copy || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;
