@@ -121,7 +121,7 @@ typedef struct Gen {
     int64_t cluster;            // blocks of a point
     bool cluster_started;       // all blocks of the cluster are known to run
     bool shared_alone;          // is what blocks of a cluster tell each other, not global memory
-    bool tells_peers;          // an arrival at another block's mbarrier, of what is read by `peer`
+    bool tells_peers;           // an arrival at another block's mbarrier, of what is read by `peer`
     bool peers_read;            // another block's shared memory, by what has been emitted so far or in a loop
     const Expr *blocks;         // the grid's extent as an expression: inside the kernel its value is %nctaid
     Role role;

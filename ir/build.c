@@ -576,6 +576,18 @@ int64_t buf_extent(const Buf *buf, int dim) {
     return expr_const(buf->shape[dim], &extent) ? extent : -1;
 }
 
+int64_t buf_slots(const Buf *buf) {
+    int64_t slots = 1;
+    for (int d = 0; d < buf->stage_dims; d++) slots *= buf_extent(buf, d);
+    return slots;
+}
+
+int64_t buf_slot_bytes(const Buf *buf) {
+    int64_t bits = type_bits(buf->type);
+    for (int d = buf->stage_dims; d < buf->rank; d++) bits *= buf_extent(buf, d);
+    return bits / 8;
+}
+
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc) {
     Region *region = NEW(arena, Region);
     *region = (Region){.buf = buf, .count = buf->rank, .transposed = transposed, .loc = loc};

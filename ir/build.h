@@ -39,6 +39,8 @@ Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc);
 Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc);
 Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
+int64_t buf_slots(const Buf *buf);             // of a ring; 1 when it is none
+int64_t buf_slot_bytes(const Buf *buf);        // of one slot's elements, whose extents are constant
 
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
 Region *region_whole(Arena *arena, Buf *buf);

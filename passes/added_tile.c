@@ -185,9 +185,8 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
     enum { LEAST_VECTORS = 2 };
     const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
-    int64_t bytes = type_bytes(from->type), least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes;
-    for (int d = from->stage_dims; d < from->rank; d++) bytes *= buf_extent(from, d);
-    return bytes < least ? "each thread adds few elements" : NULL;
+    int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes;
+    return buf_slot_bytes(from) < least ? "each thread adds few elements" : NULL;
 }
 
 // ---- staging ----
@@ -199,15 +198,9 @@ typedef struct Staging {
     bool changed;
 } Staging;
 
-static int64_t tile_bytes(const Buf *buf) {
-    int64_t bytes = type_bytes(buf->type);
-    for (int d = 0; d < buf->rank; d++) bytes *= buf_extent(buf, d);
-    return bytes;
-}
-
 static bool add_bytes(Visitor *visitor, Stmt *stmt) {
     if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
-        *(int64_t *)visitor->user -= tile_bytes(stmt->decl) + tma_facts.shared_align;
+        *(int64_t *)visitor->user -= buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl) + tma_facts.shared_align;
     return true;
 }
 
@@ -248,7 +241,7 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         return;
     }
     staging->changed = true;
-    int64_t bytes = tile_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
+    int64_t bytes = buf_slot_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
     if (bytes <= staging->room) {
         staging->room -= bytes;
         stage_addition(staging, stmt, &tile, out);

@@ -45,12 +45,6 @@ static const char *kernel_problem(const Func *kernel) {
     return NULL;
 }
 
-static int64_t tile_bytes(const Buf *tile) {
-    int64_t bits = type_bits(tile->type);
-    for (int d = tile->stage_dims; d < tile->rank; d++) bits *= buf_extent(tile, d);
-    return bits / 8;
-}
-
 // ---- what else is done with the tile ----
 
 typedef struct Uses {
@@ -210,7 +204,8 @@ const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt 
         products++;
     }
     if (products == 1) return "its loop of products loads fragments ahead, behind waits for cp.async";
-    if (tile_bytes(copy->call.args[1].region->buf) < least) return "cp.async takes each thread one instruction for it";
+    if (buf_slot_bytes(copy->call.args[1].region->buf) < least)
+        return "cp.async takes each thread one instruction for it";
     return work < tma_facts.hidden_products ? "its loop's products do not hide the time it takes longer than cp.async"
                                             : NULL;
 }

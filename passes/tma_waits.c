@@ -112,10 +112,6 @@ static bool same_runs(const Arrival *a, const Arrival *b) {
     return true;
 }
 
-static int64_t slots_of(const Buf *tile) {
-    return tile->stage_dims ? buf_extent(tile, 0) : 1;
-}
-
 static void group_tiles(Waits *w) {
     int kept = 0;
     for (int i = 0; i < w->arrivals.count; i++) {
@@ -123,7 +119,7 @@ static void group_tiles(Waits *w) {
         Buf *tile = arrival->tiles.items[0];
         for (int j = 0; j < kept && !with; j++) {
             Arrival *other = w->arrivals.items[j];
-            if (same_runs(arrival, other) && slots_of(tile) == slots_of(other->tiles.items[0])) with = other;
+            if (same_runs(arrival, other) && buf_slots(tile) == buf_slots(other->tiles.items[0])) with = other;
         }
         if (!with) w->arrivals.items[kept++] = with = arrival;
         else vec_push(w->arena, &with->tiles, tile);
@@ -131,7 +127,7 @@ static void group_tiles(Waits *w) {
         TmaPanels panels = {0};
         const char *why;
         tma_panels(tile, &panels, &why);
-        with->slots = slots_of(tile);
+        with->slots = buf_slots(tile);
         with->bytes += panels.rows * panels.columns * panels.count * type_bits(tile->type) / 8;
     }
     w->arrivals.count = kept;

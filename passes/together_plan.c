@@ -123,12 +123,8 @@ static bool side_by_side(const Site *a, const Site *b) {
     return a->at < b->at;
 }
 
-static int64_t slots_of(const Buf *buf) {
-    return buf->stage_dims ? buf_extent(buf, 0) : 1;
-}
-
 static bool belong_together(const Tile *a, const Tile *b) {
-    if (a->sites.count != b->sites.count || slots_of(a->buf) != slots_of(b->buf)) return false;
+    if (a->sites.count != b->sites.count || buf_slots(a->buf) != buf_slots(b->buf)) return false;
     for (int s = 0; s < a->sites.count; s++)
         if (!side_by_side(&a->sites.items[s], &b->sites.items[s])) return false;
     return true;
@@ -167,12 +163,6 @@ static const Stmt *turning_copy(const Plan *plan, const Tile *tile) {
     return NULL;
 }
 
-static int64_t tile_bytes(const Buf *buf) {
-    int64_t bits = type_bits(buf->type);
-    for (int d = buf->stage_dims; d < buf->rank; d++) bits *= buf_extent(buf, d);
-    return bits / 8;
-}
-
 static void make_groups(Plan *plan) {
     for (int i = 0; i < plan->tiles.count; i++) {
         Tile *tile = plan->tiles.items[i];
@@ -180,12 +170,12 @@ static void make_groups(Plan *plan) {
             if (belong_together(plan->groups.items[g]->tiles.items[0], tile)) tile->group = plan->groups.items[g];
         if (!tile->group) {
             tile->group = NEW(plan->arena, Group);
-            tile->group->slots = slots_of(tile->buf);
+            tile->group->slots = buf_slots(tile->buf);
             vec_push(plan->arena, &plan->groups, tile->group);
         }
         vec_push(plan->arena, &tile->group->tiles, tile);
         vec_push(plan->arena, &tile->group->release.tiles, tile->buf);
-        tile->group->bytes += tile_bytes(tile->buf);
+        tile->group->bytes += buf_slot_bytes(tile->buf);
         tile->group->by_threads |= read_by_threads(plan, tile->buf);
         tile->group->raw |= turning_copy(plan, tile) != NULL;
         const Site *site = &tile->sites.items[0];
@@ -577,7 +567,7 @@ int64_t together_slots(Arena *arena, const Target *target, const Func *kernel) {
     visit_block(&visitor, (Block *)&kernel->body);
     for (int i = 0; i < plan.tiles.count; i++)
         if (is_turned(&plan, plan.tiles.items[i]) && plan.tiles.items[i]->buf->stage_dims == 0)
-            bytes += (stages - 1) * tile_bytes(plan.tiles.items[i]->buf);
+            bytes += (stages - 1) * buf_slot_bytes(plan.tiles.items[i]->buf);
     return bytes;
 }
 
