@@ -9,9 +9,9 @@ import torch
 SAMPLE_MS = 1.0       # work of one sample: long beside the resolution of events, short beside drifts
 WARM_UP_MS = 300.0    # of all candidates in turns before the first sample: clocks settle at what the power limit allows
 LIMIT = 200           # launches of one sample
-SHORT_MS = 0.1        # shorter launches are chosen among in graphs, or the host's gaps would decide
+SHORT_MS = 0.1        # shorter launches are timed in graphs, or the host's gaps would be what is timed
 TOGETHER = 20         # launches of such a graph
-CHOOSING_MS = 30.0    # spent on one setting while choosing
+CHOOSING = ((1, 1.10), (4, 1.03), (9, 1.0))   # among settings: rounds, and how far behind the leader one may be to run again
 
 
 @dataclasses.dataclass
@@ -64,41 +64,38 @@ def captured(launches, count):
         return run
 
 
-def _median(work, repeats):
-    return sorted(_elapsed(work) for _ in range(repeats))[repeats // 2]
-
-
-def quick(launch, repeats=7):
-    """A rough time in ms, to choose among settings."""
+def _rough(launch):
+    """A rough time in ms, to know how many launches a sample takes."""
     launch()
-    first = _elapsed(launch)
-    rough = _median(launch, max(2, min(repeats, int(CHOOSING_MS / max(first, 1e-3)))))
+    rough = min(_elapsed(launch) for _ in range(2))
     if rough > SHORT_MS:
         return rough
     replay = captured([launch], TOGETHER)
     replay()
-    return _median(replay, repeats) / TOGETHER
+    return _elapsed(replay) / TOGETHER
 
 
-def _warm_up(replays, milliseconds):
-    spent = 0.0
-    while spent < milliseconds or spent == 0.0:
-        spent += _elapsed(lambda: [replay() for replay in replays])
-
-
-def compare(candidates, rounds=25, warm_up_ms=WARM_UP_MS):
-    """candidates: name -> launches (the same work on one or several sets of buffers). Times of one launch in ms:
-    name -> list, by round, so that times of one round belong together."""
+def _prepared(candidates):
+    """name -> (what replays a sample, its launches)."""
     graphs = {}
     for name, launches in candidates.items():
         for launch in launches:
             launch()
         torch.cuda.synchronize()
-        count = max(len(launches), min(LIMIT, math.ceil(SAMPLE_MS / max(quick(launches[0]), 1e-3))))
+        count = max(len(launches), min(LIMIT, math.ceil(SAMPLE_MS / max(_rough(launches[0]), 1e-3))))
         graphs[name] = (captured(launches, count), count)
-    _warm_up([replay for replay, _ in graphs.values()], warm_up_ms)
-    times = {name: [] for name in candidates}
-    order = list(candidates)
+    return graphs
+
+
+def _warm_up(graphs, milliseconds):
+    spent = 0.0
+    while spent < milliseconds or spent == 0.0:
+        spent += _elapsed(lambda: [replay() for replay, _ in graphs.values()])
+
+
+def _in_turns(graphs, rounds):
+    times = {name: [] for name in graphs}
+    order = list(graphs)
     for number in range(rounds):
         there = order if number % 2 == 0 else order[::-1]
         sums = dict.fromkeys(order, 0.0)
@@ -110,12 +107,29 @@ def compare(candidates, rounds=25, warm_up_ms=WARM_UP_MS):
     return times
 
 
-def best_of(launches, finalists=3, rounds=5, warm_up_ms=50.0):
-    """The index of the fastest. The few that look fastest alone run once more in turns, since rough times are noisy."""
-    rough = {index: quick(launch) for index, launch in enumerate(launches)}
-    leaders = sorted(rough, key=rough.get)[:finalists]
-    leaders = [index for index in leaders if rough[index] < 1.05 * rough[leaders[0]]]
-    if len(leaders) == 1:
-        return leaders[0]
-    times = compare({index: [launches[index]] for index in leaders}, rounds, warm_up_ms)
-    return min(leaders, key=lambda index: spread(times[index]).median)
+def compare(candidates, rounds=25, warm_up_ms=WARM_UP_MS):
+    """candidates: name -> launches (the same work on one or several sets of buffers). Times of one launch in ms:
+    name -> list, by round, so that times of one round belong together."""
+    graphs = _prepared(candidates)
+    _warm_up(graphs, warm_up_ms)
+    return _in_turns(graphs, rounds)
+
+
+def _relative(times):
+    """Medians of what each took of its rounds' means, in which drifts cancel."""
+    means = [sum(of_round) / len(of_round) for of_round in zip(*times.values())]
+    return {name: spread([t / mean for t, mean in zip(samples, means)]).median for name, samples in times.items()}
+
+
+def best_of(launches, warm_up_ms=100.0):
+    """The index of the fastest. All take turns from the first sample on (one after the other, the first would have the highest
+    clocks); who is not far behind runs again, in more rounds. What is reported later are other samples."""
+    graphs = _prepared({index: [launch] for index, launch in enumerate(launches)})
+    _warm_up(graphs, warm_up_ms)
+    for rounds, behind in CHOOSING:
+        took = _relative(_in_turns(graphs, rounds))
+        limit = behind * min(took.values())
+        graphs = {index: graph for index, graph in graphs.items() if took[index] <= limit}
+        if len(graphs) == 1:
+            break
+    return min(graphs, key=took.get)
