@@ -147,6 +147,28 @@ static void emit_tma_store(Gen *gen, const OpCall *call) {
     call_named(gen, name, gen->none, count, args);
 }
 
+// Linear copies. (PTX ISA, "cp.async.bulk")
+static void emit_bulk_load(Gen *gen, const OpCall *call) {
+    const Buf *tile = call->args[0].region->buf;
+    Value args[] = {in_cluster_window(gen, place_address(gen, arg_place(gen, call, 0))),
+                    place_address(gen, arg_place(gen, call, 2)),
+                    place_address(gen, arg_place(gen, call, 1)),
+                    const_i32(gen, arg_const(gen, call, 3) * type_bytes(tile->type)),
+                    LLVMConstInt(gen->i16, 0, 0),
+                    const_i64(gen, 0),
+                    LLVMConstInt(gen->i1, 0, 0),
+                    LLVMConstInt(gen->i1, 0, 0)};
+    call_named(gen, "llvm.nvvm.cp.async.bulk.global.to.shared.cluster", gen->none, COUNT_OF(args), args);
+}
+
+static void emit_bulk_store(Gen *gen, const OpCall *call) {
+    const Buf *tile = call->args[1].region->buf;
+    Value args[] = {place_address(gen, arg_place(gen, call, 0)), place_address(gen, arg_place(gen, call, 1)),
+                    const_i32(gen, arg_const(gen, call, 2) * type_bytes(tile->type)), const_i64(gen, 0),
+                    LLVMConstInt(gen->i1, 0, 0)};
+    call_named(gen, "llvm.nvvm.cp.async.bulk.shared.cta.to.global", gen->none, COUNT_OF(args), args);
+}
+
 static void emit_bulk_wait(Gen *gen, const OpCall *call) {
     bool reads = has_arg(call, 1);   // the word `read`
     EXPECT(gen->failure, !reads || strcmp(arg_word(gen, call, 1), "read") == 0, "bulk_wait(n, %s)",
@@ -162,6 +184,8 @@ void emit_bulk(Gen *gen, const OpCall *call) {
     case OP_TMA_MULTICAST: emit_tma_load(gen, call); return;
     case OP_TMA_ADD:
     case OP_TMA_STORE: emit_tma_store(gen, call); return;
+    case OP_BULK_LOAD: emit_bulk_load(gen, call); return;
+    case OP_BULK_STORE: emit_bulk_store(gen, call); return;
     case OP_BULK_COMMIT: call_named(gen, "llvm.nvvm.cp.async.bulk.commit.group", gen->none, 0, NULL); return;
     default: emit_bulk_wait(gen, call); return;
     }

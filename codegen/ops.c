@@ -541,6 +541,8 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_TMA_MULTICAST:
     case OP_TMA_ADD:
     case OP_TMA_STORE:
+    case OP_BULK_LOAD:
+    case OP_BULK_STORE:
     case OP_BULK_COMMIT:
     case OP_BULK_WAIT: emit_bulk(gen, call); return NULL;
     case OP_PRINT: emit_print(gen, call); return NULL;

@@ -1,4 +1,5 @@
-// TMA: copies of boxes between tensors and shared memory by a unit of its own.
+// TMA: copies between tensors and shared memory by a unit of its own: of boxes, and of consecutive elements (which are a box of rows of a
+// few bytes here).
 //
 // A started copy is kept in the block's list. Whenever the schedule lets it, some copy of the list moves some of its rows,
 // in an order of its own: bytes land late, in pieces, and no two copies in the order in which they were started. A load
@@ -39,7 +40,11 @@ static int64_t row_inside(const BulkCopy *copy, int64_t row, int64_t *skip, int6
     const Mem *mem = copy->tensor;
     int last = map->rank - 1;
     bool inside = true;
-    *offset = 0;
+    *offset = *skip = 0;
+    if (map->linear) {
+        *offset = copy->at[0] + row * map->box[0];
+        return map->box[0];
+    }
     for (int d = 1; d < map->rank; d++) {   // dim d of the box is dim last - d of the tensor
         int64_t index = copy->at[d] + row % map->box[d];
         row /= map->box[d];
@@ -174,13 +179,14 @@ bool bulk_advance(Machine *machine) {
 // ---- the start ----
 static bool box_place(Agent *agent, const Place *place, int lane, BulkCopy *copy) {
     const MapCode *map = copy->map;
+    int align = map->linear ? tma_facts.unit_bytes : tma_facts.shared_align;
     const Mem *mem = copy->shared = machine_mem(agent->cta->machine, place->mem);
     int64_t row = map->swizzle ? map->pitch : map->row_bytes, bytes = (map->rows - 1) * map->pitch + row;
     int64_t spans[LANES], offsets[LANES];
     for (int l = 0; l < LANES; l++) spans[l] = (bytes + mem->bytes - 1) / mem->bytes;
     if (!place_offsets(agent, place, (Mask)1 << lane, spans, offsets)) return false;
     copy->byte = mem->offset + offsets[lane] * mem->bytes;
-    return access_aligned(agent, mem, offsets[lane], tma_facts.shared_align, lane);
+    return access_aligned(agent, mem, offsets[lane], align, lane);
 }
 
 static void note_shared(Agent *agent, Cta *cta, const BulkCopy *copy, const Actor *actor, int lane) {
@@ -254,6 +260,24 @@ static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
     else start_load(agent, cta, copy, box.lane);
 }
 
+// The consecutive elements of a tensor; unlike a box's they must all be there.
+static bool line_place(Agent *agent, const Place *place, int lane, BulkCopy *copy) {
+    int64_t spans[LANES], offsets[LANES];
+    for (int l = 0; l < LANES; l++) spans[l] = copy->map->rows * copy->map->box[0];
+    if (!place_offsets(agent, place, (Mask)1 << lane, spans, offsets)) return false;
+    copy->at[0] = offsets[lane];
+    return access_aligned(agent, copy->tensor, offsets[lane], tma_facts.unit_bytes, lane);
+}
+
+static void start_line(Agent *agent, const Call *call, int lane) {
+    bool store = call->op == OP_BULK_STORE;
+    BulkCopy line = {.store = store, .map = call->line, .pc = agent->pc, .lane = lane};
+    line.tensor = machine_mem(agent->cta->machine, line.map->mem);
+    if (line_place(agent, call->args[store ? 0 : 1].place, lane, &line) &&
+        box_place(agent, call->args[store ? 1 : 0].place, lane, &line))
+        start_in(agent, agent->cta, call, line);
+}
+
 static void start_lane(Agent *agent, const Call *call, int lane) {
     Cta *cta = agent->cta;
     bool adds = call->op == OP_TMA_ADD, store = adds || call->op == OP_TMA_STORE, all = call->op == OP_TMA_MULTICAST;
@@ -280,7 +304,10 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
 }
 
 void bulk_start(Agent *agent, const Call *call) {
-    for (Mask m = agent->mask; m && !agent->cta->machine->stop; m &= m - 1) start_lane(agent, call, __builtin_ctz(m));
+    for (Mask m = agent->mask; m && !agent->cta->machine->stop; m &= m - 1) {
+        if (call->line) start_line(agent, call, __builtin_ctz(m));
+        else start_lane(agent, call, __builtin_ctz(m));
+    }
 }
 
 // ---- groups of stores ----

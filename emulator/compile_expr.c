@@ -298,6 +298,25 @@ static CallArg compile_arg(Compiler *c, OpId op, const Arg *arg) {
     return out;
 }
 
+// Pieces that land each for itself, of as many bytes as a row of a box has, or of the unit of such copies.
+static const MapCode *compile_line(Compiler *c, const Call *call) {
+    const CallArg *args = call->args;
+    bool load = call->op == OP_BULK_LOAD;
+    int mem = args[load ? 1 : 0].place->mem;
+    int64_t element = c->mems.items[mem].bytes, bytes = args[load ? 3 : 2].number * element;
+    int64_t piece = bytes % tma_facts.shared_align ? tma_facts.unit_bytes : tma_facts.shared_align;
+    MapCode *code = NEW(c->arena, MapCode);
+    *code = (MapCode){.name = op_info(call->op)->text,
+                      .mem = mem,
+                      .rank = 1,
+                      .box = {(int)(piece / element)},
+                      .rows = bytes / piece,
+                      .row_bytes = piece,
+                      .pitch = piece,
+                      .linear = true};
+    return code;
+}
+
 static void poll_check(Compiler *c, OpId op, const Arg *args) {   // blocks that wait for others
     if (op == OP_LOAD && args[1].name && strcmp(args[1].name, "acquire") == 0) c->code->polls = true;
 }
@@ -326,6 +345,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
     }
     if (op >= OP_MBARRIER_INIT && op <= OP_WGMMA_WAIT) c->code->bulk = true;
     if (op == OP_DEPENDENCY_WAIT) c->code->overlaps = true;
+    if (op == OP_BULK_LOAD || op == OP_BULK_STORE) call->line = compile_line(c, call);
     if (op == OP_WGMMA) watch_registers(c, call);
     Val out = result(c, mark, c->many);
     emit(c, X_CALL, type == TYPE_NONE ? TYPE_I64 : type, c->many, out.slot, -1, -1)->extra = call;

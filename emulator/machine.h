@@ -89,6 +89,7 @@ typedef struct MapCode {   // a tensor map: a parameter, and the box that TMA co
     const char *name;
     int mem, rank, box[MAX_RANK], swizzle;   // innermost dim first
     int64_t rows, row_bytes, pitch;
+    bool linear;   // no map: consecutive elements, in pieces of row_bytes
 } MapCode;
 
 typedef struct CallArg {
@@ -111,6 +112,7 @@ typedef struct Call {
     CallArg *args;
     const MmaCode *mma;
     const WgmmaCode *wgmma;
+    const MapCode *line;   // of bulk_load and bulk_store
 } Call;
 
 typedef struct ParallelCode {

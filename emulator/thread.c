@@ -277,7 +277,9 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_TMA_LOAD:
     case OP_TMA_MULTICAST:
     case OP_TMA_ADD:
-    case OP_TMA_STORE: bulk_start(agent, call); break;
+    case OP_TMA_STORE:
+    case OP_BULK_LOAD:
+    case OP_BULK_STORE: bulk_start(agent, call); break;
     case OP_BULK_COMMIT:
         if (agent->warp) bulk_commit(agent);
         break;

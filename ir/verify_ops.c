@@ -111,6 +111,17 @@ static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *arg
     if (!load && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
 }
 
+static void check_bulk(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {   // PTX ISA, "cp.async.bulk"
+    int n_at = info->operand_count - 1, shared_at = info->id == OP_BULK_LOAD ? 0 : 1;
+    Type type = args[shared_at].region->buf->type;
+    int64_t n = 0, bytes = type_kind(type) == KIND_OPAQUE ? 0 : type_bytes(type);
+    if (type != args[1 - shared_at].region->buf->type || !bytes)
+        report_operand(v, info, shared_at, "has another type than the tensor", loc);
+    else if (!expr_const(args[n_at].value, &n) || n < 1 || n * bytes % tma_facts.unit_bytes ||
+             n > tma_facts.max_transaction / bytes)
+        report_operand(v, info, n_at, "is no multiple of 16 bytes that one copy can have", loc);
+}
+
 static void check_peer_store(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {   // PTX ISA, "st.async"
     Type type = args[0].region->buf->type;
     bool stored = type_kind(type) != KIND_OPAQUE && (type_bytes(type) == 4 || type_bytes(type) == 8);
@@ -235,6 +246,7 @@ static void check_bounds(Verifier *v, const OpInfo *info, int at, const Arg *arg
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
     if (op >= OP_TMA_LOAD && op <= OP_TMA_MULTICAST) check_tma(v, info, count, args, loc);
+    if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
     if (op == OP_ALIGNED) check_bounds(v, info, 1, &args[1], 1, MOST_ALIGNED, loc);

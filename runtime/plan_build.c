@@ -151,8 +151,8 @@ static const KernelResources *resources_of(const Builder *b, const char *symbol)
 
 // Clusters, roles, and the operations by which tiles come, are multiplied and go.
 static const char *chosen_text(Builder *b, const Func *kernel, const int cluster[3]) {
-    static const OpId telling[] = {OP_TMA_LOAD, OP_TMA_MULTICAST, OP_CP_ASYNC,  OP_WGMMA,
-                                   OP_MMA,      OP_PEER_STORE,    OP_TMA_STORE, OP_TMA_ADD};
+    static const OpId telling[] = {OP_TMA_LOAD,   OP_TMA_MULTICAST, OP_CP_ASYNC, OP_WGMMA,     OP_MMA,
+                                   OP_PEER_STORE, OP_TMA_STORE,     OP_TMA_ADD,  OP_BULK_LOAD, OP_BULK_STORE};
     const Block *body = &func_grid(kernel)->grid.body;
     StrBuf out;
     sb_init(&out, b->arena);

@@ -294,6 +294,53 @@ static void boxes_are_waited_for(void **state) {
     expect_pass(*state, without(*state, store, "tma_store", "bulk_wait(0);", "bulk_wait(0, read); s[0] = 0;"));
 }
 
+// Consecutive elements come, are doubled, and go.
+static const char line[] = "kernel k(x: bf16[512], y: inout bf16[512]) {\n"
+                           "    grid (g in 1) threads 32 {\n"
+                           "        shared s: bf16[512] @align(128), full: mbarrier[1];\n"
+                           "        thread (t in 32) {\n"
+                           "            if (t == 0) {\n"
+                           "                mbarrier_init(full[0], 1);\n"
+                           "                fence_mbarrier_init();\n"
+                           "                mbarrier_expect(full[0], 1008);\n"
+                           "                bulk_load(s[8], x[8], full[0], 504);\n"
+                           "            }\n"
+                           "            warp_sync();\n"
+                           "            mbarrier_wait(full[0], 0);\n"
+                           "            for (j in t + 8 .. 512 step 32) s[j] = s[j] * 2;\n"
+                           "            fence_async();\n"
+                           "            warp_sync();\n"
+                           "            if (t == 0) {\n"
+                           "                bulk_store(y[8], s[8], 504);\n"
+                           "                bulk_commit();\n"
+                           "                bulk_wait(0);\n"
+                           "            }\n"
+                           "        }\n"
+                           "    }\n"
+                           "}\n"
+                           "reference k { for (j in 8 .. 512) y[j] = 2 * x[j]; }\n"
+                           "test k () tolerance 0;\n";
+
+static void lines_are_waited_for(void **state) {
+    expect_pass(*state, line);
+    expect_report(*state, without(*state, line, "bulk_load", "mbarrier_wait(full[0], 0);", ""), "T0708");
+    expect_report(*state, without(*state, line, "bulk_load", "warp_sync();", ""), "T0701");   // on the barrier itself
+    expect_report(*state, without(*state, line, "init();", "1008", "992"), "T07");
+    expect_report(*state, without(*state, line, "init();", "1008", "1024"), "T0705");
+    expect_report(*state, without(*state, line, "warp_sync", "mbarrier_wait", "s[t + 8] = 0; mbarrier_wait"), "T0709");
+    expect_report(*state, without(*state, line, "bulk_load", "s[8], x", "s[16], x"), "T0703");   // too long
+    expect_report(*state, without(*state, line, "bulk_load", "x[8]", "x[16]"), "T0703");
+    expect_report(*state, without(*state, line, "bulk_load", "x[8]", "x[4]"), "T0711");   // no multiple of 16 bytes
+    expect_report(*state, without(*state, line, "for (j", "fence_async();", ""), "T0726");
+    expect_report(*state, without(*state, line, "for (j", "warp_sync();", ""), "T0701");
+    expect_report(*state, without(*state, line, "bulk_store", "bulk_wait(0);", ""), "T0724");
+    expect_report(*state, without(*state, line, "bulk_store", "bulk_commit();", ""), "T0724");
+    expect_report(*state, without(*state, line, "bulk_store", "bulk_wait(0);", "s[8] = 0; bulk_wait(0);"), "T0701");
+    expect_report(*state, without(*state, line, "bulk_store", "bulk_wait(0);", "bulk_wait(0, read); s[8] = y[8];"),
+                  "T0701");
+    expect_pass(*state, without(*state, line, "bulk_store", "bulk_wait(0);", "bulk_wait(0, read); s[8] = 0;"));
+}
+
 // From one tensor to another: between accesses of the asynchronous units no fence is needed.
 static const char through[] = "kernel k(x: f32[16, 32], y: out f32[16, 32], x_map: tensormap @tma(x, \"32,16\", 128),\n"
                               "         y_map: tensormap @tma(y, \"32,16\", 128)) {\n"
@@ -640,6 +687,7 @@ int main(void) {
         IN_ARENA(every_n),
         IN_ARENA(boxes_land_where_the_swizzle_puts_them),
         IN_ARENA(boxes_are_waited_for),
+        IN_ARENA(lines_are_waited_for),
         IN_ARENA(units_see_each_other),
         IN_ARENA(rings_hand_stages_over),
         IN_ARENA(registers_belong_to_the_product),
