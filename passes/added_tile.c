@@ -127,19 +127,20 @@ bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why
     if (!body_of(stmt, &body)) return *why = "it does more than to add to a tensor", false;
     const Region *element = body.atomic->call.args[0].region;
     Buf *tensor = element->buf;
-    int rank = tensor->rank, outer = rank - stmt->loop.count;
-    if (outer < 0 || stmt->loop.count > LAYOUT_MAX_RANK || !has_plain_iters(stmt))
-        return *why = "TMA adds tiles of the last dims", false;
+    int rank = tensor->rank, own = 0;
+    if (rank < stmt->loop.count || stmt->loop.count > LAYOUT_MAX_RANK || !has_plain_iters(stmt))
+        return *why = "TMA adds tiles of dims of the tensor", false;
     RegionDim dims[LAYOUT_MAX_RANK] = {0};
     Expr *at[LAYOUT_MAX_RANK];
     for (int d = 0; d < rank; d++) {
         at[d] = subst_expr(body.lets, element->dims[d].start);
-        if (!starts_at(arena, stmt, at[d], d - outer, &dims[d].start))
-            return *why = "TMA adds tiles of the last dims", false;
-        if (d < outer) continue;
-        dims[d].extent = stmt->loop.iters[d - outer].end;
+        if (starts_at(arena, stmt, at[d], -1, &dims[d].start)) continue;
+        if (own == stmt->loop.count || !starts_at(arena, stmt, at[d], own, &dims[d].start))
+            return *why = "TMA adds tiles of dims of the tensor", false;
+        dims[d].extent = stmt->loop.iters[own++].end;
         expr_const(dims[d].extent, &dims[d].tile);
     }
+    if (own < stmt->loop.count) return *why = "TMA adds tiles of dims of the tensor", false;
     if (body.condition && !is_inside(body.condition, tensor, at))
         return *why = "it adds only where a condition holds", false;
     Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, body.atomic->call.args[1].value));

@@ -30,20 +30,20 @@ static void push_op(Lower *lower, const Stmt *of, OpId op, int count, const Arg 
 
 // ---- tensor maps ----
 
-// `dims` of the tensor are in the box.
-static Var *tensor_map(Lower *lower, const Buf *tensor, const TmaPanels *panels, int dims) {
+// A box of the region's tile, with these extents; 1 at its other dims.
+static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extents, int swizzle) {
     Arena *arena = lower->arena;
     Func *kernel = lower->kernel;
+    const Buf *tensor = region->buf;
     StrBuf box;
     sb_init(&box, arena);
-    sb_printf(&box, "%lld", (long long)panels->columns);
-    if (dims > 1) sb_printf(&box, ",%lld", (long long)panels->rows);
-    for (int d = dims; d < tensor->rank; d++) sb_str(&box, ",1");
+    for (int d = region->count - 1, own = region_rank(region) - 1; d >= 0; d--)
+        sb_printf(&box, "%s%lld", box.length ? "," : "", region->dims[d].extent ? (long long)extents[own--] : 1);
     int taken = 0;
     for (int i = 0; i < kernel->params.count; i++) {
         const Attr *attr = attr_get(kernel->params.items[i].attrs, ATTR_TMA);
         if (!attr || strcmp(attr->args[0].text, tensor->name)) continue;
-        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == panels->swizzle)
+        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle)
             return kernel->params.items[i].var;
         taken++;
     }
@@ -54,7 +54,7 @@ static Var *tensor_map(Lower *lower, const Buf *tensor, const TmaPanels *panels,
     *attr = (Attr){.id = ATTR_TMA, .count = 3};
     attr->args[0].text = tensor->name;
     attr->args[1].text = sb_text(&box);
-    attr->args[2].integer = panels->swizzle;
+    attr->args[2].integer = swizzle;
     param.attrs = attr;
     vec_push(arena, &kernel->params, param);
     return param.var;
@@ -62,64 +62,79 @@ static Var *tensor_map(Lower *lower, const Buf *tensor, const TmaPanels *panels,
 
 // ---- TMA ----
 
-// Panel `panel` of a tile from its row `row` on: `leading` slots, then the physical coordinates of tma_layout.
-static Region *panel_place(Lower *lower, const Region *tile, Expr *panel, Expr *row) {
+// Where a tile has this element, from its slot on.
+static Region *place_in(Lower *lower, const Region *tile, int count, Expr *const *at) {
+    Expr *indices[LAYOUT_MAX_RANK + TENSOR_MAP_RANK];
+    int slots = tile->buf->stage_dims, rank;
+    for (int d = 0; d < slots; d++) indices[d] = lower_expr(lower, tile->dims[d].start);
+    for (int d = 0; d < count; d++) indices[slots + d] = at[d];
+    Expr **place = lower_indices(lower, tile->buf, slots + count, indices, &rank);
+    return region_element(lower->arena, lower_physical(lower, tile->buf), rank, place);
+}
+
+typedef struct Boxes {   // that a tile is copied in: its panels
+    const Region *tile, *region;
+    TmaPanels panels;
+    Var *map;
+} Boxes;
+
+static bool boxes_of(Lower *lower, const Region *tile, const Region *region, Boxes *out) {
+    const char *why;
+    int64_t extents[TENSOR_MAP_RANK];
+    int rank = region_rank(tile);
+    *out = (Boxes){.tile = tile, .region = region};
+    if (!tma_panels(tile->buf, &out->panels, &why)) return false;
+    for (int d = 0; d < rank; d++) extents[d] = region_extent(tile, d);
+    extents[rank - 1] = out->panels.columns;
+    out->map = tensor_map(lower, region, extents, out->panels.swizzle);
+    return true;
+}
+
+static Region *box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
+    Expr *at[TENSOR_MAP_RANK];
+    int rank = region_rank(boxes->tile);
+    for (int d = 0; d < rank; d++) at[d] = e_int(lower->arena, d + 1 < rank ? 0 : panel * boxes->panels.columns);
+    return place_in(lower, boxes->tile, rank, at);
+}
+
+// Coordinates of a panel, innermost first.
+static void set_coordinates(Lower *lower, const Boxes *boxes, int64_t panel, Arg *out) {
     Arena *arena = lower->arena;
-    Expr *indices[2 * LAYOUT_MAX_RANK];
-    int count = 0;
-    for (int d = 0; d < tile->buf->stage_dims; d++) indices[count++] = lower_expr(lower, tile->dims[d].start);
-    if (tile->buf->rank - tile->buf->stage_dims > 1) {
-        indices[count++] = panel;
-        indices[count++] = row;
+    const Region *region = boxes->region;
+    for (int d = 0; d < region->count; d++) {
+        Expr *start = lower_expr(lower, region->dims[region->count - 1 - d].start);
+        if (d == 0) start = e_add(arena, start, e_int(arena, panel * boxes->panels.columns));
+        out[d] = arg_value(simplify_expr(arena, lower->facts, start));
     }
-    indices[count++] = e_int(arena, 0);
-    return region_element(arena, lower_physical(lower, tile->buf), count, indices);
 }
 
 void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
-    Arena *arena = lower->arena;
-    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region,
-                 *bar = copy->call.args[COPY_BAR].region;
-    TmaPanels panels;
-    const char *why;
-    if (!tma_panels(to->buf, &panels, &why)) return;
-    Var *map = tensor_map(lower, from->buf, &panels, to->buf->rank - to->buf->stage_dims);
     enum { ONCE = 3, MASK = 3 };
+    Arena *arena = lower->arena;
+    const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
+    Boxes boxes;
+    if (!boxes_of(lower, to, from, &boxes)) return;
     Expr *once = copy->call.count > COPY_ONCE ? lower_expr(lower, copy->call.args[COPY_ONCE].value) : NULL;
     Expr *blocks = copy->call.count > COPY_BLOCKS ? lower_expr(lower, copy->call.args[COPY_BLOCKS].value) : NULL;
     int first = blocks ? 4 : 5;   // where the coordinates begin
-    for (int64_t p = 0; p < panels.count; p++) {
-        Arg args[5 + TENSOR_MAP_RANK] = {arg_region(panel_place(lower, to, e_int(arena, p), e_int(arena, 0))),
-                                         arg_value(e_var(arena, map)), arg_region(lower_element(lower, bar))};
-        for (int d = 0; d < from->count; d++) {
-            Expr *start = lower_expr(lower, from->dims[from->count - 1 - d].start);
-            if (d == 0)
-                start = simplify_expr(arena, lower->facts, e_add(arena, start, e_int(arena, p * panels.columns)));
-            args[first + d] = arg_value(start);
-        }
+    for (int64_t p = 0; p < boxes.panels.count; p++) {
+        Arg args[5 + TENSOR_MAP_RANK] = {arg_region(box_place(lower, &boxes, p)), arg_value(e_var(arena, boxes.map)),
+                                         arg_region(lower_element(lower, copy->call.args[COPY_BAR].region))};
+        set_coordinates(lower, &boxes, p, args + first);
         if (blocks) args[MASK] = arg_value(blocks);
         else if (once) args[ONCE] = arg_value(once);
-        Stmt *load = s_call(arena, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + from->count, args);
-        load->loc = copy->loc;
-        block_push(arena, out, load);
+        push_op(lower, copy, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + from->count, args, out);
     }
 }
 
 void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out) {
-    Arena *arena = lower->arena;
-    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
-    TmaPanels panels;
-    const char *why;
-    if (!tma_panels(from->buf, &panels, &why)) return;
-    Var *map = tensor_map(lower, to->buf, &panels, from->buf->rank - from->buf->stage_dims);
-    for (int64_t p = 0; p < panels.count; p++) {
-        Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, map)),
-                                         arg_region(panel_place(lower, from, e_int(arena, p), e_int(arena, 0)))};
-        for (int d = 0; d < to->count; d++) {
-            Expr *start = lower_expr(lower, to->dims[to->count - 1 - d].start);
-            if (d == 0) start = e_add(arena, start, e_int(arena, p * panels.columns));
-            args[2 + d] = arg_value(simplify_expr(arena, lower->facts, start));
-        }
+    const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
+    Boxes boxes;
+    if (!boxes_of(lower, from, to, &boxes)) return;
+    for (int64_t p = 0; p < boxes.panels.count; p++) {
+        Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(lower->arena, boxes.map)),
+                                         arg_region(box_place(lower, &boxes, p))};
+        set_coordinates(lower, &boxes, p, args + 2);
         push_op(lower, copy, op, 2 + to->count, args, out);
     }
     push_op(lower, copy, OP_BULK_COMMIT, 0, NULL, out);
@@ -272,14 +287,18 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     push_columns(store, buf, e_int(arena, slot), first, columns);
     push_plain(store, OP_FENCE_ASYNC, 0, NULL, store->out);
     push_barrier(store);
-    TmaPanels panels = {store->shape.rows, columns, 1, swizzle};
+    int64_t extents[] = {store->shape.rows, columns};
     Expr *zero = e_int(arena, 0);
-    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to->buf, &panels, 2))),
+    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to, extents, swizzle))),
                                      arg_region(staging_place(store, buf, e_int(arena, slot), zero, zero))};
     for (int d = 0; d < to->count; d++) {
-        int64_t plus = d == 0 ? column : d == 1 ? strip * store->shape.rows : 0;
-        Expr *at = e_add(arena, lower_expr(lower, to->dims[to->count - 1 - d].start), e_int(arena, plus));
-        if (d == 1 && lower->warpgroup)
+        const RegionDim *dim = &to->dims[to->count - 1 - d];
+        bool rows = d > 0 && dim->extent;
+        Expr *at = e_add(arena, lower_expr(lower, dim->start),
+                         e_int(arena, d == 0 ? column
+                                      : rows ? strip * store->shape.rows
+                                             : 0));
+        if (rows && lower->warpgroup)
             at = e_add(arena, at, warpgroup_rows(lower, store->shape.strips * store->shape.rows));
         args[2 + d] = arg_value(simplify_expr(arena, lower->facts, at));
     }
@@ -353,7 +372,7 @@ typedef struct Described {   // of a gemm, in shared memory
 static Described operand_of(const Stmt *gemm, const WgmmaInfo *info, int at) {
     Described operand = {.region = gemm->call.args[at].region};
     const char *why;
-    tma_panels(operand.region->buf, &operand.panels, &why);
+    tma_matrix_panels(operand.region->buf, &operand.panels, &why);
     const TmaPanels *panels = &operand.panels;
     operand.k_major = operand.region->transposed == (at == 1);
     operand.element = type_bytes(operand.region->buf->type);
@@ -362,6 +381,17 @@ static Described operand_of(const Stmt *gemm, const WgmmaInfo *info, int at) {
     expr_const(operand.region->dims[operand.region->count - 1].start, &operand.first);
     operand.step = info->k * (operand.k_major ? operand.element : panels->swizzle);
     return operand;
+}
+
+// Panel `panel` of an operand from its group of 8 rows on: its slot, then the physical coordinates of tma_layout.
+static Region *panel_place(Lower *lower, const Region *tile, Expr *panel, Expr *eight) {
+    Expr *indices[2 * LAYOUT_MAX_RANK];
+    int count = 0;
+    for (int d = 0; d < tile->buf->stage_dims; d++) indices[count++] = lower_expr(lower, tile->dims[d].start);
+    indices[count++] = panel;
+    indices[count++] = eight;
+    indices[count++] = e_int(lower->arena, 0);
+    return region_element(lower->arena, lower_physical(lower, tile->buf), count, indices);
 }
 
 // Where the operand's rows (of m or n) from `outer` and its k from `k` start; `rows`: of a, of each warpgroup.

@@ -111,12 +111,8 @@ static Touch touch_of(PassContext *context, Func *kernel, const Buf *buf) {
 }
 
 static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
-    int rank = buf->rank - buf->stage_dims;
-    if (rank < 1 || rank > 2) return NULL;
     Touch touch = touch_of(context, kernel, buf);
     if (!touch.found) return NULL;
-    int64_t columns = buf_extent(buf, buf->rank - 1);
-    if (rank == 1) return layout_row_major(context->arena, 1, &columns);
     return touch.order ? tma_layout_ordered(context->arena, buf, touch.order) : tma_layout(context->arena, buf);
 }
 

@@ -2,46 +2,137 @@
 #include "ir/build.h"
 #include "passes/added_tile.h"
 #include "passes/util.h"
+#include <string.h>
 
-// A vector is a box as it lies; where it has slots, each has to start where a box may.
-static bool vector_panels(const Buf *shared, TmaPanels *out, const char **why) {
-    int64_t columns = buf_extent(shared, shared->rank - 1), bytes = columns * type_bits(shared->type) / 8;
-    if (columns < 1) return *why = "a tile has no constant shape", false;
-    if (columns > tma_facts.max_box) return *why = "a vector is longer than a box of TMA may be", false;
-    if (bytes % tma_facts.shared_align) return *why = "a vector is no multiple of 128 bytes", false;
-    *out = (TmaPanels){.rows = 1, .columns = columns, .count = 1};
+// ---- panels ----
+
+// Rows and columns of a tile; false: *why.
+static bool tile_shape(const Buf *shared, int64_t *rows, int64_t *columns, const char **why) {
+    *rows = 1, *columns = buf_extent(shared, shared->rank - 1);
+    if (shared->rank - shared->stage_dims > tma_facts.max_rank)
+        return *why = "a tile has more dims than TMA copies", false;
+    for (int d = shared->stage_dims; d < shared->rank - 1; d++) {
+        int64_t extent = buf_extent(shared, d);
+        if (extent > tma_facts.max_box) return *why = "a tile has more rows than a box of TMA may have", false;
+        if (extent < 1) return *why = "a tile has no constant shape", false;
+        *rows *= extent;
+    }
+    return *columns >= 1 || (*why = "a tile has no constant shape", false);
+}
+
+// As it lies; where it has slots, each has to start where a box may.
+static bool plain_panel(const Buf *shared, int64_t rows, int64_t columns, TmaPanels *out, const char **why) {
+    int64_t bytes = columns * type_bits(shared->type) / 8;
+    *out = (TmaPanels){rows, columns, 1, 0};
+    if (columns > tma_facts.max_box) return *why = "a tile's rows are longer than a box of TMA may be", false;
+    if (bytes % tma_facts.unit_bytes) return *why = "a tile's rows are no multiple of 16 bytes", false;
+    return rows * bytes % tma_facts.shared_align == 0 || (*why = "a tile is no multiple of 128 bytes", false);
+}
+
+static bool panels_in(const Buf *shared, int span, TmaPanels *out, const char **why) {
+    int64_t rows, columns, bits = type_bits(shared->type);
+    if (!tile_shape(shared, &rows, &columns, why)) return false;
+    if (span == 0) return plain_panel(shared, rows, columns, out, why);
+    if (shared->rank - shared->stage_dims == 1) return *why = "a vector has no rows to swizzle", false;
+    if (rows % tma_facts.swizzle_rows) return *why = "a tile's number of rows is no multiple of 8", false;
+    if (columns * bits / 8 % span) return *why = "a tile's rows are no multiple of 32 bytes", false;
+    *out = (TmaPanels){rows, span * 8 / bits, columns * bits / 8 / span, span};
     return true;
 }
 
-bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
-    const int *spans = tma_facts.spans;
-    int bits = type_bits(shared->type);
-    if (shared->rank - shared->stage_dims == 1) return vector_panels(shared, out, why);
-    if (shared->rank - shared->stage_dims != 2) return *why = "a tile has more than two dims", false;
-    int64_t rows = buf_extent(shared, shared->rank - 2), bytes = buf_extent(shared, shared->rank - 1) * bits / 8;
-    if (rows < 1 || bytes < 1) return *why = "a tile has no constant shape", false;
-    for (int i = 0; i < TMA_SPANS; i++) {
-        if (bytes % spans[i]) continue;
-        *out = (TmaPanels){rows, spans[i] * 8 / bits, bytes / spans[i], spans[i]};
-        if (rows > tma_facts.max_box) return *why = "a tile has more rows than a box of TMA may have", false;
-        if (rows % tma_facts.swizzle_rows) return *why = "a tile's number of rows is no multiple of 8", false;
-        return true;
+static LayoutSwizzle swizzle_of(int span) {
+    enum { SHIFT = 3 };   // from the bits of a row's number to those of the place in it
+    int unit = tma_facts.unit_bytes;
+    if (span == 0) return (LayoutSwizzle){0};
+    return (LayoutSwizzle){__builtin_ctz((unsigned)(span / unit)), __builtin_ctz((unsigned)unit), SHIFT};
+}
+
+// Whether steps along an input are, in elements from the buffer's start, `stride` each up to `extent`, then `far` each up to `times`.
+static bool steps_are(const Layout *layout, int input, int64_t extent, int64_t stride, int64_t times, int64_t far) {
+    int64_t expected = stride, done = 1;
+    for (int i = 0; i < layout->in[input].count; i++) {
+        const LayoutMode *mode = &layout->in[input].modes[i];
+        int64_t step = mode->stride;
+        for (int o = mode->out + 1; o < layout->rank_out; o++) step *= layout->out_shape[o];
+        if (done == extent) expected = far;
+        if (step != expected || (done < extent && done * mode->extent > extent)) return false;
+        done *= mode->extent;
+        expected = step * mode->extent;
     }
-    return *why = "a tile's rows are no multiple of 32 bytes", false;
+    return done == extent * times;
+}
+
+static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *panels) {
+    int rank = shared->rank - shared->stage_dims;
+    int64_t stride = panels->columns;
+    LayoutSwizzle swizzle = swizzle_of(panels->swizzle);
+    if (layout->rank_in != rank || memcmp(&layout->swizzle, &swizzle, sizeof swizzle) != 0) return false;
+    for (int d = rank - 2; d >= 0; d--) {
+        int64_t extent = buf_extent(shared, shared->stage_dims + d);
+        if (!steps_are(layout, d, extent, stride, 1, 0)) return false;
+        stride *= extent;
+    }
+    return steps_are(layout, rank - 1, panels->columns, 1, panels->count, stride);
+}
+
+// The widest span that the tile's shape has; of a tile that has a layout, that of the layout.
+bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
+    bool fits = false;
+    for (int i = 0; i <= TMA_SPANS; i++) {
+        if (!panels_in(shared, i < TMA_SPANS ? tma_facts.spans[i] : 0, out, why)) continue;
+        if (!shared->layout || lies_in(shared->layout, shared, out)) return true;
+        fits = true;
+    }
+    if (fits) *why = "a tile's layout is not one in which TMA writes";
+    return false;
+}
+
+bool tma_matrix_panels(const Buf *shared, TmaPanels *out, const char **why) {
+    if (shared->rank - shared->stage_dims != 2) return *why = "a tile has not two dims", false;
+    if (tma_panels(shared, out, why) && out->swizzle) return true;
+    for (int i = 0; i < TMA_SPANS; i++)   // (its rows may have another order)
+        if (panels_in(shared, tma_facts.spans[i], out, why)) return true;
+    return false;
+}
+
+// Rows of a panel in row-major order of their dims: [panel, element]. One digit for each dim, so that 8 rows, of which a period of
+// the swizzle is, may be of any of them.
+static const Layout *boxes_layout(Arena *arena, const Buf *shared, const TmaPanels *panels) {
+    int rank = shared->rank - shared->stage_dims;
+    Layout *layout = layout_new(arena, rank, 2);
+    int64_t stride = panels->columns;
+    for (int d = rank - 2; d >= 0; d--) {
+        int64_t extent = buf_extent(shared, shared->stage_dims + d);
+        layout_add(layout, d, extent, stride, 1);
+        stride *= extent;
+    }
+    layout_add(layout, rank - 1, panels->columns, 1, 1);
+    layout_add(layout, rank - 1, panels->count, 1, 0);
+    return layout_with_swizzle(arena, layout_finish(layout), swizzle_of(panels->swizzle), type_bits(shared->type));
+}
+
+static const Layout *layout_of(Arena *arena, const Buf *shared, const TmaPanels *panels) {
+    int64_t shape[TENSOR_MAP_RANK];
+    const char *why;
+    int rank = shared->rank - shared->stage_dims;
+    for (int d = 0; d < rank; d++) shape[d] = buf_extent(shared, shared->stage_dims + d);
+    if (panels->swizzle == 0) return layout_row_major(arena, rank, shape);
+    if (rank > 2) return boxes_layout(arena, shared, panels);
+    return layout_bank_swizzle(arena, panels->rows, panels->columns * panels->count, type_bits(shared->type),
+                               panels->swizzle / tma_facts.unit_bytes, &why);
 }
 
 const Layout *tma_layout(Arena *arena, const Buf *shared) {
     TmaPanels panels;
     const char *why;
-    if (!tma_panels(shared, &panels, &why)) return NULL;
-    return layout_bank_swizzle(arena, panels.rows, panels.columns * panels.count, type_bits(shared->type),
-                               panels.swizzle / tma_facts.unit_bytes, &why);
+    return tma_panels(shared, &panels, &why) ? layout_of(arena, shared, &panels) : NULL;
 }
 
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order) {
     const char *why;
-    const Layout *plain = tma_layout(arena, shared), *digits = layout_parse(arena, order, 0, &why);
-    if (!plain) return NULL;
+    TmaPanels panels;
+    if (!tma_matrix_panels(shared, &panels, &why)) return NULL;
+    const Layout *plain = layout_of(arena, shared, &panels), *digits = layout_parse(arena, order, 0, &why);
     Layout *layout = layout_new(arena, plain->rank_in, plain->rank_out);
     const LayoutInput *rows = &plain->in[0], *columns = &plain->in[1], *within = &digits->in[0];
     int64_t period = layout_extent_in(digits, 0), inner = plain->rank_out - 1;
@@ -59,13 +150,23 @@ const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *or
 
 // ---- TMA ----
 
-static bool is_tile(const Region *region, int dims) {
+// A box ends where its tile does, or its tensor.
+static bool ends_as_box(const Region *region, int d) {
+    const RegionDim *dim = &region->dims[d];
+    if (!dim->extent || expr_is_int(dim->extent, dim->tile)) return true;
+    return expr_is_int(dim->start, 0) && expr_equal(dim->extent, region->buf->shape[d]);
+}
+
+// Whether the region's tile is a box of its tensor: `dims` dims of known extents, the last one the tensor's; at the others it is at one
+// index, wherever they stand.
+static bool is_tile(const Region *region, int dims, const char **why) {
     int rank = region->count;
-    for (int d = 0; d < rank; d++) {
-        const RegionDim *dim = &region->dims[d];
-        if (d >= rank - dims ? !dim->extent || !expr_is_int(dim->extent, dim->tile) : dim->extent != NULL) return false;
-    }
-    return rank >= dims && rank <= tma_facts.max_rank && !region->transposed;
+    if (region->transposed) return *why = "TMA does not transpose", false;
+    if (region_rank(region) != dims || rank > tma_facts.max_rank)
+        return *why = "TMA copies tiles of tensors of up to 5 dims", false;
+    for (int d = 0; d < rank; d++)
+        if (!ends_as_box(region, d)) return *why = "TMA copies tiles of constant extents", false;
+    return region->dims[rank - 1].extent || (*why = "TMA copies tiles along the last dim of a tensor", false);
 }
 
 static bool moves_tile(const Target *target, const Region *from, const Region *to, const char **why) {
@@ -77,8 +178,9 @@ static bool moves_tile(const Target *target, const Region *from, const Region *t
     if (tensor->type != shared->type) return *why = "TMA does not convert", false;
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
         return *why = "TMA needs a contiguous last dim", false;
-    if (!is_tile(from, shared->rank - shared->stage_dims) || to->transposed || to->count != shared->rank)
-        return *why = "TMA copies tiles of the last dims", false;
+    if (to->transposed) return *why = "TMA does not transpose", false;
+    if (!is_tile(from, shared->rank - shared->stage_dims, why)) return false;
+    if (to->count != shared->rank) return *why = "TMA moves whole buffers here", false;
     for (int d = shared->stage_dims; d < shared->rank; d++)
         if (!to->dims[d].extent || !expr_is_int(to->dims[d].start, 0) ||
             !expr_equal(to->dims[d].extent, shared->shape[d]))
@@ -119,8 +221,9 @@ bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const cha
         return *why = "the target has no TMA", false;
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
         return *why = "TMA stores whole fragments of two dims", false;
-    if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN || !is_tile(to, 2))
-        return *why = "TMA stores to tiles of the last two dims of a parameter", false;
+    if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN)
+        return *why = "TMA stores to parameters", false;
+    if (!is_tile(to, 2, why)) return false;
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
         return *why = "TMA needs a contiguous last dim", false;
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = buf_extent(from->buf, 1);
@@ -138,7 +241,7 @@ bool tma_stores_through(const TmaStore *store, const Stmt *copy, const Buf *tile
     TmaPanels panels;
     const char *why;
     if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail ||
-        !tma_panels(tile, &panels, &why))
+        !tma_matrix_panels(tile, &panels, &why))
         return false;
     for (int d = 0; d < 2; d++)
         if (buf_extent(tile, d) != buf_extent(from, d)) return false;
@@ -160,7 +263,7 @@ static bool operand_serves(const Region *region, const WgmmaInfo *info, int oper
     if (buf->scope == SCOPE_FRAGMENT && operand == 0) return register_operand_serves(region, why);
     if (buf->scope != SCOPE_SHARED) return *why = "an operand is not in shared memory", false;
     if (!k_major && !info->can_transpose) return *why = "an operand of this type must be contiguous along k", false;
-    if (!tma_panels(buf, &panels, why)) return false;
+    if (!tma_matrix_panels(buf, &panels, why)) return false;
     for (int d = buf->stage_dims; d < buf->rank; d++) {   // whole panels of it may be an operand
         int64_t start, unit = d == buf->rank - 1 ? panels.columns : buf_extent(buf, d);
         if (!region->dims[d].extent || !expr_const(region->dims[d].start, &start) || start % unit != 0)
@@ -236,6 +339,6 @@ bool turns_tile(const Target *target, const Stmt *stmt) {
     const char *why;
     if (!is_whole_tile(from) || !is_whole_tile(to) || !from->transposed || to->transposed) return false;
     if (from->buf == to->buf || from->buf->type != to->buf->type || type_bits(to->buf->type) != 8) return false;
-    if (!tma_panels(from->buf, &panels, &why) || !tma_panels(to->buf, &panels, &why)) return false;
+    if (!tma_matrix_panels(from->buf, &panels, &why) || !tma_matrix_panels(to->buf, &panels, &why)) return false;
     return region_extent(to, 0) % TURNED_ROWS == 0 && region_extent(to, 1) % TURNED_K == 0;
 }

@@ -5,17 +5,20 @@
 #include "ir/ir.h"
 #include "target/target.h"
 
-// A tile [rows, columns] in shared memory lies in panels of as many columns as one swizzle span holds, each a block of rows of
-// that many bytes: the box that TMA copies at once, and what wgmma's descriptors describe. (PTX ISA, "Swizzling modes";
-// "Matrix descriptor".)
+// A tile [.., columns] in shared memory lies in panels of as many columns as one swizzle span holds, each a block of rows of
+// that many bytes, in row-major order of the dims before: the box that TMA copies at once, and what wgmma's descriptors describe.
+// Where no span fits, or the rows are no multiple of 8, it is one panel as it lies. (PTX ISA, "Swizzling modes"; "Matrix
+// descriptor".)
 typedef struct TmaPanels {
     int64_t rows, columns;   // of a panel, elements
     int64_t count;
-    int swizzle;   // bytes: 128, 64, 32; a vector has none
+    int swizzle;   // bytes: 128, 64, 32; 0: none
 } TmaPanels;
-// Of the last two dims of a shared buffer, or of the last one: a vector is one row. false: *why.
+// Of a shared buffer's dims behind its slots: one (a vector is one row) to five. false: *why.
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why);
-const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a tile of two dims that has panels
+bool tma_matrix_panels(const Buf *shared, TmaPanels *out,
+                       const char **why);                    // of two dims and swizzled: a matrix operand
+const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a tile that has panels
 // The same with another order within the rows: the digits of `order` (WgmmaInfo.k_paired), which repeats.
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order);
 

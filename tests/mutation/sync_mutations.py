@@ -139,6 +139,13 @@ CASES = [
             "test until (P = 4, M = 32, N = 192) { for (p in P) stop[p] = i32((p + 1) % 4); } tolerance 1e-5;",
             "test again (M = 64, N = 64) tolerance 1e-5;", "test slots (M = 8, N = 1600) tolerance 1e-5;"],
          target="sm_90a", source="programs/block_tma.tile"),
+    Case("moved3", [], ["test moved3 (B = 4, M = 9, N = 68) tolerance 0;", "test moved4 (A = 2, B = 4, M = 7, N = 32) tolerance 0;",
+                        "test moved_plain (B = 3, M = 6, N = 32) tolerance 0;", "test narrower (B = 2, M = 9, N = 32) tolerance 0;",
+                        "test heads (B = 1, S = 20, H = 2, D = 64, kb = 2560, kh = 128) tolerance 1e-3;",
+                        "test added (B = 2, M = 8, N = 64) tolerance 1e-5;", "test depthwise (B = 1, H = 7, W = 9, C = 32) tolerance 1e-5;"]
+         + ["test moved5 (A = 2, B = 2, C = 1, M = 5, N = 16) { for (a in A, b in B, c in C, i in M, j in N) x[a, b, c, i, j] = 7; } tolerance 0;"]
+         + [f"test ring3 (B = 2, M = 16, N = {n}) tolerance 1e-5;" for n in (64, 128, 192, 448)],
+         target="sm_90a", source="programs/tma_boxes.tile"),
     Case("scaled_sums", [], ["test scaled_sums (S = 2, M = 64, N = 64) tolerance 1e-5;"]
          + [f"test in_turn (S = {s}, M = 32, N = 64) tolerance 1e-5;" for s in (1, 2, 4)]
          + [f"test passed_{how} (M = 32, N = {n}) tolerance 1e-6;" for how in ("on", "by_tma") for n in (64, 132, 448)]
