@@ -10,6 +10,7 @@ typedef struct Assembly {
     DiagSink *sink;
     const char *ptx;
     const AssembleOptions *options;
+    Process *started;   // ahead; NULL: none, or taken
     const uint8_t *data;   // the cubin
     size_t size;
     const char *assembler;   // name and version
@@ -17,6 +18,7 @@ typedef struct Assembly {
     const char *failed;   // UNAVAILABLE: why it could not be run
 } Assembly;
 
+const char *assembler_path(Arena *arena, const AssembleOptions *options);   // of ptxas; NULL: there is none
 AssembleStatus run_ptxas(Assembly *assembly, const char *path);
 AssembleStatus run_nvjitlink(Assembly *assembly);
 // What the messages say of each kernel; notes about serialised matrix instructions become diagnostics.

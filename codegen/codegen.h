@@ -45,11 +45,18 @@ typedef struct Cubin {
     double seconds;
 } Cubin;
 
+typedef struct Process Process;
+
 typedef struct AssembleOptions {
     const Target *target;
     const char *ptxas;   // --ptxas; NULL: PATH, then CUDA's usual folders, then libnvJitLink by dlopen
     bool lines;
+    Process *started;   // NULL: none
 } AssembleOptions;
+
+// ptxas, loading while there is no PTX yet; NULL: there is none, or it cannot be had to wait. `assemble` finishes it.
+Process *start_assembler(Arena *arena, Failure *failure, const AssembleOptions *options);
+void stop_assembler(Process *started);   // one that `assemble` did not get to; NULL and a finished one are allowed
 
 // False when none of the assemblers is there (T_NO_PTXAS) or it refused (its text in the diagnostic).
 bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, const AssembleOptions *options,

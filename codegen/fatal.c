@@ -8,7 +8,6 @@
 #include "codegen/gen.h"
 #include <llvm-c/ErrorHandling.h>
 #include <pthread.h>
-#include <string.h>
 
 typedef struct Watch {
     Gen *gen;
@@ -54,23 +53,29 @@ static void close_llvm(Gen *gen) {
     if (gen->context) LLVMContextDispose(gen->context);
 }
 
+typedef struct Use {
+    Watch here, *outer;
+    void (*work)(Gen *gen, void *user);
+    void *user;
+} Use;
+
+static bool use_llvm(void *user) {
+    const Use *use = user;
+    open_llvm(use->here.gen);
+    use->work(use->here.gen, use->user);
+    return true;
+}
+
+static void after_use(void *user) {
+    const Use *use = user;
+    watch = use->outer;
+    if (!use->here.broken) close_llvm(use->here.gen);
+}
+
 void with_llvm(Gen *gen, void (*work)(Gen *gen, void *user), void *user) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, install_handler);
-    Watch here = {.gen = gen}, *outer = watch;
-    // The caller's failure point is kept, and ours put in its place while LLVM's objects live.
-    jmp_buf callers;
-    memcpy(&callers, &gen->failure->point, sizeof callers);
-    watch = &here;
-    if (setjmp(gen->failure->point)) {
-        watch = outer;
-        memcpy(&gen->failure->point, &callers, sizeof callers);
-        if (!here.broken) close_llvm(gen);
-        longjmp(gen->failure->point, 1);
-    }
-    open_llvm(gen);
-    work(gen, user);
-    close_llvm(gen);
-    watch = outer;
-    memcpy(&gen->failure->point, &callers, sizeof callers);
+    Use use = {.here = {.gen = gen}, .outer = watch, .work = work, .user = user};
+    watch = &use.here;
+    fail_scope(gen->failure, use_llvm, after_use, &use);
 }

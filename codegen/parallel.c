@@ -68,12 +68,7 @@ int make_units(const Module *module, bool emit_llvm, Unit **units) {
 
 enum { MOST_THREADS = 64, STACK_BYTES = 8 << 20 };
 
-typedef struct Pool {
-    const Common *common;
-    Unit *units;
-    int count;
-    atomic_int next;
-} Pool;
+typedef struct Pool Pool;
 
 typedef struct Worker {
     Pool *pool;
@@ -81,6 +76,15 @@ typedef struct Worker {
     Failure failure;
     Arena *arena;   // NULL: no memory, nothing was done
 } Worker;
+
+struct Pool {
+    const Common *common;
+    Unit *units;
+    int count;
+    atomic_int next;
+    Worker *workers;
+    int worker_count;
+};
 
 static void *work(void *user) {
     Worker *worker = user;
@@ -118,23 +122,17 @@ static int start_threads(int wanted, Worker *workers) {
     return count;
 }
 
-static void free_arenas(Worker *workers, int count) {
-    for (int i = 0; i < count; i++) arena_free(workers[i].arena);
+static void free_arenas(void *user) {
+    const Pool *pool = user;
+    for (int i = 0; i < pool->worker_count; i++) arena_free(pool->workers[i].arena);
 }
 
 // The texts, from the threads' arenas to the caller's.
-static void keep_texts(const Module *module, Pool *pool, Worker *workers, int worker_count) {
-    jmp_buf callers;
-    memcpy(&callers, &module->failure->point, sizeof callers);
-    if (setjmp(module->failure->point)) {
-        free_arenas(workers, worker_count);
-        memcpy(&module->failure->point, &callers, sizeof callers);
-        longjmp(module->failure->point, 1);
-    }
+static bool keep_texts(void *user) {
+    const Pool *pool = user;
     for (int i = 0; i < pool->count; i++)
-        if (pool->units[i].ptx) pool->units[i].ptx = arena_strdup(module->arena, pool->units[i].ptx);
-    memcpy(&module->failure->point, &callers, sizeof callers);
-    free_arenas(workers, worker_count);
+        if (pool->units[i].ptx) pool->units[i].ptx = arena_strdup(pool->common->module->arena, pool->units[i].ptx);
+    return true;
 }
 
 static void compile_side_by_side(const Common *common, int count, Unit *units) {
@@ -147,7 +145,9 @@ static void compile_side_by_side(const Common *common, int count, Unit *units) {
     int started = start_threads(wanted - 1, workers + 1);
     if (started) work(&workers[0]);
     for (int i = 1; i <= started; i++) pthread_join(workers[i].thread, NULL);
-    keep_texts(common->module, &pool, workers, started + 1);
+    pool.workers = workers;
+    pool.worker_count = started + 1;
+    fail_scope(common->module->failure, keep_texts, free_arenas, &pool);
 }
 
 bool compile_units(const Common *common, int count, Unit *units) {

@@ -90,9 +90,13 @@ static void report_refusal(Assembly *assembly) {
     }
 }
 
+const char *assembler_path(Arena *arena, const AssembleOptions *options) {
+    return options->ptxas ? options->ptxas : find_program(arena, "ptxas");
+}
+
 // The one that was asked for, else ptxas, else the library.
 static AssembleStatus run_assembler(Assembly *assembly) {
-    const char *path = assembly->options->ptxas ? assembly->options->ptxas : find_program(assembly->arena, "ptxas");
+    const char *path = assembler_path(assembly->arena, assembly->options);
     if (!path) return run_nvjitlink(assembly);
     AssembleStatus status = run_ptxas(assembly, path);
     if (status == UNAVAILABLE) diag(assembly->sink, (Span){0}, T_PTXAS_START, path, assembly->failed);
@@ -134,7 +138,13 @@ static double now(void) {
 bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, const AssembleOptions *options,
               Cubin *out) {
     *out = (Cubin){0};
-    Assembly assembly = {.arena = arena, .failure = failure, .sink = sink, .ptx = ptx, .options = options, .log = ""};
+    Assembly assembly = {.arena = arena,
+                         .failure = failure,
+                         .sink = sink,
+                         .ptx = ptx,
+                         .options = options,
+                         .log = "",
+                         .started = options->started};
     int errors = diag_errors(sink), said = diag_count(sink);
     double start = now();
     AssembleStatus status = run_assembler(&assembly);

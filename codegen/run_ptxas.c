@@ -4,32 +4,65 @@
 // and each costs far more than all that comes before. The machine code is the same, instruction for instruction (all of
 // examples/ on sm_80 and sm_90a), in half the time. How many threads there are is not said, so that the cubin, which
 // records the options, does not depend on the machine.
+//
+// Of the 20 ms that a small kernel takes, 6 are ptxas's start. So it is started before there is PTX, and starts while we make that.
+// What did not work out that way is done again from the beginning: nobody has to ask why.
 #include "codegen/assembler.h"
 #include "codegen/process.h"
 #include <string.h>
 
-static AssembleStatus run(Assembly *assembly, const char *path, bool side_by_side) {
-    const char *arguments[12] = {path, arena_printf(assembly->arena, "-arch=%s", assembly->options->target->name),
-                                 "-v", INPUT_FILE,
-                                 "-o", OUTPUT_FILE};
-    int count = 6;
-    if (assembly->options->lines) arguments[count++] = "-lineinfo";
+enum { ARGUMENTS = 12 };
+
+static void make_arguments(Arena *arena, const char *path, const AssembleOptions *options, bool side_by_side,
+                           const char *arguments[ARGUMENTS]) {
+    const char *const all[] = {
+        path, arena_printf(arena, "-arch=%s", options->target->name), "-v", INPUT_FILE, "-o", OUTPUT_FILE};
+    int count = (int)(sizeof all / sizeof all[0]);
+    memcpy(arguments, all, sizeof all);
+    if (options->lines) arguments[count++] = "-lineinfo";
     if (side_by_side) {
         arguments[count++] = "-split-compile";
         arguments[count++] = "0";   // one thread a processor
     }
-    Program program = {.arguments = arguments, .input = assembly->ptx, .input_size = strlen(assembly->ptx)};
-    assembly->failed = run_program(assembly->arena, assembly->failure, &program);
-    if (assembly->failed) return UNAVAILABLE;
-    assembly->log = program.text;
-    assembly->data = program.output;
-    assembly->size = program.output_size;
-    return program.ok && program.output_size > 0 ? ASSEMBLED : REFUSED;
+    arguments[count] = NULL;
 }
 
-static bool several_kernels(const char *ptx) {
-    const char *first = strstr(ptx, ".entry ");
-    return first && strstr(first + 1, ".entry ");
+// The answer of a program that has run, if `failed` is NULL.
+static AssembleStatus take(Assembly *assembly, const Program *program, const char *failed) {
+    assembly->failed = failed;
+    if (failed) return UNAVAILABLE;
+    assembly->log = program->text;
+    assembly->data = program->output;
+    assembly->size = program->output_size;
+    return program->ok && program->output_size > 0 ? ASSEMBLED : REFUSED;
+}
+
+static AssembleStatus run(Assembly *assembly, const char *path, bool side_by_side) {
+    const char *arguments[ARGUMENTS];
+    make_arguments(assembly->arena, path, assembly->options, side_by_side, arguments);
+    Program program = {.arguments = arguments, .input = assembly->ptx, .input_size = strlen(assembly->ptx)};
+    const char *failed = run_program(assembly->arena, assembly->failure, &program);
+    return take(assembly, &program, failed);
+}
+
+Process *start_assembler(Arena *arena, Failure *failure, const AssembleOptions *options) {
+    const char *path = assembler_path(arena, options), *arguments[ARGUMENTS];
+    if (!path) return NULL;
+    make_arguments(arena, path, options, true, arguments);
+    return start_program(arena, failure, arguments);
+}
+
+void stop_assembler(Process *process) {
+    stop_program(process);
+}
+
+static AssembleStatus run_started(Assembly *assembly) {
+    Program program = {.input = assembly->ptx, .input_size = strlen(assembly->ptx)};
+    Process *process = assembly->started;
+    assembly->started = NULL;
+    if (!process) return UNAVAILABLE;
+    const char *failed = finish_program(assembly->arena, assembly->failure, process, &program);
+    return take(assembly, &program, failed);
 }
 
 // The cubin names the tools that made it: "Cuda compilation tools, release 13.0, V13.0.88".
@@ -45,9 +78,9 @@ static const char *version_in(Assembly *assembly) {
 }
 
 AssembleStatus run_ptxas(Assembly *assembly, const char *path) {
-    bool several = several_kernels(assembly->ptx);
-    AssembleStatus status = run(assembly, path, several);
-    if (status == REFUSED && several && strstr(assembly->log, "Unknown option")) status = run(assembly, path, false);
+    AssembleStatus status = run_started(assembly);
+    if (status != ASSEMBLED) status = run(assembly, path, true);
+    if (status == REFUSED && strstr(assembly->log, "Unknown option")) status = run(assembly, path, false);
     assembly->assembler = status == ASSEMBLED ? version_in(assembly) : "ptxas";
     return status;
 }

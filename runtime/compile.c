@@ -108,12 +108,11 @@ static bool generate(const CompileOptions *options, Compiled *out) {
     return true;
 }
 
-static bool assemble_and_pack(const CompileOptions *options, Compiled *out) {
+static bool assemble_and_pack(const CompileOptions *options, const AssembleOptions *assembling, Compiled *out) {
     Module *module = out->module;
-    AssembleOptions assembling = {.target = options->target, .ptxas = options->ptxas, .lines = options->lines};
     bool with_cubin = options->upto == UPTO_CUBIN;
     if (with_cubin) {
-        if (!assemble(module->arena, module->failure, module->sink, out->ptx, &assembling, &out->cubin)) return false;
+        if (!assemble(module->arena, module->failure, module->sink, out->ptx, assembling, &out->cubin)) return false;
         out->times.assemble = out->cubin.seconds;
         warn_spills(out);
     }
@@ -130,18 +129,40 @@ static bool assemble_and_pack(const CompileOptions *options, Compiled *out) {
     return true;
 }
 
+typedef struct Job {
+    Front *front;
+    const CompileOptions *options;
+    Compiled *out;
+    AssembleOptions assembling;
+} Job;
+
+static bool passes_to_plan(void *user) {
+    Job *job = user;
+    const CompileOptions *options = job->options;
+    Compiled *out = job->out;
+    double start = seconds_now();
+    if (!run_pipeline(out->module, options)) return false;
+    front_limit_tiles(job->front, out->module);
+    out->times.passes = seconds_now() - start;
+    if (options->upto == UPTO_PASSES) return true;
+    return all_lowered(out->module) && generate(options, out) && assemble_and_pack(options, &job->assembling, out);
+}
+
+static void after_compile(void *user) {
+    Job *job = user;
+    stop_assembler(job->assembling.started);
+}
+
 bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled *out) {
     double start = seconds_now();
     *out = (Compiled){.times.parse = front->parse_seconds};
     out->module = front_module(front, arena, options->define_count, options->defines, options->only);
     out->times.elaborate = seconds_now() - start;
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
-    start = seconds_now();
-    if (!run_pipeline(out->module, options)) return false;
-    front_limit_tiles(front, out->module);
-    out->times.passes = seconds_now() - start;
-    if (options->upto == UPTO_PASSES) return true;
-    return all_lowered(out->module) && generate(options, out) && assemble_and_pack(options, out);
+    Job job = {front, options, out, {.target = options->target, .ptxas = options->ptxas, .lines = options->lines}};
+    if (options->upto == UPTO_CUBIN)
+        job.assembling.started = start_assembler(arena, out->module->failure, &job.assembling);
+    return fail_scope(out->module->failure, passes_to_plan, after_compile, &job);
 }
 
 static void report_variant(const PlanVariant *v, StrBuf *out) {

@@ -1,6 +1,7 @@
 #include "support/fail.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 _Noreturn void fail_out_of_memory(Failure *failure) {
     failure->kind = FAIL_OUT_OF_MEMORY;
@@ -18,4 +19,18 @@ _Noreturn void fail_internal(Failure *failure, const char *file, int line, const
     if ((size_t)length < sizeof failure->message)
         snprintf(failure->message + length, sizeof failure->message - (size_t)length, " (%s:%d)", file, line);
     longjmp(failure->point, 1);
+}
+
+bool fail_scope(Failure *failure, bool (*work)(void *user), void (*after)(void *user), void *user) {
+    jmp_buf callers;
+    memcpy(&callers, &failure->point, sizeof callers);
+    if (setjmp(failure->point)) {
+        memcpy(&failure->point, &callers, sizeof callers);
+        after(user);
+        longjmp(failure->point, 1);
+    }
+    bool answer = work(user);
+    memcpy(&failure->point, &callers, sizeof callers);
+    after(user);
+    return answer;
 }

@@ -9,6 +9,7 @@
 //     ... work ...
 #pragma once
 #include <setjmp.h>
+#include <stdbool.h>
 
 typedef enum { FAIL_NONE, FAIL_OUT_OF_MEMORY, FAIL_INTERNAL } FailureKind;
 
@@ -19,6 +20,10 @@ typedef struct Failure {
 } Failure;
 
 #define FAILURE_CAUGHT(failure) ((failure)->kind = FAIL_NONE, (failure)->message[0] = 0, setjmp((failure)->point) != 0)
+
+// What `work` answers, with `after` done behind it. Where `work` leaves by the failure point, `after` is done on the way to
+// the caller's, which stands in `failure` again by then. What both see through `user` must not be in registers of `work`.
+bool fail_scope(Failure *failure, bool (*work)(void *user), void (*after)(void *user), void *user);
 
 _Noreturn void fail_out_of_memory(Failure *failure);
 _Noreturn void fail_internal(Failure *failure, const char *file, int line, const char *format, ...)

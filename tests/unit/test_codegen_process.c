@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static int open_descriptors(void) {
@@ -134,6 +135,70 @@ static void test_environment(void **state) {
     END;
 }
 
+// ---- started ahead ----
+
+static long long nanoseconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+static Process *shell_ahead(Arena *arena, Failure *failure, const char *script) {
+    const char *arguments[] = {"/bin/sh", "-c", script, INPUT_FILE, OUTPUT_FILE, NULL};
+    return start_program(arena, failure, arguments);
+}
+
+// It works before it has input, and waits where it opens that; its opening sends us no signal.
+static void test_ahead(void **state) {
+    START;
+    Process *process = shell_ahead(*state, &failure, "date +%s%N; cat $0 $0 >$1");
+    if (!process) {
+        print_message("no leases here\n");
+        return;
+    }
+    usleep(200000);
+    long long given = nanoseconds();
+    Program p = {.input = "text", .input_size = 4};
+    assert_null(finish_program(*state, &failure, process, &p));
+    assert_true(p.ok);
+    assert_memory_equal(p.output, "texttext", 8);
+    assert_true(strtoll(p.text, NULL, 10) < given);
+    stop_program(process);   // nothing to stop
+    END;
+}
+
+static void test_ahead_without_input(void **state) {
+    START;
+    stop_program(NULL);
+    for (int i = 0; i < 3; i++) stop_program(shell_ahead(*state, &failure, "cat $0"));
+    const char *missing[] = {"/nowhere/ptxas", INPUT_FILE, NULL};
+    assert_null(start_program(*state, &failure, missing));
+    Process *process = shell_ahead(*state, &failure, "echo no; exit 3");   // does not care for its input
+    Program p = {.input = "text", .input_size = 4};
+    if (process) assert_null(finish_program(*state, &failure, process, &p));
+    if (process) assert_string_equal(p.text, "no\n");
+    assert_false(p.ok);
+    END;
+}
+
+// What the host forks meanwhile has copies of our descriptors: it must not keep the program waiting.
+static void test_ahead_with_a_copy(void **state) {
+    START;
+    Process *process = shell_ahead(*state, &failure, "cat $0 >$1");
+    pid_t copy = fork();
+    if (copy == 0) {
+        sleep(20);
+        _exit(0);
+    }
+    Program p = {.input = "text", .input_size = 4};
+    if (process) assert_null(finish_program(*state, &failure, process, &p));
+    if (process) assert_memory_equal(p.output, "text", 4);
+    assert_int_equal(waitpid(copy, NULL, WNOHANG), 0);   // still there
+    kill(copy, SIGKILL);
+    waitpid(copy, NULL, 0);
+    END;
+}
+
 // ---- no memory, many threads ----
 
 static void *until_it_ends(void *user, void *block, size_t bytes) {
@@ -142,13 +207,21 @@ static void *until_it_ends(void *user, void *block, size_t bytes) {
     return libc_allocator.resize(NULL, block, bytes);
 }
 
+static void now_or_ahead(Arena *arena, Failure *failure) {
+    static const char script[] = "head -c 3000000 /dev/zero >$1; head -c 3000000 /dev/zero";
+    shell(arena, failure, script, "", 0);
+    Program p = {.input = "", .input_size = 0};
+    Process *process = shell_ahead(arena, failure, script);
+    if (process) assert_null(finish_program(arena, failure, process, &p));
+}
+
 static bool has_memory(int allocations) {
     Failure failure;
     Arena *volatile arena = NULL;
     volatile bool done = false;
     if (!FAILURE_CAUGHT(&failure)) {
         arena = arena_new((Allocator){until_it_ends, &allocations}, &failure);
-        if (arena) shell(arena, &failure, "head -c 3000000 /dev/zero >$1; head -c 3000000 /dev/zero", "", 0);
+        if (arena) now_or_ahead(arena, &failure);
         done = arena != NULL;
     }
     arena_free(arena);
@@ -202,6 +275,9 @@ int main(void) {
         IN_ARENA(test_ignored_children),
         IN_ARENA(test_closed_streams),
         IN_ARENA(test_environment),
+        IN_ARENA(test_ahead),
+        IN_ARENA(test_ahead_without_input),
+        IN_ARENA(test_ahead_with_a_copy),
         IN_ARENA(test_no_memory),
         IN_ARENA(test_threads),
     };

@@ -116,6 +116,45 @@ static void broken_promises_are_caught(void **state) {
     fail();
 }
 
+typedef struct Steps {
+    Failure failure;
+    int work, after;
+    bool fails;
+} Steps;
+
+static bool count_work(void *user) {
+    Steps *steps = user;
+    steps->work++;
+    EXPECT(&steps->failure, !steps->fails, "work");
+    return steps->work == 1;
+}
+
+static void count_after(void *user) {
+    Steps *steps = user;
+    steps->after++;
+}
+
+static bool count_nested(void *user) {
+    Steps *steps = user;
+    return fail_scope(&steps->failure, count_work, count_after, user);
+}
+
+static void what_follows_is_done_on_each_way(void **state) {
+    (void)state;
+    static Steps steps;
+    if (FAILURE_CAUGHT(&steps.failure)) {
+        assert_int_equal(steps.work, 3);
+        assert_int_equal(steps.after, 4);   // of both scopes
+        return;
+    }
+    assert_true(fail_scope(&steps.failure, count_work, count_after, &steps));
+    assert_false(fail_scope(&steps.failure, count_work, count_after, &steps));
+    assert_int_equal(steps.after, 2);
+    steps.fails = true;
+    fail_scope(&steps.failure, count_nested, count_after, &steps);
+    fail();
+}
+
 static void impossible_sizes_are_out_of_memory(void **state) {
     (void)state;
     Failure failure;
@@ -208,6 +247,7 @@ int main(void) {
         IN_ARENA(string_maps_keep_order_and_copy_keys),
         IN_ARENA(names_are_suggested),
         cmocka_unit_test(broken_promises_are_caught),
+        cmocka_unit_test(what_follows_is_done_on_each_way),
         cmocka_unit_test(impossible_sizes_are_out_of_memory),
         cmocka_unit_test(every_allocation_may_fail),
     };
