@@ -156,6 +156,32 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
     }
 }
 
+// red of several elements: f32 as they are, others packed in 32 bits.
+static void emit_vector_add(Gen *gen, const OpCall *call) {
+    Region *memory = arg_place(gen, call, 0), *local = arg_place(gen, call, 1);
+    LocalArray *array = local_array(gen, local->buf);
+    int64_t n = arg_const(gen, call, 2), first = place_local_index(gen, local);
+    const RedInfo *red = red_of(type_text(memory->buf->type), n);
+    EXPECT(gen->failure, red && memory->buf->type == local->buf->type, "%s of %d", op_info(call->op)->text, (int)n);
+    bool packed = array->bits < 32;
+    int count = (int)(n * array->bits / 32);
+    Value args[1 + 4] = {place_address(gen, memory)};
+    StrBuf text, constraints;
+    sb_init(&text, gen->arena);
+    sb_init(&constraints, gen->arena);
+    sb_printf(&text, "red.relaxed.gpu.global.add.%s [$0], ", red->suffix);
+    sb_printf(&constraints, "l");
+    for (int i = 0; i < count; i++) {
+        Value bits = local_get_bits(gen, array, first + i * 32 / array->bits, 32);
+        args[1 + i] = packed ? build_bitcast(gen, bits, gen->i32) : bits;
+        sb_printf(&text, "%s$%d", i ? ", " : count > 1 ? "{" : "", i + 1);
+        sb_printf(&constraints, packed ? ",r" : ",f");
+    }
+    sb_printf(&text, count > 1 ? "};" : ";");
+    sb_printf(&constraints, ",~{memory}");
+    build_asm(gen, sb_text(&text), sb_text(&constraints), gen->none, 1 + count, args);
+}
+
 // ---- asynchronous copies to shared memory ----
 
 // 16 bytes go past the L1 cache (cg), smaller copies must go through it (ca).
@@ -494,6 +520,10 @@ bool op_supported(Gen *gen, const OpCall *call) {
         const MmaInfo *row = mma_named(arg_word(gen, call, 0));
         if (row) feature = row->feature;
     }
+    if (call->op == OP_VATOMIC_ADD) {
+        const RedInfo *row = red_of(type_text(arg_place(gen, call, 0)->buf->type), arg_const(gen, call, 2));
+        if (row) feature = row->feature;
+    }
     if (feature == FEATURE_BASE || target_has(gen->target, feature)) return true;
     diag(gen->sink, call->loc, T_NEEDS_FEATURE, info->text, feature_text(feature), gen->target->name);
     return false;
@@ -519,6 +549,7 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_CP_ASYNC_WAIT: emit_cp_async_group(gen, call); return NULL;
     case OP_VLOAD:
     case OP_VSTORE: emit_vector_move(gen, call); return NULL;
+    case OP_VATOMIC_ADD: emit_vector_add(gen, call); return NULL;
     case OP_LDMATRIX: emit_ldmatrix(gen, call); return NULL;
     case OP_STMATRIX: emit_stmatrix(gen, call); return NULL;
     case OP_MMA: emit_mma(gen, call); return NULL;

@@ -47,46 +47,6 @@ static void note_traffic(Agent *agent, const Mem *mem, Mask mask, const int64_t 
     if (mem->scope == SCOPE_GLOBAL) sectors_count(agent, at, mask, bytes);
 }
 
-static void vector_access(Agent *agent, const Call *call) {
-    bool load = call->op == OP_VLOAD;
-    const Place *local = call->args[load ? 0 : 1].place, *place = call->args[load ? 1 : 0].place;
-    int64_t n = call->args[2].number, spans[LANES], offsets[LANES];
-    const Mem *mem = machine_mem(agent->cta->machine, place->mem),
-              *array_mem = machine_mem(agent->cta->machine, local->mem);
-    LocalArray *array = &agent->locals[array_mem->local];
-    for (int l = 0; l < LANES; l++) spans[l] = n;
-    Mask mask = place_offsets(agent, place, agent->mask, spans, offsets);
-    uint8_t *data = mem_data(agent->cta, mem);
-    note_traffic(agent, mem, mask, offsets, (int)n * mem->bytes);
-    for (Mask m = mask; m; m &= m - 1) {
-        int l = __builtin_ctz(m);
-        Word words[LANES];
-        int64_t element = local_offset(agent, local, l, n);
-        if (element < 0 || n > LANES || !access_aligned(agent, mem, offsets[l], n * mem->bytes, l)) continue;
-        note_span(agent, mem, l, offsets[l], n, load ? TOUCH_READ : TOUCH_WRITE);
-        if (load) {
-            state_readable(agent, mem, offsets[l], n, l);
-            elements_load(mem->type, data + offsets[l] * mem->bytes, 1, n, words);
-            words_convert(array_mem->type, mem->type, n, words);
-        }
-        for (int64_t e = 0; e < n; e++) {
-            if (load) {
-                array->data[element + e].w[l] = words[e];
-                array->init[element + e] |= (Mask)1 << l;
-            } else {
-                local_ready(agent, array_mem, element + e, (Mask)1 << l);
-                words[e] = array->data[element + e].w[l];
-            }
-        }
-        if (load) continue;
-        if (array_mem->type != mem->type) words_convert(mem->type, array_mem->type, n, words);
-        state_writable(agent, mem, offsets[l], n, l);
-        elements_store(mem->type, data + offsets[l] * mem->bytes, 1, n, words);
-        state_set(agent->cta, mem, offsets[l], n, STATE_READY);
-    }
-}
-
-// ---- atomics and ordered accesses ----
 static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
     bool floating = type_is_float(type);
     switch (op) {
@@ -108,6 +68,58 @@ static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
     }
 }
 
+// What each element becomes, an atomic of its own.
+static void add_elements(Agent *agent, const Mem *mem, int lane, int64_t first, int64_t n, Word *words) {
+    uint8_t *data = mem_data(agent->cta, mem);
+    state_readable(agent, mem, first, n, lane);
+    for (int64_t e = 0; e < n; e++) {
+        race_atomic(agent, lane, mem, first + e);
+        Word old = element_load(mem->type, data + (first + e) * mem->bytes);
+        words[e] = atomic_result(OP_ATOMIC_ADD, mem->type, old, words[e], (Word){.i = 0});
+    }
+}
+
+static void vector_access(Agent *agent, const Call *call) {
+    bool load = call->op == OP_VLOAD, adds = call->op == OP_VATOMIC_ADD;
+    const Place *local = call->args[load ? 0 : 1].place, *place = call->args[load ? 1 : 0].place;
+    int64_t n = call->args[2].number, spans[LANES], offsets[LANES];
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem),
+              *array_mem = machine_mem(agent->cta->machine, local->mem);
+    LocalArray *array = &agent->locals[array_mem->local];
+    for (int l = 0; l < LANES; l++) spans[l] = n;
+    Mask mask = place_offsets(agent, place, agent->mask, spans, offsets);
+    uint8_t *data = mem_data(agent->cta, mem);
+    note_traffic(agent, mem, mask, offsets, (int)n * mem->bytes);
+    for (Mask m = mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        Word words[LANES];
+        int64_t element = local_offset(agent, local, l, n);
+        if (element < 0 || n > LANES || !access_aligned(agent, mem, offsets[l], n * mem->bytes, l)) continue;
+        note_span(agent, mem, l, offsets[l], n, load ? TOUCH_READ : adds ? TOUCH_ATOMIC : TOUCH_WRITE);
+        if (load) {
+            state_readable(agent, mem, offsets[l], n, l);
+            elements_load(mem->type, data + offsets[l] * mem->bytes, 1, n, words);
+            words_convert(array_mem->type, mem->type, n, words);
+        }
+        for (int64_t e = 0; e < n; e++) {
+            if (load) {
+                array->data[element + e].w[l] = words[e];
+                array->init[element + e] |= (Mask)1 << l;
+            } else {
+                local_ready(agent, array_mem, element + e, (Mask)1 << l);
+                words[e] = array->data[element + e].w[l];
+            }
+        }
+        if (load) continue;
+        if (array_mem->type != mem->type) words_convert(mem->type, array_mem->type, n, words);
+        if (adds) add_elements(agent, mem, l, offsets[l], n, words);
+        state_writable(agent, mem, offsets[l], n, l);
+        elements_store(mem->type, data + offsets[l] * mem->bytes, 1, n, words);
+        state_set(agent->cta, mem, offsets[l], n, STATE_READY);
+    }
+}
+
+// ---- atomics and ordered accesses ----
 static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset) {
     if (!agent->cta->machine->options.races) return;
     if (mem->scope == SCOPE_SHARED && agent->warp)
@@ -255,7 +267,8 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
         else tile_wait(agent, call->args[0].number);
         break;
     case OP_VLOAD:
-    case OP_VSTORE: vector_access(agent, call); break;
+    case OP_VSTORE:
+    case OP_VATOMIC_ADD: vector_access(agent, call); break;
     case OP_CP_ASYNC: copy_start(agent, call); break;
     case OP_LDMATRIX:
     case OP_STMATRIX: matrix_move(agent, call); break;

@@ -243,12 +243,21 @@ static void check_bounds(Verifier *v, const OpInfo *info, int at, const Arg *arg
                    loc);
 }
 
+static void check_red(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    Type type = args[0].region->buf->type;
+    int64_t n = 0;
+    if (type != args[1].region->buf->type) REPORT(v, loc, T_IR_OPERAND, "src", info->text, "has another type");
+    if (!expr_const(args[2].value, &n) || !red_of(type_text(type), n))
+        REPORT(v, loc, T_IR_OPERAND, "n", info->text, "names no instruction");
+}
+
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
     if (op >= OP_TMA_LOAD && op <= OP_TMA_MULTICAST) check_tma(v, info, count, args, loc);
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
+    if (op == OP_VATOMIC_ADD) check_red(v, info, args, loc);
     if (op == OP_ALIGNED) check_bounds(v, info, 1, &args[1], 1, MOST_ALIGNED, loc);
     if ((op == OP_BARRIER || op == OP_BARRIER_ARRIVE) && count > 0)
         check_bounds(v, info, 0, &args[0], 0, NAMED_BARRIERS - 1, loc);

@@ -9,7 +9,7 @@
 //         if (guard) vectorized (e in 8) x_v[e] = x[i, j + e];   unit-stride memory is read in one access,
 //         else unroll (e in 8) x_v[e] = 0;
 //         unroll (e in 8) { y_v[e] = ... x_v[e] ... v[q * 8 + e] ...; }
-//         if (guard) vectorized (e in 8) y[i, j + e] = y_v[e];   and written in one
+//         if (guard) vectorized (e in 8) y[i, j + e] = y_v[e];   and written (or added to) in one
 //     }
 //
 // A fragment element is the thread's own slot, known from the group and e. Guards are what facts could not prove; when a
@@ -267,6 +267,12 @@ static void version_if(Version *version, Stmt *stmt, Block *out) {
 }
 
 static void version_call_stmt(Version *version, Stmt *stmt, Block *out) {
+    Buf *temporary = map_get(version->temporaries, stmt);
+    if (temporary) {
+        Expr *value = e_cast(version->arena, temporary->type, version_expr(version, stmt->call.args[1].value));
+        block_push(version->arena, out, s_store1(version->arena, temporary, version->element, value));
+        return;
+    }
     Expr call = {.kind = EXPR_CALL};
     call.call.op = stmt->call.op;
     call.call.count = stmt->call.count;
@@ -400,7 +406,11 @@ static void store_group(Version *version, const TileAccess *access, Block *out) 
     Stmt *store = element_loop(version, LOOP_VECTORIZED, &var);
     store->loc = access->store->loc;
     Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
-    block_push(arena, &store->loop.body, s_store(arena, buf, count, indices, e_load1(arena, local, e)));
+    Expr *value = e_load1(arena, local, e);
+    Arg args[] = {arg_region(region_element(arena, buf, count, indices)), arg_value(value)};
+    block_push(arena, &store->loop.body,
+               access->adds ? s_call(arena, OP_ATOMIC_ADD, COUNT_OF(args), args)
+                            : s_store(arena, buf, count, indices, value));
     Expr *guard = group_guard(version, access);
     push_guarded(version, both(version, guard, version->first_replica), store, out);
 }

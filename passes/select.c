@@ -112,7 +112,10 @@ static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate 
         Expr *start = simplify_expr(s->arena, facts, run_start(s->arena, access, c->loop.iters[c->fast]));
         common |= multiple_of(facts, start);
     }
-    int64_t vector = s->target->vector_bytes / widest;
+    const char *why;
+    int64_t vector = s->target->vector_bytes / widest,
+            atomics = loop_atomics(&c->loop, &c->accesses, c->fast, s->target, &why);
+    vector = vector < atomics ? vector : atomics;
     while (vector > 1 && common % vector != 0) vector /= 2;
     return vector;
 }
@@ -140,7 +143,7 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (vector <= 1) return;
     for (int a = 0; a < c.accesses.count; a++) {
         const TileAccess *access = &c.accesses.items[a];
-        if (access->buf->scope == SCOPE_GLOBAL && !access->is_atomic && is_unit(&c, access))
+        if (access->buf->scope == SCOPE_GLOBAL && (!access->is_atomic || access->adds) && is_unit(&c, access))
             want_access(s, facts, access, vector);
     }
 }
@@ -300,6 +303,20 @@ static void select_gemm(Selector *s, Stmt *stmt) {
     set_via(s, stmt, problem ? "fma" : "mma");
 }
 
+// Threads add vectors to tensors (vectorize) where they can.
+static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
+    const char *why = "its places are no aligned vectors";
+    Candidate c;
+    bool adds = false;
+    if (s->general || !candidate_of(s, stmt, &c)) return;
+    for (int a = 0; a < c.accesses.count; a++)
+        adds |= c.accesses.items[a].adds && c.accesses.items[a].buf->scope == SCOPE_GLOBAL &&
+                is_unit(&c, &c.accesses.items[a]);
+    if (!adds || loop_vector(facts, &c.loop, &c.accesses, c.fast, s->target) > 1) return;
+    loop_atomics(&c.loop, &c.accesses, c.fast, s->target, &why);
+    REMARK(s->context, stmt->loc, T_ADDED_SINGLY, why);
+}
+
 static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     AddedTile tile;
     bool asked = via_is(stmt, "tma");
@@ -307,6 +324,7 @@ static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     bool by_tma = block_add(s, stmt, facts, true, &tile);
     if (by_tma && !asked) set_via(s, stmt, "tma");
     if (!by_tma && asked) attr_remove(&stmt->attrs, ATTR_VIA), s->changed = true;
+    if (!by_tma) say_added_singly(s, stmt, facts);
 }
 
 static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
@@ -343,7 +361,10 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
     Candidate c;
     if ((is_call && !is_copy) || !candidate_of(s, stmt, &c)) return;
-    if (!is_copy && !tile_move(s->arena, &c.loop)) return;
+    if (!is_copy && !tile_move(s->arena, &c.loop)) {
+        say_added_singly(s, stmt, facts);
+        return;
+    }
     set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : "plain");
 }
 

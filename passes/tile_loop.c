@@ -210,6 +210,7 @@ static void collect_args(Collector *c, OpId op, int count, Arg *args, Stmt *stmt
         collect_region(c, args[i].region, op != OP_LOAD && op != OP_PEER, stmt);
         vec_last(c->out).is_peer = op == OP_PEER;
         vec_last(c->out).elsewhere = op == OP_PEER_STORE;
+        vec_last(c->out).adds = op == OP_ATOMIC_ADD && stmt;
     }
 }
 
@@ -426,7 +427,8 @@ static int iterator_number(const TileLoop *loop, const Expr *index) {
 
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
     const Var *iter = loop->iters[fast];
-    if (access->conditional || access->is_atomic || run_stride(access, iter) != STRIDE_UNIT) return false;
+    bool adds = access->adds && access->buf->scope == SCOPE_GLOBAL;
+    if (access->conditional || (access->is_atomic && !adds) || run_stride(access, iter) != STRIDE_UNIT) return false;
     return !access->condition || !expr_uses_var(access->condition, iter);
 }
 
@@ -513,26 +515,41 @@ static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int 
     return widest_new > 0 ? widest_new : widest;
 }
 
-// An atomic takes one element of global memory: threads side by side take elements that are, or each would be a request of its own.
-static bool has_atomic_run(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
+static bool is_used_elsewhere(const TileAccessVec *accesses, const TileAccess *access) {
+    for (int a = 0; a < accesses->count; a++)
+        if (&accesses->items[a] != access && accesses->items[a].buf == access->buf) return true;
+    return false;
+}
+
+int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fast, const Target *target,
+                     const char **why) {
+    int64_t most = target->vector_bytes;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
-        if (access->is_atomic && access->buf->scope == SCOPE_GLOBAL &&
-            run_stride(access, loop->iters[fast]) == STRIDE_UNIT)
-            return true;
+        const Buf *buf = access->buf;
+        if (!access->is_atomic || buf->scope != SCOPE_GLOBAL || run_stride(access, loop->iters[fast]) != STRIDE_UNIT)
+            continue;
+        int64_t elements = access->adds ? red_elements(target, type_text(buf->type)) : 1;
+        if (elements == 1) return *why = "the target has no instruction for vectors of them", 1;
+        if (!access_in_runs(loop, access, fast)) return *why = "it is asked of each element whether it is added", 1;
+        if (is_used_elsewhere(accesses, access)) return *why = "the loop uses the tensor elsewhere too", 1;
+        most = elements < most ? elements : most;
     }
-    return false;
+    return most;
 }
 
 int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                     const Target *target) {
     int widest = widest_type(loop, accesses, fast);
-    if (widest == 0 || has_atomic_run(loop, accesses, fast)) return 1;
-    int64_t vector = target->vector_bytes / widest;
+    const char *why;
+    int64_t vector = widest > 0 ? target->vector_bytes / widest : 1,
+            atomics = loop_atomics(loop, accesses, fast, target, &why);
+    vector = vector < atomics ? vector : atomics;
     while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
-        if (!is_memory(access->buf) || access->is_atomic) continue;
+        if (!is_memory(access->buf)) continue;
+        if (access->is_atomic && (!access->adds || access->buf->scope != SCOPE_GLOBAL)) continue;
         if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         int64_t n = pieces(access, loop->iters[fast]);
         while (n > 0 && vector > n) vector /= 2;

@@ -27,6 +27,7 @@ typedef struct TileAccess {
     int count;
     Expr **indices;   // with the body's pure lets put in
     bool is_store, is_atomic;
+    bool adds;          // an atomic addition whose old value nobody uses
     bool elsewhere;     // written in the shared memory of a block of the cluster
     bool is_peer;       // read in the shared memory of a block of the cluster: atomic for all that would vectorize it
     Expr *condition;    // of the `if` and `?:` around it, over the iterators; NULL: none
@@ -62,6 +63,10 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses);
 // for as many as an instruction takes of them.
 int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                     const Target *target);
+// As many elements as one instruction adds to global memory along `fast`, of the atomics there; 1: *why. An atomic is a request of
+// its own, so where one takes an element alone, threads side by side take elements that are.
+int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fast, const Target *target,
+                     const char **why);
 // A shared-memory access of the loop moves across `fast` with another stride (a transposed side).
 bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast);
 

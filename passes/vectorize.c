@@ -7,6 +7,8 @@
 //                                                         unroll (e in 8) y_v[e] = f(x_v[e], s);
 //                                                         vstore(y[j], y_v[0], 4); vstore(y[j + 4], y_v[4], 4);
 //
+//     vectorized (e in 4) atomic_add(y[j + e], a[e]);     vatomic_add(y[j], a[0], 4);
+//
 // Whoever wrote `vectorized` has seen to it that n elements may be taken at once: aligned, and all inside. What moves
 // with e in other steps than one cannot be taken at once: then the loop is an `unroll` loop, and nothing else. So it is
 // when the loop reads what it writes elsewhere, since all loads come first.
@@ -44,9 +46,17 @@ static bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
 
+static bool adds_element(const Stmt *stmt) {
+    return is_call(stmt, OP_ATOMIC_ADD) && stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL;
+}
+
+static Expr *stored_value(const Stmt *store) {
+    return store->kind == STMT_STORE ? store->store.value : store->call.args[1].value;
+}
+
 static bool only_stores(const Block *body) {
     for (int i = 0; i < body->count; i++)
-        if (body->items[i]->kind != STMT_STORE) return false;
+        if (body->items[i]->kind != STMT_STORE && !adds_element(body->items[i])) return false;
     return body->count > 0;
 }
 
@@ -66,6 +76,14 @@ static bool hazards(const TileAccessVec *accesses) {
     return false;
 }
 
+// What one access takes, of as many as the loop does.
+static int64_t width_of(const VectorLoop *v, const TileAccess *access) {
+    const Buf *buf = access->buf;
+    int64_t most =
+        access->adds ? red_elements(v->target, type_text(buf->type)) : v->target->vector_bytes / type_bytes(buf->type);
+    return most < v->n ? most : v->n;
+}
+
 static bool find_wides(VectorLoop *v) {
     TileLoop loop = {.rank = 1, .iters = {v->e}, .extents = {v->n}, .body = v->stmt->loop.body};
     TileAccessVec accesses = {0};
@@ -76,7 +94,8 @@ static bool find_wides(VectorLoop *v) {
         if (!is_memory(access->buf)) continue;
         StrideKind stride = access_stride(access, v->e);
         bool always = !access->conditional && !access->condition;
-        if (access->is_atomic || !always || stride == STRIDE_OTHER) return false;
+        if (access->is_atomic && (!access->adds || width_of(v, access) < 2)) return false;
+        if (!always || stride == STRIDE_OTHER) return false;
         if (stride == STRIDE_NONE && access->is_store) return false;
         if (stride == STRIDE_UNIT) vec_push(v->arena, &v->wides, ((Wide){*access, NULL}));
     }
@@ -108,14 +127,14 @@ static Arg place(VectorLoop *v, Buf *buf, int count, Expr *const *indices, int64
 
 // The n elements between memory and local[first ...], in accesses as wide as the machine has.
 static void move_wide(VectorLoop *v, const TileAccess *access, Buf *local, Expr *first, Block *out) {
-    int64_t most = v->target->vector_bytes / type_bytes(access->buf->type);
-    int64_t width = most < v->n ? most : v->n;
+    int64_t width = width_of(v, access);
+    OpId op = access->adds ? OP_VATOMIC_ADD : access->is_store ? OP_VSTORE : OP_VLOAD;
     for (int64_t at = 0; at < v->n; at += width) {
         Arg memory = place(v, access->buf, access->count, access->indices, at);
         Arg registers = place(v, local, 1, &first, at);
         Arg args[] = {access->is_store ? memory : registers, access->is_store ? registers : memory,
                       arg_value(e_int(v->arena, width))};
-        Stmt *move = s_call(v->arena, access->is_store ? OP_VSTORE : OP_VLOAD, COUNT_OF(args), args);
+        Stmt *move = s_call(v->arena, op, COUNT_OF(args), args);
         move->loc = v->stmt->loc;
         block_push(v->arena, out, move);
     }
@@ -130,9 +149,9 @@ static bool is_local_run(const VectorLoop *v, const Buf *buf, int count, Expr *c
 
 static bool push_move(VectorLoop *v, Block *out) {
     const Stmt *store = v->stmt->loop.body.items[0];
-    const Expr *value = store->store.value;
+    const Expr *value = stored_value(store);
     if (v->stmt->loop.body.count != 1 || v->wides.count != 1 || value->kind != EXPR_LOAD) return false;
-    if (value->type != store->store.buf->type) return false;
+    if (value->type != v->wides.items[0].access.buf->type) return false;
     bool stores = v->wides.items[0].access.is_store;
     Buf *local = stores ? value->load.buf : store->store.buf;
     int count = stores ? value->load.count : store->store.count;
@@ -179,7 +198,7 @@ static void push_arithmetic(VectorLoop *v, Block *out) {
     for (int i = 0; i < body->count; i++) {
         Stmt *store = body->items[i];
         const Wide *wide = wide_of(v, NULL, store);
-        Expr *value = map_expr(&mapper, store->store.value);
+        Expr *value = map_expr(&mapper, stored_value(store));
         if (!wide) store->store.value = value;
         else store = s_store1(v->arena, wide->local, e, e_cast(v->arena, wide->local->type, value));
         block_push(v->arena, &stores, store);

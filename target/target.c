@@ -28,7 +28,8 @@ enum { KB = 1024, MB = 1024 * KB };
 #define NO_CLUSTERS .max_cluster = 1, .cluster_most = 1
 #define CLUSTERS .max_cluster = 8, .cluster_most = 16   // of any launch; with leave, 16 on some
 #define HOPPER                                                                                                         \
-    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(OVERLAP))   // and what came after it
+    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(OVERLAP) |                                    \
+     BIT(VECTOR_RED))   // and what came after it
 
 static const Target targets[] = {
     {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30",
@@ -114,6 +115,7 @@ const char *feature_text(Feature feature) {
         [FEATURE_WGMMA] = "wgmma",
         [FEATURE_CLUSTER] = "clusters",
         [FEATURE_OVERLAP] = "launches that overlap",
+        [FEATURE_VECTOR_RED] = "red of vectors",
     };
     _Static_assert(sizeof texts / sizeof texts[0] == FEATURE_COUNT, "a feature without its name");
     return texts[feature];

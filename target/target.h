@@ -18,6 +18,7 @@ typedef enum {
     FEATURE_WGMMA,
     FEATURE_CLUSTER,
     FEATURE_OVERLAP,
+    FEATURE_VECTOR_RED,
     FEATURE_COUNT
 } Feature;
 const char *feature_text(Feature feature);
@@ -101,6 +102,16 @@ const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_
                         const char *c_type);   // NULL: none
 // The same, or one for a wider type that holds both operands' exactly: they are converted in registers.
 const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type);
+
+// An addition to consecutive elements of global memory by one instruction (red.c).
+typedef struct RedInfo {
+    const char *type;   // text
+    int elements;
+    const char *suffix;   // of the instruction, behind `add.`
+    Feature feature;
+} RedInfo;
+const RedInfo *red_of(const char *type, int64_t elements);      // NULL: there is none
+int64_t red_elements(const Target *target, const char *type);   // the most at once; 1: an element at a time
 
 // A tensor-core instruction of one warpgroup: acc[m, n] += a[m, k] * b[n, k], m = 64. Too many for rows: every n from 8
 // to 256 in steps of 8 (8-bit integers above 32: of 16), with k 32 bytes long. The word is `m64n256k16_f32_bf16`; fp8 may

@@ -204,6 +204,22 @@ static void test_vectors(void **state) {
     everywhere(&k, &failure, FEATURE_BASE);
 }
 
+static void test_vector_additions(void **state) {
+    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16};
+    for (volatile int i = 0; i < COUNT_OF(types) * 3; i++) {
+        USE(128);
+        Type type = types[i / 3];
+        int n = 2 << i % 3;
+        const RedInfo *info = red_of(type_text(type), n);
+        if (!info) continue;
+        Buf *v = local_buf(&k, "w", SCOPE_LOCAL, type, n + 2);
+        DO(&u, OP_VLOAD, at(&u, v, 2), at_thread(&u, in_of(&u, type), n), arg_value(word(&u, n)));
+        DO(&u, OP_VATOMIC_ADD, at_thread(&u, out_of(&u, type), n), at(&u, v, 2), arg_value(word(&u, n)));
+        everywhere(&k, &failure, info->feature);
+        expect_text(ptx_of(&k, "sm_90"), info->suffix);
+    }
+}
+
 static void test_matrices(void **state) {
     USE(128);
     for (int count = 1; count <= 4; count *= 2) {
@@ -340,10 +356,11 @@ static void test_missing_feature(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_math_f32),    IN_ARENA(test_math_f64),  IN_ARENA(test_math_small), IN_ARENA(test_integers),
-        IN_ARENA(test_conversions), IN_ARENA(test_choices),   IN_ARENA(test_copies),     IN_ARENA(test_vectors),
-        IN_ARENA(test_matrices),    IN_ARENA(test_mma_table), IN_ARENA(test_lanes),      IN_ARENA(test_barriers),
-        IN_ARENA(test_atomics),     IN_ARENA(test_ordered),   IN_ARENA(test_debugging),  IN_ARENA(test_missing_feature),
+        IN_ARENA(test_math_f32),         IN_ARENA(test_math_f64), IN_ARENA(test_math_small), IN_ARENA(test_integers),
+        IN_ARENA(test_conversions),      IN_ARENA(test_choices),  IN_ARENA(test_copies),     IN_ARENA(test_vectors),
+        IN_ARENA(test_vector_additions), IN_ARENA(test_matrices), IN_ARENA(test_mma_table),  IN_ARENA(test_lanes),
+        IN_ARENA(test_barriers),         IN_ARENA(test_atomics),  IN_ARENA(test_ordered),    IN_ARENA(test_debugging),
+        IN_ARENA(test_missing_feature),
     };
     return run(tests);
 }
