@@ -260,11 +260,25 @@ static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
     else start_load(agent, cta, copy, box.lane);
 }
 
+// Elements of the tensor that follow each other in memory from this one on: to the end of its row, or of all rows that have no gaps between.
+static int64_t line_room(const Agent *agent, const Place *place, int lane, const Mem *mem) {
+    int64_t room = 1, dense = 1;
+    for (int d = place->rank - 1; d >= 0 && mem->stride[d] == dense; d--) {
+        int64_t index = agent->regs[place->index[d]].i[place->varying[d] ? lane : 0];
+        room += (mem->shape[d] - 1 - index) * dense;
+        dense *= mem->shape[d];
+    }
+    return room;
+}
+
 // The consecutive elements of a tensor; unlike a box's they must all be there.
 static bool line_place(Agent *agent, const Place *place, int lane, BulkCopy *copy) {
     int64_t spans[LANES], offsets[LANES];
+    const Mask mask = (Mask)1 << lane;
     for (int l = 0; l < LANES; l++) spans[l] = copy->map->rows * copy->map->box[0];
-    if (!place_offsets(agent, place, (Mask)1 << lane, spans, offsets)) return false;
+    if (!place_offsets(agent, place, mask, NULL, offsets)) return false;
+    if (line_room(agent, place, lane, copy->tensor) < spans[lane] && !place_offsets(agent, place, mask, spans, offsets))
+        return false;   // and reported
     copy->at[0] = offsets[lane];
     return access_aligned(agent, copy->tensor, offsets[lane], tma_facts.unit_bytes, lane);
 }

@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/block_tma.h"
+#include "passes/bulk.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
 #include "passes/tile_loop.h"
@@ -159,6 +160,7 @@ bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why
 Stmt *tma_copy(Arena *arena, Stmt *stmt) {
     AddedTile tile;
     const char *why;
+    if (by_bulk(stmt)) return stmt;
     if (!via_is(stmt, "tma")) return NULL;
     if (stmt->kind == STMT_CALL) return stmt;
     return is_addition(stmt) && added_tile(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;

@@ -19,7 +19,8 @@ typedef struct AddedTile {
 
 bool is_addition(const Stmt *stmt);   // a parallel loop that does nothing but add to elements of a tensor
 bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why);   // of an addition; false: *why
-// What TMA copies or adds in a statement that has `@via(tma)`: the copy itself, or that of an addition from shared memory. NULL: none.
+// What TMA copies or adds in a statement that has `@via(tma)` or `@via(bulk)`: the copy itself, or that of an addition from shared
+// memory. NULL: none.
 Stmt *tma_copy(Arena *arena, Stmt *stmt);
 
 // Why TMA cannot do an addition; NULL: it can. And why atomics are as fast; NULL: TMA is faster.

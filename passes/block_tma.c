@@ -12,6 +12,7 @@
 //                one product loads fragments ahead behind waits for cp.async, lower_gemm_loop.c, which gains more.) Where the source
 //                writes `@via(tma)` nobody asks what it costs.
 #include "passes/block_tma.h"
+#include "passes/bulk.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower_gemm.h"
 #include "passes/prefetch.h"
@@ -99,13 +100,9 @@ static const char *tile_problem(const Uses *uses) {
 
 // ---- loads ----
 
-static const char *load_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
-    const Buf *tensor = copy->call.args[0].region->buf, *tile = copy->call.args[1].region->buf;
-    const char *why;
-    if (!tma_serves(target, copy, &why)) return why;
-    if (tensor->mode != MODE_IN) return "the kernel writes what it copies";
-    Uses uses = uses_of(arena, kernel, tile);
-    return uses.filled ? "its tile is written by threads too" : tile_problem(&uses);
+static const char *load_problem(const Stmt *copy, const Uses *uses) {
+    if (copy->call.args[0].region->buf->mode != MODE_IN) return "the kernel writes what it copies";
+    return uses->filled ? "its tile is written by threads too" : NULL;
 }
 
 // ---- stores ----
@@ -146,17 +143,12 @@ static void find_places(Places *places, const Block *block, const Iter **loops, 
     }
 }
 
-static const char *store_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy) {
-    const Buf *tile = copy->call.args[0].region->buf, *tensor = copy->call.args[1].region->buf;
-    const char *why;
-    if (!tma_takes(target, copy, &why)) return why;
-    Places places = {.arena = arena, .copy = copy, .tensor = tensor};
+static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
+    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
     const Iter *loops[32];
     find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
     if (places.uses != 1) return "its tensor is used elsewhere too";
-    if (places.repeat) return "it may go to one place several times";
-    Uses uses = uses_of(arena, kernel, tile);
-    return tile_problem(&uses);
+    return places.repeat ? "it may go to one place several times" : NULL;
 }
 
 const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
@@ -170,14 +162,37 @@ const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy
     return tile_problem(&uses);
 }
 
+// Of a tile that boxes and rows would lay out differently.
+static bool is_both(const Stmt *stmt, void *user) {
+    const Buf *tile = user;
+    return by_bulk(stmt) && stmt->kind == STMT_CALL &&
+           stmt->call.args[takes_tile_away(stmt) ? 0 : 1].region->buf == tile;
+}
+
 const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
                               const Stmt *loop) {
+    bool away = takes_tile_away(copy);
+    Buf *tile = copy->call.args[away ? 0 : 1].region->buf;
     const char *why = kernel_problem(kernel);
     if (why) return why;
     if (copy->call.is_async) return "the source starts and awaits it itself";
     if (loop && loop_stages(loop) >= type_bits(TYPE_I32)) return "its loop has more stages than a word has bits";
-    return takes_tile_away(copy) ? store_problem(arena, target, kernel, copy)
-                                 : load_problem(arena, target, kernel, copy);
+    if (away ? !tma_takes(target, copy, &why) : !tma_serves(target, copy, &why)) return why;
+    Uses uses = uses_of(arena, kernel, tile);
+    why = away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
+    if (!why && block_any(&kernel->body, is_both, tile)) why = "bulk copies move its tile too";
+    return why ? why : tile_problem(&uses);
+}
+
+const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
+                               const Stmt *copy, const Stmt *loop) {
+    bool away = takes_tile_away(copy);
+    const char *why = kernel_problem(kernel);
+    if (!why && loop && loop_stages(loop) >= type_bits(TYPE_I32)) why = "its loop has more stages than a word has bits";
+    if (!why) why = bulk_problem(target, facts, copy);
+    if (why) return why;
+    Uses uses = uses_of(arena, kernel, copy->call.args[away ? 0 : 1].region->buf);
+    return away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
 }
 
 // ---- cost ----

@@ -25,6 +25,7 @@
 #include "ir/rewrite.h"
 #include "passes/added_tile.h"
 #include "passes/block_tma.h"
+#include "passes/bulk.h"
 #include "passes/fragment.h"
 #include "passes/fragment_views.h"
 #include "passes/kernel_walk.h"
@@ -255,7 +256,7 @@ static void check_tma(Inference *inference, const Stmt *copy) {
 static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
     const Stmt *copy = tma_copy(inference->arena, stmt);
-    if (copy) check_tma(inference, copy);
+    if (copy && !by_bulk(copy)) check_tma(inference, copy);
     if (copy || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;

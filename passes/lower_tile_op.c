@@ -14,6 +14,7 @@
 #include "ir/rewrite.h"
 #include "passes/added_tile.h"
 #include "passes/block_tma.h"
+#include "passes/bulk.h"
 #include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
@@ -403,7 +404,8 @@ static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     const Stmt *copy = tma_copy(lower->arena, stmt);
     if (copy) {
         Block *to = lower->one ? out : &once(lower, NULL, out)->if_.then;
-        if (takes_tile_away(copy)) lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
+        if (by_bulk(copy)) lower_bulk(lower, copy, to);
+        else if (takes_tile_away(copy)) lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
         else lower_tma(lower, copy, to);
         return;
     }

@@ -1,4 +1,5 @@
 #include "passes/prefetch.h"
+#include "passes/bulk.h"
 
 int64_t loop_stages(const Stmt *loop) {
     int64_t stages = 1;
@@ -8,7 +9,7 @@ int64_t loop_stages(const Stmt *loop) {
 }
 
 Buf *async_target(const Stmt *stmt) {
-    if (!via_is(stmt, "cp_async") && !via_is(stmt, "tma")) return NULL;
+    if (!via_is(stmt, "cp_async") && !via_is(stmt, "tma") && !by_bulk(stmt)) return NULL;
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) {
         Buf *to = stmt->call.args[1].region->buf;
         return to->scope == SCOPE_SHARED ? to : NULL;

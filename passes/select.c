@@ -28,6 +28,7 @@
 // always did.
 #include "passes/added_tile.h"
 #include "passes/block_tma.h"
+#include "passes/bulk.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
 #include "passes/tile_loop.h"
@@ -176,14 +177,15 @@ static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     return stores_tile(s->arena, s->target, s->kernel, stmt, &store);
 }
 
-// What a tensor map asks: an aligned base, rows that start on a unit, no empty dim. (CUDA driver API, cuTensorMapEncodeTiled.)
-static void want_map(Selector *s, const Facts *facts, Buf *tensor) {
+// What a tensor map asks: an aligned base, rows that start on a unit; and of `boxes` no empty dim. (CUDA driver API, cuTensorMapEncodeTiled.)
+static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
     int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
     if (!prove_aligned(facts, tensor, unit)) want(s, aligned_fact(s->arena, tensor, unit));
-    for (int d = 0; d < tensor->rank; d++) {
+    for (int d = 0; boxes && d < tensor->rank; d++) {
         Expr *some = e_lt(s->arena, e_int(s->arena, 0), tensor->shape[d]);
         if (!prove(facts, some)) want(s, some);
-        if (d == tensor->rank - 1) continue;
+    }
+    for (int d = 0; d < tensor->rank - 1; d++) {
         Expr *period = tensor->strides ? global_stride(s->arena, tensor, d) : tensor->shape[tensor->rank - 1];
         if (multiple_of(facts, period) % elements == 0) continue;
         want(s, e_binary(s->arena, BIN_EQ, e_mod(s->arena, period, e_int(s->arena, elements)), e_int(s->arena, 0)));
@@ -193,8 +195,8 @@ static void want_map(Selector *s, const Facts *facts, Buf *tensor) {
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
-    if (loads_tile(stmt)) want_map(s, facts, stmt->call.args[0].region->buf);
-    else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf);
+    if (loads_tile(stmt)) want_map(s, facts, stmt->call.args[0].region->buf, true);
+    else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf, true);
 }
 
 // ---- TMA without roles ----
@@ -218,6 +220,16 @@ static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
     return !why;
 }
 
+// Whether bulk copies make it, as the source says: cp.async is as fast, in what was measured (docs/performance.md, "Rows").
+static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+    if (!by_bulk(stmt) || s->general || (!takes_tile_away(stmt) && !brings_tile(stmt))) return false;
+    const char *why =
+        s->parted ? "roles load boxes"
+                  : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
+    if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
+    return !why;
+}
+
 // Whether TMA adds the tile to the tensor, likewise.
 static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
     const char *why = NULL;
@@ -233,9 +245,10 @@ static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
 static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     AddedTile tile;
-    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf);
-    if (!block_tma(s, stmt, facts, false)) return;
-    want_map(s, facts, stmt->call.args[takes_tile_away(stmt) ? COPY_TO : COPY_FROM].region->buf);
+    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
+    bool line = block_bulk(s, stmt, facts, false);
+    if (!line && !block_tma(s, stmt, facts, false)) return;
+    want_map(s, facts, stmt->call.args[takes_tile_away(stmt) ? COPY_TO : COPY_FROM].region->buf, !line);
 }
 
 static void want_small_dims(Selector *s) {
@@ -333,8 +346,9 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
         select_addition(s, stmt, facts);
         return;
     }
-    bool asked = via_is(stmt, "tma") && (brings_tile(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
-    if (asked && (s->parted || block_tma(s, stmt, facts, true))) return;
+    bool line = by_bulk(stmt), asked = line || via_is(stmt, "tma");
+    asked &= (brings_tile(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
+    if (asked && (line ? block_bulk(s, stmt, facts, true) : s->parted || block_tma(s, stmt, facts, true))) return;
     if (asked) attr_remove(&stmt->attrs, ATTR_VIA);   // another way
     if (attr_get(stmt->attrs, ATTR_VIA)) return;
     bool is_call = stmt->kind == STMT_CALL;

@@ -20,6 +20,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/added_tile.h"
+#include "passes/bulk.h"
 #include "passes/kernel_walk.h"
 #include "passes/pass.h"
 #include "passes/shared_access.h"
@@ -81,8 +82,8 @@ typedef struct Touch {
     const Func *kernel;
     const Target *target;
     const Buf *buf;
-    bool found;
-    const char *order;   // of k; NULL: as it is
+    bool found, in_rows;   // in_rows: by copies that know no panels
+    const char *order;     // of k; NULL: as it is
 } Touch;
 
 static void find_order(Touch *touch, const Stmt *gemm) {
@@ -95,10 +96,13 @@ static void find_order(Touch *touch, const Stmt *gemm) {
 
 static bool find_touch(Visitor *visitor, Stmt *stmt) {
     Touch *touch = visitor->user;
-    if (!via_is(stmt, "tma") && !via_is(stmt, "tma_store") && !via_is(stmt, "wgmma")) return true;
+    if (!by_bulk(stmt) && !via_is(stmt, "tma") && !via_is(stmt, "tma_store") && !via_is(stmt, "wgmma")) return true;
     const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(touch->arena, stmt);
     for (int i = 0; copy && i < copy->call.count; i++)
-        touch->found |= call_region(copy, i) && call_region(copy, i)->buf == touch->buf;
+        if (call_region(copy, i) && call_region(copy, i)->buf == touch->buf) {
+            touch->found = true;
+            touch->in_rows |= by_bulk(stmt);
+        }
     if (via_is(stmt, "wgmma")) find_order(touch, stmt);
     return true;
 }
@@ -113,6 +117,9 @@ static Touch touch_of(PassContext *context, Func *kernel, const Buf *buf) {
 static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
     Touch touch = touch_of(context, kernel, buf);
     if (!touch.found) return NULL;
+    int rank = buf->rank - buf->stage_dims;
+    int64_t extents[2] = {buf_extent(buf, buf->rank - rank), buf_extent(buf, buf->rank - 1)};
+    if (touch.in_rows) return layout_row_major(context->arena, rank, extents);
     return touch.order ? tma_layout_ordered(context->arena, buf, touch.order) : tma_layout(context->arena, buf);
 }
 

@@ -25,6 +25,7 @@
 #include "ir/build.h"
 #include "passes/added_tile.h"
 #include "passes/block_tma.h"
+#include "passes/bulk.h"
 #include "passes/lower.h"
 #include "passes/tma.h"
 #include "passes/util.h"
@@ -49,7 +50,7 @@ typedef struct Waits {
 } Waits;
 
 static bool is_load(const Stmt *stmt) {
-    return via_is(stmt, "tma") && brings_tile(stmt) && !call_region(stmt, COPY_BAR);
+    return (via_is(stmt, "tma") || by_bulk(stmt)) && brings_tile(stmt) && !call_region(stmt, COPY_BAR);
 }
 
 static Buf *tile_of(const Stmt *copy) {
@@ -124,11 +125,8 @@ static void group_tiles(Waits *w) {
         if (!with) w->arrivals.items[kept++] = with = arrival;
         else vec_push(w->arena, &with->tiles, tile);
         map_put(w->by_tile, tile, with);
-        TmaPanels panels = {0};
-        const char *why;
-        tma_panels(tile, &panels, &why);
         with->slots = buf_slots(tile);
-        with->bytes += panels.rows * panels.columns * panels.count * type_bits(tile->type) / 8;
+        with->bytes += buf_slot_bytes(tile);
     }
     w->arrivals.count = kept;
 }
@@ -304,7 +302,8 @@ static bool is_role(const Stmt *stmt, void *user) {
 
 static bool is_store(const Stmt *stmt, void *user) {
     (void)user;
-    return via_is(stmt, "tma") && (takes_tile_away(stmt) || is_addition(stmt));
+    return (via_is(stmt, "tma") && is_addition(stmt)) ||
+           ((via_is(stmt, "tma") || by_bulk(stmt)) && takes_tile_away(stmt));
 }
 
 static bool waits_last(const Block *body) {

@@ -146,6 +146,9 @@ CASES = [
          + ["test moved5 (A = 2, B = 2, C = 1, M = 5, N = 16) { for (a in A, b in B, c in C, i in M, j in N) x[a, b, c, i, j] = 7; } tolerance 0;"]
          + [f"test ring3 (B = 2, M = 16, N = {n}) tolerance 1e-5;" for n in (64, 128, 192, 448)],
          target="sm_90a", source="programs/tma_boxes.tile"),
+    Case("row_sums", [], [f"test row_sums (M = 2, N = {n}) tolerance 1e-4;" for n in (512, 1024, 4096)]
+         + ["test halves (M = 16, N = 144) tolerance 0;", "test in_a_ring (M = 2) tolerance 0;", "test in_a_ring (M = 15) tolerance 0;"],
+         target="sm_90a", source="programs/bulk_copies.tile"),
     Case("scaled_sums", [], ["test scaled_sums (S = 2, M = 64, N = 64) tolerance 1e-5;"]
          + [f"test in_turn (S = {s}, M = 32, N = 64) tolerance 1e-5;" for s in (1, 2, 4)]
          + [f"test passed_{how} (M = 32, N = {n}) tolerance 1e-6;" for how in ("on", "by_tma") for n in (64, 132, 448)]
