@@ -53,6 +53,7 @@ struct Maker {
     Block buffers;                // shared memory of the role
     bool staged;                  // results leave by way of a tile that nobody waits for
     Facts *facts;                 // of the role that loads
+    const Group *own;             // what that loads; NULL: all
     const Stmt *delayed, *into;   // a copy, and the loop that it goes into
 };
 
@@ -62,7 +63,7 @@ static void push_counters(Maker *m, bool (*concerns)(const Group *group), bool (
     for (int g = 0; g < m->plan->groups.count; g++) {
         Group *group = m->plan->groups.items[g];
         int parity = fills(group);
-        if (!concerns(group)) continue;
+        if (!concerns(group) || (m->own && group != m->own)) continue;
         const char *name = group->tiles.items[0]->buf->name;
         const char *prefix = m->plan->groups.count > 1 ? arena_printf(m->plan->arena, "%s_", name) : "";
         group->counter = push_counter(m->parting, prefix, group->slots, parity, out);
@@ -186,7 +187,7 @@ static bool is_delayed(Maker *m, const Block *from, int at) {
     if (!loads_tile(from->items[at], NULL)) return false;
     const Group *group = tile_of(m->plan, loaded_tile(from->items[at]))->group;
     const Stmt *loop = first_load(from, at + 1);
-    if (m->delayed || group->slots > 1 || group->tiles.count > 1 || !loop) return false;
+    if (m->own || m->delayed || group->slots > 1 || group->tiles.count > 1 || !loop) return false;
     if (loop->kind != STMT_FOR || loop->loop.count != 1) return false;
     const Stmt *first = first_load(&loop->loop.body, 0);
     if (!loads_tile(first, NULL) || loaded_tile(first) == loaded_tile(from->items[at])) return false;
@@ -218,13 +219,23 @@ static void fill_scalar(Maker *m, const Stmt *stmt, Block *out) {
     block_push(m->plan->arena, out, clone);
 }
 
+static bool is_filled(const Stmt *stmt, void *user) {
+    const Maker *m = user;
+    return m->filler->fills(stmt, m->plan) && (!m->own || tile_of(m->plan, loaded_tile(stmt))->group == m->own);
+}
+
+static bool fills_or_counts(const Stmt *stmt, void *user) {
+    const Maker *m = user;
+    return m->filler->fills(stmt, m->plan) ? is_filled(stmt, user) : m->filler->does(stmt, m->plan);
+}
+
 static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
     Arena *a = m->plan->arena;
     if (load_knows(m->plan, stmt)) fill_scalar(m, stmt, out);
     Block *bodies[2], *to[2];
     int count = stmt_bodies(stmt, bodies);
     bool does = false;
-    for (int b = 0; b < count; b++) does |= block_any(bodies[b], m->filler->does, m->plan);
+    for (int b = 0; b < count; b++) does |= block_any(bodies[b], fills_or_counts, m);
     if (!does) return;
     Stmt *shell = shell_of(m, stmt);
     stmt_bodies(shell, to);
@@ -244,6 +255,8 @@ static void fill_block(Maker *m, const Block *from, Block *out) {
         const Stmt *stmt = from->items[i];
         if (!m->filler->fills(stmt, m->plan)) {
             fill_stmt(m, from->items[i], out);
+        } else if (!is_filled(stmt, m)) {
+            continue;
         } else if (!is_delayed(m, from, i)) {
             m->filler->push(m, stmt, out);
             if (loads_tile(stmt, NULL)) push_delayed(m, stmt, from, out);
@@ -425,14 +438,35 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     fill_block(m, &p->grid->grid.body, body);
 }
 
+// Tiles that are emptied at different times come from warps of their own, so that none waits behind another.
+static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
+    static const Filler load = {loads_tile, load_does, push_load};
+    int64_t warp = m->parting->context->target->warp_lanes;
+    int count = 0, made = 0;
+    for (int g = 0; g < m->plan->groups.count; g++) count += is_loaded(m->plan->groups.items[g]);
+    if (count < 2 || count * warp > threads) {
+        push_filling_role(m, kernel, "load", threads, is_loaded, is_loaded, &load, out);
+        return;
+    }
+    for (int g = 0; g < m->plan->groups.count; g++) {
+        Group *group = m->plan->groups.items[g];
+        if (!is_loaded(group)) continue;
+        const char *name = arena_printf(m->plan->arena, "load_%s", group->tiles.items[0]->buf->name);
+        m->own = group;
+        int64_t rest = threads - made * warp;
+        push_filling_role(m, kernel, name, ++made < count ? warp : rest, is_loaded, is_loaded, &load, out);
+    }
+    m->own = NULL;
+}
+
 // One warp is enough to load: where tiles are transposed and registers are few, the others of its warpgroup do that.
 static void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
-    static const Filler load = {loads_tile, load_does, push_load}, transpose = {turns_loaded, turn_does, push_turned};
+    static const Filler transpose = {turns_loaded, turn_does, push_turned};
     const Target *target = m->parting->context->target;
     bool share = m->plan->turns && m->plan->producers == 1;
     int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
             turning = share ? all - loading : all;
-    push_filling_role(m, kernel, "load", loading, is_loaded, is_loaded, &load, out);
+    push_loading_roles(m, kernel, loading, out);
     if (m->plan->turns) push_filling_role(m, kernel, "turn", turning, is_turning, is_transposed, &transpose, out);
 }
 
