@@ -23,6 +23,8 @@
 //         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
 //     }                                         }
 //
+// Where the blocks are no divisor of the rows, the last of them add nothing: of 6 blocks with 64 rows 4 have 16 rows each, `if (s < 4)`.
+//
 // It is a rewriting of the tile program: roles, layouts and barriers come from the passes that follow.
 #include "passes/split_k.h"
 #include "ir/build.h"
@@ -83,7 +85,13 @@ static bool find_parts(const Func *kernel, Parts *parts) {
 
 bool can_split(const Target *target, const Func *kernel, int blocks) {
     Parts parts;
-    return blocks > 1 && blocks <= target->max_cluster && find_parts(kernel, &parts) && parts.rows % blocks == 0;
+    return blocks > 1 && blocks <= target->max_cluster && find_parts(kernel, &parts) && parts.rows >= blocks;
+}
+
+// So many of the blocks add up equal shares of the rows.
+static int adders_of(const Parts *parts, int blocks) {
+    while (parts->rows % blocks != 0) blocks--;
+    return blocks;
 }
 
 int64_t split_bytes(const Func *kernel) {
@@ -121,8 +129,15 @@ static void push_barrier(Split *s, Block *out) {
     block_push(s->arena, out, s_call(s->arena, OP_CLUSTER_BARRIER, 0, NULL));
 }
 
+static void push_when(Split *s, Expr *condition, Stmt *stmt, Block *out) {
+    Stmt *branch = condition ? s_if(s->arena, condition) : NULL;
+    if (branch) branch->loc = stmt->loc;
+    block_push(s->arena, branch ? &branch->if_.then : out, stmt);
+    if (branch) block_push(s->arena, out, branch);
+}
+
 // sum[i, j] = peer(part[first + i, j], 0) + peer(.., 1) + ..
-static void push_sums(Split *s, Buf *part, Buf *sum, Expr *first, Block *out) {
+static void push_sums(Split *s, Buf *part, Buf *sum, Expr *first, Expr *adds, Block *out) {
     Arena *a = s->arena;
     Var *i = var_new(a, "i", VAR_ITER, TYPE_I64, s->grid->loc), *j = var_new(a, "j", VAR_ITER, TYPE_I64, s->grid->loc);
     Stmt *loop = s_for(a, LOOP_PARALLEL, i, e_int(a, 0), sum->shape[0]);
@@ -137,7 +152,7 @@ static void push_sums(Split *s, Buf *part, Buf *sum, Expr *first, Block *out) {
         value = value ? e_add(a, value, term) : term;
     }
     block_push(a, &loop->loop.body, s_store(a, sum, COUNT_OF(to), to, value));
-    block_push(a, out, loop);
+    push_when(s, adds, loop, out);
 }
 
 // So many rows of the accumulator's place.
@@ -157,7 +172,9 @@ static Region *share_of(Split *s, const Region *region, Expr *first, Expr *rows)
 static void push_shares(Split *s, const Stmt *store, Block *out) {
     Arena *a = s->arena;
     const Buf *acc = s->parts.acc;
-    Expr *rows = e_int(a, s->parts.rows / s->blocks), *first = e_mul(a, e_var(a, s->rank), rows);
+    int adders = adders_of(&s->parts, s->blocks);
+    Expr *rows = e_int(a, s->parts.rows / adders), *first = e_mul(a, e_var(a, s->rank), rows);
+    Expr *adds = adders < s->blocks ? e_lt(a, e_var(a, s->rank), e_int(a, adders)) : NULL;
     Expr *shape[] = {rows, acc->shape[1]};
     Buf *part = buf_new(a, "part", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
     Buf *sum = buf_new(a, "sum", SCOPE_FRAGMENT, acc->type, 2, shape, acc->loc);
@@ -171,9 +188,9 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
     block_push(a, out, keep);
     push_barrier(s, out);
     block_push(a, out, s_decl(a, sum));
-    push_sums(s, part, sum, first, out);
+    push_sums(s, part, sum, first, adds, out);
     push_barrier(s, out);
-    block_push(a, out, share);
+    push_when(s, adds, share, out);
 }
 
 void split_kernel(Arena *arena, Func *kernel, int blocks) {

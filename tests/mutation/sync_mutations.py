@@ -128,7 +128,8 @@ CASES = [
         f"test gemm (M = {m}, N = 112, K = {k}) tolerance 2e-2;" for m, k in ((64, 64), (832, 128), (832, 448))], target="sm_90a"),
     Case("product", [], [f"test product (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
                          for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 1000))]
-         + [f"test few_rows (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((16, 64, 64), (18, 136, 1000), (16, 66, 300))],
+         + [f"test few_rows (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((16, 64, 64), (18, 136, 1000), (16, 66, 300))]
+         + [f"test thirds (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((64, 64, 64), (130, 72, 1000))],
          target="sm_90a", source="lit/passes/split-k.tile"),
     Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136))]
          + [f"test fours (M = {m}, N = 128, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (640, 328))]
@@ -170,10 +171,10 @@ CASES = [
     *(Case("split_k", [], [f"test split_k (M = {m}, N = {n}, K = {k}) tolerance 1e-2;"
                            for m, n, d in ((64, 64, 0), (63, 61, 3), (192, 128, 0)) for k in (8, 256 - d, 512 - d, 1088 - d)],
            source="programs/split_k.tile", target=target) for target in ("sm_80", "sm_90a")),
-    Case("gemm_stream_k", ["BM=64", "BN=64", "STAGES=2", "WORKERS=4", "SHARING=0"], kernel="stream_gemm", tests=[
+    Case("gemm_stream_k", ["BM=64", "WIDE=64", "NARROW=64", "STAGES=2", "WORKERS=4", "SHARING=0"], kernel="stream_gemm__BN_64", tests=[
         f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 1e-2;"
         for m, k in ((64, 64), (64, 256), (130, 328), (62, 700), (576, 64), (570, 200))]),
-    Case("gemm_stream_k", ["BM=128", "BN=64", "STAGES=2", "WORKERS=3", "SHARING=0"], kernel="stream_gemm", tests=[
+    Case("gemm_stream_k", ["BM=128", "WIDE=64", "NARROW=64", "STAGES=2", "WORKERS=3", "SHARING=0"], kernel="stream_gemm__BN_64", tests=[
         f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (384, 200), (1200, 264))],
          target="sm_90a"),
     Case("rmsnorm", ["N=512"], [f"test rmsnorm (M = {m}, N = 512, eps = 1e-6) tolerance 1e-2;" for m in (1, 3)],
