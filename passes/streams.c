@@ -5,7 +5,8 @@
 //
 //     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, once = rows <= 2);
 //
-// where bm does not occur: further rows of blocks would read it again, later.
+// where bm does not occur: further rows of blocks would read it again, later. (Not where a dim's index is the block's and the step's,
+// `X[y + k, ..]`: parts of one block are read by its neighbours too, at other steps.)
 //
 // And where each block streams tiles of its own, all of them go through k at one pace. At any time they read the same columns of
 // many rows, and where a row is a multiple of some large power of two, such addresses are not spread evenly over the channels of
@@ -28,6 +29,7 @@
 #include "ir/rewrite.h"
 #include "passes/lower.h"
 #include "passes/parting.h"
+#include "support/map.h"
 
 enum { NEIGHBOURS = 2 };
 
@@ -35,6 +37,8 @@ typedef struct Streams {
     Arena *arena;
     const Target *target;
     Stmt *grid, *loop;
+    Map *inner;   // variables that change within a block
+    bool found;
 } Streams;
 
 static bool uses_iter(const Region *region, const Var *iter) {
@@ -64,8 +68,42 @@ static Expr *at_most(const Streams *s, Expr *a, Expr *b) {
     return e_binary(s->arena, BIN_LE, a, b);
 }
 
+static bool find_inner(Visitor *visitor, Expr *expr) {
+    Streams *s = visitor->user;
+    s->found |= expr->kind == EXPR_VAR && map_has(s->inner, expr->var);
+    return !s->found;
+}
+
+static bool is_inner(Streams *s, Expr *expr) {
+    Visitor visitor = {.expr = find_inner, .user = s};
+    s->found = false;
+    visit_expr(&visitor, expr);
+    return s->found;
+}
+
+// An index of neighbours is a constant further, and each goes on from it.
+static bool reaches_over(Streams *s, const Region *from) {
+    for (int d = 0; d < from->count; d++) {
+        Expr *start = from->dims[d].start;
+        if (!is_inner(s, start)) continue;
+        for (int i = 0; i < s->grid->grid.count; i++) {
+            int64_t apart;
+            if (linear_in(start, s->grid->grid.iters[i].var, &apart) && apart != 0) return true;
+        }
+    }
+    return false;
+}
+
+static void note_inner(Streams *s, Stmt *stmt) {
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++)
+        map_put(s->inner, stmt->loop.iters[i].var, stmt);
+    if (stmt->kind == STMT_LET && is_inner(s, stmt->let.value)) map_put(s->inner, stmt->let.var, stmt);
+}
+
 static bool mark_once(Visitor *visitor, Stmt *stmt) {
     Streams *s = visitor->user;
+    note_inner(s, stmt);
+    if (is_load(stmt) && reaches_over(s, stmt->call.args[COPY_FROM].region)) return true;
     if (!is_load(stmt) || (stmt->call.count > COPY_ONCE && stmt->call.args[COPY_ONCE].value)) return true;
     Arg args[COPY_ONCE + 1] = {{0}};
     for (int i = 0; i < stmt->call.count && i < COPY_ONCE; i++) args[i] = stmt->call.args[i];
@@ -152,7 +190,7 @@ static void go_round(const Streams *s, int place, Expr *first) {
 }
 
 void mark_streams(Arena *arena, const Target *target, Stmt *grid) {
-    Streams s = {.arena = arena, .target = target, .grid = grid};
+    Streams s = {.arena = arena, .target = target, .grid = grid, .inner = map_new(arena)};
     Visitor copies = {.stmt = mark_once, .user = &s};
     visit_block(&copies, &grid->grid.body);
     int place = 0;

@@ -10,6 +10,11 @@ if(TARGET tilec)
                      ${CMAKE_CURRENT_BINARY_DIR}/random_gemm_${target} $<TARGET_FILE:tilec>)
     set_tests_properties(random_gemm_${target} PROPERTIES TIMEOUT 600)
   endforeach()
+  # Products by every wgmma instruction; all numbers of columns run on a device.
+  add_test(NAME wgmma_shapes
+           COMMAND bash -c "${Python3_EXECUTABLE} $2 $0 8 24 48 144 200 256 && ${Python3_EXECUTABLE} $2 --check $1 $0 && for f in $0/*.tile; do $1 test --target=sm_90a $f || exit 1; done"
+                   ${CMAKE_CURRENT_BINARY_DIR}/wgmma_shapes $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/tests/gpu/wgmma_shapes.py)
+  set_tests_properties(wgmma_shapes PROPERTIES TIMEOUT 600)
   # Divergent control flow, before any pass and after all.
   add_test(NAME random_control_flow COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/control_flow.py
                                             $<TARGET_FILE:tilec> --count 200)
