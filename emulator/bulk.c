@@ -106,6 +106,15 @@ static void set_states(Cta *cta, int64_t byte, int64_t bytes, int value) {
     memset(cta->shared_state + byte / granule, value, (size_t)(bytes / granule));
 }
 
+static void round_to_tf32(uint8_t *to, int64_t bytes) {
+    float value;
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof value) {
+        memcpy(&value, to + at, sizeof value);
+        value = (float)to_tf32(value);
+        memcpy(to + at, &value, sizeof value);
+    }
+}
+
 static void load_row(Cta *cta, const BulkCopy *copy, int64_t row) {
     int64_t skip, offset, element = copy->tensor->bytes, bytes = piece_bytes(copy);
     int64_t count = row_inside(copy, row, &skip, &offset), begin = skip * element, end = begin + count * element;
@@ -114,6 +123,7 @@ static void load_row(Cta *cta, const BulkCopy *copy, int64_t row) {
         int64_t low = begin > at ? begin : at, high = end < at + bytes ? end : at + bytes, to = piece_at(copy, row, at);
         memset(cta->shared + to, 0, (size_t)bytes);
         if (count && low < high) memcpy(cta->shared + to + (low - at), from + low, (size_t)(high - low));
+        if (copy->map->tf32) round_to_tf32(cta->shared + to, bytes);
         set_states(cta, to, bytes, STATE_READY);
     }
 }

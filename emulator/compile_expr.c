@@ -272,6 +272,7 @@ static const MapCode *compile_map(Compiler *c, const Var *var) {
                       .mem = compile_mem(c, map.tensor),
                       .rank = map.rank,
                       .swizzle = map.swizzle,
+                      .tf32 = map.tf32,
                       .rows = tensor_map_rows(&map),
                       .row_bytes = tensor_map_row_bytes(&map),
                       .pitch = tensor_map_pitch(&map)};

@@ -89,6 +89,7 @@ typedef struct MapCode {   // a tensor map: a parameter, and the box that TMA co
     const char *name;
     int mem, rank, box[MAX_RANK], swizzle;   // innermost dim first
     int64_t rows, row_bytes, pitch;
+    bool tf32;     // loads round to it
     bool linear;   // no map: consecutive elements, in pieces of row_bytes
 } MapCode;
 

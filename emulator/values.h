@@ -14,7 +14,7 @@ Word element_load(Type type, const void *place);
 void element_store(Type type, void *place, Word value);   // a float is rounded to the type first
 Word word_convert(Type to, Type from, Word value);        // T(x): to integer toward zero and saturating
 
-double to_tf32(double value);       // an f32 with 10 bits of mantissa, rounded (cvt.rna, but for ties)
+double to_tf32(double value);       // an f32 with 10 bits of mantissa, rounded (cvt.rna, but for ties; TMA)
 double cut_to_tf32(double value);   // as wgmma reads an f32: it leaves the other bits out (so measured on an H200)
 
 // `count` elements, `stride` elements apart.

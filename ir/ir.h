@@ -400,6 +400,7 @@ typedef struct TensorMap {   // what @tma says
     const Buf *tensor;
     int rank, box[TENSOR_MAP_RANK];   // elements, the innermost dim first
     int swizzle;                      // bytes
+    bool tf32;                        // loads round to it
 } TensorMap;
 bool tensor_map_read(const Func *func, const Param *param, TensorMap *out,
                      const char **why);               // false: *why, after its name

@@ -56,6 +56,9 @@ bool tensor_map_read(const Func *func, const Param *param, TensorMap *out, const
     *why = "has a swizzle that is not 0, 32, 64 or 128";
     if (!tma_swizzle_valid(attr->args[2].integer)) return false;
     out->swizzle = (int)attr->args[2].integer;
+    out->tf32 = attr_get(param->attrs, ATTR_TF32) != NULL;
+    *why = "is @tf32, and its tensor is not of f32";
+    if (out->tf32 && out->tensor->type != TYPE_F32) return false;
     int64_t row = (int64_t)out->box[0] * type_bits(out->tensor->type) / 8;
     *why = "has a box whose rows are no multiple of 16 bytes";
     if (row % tma_facts.unit_bytes != 0 || type_kind(out->tensor->type) == KIND_OPAQUE) return false;

@@ -31,7 +31,7 @@ static void push_op(Lower *lower, const Stmt *of, OpId op, int count, const Arg 
 // ---- tensor maps ----
 
 // A box of the region's tile, with these extents; 1 at its other dims.
-static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extents, int swizzle) {
+static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extents, int swizzle, bool tf32) {
     Arena *arena = lower->arena;
     Func *kernel = lower->kernel;
     const Buf *tensor = region->buf;
@@ -43,7 +43,8 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
     for (int i = 0; i < kernel->params.count; i++) {
         const Attr *attr = attr_get(kernel->params.items[i].attrs, ATTR_TMA);
         if (!attr || strcmp(attr->args[0].text, tensor->name)) continue;
-        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle)
+        bool rounds = attr_get(kernel->params.items[i].attrs, ATTR_TF32) != NULL;
+        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle && rounds == tf32)
             return kernel->params.items[i].var;
         taken++;
     }
@@ -56,6 +57,7 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
     attr->args[1].text = sb_text(&box);
     attr->args[2].integer = swizzle;
     param.attrs = attr;
+    if (tf32) attr_set_ints(arena, &param.attrs, ATTR_TF32, 0, NULL);
     vec_push(arena, &kernel->params, param);
     return param.var;
 }
@@ -78,7 +80,7 @@ typedef struct Boxes {   // that a tile is copied in: its panels
     Var *map;
 } Boxes;
 
-static bool boxes_of(Lower *lower, const Region *tile, const Region *region, Boxes *out) {
+static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const Region *region, Boxes *out) {
     const char *why;
     int64_t extents[TENSOR_MAP_RANK];
     int rank = region_rank(tile);
@@ -86,7 +88,7 @@ static bool boxes_of(Lower *lower, const Region *tile, const Region *region, Box
     if (!tma_panels(tile->buf, &out->panels, &why)) return false;
     for (int d = 0; d < rank; d++) extents[d] = region_extent(tile, d);
     extents[rank - 1] = out->panels.columns;
-    out->map = tensor_map(lower, region, extents, out->panels.swizzle);
+    out->map = tensor_map(lower, region, extents, out->panels.swizzle, attr_get(copy->attrs, ATTR_TF32) != NULL);
     return true;
 }
 
@@ -113,7 +115,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     Arena *arena = lower->arena;
     const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
     Boxes boxes;
-    if (!boxes_of(lower, to, from, &boxes)) return;
+    if (!boxes_of(lower, copy, to, from, &boxes)) return;
     Expr *once = copy->call.count > COPY_ONCE ? lower_expr(lower, copy->call.args[COPY_ONCE].value) : NULL;
     Expr *blocks = copy->call.count > COPY_BLOCKS ? lower_expr(lower, copy->call.args[COPY_BLOCKS].value) : NULL;
     int first = blocks ? 4 : 5;   // where the coordinates begin
@@ -130,7 +132,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
 void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out) {
     const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
     Boxes boxes;
-    if (!boxes_of(lower, from, to, &boxes)) return;
+    if (!boxes_of(lower, copy, from, to, &boxes)) return;
     for (int64_t p = 0; p < boxes.panels.count; p++) {
         Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(lower->arena, boxes.map)),
                                          arg_region(box_place(lower, &boxes, p))};
@@ -289,7 +291,7 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     push_barrier(store);
     int64_t extents[] = {store->shape.rows, columns};
     Expr *zero = e_int(arena, 0);
-    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to, extents, swizzle))),
+    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to, extents, swizzle, false))),
                                      arg_region(staging_place(store, buf, e_int(arena, slot), zero, zero))};
     for (int d = 0; d < to->count; d++) {
         const RegionDim *dim = &to->dims[to->count - 1 - d];

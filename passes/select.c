@@ -340,8 +340,7 @@ static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     if (!by_tma) say_added_singly(s, stmt, facts);
 }
 
-static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
-    Selector *s = user;
+static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
     if (is_addition(stmt)) {
         select_addition(s, stmt, facts);
         return;
@@ -380,6 +379,15 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
         return;
     }
     set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : "plain");
+}
+
+static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    select_way(s, stmt, facts);
+    if (via_is(stmt, "tma") && brings_tile(stmt) && !attr_get(stmt->attrs, ATTR_TF32) && tma_rounds(s->kernel, stmt)) {
+        attr_set_ints(s->arena, &stmt->attrs, ATTR_TF32, 0, NULL);
+        s->changed = true;
+    }
 }
 
 // ---- kernels ----

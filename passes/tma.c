@@ -196,6 +196,45 @@ bool tma_takes(const Target *target, const Stmt *copy, const char **why) {
     return moves_tile(target, copy->call.args[1].region, copy->call.args[0].region, why);
 }
 
+// ---- tf32 ----
+
+typedef struct TileUses {
+    const Buf *tile;
+    int all, rounded;   // of them copies into it and products in tf32
+} TileUses;
+
+static bool use_of_expr(Visitor *visitor, Expr *expr) {
+    TileUses *uses = visitor->user;
+    uses->all += expr->kind == EXPR_LOAD && expr->load.buf == uses->tile;
+    return true;
+}
+
+static void use_of_region(Visitor *visitor, Region *region, const Operand *operand) {
+    (void)operand;
+    TileUses *uses = visitor->user;
+    uses->all += region->buf == uses->tile;
+}
+
+static bool use_of_stmt(Visitor *visitor, Stmt *stmt) {
+    TileUses *uses = visitor->user;
+    uses->all += stmt->kind == STMT_STORE && stmt->store.buf == uses->tile;
+    if (stmt->kind != STMT_CALL) return true;
+    for (int i = 0; i < stmt->call.count; i++) {
+        if (!call_region(stmt, i) || call_region(stmt, i)->buf != uses->tile) continue;
+        bool loads = stmt->call.op == OP_COPY && i == 1 && stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL;
+        uses->rounded += loads || (stmt->call.op == OP_GEMM && strcmp(gemm_type(stmt, i), "tf32") == 0);
+    }
+    return true;
+}
+
+bool tma_rounds(const Func *kernel, const Stmt *copy) {
+    TileUses uses = {.tile = copy->call.args[1].region->buf};
+    Visitor visitor = {.expr = use_of_expr, .stmt = use_of_stmt, .region = use_of_region, .user = &uses};
+    if (uses.tile->type != TYPE_F32) return false;
+    visit_block(&visitor, (Block *)&kernel->body);
+    return uses.all == uses.rounded;
+}
+
 // ---- stores ----
 
 // Behind whole boxes it is a narrower one in a slot of theirs: TMA reads rows of the span, however few columns it stores of them.

@@ -28,6 +28,10 @@ bool tma_serves(const Target *target, const Stmt *copy, const char **why);
 // The same from a shared tile to a tensor; what begins before the tensor is left to the caller (T0738).
 bool tma_takes(const Target *target, const Stmt *copy, const char **why);
 
+// Whether what a copy brings may be rounded to tf32 on its way (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32): only products in tf32 use the
+// tile. TMA rounds to the nearest, where wgmma leaves bits out.
+bool tma_rounds(const Func *kernel, const Stmt *copy);
+
 // A store of an accumulator, by way of shared memory: boxes of 64 rows (one warpgroup's, of the instruction) and one swizzle span
 // of columns; the columns that are left are a narrower box, which takes turns with the others at the slots in shared memory.
 typedef struct TmaStore {

@@ -165,6 +165,10 @@ static void write_map(Writer *w, const PlanMap *map) {
     for (int d = 0; d < map->rank; d++) sb_printf(w->out, "%s%d", d ? ", " : "[", map->box[d]);
     sb_char(w->out, ']');
     put_integer(w, "swizzle", map->swizzle);
+    if (map->tf32) {
+        key(w, "tf32");
+        sb_str(w->out, "true");
+    }
     close(w, '}');
 }
 
@@ -399,13 +403,14 @@ static void read_map(Reader *r, const Json *from, PlanVariant *v) {
     const Json *box = json_get(from, "box");
     map.at = (int)json_integer(json_get(from, "at"), -1);
     map.swizzle = (int)json_integer(json_get(from, "swizzle"), -1);
+    map.tf32 = json_boolean(json_get(from, "tf32"), false);
     while (map.rank < TENSOR_MAP_RANK && json_at(box, map.rank)) {
         map.box[map.rank] = (int)json_integer(json_at(box, map.rank), 0);
         if (map.box[map.rank++] < 1) refuse(r, "its plan has a tensor map with an empty box");
     }
     const PlanParam *tensor = param_named(v, map.tensor);
     bool fits = tensor && tensor->is_tensor && tensor->rank == map.rank && !json_at(box, map.rank) &&
-                tma_swizzle_valid(map.swizzle);
+                tma_swizzle_valid(map.swizzle) && (!map.tf32 || tensor->type == TYPE_F32);
     int after = v->maps.count ? vec_last(&v->maps).at : -1;
     if (!fits || map.at <= after || map.at >= v->params.count + v->maps.count + 1)
         refuse(r, "its plan has a tensor map that fits no tensor");

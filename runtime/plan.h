@@ -70,6 +70,7 @@ typedef struct PlanMap {
     int rank;                   // the tensor's
     int box[TENSOR_MAP_RANK];   // elements, the innermost dim first
     int swizzle;                // bytes
+    bool tf32;
 } PlanMap;
 
 typedef struct PlanTuned {
@@ -135,6 +136,7 @@ typedef struct LaunchDevice {
 typedef struct MapRequest {
     Type type;
     int rank, swizzle;
+    bool tf32;   // f32, which loads round
     int box[TENSOR_MAP_RANK];          // elements; as extent and stride the innermost dim first
     int64_t extent[TENSOR_MAP_RANK];   // elements
     int64_t stride[TENSOR_MAP_RANK];   // bytes; [0] is an element's size

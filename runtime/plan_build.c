@@ -206,6 +206,7 @@ static PlanMap plan_map(Builder *b, const Func *func, int at) {
     PlanMap out = {.name = param->var->name, .at = at, .tensor = map.tensor->name, .rank = map.rank};
     memcpy(out.box, map.box, sizeof out.box);
     out.swizzle = map.swizzle;
+    out.tf32 = map.tf32;
     return out;
 }
 

@@ -198,7 +198,7 @@ static Scalar value_of(const Frame *frame, const char *name) {
 }
 
 static MapRequest request_of(const PlanVariant *v, const PlanMap *map, const LaunchArg *args) {
-    MapRequest request = {.rank = map->rank, .swizzle = map->swizzle};
+    MapRequest request = {.rank = map->rank, .swizzle = map->swizzle, .tf32 = map->tf32};
     int at = 0;
     while (strcmp(v->params.items[at].name, map->tensor) != 0) at++;   // plan_read has seen that it is there
     request.type = v->params.items[at].type;

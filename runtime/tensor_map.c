@@ -30,7 +30,9 @@ MapCache *map_cache_new(Arena *arena) {
 
 // ---- what the driver takes (CUDA driver API, CUtensorMapDataType and its neighbours) ----
 
-static int data_type(Type type) {
+static int data_type(Type type, bool tf32) {
+    enum { TFLOAT32 = 11 };
+    if (tf32) return TFLOAT32;
     switch (type) {
     case TYPE_I32: return 3;
     case TYPE_I64: return 5;
@@ -71,9 +73,9 @@ static bool encode(const Driver *driver, DiagSink *sink, const MapRequest *r, Te
         box[d] = (unsigned)r->box[d];
         ones[d] = 1;
     }
-    CudaResult result =
-        driver->encode_tiled(out->bytes, data_type(r->type), (unsigned)r->rank, (void *)(uintptr_t)r->address, extents,
-                             strides + 1, box, ones, INTERLEAVE_NONE, swizzle_of(r->swizzle), PROMOTE_256, FILL_ZERO);
+    CudaResult result = driver->encode_tiled(out->bytes, data_type(r->type, r->tf32), (unsigned)r->rank,
+                                             (void *)(uintptr_t)r->address, extents, strides + 1, box, ones,
+                                             INTERLEAVE_NONE, swizzle_of(r->swizzle), PROMOTE_256, FILL_ZERO);
     return cuda_check(driver, sink, result, "cuTensorMapEncodeTiled");
 }
 
@@ -106,6 +108,7 @@ static void normalize(const MapRequest *from, MapRequest *out) {
     out->type = from->type;
     out->rank = from->rank;
     out->swizzle = from->swizzle;
+    out->tf32 = from->tf32;
     out->address = from->address;
     bool empty = false;
     for (int d = 0; d < from->rank; d++) {

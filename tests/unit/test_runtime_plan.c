@@ -12,7 +12,7 @@ static const char manifest[] =
     "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"N\"]},\n"
     "              {\"name\": \"by\", \"type\": \"f32\"}],\n"
     "   \"maps\": [{\"name\": \"x_map\", \"at\": 0, \"tensor\": \"x\", \"box\": [32, 64], \"swizzle\": 128},\n"
-    "             {\"name\": \"y_map\", \"at\": 3, \"tensor\": \"y\", \"box\": [4, 1], \"swizzle\": 0}],\n"
+    "             {\"name\": \"y_map\", \"at\": 3, \"tensor\": \"y\", \"box\": [4, 1], \"swizzle\": 0, \"tf32\": true}],\n"
     "   \"dims\": [\"M\", \"N\", \"ldx\"], \"steps\": [{\"do\": \"assume\", \"value\": \"ldx >= N\"}],\n"
     "   \"symbol\": \"scale\", \"grid\": \"ceildiv(M, 4) * ceildiv(N, 128)\", \"threads\": 128, \"shared_bytes\": 1024},\n"
     "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -101,6 +101,7 @@ static void test_maps(void **state) {
     assert_int_equal(x->stride[1], 320 * 4);
     assert_int_equal(y->address, 0x2000);
     assert_int_equal(y->box[1], 1);
+    assert_true(y->tf32 && !x->tf32);
 }
 
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
@@ -125,6 +126,7 @@ static void test_bad_maps(void **state) {
         "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8, 8, 1, 1, 1, 1], \"swizzle\": 0}",
         "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8, 0], \"swizzle\": 0}",
         "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 48}",
+        "{\"name\": \"m\", \"at\": 0, \"tensor\": \"n\", \"box\": [8, 8], \"swizzle\": 0, \"tf32\": true}",
         "{\"name\": \"m\", \"at\": 3, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}",
         "{\"name\": \"m\", \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}",
     };

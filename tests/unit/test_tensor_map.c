@@ -89,6 +89,19 @@ static void types_and_swizzles(void **state) {
     }
 }
 
+static void rounded_to_tf32(void **state) {   // CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+    Fixture f = fixture(*state);
+    TensorMapBytes map;
+    MapRequest request = request_2d(64, 64);
+    request.type = TYPE_F32;
+    request.stride[0] = 4, request.stride[1] = 256;
+    assert_true(encodes(&f, request, &map));
+    assert_int_equal(asked.type, 7);
+    request.tf32 = true;   // another map, not the cached one
+    assert_true(encodes(&f, request, &map));
+    assert_int_equal(asked.type, 11);
+}
+
 static void nothing_is_asked_twice(void **state) {
     Fixture f = fixture(*state);
     TensorMapBytes first, again;
@@ -147,8 +160,8 @@ static void what_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(what_is_asked),  IN_ARENA(types_and_swizzles), IN_ARENA(nothing_is_asked_twice),
-        IN_ARENA(empty_and_thin), IN_ARENA(what_is_refused),
+        IN_ARENA(what_is_asked),          IN_ARENA(types_and_swizzles), IN_ARENA(rounded_to_tf32),
+        IN_ARENA(nothing_is_asked_twice), IN_ARENA(empty_and_thin),     IN_ARENA(what_is_refused),
     };
     return run(tests);
 }
