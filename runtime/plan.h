@@ -136,7 +136,7 @@ typedef struct LaunchDevice {
 typedef struct MapRequest {
     Type type;
     int rank, swizzle;
-    bool tf32;   // f32, which loads round
+    bool tf32;                         // f32, which loads round
     int box[TENSOR_MAP_RANK];          // elements; as extent and stride the innermost dim first
     int64_t extent[TENSOR_MAP_RANK];   // elements
     int64_t stride[TENSOR_MAP_RANK];   // bytes; [0] is an element's size
