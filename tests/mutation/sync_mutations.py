@@ -237,13 +237,17 @@ CASES = [
         for h, s, t, d, causal in ((5, 64, 400, 128, "false"), (9, 64, 100, 64, "true"), (5, 20, 200, 256, "false"))],
          "../examples/attention_fp8_roles.tile"),
     Case("column_sums", [], [f"test column_sums (M = {m}) tolerance 1e-5;" for m in (1, 200, 700)], "gpu/hopper_clusters.tile"),
-    *(Case("attention_mla", [f"{name}={value}" for name, value in LATENT.items()],
-           [f"test attention_mla (B = 4, G = 1, R = {heads}, P = 11, W = 11, longest = 650, scale = 0.04, "
+    *(Case("attention_mla", [f"{name}={value}" for name, value in (LATENT | consts).items()],
+           [f"test attention_mla (B = {len(lengths)}, G = 1, R = {heads}, P = 11, W = 14, longest = {max(lengths)}, scale = 0.04, "
             + ", ".join(f"{name} = {value}" for name, value in LATENT.items()) + ") {\n"
-            "    for (b in B) length[b] = b == 0 ? 650 : b == 1 ? 20 : b == 2 ? 64 : 150;\n"
-            "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;"],
-           target="sm_90a", first="latent_pieces__" + "__".join(f"{name}_{value}" for name, value in LATENT.items()), variant=variant)
-      for variant, heads in ((0, 16), (1, 20))),
+            + "".join(f"    length[{b}] = {keys};\n" for b, keys in enumerate(lengths))
+            + "    for (a in G, m in ceildiv(R, 64), b in B, i in 8) ticket[a, m, b, i] = 0;\n"
+            "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;" for lengths in shapes],
+           target="sm_90a", first=f"{kernel}__" + "__".join(f"{name}_{value}" for name, value in (LATENT | merge).items()))
+      for kernel, merge, heads, consts, shapes in (
+          ("latent_pieces", {}, 16, {}, ([650, 20, 64, 150],)),
+          ("latent_rows", {"MERGE": 1}, 20, {}, ([650, 20, 64, 150], [250, 250])),
+          ("latent_rows", {"MERGE": 0}, 20, {"PARTS": 0}, ([650, 20, 64, 150],)))),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 

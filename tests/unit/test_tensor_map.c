@@ -57,7 +57,7 @@ static void what_is_asked(void **state) {
     assert_int_equal(map.bytes[127], 1);
     assert_int_equal(asked.type, 9);        // CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
     assert_int_equal(asked.swizzle, 3);     // CU_TENSOR_MAP_SWIZZLE_128B
-    assert_int_equal(asked.promotion, 3);   // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+    assert_int_equal(asked.promotion, 2);   // CU_TENSOR_MAP_L2_PROMOTION_L2_128B: rows are 144 bytes
     assert_int_equal(asked.interleave, 0);
     assert_int_equal(asked.fill, 0);
     assert_int_equal(asked.rank, 2);
@@ -67,6 +67,8 @@ static void what_is_asked(void **state) {
     assert_int_equal(asked.extents[0], 72);
     assert_int_equal(asked.extents[1], 100);
     assert_int_equal(asked.strides[0], 144);
+    assert_true(encodes(&f, request_2d(100, 128), &map));
+    assert_int_equal(asked.promotion, 3);   // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 }
 
 static void types_and_swizzles(void **state) {
