@@ -5,11 +5,16 @@
 
 typedef struct PartedCost {
     int64_t step;     // of the loop, once it is filled
+    int64_t stream;   // the same where so few blocks read a tile (STREAM_READERS) that most of it comes from memory
     int64_t k;        // that one step takes
+    int64_t bytes;    // of k in a step: what a row of a tile has
+    int64_t loaded;   // bytes in a step
     int64_t moving;   // clocks of shared memory in a step, if it had it for itself
     int64_t tail;     // what comes after a point's loop
     bool hidden;      // but for the last one: another consumer multiplies meanwhile
 } PartedCost;
+
+enum { STREAM_READERS = 2 };
 
 // Of a tile-stage kernel as warp-specialize will find it (see orient.h).
 // `warpgroups`: that share a point.

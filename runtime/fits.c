@@ -159,7 +159,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // (passes/parted_cost.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
 // kept, and the launch takes the cheapest.
 
-enum { MOST_TILES = 11, MOST_SPLITS = 3, MOST_VARIANTS = MOST_TILES + MOST_SPLITS };
+enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS };
 
 typedef struct Tile {
     const char *tunables;
@@ -279,9 +279,9 @@ static bool is_better(const Tile *a, const Tile *b) {
 
 // Blocks that share steps hold their parts beside the ring.
 static void compare_splits(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
-    enum { LEAST_SLOTS = 4 };
+    enum { LEAST_SLOTS = 4, MOST_BLOCKS = 4 };   // larger clusters find fewer places and gained nothing
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
-    for (tile.split = 2; tile.split <= search->target->max_cluster; tile.split *= 2) {
+    for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split++) {
         if (!can_split(search->target, kernel, tile.split)) continue;
         tile.cost = parted_cost_split(search->target, kernel, tile.split);
         bool found = false;
@@ -309,7 +309,7 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
                  .split = 1};
     tile.cost = parted_cost(search->target, parted, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
-    if (parted == kernel) compare_splits(search, choice, kernel, tile);
+    compare_splits(search, choice, parted, tile);
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
         if (other->m != tile.m || other->n != tile.n) continue;
@@ -321,24 +321,35 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
 
 // Problems (m, n, k) that the kept tiles should serve: squares, and some that are not.
 static const int64_t problems[][3] = {
-    {256, 256, 256},    {512, 512, 512},     {1024, 1024, 1024},    {1536, 1536, 1536}, {2048, 2048, 2048},
-    {3072, 3072, 3072}, {4096, 4096, 4096},  {6144, 6144, 6144},    {8192, 8192, 8192}, {16, 8192, 8192},
-    {32, 8192, 8192},   {64, 8192, 8192},    {128, 8192, 8192},     {256, 8192, 8192},  {256, 4096, 4096},
-    {1024, 8192, 8192}, {4096, 14336, 4096}, {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
+    {256, 256, 256},       {512, 512, 512},    {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
+    {3072, 3072, 3072},    {4096, 4096, 4096}, {6144, 6144, 6144}, {8192, 8192, 8192}, {16, 8192, 8192},
+    {32, 8192, 8192},      {48, 8192, 8192},   {64, 8192, 8192},   {96, 8192, 8192},   {128, 8192, 8192},
+    {192, 14336, 4096},    {256, 8192, 8192},  {256, 4096, 4096},  {1024, 8192, 8192}, {4096, 14336, 4096},
+    {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
-// Clusters that run at once: multiprocessors come in groups, which clusters do not fill.
+// Clusters that run at once: multiprocessors come in groups of pairs, which clusters of more than a pair do not fill.
 static int64_t clusters_of(const FitsSearch *search, int64_t multiprocessors, int split) {
     int64_t clusters = multiprocessors / split;
-    return split > 1 ? clusters - clusters / search->target->wgmma.stray_clusters : clusters;
+    return split > 2 ? clusters - clusters / search->target->wgmma.stray_clusters : clusters;
 }
 
 static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
+    const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;
     int64_t blocks = clusters_of(search, search->target->multiprocessors, tile->split),
             turns = (rows * columns + blocks - 1) / blocks;
-    int64_t k = tile->cost.k * tile->split, steps = (problem[2] + k - 1) / k, tails = tile->cost.hidden ? 1 : turns;
-    return (double)(turns * steps * tile->cost.step + tails * tile->cost.tail);
+    int64_t all = (problem[2] + tile->cost.k - 1) / tile->cost.k, steps = (all + tile->split - 1) / tile->split;
+    int64_t tails = tile->cost.hidden ? 1 : turns, step = tile->cost.step, zeros = 0;
+    if (rows <= STREAM_READERS || columns <= STREAM_READERS) {
+        if (step < tile->cost.stream) step = tile->cost.stream;
+        zeros = (rows * tile->m - problem[0]) * columns + (columns * tile->n - problem[1]) * rows;
+    }
+    int64_t loop = turns * steps * step, loads = rows * columns * all * tile->cost.loaded;
+    int64_t readers = rows < columns ? rows : columns;
+    bool apart = tile->split > 1 && readers == STREAM_READERS;   // they do not read what they share at the same time
+    if (apart && loop < loads / costs->cluster_bytes) loop = loads / costs->cluster_bytes;
+    return (double)(loop + tails * tile->cost.tail + zeros * all * tile->cost.bytes / costs->zero_bytes);
 }
 
 // Takes the tile that lowers the sum of relative times most, given the times so far (0: none); its gain.
@@ -380,8 +391,30 @@ static void put_largest_last(Choice *choice) {
     choice->tiles.items[last] = tile;
 }
 
+static double sum_without(const FitsSearch *search, const Choice *choice, int without, const double *least) {
+    double sum = 0;
+    for (int p = 0; p < PROBLEMS; p++) {
+        double time = 1e300;
+        for (int i = 0; i < choice->tiles.count; i++) {
+            double own = i == without ? 1e300 : clocks_of(search, &choice->tiles.items[i], problems[p]) / least[p];
+            if (own < time) time = own;
+        }
+        sum += time;
+    }
+    return sum;
+}
+
+// What was taken early, and is the best for nothing any more.
+static void drop_needless(const FitsSearch *search, Choice *choice, const double *least, double worth) {
+    for (int i = choice->tiles.count - 1; i >= 0 && choice->tiles.count > 1; i--) {
+        if (sum_without(search, choice, i, least) - sum_without(search, choice, -1, least) > worth) continue;
+        for (int j = i + 1; j < choice->tiles.count; j++) choice->tiles.items[j - 1] = choice->tiles.items[j];
+        choice->tiles.count--;
+    }
+}
+
 static void keep_few(const FitsSearch *search, Choice *choice) {
-    const double WORTH_A_TILE = 0.0004 * PROBLEMS;
+    const double WORTH_A_TILE = 0.008, NEEDLESS = 1e-6;   // of the time of one of the problems
     double least[PROBLEMS], times[PROBLEMS] = {0};
     for (int p = 0; p < PROBLEMS; p++) {
         least[p] = 1e300;
@@ -395,12 +428,15 @@ static void keep_few(const FitsSearch *search, Choice *choice) {
            take_best(search, choice, kept, least, times) > WORTH_A_TILE)
         kept++;
     choice->tiles.count = kept;
+    drop_needless(search, choice, least, NEEDLESS);
     put_largest_last(choice);
 }
 
 // Problems with few tiles and many steps.
-static const int64_t deep_problems[][3] = {{64, 1024, 8192},  {128, 128, 16384},  {128, 1024, 8192}, {256, 256, 8192},
-                                           {512, 512, 16384}, {1024, 1024, 8192}, {64, 2048, 8192},  {256, 1024, 4096}};
+static const int64_t deep_problems[][3] = {
+    {64, 1024, 8192}, {128, 128, 16384}, {128, 1024, 8192}, {256, 256, 8192},  {512, 512, 16384}, {1024, 1024, 8192},
+    {64, 2048, 8192}, {256, 1024, 4096}, {16, 1024, 4096},  {16, 1024, 28672}, {16, 2048, 8192},  {16, 4096, 4096},
+    {32, 1024, 8192}, {32, 1024, 28672}, {64, 1024, 28672}, {96, 1024, 28672}, {128, 1024, 28672}};
 enum { DEEP = sizeof deep_problems / sizeof deep_problems[0] };
 
 // Behind the tiles that are kept, in front of the last, those that make deep problems faster.
@@ -492,6 +528,70 @@ static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *ex
     return subst_expr(subst, expr);
 }
 
+// What a tile of the grid has behind the end of a tensor: of a name whose end is ceildiv(X, tile), the last one has tile * end - X.
+static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
+    bool divides = end->kind == EXPR_CALL && end->call.op == OP_CEILDIV && expr_is_int(end->call.args[1].value, tile);
+    return divides ? e_sub(arena, e_mul(arena, (Expr *)end, e_int(arena, tile)), end->call.args[0].value)
+                   : e_int(arena, 0);
+}
+
+typedef struct Streamed {
+    Expr *readers;   // blocks that read the tiles of the one operand or the other, the fewer of both; NULL: not known
+    Expr *few;       // STREAM_READERS or fewer
+    Expr *zeros;     // clocks for what all blocks ask for behind the end
+} Streamed;
+
+// Of two names of the grid, each says how many blocks read the tiles that the other one chooses.
+static Streamed streamed(const FitsSearch *search, const Func *kernel, const Stmt *grid, const PartedCost *cost) {
+    if (grid->grid.count != 2) return (Streamed){0};
+    Arena *a = search->arena;
+    Expr *rows = grid->grid.iters[0].end, *columns = grid->grid.iters[1].end;
+    int64_t m, n;
+    specialized_tile(kernel, &m, &n);
+    Expr *zeros = e_add(a, e_mul(a, behind_end(a, rows, m), columns), e_mul(a, behind_end(a, columns, n), rows));
+    zeros = e_mul(a, e_mul(a, zeros, specialized_steps(a, kernel)), e_int(a, cost->bytes));
+    Expr *readers = e_min(a, rows, columns);
+    return (Streamed){.readers = readers,
+                      .few = e_binary(a, BIN_LE, readers, e_int(a, STREAM_READERS)),
+                      .zeros = e_div(a, zeros, e_int(a, search->target->wgmma.zero_bytes))};
+}
+
+// So many clusters run at once (clusters_of).
+static Expr *clusters(const FitsSearch *search, int split) {
+    Arena *a = search->arena;
+    Expr *all = e_call(a, OP_SMS, 0, NULL);
+    if (split == 1) return all;
+    all = e_div(a, all, e_int(a, split));
+    if (split > 2) all = e_sub(a, all, e_div(a, all, e_int(a, search->target->wgmma.stray_clusters)));
+    return e_max(a, all, e_int(a, 1));
+}
+
+// As clocks_of does it, of a problem that the launch knows.
+static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const PartedCost *cost, int split) {
+    Arena *a = search->arena;
+    const Stmt *grid = func_grid(kernel);
+    Expr *points = e_int(a, 1), *all = specialized_steps(a, kernel), *steps = all;
+    for (int i = 0; i < grid->grid.count; i++) points = e_mul(a, points, grid->grid.iters[i].end);
+    if (split > 1) steps = e_call2(a, OP_CEILDIV, steps, e_int(a, split));
+    Expr *turns = e_call2(a, OP_CEILDIV, points, clusters(search, split));
+    Expr *tail = e_int(a, cost->tail), *step = e_int(a, cost->step), *clocks;
+    Streamed stream = streamed(search, kernel, grid, cost);
+    if (stream.few && cost->stream > cost->step) step = e_select(a, stream.few, e_int(a, cost->stream), step);
+    steps = e_mul(a, steps, step);
+    if (split > 1) {
+        Expr *loads = e_mul(a, e_mul(a, points, all), e_int(a, cost->loaded));
+        loads = e_div(a, loads, e_int(a, search->target->wgmma.cluster_bytes));
+        if (stream.readers)
+            loads = e_select(a, e_binary(a, BIN_EQ, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
+        clocks = e_add(a, e_max(a, e_mul(a, turns, steps), loads), e_mul(a, turns, tail));
+    } else if (cost->hidden) {
+        clocks = e_add(a, e_mul(a, turns, steps), tail);
+    } else {
+        clocks = e_mul(a, turns, e_add(a, steps, tail));
+    }
+    return stream.few ? e_add(a, clocks, e_select(a, stream.few, stream.zeros, e_int(a, 0))) : clocks;
+}
+
 // What `other` would cost, in the names of `kernel`.
 static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *other) {
     Arena *arena = search->arena;
@@ -503,20 +603,7 @@ static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *
     else if (!together_tile(arena, search->target, other, &m, &n, &cost))
         return translated(arena, kernel, other,
                           together_cost(arena, search->target, other, goes_through_tile(search, other)));
-    Expr *points = e_int(arena, 1), *blocks = e_call(arena, OP_SMS, 0, NULL);
-    const Stmt *grid = func_grid(other);
-    for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
-    if (split > 1) blocks = e_div(arena, blocks, e_int(arena, split));
-    if (split > 1)
-        blocks = e_sub(arena, blocks, e_div(arena, blocks, e_int(arena, search->target->wgmma.stray_clusters)));
-    if (split > 1) blocks = e_max(arena, blocks, e_int(arena, 1));
-    Expr *turns = e_call2(arena, OP_CEILDIV, points, blocks), *steps = specialized_steps(arena, other);
-    if (split > 1) steps = e_call2(arena, OP_CEILDIV, steps, e_int(arena, split));
-    Expr *tail = e_int(arena, cost.tail);
-    steps = e_mul(arena, steps, e_int(arena, cost.step));
-    Expr *clocks =
-        cost.hidden ? e_add(arena, e_mul(arena, turns, steps), tail) : e_mul(arena, turns, e_add(arena, steps, tail));
-    return translated(arena, kernel, other, clocks);
+    return translated(arena, kernel, other, parted_clocks(search, other, &cost, split));
 }
 
 // Variants are tried in order: one is taken when none of those behind it costs less, the last one when nothing else is.

@@ -87,11 +87,19 @@ static Scalar integer_binary(Eval *e, BinaryOp op, Type type, int64_t a, int64_t
     }
 }
 
+// a <= min(b, c, ..), as launches choose among tiles: up to the first that is less.
+static bool at_most(Eval *e, int64_t a, const Expr *b) {
+    bool both = b->kind == EXPR_CALL && b->call.op == OP_MIN;
+    if (both) return at_most(e, a, b->call.args[0].value) && at_most(e, a, b->call.args[1].value);
+    return a <= eval(e, b).integer;
+}
+
 static Scalar eval_binary(Eval *e, const Expr *expr) {
     BinaryOp op = expr->binary.op;
     Scalar a = eval(e, expr->binary.a);
     if (op == BIN_LOGICAL_AND) return truth(scalar_truth(a) && scalar_truth(eval(e, expr->binary.b)));
     if (op == BIN_LOGICAL_OR) return truth(scalar_truth(a) || scalar_truth(eval(e, expr->binary.b)));
+    if (op == BIN_LE && type_kind(a.type) == KIND_INT) return truth(at_most(e, a.integer, expr->binary.b));
     Scalar b = eval(e, expr->binary.b);
     if (type_is_float(a.type)) return float_binary(e, op, a.type, a.real, scalar_double(b));
     return integer_binary(e, op, a.type, a.integer, b.integer);

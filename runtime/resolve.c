@@ -122,7 +122,8 @@ static const char *check_tensor(Arena *arena, const Frame *frame, const PlanPara
     return NULL;
 }
 
-// NULL when the variant serves these arguments, else why not.
+// NULL when the variant serves these arguments, else why not: the text of `when`, as it is, where that does not hold (it may be long, and
+// most launches pass over some variants).
 static const char *try_variant(Arena *arena, Frame *frame, const LaunchArg *args) {
     const PlanVariant *v = frame->variant;
     const char *why = NULL;
@@ -135,7 +136,7 @@ static const char *try_variant(Arena *arena, Frame *frame, const LaunchArg *args
     Scalar holds;
     if (!v->when.text) return NULL;
     if (!host_eval(arena, &frame->scope, v->when.expr, &holds, &why)) return why;
-    return scalar_truth(holds) ? NULL : arena_printf(arena, "it needs %s", v->when.text);
+    return scalar_truth(holds) ? NULL : v->when.text;
 }
 
 // Kinds and number of arguments are the same for all variants.
@@ -159,6 +160,12 @@ static bool check_kinds(Resolver *r, const PlanEntry *entry, int count, const La
     return true;
 }
 
+static bool is_condition(const PlanEntry *entry, const char *why) {
+    for (int i = 0; i < entry->variants.count; i++)
+        if (entry->variants.items[i].when.text == why) return true;
+    return false;
+}
+
 static bool choose(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args, Frame *frame) {
     if (!check_kinds(r, entry, count, args)) return false;
     VEC(const char *) reasons = {0};
@@ -172,7 +179,8 @@ static bool choose(Resolver *r, const PlanEntry *entry, int count, const LaunchA
         if (!known) vec_push(r->arena, &reasons, why);
     }
     Diag *d = diag(r->sink, NOWHERE, T_NO_VARIANT, entry->name);
-    for (int i = 0; i < reasons.count && i < MAX_REASONS; i++) diag_note(d, "%s", reasons.items[i]);
+    for (int i = 0; i < reasons.count && i < MAX_REASONS; i++)
+        diag_note(d, is_condition(entry, reasons.items[i]) ? "it needs %s" : "%s", reasons.items[i]);
     return false;
 }
 

@@ -33,9 +33,13 @@ typedef struct WgmmaCosts {
     int64_t instruction_clocks;   // of each of them at least, one after the other
     int64_t tail_clocks;          // for the results of 64 rows, for each column
     int64_t scattered_clocks;     // as well, where they are stored from registers
-    int64_t cluster_clocks;       // for each block of a cluster that meets with its part of a tile
+    int64_t memory_clocks;        // from asking for a tile in memory to having it, where all multiprocessors ask
+    int64_t zero_bytes;           // behind a tensor's end that TMA fills in a clock, for all multiprocessors together
+    int64_t cluster_clocks;       // for blocks of a cluster to meet with their parts of a tile
+    int64_t cluster_bytes;        // that the L2 cache gives all clusters in a clock
     int64_t peer_bytes;           // of other blocks' shared memory that a block reads in a clock
-    int64_t stray_clusters;       // of so many clusters one finds no place: groups of multiprocessors differ
+    int64_t
+        stray_clusters;   // of so many clusters of three or more one finds no place: groups of multiprocessors differ
     // where warpgroups share a point and do other work between products (passes/together_cost.c):
     int64_t strip_bytes;                      // of k, for which a strip of rows takes 2 clocks a column
     int64_t work_clocks, work_elements;       // for so many elements of other work, by one warpgroup
