@@ -183,10 +183,10 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
     return block_add_problem(arena, kernel, tile->copy, !tile->value);
 }
 
-// Threads add an element at a time. By way of shared memory they store vectors, and two barriers and TMA's own time come to that:
-// so there should be a few vectors for each.
+// TMA is as fast as vectors of neighbouring elements where threads add many of them, and faster where they add one each, or
+// pairs, as of an accumulator (measured: docs/hopper.md).
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
-    enum { LEAST_VECTORS = 2 };
+    enum { LEAST_VECTORS = 1 };
     const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes;
     return buf_slot_bytes(from) < least ? "each thread adds few elements" : NULL;
@@ -197,7 +197,9 @@ const char *added_tile_cost(const Target *target, const Func *kernel, const Adde
 typedef struct Staging {
     PassContext *context;
     Arena *arena;
-    int64_t room;   // shared memory that nothing is in
+    int64_t room;         // shared memory that nothing is in
+    const Stmt *in;       // the role that is gone through; NULL: none. There nobody else places barriers
+    const Block *waits;   // where the tiles of all that is added have been waited for
     bool changed;
 } Staging;
 
@@ -207,7 +209,33 @@ static bool add_bytes(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-// stage[i, j] = value; then the addition of stage.
+static void push_op(Staging *staging, OpId op, int count, const Arg *args, Span loc, Block *out) {
+    Stmt *call = s_call(staging->arena, op, count, args);
+    call->loc = loc;
+    block_push(staging->arena, out, call);
+}
+
+// Until nothing reads the tile any more: that is known to who started the additions, and to the others behind the barrier.
+static void push_tile_wait(Staging *staging, Span loc, Block *out) {
+    Arg args[] = {arg_value(e_int(staging->arena, 0)), arg_name("read")};
+    push_op(staging, OP_BULK_WAIT, COUNT_OF(args), args, loc, out);
+}
+
+static bool is_stmt(const Stmt *stmt, void *user) {
+    return stmt == user;
+}
+
+static bool is_repeated(const Staging *staging, const Stmt *stmt) {
+    const Block *body = &staging->in->role.body;
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *loop = body->items[i];
+        if (loop->kind == STMT_FOR && block_any(&loop->loop.body, is_stmt, (void *)stmt)) return true;
+        if (loop->kind == STMT_WHILE && block_any(&loop->while_.body, is_stmt, (void *)stmt)) return true;
+    }
+    return false;
+}
+
+// stage[i, j] = value; then the addition of stage. (Barriers and fences: insert-sync's, but in roles.)
 static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Block *out) {
     Arena *arena = staging->arena;
     Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
@@ -225,8 +253,19 @@ static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, 
     block_push(arena, &addition.loop.body, atomic);
     Stmt *store = s_store(arena, stage, stmt->loop.count, at, tile->value);
     store->loc = atomic->loc;
+    const Arg none[2] = {{0}};
+    Span loc = stmt->loc;
     block_push(arena, out, s_decl(arena, stage));
+    if (staging->in && staging->waits != out && is_repeated(staging, stmt)) {
+        staging->waits = out;
+        push_tile_wait(staging, loc, out);
+        push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
+    }
     block_push(arena, out, stmt);
+    if (staging->in) {
+        push_op(staging, OP_FENCE_ASYNC, 0, NULL, loc, out);
+        push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
+    }
     block_push(arena, out, clone_stmt(arena, subst_new(arena), &addition));
     attr_remove(&stmt->attrs, ATTR_VIA);
     stmt->loop.body = (Block){0};
@@ -255,11 +294,27 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     block_push(mapper->arena, out, stmt);
 }
 
+// Of a role. Shared memory outlives the additions that read it.
+static void stage_in_role(Staging *staging, Stmt *role) {
+    bool changed = staging->changed;
+    StmtMapper mapper = {.arena = staging->arena, .stmt = stage_stmt, .user = staging};
+    staging->in = role;
+    staging->waits = NULL;
+    staging->changed = false;
+    rewrite_block(&mapper, &role->role.body);
+    if (staging->changed) push_tile_wait(staging, role->loc, &role->role.body);
+    staging->changed |= changed;
+    staging->in = NULL;
+}
+
 bool stage_additions(PassContext *context, Func *kernel) {
     Staging staging = {.context = context, .arena = context->arena, .room = context->target->shared_block};
     Visitor visitor = {.stmt = add_bytes, .user = &staging.room};
     visit_block(&visitor, &kernel->body);
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &staging};
-    rewrite_block(&mapper, &kernel->body);
+    const Block *body = &func_grid(kernel)->grid.body;
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i]->kind == STMT_ROLE) stage_in_role(&staging, body->items[i]);
+    rewrite_block(&mapper, &kernel->body);   // what is not in roles
     return staging.changed;
 }

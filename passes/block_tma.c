@@ -12,6 +12,7 @@
 //                one product loads fragments ahead behind waits for cp.async, lower_gemm_loop.c, which gains more.) Where the source
 //                writes `@via(tma)` nobody asks what it costs.
 #include "passes/block_tma.h"
+#include "passes/added_tile.h"
 #include "passes/bulk.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower_gemm.h"
@@ -125,7 +126,10 @@ static void find_places(Places *places, const Block *block, const Iter **loops, 
         if (leaf) {
             EffectVec effects = {0};
             stmt_effects(places->arena, stmt, &effects);
-            for (int e = 0; e < effects.count; e++) places->uses += effects.items[e].buf == places->tensor;
+            for (int e = 0; e < effects.count; e++) {
+                bool adds = is_addition(stmt) && effects.items[e].access == ACCESS_UPDATE;   // in any order
+                places->uses += effects.items[e].buf == places->tensor && !adds;
+            }
             for (int l = 0; l < depth && stmt == places->copy; l++) {
                 bool moves = false;
                 const Region *to = stmt->call.args[1].region;
@@ -157,7 +161,7 @@ const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy
     Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
     const Iter *loops[32];
     find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
-    if (places.uses != 1) return "its tensor is used elsewhere too";
+    if (places.uses > 0) return "its tensor is not only added to";
     Uses uses = in_shared ? uses_of(arena, kernel, copy->call.args[0].region->buf) : (Uses){0};
     return tile_problem(&uses);
 }

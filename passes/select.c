@@ -192,13 +192,6 @@ static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
     }
 }
 
-static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
-    Selector *s = user;
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
-    if (loads_tile(stmt)) want_map(s, facts, stmt->call.args[0].region->buf, true);
-    else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf, true);
-}
-
 // ---- TMA without roles ----
 
 static bool begins_inside(const Facts *facts, const Region *to) {
@@ -234,12 +227,21 @@ static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool s
 static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
     const char *why = NULL;
     if (s->general || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
-    if (s->parted) why = "roles add from their registers";
-    else if (added_tile(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
+    if (added_tile(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
+    if (!why && s->parted && !tile->value) why = "a role adds what is in its registers";
     if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region)) why = "it may begin before its tensor";
     if (!why && !via_is(stmt, "tma")) why = added_tile_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
     return !why;
+}
+
+static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    AddedTile tile;
+    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
+    if (loads_tile(stmt)) want_map(s, facts, stmt->call.args[0].region->buf, true);
+    else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf, true);
 }
 
 static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {

@@ -333,8 +333,9 @@ static void add_barriers(Waits *w, Stmt *grid) {
 bool pass_tma_waits(PassContext *context, Func *kernel) {
     Stmt *grid = (Stmt *)func_grid(kernel);
     Waits w = {.context = context, .arena = context->arena, .by_tile = map_new(context->arena)};
-    if (!grid || block_any(&grid->grid.body, is_role, NULL)) return false;
+    if (!grid) return false;
     bool staged = stage_additions(context, kernel);
+    if (block_any(&grid->grid.body, is_role, NULL)) return staged;
     find_runs(&w, &grid->grid.body, false);
     bool stores = block_any(&grid->grid.body, is_store, NULL);
     if (w.arrivals.count > 0) add_barriers(&w, grid);

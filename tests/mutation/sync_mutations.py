@@ -157,6 +157,10 @@ CASES = [
          + [f"test passed_{how} (M = 32, N = {n}) tolerance 1e-6;" for how in ("on", "by_tma") for n in (64, 132, 448)]
          + ["test columns (M = 3, N = 256) tolerance 1e-5;", "test crowded (M = 5, N = 260) tolerance 1e-5;",
             "test by_row (M = 70, N = 72, T = 5) { for (i in M) number[i] = i32(i % T); } tolerance 1e-5;"]
+         + [f"test products_in_turn (M = {m}, N = {n}, K = {k}, S = {s}) tolerance 1e-5;" for m, n, k, s in ((128, 32, 64, 1), (832, 32, 400, 2), (100, 67, 137, 1))]
+         + [f"test products_together (M = {m}, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
+            f"for (n in N, k in K) B[n, k] = k * n % 2; for (m in M, n in N) C[m, n] = 1; }} tolerance 4e-3;"
+            for m, n, k in ((128, 64, 64), (1280, 64, 136), (100, 67, 137))]
          + [f"test part_products (M = 64, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
             f"for (k in K, n in N) B[k, n] = k * n % 2; for (m in M, n in N) C[m, n] = 1; }} tolerance 0;" for n, k in ((64, 128), (61, 67))]
          + [f"test counted (B = {b}, H = 2, M = 64, N = 64) {{ for (b in B, i in M, j in N) x[b, i, j] = i32(b * i + j); "
