@@ -129,7 +129,7 @@ MUTATIONS = [
     ("gemm_split_k", "parts overlap", "copy(B[bn * BN, (s * steps + k) * BK], Bs);", "copy(B[bn * BN, k * BK], Bs);"),
     ("embedding", "output is zero", "= table[row[i], j];", "= 0;"),
     ("embedding", "row of the neighbour", "= table[row[i], j];", "= table[row[i] + 1, j];"),
-    ("embedding", "not added up", "atomic_add(dtable[row[i], j],", "atomic_exch(dtable[row[i], j],"),
+    ("embedding", "not added up", "atomic_add(dtable[row[i], ", "atomic_exch(dtable[row[i], "),
     ("cumulative_sum", "output is zero", "copy(v, y[b * ROWS, 0]);", "fill(v, 0); copy(v, y[b * ROWS, 0]);"),
     ("cumulative_sum", "a block's own sum counted before it", "r < part ?", "r <= part ?"),
     ("cumulative_sum", "sums of the neighbour", "sums[line, place - 1 - t]", "sums[line, place - t]"),

@@ -169,7 +169,9 @@ CASES = [
     Case("gemm_bias_gelu", ["BM=64", "BN=64", "BK=32"], gemm_tests("gemm_bias_gelu", 32)),
     Case("gemm_split_k", ["BM=64", "BN=64", "BK=64", "STAGES=2"],   # whole, and from 2048 on in parts
          [f"test gemm_split_k (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, d in ((64, 64, 0), (63, 61, 3))
-          for k in (8, 128 - d, 192 - d, 448 - d, 2048 + d)]),
+          for k in (8, 128 - d, 192 - d, 448 - d, 2048 + d)]
+         + [f"test gemm_split_k_sums (M = {m}, N = {n}, K = {k}) tolerance 1e-4;"   # few tiles, and many
+            for m, n, d in ((64, 64, 0), (63, 61, 3), (576, 64, 0), (570, 61, 3)) for k in (8, 128 - d, 192 - d, 448 - d)]),
     Case("gemm_grouped", ["BM=128", "BN=64", "BK=64", "STAGES=2"],
          [f"test gemm_grouped (M = {m}, N = 64, K = {k}, G = {g}) "
           f"{{ for (g in G + 1) offsets[g] = min(g * {each}, {m}); }} tolerance 2e-2;"
