@@ -80,12 +80,12 @@ void read_assembler_log(Assembly *assembly, Cubin *out) {
 // ---- which assembler ----
 
 static void report_refusal(Assembly *assembly) {
-    enum { LINES = 12 };
+    enum { LINES = 12, COLUMNS = 300 };
     Diag *d = diag(assembly->sink, (Span){0}, T_PTXAS_REFUSED, assembly->assembler, assembly->options->target->name);
     const char *line = assembly->log;
     for (int i = 0; i < LINES && line && *line; i++) {
         size_t length = strcspn(line, "\n");
-        if (length) diag_note(d, "%.*s", (int)length, line);
+        if (length) diag_note(d, "%.*s", length < COLUMNS ? (int)length : COLUMNS, line);
         line += length + (line[length] != 0);
     }
 }

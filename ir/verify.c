@@ -390,24 +390,39 @@ static void enter_iter(Verifier *v, Context *c, const Iter *iter, LoopKind kind)
     set_depends(v, iter->var, depends);
 }
 
+static const uint64_t MOST_PARALLEL = (uint64_t)1 << 31;
+
+// Zero when the bounds are no constants, or there are none.
+static uint64_t constant_trips(const Iter *iter) {
+    int64_t begin, end, step;
+    if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || end <= begin ||
+        !expr_const(iter->step, &step) || step < 1)
+        return 0;
+    return ((uint64_t)end - (uint64_t)begin - 1) / (uint64_t)step + 1;
+}
+
+// What a kernel expands, each iteration a copy, and what it spreads over a block's threads, with maps that count them.
+static void check_trips(Verifier *v, const Context *c, const Stmt *stmt) {
+    LoopKind kind = stmt->loop.kind;
+    bool expands = kind == LOOP_UNROLL || kind == LOOP_VECTORIZED;
+    uint64_t all = 1;
+    for (int i = 0; i < stmt->loop.count && c->kind == FUNC_KERNEL; i++) {
+        uint64_t trips = constant_trips(&stmt->loop.iters[i]);
+        if (expands && trips > MOST_UNROLLED)
+            REPORT(v, stmt->loc, T_IR_UNROLL, (long long)(trips > INT64_MAX ? INT64_MAX : trips), MOST_UNROLLED);
+        all = trips > 0 && trips > MOST_PARALLEL / all ? MOST_PARALLEL + 1 : trips > 0 ? all * trips : all;
+    }
+    if (kind == LOOP_PARALLEL && all > MOST_PARALLEL) REPORT(v, stmt->loc, T_IR_PARALLEL, (long long)MOST_PARALLEL);
+}
+
 static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     int mark = v->declared.count, parallel_count = v->parallel_count;
     LoopKind kind = stmt->loop.kind;
     check_iters(v, &c, stmt->loop.count, stmt->loop.iters);
     if (stmt->loop.stages) check_expr(v, &c, stmt->loop.stages);
     if (kind == LOOP_PARALLEL && c.thread) REPORT(v, stmt->loc, T_IR_PLACE, "parallel", "inside a thread region");
-    for (int i = 0; i < stmt->loop.count; i++) {
-        const Iter *iter = &stmt->loop.iters[i];
-        int64_t begin, end, step;
-        bool expands = (kind == LOOP_UNROLL || kind == LOOP_VECTORIZED) && c.kind == FUNC_KERNEL;
-        enter_iter(v, &c, iter, kind);
-        if (!expands || !expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || end <= begin ||
-            !expr_const(iter->step, &step) || step < 1)
-            continue;
-        uint64_t trips = ((uint64_t)end - (uint64_t)begin - 1) / (uint64_t)step + 1;
-        if (trips > MOST_UNROLLED)
-            REPORT(v, stmt->loc, T_IR_UNROLL, (long long)(trips > INT64_MAX ? INT64_MAX : trips), MOST_UNROLLED);
-    }
+    check_trips(v, &c, stmt);
+    for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
     c.parallel |= kind == LOOP_PARALLEL;
     c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
     check_block(v, c, &stmt->loop.body);

@@ -725,6 +725,17 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 // ---- the pass ----
 
+// A fragment's layout that was written by hand for another number of threads.
+static void check_threads(Inference *inference) {
+    for (int i = 0; i < inference->fragments.count; i++) {
+        const Buf *buf = inference->fragments.items[i];
+        if (!buf->layout || tv_threads(buf->layout) == inference->threads) continue;
+        diag(inference->context->sink, buf->loc, T_FRAGMENT_THREADS, buf->name, (long long)tv_threads(buf->layout),
+             (long long)inference->threads);
+        inference->failed = true;
+    }
+}
+
 static void write_decisions(Inference *inference) {
     Arena *arena = inference->arena;
     for (int i = 0; i < inference->items.count; i++) {
@@ -769,6 +780,7 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     StmtMapper chunks = {.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference};
     rewrite_block(&chunks, scope->body);
     scope_walk(context->arena, kernel, scope, collect_stmt, &inference);
+    check_threads(&inference);
     if (inference.failed) return inference.changed;
     infer_strict(&inference);
     propagate(&inference);

@@ -95,7 +95,7 @@ static bool loop_of_parallel(Arena *arena, Stmt *stmt, TileLoop *loop) {
         if (!expr_const(iter->step, &step)) return false;
         Expr *count = e_sub(arena, iter->end, iter->begin);
         if (!expr_const(count, &end)) return false;
-        loop->extents[d] = end <= 0 ? 0 : (end + step - 1) / step;
+        loop->extents[d] = end <= 0 ? 0 : (end - 1) / step + 1;
         loop->iters[d] = iter->var;
         if (expr_const(iter->begin, &begin) && begin == 0 && step == 1) continue;
         plain = false;

@@ -125,8 +125,8 @@ static bool assemble_and_pack(const CompileOptions *options, const AssembleOptio
     const char *why = NULL;
     out->packed = container_pack(module->arena, out->cubin.data, out->cubin.size, out->manifest, manifest.length,
                                  &out->packed_size, &why);
-    EXPECT(module->failure, out->packed, "the assembler's cubin cannot hold the plan: %s", why);
-    return true;
+    if (!out->packed) diag(module->sink, (Span){0}, T_CUBIN_BROKEN, out->cubin.assembler, why);
+    return out->packed != NULL;
 }
 
 typedef struct Job {
