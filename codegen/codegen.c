@@ -301,7 +301,6 @@ static void emit_kernels(Gen *gen) {
         if (module->funcs.items[i]->kind == FUNC_KERNEL) emit_kernel(gen, module->funcs.items[i]);
     }
     lines_done(gen);
-    verify(gen);
 }
 
 static void compile(Gen *gen, void *user) {
@@ -311,7 +310,8 @@ static void compile(Gen *gen, void *user) {
     target_machine(gen);
     int errors = diag_errors(gen->sink);
     emit_kernels(gen);
-    if (diag_errors(gen->sink) > errors) return;
+    if (diag_errors(gen->sink) > errors) return;   // LLVM need not like what was made all the same
+    verify(gen);
     double built = now();
     run_llvm_passes(gen);
     double optimized = now();

@@ -30,11 +30,15 @@ static int64_t element_count(Gen *gen, const Buf *buf) {
     return count;
 }
 
+enum { MOST_ELEMENTS = 1 << 16 };   // far more than a thread has registers
+
 static LocalArray *new_array(Gen *gen, const Buf *buf) {
     LocalArray *array = NEW(gen->arena, LocalArray);
     array->count = element_count(gen, buf);
-    EXPECT(gen->failure, array->count <= 1 << 16, "local array '%s' has %lld elements", buf->name,
-           (long long)array->count);
+    if (array->count > MOST_ELEMENTS) {
+        diag(gen->sink, buf->loc, T_LOCAL_SIZE, buf->name, (long long)array->count, MOST_ELEMENTS);
+        array->count = MOST_ELEMENTS;
+    }
     array->type = buf->type;
     array->bits = type_bits(buf->type);
     array->element = llvm_value_type(gen, buf->type);
@@ -70,6 +74,8 @@ LocalArray *local_array(Gen *gen, const Buf *buf) {
 }
 
 static Value *slot_of(Gen *gen, LocalArray *array, int64_t index) {
+    if (index >= array->count && diag_errors(gen->sink) > 0)
+        return &array->slots[0];   // of what was reported as too large
     EXPECT(gen->failure, index >= 0 && index < array->count, "index %lld of a local array with %lld elements",
            (long long)index, (long long)array->count);
     return &array->slots[index / array->pack];

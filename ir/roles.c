@@ -38,6 +38,9 @@ const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *
         if (count && together == 0 && first % group == 0) together = roles_together(target, block, i);
         if (regs != at_launch && together == 0)
             return arena_printf(arena, "'%s' is no whole warpgroups", stmt->role.name);
+        if (regs != at_launch && (regs % target->register_unit || regs < target->registers_least))
+            return arena_printf(arena, "'%s' wants %lld, not a multiple of %d from %d on", stmt->role.name,
+                                (long long)regs, target->register_unit, target->registers_least);
         if (together > 0) together--;
         wanted += count * (regs - at_launch);
         first += count;

@@ -192,6 +192,14 @@ static void collect_reduce(Inference *inference, Item *item) {
     if (dst->scope == SCOPE_FRAGMENT) add_use(inference, item, dst, dst->rank, dims, true);
 }
 
+// Why the threads here cannot execute a product by these instructions; NULL: they can.
+static const char *threads_problem(const Inference *inference, const Item *item) {
+    const Target *target = inference->context->target;
+    if (item->mma && inference->threads % target->warp_lanes) return "the threads are no whole warps";
+    if (item->is_wgmma && inference->threads % target_warpgroup(target)) return "the threads are no whole warpgroups";
+    return NULL;
+}
+
 static void collect_gemm(Inference *inference, Item *item) {
     const Region *a = item->stmt->call.args[0].region, *b = item->stmt->call.args[1].region,
                  *acc = item->stmt->call.args[2].region;
@@ -202,9 +210,10 @@ static void collect_gemm(Inference *inference, Item *item) {
     const char *via = attr_text(item->stmt->attrs, ATTR_VIA);
     item->mma = gemm_instruction(inference->context->target, item->stmt);
     item->is_wgmma = via && strcmp(via, "wgmma") == 0;
-    const char *why;
-    if (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why)) {
+    const char *why = threads_problem(inference, item);
+    if (why || (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why))) {
         diag(inference->context->sink, item->stmt->loc, T_VIA, via, why);
+        inference->failed = true;
         item->is_wgmma = false;
     }
     if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);

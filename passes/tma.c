@@ -316,6 +316,7 @@ bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const
     const Region *a = args[0].region, *b = args[1].region, *acc = args[2].region;
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
     if (!target_has(target, FEATURE_WGMMA)) return *why = "the target has no wgmma", false;
+    if (attr_get(gemm->attrs, ATTR_VIA) && !via_is(gemm, "wgmma")) return *why = "@via asks for another way", false;
     if (!wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)n, info))
         return *why = "wgmma has no instruction for these types and columns", false;
     if (m % info->m || k % info->k) return *why = "wgmma's shape does not divide the tile's", false;

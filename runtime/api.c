@@ -118,7 +118,7 @@ size_t tilec_diagnostics_count(const TilecDiagnostics *diagnostics) {
 }
 
 bool tilec_diagnostics_get(const TilecDiagnostics *diagnostics, size_t index, TilecDiagnostic *out) {
-    if (index >= tilec_diagnostics_count(diagnostics)) return false;
+    if (!out || index >= tilec_diagnostics_count(diagnostics)) return false;
     *out = diagnostics->items.items[index];
     return true;
 }
@@ -227,24 +227,24 @@ void tilec_artefact_destroy(TilecArtefact *artefact) {
 }
 
 const char *tilec_artefact_ptx(const TilecArtefact *artefact) {
-    return artefact->ptx;
+    return artefact ? artefact->ptx : "";
 }
 
 const void *tilec_artefact_cubin(const TilecArtefact *artefact, size_t *size) {
-    *size = artefact->cubin_size;
-    return artefact->cubin;
+    if (size) *size = artefact ? artefact->cubin_size : 0;
+    return artefact ? artefact->cubin : NULL;
 }
 
 const char *tilec_artefact_manifest(const TilecArtefact *artefact) {
-    return artefact->manifest;
+    return artefact ? artefact->manifest : "";
 }
 
 const char *tilec_artefact_target(const TilecArtefact *artefact) {
-    return artefact->plan->target;
+    return artefact ? artefact->plan->target : "";
 }
 
 size_t tilec_artefact_kernel_count(const TilecArtefact *artefact) {
-    return (size_t)artefact->plan->entries.count;
+    return artefact ? (size_t)artefact->plan->entries.count : 0;
 }
 
 const TilecKernel *tilec_artefact_kernel(const TilecArtefact *artefact, size_t index) {
@@ -258,23 +258,23 @@ const TilecKernel *tilec_artefact_find(const TilecArtefact *artefact, const char
 }
 
 const char *tilec_kernel_name(const TilecKernel *kernel) {
-    return kernel->entry->name;
+    return kernel ? kernel->entry->name : "";
 }
 
 bool tilec_kernel_is_program(const TilecKernel *kernel) {
-    return kernel->entry->is_program;
+    return kernel && kernel->entry->is_program;
 }
 
 size_t tilec_kernel_param_count(const TilecKernel *kernel) {
-    return (size_t)kernel->entry->variants.items[0].params.count;
+    return kernel ? (size_t)kernel->entry->variants.items[0].params.count : 0;
 }
 
 size_t tilec_kernel_variant_count(const TilecKernel *kernel) {
-    return (size_t)kernel->entry->variants.count;
+    return kernel ? (size_t)kernel->entry->variants.count : 0;
 }
 
 bool tilec_kernel_param(const TilecKernel *kernel, size_t index, TilecParam *out) {
-    if (index >= tilec_kernel_param_count(kernel)) return false;
+    if (!out || index >= tilec_kernel_param_count(kernel)) return false;
     const PlanParam *p = &kernel->entry->variants.items[0].params.items[index];
     *out = (TilecParam){.name = p->name, .type = type_text(p->type), .is_tensor = p->is_tensor, .rank = p->rank};
     out->mode = (TilecMode)p->mode;
@@ -283,7 +283,7 @@ bool tilec_kernel_param(const TilecKernel *kernel, size_t index, TilecParam *out
 }
 
 bool tilec_kernel_variant(const TilecKernel *kernel, size_t index, TilecVariant *out) {
-    if (index >= tilec_kernel_variant_count(kernel)) return false;
+    if (!out || index >= tilec_kernel_variant_count(kernel)) return false;
     const PlanVariant *v = &kernel->entry->variants.items[index];
     *out = (TilecVariant){.symbol = v->symbol ? v->symbol : "", .when = v->when.text ? v->when.text : ""};
     out->threads = v->threads;

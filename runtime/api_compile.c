@@ -55,8 +55,12 @@ TilecStatus tilec_compile(TilecContext *context, const char *name, const char *t
     if (!context || !name || !text || !options || !artefact || options->size < sizeof options->size)
         return TILEC_ERROR_USAGE;
     *artefact = NULL;
+    if (diagnostics) *diagnostics = NULL;
     CompileJob c = {.job = {.host = context->host}, .name = name, .text = text, .length = length, .out = artefact};
     size_t known = options->size < sizeof c.options ? options->size : sizeof c.options;
     memcpy(&c.options, options, known);   // what an older caller does not know stays zero, the default
+    if (c.options.define_count > 0 && !c.options.defines) return TILEC_ERROR_USAGE;
+    for (size_t i = 0; i < c.options.define_count; i++)
+        if (!c.options.defines[i].name || !c.options.defines[i].value) return TILEC_ERROR_USAGE;
     return job_run(&c.job, compile_source, diagnostics);
 }

@@ -46,7 +46,7 @@ void tilec_unload(TilecModule *module) {
 
 TilecArg tilec_strided_tensor(void *data, int rank, const int64_t *shape, const int64_t *strides) {
     TilecArg arg = {.kind = TILEC_TENSOR, .data = data, .rank = rank};
-    for (int d = 0; d < rank && d < TILEC_MAX_RANK; d++) {
+    for (int d = 0; d < rank && d < TILEC_MAX_RANK && shape && strides; d++) {
         arg.shape[d] = shape[d];
         arg.strides[d] = strides[d];
     }
@@ -55,10 +55,10 @@ TilecArg tilec_strided_tensor(void *data, int rank, const int64_t *shape, const 
 
 TilecArg tilec_tensor(void *data, int rank, const int64_t *shape) {
     int64_t strides[TILEC_MAX_RANK] = {0}, stride = 1;
-    for (int d = rank - 1; d >= 0; d--) {
+    for (int d = rank - 1; d >= 0 && shape; d--) {
         if (d >= TILEC_MAX_RANK) continue;
         strides[d] = stride;
-        stride *= shape[d];
+        if (__builtin_mul_overflow(stride, shape[d], &stride)) stride = INT64_MAX;   // a launch refuses such a tensor
     }
     return tilec_strided_tensor(data, rank, shape, strides);
 }

@@ -12,6 +12,8 @@
 //   Ownership   `create`, `compile`, `open` and `load` give an object that the matching `destroy` or `unload` frees;
 //               NULL is allowed there. Texts and arrays that a query returns belong to the object asked and live as
 //               long as it.
+//   NULL        A query of NULL has the answer of an empty object: "", 0, false, NULL. Where a call cannot do without it is
+//               TILEC_ERROR_USAGE.
 //   Memory      Host memory of the compiler comes from the context's allocator, except what LLVM, the threads of a
 //               compile and the CUDA driver take for themselves. The library never calls exit or abort and has no
 //               global state.

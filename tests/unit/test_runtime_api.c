@@ -284,12 +284,90 @@ static void test_arguments(void **state) {
     assert_non_null(tilec_status_text((TilecStatus)99));
 }
 
+// Every function with nothing, and the context as good as before after each error.
+static void test_nothing(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecArtefact *artefact = NULL;
+    TilecDiagnostics *diagnostics = NULL;
+    TilecModule *module = NULL;
+    TilecParam param;
+    TilecVariant variant;
+    size_t size = 1;
+    TilecAllocator none = {NULL, NULL};
+    assert_int_equal(tilec_context_create(NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_context_create(&none, &context), TILEC_ERROR_USAGE);
+    tilec_context_destroy(NULL);
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    assert_string_equal(tilec_diagnostics_json(NULL), "");
+    assert_false(tilec_diagnostics_get(NULL, 0, NULL));
+    assert_string_equal(tilec_artefact_ptx(NULL), "");
+    assert_string_equal(tilec_artefact_manifest(NULL), "");
+    assert_string_equal(tilec_artefact_target(NULL), "");
+    assert_null(tilec_artefact_cubin(NULL, &size));
+    assert_int_equal(size, 0);
+    assert_null(tilec_artefact_cubin(NULL, NULL));
+    assert_int_equal(tilec_artefact_kernel_count(NULL), 0);
+    assert_null(tilec_artefact_kernel(NULL, 0));
+    assert_null(tilec_artefact_find(NULL, "add"));
+    assert_string_equal(tilec_kernel_name(NULL), "");
+    assert_false(tilec_kernel_is_program(NULL));
+    assert_int_equal(tilec_kernel_param_count(NULL), 0);
+    assert_int_equal(tilec_kernel_variant_count(NULL), 0);
+    assert_false(tilec_kernel_param(NULL, 0, &param));
+    assert_false(tilec_kernel_variant(NULL, 0, &variant));
+    assert_int_equal(tilec_artefact_open(context, NULL, 0, &artefact, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_artefact_open(context, "", 0, &artefact, NULL), TILEC_ERROR_SOURCE);
+    assert_int_equal(tilec_artefact_open(context, "", 0, NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_load(NULL, &module, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_launch(NULL, NULL, NULL, 0, NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_workspace_size(NULL, NULL, NULL, 0, &size, NULL), TILEC_ERROR_USAGE);
+    int64_t shape[] = {INT64_MAX, INT64_MAX, INT64_MAX};
+    assert_int_equal(tilec_tensor(NULL, 3, shape).rank, 3);
+    assert_int_equal(tilec_tensor(NULL, 3, NULL).shape[0], 0);
+    assert_int_equal(tilec_tensor(NULL, -1, shape).rank, -1);
+    assert_int_equal(tilec_strided_tensor(NULL, 100, shape, NULL).rank, 100);
+
+    static const TilecDefine no_name = {NULL, "1"}, no_value = {"BLOCK", NULL}, empty = {"", ""},
+                             odd = {"BLOCK", "\xff"};
+    TilecCompileOptions good = usual(), bad[9];
+    for (size_t i = 0; i < COUNT_OF(bad); i++) bad[i] = good;
+    bad[0].size = 0;
+    bad[1].target = NULL;
+    bad[2].target = "";
+    bad[3].define_count = 1;
+    bad[4].define_count = 1, bad[4].defines = &no_name;
+    bad[5].define_count = 1, bad[5].defines = &no_value;
+    bad[6].define_count = 1, bad[6].defines = &empty;
+    bad[7].define_count = 1, bad[7].defines = &odd;
+    bad[8].only = "";
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        TilecStatus status = compile(context, source, &bad[i], &artefact, &diagnostics);
+        assert_true(status == TILEC_ERROR_USAGE || status == TILEC_ERROR_SOURCE);
+        assert_null(artefact);
+        tilec_diagnostics_destroy(diagnostics);
+        diagnostics = NULL;
+        assert_int_equal(compile(context, source, &good, &artefact, NULL), TILEC_OK);
+        assert_false(tilec_kernel_param(tilec_artefact_kernel(artefact, 0), 0, NULL));
+        assert_false(tilec_kernel_variant(tilec_artefact_kernel(artefact, 0), 0, NULL));
+        assert_null(tilec_artefact_find(artefact, NULL));
+        tilec_artefact_destroy(artefact);
+    }
+    assert_int_equal(tilec_compile(context, "", "", 0, &good, &artefact, NULL), TILEC_ERROR_SOURCE);
+    assert_int_equal(tilec_compile(context, "x", "\0\0", 2, &good, &artefact, NULL), TILEC_ERROR_SOURCE);
+    assert_int_equal(tilec_compile(context, "x", NULL, 0, &good, &artefact, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_compile(context, "x", "", 0, NULL, &artefact, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_compile(context, "x", "", 0, &good, NULL, NULL), TILEC_ERROR_USAGE);
+    tilec_context_destroy(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compile),   cmocka_unit_test(test_errors),
         cmocka_unit_test(test_load),      cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_internal_error),
         cmocka_unit_test(test_threads),   IN_ARENA(test_record),
+        cmocka_unit_test(test_nothing),
     };
     return run(tests);
 }
