@@ -17,7 +17,7 @@ import tempfile
 PROGRAMS = [("vector_add", "sm_80", []), ("softmax", "sm_90a", ["N=4096"]), ("transpose", "sm_90a", []), ("gemm", "sm_80", []),
             ("gemm", "sm_90a", ["BM=128", "BN=128", "BK=64", "STAGES=3"]), ("cumulative_sum", "sm_90a", []), ("attention", "sm_90a", ["D=64"]),
             ("gemm_split_k", "sm_80", []), ("histogram", "sm_80", []), ("layer_norm", "sm_90a", [])]
-LIMIT_S = 60
+LIMIT_S = 300
 PIECES = ["0", "-1", "1", "32", "64", "128", "9223372036854775807", "1e30", "true", "inf", '""', "(", ")", "{", "}", "[", "]", ";", "thread", "warp",
           "shared", "fragment", "local", "f32", "bf16", "mbarrier", "tensormap", "barrier();", "break;", "@async", "@via(tma)", "@via(wgmma)",
           "@offset(12)", '"((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"', "layout \"(64):(1)\"", "role r threads 128 { }", "unroll (u in 4)",
