@@ -70,10 +70,11 @@ typedef struct Programs {
 } Programs;
 
 // Conflicts that examples have, and explain: of the parts that blocks of a cluster read from each other (gemm.tile,
-// gemm_split_k.tile).
+// gemm_split_k.tile), and of sums in f32 on their way to TMA (gemm_split_k.tile).
 static bool is_explained(const Func *kernel, const char *buffer) {
     bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0;
-    return split && strcmp(buffer, "part") == 0;
+    bool sums = strncmp(kernel->name, "add_parts", strlen("add_parts")) == 0;
+    return (split && strcmp(buffer, "part") == 0) || (sums && strcmp(buffer, "stage") == 0);
 }
 
 static void check_site(Programs *p, const Predictions *predictions, const Func *kernel, const EmuSite *site) {
