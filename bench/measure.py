@@ -9,7 +9,7 @@ import torch
 SAMPLE_MS = 1.0       # work of one sample: long beside the resolution of events, short beside drifts
 WARM_UP_MS = 300.0    # of all candidates in turns before the first sample: clocks settle at what the power limit allows
 LIMIT = 200           # launches of one sample
-SHORT_MS = 0.1        # shorter launches are timed in graphs, or the host's gaps would be what is timed
+SHORT_MS = SAMPLE_MS  # what may be shorter is timed in a graph: how long the host takes to launch would decide how many share one
 TOGETHER = 20         # launches of such a graph
 CHOOSING = ((1, 1.10), (4, 1.03), (9, 1.0))   # among settings: rounds, and how far behind the leader one may be to run again
 
