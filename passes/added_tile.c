@@ -160,9 +160,8 @@ bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why
 Stmt *tma_copy(Arena *arena, Stmt *stmt) {
     AddedTile tile;
     const char *why;
-    if (by_bulk(stmt)) return stmt;
-    if (!via_is(stmt, "tma")) return NULL;
-    if (stmt->kind == STMT_CALL) return stmt;
+    if (!by_bulk(stmt) && !via_is(stmt, "tma")) return NULL;
+    if (stmt->kind == STMT_CALL) return brings_tile(stmt) || takes_tile_away(stmt) ? stmt : NULL;
     return is_addition(stmt) && added_tile(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;
 }
 
@@ -197,9 +196,9 @@ const char *added_tile_cost(const Target *target, const Func *kernel, const Adde
 typedef struct Staging {
     PassContext *context;
     Arena *arena;
-    int64_t room;         // shared memory that nothing is in
-    const Stmt *in;       // the role that is gone through; NULL: none. There nobody else places barriers
-    const Block *waits;   // where the tiles of all that is added have been waited for
+    int64_t room;       // shared memory that nothing is in
+    const Stmt *in;     // the role that is gone through; NULL: none. There nobody else places barriers
+    const Stmt *wait;   // the last one for the tiles of all that is added
     bool changed;
 } Staging;
 
@@ -225,13 +224,19 @@ static bool is_stmt(const Stmt *stmt, void *user) {
     return stmt == user;
 }
 
+static bool repeats(const Stmt *loop, void *stmt) {
+    return (loop->kind == STMT_FOR && block_any(&loop->loop.body, is_stmt, stmt)) ||
+           (loop->kind == STMT_WHILE && block_any(&loop->while_.body, is_stmt, stmt));
+}
+
 static bool is_repeated(const Staging *staging, const Stmt *stmt) {
-    const Block *body = &staging->in->role.body;
-    for (int i = 0; i < body->count; i++) {
-        const Stmt *loop = body->items[i];
-        if (loop->kind == STMT_FOR && block_any(&loop->loop.body, is_stmt, (void *)stmt)) return true;
-        if (loop->kind == STMT_WHILE && block_any(&loop->while_.body, is_stmt, (void *)stmt)) return true;
-    }
+    return block_any(&staging->in->role.body, repeats, (void *)stmt);
+}
+
+// Whether all tiles have been waited for before, at this turn of the same loops.
+static bool has_waited(const Staging *staging, const Block *out) {
+    for (int i = 0; i < out->count; i++)
+        if (out->items[i] == staging->wait) return true;
     return false;
 }
 
@@ -256,9 +261,9 @@ static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, 
     const Arg none[2] = {{0}};
     Span loc = stmt->loc;
     block_push(arena, out, s_decl(arena, stage));
-    if (staging->in && staging->waits != out && is_repeated(staging, stmt)) {
-        staging->waits = out;
+    if (staging->in && !has_waited(staging, out) && is_repeated(staging, stmt)) {
         push_tile_wait(staging, loc, out);
+        staging->wait = out->items[out->count - 1];
         push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
     }
     block_push(arena, out, stmt);
@@ -299,7 +304,7 @@ static void stage_in_role(Staging *staging, Stmt *role) {
     bool changed = staging->changed;
     StmtMapper mapper = {.arena = staging->arena, .stmt = stage_stmt, .user = staging};
     staging->in = role;
-    staging->waits = NULL;
+    staging->wait = NULL;
     staging->changed = false;
     rewrite_block(&mapper, &role->role.body);
     if (staging->changed) push_tile_wait(staging, role->loc, &role->role.body);

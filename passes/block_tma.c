@@ -112,6 +112,7 @@ typedef struct Places {
     Arena *arena;
     const Stmt *copy;
     const Buf *tensor;
+    bool adds;     // the copy is an addition: others may add, too, in any order
     int uses;      // of the tensor, by statements
     bool repeat;   // a loop around the copy goes to the same place again
 } Places;
@@ -127,7 +128,7 @@ static void find_places(Places *places, const Block *block, const Iter **loops, 
             EffectVec effects = {0};
             stmt_effects(places->arena, stmt, &effects);
             for (int e = 0; e < effects.count; e++) {
-                bool adds = is_addition(stmt) && effects.items[e].access == ACCESS_UPDATE;   // in any order
+                bool adds = places->adds && is_addition(stmt) && effects.items[e].access == ACCESS_UPDATE;
                 places->uses += effects.items[e].buf == places->tensor && !adds;
             }
             for (int l = 0; l < depth && stmt == places->copy; l++) {
@@ -158,7 +159,7 @@ static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *c
 const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
     const char *why = kernel_problem(kernel);
     if (why) return why;
-    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
+    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf, .adds = true};
     const Iter *loops[32];
     find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
     if (places.uses > 0) return "its tensor is not only added to";

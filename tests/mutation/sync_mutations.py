@@ -47,6 +47,7 @@ A_STEP = "each tile of a worker has a k step (`count` is the least of two positi
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
+MET = "a cluster_barrier follows before anything uses the mbarriers: what tma-waits, which begins the kernel, does not look for"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", True, 3, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 11, "barrier();"): OTHERS,
@@ -57,7 +58,9 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_fp8_roles", "sm_80", False, 42, "warp_sync();"): "ptxas wants it, or the warps that transpose spill",
           ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
-          ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN} | {
+          ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN,
+          ("rmsnorm", "sm_90a", False, 4, "barrier();"): MET,
+          ("softmax", "sm_90a", False, 3, "barrier();"): MET} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
         "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)} | {
     ("weighted_sums", "sm_90a", False, position, "barrier();"):
