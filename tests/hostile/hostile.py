@@ -271,8 +271,9 @@ def assembler_cases(folder, file):
 
 def artefact_cases(tilec, folder, file):
     cubin = folder / "add.cubin"
-    if subprocess.run([tilec, "build", file, "--target=sm_80", "-o", str(cubin)], capture_output=True).returncode:
-        return
+    done = subprocess.run([tilec, "build", file, "--target=sm_80", "-o", str(cubin)], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"the artefact to damage does not compile: {done.stderr}")
     data = cubin.read_bytes()
     cuts = [data[:i] for i in (0, 1, 4, 63, 64, 65, len(data) // 2, len(data) - 1)]
     offset = data.find(b'"entries"')
