@@ -185,9 +185,8 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
 // TMA is as fast as vectors of neighbouring elements where threads add many of them, and faster where they add one each, or
 // pairs, as of an accumulator (measured: docs/hopper.md).
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
-    enum { LEAST_VECTORS = 1 };
     const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
-    int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes;
+    int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector each
     return buf_slot_bytes(from) < least ? "each thread adds few elements" : NULL;
 }
 

@@ -38,8 +38,7 @@ typedef struct WgmmaCosts {
     int64_t cluster_clocks;       // for blocks of a cluster to meet with their parts of a tile
     int64_t cluster_bytes;        // that the L2 cache gives all clusters in a clock
     int64_t peer_bytes;           // of other blocks' shared memory that a block reads in a clock
-    int64_t
-        stray_clusters;   // of so many clusters of three or more one finds no place: groups of multiprocessors differ
+    int64_t stray_clusters;       // of so many clusters of three or more one finds no place
     // where warpgroups share a point and do other work between products (passes/together_cost.c):
     int64_t strip_bytes;                      // of k, for which a strip of rows takes 2 clocks a column
     int64_t work_clocks, work_elements;       // for so many elements of other work, by one warpgroup
