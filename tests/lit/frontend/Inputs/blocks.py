@@ -57,7 +57,8 @@ def check(kind, body, path):
 
 def words_of_the_language(source):
     for table, pattern in [("types", r'^TYPE\(\w+, "(\w+)"'), ("ops", r'^OP\(\w+, "(\w+)"'), ("attrs", r'^ATTR\(\w+, "(\w+)"')]:
-        yield from re.findall(pattern, (source / f"ir/{table}.def").read_text(), re.M)
+        sign = "@" if table == "attrs" else ""
+        yield from (sign + word for word in re.findall(pattern, (source / f"ir/{table}.def").read_text(), re.M))
     yield from re.findall(r"^([a-z]+)\s+KEEP\(", (source / "frontend/lang.l").read_text(), re.M)
 
 
@@ -73,7 +74,7 @@ def main():
                 bad += 1
                 print(f"line {line}: {wrong}")
     for word in words_of_the_language(pathlib.Path(sys.argv[2])):
-        if not re.search(rf"`[^`]*\b{word}\b[^`]*`", text) and not re.search(rf"^.*\b{word}\b.*$", text, re.M):
+        if not re.search(rf"(?<!\w){word}\b", text):
             bad += 1
             print(f"'{word}' is not described")
     print(f"{len(blocks)} blocks, {bad} wrong")
