@@ -24,8 +24,9 @@ typedef struct Define {   // -D NAME=VALUE, a tuning record's entry, or a test's
     const char *value;    // text of a constant expression or a type name
 } Define;
 
-// A combination of tunables is tried in order ("the first that fits"): says whether this kernel, elaborated, fits.
-typedef bool (*FitsFn)(void *user, Module *module, Func *kernel);
+// Combinations of tunables are tried in order ("the first that fits"), from number 0 on, the last name varying fastest. Says of this
+// kernel, elaborated, which combination is to be tried: `combination` itself where it fits, else a later one.
+typedef int (*FitsFn)(void *user, Module *module, Func *kernel, int combination);
 
 typedef struct ElaborateOptions {
     int define_count;

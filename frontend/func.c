@@ -200,12 +200,13 @@ static int tunable_sizes(Sema *s, const Node *kernel, int **out) {
     return sizes.count;
 }
 
-static bool next_pick(int count, const int *sizes, int *picks) {
+// False: there is no combination of that number.
+static bool pick(int count, const int *sizes, int combination, int *picks) {
     for (int i = count - 1; i >= 0; i--) {
-        if (++picks[i] < sizes[i]) return true;
-        picks[i] = 0;
+        picks[i] = combination % sizes[i];
+        combination /= sizes[i];
     }
-    return false;
+    return combination == 0;
 }
 
 static Func *build_fitting(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
@@ -216,12 +217,13 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
     Func *first = build(s, node, name, choices), *func = first;
     bool choosing = first && s->options->fits && count > 0 && diag_errors(s->sink) == before;
     bool fits = !choosing;
-    while (!fits) {
-        int diags = diag_count(s->sink);
+    for (int combination = 0; !fits;) {
+        int diags = diag_count(s->sink), asked = combination;
         if (!verify_func(s->module, func)) break;   // the source is wrong, whatever fits
-        fits = s->options->fits(s->options->user, s->module, func);
+        combination = s->options->fits(s->options->user, s->module, func, asked);
+        fits = combination == asked;
         if (!fits) diag_truncate(s->sink, diags);
-        if (fits || !next_pick(count, sizes, picks)) break;
+        if (fits || !pick(count, sizes, combination, picks)) break;
         func = build(s, node, name, choices);
         if (diag_errors(s->sink) > before) break;
     }

@@ -30,15 +30,20 @@
 
 typedef struct Live {
     const MemAccess *access;
-    bool pending;   // started, not landed
-    int age;        // groups closed after its own; -1: its own is open
-    int64_t born;   // when it was played
-    bool lasting;   // a thread's write: TMA needs a fence behind it, and a barrier behind that
-    bool ordered;   // ... for all but TMA it is over
+    const Affine *start;   // [rank]; of one access the same place is the same pointer (place_of)
+    const Affine *slot;    // of its mbarrier; NULL: it has none
+    int64_t born;          // when it was played
+    int age;               // groups closed after its own; -1: its own is open
+    bool pending;          // started, not landed
+    bool lasting;          // a thread's write: TMA needs a fence behind it, and a barrier behind that
+    bool ordered;          // ... for all but TMA it is over
     bool fenced;
-    Affine start[LAYOUT_MAX_RANK];
-    Affine slot;   // of its mbarrier
 } Live;
+
+typedef struct Place {
+    Affine start[LAYOUT_MAX_RANK];
+} Place;
+typedef VEC(Place *) Places;
 
 typedef struct State {
     VEC(Live) live;
@@ -85,6 +90,9 @@ struct SyncModel {
     Map *counting;    // loops that count slots
     int access_count;
     signed char *same;   // same_threads by ids: 0 not yet asked, 1 yes, -1 no
+    Places all_places;   // those of the scenario come first, the others are free
+    int places;
+    Places *places_of;   // by ids: those that are known
     State *free;
     State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
@@ -119,12 +127,18 @@ static bool same_start(const MemAccess *access, const Affine *a, const Affine *b
     return true;
 }
 
-static void state_add(SyncModel *m, State *s, const Live *live) {
-    for (int i = 0; i < s->live.count; i++) {
-        Live *other = &s->live.items[i];
-        if (other->access != live->access || other->pending != live->pending) continue;
-        if (other->ordered != live->ordered || other->fenced != live->fenced) continue;
-        if (!same_start(live->access, other->start, live->start)) continue;
+static bool same_live(const Live *a, const Live *b) {
+    return a->start == b->start && a->access == b->access && a->pending == b->pending && a->ordered == b->ordered &&
+           a->fenced == b->fenced;
+}
+
+// Looks from *at on, and leaves there where to look for what came behind the live one: states that were copies of each other have
+// their accesses in the same order.
+static void state_add(SyncModel *m, State *s, const Live *live, int *at) {
+    for (int i = 0, count = s->live.count; i < count; i++) {
+        if (*at >= count) *at = 0;
+        Live *other = &s->live.items[(*at)++];
+        if (!same_live(other, live)) continue;
         if (live->age < other->age) other->age = live->age;
         if (live->born > other->born) other->born = live->born;
         return;
@@ -133,17 +147,39 @@ static void state_add(SyncModel *m, State *s, const Live *live) {
 }
 
 static void state_union(SyncModel *m, State *s, const State *other) {
+    int at = 0;
     if (other->dead) return;
     if (s->dead) s->live.count = 0;
-    for (int i = 0; i < other->live.count; i++) state_add(m, s, &other->live.items[i]);
+    for (int i = 0; i < other->live.count; i++) state_add(m, s, &other->live.items[i], &at);
     s->dead = false;
 }
 
 static State *state_copy(SyncModel *m, const State *s) {
     State *copy = state_new(m);
-    copy->dead = true;
-    state_union(m, copy, s);
+    for (int i = 0; i < s->live.count; i++) vec_push(m->arena, &copy->live, s->live.items[i]);
+    copy->dead = s->dead;
     return copy;
+}
+
+static Affine *place_new(SyncModel *m) {
+    if (m->places == m->all_places.count) vec_push(m->arena, &m->all_places, NEW(m->arena, Place));
+    return m->all_places.items[m->places++]->start;
+}
+
+// The place of an access in this scenario: one pointer for each, and a new one where it is not known.
+static const Affine *place_of(SyncModel *m, const MemAccess *access, const Affine *start) {
+    Places *places = &m->places_of[access->id];
+    for (int i = places->count - 1; i >= 0; i--)
+        if (same_start(access, places->items[i]->start, start)) return places->items[i]->start;
+    Affine *place = place_new(m);
+    memcpy(place, start, sizeof *start * (size_t)access->rank);
+    if (same_start(access, place, start)) vec_push(m->arena, places, (Place *)place);
+    return place;
+}
+
+static void drop_places(SyncModel *m) {
+    for (int i = 0; i < m->access_count; i++) m->places_of[i].count = 0;
+    m->places = 0;
 }
 
 // ---- what ends an access ----
@@ -176,7 +212,7 @@ static void do_arrive(State *s, const Buf *bar, const Affine *slot) {
     int kept = 0;
     for (int i = 0; i < s->live.count; i++) {
         const Live *live = &s->live.items[i];
-        bool there = live->access->bar && live->access->bar->buf == bar && affine_same(&live->slot, slot);
+        bool there = live->access->bar && live->access->bar->buf == bar && affine_same(live->slot, slot);
         if (!there) s->live.items[kept++] = *live;
     }
     s->live.count = kept;
@@ -352,6 +388,12 @@ static void start_of(SyncModel *m, const MemAccess *access, Affine *start) {
         if (access->dims[d].length >= 0) start[d] = affine_of(m->env, access->dims[d].start);
 }
 
+static const Affine *slot_of(SyncModel *m, const Region *bar) {
+    Affine *slot = place_new(m);
+    *slot = affine_of(m->env, bar->dims[0].start);
+    return slot;
+}
+
 // The accesses of a statement, before or behind its own barrier: what they need, then they are live.
 static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, bool behind, Sync place) {
     Affine start[LAYOUT_MAX_RANK];
@@ -371,9 +413,11 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
         Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
         live.lasting = m->by_tma && x->write && !x->tma && x->buf && x->buf->scope == SCOPE_SHARED;
         live.lasting &= x->buf && x->buf->type != TYPE_MBARRIER;
-        if (x->bar) live.slot = affine_of(m->env, x->bar->dims[0].start);
-        start_of(m, x, live.start);
-        state_add(m, s, &live);
+        int at = 0;
+        start_of(m, x, start);
+        live.start = place_of(m, x, start);
+        if (x->bar) live.slot = slot_of(m, x->bar);
+        state_add(m, s, &live, &at);
     }
 }
 
@@ -735,6 +779,7 @@ static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, bool of_
     limit_scenarios(m);
     number_accesses(m, &kernel->body);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
+    m->places_of = NEW_ARRAY(arena, Places, m->access_count + 1);
     return m;
 }
 
@@ -761,6 +806,7 @@ static bool next_scenario(SyncModel *m) {
 // Dims and parameters that loops end at are bound from the start, lets where they stand.
 static void start_scenario(SyncModel *m) {
     affine_reset(m->env);
+    drop_places(m);
     m->depth = 0;
     for (int q = 0; q < m->quantities.count; q++) {
         Quantity *quantity = m->quantities.items[q];

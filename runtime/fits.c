@@ -162,7 +162,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS };
 
 typedef struct Tile {
-    const char *tunables;
+    int combination;             // its number
     int64_t m, n, ring, slots;   // of C; bytes of shared memory, in so many parts
     PartedCost cost;
     bool through;   // its results leave by way of a tile that it loads
@@ -236,13 +236,13 @@ static bool goes_through_tile(const FitsSearch *search, const Func *kernel) {
            specialized_staging(search->arena, search->target, kernel, estimate.shared) == 0;
 }
 
-static void compare_together(FitsSearch *search, Choice *choice, const Func *kernel) {
+static void compare_together(FitsSearch *search, Choice *choice, const Func *kernel, int combination) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
     if (estimate.shared + staging > search->target->shared_block) return;
     bool through = goes_through_tile(search, kernel);
     Tile tile = {.through = through,
-                 .tunables = fits_tunables(search->arena, kernel),
+                 .combination = combination,
                  .general = serves_all(search, &estimate),
                  .ring = estimate.shared,
                  .split = 1};
@@ -294,15 +294,15 @@ static void compare_splits(FitsSearch *search, Choice *choice, const Func *kerne
     }
 }
 
-static void compare(FitsSearch *search, Choice *choice, const Func *kernel) {
+static void compare(FitsSearch *search, Choice *choice, const Func *kernel, int combination) {
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     if (specialized_together(search->arena, search->target, kernel)) {
-        compare_together(search, choice, kernel);
+        compare_together(search, choice, kernel, combination);
         return;
     }
     const Func *parted = as_parted(search, kernel);
     if (!is_parted(search, parted, &estimate)) return;
-    Tile tile = {.tunables = fits_tunables(search->arena, kernel),
+    Tile tile = {.combination = combination,
                  .general = serves_all(search, &estimate),
                  .ring = estimate.shared,
                  .slots = slots_of(&estimate),
@@ -646,35 +646,36 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
     *module = merged;
 }
 
-bool fits_check(void *user, Module *module, Func *kernel) {
+int fits_check(void *user, Module *module, Func *kernel, int combination) {
     FitsSearch *search = user;
+    const int fits = combination, next = combination + 1;
     (void)module;
-    if (!is_served(kernel, search->target)) return true;   // it will not be compiled
+    if (!is_served(kernel, search->target)) return fits;   // it will not be compiled
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
         Choice *choice = choice_of(search, kernel);
         if (!choice->decided) {
-            compare(search, choice, kernel);
-            return false;
+            compare(search, choice, kernel, combination);
+            return next;
         }
         int last = choice->tiles.count - 1, tile = search->round < last ? search->round : last;
-        if (last >= 0) return strcmp(choice->tiles.items[tile].tunables, fits_tunables(search->arena, kernel)) == 0;
+        if (last >= 0) return choice->tiles.items[tile].combination;
     }
     if (search->kernel && strcmp(search->kernel, kernel->name) != 0 && !search->try_all) {
-        if (!search->settled) return true;   // an earlier kernel does not fit: nothing else matters
+        if (!search->settled) return fits;   // an earlier kernel does not fit: nothing else matters
         search->kernel = search->smallest_tunables = search->largest_tunables = NULL;
         search->settled = false;
         search->tried = 0;
     }
     if (!search->kernel) search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;
-    if (strcmp(search->kernel, kernel->name) != 0) return true;
+    if (strcmp(search->kernel, kernel->name) != 0) return fits;
     FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
     if (specialized_together(search->arena, search->target, kernel)) {   // with registers for its roles
         int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
         estimate.fits = estimate.shared + staging <= search->target->shared_block;
     }
     remember(search, &estimate, fits_tunables(search->arena, kernel));
-    return estimate.fits && !search->try_all;
+    return estimate.fits && !search->try_all ? fits : next;
 }
 
 static void table_row(const FitsBuffer *b, StrBuf *out) {

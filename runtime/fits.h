@@ -43,7 +43,7 @@ typedef struct FitsSearch {
     int round, rounds;   // which of a kernel's tiles is asked for; how many the kernel with most of them has
 } FitsSearch;
 
-bool fits_check(void *user, Module *module, Func *kernel);
+int fits_check(void *user, Module *module, Func *kernel, int combination);
 // Kernels that will be parted into roles are not content with the first combination that fits: all of them are compared, and a
 // few kept, for problems of different sizes. After an elaboration that chose nothing: true when there are `rounds` more to do,
 // with `round` from 0 on; each gives every such kernel another of its tiles (the last one again where there are no more).

@@ -56,14 +56,14 @@ static int64_t tuned(const Func *func, const char *name) {
 // ---- combinations ----
 typedef struct Fits {
     int64_t most;
-    int calls;
+    int calls, step;   // how far to go on
 } Fits;
 
-static bool fits(void *user, Module *module, Func *kernel) {
+static int fits(void *user, Module *module, Func *kernel, int combination) {
     Fits *f = user;
     (void)module;
     f->calls++;
-    return tuned(kernel, "A") * tuned(kernel, "B") <= f->most;
+    return tuned(kernel, "A") * tuned(kernel, "B") <= f->most ? combination : combination + f->step;
 }
 
 static void test_fits(void **state) {
@@ -73,11 +73,12 @@ static void test_fits(void **state) {
     World w = open_world(arena, &failure, source);
     static const struct {
         int64_t most, a, b;
-        int calls;
-    } rows[] = {{1000, 64, 8, 1}, {256, 64, 4, 2}, {128, 64, 2, 3}, {64, 32, 2, 6}, {1, 64, 8, 6}};   // none: the first
+        int step, calls;
+    } rows[] = {{1000, 64, 8, 1, 1}, {256, 64, 4, 1, 2}, {128, 64, 2, 1, 3}, {64, 32, 2, 1, 6},
+                {1, 64, 8, 1, 6},    {256, 64, 2, 2, 2}, {64, 32, 2, 5, 2},  {1, 64, 8, 9, 1}};   // none: the first
     Define define = {"E", "f16"};
     for (int i = 0; i < COUNT_OF(rows); i++) {
-        Fits f = {.most = rows[i].most};
+        Fits f = {.most = rows[i].most, .step = rows[i].step};
         Module *module =
             make(&w, (ElaborateOptions){.define_count = 1, .defines = &define, .fits = fits, .user = &f, .only = "k"});
         assert_int_equal(module->funcs.count, 1);
