@@ -6,7 +6,7 @@ if(TARGET tilec)
     add_test(NAME ${mutation}_mutations
              COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/${mutation}_mutations.py $<TARGET_FILE:tilec>
                      ${CMAKE_SOURCE_DIR}${examples_of_${mutation}} -j 3)
-    set_tests_properties(${mutation}_mutations PROPERTIES LABELS mutations TIMEOUT 1800 PROCESSORS 3
+    set_tests_properties(${mutation}_mutations PROPERTIES LABELS mutations TIMEOUT 4500 PROCESSORS 3
                          COST 1000)   # first: the longest
   endforeach()
 endif()
