@@ -4,8 +4,7 @@
 #   tests/gpu/run.sh prepare BUILD FOLDER    with LLVM and ptxas: compiles every example for every test, copies the small
 #                                            tool and the sources into FOLDER, which can then travel
 #   tests/gpu/run.sh run FOLDER [OPTION...]  with a GPU: runs every test against its reference; options go to `tilec test`
-#   tests/gpu/run.sh sanitize FOLDER [NAME...]  these programs (all but the random ones) under compute-sanitizer's memcheck,
-#                                            racecheck, initcheck and synccheck
+#   tests/gpu/run.sh sanitize FOLDER [OPTION...]  with compute-sanitizer: see sanitize.py
 #
 # BUILD is a build folder with the targets tilec and tilec-gpu. TARGET (default sm_90a) is the architecture.
 set -u
@@ -15,7 +14,7 @@ target=${TARGET:-sm_90a}
 prepare() {
     local build=$1 folder=$2 status=0
     mkdir -p "$folder/cubin" "$folder/src" || return 3
-    cp "$build/tilec-gpu" "$folder/" && cp "$here/tests/gpu/run.sh" "$here/tests/gpu/large.py" "$folder/" || return 3
+    cp "$build/tilec-gpu" "$folder/" && cp "$here"/tests/gpu/{run.sh,large.py,sanitize.py} "$folder/" || return 3
     for lib in "$here"/tests/programs/*/; do cp -r "$lib" "$folder/src/"; done   # what programs import
     shopt -s nullglob
     python3 "$here/tests/gpu/random_shapes.py" "$folder/src" || return 3
@@ -47,32 +46,12 @@ run() {
     return $status
 }
 
-sanitize() {
-    local folder=$1 status=0 name file tool
-    shift
-    [ $# -gt 0 ] || set -- $(cd "$folder/src" && ls *.tile | grep -v '^random_' | sed 's/\.tile$//')
-    for name in "$@"; do
-        file=$folder/src/$name.tile
-        for tool in memcheck racecheck initcheck synccheck; do
-            log=$(timeout 120 compute-sanitizer --tool $tool --error-exitcode 9 "$folder/tilec-gpu" test --on=gpu \
-                --no-guards --prepared="$folder/cubin" "$file" 2>&1)
-            code=$?
-            echo "$tool $(basename "$file"): exit code $code, $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' <<< "$log")"
-            if [ $code -ne 0 ]; then
-                status=1
-                grep -E '^=========' <<< "$log" | head -12
-            fi
-        done
-    done
-    return $status
-}
-
 case ${1-} in
 prepare) prepare "$2" "$3" ;;
 run) shift && run "$@" ;;
-sanitize) shift && sanitize "$@" ;;
+sanitize) shift && "$(dirname "$0")/sanitize.py" "$@" ;;
 *)
-    sed -n '2,13p' "$0"
+    sed -n '2,12p' "$0"
     exit 2
     ;;
 esac
