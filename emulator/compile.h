@@ -39,6 +39,7 @@ typedef struct Compiler {
     VEC(Mem) mems;
     Map *vars, *mem_of, *const_of;
     int next, masks, locals;
+    int whiles;   // around the statement at hand
     bool many, in_thread, changed;
     int64_t first_thread;   // of the current role
     Loop *loop;

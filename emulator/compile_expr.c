@@ -318,8 +318,10 @@ static const MapCode *compile_line(Compiler *c, const Call *call) {
     return code;
 }
 
-static void poll_check(Compiler *c, OpId op, const Arg *args) {   // blocks that wait for others
-    if (op == OP_LOAD && args[1].name && strcmp(args[1].name, "acquire") == 0) c->code->polls = true;
+// Blocks that wait for others: they look for something to come, and then at what came with it, or look until something comes.
+static void poll_check(Compiler *c, OpId op, const Arg *args) {
+    bool acquires = op == OP_LOAD && args[1].name && strcmp(args[1].name, "acquire") == 0;
+    if (acquires || (op_is_atomic(op) && c->whiles)) c->code->polls = true;
 }
 
 static void watch_registers(Compiler *c, Call *call) {

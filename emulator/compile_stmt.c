@@ -235,6 +235,7 @@ static void while_stmt(Compiler *c, const Stmt *s) {
     Loop loop;
     Join join;
     int mark = c->next;
+    c->whiles++;
     loop_push(c, &loop, divergent);
     if (divergent) emit(c, X_LOOP, TYPE_BOOL, true, -1, -1, loop.masks);
     int head = here(c);
@@ -250,6 +251,7 @@ static void while_stmt(Compiler *c, const Stmt *s) {
     patch_all(c, &loop.exits);
     if (divergent) emit(c, X_LOOP_EXIT, TYPE_BOOL, true, -1, -1, loop.masks);
     loop_pop(c, &loop);
+    c->whiles--;
 }
 
 static void thread_stmt(Compiler *c, const Stmt *s) {

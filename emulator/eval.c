@@ -408,7 +408,7 @@ void agent_run(Agent *agent, int64_t budget) {
         case X_LOCAL_STORE: local_store(agent, in, in->extra, a, (Type)in->type); break;
         case X_CALL: {
             const Call *call = in->extra;
-            if (call->op != OP_LOAD) machine->moved = machine->steps;
+            if (!op_is_atomic(call->op)) machine->moved = machine->steps;
             if (call->op >= OP_COPY && call->op <= OP_AWAIT) call_tile_op(agent, in, call);
             else call_thread_op(agent, in, call);
             break;

@@ -205,6 +205,11 @@ typedef struct Code {
 
 Code *compile_func(const Module *module, const Func *func, const Target *target, Arena *arena);
 Code *compile_expr(const Module *module, const Func *func, const Expr *expr, Arena *arena);
+// Atomics, loads and stores with an order: they say themselves whether they did more than look.
+static inline bool op_is_atomic(OpId op) {
+    return op >= OP_ATOMIC_ADD && op <= OP_STORE;
+}
+
 bool loop_independent(const Stmt *loop);   // independent.c: its iterations do not see each other
 const MmaCode *mma_compile(Arena *arena, Failure *failure, const MmaInfo *info);
 const WgmmaCode *wgmma_compile(Arena *arena, Failure *failure, const Call *call);

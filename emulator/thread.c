@@ -129,8 +129,9 @@ static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset) 
 
 static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
     OpId op = call->op;
+    Machine *machine = agent->cta->machine;
     const Place *place = call->args[0].place;
-    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    const Mem *mem = machine_mem(machine, place->mem);
     int64_t offsets[LANES];
     Mask mask = place_offsets(agent, place, call_mask(agent, in), NULL, offsets);
     Lanes *dst = &agent->regs[in->dst];
@@ -150,7 +151,9 @@ static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
             Word v = word_convert(mem->type, value->type, value_of(agent, value)->w[l]), expected = {.i = 0};
             if (op == OP_ATOMIC_CAS)
                 expected = word_convert(mem->type, call->args[1].type, value_of(agent, &call->args[1])->w[l]);
-            element_store(mem->type, at, atomic_result(op, mem->type, old, v, expected));
+            Word result = atomic_result(op, mem->type, old, v, expected);
+            if (op == OP_STORE || memcmp(&result, &old, sizeof old) != 0) machine->moved = machine->steps;
+            element_store(mem->type, at, result);
             state_set(agent->cta, mem, offsets[l], 1, STATE_READY);
         }
         dst->w[l] = old;
