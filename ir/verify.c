@@ -234,12 +234,83 @@ static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
     }
 }
 
+static bool find_addition(Visitor *visitor, Stmt *stmt) {
+    *(bool *)visitor->user |= stmt->kind == STMT_CALL && stmt->call.op == OP_ATOMIC_ADD;
+    return true;
+}
+
+static bool adds_elements(const Stmt *stmt) {
+    bool adds = false;
+    Visitor visitor = {.stmt = find_addition, .user = &adds};
+    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) visit_block(&visitor, (Block *)&stmt->loop.body);
+    return adds;
+}
+
+static bool multiplies(const Stmt *stmt) {
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
+}
+
+static bool moves_elements(const Stmt *stmt) {
+    if (stmt->kind == STMT_CALL) return stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE;
+    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
+}
+
+static bool copies(const Stmt *stmt, Scope from, Scope to) {
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || stmt->call.count < 2) return false;
+    const Region *a = stmt->call.args[0].region, *b = stmt->call.args[1].region;
+    return a && b && a->buf->scope == from && b->buf->scope == to;
+}
+
+static bool moves_tile(const Stmt *stmt) {
+    return copies(stmt, SCOPE_GLOBAL, SCOPE_SHARED) || copies(stmt, SCOPE_SHARED, SCOPE_GLOBAL);
+}
+
+// Whether the statement is one that the mechanism (attrs.def) does.
+static bool via_fits(const Stmt *stmt, const char *mechanism, bool *known) {
+    const struct {
+        const char *name;
+        bool fits;
+    } all[] = {{"plain", moves_elements(stmt)},
+               {"vector", moves_elements(stmt)},
+               {"cp_async", moves_elements(stmt)},
+               {"mma", multiplies(stmt)},
+               {"fma", multiplies(stmt)},
+               {"wgmma", multiplies(stmt)},
+               {"matrix", copies(stmt, SCOPE_SHARED, SCOPE_SHARED)},
+               {"tma", moves_tile(stmt) || adds_elements(stmt)},
+               {"bulk", moves_tile(stmt)},
+               {"tma_store", copies(stmt, SCOPE_FRAGMENT, SCOPE_GLOBAL)}};
+    for (int i = 0; i < COUNT_OF(all); i++)
+        if (strcmp(all[i].name, mechanism) == 0) return *known = true, all[i].fits;
+    return *known = false;
+}
+
+// A mechanism at what it cannot do would be passed over without a word.
+static void check_mechanism(Verifier *v, const Stmt *stmt) {
+    const char *via = attr_text(stmt->attrs, ATTR_VIA);
+    bool known = true;
+    if (via && !via_fits(stmt, via, &known)) {
+        if (known) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, arena_printf(v->arena, "via(%s)", via));
+        else REPORT(v, stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VIA), "one of the mechanisms in docs/language.md");
+    }
+    if (!attr_get(stmt->attrs, ATTR_TF32)) return;
+    bool rounds = copies(stmt, SCOPE_GLOBAL, SCOPE_SHARED) && stmt->call.args[1].region->buf->type == TYPE_F32;
+    if (!rounds) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_TF32));
+}
+
 // Of the threads there are.
 static void check_threads(Verifier *v, const Context *c, const Layout *map, Span loc) {
     if (!c->threads || tv_threads(map) == c->threads) return;
     REPORT(v, loc, T_IR_MAP,
            arena_printf(v->arena, "is for %lld threads, of which there are %lld here", (long long)tv_threads(map),
                         (long long)c->threads));
+}
+
+static bool values_repeat(const Layout *map) {
+    const LayoutInput *values = map->rank_in == 2 ? &map->in[1] : NULL;
+    for (int i = 0; values && i < values->count; i++)
+        if (values->modes[i].stride == 0 && values->modes[i].extent > 1) return true;
+    return false;
 }
 
 // Which thread does which iterations.
@@ -249,6 +320,8 @@ static void check_map(Verifier *v, const Context *c, const Stmt *stmt) {
     if (!text) return;
     if (!map) {
         REPORT(v, stmt->loc, T_LAYOUT_TEXT, why);
+    } else if (values_repeat(map)) {
+        REPORT(v, stmt->loc, T_IR_MAP, "gives a thread the same iteration several times");
     } else if (map->rank_in != 2 || (stmt->kind == STMT_FOR && map->rank_out != stmt->loop.count)) {
         REPORT(v, stmt->loc, T_IR_MAP, "has other inputs than thread and value, or another number of dims");
     } else {
@@ -537,6 +610,7 @@ static void check_place(Verifier *v, const Context *c, const Stmt *stmt) {
 
 static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     check_attrs(v, stmt->attrs, 's', stmt->loc);
+    check_mechanism(v, stmt);
     check_map(v, c, stmt);
     check_place(v, c, stmt);
     switch (stmt->kind) {

@@ -108,6 +108,7 @@ static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *arg
         if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
     if (info->id == OP_TMA_ADD && !type_can_be_added(map.tensor->type))
         report_operand(v, info, map_at, "has a type that TMA cannot add", loc);
+    if (!load && map.tf32) report_operand(v, info, map_at, "rounds to tf32, which TMA does only where it loads", loc);
     if (!load && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
 }
 

@@ -347,6 +347,11 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         select_addition(s, stmt, facts);
         return;
     }
+    if (stmt->kind == STMT_FOR && via_is(stmt, "tma")) {
+        if (!s->general) REMARK(s->context, stmt->loc, T_NOT_ADDED, "it does more than to add to a tensor");
+        attr_remove(&stmt->attrs, ATTR_VIA);
+        s->changed = true;
+    }
     bool line = by_bulk(stmt), asked = line || via_is(stmt, "tma");
     asked &= (brings_tile(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
     if (asked && (line ? block_bulk(s, stmt, facts, true) : s->parted || block_tma(s, stmt, facts, true))) return;

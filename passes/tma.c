@@ -75,15 +75,20 @@ static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *pa
     return steps_are(layout, rank - 1, panels->columns, 1, panels->count, stride);
 }
 
-// The widest span that the tile's shape has; of a tile that has a layout, that of the layout.
+// The widest span that the tile's shape has; of a tile that has a layout, that of the layout. Why there is none: rows of whole spans
+// are lacking what spans ask, others what a tile asks that lies as it does.
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
     bool fits = false;
+    const char *reason = NULL, *of_span = NULL;
     for (int i = 0; i <= TMA_SPANS; i++) {
-        if (!panels_in(shared, i < TMA_SPANS ? tma_facts.spans[i] : 0, out, why)) continue;
+        if (!panels_in(shared, i < TMA_SPANS ? tma_facts.spans[i] : 0, out, i < TMA_SPANS ? &of_span : &reason))
+            continue;
         if (!shared->layout || lies_in(shared->layout, shared, out)) return true;
         fits = true;
     }
-    if (fits) *why = "a tile's layout is not one in which TMA writes";
+    int64_t bytes = buf_extent(shared, shared->rank - 1) * type_bits(shared->type) / 8;
+    bool spans = shared->rank - shared->stage_dims > 1 && bytes % tma_facts.spans[TMA_SPANS - 1] == 0;
+    *why = fits ? "a tile's layout is not one in which TMA writes" : spans ? of_span : reason;
     return false;
 }
 

@@ -63,12 +63,11 @@ static const char *refusal(const MapRequest *r) {
     return NULL;
 }
 
-// Up to how many bytes L2 fetches where fewer are asked for. 256 is what whole tiles want; but where rows do not begin at multiples of
-// that, it takes reads in halves of such lines from 4.5 to 4.1 TB/s (H200, rows of 1152 bytes in boxes of 128 bytes).
+// Up to how many bytes L2 fetches where fewer are asked for: the most, where all rows begin at multiples of that (tma_facts).
 static int promotion_of(const MapRequest *r) {
-    enum { PROMOTE_128 = 2, PROMOTE_256 = 3, LINE = 256 };
+    enum { PROMOTE_128 = 2, PROMOTE_256 = 3 };
     for (int d = 1; d < r->rank; d++)
-        if (r->stride[d] % LINE != 0) return PROMOTE_128;
+        if (r->stride[d] % tma_facts.fetch_bytes != 0) return PROMOTE_128;
     return PROMOTE_256;
 }
 

@@ -2,7 +2,7 @@
 """Programs as passes print them, damaged: bytes, words and lines changed, dropped, doubled or moved. tilec compiles what comes
 out, or says what is wrong with it; it does not crash, hang, or call itself broken.
 
-    damaged_ir.py TILEC EXAMPLES [--rounds 300] [--seed 1] [-j JOBS] [--keep FOLDER]
+    damaged_ir.py TILEC SOURCE [--rounds 300] [--seed 1] [-j JOBS] [--keep FOLDER]
 """
 import argparse
 import concurrent.futures
@@ -19,12 +19,59 @@ PROGRAMS = [("vector_add", "sm_80", []), ("softmax", "sm_90a", ["N=4096"]), ("tr
             ("gemm_split_k", "sm_80", []), ("histogram", "sm_80", []), ("layer_norm", "sm_90a", [])]
 LIMIT_S = 300
 PIECES = ["0", "-1", "1", "32", "64", "128", "9223372036854775807", "1e30", "true", "inf", '""', "(", ")", "{", "}", "[", "]", ";", "thread", "warp",
-          "shared", "fragment", "local", "f32", "bf16", "mbarrier", "tensormap", "barrier();", "break;", "@async", "@via(tma)", "@via(wgmma)",
-          "@offset(12)", '"((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"', "layout \"(64):(1)\"", "role r threads 128 { }", "unroll (u in 4)",
-          "for (q in 3)", "parallel (q in 128)", "if (true)", "while (false) { }", "let q = 1;", "var q: i64 = 2;", "wgmma_wait(0);",
-          "cp_async_wait(0);", "cluster_barrier();", "grid (b in 1) threads 128 { }", "regs(acc)[0]", "acc", "As", "t"]
+          "shared", "fragment", "local", "f32", "bf16", "mbarrier", "tensormap", "break;", "async", '"((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"', "layout \"(64):(1)\"", "role r threads 128 { }", "unroll (u in 4)",
+          "for (q in 3)", "parallel (q in 128)", "if (true)", "while (false) { }", "let q = 1;", "var q: i64 = 2;", "grid (b in 1) threads 128 { }", "regs(acc)[0]", "acc", "As", "t"]
 WORD = re.compile(r'"[^"]*"|@?\w+|[^\s\w]')
 NUMBER = re.compile(r"\b\d+\b")
+
+
+BUFFER = re.compile(r"\b(\w+): (?:in |out |inout )?(?:\w+)\[([^\]]*)\]")
+OP = re.compile(r'^OP\(\w+, "(\w+)", (.*?), "(?:[^"\\]|\\.)*", (.*)\)$', re.M)
+OPERAND = re.compile(r'\{"(\w+)", (\w+)([^}]*)\}')
+ATTR = re.compile(r'^ATTR\(\w+, "(\w+)", "([isne*]*)"', re.M)
+MECHANISMS = ["plain", "vector", "cp_async", "mma", "fma", "matrix", "tma", "tma_store", "bulk", "wgmma"]
+operations, attributes = [], []   # of the tables: (name, [(operand, access, flags)]), (name, pattern)
+
+
+def read_tables(source):
+    for name, _, operands in OP.findall((source / "ir/ops.def").read_text()):
+        operations.append((name, OPERAND.findall(operands) or ([("src", "READ", ""), ("dst", "WRITE", "")] if "_OPERANDS" in operands else [])))
+    attributes.extend(ATTR.findall((source / "ir/attrs.def").read_text()))
+    if len(operations) < 80 or len(attributes) < 20:
+        sys.exit("damaged_ir: the tables have another form")
+
+
+def some_place(text, rng):
+    """An element of a buffer of the text."""
+    buffers = BUFFER.findall(text)
+    if not buffers:
+        return "x[0]"
+    name, shape = rng.choice(buffers)
+    return f"{name}[{', '.join(rng.choice(['0', '0', '1', '8']) for _ in shape.split(','))}]" if rng.randrange(4) else name
+
+
+def some_call(text, rng):
+    name, operands = rng.choice(operations)
+    given = []
+    for operand, access, flags in operands:
+        if "OPTIONAL" in flags and rng.randrange(2):
+            continue
+        value = rng.choice(["0", "1", "8", "64", "true"]) if access == "VALUE" else some_place(text, rng)
+        if access == "NAME" and rng.randrange(2):
+            value = rng.choice(["read", "relaxed", "device", "k128", "mn32", "m64n64k16_f32_bf16", "m16n8k16_f32_bf16"])
+        given.append(f"{operand} = {value}" if "NAMED" in flags else value)
+    return f"{name}({', '.join(given)})" + rng.choice([";", ";", ""])
+
+
+def some_attribute(rng):
+    name, pattern = rng.choice(attributes)
+    made = {"i": lambda: rng.choice(["0", "1", "4", "128", "-8"]), "s": lambda: '"64,8"', "n": lambda: rng.choice(MECHANISMS), "e": lambda: "1"}
+    return f"@{name}" + (f"({', '.join(made[letter]() for letter in pattern if letter != '*')})" if pattern else "")
+
+
+def some_piece(text, rng):
+    kind = rng.randrange(4)
+    return rng.choice(PIECES) if kind < 2 else some_call(text, rng) if kind == 2 else some_attribute(rng)
 
 
 def damage(text, rng):
@@ -39,9 +86,9 @@ def damage(text, rng):
     if kind == 1:
         return text[:one.start()] + text[one.end():]
     if kind == 2:
-        return text[:one.start()] + rng.choice(PIECES) + " " + text[one.start():]
+        return text[:one.start()] + some_piece(text, rng) + " " + text[one.start():]
     if kind == 3:
-        return text[:one.start()] + rng.choice(PIECES) + text[one.end():]
+        return text[:one.start()] + some_piece(text, rng) + text[one.end():]
     if kind == 4:
         return text[:one.start()] + other[0] + text[one.end():]
     lines = text.split("\n")
@@ -90,16 +137,17 @@ def attempt(job):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tilec", type=os.path.abspath)
-    parser.add_argument("examples")
+    parser.add_argument("source", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-j", type=int, default=2)
     parser.add_argument("--keep")
     arguments = parser.parse_args()
+    read_tables(arguments.source)
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(arguments.keep or temporary)
         folder.mkdir(exist_ok=True)
-        texts = stages(arguments.tilec, arguments.examples, folder)
+        texts = stages(arguments.tilec, arguments.source / "examples", folder)
         rng = random.Random(arguments.seed)
         jobs = []
         for i in range(arguments.rounds):
