@@ -24,8 +24,9 @@
 //
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
-// accesses count. Only scratch of passes (materialize), and global memory that a role writes and uses again with the fences and
-// releases that order it, get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
+// accesses count. Only scratch of passes (materialize), global memory that a role writes and uses again with the fences and
+// releases that order it, and tiles that it copies to and awaits get their barriers in a role too: the role's own. Blocks of a grid
+// are not ordered with one another.
 #include "passes/sync_model.h"
 #include "passes/util.h"
 
@@ -127,6 +128,13 @@ static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
     if (sync->barrier) push_call(w, OP_BARRIER, 2, none, loc, out);
 }
 
+// What threads copy themselves is there when the statement is over, though it may have been started by hand.
+static void drop_async(Writer *w, Stmt *stmt) {
+    if (stmt->kind != STMT_CALL || !stmt->call.is_async || !(via_is(stmt, "plain") || via_is(stmt, "vector"))) return;
+    stmt->call.is_async = false;
+    w->changed = true;
+}
+
 static void write_block(Writer *w, Block *block) {
     Block out = {0};
     Span loc = {0};
@@ -137,6 +145,7 @@ static void write_block(Writer *w, Block *block) {
         for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
             write_block(w, bodies[b]);
         push_sync(w, map_get(w->plan->by_place, stmt), loc, &out);
+        drop_async(w, stmt);
         if (is_call(stmt, OP_AWAIT)) w->changed = true;
         else block_push(w->arena, &out, stmt);
         if (map_has(w->plan->commits, stmt)) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, &out);
@@ -164,10 +173,40 @@ static bool reuses_global(Arena *arena, const Stmt *role) {
     return false;
 }
 
-static bool sync_role(Arena *arena, const Func *kernel, Stmt *role) {
-    if (!block_any(&role->role.body, needs_sync, NULL) && !reuses_global(arena, role)) return false;
+static bool find_awaited(const Stmt *stmt, void *user) {
+    Map *awaited = user;
+    if (is_call(stmt, OP_AWAIT)) map_put(awaited, buf_root(call_region(stmt, 0)->buf), awaited);
+    return false;
+}
+
+// A role can wait for its own copies only: the tiles that it awaits are written by no other.
+static bool awaits_its_own(Arena *arena, const Block *block, const Stmt *role, const Map *awaited) {
+    int own = 0;
+    Map *seen = map_new(arena);
+    for (int i = 0; i < block->count; i++) {
+        EffectVec effects = {0};
+        if (block->items[i]->kind == STMT_ROLE) path_effects(arena, block->items[i], &effects);
+        for (int e = 0; e < effects.count; e++) {
+            const Buf *buf = buf_root(effects.items[e].buf);
+            if (effects.items[e].access == ACCESS_READ || effects.items[e].op == OP_AWAIT || !map_has(awaited, buf))
+                continue;
+            if (block->items[i] != role) return false;
+            own += !map_has(seen, buf);
+            map_put(seen, buf, seen);
+        }
+    }
+    return own == map_count(awaited);
+}
+
+static bool sync_role(Arena *arena, const Func *kernel, const Block *block, Stmt *role) {
+    Map *awaited = map_new(arena);
+    block_any(&role->role.body, find_awaited, awaited);
+    if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
+    bool needs = block_any(&role->role.body, needs_sync, NULL) || map_count(awaited) > 0;
+    if (!needs && !reuses_global(arena, role)) return false;
     SyncPlan plan = {.by_place = map_new(arena), .commits = map_new(arena)};
-    SyncModel *model = sync_model_of_role(arena, kernel, role, &plan);
+    if (map_count(awaited) > 0) find_commits(arena, &plan, &role->role.body);
+    SyncModel *model = sync_model_of_role(arena, kernel, role, awaited, &plan);
     sync_model_place(model);
     prune(model, &plan);
     Writer writer = {.arena = arena, .plan = &plan};
@@ -179,7 +218,7 @@ static bool sync_roles(Arena *arena, const Func *kernel, Block *block) {
     bool changed = false;
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, kernel, stmt);
+        if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, kernel, block, stmt);
         else if (stmt->kind == STMT_GRID) changed |= sync_roles(arena, kernel, &stmt->grid.body);
     }
     return changed;

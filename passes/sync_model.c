@@ -97,8 +97,10 @@ struct SyncModel {
     State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
     int depth;
-    bool by_tma;    // there are copies by TMA
-    bool of_role;   // only scratch, and global memory that the role uses again: the rest its author has ordered
+    bool by_tma;   // there are copies by TMA
+    const Map *
+        awaited;   // by the role that is played; NULL: it is a kernel. What else a role does to shared memory its author has
+                   // ordered, but for scratch
     bool placing, failed;
     int64_t steps, played;   // statements, accesses
 };
@@ -363,10 +365,11 @@ static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
 
 // An access matters when somebody writes what it touches.
 static bool matters(const SyncModel *m, const MemAccess *access) {
-    bool role = m->of_role;
+    bool role = m->awaited != NULL;
     if (role && !access->buf) return !access->pseudo && map_count(m->reused) > 0;
     if (role && access->buf->scope == SCOPE_GLOBAL) return map_has(m->reused, buf_root(access->buf));
-    if (role) return attr_get(buf_root(access->buf)->attrs, ATTR_SCRATCH);
+    const Buf *root = access->buf ? buf_root(access->buf) : NULL;
+    if (role) return attr_get(root->attrs, ATTR_SCRATCH) || map_has(m->awaited, root);
     return !access->buf || access->buf->scope == SCOPE_SHARED || map_has(m->written, buf_root(access->buf));
 }
 
@@ -759,12 +762,12 @@ static void limit_scenarios(SyncModel *m) {
     }
 }
 
-static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, bool of_role) {
+static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, const Map *awaited) {
     SyncModel *m = NEW(arena, SyncModel);
     *m = (SyncModel){.arena = arena,
                      .kernel = kernel,
                      .plan = plan,
-                     .of_role = of_role,
+                     .awaited = awaited,
                      .env = affine_env(arena),
                      .accesses = map_new(arena),
                      .written = map_new(arena),
@@ -784,14 +787,14 @@ static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, bool of_
 }
 
 SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
-    return model_new(arena, kernel, plan, false);
+    return model_new(arena, kernel, plan, NULL);
 }
 
-SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, SyncPlan *plan) {
+SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan) {
     Func *alone = NEW(arena, Func);
     *alone = *kernel;
     alone->body = role->role.body;
-    return model_new(arena, alone, plan, true);
+    return model_new(arena, alone, plan, awaited);
 }
 
 static bool next_scenario(SyncModel *m) {

@@ -21,9 +21,9 @@ typedef struct SyncPlan {
 typedef struct SyncModel SyncModel;
 
 SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan);
-// Of a role: its accesses of scratch buffers, which materialize made, so that no source orders them, and of global memory that it
-// writes and uses again.
-SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, SyncPlan *plan);
+// Of a role: its accesses of scratch buffers, which materialize made, so that no source orders them, of global memory that it
+// writes and uses again, and of `awaited` buffers (their roots).
+SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
 void sync_model_place(SyncModel *model);
 // Plays it again, awaits being no accesses: true when the plan is enough.

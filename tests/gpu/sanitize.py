@@ -89,7 +89,8 @@ class Sanitizer:
             if left < self.options.timeout:
                 return   # the budget's end, not the run's fault
             code, log = 124, ""
-        told = "\n".join(line for line in log.splitlines() if line.startswith(("=========", "FAIL", "error")))
+        lines = log.splitlines()
+        told = "\n".join([line for line in lines if line.startswith("=========") == (code == FOUND)][:12])
         self.note({"tool": tool, "program": program, "kernel": kernel, "code": code,
                    "seconds": round(time.monotonic() - began, 1)}, told)
 
@@ -99,8 +100,8 @@ class Sanitizer:
             file.write(json.dumps(run) + "\n")
         what = verdict(run)
         if what != "clean":
-            shown = [] if what == "known" else told.splitlines()[:12]
-            print("\n".join([f"{what}: {run['tool']} {run['program']}.tile {run['kernel']}, {run['seconds']} s", *shown]), flush=True)
+            head = f"{what}: {run['tool']} {run['program']}.tile {run['kernel']}, {run['seconds']} s"
+            print("\n".join([head] if what == "known" or not told else [head, told]), flush=True)
 
 
 def main():
