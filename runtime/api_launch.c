@@ -106,8 +106,7 @@ static TilecStatus launch(Job *job) {
     bool ok;
     if (l->bytes) {
         Launch planned;
-        ok = plan_resolve(job->arena, job->sink, l->loaded->plan, l->entry, (int)l->count, args, &l->loaded->device, 0,
-                          &planned);
+        ok = loaded_resolve(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, 0, &planned);
         *l->bytes = ok ? (size_t)planned.workspace : 0;
     } else {
         ok =

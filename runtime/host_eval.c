@@ -1,7 +1,7 @@
 // Evaluates the scalar expressions of a launch plan, in the arithmetic of the language.
 #include "ir/build.h"
 #include "ir/print.h"
-#include "runtime/plan.h"
+#include "runtime/host_share.h"
 #include <math.h>
 #include <string.h>
 
@@ -161,7 +161,7 @@ static Scalar eval_bitcast(Eval *e, const Expr *expr) {
     return scalar_load(expr->type, bits);
 }
 
-static Scalar eval(Eval *e, const Expr *expr) {
+static Scalar compute(Eval *e, const Expr *expr) {
     switch (expr->kind) {
     case EXPR_INT: return scalar_integer(expr->type, expr->integer);
     case EXPR_FLOAT: return scalar_real(expr->type, expr->real);
@@ -176,6 +176,20 @@ static Scalar eval(Eval *e, const Expr *expr) {
     case EXPR_LOAD: break;
     }
     return refuse(e, "the host reads no memory of the device");
+}
+
+// Conditions of variants compare the same costs with each other.
+static Scalar eval(Eval *e, const Expr *expr) {
+    HostMemo *memo = e->scope->memo;
+    int number = memo ? host_number(expr) : HOST_ALONE;
+    if (number == HOST_ALONE) return compute(e, expr);
+    if (!memo->known[number]) {
+        Scalar value = compute(e, expr);
+        if (e->why) return value;
+        memo->values[number] = value;
+        memo->known[number] = true;
+    }
+    return memo->values[number];
 }
 
 bool host_eval(Arena *arena, const HostScope *scope, const Expr *expr, Scalar *value, const char **why) {

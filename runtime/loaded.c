@@ -54,7 +54,7 @@ static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
 }
 
 bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out) {
-    *out = (Loaded){.plan = plan, .maps = map_cache_new(arena)};
+    *out = (Loaded){.plan = plan, .maps = map_cache_new(arena), .memo = launch_memo_new(arena)};
     if (!cubin) {
         diag(sink, NOWHERE, T_NO_CUBIN);
         return false;
@@ -147,12 +147,17 @@ bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, Cuda
     return true;
 }
 
+bool loaded_resolve(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+                    const LaunchArg *args, CudaAddress workspace, Launch *out) {
+    return memo_resolve(arena, sink, loaded->memo, loaded->plan, entry, count, args, &loaded->device, workspace, out);
+}
+
 bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
                    const LaunchArg *args, CudaStream stream, CudaAddress workspace, int64_t workspace_size) {
     Launch launch;
     const Driver *d = &loaded->driver;
     if (!cuda_enter(d, sink, &loaded->hold)) return false;
-    if (!plan_resolve(arena, sink, loaded->plan, entry, count, args, &loaded->device, workspace, &launch)) return false;
+    if (!loaded_resolve(arena, sink, loaded, entry, count, args, workspace, &launch)) return false;
     if (workspace && launch.workspace > workspace_size) {
         diag(sink, NOWHERE, T_WORKSPACE_SMALL, entry->name, (long long)launch.workspace, (long long)workspace_size);
         return false;
@@ -160,7 +165,7 @@ bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const Pla
     if (workspace || launch.workspace == 0) return loaded_run(sink, loaded, &launch, stream);
     if (!cuda_check(d, sink, d->allocate_async(&workspace, (size_t)launch.workspace, stream), "cuMemAllocAsync"))
         return false;
-    bool ok = plan_resolve(arena, sink, loaded->plan, entry, count, args, &loaded->device, workspace, &launch) &&
+    bool ok = loaded_resolve(arena, sink, loaded, entry, count, args, workspace, &launch) &&
               loaded_run(sink, loaded, &launch, stream);
     return cuda_check(d, sink, d->release_async(workspace, stream), "cuMemFreeAsync") && ok;
 }

@@ -1,7 +1,7 @@
 // An artefact's code on the device, and running launches of its plan.
 #pragma once
 #include "runtime/cuda.h"
-#include "runtime/plan.h"
+#include "runtime/memo.h"
 #include "runtime/tensor_map.h"
 
 // The code of one kernel variant.
@@ -17,6 +17,7 @@ typedef struct Loaded {
     const Plan *plan;
     LaunchDevice device;
     MapCache *maps;
+    LaunchMemo *memo;
     VEC(LoadedKernel) kernels;
 } Loaded;
 
@@ -27,6 +28,10 @@ const char *loaded_device_name(Arena *arena, const Loaded *loaded);   // "NVIDIA
 
 // Sends the actions to a stream, in order. False: reported; earlier actions may have been sent.
 bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, CudaStream stream);
+
+// plan_resolve for the loaded plan and device, from what was resolved before where that is known.
+bool loaded_resolve(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+                    const LaunchArg *args, CudaAddress workspace, Launch *out);
 
 // Resolves and runs. `workspace` 0: scratch comes from the stream's pool for the time of the launch. `arena` holds what
 // resolving makes and can be freed afterwards.

@@ -1,7 +1,7 @@
 // The launch plan as JSON: writing it, reading it back. docs/manifest.md describes the format.
-#include "runtime/plan.h"
 #include "frontend/frontend.h"
 #include "ir/build.h"
+#include "runtime/host_share.h"
 #include "support/json.h"
 #include <string.h>
 
@@ -239,6 +239,8 @@ typedef struct Reader {
     DiagSink *sink;
     VEC(const char *) names;
     VEC(Var *) vars;
+    HostSharer *sharer;   // of the entry
+    int64_t address_unit;
     bool ok;
 } Reader;
 
@@ -271,6 +273,7 @@ static HostExpr read_expr(Reader *r, const Json *value) {
     if (!e.text || !r->ok) return e;
     e.expr = parse_host_expr(r->arena, r->failure, r->sink, e.text, r->names.items, r->names.count, r->vars.items);
     if (!e.expr) refuse(r, arena_printf(r->arena, "its plan has the expression '%s'", e.text));
+    else e.expr = host_share(r->sharer, e.expr), r->address_unit = host_address_unit(e.expr, r->address_unit);
     return e;
 }
 
@@ -440,7 +443,29 @@ static void read_variant(Reader *r, const Json *from, bool is_program, PlanVaria
     if (!is_program) read_kernel(r, from, v);
 }
 
+static bool same_exprs(int count, const HostExpr *a, const HostExpr *b) {
+    for (int i = 0; i < count; i++)
+        if (a[i].expr != b[i].expr || strcmp(a[i].text, b[i].text) != 0) return false;
+    return true;
+}
+
+static bool same_param(const PlanParam *a, const PlanParam *b) {
+    if (strcmp(a->name, b->name) != 0 || a->type != b->type || a->is_tensor != b->is_tensor) return false;
+    if (a->rank != b->rank || !a->strides != !b->strides) return false;
+    return same_exprs(a->rank, a->shape, b->shape) && (!a->strides || same_exprs(a->rank, a->strides, b->strides));
+}
+
+static bool same_names(const PlanVariant *a, const PlanVariant *b) {
+    if (a->params.count != b->params.count || a->dims.count != b->dims.count) return false;
+    for (int i = 0; i < a->params.count; i++)
+        if (!same_param(&a->params.items[i], &b->params.items[i])) return false;
+    for (int i = 0; i < a->dims.count; i++)
+        if (strcmp(a->dims.items[i], b->dims.items[i]) != 0) return false;
+    return true;
+}
+
 static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
+    r->sharer = host_sharer_new(r->arena);
     entry->name = need_text(r, from, "name");
     entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
     const Json *variants = json_get(from, "variants");
@@ -448,13 +473,15 @@ static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
         if (!r->ok) break;
         PlanVariant variant = {0};
         read_variant(r, item, entry->is_program, &variant);
+        variant.alike = r->ok && entry->variants.count > 0 && same_names(&vec_last(&entry->variants), &variant);
         vec_push(r->arena, &entry->variants, variant);
     }
+    entry->shared = host_shared(r->sharer);
     if (entry->variants.count == 0) refuse(r, arena_printf(r->arena, "its plan has no variant of '%s'", entry->name));
 }
 
 const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length) {
-    Reader r = {.arena = arena, .failure = failure, .sink = sink, .ok = true};
+    Reader r = {.arena = arena, .failure = failure, .sink = sink, .address_unit = 1, .ok = true};
     const char *why = NULL;
     const Json *root = json_read(arena, text, length, &why);
     Plan *plan = NEW(arena, Plan);
@@ -471,5 +498,6 @@ const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char
         read_entry(&r, item, &entry);
         vec_push(arena, &plan->entries, entry);
     }
+    plan->address_unit = r.address_unit;
     return r.ok ? plan : NULL;
 }

@@ -17,7 +17,7 @@
 // A scalar expression over the names that are known at launch.
 typedef struct HostExpr {
     const char *text;   // NULL: absent
-    Expr *expr;         // filled by plan_read
+    Expr *expr;         // filled by plan_read; it and all in it is a HostNode (runtime/host_share.h)
 } HostExpr;
 
 typedef struct PlanParam {   // also a program's scratch
@@ -80,6 +80,7 @@ typedef struct PlanTuned {
 
 typedef struct PlanVariant {
     HostExpr when;            // absent: always
+    bool alike;               // parameters and dims are those of the variant before it (plan_read)
     VEC(PlanParam) params;    // what callers give
     VEC(PlanMap) maps;        // in order of their places
     VEC(const char *) dims;   // names of dynamic dims and strides: the kernel's last arguments, in order
@@ -101,12 +102,15 @@ typedef struct PlanEntry {
     const char *name;
     bool is_program;
     VEC(PlanVariant) variants;
+    int shared;   // numbers of expressions that stand at several places (plan_read)
 } PlanEntry;
 
 typedef struct Plan {
     const char *producer;   // version of tilec
     const char *target;
     VEC(PlanEntry) entries;
+    int64_t
+        address_unit;   // all that expressions ask of addresses is what is left modulo this; 0: anything (plan_read)
 } Plan;
 
 const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when absent
@@ -117,8 +121,12 @@ const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char
 
 // ---- launching ----
 
+// What an address is counted from: one of the launch's arguments by its number, or
+enum { BASE_NONE = -2, BASE_WORKSPACE = -1 };
+
 typedef struct LaunchArg {
     bool is_tensor;
+    int base;   // of the address; callers need not set it
     uint64_t address;
     int rank;
     int64_t shape[LAYOUT_MAX_RANK], strides[LAYOUT_MAX_RANK];
@@ -141,6 +149,7 @@ typedef struct MapRequest {
     int64_t extent[TENSOR_MAP_RANK];   // elements
     int64_t stride[TENSOR_MAP_RANK];   // bytes; [0] is an element's size
     uint64_t address;
+    int base;   // of the address; no part of the map
 } MapRequest;
 
 // One thing for the device to do, in order.
@@ -149,8 +158,10 @@ typedef struct Action {
     int64_t grid;
     int param_count;
     uint64_t *params;   // [param_count] bits of each parameter: a pointer, a scalar, a dim; 0 at a tensor map's place
+    int *bases;         // [param_count] of those that are addresses, else BASE_NONE
     MapRequest *maps;   // as many as the variant's
     uint64_t address;   // fill: count elements of `width` bytes become `pattern`
+    int base;           // of that address
     int64_t count;
     int width;
     uint64_t pattern;
@@ -173,9 +184,16 @@ typedef struct HostName {
     Scalar value;
 } HostName;
 
+// Values of expressions that were evaluated with these names, by the numbers of a plan's entry.
+typedef struct HostMemo {
+    bool *known;
+    Scalar *values;
+} HostMemo;
+
 typedef struct HostScope {
     VEC(HostName) names;
     int multiprocessors;
+    HostMemo *memo;   // only expressions of a plan are evaluated, of one entry; NULL: any
 } HostScope;
 
 // The value of an expression. False with *why (in `arena`) when it has none: a division by zero, an unknown name.

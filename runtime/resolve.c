@@ -122,17 +122,22 @@ static const char *check_tensor(Arena *arena, const Frame *frame, const PlanPara
     return NULL;
 }
 
-// NULL when the variant serves these arguments, else why not: the text of `when`, as it is, where that does not hold (it may be long, and
-// most launches pass over some variants).
-static const char *try_variant(Arena *arena, Frame *frame, const LaunchArg *args) {
+// NULL when the arguments are as the variant's parameters say, else what is different.
+static const char *check_params(Arena *arena, const Frame *frame, const LaunchArg *args) {
     const PlanVariant *v = frame->variant;
     const char *why = NULL;
-    bind_names(arena, frame, args);
     for (int i = 0; i < v->params.count; i++)
         if (v->params.items[i].is_tensor && (why = check_tensor(arena, frame, &v->params.items[i], &args[i])))
             return why;
     for (int i = 0; i < v->dims.count; i++)
         if (!is_bound(frame, v->dims.items[i])) return arena_printf(arena, "nothing gives '%s'", v->dims.items[i]);
+    return NULL;
+}
+
+// NULL when the variant's condition holds, else why not: its text, as it is (it may be long, and most launches pass over some variants).
+static const char *check_condition(Arena *arena, const Frame *frame) {
+    const PlanVariant *v = frame->variant;
+    const char *why = NULL;
     Scalar holds;
     if (!v->when.text) return NULL;
     if (!host_eval(arena, &frame->scope, v->when.expr, &holds, &why)) return why;
@@ -166,13 +171,31 @@ static bool is_condition(const PlanEntry *entry, const char *why) {
     return false;
 }
 
+// A frame of this variant. NULL: it serves; else why not. Where its parameters are those of the variant before it, so are the names, and
+// what is different in the arguments (*different).
+static const char *enter_variant(Resolver *r, const PlanVariant *v, const LaunchArg *args, HostMemo *memo, Frame *frame,
+                                 const char **different) {
+    const PlanEntry *entry = frame->entry;
+    bool same = v->alike && frame->variant;
+    frame->variant = v;
+    if (!same) {
+        memset(memo->known, 0, (size_t)entry->shared);
+        frame->scope = (HostScope){.multiprocessors = r->device->multiprocessors, .memo = memo};
+        bind_names(r->arena, frame, args);
+        *different = check_params(r->arena, frame, args);
+    }
+    return *different ? *different : check_condition(r->arena, frame);
+}
+
 static bool choose(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args, Frame *frame) {
     if (!check_kinds(r, entry, count, args)) return false;
     VEC(const char *) reasons = {0};
+    HostMemo memo = {NEW_ARRAY(r->arena, bool, entry->shared + 1), NEW_ARRAY(r->arena, Scalar, entry->shared + 1)};
+    const char *different = NULL;
+    *frame = (Frame){.entry = entry};
     for (int i = 0; i < entry->variants.count; i++) {
-        *frame = (Frame){.entry = entry, .variant = &entry->variants.items[i]};
-        frame->scope.multiprocessors = r->device->multiprocessors;
-        const char *why = try_variant(r->arena, frame, args);
+        const char *why = enter_variant(r, &entry->variants.items[i], args, &memo, frame, &different);
+        frame->scope.memo = why ? &memo : NULL;   // what follows a choice binds names
         if (!why) return true;
         bool known = false;   // variants often decline for the same reason
         for (int k = 0; k < reasons.count; k++) known |= strcmp(reasons.items[k], why) == 0;
@@ -211,6 +234,7 @@ static MapRequest request_of(const PlanVariant *v, const PlanMap *map, const Lau
     while (strcmp(v->params.items[at].name, map->tensor) != 0) at++;   // plan_read has seen that it is there
     request.type = v->params.items[at].type;
     request.address = args[at].address;
+    request.base = args[at].base;
     for (int d = 0; d < map->rank; d++) {
         int dim = map->rank - 1 - d;
         request.box[d] = map->box[d];
@@ -231,10 +255,13 @@ static void fill_params(Resolver *r, const Frame *frame, const LaunchArg *args, 
     const PlanVariant *v = frame->variant;
     action->param_count = v->params.count + v->maps.count + v->dims.count;
     action->params = NEW_ARRAY(r->arena, uint64_t, action->param_count);
+    action->bases = NEW_ARRAY(r->arena, int, action->param_count);
+    for (int i = 0; i < action->param_count; i++) action->bases[i] = BASE_NONE;
     action->maps = NEW_ARRAY(r->arena, MapRequest, v->maps.count + 1);
     uint64_t *next = action->params;
     for (int i = 0; i < v->params.count; i++) {
         while (is_map(v, (int)(next - action->params))) next++;
+        if (args[i].is_tensor) action->bases[next - action->params] = args[i].base;
         *next++ =
             args[i].is_tensor ? args[i].address : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
     }
@@ -311,14 +338,15 @@ static bool push_fill(Resolver *r, const Frame *frame, const PlanStep *step) {
         diag(r->sink, NOWHERE, T_HOST_REGION);
         return false;
     }
-    Action action = {.address = target.address, .count = elements(&target), .width = type_bytes(type)};
+    Action action = {
+        .address = target.address, .base = target.base, .count = elements(&target), .width = type_bytes(type)};
     action.pattern = bits_of(scalar_convert(type, value));
     if (action.count > 0) vec_push(r->arena, &r->out->actions, action);
     return true;
 }
 
 static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
-    Tensor tensor = {scratch->name, scratch->type, {.is_tensor = true, .rank = scratch->rank}};
+    Tensor tensor = {scratch->name, scratch->type, {.is_tensor = true, .base = BASE_WORKSPACE, .rank = scratch->rank}};
     int64_t bytes = type_bytes(scratch->type);
     for (int d = 0; d < scratch->rank; d++) {
         Scalar extent;
@@ -413,5 +441,7 @@ bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntr
                   const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out) {
     *out = (Launch){0};
     Resolver r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .workspace = workspace, .out = out};
-    return run_call(&r, entry, count, args);
+    LaunchArg *based = arena_copy(arena, args, sizeof *args * (size_t)count);
+    for (int i = 0; i < count; i++) based[i].base = i;
+    return run_call(&r, entry, count, based);
 }

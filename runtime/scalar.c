@@ -13,7 +13,7 @@ static Scalar scalar_of(Type type, Word word) {
 }
 
 Scalar scalar_integer(Type type, int64_t value) {
-    return (Scalar){.type = type, .integer = int_wrap(type, value)};
+    return (Scalar){.type = type, .integer = type == TYPE_I64 ? value : int_wrap(type, value)};
 }
 
 Scalar scalar_real(Type type, double value) {
@@ -21,7 +21,7 @@ Scalar scalar_real(Type type, double value) {
 }
 
 Scalar scalar_convert(Type type, Scalar from) {
-    return scalar_of(type, word_convert(type, from.type, word_of(from)));
+    return type == from.type ? from : scalar_of(type, word_convert(type, from.type, word_of(from)));
 }
 
 double scalar_double(Scalar value) {

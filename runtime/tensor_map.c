@@ -1,6 +1,7 @@
 // A small cache in front of cuTensorMapEncodeTiled: the last requests, replaced in turn. A request is a plain value, so
 // what differs in address, extents, strides, box or swizzle is another one.
 #include "runtime/tensor_map.h"
+#include "support/hash.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -16,7 +17,8 @@ typedef struct CachedMap {
 struct MapCache {
     pthread_mutex_t lock;
     int count, next;
-    CachedMap *items;   // [CACHED]
+    uint64_t hashes[CACHED];   // of the requests: what is compared first
+    CachedMap *items;          // [CACHED]
 };
 
 MapCache *map_cache_new(Arena *arena) {
@@ -89,10 +91,18 @@ static bool encode(const Driver *driver, DiagSink *sink, const MapRequest *r, Te
 
 // ---- the cache ----
 
-static bool find(MapCache *cache, const MapRequest *request, TensorMapBytes *out) {
+static uint64_t hash_of(const MapRequest *request) {
+    uint64_t words[(sizeof *request + 7) / 8] = {0}, hash = 0;
+    memcpy(words, request, sizeof *request);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) hash = hash_mix(hash, words[i]);
+    return hash;
+}
+
+static bool find(MapCache *cache, const MapRequest *request, uint64_t hash, TensorMapBytes *out) {
     bool found = false;
     pthread_mutex_lock(&cache->lock);
     for (int i = 0; i < cache->count && !found; i++) {
+        if (cache->hashes[i] != hash) continue;
         found = memcmp(&cache->items[i].request, request, sizeof *request) == 0;
         if (found) *out = cache->items[i].map;
     }
@@ -100,11 +110,12 @@ static bool find(MapCache *cache, const MapRequest *request, TensorMapBytes *out
     return found;
 }
 
-static void remember(MapCache *cache, const MapRequest *request, const TensorMapBytes *map) {
+static void remember(MapCache *cache, const MapRequest *request, uint64_t hash, const TensorMapBytes *map) {
     pthread_mutex_lock(&cache->lock);
     CachedMap *item = &cache->items[cache->next];
     memcpy(&item->request, request, sizeof *request);   // padding too: find compares bytes
     item->map = *map;
+    cache->hashes[cache->next] = hash;
     cache->next = (cache->next + 1) % CACHED;
     if (cache->count < CACHED) cache->count++;
     pthread_mutex_unlock(&cache->lock);
@@ -146,8 +157,9 @@ bool map_encode(const Driver *driver, DiagSink *sink, MapCache *cache, const Map
         diag(sink, NOWHERE, T_NO_TENSOR_MAP, why);
         return false;
     }
-    if (find(cache, &clean, out)) return true;
+    uint64_t hash = hash_of(&clean);
+    if (find(cache, &clean, hash, out)) return true;
     if (!encode(driver, sink, &clean, out)) return false;   // not under the lock: reporting may leave by longjmp
-    remember(cache, &clean, out);
+    remember(cache, &clean, hash, out);
     return true;
 }

@@ -1,6 +1,7 @@
 // Launch plans: read, written, resolved to actions.
-#include "runtime/plan.h"
+#include "runtime/memo.h"
 #include "tests/unit/unit.h"
+#include <pthread.h>
 #include <string.h>
 
 // Two variants of a kernel, and a program with scratch that calls it.
@@ -302,12 +303,204 @@ static void test_program_refuses(void **state) {
                      T_HOST_VALUE);
 }
 
+// ---- conditions that several variants have ----
+
+static void read_kernel(Fixture *f, const char *variants) {
+    char *text = arena_printf(
+        f->arena,
+        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
+        variants);
+    f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
+    assert_non_null(f->plan);
+}
+
+static const char *symbol_of(Fixture *f, int count, const LaunchArg *args) {
+    Launch launch;
+    assert_true(resolve(f, "f", count, args, &launch));
+    return launch.actions.items[0].variant->symbol;
+}
+
+// What has no value in one condition has none in the next, either.
+static void test_shared_conditions(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    read_kernel(
+        &f, "{\"when\": \"100 / n > 3 && n < 64\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [],"
+            "\"symbol\": \"a\", \"grid\": \"1\", \"threads\": 1},"
+            "{\"when\": \"100 / n > 1 && n < 64\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [],"
+            "\"symbol\": \"b\", \"grid\": \"1\", \"threads\": 1},"
+            "{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"c\", \"grid\": \"1\","
+            "\"threads\": 1}");
+    const PlanEntry *entry = plan_entry(f.plan, "f");
+    assert_true(entry->variants.items[1].alike && entry->variants.items[2].alike && !entry->variants.items[0].alike);
+    assert_int_equal(entry->shared, 3);   // n, 100 / n, n < 64
+    static const struct {
+        int64_t n;
+        const char *symbol;
+    } rows[] = {{20, "a"}, {50, "b"}, {100, "c"}, {0, "c"}, {-1, "c"}};
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = rows[i].n}};
+        assert_string_equal(symbol_of(&f, 1, &n), rows[i].symbol);
+    }
+}
+
+// One text, other names: nothing is taken over from the variant before.
+static void test_names_differ(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    read_kernel(&f,
+                "{\"when\": \"M > N\", \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"]}],"
+                "\"dims\": [\"M\", \"N\"], \"symbol\": \"a\", \"grid\": \"1\", \"threads\": 1},"
+                "{\"when\": \"M > N\", \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"N\", \"M\"]}],"
+                "\"dims\": [\"M\", \"N\"], \"symbol\": \"b\", \"grid\": \"1\", \"threads\": 1}");
+    assert_false(plan_entry(f.plan, "f")->variants.items[1].alike);
+    LaunchArg tall = tensor(0x1000, 3, 2), wide = tensor(0x1000, 2, 3);
+    assert_string_equal(symbol_of(&f, 1, &tall), "a");
+    assert_string_equal(symbol_of(&f, 1, &wide), "b");
+}
+
+// ---- launches that are remembered ----
+
+static void expect_same_action(const Action *a, const Action *b) {
+    assert_ptr_equal(a->variant, b->variant);
+    assert_int_equal(a->grid, b->grid);
+    assert_int_equal(a->address, b->address);
+    assert_int_equal(a->count, b->count);
+    assert_int_equal(a->width, b->width);
+    assert_int_equal(a->pattern, b->pattern);
+    assert_int_equal(a->param_count, b->param_count);
+    for (int i = 0; i < a->param_count; i++) assert_int_equal(a->params[i], b->params[i]);
+    for (int i = 0; a->variant && i < a->variant->maps.count; i++) {
+        const MapRequest *x = &a->maps[i], *y = &b->maps[i];
+        assert_int_equal(x->address, y->address);
+        assert_true(x->type == y->type && x->rank == y->rank && x->swizzle == y->swizzle && x->tf32 == y->tf32);
+        for (int d = 0; d < x->rank; d++)
+            assert_true(x->box[d] == y->box[d] && x->extent[d] == y->extent[d] && x->stride[d] == y->stride[d]);
+    }
+}
+
+typedef struct Caller {
+    const Plan *plan;
+    LaunchMemo *memo;
+    uint64_t random;
+} Caller;
+
+static int64_t one_of(Caller *c, int64_t count) {
+    c->random ^= c->random << 13;
+    c->random ^= c->random >> 7;
+    c->random ^= c->random << 17;
+    return (int64_t)(c->random >> 8) % count;
+}
+
+// A launch that may have been before, at addresses and with strides that decide the variant: resolved, and from the memo.
+static void call_twice(Caller *c, Arena *arena) {
+    DiagSink *sinks[2] = {diag_sink_new(arena), diag_sink_new(arena)};
+    Launch launches[2];
+    bool program = one_of(c, 3) == 0, ok[2];
+    int64_t rows = one_of(c, 4), columns = program ? 8 : 255 + one_of(c, 2);
+    LaunchArg args[3] = {tensor(0x1000 * (uint64_t)one_of(c, 9) + (uint64_t)one_of(c, 3) * 8, rows, columns),
+                         tensor(0x1000 * (uint64_t)one_of(c, 9) + (uint64_t)one_of(c, 3) * 4, rows, columns),
+                         real((double)one_of(c, 3))};
+    if (one_of(c, 4) == 0) args[0].strides[0] += one_of(c, 3) - 1;   // one too small is refused
+    uint64_t workspace = 0x100000 * (uint64_t)one_of(c, 3) + 4 * (uint64_t)one_of(c, 2);
+    const PlanEntry *entry = plan_entry(c->plan, program ? "twice" : "scale");
+    int count = program ? 2 : 3;
+    ok[0] = plan_resolve(arena, sinks[0], c->plan, entry, count, args, &device, workspace, &launches[0]);
+    ok[1] = memo_resolve(arena, sinks[1], c->memo, c->plan, entry, count, args, &device, workspace, &launches[1]);
+    assert_int_equal(ok[0], ok[1]);
+    assert_int_equal(diag_count(sinks[0]), diag_count(sinks[1]));
+    if (!ok[0]) return;
+    assert_int_equal(launches[0].workspace, launches[1].workspace);
+    assert_int_equal(launches[0].actions.count, launches[1].actions.count);
+    for (int i = 0; i < launches[0].actions.count; i++)
+        expect_same_action(&launches[0].actions.items[i], &launches[1].actions.items[i]);
+}
+
+static void *call_often(void *user) {
+    Failure failure;
+    Arena *arena = arena_new(libc_allocator, &failure);
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    for (int i = 0; i < 3000; i++) call_twice(user, arena);
+    arena_free(arena);
+    return NULL;
+}
+
+static void test_memo(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    assert_int_equal(f.plan->address_unit, 16);
+    Caller callers[3];
+    pthread_t threads[2];
+    LaunchMemo *memo = launch_memo_new(f.arena);
+    for (int i = 0; i < 3; i++) callers[i] = (Caller){f.plan, memo, 88172645463325252u + (unsigned)i};
+    call_often(&callers[2]);
+    int64_t hits = launch_memo_hits(memo);
+    assert_in_range(hits, 200, 2700);   // some were known, some were not
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    assert_true(launch_memo_hits(memo) > hits);
+}
+
+// Which of two addresses is less is more than what is left of them: each is another launch.
+static void test_memo_addresses(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    const char *params = "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"]},"
+                         "{\"name\": \"y\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"]}], \"dims\": [\"M\", \"N\"],"
+                         "\"grid\": \"1\", \"threads\": 1";
+    read_kernel(
+        &f,
+        arena_printf(
+            f.arena,
+            "{\"when\": \"x_address < y_address && x_address %% 8 == 0\", %s, \"symbol\": \"a\"}, {%s, \"symbol\": \"b\"}",
+            params, params));
+    assert_int_equal(f.plan->address_unit, 0);
+    LaunchMemo *memo = launch_memo_new(f.arena);
+    LaunchArg args[] = {tensor(0x1000, 4, 8), tensor(0x2000, 4, 8)};
+    for (int i = 0; i < 6; i++) {
+        Launch launch;
+        LaunchArg turned[] = {args[i % 2], args[1 - i % 2]};
+        assert_true(
+            memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "f"), 2, turned, &device, 0, &launch));
+        assert_string_equal(launch.actions.items[0].variant->symbol, i % 2 ? "b" : "a");
+    }
+    assert_int_equal(launch_memo_hits(memo), 4);
+}
+
+// Of many launches the last are known, and one that is too long for a row is resolved each time.
+static void test_memo_bounds(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    Launch launch;
+    LaunchMemo *memo = launch_memo_new(f.arena);
+    for (int64_t i = 0; i < 2000; i++) {
+        LaunchArg args[] = {tensor(0x1000, 1 + i / 2, 256), tensor(0x2000, 1 + i / 2, 256), real(0.5)};
+        assert_true(
+            memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "scale"), 3, args, &device, 0, &launch));
+        assert_int_equal(launch.actions.items[0].params[5], 1 + i / 2);
+        assert_int_equal(launch_memo_hits(memo), (i + 1) / 2);
+    }
+    StrBuf steps;
+    sb_init(&steps, f.arena);
+    for (int i = 0; i < 100; i++)
+        sb_printf(&steps, "%s{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"%d\"}", i ? "," : "", i);
+    for (int i = 0; i < 2; i++) assert_int_equal(program_step(&f, sb_text(&steps)), 0);
+    LaunchArg x = tensor(0x1000, 4, 8);
+    for (int i = 0; i < 2; i++) {
+        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "p"), 1, &x, &device, 0, &launch));
+        assert_int_equal(launch.actions.count, 100);
+    }
+    assert_int_equal(launch_memo_hits(memo), 1000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_first_variant),   IN_ARENA(test_second_variant), IN_ARENA(test_strides),
-        IN_ARENA(test_empty_grid),      IN_ARENA(test_refuses),        IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),      IN_ARENA(test_damaged),        IN_ARENA(test_host_eval),
-        IN_ARENA(test_program_refuses), IN_ARENA(test_maps),           IN_ARENA(test_bad_maps),
+        IN_ARENA(test_first_variant),     IN_ARENA(test_second_variant), IN_ARENA(test_strides),
+        IN_ARENA(test_empty_grid),        IN_ARENA(test_refuses),        IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),        IN_ARENA(test_damaged),        IN_ARENA(test_host_eval),
+        IN_ARENA(test_program_refuses),   IN_ARENA(test_maps),           IN_ARENA(test_bad_maps),
+        IN_ARENA(test_shared_conditions), IN_ARENA(test_names_differ),   IN_ARENA(test_memo),
+        IN_ARENA(test_memo_addresses),    IN_ARENA(test_memo_bounds),
     };
     return run(tests);
 }
