@@ -104,8 +104,10 @@ def _call_of(inputs, q, k, v, o, grads=()):
 
 
 def _run(library, function, call, keep, result):
-    library.attention_workspace.restype = ctypes.c_longlong
-    need = library.attention_workspace(ctypes.byref(call), int(function == "attention_backward"))
+    family = function == "attention_family"
+    need = library.attention_family_workspace if family else library.attention_workspace
+    need.restype = ctypes.c_longlong
+    need = need(ctypes.byref(call), *([] if family else [int(function == "attention_backward")]))
     if need < 0:
         raise RuntimeError("the extra peer does not serve this")
     workspace = torch.empty(max(need, 256), dtype=torch.uint8, device="cuda")
@@ -113,7 +115,7 @@ def _run(library, function, call, keep, result):
 
     def launch():
         call.stream = torch.cuda.current_stream().cuda_stream
-        status = getattr(library, function)(ctypes.byref(call))
+        status = getattr(library, function + "_forward" * family)(ctypes.byref(call))
         if status != 0:
             raise RuntimeError(f"{function}: status {status}")
         return result
@@ -187,6 +189,165 @@ def attention_fp8(d, causal, s):
                          for kernel in ("attention_fp8", "attention_fp8_roles")],
                    peers={"tilec bf16": Own("attention", [*wide, o, inputs.scale], D=d, CAUSAL=causal),
                           "cudnn bf16": Choice(sdpa, LAYOUTS, inputs, *wide)})
+
+
+# ---- groups of heads, windows, soft caps, sinks; sequences one behind the other ----
+
+
+class FamilyCall(ctypes.Structure):   # AttentionFamilyCall (extra_peer.h)
+    _fields_ = ([(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse", "workspace")] +
+                [("workspace_bytes", ctypes.c_longlong)] +
+                [(name, ctypes.c_int) for name in ("batch", "heads", "kv_heads", "queries", "keys", "head_dim", "causal", "window")] +
+                [("scale", ctypes.c_float), ("cap", ctypes.c_float), ("starts", ctypes.c_void_p), ("longest", ctypes.c_int),
+                 ("tokens", ctypes.c_int)] +
+                [(name, ctypes.c_longlong) for name in ("q_batch", "q_head", "q_row", "k_batch", "k_head", "k_row")] +
+                [("stream", ctypes.c_void_p)])
+
+
+class Family:
+    """What all of it is given: heads of d, in groups; sequences of these lengths, [token, head, d] in memory. window 0: all keys."""
+
+    def __init__(self, lengths, heads, groups, d=128, causal=True, window=0, cap=0.0, sinks=False):
+        self.lengths, self.heads, self.groups, self.d, self.causal = lengths, heads, groups, d, causal
+        self.tokens, self.longest, self.scale = sum(lengths), max(lengths), d ** -0.5
+        self.window, self.cap, self.equal = window or self.longest, cap, len(set(lengths)) == 1
+        self.q, self.k, self.v = random(self.tokens, heads, d), random(self.tokens, groups, d), random(self.tokens, groups, d)
+        self.sink = torch.randn(heads, device="cuda") if sinks else None
+        self.starts = torch.tensor([sum(lengths[:b]) for b in range(len(lengths) + 1)], dtype=torch.int32, device="cuda")
+
+    def pairs(self):
+        """Of a query and a key that it sees."""
+        if not self.causal:
+            return sum(n * n for n in self.lengths)
+        return sum(n * (n + 1) // 2 - max(n - self.window, 0) * (max(n - self.window, 0) + 1) // 2 for n in self.lengths)
+
+    def work(self):
+        return 4 * self.heads * self.d * self.pairs()
+
+    def shown(self, x):
+        """As [B, H, S, D], or [H, tokens, D] of unlike lengths: a view."""
+        return x.view(len(self.lengths), self.longest, -1, self.d).transpose(1, 2) if self.equal else x.transpose(0, 1)
+
+    def seen(self, query, key):
+        near = (key <= query) & (key + self.window > query)
+        return near if self.causal else key == key
+
+    def reference(self):
+        """In f32, a head of a sequence at a time."""
+        out = torch.empty(self.tokens, self.heads, self.d, device="cuda", dtype=BF16)
+        begin = 0
+        for n in self.lengths:
+            at, rows = torch.arange(n, device="cuda"), slice(begin, begin + n)
+            hidden = ~self.seen(at[:, None], at[None])
+            for h in range(self.heads):
+                g = h // (self.heads // self.groups)
+                s = self.q[rows, h].float() @ self.k[rows, g].float().t() * self.scale
+                if self.cap:
+                    s = self.cap * torch.tanh(s / self.cap)
+                s.masked_fill_(hidden, float("-inf"))
+                lse = s.logsumexp(-1)
+                if self.sink is not None:
+                    lse = torch.logaddexp(lse, self.sink[h])
+                out[rows, h] = (s.sub_(lse[:, None]).exp_() @ self.v[rows, g].float()).to(BF16)
+            begin += n
+        return self.shown(out)
+
+
+def family_extra(library, f):
+    o = torch.full_like(f.q, float("nan"))
+    lse = torch.empty(f.tokens * f.heads, device="cuda")
+    b, s = len(f.lengths), f.longest
+    strides = {f"{name}_{part}": x.stride(dim) for name, x in (("q", f.q), ("k", f.k)) for part, dim in (("row", 0), ("head", 1))}
+    strides |= {} if not f.equal else {"q_batch": s * f.q.stride(0), "k_batch": s * f.k.stride(0)}
+    call = FamilyCall(q=f.q.data_ptr(), k=f.k.data_ptr(), v=f.v.data_ptr(), o=o.data_ptr(), lse=lse.data_ptr(), batch=b, heads=f.heads,
+                      kv_heads=f.groups, queries=s, keys=s, head_dim=f.d, causal=f.causal, window=f.window if f.window < s else 0,
+                      scale=f.scale, cap=f.cap, starts=f.starts.data_ptr(), longest=s, tokens=f.tokens, **strides)
+    if f.equal and (f.causal or f.cap):
+        call.starts = None
+    return _run(library, "attention_family", call, [f, o, lse], f.shown(o))
+
+
+def flex(f):
+    """PyTorch's flex_attention, compiled: of sequences of unlike lengths one, with a mask of documents."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    q, k, v = [f.shown(x) if f.equal else f.shown(x)[None] for x in (f.q, f.k, f.v)]
+    document = torch.repeat_interleave(torch.arange(len(f.lengths), device="cuda"), torch.tensor(f.lengths, device="cuda"))
+    apart = (lambda b, h, i, j: f.seen(i, j)) if f.equal else (lambda b, h, i, j: (document[i] == document[j]) & f.seen(i, j))
+    mask = create_block_mask(apart, None, None, q.shape[2], q.shape[2])
+
+    def capped(s, b, h, i, j):
+        return f.cap * torch.tanh(s / f.cap)
+
+    def work(q, k, v):
+        parts = flex_attention(q, k, v, score_mod=capped if f.cap else None, block_mask=mask, enable_gqa=f.heads > f.groups,
+                               return_lse=f.sink is not None)
+        return parts if f.sink is None else (parts[0] * torch.sigmoid(parts[1] - f.sink[:, None])[..., None]).to(BF16)
+    torch._dynamo.reset()
+    run = torch.compile(work, dynamic=False)
+    return (lambda: run(q, k, v)) if f.equal else lambda: run(q, k, v)[0]
+
+
+def family_cudnn(f):
+    q, k, v = map(f.shown, (f.q, f.k, f.v))
+
+    def launch():
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=f.causal, enable_gqa=f.heads > f.groups)
+    return launch
+
+
+def family_triton(f, *setting):
+    o = torch.full_like(f.q, float("nan"))
+    run = peers.family(f.q, f.k, f.v, o, f.starts, f.longest, f.causal, f.window, f.cap, *setting)
+
+    def launch():
+        run()
+        return f.shown(o)
+    return launch
+
+
+def family_peers(f):
+    found = {"flex": Choice(flex, [()], f)}
+    if f.equal and f.window >= f.longest and not f.cap and f.sink is None:
+        found["cudnn"] = Choice(family_cudnn, [()], f)
+    if f.sink is None:
+        found["triton"] = Choice(family_triton, TRITON[f.d], f)
+        for name, library in EXTRA.items():
+            if hasattr(library, "attention_family_forward"):
+                found[name] = Choice(family_extra, [()], library, f)
+    return found
+
+
+def family_label(b, s, g, window, cap, sinks):
+    parts = [f"{b}x{s}", f"{g} of 16 heads"] + [f"window {window}"] * (window > 0) + ["soft cap"] * (cap > 0) + ["sinks"] * sinks
+    return ", ".join(parts)
+
+
+@bench("family", "TFLOP/s", [(4, 4096, 16, 0, 0.0, False), (4, 4096, 4, 0, 0.0, False), (4, 4096, 4, 0, 20.0, False),
+                             (4, 4096, 4, 0, 0.0, True), (1, 16384, 4, 512, 0.0, False), (1, 16384, 4, 1024, 0.0, False),
+                             (1, 16384, 4, 4096, 0.0, False), (4, 4096, 4, 1024, 20.0, False)], label=family_label)
+def attention_window(b, s, g, window, cap, sinks):
+    """causal, 16 heads of 128 with keys and values of g, windows, soft cap, sinks; what counts is pairs that see each other"""
+    f = Family([s] * b, 16, g, window=window, cap=cap, sinks=sinks)
+    q, k, v = (f.shown(x).contiguous() for x in (f.q, f.k, f.v))
+    o = torch.full_like(q, float("nan"))
+    sink = f.sink if sinks else torch.zeros(16, device="cuda")
+    return Problem(work=f.work(), out=o, want=f.reference(), tolerance=2e-2, peers=family_peers(f), keep=f,
+                   ours=[Own("attention_window", [q, k, v, sink, o, f.scale, cap or 1.0, f.window], D=128, SOFT_CAP=cap > 0, SINKS=sinks)])
+
+
+MIXED = [4096, 300, 2500, 5000, 17, 1200, 3271]
+
+
+@bench("family", "TFLOP/s", [(lengths, causal) for causal in (True, False) for lengths in ((4096,) * 4, tuple(MIXED), (512,) * 32)],
+       label=lambda lengths, causal: f"{'causal' if causal else 'full'}, {len(lengths)} of {min(lengths)} to {max(lengths)}")
+def attention_varlen(lengths, causal):
+    """sequences one behind the other, 16 heads of 128 with keys and values of 4"""
+    f = Family(list(lengths), 16, 4, causal=causal)
+    o = torch.full_like(f.q, float("nan"))
+    q, k, v, heads_first = (x.transpose(0, 1) for x in (f.q, f.k, f.v, o))
+    return Problem(work=f.work(), out=f.shown(o), want=f.reference(), tolerance=2e-2, peers=family_peers(f), keep=f,
+                   ours=[Own("attention_varlen", [q, k, v, f.starts, f.starts, heads_first, f.longest, f.scale], D=128, CAUSAL=causal)])
 
 
 # ---- decoding ----

@@ -322,6 +322,67 @@ def attention(q, k, v, o, causal, bm, bn, warps, stages):
 
 
 @triton.jit
+def family_steps(acc, total, top, queries, k, v, at, begin, column, first, last, length, scale, cap, window, BN: tl.constexpr,
+                 MASK: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr):
+    for n in range(first, last, BN):
+        s = tl.dot(queries, k.load([begin + n, column]).T) * scale
+        if CAP:   # scale is 2 / cap * log2(e): cap * tanh(x) = cap * (1 - 2 / (e^2x + 1)), to base 2
+            s = cap - 2 * cap / (tl.exp2(s) + 1)
+        if MASK:
+            key = n + tl.arange(0, BN)[None, :]
+            seen = key < length
+            if CAUSAL:
+                seen = seen & (key <= at[:, None]) & (key + window > at[:, None])
+            s = tl.where(seen, s, -1e30)
+        new = tl.maximum(top, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        alpha = tl.exp2(top - new)
+        total = total * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.bfloat16), v.load([begin + n, column]), acc * alpha[:, None])
+        top = new
+    return acc, total, top
+
+
+@triton.jit
+def family_kernel(q, k, v, o, starts, longest, scale, cap, window, row, D: tl.constexpr, GROUP: tl.constexpr, BM: tl.constexpr,
+                  BN: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr):
+    # Tensor maps of [tokens, heads * D], sequences one behind the other; blocks of BM queries, the last ones first.
+    m = tl.cdiv(longest, BM) - 1 - tl.program_id(2)
+    head, begin = tl.program_id(0), tl.load(starts + tl.program_id(1))
+    length = tl.load(starts + tl.program_id(1) + 1) - begin
+    if m * BM < length:
+        queries = q.load([begin + m * BM, head * D])
+        at = m * BM + tl.arange(0, BM)
+        acc = tl.zeros((BM, D), tl.float32)
+        top = tl.full((BM,), -1e30, tl.float32)
+        total = tl.zeros((BM,), tl.float32)
+        first, near, plain, last = 0, 0, length // BN * BN, length
+        if CAUSAL:
+            first = tl.maximum(m * BM - window + 1, 0) // BN * BN
+            plain, last = m * BM // BN * BN, tl.minimum(length, (m + 1) * BM)
+            near = tl.minimum(tl.maximum(tl.cdiv(tl.maximum(m * BM + BM - window, 0), BN) * BN, first), plain)
+            acc, total, top = family_steps(acc, total, top, queries, k, v, at, begin, head // GROUP * D, first, near, length, scale, cap,
+                                           window, BN, True, CAUSAL, CAP)
+        acc, total, top = family_steps(acc, total, top, queries, k, v, at, begin, head // GROUP * D, near, plain, length, scale, cap,
+                                       window, BN, False, CAUSAL, CAP)
+        acc, total, top = family_steps(acc, total, top, queries, k, v, at, begin, head // GROUP * D, plain, last, length, scale, cap, window,
+                                       BN, True, CAUSAL, CAP)
+        place = (begin + at).to(tl.int64)[:, None] * row + head * D + tl.arange(0, D)[None, :]
+        tl.store(o + place, (acc / total[:, None]).to(tl.bfloat16), (at < length)[:, None])
+
+
+def family(q, k, v, o, starts, longest, causal, window, cap, bm, bn, warps, stages):
+    """q, k, v, o: [tokens, heads, d], sequence b from starts[b] on; window: keys that a query sees (causal only), cap: 0 for none."""
+    (tokens, h, d), g = q.shape, k.shape[1]
+    maps = [TensorDescriptor.from_tensor(x.view(tokens, -1), [rows, d]) for x, rows in ((q, bm), (k, bn), (v, bn))]
+    log2e = 1.4426950408889634
+    scale = d ** -0.5 * log2e * (2 / cap if cap else 1)
+    return lambda: family_kernel[(h, len(starts) - 1, triton.cdiv(longest, bm))](
+        *maps, o, starts, longest, scale, cap * log2e, window, h * d, D=d, GROUP=h // g, BM=bm, BN=bn, CAUSAL=causal, CAP=cap > 0,
+        num_warps=warps, num_stages=stages)
+
+
+@triton.jit
 def latent_kernel(q, c, table, length, part, lse, width, scale, R: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
                   SPLITS: tl.constexpr, PAGE: tl.constexpr):
     split, b = tl.program_id(0), tl.program_id(2)

@@ -348,12 +348,44 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
     }
 }
 
+static void learn(Facts *facts, const Block *block) {
+    for (int i = 0; i < block->count; i++)
+        if (is_scalar(block->items[i])) facts_enter(facts, block->items[i]);
+}
+
+static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
+    if (is_call(stmt, OP_GEMM)) return true;
+    if (stmt->kind == STMT_IF || stmt->kind == STMT_WHILE) return false;
+    if (stmt->kind == STMT_FOR) {
+        const Iter *iter = &stmt->loop.iters[0];
+        if (stmt->loop.kind == LOOP_PARALLEL || stmt->loop.count != 1) return false;
+        if (!prove(facts, e_lt(facts_arena(facts), iter->begin, iter->end))) return false;
+    }
+    Block *bodies[2];
+    for (int b = 0, count = stmt_bodies((Stmt *)stmt, bodies); b < count; b++)
+        for (int i = 0; i < bodies[b]->count; i++)
+            if (surely_multiplies(facts, bodies[b]->items[i])) return true;
+    return false;
+}
+
+// One thread arrives for its warpgroup. That the others have waited for the tile, too, is sure where they multiply together after
+// it: not where a point has no steps.
+static bool has_all_waited(const Maker *m, const Group *group, const Block *before) {
+    for (int i = before->count - 1; i >= 0; i--) {
+        const Stmt *stmt = before->items[i];
+        if (surely_multiplies(m->facts, stmt)) return true;
+        if (is_call(stmt, OP_MBARRIER_WAIT) && stmt->call.args[0].region->buf == group->full) return false;
+    }
+    return false;
+}
+
 // After an arrival comes the next slot. Before one for which threads have read, all of them meet.
 static void finish_releases(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Maker *m = mapper->user;
     Group *group = map_get(m->releases, stmt);
     Arg none[2] = {{0}};
-    if (group && group->by_threads) push_call(m->parting, OP_BARRIER, COUNT_OF(none), none, out);
+    if (group && (group->by_threads || !has_all_waited(m, group, out)))
+        push_call(m->parting, OP_BARRIER, COUNT_OF(none), none, out);
     if (group && group->store) push_last_stores(m->parting, out);
     block_push(mapper->arena, out, stmt);
     if (group) push_advance(m->parting, &group->counter, out);
@@ -378,11 +410,6 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
 }
 
 // ---- roles ----
-
-static void learn(Facts *facts, const Block *block) {
-    for (int i = 0; i < block->count; i++)
-        if (is_scalar(block->items[i])) facts_enter(facts, block->items[i]);
-}
 
 // Of a section the worker's place in this round, in the next one from the other end: who had a long point has a short one next.
 // The last round of a section has not one for each, and who has one in it changes from section to section: each begins with another
@@ -491,6 +518,8 @@ static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     // Where tiles are transposed turns lose (attention in 8 bits: 0.89 to 1.01): a late tile holds up all.
     if (p->consumers > 1 && !m->plan->turns) take_turns(p->arena, &work);
     if (!p->turns) drop_last_arrivals(m, &work, map_new(p->arena));
+    learn(facts, &work);
+    m->facts = facts;
     StmtMapper finish = {.arena = p->arena, .stmt = finish_releases, .user = m};
     rewrite_block(&finish, &work);
     block_append(p->arena, body, &work);

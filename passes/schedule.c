@@ -203,6 +203,14 @@ static Trend trend_of(const Trends *t, const Expr *e) {
     }
 }
 
+// Where begin and end go the same way, as those of a window that slides, begin is what is held up: by the tensor's start. (The order of
+// points is for speed alone.)
+static Trend trend_of_trip_count(const Trends *t, const Expr *begin, const Expr *end) {
+    Trend rise = trend_of(t, end), fall = opposite(trend_of(t, begin));
+    bool slides = rise != TREND_UNKNOWN && fall == opposite(rise);
+    return slides ? rise : rise | fall;
+}
+
 static bool add_trips(Visitor *visitor, Stmt *stmt) {
     Trends *t = visitor->user;
     if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
@@ -210,8 +218,7 @@ static bool add_trips(Visitor *visitor, Stmt *stmt) {
     if (stmt->kind != STMT_FOR || (stmt->loop.kind != LOOP_SERIAL && stmt->loop.kind != LOOP_PIPELINED)) return true;
     for (int i = 0; i < stmt->loop.count; i++) {
         const Iter *iter = &stmt->loop.iters[i];
-        t->trips |= trend_of(t, subst_expr(t->lets, iter->end));
-        t->trips |= opposite(trend_of(t, subst_expr(t->lets, iter->begin)));
+        t->trips |= trend_of_trip_count(t, subst_expr(t->lets, iter->begin), subst_expr(t->lets, iter->end));
     }
     return true;
 }
@@ -241,9 +248,16 @@ static int deciding_iter(Scheduler *s, Trend *trend) {
 typedef struct Kept {
     Scheduler *s;
     const Var *var;
-    Map *seen;
-    Expr *bytes;   // for one point of the others
+    Subst *lets;
+    Map *seen, *chosen;   // tensors; names that choose among their parts
+    Expr *bytes;          // for one point of the others
 } Kept;
+
+static bool keep_let(Visitor *visitor, Stmt *stmt) {
+    Kept *kept = visitor->user;
+    if (stmt->kind == STMT_LET) subst_var(kept->lets, stmt->let.var, subst_expr(kept->lets, stmt->let.value));
+    return true;
+}
 
 static void keep_region(Visitor *visitor, Region *region, const Operand *operand) {
     Kept *kept = visitor->user;
@@ -252,11 +266,17 @@ static void keep_region(Visitor *visitor, Region *region, const Operand *operand
     if (!operand || operand->access != ACCESS_READ || buf->scope != SCOPE_GLOBAL || map_has(kept->seen, buf)) return;
     bool by_others = false;
     Expr *bytes = e_int(a, type_bytes(buf->type));
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_var(subst_expr(kept->lets, region->dims[d].start), kept->var)) return;
     for (int d = 0; d < region->count; d++) {
-        if (expr_uses_var(region->dims[d].start, kept->var)) return;
+        const Expr *start = subst_expr(kept->lets, region->dims[d].start);
         bool chosen = false;
-        for (int i = 0; i < kept->s->grid->grid.count; i++)
-            chosen |= expr_uses_var(region->dims[d].start, kept->s->grid->grid.iters[i].var);
+        for (int i = 0; i < kept->s->grid->grid.count; i++) {
+            const Var *var = kept->s->grid->grid.iters[i].var;
+            if (!expr_uses_var(start, var)) continue;
+            chosen = true;
+            map_put(kept->chosen, var, (void *)var);
+        }
         by_others |= chosen;
         if (!chosen) bytes = e_mul(a, bytes, buf->shape[d]);
     }
@@ -281,10 +301,14 @@ static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
 static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *others) {
     enum { LEAST = 2 };
     Arena *a = s->arena;
-    Kept kept = {.s = s, .var = iter->var, .seen = map_new(a)};
-    Visitor visitor = {.region = keep_region, .user = &kept};
+    Kept kept = {.s = s, .var = iter->var, .lets = subst_new(a), .seen = map_new(a), .chosen = map_new(a)};
+    Visitor visitor = {.stmt = keep_let, .region = keep_region, .user = &kept};
     visit_block(&visitor, &s->grid->grid.body);
     if (!kept.bytes) return NULL;
+    for (int i = 0; i < s->grid->grid.count; i++) {   // points that differ in this read the same
+        const Iter *other = &s->grid->grid.iters[i];
+        if (other->var != iter->var && !map_has(kept.chosen, other->var)) kept.bytes = e_div(a, kept.bytes, other->end);
+    }
     Expr *room = e_int(a, s->context->target->l2_kept);
     Expr *bytes =
         e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it

@@ -1,4 +1,5 @@
-// split-loops: a loop whose last iterations do more than the others becomes two, where products run beside an iteration's work.
+// split-loops: a loop whose last or first iterations do more than the others becomes two or three, where products run beside an
+// iteration's work.
 //
 //     for (n in begin .. end) {                           let plain = min(end, max(begin, T / 64));
 //         async gemm(Qs, Ks[n].T, s)                      for (n in begin .. plain) {
@@ -20,11 +21,18 @@
 // A branch parts what the assembler orders as one: it moves the wait for a product that runs meanwhile up to the branch, since it
 // moves waits past all that does not touch their registers. Where nothing runs beside the work the one loop stays (unswitch.c).
 //
-// The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index and rising
-// with it: from the first iteration in which it holds on it holds in all. That iteration is computed before the loop.
+// The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index. One that rises with it
+// holds in all iterations from some one on, one that falls in all up to some one, as at the near edge of a window: then there is
+// a part before the plain one, too. These iterations are computed before the loop.
 //
-// Left alone: conditions that fall with the index, as at the near edge of a window, or that need what the iteration computes; loops
-// with several such conditions; loops that are left (which would go on with the second one).
+//     if (n * 64 + 63 > at || n * 64 + window <= at + 127)  =>   let near = min(end, max(begin, (at + 127 - window + 64) / 64));
+//                                                                let plain = min(end, max(near, ceildiv(at - 62, 64)));
+//                                                                for (n in begin .. near) { ... mask s ... }
+//                                                                for (n in near .. plain) { ... }
+//                                                                for (n in plain .. end) { ... mask s ... }
+//
+// Left alone: conditions that need what the iteration computes; loops with several such conditions; loops that are left (which would go
+// on with the second one).
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/idle_waits.h"
@@ -33,10 +41,15 @@
 #include "passes/tile_loop.h"
 #include "passes/util.h"
 
+typedef struct
+    Edges {   // of a condition: it holds before `until` and from `from` on; NULL: by no comparison that falls, that rises
+    Expr *until, *from;
+} Edges;
+
 typedef struct Split {
     Arena *arena;
-    Map *plain;   // loop -> Expr: where its first part ends
-    Map *once;    // loops whose first part has one iteration, and then that part
+    Map *edges;   // loop -> Edges: where its plain part begins and ends
+    Map *once;    // loops whose plain part is the first and has one iteration, and then that part
 } Split;
 
 static bool is_running(const Stmt *stmt, void *user) {
@@ -80,27 +93,45 @@ static bool find_bound(Visitor *visitor, Expr *expr) {
     return !bound->found;
 }
 
-// The first index at which the comparison holds, from 0 on; NULL: it does not rise with it, or may wrap around.
-static Expr *first_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index) {
+// Of one comparison, counted from 0 on. False: it does not depend on the index so, or may wrap around.
+static bool edge_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index, Edges *edges) {
     int64_t in_a, in_b;
     bool compares = e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
-    if (!compares || e->binary.a->type != TYPE_I64 || !comparison_is_exact(facts, e)) return NULL;
+    if (!compares || e->binary.a->type != TYPE_I64 || !comparison_is_exact(facts, e)) return false;
     BinaryOp op = e->binary.op;
     bool least = op == BIN_GE || op == BIN_GT, strict = op == BIN_GT || op == BIN_LT;
-    if (!least && op != BIN_LE && op != BIN_LT) return NULL;
+    if (!least && op != BIN_LE && op != BIN_LT) return false;
     Expr *high = least ? e->binary.a : e->binary.b, *low = least ? e->binary.b : e->binary.a;   // high >= low
-    if (!linear_in(high, index, &in_a) || !linear_in(low, index, &in_b) || in_a <= in_b) return NULL;
+    if (!linear_in(high, index, &in_a) || !linear_in(low, index, &in_b) || in_a == in_b) return false;
+    bool rises = in_a > in_b;
     Subst *subst = subst_new(arena);
     subst_var(subst, index, e_int(arena, 0));
-    Expr *misses = e_sub(arena, subst_expr(subst, low), subst_expr(subst, high));
-    if (strict) misses = e_add(arena, misses, e_int(arena, 1));
-    return e_call2(arena, OP_CEILDIV, e_max(arena, misses, e_int(arena, 0)), e_int(arena, in_a - in_b));
+    high = subst_expr(subst, high);
+    low = subst_expr(subst, low);
+    Expr *step = e_int(arena, rises ? in_a - in_b : in_b - in_a), *none = e_int(arena, 0);
+    // what is missing at 0, or, where it falls, what is left
+    Expr *rest = rises ? e_add(arena, e_sub(arena, low, high), e_int(arena, strict))
+                       : e_add(arena, e_sub(arena, high, low), e_sub(arena, step, e_int(arena, strict)));
+    int64_t constant;
+    if (!expr_const(rest, &constant) && !comparison_is_exact(facts, e_binary(arena, BIN_GT, rest, none))) return false;
+    rest = e_max(arena, rest, none);
+    *edges =
+        rises ? (Edges){.from = e_call2(arena, OP_CEILDIV, rest, step)} : (Edges){.until = e_div(arena, rest, step)};
+    return true;
 }
 
-static Expr *first_of_any(Arena *arena, const Facts *facts, const Expr *e, const Var *index) {
-    if (e->kind != EXPR_BINARY || e->binary.op != BIN_LOGICAL_OR) return first_of(arena, facts, e, index);
-    Expr *a = first_of_any(arena, facts, e->binary.a, index), *b = first_of_any(arena, facts, e->binary.b, index);
-    return a && b ? e_min(arena, a, b) : NULL;
+static bool edges_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index, Edges *edges) {
+    Edges a, b;
+    if (e->kind != EXPR_BINARY || e->binary.op != BIN_LOGICAL_OR) return edge_of(arena, facts, e, index, edges);
+    if (!edges_of(arena, facts, e->binary.a, index, &a) || !edges_of(arena, facts, e->binary.b, index, &b))
+        return false;
+    edges->from = a.from && b.from ? e_min(arena, a.from, b.from) : a.from ? a.from : b.from;
+    edges->until = a.until && b.until ? e_max(arena, a.until, b.until) : a.until ? a.until : b.until;
+    return true;
+}
+
+static Expr *within(Split *split, Facts *facts, const Iter *iter, Expr *least, Expr *index) {
+    return simplify_expr(split->arena, facts, e_min(split->arena, iter->end, e_max(split->arena, least, index)));
 }
 
 static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
@@ -116,14 +147,16 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     Facts *facts = (Facts *)at;   // as it was when we return
     if (bound.found || !prove(facts, e_binary(split->arena, BIN_GE, iter->begin, e_int(split->arena, 0)))) return;
     int mark = facts_mark(facts);
+    Edges *edges = NEW(split->arena, Edges);
     facts_iter(facts, iter);
-    Expr *first = first_of_any(split->arena, facts, condition, iter->var);
+    bool known = edges_of(split->arena, facts, condition, iter->var, edges);
     facts_release(facts, mark);
-    if (!first) return;
-    first = e_min(split->arena, iter->end, e_max(split->arena, iter->begin, first));
-    first = simplify_expr(split->arena, facts, first);
-    map_put(split->plain, stmt, first);
-    Expr *trips = e_sub(split->arena, first, iter->begin);
+    if (!known) return;
+    if (edges->until) edges->until = within(split, facts, iter, iter->begin, edges->until);
+    else if (edges->from) edges->from = within(split, facts, iter, iter->begin, edges->from);
+    map_put(split->edges, stmt, edges);
+    if (edges->until) return;
+    Expr *trips = e_sub(split->arena, edges->from, iter->begin);
     if (prove(facts, e_binary(split->arena, BIN_LE, trips, e_int(split->arena, 1)))) map_put(split->once, stmt, stmt);
 }
 
@@ -143,30 +176,45 @@ static void unwrap(Arena *arena, Block *body, int at) {
     block_insert(arena, body, 0, known);
 }
 
+static Expr *bind_index(Arena *arena, const char *name, Expr *value, Span loc, Block *out) {
+    Var *var = var_new(arena, name, VAR_LET, TYPE_I64, loc);
+    block_push(arena, out, s_let(arena, var, value));
+    return e_var(arena, var);
+}
+
+static void push_rare(Arena *arena, Stmt *loop, Expr *begin, Expr *end, int rare, Block *out) {
+    Stmt *part = part_of(arena, loop, begin, end);
+    unwrap(arena, &part->loop.body, rare);
+    block_push(arena, out, part);
+}
+
 static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     const Split *split = mapper->user;
     Arena *arena = mapper->arena;
-    Expr *plain = map_get(split->plain, stmt);
-    if (!plain) {
+    const Edges *edges = map_get(split->edges, stmt);
+    if (!edges) {
         block_push(arena, out, stmt);
         return;
     }
-    Var *var = var_new(arena, "plain", VAR_LET, TYPE_I64, stmt->loc);
-    block_push(arena, out, s_let(arena, var, plain));
+    Expr *begin = stmt->loop.iters[0].begin, *end = stmt->loop.iters[0].end, *last = end;
     int rare = rare_at(&stmt->loop.body);
-    Stmt *most = part_of(arena, stmt, stmt->loop.iters[0].begin, e_var(arena, var));
-    Stmt *rest = part_of(arena, stmt, e_var(arena, var), stmt->loop.iters[0].end);
+    Expr *first = edges->until ? bind_index(arena, "near", edges->until, stmt->loc, out) : begin;
+    if (edges->from) {
+        Expr *from = edges->until ? e_min(arena, end, e_max(arena, first, edges->from)) : edges->from;
+        last = bind_index(arena, "plain", from, stmt->loc, out);
+    }
+    Stmt *most = part_of(arena, stmt, first, last);
     if (map_has(split->once, stmt)) map_put(split->once, most, most);
     block_remove(&most->loop.body, rare);
-    unwrap(arena, &rest->loop.body, rare);
+    if (edges->until) push_rare(arena, stmt, begin, first, rare, out);
     block_push(arena, out, most);
-    block_push(arena, out, rest);
+    if (edges->from) push_rare(arena, stmt, last, end, rare, out);
 }
 
 bool pass_split_loops(PassContext *context, Func *kernel) {
     Split split = {context->arena, map_new(context->arena), map_new(context->arena)};
     kernel_walk(context->arena, kernel, visit_loop, &split);
-    if (map_count(split.plain) == 0) return false;
+    if (map_count(split.edges) == 0) return false;
     StmtMapper mapper = {.arena = context->arena, .stmt = split_stmt, .user = &split};
     rewrite_block(&mapper, &kernel->body);
     drop_idle_waits(context->arena, kernel, split.once);
