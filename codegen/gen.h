@@ -65,6 +65,7 @@ typedef struct Lines {
 // A part of a module's kernels, compiled by one thread as a module of LLVM's.
 typedef struct Unit {
     int first, end;   // functions of the module
+    int64_t weight;   // by and large proportional to the time
     bool alone;       // there is no other
     bool emit_llvm;
     const char *ptx, *llvm;         // NULL: not compiled

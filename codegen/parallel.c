@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- parting ----
@@ -55,10 +56,12 @@ int make_units(const Module *module, bool emit_llvm, Unit **units) {
         left -= weights[i];
         if (weight < WORTH_A_UNIT || left < WORTH_A_UNIT) continue;
         (*units)[count].end = i + 1;
+        (*units)[count].weight = weight;
         (*units)[++count].first = i + 1;
         weight = 0;
     }
     (*units)[count].end = functions;
+    (*units)[count].weight = weight;
     (*units)[0].alone = count == 0;
     (*units)[0].emit_llvm = emit_llvm;
     return count + 1;
@@ -79,7 +82,7 @@ typedef struct Worker {
 
 struct Pool {
     const Common *common;
-    Unit *units;
+    Unit **units;   // in the order in which they are begun
     int count;
     atomic_int next;
     Worker *workers;
@@ -97,8 +100,8 @@ static void *work(void *user) {
         int i = atomic_fetch_add(&pool->next, 1);
         if (i >= pool->count) return NULL;
         DiagSink *sink = diag_sink_new(worker->arena);
-        compile_unit(pool->common, worker->arena, &worker->failure, sink, &pool->units[i]);
-        if (diag_count(sink)) pool->units[i].ptx = NULL;   // to be said again, where it is heard
+        compile_unit(pool->common, worker->arena, &worker->failure, sink, pool->units[i]);
+        if (diag_count(sink)) pool->units[i]->ptx = NULL;   // to be said again, where it is heard
     }
 }
 
@@ -131,12 +134,25 @@ static void free_arenas(void *user) {
 static bool keep_texts(void *user) {
     const Pool *pool = user;
     for (int i = 0; i < pool->count; i++)
-        if (pool->units[i].ptx) pool->units[i].ptx = arena_strdup(pool->common->module->arena, pool->units[i].ptx);
+        if (pool->units[i]->ptx) pool->units[i]->ptx = arena_strdup(pool->common->module->arena, pool->units[i]->ptx);
     return true;
 }
 
+static int heavier_first(const void *a, const void *b) {
+    const Unit *x = *(const Unit *const *)a, *y = *(const Unit *const *)b;
+    return x->weight != y->weight ? (x->weight < y->weight) - (x->weight > y->weight) : (x > y) - (x < y);
+}
+
+// The longest first, so that none is begun late.
+static Unit **in_order(Arena *arena, int count, Unit *units) {
+    Unit **order = NEW_ARRAY(arena, Unit *, count);
+    for (int i = 0; i < count; i++) order[i] = &units[i];
+    qsort(order, (size_t)count, sizeof *order, heavier_first);
+    return order;
+}
+
 static void compile_side_by_side(const Common *common, int count, Unit *units) {
-    Pool pool = {.common = common, .units = units, .count = count};
+    Pool pool = {.common = common, .units = in_order(common->module->arena, count, units), .count = count};
     int wanted = processors() < count ? processors() : count;
     if (wanted > MOST_THREADS) wanted = MOST_THREADS;
     if (wanted < 2) return;
