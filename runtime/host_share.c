@@ -60,47 +60,56 @@ static bool same(const Expr *a, const Expr *b) {
     return expr_equal(a, b);   // one step: operands are the same, or differ
 }
 
-// A copy whose operands are nodes.
-static Expr *with_nodes(HostSharer *s, const Expr *from) {
-    HostNode *node = NEW(s->arena, HostNode);
-    Expr *e = &node->expr;
-    *e = *from;
-    node->number = HOST_ALONE;
-    switch (e->kind) {
-    case EXPR_UNARY: e->unary.a = host_share(s, from->unary.a); break;
+// Operands of most calls.
+enum { MOST_ARGS = 4 };
+
+// The expression with nodes for operands. `args` is room for those of a call.
+static Expr with_nodes(HostSharer *s, const Expr *from, Arg *args) {
+    Expr e = *from;
+    switch (e.kind) {
+    case EXPR_UNARY: e.unary.a = host_share(s, from->unary.a); break;
     case EXPR_BINARY:
-        e->binary.a = host_share(s, from->binary.a);
-        e->binary.b = host_share(s, from->binary.b);
+        e.binary.a = host_share(s, from->binary.a);
+        e.binary.b = host_share(s, from->binary.b);
         break;
     case EXPR_SELECT:
-        e->select.condition = host_share(s, from->select.condition);
-        e->select.yes = host_share(s, from->select.yes);
-        e->select.no = host_share(s, from->select.no);
+        e.select.condition = host_share(s, from->select.condition);
+        e.select.yes = host_share(s, from->select.yes);
+        e.select.no = host_share(s, from->select.no);
         break;
     case EXPR_CAST:
-    case EXPR_BITCAST: e->operand = host_share(s, from->operand); break;
+    case EXPR_BITCAST: e.operand = host_share(s, from->operand); break;
     case EXPR_CALL:
-        e->call.args = arena_copy(s->arena, from->call.args, sizeof(Arg) * (size_t)from->call.count);
-        for (int i = 0; i < e->call.count; i++)
-            if (e->call.args[i].value) e->call.args[i].value = host_share(s, e->call.args[i].value);
+        e.call.args = e.call.count <= MOST_ARGS ? args : NEW_ARRAY(s->arena, Arg, e.call.count);
+        for (int i = 0; i < e.call.count; i++) {
+            Arg arg = from->call.args[i];
+            e.call.args[i] = (Arg){.value = arg.value ? host_share(s, arg.value) : NULL};
+        }
         break;
     default: break;
     }
     return e;
 }
 
+static Expr *add_node(HostSharer *s, const Expr *e, HostNode **bucket) {
+    HostNode *node = NEW(s->arena, HostNode);
+    *node = (HostNode){*e, HOST_ALONE, *bucket};
+    if (e->kind == EXPR_CALL)
+        node->expr.call.args = arena_copy(s->arena, e->call.args, sizeof(Arg) * (size_t)e->call.count);
+    return &(*bucket = node)->expr;
+}
+
 Expr *host_share(HostSharer *s, const Expr *from) {
-    Expr *e = with_nodes(s, from);
-    HostNode *node = (HostNode *)e, **bucket = &s->buckets[hash_of(e) % BUCKETS];
-    bool constant = e->kind == EXPR_INT || e->kind == EXPR_FLOAT;
+    Arg args[MOST_ARGS];
+    Expr e = with_nodes(s, from, args);
+    HostNode **bucket = &s->buckets[hash_of(&e) % BUCKETS];
+    bool constant = e.kind == EXPR_INT || e.kind == EXPR_FLOAT;
     for (HostNode *other = *bucket; other; other = other->next) {
-        if (!same(&other->expr, e)) continue;
+        if (!same(&other->expr, &e)) continue;
         if (other->number == HOST_ALONE && !constant) other->number = s->shared++;
         return &other->expr;
     }
-    node->next = *bucket;
-    *bucket = node;
-    return e;
+    return add_node(s, &e, bucket);
 }
 
 // ---- addresses ----

@@ -19,8 +19,9 @@ static inline int host_number(const Expr *expr) {
 typedef struct HostSharer HostSharer;
 
 HostSharer *host_sharer_new(Arena *arena);
-Expr *host_share(HostSharer *sharer, const Expr *expr);   // names are equal by their text
-int host_shared(const HostSharer *sharer);                // numbers given so far
+// Names are equal by their text. The nodes lie in the sharer's arena, `expr` (but for its Vars) may go.
+Expr *host_share(HostSharer *sharer, const Expr *expr);
+int host_shared(const HostSharer *sharer);   // numbers given so far
 
 // The least common multiple of `unit` and of the constants that an expression takes remainders of addresses by; 0: it reads an address
 // otherwise, or they have none that is small.

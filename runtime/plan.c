@@ -268,12 +268,49 @@ static void declare(Reader *r, const char *name, VarKind kind, Type type) {
     vec_push(r->arena, &r->vars, var);
 }
 
+// What parsing makes is gone behind it: the expression's nodes are copies, in the plan's arena.
+typedef struct Parsing {
+    Reader *reader;
+    Arena *scratch;
+    const char *text;
+    Expr *expr;
+} Parsing;
+
+static bool parse_expr(void *user) {
+    Parsing *p = user;
+    Reader *r = p->reader;
+    const Expr *expr =
+        parse_host_expr(p->scratch, r->failure, r->sink, p->text, r->names.items, r->names.count, r->vars.items);
+    if (expr) p->expr = host_share(r->sharer, expr);
+    return expr != NULL;
+}
+
+static void free_scratch(void *user) {
+    arena_free(((Parsing *)user)->scratch);
+}
+
+// Most expressions are names: dims of shapes.
+static Var *lone_name(const Reader *r, const char *text) {
+    for (int i = r->names.count - 1; i >= 0; i--)
+        if (strcmp(r->names.items[i], text) == 0) return r->vars.items[i];
+    return NULL;
+}
+
 static HostExpr read_expr(Reader *r, const Json *value) {
     HostExpr e = {.text = json_text(value, NULL)};
     if (!e.text || !r->ok) return e;
-    e.expr = parse_host_expr(r->arena, r->failure, r->sink, e.text, r->names.items, r->names.count, r->vars.items);
+    Var *name = lone_name(r, e.text);
+    Parsing parsing = {.reader = r, .text = e.text};
+    if (name) {
+        parsing.expr = host_share(r->sharer, e_var(r->arena, name));
+    } else {
+        parsing.scratch = arena_new(arena_host(r->arena), r->failure);
+        if (!parsing.scratch) fail_out_of_memory(r->failure);
+        fail_scope(r->failure, parse_expr, free_scratch, &parsing);
+    }
+    e.expr = parsing.expr;
     if (!e.expr) refuse(r, arena_printf(r->arena, "its plan has the expression '%s'", e.text));
-    else e.expr = host_share(r->sharer, e.expr), r->address_unit = host_address_unit(e.expr, r->address_unit);
+    else r->address_unit = host_address_unit(e.expr, r->address_unit);
     return e;
 }
 
