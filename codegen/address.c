@@ -382,13 +382,6 @@ static int64_t align_up(int64_t value, int64_t align) {
     return (value + align - 1) / align * align;
 }
 
-static int64_t buf_bytes(const Buf *buf) {
-    int64_t bytes = type_bytes(buf->type);
-    bool logical = is_logical(buf);
-    for (int i = 0; i < (logical ? buf->stage_dims : buf->rank); i++) bytes *= buf_extent(buf, i);
-    return logical ? bytes * layout_size_out(buf->layout) : bytes;
-}
-
 typedef struct SharedWalk {
     Arena *arena;
     Map *offsets;
@@ -403,7 +396,7 @@ static void lay_out_buf(SharedWalk *walk, const Buf *buf) {
     int64_t align = buf->align > 16 ? buf->align : 16;
     int64_t offset = walk->placed ? buf->offset : align_up(walk->bytes, align);
     if (walk->offsets) map_put(walk->offsets, buf, (void *)(intptr_t)(offset + 1));
-    int64_t end = offset + buf_bytes(buf);
+    int64_t end = offset + buf_space(buf);
     if (end > walk->bytes) walk->bytes = end;
 }
 

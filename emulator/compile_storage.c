@@ -61,11 +61,8 @@ static const int32_t *physical_table(Compiler *c, Mem *mem) {
 }
 
 static int64_t storage_bytes(const Mem *mem) {
-    const Buf *buf = mem->buf;
-    if (!buf->layout || buf->lowered) return mem->elements * mem->bytes;
-    int64_t tile = layout_size_in(buf->layout), image = layout_size_out(buf->layout);
-    int64_t stages = tile ? (mem->elements + tile - 1) / tile : 1;
-    return (image > tile ? image : tile) * stages * mem->bytes;
+    int64_t elements = mem->elements * mem->bytes, space = buf_space(mem->buf);
+    return space > elements ? space : elements;
 }
 
 static void place_shared(Compiler *c, bool allocated) {

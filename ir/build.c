@@ -588,6 +588,22 @@ int64_t buf_slot_bytes(const Buf *buf) {
     return bits / 8;
 }
 
+// Dims before the layout's are those of slots; a lowered buffer's shape is the image already.
+static int64_t space(const Buf *buf, int from) {
+    bool image = buf->layout && !buf->lowered;
+    int64_t elements = image ? layout_size_out(buf->layout) : 1;
+    for (int d = from; d < (image ? buf->rank - buf->layout->rank_in : buf->rank); d++) elements *= buf_extent(buf, d);
+    return elements * type_bytes(buf->type);
+}
+
+int64_t buf_slot_space(const Buf *buf) {
+    return space(buf, buf->stage_dims);
+}
+
+int64_t buf_space(const Buf *buf) {
+    return space(buf, 0);
+}
+
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc) {
     Region *region = NEW(arena, Region);
     *region = (Region){.buf = buf, .count = buf->rank, .transposed = transposed, .loc = loc};

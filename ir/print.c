@@ -503,9 +503,7 @@ static void put_decl(Printer *p, const Stmt *stmt) {
     put_attrs_after(p, buf->attrs);
     sb_char(out, ';');
     if (!p->options.comments || buf->scope != SCOPE_SHARED) return;
-    int64_t elements = 1;
-    for (int i = 0; i < buf->rank; i++) elements *= buf_extent(buf, i);
-    if (elements > 0) sb_printf(out, "   // %lld bytes", (long long)(elements * type_bits(buf->type) / 8));
+    if (buf_space(buf) > 0) sb_printf(out, "   // %lld bytes", (long long)buf_space(buf));
 }
 
 static void put_let(Printer *p, const Stmt *stmt) {

@@ -59,16 +59,9 @@ static bool collect(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-static int64_t bytes_of(const Buf *buf) {
-    int64_t elements = 1;
-    bool image = buf->layout && !buf->lowered;
-    for (int i = 0; i < (image ? buf->stage_dims : buf->rank); i++) elements *= buf_extent(buf, i);
-    return (image ? elements * layout_size_out(buf->layout) : elements) * type_bytes(buf->type);
-}
-
 static bool overlap(const Use *a, const Use *b) {
     bool bytes =
-        a->buf->offset < b->buf->offset + bytes_of(b->buf) && b->buf->offset < a->buf->offset + bytes_of(a->buf);
+        a->buf->offset < b->buf->offset + buf_space(b->buf) && b->buf->offset < a->buf->offset + buf_space(a->buf);
     return bytes && a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
 }
 

@@ -235,10 +235,7 @@ static int64_t shared_bytes(const Block *block) {
         const Stmt *stmt = block->items[i];
         if (stmt->kind == STMT_GRID) total += shared_bytes(&stmt->grid.body);
         if (stmt->kind == STMT_FOR) total += shared_bytes(&stmt->loop.body);
-        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
-        int64_t bytes = type_bytes(stmt->decl->type);
-        for (int d = 0; d < stmt->decl->rank; d++) bytes *= buf_extent(stmt->decl, d);
-        total += bytes;
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) total += buf_space(stmt->decl);
     }
     return total;
 }

@@ -250,13 +250,6 @@ static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
-static int64_t buffer_bytes(const Buf *buf) {
-    int64_t elements = buf->layout ? layout_size_out(buf->layout) : 1;
-    int lead = buf->layout ? buf->rank - buf->layout->rank_in : buf->rank;
-    for (int d = 0; d < lead; d++) elements *= buf_extent(buf, d);
-    return elements * type_bytes(buf->type);
-}
-
 static bool meet(const Life *a, const Life *b) {
     return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
 }
@@ -350,7 +343,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
             buf->stage_dims = buf->rank - buf->layout->rank_in;
             changed = true;
         }
-        lives.lives.items[i].bytes = buffer_bytes(buf);
+        lives.lives.items[i].bytes = buf_space(buf);
         lives.lives.items[i].align = alignment_of(context, kernel, buf);
         bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
         if (spread || lives.lives.items[i].bytes <= context->target->line_bytes) keep_apart(&lives.lives.items[i]);

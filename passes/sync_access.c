@@ -264,17 +264,10 @@ void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
 
 // ---- storage ----
 
-static int64_t slot_bytes(const Buf *buf) {
-    int64_t elements = 1;
-    for (int d = buf->stage_dims; d < buf->rank && !buf->layout; d++) elements *= buf_extent(buf, d);
-    if (buf->layout) elements = layout_size_out(buf->layout);
-    return elements * type_bytes(buf->type);
-}
-
 bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, int64_t *end) {
     const Buf *buf = access->buf, *root = buf_root(buf);
     if (root->scope != SCOPE_SHARED || root->offset < 0) return false;
-    int64_t slots = 1, slot = 0, bytes = slot_bytes(buf), at;
+    int64_t slots = 1, slot = 0, bytes = buf_slot_space(buf), at;
     bool known = true;
     for (int d = 0; d < buf->stage_dims; d++) {
         known = known && access->dims[d].length == 1 && affine_is_const(&start[d], &at);
