@@ -11,12 +11,11 @@
 // A barrier ends all live accesses that have landed. A pending copy knows its age, the number of cp.async groups closed
 // after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
 //
-// Control flow. Loops are played with real trip counts: small ones for loops whose count is not known (0 .. S + 1 and 2
-// S + 2, S being the least common multiple of the slots of the kernel's rings, 1 for a loop that does not count slots),
-// and the first and last iterations of long loops, cut out in multiples of S, so that slots k % S come as they would. A
+// Control flow. Loops are played with real trip counts: where they are not known with those of scenarios (sync_scenarios.h), and
+// of long loops the first and last iterations, cut out in multiples of S, so that slots k % S come as they would. A
 // count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
 // condition that is not decided goes both ways, and after it what is live on either way is live: nothing on any path is
-// missed. An unknown count within a loop takes two values in turn.
+// missed.
 //
 //     gemm, S = 3, steps = 2        live before the statement                              missing
 //     copies 0, commit              -
@@ -26,6 +25,7 @@
 //            gemm on slot 0         As[1] age 1
 //     k = 1  await As[1]            As[1] age 1, gemm's reads of slot 0                    (the same wait and barrier)
 #include "passes/sync_model.h"
+#include "passes/sync_scenarios.h"
 #include <string.h>
 
 typedef struct Live {
@@ -60,21 +60,6 @@ typedef struct Frame {
 
 enum { DEEPEST = 64 };
 
-typedef struct Choice {
-    int first, second;
-} Choice;
-typedef VEC(Choice) Choices;
-
-// A trip count that is not known: of the loop whose end is the variable `key`, or whose iterator it is.
-typedef struct Quantity {
-    const Var *key;
-    bool inside;      // in a loop: it may differ from one entry to the next
-    int64_t period;   // of the loop's slots
-    Choices choices;
-    int chosen;
-    int bindings;   // in this scenario
-} Quantity;
-
 struct SyncModel {
     Arena *arena;
     Func *kernel;
@@ -84,10 +69,7 @@ struct SyncModel {
     Map *written;    // buffers that the kernel writes
     Map *reused;     // of these what it accesses at another place too
     Map *peered;     // buffers that other blocks of the cluster read
-    Map *ends;       // Var -> Quantity
-    VEC(Quantity *) quantities;
-    int64_t period;   // S
-    Map *counting;    // loops that count slots
+    Scenarios *scenarios;
     int access_count;
     signed char *same;   // same_threads by ids: 0 not yet asked, 1 yes, -1 no
     Places all_places;   // those of the scenario come first, the others are free
@@ -440,21 +422,15 @@ static void play_statement(SyncModel *m, State *s, Stmt *stmt, bool leaf) {
 
 // ---- values ----
 
-static int trips_of(SyncModel *m, Quantity *quantity) {
-    (void)m;
-    const Choice *choice = &quantity->choices.items[quantity->chosen];
-    return quantity->bindings++ % 2 ? choice->second : choice->first;
-}
-
 static void play_let(SyncModel *m, const Stmt *stmt) {
-    Quantity *quantity = map_get(m->ends, stmt->let.var);
+    Quantity *quantity = scenario_quantity(m->scenarios, stmt->let.var);
     if (!type_is_int(stmt->let.var->type) || !stmt->let.value) {
         affine_forget(m->env, stmt->let.var);
         return;
     }
     Affine value = affine_of(m->env, stmt->let.value);
     int64_t constant;
-    if (quantity && !affine_is_const(&value, &constant)) value = affine_const(trips_of(m, quantity));
+    if (quantity && !affine_is_const(&value, &constant)) value = affine_const(scenario_trips(quantity));
     affine_bind(m->env, stmt->let.var, value);
 }
 
@@ -488,22 +464,19 @@ static void play_if(SyncModel *m, State *s, Stmt *stmt) {
 
 static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body);
 
-static int64_t period_of(const SyncModel *m, const Stmt *loop) {
-    return map_has(m->counting, loop) ? m->period : 1;
-}
-
 static int64_t trip_count(SyncModel *m, const Iter *iter, const Affine *begin) {
     Affine end = affine_of(m->env, iter->end);
     int64_t distance, step = 1;
     expr_const(iter->step, &step);
     if (affine_distance(begin, &end, &distance)) return distance <= 0 ? 0 : (distance + step - 1) / step;
-    Quantity *quantity = map_get(m->ends, iter->var);
-    return quantity ? trips_of(m, quantity) : 2;
+    Quantity *quantity = scenario_quantity(m->scenarios, iter->var);
+    return quantity ? scenario_trips(quantity) : 2;
 }
 
 static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
     Affine begin = affine_of(m->env, iters->begin);
-    int64_t trips = trip_count(m, iters, &begin), step = 1, period = period_of(m, stmt), most = 2 * period + 2;
+    int64_t trips = trip_count(m, iters, &begin), step = 1, period = scenarios_period(m->scenarios, stmt),
+            most = 2 * period + 2;
     expr_const(iters->step, &step);
     for (int64_t i = 0; i < trips && !s->dead && !m->failed; i++) {
         if (trips > most && i == period + 1) {   // the middle: whole periods of it
@@ -535,7 +508,7 @@ static void play_for(SyncModel *m, State *s, Stmt *stmt) {
 static void play_while(SyncModel *m, State *s, Stmt *stmt) {
     State *outer = m->breaks, *left = m->breaks = state_new(m);
     left->dead = true;
-    for (int64_t i = 0; i < m->period + 2 && !s->dead && !m->failed; i++) {
+    for (int64_t i = 0; i < scenarios_period(m->scenarios, NULL) + 2 && !s->dead && !m->failed; i++) {
         state_union(m, left, s);
         forget_assigned(m, &stmt->while_.body);
         play_block(m, s, &stmt->while_.body);
@@ -611,106 +584,7 @@ static void play_block(SyncModel *m, State *s, Block *block) {
     for (int i = 0; i < block->count && !s->dead && !m->failed; i++) play_stmt(m, s, block->items[i]);
 }
 
-// ---- scenarios ----
-
-static void add_choices(SyncModel *m, Quantity *quantity) {
-    int period = (int)quantity->period, most = 2 * period + 2;
-    if (!quantity->inside) {
-        for (int t = 0; t <= period + 1; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
-        vec_push(m->arena, &quantity->choices, ((Choice){most, most}));
-        return;
-    }
-    int some[] = {0, 1, period + 2};
-    for (int i = 0; i < COUNT_OF(some); i++)
-        for (int j = 0; j < COUNT_OF(some); j++) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
-}
-
-static void add_quantity(SyncModel *m, const Var *key, bool inside, int64_t period) {
-    Quantity *quantity = map_get(m->ends, key);
-    if (!quantity) {
-        quantity = NEW(m->arena, Quantity);
-        *quantity = (Quantity){.key = key, .period = 1};
-        map_put(m->ends, key, quantity);
-        vec_push(m->arena, &m->quantities, quantity);
-    }
-    quantity->inside |= inside;
-    if (period > quantity->period) quantity->period = period;
-}
-
-static int64_t gcd(int64_t a, int64_t b) {
-    return b ? gcd(b, a % b) : a;
-}
-
-enum { LONGEST_PERIOD = 24 };
-
-// Constant moduli of indices are numbers of slots.
-static bool is_slot_count(const Expr *expr, int64_t *slots) {
-    if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return false;
-    return expr_const(expr->binary.b, slots) && *slots >= 2 && *slots <= LONGEST_PERIOD;
-}
-
-static bool period_expr(Visitor *visitor, Expr *expr) {
-    int64_t *period = visitor->user, slots;
-    if (!is_slot_count(expr, &slots)) return true;
-    int64_t common = *period / gcd(*period, slots) * slots;
-    if (common <= LONGEST_PERIOD) *period = common;
-    return true;
-}
-
-typedef struct Counting {
-    const Var *iter;
-    int inner;   // loops within, around the place
-    bool found;
-} Counting;
-
-static bool counting_expr(Visitor *visitor, Expr *expr) {
-    Counting *counting = visitor->user;
-    int64_t slots;
-    if (!is_slot_count(expr, &slots)) return true;
-    if (!counting->inner || expr_uses_var(expr, counting->iter)) counting->found = true;
-    return true;
-}
-
-static bool counting_stmt(Visitor *visitor, Stmt *stmt) {
-    Counting *counting = visitor->user;
-    if (stmt->kind == STMT_ASSIGN && type_is_int(stmt->let.var->type)) counting->found = true;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind == LOOP_PARALLEL) return true;
-    counting->inner++;
-    visit_block(visitor, &stmt->loop.body);
-    counting->inner--;
-    return false;
-}
-
-// Its iterations count slots: by k % S, by something that comes of k, or by a `var`.
-static bool counts_slots(Stmt *loop) {
-    Counting counting = {.iter = loop->loop.iters[loop->loop.count - 1].var};
-    Visitor visitor = {.expr = counting_expr, .stmt = counting_stmt, .user = &counting};
-    visit_block(&visitor, &loop->loop.body);
-    return counting.found;
-}
-
-static void find_quantities(SyncModel *m, Block *block, bool inside) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        if (is_leaf(stmt)) continue;
-        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-        if (stmt->kind == STMT_FOR && counts_slots(stmt)) map_put(m->counting, stmt, stmt);
-        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
-            const Iter *iter = &stmt->loop.iters[k];
-            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, period_of(m, stmt));
-            else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0, period_of(m, stmt));
-        }
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
-            find_quantities(m, bodies[b], inside || loop);
-    }
-}
-
-static void find_period(SyncModel *m) {
-    Visitor visitor = {.expr = period_expr, .user = &m->period};
-    m->period = 1;
-    visit_block(&visitor, &m->kernel->body);
-}
+// ---- the model ----
 
 static void find_written(SyncModel *m) {
     EffectVec effects = {0};
@@ -742,26 +616,6 @@ static void number_accesses(SyncModel *m, Block *block) {
     }
 }
 
-enum { MOST_SCENARIOS = 300 };
-
-// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough.
-static void limit_scenarios(SyncModel *m) {
-    int64_t count = 1;
-    for (int q = m->quantities.count - 1; q >= 0; q--) {
-        Quantity *quantity = m->quantities.items[q];
-        if (count * quantity->choices.count > MOST_SCENARIOS) {
-            quantity->choices.count = 0;
-            int enough = (int)quantity->period + 2;
-            vec_push(m->arena, &quantity->choices, ((Choice){enough, enough}));
-            if (count * 3 <= MOST_SCENARIOS) {
-                vec_push(m->arena, &quantity->choices, ((Choice){0, enough}));
-                vec_push(m->arena, &quantity->choices, ((Choice){1, 1}));
-            }
-        }
-        count *= quantity->choices.count;
-    }
-}
-
 static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, const Map *awaited) {
     SyncModel *m = NEW(arena, SyncModel);
     *m = (SyncModel){.arena = arena,
@@ -773,13 +627,8 @@ static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, const Ma
                      .written = map_new(arena),
                      .reused = map_new(arena),
                      .peered = map_new(arena),
-                     .ends = map_new(arena),
-                     .counting = map_new(arena)};
+                     .scenarios = scenarios_new(arena, &kernel->body)};
     find_written(m);
-    find_period(m);
-    find_quantities(m, &kernel->body, false);
-    for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
-    limit_scenarios(m);
     number_accesses(m, &kernel->body);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
     m->places_of = NEW_ARRAY(arena, Places, m->access_count + 1);
@@ -797,38 +646,18 @@ SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role
     return model_new(arena, alone, plan, awaited);
 }
 
-static bool next_scenario(SyncModel *m) {
-    for (int q = 0; q < m->quantities.count; q++) {
-        Quantity *quantity = m->quantities.items[q];
-        if (++quantity->chosen < quantity->choices.count) return true;
-        quantity->chosen = 0;
-    }
-    return false;
-}
-
-// Dims and parameters that loops end at are bound from the start, lets where they stand.
-static void start_scenario(SyncModel *m) {
-    affine_reset(m->env);
-    drop_places(m);
-    m->depth = 0;
-    for (int q = 0; q < m->quantities.count; q++) {
-        Quantity *quantity = m->quantities.items[q];
-        quantity->bindings = 0;
-        if (quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM)
-            affine_bind(m->env, quantity->key, affine_const(quantity->choices.items[quantity->chosen].first));
-    }
-}
-
 static void play_all(SyncModel *m) {
     m->failed = false;
-    for (int q = 0; q < m->quantities.count; q++) m->quantities.items[q]->chosen = 0;
+    scenarios_reset(m->scenarios);
     do {
-        start_scenario(m);
+        m->depth = 0;
+        scenario_start(m->scenarios, m->env);
+        drop_places(m);
         State *s = state_new(m);
         play_block(m, s, &m->kernel->body);
         state_free(m, s);
         m->breaks = NULL;
-    } while (!m->failed && next_scenario(m));
+    } while (!m->failed && scenarios_next(m->scenarios));
 }
 
 void sync_model_place(SyncModel *m) {

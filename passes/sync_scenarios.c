@@ -1,0 +1,193 @@
+#include "passes/sync_scenarios.h"
+#include "passes/sync_access.h"
+#include "passes/util.h"
+
+typedef struct Choice {
+    int first, second;
+} Choice;
+typedef VEC(Choice) Choices;
+
+// A trip count that is not known: of the loop whose end is the variable `key`, or whose iterator it is.
+struct Quantity {
+    const Var *key;
+    bool inside;      // in a loop: it may differ from one entry to the next
+    int64_t period;   // of the loop's slots
+    Choices choices;
+    int chosen;
+    int bindings;   // in this scenario
+};
+
+struct Scenarios {
+    Arena *arena;
+    Map *ends;   // Var -> Quantity
+    VEC(Quantity *) quantities;
+    int64_t period;   // S
+    Map *counting;    // loops that count slots
+};
+
+int64_t scenarios_period(const Scenarios *m, const Stmt *loop) {
+    return !loop || map_has(m->counting, loop) ? m->period : 1;
+}
+
+Quantity *scenario_quantity(const Scenarios *m, const Var *var) {
+    return map_get(m->ends, var);
+}
+
+int scenario_trips(Quantity *quantity) {
+    const Choice *choice = &quantity->choices.items[quantity->chosen];
+    return quantity->bindings++ % 2 ? choice->second : choice->first;
+}
+
+static void add_choices(Scenarios *m, Quantity *quantity) {
+    int period = (int)quantity->period, most = 2 * period + 2;
+    if (!quantity->inside) {
+        for (int t = 0; t <= period + 1; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
+        vec_push(m->arena, &quantity->choices, ((Choice){most, most}));
+        return;
+    }
+    int some[] = {0, 1, period + 2};
+    for (int i = 0; i < COUNT_OF(some); i++)
+        for (int j = 0; j < COUNT_OF(some); j++) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
+}
+
+static void add_quantity(Scenarios *m, const Var *key, bool inside, int64_t period) {
+    Quantity *quantity = map_get(m->ends, key);
+    if (!quantity) {
+        quantity = NEW(m->arena, Quantity);
+        *quantity = (Quantity){.key = key, .period = 1};
+        map_put(m->ends, key, quantity);
+        vec_push(m->arena, &m->quantities, quantity);
+    }
+    quantity->inside |= inside;
+    if (period > quantity->period) quantity->period = period;
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+    return b ? gcd(b, a % b) : a;
+}
+
+enum { LONGEST_PERIOD = 24 };
+
+// Constant moduli of indices are numbers of slots.
+static bool is_slot_count(const Expr *expr, int64_t *slots) {
+    if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return false;
+    return expr_const(expr->binary.b, slots) && *slots >= 2 && *slots <= LONGEST_PERIOD;
+}
+
+static bool period_expr(Visitor *visitor, Expr *expr) {
+    int64_t *period = visitor->user, slots;
+    if (!is_slot_count(expr, &slots)) return true;
+    int64_t common = *period / gcd(*period, slots) * slots;
+    if (common <= LONGEST_PERIOD) *period = common;
+    return true;
+}
+
+typedef struct Counting {
+    const Var *iter;
+    int inner;   // loops within, around the place
+    bool found;
+} Counting;
+
+static bool counting_expr(Visitor *visitor, Expr *expr) {
+    Counting *counting = visitor->user;
+    int64_t slots;
+    if (!is_slot_count(expr, &slots)) return true;
+    if (!counting->inner || expr_uses_var(expr, counting->iter)) counting->found = true;
+    return true;
+}
+
+static bool counting_stmt(Visitor *visitor, Stmt *stmt) {
+    Counting *counting = visitor->user;
+    if (stmt->kind == STMT_ASSIGN && type_is_int(stmt->let.var->type)) counting->found = true;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind == LOOP_PARALLEL) return true;
+    counting->inner++;
+    visit_block(visitor, &stmt->loop.body);
+    counting->inner--;
+    return false;
+}
+
+// Its iterations count slots: by k % S, by something that comes of k, or by a `var`.
+static bool counts_slots(Stmt *loop) {
+    Counting counting = {.iter = loop->loop.iters[loop->loop.count - 1].var};
+    Visitor visitor = {.expr = counting_expr, .stmt = counting_stmt, .user = &counting};
+    visit_block(&visitor, &loop->loop.body);
+    return counting.found;
+}
+
+static void find_quantities(Scenarios *m, Block *block, bool inside) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_leaf(stmt)) continue;
+        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        if (stmt->kind == STMT_FOR && counts_slots(stmt)) map_put(m->counting, stmt, stmt);
+        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
+            const Iter *iter = &stmt->loop.iters[k];
+            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, scenarios_period(m, stmt));
+            else if (iter->end->kind != EXPR_INT)
+                add_quantity(m, iter->var, inside || k > 0, scenarios_period(m, stmt));
+        }
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
+            find_quantities(m, bodies[b], inside || loop);
+    }
+}
+
+static void find_period(Scenarios *m, Block *body) {
+    Visitor visitor = {.expr = period_expr, .user = &m->period};
+    m->period = 1;
+    visit_block(&visitor, body);
+}
+
+enum { MOST_SCENARIOS = 300 };
+
+// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough.
+static void limit_scenarios(Scenarios *m) {
+    int64_t count = 1;
+    for (int q = m->quantities.count - 1; q >= 0; q--) {
+        Quantity *quantity = m->quantities.items[q];
+        if (count * quantity->choices.count > MOST_SCENARIOS) {
+            quantity->choices.count = 0;
+            int enough = (int)quantity->period + 2;
+            vec_push(m->arena, &quantity->choices, ((Choice){enough, enough}));
+            if (count * 3 <= MOST_SCENARIOS) {
+                vec_push(m->arena, &quantity->choices, ((Choice){0, enough}));
+                vec_push(m->arena, &quantity->choices, ((Choice){1, 1}));
+            }
+        }
+        count *= quantity->choices.count;
+    }
+}
+
+Scenarios *scenarios_new(Arena *arena, Block *body) {
+    Scenarios *m = NEW(arena, Scenarios);
+    *m = (Scenarios){.arena = arena, .ends = map_new(arena), .counting = map_new(arena)};
+    find_period(m, body);
+    find_quantities(m, body, false);
+    for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
+    limit_scenarios(m);
+    return m;
+}
+
+void scenarios_reset(Scenarios *m) {
+    for (int q = 0; q < m->quantities.count; q++) m->quantities.items[q]->chosen = 0;
+}
+
+bool scenarios_next(Scenarios *m) {
+    for (int q = 0; q < m->quantities.count; q++) {
+        Quantity *quantity = m->quantities.items[q];
+        if (++quantity->chosen < quantity->choices.count) return true;
+        quantity->chosen = 0;
+    }
+    return false;
+}
+
+// Dims and parameters that loops end at are bound from the start, lets where they stand.
+void scenario_start(Scenarios *m, AffineEnv *env) {
+    affine_reset(env);
+    for (int q = 0; q < m->quantities.count; q++) {
+        Quantity *quantity = m->quantities.items[q];
+        quantity->bindings = 0;
+        if (quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM)
+            affine_bind(env, quantity->key, affine_const(quantity->choices.items[quantity->chosen].first));
+    }
+}

@@ -1,0 +1,21 @@
+// Trip counts that are not known, and which of them insert-sync plays a kernel through with.
+//
+// A loop of unknown length takes 0 .. S + 1 and 2 S + 2 iterations, S being the least common multiple of the slots of the kernel's
+// rings (the constants of k % S), 1 for a loop that does not count slots. One within a loop takes two numbers in turn, as it may differ
+// from one entry to the next. A scenario is one such number for each; where they are too many some are left with few.
+#pragma once
+#include "passes/affine.h"
+
+typedef struct Scenarios Scenarios;
+typedef struct Quantity Quantity;   // a trip count: of the loops that end at a variable, or of one iterator
+
+Scenarios *scenarios_new(Arena *arena, Block *body);
+int64_t scenarios_period(const Scenarios *scenarios,
+                         const Stmt *loop);   // S for a loop that counts slots, else 1; S for NULL
+Quantity *scenario_quantity(const Scenarios *scenarios, const Var *var);   // NULL: none ends there
+int scenario_trips(Quantity *quantity);                                    // the next entry's
+
+void scenarios_reset(Scenarios *scenarios);   // the first one
+bool scenarios_next(Scenarios *scenarios);    // false: that was the last
+// Dims and parameters that loops end at are bound from the start, lets where they stand.
+void scenario_start(Scenarios *scenarios, AffineEnv *env);
