@@ -27,7 +27,7 @@ class _Arg(ctypes.Structure):   # TilecArg (include/tilec/tilec.h)
 
 class _Launch(ctypes.Structure):   # TilecLaunch
     _fields_ = [("size", ctypes.c_size_t), ("stream", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
-                ("workspace_size", ctypes.c_size_t)]
+                ("workspace_size", ctypes.c_size_t), ("zeroed", ctypes.c_void_p), ("zeroed_size", ctypes.c_size_t)]
 
 
 @functools.cache
@@ -85,16 +85,19 @@ class Kernel:
         library, module = self.artefact.launcher, self.artefact.module
         count, diagnostics = ctypes.c_size_t(len(arguments)), ctypes.c_void_p()
         args = (_Arg * len(arguments))(*map(_argument, arguments))
-        need = ctypes.c_size_t()
-        _check(library, library.tilec_workspace_size(module, self.handle, args, count, ctypes.byref(need),
-                                                     ctypes.byref(diagnostics)), diagnostics)
-        workspace = torch.empty(need.value, dtype=torch.uint8, device="cuda") if need.value else None
-        options = _Launch(ctypes.sizeof(_Launch), None, workspace.data_ptr() if need.value else None, need.value)
+        memory = {}   # `zeroed` is zero, and each launch leaves it so: it is cleared here, once
+        for name, allocate in (("workspace", torch.empty), ("zeroed", torch.zeros)):
+            need = ctypes.c_size_t()
+            ask = getattr(library, f"tilec_{name}_size")
+            _check(library, ask(module, self.handle, args, count, ctypes.byref(need), ctypes.byref(diagnostics)), diagnostics)
+            memory[name] = allocate(max(need.value, 1), dtype=torch.uint8, device="cuda")
+            memory[name + "_size"] = need.value
+        options = _Launch(size=ctypes.sizeof(_Launch), **{k: v if isinstance(v, int) else v.data_ptr() for k, v in memory.items()})
 
         def launch():
             options.stream = torch.cuda.current_stream().cuda_stream
             _check(library, library.tilec_launch(module, self.handle, args, count, ctypes.byref(options),
                                                  ctypes.byref(diagnostics)), diagnostics)
 
-        launch.keep = (arguments, workspace)
+        launch.keep = (arguments, memory)
         return launch

@@ -390,6 +390,7 @@ static LLVMAtomicRMWBinOp atomic_operation(Gen *gen, OpId op, Type type) {
     case OP_ATOMIC_OR: return LLVMAtomicRMWBinOpOr;
     case OP_ATOMIC_XOR: return LLVMAtomicRMWBinOpXor;
     case OP_ATOMIC_EXCH: return LLVMAtomicRMWBinOpXchg;
+    case OP_ATOMIC_INC: return LLVMAtomicRMWBinOpUIncWrap;
     default: break;
     }
     fail_internal(gen->failure, __FILE__, __LINE__, "%s is no atomic", op_info(op)->text);

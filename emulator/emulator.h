@@ -13,6 +13,7 @@ typedef struct EmuTensor {
     void *data;
     size_t bytes;
     uint8_t *initialised;   // one byte per element, or NULL: all are; uninitialised reads are reported
+    const Buf *zeroed;      // the program's scratch that each kernel leaves zero; NULL: none
 } EmuTensor;
 
 typedef struct EmuArg {   // by parameter order

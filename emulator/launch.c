@@ -264,6 +264,27 @@ const Func *choose_variant(const Module *module, const char *name, int count, co
 }
 
 // ---- runs ----
+
+// What a kernel was given as @zeroed is zero again at its end; at a program's end, so that no fill of its own is left, too.
+static void check_zeroed(Machine *machine) {
+    const Code *code = machine->code;
+    for (int i = 0; i < code->mem_count; i++) {
+        const Mem *mem = &code->mems[i];
+        if (mem->scope != SCOPE_GLOBAL || !mem->tensor || !mem->tensor->zeroed) continue;
+        int64_t at = 0;
+        const uint8_t *data = mem->tensor->data;
+        while (at < (int64_t)mem->tensor->bytes && !data[at]) at++;
+        if (at == (int64_t)mem->tensor->bytes) continue;
+        const Buf *declared = mem->tensor->zeroed;
+        Word word = element_load(mem->type, data + at / mem->bytes * mem->bytes);
+        const char *value = type_is_float(mem->type) ? arena_printf(machine->arena, "%g", word.f)
+                                                     : arena_printf(machine->arena, "%lld", (long long)word.i);
+        Diag *d = emu_report(machine, -1, T_EMU_NOT_ZEROED, code->func->name,
+                             element_text(machine->arena, mem, at / mem->bytes), value);
+        if (d) diag_label(d, declared->loc, "'%s' is declared here", declared->name);
+    }
+}
+
 static bool run_grid(Machine *machine, Agent *host) {
     const GridCode *grid = &machine->code->grid;
     int64_t blocks = 1;
@@ -292,6 +313,7 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     Agent *host = host_agent(machine, count, args, dims);
     bool ran = run_host(machine, host) && (host->status != AGENT_GRID || run_grid(machine, host));
     if (keep) conflicts_sites(machine, keep);
+    if (ran && !machine->options.max_blocks) check_zeroed(machine);   // a sample of blocks need not
     return ran && !machine->reports;
 }
 

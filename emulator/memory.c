@@ -420,8 +420,10 @@ static void declare_scratch(Agent *agent, Mem *mem) {   // a program's workspace
     tensor->bytes = (size_t)(elements * mem->bytes);
     uint8_t *data = arena_alloc(arena, tensor->bytes + 256);
     tensor->data = data + (256 - (uintptr_t)data % 256) % 256;   // as device memory is
-    memset(tensor->data, 0xff, tensor->bytes);
-    tensor->initialised = NEW_ARRAY(arena, uint8_t, elements + 1);
+    bool zeroed = attr_get(mem->buf->attrs, ATTR_ZEROED) != NULL;
+    memset(tensor->data, zeroed ? 0 : 0xff, tensor->bytes);
+    if (zeroed) tensor->zeroed = mem->buf;
+    else tensor->initialised = NEW_ARRAY(arena, uint8_t, elements + 1);
     mem->tensor = tensor;
     mem->data = tensor->data;
     mem->state = tensor->initialised;

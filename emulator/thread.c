@@ -63,6 +63,7 @@ static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
     case OP_ATOMIC_AND: return (Word){.i = old.i & v.i};
     case OP_ATOMIC_OR: return (Word){.i = old.i | v.i};
     case OP_ATOMIC_XOR: return (Word){.i = old.i ^ v.i};
+    case OP_ATOMIC_INC: return (Word){.i = (uint64_t)old.i < (uint64_t)v.i ? int_wrap(type, old.i + 1) : 0};
     case OP_ATOMIC_CAS: return old.i == expected.i ? v : old;   // equal bits: floats are compared as Words
     default: return v;                                          // exch, store
     }
@@ -244,6 +245,7 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_ATOMIC_OR:
     case OP_ATOMIC_XOR:
     case OP_ATOMIC_EXCH:
+    case OP_ATOMIC_INC:
     case OP_ATOMIC_CAS:
     case OP_LOAD:
     case OP_STORE: atomic_access(agent, in, call); break;

@@ -347,6 +347,8 @@ static void check_layout(Verifier *v, const Buf *buf) {
 
 static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
     check_attrs(v, buf->attrs, 'd', buf->loc);
+    if (attr_get(buf->attrs, ATTR_ZEROED) && !buf->is_scratch)
+        REPORT(v, buf->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_ZEROED));
     if (buf->rank < 1 || buf->rank > LAYOUT_MAX_RANK) {
         REPORT(v, buf->loc, T_DIMS_COUNT, buf->name, LAYOUT_MAX_RANK);
         return;

@@ -252,12 +252,18 @@ static void check_red(Verifier *v, const OpInfo *info, const Arg *args, Span loc
         REPORT(v, loc, T_IR_OPERAND, "n", info->text, "names no instruction");
 }
 
+static bool wants_integers(OpId op) {
+    return (op >= OP_ATOMIC_AND && op <= OP_ATOMIC_XOR) || op == OP_ATOMIC_INC;
+}
+
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
     if (op >= OP_TMA_LOAD && op <= OP_TMA_MULTICAST) check_tma(v, info, count, args, loc);
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
+    if (wants_integers(op) && type_is_float(args[0].region->buf->type))
+        REPORT(v, loc, T_IR_OPERAND, "x", info->text, "is no integer");
     if (op == OP_VATOMIC_ADD) check_red(v, info, args, loc);
     if (op == OP_ALIGNED) check_bounds(v, info, 1, &args[1], 1, MOST_ALIGNED, loc);
     if ((op == OP_BARRIER || op == OP_BARRIER_ARRIVE) && count > 0)

@@ -96,6 +96,7 @@ static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAcc
         if (!is_memory(tile->buf)) continue;
         MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
         access->atomic = tile->is_atomic && !tile->is_peer;
+        access->loads_flag = access->atomic && !tile->is_store;
         access->async = starts_copy(stmt);
         access->elsewhere = tile->elsewhere;
         access->map = map;
@@ -132,6 +133,7 @@ static void collect_region(Visitor *visitor, Region *region, const Operand *oper
     bool once = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
     MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, once ? WHO_ONE : c->who, write);
     access->atomic = atomic;
+    access->loads_flag = atomic && !write && !c->opaque;
     access->elsewhere = c->op == OP_PEER_STORE;
     if (!c->opaque) set_region(access, region);
 }

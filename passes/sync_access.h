@@ -23,6 +23,7 @@ typedef struct MemAccess {
     const Stmt *stmt;
     int id;   // for the user's tables
     bool write, atomic;
+    bool loads_flag;      // with a memory order, by each thread: before one stores there, all must have
     bool async;           // lands later, at a wait for its cp.async group
     bool elsewhere;       // in another block's memory: who reads it here waits for its mbarrier
     bool tma;             // by TMA: lands at a wait for its mbarrier, or (a store, which reads) at a bulk_wait

@@ -3,7 +3,8 @@
 // The state is the list of live accesses: those that no barrier has ordered yet. Statements are executed one after the
 // other with index values as far as they are known (affine.h); each access is compared with the live ones:
 //
-//     conflict        one of the two writes, they are not both atomic, and their boxes may meet
+//     conflict        one of the two writes, they are not both atomic (but for an atomic after loads of a flag, which threads
+//                     make each for itself), and their boxes may meet
 //     - and the live one is an asynchronous write that has not landed: a wait is missing (and a barrier, but for the
 //       thread's own data)
 //     - and they are not element by element of the same threads: a barrier is missing
@@ -283,7 +284,8 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
                       int64_t *latest) {
     for (int i = 0; i < s->live.count; i++) {
         const Live *y = &s->live.items[i];
-        if (!(x->write || y->access->write) || (x->atomic && y->access->atomic)) continue;
+        if (!(x->write || y->access->write)) continue;
+        if (x->atomic && y->access->atomic && !y->access->loads_flag) continue;
         if (x->pseudo && !y->access->async) continue;
         if (is_ordered(y->access, x)) continue;
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side

@@ -97,21 +97,26 @@ typedef struct LaunchJob {
     size_t count;
     const TilecArg *args;
     TilecLaunch launch;
-    size_t *bytes;   // asks for the workspace only
+    size_t *bytes, *zeroed;   // asks for one of these sizes only
 } LaunchJob;
 
 static TilecStatus launch(Job *job) {
     LaunchJob *l = (LaunchJob *)job;
     LaunchArg *args = launch_args(job->arena, l->count, l->args);
     bool ok;
-    if (l->bytes) {
+    if (l->bytes || l->zeroed) {
         Launch planned;
-        ok = loaded_resolve(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, 0, &planned);
-        *l->bytes = ok ? (size_t)planned.workspace : 0;
+        ok = loaded_resolve(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, (LaunchMemory){0},
+                            &planned);
+        if (l->bytes) *l->bytes = ok ? (size_t)planned.workspace : 0;
+        if (l->zeroed) *l->zeroed = ok ? (size_t)planned.zeroed : 0;
     } else {
-        ok =
-            loaded_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, (CudaStream)l->launch.stream,
-                          (uint64_t)(uintptr_t)l->launch.workspace, (int64_t)l->launch.workspace_size);
+        GivenMemory given = {.at.workspace = (uint64_t)(uintptr_t)l->launch.workspace,
+                             .at.zeroed = (uint64_t)(uintptr_t)l->launch.zeroed,
+                             .workspace_size = (int64_t)l->launch.workspace_size,
+                             .zeroed_size = (int64_t)l->launch.zeroed_size};
+        ok = loaded_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args,
+                           (CudaStream)l->launch.stream, &given);
     }
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }
@@ -131,13 +136,24 @@ static LaunchJob launch_job(const TilecModule *module, const TilecKernel *kernel
                        .args = args};
 }
 
+static TilecStatus sizes(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t count,
+                         size_t *bytes, size_t *zeroed, TilecDiagnostics **diagnostics) {
+    if (diagnostics) *diagnostics = NULL;
+    if (!usable(module, kernel, args, count) || (!bytes && !zeroed)) return TILEC_ERROR_USAGE;
+    LaunchJob l = launch_job(module, kernel, args, count);
+    l.bytes = bytes;
+    l.zeroed = zeroed;
+    return job_run(&l.job, launch, diagnostics);
+}
+
 TilecStatus tilec_workspace_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                  size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics) {
-    if (diagnostics) *diagnostics = NULL;
-    if (!usable(module, kernel, args, arg_count) || !bytes) return TILEC_ERROR_USAGE;
-    LaunchJob l = launch_job(module, kernel, args, arg_count);
-    l.bytes = bytes;
-    return job_run(&l.job, launch, diagnostics);
+    return sizes(module, kernel, args, arg_count, bytes, NULL, diagnostics);
+}
+
+TilecStatus tilec_zeroed_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
+                              size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics) {
+    return sizes(module, kernel, args, arg_count, NULL, bytes, diagnostics);
 }
 
 TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t arg_count,

@@ -11,7 +11,8 @@ typedef struct Bench {
     const Loaded *loaded;
     DiagSink *sink;
     Launch launch;
-    CudaAddress workspace, flush;
+    LaunchMemory memory;
+    CudaAddress flush;
     size_t flush_words;
     CudaEvent from, to;
     CudaStream stream;
@@ -35,22 +36,32 @@ Spread spread_of(int count, double *samples) {
                     .samples = count};
 }
 
-// Memory for scratch and for what displaces the cache.
+// Memory for scratch, of which some is zero once and for all.
+static bool prepare_scratch(Bench *b, Arena *arena, const PlanEntry *entry, const DeviceArgs *args) {
+    const Driver *d = &b->loaded->driver;
+    const Loaded *l = b->loaded;
+    size_t zeroed = (size_t)b->launch.zeroed, rest = (size_t)b->launch.workspace - zeroed;
+    return (!zeroed || (cuda_check(d, b->sink, d->allocate(&b->memory.zeroed, zeroed), "cuMemAlloc") &&
+                        cuda_check(d, b->sink, d->set8(b->memory.zeroed, 0, zeroed, NULL), "cuMemset") &&
+                        cuda_check(d, b->sink, d->context_synchronize(), "cuMemset"))) &&
+           (!rest || cuda_check(d, b->sink, d->allocate(&b->memory.workspace, rest), "cuMemAlloc")) &&
+           plan_resolve(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, b->memory, &b->launch);
+}
+
+// And for what displaces the cache.
 static bool prepare(Bench *b, Arena *arena, const PlanEntry *entry, const DeviceArgs *args) {
     const Driver *d = &b->loaded->driver;
     const Loaded *l = b->loaded;
     int cache = 0;
-    if (!plan_resolve(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, 0, &b->launch) ||
+    if (!plan_resolve(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, b->memory, &b->launch) ||
         !cuda_check(d, b->sink, d->device_attribute(&cache, CUDA_L2_BYTES, l->hold.device), "cuDeviceGetAttribute"))
         return false;
-    size_t bytes = cache > FLUSH_LEAST ? 2 * (size_t)cache : FLUSH_LEAST, scratch = (size_t)b->launch.workspace;
+    size_t bytes = cache > FLUSH_LEAST ? 2 * (size_t)cache : FLUSH_LEAST;
     b->flush_words = bytes / sizeof(uint32_t);
     return cuda_check(d, b->sink, d->allocate(&b->flush, bytes), "cuMemAlloc") &&
            cuda_check(d, b->sink, d->event_create(&b->from, 0), "cuEventCreate") &&
            cuda_check(d, b->sink, d->event_create(&b->to, 0), "cuEventCreate") &&
-           (scratch == 0 || (cuda_check(d, b->sink, d->allocate(&b->workspace, scratch), "cuMemAlloc") &&
-                             plan_resolve(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device,
-                                          b->workspace, &b->launch)));
+           (b->launch.workspace == 0 || prepare_scratch(b, arena, entry, args));
 }
 
 static bool run(Bench *b, int launches) {
@@ -120,7 +131,8 @@ bool bench_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const Plan
     if (b.from) d->event_destroy(b.from);
     if (b.to) d->event_destroy(b.to);
     if (b.flush) d->release(b.flush);
-    if (b.workspace) d->release(b.workspace);
+    if (b.memory.workspace) d->release(b.memory.workspace);
+    if (b.memory.zeroed) d->release(b.memory.zeroed);
     device_free(loaded, &there);
     return ok;
 }

@@ -21,15 +21,19 @@ static bool no_driver(DiagSink *sink, const char *why) {
     return false;
 }
 
-static void open_graphs(Driver *driver) {
-    driver->has_graphs = true;
+static void open_optional(Driver *driver) {
+    bool all = true;
 #define X(name, symbol, parameters)                                                                                    \
     {                                                                                                                  \
         void *found = dlsym(driver->library, symbol);                                                                  \
         memcpy(&driver->name, &found, sizeof found);                                                                   \
-        if (!found) driver->has_graphs = false;                                                                        \
+        if (!found) all = false;                                                                                       \
     }
     CUDA_GRAPH_FUNCTIONS(X)
+    driver->has_graphs = all;
+    all = true;
+    CUDA_STREAM_FUNCTIONS(X)
+    driver->has_streams = all;
 #undef X
 }
 
@@ -53,7 +57,7 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
 #undef X
     void *encode = dlsym(driver->library, "cuTensorMapEncodeTiled");
     memcpy(&driver->encode_tiled, &encode, sizeof encode);
-    open_graphs(driver);
+    open_optional(driver);
     int devices = 0;
     CudaResult result = driver->init(0);
     if (result == 0) result = driver->device_count(&devices);

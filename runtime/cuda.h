@@ -84,6 +84,11 @@ typedef struct CudaLaunch {
     X(graph_exec_destroy, "cuGraphExecDestroy", (CudaGraphExec exec))                                                  \
     X(graph_destroy, "cuGraphDestroy", (CudaGraph graph))
 
+// What tells streams apart: drivers before CUDA 12 do not have it.
+#define CUDA_STREAM_FUNCTIONS(X)                                                                                       \
+    X(stream_is_capturing, "cuStreamIsCapturing", (CudaStream stream, int *status))                                    \
+    X(stream_number, "cuStreamGetId", (CudaStream stream, unsigned long long *number))
+
 // cuTensorMapEncodeTiled: drivers before CUDA 12 do not have it. Enumerations of the driver API as integers.
 typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *address, const uint64_t *extents,
                                       const uint64_t *strides, const unsigned *box, const unsigned *element_strides,
@@ -92,10 +97,11 @@ typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *
 typedef struct Driver {
     void *library;
     CudaEncodeTiled encode_tiled;   // NULL: the driver has none
-    bool has_graphs;
+    bool has_graphs, has_streams;
 #define X(name, symbol, parameters) CudaResult(*name) parameters;
     CUDA_FUNCTIONS(X)
     CUDA_GRAPH_FUNCTIONS(X)
+    CUDA_STREAM_FUNCTIONS(X)
 #undef X
 } Driver;
 

@@ -50,7 +50,7 @@ static bool launch_timed(Arena *arena, DiagSink *sink, DeviceRun *run, int count
     bool ok = cuda_check(d, sink, d->event_create(&from, 0), "cuEventCreate") &&
               cuda_check(d, sink, d->event_create(&to, 0), "cuEventCreate") &&
               cuda_check(d, sink, d->event_record(from, NULL), "cuEventRecord") &&
-              loaded_launch(arena, sink, run->loaded, run->entry, count, args, NULL, 0, 0) &&
+              loaded_launch(arena, sink, run->loaded, run->entry, count, args, NULL, &(GivenMemory){0}) &&
               cuda_check(d, sink, d->event_record(to, NULL), "cuEventRecord") &&
               cuda_check(d, sink, d->context_synchronize(), run->entry->name) &&
               cuda_check(d, sink, d->event_elapsed(&milliseconds, from, to), "cuEventElapsedTime");

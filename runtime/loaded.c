@@ -54,7 +54,8 @@ static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
 }
 
 bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out) {
-    *out = (Loaded){.plan = plan, .maps = map_cache_new(arena), .memo = launch_memo_new(arena)};
+    *out = (Loaded){
+        .plan = plan, .maps = map_cache_new(arena), .memo = launch_memo_new(arena), .zeroed = zeroed_new(arena)};
     if (!cubin) {
         diag(sink, NOWHERE, T_NO_CUBIN);
         return false;
@@ -66,6 +67,7 @@ bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cub
 }
 
 void loaded_close(Loaded *loaded) {
+    if (loaded->module) zeroed_free(&loaded->driver, loaded->zeroed);
     if (loaded->module) loaded->driver.module_unload(loaded->module);
     loaded->module = NULL;
     cuda_release(&loaded->driver, &loaded->hold);
@@ -148,24 +150,32 @@ bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, Cuda
 }
 
 bool loaded_resolve(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
-                    const LaunchArg *args, CudaAddress workspace, Launch *out) {
-    return memo_resolve(arena, sink, loaded->memo, loaded->plan, entry, count, args, &loaded->device, workspace, out);
+                    const LaunchArg *args, LaunchMemory memory, Launch *out) {
+    return memo_resolve(arena, sink, loaded->memo, loaded->plan, entry, count, args, &loaded->device, memory, out);
+}
+
+static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, int64_t need, int64_t given) {
+    if (need > given) diag(sink, NOWHERE, T_WORKSPACE_SMALL, entry->name, (long long)need, what, (long long)given);
+    return need <= given;
 }
 
 bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
-                   const LaunchArg *args, CudaStream stream, CudaAddress workspace, int64_t workspace_size) {
+                   const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
     Launch launch;
     const Driver *d = &loaded->driver;
+    LaunchMemory at = given->at;
     if (!cuda_enter(d, sink, &loaded->hold)) return false;
-    if (!loaded_resolve(arena, sink, loaded, entry, count, args, workspace, &launch)) return false;
-    if (workspace && launch.workspace > workspace_size) {
-        diag(sink, NOWHERE, T_WORKSPACE_SMALL, entry->name, (long long)launch.workspace, (long long)workspace_size);
+    if (!loaded_resolve(arena, sink, loaded, entry, count, args, at, &launch)) return false;
+    if (at.workspace && !is_enough(sink, entry, "workspace", launch.workspace, given->workspace_size)) return false;
+    if (at.zeroed && !is_enough(sink, entry, "zeroed workspace", launch.zeroed, given->zeroed_size)) return false;
+    if (at.workspace || launch.workspace == 0) return loaded_run(sink, loaded, &launch, stream);
+    if (!at.zeroed && launch.zeroed > 0 &&
+        !zeroed_of_stream(d, sink, loaded->zeroed, stream, launch.zeroed, &at.zeroed))
         return false;
-    }
-    if (workspace || launch.workspace == 0) return loaded_run(sink, loaded, &launch, stream);
-    if (!cuda_check(d, sink, d->allocate_async(&workspace, (size_t)launch.workspace, stream), "cuMemAllocAsync"))
+    int64_t bytes = launch.workspace - (at.zeroed && !given->at.zeroed ? launch.zeroed : 0);
+    if (bytes > 0 && !cuda_check(d, sink, d->allocate_async(&at.workspace, (size_t)bytes, stream), "cuMemAllocAsync"))
         return false;
-    bool ok = loaded_resolve(arena, sink, loaded, entry, count, args, workspace, &launch) &&
+    bool ok = loaded_resolve(arena, sink, loaded, entry, count, args, at, &launch) &&
               loaded_run(sink, loaded, &launch, stream);
-    return cuda_check(d, sink, d->release_async(workspace, stream), "cuMemFreeAsync") && ok;
+    return (!bytes || cuda_check(d, sink, d->release_async(at.workspace, stream), "cuMemFreeAsync")) && ok;
 }

@@ -3,6 +3,7 @@
 #include "runtime/cuda.h"
 #include "runtime/memo.h"
 #include "runtime/tensor_map.h"
+#include "runtime/zeroed.h"
 
 // The code of one kernel variant.
 typedef struct LoadedKernel {
@@ -18,6 +19,7 @@ typedef struct Loaded {
     LaunchDevice device;
     MapCache *maps;
     LaunchMemo *memo;
+    ZeroedMemory *zeroed;
     VEC(LoadedKernel) kernels;
 } Loaded;
 
@@ -31,9 +33,15 @@ bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, Cuda
 
 // plan_resolve for the loaded plan and device, from what was resolved before where that is known.
 bool loaded_resolve(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
-                    const LaunchArg *args, CudaAddress workspace, Launch *out);
+                    const LaunchArg *args, LaunchMemory memory, Launch *out);
 
-// Resolves and runs. `workspace` 0: scratch comes from the stream's pool for the time of the launch. `arena` holds what
-// resolving makes and can be freed afterwards.
+// What a caller gives for scratch, as LaunchMemory has it, with the sizes in bytes. Where the workspace is 0, it comes from the
+// stream's pool for the time of the launch; where both are, what kernels leave zero is kept with the stream, if it can be.
+typedef struct GivenMemory {
+    LaunchMemory at;
+    int64_t workspace_size, zeroed_size;
+} GivenMemory;
+
+// Resolves and runs. `arena` holds what resolving makes and can be freed afterwards.
 bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
-                   const LaunchArg *args, CudaStream stream, CudaAddress workspace, int64_t workspace_size);
+                   const LaunchArg *args, CudaStream stream, const GivenMemory *given);

@@ -1,9 +1,9 @@
 // A remembered launch is a row of 64-bit words: the key, then the actions. The key holds all that resolving can read; of addresses that
-// is what is left of them modulo plan->address_unit (0: all of them). In the actions, what lies at an argument or in the workspace is
+// is what is left of them modulo plan->address_unit (0: all of them). In the actions, what lies at an argument or in scratch is
 // told as its distance from there.
 //
-//     key       entry, count of arguments, workspace;   a tensor: rank, address, shape, strides;   a scalar: type, bits
-//     actions   bytes of workspace, count;   a kernel: variant, grid, parameters with their bases, maps;   a fill
+//     key       entry, count of arguments, memory for scratch;   a tensor: rank, address, shape, strides;   a scalar: type, bits
+//     actions   bytes of both kinds of scratch, count;   a kernel: variant, grid, parameters with their bases, maps;   a fill
 //
 // Rows lie in sets by a hash of the key, as lines do in a cache. They are copied out under the lock and read behind it: the lock is
 // held for some hundred bytes, and nothing that may leave by longjmp happens within.
@@ -70,11 +70,13 @@ static uint64_t address_class(const Plan *plan, uint64_t address) {
 }
 
 static void put_key(Row *row, const Plan *plan, const PlanEntry *entry, int count, const LaunchArg *args,
-                    uint64_t workspace) {
+                    LaunchMemory memory) {
     row->count = 0;
     put(row, as_pointer(entry));
     put(row, (uint64_t)count);
-    put(row, address_class(plan, workspace));
+    put(row, address_class(plan, memory.workspace));
+    put(row, address_class(plan, memory.zeroed));
+    put(row, memory.zeroed != 0);
     for (int i = 0; i < count; i++) {
         const LaunchArg *arg = &args[i];
         if (arg->is_tensor) {
@@ -97,11 +99,16 @@ static void put_key(Row *row, const Plan *plan, const PlanEntry *entry, int coun
 
 typedef struct Bases {
     const LaunchArg *args;
-    uint64_t workspace;
+    LaunchMemory memory;
 } Bases;
 
 static uint64_t address_of(const Bases *bases, int base) {
-    return base == BASE_NONE ? 0 : base == BASE_WORKSPACE ? bases->workspace : bases->args[base].address;
+    switch (base) {
+    case BASE_NONE: return 0;
+    case BASE_ZEROED: return bases->memory.zeroed;
+    case BASE_WORKSPACE: return bases->memory.workspace;
+    default: return bases->args[base].address;
+    }
 }
 
 static void put_based(Row *row, const Bases *bases, uint64_t value, int base) {
@@ -132,6 +139,7 @@ static void put_action(Row *row, const Bases *bases, const Action *action) {
 
 static void put_launch(Row *row, const Bases *bases, const Launch *launch) {
     put(row, (uint64_t)launch->workspace);
+    put(row, (uint64_t)launch->zeroed);
     put(row, (uint64_t)launch->actions.count);
     for (int i = 0; i < launch->actions.count; i++) put_action(row, bases, &launch->actions.items[i]);
 }
@@ -177,6 +185,7 @@ static Action take_action(Arena *arena, Words *words, const Bases *bases) {
 static void take_launch(Arena *arena, const Row *row, const Bases *bases, Launch *out) {
     Words words = {row->words + row->key};
     *out = (Launch){.workspace = (int64_t)take(&words)};
+    out->zeroed = (int64_t)take(&words);
     for (int i = (int)take(&words); i > 0; i--) {
         Action action = take_action(arena, &words, bases);
         vec_push(arena, &out->actions, action);
@@ -212,15 +221,15 @@ static void remember(LaunchMemo *memo, const Row *row) {
 }
 
 bool memo_resolve(Arena *arena, DiagSink *sink, LaunchMemo *memo, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out) {
+                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
     Row row;
-    const Bases bases = {args, workspace};
-    put_key(&row, plan, entry, count, args, workspace);
+    const Bases bases = {args, memory};
+    put_key(&row, plan, entry, count, args, memory);
     if (row.count <= ROW_WORDS && find(memo, &row)) {
         take_launch(arena, &row, &bases, out);
         return true;
     }
-    if (!plan_resolve(arena, sink, plan, entry, count, args, device, workspace, out)) return false;
+    if (!plan_resolve(arena, sink, plan, entry, count, args, device, memory, out)) return false;
     put_launch(&row, &bases, out);
     if (row.count <= ROW_WORDS) remember(memo, &row);
     return true;

@@ -11,6 +11,6 @@ LaunchMemo *launch_memo_new(Arena *arena);
 
 // plan_resolve, with the same answer. All calls for a memo have the same plan and device, and entries of that plan.
 bool memo_resolve(Arena *arena, DiagSink *sink, LaunchMemo *memo, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out);
+                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
 
 int64_t launch_memo_hits(LaunchMemo *memo);   // launches that were remembered, so far

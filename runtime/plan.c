@@ -81,6 +81,9 @@ static void write_param(Writer *w, const PlanParam *p) {
     put_text(w, "mode", mode_names[p->mode]);
     put_exprs(w, "shape", p->rank, p->shape);
     if (p->strides) put_exprs(w, "strides", p->rank, p->strides);
+    if (!p->zeroed) return;
+    key(w, "zeroed");
+    sb_str(w->out, "true");
 }
 
 static void write_region(Writer *w, const PlanRegion *region) {
@@ -335,6 +338,7 @@ static void read_param(Reader *r, const Json *from, PlanParam *p) {
     p->shape = read_exprs(r, shape, &p->rank);
     int count = p->rank;
     if (strides) p->strides = read_exprs(r, strides, &count);
+    p->zeroed = json_boolean(json_get(from, "zeroed"), false);
     if (p->rank > LAYOUT_MAX_RANK || count != p->rank) refuse(r, "its plan has a tensor of a wrong rank");
 }
 

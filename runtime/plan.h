@@ -29,6 +29,7 @@ typedef struct PlanParam {   // also a program's scratch
     HostExpr *shape;       // [rank]; a lone unbound name is bound by the argument, all else is checked
     HostExpr *strides;     // [rank] in elements; NULL: dense row-major
     const char *address;   // "A_address", the name of a tensor's base address in expressions
+    bool zeroed;           // scratch: each kernel finds it zero, and leaves it so
 } PlanParam;
 
 // A part of a tensor as an operand of a launch or fill.
@@ -122,7 +123,7 @@ const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char
 // ---- launching ----
 
 // What an address is counted from: one of the launch's arguments by its number, or
-enum { BASE_NONE = -2, BASE_WORKSPACE = -1 };
+enum { BASE_NONE = -3, BASE_ZEROED, BASE_WORKSPACE };
 
 typedef struct LaunchArg {
     bool is_tensor;
@@ -169,13 +170,20 @@ typedef struct Action {
 
 typedef struct Launch {
     VEC(Action) actions;
-    int64_t workspace;   // bytes of scratch
+    int64_t workspace;   // bytes of scratch there
+    int64_t zeroed;      // bytes of scratch that kernels leave zero, wherever it lies
 } Launch;
 
-// Chooses variants, checks contracts and computes what to launch. Scratch lies at `workspace`, which is 256-byte
-// aligned; to learn the size, resolve with 0 first. False: reported to the sink.
+// Where scratch lies; both addresses are 256-byte aligned.
+typedef struct LaunchMemory {
+    uint64_t workspace;
+    uint64_t zeroed;   // that which kernels leave zero, and is zero; 0: it is in the workspace too, and filled first
+} LaunchMemory;
+
+// Chooses variants, checks contracts and computes what to launch. To learn the sizes, resolve with a memory of 0 first.
+// False: reported to the sink.
 bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out);
+                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
 
 // ---- host expressions ----
 

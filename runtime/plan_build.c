@@ -105,6 +105,7 @@ static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
         step->kind = DO_SCRATCH;
         step->scratch = NEW(b->arena, PlanParam);
         *step->scratch = plan_tensor(b, stmt->decl);
+        step->scratch->zeroed = attr_get(stmt->decl->attrs, ATTR_ZEROED) != NULL;
         vec_push(b->arena, &b->names, stmt->decl->name);
         return step;
     case STMT_IF:

@@ -36,7 +36,7 @@ typedef struct Resolver {
     DiagSink *sink;
     const Plan *plan;
     const LaunchDevice *device;
-    uint64_t workspace;
+    LaunchMemory memory;
     Launch *out;
     int depth;
 } Resolver;
@@ -345,6 +345,13 @@ static bool push_fill(Resolver *r, const Frame *frame, const PlanStep *step) {
     return true;
 }
 
+// Room at the end of what there is of a kind; the address.
+static uint64_t take_room(uint64_t base, int64_t *taken, int64_t bytes) {
+    uint64_t address = base + (uint64_t)*taken;
+    *taken += (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    return address;
+}
+
 static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
     Tensor tensor = {scratch->name, scratch->type, {.is_tensor = true, .base = BASE_WORKSPACE, .rank = scratch->rank}};
     int64_t bytes = type_bytes(scratch->type);
@@ -359,8 +366,18 @@ static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
         tensor.arg.shape[d] = extent.integer;
     }
     launch_arg_dense(&tensor.arg);
-    tensor.arg.address = r->workspace + (uint64_t)r->out->workspace;
-    r->out->workspace += (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    if (scratch->zeroed) tensor.arg.address = take_room(r->memory.zeroed, &r->out->zeroed, bytes);
+    if (scratch->zeroed && r->memory.zeroed) {
+        tensor.arg.base = BASE_ZEROED;
+    } else {
+        tensor.arg.address = take_room(r->memory.workspace, &r->out->workspace, bytes);
+        Action clear = {.base = BASE_WORKSPACE,
+
+                        .address = tensor.arg.address,
+                        .count = elements(&tensor.arg),
+                        .width = type_bytes(scratch->type)};
+        if (scratch->zeroed && clear.count > 0) vec_push(r->arena, &r->out->actions, clear);
+    }
     vec_push(r->arena, &frame->tensors, tensor);
     return true;
 }
@@ -438,9 +455,9 @@ static bool run_call(Resolver *r, const PlanEntry *entry, int count, const Launc
 }
 
 bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, uint64_t workspace, Launch *out) {
+                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
     *out = (Launch){0};
-    Resolver r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .workspace = workspace, .out = out};
+    Resolver r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .memory = memory, .out = out};
     LaunchArg *based = arena_copy(arena, args, sizeof *args * (size_t)count);
     for (int i = 0; i < count; i++) based[i].base = i;
     return run_call(&r, entry, count, based);

@@ -234,11 +234,21 @@ typedef struct TilecLaunch {
     void *stream;      // a CUstream (cudaStream_t); NULL: the default stream
     void *workspace;   // device memory for a program's scratch, 256-byte aligned; NULL: taken for this launch from
     size_t workspace_size;   // the driver's stream-ordered pool
+    void *
+        zeroed;   // device memory for scratch that kernels leave zero (`@zeroed`), 256-byte aligned: all zero, as every launch
+    size_t zeroed_size;   // leaves it again, and for one launch at a time. NULL: see tilec_zeroed_size
 } TilecLaunch;
 
-// Bytes of workspace that launching `kernel` with these arguments needs; 0 for one that has no scratch.
+// Bytes of workspace that launching `kernel` with these arguments needs; 0 for one that has no scratch. Those of tilec_zeroed_size are
+// among them, and need not be there where `zeroed` is given.
 TILEC_API TilecStatus tilec_workspace_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                            size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
+
+// Bytes of `zeroed` that it needs. Where that is given, nothing has to be cleared before a kernel, which costs a launch of its own (1 to
+// 2 us). Where it is NULL, and `workspace` too, the module keeps such memory for each stream until it is unloaded, but for launches
+// into a graph that is being captured; else it is part of the workspace, and each launch clears it.
+TILEC_API TilecStatus tilec_zeroed_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
+                                        size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
 
 // Launches a kernel or program on a stream and returns at once. Arguments are in the order of the parameters. What the
 // program assumes about shapes, strides and scalars is checked here; nothing is launched when it does not hold.

@@ -20,7 +20,13 @@ static const char plan_text[] =
     "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"N\"]},"
     "{\"do\": \"fill\", \"tensor\": \"t\", \"value\": \"1.0\"},"
     "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"x\"}, {\"tensor\": \"t\"}]},"
-    "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"t\"}, {\"tensor\": \"y\"}]}]}]}]}";
+    "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"t\"}, {\"tensor\": \"y\"}]}]}]},"
+    "{\"name\": \"counted\", \"kind\": \"program\", \"variants\": [{\"params\": ["
+    "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
+    "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"], \"steps\": ["
+    "{\"do\": \"if\", \"value\": \"N % 2 == 1\", \"then\": [{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"64\"]}], \"else\": []},"
+    "{\"do\": \"scratch\", \"name\": \"n\", \"type\": \"f32\", \"shape\": [\"N\"], \"zeroed\": true},"
+    "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"n\"}, {\"tensor\": \"n\"}]}]}]}]}";
 
 static inline const void *artefact_bytes(size_t *size) {
     static const char names[] = "\0.shstrtab\0.tilec.plan";

@@ -1,7 +1,7 @@
 // A CUDA driver without a device: enough of libcuda to test loading and launching where there is none. Device memory is
 // host memory; a launch checks what it can and writes down what it got, one line each, into the file FAKE_CUDA_LOG.
 // FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the
-// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0. A tensor map made here begins with the address
+// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0; with FAKE_CUDA_CAPTURING all streams are being captured. A tensor map made here begins with the address
 // and the first extent. What depends on how many blocks a launch has: FAKE_CUDA_WRONG of them spoil the tensor that was made
 // last, FAKE_CUDA_FAULT of them fail, and with FAKE_CUDA_TIMED each takes a microsecond. A launch of a kernel `mapped` notes them from its second parameter.
 #include <stdint.h>
@@ -120,6 +120,8 @@ DEFINE(cuStreamCreate, (void **stream, unsigned flags), (void)flags; *stream = &
 DEFINE(cuStreamDestroy_v2, (void *stream), (void)stream;)
 DEFINE(cuStreamBeginCapture_v2, (void *stream, int mode), (void)stream; (void)mode; note("capture\n", 0, 0, 0);)
 DEFINE(cuStreamEndCapture, (void *stream, void **graph), (void)stream; *graph = &context;)
+DEFINE(cuStreamIsCapturing, (void *stream, int *status), (void)stream; *status = getenv("FAKE_CUDA_CAPTURING") != NULL;)
+DEFINE(cuStreamGetId, (void *stream, unsigned long long *number), *number = (uintptr_t)stream % 256;)
 DEFINE(cuGraphInstantiateWithFlags, (void **exec, void *graph, unsigned long long flags), (void)graph; (void)flags;
        *exec = &context;)
 DEFINE(cuGraphLaunch, (void *exec, void *stream), (void)exec; (void)stream; note("replay\n", 0, 0, 0);)

@@ -148,6 +148,102 @@ static void test_own_workspace(void **state) {
     assert_int_equal(launch("twice", 100, &options), TILEC_OK);
 }
 
+static TilecStatus launch_on(uintptr_t stream, int64_t n) {
+    TilecLaunch options = TILEC_INIT(TilecLaunch);
+    options.stream = (void *)stream;
+    return launch("counted", n, &options);
+}
+
+// What kernels leave zero is kept with the stream: cleared once, again for a launch that wants more, and for another stream.
+static void test_zeroed(void **state) {
+    (void)state;
+    load();
+    const struct {
+        uintptr_t stream;
+        int n;
+        const char *before;
+    } launches[] = {{0x50, 100, "workspace 4096\nfill 1024 x 0\n"},
+                    {0x50, 100, ""},
+                    {0x50, 60, ""},
+                    {0x51, 60, "workspace 4096\nfill 1024 x 0\n"},
+                    {0x50, 61, "workspace 256\n"},   // other scratch, for this launch alone
+                    {0x50, 200, ""},
+                    {0x50, 1200, "workspace 8192\nfill 2048 x 0\n"},
+                    {0x51, 100, ""},
+                    {0x50, 1200, ""}};
+    char want[2048];
+    int at = 0;
+    for (size_t i = 0; i < sizeof launches / sizeof launches[0]; i++) {
+        assert_int_equal(launch_on(launches[i].stream, launches[i].n), TILEC_OK);
+        at += snprintf(want + at, sizeof want - (size_t)at, "%s", launches[i].before);
+        int blocks = (launches[i].n + 255) / 256;
+        at += snprintf(want + at, sizeof want - (size_t)at, "launch grid %d block 128 shared 2048 stream %x\n", blocks,
+                       (unsigned)launches[i].stream);
+    }
+    expect_log(want);
+    setenv("FAKE_CUDA_FAIL", "cuMemsetD32Async", 1);
+    assert_int_equal(launch_on(0x52, 100), TILEC_ERROR_DEVICE);
+    expect_code(902);
+    tilec_diagnostics_destroy(f.diagnostics);
+    setenv("FAKE_CUDA_FAIL", "cuMemAllocAsync", 1);
+    assert_int_equal(launch_on(0x52, 100), TILEC_ERROR_DEVICE);
+    expect_code(902);
+}
+
+// Of more streams than the module keeps memory for, the last ones clear it for each launch.
+static void test_zeroed_of_many(void **state) {
+    (void)state;
+    load();
+    unsetenv("FAKE_CUDA_LOG");
+    for (int n = 1; n <= 4; n++)   // each doubles
+        for (uintptr_t stream = 0; stream < 100; stream++) assert_int_equal(launch_on(stream, (n + 1) * 512), TILEC_OK);
+    setenv("FAKE_CUDA_LOG", f.log, 1);
+    assert_int_equal(launch_on(0x63, 4000), TILEC_OK);
+    expect_log("workspace 16128\nfill 4000 x 0\nlaunch grid 16 block 128 shared 2048 stream 63\n");
+}
+
+// Nobody knows where a graph will run: each launch clears what it uses. So it is in a workspace that the caller brings; but where
+// the caller says that some memory is zero, nothing is cleared.
+static void test_zeroed_elsewhere(void **state) {
+    (void)state;
+    static _Alignas(256) char memory[512], zero[512];
+    int64_t shape[] = {61};
+    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    TilecLaunch options = TILEC_INIT(TilecLaunch);
+    size_t bytes = 0, zeroed = 0;
+    load();
+    const TilecKernel *counted = tilec_artefact_find(f.artefact, "counted");
+    assert_int_equal(tilec_workspace_size(f.module, counted, args, 2, &bytes, NULL), TILEC_OK);
+    assert_int_equal(tilec_zeroed_size(f.module, counted, args, 2, &zeroed, NULL), TILEC_OK);
+    assert_int_equal(bytes, 512);
+    assert_int_equal(zeroed, 256);
+    setenv("FAKE_CUDA_CAPTURING", "1", 1);
+    assert_int_equal(launch("counted", 61, &options), TILEC_OK);
+    unsetenv("FAKE_CUDA_CAPTURING");
+    options.workspace = memory;
+    options.workspace_size = 256;
+    assert_int_equal(launch("counted", 61, &options), TILEC_ERROR_SOURCE);
+    expect_code(910);
+    tilec_diagnostics_destroy(f.diagnostics);
+    options.workspace_size = 512;
+    assert_int_equal(launch("counted", 61, &options), TILEC_OK);
+    options.workspace_size = 256;
+    options.zeroed = zero;
+    options.zeroed_size = 256;
+    assert_int_equal(launch("counted", 61, &options), TILEC_OK);
+    options.zeroed_size = 255;
+    assert_int_equal(launch("counted", 61, &options), TILEC_ERROR_SOURCE);
+    expect_code(910);
+    tilec_diagnostics_destroy(f.diagnostics);
+    options.zeroed_size = 256;
+    options.workspace = NULL;
+    assert_int_equal(launch("counted", 61, &options), TILEC_OK);
+    const char *ran = "launch grid 1 block 128 shared 2048 stream 0\n";
+    char want[1024];
+    snprintf(want, sizeof want, "workspace 512\nfill 61 x 0\n%sfill 61 x 0\n%s%sworkspace 256\n%s", ran, ran, ran, ran);
+    expect_log(want);
+}
+
 static void test_wrong_arguments(void **state) {
     (void)state;
     load();
@@ -199,8 +295,9 @@ static void test_wrong_device(void **state) {   // covers T0920
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(test_launch),        TEST(test_tensor_map),      TEST(test_workspace),
-                                       TEST(test_own_workspace), TEST(test_wrong_arguments), TEST(test_faults),
-                                       TEST(test_no_device),     TEST(test_wrong_device)};
+    const struct CMUnitTest tests[] = {TEST(test_launch),         TEST(test_tensor_map),      TEST(test_workspace),
+                                       TEST(test_own_workspace),  TEST(test_wrong_arguments), TEST(test_faults),
+                                       TEST(test_no_device),      TEST(test_wrong_device),    TEST(test_zeroed),
+                                       TEST(test_zeroed_of_many), TEST(test_zeroed_elsewhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ MUTATIONS = [
     ("gemm_stream_k", "part of the first worker twice", "+= part[from,", "+= part[worker + 1,"),
     ("gemm_stream_k", "last part dropped", "(stop * workers - 1) / total;", "(stop * workers - 1) / total - 1;"),
     ("gemm_stream_k", "nobody says that the part is there", "while (load(ready[from], acquire, device) == 0) {}", ""),
-    ("gemm_stream_k", "flags not cleared", "fill(ready, 0);", "fill(ready, 1);"),
+    ("gemm_stream_k", "flags not cleared", "store(ready[from], 0, relaxed", "store(ready[from], 1, relaxed"),
     ("convolution", "a row further down", "y + place / 3 - 1", "y + place / 3"),
     ("convolution", "filter mirrored", "place % 3 - 1", "1 - place % 3"),
     ("convolution", "last place skipped", "s in 9 * blocks", "s in 8 * blocks"),

@@ -49,9 +49,9 @@ OWN = "the first instruction overwrites accumulators declared just then; ptxas w
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
 MET = "a cluster_barrier follows before anything uses the mbarriers: what tma-waits, which begins the kernel, does not look for"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
-          ("gemm_stream_k", "sm_80", True, 3, "barrier();"): OTHERS,
-          ("gemm_stream_k", "sm_90a", False, 11, "barrier();"): OTHERS,
-          ("gemm_stream_k", "sm_90a", True, 3, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_80", True, 4, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_90a", False, 12, "barrier();"): OTHERS,
+          ("gemm_stream_k", "sm_90a", True, 4, "barrier();"): OTHERS,
           ("attention_backward", "sm_80", False, 16, "wgmma_fence();"): OWN,
           ("attention_fp8_roles", "sm_80", False, 30, "barrier(5 + wg, W * 128);"): "order of work alone",
           ("attention_fp8_roles", "sm_80", False, 38, "barrier(5, W * 128);"): "takes the last arrival, so that none is left",

@@ -31,7 +31,14 @@ static const char manifest[] =
     "       {\"tensor\": \"t\", \"start\": [\"1\", \"0\", \"0\"], \"extent\": [null, \"M\", \"8\"]}, {\"value\": \"2.0\"}]},\n"
     "    {\"do\": \"if\", \"value\": \"M > 4\", \"then\": [{\"do\": \"launch\", \"name\": \"scale\", \"args\": [\n"
     "       {\"tensor\": \"t\", \"start\": [\"1\", \"0\", \"0\"], \"extent\": [null, \"M\", \"8\"]}, {\"tensor\": \"y\"}, {\"value\": \"0.5\"}]}],\n"
-    "       \"else\": []}]}]}]}\n";
+    "       \"else\": []}]}]},\n"
+    " {\"name\": \"counted\", \"kind\": \"program\", \"variants\": [\n"
+    "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"8\"]},\n"
+    "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"8\"]}],\n"
+    "   \"dims\": [\"M\"], \"steps\": [\n"
+    "    {\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"M\", \"8\"]},\n"
+    "    {\"do\": \"scratch\", \"name\": \"n\", \"type\": \"f32\", \"shape\": [\"4\", \"8\"], \"zeroed\": true},\n"
+    "    {\"do\": \"launch\", \"name\": \"scale\", \"args\": [{\"tensor\": \"n\"}, {\"tensor\": \"n\"}, {\"value\": \"2.0\"}]}]}]}]}\n";
 
 static const LaunchDevice device = {.multiprocessors = 3, .max_grid = INT32_MAX};
 
@@ -61,7 +68,8 @@ static LaunchArg real(double value) {
 }
 
 static bool resolve(Fixture *f, const char *name, int count, const LaunchArg *args, Launch *out) {
-    return plan_resolve(f->arena, f->sink, f->plan, plan_entry(f->plan, name), count, args, &device, 0x10000, out);
+    return plan_resolve(f->arena, f->sink, f->plan, plan_entry(f->plan, name), count, args, &device,
+                        (LaunchMemory){0x10000, 0}, out);
 }
 
 static void test_first_variant(void **state) {
@@ -219,6 +227,30 @@ static void test_program(void **state) {
     args[0] = tensor(0x1000, 3, 8), args[1] = tensor(0x2000, 3, 8);
     assert_true(resolve(&f, "twice", 2, args, &launch));
     assert_int_equal(launch.actions.count, 2);
+}
+
+// What kernels leave zero lies apart, or in the workspace, where it is filled first.
+static void test_zeroed(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg args[] = {tensor(0x1000, 10, 8), tensor(0x2000, 10, 8)};
+    const LaunchMemory apart = {.workspace = 0x10000, .zeroed = 0x20000}, all = {.workspace = 0x10000};
+    const PlanEntry *counted = plan_entry(f.plan, "counted");
+    assert_true(plan_resolve(f.arena, f.sink, f.plan, counted, 2, args, &device, apart, &launch));
+    assert_int_equal(launch.workspace, 512);
+    assert_int_equal(launch.zeroed, 256);
+    assert_int_equal(launch.actions.count, 1);
+    assert_int_equal(launch.actions.items[0].params[1], 0x20000);
+    assert_true(plan_resolve(f.arena, f.sink, f.plan, counted, 2, args, &device, all, &launch));
+    assert_int_equal(launch.workspace, 768);
+    assert_int_equal(launch.zeroed, 256);
+    assert_int_equal(launch.actions.count, 2);
+    assert_null(launch.actions.items[0].variant);
+    assert_int_equal(launch.actions.items[0].address, 0x10000 + 512);
+    assert_int_equal(launch.actions.items[0].count, 32);
+    assert_int_equal(launch.actions.items[0].pattern, 0);
+    assert_int_equal(launch.actions.items[1].params[1], 0x10000 + 512);
 }
 
 static void test_round_trip(void **state) {
@@ -402,15 +434,17 @@ static void call_twice(Caller *c, Arena *arena) {
                          tensor(0x1000 * (uint64_t)one_of(c, 9) + (uint64_t)one_of(c, 3) * 4, rows, columns),
                          real((double)one_of(c, 3))};
     if (one_of(c, 4) == 0) args[0].strides[0] += one_of(c, 3) - 1;   // one too small is refused
-    uint64_t workspace = 0x100000 * (uint64_t)one_of(c, 3) + 4 * (uint64_t)one_of(c, 2);
-    const PlanEntry *entry = plan_entry(c->plan, program ? "twice" : "scale");
+    LaunchMemory memory = {.workspace = 0x100000 * (uint64_t)one_of(c, 3) + 4 * (uint64_t)one_of(c, 2),
+                           .zeroed = program ? 0x200000 * (uint64_t)one_of(c, 3) : 0};
+    const PlanEntry *entry = plan_entry(c->plan, !program ? "scale" : one_of(c, 2) ? "twice" : "counted");
     int count = program ? 2 : 3;
-    ok[0] = plan_resolve(arena, sinks[0], c->plan, entry, count, args, &device, workspace, &launches[0]);
-    ok[1] = memo_resolve(arena, sinks[1], c->memo, c->plan, entry, count, args, &device, workspace, &launches[1]);
+    ok[0] = plan_resolve(arena, sinks[0], c->plan, entry, count, args, &device, memory, &launches[0]);
+    ok[1] = memo_resolve(arena, sinks[1], c->memo, c->plan, entry, count, args, &device, memory, &launches[1]);
     assert_int_equal(ok[0], ok[1]);
     assert_int_equal(diag_count(sinks[0]), diag_count(sinks[1]));
     if (!ok[0]) return;
     assert_int_equal(launches[0].workspace, launches[1].workspace);
+    assert_int_equal(launches[0].zeroed, launches[1].zeroed);
     assert_int_equal(launches[0].actions.count, launches[1].actions.count);
     for (int i = 0; i < launches[0].actions.count; i++)
         expect_same_action(&launches[0].actions.items[i], &launches[1].actions.items[i]);
@@ -460,8 +494,8 @@ static void test_memo_addresses(void **state) {
     for (int i = 0; i < 6; i++) {
         Launch launch;
         LaunchArg turned[] = {args[i % 2], args[1 - i % 2]};
-        assert_true(
-            memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "f"), 2, turned, &device, 0, &launch));
+        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "f"), 2, turned, &device,
+                                 (LaunchMemory){0}, &launch));
         assert_string_equal(launch.actions.items[0].variant->symbol, i % 2 ? "b" : "a");
     }
     assert_int_equal(launch_memo_hits(memo), 4);
@@ -475,8 +509,8 @@ static void test_memo_bounds(void **state) {
     LaunchMemo *memo = launch_memo_new(f.arena);
     for (int64_t i = 0; i < 2000; i++) {
         LaunchArg args[] = {tensor(0x1000, 1 + i / 2, 256), tensor(0x2000, 1 + i / 2, 256), real(0.5)};
-        assert_true(
-            memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "scale"), 3, args, &device, 0, &launch));
+        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "scale"), 3, args, &device,
+                                 (LaunchMemory){0}, &launch));
         assert_int_equal(launch.actions.items[0].params[5], 1 + i / 2);
         assert_int_equal(launch_memo_hits(memo), (i + 1) / 2);
     }
@@ -487,7 +521,8 @@ static void test_memo_bounds(void **state) {
     for (int i = 0; i < 2; i++) assert_int_equal(program_step(&f, sb_text(&steps)), 0);
     LaunchArg x = tensor(0x1000, 4, 8);
     for (int i = 0; i < 2; i++) {
-        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "p"), 1, &x, &device, 0, &launch));
+        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "p"), 1, &x, &device,
+                                 (LaunchMemory){0}, &launch));
         assert_int_equal(launch.actions.count, 100);
     }
     assert_int_equal(launch_memo_hits(memo), 1000);
@@ -495,12 +530,36 @@ static void test_memo_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_first_variant),     IN_ARENA(test_second_variant), IN_ARENA(test_strides),
-        IN_ARENA(test_empty_grid),        IN_ARENA(test_refuses),        IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),        IN_ARENA(test_damaged),        IN_ARENA(test_host_eval),
-        IN_ARENA(test_program_refuses),   IN_ARENA(test_maps),           IN_ARENA(test_bad_maps),
-        IN_ARENA(test_shared_conditions), IN_ARENA(test_names_differ),   IN_ARENA(test_memo),
-        IN_ARENA(test_memo_addresses),    IN_ARENA(test_memo_bounds),
+        IN_ARENA(test_first_variant),
+        IN_ARENA(test_second_variant),
+        IN_ARENA(test_strides),
+        IN_ARENA(test_empty_grid),
+        IN_ARENA(test_refuses),
+        IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),
+        IN_ARENA(test_damaged),
+        IN_ARENA(test_host_eval),
+        IN_ARENA(test_program_refuses),
+        IN_ARENA(test_maps),
+        IN_ARENA(test_bad_maps),
+        IN_ARENA(test_shared_conditions),
+        IN_ARENA(test_names_differ),
+        IN_ARENA(test_memo),
+        IN_ARENA(test_memo_addresses),
+        IN_ARENA(test_memo_bounds),
+        IN_ARENA(test_first_variant),
+        IN_ARENA(test_second_variant),
+        IN_ARENA(test_strides),
+        IN_ARENA(test_empty_grid),
+        IN_ARENA(test_refuses),
+        IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),
+        IN_ARENA(test_damaged),
+        IN_ARENA(test_host_eval),
+        IN_ARENA(test_program_refuses),
+        IN_ARENA(test_maps),
+        IN_ARENA(test_bad_maps),
+        IN_ARENA(test_zeroed),
     };
     return run(tests);
 }

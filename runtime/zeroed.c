@@ -1,0 +1,71 @@
+#include "runtime/zeroed.h"
+#include <pthread.h>
+
+enum { MOST_KEPT = 256 };
+static const int64_t LEAST_BYTES = 4096;
+
+// Streams are known by the driver's number: a handle may be that of another stream once the first one was destroyed, while what was
+// sent to that still runs. For the same reason nothing is freed before the end: it may be in use.
+typedef struct Kept {
+    unsigned long long stream;
+    CudaAddress address;
+    int64_t bytes;
+} Kept;
+
+struct ZeroedMemory {
+    pthread_mutex_t lock;
+    int count;
+    Kept items[MOST_KEPT];
+};
+
+ZeroedMemory *zeroed_new(Arena *arena) {
+    ZeroedMemory *memory = NEW(arena, ZeroedMemory);
+    pthread_mutex_init(&memory->lock, NULL);
+    return memory;
+}
+
+void zeroed_free(const Driver *driver, ZeroedMemory *memory) {
+    for (int i = 0; i < memory->count; i++) driver->release(memory->items[i].address);
+    memory->count = 0;
+}
+
+static bool may_keep(const Driver *driver, CudaStream stream, unsigned long long *number) {
+    int capturing = 0;
+    return driver->has_streams && driver->stream_is_capturing(stream, &capturing) == 0 && !capturing &&
+           driver->stream_number(stream, number) == 0;
+}
+
+static const Kept *find(const ZeroedMemory *memory, unsigned long long stream, int64_t bytes) {
+    for (int i = 0; i < memory->count; i++)
+        if (memory->items[i].stream == stream && memory->items[i].bytes >= bytes) return &memory->items[i];
+    return NULL;
+}
+
+// Cleared in the stream, so before what is launched there next.
+static bool add(const Driver *d, DiagSink *sink, ZeroedMemory *memory, unsigned long long number, CudaStream stream,
+                int64_t bytes) {
+    Kept kept = {.stream = number, .bytes = LEAST_BYTES};
+    while (kept.bytes < bytes)
+        kept.bytes *= 2;   // so that a stream whose launches grow takes little more than the largest
+    if (!cuda_check(d, sink, d->allocate_async(&kept.address, (size_t)kept.bytes, stream), "cuMemAllocAsync"))
+        return false;
+    memory->items[memory->count++] = kept;
+    if (cuda_check(d, sink, d->set32(kept.address, 0, (size_t)kept.bytes / sizeof(unsigned), stream), "cuMemset"))
+        return true;
+    memory->items[memory->count - 1].bytes = 0;   // never found again
+    return false;
+}
+
+bool zeroed_of_stream(const Driver *driver, DiagSink *sink, ZeroedMemory *memory, CudaStream stream, int64_t bytes,
+                      CudaAddress *address) {
+    unsigned long long number = 0;
+    *address = 0;
+    if (!may_keep(driver, stream, &number)) return true;
+    pthread_mutex_lock(&memory->lock);
+    const Kept *kept = find(memory, number, bytes);
+    bool ok = kept || memory->count == MOST_KEPT || add(driver, sink, memory, number, stream, bytes);
+    if (ok && !kept) kept = find(memory, number, bytes);
+    if (ok && kept) *address = kept->address;
+    pthread_mutex_unlock(&memory->lock);
+    return ok;
+}
