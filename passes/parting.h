@@ -1,5 +1,5 @@
 // What the two ways of parting a kernel into roles build with: points of a block, counters of ring slots, roles, staged stores.
-// (warp_specialize.c: a point each in turn; part_together.c: all warpgroups on one point.)
+// (warp_specialize.c: a point each in turn; part_together.c: all warpgroups on one point; which, and whether: specialize_plan.c.)
 #pragma once
 #include "ir/build.h"
 #include "passes/tma.h"
@@ -30,6 +30,19 @@ typedef struct Parting {
     Buf *full, *empty;
     Expr *steps;   // of each point; NULL: they differ
 } Parting;
+
+// Whether a kernel is parted into roles, and how (specialize_plan.c).
+typedef enum { PART_NOT, PART_IN_TURN, PART_TOGETHER } PartKind;
+
+typedef struct PartShape {
+    const Stmt *grid, *loop;   // the pipelined one; of PART_IN_TURN
+} PartShape;
+
+// Of points in turn: most consumers, and a thread's registers for addresses and counters.
+enum { IN_TURN_MOST = 2, IN_TURN_ROOM = 32 };
+
+PartKind part_kind(Arena *arena, const Target *target, const Func *kernel, PartShape *shape, const char **why);
+int part_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of points in turn
 
 // All warpgroups compute one point together: the kernel can be parted so, whether select has seen it or not. NULL, or why not.
 const char *together_problem(Arena *arena, const Target *target, const Func *kernel);
@@ -75,6 +88,11 @@ void sink_scalars(Arena *arena, Block *block, const Map *releases);
 
 static inline bool is_pipelined(const Stmt *stmt) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
+}
+
+// Shared memory that a pass has made for those who compute.
+static inline bool is_scratch(const Stmt *stmt) {
+    return stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
 }
 
 static inline bool is_scalar(const Stmt *stmt) {
