@@ -254,9 +254,13 @@ CASES = [
             "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;" for lengths in shapes],
            target="sm_90a", first=f"{kernel}__" + "__".join(f"{name}_{value}" for name, value in (LATENT | merge).items()))
       for kernel, merge, heads, consts, shapes in (
-          ("latent_pieces", {}, 16, {}, ([650, 20, 64, 150],)),
-          ("latent_rows", {"MERGE": 1}, 20, {}, ([650, 20, 64, 150], [250, 250])),
-          ("latent_rows", {"MERGE": 0}, 20, {"PARTS": 0}, ([650, 20, 64, 150],)))),
+          ("latent_columns", {}, 16, {}, ([650, 20, 64, 150], [250, 250])),
+          ("latent_rows", {"MERGE": 1}, 20, {}, ([650, 20, 64, 150], [300, 200, 300, 20], [250, 250])),
+          ("latent_rows", {"MERGE": 0}, 20, {"PARTS": 0}, ([650, 20, 64, 150], [300, 200, 300, 20])))),
+    Case("attention_mla", [f"{name}={value}" for name, value in LATENT.items()],
+         ["test merge_columns (B = 1, G = 1, R = 5, S = 80, E = 512, SPLIT = 8, AHEAD = 5) {\n"
+          "    for (b in B) {\n        span[b, 0] = 7;\n        span[b, 1] = 77;\n    }\n} tolerance 1e-2;"],
+         target="sm_90a", first="merge_columns", variant=1),
     Case("vector_add", ["BLOCK=1024"], [f"test vector_add (N = {n}) tolerance 0;" for n in (1, 1024, 3000)]),
 ]
 
