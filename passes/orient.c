@@ -20,6 +20,7 @@
 #include "passes/lower.h"
 #include "passes/util.h"
 #include "passes/warp_specialize.h"
+#include "passes/widen.h"
 
 typedef struct Turn {
     Arena *arena;
@@ -138,12 +139,24 @@ static bool has_few_rows(const Func *kernel) {
     return m % WGMMA_ROWS != 0 && n % WGMMA_ROWS == 0;
 }
 
+// In place, turned where that is asked for; false: what is left is of no use, or nothing was to be done.
+static bool shape_kernel(Arena *arena, const Target *target, Func *kernel, bool turn) {
+    if (turn && !turn_kernel(arena, kernel)) return false;
+    return widen_tiles(arena, target, kernel) || turn;
+}
+
 Func *oriented(Arena *arena, const Target *target, const Func *kernel) {
-    if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE || !has_few_rows(kernel)) return NULL;
-    Func *turned = clone_func(arena, kernel);
-    return turn_kernel(arena, turned) && specialized_in_turn(arena, target, turned) ? turned : NULL;
+    const char *why;
+    if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
+    bool turn = has_few_rows(kernel);
+    if (!turn && !tiles_lack_columns(target, kernel)) return NULL;
+    Func *shaped = clone_func(arena, kernel);
+    if (!shape_kernel(arena, target, shaped, turn)) return NULL;
+    bool serves = turn ? specialized_in_turn(arena, target, shaped) : can_specialize(arena, target, shaped, &why);
+    return serves ? shaped : NULL;
 }
 
 bool pass_orient(PassContext *context, Func *kernel) {
-    return oriented(context->arena, context->target, kernel) && turn_kernel(context->arena, kernel);
+    return oriented(context->arena, context->target, kernel) &&
+           shape_kernel(context->arena, context->target, kernel, has_few_rows(kernel));
 }

@@ -1,7 +1,7 @@
-// Which kernels `orient` turns around: whoever estimates what a choice of tunables costs asks.
+// Which kernels `orient` turns around, or gives wider tiles: whoever estimates what a choice of tunables costs asks.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
 
-// A copy of the tile-stage kernel with its accumulators turned; NULL: it stays as it is.
+// A copy of the tile-stage kernel with its accumulators turned or its tiles wider; NULL: it stays as it is.
 Func *oriented(Arena *arena, const Target *target, const Func *kernel);

@@ -295,12 +295,12 @@ static void compare_splits(FitsSearch *search, Choice *choice, const Func *kerne
 }
 
 static void compare(FitsSearch *search, Choice *choice, const Func *kernel, int combination) {
-    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
-    if (specialized_together(search->arena, search->target, kernel)) {
-        compare_together(search, choice, kernel, combination);
+    const Func *parted = as_parted(search, kernel);
+    FitsEstimate estimate = fits_estimate(search->arena, parted, search->target);
+    if (specialized_together(search->arena, search->target, parted)) {
+        compare_together(search, choice, parted, combination);
         return;
     }
-    const Func *parted = as_parted(search, kernel);
     if (!is_parted(search, parted, &estimate)) return;
     Tile tile = {.combination = combination,
                  .general = serves_all(search, &estimate),
@@ -669,9 +669,10 @@ int fits_check(void *user, Module *module, Func *kernel, int combination) {
     if (!search->kernel) search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;
     if (strcmp(search->kernel, kernel->name) != 0) return fits;
-    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
-    if (specialized_together(search->arena, search->target, kernel)) {   // with registers for its roles
-        int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
+    const Func *parted = as_parted(search, kernel);
+    FitsEstimate estimate = fits_estimate(search->arena, parted, search->target);
+    if (specialized_together(search->arena, search->target, parted)) {   // with registers for its roles
+        int64_t staging = specialized_staging(search->arena, search->target, parted, estimate.shared);
         estimate.fits = estimate.shared + staging <= search->target->shared_block;
     }
     remember(search, &estimate, fits_tunables(search->arena, kernel));

@@ -36,8 +36,7 @@ def ways(name):
 
 
 def columns_of(name, way):
-    every = INTEGER if TYPES[name][2] == "i32" else WIDE
-    return [n for n in every if way[1] == "k" or n % 16 == 0]   # along n rows are whole spans of 32 bytes
+    return INTEGER if TYPES[name][2] == "i32" else WIDE
 
 
 def kernel(name, way, columns):
