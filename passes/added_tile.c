@@ -190,7 +190,7 @@ const char *added_tile_cost(const Target *target, const Func *kernel, const Adde
     return buf_slot_bytes(from) < least ? "each thread adds few elements" : NULL;
 }
 
-// ---- staging ----
+// ---- what staging does ----
 
 typedef struct Staging {
     PassContext *context;
@@ -198,6 +198,7 @@ typedef struct Staging {
     int64_t room;       // shared memory that nothing is in
     const Stmt *in;     // the role that is gone through; NULL: none. There nobody else places barriers
     const Stmt *wait;   // the last one for the tiles of all that is added
+    bool tight;         // whole tiles of all roles have no room
     bool changed;
 } Staging;
 
@@ -214,8 +215,8 @@ static void push_op(Staging *staging, OpId op, int count, const Arg *args, Span 
 }
 
 // Until nothing reads the tile any more: that is known to who started the additions, and to the others behind the barrier.
-static void push_tile_wait(Staging *staging, Span loc, Block *out) {
-    Arg args[] = {arg_value(e_int(staging->arena, 0)), arg_name("read")};
+static void push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
+    Arg args[] = {arg_value(e_int(staging->arena, pending)), arg_name("read")};
     push_op(staging, OP_BULK_WAIT, COUNT_OF(args), args, loc, out);
 }
 
@@ -239,29 +240,156 @@ static bool has_waited(const Staging *staging, const Block *out) {
     return false;
 }
 
+// The addition of what is in the stage, at stage[slot.., i, j], from `first` of the tile on: a loop like `stmt`.
+static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Buf *stage, Expr *slot,
+                          const int64_t *first) {
+    Arena *arena = staging->arena;
+    const Region *to = tile->copy->call.args[COPY_TO].region;
+    int slots = stage->stage_dims;
+    Expr *at[LAYOUT_MAX_RANK] = {slot}, *place[LAYOUT_MAX_RANK];
+    Stmt addition = *stmt;
+    addition.loop.iters = arena_copy(arena, stmt->loop.iters, sizeof *stmt->loop.iters * (size_t)stmt->loop.count);
+    for (int i = 0; i < stmt->loop.count; i++) {
+        at[slots + i] = e_var(arena, stmt->loop.iters[i].var);
+        addition.loop.iters[i].end = e_int(arena, buf_extent(stage, slots + i));
+    }
+    for (int d = 0, own = 0; d < to->count; d++) {
+        place[d] = to->dims[d].start;
+        if (!to->dims[d].extent) continue;
+        place[d] = e_add(arena, place[d], e_add(arena, at[slots + own], e_int(arena, first ? first[own] : 0)));
+        own++;
+    }
+    Arg args[] = {arg_region(region_element(arena, to->buf, to->count, place)),
+                  arg_value(e_load(arena, stage, stage->rank, at))};
+    Stmt *atomic = s_call(arena, OP_ATOMIC_ADD, COUNT_OF(args), args);
+    atomic->loc = tile->atomic->loc;
+    addition.loop.body = (Block){0};
+    block_push(arena, &addition.loop.body, atomic);
+    return clone_stmt(arena, subst_new(arena), &addition);
+}
+
+// ---- staging, box by box ----
+//
+// A role's accumulator goes by way of two boxes of so many rows as its warpgroups have at once, a swizzle span wide: one is written while
+// TMA reads the other. The loops run over the whole tile, as the registers lie; which of them a box takes is known when they
+// are unrolled.
+
+static bool multiplies_to(const Stmt *stmt, void *fragment) {
+    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma") && stmt->call.args[GEMM_ACC].region->buf == fragment;
+}
+
+typedef struct Source {
+    const Stmt *loop;
+    const Block *role;
+    bool sums, other;   // elements of an accumulator, at the loop's own indices; of other fragments, or at other places
+} Source;
+
+static bool find_source(Visitor *visitor, Expr *expr) {
+    Source *source = visitor->user;
+    if (expr->kind != EXPR_LOAD) return true;
+    Buf *buf = expr->load.buf;
+    bool own = expr->load.count == source->loop->loop.count;
+    for (int d = 0; own && d < expr->load.count; d++)
+        own = expr->load.indices[d]->kind == EXPR_VAR && expr->load.indices[d]->var == source->loop->loop.iters[d].var;
+    bool sums = own && buf->scope == SCOPE_FRAGMENT && block_any(source->role, multiplies_to, buf);
+    source->sums |= sums;
+    source->other |= !sums && buf->scope == SCOPE_FRAGMENT;
+    return true;
+}
+
+typedef struct AddedBoxes {
+    int64_t rows, columns;   // of one
+    int64_t strips, chunks;
+} AddedBoxes;
+
+static bool boxes_of(const Staging *staging, const Stmt *stmt, const AddedTile *tile, AddedBoxes *out) {
+    const Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
+    Source source = {.loop = stmt, .role = &staging->in->role.body};
+    Visitor visitor = {.expr = find_source, .user = &source};
+    visit_expr(&visitor, (Expr *)tile->value);
+    if (stmt->loop.count != 2 || !source.sums || source.other) return false;
+    int64_t m = buf_extent(stage, 0), n = buf_extent(stage, 1);
+    int64_t rows = staging->in->role.threads / target_warpgroup(staging->context->target) * WGMMA_ROWS;
+    int64_t columns = tma_facts.spans[0] * 8 / type_bits(stage->type);
+    if (rows < 1 || m % rows || n % columns) return false;
+    *out = (AddedBoxes){rows, columns, m / rows, n / columns};
+    return out->strips * out->chunks > TMA_STORE_SLOTS;
+}
+
+static int64_t box_bytes(const AddedBoxes *boxes, Type type) {
+    return TMA_STORE_SLOTS * boxes->rows * boxes->columns * type_bytes(type) + tma_facts.shared_align;
+}
+
+// if (i / rows == strip && j / columns == chunk) stage[slot, i - strip * rows, j - chunk * columns] = value;
+static Stmt *new_box_store(Staging *staging, Stmt *stmt, const AddedTile *tile, const AddedBoxes *boxes, Buf *stage,
+                           int64_t box) {
+    Arena *a = staging->arena;
+    Expr *i = e_var(a, stmt->loop.iters[0].var), *j = e_var(a, stmt->loop.iters[1].var), *inside = NULL;
+    Expr *rows = e_int(a, boxes->rows), *columns = e_int(a, boxes->columns);
+    if (boxes->strips > 1) inside = e_binary(a, BIN_EQ, e_div(a, i, rows), e_int(a, box / boxes->chunks));
+    if (boxes->chunks > 1) {
+        Expr *chunk = e_binary(a, BIN_EQ, e_div(a, j, columns), e_int(a, box % boxes->chunks));
+        inside = inside ? e_and(a, inside, chunk) : chunk;
+    }
+    Expr *at[] = {e_int(a, box % TMA_STORE_SLOTS), e_sub(a, i, e_int(a, box / boxes->chunks * boxes->rows)),
+                  e_sub(a, j, e_int(a, box % boxes->chunks * boxes->columns))};
+    Stmt loop = *stmt, *only = s_if(a, inside);
+    only->loc = tile->atomic->loc;
+    Stmt *store = s_store(a, stage, COUNT_OF(at), at, tile->value);
+    store->loc = only->loc;
+    block_push(a, &only->if_.then, store);
+    loop.loop.body = (Block){0};
+    block_push(a, &loop.loop.body, only);
+    Stmt *out = clone_stmt(a, subst_new(a), &loop);
+    attr_remove(&out->attrs, ATTR_VIA);
+    return out;
+}
+
+// Additions that may still read when a box is written: those since its slot's last, in this tile or the one before.
+static int64_t pending_at(int64_t boxes, int64_t box) {
+    int64_t since = 0;
+    while ((box + boxes - 1 - since) % boxes % TMA_STORE_SLOTS != box % TMA_STORE_SLOTS) since++;
+    return since;
+}
+
+static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, const AddedBoxes *boxes, Block *out) {
+    Arena *arena = staging->arena;
+    int64_t shape[] = {TMA_STORE_SLOTS, boxes->rows, boxes->columns}, count = boxes->strips * boxes->chunks;
+    Type type = tile->copy->call.args[COPY_FROM].region->buf->type;
+    Buf *stage = buf_new_const(arena, "stage", SCOPE_SHARED, type, COUNT_OF(shape), shape, stmt->loc);
+    stage->stage_dims = 1;
+    bool again = is_repeated(staging, stmt);
+    const Arg none[2] = {{0}};
+    block_push(arena, out, s_decl(arena, stage));
+    for (int64_t box = 0; box < count; box++) {
+        int64_t first[] = {box / boxes->chunks * boxes->rows, box % boxes->chunks * boxes->columns};
+        if (again || box >= TMA_STORE_SLOTS) {
+            push_tile_wait(staging, pending_at(count, box), stmt->loc, out);
+            push_op(staging, OP_BARRIER, COUNT_OF(none), none, stmt->loc, out);
+        }
+        block_push(arena, out, new_box_store(staging, stmt, tile, boxes, stage, box));
+        push_op(staging, OP_FENCE_ASYNC, 0, NULL, stmt->loc, out);
+        push_op(staging, OP_BARRIER, COUNT_OF(none), none, stmt->loc, out);
+        block_push(arena, out, new_addition(staging, stmt, tile, stage, e_int(arena, box % TMA_STORE_SLOTS), first));
+    }
+}
+
+// ---- staging ----
+
 // stage[i, j] = value; then the addition of stage. (Barriers and fences: insert-sync's, but in roles.)
 static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Block *out) {
     Arena *arena = staging->arena;
     Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
     Expr *at[LAYOUT_MAX_RANK];
     for (int i = 0; i < stmt->loop.count; i++) at[i] = e_var(arena, stmt->loop.iters[i].var);
-    const Region *to = tile->copy->call.args[COPY_TO].region;
-    Expr *place[LAYOUT_MAX_RANK];
-    for (int d = 0, own = 0; d < to->count; d++)
-        place[d] = to->dims[d].extent ? e_add(arena, to->dims[d].start, at[own++]) : to->dims[d].start;
-    Arg args[] = {arg_region(region_element(arena, to->buf, to->count, place)),
-                  arg_value(e_load(arena, stage, stmt->loop.count, at))};
-    Stmt *atomic = s_call(arena, OP_ATOMIC_ADD, COUNT_OF(args), args), addition = *stmt;
-    atomic->loc = tile->atomic->loc;
-    addition.loop.body = (Block){0};
-    block_push(arena, &addition.loop.body, atomic);
+    Stmt *addition = new_addition(staging, stmt, tile, stage, NULL, NULL);
     Stmt *store = s_store(arena, stage, stmt->loop.count, at, tile->value);
-    store->loc = atomic->loc;
+    store->loc = tile->atomic->loc;
     const Arg none[2] = {{0}};
     Span loc = stmt->loc;
     block_push(arena, out, s_decl(arena, stage));
     if (staging->in && !has_waited(staging, out) && is_repeated(staging, stmt)) {
-        push_tile_wait(staging, loc, out);
+        push_tile_wait(staging, 0, loc, out);
         staging->wait = out->items[out->count - 1];
         push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
     }
@@ -270,7 +398,7 @@ static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, 
         push_op(staging, OP_FENCE_ASYNC, 0, NULL, loc, out);
         push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
     }
-    block_push(arena, out, clone_stmt(arena, subst_new(arena), &addition));
+    block_push(arena, out, addition);
     attr_remove(&stmt->attrs, ATTR_VIA);
     stmt->loop.body = (Block){0};
     block_push(arena, &stmt->loop.body, store);
@@ -287,10 +415,14 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         return;
     }
     staging->changed = true;
-    int64_t bytes = buf_slot_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
+    const Buf *whole = tile.copy->call.args[COPY_FROM].region->buf;
+    AddedBoxes boxes;
+    bool in_boxes = staging->tight && staging->in && boxes_of(staging, stmt, &tile, &boxes);
+    int64_t bytes = in_boxes ? box_bytes(&boxes, whole->type) : buf_slot_bytes(whole) + tma_facts.shared_align;
     if (bytes <= staging->room) {
         staging->room -= bytes;
-        stage_addition(staging, stmt, &tile, out);
+        if (in_boxes) stage_in_boxes(staging, stmt, &tile, &boxes, out);
+        else stage_addition(staging, stmt, &tile, out);
         return;
     }
     REMARK(staging->context, stmt->loc, T_NOT_ADDED, "shared memory has no room for its tile");
@@ -306,15 +438,33 @@ static void stage_in_role(Staging *staging, Stmt *role) {
     staging->wait = NULL;
     staging->changed = false;
     rewrite_block(&mapper, &role->role.body);
-    if (staging->changed) push_tile_wait(staging, role->loc, &role->role.body);
+    if (staging->changed) push_tile_wait(staging, 0, role->loc, &role->role.body);
     staging->changed |= changed;
     staging->in = NULL;
+}
+
+typedef struct Wholes {
+    Arena *arena;
+    int64_t bytes;
+} Wholes;
+
+static bool add_whole(Visitor *visitor, Stmt *stmt) {
+    Wholes *wholes = visitor->user;
+    AddedTile tile;
+    const char *why;
+    if (via_is(stmt, "tma") && is_addition(stmt) && added_tile(wholes->arena, stmt, &tile, &why) && tile.value)
+        wholes->bytes += buf_slot_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
+    return true;
 }
 
 bool stage_additions(PassContext *context, Func *kernel) {
     Staging staging = {.context = context, .arena = context->arena, .room = context->target->shared_block};
     Visitor visitor = {.stmt = add_bytes, .user = &staging.room};
     visit_block(&visitor, &kernel->body);
+    Wholes wholes = {.arena = context->arena};
+    Visitor sum = {.stmt = add_whole, .user = &wholes};
+    visit_block(&sum, &kernel->body);
+    staging.tight = wholes.bytes > staging.room;
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &staging};
     const Block *body = &func_grid(kernel)->grid.body;
     for (int i = 0; i < body->count; i++)

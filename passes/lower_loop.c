@@ -796,6 +796,41 @@ static Block *unless_skipped(const Version *version, Block *out) {
     return &only->if_.then;
 }
 
+// ---- leaving out what is never done ----
+
+static bool never_holds(Version *version, const Expr *condition, Expr *const *point) {
+    if (condition->kind == EXPR_BINARY && condition->binary.op == BIN_LOGICAL_AND)
+        return never_holds(version, condition->binary.a, point) || never_holds(version, condition->binary.b, point);
+    Expr *holds = at_point(version, (Expr *)condition, point);
+    int64_t known;
+    if (expr_const(holds, &known)) return known == 0;
+    return holds->kind == EXPR_BINARY && holds->binary.op == BIN_EQ &&
+           prove(version->lower->facts, e_binary(version->arena, BIN_NE, holds->binary.a, holds->binary.b));
+}
+
+// All of the body is under a condition that no thread's first or last values can fulfil: the loop over registers, each an instruction of
+// its own, begins behind the former and ends before the latter.
+static void leave_out(Version *version) {
+    const Block *body = &version->loop->body;
+    if (body->count != 1 || body->items[0]->kind != STMT_IF || !touches_registers(version)) return;
+    const Stmt *stmt = body->items[0];
+    if (stmt->if_.otherwise.count > 0 || expr_reads_memory(stmt->if_.condition) || !expr_is_pure(stmt->if_.condition))
+        return;
+    int64_t first = version->values, last = -1;
+    for (int64_t v = 0; v < version->values; v++) {
+        Expr *in[2] = {lower_thread(version->lower), e_int(version->arena, version->from + v)};
+        Expr *point[LAYOUT_MAX_RANK];
+        layout_forward(version->arena, version->lower->facts, version->map, in, point);
+        if (never_holds(version, stmt->if_.condition, point)) continue;
+        first = v < first ? v : first;
+        last = v;
+    }
+    if (last < 0) return;
+    first -= first % version->vector;
+    version->from += first;
+    version->values = (last / version->vector + 1) * version->vector - first;
+}
+
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
     lower_loop_part(lower, stmt, loop, 0, 0, out);
 }
@@ -824,6 +859,7 @@ void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t fir
     bool two = needs_two_versions(&version);
     Expr *whole = two ? whole_tile_inside(&version) : NULL;
     facts_release(lower->facts, mark);
+    leave_out(&version);
     if (!two) {
         emit_groups(&version, unless_skipped(&version, out));
     } else if (!whole) {

@@ -425,11 +425,37 @@ static int iterator_number(const TileLoop *loop, const Expr *index) {
     return -1;
 }
 
+typedef struct Runs {
+    const Var *iter;
+    int64_t common;   // what all divisors are multiples of; 0: there is none
+} Runs;
+
+static bool find_divisor(Visitor *visitor, Expr *expr) {
+    Runs *runs = visitor->user;
+    int64_t divisor;
+    const Expr *of = expr->kind == EXPR_BINARY && expr->binary.op == BIN_DIV ? expr->binary.a : NULL;
+    while (of && of->kind == EXPR_CAST) of = of->operand;
+    if (of && of->kind == EXPR_VAR && of->var == runs->iter && expr_const(expr->binary.b, &divisor) && divisor > 0) {
+        runs->common |= divisor;   // its trailing zeros count
+        return false;
+    }
+    if (expr->kind == EXPR_VAR && expr->var == runs->iter) runs->common |= 1;
+    return true;
+}
+
+// For so many iterations, a power of two, from multiples of that on the condition is the same; 0: for all.
+static int64_t condition_run(const Expr *condition, const Var *iter) {
+    Runs runs = {.iter = iter};
+    Visitor visitor = {.expr = find_divisor, .user = &runs};
+    if (condition) visit_expr(&visitor, (Expr *)condition);
+    return runs.common & -runs.common;
+}
+
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
     const Var *iter = loop->iters[fast];
     bool adds = access->adds && access->buf->scope == SCOPE_GLOBAL;
     if (access->conditional || (access->is_atomic && !adds) || run_stride(access, iter) != STRIDE_UNIT) return false;
-    return !access->condition || !expr_uses_var(access->condition, iter);
+    return condition_run(access->condition, iter) != 1;
 }
 
 bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
@@ -553,6 +579,8 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
         if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         int64_t n = pieces(access, loop->iters[fast]);
         while (n > 0 && vector > n) vector /= 2;
+        int64_t same = condition_run(access->condition, loop->iters[fast]);
+        while (same > 1 && vector > same) vector /= 2;
         while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_at_once(access, vector, target)))
             vector /= 2;
     }
