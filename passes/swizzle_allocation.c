@@ -184,6 +184,7 @@ static void live_block(Lives *lives, const Block *block);
 static void live_stmt_itself(Lives *lives, const Stmt *stmt) {
     EffectVec effects = {0};
     stmt_effects(lives->arena, stmt, &effects);
+    if (is_call(stmt, OP_AWAIT)) touch(lives, call_region(stmt, 0)->buf, lives->clock, lives->clock);
     for (int i = 0; i < effects.count; i++) {
         bool peers =
             effects.items[i].op == OP_PEER || effects.items[i].op == OP_PEER_STORE;   // others use it when they do
