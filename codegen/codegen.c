@@ -28,7 +28,8 @@ static bool is_taken(const Module *module, const char *name, const Func *besides
 const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena) {
     int earlier = 0;
     for (int i = 0; i < module->funcs.count && module->funcs.items[i] != kernel; i++) {
-        earlier += strcmp(module->funcs.items[i]->name, kernel->name) == 0;
+        const Func *func = module->funcs.items[i];
+        earlier += func->kind == FUNC_KERNEL && strcmp(func->name, kernel->name) == 0;
     }
     if (!earlier) return arena_strdup(arena, kernel->name);
     const char *bars = "__";

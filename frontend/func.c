@@ -137,7 +137,8 @@ static bool is_excluded(Sema *s, const Node *node) {
     bool followed = false, found = false;
     for (int i = 0; i < s->syntax->items.count; i++) {
         const Node *other = s->syntax->items.items[i].node;
-        followed |= found && other->kind == node->kind && strcmp(other->text, node->text) == 0;
+        bool launchable = other->kind == N_KERNEL || other->kind == N_PROGRAM;
+        followed |= found && launchable && strcmp(other->text, node->text) == 0;
         found |= other == node;
     }
     return followed && node->kids[2] && choices_exclude(s);

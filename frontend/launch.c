@@ -85,18 +85,23 @@ static Func *made_func(Sema *s, const char *name) {
     return NULL;
 }
 
-// The kernel to call, made when it is not there yet, with all its variants.
+static void make_variants(Sema *s, const char *text, NodeKind kind, const char *name, const ChoiceVec *choices) {
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *node = s->syntax->items.items[i].node;
+        if (node->kind != kind || strcmp(node->text, text) != 0) continue;
+        if (choices->count) make_function(s, i, name, choices, true);
+        else elaborate_item(s, i);
+    }
+}
+
+// The kernel to call, made when it is not there yet, with all its variants: programs last, since they may call it too.
 static Func *callee(Sema *s, const Node *call, const Node *kernel) {
     ChoiceVec choices = {0};
     const char *name = callee_name(s, call, kernel, &choices);
     if (!name) return NULL;
     if (!made_func(s, name)) {
-        for (int i = 0; i < s->syntax->items.count; i++) {
-            const Node *node = s->syntax->items.items[i].node;
-            if (node->kind != N_KERNEL || strcmp(node->text, kernel->text) != 0) continue;
-            if (choices.count) make_function(s, i, name, &choices, true);
-            else elaborate_item(s, i);
-        }
+        make_variants(s, kernel->text, N_KERNEL, name, &choices);
+        make_variants(s, kernel->text, N_PROGRAM, name, &choices);
     }
     return made_func(s, name);
 }
@@ -149,9 +154,18 @@ static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
     return false;
 }
 
+// The first variant that is a kernel; NULL: all are programs.
+static const Node *kernel_named(const Syntax *syntax, const char *name) {
+    for (int i = 0; i < syntax->items.count; i++) {
+        const Node *node = syntax->items.items[i].node;
+        if (node->kind == N_KERNEL && strcmp(node->text, name) == 0) return node;
+    }
+    return NULL;
+}
+
 void launch_statement(Sema *s, const Node *call) {
-    const Node *kernel = s->syntax->items.items[item_named(s->syntax, call->text)].node;
-    if (kernel->kind != N_KERNEL) {
+    const Node *kernel = kernel_named(s->syntax, call->text);
+    if (!kernel) {
         diag(s->sink, call->span, T_CALLS_PROGRAM, call->text);
         return;
     }

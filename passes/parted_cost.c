@@ -12,7 +12,7 @@
 //                     or two blocks read a tile; what many read is in the L2 cache for most of them. There, too, rows behind the end are
 //                     dear: each block asks for its own zeros, `zero_bytes` a clock, of all blocks together.
 //
-// Blocks of a cluster that share the steps of a tile are at different k's. Where two read the same, they do not do so at the same time: the L2
+// Blocks of a cluster that share the steps of a tile are at different k's. Where two or more read the same, they do not do so at the same time: the L2
 // cache gives all of them together `cluster_bytes` a clock. (Of other blocks requests for the same bytes are joined.)
 //
 // So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 waits for shared memory. After the loop a point writes its

@@ -95,11 +95,6 @@ static void want(Selector *s, Expr *fact) {
     if (!is_conjunct(s->kernel->when, fact)) vec_push(s->arena, &s->wanted, fact);
 }
 
-static Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes) {
-    Arg args[] = {arg_region(region_whole(arena, buf)), arg_value(e_int(arena, bytes))};
-    return e_call(arena, OP_ALIGNED, COUNT_OF(args), args);
-}
-
 // The vector that all accesses could have, were bases and rows aligned: what extent and first index allow.
 static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate *c) {
     int widest = 1;

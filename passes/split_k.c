@@ -30,7 +30,9 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/lower.h"
+#include "passes/tma.h"
 #include "passes/util.h"
+#include <string.h>
 
 typedef struct Parts {
     int loop, store;   // of the grid's body
@@ -105,6 +107,7 @@ typedef struct Split {
     Arena *arena;
     Parts parts;
     int blocks;
+    Expr *count;   // the same, or of as many blocks as the launch chooses
     Stmt *grid;
     Var *rank;
 } Split;
@@ -113,10 +116,10 @@ typedef struct Split {
 static void split_loop(Split *s, Stmt *loop) {
     Arena *a = s->arena;
     Iter *iter = &loop->loop.iters[0];
-    Expr *rank = e_var(a, s->rank), *blocks = e_int(a, s->blocks);
+    Expr *rank = e_var(a, s->rank);
     Subst *subst = subst_new(a);
     Var *own = var_new(a, iter->var->name, VAR_ITER, TYPE_I64, iter->var->loc);
-    Expr *chunk = e_call2(a, OP_CEILDIV, iter->end, blocks);
+    Expr *chunk = e_call2(a, OP_CEILDIV, iter->end, s->count);
     subst_var(subst, iter->var, e_add(a, e_mul(a, rank, chunk), e_var(a, own)));
     Block body = {0};
     clone_block(a, subst, &loop->loop.body, &body);
@@ -194,7 +197,7 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
 }
 
 void split_kernel(Arena *arena, Func *kernel, int blocks) {
-    Split s = {.arena = arena, .blocks = blocks, .grid = (Stmt *)func_grid(kernel)};
+    Split s = {.arena = arena, .blocks = blocks, .count = e_int(arena, blocks), .grid = (Stmt *)func_grid(kernel)};
     find_parts(kernel, &s.parts);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
@@ -222,4 +225,207 @@ bool pass_split_k(PassContext *context, Func *kernel) {
     attr_remove(&kernel->attrs, ATTR_SPLIT);
     if (can_split(context->target, kernel, blocks)) split_kernel(context->arena, kernel, blocks);
     return true;
+}
+
+// ---- blocks anywhere ----
+//
+// A cluster has few blocks, and for all of them to begin together there must be room. For the longest loops as many blocks as the device runs
+// at once share the steps of a tile, in two launches: of partial tiles into workspace, and of their sums, part after part.
+//
+//     program gemm(A, B, C) when (.. && this costs less) {
+//         let parts = max(min(sms() / tiles, steps / 8), 1);
+//         scratch part: f32[parts, M, N];
+//         gemm__parts_64x64(A, B, part);    grid (bm in X, bn in Y, s in parts): the loop as above, copy(acc, part[s, ..]);
+//         gemm__sum(part, C);
+//     }
+
+// The result: a whole tensor, of which tiles are stored.
+static const Param *result_of(const Func *kernel, const Parts *parts) {
+    const Region *to = func_grid(kernel)->grid.body.items[parts->store]->call.args[COPY_TO].region;
+    int uses = 0;
+    const Param *result = NULL;
+    for (int i = 0; i < kernel->params.count; i++) {
+        const Param *param = &kernel->params.items[i];
+        uses += param->buf && param->buf->mode != MODE_IN;
+        if (param->buf == to->buf) result = param;
+    }
+    if (!result || uses != 1 || to->transposed || to->buf->rank != 2 || to->buf->strides) return NULL;
+    if (to->buf->mode != MODE_OUT || !to->dims[0].extent || !to->dims[1].extent) return NULL;
+    for (int d = 0; d < 2; d++)   // (the workspace's shape has to tell the launch what they are)
+        if (to->buf->shape[d]->kind != EXPR_VAR) return NULL;
+    return result;
+}
+
+bool can_split_apart(const Func *kernel) {
+    Parts parts;
+    return find_parts(kernel, &parts) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &parts) &&
+           !kernel->when && !func_dim(kernel, "S");
+}
+
+// f32[S, M, N] in the place of the result.
+static Buf *part_param(Arena *arena, Func *func, Type type, Mode mode, Param *result) {
+    Var *count = var_new(arena, "S", VAR_DIM, TYPE_I64, func->loc);
+    Expr *shape[] = {e_var(arena, count), result->buf->shape[0], result->buf->shape[1]};
+    Buf *part = buf_new(arena, "part", SCOPE_GLOBAL, type, COUNT_OF(shape), shape, func->loc);
+    part->mode = mode;
+    part->is_param = true;
+    result->buf = part;
+    vec_push(arena, &func->dims, count);
+    return part;
+}
+
+static int place_of_result(const Func *kernel) {
+    Parts parts;
+    find_parts(kernel, &parts);
+    return (int)(result_of(kernel, &parts) - kernel->params.items);
+}
+
+// What the kernels of both launches build on, so that neither needs a variant that does without: the workspace is aligned.
+static Expr *map_facts(Arena *arena, const Func *func) {
+    Expr *all = NULL;
+    for (int i = 0; i < func->params.count; i++) {
+        Buf *buf = func->params.items[i].buf;
+        if (!buf) continue;
+        Expr *fact = aligned_fact(arena, buf, tma_facts.unit_bytes);
+        int64_t elements = tma_facts.unit_bytes / type_bytes(buf->type);
+        for (int d = 0; d < buf->rank; d++) {
+            Expr *period = buf->strides ? buf->strides[d] : buf->shape[buf->rank - 1];
+            if (d < buf->rank - 1)
+                fact = e_and(arena, fact,
+                             e_binary(arena, BIN_EQ, e_mod(arena, period, e_int(arena, elements)), e_int(arena, 0)));
+            fact = e_and(arena, fact, e_lt(arena, e_int(arena, 0), buf->shape[d]));
+            fact = e_and(arena, fact, e_lt(arena, buf->shape[d], e_int(arena, (int64_t)INT32_MAX + 1)));
+        }
+        all = all ? e_and(arena, all, fact) : fact;
+    }
+    return all;
+}
+
+static Func *parts_kernel(Arena *arena, const Func *kernel) {
+    Func *func = clone_func(arena, kernel);
+    Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
+    find_parts(func, &s.parts);
+    func->name =
+        arena_printf(arena, "%s__parts_%lldx%lld", kernel->name, (long long)s.parts.rows, (long long)s.parts.columns);
+    Block *body = &s.grid->grid.body;
+    Region *to = body->items[s.parts.store]->call.args[COPY_TO].region;
+    Buf *part = part_param(arena, func, s.parts.acc->type, MODE_OUT, &func->params.items[place_of_result(func)]);
+    func->when = map_facts(arena, func);
+    attr_remove(&func->attrs, ATTR_SPLIT);
+    attr_remove(&func->attrs, ATTR_ONE_OF);
+    s.count = part->shape[0];
+    s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
+    split_loop(&s, body->items[s.parts.loop]);
+    RegionDim dims[] = {{.start = e_var(arena, s.rank), .tile = 1}, to->dims[0], to->dims[1]};
+    body->items[s.parts.store]->call.args[COPY_TO] = arg_region(region_new(arena, part, dims, false, to->loc));
+    Iter *iters = NEW_ARRAY(arena, Iter, s.grid->grid.count + 1);
+    memcpy(iters, s.grid->grid.iters, sizeof *iters * (size_t)s.grid->grid.count);
+    iters[s.grid->grid.count++] = (Iter){s.rank, e_int(arena, 0), s.count, e_int(arena, 1)};
+    s.grid->grid.iters = iters;
+    return func;
+}
+
+// grid (b in ceildiv(N, columns), m in M) threads 32: parts are read AT_ONCE at a time, since what waits for one of them waits for all.
+static Func *sum_kernel(Arena *arena, const Target *target, const Func *kernel, Type type) {
+    enum { AT_ONCE = 8 };
+    Func *func = clone_func(arena, kernel);
+    Param result = func->params.items[place_of_result(func)], part_of = result;
+    func->name = arena_printf(arena, "%s__sum", kernel->name);
+    func->params.count = func->dims.count = 0;
+    func->attrs = NULL;
+    func->body = (Block){0};
+    Buf *part = part_param(arena, func, type, MODE_IN, &part_of), *out = result.buf;
+    for (int d = 0; d < 2; d++) vec_push(arena, &func->dims, out->shape[d]->var);
+    vec_push(arena, &func->params, part_of);
+    vec_push(arena, &func->params, result);
+    func->when = map_facts(arena, func);
+
+    int64_t columns = target->warp_lanes * target->vector_bytes / type_bytes(type);
+    Expr *width = e_int(arena, columns), *many = e_int(arena, AT_ONCE), *sum_shape[] = {width},
+         *shape[] = {many, width};
+    Stmt *grid = stmt_new(arena, STMT_GRID, func->loc);
+    Var *b = var_new(arena, "b", VAR_ITER, TYPE_I64, func->loc),
+        *m = var_new(arena, "m", VAR_ITER, TYPE_I64, func->loc);
+    Var *at = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
+    Iter iters[] = {{b, e_int(arena, 0), e_call2(arena, OP_CEILDIV, out->shape[1], width), e_int(arena, 1)},
+                    {m, e_int(arena, 0), out->shape[0], e_int(arena, 1)}};
+    grid->grid.iters = arena_copy(arena, iters, sizeof iters);
+    grid->grid.count = COUNT_OF(iters);
+    grid->grid.threads = e_int(arena, target->warp_lanes);
+    for (int d = 0; d < 3; d++) grid->grid.cluster[d] = 1;
+    Buf *sum = buf_new(arena, "sum", SCOPE_FRAGMENT, type, 1, sum_shape, func->loc);
+    Buf *v = buf_new(arena, "v", SCOPE_FRAGMENT, type, 2, shape, func->loc);
+    RegionDim column = {e_mul(arena, e_var(arena, b), width), width, columns},
+              row = {.start = e_var(arena, m), .tile = 1};
+    RegionDim from[] = {{e_mul(arena, e_var(arena, at), many), many, AT_ONCE}, row, column}, to[] = {row, column};
+    Arg args[REDUCE_ACCUMULATE + 1] = {arg_region(region_whole(arena, v)), arg_region(region_whole(arena, sum)),
+                                       arg_value(e_int(arena, 0)), arg_value(e_bool(arena, true))};
+    Block *body = &grid->grid.body;
+    block_push(arena, body, s_decl(arena, sum));
+    block_push(
+        arena, body,
+        s_call(arena, OP_FILL, 2, (Arg[]){arg_region(region_whole(arena, sum)), arg_value(e_zero(arena, type))}));
+    Stmt *loop = s_for(arena, LOOP_SERIAL, at, e_int(arena, 0), e_call2(arena, OP_CEILDIV, part->shape[0], many));
+    block_push(arena, &loop->loop.body, s_decl(arena, v));
+    block_push(arena, &loop->loop.body,
+               s_call(arena, OP_COPY, 2,
+                      (Arg[]){arg_region(region_new(arena, part, from, false, func->loc)),
+                              arg_region(region_whole(arena, v))}));
+    block_push(arena, &loop->loop.body, s_call(arena, OP_REDUCE_SUM, COUNT_OF(args), args));
+    block_push(arena, body, loop);
+    block_push(arena, body,
+               s_call(arena, OP_COPY, 2,
+                      (Arg[]){arg_region(region_whole(arena, sum)),
+                              arg_region(region_new(arena, out, to, false, func->loc))}));
+    block_push(arena, &func->body, grid);
+    return func;
+}
+
+static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *result, Buf *part, bool sums) {
+    Stmt *stmt = stmt_new(arena, STMT_LAUNCH, program->loc);
+    stmt->launch.callee = callee->name;
+    stmt->launch.func = callee;
+    stmt->launch.args = NEW_ARRAY(arena, Arg, callee->params.count + 1);
+    for (int i = 0; i < program->params.count; i++) {
+        const Param *param = &program->params.items[i];
+        if (sums && param->buf != result) continue;
+        if (sums || param->buf == result)
+            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, part));
+        if (param->buf && (sums || param->buf != result))
+            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, param->buf));
+        if (param->var) stmt->launch.args[stmt->launch.count++] = arg_value(e_var(arena, param->var));
+    }
+    block_push(arena, &program->body, stmt);
+}
+
+Expr *apart_parts(Arena *arena, const Func *kernel, Expr *steps) {
+    const Stmt *grid = func_grid(kernel);
+    Expr *tiles = e_int(arena, 1);
+    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(arena, tiles, grid->grid.iters[i].end);
+    Expr *room = e_div(arena, e_call(arena, OP_SMS, 0, NULL), e_max(arena, tiles, e_int(arena, 1)));
+    return e_max(arena, e_min(arena, room, e_div(arena, steps, e_int(arena, APART_STEPS))), e_int(arena, 1));
+}
+
+Apart split_apart(Arena *arena, const Target *target, const Func *kernel) {
+    Parts parts;
+    Func *program = clone_func(arena, kernel);
+    find_parts(program, &parts);
+    Apart apart = {program, parts_kernel(arena, kernel), sum_kernel(arena, target, kernel, parts.acc->type)};
+    const Stmt *grid = func_grid(program);
+    Buf *result = program->params.items[place_of_result(program)].buf;
+    Var *count = var_new(arena, "parts", VAR_LET, TYPE_I64, program->loc);
+    Stmt *loop = grid->grid.body.items[parts.loop];
+    Stmt *let = s_let(arena, count, apart_parts(arena, program, loop->loop.iters[0].end));
+    Expr *shape[] = {e_var(arena, count), result->shape[0], result->shape[1]};
+    Buf *part = buf_new(arena, "part", SCOPE_GLOBAL, parts.acc->type, COUNT_OF(shape), shape, program->loc);
+    part->is_scratch = true;
+    program->kind = FUNC_PROGRAM;
+    program->attrs = NULL;
+    program->body = (Block){0};
+    program->when = program->when ? e_and(arena, program->when, map_facts(arena, program)) : map_facts(arena, program);
+    block_push(arena, &program->body, let);
+    block_push(arena, &program->body, s_decl(arena, part));
+    push_launch(arena, program, apart.parts, result, part, false);
+    push_launch(arena, program, apart.sum, result, part, true);
+    return apart;
 }

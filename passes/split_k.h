@@ -9,3 +9,15 @@ bool can_split(const Target *target, const Func *kernel, int blocks);
 int64_t split_bytes(const Func *kernel);
 // In place, of a kernel that can.
 void split_kernel(Arena *arena, Func *kernel, int blocks);
+
+// The same for as many blocks as the launch chooses, anywhere on the device, with workspace and in two launches.
+typedef struct Apart {
+    Func *program;       // a variant of the kernel: the two launches
+    Func *parts, *sum;   // kernels
+} Apart;
+bool can_split_apart(const Func *kernel);
+enum { APART_STEPS = 8 };   // of a part at least
+// As many parts as the device has room for at once, of so many steps.
+Expr *apart_parts(Arena *arena, const Func *kernel, Expr *steps);
+// Of a kernel that can, which stays as it is. Its condition becomes the program's; what the kernels build on is added to it.
+Apart split_apart(Arena *arena, const Target *target, const Func *kernel);

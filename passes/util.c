@@ -219,3 +219,8 @@ void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
             if (!again || !writes(&parts[0], effect->buf)) vec_push(arena, out, *effect);
         }
 }
+
+Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes) {
+    Arg args[] = {arg_region(region_whole(arena, buf)), arg_value(e_int(arena, bytes))};
+    return e_call(arena, OP_ALIGNED, COUNT_OF(args), args);
+}

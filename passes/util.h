@@ -52,6 +52,9 @@ static inline bool is_call(const Stmt *stmt, OpId op) {
     return stmt->kind == STMT_CALL && stmt->call.op == op;
 }
 
+// `aligned(buf, bytes)`.
+Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);
+
 // Storage: follows alias_of.
 const Buf *buf_root(const Buf *buf);
 

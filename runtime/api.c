@@ -288,7 +288,7 @@ bool tilec_kernel_variant(const TilecKernel *kernel, size_t index, TilecVariant 
     *out = (TilecVariant){.symbol = v->symbol ? v->symbol : "", .when = v->when.text ? v->when.text : ""};
     out->threads = v->threads;
     out->shared_bytes = v->shared_bytes;
-    out->registers = kernel->entry->is_program ? -1 : v->registers;
+    out->registers = v->symbol ? v->registers : -1;
     out->spill_bytes = v->spill_stores + v->spill_loads;
     out->stack_bytes = v->stack;
     return true;

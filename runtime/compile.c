@@ -165,17 +165,29 @@ bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled
     return fail_scope(out->module->failure, passes_to_plan, after_compile, &job);
 }
 
-static void report_variant(const PlanVariant *v, StrBuf *out) {
-    sb_printf(out, "  %s", v->symbol);
-    for (int i = 0; i < v->tuned.count; i++)
-        sb_printf(out, "%s%s = %lld", i ? ", " : "  ", v->tuned.items[i].name, (long long)v->tuned.items[i].value);
-    sb_printf(out, "%s\n    %d threads, %lld bytes of shared memory", v->recorded ? " (measured)" : "", v->threads,
-              (long long)v->shared_bytes);
+static void report_kernel(const PlanVariant *v, StrBuf *out) {
+    sb_printf(out, "\n    %d threads, %lld bytes of shared memory", v->threads, (long long)v->shared_bytes);
     if (v->registers >= 0)
         sb_printf(out, ", %d registers, %d barrier%s, spills %d + %d bytes, stack %d bytes", v->registers, v->barriers,
                   v->barriers == 1 ? "" : "s", v->spill_stores, v->spill_loads, v->stack);
     if (v->how) sb_printf(out, "\n    %s", v->how);
-    sb_printf(out, "\n    grid %s\n", v->grid.text);
+    sb_printf(out, "\n    grid %s", v->grid.text);
+}
+
+static void report_launches(const PlanSteps *steps, StrBuf *out) {
+    for (int i = 0; i < steps->count; i++)
+        if (steps->items[i]->kind == DO_LAUNCH) sb_printf(out, " %s", steps->items[i]->name);
+}
+
+// A variant of a kernel that is a program has no symbol.
+static void report_variant(const PlanVariant *v, StrBuf *out) {
+    sb_printf(out, "  %s", v->symbol ? v->symbol : "program:");
+    if (!v->symbol) report_launches(&v->steps, out);
+    for (int i = 0; i < v->tuned.count; i++)
+        sb_printf(out, "%s%s = %lld", i ? ", " : "  ", v->tuned.items[i].name, (long long)v->tuned.items[i].value);
+    if (v->recorded) sb_str(out, " (measured)");
+    if (v->symbol) report_kernel(v, out);
+    sb_char(out, '\n');
     if (v->when.text) sb_printf(out, "    when %s\n", v->when.text);
 }
 

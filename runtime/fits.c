@@ -159,7 +159,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // (passes/parted_cost.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
 // kept, and the launch takes the cheapest.
 
-enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS };
+enum { MOST_TILES = 16, MOST_SPLITS = 8, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, APART = 0 };
 
 typedef struct Tile {
     int combination;             // its number
@@ -168,7 +168,7 @@ typedef struct Tile {
     bool through;   // its results leave by way of a tile that it loads
     bool general;   // the variant for what TMA does not serve has registers enough
     int64_t rate;   // of a kernel whose warpgroups work together: together_rate; else 0
-    int split;      // blocks of a cluster that share the steps of a tile; 1: none
+    int split;   // blocks of a cluster that share the steps of a tile; 1: none, APART: as many as the launch chooses, anywhere
 } Tile;
 
 typedef struct Choice {
@@ -277,6 +277,22 @@ static bool is_better(const Tile *a, const Tile *b) {
     return a->ring > b->ring && other + other / CLEARER >= own;
 }
 
+static void add_split(FitsSearch *search, Choice *choice, const Tile *tile) {
+    for (int i = 0; i < choice->splits.count; i++) {
+        Tile *other = &choice->splits.items[i];
+        if (other->m != tile->m || other->n != tile->n || other->split != tile->split) continue;
+        if (is_better(tile, other)) *other = *tile;
+        return;
+    }
+    vec_push(search->arena, &choice->splits, *tile);
+}
+
+static void compare_apart(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
+    if (!can_split_apart(kernel)) return;
+    tile.split = APART;
+    add_split(search, choice, &tile);
+}
+
 // Blocks that share steps hold their parts beside the ring.
 static void compare_splits(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
     enum { LEAST_SLOTS = 4, MOST_BLOCKS = 4 };   // larger clusters find fewer places and gained nothing
@@ -284,13 +300,7 @@ static void compare_splits(FitsSearch *search, Choice *choice, const Func *kerne
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split++) {
         if (!can_split(search->target, kernel, tile.split)) continue;
         tile.cost = parted_cost_split(search->target, kernel, tile.split);
-        bool found = false;
-        for (int i = 0; i < choice->splits.count && !found; i++) {
-            Tile *other = &choice->splits.items[i];
-            found = other->m == tile.m && other->n == tile.n && other->split == tile.split;
-            if (found && is_better(&tile, other)) *other = tile;
-        }
-        if (!found) vec_push(search->arena, &choice->splits, tile);
+        add_split(search, choice, &tile);
     }
 }
 
@@ -310,6 +320,7 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel, int 
     tile.cost = parted_cost(search->target, parted, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
     compare_splits(search, choice, parted, tile);
+    compare_apart(search, choice, kernel, tile);
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
         if (other->m != tile.m || other->n != tile.n) continue;
@@ -328,13 +339,41 @@ static const int64_t problems[][3] = {
     {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
+static int64_t ceiling(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 // Clusters that run at once: multiprocessors come in groups of pairs, which clusters of more than a pair do not fill.
 static int64_t clusters_of(const FitsSearch *search, int64_t multiprocessors, int split) {
     int64_t clusters = multiprocessors / split;
     return split > 2 ? clusters - clusters / search->target->wgmma.stray_clusters : clusters;
 }
 
+// Parts of all tiles at once, each at a k of its own: what limits is the tensor cores, how soon tiles come, or memory. Then parts are written,
+// as results that TMA does not store, and read by a second launch.
+static double apart_clocks(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
+    const WgmmaCosts *costs = &search->target->wgmma;
+    int64_t rows = ceiling(problem[0], tile->m) * tile->m, columns = ceiling(problem[1], tile->n) * tile->n;
+    int64_t tiles = rows / tile->m * (columns / tile->n), all = ceiling(problem[2], tile->cost.k);
+    int64_t parts = larger(smaller(search->target->multiprocessors / tiles, all / APART_STEPS), 1);
+    int64_t turns = ceiling(tiles * parts, search->target->multiprocessors);
+    int64_t loop = turns * ceiling(all, parts) * larger(tile->cost.step, tile->cost.stream);
+    int64_t memory = (rows + columns) * all * tile->cost.bytes / costs->memory_bytes;
+    int64_t sums = parts * rows * columns * 2 * (int64_t)sizeof(float) / costs->apart_bytes;
+    int64_t store = tile->n * (costs->tail_clocks + costs->scattered_clocks);
+    return (double)(larger(loop, memory) + turns * store + sums + costs->apart_clocks);
+}
+
 static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
+    if (tile->split == APART) return apart_clocks(search, tile, problem);
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;
     int64_t blocks = clusters_of(search, search->target->multiprocessors, tile->split),
@@ -347,7 +386,7 @@ static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_
     }
     int64_t loop = turns * steps * step, loads = rows * columns * all * tile->cost.loaded;
     int64_t readers = rows < columns ? rows : columns;
-    bool apart = tile->split > 1 && readers == STREAM_READERS;   // they do not read what they share at the same time
+    bool apart = tile->split > 1 && readers >= STREAM_READERS;   // they do not read what they share at the same time
     if (apart && loop < loads / costs->cluster_bytes) loop = loads / costs->cluster_bytes;
     return (double)(loop + tails * tile->cost.tail + zeros * all * tile->cost.bytes / costs->zero_bytes);
 }
@@ -434,9 +473,11 @@ static void keep_few(const FitsSearch *search, Choice *choice) {
 
 // Problems with few tiles and many steps.
 static const int64_t deep_problems[][3] = {
-    {64, 1024, 8192}, {128, 128, 16384}, {128, 1024, 8192}, {256, 256, 8192},  {512, 512, 16384}, {1024, 1024, 8192},
-    {64, 2048, 8192}, {256, 1024, 4096}, {16, 1024, 4096},  {16, 1024, 28672}, {16, 2048, 8192},  {16, 4096, 4096},
-    {32, 1024, 8192}, {32, 1024, 28672}, {64, 1024, 28672}, {96, 1024, 28672}, {128, 1024, 28672}};
+    {64, 1024, 8192},   {128, 128, 16384},  {128, 1024, 8192}, {256, 256, 8192},   {512, 512, 16384},
+    {1024, 1024, 8192}, {64, 2048, 8192},   {256, 1024, 4096}, {16, 1024, 4096},   {16, 1024, 28672},
+    {16, 2048, 8192},   {16, 4096, 4096},   {32, 1024, 8192},  {32, 1024, 28672},  {64, 1024, 28672},
+    {96, 1024, 28672},  {128, 1024, 28672}, {256, 1024, 8192}, {256, 1024, 28672}, {512, 1024, 28672},
+    {32, 4096, 4096},   {16, 2048, 2048},   {64, 4096, 4096}};
 enum { DEEP = sizeof deep_problems / sizeof deep_problems[0] };
 
 // Behind the tiles that are kept, in front of the last, those that make deep problems faster.
@@ -566,6 +607,28 @@ static Expr *clusters(const FitsSearch *search, int split) {
     return e_max(a, all, e_int(a, 1));
 }
 
+// As apart_clocks, of a problem that the launch knows.
+static Expr *apart_cost(const FitsSearch *search, const Func *kernel) {
+    Arena *a = search->arena;
+    const WgmmaCosts *costs = &search->target->wgmma;
+    const Stmt *grid = func_grid(kernel);
+    PartedCost cost = parted_cost(search->target, as_parted(search, kernel), 1);
+    Expr *all = specialized_steps(a, kernel), *parts = apart_parts(a, kernel, all);
+    int64_t m, n;
+    specialized_tile(kernel, &m, &n);
+    Expr *tiles = e_mul(a, grid->grid.iters[0].end, grid->grid.iters[1].end);
+    Expr *rows = e_mul(a, grid->grid.iters[0].end, e_int(a, m)),
+         *columns = e_mul(a, grid->grid.iters[1].end, e_int(a, n));
+    Expr *turns = e_call2(a, OP_CEILDIV, e_mul(a, tiles, parts), e_call(a, OP_SMS, 0, NULL));
+    Expr *steps = e_mul(a, turns, e_call2(a, OP_CEILDIV, all, parts));
+    Expr *loop = e_mul(a, steps, e_int(a, larger(cost.step, cost.stream)));
+    Expr *memory = e_mul(a, e_mul(a, e_add(a, rows, columns), all), e_int(a, cost.bytes));
+    Expr *sums = e_mul(a, parts, e_mul(a, e_mul(a, rows, columns), e_int(a, 2 * (int64_t)sizeof(float))));
+    Expr *store = e_mul(a, turns, e_int(a, n * (costs->tail_clocks + costs->scattered_clocks)));
+    Expr *clocks = e_add(a, e_max(a, loop, e_div(a, memory, e_int(a, costs->memory_bytes))), store);
+    return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->apart_bytes))), e_int(a, costs->apart_clocks));
+}
+
 // As clocks_of does it, of a problem that the launch knows.
 static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const PartedCost *cost, int split) {
     Arena *a = search->arena;
@@ -582,7 +645,7 @@ static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const P
         Expr *loads = e_mul(a, e_mul(a, points, all), e_int(a, cost->loaded));
         loads = e_div(a, loads, e_int(a, search->target->wgmma.cluster_bytes));
         if (stream.readers)
-            loads = e_select(a, e_binary(a, BIN_EQ, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
+            loads = e_select(a, e_binary(a, BIN_GE, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
         clocks = e_add(a, e_max(a, e_mul(a, turns, steps), loads), e_mul(a, turns, tail));
     } else if (cost->hidden) {
         clocks = e_add(a, e_mul(a, turns, steps), tail);
@@ -598,6 +661,7 @@ static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *
     PartedCost cost;
     int64_t m, n;
     int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
+    if (split == APART) return translated(arena, kernel, other, apart_cost(search, other));
     if (!specialized_together(arena, search->target, other))
         cost = parted_cost_split(search->target, as_parted(search, other), split);
     else if (!together_tile(arena, search->target, other, &m, &n, &cost))
@@ -625,6 +689,23 @@ static void make_stay(const FitsSearch *search, Func *kernel) {
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
 
+// One whose tiles are split apart is a program; its kernels come after all variants, the sum once.
+static void add_variants(const FitsSearch *search, Module *merged, int count, Func *const *variants) {
+    VEC(Func *) kernels = {0};
+    for (int v = 0; v < count; v++) {
+        const Func *kernel = variants[v];
+        if (kernel->kind != FUNC_KERNEL || attr_int(kernel->attrs, ATTR_SPLIT, 1) != APART) {
+            vec_push(search->arena, &merged->funcs, variants[v]);
+            continue;
+        }
+        Apart made = split_apart(search->arena, search->target, kernel);
+        vec_push(search->arena, &merged->funcs, made.program);
+        if (kernels.count == 0) vec_push(search->arena, &kernels, made.sum);
+        vec_push(search->arena, &kernels, made.parts);
+    }
+    for (int k = 0; k < kernels.count; k++) vec_push(search->arena, &merged->funcs, kernels.items[k]);
+}
+
 void fits_merge(const FitsSearch *search, Module *module, Module *const *others) {
     Module merged = *module;
     memset(&merged.funcs, 0, sizeof merged.funcs);
@@ -637,11 +718,11 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
         for (; count < tiles; count++) variants[count] = others[count - 1]->funcs.items[i];
         for (int v = 0; choice && v < count && v < tiles; v++) {
             int64_t split = choice->tiles.items[v].split;
-            if (split > 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, split);
+            if (split != 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, split);
         }
         for (int v = 0; v < count; v++) make_stay(search, variants[v]);
         set_conditions(search, count, variants);
-        for (int v = 0; v < count; v++) vec_push(search->arena, &merged.funcs, variants[v]);
+        add_variants(search, &merged, count, variants);
     }
     *module = merged;
 }

@@ -47,8 +47,9 @@ static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
     if (!cuda_check(d, sink, d->module_load(&l->module, cubin), "cuModuleLoadData")) return false;
     for (int e = 0; e < l->plan->entries.count; e++) {
         const PlanEntry *entry = &l->plan->entries.items[e];
-        for (int v = 0; !entry->is_program && v < entry->variants.count; v++)
-            if (!load_kernel(arena, sink, l, &entry->variants.items[v])) return false;
+        for (int v = 0; v < entry->variants.count; v++)
+            if (entry->variants.items[v].symbol && !load_kernel(arena, sink, l, &entry->variants.items[v]))
+                return false;
     }
     return true;
 }

@@ -182,7 +182,7 @@ static void write_maps(Writer *w, const PlanVariant *v) {
     close(w, ']');
 }
 
-static void write_variant(Writer *w, const PlanEntry *entry, const PlanVariant *v) {
+static void write_variant(Writer *w, const PlanVariant *v) {
     open(w, NULL, '{');
     if (v->when.text) put_text(w, "when", v->when.text);
     open(w, "params", '[');
@@ -206,7 +206,7 @@ static void write_variant(Writer *w, const PlanEntry *entry, const PlanVariant *
         for (int i = 0; i < v->tuned.count; i++) put_integer(w, v->tuned.items[i].name, v->tuned.items[i].value);
         close(w, '}');
     }
-    if (!entry->is_program) write_kernel(w, v);
+    if (v->symbol) write_kernel(w, v);
     close(w, '}');
 }
 
@@ -224,7 +224,7 @@ void plan_write(const Plan *plan, StrBuf *out) {
         put_text(&w, "name", entry->name);
         put_text(&w, "kind", entry->is_program ? "program" : "kernel");
         open(&w, "variants", '[');
-        for (int v = 0; v < entry->variants.count; v++) write_variant(&w, entry, &entry->variants.items[v]);
+        for (int v = 0; v < entry->variants.count; v++) write_variant(&w, &entry->variants.items[v]);
         close(&w, ']');
         close(&w, '}');
     }
@@ -481,7 +481,7 @@ static void read_variant(Reader *r, const Json *from, bool is_program, PlanVaria
         PlanTuned value = {tuned->keys[i], json_integer(&tuned->items[i], 0)};
         vec_push(r->arena, &v->tuned, value);
     }
-    if (!is_program) read_kernel(r, from, v);
+    if (!is_program && (json_get(from, "symbol") || v->steps.count == 0)) read_kernel(r, from, v);
 }
 
 static bool same_exprs(int count, const HostExpr *a, const HostExpr *b) {

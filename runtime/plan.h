@@ -89,8 +89,8 @@ typedef struct PlanVariant {
     VEC(PlanTuned) tuned;
     bool recorded;   // these values were measured, for the shapes that `when` names
     // kernels:
-    const char *symbol;
-    HostExpr grid;   // blocks; 0: nothing to do
+    const char *symbol;   // NULL: a program, also as a variant of a kernel
+    HostExpr grid;        // blocks; 0: nothing to do
     int threads;
     int cluster[3];
     bool overlaps;                                               // may begin while the kernel before it runs

@@ -254,6 +254,7 @@ const Plan *plan_build(const Module *module, const Target *target, const Cubin *
             vec_push(b.arena, &plan->entries, entry);
             last = &vec_last(&plan->entries);
         }
+        last->is_program &= func->kind == FUNC_PROGRAM;   // else one of its variants is a program
         PlanVariant variant = plan_variant(&b, func);
         vec_push(b.arena, &last->variants, variant);
     }

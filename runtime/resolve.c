@@ -449,7 +449,7 @@ static bool run_call(Resolver *r, const PlanEntry *entry, int count, const Launc
         Tensor tensor = {p->name, p->type, args[i]};
         if (p->is_tensor) vec_push(r->arena, &frame.tensors, tensor);
     }
-    bool ok = run_steps(r, &frame, &frame.variant->steps) && (entry->is_program || push_kernel(r, &frame, args));
+    bool ok = run_steps(r, &frame, &frame.variant->steps) && (!frame.variant->symbol || push_kernel(r, &frame, args));
     r->depth--;
     return ok;
 }

@@ -37,6 +37,9 @@ typedef struct WgmmaCosts {
     int64_t zero_bytes;           // behind a tensor's end that TMA fills in a clock, for all multiprocessors together
     int64_t cluster_clocks;       // for blocks of a cluster to meet with their parts of a tile
     int64_t cluster_bytes;        // that the L2 cache gives all clusters in a clock
+    int64_t memory_bytes;         // that memory gives all multiprocessors in a clock
+    int64_t apart_clocks;         // for a second launch, of what adds up parts of tiles
+    int64_t apart_bytes;          // of such parts that are written or read in a clock, by all
     int64_t peer_bytes;           // of other blocks' shared memory that a block reads in a clock
     int64_t stray_clusters;       // of so many clusters of three or more one finds no place
     // where warpgroups share a point and do other work between products (passes/together_cost.c):

@@ -29,13 +29,22 @@ bool subject_open(Tool *tool, bool on_gpu, Subject *out) {
     return out->front.target && front_open(&out->front, out->path);
 }
 
+// A variant that is a kernel says more than one that is a program: what it multiplies.
+static const Func *entry_named(const Module *module, const char *name) {
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        if (func->kind == FUNC_KERNEL && strcmp(func->name, name) == 0) return func;
+    }
+    return module_func(module, name);
+}
+
 bool subject_choose(Subject *s) {
     const char *only = s->only;
     s->module = front_module(&s->front, s->tool->arena, s->define_count, s->defines, only);
     if (!s->module) return false;
-    const Func *found = only ? module_func(s->module, only) : NULL;
+    const Func *found = only ? entry_named(s->module, only) : NULL;
     for (int i = 0; !only && i < s->module->funcs.count; i++) {
-        const Func *func = s->module->funcs.items[i];
+        const Func *func = entry_named(s->module, s->module->funcs.items[i]->name);
         if (!found || (found->kind == FUNC_KERNEL && func->kind == FUNC_PROGRAM)) found = func;
     }
     if (!found) diag(s->tool->sink, (Span){0}, T_NO_ENTRY, only ? only : "");
