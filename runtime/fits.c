@@ -287,17 +287,18 @@ static void add_split(FitsSearch *search, Choice *choice, const Tile *tile) {
     vec_push(search->arena, &choice->splits, *tile);
 }
 
+// (Of tiles that will be turned around parts would be written element by element.)
 static void compare_apart(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
-    if (!can_split_apart(kernel)) return;
+    if (!can_split_apart(kernel) || as_parted(search, kernel) != kernel) return;
     tile.split = APART;
     add_split(search, choice, &tile);
 }
 
 // Blocks that share steps hold their parts beside the ring.
 static void compare_splits(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
-    enum { LEAST_SLOTS = 4, MOST_BLOCKS = 4 };   // larger clusters find fewer places and gained nothing
+    enum { LEAST_SLOTS = 4, MOST_BLOCKS = 4 };   // larger clusters, and those of three, find fewer places and gained nothing
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
-    for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split++) {
+    for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
         if (!can_split(search->target, kernel, tile.split)) continue;
         tile.cost = parted_cost_split(search->target, kernel, tile.split);
         add_split(search, choice, &tile);
@@ -369,7 +370,9 @@ static double apart_clocks(const FitsSearch *search, const Tile *tile, const int
     int64_t memory = (rows + columns) * all * tile->cost.bytes / costs->memory_bytes;
     int64_t sums = parts * rows * columns * 2 * (int64_t)sizeof(float) / costs->apart_bytes;
     int64_t store = tile->n * (costs->tail_clocks + costs->scattered_clocks);
-    return (double)(larger(loop, memory) + turns * store + sums + costs->apart_clocks);
+    int64_t zeros = (rows - problem[0]) * (columns / tile->n) + (columns - problem[1]) * (rows / tile->m);
+    zeros = zeros * all * tile->cost.bytes / costs->zero_bytes;
+    return (double)(larger(loop, memory) + zeros + turns * store + sums + costs->apart_clocks);
 }
 
 static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
@@ -626,6 +629,7 @@ static Expr *apart_cost(const FitsSearch *search, const Func *kernel) {
     Expr *sums = e_mul(a, parts, e_mul(a, e_mul(a, rows, columns), e_int(a, 2 * (int64_t)sizeof(float))));
     Expr *store = e_mul(a, turns, e_int(a, n * (costs->tail_clocks + costs->scattered_clocks)));
     Expr *clocks = e_add(a, e_max(a, loop, e_div(a, memory, e_int(a, costs->memory_bytes))), store);
+    clocks = e_add(a, clocks, streamed(search, kernel, grid, &cost).zeros);
     return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->apart_bytes))), e_int(a, costs->apart_clocks));
 }
 
