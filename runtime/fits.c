@@ -159,7 +159,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // (passes/parted_cost.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
 // kept, and the launch takes the cheapest.
 
-enum { MOST_TILES = 16, MOST_SPLITS = 8, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, APART = 0 };
+enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, APART = 0 };
 
 typedef struct Tile {
     int combination;             // its number
