@@ -358,8 +358,8 @@ static Func *sum_kernel(Arena *arena, const Target *target, const Func *kernel, 
     RegionDim column = {e_mul(arena, e_var(arena, b), width), width, columns},
               row = {.start = e_var(arena, m), .tile = 1};
     RegionDim from[] = {{e_mul(arena, e_var(arena, at), many), many, AT_ONCE}, row, column}, to[] = {row, column};
-    Arg args[REDUCE_ACCUMULATE + 1] = {arg_region(region_whole(arena, v)), arg_region(region_whole(arena, sum)),
-                                       arg_value(e_int(arena, 0)), arg_value(e_bool(arena, true))};
+    Arg args[REDUCE_SCRATCH + 1] = {arg_region(region_whole(arena, v)), arg_region(region_whole(arena, sum)),
+                                    arg_value(e_int(arena, 0)), arg_value(e_bool(arena, true))};
     Block *body = &grid->grid.body;
     block_push(arena, body, s_decl(arena, sum));
     block_push(

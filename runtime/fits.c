@@ -296,7 +296,10 @@ static void compare_apart(FitsSearch *search, Choice *choice, const Func *kernel
 
 // Blocks that share steps hold their parts beside the ring.
 static void compare_splits(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
-    enum { LEAST_SLOTS = 4, MOST_BLOCKS = 4 };   // larger clusters, and those of three, find fewer places and gained nothing
+    enum {
+        LEAST_SLOTS = 4,
+        MOST_BLOCKS = 4
+    };   // larger clusters, and those of three, find fewer places and gained nothing
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
         if (!can_split(search->target, kernel, tile.split)) continue;

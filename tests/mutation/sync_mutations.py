@@ -23,6 +23,8 @@ import tempfile
 SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|peer_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait|release)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
+PROGRAM = re.compile(r"^program (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
+APART = "@apart"   # no attribute: kernels that such a program launches
 REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
 TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
 
@@ -305,10 +307,16 @@ def general_only(text):
     return text if dropped else None
 
 
+def programs_among_variants(text):
+    kernels = {match["name"] for match in KERNEL.finditer(text)}
+    return [match for match in PROGRAM.finditer(text) if match["name"] in kernels]
+
+
 def each_alone(text):
-    """For each variant that a launch chooses by its cost the text without the other such ones, its cost's condition left out."""
+    """For each variant that a launch chooses by its cost (attribute, text): without the other such ones, its cost's condition left out."""
     kernels = list(KERNEL.finditer(text))
-    chosen = [match for match in kernels if "@one_of" in match["attrs"]]
+    programs = programs_among_variants(text)
+    chosen = sorted([match for match in kernels if "@one_of" in match["attrs"]] + programs, key=lambda match: match.start())
     for kept in chosen:
         alone = text
         for match in reversed(chosen):
@@ -318,7 +326,7 @@ def each_alone(text):
                 facts = [part for part in condition[len("when ("):-1].split(" &&") if "sms()" not in part]
                 own = f"{head}when ({' &&'.join(facts)}) {{\n{body}"
             alone = alone[:match.start()] + own + alone[match.end():]
-        yield alone
+        yield APART if kept in programs else "@one_of", alone
 
 
 def texts(whole, case):
@@ -326,8 +334,8 @@ def texts(whole, case):
     yield "", whole, ""
     if case.first:
         return
-    for alone in each_alone(whole):
-        yield " (one of several)", alone, "@one_of"
+    for attribute, alone in each_alone(whole):
+        yield " (in parts)" if attribute == APART else " (one of several)", alone, attribute
     general = general_only(whole)
     if general is not None:
         yield " (general)", general, "@general"
@@ -340,7 +348,9 @@ def statements(text, attribute, only):
         if only and not any(k["name"] == only for k in kernel):
             continue
         attributes = "".join(k["attrs"] for k in kernel)
-        if attribute in attributes if attribute else not re.search("@general|@one_of", attributes):
+        if any(re.search(r"__(parts_\d+x\d+|sum)$", k["name"]) for k in kernel):
+            attributes += APART
+        if attribute in attributes if attribute else not re.search(f"@general|@one_of|{APART}", attributes):
             yield match
 
 
