@@ -80,6 +80,24 @@ Value join_fp8(Gen *gen, Value low, Value high) {
     return CALL(gen, arena_printf(gen->arena, "%s", low_name), gen->i16, b, a);
 }
 
+// The x of a 16-bit relu(x), which the conversion has.
+static Value relu_source(Gen *gen, Value value) {
+    if (!LLVMIsAFPTruncInst(value)) return NULL;
+    Value call = LLVMGetOperand(value, 0);
+    if (!LLVMIsACallInst(call)) return NULL;
+    size_t length;
+    bool maximum = strcmp(LLVMGetValueName2(LLVMGetCalledValue(call), &length), "llvm.maximum.f32") == 0;
+    return maximum && LLVMGetOperand(call, 1) == const_f32(gen, 0) ? LLVMGetOperand(call, 0) : NULL;
+}
+
+Value join_relu(Gen *gen, Value low, Value high) {
+    Value a = relu_source(gen, low), b = relu_source(gen, high);
+    if (!a || !b) return NULL;
+    bool half = LLVMTypeOf(low) == gen->f16;
+    return CALL(gen, half ? "llvm.nvvm.ff2f16x2.rn.relu" : "llvm.nvvm.ff2bf16x2.rn.relu",
+                LLVMVectorType(LLVMTypeOf(low), 2), b, a);
+}
+
 static Value f32_from_fp8(Gen *gen, Value code, Type type) {
     LLVMBuilderRef b = gen->builder;
     if (type == TYPE_E5M2) {   // the upper byte of an f16

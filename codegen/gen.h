@@ -218,6 +218,8 @@ Value emit_convert(Gen *gen, Value value, Type from, Type to);
 // Two 8-bit floats, bytes `at` (0 or 2) and the next of an i32, to a pair of f16 or bf16; NULL: only one by one.
 // Two conversions of f32 to 8-bit floats as one, of 16 bits; NULL: they are no such.
 Value join_fp8(Gen *gen, Value low, Value high);
+// Two conversions of relu(x) to 16 bits as one; NULL: they are no such.
+Value join_relu(Gen *gen, Value low, Value high);
 Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to);
 Value to_compute(Gen *gen, Value value, Type type);   // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);

@@ -87,11 +87,18 @@ Value local_get(Gen *gen, LocalArray *array, int64_t index) {
     return LLVMBuildExtractElement(gen->builder, slot, const_i32(gen, index % array->pack), "");
 }
 
-// 8-bit floats come out of the conversion in pairs: the second of two in a slot takes the first along.
+// 8-bit floats come out of the conversion in pairs, and 16-bit ones that are not negative by it: the second of two in a slot takes
+// the first along.
 static bool set_pair(Gen *gen, LocalArray *array, int64_t index, Value value) {
     LLVMBuilderRef b = gen->builder;
-    if (array->bits != 8 || index % 2 == 0 || array->pack < 2 || array->last.index != index - 1) return false;
+    if (array->bits > 16 || index % 2 == 0 || array->pack < 2 || array->last.index != index - 1) return false;
     if (array->last.block != LLVMGetInsertBlock(b)) return false;
+    if (array->bits == 16) {
+        Value pair = join_relu(gen, array->last.value, value);
+        if (pair) LLVMBuildStore(b, pair, *slot_of(gen, array, index));
+        if (pair) array->last.block = NULL;
+        return pair != NULL;
+    }
     Value pair = join_fp8(gen, array->last.value, value);
     if (!pair) return false;
     Value halves = build_bitcast(gen, array->last.before, LLVMVectorType(gen->i16, (unsigned)array->pack / 2));

@@ -272,6 +272,13 @@ static Value rsqrt_of(Gen *gen, Value x) {
     return CALL(gen, "llvm.nvvm.rsqrt.approx.f", gen->f32, x);
 }
 
+// (There is no maximum of f64 in which NaN stays.)
+static Value relu_of(Gen *gen, Value x) {
+    Value zero = real(gen, x, 0);
+    if (!is_f64(gen, x)) return CALL(gen, "llvm.maximum.f32", gen->f32, x, zero);
+    return choose(gen, LLVMBuildFCmp(gen->builder, LLVMRealOLE, x, zero, ""), zero, x);
+}
+
 // ---- functions of one float ----
 
 static Value float_function(Gen *gen, OpId op, Value x) {
@@ -288,6 +295,7 @@ static Value float_function(Gen *gen, OpId op, Value x) {
     case OP_COS: return sine_of(gen, x, 1);
     case OP_FLOOR: return call_float(gen, "llvm.floor.f32", "llvm.floor.f64", x);
     case OP_CEIL: return call_float(gen, "llvm.ceil.f32", "llvm.ceil.f64", x);
+    case OP_RELU: return relu_of(gen, x);
     case OP_ROUND: return rint_of(gen, x);
     default: break;
     }

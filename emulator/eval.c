@@ -180,6 +180,7 @@ static double math(OpId op, double x) {
     case OP_COS: return cos(x);
     case OP_FLOOR: return floor(x);
     case OP_CEIL: return ceil(x);
+    case OP_RELU: return x <= 0 ? 0 : x;
     default: return rint(x);
     }
 }

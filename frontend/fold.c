@@ -102,6 +102,7 @@ static bool fold_float1(OpId op, double x, double *out) {
     case OP_COS: *out = cos(x); return true;
     case OP_FLOOR: *out = floor(x); return true;
     case OP_CEIL: *out = ceil(x); return true;
+    case OP_RELU: *out = x <= 0 ? 0 : x; return true;
     case OP_ROUND: *out = rint(x); return true;
     default: return false;
     }

@@ -496,6 +496,7 @@ static Expr *fold_call_float(Arena *arena, OpId op, Type type, double x) {
     case OP_ABS: return e_float(arena, type, fabs(x));
     case OP_FLOOR: return e_float(arena, type, floor(x));
     case OP_CEIL: return e_float(arena, type, ceil(x));
+    case OP_RELU: return e_float(arena, type, x <= 0 ? 0 : x);
     case OP_ROUND: return e_float(arena, type, rint(x));
     default: return NULL;
     }

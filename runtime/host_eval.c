@@ -127,6 +127,7 @@ static Scalar float_call(Eval *e, OpId op, Type type, double x) {
     case OP_COS: return scalar_real(type, cos(x));
     case OP_FLOOR: return scalar_real(type, floor(x));
     case OP_CEIL: return scalar_real(type, ceil(x));
+    case OP_RELU: return scalar_real(type, x <= 0 ? 0 : x);
     case OP_ROUND: return scalar_real(type, nearbyint(x));
     default: return refuse(e, arena_printf(e->arena, "'%s' is no function of the host", op_info(op)->text));
     }
