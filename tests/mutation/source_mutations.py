@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-FOR_HOPPER = {"attention_fp8_roles", "attention_roles", "cumulative_sum", "layer_norm", "rmsnorm",
+FOR_HOPPER = {"attention_fp8_roles", "attention_mla", "attention_roles", "cumulative_sum", "layer_norm", "rmsnorm",
               "softmax"}   # with kernels that other targets do not have
 
 # (example, what is wrong, old text, new text). The old text occurs exactly once in the example.
@@ -54,6 +54,20 @@ MUTATIONS = [
     ("attention_mla", "last key dropped", "if (at + j >= end) s[i, j] = -inf;", "if (at + j >= end - 1) s[i, j] = -inf;"),
     ("attention_mla", "value of other columns", "gemm(p, Cs[:, 0 +: E], o);", "gemm(p, Cs[:, D - E +: E], o);"),
     ("attention_mla", "pieces overlap", "let at = start + n * BN;", "let at = n * BN;"),
+    ("attention_mla", "key behind the end counted, few heads", "* 8 >= left) s[e] = -inf;", "* 8 > left) s[e] = -inf;"),
+    ("attention_mla", "key behind the end counted, more heads", "i % 2 >= keys) s[i] = -inf;", "i % 2 > keys) s[i] = -inf;"),
+    ("attention_mla", "output not rescaled, few heads", "o[e] *= alpha[e / 4 % 2 * 2 + e % 2];", "o[e] *= 1;"),
+    ("attention_mla", "output not rescaled, more heads", "unroll (e in N) o[e] *= alpha[e / 2 % 2];", "unroll (e in N) o[e] *= 1;"),
+    ("attention_mla", "maxima of a warp alone", "unroll (w in 4) most[h] = max(most[h], across[turn, w,", "unroll (w in 4) most[h] = max(most[h], across[turn, warp,"),
+    ("attention_mla", "sums of a warp four times", "sum[h] += across[turn, w,", "sum[h] += across[turn, warp,"),
+    ("attention_mla", "values behind the end not cleared", "if (row >= rows) vstore(Cs", "if (row >= 64) vstore(Cs"),
+    ("attention_mla", "sequences taken as alike", "!= units(longest)) differs = true;", "!= units(longest)) differs = false;"),
+    ("attention_mla", "parts not weighed", "let w = exp2(l[k * 2 + h] - next);", "let w = 1;"),
+    ("attention_mla", "threads' parts not weighed", "let w = exp2(tops[k, t, h] - next);", "let w = 1;"),
+    ("attention_mla", "parts of the first thread alone", "sums[group, t % ITEMS, e] = sum[e];", "sums[group, t % ITEMS, e] = group == 0 ? sum[e] : 0;"),
+    ("attention_mla", "part of another piece", "i64(other) + b, half, 0, high, t);", "i64(head) + 1 + b, half, 0, high, t);"),
+    ("attention_mla", "second piece's part not weighed", "theirs[r] = exp2(there - top);", "theirs[r] = 1;"),
+    ("attention_mla", "a ticket stays", "ticket[g, m, b, half * 4] = 0;", ""),
     ("attention_paged", "output is zero", "copy(o, O[b, g, r * ROWS", "fill(o, 0); copy(o, O[b, g, r * ROWS"),
     ("attention_paged", "last piece dropped", "+ 1;\n        if (slots != 1)", ";\n        if (slots != 1)"),
     ("attention_paged", "pieces not weighed", "x[q, i, d] *= w[q, i];", "x[q, i, d] *= 1;"),
