@@ -170,7 +170,10 @@ static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *coun
     bool variadic = *count && (info->operands[*count - 1].flags & OPERAND_VARIADIC);
     if (variadic) *count += operands.rest_count - 1;
     Arg *args = NEW_ARRAY(s->arena, Arg, *count + 1);
-    return build_args(s, info, &operands, args) ? args : NULL;
+    s->copied++;   // of a tile op each thread evaluates the operands, for each element
+    bool fine = build_args(s, info, &operands, args);
+    s->copied--;
+    return fine ? args : NULL;
 }
 
 // ---- scalar functions ----
@@ -193,7 +196,7 @@ static Value pure_call(Sema *s, const OpInfo *info, const Node *call) {
     Value values[OP_MAX_OPERANDS], folded;
     Expr *out[OP_MAX_OPERANDS];
     for (int i = 0; i < info->operand_count; i++) {
-        values[i] = expression(s, operands.at[i]);
+        values[i] = in_turn(s, i, values, operands.at[i]);
         if (is_poison(values[i]) || !numeric(s, info, values[i])) return value_poison(call->span);
     }
     if (fold_call(s, info->id, info->operand_count, values, call->span, &folded)) return folded;
@@ -266,7 +269,15 @@ static Value op_call(Sema *s, const OpInfo *info, const Node *call) {
     if (scalars) return pure_call(s, info, call);
     int count;
     Arg *args = operands_of(s, info, call, &count);
-    return args ? value_expr(s, e_call(s->arena, info->id, count, args), call->span) : value_poison(call->span);
+    if (!args) return value_poison(call->span);
+    Expr *e = e_call(s->arena, info->id, count, args);
+    bool bound = s->copied > 0 && !s->raw && s->context == IN_BLOCK && op_happens_once(info->id);
+    if (!bound) return value_expr(s, e, call->span);
+    Var *var = var_new(s->arena, "got", VAR_LET, e->type, place_of(s, call->span));
+    Stmt *stmt = s_let(s->arena, var, e);
+    stmt->loc = var->loc;
+    emit(s, stmt);
+    return value_expr(s, e_var(s->arena, var), call->span);
 }
 
 Value call_expression(Sema *s, const Node *call) {

@@ -1,5 +1,6 @@
 // Expressions.
 #include "frontend/sema.h"
+#include "ir/rewrite.h"
 #include <math.h>
 #include <string.h>
 
@@ -39,6 +40,34 @@ static Value lazily(Sema *s, const Node *node, Block *into) {
     s->block = into;
     Value value = expression(s, node);
     s->block = outer;
+    return value;
+}
+
+static bool writes_memory(Sema *s, const Block *block) {
+    bool writes = false;
+    for (int i = 0; i < block->count; i++) {
+        EffectVec effects = {0};
+        stmt_effects(s->arena, block->items[i], &effects);
+        for (int k = 0; k < effects.count; k++)
+            writes |= effects.items[k].access != ACCESS_READ && effects.items[k].buf->scope != SCOPE_LOCAL;
+    }
+    return writes;
+}
+
+// The value of `node`, which is evaluated after `earlier`: where statements emitted for it write memory, what the earlier
+// ones read is read before them.
+Value in_turn(Sema *s, int count, Value *earlier, const Node *node) {
+    Block extra = {0};
+    Value value = lazily(s, node, &extra);
+    bool writes = writes_memory(s, &extra);
+    for (int i = 0; writes && i < count; i++) {
+        if (earlier[i].kind != VALUE_EXPR || !expr_reads_memory(earlier[i].expr)) continue;
+        Expr *expr = earlier[i].expr;
+        Var *var = var_new(s->arena, "earlier", VAR_LET, expr->type, place_of(s, earlier[i].span));
+        emit(s, s_let(s->arena, var, expr));
+        earlier[i].expr = e_var(s->arena, var);
+    }
+    block_append(s->arena, s->block, &extra);
     return value;
 }
 
@@ -104,7 +133,8 @@ Value expression(Sema *s, const Node *node) {
     case N_BINARY:
         if (node->op == BIN_LOGICAL_AND || node->op == BIN_LOGICAL_OR) return logical(s, node);
         Value a = expression(s, node->kids[0]);
-        return binary(s, (BinaryOp)node->op, a, expression(s, node->kids[1]), span);
+        Value b = in_turn(s, 1, &a, node->kids[1]);
+        return binary(s, (BinaryOp)node->op, a, b, span);
     case N_TERNARY: return select(s, node);
     case N_DOT: diag(s->sink, span, T_NOT_A_VALUE, "a view"); return value_poison(span);
     case N_STRING: diag(s->sink, span, T_NOT_A_VALUE, "a string"); return value_poison(span);
@@ -143,11 +173,17 @@ bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int6
 }
 
 Expr *index_expression(Sema *s, const Node *node) {
-    return to_index(s, expression(s, node));
+    s->copied++;
+    Value value = expression(s, node);
+    s->copied--;
+    return to_index(s, value);
 }
 
 // Printed IR says every conversion: there only literals take the place's type.
-Expr *value_of_type(Sema *s, const Node *node, Type type) {
-    Value value = expression(s, node);
+Expr *as_type(Sema *s, Value value, Type type) {
     return s->raw && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, type);
+}
+
+Expr *value_of_type(Sema *s, const Node *node, Type type) {
+    return as_type(s, expression(s, node), type);
 }

@@ -98,6 +98,7 @@ typedef struct Sema {
     Context context;
     int constant;   // > 0: inside an expression that must be constant
     int loops;      // loops around, for break
+    int copied;     // > 0: inside an expression that passes may copy, so that what happens once is bound before it
     bool in_parallel, in_thread;
     bool placed;   // `place` was given by @loc: all that is inside takes it
     Span place;
@@ -158,6 +159,8 @@ Value expression(Sema *s, const Node *node);
 Value constant(Sema *s, const Node *node, const char *what);   // reports what is none
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out);
 Expr *index_expression(Sema *s, const Node *node);
+Value in_turn(Sema *s, int count, Value *earlier, const Node *node);   // evaluated after the earlier ones
+Expr *as_type(Sema *s, Value value, Type type);
 Expr *value_of_type(Sema *s, const Node *node, Type type);
 
 // ---- calls.c ----

@@ -96,15 +96,20 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
         return false;
     }
     *indices = NEW_ARRAY(s->arena, Expr *, *count);
+    Value *values = NEW_ARRAY(s->arena, Value, *count + 1);
     for (int i = 0; i < *count; i++) {
         const Node *index = node->kids[i + 1];
         if (index->kind == N_ALL || index->kind == N_SPAN) {
             diag(s->sink, index->span, T_ELEMENT_WANTED);
             return false;
         }
-        (*indices)[i] = index_expression(s, index);
-        if (!regs && !check_index(s, *buf, i, (*indices)[i], index->span)) return false;
+        s->copied++;
+        values[i] = in_turn(s, i, values, index);
+        s->copied--;
+        values[i] = value_expr(s, to_index(s, values[i]), index->span);
+        if (!regs && !check_index(s, *buf, i, values[i].expr, index->span)) return false;
     }
+    for (int i = 0; i < *count; i++) (*indices)[i] = values[i].expr;
     return true;
 }
 

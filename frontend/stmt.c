@@ -102,13 +102,18 @@ static void store(Sema *s, const Node *node) {
     int count;
     Expr **indices;
     if (!element_place(s, node->kids[0], &buf, &count, &indices) || !may_write(s, buf, node->kids[0]->span)) return;
-    Expr *value;
-    if (node->op == AST_PLAIN) {
-        value = value_of_type(s, node->kids[1], buf->type);
-    } else {
-        Value old = value_expr(s, e_load(s->arena, buf, count, indices), node->kids[0]->span);
-        value = to_type(s, binary(s, (BinaryOp)node->op, old, expression(s, node->kids[1]), node->span), buf->type);
-    }
+    Span span = node->kids[0]->span;
+    Value *earlier = NEW_ARRAY(s->arena, Value, count + 1);
+    for (int i = 0; i < count; i++) earlier[i] = value_expr(s, indices[i], span);
+    bool plain = node->op == AST_PLAIN;
+    if (!plain) earlier[count] = value_expr(s, e_load(s->arena, buf, count, indices), span);
+    bool guarded = buf->scope == SCOPE_GLOBAL;   // beyond the end nothing is stored, but what the value does happens
+    s->copied += guarded;
+    Value given = in_turn(s, plain ? count : count + 1, earlier, node->kids[1]);
+    s->copied -= guarded;
+    for (int i = 0; i < count; i++) indices[i] = earlier[i].expr;
+    Expr *value = plain ? as_type(s, given, buf->type)
+                        : to_type(s, binary(s, (BinaryOp)node->op, earlier[count], given, node->span), buf->type);
     Stmt *stmt = s_store(s->arena, buf, count, indices, value);
     stmt->loc = place_of(s, node->span);
     emit(s, stmt);

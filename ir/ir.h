@@ -463,6 +463,8 @@ typedef struct OpInfo {
 
 const OpInfo *op_info(OpId op);
 OpId op_named(const char *text);   // OP_COUNT when unknown
+bool op_happens_once(
+    OpId op);   // writes memory, reads what others write, or meets other threads: not to be evaluated twice
 static inline bool op_is_pure(OpId op) {
     return op <= OP_SMS;
 }   // scalar functions come first in the table

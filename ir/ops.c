@@ -72,6 +72,14 @@ const OpInfo *op_info(OpId op) {
     return &rows[op];
 }
 
+bool op_happens_once(OpId op) {
+    const OpInfo *info = op_info(op);
+    bool once = op == OP_LOAD || info->participants != BY_EACH;
+    for (int i = 0; i < info->operand_count; i++)
+        once |= info->operands[i].access == ACCESS_WRITE || info->operands[i].access == ACCESS_UPDATE;
+    return once && !op_is_pure(op);
+}
+
 OpId op_named(const char *text) {
     int op = 0;
     while (op < OP_COUNT && strcmp(rows[op].text, text) != 0) op++;

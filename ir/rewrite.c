@@ -522,6 +522,19 @@ bool expr_reads_memory(const Expr *expr) {
     return search.found;
 }
 
+static bool find_once(Visitor *visitor, Expr *expr) {
+    Search *search = visitor->user;
+    search->found |= expr->kind == EXPR_CALL && op_happens_once(expr->call.op);
+    return !search->found;
+}
+
+bool expr_happens_once(const Expr *expr) {
+    Search search = {NULL, false};
+    Visitor visitor = {.expr = find_once, .user = &search};
+    visit_expr(&visitor, (Expr *)expr);
+    return search.found;
+}
+
 static bool find_buf_in_expr(Visitor *visitor, Expr *expr) {
     Search *search = visitor->user;
     search->found |= expr->kind == EXPR_LOAD && expr->load.buf == search->what;

@@ -92,6 +92,12 @@ static void set_depends(Verifier *v, const Var *var, Depends depends) {
 }
 
 // ---- expressions (1, 3, 4, 5) ----
+// Passes copy these: into guards, vectors, addresses.
+static void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc) {
+    check_expr(v, c, e);
+    if (expr_happens_once(e)) REPORT(v, loc, T_IR_ONCE, what);
+}
+
 static void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {
     check_visible(v, buf, buf->name, loc);
     int rank = buf->scope == SCOPE_FRAGMENT && c->thread ? 1 : buf->rank;
@@ -100,7 +106,7 @@ static void check_indices(Verifier *v, const Context *c, const Buf *buf, int cou
         return;
     }
     for (int i = 0; i < count; i++) {
-        check_expr(v, c, indices[i]);
+        check_copied(v, c, indices[i], "an index", loc);
         if (!type_is_int(indices[i]->type)) REPORT(v, loc, T_NOT_INDEX, type_text(indices[i]->type));
         int64_t at, extent = rank == buf->rank ? buf_extent(buf, i) : -1;
         bool outside = expr_const(indices[i], &at) && (at < 0 || (extent >= 0 && at >= extent));
@@ -207,8 +213,8 @@ void check_region(Verifier *v, const Context *c, const Region *region) {
     }
     for (int i = 0; i < region->count; i++) {
         const RegionDim *dim = &region->dims[i];
-        check_expr(v, c, dim->start);
-        if (dim->extent) check_expr(v, c, dim->extent);
+        check_copied(v, c, dim->start, "an index", region->loc);
+        if (dim->extent) check_copied(v, c, dim->extent, "an extent", region->loc);
         if (!type_is_int(dim->start->type)) REPORT(v, region->loc, T_NOT_INDEX, type_text(dim->start->type));
         int64_t start = 0, extent = dim->extent ? 0 : 1, all = slots ? -1 : buf_extent(buf, i);
         bool known = expr_const(dim->start, &start) && (!dim->extent || expr_const(dim->extent, &extent));
@@ -383,8 +389,8 @@ static void check_block(Verifier *v, Context c, const Block *block);
 
 static void check_iters(Verifier *v, const Context *c, int count, const Iter *iters) {
     for (int i = 0; i < count; i++) {
-        check_expr(v, c, iters[i].begin);
-        check_expr(v, c, iters[i].end);
+        check_copied(v, c, iters[i].begin, "a bound", iters[i].var->loc);
+        check_copied(v, c, iters[i].end, "a bound", iters[i].var->loc);
         int64_t step;
         if (!iters[i].step || !expr_const(iters[i].step, &step) || step < 1)
             REPORT(v, iters[i].var->loc, T_STEP,

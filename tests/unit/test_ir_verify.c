@@ -336,6 +336,15 @@ static void barriers_are_uniform(void **state) {   // covers T0405
     expect_code(&x, T_IR_UNIFORM);
 }
 
+static void effects_stand_in_no_index(void **state) {   // covers T0414
+    START;
+    Expr *zero = INT(0);
+    Buf *n = declare(&x, "n", SCOPE_SHARED, TYPE_I64, 4), *s = declare(&x, "s", SCOPE_SHARED, TYPE_F32, 4);
+    Arg args[2] = {arg_region(region_element(x.arena, n, 1, &zero)), arg_value(INT(1))};
+    PUSH(s_store1(x.arena, s, e_call(x.arena, OP_ATOMIC_ADD, 2, args), FLOAT(0)));
+    expect_code(&x, T_IR_ONCE);
+}
+
 static void local_indices_are_constant(void **state) {   // covers T0406
     START;
     Var *i = ITER("i");
@@ -475,6 +484,7 @@ int main(void) {
         IN_ARENA(shapes_of_copies_agree),
         IN_ARENA(shapes_of_reductions_agree),
         IN_ARENA(barriers_are_uniform),
+        IN_ARENA(effects_stand_in_no_index),
         IN_ARENA(local_indices_are_constant),
         IN_ARENA(fragment_indices_are_parallel_variables),
         IN_ARENA(iterations_do_not_conflict),
