@@ -354,11 +354,12 @@ static uint64_t take_room(uint64_t base, int64_t *taken, int64_t bytes) {
 
 static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
     Tensor tensor = {scratch->name, scratch->type, {.is_tensor = true, .base = BASE_WORKSPACE, .rank = scratch->rank}};
+    const int64_t most = INT64_MAX / 4, taken = r->out->workspace > r->out->zeroed ? r->out->workspace : r->out->zeroed;
     int64_t bytes = type_bytes(scratch->type);
     for (int d = 0; d < scratch->rank; d++) {
         Scalar extent;
         if (!compute(r, frame, &scratch->shape[d], "a shape", &extent)) return false;
-        if (extent.integer < 0 || __builtin_mul_overflow(bytes, extent.integer, &bytes) || bytes > INT64_MAX / 4) {
+        if (extent.integer < 0 || __builtin_mul_overflow(bytes, extent.integer, &bytes) || bytes > most - taken) {
             diag(r->sink, NOWHERE, T_HOST_VALUE, "a shape", frame->entry->name,
                  arena_printf(r->arena, "scratch '%s' is too large or negative", scratch->name));
             return false;
@@ -372,7 +373,6 @@ static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
     } else {
         tensor.arg.address = take_room(r->memory.workspace, &r->out->workspace, bytes);
         Action clear = {.base = BASE_WORKSPACE,
-
                         .address = tensor.arg.address,
                         .count = elements(&tensor.arg),
                         .width = type_bytes(scratch->type)};

@@ -26,7 +26,13 @@ static const char plan_text[] =
     "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"], \"steps\": ["
     "{\"do\": \"if\", \"value\": \"N % 2 == 1\", \"then\": [{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"64\"]}], \"else\": []},"
     "{\"do\": \"scratch\", \"name\": \"n\", \"type\": \"f32\", \"shape\": [\"N\"], \"zeroed\": true},"
-    "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"n\"}, {\"tensor\": \"n\"}]}]}]}]}";
+    "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"n\"}, {\"tensor\": \"n\"}]}]}]},"
+    "{\"name\": \"many\", \"kind\": \"program\", \"variants\": [{\"params\": ["
+    "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
+    "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"], \"steps\": ["
+    "{\"do\": \"scratch\", \"name\": \"a\", \"type\": \"f32\", \"shape\": [\"N\"], \"zeroed\": true},"
+    "{\"do\": \"scratch\", \"name\": \"b\", \"type\": \"f32\", \"shape\": [\"N\"], \"zeroed\": true},"
+    "{\"do\": \"scratch\", \"name\": \"c\", \"type\": \"f32\", \"shape\": [\"N\"], \"zeroed\": true}]}]}]}";
 
 static inline const void *artefact_bytes(size_t *size) {
     static const char names[] = "\0.shstrtab\0.tilec.plan";

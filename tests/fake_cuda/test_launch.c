@@ -202,6 +202,18 @@ static void test_zeroed_of_many(void **state) {
     expect_log("workspace 16128\nfill 4000 x 0\nlaunch grid 16 block 128 shared 2048 stream 63\n");
 }
 
+// More than there is address space for: refused by the driver, not counted up to.
+static void test_zeroed_too_large(void **state) {
+    (void)state;
+    int64_t shape[] = {INT64_MAX / 16};
+    static float memory[1];
+    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    load();
+    const TilecKernel *many = tilec_artefact_find(f.artefact, "many");
+    assert_int_not_equal(tilec_launch(f.module, many, args, 2, NULL, &f.diagnostics), TILEC_OK);
+    expect_code(908);
+}
+
 // Nobody knows where a graph will run: each launch clears what it uses. So it is in a workspace that the caller brings; but where
 // the caller says that some memory is zero, nothing is cleared.
 static void test_zeroed_elsewhere(void **state) {
@@ -298,6 +310,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_launch),         TEST(test_tensor_map),      TEST(test_workspace),
                                        TEST(test_own_workspace),  TEST(test_wrong_arguments), TEST(test_faults),
                                        TEST(test_no_device),      TEST(test_wrong_device),    TEST(test_zeroed),
-                                       TEST(test_zeroed_of_many), TEST(test_zeroed_elsewhere)};
+                                       TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
