@@ -41,31 +41,37 @@ static const Kept *find(const ZeroedMemory *memory, unsigned long long stream, i
     return NULL;
 }
 
+typedef struct Call {   // of the driver, the last one
+    CudaResult result;
+    const char *name;
+} Call;
+
 // Cleared in the stream, so before what is launched there next.
-static bool add(const Driver *d, DiagSink *sink, ZeroedMemory *memory, unsigned long long number, CudaStream stream,
-                int64_t bytes) {
+static Call add(const Driver *d, ZeroedMemory *memory, unsigned long long number, CudaStream stream, int64_t bytes) {
     Kept kept = {.stream = number, .bytes = LEAST_BYTES};
     while (kept.bytes < bytes)
         kept.bytes *= 2;   // so that a stream whose launches grow takes little more than the largest
-    if (!cuda_check(d, sink, d->allocate_async(&kept.address, (size_t)kept.bytes, stream), "cuMemAllocAsync"))
-        return false;
+    Call allocates = {d->allocate_async(&kept.address, (size_t)kept.bytes, stream), "cuMemAllocAsync"};
+    if (allocates.result != 0) return allocates;
+    Call clears = {d->set32(kept.address, 0, (size_t)kept.bytes / sizeof(unsigned), stream), "cuMemset"};
+    if (clears.result != 0) kept.bytes = 0;   // never found
     memory->items[memory->count++] = kept;
-    if (cuda_check(d, sink, d->set32(kept.address, 0, (size_t)kept.bytes / sizeof(unsigned), stream), "cuMemset"))
-        return true;
-    memory->items[memory->count - 1].bytes = 0;   // never found again
-    return false;
+    return clears;
 }
 
 bool zeroed_of_stream(const Driver *driver, DiagSink *sink, ZeroedMemory *memory, CudaStream stream, int64_t bytes,
                       CudaAddress *address) {
     unsigned long long number = 0;
+    Call call = {0};
     *address = 0;
     if (!may_keep(driver, stream, &number)) return true;
     pthread_mutex_lock(&memory->lock);
     const Kept *kept = find(memory, number, bytes);
-    bool ok = kept || memory->count == MOST_KEPT || add(driver, sink, memory, number, stream, bytes);
-    if (ok && !kept) kept = find(memory, number, bytes);
-    if (ok && kept) *address = kept->address;
+    if (!kept && memory->count < MOST_KEPT) {
+        call = add(driver, memory, number, stream, bytes);
+        kept = find(memory, number, bytes);
+    }
+    if (kept) *address = kept->address;
     pthread_mutex_unlock(&memory->lock);
-    return ok;
+    return cuda_check(driver, sink, call.result, call.name);   // not under the lock: reporting may leave by longjmp
 }
