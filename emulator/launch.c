@@ -265,7 +265,7 @@ const Func *choose_variant(const Module *module, const char *name, int count, co
 
 // ---- runs ----
 
-// What a kernel was given as @zeroed is zero again at its end; at a program's end, so that no fill of its own is left, too.
+// What a kernel was given as @zeroed is zero again at its end. (Programs do not fill it.)
 static void check_zeroed(Machine *machine) {
     const Code *code = machine->code;
     for (int i = 0; i < code->mem_count; i++) {
@@ -313,7 +313,8 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     Agent *host = host_agent(machine, count, args, dims);
     bool ran = run_host(machine, host) && (host->status != AGENT_GRID || run_grid(machine, host));
     if (keep) conflicts_sites(machine, keep);
-    if (ran && !machine->options.max_blocks) check_zeroed(machine);   // a sample of blocks need not
+    bool whole = func->kind == FUNC_KERNEL && !machine->options.max_blocks;
+    if (ran && whole) check_zeroed(machine);   // a sample of blocks need not
     return ran && !machine->reports;
 }
 

@@ -46,6 +46,8 @@ static void check_memory(Verifier *v, const Context *c, const OpInfo *info, cons
     bool filled = c->kind == FUNC_PROGRAM && info->id == OP_FILL;
     if (!(scopes & (int)buf->scope) && !filled)
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is not in the right kind of memory");
+    if (filled && attr_get(buf->attrs, ATTR_ZEROED))   // between the fill and a kernel other launches may see it
+        REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is @zeroed: it is zero already, and stays so");
     if (strcmp(operand->name, "bar") == 0 && buf->type != TYPE_MBARRIER)
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is no mbarrier");
     bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE;
