@@ -46,17 +46,29 @@ static void check_defines(Sema *s) {
 
 // ---- the module ----
 
-// In source order, variants of one name together.
+typedef VEC(const Made *) MadeVec;
+
+// What calls ask for is made before what stands in front of it.
+static void insert_variant(Sema *s, MadeVec *variants, const Made *made) {
+    vec_push(s->arena, variants, made);
+    int at = variants->count - 1;
+    for (; at > 0 && variants->items[at - 1]->variant > made->variant; at--) variants->items[at] = variants->items[at - 1];
+    variants->items[at] = made;
+}
+
+// In source order, variants of one name together: the launch tries them in this order.
 static void collect_functions(Sema *s) {
     bool *taken = NEW_ARRAY(s->arena, bool, s->made.count + 1);
     for (int item = 0; item < s->syntax->items.count; item++)
         for (int i = 0; i < s->made.count; i++) {
             if (s->made.items[i].item != item || taken[i]) continue;
+            MadeVec variants = {0};
             for (int k = i; k < s->made.count; k++) {
                 if (taken[k] || strcmp(s->made.items[k].func->name, s->made.items[i].func->name) != 0) continue;
                 taken[k] = true;
-                vec_push(s->arena, &s->module->funcs, s->made.items[k].func);
+                insert_variant(s, &variants, &s->made.items[k]);
             }
+            for (int v = 0; v < variants.count; v++) vec_push(s->arena, &s->module->funcs, variants.items[v]->func);
         }
 }
 

@@ -235,9 +235,13 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
 // ---- declarations ----
 bool make_function(Sema *s, int item, const char *name, const ChoiceVec *choices, bool called) {
     const Node *node = s->syntax->items.items[item].node;
-    Made made = {.item = item_named(s->syntax, node->text), .node = node, .choices = *choices, .called = called};
+    Made made = {.item = item_named(s->syntax, node->text), .variant = item, .node = node, .choices = *choices};
+    Making making = {s->making, node};
     int before = diag_errors(s->sink);
+    made.called = called;
+    s->making = &making;
     made.func = node->kind == N_KERNEL ? build_fitting(s, node, name, choices) : build(s, node, name, choices);
+    s->making = making.outer;
     made.broken = diag_errors(s->sink) > before;
     if (made.func) vec_push(s->arena, &s->made, made);
     return !made.broken;
@@ -251,17 +255,18 @@ static bool calls(const Node *node, const char *name) {
     return false;
 }
 
-// A kernel whose compile-time values only programs give is made only for their calls.
+// A kernel whose compile-time values only programs give is made only for their calls, and so is a program that is a variant of one.
 static bool only_called(Sema *s, const Node *node) {
-    bool open = false, called = false;
+    bool open = false, called = false, kernel = false;
     for (int i = 0; i < node->kids[0]->count; i++) open |= !define_of(s, node->kids[0]->kids[i]->text);
-    if (!open || node->kind != N_KERNEL) return false;
+    if (!open) return false;
     for (int i = 0; i < s->syntax->items.count; i++) {
         const Node *other = s->syntax->items.items[i].node;
         if (other->kind == N_TEST && strcmp(other->text, node->text) == 0) return false;
         called |= other->kind == N_PROGRAM && calls(other, node->text);
+        kernel |= other->kind == N_KERNEL && strcmp(other->text, node->text) == 0;
     }
-    return called;
+    return called && kernel;
 }
 
 void elaborate_item(Sema *s, int item) {

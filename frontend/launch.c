@@ -94,7 +94,7 @@ static void make_variants(Sema *s, const char *text, NodeKind kind, const char *
     }
 }
 
-// The kernel to call, made when it is not there yet, with all its variants: programs last, since they may call it too.
+// The kernel to call, made when it is not there yet, with all its variants.
 static Func *callee(Sema *s, const Node *call, const Node *kernel) {
     ChoiceVec choices = {0};
     const char *name = callee_name(s, call, kernel, &choices);
@@ -163,12 +163,22 @@ static const Node *kernel_named(const Syntax *syntax, const char *name) {
     return NULL;
 }
 
+static bool leads_back(Sema *s, const Node *call) {
+    const Making *making = s->making;
+    while (making && strcmp(making->node->text, call->text) != 0) making = making->outer;
+    if (!making) return false;
+    Diag *d = diag(s->sink, call->span, T_RECURSION, "program", call->text);
+    diag_label(d, making->node->span, "declared here");
+    return true;
+}
+
 void launch_statement(Sema *s, const Node *call) {
     const Node *kernel = kernel_named(s->syntax, call->text);
     if (!kernel) {
         diag(s->sink, call->span, T_CALLS_PROGRAM, call->text);
         return;
     }
+    if (leads_back(s, call)) return;
     if (!launch_names(s, call, kernel)) return;
     Func *func = callee(s, call, kernel);
     if (!func) return;

@@ -52,6 +52,11 @@ typedef struct NameScope {
     StrMap *symbols;
 } NameScope;
 
+typedef struct Making {   // the functions that are being made: one, and those that call it
+    struct Making *outer;
+    const Node *node;
+} Making;
+
 // A compile-time name's value while one variant is made.
 typedef struct Choice {
     const char *name;
@@ -70,7 +75,8 @@ typedef struct Inlining {   // the fn and macro calls around what is being elabo
 
 typedef struct Made {   // a function of the module to be
     Func *func;
-    int item;   // index of the declaration, the first of its name: functions are sorted by it
+    int item;      // index of the declaration, the first of its name: functions are sorted by it
+    int variant;   // index of its own: those of one name are
     const Node *node;
     ChoiceVec choices;
     bool called;   // specialised for a program's call
@@ -103,6 +109,7 @@ typedef struct Sema {
     bool placed;   // `place` was given by @loc: all that is inside takes it
     Span place;
     Inlining *inlining;
+    Making *making;
     int expansions;    // fn and macro calls so far
     int grids;         // in this kernel
     bool *item_done;   // per declaration: its functions are made
