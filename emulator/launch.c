@@ -265,9 +265,11 @@ const Func *choose_variant(const Module *module, const char *name, int count, co
 
 // ---- runs ----
 
-// What a kernel was given as @zeroed is zero again at its end. (Programs do not fill it.)
-static void check_zeroed(Machine *machine) {
+// What a kernel is given as @zeroed is zero when it begins (a program may not fill it, nor one that is a variant of a kernel), and
+// again at its end.
+static void check_zeroed(Machine *machine, const char *verb) {
     const Code *code = machine->code;
+    if (code->func->kind != FUNC_KERNEL || machine->options.max_blocks) return;   // a sample of blocks need not
     for (int i = 0; i < code->mem_count; i++) {
         const Mem *mem = &code->mems[i];
         if (mem->scope != SCOPE_GLOBAL || !mem->tensor || !mem->tensor->zeroed) continue;
@@ -279,7 +281,7 @@ static void check_zeroed(Machine *machine) {
         Word word = element_load(mem->type, data + at / mem->bytes * mem->bytes);
         const char *value = type_is_float(mem->type) ? arena_printf(machine->arena, "%g", word.f)
                                                      : arena_printf(machine->arena, "%lld", (long long)word.i);
-        Diag *d = emu_report(machine, -1, T_EMU_NOT_ZEROED, code->func->name,
+        Diag *d = emu_report(machine, -1, T_EMU_NOT_ZEROED, code->func->name, verb,
                              element_text(machine->arena, mem, at / mem->bytes), value);
         if (d) diag_label(d, declared->loc, "'%s' is declared here", declared->name);
     }
@@ -311,10 +313,10 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     machine->keep = keep;
     machine->sites = NEW_ARRAY(module->arena, EmuSite, code->count);
     Agent *host = host_agent(machine, count, args, dims);
+    check_zeroed(machine, "finds");
     bool ran = run_host(machine, host) && (host->status != AGENT_GRID || run_grid(machine, host));
     if (keep) conflicts_sites(machine, keep);
-    bool whole = func->kind == FUNC_KERNEL && !machine->options.max_blocks;
-    if (ran && whole) check_zeroed(machine);   // a sample of blocks need not
+    if (ran) check_zeroed(machine, "leaves");
     return ran && !machine->reports;
 }
 
