@@ -256,10 +256,24 @@ static const Param *result_of(const Func *kernel, const Parts *parts) {
     return result;
 }
 
+// Names that are added to the kernel's, and by which a launch knows values: dims and parameters.
+static bool has_names(const Func *kernel) {
+    static const char *const added[] = {"part", "parts", "S"};
+    bool has = false;
+    for (int n = 0; n < COUNT_OF(added); n++) {
+        has |= func_dim(kernel, added[n]) != NULL;
+        for (int i = 0; i < kernel->params.count; i++) {
+            const Param *param = &kernel->params.items[i];
+            has |= strcmp(param->buf ? param->buf->name : param->var->name, added[n]) == 0;
+        }
+    }
+    return has;
+}
+
 bool can_split_apart(const Func *kernel) {
     Parts parts;
     return find_parts(kernel, &parts) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &parts) &&
-           !kernel->when && !func_dim(kernel, "S");
+           !kernel->when && !has_names(kernel);
 }
 
 // f32[S, M, N] in the place of the result.
