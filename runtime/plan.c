@@ -196,7 +196,7 @@ static void write_variant(Writer *w, const PlanVariant *v) {
     open(w, "dims", '[');
     for (int i = 0; i < v->dims.count; i++) put_text(w, NULL, v->dims.items[i]);
     close(w, ']');
-    if (v->steps.count > 0) write_steps(w, "steps", &v->steps);
+    if (v->steps.count > 0 || !v->symbol) write_steps(w, "steps", &v->steps);
     if (v->recorded) {
         key(w, "recorded");
         sb_str(w->out, "true");
@@ -481,7 +481,7 @@ static void read_variant(Reader *r, const Json *from, bool is_program, PlanVaria
         PlanTuned value = {tuned->keys[i], json_integer(&tuned->items[i], 0)};
         vec_push(r->arena, &v->tuned, value);
     }
-    if (!is_program && (json_get(from, "symbol") || v->steps.count == 0)) read_kernel(r, from, v);
+    if (!is_program && (json_get(from, "symbol") || !json_get(from, "steps"))) read_kernel(r, from, v);
 }
 
 static bool same_exprs(int count, const HostExpr *a, const HostExpr *b) {

@@ -266,6 +266,25 @@ static void test_round_trip(void **state) {
     assert_string_equal(sb_text(&first), sb_text(&second));
 }
 
+// A program that does nothing is one, too.
+static void test_empty_variant(void **state) {
+    static const char text[] =
+        "{\"manifest\": 1, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+        " \"variants\": [{\"when\": \"n > 2\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"steps\": []},"
+        " {\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
+    Fixture f;
+    StrBuf out;
+    setup(&f, *state);
+    sb_init(&out, f.arena);
+    const Plan *plan = plan_read(f.arena, &f.failure, f.sink, text, sizeof text - 1);
+    assert_non_null(plan);
+    plan_write(plan, &out);
+    plan = plan_read(f.arena, &f.failure, f.sink, sb_text(&out), out.length);
+    assert_non_null(plan);
+    assert_null(plan->entries.items[0].variants.items[0].symbol);
+    assert_non_null(plan->entries.items[0].variants.items[1].symbol);
+}
+
 // A plan that is cut off or has a byte changed is refused or read, never more.
 static void test_damaged(void **state) {
     Fixture f;
@@ -530,36 +549,22 @@ static void test_memo_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_first_variant),
-        IN_ARENA(test_second_variant),
-        IN_ARENA(test_strides),
-        IN_ARENA(test_empty_grid),
-        IN_ARENA(test_refuses),
-        IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),
-        IN_ARENA(test_damaged),
-        IN_ARENA(test_host_eval),
-        IN_ARENA(test_program_refuses),
-        IN_ARENA(test_maps),
-        IN_ARENA(test_bad_maps),
-        IN_ARENA(test_shared_conditions),
-        IN_ARENA(test_names_differ),
-        IN_ARENA(test_memo),
-        IN_ARENA(test_memo_addresses),
-        IN_ARENA(test_memo_bounds),
-        IN_ARENA(test_first_variant),
-        IN_ARENA(test_second_variant),
-        IN_ARENA(test_strides),
-        IN_ARENA(test_empty_grid),
-        IN_ARENA(test_refuses),
-        IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),
-        IN_ARENA(test_damaged),
-        IN_ARENA(test_host_eval),
-        IN_ARENA(test_program_refuses),
-        IN_ARENA(test_maps),
-        IN_ARENA(test_bad_maps),
-        IN_ARENA(test_zeroed),
+        IN_ARENA(test_first_variant),   IN_ARENA(test_second_variant),
+        IN_ARENA(test_strides),         IN_ARENA(test_empty_grid),
+        IN_ARENA(test_refuses),         IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),      IN_ARENA(test_empty_variant),
+        IN_ARENA(test_damaged),         IN_ARENA(test_host_eval),
+        IN_ARENA(test_program_refuses), IN_ARENA(test_maps),
+        IN_ARENA(test_bad_maps),        IN_ARENA(test_shared_conditions),
+        IN_ARENA(test_names_differ),    IN_ARENA(test_memo),
+        IN_ARENA(test_memo_addresses),  IN_ARENA(test_memo_bounds),
+        IN_ARENA(test_first_variant),   IN_ARENA(test_second_variant),
+        IN_ARENA(test_strides),         IN_ARENA(test_empty_grid),
+        IN_ARENA(test_refuses),         IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),      IN_ARENA(test_empty_variant),
+        IN_ARENA(test_damaged),         IN_ARENA(test_host_eval),
+        IN_ARENA(test_program_refuses), IN_ARENA(test_maps),
+        IN_ARENA(test_bad_maps),        IN_ARENA(test_zeroed),
     };
     return run(tests);
 }
