@@ -52,7 +52,8 @@ typedef VEC(const Made *) MadeVec;
 static void insert_variant(Sema *s, MadeVec *variants, const Made *made) {
     vec_push(s->arena, variants, made);
     int at = variants->count - 1;
-    for (; at > 0 && variants->items[at - 1]->variant > made->variant; at--) variants->items[at] = variants->items[at - 1];
+    for (; at > 0 && variants->items[at - 1]->variant > made->variant; at--)
+        variants->items[at] = variants->items[at - 1];
     variants->items[at] = made;
 }
 

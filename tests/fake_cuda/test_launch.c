@@ -307,9 +307,10 @@ static void test_wrong_device(void **state) {   // covers T0920
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(test_launch),         TEST(test_tensor_map),      TEST(test_workspace),
-                                       TEST(test_own_workspace),  TEST(test_wrong_arguments), TEST(test_faults),
-                                       TEST(test_no_device),      TEST(test_wrong_device),    TEST(test_zeroed),
-                                       TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_launch),         TEST(test_tensor_map),       TEST(test_workspace),
+        TEST(test_own_workspace),  TEST(test_wrong_arguments),  TEST(test_faults),
+        TEST(test_no_device),      TEST(test_wrong_device),     TEST(test_zeroed),
+        TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
