@@ -371,8 +371,10 @@ static MemAccessVec *accesses_of(SyncModel *m, Stmt *stmt, bool leaf) {
 }
 
 static void start_of(SyncModel *m, const MemAccess *access, Affine *start) {
-    for (int d = 0; d < access->rank; d++)
+    for (int d = 0; d < access->rank; d++) {
+        start[d].known = false;   // an access of the same buffer may know its start in this dim
         if (access->dims[d].length >= 0) start[d] = affine_of(m->env, access->dims[d].start);
+    }
 }
 
 static const Affine *slot_of(SyncModel *m, const Region *bar) {
