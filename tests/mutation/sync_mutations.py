@@ -61,6 +61,7 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN,
+          ("attention_varlen", "sm_90a", False, 8, "mbarrier_wait(Qs_empty[0], Qs_parity);"): "a block has one point, whose queries are loaded once",
           ("rmsnorm", "sm_90a", False, 4, "barrier();"): MET,
           ("softmax", "sm_90a", False, 3, "barrier();"): MET} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
@@ -110,6 +111,13 @@ CASES = [
     Case("attention", ["D=128", "BM=128", "BN=176"], [   # results leave by way of the queries' tile
         f"test attention (B = 1, H = {h}, S = 128, T = {t}, D = 128, scale = 0.125) tolerance 2e-2;" for h, t in ((1, 64), (5, 600))],
          target="sm_90a"),
+    Case("attention_window", ["D=64", "BM=128", "BN=64"], [
+        f"test attention_window (B = 1, H = {h}, G = 1, S = {s}, T = {t}, D = 64, scale = 0.125, cap = 1, window = {window}) tolerance 2e-2;"
+        for h, s, t, window in ((1, 100, 100, 1000), (5, 130, 330, 250))], target="sm_90a"),
+    Case("attention_varlen", ["D=64", "BM=128", "BN=64", "CAUSAL=true"], [
+        f"test attention_varlen (H = {h}, G = 1, N = {n}, M = {n + 96}, E = 4, D = 64, longest = {n - 34}, scale = 0.125) "
+        "{ for (b in E) { q_start[b] = b == 0 ? 0 : b < 3 ? 34 : N; k_start[b] = b < 3 ? q_start[b] : M; } } tolerance 2e-2;"
+        for h, n in ((1, 162), (2, 290))], target="sm_90a"),
     Case("gemm_w8", ["BM=16", "BN=64", "BK=128", "STAGES=3"], target="sm_90a", tests=[
         f"test gemm_w8 (M = 16, N = {n}, K = {k}) tolerance 2e-2;" for n, k in ((64, 128), (832, 128), (832, 256), (832, 896))]),
     Case("gemm_fp8_blocks", ["BM=128", "BN=64", "STAGES=3"], target="sm_90a", tests=[
