@@ -10,7 +10,7 @@ typedef struct Assembly {
     DiagSink *sink;
     const char *ptx;
     const AssembleOptions *options;
-    Process *started;   // ahead; NULL: none, or taken
+    Process *started;      // ahead; NULL: none, or taken
     const uint8_t *data;   // the cubin
     size_t size;
     const char *assembler;   // name and version

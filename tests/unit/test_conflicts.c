@@ -79,7 +79,9 @@ static bool is_explained(const Func *kernel, const char *buffer) {
 }
 
 // Written for threads by its author: what it does to shared memory is counted (below), not predicted.
-static bool is_by_hand(const Func *kernel) { return strcmp(kernel->name, "merge_columns") == 0; }
+static bool is_by_hand(const Func *kernel) {
+    return strcmp(kernel->name, "merge_columns") == 0;
+}
 
 static void check_site(Programs *p, const Predictions *predictions, const Func *kernel, const EmuSite *site) {
     if (p->is_example && (is_by_hand(kernel) || is_explained(kernel, site->buffer))) return;
