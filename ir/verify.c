@@ -314,8 +314,15 @@ static void check_threads(Verifier *v, const Context *c, const Layout *map, Span
 
 static bool values_repeat(const Layout *map) {
     const LayoutInput *values = map->rank_in == 2 ? &map->in[1] : NULL;
-    for (int i = 0; values && i < values->count; i++)
-        if (values->modes[i].stride == 0 && values->modes[i].extent > 1) return true;
+    for (int i = 0; values && i < values->count; i++) {
+        const LayoutMode *mode = &values->modes[i];
+        if (mode->extent == 1) continue;
+        if (mode->stride == 0) return true;
+        for (int j = 0; j < i; j++) {
+            const LayoutMode *other = &values->modes[j];
+            if (other->extent > 1 && other->out == mode->out && other->stride == mode->stride) return true;
+        }
+    }
     return false;
 }
 
