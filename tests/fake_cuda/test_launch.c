@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ typedef struct Fixture {
     TilecArtefact *artefact;
     TilecModule *module;
     TilecDiagnostics *diagnostics;
-    char log[64];
+    char log[PATH_MAX];
 } Fixture;
 
 static Fixture f;
@@ -28,8 +29,11 @@ static Fixture f;
 static int setup(void **state) {
     (void)state;
     memset(&f, 0, sizeof f);
-    strcpy(f.log, "fake_cuda_XXXXXX");
-    close(mkstemp(f.log));
+    const char *folder = getenv("TMPDIR");   // a test that is ended leaves its file there, not in the tree
+    snprintf(f.log, sizeof f.log, "%s/fake_cuda_XXXXXX", folder ? folder : "/tmp");
+    int log = mkstemp(f.log);
+    assert_true(log >= 0);
+    close(log);
     setenv("FAKE_CUDA_LOG", f.log, 1);
     unsetenv("FAKE_CUDA_FAIL");
     unsetenv("FAKE_CUDA_DEVICES");

@@ -549,22 +549,13 @@ static void test_memo_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_first_variant),   IN_ARENA(test_second_variant),
-        IN_ARENA(test_strides),         IN_ARENA(test_empty_grid),
-        IN_ARENA(test_refuses),         IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),      IN_ARENA(test_empty_variant),
-        IN_ARENA(test_damaged),         IN_ARENA(test_host_eval),
-        IN_ARENA(test_program_refuses), IN_ARENA(test_maps),
-        IN_ARENA(test_bad_maps),        IN_ARENA(test_shared_conditions),
-        IN_ARENA(test_names_differ),    IN_ARENA(test_memo),
-        IN_ARENA(test_memo_addresses),  IN_ARENA(test_memo_bounds),
-        IN_ARENA(test_first_variant),   IN_ARENA(test_second_variant),
-        IN_ARENA(test_strides),         IN_ARENA(test_empty_grid),
-        IN_ARENA(test_refuses),         IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),      IN_ARENA(test_empty_variant),
-        IN_ARENA(test_damaged),         IN_ARENA(test_host_eval),
-        IN_ARENA(test_program_refuses), IN_ARENA(test_maps),
-        IN_ARENA(test_bad_maps),        IN_ARENA(test_zeroed),
+        IN_ARENA(test_first_variant), IN_ARENA(test_second_variant),    IN_ARENA(test_strides),
+        IN_ARENA(test_empty_grid),    IN_ARENA(test_refuses),           IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),    IN_ARENA(test_empty_variant),     IN_ARENA(test_damaged),
+        IN_ARENA(test_host_eval),     IN_ARENA(test_program_refuses),   IN_ARENA(test_maps),
+        IN_ARENA(test_bad_maps),      IN_ARENA(test_shared_conditions), IN_ARENA(test_names_differ),
+        IN_ARENA(test_memo),          IN_ARENA(test_memo_addresses),    IN_ARENA(test_memo_bounds),
+        IN_ARENA(test_zeroed),
     };
     return run(tests);
 }
