@@ -1,5 +1,6 @@
 // Statements.
 #include "frontend/sema.h"
+#include "ir/rewrite.h"
 #include <string.h>
 
 void emit(Sema *s, Stmt *stmt) {
@@ -29,6 +30,20 @@ static void loop_body(Sema *s, const Node *block, Block *out) {
     s->loops++;
     body(s, block, out);
     s->loops--;
+}
+
+// A block has one control flow: what decides it and has an effect happens once, and all threads are told.
+static bool is_block_level(const Sema *s) {
+    return s->context == IN_BLOCK && !s->in_thread && !s->in_parallel && !s->raw;
+}
+
+static Expr *told(Sema *s, Expr *condition, Span span) {
+    if (!is_block_level(s) || !expr_happens_once(condition)) return condition;
+    Var *var = var_new(s->arena, "holds", VAR_LET, TYPE_BOOL, place_of(s, span));
+    Stmt *stmt = s_let(s->arena, var, condition);
+    stmt->loc = var->loc;
+    emit(s, stmt);
+    return e_var(s->arena, var);
 }
 
 // ---- scalars ----
@@ -107,10 +122,11 @@ static void store(Sema *s, const Node *node) {
     for (int i = 0; i < count; i++) earlier[i] = value_expr(s, indices[i], span);
     bool plain = node->op == AST_PLAIN;
     if (!plain) earlier[count] = value_expr(s, e_load(s->arena, buf, count, indices), span);
-    bool guarded = buf->scope == SCOPE_GLOBAL;   // beyond the end nothing is stored, but what the value does happens
-    s->copied += guarded;
+    // Beyond the end nothing is stored, but what the value does happens; into its registers each thread stores.
+    bool copied = buf->scope == SCOPE_GLOBAL || (buf->scope == SCOPE_FRAGMENT && is_block_level(s));
+    s->copied += copied;
     Value given = in_turn(s, plain ? count : count + 1, earlier, node->kids[1]);
-    s->copied -= guarded;
+    s->copied -= copied;
     for (int i = 0; i < count; i++) indices[i] = earlier[i].expr;
     Expr *value = plain ? as_type(s, given, buf->type)
                         : to_type(s, binary(s, (BinaryOp)node->op, earlier[count], given, node->span), buf->type);
@@ -183,11 +199,17 @@ static void loop(Sema *s, const Node *node) {
     emit(s, stmt);
 }
 
+// `while (load(...) == 0) {}`: every thread waits by itself, and all know the same behind it.
+static bool is_wait(const Node *node, const Expr *condition) {
+    return node->kids[1]->count == 0 && !expr_writes_memory(condition);
+}
+
 static void while_loop(Sema *s, const Node *node) {
     Stmt *stmt = new_stmt(s, STMT_WHILE, node);
     Block extra = {0}, *outer = s->block;
     s->block = &extra;   // what the condition emits is computed anew each time
     Expr *condition = to_condition(s, expression(s, node->kids[0]));
+    if (!is_wait(node, condition)) condition = told(s, condition, node->kids[0]->span);
     s->block = outer;
     stmt->while_.condition = condition;
     if (extra.count > 0) {
@@ -205,7 +227,7 @@ static void while_loop(Sema *s, const Node *node) {
 
 // A condition that is constant chooses at compile time: the other branch is not even looked at.
 static void if_statement(Sema *s, const Node *node) {
-    Expr *condition = to_condition(s, expression(s, node->kids[0]));
+    Expr *condition = told(s, to_condition(s, expression(s, node->kids[0])), node->kids[0]->span);
     int64_t known;
     if (!s->raw && expr_const(condition, &known)) {
         const Node *taken = node->kids[known ? 1 : 2];
@@ -299,7 +321,9 @@ static void thread(Sema *s, const Node *node) {
 }
 
 static void assumption(Sema *s, const Node *node) {
+    s->copied++;
     Expr *condition = to_condition(s, expression(s, node->kids[0]));
+    s->copied--;
     int64_t known;
     if (!s->raw && expr_const(condition, &known)) {
         if (!known) diag(s->sink, node->span, T_ASSUME_FALSE);

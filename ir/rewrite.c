@@ -535,6 +535,21 @@ bool expr_happens_once(const Expr *expr) {
     return search.found;
 }
 
+static bool find_write(Visitor *visitor, Expr *expr) {
+    Search *search = visitor->user;
+    const OpInfo *info = expr->kind == EXPR_CALL ? op_info(expr->call.op) : NULL;
+    for (int i = 0; info && i < info->operand_count; i++)
+        search->found |= info->operands[i].access == ACCESS_WRITE || info->operands[i].access == ACCESS_UPDATE;
+    return !search->found;
+}
+
+bool expr_writes_memory(const Expr *expr) {
+    Search search = {NULL, false};
+    Visitor visitor = {.expr = find_write, .user = &search};
+    visit_expr(&visitor, (Expr *)expr);
+    return search.found;
+}
+
 static bool find_buf_in_expr(Visitor *visitor, Expr *expr) {
     Search *search = visitor->user;
     search->found |= expr->kind == EXPR_LOAD && expr->load.buf == search->what;

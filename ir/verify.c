@@ -91,6 +91,11 @@ static void set_depends(Verifier *v, const Var *var, Depends depends) {
     map_put(v->depends, var, kept);
 }
 
+// One control flow of all threads.
+static bool is_block_level(const Context *c) {
+    return c->grid && !c->thread && !c->parallel;
+}
+
 // ---- expressions (1, 3, 4, 5) ----
 // Passes copy these: into guards, vectors, addresses.
 static void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc) {
@@ -452,6 +457,8 @@ static void check_store(Verifier *v, const Context *c, const Stmt *stmt) {
     const Buf *buf = stmt->store.buf;
     check_indices(v, c, buf, stmt->store.count, stmt->store.indices, stmt->loc);
     check_expr(v, c, stmt->store.value);
+    if (buf->scope == SCOPE_FRAGMENT && is_block_level(c))
+        check_copied(v, c, stmt->store.value, "what each thread stores", stmt->loc);
     Type value = stmt->store.value->type;
     if (type_kind(value) == KIND_OPAQUE || type_kind(buf->type) == KIND_OPAQUE)
         REPORT(v, stmt->loc, T_NOT_CONVERTIBLE, type_text(value), type_text(buf->type));
@@ -518,10 +525,16 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     undeclare(v, mark);
 }
 
+// All threads may evaluate its condition, each for itself: they leave it one after the other.
+static bool is_wait(const Stmt *stmt) {
+    return stmt->kind == STMT_WHILE && stmt->while_.body.count == 0 && !expr_writes_memory(stmt->while_.condition);
+}
+
 static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     bool loop = stmt->kind == STMT_WHILE;
     Expr *condition = loop ? stmt->while_.condition : stmt->if_.condition;
     check_condition(v, &c, condition);
+    if (is_block_level(&c) && !is_wait(stmt)) check_copied(v, &c, condition, "a condition of the block", stmt->loc);
     Depends depends = expr_depends(v, condition);
     c.divergent |= depends.thread;
     c.guards |= named_iterators(v, condition);
@@ -654,7 +667,10 @@ static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     case STMT_THREAD: check_thread(v, *c, stmt); break;
     case STMT_CALL: check_call(v, c, stmt->call.op, stmt->call.count, stmt->call.args, stmt->loc); break;
     case STMT_LAUNCH: check_launch(v, c, stmt); break;
-    case STMT_ASSUME: check_condition(v, c, stmt->assume); break;
+    case STMT_ASSUME:
+        check_condition(v, c, stmt->assume);
+        check_copied(v, c, stmt->assume, "an assumption", stmt->loc);
+        break;
     }
 }
 

@@ -345,6 +345,33 @@ static void effects_stand_in_no_index(void **state) {   // covers T0414
     expect_code(&x, T_IR_ONCE);
 }
 
+static void effects_decide_where_a_block_goes_once(void **state) {
+    START;
+    Expr *zero = INT(0);
+    Buf *n = declare(&x, "n", SCOPE_SHARED, TYPE_I64, 4);
+    Arg args[2] = {arg_region(region_element(x.arena, n, 1, &zero)), arg_value(INT(1))};
+    PUSH(s_if(x.arena, e_lt(x.arena, e_call(x.arena, OP_ATOMIC_ADD, 2, args), INT(1))));
+    expect_code(&x, T_IR_ONCE);
+}
+
+static void threads_may_wait_each_for_itself(void **state) {
+    START;
+    Expr *zero = INT(0);
+    Buf *n = declare(&x, "n", SCOPE_SHARED, TYPE_I64, 4);
+    Arg args[3] = {arg_region(region_element(x.arena, n, 1, &zero)), arg_name("acquire"), arg_name("block")};
+    Stmt *wait = stmt_new(x.arena, STMT_WHILE, (Span){0});
+    wait->while_.condition = e_lt(x.arena, e_call(x.arena, OP_LOAD, 3, args), INT(1));
+    PUSH(wait);
+    expect_sound(&x);
+    Var *sum = var_new(x.arena, "sum", VAR_MUTABLE, TYPE_I64, (Span){0});
+    PUSH(s_var(x.arena, sum, INT(0)));
+    Stmt *other = stmt_new(x.arena, STMT_WHILE, (Span){0});   // whose rounds would differ between threads
+    other->while_.condition = wait->while_.condition;
+    block_push(x.arena, &other->while_.body, s_assign(x.arena, sum, e_add(x.arena, VAR(sum), INT(1))));
+    PUSH(other);
+    expect_code(&x, T_IR_ONCE);
+}
+
 static void local_indices_are_constant(void **state) {   // covers T0406
     START;
     Var *i = ITER("i");
@@ -485,6 +512,8 @@ int main(void) {
         IN_ARENA(shapes_of_reductions_agree),
         IN_ARENA(barriers_are_uniform),
         IN_ARENA(effects_stand_in_no_index),
+        IN_ARENA(effects_decide_where_a_block_goes_once),
+        IN_ARENA(threads_may_wait_each_for_itself),
         IN_ARENA(local_indices_are_constant),
         IN_ARENA(fragment_indices_are_parallel_variables),
         IN_ARENA(iterations_do_not_conflict),
