@@ -317,11 +317,17 @@ static HostExpr read_expr(Reader *r, const Json *value) {
     return e;
 }
 
-static HostExpr *read_exprs(Reader *r, const Json *array, int *count) {
+static HostExpr need_expr(Reader *r, const Json *value) {
+    HostExpr e = read_expr(r, value);
+    if (!e.text) refuse(r, "its plan lacks an expression");
+    return e;
+}
+
+static HostExpr *read_exprs(Reader *r, const Json *array, HostExpr read(Reader *r, const Json *value), int *count) {
     *count = array ? array->count : 0;
     HostExpr *exprs = NEW_ARRAY(r->arena, HostExpr, *count + 1);
     int i = 0;
-    JSON_EACH(item, array) exprs[i++] = read_expr(r, item);
+    JSON_EACH(item, array) exprs[i++] = read(r, item);
     return exprs;
 }
 
@@ -335,9 +341,9 @@ static void read_param(Reader *r, const Json *from, PlanParam *p) {
     p->address = arena_printf(r->arena, "%s_address", p->name);
     const char *mode = json_text(json_get(from, "mode"), "in");
     p->mode = strcmp(mode, "out") == 0 ? MODE_OUT : strcmp(mode, "inout") == 0 ? MODE_INOUT : MODE_IN;
-    p->shape = read_exprs(r, shape, &p->rank);
+    p->shape = read_exprs(r, shape, need_expr, &p->rank);
     int count = p->rank;
-    if (strides) p->strides = read_exprs(r, strides, &count);
+    if (strides) p->strides = read_exprs(r, strides, need_expr, &count);
     p->zeroed = json_boolean(json_get(from, "zeroed"), false);
     if (p->rank > LAYOUT_MAX_RANK || count != p->rank) refuse(r, "its plan has a tensor of a wrong rank");
 }
@@ -346,8 +352,8 @@ static PlanRegion *read_region(Reader *r, const Json *from) {
     PlanRegion *region = NEW(r->arena, PlanRegion);
     int extents = 0;
     region->tensor = need_text(r, from, "tensor");
-    region->start = read_exprs(r, json_get(from, "start"), &region->count);
-    region->extent = read_exprs(r, json_get(from, "extent"), &extents);
+    region->start = read_exprs(r, json_get(from, "start"), need_expr, &region->count);
+    region->extent = read_exprs(r, json_get(from, "extent"), read_expr, &extents);
     region->transposed = json_boolean(json_get(from, "transposed"), false);
     if (extents != region->count || extents > LAYOUT_MAX_RANK) refuse(r, "its plan has a region of a wrong rank");
     return region;
@@ -505,6 +511,14 @@ static bool same_names(const PlanVariant *a, const PlanVariant *b) {
     return true;
 }
 
+// What a caller gives is the same for all variants: a tensor is one in each.
+static bool takes_the_same(const PlanVariant *a, const PlanVariant *b) {
+    if (a->params.count != b->params.count) return false;
+    for (int i = 0; i < a->params.count; i++)
+        if (a->params.items[i].is_tensor != b->params.items[i].is_tensor) return false;
+    return true;
+}
+
 static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
     r->sharer = host_sharer_new(r->arena);
     entry->name = need_text(r, from, "name");
@@ -516,6 +530,8 @@ static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
         read_variant(r, item, entry->is_program, &variant);
         variant.alike = r->ok && entry->variants.count > 0 && same_names(&vec_last(&entry->variants), &variant);
         vec_push(r->arena, &entry->variants, variant);
+        if (!takes_the_same(&entry->variants.items[0], &variant))
+            refuse(r, arena_printf(r->arena, "its plan has variants of '%s' that take other arguments", entry->name));
     }
     entry->shared = host_shared(r->sharer);
     if (entry->variants.count == 0) refuse(r, arena_printf(r->arena, "its plan has no variant of '%s'", entry->name));

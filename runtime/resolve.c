@@ -41,18 +41,43 @@ typedef struct Resolver {
     int depth;
 } Resolver;
 
+// Where a dim is 0 the product of the others may be anything: it wraps.
+static int64_t product(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
 void launch_arg_dense(LaunchArg *arg) {
     int64_t stride = 1;
     for (int d = arg->rank - 1; d >= 0; d--) {
         arg->strides[d] = stride;
-        stride *= arg->shape[d];
+        stride = product(stride, arg->shape[d]);
     }
+}
+
+static bool is_empty(const LaunchArg *arg) {
+    for (int d = 0; d < arg->rank; d++)
+        if (arg->shape[d] == 0) return true;
+    return false;
 }
 
 static int64_t elements(const LaunchArg *arg) {
     int64_t count = 1;
-    for (int d = 0; d < arg->rank; d++) count *= arg->shape[d];
-    return count;
+    for (int d = 0; d < arg->rank; d++) count = product(count, arg->shape[d]);
+    return is_empty(arg) ? 0 : count;
+}
+
+// Whether 64 bits count its bytes, and those from its first to its last element. So they do for all parts of it.
+static bool is_countable(const LaunchArg *arg, Type type) {
+    int64_t bytes = type_bytes(type), reach = 0, step;
+    for (int d = 0; d < arg->rank; d++) {
+        if (__builtin_mul_overflow(bytes, arg->shape[d], &bytes)) return false;
+        if (arg->shape[d] <= 1) continue;   // no address depends on the stride
+        if (__builtin_mul_overflow(arg->strides[d], type_bytes(type), &step) ||
+            __builtin_mul_overflow(step, arg->shape[d] - 1, &step) || step == INT64_MIN ||
+            __builtin_add_overflow(reach, step < 0 ? -step : step, &reach))
+            return false;
+    }
+    return true;
 }
 
 // ---- binding ----
@@ -104,17 +129,20 @@ static const char *check_tensor(Arena *arena, const Frame *frame, const PlanPara
     const char *why = NULL;
     if (arg->rank != p->rank)
         return arena_printf(arena, "'%s' has %d dims; the parameter has %d", p->name, arg->rank, p->rank);
+    for (int d = 0; d < p->rank; d++)
+        if (arg->shape[d] < 0) return arena_printf(arena, "dim %d of '%s' is negative", d, p->name);
+    bool empty = is_empty(arg);
+    if (!empty && !is_countable(arg, p->type))
+        return arena_printf(arena, "'%s' has more bytes than 64 bits can count", p->name);
     int64_t dense = 1, want;
-    bool empty = elements(arg) == 0;
     for (int d = p->rank - 1; d >= 0; d--) {
         if (!eval_integer(arena, frame, &p->shape[d], &want, &why)) return why;
-        if (arg->shape[d] < 0) return arena_printf(arena, "dim %d of '%s' is negative", d, p->name);
         if (want != arg->shape[d])
             return arena_printf(arena, "dim %d of '%s' is %lld; it must be %lld (%s)", d, p->name,
                                 (long long)arg->shape[d], (long long)want, p->shape[d].text);
         if (p->strides && !eval_integer(arena, frame, &p->strides[d], &want, &why)) return why;
         if (!p->strides) want = dense;
-        dense *= arg->shape[d];
+        dense = product(dense, arg->shape[d]);
         if (arg->shape[d] > 1 && !empty && arg->strides[d] != want)   // else no address depends on the stride
             return arena_printf(arena, "stride %d of '%s' is %lld; it must be %lld%s", d, p->name,
                                 (long long)arg->strides[d], (long long)want, p->strides ? "" : " (dense row-major)");
@@ -239,7 +267,7 @@ static MapRequest request_of(const PlanVariant *v, const PlanMap *map, const Lau
         int dim = map->rank - 1 - d;
         request.box[d] = map->box[d];
         request.extent[d] = args[at].shape[dim];
-        request.stride[d] = args[at].strides[dim] * type_bytes(request.type);
+        request.stride[d] = product(args[at].strides[dim], type_bytes(request.type));
     }
     return request;
 }
@@ -303,16 +331,17 @@ static bool resolve_region(Resolver *r, const Frame *frame, const PlanRegion *re
     *out = tensor->arg;
     if (region->count > 0) out->rank = 0;
     for (int d = 0; d < region->count; d++) {
-        Scalar start, extent;
+        Scalar start, extent = scalar_integer(TYPE_I64, 1);
+        bool kept = region->extent[d].text != NULL;
         if (!compute(r, frame, &region->start[d], "a region", &start)) return false;
-        out->address += (uint64_t)(start.integer * tensor->arg.strides[d] * type_bytes(*type));
-        if (!region->extent[d].text) continue;
-        if (!compute(r, frame, &region->extent[d], "a region", &extent)) return false;
+        if (kept && !compute(r, frame, &region->extent[d], "a region", &extent)) return false;
         if (start.integer < 0 || extent.integer < 0 || start.integer > tensor->arg.shape[d] - extent.integer) {
             diag(r->sink, NOWHERE, T_HOST_VALUE, "a region", frame->entry->name,
                  arena_printf(r->arena, "it lies outside dim %d of '%s'", d, region->tensor));
             return false;
         }
+        out->address += (uint64_t)product(product(start.integer, tensor->arg.strides[d]), type_bytes(*type));
+        if (!kept) continue;
         out->shape[out->rank] = extent.integer;
         out->strides[out->rank++] = tensor->arg.strides[d];
     }

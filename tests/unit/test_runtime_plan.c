@@ -209,6 +209,30 @@ static void test_refuses(void **state) {
     refuses(&f, T_GRID_SIZE, 3, huge);   // covers T0913
 }
 
+// Shapes and strides that 64 bits cannot count are refused, whatever they would wrap to; strides that no address depends on may be
+// anything.
+static void test_refuses_uncountable(void **state) {
+    const int64_t large = INT64_C(1) << 32;
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg many[] = {tensor(0x1000, large, large), tensor(0x2000, large, large), real(1)};
+    refuses(&f, T_NO_VARIANT, 3, many);
+    for (int i = 0; i < 2; i++) many[i].strides[0] = many[i].strides[1] = 0;
+    refuses(&f, T_NO_VARIANT, 3, many);
+    LaunchArg far[] = {tensor(0x1000, 4, 8), tensor(0x2000, 4, 8), real(1)};
+    far[0].strides[0] = INT64_MAX / 8;
+    refuses(&f, T_NO_VARIANT, 3, far);
+    far[0].strides[0] = INT64_MIN;
+    refuses(&f, T_NO_VARIANT, 3, far);
+    LaunchArg row[] = {tensor(0x1000, 1, 8), tensor(0x2000, 1, 8), real(1)};
+    row[0].strides[0] = INT64_MAX / 2;
+    assert_true(resolve(&f, "scale", 3, row, &launch));
+    LaunchArg none[] = {tensor(0x1000, 0, INT64_MAX), tensor(0x2000, 0, INT64_MAX), real(1)};
+    none[0].strides[0] = INT64_MAX;
+    assert_true(resolve(&f, "scale", 3, none, &launch));
+}
+
 static void test_program(void **state) {
     Fixture f;
     Launch launch;
@@ -297,6 +321,36 @@ static void test_damaged(void **state) {
     }
 }
 
+// Plans that are good JSON: what is missing or does not agree is refused before a launch stumbles over it.
+static void test_inconsistent(void **state) {
+#define X "{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"8\"]}"
+#define KERNEL "\"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}"
+#define FIRST "{\"when\": \"1 > 2\", \"params\": [" X "], " KERNEL
+    static const char *const variants[] = {
+        "{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [null]}], " KERNEL,
+        "{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"8\"], \"strides\": [1]}], " KERNEL,
+        "{\"params\": [" X "], \"steps\": [{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [null], "
+        "\"extent\": [\"8\"]}], " KERNEL,
+        FIRST ", {\"params\": [" X ", {\"name\": \"n\", \"type\": \"i32\"}], " KERNEL,
+        FIRST ", {\"params\": [], " KERNEL,
+        FIRST ", {\"params\": [{\"name\": \"x\", \"type\": \"f32\"}], " KERNEL,
+    };
+    Fixture f;
+    setup(&f, *state);
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        const char *text = arena_printf(f.arena,
+                                        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
+                                        "\"kind\": \"kernel\", \"variants\": [%s]}]}",
+                                        variants[i]);
+        int before = diag_count(f.sink);
+        if (plan_read(f.arena, &f.failure, f.sink, text, strlen(text))) fail_msg("read: %s", text);
+        assert_int_equal(diag_view(f.sink, before).code, T_BAD_ARTEFACT);
+    }
+#undef X
+#undef KERNEL
+#undef FIRST
+}
+
 static void test_host_eval(void **state) {
     Fixture f;
     Launch launch;
@@ -344,6 +398,12 @@ static void test_program_refuses(void **state) {
                                   "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"2\", \"0\"],"
                                   "\"extent\": [\"4\", \"8\"]}"),
                      T_HOST_VALUE);
+    const char *row = "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"%s\", \"0\"], "
+                      "\"extent\": [null, \"8\"]}";
+    assert_int_equal(program_step(&f, arena_printf(f.arena, row, "3")), 0);
+    assert_int_equal(program_step(&f, arena_printf(f.arena, row, "4")), T_HOST_VALUE);
+    assert_int_equal(program_step(&f, arena_printf(f.arena, row, "-1")), T_HOST_VALUE);
+    assert_int_equal(program_step(&f, arena_printf(f.arena, row, "1 << 62")), T_HOST_VALUE);
     assert_int_equal(program_step(&f, "{\"do\": \"launch\", \"name\": \"q\", \"args\": []}"),
                      T_NO_ENTRY);   // covers T0903
     assert_int_equal(program_step(&f, "{\"do\": \"launch\", \"name\": \"p\", \"args\": [{\"tensor\": \"x\"}]}"),
@@ -352,6 +412,9 @@ static void test_program_refuses(void **state) {
     assert_int_equal(program_step(&f, "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f64\", \"shape\":"
                                       "[\"1 << 40\", \"1 << 40\"]}"),
                      T_HOST_VALUE);
+    assert_int_equal(program_step(&f, "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f64\", \"shape\":"
+                                      "[\"0\", \"1 << 40\", \"1 << 40\"]}"),
+                     0);
 }
 
 // ---- conditions that several variants have ----
@@ -555,7 +618,7 @@ int main(void) {
         IN_ARENA(test_host_eval),     IN_ARENA(test_program_refuses),   IN_ARENA(test_maps),
         IN_ARENA(test_bad_maps),      IN_ARENA(test_shared_conditions), IN_ARENA(test_names_differ),
         IN_ARENA(test_memo),          IN_ARENA(test_memo_addresses),    IN_ARENA(test_memo_bounds),
-        IN_ARENA(test_zeroed),
+        IN_ARENA(test_zeroed),        IN_ARENA(test_inconsistent),      IN_ARENA(test_refuses_uncountable),
     };
     return run(tests);
 }
