@@ -31,8 +31,12 @@ TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDi
     l.module = object_new(artefact->object.host, sizeof *l.module);
     if (!l.module) return TILEC_ERROR_ENVIRONMENT;
     TilecStatus status = job_run(&l.job, load, diagnostics);
-    if (status == TILEC_OK) *out = l.module;
-    else object_free(l.module);
+    if (status == TILEC_OK) {
+        *out = l.module;
+        return status;
+    }
+    loaded_close(&l.module->loaded);   // memory may have run out behind the driver's part
+    object_free(l.module);
     return status;
 }
 
@@ -123,6 +127,7 @@ static TilecStatus launch(Job *job) {
 
 static bool usable(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t count) {
     if (!module || !kernel || (count > 0 && !args) || count > 4096) return false;
+    if (!plan_has(module->loaded.plan, kernel->entry)) return false;
     for (size_t i = 0; i < count; i++)
         if (args[i].kind == TILEC_TENSOR && (args[i].rank < 0 || args[i].rank > TILEC_MAX_RANK)) return false;
     return true;

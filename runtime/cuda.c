@@ -69,10 +69,28 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
     return devices > 0 || no_driver(sink, "there is no device");
 }
 
+// Retains the context if it is its device's primary one. One that ended while it was current here, as its last holder let it go in
+// another thread, begins again: it keeps its handle.
+static bool retain_primary(const Driver *driver, CudaDeviceHold *hold) {
+    unsigned flags = 0, version = 0;
+    int active = 0;
+    CudaContext primary = NULL;
+    if (driver->primary_state(hold->device, &flags, &active) != 0) return false;
+    if (!active && driver->context_version(hold->context, &version) == 0) return false;   // another one, and alive
+    if (driver->primary_retain(&primary, hold->device) != 0) return false;
+    if (primary == hold->context) return true;
+    driver->primary_release(hold->device);
+    return false;
+}
+
 bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold) {
     *hold = (CudaDeviceHold){0};
     if (!cuda_check(driver, sink, driver->context_current(&hold->context), "cuCtxGetCurrent")) return false;
-    if (hold->context) return cuda_check(driver, sink, driver->context_device(&hold->device), "cuCtxGetDevice");
+    if (hold->context) {
+        if (!cuda_check(driver, sink, driver->context_device(&hold->device), "cuCtxGetDevice")) return false;
+        hold->retained = retain_primary(driver, hold);
+        return true;
+    }
     if (!cuda_check(driver, sink, driver->device_get(&hold->device, 0), "cuDeviceGet") ||
         !cuda_check(driver, sink, driver->primary_retain(&hold->context, hold->device), "cuDevicePrimaryCtxRetain"))
         return false;
@@ -89,10 +107,20 @@ bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold
     return current || cuda_check(driver, sink, driver->context_set(hold->context), "cuCtxSetCurrent");
 }
 
+CudaContext cuda_switch(const Driver *driver, const CudaDeviceHold *hold) {
+    CudaContext current = NULL;
+    driver->context_current(&current);
+    if (hold->retained && current != hold->context) driver->context_set(hold->context);
+    return current;
+}
+
 void cuda_release(const Driver *driver, CudaDeviceHold *hold) {
-    if (hold->retained) {   // not current any more, or the next holder would take a context that is gone
-        driver->context_set(NULL);
-        driver->primary_release(hold->device);
-    }
+    unsigned flags = 0;
+    int active = 0;
+    CudaContext current = NULL;
+    if (!hold->retained) return;
     hold->retained = false;
+    driver->primary_release(hold->device);
+    bool ended = driver->primary_state(hold->device, &flags, &active) == 0 && !active;
+    if (ended && driver->context_current(&current) == 0 && current == hold->context) driver->context_set(NULL);
 }

@@ -46,8 +46,10 @@ typedef struct CudaLaunch {
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, CudaDevice device))                        \
     X(primary_retain, "cuDevicePrimaryCtxRetain", (CudaContext * context, CudaDevice device))                          \
     X(primary_release, "cuDevicePrimaryCtxRelease_v2", (CudaDevice device))                                            \
+    X(primary_state, "cuDevicePrimaryCtxGetState", (CudaDevice device, unsigned *flags, int *active))                  \
     X(context_current, "cuCtxGetCurrent", (CudaContext * context))                                                     \
     X(context_set, "cuCtxSetCurrent", (CudaContext context))                                                           \
+    X(context_version, "cuCtxGetApiVersion", (CudaContext context, unsigned *version))                                 \
     X(context_device, "cuCtxGetDevice", (CudaDevice * device))                                                         \
     X(context_synchronize, "cuCtxSynchronize", (void))                                                                 \
     X(module_load, "cuModuleLoadData", (CudaModule * module, const void *image))                                       \
@@ -125,13 +127,17 @@ bool cuda_open(Driver *driver, DiagSink *sink);
 // True when `result` is success; else reports T_CUDA.
 bool cuda_check(const Driver *driver, DiagSink *sink, CudaResult result, const char *what);
 
-// A device made current, its primary context retained.
+// A context to work in: the one that is current, else device 0's primary context, which is made current. A primary context is retained,
+// also where it was current already: whoever made it so may let it go.
 typedef struct CudaDeviceHold {
     CudaDevice device;
     CudaContext context;
-    bool retained;   // false: the caller's context was current already
+    bool retained;   // false: a context that the caller has made, and minds
 } CudaDeviceHold;
 bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold);
 // In a thread that has no context yet: makes the held one current there.
 bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold);
+// Makes the held one current whatever is; the answer is what was, for context_set. (One that the caller minds is left to the caller.)
+CudaContext cuda_switch(const Driver *driver, const CudaDeviceHold *hold);
+// Where the context ends with the hold, it is not current in this thread any more.
 void cuda_release(const Driver *driver, CudaDeviceHold *hold);

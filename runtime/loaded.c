@@ -67,11 +67,17 @@ bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cub
     return false;
 }
 
+// The thread need not be the one that opened it, nor in the same context.
 void loaded_close(Loaded *loaded) {
-    if (loaded->module) zeroed_free(&loaded->driver, loaded->zeroed);
-    if (loaded->module) loaded->driver.module_unload(loaded->module);
+    const Driver *d = &loaded->driver;
+    if (loaded->module) {
+        CudaContext before = cuda_switch(d, &loaded->hold);
+        zeroed_free(d, loaded->zeroed);
+        d->module_unload(loaded->module);
+        if (before != loaded->hold.context) d->context_set(before);
+    }
     loaded->module = NULL;
-    cuda_release(&loaded->driver, &loaded->hold);
+    cuda_release(d, &loaded->hold);
 }
 
 const char *loaded_device_name(Arena *arena, const Loaded *loaded) {

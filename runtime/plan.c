@@ -15,6 +15,12 @@ const PlanEntry *plan_entry(const Plan *plan, const char *name) {
     return NULL;
 }
 
+bool plan_has(const Plan *plan, const PlanEntry *entry) {
+    for (int i = 0; i < plan->entries.count; i++)
+        if (&plan->entries.items[i] == entry) return true;
+    return false;
+}
+
 // ---- writing ----
 
 typedef struct Writer {

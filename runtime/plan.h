@@ -115,6 +115,7 @@ typedef struct Plan {
 } Plan;
 
 const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when absent
+bool plan_has(const Plan *plan, const PlanEntry *entry);           // this one, not one of its name
 
 void plan_write(const Plan *plan, StrBuf *out);
 // Reads a manifest and parses its expressions. NULL: reported to the sink.

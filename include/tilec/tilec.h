@@ -223,10 +223,11 @@ TILEC_API TilecArg tilec_integer(int64_t value);
 TILEC_API TilecArg tilec_real(double value);
 
 // Loads the artefact's code into the CUDA context that is current in this thread (when there is none: into device 0's
-// primary context, which is made current and retained until unload). TILEC_ERROR_ENVIRONMENT without a driver.
-// The artefact must outlive the module.
+// primary context, which is made current). A primary context is retained until unload; one that the caller has created must
+// live as long. TILEC_ERROR_ENVIRONMENT without a driver. The artefact must outlive the module.
 TILEC_API TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics);
-// Unloads it. No launch may be running.
+// Unloads it, in any thread (a module in a context that the caller has created: in one where that is current). No launch of it may
+// be running, here or on the device. The context that is current stays so, unless it was retained for this module alone: it ends then.
 TILEC_API void tilec_unload(TilecModule *module);
 
 typedef struct TilecLaunch {
@@ -250,9 +251,9 @@ TILEC_API TilecStatus tilec_workspace_size(const TilecModule *module, const Tile
 TILEC_API TilecStatus tilec_zeroed_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                         size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
 
-// Launches a kernel or program on a stream and returns at once. Arguments are in the order of the parameters. What the
+// Launches a kernel or program of the module's artefact on a stream and returns at once. Arguments are in the order of the parameters. What the
 // program assumes about shapes, strides and scalars is checked here; nothing is launched when it does not hold.
-// A thread without a CUDA context gets the module's, when tilec_load made it current. `launch` may be NULL. Faults of
+// A thread without a CUDA context gets the module's, if that is a primary one. `launch` may be NULL. Faults of
 // the device show up at the caller's next synchronisation.
 TILEC_API TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                    size_t arg_count, const TilecLaunch *launch, TilecDiagnostics **diagnostics);

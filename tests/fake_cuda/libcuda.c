@@ -11,9 +11,33 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { OK = 0, FAULT = 700 };
+enum { OK = 0, NO_CONTEXT = 201, FAULT = 700 };
 
-static int context;   // its address stands for the context
+// Their addresses stand for contexts: device 0's primary one, which is there while it is retained, and one that a caller made
+// (fake_cuda_own). A thread has one of them current, or none.
+static int context, own;
+static _Atomic int retained;
+static _Thread_local void *current;
+
+EXPORT void *fake_cuda_own(void);
+void *fake_cuda_own(void) {
+    return &own;
+}
+
+static _Atomic int modules;
+
+EXPORT int fake_cuda_modules(void);
+int fake_cuda_modules(void) {   // those that are loaded
+    return modules;
+}
+
+static int is_alive(const void *any) {
+    return any == &own || (any && retained > 0);
+}
+
+static int is_usable(void) {
+    return is_alive(current);
+}
 
 static int result_of(const char *name) {
     const char *fails = getenv("FAKE_CUDA_FAIL");
@@ -57,15 +81,20 @@ DEFINE(cuDeviceGetAttribute, (int *value, int attribute, int device), (void)devi
                 : attribute == 16 ? 132
                 : attribute == 5  ? 0x7fffffff
                                   : 232448;)
-DEFINE(cuDevicePrimaryCtxRetain, (void **out, int device), (void)device; *out = &context;)
-DEFINE(cuDevicePrimaryCtxRelease_v2, (int device), (void)device;)
-DEFINE(cuCtxGetCurrent, (void **out), *out = NULL;)
-DEFINE(cuCtxSetCurrent, (void *current), (void)current;)
-DEFINE(cuCtxGetDevice, (int *device), *device = 0;)
+DEFINE(cuDevicePrimaryCtxRetain, (void **out, int device), (void)device;
+       if (result_of("cuDevicePrimaryCtxRetain")) return FAULT; *out = &context; retained++;)
+DEFINE(cuDevicePrimaryCtxRelease_v2, (int device), (void)device; if (retained == 0) return NO_CONTEXT; retained--;)
+DEFINE(cuDevicePrimaryCtxGetState, (int device, unsigned *flags, int *active), (void)device; *flags = 0;
+       *active = retained > 0;)
+DEFINE(cuCtxGetCurrent, (void **out), *out = current;)
+DEFINE(cuCtxSetCurrent, (void *to), current = to;)
+DEFINE(cuCtxGetDevice, (int *device), *device = 0; if (!current) return NO_CONTEXT;)
+DEFINE(cuCtxGetApiVersion, (void *any, unsigned *version), *version = 3020; if (!is_alive(any)) return NO_CONTEXT;)
 DEFINE(cuCtxSynchronize, (void), )
-DEFINE(cuModuleLoadData, (void **module, const void *image), *module = (void *)image;
-       if (memcmp(image, "\177ELF", 4)) return FAULT;)
-DEFINE(cuModuleUnload, (void *module), (void)module;)
+DEFINE(cuModuleLoadData, (void **module, const void *image), if (!is_usable()) return NO_CONTEXT;
+       if (memcmp(image, "\177ELF", 4) || result_of("cuModuleLoadData")) return FAULT; *module = (void *)image;
+       modules++;)
+DEFINE(cuModuleUnload, (void *module), (void)module; if (!is_usable()) return NO_CONTEXT; modules--;)
 DEFINE(cuModuleGetFunction, (void **function, void *module, const char *name), (void)module; *function = (void *)name;)
 DEFINE(cuFuncSetAttribute, (void *function, int attribute, int value), (void)function; (void)attribute; (void)value;)
 typedef struct Launch {
@@ -74,6 +103,7 @@ typedef struct Launch {
     unsigned attribute_count;
 } Launch;
 DEFINE(cuLaunchKernelEx, (const Launch *launch, void *function, void **params, void **extra), (void)extra;
+       if (!is_usable()) return NO_CONTEXT; if (!function) abort();
        note("launch grid %llu block %llu shared %llu", launch->grid[0], launch->block[0], launch->shared);
        blocks = launch->grid[0]; if (has_blocks("FAKE_CUDA_FAULT")) return FAULT;
        if (has_blocks("FAKE_CUDA_WRONG") && newest) newest[GUARD] ^= 0x55; if (strcmp(function, "mapped") == 0)

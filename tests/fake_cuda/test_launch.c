@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +266,15 @@ static void test_wrong_arguments(void **state) {
     (void)state;
     load();
     assert_int_equal(tilec_launch(f.module, NULL, NULL, 0, NULL, NULL), TILEC_ERROR_USAGE);
+    size_t size;
+    const void *cubin = artefact_bytes(&size);
+    TilecArtefact *other = NULL;
+    assert_int_equal(tilec_artefact_open(f.context, cubin, size, &other, NULL), TILEC_OK);
+    int64_t shape[] = {10};
+    TilecArg args[] = {tilec_tensor(&size, 1, shape), tilec_tensor(&size, 1, shape)};
+    const TilecKernel *stranger = tilec_artefact_find(other, "copy");
+    assert_int_equal(tilec_launch(f.module, stranger, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
+    tilec_artefact_destroy(other);
     assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), NULL, 0, NULL, &f.diagnostics),
                      TILEC_ERROR_SOURCE);
     expect_code(904);
@@ -309,12 +320,116 @@ static void test_wrong_device(void **state) {   // covers T0920
     expect_code(920);
 }
 
+// ---- contexts ----
+
+typedef int GetCurrent(void **context);
+typedef int SetCurrent(void *context);
+typedef void *OwnContext(void);
+typedef int LoadedModules(void);
+
+static void *driver(const char *name) {
+    return dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
+}
+
+static void *current_context(void) {
+    GetCurrent *get;
+    void *found = driver("cuCtxGetCurrent"), *context = NULL;
+    memcpy(&get, &found, sizeof get);
+    assert_int_equal(get(&context), 0);
+    return context;
+}
+
+static void set_context(void *context) {
+    SetCurrent *set;
+    void *found = driver("cuCtxSetCurrent");
+    memcpy(&set, &found, sizeof set);
+    assert_int_equal(set(context), 0);
+}
+
+static void *own_context(void) {
+    OwnContext *own;
+    void *found = driver("fake_cuda_own");
+    memcpy(&own, &found, sizeof own);
+    return own();
+}
+
+static int loaded_modules(void) {
+    LoadedModules *count;
+    void *found = driver("fake_cuda_modules");
+    memcpy(&count, &found, sizeof count);
+    return count();
+}
+
+// A module that is unloaded takes no other one's context away.
+static void test_two_modules(void **state) {
+    (void)state;
+    load();
+    TilecModule *first = f.module;
+    load();
+    tilec_unload(first);
+    assert_int_equal(loaded_modules(), 1);
+    assert_int_equal(launch("copy", 10, NULL), TILEC_OK);
+    tilec_unload(f.module);
+    f.module = NULL;
+    assert_null(current_context());
+}
+
+// The context that a thread has is its own affair, also while modules of another one are unloaded.
+static void test_own_context(void **state) {
+    (void)state;
+    load();
+    set_context(own_context());
+    tilec_unload(f.module);
+    assert_int_equal(loaded_modules(), 0);
+    assert_ptr_equal(current_context(), own_context());
+    load();
+    assert_int_equal(launch("copy", 10, NULL), TILEC_OK);
+    tilec_unload(f.module);
+    f.module = NULL;
+    assert_ptr_equal(current_context(), own_context());
+    set_context(NULL);
+}
+
+// One that ended in another thread is current in this one still: it begins again.
+static void test_ended_context(void **state) {
+    (void)state;
+    load();
+    void *context = current_context();
+    tilec_unload(f.module);
+    set_context(context);
+    load();
+    assert_int_equal(launch("copy", 10, NULL), TILEC_OK);
+    tilec_unload(f.module);
+    f.module = NULL;
+    assert_null(current_context());
+}
+
+static void *launch_and_unload(void *status) {
+    *(TilecStatus *)status = launch("counted", 10, NULL);
+    tilec_unload(f.module);
+    f.module = NULL;
+    return NULL;
+}
+
+// Threads come without a context.
+static void test_other_thread(void **state) {
+    (void)state;
+    TilecStatus status = TILEC_ERROR_INTERNAL;
+    pthread_t thread;
+    load();
+    set_context(NULL);
+    assert_int_equal(pthread_create(&thread, NULL, launch_and_unload, &status), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(status, TILEC_OK);
+    assert_int_equal(loaded_modules(), 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_launch),         TEST(test_tensor_map),       TEST(test_workspace),
-        TEST(test_own_workspace),  TEST(test_wrong_arguments),  TEST(test_faults),
-        TEST(test_no_device),      TEST(test_wrong_device),     TEST(test_zeroed),
-        TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere)};
+        TEST(test_launch),          TEST(test_tensor_map),     TEST(test_workspace),        TEST(test_own_workspace),
+        TEST(test_wrong_arguments), TEST(test_faults),         TEST(test_no_device),        TEST(test_wrong_device),
+        TEST(test_zeroed),          TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere),
+        TEST(test_two_modules),     TEST(test_own_context),    TEST(test_ended_context),    TEST(test_other_thread)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
