@@ -579,15 +579,16 @@ static bool uses_global(Arena *arena, const Stmt *stmt) {
     return uses;
 }
 
-// Every thread waits for the kernels launched before, ahead of its first use of global memory; the next kernel may begin as soon
-// as all blocks of this one have, since it waits likewise.
+// Every thread waits for the kernels launched before, ahead of its first use of global memory, be it by a scalar that all roles
+// see; the next kernel may begin as soon as all blocks of this one have, since it waits likewise.
 static void overlap_launches(Lower *lower, int64_t threads, Block *top) {
     Arena *arena = lower->arena;
     int first = 0;
-    while (first < top->count && top->items[first]->kind != STMT_THREAD && top->items[first]->kind != STMT_ROLE)
+    while (first < top->count && top->items[first]->kind != STMT_THREAD && top->items[first]->kind != STMT_ROLE &&
+           !uses_global(arena, top->items[first]))
         first++;
     if (first == top->count) return;
-    if (top->items[first]->kind == STMT_ROLE) block_insert(arena, top, first, open_region(lower, threads, (Span){0}));
+    if (top->items[first]->kind != STMT_THREAD) block_insert(arena, top, first, open_region(lower, threads, (Span){0}));
     Block *body = &top->items[first]->thread.body;
     int at = 0;
     while (at < body->count && !uses_global(arena, body->items[at])) at++;
