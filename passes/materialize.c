@@ -159,22 +159,28 @@ static void materialize_scan(Materialize *m, Stmt *scan, Block *out) {
     if (stored) push_copy(m, result, dst, scan->loc, out);
 }
 
-static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
-    Region *src = reduce->call.args[0].region, *dst = reduce->call.args[1].region;
-    if (load_source(m, reduce, out)) {
-        block_push(m->arena, out, reduce);
-        return;
-    }
-    const Layout *layout = reduce_source(m->arena, reduce, src->buf->layout);
+// The scratch where warps meet; nothing as long as the layouts are not known.
+static void give_scratch(Materialize *m, Stmt *reduce, Block *out) {
+    const Buf *src = reduce->call.args[REDUCE_SRC].region->buf, *dst = reduce->call.args[REDUCE_DST].region->buf;
+    const Layout *layout = reduce_source(m->arena, reduce, src->layout);
     int64_t parts = tv_warps_along(layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
-    if (parts > 1 && !reduce->call.args[REDUCE_SCRATCH].region) {
-        int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[3] = {blocks, parts, 1};
-        for (int d = 0; d < dst->buf->rank; d++) shape[2] *= buf_extent(dst->buf, d);
-        int rank = blocks > 1 ? 3 : 2;
-        reduce->call.args[REDUCE_SCRATCH] =
-            arg_region(scratch_of(m, type_compute(dst->buf->type), blocks, rank, shape + 3 - rank, reduce->loc, out));
-    }
+    if (parts <= 1 || reduce->call.args[REDUCE_SCRATCH].region) return;
+    int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[3] = {blocks, parts, 1};
+    for (int d = 0; d < dst->rank; d++) shape[2] *= buf_extent(dst, d);
+    int rank = blocks > 1 ? 3 : 2;
+    reduce->call.args[REDUCE_SCRATCH] =
+        arg_region(scratch_of(m, type_compute(dst->type), blocks, rank, shape + 3 - rank, reduce->loc, out));
+}
+
+static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
+    Region *dst = reduce->call.args[REDUCE_DST].region;
+    const Expr *accumulate = reduce->call.args[REDUCE_ACCUMULATE].value;
+    bool loaded = load_source(m, reduce, out), stored = dst->buf->scope != SCOPE_FRAGMENT;
+    Region *result = stored ? operand_in_registers(m, reduce, REDUCE_DST, out) : dst;
+    if (stored && accumulate && !expr_is_int(accumulate, 0)) push_copy(m, dst, result, reduce->loc, out);
+    if (!loaded && !stored) give_scratch(m, reduce, out);
     block_push(m->arena, out, reduce);
+    if (stored) push_copy(m, result, dst, reduce->loc, out);
 }
 
 // ---- block-level effects with a result ----
