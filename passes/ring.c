@@ -12,13 +12,16 @@
 //
 // The loop comes to count from 0 by 1, so that k % stages is the slot; of several iterators the innermost is pipelined,
 // the others become loops around it. Every entry to the loop starts at slot 0, and within one entry the count is live:
-// slots never depend on the values that the indices take.
+// slots never depend on the values that the indices take. A buffer that the loop declares is declared before it from then on.
+#include "ir/rewrite.h"
 #include "passes/prefetch.h"
+#include "support/map.h"
 
 typedef struct Ring {
     PassContext *context;
     Arena *arena;
     VEC(Stmt *) loops;   // pipelined, with stages
+    Map *ringed;         // buffers that have got slots
     Func *kernel;
     bool changed;
 } Ring;
@@ -176,7 +179,21 @@ static void ring_buffer(Ring *ring, Buf *buf) {
         if (first_fill(loop, buf) < 0) continue;
         index_slots(ring, loop, buf);
     }
+    map_put(ring->ringed, buf, buf);
     ring->changed = true;
+}
+
+// A buffer that the loop declares would be another one in each iteration.
+static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    const Ring *ring = mapper->user;
+    Block body = {0};
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.body.count; i++) {
+        Stmt *item = stmt->loop.body.items[i];
+        bool ringed = item->kind == STMT_DECL && map_has(ring->ringed, item->decl);
+        block_push(mapper->arena, ringed ? out : &body, item);
+    }
+    if (stmt->kind == STMT_FOR) stmt->loop.body = body;
+    block_push(mapper->arena, out, stmt);
 }
 
 // ---- the kernel ----
@@ -212,7 +229,7 @@ static bool loop_has_ring(Ring *ring, const Stmt *loop) {
 }
 
 bool pass_ring(PassContext *context, Func *kernel) {
-    Ring ring = {.context = context, .arena = context->arena, .kernel = kernel};
+    Ring ring = {.context = context, .arena = context->arena, .kernel = kernel, .ringed = map_new(context->arena)};
     find_loops(&ring, &kernel->body);
     for (int i = 0; i < ring.loops.count; i++) {
         if (is_plain_loop(ring.loops.items[i]) || !loop_has_ring(&ring, ring.loops.items[i])) continue;
@@ -228,5 +245,7 @@ bool pass_ring(PassContext *context, Func *kernel) {
             if (wants_ring(&ring, buf, body->items[j]->loc)) ring_buffer(&ring, buf);
         }
     }
+    StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &ring};
+    if (map_count(ring.ringed) > 0) rewrite_block(&declare, &kernel->body);
     return ring.changed;
 }
