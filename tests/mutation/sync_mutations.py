@@ -58,6 +58,8 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_fp8_roles", "sm_80", False, 30, "barrier(5 + wg, W * 128);"): "order of work alone",
           ("attention_fp8_roles", "sm_80", False, 40, "barrier(5, W * 128);"): "takes the last arrival, so that none is left",
           ("attention_fp8_roles", "sm_80", False, 44, "warp_sync();"): "ptxas wants it, or the warps that transpose spill",
+          ("attention_paged", "sm_80", False, 1, "cp_async_wait(1);"): "a piece has a step of each sequence in it, which waits for all",
+          ("attention_paged", "sm_80", False, 2, "cp_async_commit();"): "the commit of the first step's tiles is for the queries, too",
           ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN,
@@ -219,6 +221,39 @@ CASES = [
          first="layer_norm_backward_rows__N_200"),
     Case("softmax", ["N=1000"], ["test softmax (M = 2, N = 1000) tolerance 1e-2;"], kernel="softmax_rows__C_1000"),
     Case("softmax", ["N=13"], ["test softmax (M = 2, N = 13) tolerance 1e-2;"], kernel="softmax_rows__C_13"),
+    Case("add_rmsnorm_quantize", ["N=1024", "LIMIT=448", "Q=e4m3"], [
+        f"test add_rmsnorm_quantize (M = {m}, N = 1024, LIMIT = 448, eps = 1e-6) tolerance 0.1;" for m in (1, 5)]),
+    Case("cross_entropy", ["N=4096"], ["test cross_entropy (M = 3, N = 4096) { for (i in M) target[i] = i * 9; } tolerance 1e-3;"]),
+    Case("cross_entropy", ["N=3072", "LONG=1024", "T=64"], [
+        "test cross_entropy (M = 2, N = 3072) { for (i in M) target[i] = i * 9; } tolerance 1e-3;"], first="cross_entropy"),
+    Case("cumulative_sum", ["N=4096"], ["test cumulative_sum (M = 3, N = 4096) tolerance 1e-5;"], kernel="cumulative_rows__C_4096"),
+    Case("cumulative_sum", ["T_LONG=64", "T_TURNS=32", "N=64"], [
+        f"test cumulative_sum_long (M = 2, N = {n}) tolerance 1e-5;" for n in (3, 1024, 10001)], kernel="cumulative_sum_long"),
+    Case("histogram", ["B=256"], [
+        f"test histogram (N = {n}, B = 256) {{ for (i in N) x[i] = i * 7 % 256; for (i in B) count[i] = 0; }} tolerance 0;" for n in (5, 10001)]),
+    Case("layer_norm", ["N=4096"], ["test layer_norm (M = 3, N = 4096, eps = 1e-5) tolerance 1e-2;"], kernel="layer_norm_rows__C_4096"),
+    Case("layer_norm_backward", ["N=300", "LONG=256"], ["test layer_norm_backward (M = 7, N = 300) tolerance 1e-2;"],
+         kernel="layer_norm_backward_rows__N_300"),
+    Case("sum", ["N=2000"], ["test sum_rows (M = 3, N = 2000) tolerance 1e-4;"], kernel="sum_rows"),
+    Case("sum", ["N=20000", "LONG=8192"], ["test sum_rows (M = 2, N = 20000) tolerance 1e-4;"], first="sum_rows"),
+    Case("sum", ["N=1", "PARTS=5"], ["test sum (N = 100003) tolerance 1e-3;"], kernel="sum_parts"),
+    Case("sum", ["N=1", "PARTS=5"], ["test sum (N = 100003) tolerance 1e-3;"], kernel="sum_all"),
+    Case("attention_paged", ["D=64", "PAGE=16"], [
+        "test attention_paged (B = 3, G = 4, R = 4, P = 50, W = 40, D = 64, PAGE = 16, longest = 600, scale = 0.125) "
+        "{ for (b in B) length[b] = b == 0 ? 600 : 77 * b; for (b in B, i in W) table[b, i] = (i * 7 + b * 3) % P; } tolerance 2e-2;"],
+         kernel="decode_pieces__D_64__PAGE_16"),
+    *(Case("attention_paged", ["D=128", "PAGE=16", f"BC={count}"], [
+        f"test combine (B = 1, G = 1, R = 2, S = {slots}, D = 128, BC = {count}) "
+        f"{{ for (b in B) {{ span[b, 0] = 0; span[b, 1] = {slots - 1}; }} }} tolerance 1e-2;" for slots in (2, 300)],
+           kernel="combine") for count in (256, 64, 16, 2)),
+    Case("attention_lazy", ["D=64", "BM=64", "BN=64"], [
+        f"test attention_lazy (B = 1, H = {h}, S = 64, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, t in ((1, 64), (9, 300))],
+         target="sm_90a"),
+    *(Case(name, ["BM=128", "BN=64", "STAGES=2"], [
+        f"test {name} (M = {m}, N = 64, K = {k}{scales}) tolerance 2e-2;" for m, k in ((128, 64), (1664, 400))], target="sm_90a", kernel=name)
+      for name, scales in (("gemm_fp8", ", scale_a = 0.5, scale_b = 0.25"), ("gemm_residual", ""))),
+    Case("convolution", ["BM=64", "BN=64", "STAGES=2"], [
+        f"test convolution (B = 1, H = {h}, W = 70, C = {c}, N = 64) tolerance 1e-2;" for h, c in ((1, 64), (4, 8))], target="sm_90a"),
     Case("transpose", ["T=32"], [f"test transpose (M = {m}, N = {n}) tolerance 0;"
                                  for m, n in ((32, 32), (64, 96), (37, 41))]),
     Case("gemm_cooperative", [], [f"test gemm_cooperative (M = {m}, N = 128, K = {k}, STAGES = {s}) tolerance 1e-2;"
