@@ -12,7 +12,7 @@
 //     thread.c      operations of lanes; copies.c: cp.async; matrix.c: ldmatrix and mma; barriers.c
 //     bulk.c        TMA; wgmma.c: matrix instructions of a warpgroup
 //     cluster.c     blocks that read each other's shared memory
-//     race.c        happens-before; conflicts.c: banks of shared memory
+//     race.c        happens-before, with clocks.c and race_blocks.c; conflicts.c: banks of shared memory
 //     test.c        tests: inputs, the reference, the comparison
 //
 // One evaluator serves three ends, because a lane can be three things:

@@ -1,0 +1,244 @@
+// Accesses of different blocks, which release and acquire alone order: emulator/race.c explains it.
+#include "emulator/race.h"
+
+// What a thread knows of its block when it releases; stamp 0: nothing.
+typedef struct Told {
+    Clock *clock;   // NULL: all
+    Moment at;
+} Told;
+
+// What is known of another block.
+typedef struct Known {
+    int64_t block;
+    Told told;
+    uint32_t learner, since;   // the thread that learned it, in which epoch
+} Known;
+typedef VEC(Known) KnownVec;
+
+typedef struct BlockKnown {
+    KnownVec known, seen;   // seen: by atomics, known after that thread's next fence
+    Told whole;             // at the block's last fence
+    Told *fenced;           // at each thread's; NULL: none
+} BlockKnown;
+
+static BlockKnown *block_known(const Machine *machine, int64_t block) {
+    Races *races = machine->races;
+    const void *key = (const void *)(intptr_t)(block + 1);
+    BlockKnown *known = map_get(races->blocks, key);
+    if (!known) {
+        known = NEW(machine->arena, BlockKnown);
+        map_put(races->blocks, key, known);
+    }
+    return known;
+}
+
+// An access that whoever was told this knows of.
+static bool told_of(const Told *told, const Moment *access) {
+    if (access->stamp >= told->at.stamp) return false;
+    if (!told->clock || access->thread == WHOLE) return true;
+    if (access->thread == told->at.thread) return access->epoch <= told->at.epoch;
+    return told->clock->at[access->thread] >= access->epoch;
+}
+
+static bool told_as_much(const Races *races, const Told *a, const Told *b) {   // a tells all that b does
+    if (a->at.stamp < b->at.stamp) return false;
+    if (!a->clock) return true;
+    if (!b->clock || a->at.thread != b->at.thread) return false;
+    for (int t = 0; t < races->parties && a->clock != b->clock; t++)
+        if (a->clock->at[t] < b->clock->at[t]) return false;
+    return a->at.epoch >= b->at.epoch;
+}
+
+static bool known_as_widely(const Known *a, const Known *b) {   // by all who know b
+    return a->learner == WHOLE || (a->learner == b->learner && a->since <= b->since);
+}
+
+static void learn(const Machine *machine, KnownVec *into, Known news) {
+    Races *races = machine->races;
+    for (int i = 0; i < into->count; i++) {
+        Known *old = &into->items[i];
+        if (old->block != news.block) continue;
+        if (told_as_much(races, &old->told, &news.told) && known_as_widely(old, &news)) return;
+        if (!told_as_much(races, &news.told, &old->told) || !known_as_widely(&news, old)) continue;
+        if (news.told.clock) news.told.clock->users++;
+        clock_release(races, old->told.clock);
+        *old = news;
+        return;
+    }
+    if (news.told.clock) news.told.clock->users++;
+    vec_push(machine->arena, into, news);
+}
+
+// All that `from` holds is learned by the thread in its epoch.
+static void learn_all(const Machine *machine, KnownVec *into, const KnownVec *from, uint32_t learner, uint32_t since) {
+    for (int i = 0; i < from->count; i++)
+        learn(machine, into, (Known){from->items[i].block, from->items[i].told, learner, since});
+}
+
+Party party_of(const Agent *agent, int lane) {
+    const Cta *cta = agent->cta;
+    if (!agent->warp || !cta->clocks) return (Party){cta->index, WHOLE, WHOLE, 0, NULL};
+    uint32_t thread = (uint32_t)(agent->first_thread + lane);
+    return (Party){cta->index, thread, thread, cta->epochs[thread / LANES], cta->clocks[thread]->at};
+}
+
+Party party_of_unit(const Agent *agent, int lane, const Actor *actor) {
+    Party party = party_of(agent, lane);
+    party.thread = actor->unit;
+    party.epoch = actor->epoch;
+    party.knows = actor->clock->at;
+    return party;
+}
+
+static Moment moment_of(const Machine *machine, const Party *party) {
+    return (Moment){party->thread, party->epoch, machine->races->stamp};
+}
+
+static bool has_learned(const Party *party, const Known *known) {
+    return known->learner == WHOLE || !party->knows || known->learner == party->self ||
+           party->knows[known->learner] >= known->since;
+}
+
+static bool party_knows(const Machine *machine, const Party *party, int64_t other, const Moment *access) {
+    if (machine->races->stamp == 1) return false;
+    const KnownVec *known = &block_known(machine, party->block)->known;
+    for (int i = 0; i < known->count; i++) {
+        const Known *item = &known->items[i];
+        if (item->block == other && told_of(&item->told, access) && has_learned(party, item)) return true;
+    }
+    return false;
+}
+
+static KnownVec *location(const Machine *machine, const Mem *mem, int64_t element) {
+    const void *key = mem->data + element * mem->bytes;
+    KnownVec *released = map_get(machine->races->locations, key);
+    if (!released) {
+        released = arena_alloc(machine->arena, sizeof *released);
+        map_put(machine->races->locations, key, released);
+    }
+    return released;
+}
+
+// What the party tells: of its own block, and of the others that it knows.
+static void release_to(const Machine *machine, KnownVec *released, const Party *party, const Told *told) {
+    const KnownVec *known = &block_known(machine, party->block)->known;
+    for (int i = 0; i < known->count; i++) {
+        const Known *item = &known->items[i];
+        if (has_learned(party, item)) learn(machine, released, (Known){item->block, item->told, WHOLE, 0});
+    }
+    learn(machine, released, (Known){party->block, *told, WHOLE, 0});
+}
+
+static Told all_told(const Agent *agent, const Party *party) {
+    Races *races = agent->cta->machine->races;
+    Clock *clock = party->thread == WHOLE ? NULL : agent->cta->clocks[party->thread];
+    return (Told){clock, {party->thread, party->epoch, ++races->stamp}};
+}
+
+void race_release(Agent *agent, int lane, const Mem *mem, int64_t element) {
+    Machine *machine = agent->cta->machine;
+    if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
+    Party party = party_of(agent, lane);
+    Told told = all_told(agent, &party);
+    release_to(machine, location(machine, mem, element), &party, &told);
+}
+
+void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element) {
+    Machine *machine = agent->cta->machine;
+    if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
+    Party party = party_of(agent, lane);
+    learn_all(machine, &block_known(machine, party.block)->known, location(machine, mem, element), party.thread,
+              party.epoch);
+}
+
+static Told *fence_of(const Machine *machine, BlockKnown *known, const Party *party) {
+    if (party->thread == WHOLE) return &known->whole;
+    if (!known->fenced) known->fenced = NEW_ARRAY(machine->arena, Told, machine->races->threads);
+    return &known->fenced[party->thread];
+}
+
+static void fence_thread(Agent *agent, int lane) {
+    const Machine *machine = agent->cta->machine;
+    Party party = party_of(agent, lane);
+    BlockKnown *known = block_known(machine, party.block);
+    Told *fence = fence_of(machine, known, &party), told = all_told(agent, &party);
+    if (told.clock) told.clock->users++;
+    clock_release(machine->races, fence->clock);
+    *fence = told;
+    for (int i = 0; i < known->seen.count; i++) {
+        Known item = known->seen.items[i];
+        if (item.learner != party.thread && party.thread != WHOLE) continue;
+        learn(machine, &known->known, (Known){item.block, item.told, item.learner, party.epoch});
+    }
+}
+
+void race_fence(Agent *agent) {
+    if (!agent->cta->machine->races) return;
+    for (Mask m = agent->warp ? agent->mask : 1; m; m &= m - 1) fence_thread(agent, __builtin_ctz(m));
+}
+
+void race_atomic(Agent *agent, int lane, const Mem *mem,
+                 int64_t element) {   // after a fence a release; before one an acquire
+    Machine *machine = agent->cta->machine;
+    if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
+    Party party = party_of(agent, lane);
+    BlockKnown *known = block_known(machine, party.block);
+    KnownVec *released = location(machine, mem, element);
+    learn_all(machine, &known->seen, released, party.thread, 0);
+    const Told *fence = fence_of(machine, known, &party);
+    if (known->whole.at.stamp > fence->at.stamp) fence = &known->whole;   // the block's, before its threads began
+    if (fence->at.stamp) release_to(machine, released, &party, fence);
+}
+
+void races_meet(Cta *cta) {
+    Machine *machine = cta->machine;
+    KnownVec all = {0};
+    if (!machine->races) return;
+    uint32_t stamp = ++machine->races->stamp;
+    for (int rank = 0; rank < machine->code->cluster; rank++) {
+        learn_all(machine, &all, &block_known(machine, cta->members[rank].index)->known, WHOLE, 0);
+        learn(machine, &all, (Known){cta->members[rank].index, {NULL, {WHOLE, 0, stamp}}, WHOLE, 0});
+    }
+    for (int rank = 0; rank < machine->code->cluster; rank++)
+        learn_all(machine, &block_known(machine, cta->members[rank].index)->known, &all, WHOLE, 0);
+}
+
+static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int64_t other,
+                          bool other_writes, bool other_atomic, int pc, int other_pc) {
+    Machine *machine = agent->cta->machine;
+    const char *who = arena_printf(machine->arena, "block %lld", (long long)other);
+    emu_report_pair(machine, pc, other_pc, T_EMU_RACE, element_text(machine->arena, mem, element),
+                    thread_text(agent, lane), touch_text(touch == TOUCH_WRITE, touch == TOUCH_ATOMIC), who,
+                    touch_text(other_writes, other_atomic));
+}
+
+void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element, Touch touch, int pc) {
+    Machine *machine = agent->cta->machine;
+    GlobalCell *cell = &mem->cells[element];
+    int64_t me = party->block + 1;
+    Moment now = moment_of(machine, party);
+    bool atomics = touch == TOUCH_ATOMIC && cell->w_atomic;
+    if (cell->writer && cell->writer != me && !atomics && !party_knows(machine, party, cell->writer - 1, &cell->wrote))
+        report_blocks(agent, lane, mem, element, touch, cell->writer - 1, true, cell->w_atomic, pc, cell->w_pc);
+    if (touch == TOUCH_READ) {
+        if (cell->reader != me) {
+            cell->reader_2 = cell->reader;
+            cell->r2_pc = cell->r_pc;
+            cell->read_2 = cell->read;
+            cell->reader = me;
+            cell->r_pc = pc;
+        }
+        cell->read = now;
+        return;
+    }
+    bool first = cell->reader && cell->reader != me;
+    int64_t other = first ? cell->reader : cell->reader_2 && cell->reader_2 != me ? cell->reader_2 : 0;
+    if (other && !party_knows(machine, party, other - 1, first ? &cell->read : &cell->read_2))
+        report_blocks(agent, lane, mem, element, touch, other - 1, false, false, pc, first ? cell->r_pc : cell->r2_pc);
+    cell->reader = cell->reader_2 = 0;
+    if (touch == TOUCH_ATOMIC && cell->writer == me && !cell->w_atomic) return;   // the plain write conflicts with more
+    cell->writer = me;
+    cell->w_pc = pc;
+    cell->w_atomic = touch == TOUCH_ATOMIC;
+    cell->wrote = now;
+}
