@@ -1,4 +1,5 @@
 #include "runtime/loaded.h"
+#include "support/fail.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,6 +167,42 @@ static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, 
     return need <= given;
 }
 
+// A launch with workspace from the stream's pool, which gets it back whatever happens in between.
+typedef struct PoolLaunch {
+    Arena *arena;
+    DiagSink *sink;
+    const Loaded *loaded;
+    const PlanEntry *entry;
+    int count;
+    const LaunchArg *args;
+    CudaStream stream;
+    LaunchMemory at;
+    bool pooled;
+    CudaResult released;
+} PoolLaunch;
+
+static bool launch_there(void *user) {
+    const PoolLaunch *l = user;
+    Launch launch;
+    return loaded_resolve(l->arena, l->sink, l->loaded, l->entry, l->count, l->args, l->at, &launch) &&
+           loaded_run(l->sink, l->loaded, &launch, l->stream);
+}
+
+static void give_back(void *user) {
+    PoolLaunch *l = user;
+    if (l->pooled) l->released = l->loaded->driver.release_async(l->at.workspace, l->stream);
+}
+
+static bool launch_from_pool(PoolLaunch *l, int64_t bytes) {
+    const Driver *d = &l->loaded->driver;
+    l->pooled = bytes > 0;
+    if (l->pooled &&
+        !cuda_check(d, l->sink, d->allocate_async(&l->at.workspace, (size_t)bytes, l->stream), "cuMemAllocAsync"))
+        return false;
+    bool ok = fail_scope(arena_failure(l->arena), launch_there, give_back, l);
+    return cuda_check(d, l->sink, l->released, "cuMemFreeAsync") && ok;
+}
+
 bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
                    const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
     Launch launch;
@@ -179,10 +216,13 @@ bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const Pla
     if (!at.zeroed && launch.zeroed > 0 &&
         !zeroed_of_stream(d, sink, loaded->zeroed, stream, launch.zeroed, &at.zeroed))
         return false;
-    int64_t bytes = launch.workspace - (at.zeroed && !given->at.zeroed ? launch.zeroed : 0);
-    if (bytes > 0 && !cuda_check(d, sink, d->allocate_async(&at.workspace, (size_t)bytes, stream), "cuMemAllocAsync"))
-        return false;
-    bool ok = loaded_resolve(arena, sink, loaded, entry, count, args, at, &launch) &&
-              loaded_run(sink, loaded, &launch, stream);
-    return (!bytes || cuda_check(d, sink, d->release_async(at.workspace, stream), "cuMemFreeAsync")) && ok;
+    PoolLaunch there = {.arena = arena,
+                        .sink = sink,
+                        .loaded = loaded,
+                        .entry = entry,
+                        .count = count,
+                        .args = args,
+                        .stream = stream,
+                        .at = at};
+    return launch_from_pool(&there, launch.workspace - (at.zeroed && !given->at.zeroed ? launch.zeroed : 0));
 }

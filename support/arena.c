@@ -66,6 +66,10 @@ Arena *arena_new(Allocator host, Failure *failure) {
     return arena;
 }
 
+Failure *arena_failure(const Arena *arena) {
+    return arena->failure;
+}
+
 Allocator arena_host(const Arena *arena) {
     return arena->host;
 }

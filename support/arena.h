@@ -21,8 +21,9 @@ extern const Allocator libc_allocator;
 // A new arena over `host` (copied). Returns NULL only when not even the arena itself can be allocated. `failure` is
 // where allocation failures go; it must outlive the arena.
 Arena *arena_new(Allocator host, Failure *failure);
-Allocator arena_host(const Arena *arena);   // the memory it takes its blocks from, for an arena of a shorter life
-void arena_free(Arena *arena);              // frees every block; NULL is allowed
+Failure *arena_failure(const Arena *arena);   // where it goes when there is no memory
+Allocator arena_host(const Arena *arena);     // the memory it takes its blocks from, for an arena of a shorter life
+void arena_free(Arena *arena);                // frees every block; NULL is allowed
 
 void *arena_alloc(Arena *arena, size_t bytes);   // zeroed, aligned to 16 bytes
 void *arena_copy(Arena *arena, const void *data, size_t bytes);

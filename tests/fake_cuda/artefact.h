@@ -3,6 +3,9 @@
 #include <elf.h>
 #include <string.h>
 
+#define TEN(text) text text text text text text text text text text
+#define COPY_BACK "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"t\"}, {\"tensor\": \"y\"}]}"
+
 static const char plan_text[] =
     "{\"manifest\": 1, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": ["
     "{\"name\": \"copy\", \"kind\": \"kernel\", \"variants\": [{\"params\": ["
@@ -27,6 +30,11 @@ static const char plan_text[] =
     "{\"do\": \"if\", \"value\": \"N % 2 == 1\", \"then\": [{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"64\"]}], \"else\": []},"
     "{\"do\": \"scratch\", \"name\": \"n\", \"type\": \"f32\", \"shape\": [\"N\"], \"zeroed\": true},"
     "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"n\"}, {\"tensor\": \"n\"}]}]}]},"
+    "{\"name\": \"long\", \"kind\": \"program\", \"variants\": [{\"params\": ["
+    "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
+    "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"], \"steps\": ["
+    "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"N\"]}," TEN(TEN(COPY_BACK ",")) COPY_BACK
+    "]}]},"
     "{\"name\": \"many\", \"kind\": \"program\", \"variants\": [{\"params\": ["
     "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
     "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"], \"steps\": ["

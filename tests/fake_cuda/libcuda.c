@@ -24,11 +24,16 @@ void *fake_cuda_own(void) {
     return &own;
 }
 
-static _Atomic int modules;
+static _Atomic int modules, pooled;   // pooled: allocations in order of a stream
 
 EXPORT int fake_cuda_modules(void);
 int fake_cuda_modules(void) {   // those that are loaded
     return modules;
+}
+
+EXPORT int fake_cuda_pooled(void);
+int fake_cuda_pooled(void) {
+    return pooled;
 }
 
 static int is_alive(const void *any) {
@@ -126,8 +131,8 @@ DEFINE(cuMemFree_v2, (uint64_t address), newest = NULL; free((void *)(uintptr_t)
 DEFINE(cuMemAllocAsync, (uint64_t * address, size_t bytes, void *stream), (void)stream;
        if (result_of("cuMemAllocAsync")) return FAULT;
        *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
-       note("workspace %llu\n", bytes, 0, 0);)
-DEFINE(cuMemFreeAsync, (uint64_t address, void *stream), (void)stream; free((void *)(uintptr_t)address);)
+       note("workspace %llu\n", bytes, 0, 0); pooled++;)
+DEFINE(cuMemFreeAsync, (uint64_t address, void *stream), (void)stream; pooled--; free((void *)(uintptr_t)address);)
 DEFINE(cuMemcpyHtoD_v2, (uint64_t to, const void *from, size_t bytes), memcpy((void *)(uintptr_t)to, from, bytes);)
 DEFINE(cuMemcpyDtoH_v2, (void *to, uint64_t from, size_t bytes), memcpy(to, (void *)(uintptr_t)from, bytes);)
 DEFINE(cuMemsetD8Async, (uint64_t address, unsigned char value, size_t count, void *stream), (void)stream;

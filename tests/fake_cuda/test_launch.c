@@ -325,7 +325,7 @@ static void test_wrong_device(void **state) {   // covers T0920
 typedef int GetCurrent(void **context);
 typedef int SetCurrent(void *context);
 typedef void *OwnContext(void);
-typedef int LoadedModules(void);
+typedef int Number(void);
 
 static void *driver(const char *name) {
     return dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
@@ -353,11 +353,15 @@ static void *own_context(void) {
     return own();
 }
 
+static int number(const char *name) {
+    Number *ask;
+    void *found = driver(name);
+    memcpy(&ask, &found, sizeof ask);
+    return ask();
+}
+
 static int loaded_modules(void) {
-    LoadedModules *count;
-    void *found = driver("fake_cuda_modules");
-    memcpy(&count, &found, sizeof count);
-    return count();
+    return number("fake_cuda_modules");
 }
 
 // A module that is unloaded takes no other one's context away.
@@ -424,12 +428,61 @@ static void test_other_thread(void **state) {
     assert_int_equal(loaded_modules(), 0);
 }
 
+// ---- memory ----
+
+typedef struct Counting {
+    long requests, refuse;   // that one is refused
+} Counting;
+
+static void *counting_resize(void *user, void *block, size_t bytes) {
+    Counting *counting = user;
+    if (bytes && ++counting->requests == counting->refuse) return NULL;
+    if (bytes) return realloc(block, bytes);
+    free(block);
+    return NULL;
+}
+
+// Opens, loads and launches with an allocator that refuses one request. Nothing of it is left at the driver.
+static void launch_refusing(Counting *counting) {
+    const TilecAllocator allocator = {counting_resize, counting};
+    size_t size;
+    const void *cubin = artefact_bytes(&size);
+    TilecContext *context;
+    TilecArtefact *artefact = NULL;
+    TilecModule *module = NULL;
+    int64_t shape[] = {100};
+    TilecArg args[] = {tilec_tensor(&shape, 1, shape), tilec_tensor(&shape, 1, shape)};
+    int pooled = number("fake_cuda_pooled");
+    if (tilec_context_create(&allocator, &context) != TILEC_OK) return;
+    TilecStatus status = tilec_artefact_open(context, cubin, size, &artefact, NULL);
+    if (status == TILEC_OK) status = tilec_load(artefact, &module, NULL);
+    if (status == TILEC_OK) status = tilec_launch(module, tilec_artefact_find(artefact, "long"), args, 2, NULL, NULL);
+    assert_int_equal(status, counting->refuse ? TILEC_ERROR_ENVIRONMENT : TILEC_OK);
+    tilec_unload(module);
+    tilec_artefact_destroy(artefact);
+    tilec_context_destroy(context);
+    assert_int_equal(loaded_modules(), 0);
+    assert_int_equal(number("fake_cuda_pooled"), pooled);
+    assert_null(current_context());
+}
+
+static void test_no_memory(void **state) {
+    (void)state;
+    Counting all = {0};
+    launch_refusing(&all);
+    for (long n = 1; n <= all.requests; n++) {
+        Counting counting = {.refuse = n};
+        launch_refusing(&counting);
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_launch),          TEST(test_tensor_map),     TEST(test_workspace),        TEST(test_own_workspace),
         TEST(test_wrong_arguments), TEST(test_faults),         TEST(test_no_device),        TEST(test_wrong_device),
         TEST(test_zeroed),          TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere),
-        TEST(test_two_modules),     TEST(test_own_context),    TEST(test_ended_context),    TEST(test_other_thread)};
+        TEST(test_two_modules),     TEST(test_own_context),    TEST(test_ended_context),    TEST(test_other_thread),
+        TEST(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
