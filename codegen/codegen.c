@@ -38,6 +38,14 @@ const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena
     return symbol;
 }
 
+Func *kernel_with_symbol(const Module *module, const char *symbol) {
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *func = module->funcs.items[i];
+        if (func->kind == FUNC_KERNEL && strcmp(kernel_symbol(module, func, module->arena), symbol) == 0) return func;
+    }
+    return NULL;
+}
+
 int64_t kernel_shared_bytes(const Func *kernel) {
     int64_t bytes;
     lay_out_shared(NULL, kernel, NULL, &bytes);

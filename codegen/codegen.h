@@ -25,6 +25,7 @@ typedef struct CodegenResult {
 bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result);
 // Unique entry name of a kernel variant: its name, with `__1`, `__2`, ... for later variants.
 const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena);
+Func *kernel_with_symbol(const Module *module, const char *symbol);                             // NULL: none
 int64_t kernel_block_threads(const Module *module, const Func *kernel, const Target *target);   // of a block, all roles
 int64_t kernel_shared_bytes(const Func *kernel);   // from the shared buffers' offsets and sizes
 
@@ -49,7 +50,8 @@ typedef struct Process Process;
 
 typedef struct AssembleOptions {
     const Target *target;
-    const char *ptxas;   // --ptxas; NULL: PATH, then CUDA's usual folders, then libnvJitLink by dlopen
+    const Module *module;   // of the kernels, for their shared memory, which ptxas does not know; NULL: any
+    const char *ptxas;      // --ptxas; NULL: PATH, then CUDA's usual folders, then libnvJitLink by dlopen
     bool lines;
     Process *started;   // NULL: none
 } AssembleOptions;

@@ -1,6 +1,7 @@
 // PTX to cubin: which assembler, and what its messages say of each kernel.
 #include "codegen/assembler.h"
 #include "codegen/process.h"
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,22 +110,31 @@ static const KernelResources *resources_in(const Cubin *cubin, const char *symbo
     return NULL;
 }
 
+// How many blocks shared memory has room for: INT_MAX where the kernel is not known.
+static int blocks_in_shared(const AssembleOptions *options, const char *symbol) {
+    const Func *kernel = options->module ? kernel_with_symbol(options->module, symbol) : NULL;
+    if (!kernel) return INT_MAX;
+    return (int)(options->target->shared_multiprocessor /
+                 (kernel_shared_bytes(kernel) + options->target->shared_reserved));
+}
+
 // How many blocks a multiprocessor is to hold, by registers, for the kernel to be assembled without a spill: one less than ptxas
-// made room for, or one where it spilled much. 0: as it is. A few bytes beside two blocks stay: half of the warps cost more (attention
-// of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
-static int fewer_blocks(const Target *target, const KernelResources *found, int threads) {
+// made room for, or one where it spilled much, or `most`. 0: as it is. A few bytes beside two blocks stay: half of the warps cost more
+// (attention of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
+static int fewer_blocks(const Target *target, const KernelResources *found, int threads, int most) {
     enum { FEW_BYTES = 64 };
     int spilled = found->spill_stores + found->spill_loads, unit = target->register_unit;
     if (!spilled || found->registers >= target->registers_thread || threads <= 0) return 0;
     int blocks = target->registers_multiprocessor / ((found->registers + unit - 1) / unit * unit * threads);
     bool few = spilled <= FEW_BYTES;
-    if (blocks == 2 && few) return 0;
-    return few && blocks > 2 ? blocks - 1 : 1;
+    if (!few || blocks <= 1 || most <= 1) return 1;
+    if (blocks > most) return most;
+    return blocks > 2 ? blocks - 1 : 0;
 }
 
 // ptxas saves registers for more blocks at once, and may spill a few for that, though it does not know whether shared memory
 // has room for them. The text with `.minnctapersm` where it did, for fewer blocks; NULL: there is nothing to ask.
-static const char *for_fewer_blocks(Arena *arena, const Target *target, const char *ptx, const Cubin *cubin) {
+static const char *for_fewer_blocks(Arena *arena, const AssembleOptions *options, const char *ptx, const Cubin *cubin) {
     StrBuf text;
     const char *rest = ptx;
     sb_init(&text, arena);
@@ -136,7 +146,8 @@ static const char *for_fewer_blocks(Arena *arena, const Target *target, const ch
         const char *directives = arena_strndup(arena, entry, (size_t)(body - entry));
         if (strstr(directives, ".minnctapersm") || strstr(directives, ".maxnreg")) continue;
         const char *threads = strstr(directives, ".reqntid ");
-        int blocks = fewer_blocks(target, found, threads ? atoi(threads + strlen(".reqntid ")) : 0);
+        int blocks = fewer_blocks(options->target, found, threads ? atoi(threads + strlen(".reqntid ")) : 0,
+                                  blocks_in_shared(options, found->symbol));
         if (!blocks) continue;
         sb_printf(&text, "%.*s\n.minnctapersm %d", (int)(body - rest), rest, blocks);
         rest = body;
@@ -167,7 +178,7 @@ bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, c
     AssembleStatus status = run_assembler(&assembly);
     if (status == ASSEMBLED) {
         read_assembler_log(&assembly, out);
-        const char *again = for_fewer_blocks(arena, options->target, ptx, out);
+        const char *again = for_fewer_blocks(arena, options, ptx, out);
         diag_truncate(sink, said);   // read below, whichever it is
         if (again) {
             assembly.ptx = again;

@@ -61,14 +61,10 @@ static bool find_print(Visitor *visitor, Stmt *stmt) {
 
 // `print` passes its numbers on the stack: such a kernel's frame says nothing about its registers.
 static bool prints(const Compiled *out, const char *symbol) {
-    Module *module = out->module;
+    Func *kernel = kernel_with_symbol(out->module, symbol);
     bool found = false;
     Visitor visitor = {.stmt = find_print, .user = &found};
-    for (int i = 0; i < module->funcs.count; i++) {
-        Func *func = module->funcs.items[i];
-        if (func->kind == FUNC_KERNEL && strcmp(kernel_symbol(module, func, module->arena), symbol) == 0)
-            visit_block(&visitor, &func->body);
-    }
+    if (kernel) visit_block(&visitor, &kernel->body);
     return found;
 }
 
@@ -159,7 +155,7 @@ bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled
     out->module = front_module(front, arena, options->define_count, options->defines, options->only);
     out->times.elaborate = seconds_now() - start;
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
-    Job job = {front, options, out, {.target = options->target, .ptxas = options->ptxas, .lines = options->lines}};
+    Job job = {front, options, out, {options->target, out->module, options->ptxas, options->lines, NULL}};
     if (options->upto == UPTO_CUBIN)
         job.assembling.started = start_assembler(arena, out->module->failure, &job.assembling);
     return fail_scope(out->module->failure, passes_to_plan, after_compile, &job);
