@@ -215,6 +215,14 @@ static void live_role(Lives *lives, const Stmt *role) {
     }
 }
 
+static void live_if(Lives *lives, const Stmt *stmt) {
+    Stmt test = *stmt;
+    test.if_.then = test.if_.otherwise = (Block){0};
+    live_stmt_itself(lives, &test);
+    live_block(lives, &stmt->if_.then);
+    live_block(lives, &stmt->if_.otherwise);
+}
+
 static void live_stmt(Lives *lives, const Stmt *stmt) {
     lives->clock++;
     switch (stmt->kind) {
@@ -227,10 +235,7 @@ static void live_stmt(Lives *lives, const Stmt *stmt) {
     case STMT_GRID: live_block(lives, &stmt->grid.body); return;
     case STMT_ROLE: live_role(lives, stmt); return;
     case STMT_BLOCK: live_block(lives, &stmt->block); return;
-    case STMT_IF:
-        live_block(lives, &stmt->if_.then);
-        live_block(lives, &stmt->if_.otherwise);
-        return;
+    case STMT_IF: live_if(lives, stmt); return;
     case STMT_WHILE: live_loop(lives, stmt, &stmt->while_.body); return;
     case STMT_THREAD: live_loop(lives, stmt, &stmt->thread.body); return;
     case STMT_FOR:
