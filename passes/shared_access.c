@@ -325,7 +325,9 @@ AccessCost access_cost(const Target *target, const SharedAccess *access, const L
 AccessCost access_cost_upto(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
     bool whole = contiguous(access, layout);
     int pieces = whole ? 1 : access->vector;
-    AccessCost cost = {.suits = whole || !access->must_be_contiguous, .accesses = (int64_t)access->steps * pieces};
+    bool everywhere = access->any_order || layout_keeps_runs(layout, access->vector);   // not in the first steps alone
+    AccessCost cost = {.suits = (whole && everywhere) || !access->must_be_contiguous,
+                       .accesses = (int64_t)access->steps * pieces};
     for (int step = 0; step < access->steps && cost.conflicts <= most; step++)
         for (int piece = 0; piece < pieces; piece++)
             cost.conflicts += step_conflicts(target, access, layout, step, access->vector / pieces, piece);
