@@ -595,9 +595,13 @@ static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     return block;
 }
 
+// Within the threads it is a loop like others; else materialize replaces it.
 static Stmt *whole_copy(Arena *arena, Buf *from, Buf *to) {
     Arg args[] = {arg_region(region_whole(arena, from)), arg_region(region_whole(arena, to))};
-    return s_call(arena, OP_COPY, 2, args);
+    Stmt *copy = s_call(arena, OP_COPY, 2, args);
+    if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
+        attr_set_text(arena, &copy->attrs, ATTR_MAP, layout_text(arena, to->layout));
+    return copy;
 }
 
 // A second fragment in the layout that the item needs, copied from and to the first one around it.
