@@ -319,9 +319,8 @@ static const MapCode *compile_line(Compiler *c, const Call *call) {
 }
 
 // Blocks that wait for others: they look for something to come, and then at what came with it, or look until something comes.
-static void poll_check(Compiler *c, OpId op, const Arg *args) {
-    bool acquires = op == OP_LOAD && args[1].name && strcmp(args[1].name, "acquire") == 0;
-    if (acquires || (op_is_atomic(op) && c->whiles)) c->code->polls = true;
+static void poll_check(Compiler *c, OpId op) {
+    if (op == OP_LOAD || (op_is_atomic(op) && c->whiles)) c->code->polls = true;
 }
 
 static void watch_registers(Compiler *c, Call *call) {
@@ -339,7 +338,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
     call->is_async = is_async;
     call->count = count;
     call->args = NEW_ARRAY(c->arena, CallArg, count + 1);
-    poll_check(c, op, args);
+    poll_check(c, op);
     for (int i = 0; i < count; i++) call->args[i] = compile_arg(c, op, &args[i]);
     if (op == OP_MMA) {
         const MmaInfo *info = args[0].name ? mma_named(args[0].name) : NULL;

@@ -6,6 +6,7 @@
 //     launch.c      arguments to dims; which variant; a machine for one launch
 //     compile*.c    the function to a list of instructions over slots; what is equal in all lanes
 //     schedule.c    blocks, and in them agents; a random one runs for a random while
+//     polls.c       blocks that wait for what never comes
 //     eval.c        an agent's run: arithmetic for 32 lanes at a time, branches by masks
 //     memory.c      places of elements, bounds, what is initialised
 //     tile.c        tile ops on whole arrays, and those that were started and land late
@@ -36,7 +37,7 @@
 // outputs begin uninitialised in every block; lanes that take part in a warp-wide operation must all be there; vector
 // accesses must be aligned.
 //
-// Limits. Blocks run one after another unless the kernel loads with `acquire`: then as many as there are
+// Limits. Blocks run one after another unless the kernel loads with an order, or has atomics in a `while`: then as many as there are
 // multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are
 // executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread that overwrites
 // the source of its own cp.async before waiting for it is not reported (other threads are). Atomics order nothing within

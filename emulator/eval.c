@@ -401,15 +401,15 @@ void agent_run(Agent *agent, int64_t budget) {
         case X_ALIGNED: dst->i[0] = aligned(agent, in); break;
         case X_DECLARE: mem_declare(agent, in->c); break;
         case X_LOAD: access_load(agent, in, in->extra, dst); break;
-        case X_STORE:
-            access_store(agent, in, in->extra, a, (Type)in->type);
-            machine->moved = machine->steps;
-            break;
+        case X_STORE: access_store(agent, in, in->extra, a, (Type)in->type); break;
         case X_LOCAL_LOAD: local_load(agent, in, in->extra, dst); break;
-        case X_LOCAL_STORE: local_store(agent, in, in->extra, a, (Type)in->type); break;
+        case X_LOCAL_STORE:
+            local_store(agent, in, in->extra, a, (Type)in->type);
+            machine->moves++;
+            break;
         case X_CALL: {
             const Call *call = in->extra;
-            if (!op_is_atomic(call->op)) machine->moved = machine->steps;
+            machine->moves += !op_is_atomic(call->op) && !op_only_looks(call->op);
             if (call->op >= OP_COPY && call->op <= OP_AWAIT) call_tile_op(agent, in, call);
             else call_thread_op(agent, in, call);
             break;

@@ -209,6 +209,10 @@ Code *compile_expr(const Module *module, const Func *func, const Expr *expr, Are
 static inline bool op_is_atomic(OpId op) {
     return op >= OP_ATOMIC_ADD && op <= OP_STORE;
 }
+// Nothing is different behind it, for other agents too.
+static inline bool op_only_looks(OpId op) {
+    return op_info(op)->result != RESULT_NONE || op == OP_BARRIER || op == OP_WARP_SYNC || op == OP_FENCE;
+}
 
 bool loop_independent(const Stmt *loop);   // independent.c: its iterations do not see each other
 const MmaCode *mma_compile(Arena *arena, Failure *failure, const MmaInfo *info);
@@ -242,6 +246,7 @@ typedef struct LoopState {   // of a parallel loop
 
 typedef struct MBarrier MBarrier;
 typedef struct Warpgroup Warpgroup;
+typedef struct Lap Lap;
 typedef struct BulkCopy BulkCopy;
 
 typedef enum {
@@ -300,6 +305,7 @@ struct Agent {
     int64_t *wgmma_groups;   // pending, oldest first
     int wgmma_group_count, wgmma_group_capacity;
     bool wgmma_fenced;
+    Lap *lap;   // polls.c
 };
 
 typedef struct Barrier {
@@ -394,7 +400,8 @@ struct Machine {
     bool stop, races_wanted;
     int bulk_count;   // TMA copies under way, of all blocks
     uint64_t steps, most_steps;
-    uint64_t moved;   // when an instruction last did more than look: in blocks that poll
+    // In blocks that poll: how often something did more than look; as seen last, since which step, and when to look closely.
+    uint64_t moves, seen_moves, still_since, next_look;
 };
 
 // eval.c: runs the agent until it blocks, ends or has done `budget` instructions.
@@ -452,6 +459,8 @@ bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks);
 void agent_spawn(Agent *agent, const SpawnCode *spawn, int body);
 void agent_fork(Agent *agent, const ForkCode *fork);
 void agent_end(Agent *agent);
+// polls.c
+bool only_polls(Machine *machine);   // all that can run look for ever for what nobody will store: reported
 // barriers.c
 Mask clocked(const Agent *agent);   // whose clocks the agent has: none of a whole block at tile stage
 void barrier_sync(Agent *agent, const Call *call, bool waits);

@@ -287,9 +287,14 @@ void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes
             converted.w[__builtin_ctz(m)] = word_convert(mem->type, from, value->w[__builtin_ctz(m)]);
     note_access(agent, mem, mask, offsets, true);
     uint8_t *data = mem_data(agent->cta, mem);
+    bool polls = agent->cta->machine->code->polls;
+    Lanes before = {0}, after = {0};
+    if (polls) elements_gather(mem->type, data, offsets, mask, before.w);
     if (mask == UINT32_MAX && consecutive(offsets))
         elements_store(mem->type, data + offsets[0] * mem->bytes, 1, LANES, converted.w);
     else elements_scatter(mem->type, data, offsets, mask, converted.w);
+    if (polls) elements_gather(mem->type, data, offsets, mask, after.w);
+    if (polls) agent->cta->machine->moves += memcmp(&before, &after, sizeof after) != 0;
     access_ready(agent, mem, mask, offsets);
 }
 

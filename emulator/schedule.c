@@ -62,6 +62,7 @@ Agent *agent_start(Cta *cta, int pc) {
     for (int i = 0; i < cta->agent_count && !agent; i++)
         if (cta->agents[i]->status == AGENT_FREE) agent = cta->agents[i];
     if (!agent) agent = agent_make(cta);
+    cta->machine->moves++;
     agent->status = AGENT_READY;
     agent->pc = pc;
     agent->mask = agent->full = 1;
@@ -155,6 +156,7 @@ void agent_fork(Agent *agent, const ForkCode *fork) {
 
 void agent_end(Agent *agent) {
     Cta *cta = agent->cta;
+    cta->machine->moves++;
     if (agent->warp) copies_land_all(agent);
     if (agent->warp && cta->machine->code->bulk) {
         bulk_agent_ends(agent);
@@ -300,15 +302,6 @@ static bool out_of_steps(Machine *machine, const Agent *agent) {
     return true;
 }
 
-// Blocks that wait for a value which nobody is left to store poll for ever: none of all these instructions did more than look.
-static bool only_polls(Machine *machine, const Agent *agent) {
-    enum { PATIENCE = 8 << 20 };
-    if (!machine->code->polls || machine->steps - machine->moved < PATIENCE) return false;
-    emu_report(machine, agent->pc, T_EMU_DEADLOCK, thread_text(agent, 0), "a value that it loads again and again");
-    machine->stop = true;
-    return true;
-}
-
 // Runs until one of the resident blocks has ended.
 static bool run_resident(Machine *machine) {
     bool bulk = machine->code->bulk;
@@ -325,7 +318,7 @@ static bool run_resident(Machine *machine) {
         agent_run(agent, ready == 1 && !machine->code->polls && !bulk
                              ? LONGEST_RUN
                              : 1 + random_below(&machine->random, LONGEST_TURN));
-        if (out_of_steps(machine, agent) || only_polls(machine, agent)) return false;
+        if (out_of_steps(machine, agent) || only_polls(machine)) return false;
         if (agent == agent->cta->root && agent->status == AGENT_DONE) return true;
     }
     return false;

@@ -153,8 +153,10 @@ static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
             if (op == OP_ATOMIC_CAS)
                 expected = word_convert(mem->type, call->args[1].type, value_of(agent, &call->args[1])->w[l]);
             Word result = atomic_result(op, mem->type, old, v, expected);
-            if (op == OP_STORE || memcmp(&result, &old, sizeof old) != 0) machine->moved = machine->steps;
+            Word before = element_load(mem->type, at);
             element_store(mem->type, at, result);
+            Word after = element_load(mem->type, at);
+            machine->moves += memcmp(&before, &after, sizeof after) != 0;
             state_set(agent->cta, mem, offsets[l], 1, STATE_READY);
         }
         dst->w[l] = old;

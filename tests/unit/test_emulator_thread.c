@@ -550,6 +550,60 @@ static void endless_programs_end(void **state) {
     assert_non_null(strstr(out.text, "T0715"));   // covers T0715
 }
 
+// Blocks that wait for others. `GOES` says how one of two blocks waits for flag[1 - b], which nobody stores before.
+#define WAITING(GOES)                                                                                                  \
+    "kernel k(flag: inout i32[2], y: out i32[1]) {\n"                                                                  \
+    "    grid (b in 2) threads 64 {\n"                                                                                 \
+    "        shared s: bool[1];\n"                                                                                     \
+    "        thread (t in 64) {\n" GOES "        }\n"                                                                  \
+    "    }\n"                                                                                                          \
+    "}\n"                                                                                                              \
+    "reference k { y[0] = 1; for (i in 2) flag[i] = 1; }\n"                                                            \
+    "test k () { for (i in 2) flag[i] = 0; } tolerance 0;\n"
+
+static void blocks_that_only_poll_are_stuck(void **state) {
+    static const char *const ways[] = {
+        WAITING("while (load(flag[1 - b], relaxed, device) == 0) { }"),
+        WAITING("while (!vote_all(load(flag[1 - b], relaxed, device) != 0)) { }"),
+        WAITING("var waits: i32 = 0; while (load(flag[1 - b], relaxed, device) == 0) { waits = (waits + 1) % 3; }"),
+        WAITING("while (true) {\n"   // one thread looks, and tells the others
+                "    if (t == 0) s[0] = atomic_cas(flag[1 - b], 1, 1) == 0;\n"
+                "    barrier();\n"
+                "    if (!s[0]) break;\n"
+                "    barrier();\n"
+                "}"),
+        WAITING(
+            "if (t / 32 == 0) { while (load(flag[1 - b], relaxed, device) == 0) { } }\n"   // and warp 1 at the barrier
+            "barrier();"),
+    };
+    for (int i = 0; i < COUNT_OF(ways); i++) {
+        Outcome out = run_source(*state, ways[i], 1);
+        if (out.passed || !strstr(out.text, "waits for a value that it loads again and again"))
+            fail_msg("%s\n%s", ways[i], out.text);
+    }
+}
+
+// Nothing is stored for ten million instructions, most of which are of blocks that wait; and one goes on.
+static const char long_work[] =
+    "kernel k(flag: inout i32[1], y: out i64[1]) {\n"
+    "    grid (b in 4) threads 64 {\n"
+    "        thread (t in 64) {\n"
+    "            if (b == 3) {\n"
+    "                var n: i64 = 0;\n"
+    "                for (i in 300000) n = (n * 5 + i) % 1000;\n"
+    "                if (t == 0) { y[0] = n; store(flag[0], 1, release, device); }\n"
+    "            } else while (load(flag[0], acquire, device) == 0) { }\n"
+    "        }\n"
+    "    }\n"
+    "}\n"
+    "reference k { var n: i64 = 0; for (i in 300000) n = (n * 5 + i) % 1000; y[0] = n; flag[0] = 1; }\n"
+    "test k () { flag[0] = 0; } tolerance 0;\n";
+
+static void work_beside_blocks_that_poll_is_no_deadlock(void **state) {
+    Outcome out = run_source(*state, long_work, 1);
+    if (!out.passed) fail_msg("%s", out.text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(barriers_order_threads),
@@ -570,6 +624,8 @@ int main(void) {
         IN_ARENA(roles_race_at_tile_stage),
         IN_ARENA(programs_race_exactly_when_unordered),
         IN_ARENA(endless_programs_end),
+        IN_ARENA(blocks_that_only_poll_are_stuck),
+        IN_ARENA(work_beside_blocks_that_poll_is_no_deadlock),
     };
     return run(tests);
 }
