@@ -155,7 +155,8 @@ static int answer(Arena *arena, const Options *o, FILE *out, FILE *err) {
     }
     if (cx.failed) return fprintf(err, "layout: error: %s\n", cx.reason), EXIT_WRONG;
     fputs(text, out);
-    return fflush(out) || ferror(out) ? EXIT_ENVIRONMENT : EXIT_GOOD;
+    if (fflush(out) || ferror(out)) return fputs("layout: cannot write\n", err), EXIT_ENVIRONMENT;
+    return EXIT_GOOD;
 }
 
 static int failed(const Failure *failure, FILE *err) {

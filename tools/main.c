@@ -1,6 +1,7 @@
 // tilec: a thin client of the library. stdout is the product, stderr the talk; the exit code is a TilecStatus.
 #include "runtime/status.h"
 #include "tools/tool.h"
+#include <string.h>
 
 static const CommandFn commands[COMMAND_COUNT] = {
 #ifndef TILEC_NO_CODEGEN
@@ -50,6 +51,15 @@ static int run(Tool *tool, int argc, char **argv) {
     return ok || code ? code : TILEC_ERROR_INTERNAL;
 }
 
+// A command went well only when standard output has all that it said.
+static int check_output(Tool *tool, int code) {
+    tool_flush(tool);
+    if (!tool->lost || code != 0) return code;
+    diag(tool->sink, (Span){0}, T_CANNOT_WRITE, "<stdout>", strerror(tool->lost));
+    tool_show(tool);
+    return TILEC_ERROR_ENVIRONMENT;
+}
+
 static int caught(Failure *failure) {
     if (failure->kind == FAIL_INTERNAL) {
         fprintf(stderr, "error[T%04d]: internal error: %s\n", T_INTERNAL, failure->message);
@@ -71,11 +81,7 @@ int main(int argc, char **argv) {
     tool.arena = arena_new(libc_allocator, &failure);
     if (!tool.arena) fail_out_of_memory(&failure);
     tool.sink = diag_sink_new(tool.arena);
-    int code = run(&tool, argc, argv);
+    int code = check_output(&tool, run(&tool, argc, argv));
     arena_free(tool.arena);
-    if (fflush(stdout) != 0 && code == 0) {
-        perror("tilec: standard output");
-        code = TILEC_ERROR_ENVIRONMENT;
-    }
     return code;
 }

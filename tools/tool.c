@@ -1,4 +1,5 @@
 #include "tools/tool.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,12 +15,18 @@ static DiagFormat format_of(const Tool *tool) {
     return allowed ? DIAG_TEXT_COLOR : DIAG_TEXT;
 }
 
+void tool_flush(Tool *tool) {
+    if (tool->lost) return;
+    if (fflush(stdout) != 0) tool->lost = errno;
+    else if (ferror(stdout)) tool->lost = EIO;   // a printf met it, and nobody looked at its errno
+}
+
 void tool_show(Tool *tool) {
     StrBuf text;
     sb_init(&text, tool->arena);
     diag_render(tool->sink, tool->shown, format_of(tool), &text);
     tool->shown = diag_count(tool->sink);
-    fflush(stdout);   // the product comes before the talk about it
+    tool_flush(tool);   // the product comes before the talk about it
     fputs(sb_text(&text), stderr);
 }
 

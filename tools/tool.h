@@ -10,6 +10,7 @@ typedef struct Tool {
     DiagSink *sink;
     Options options;
     int shown;   // diagnostics printed so far
+    int lost;    // errno of the first time that standard output took no more; 0: it has all
 } Tool;
 
 // Each command returns true when all went well; else the diagnostics say what did not. A failing test is no diagnostic:
@@ -30,6 +31,7 @@ bool command_doctor(Tool *tool, int *code);
 bool command_docs(Tool *tool, int *code);
 
 // ---- pieces (tool.c) ----
+void tool_flush(Tool *tool);         // standard output
 void tool_show(Tool *tool);          // prints the diagnostics that were not printed yet, to stderr
 const char *tool_file(Tool *tool);   // the one operand; NULL: reported
 bool tool_usage(Tool *tool, const char *format, ...) __attribute__((format(printf, 2, 3)));   // reports; false
