@@ -152,7 +152,8 @@ bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t 
     if (!text) return true;
     errno = 0;
     long long number = strtoll(text, &end, 10);
-    if (end != text && *end == 0 && errno == 0 && number >= low && number <= high) {
+    bool begins = text[0] == '-' || (text[0] >= '0' && text[0] <= '9');   // strtoll passes over blanks
+    if (begins && end != text && *end == 0 && errno == 0 && number >= low && number <= high) {
         *value = number;
         return true;
     }

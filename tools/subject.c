@@ -16,9 +16,10 @@ bool subject_pair(Tool *tool, const char *text, RunArg *out) {
 
 bool subject_open(Tool *tool, bool on_gpu, Subject *out) {
     const Options *o = &tool->options;
-    *out = (Subject){.tool = tool, .seed = 1};
+    *out = (Subject){.tool = tool, .seed = 1, .optimize = 1};
     if (o->operands.count == 0) return tool_usage(tool, "no input file was given");
     if (!option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &out->seed) ||
+        !option_number(o, tool->sink, OPTION_OPTIMIZE, 0, 2, &out->optimize) ||
         !tool_defines(tool, &out->define_count, &out->defines))
         return false;
     out->path = o->operands.items[0];
@@ -72,9 +73,7 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
 #else
     Compiled compiled;
     CompileOptions options = compile_options(s->front.target);
-    int64_t optimize = options.optimize;
-    if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
-    options.optimize = (int)optimize;
+    options.optimize = (int)s->optimize;
     options.define_count = s->define_count;
     options.defines = s->defines;
     options.only = s->only;

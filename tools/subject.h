@@ -8,7 +8,7 @@ typedef struct Subject {
     Tool *tool;
     Front front;
     const char *path;
-    int64_t seed;   // --seed
+    int64_t seed, optimize;   // --seed, --optimize
     int define_count;
     const Define *defines;
     const char *only;   // --only; NULL: not given
