@@ -114,6 +114,10 @@ typedef struct Plan {
         address_unit;   // all that expressions ask of addresses is what is left modulo this; 0: anything (plan_read)
 } Plan;
 
+// In the JSON: raised when a reader of the old format would misunderstand the new one.
+enum { MANIFEST_FORMAT = 1 };
+extern const char *const plan_step_names[DO_LAUNCH + 1];
+
 const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when absent
 bool plan_has(const Plan *plan, const PlanEntry *entry);           // this one, not one of its name
 
