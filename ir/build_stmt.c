@@ -1,0 +1,186 @@
+// Constructors of variables, buffers, operands, statements and blocks; those of expressions are in build.c.
+#include "ir/build.h"
+#include <string.h>
+
+// ---- variables, buffers, regions, operands ----
+Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc) {
+    Var *var = NEW(arena, Var);
+    *var = (Var){.name = name, .kind = kind, .type = type, .loc = loc};
+    return var;
+}
+
+Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc) {
+    Buf *buf = NEW(arena, Buf);
+    *buf = (Buf){.name = name, .scope = scope, .type = type, .rank = rank, .offset = -1, .loc = loc};
+    buf->shape = NEW_ARRAY(arena, Expr *, rank);   // shape NULL: the caller fills it in
+    for (int i = 0; shape && i < rank; i++) buf->shape[i] = shape[i];
+    return buf;
+}
+
+Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc) {
+    Expr **extents = NEW_ARRAY(arena, Expr *, rank);
+    for (int i = 0; i < rank; i++) extents[i] = e_int(arena, shape[i]);
+    return buf_new(arena, name, scope, type, rank, extents, loc);
+}
+
+int64_t buf_extent(const Buf *buf, int dim) {
+    int64_t extent;
+    return expr_const(buf->shape[dim], &extent) ? extent : -1;
+}
+
+int64_t buf_slots(const Buf *buf) {
+    int64_t slots = 1;
+    for (int d = 0; d < buf->stage_dims; d++) slots *= buf_extent(buf, d);
+    return slots;
+}
+
+int64_t buf_slot_bytes(const Buf *buf) {
+    int64_t bits = type_bits(buf->type);
+    for (int d = buf->stage_dims; d < buf->rank; d++) bits *= buf_extent(buf, d);
+    return bits / 8;
+}
+
+// Dims before the layout's are those of slots; a lowered buffer's shape is the image already.
+static int64_t space(const Buf *buf, int from) {
+    bool image = buf->layout && !buf->lowered;
+    int64_t elements = image ? layout_size_out(buf->layout) : 1;
+    for (int d = from; d < (image ? buf->rank - buf->layout->rank_in : buf->rank); d++) elements *= buf_extent(buf, d);
+    return elements * type_bytes(buf->type);
+}
+
+int64_t buf_slot_space(const Buf *buf) {
+    return space(buf, buf->stage_dims);
+}
+
+int64_t buf_space(const Buf *buf) {
+    return space(buf, 0);
+}
+
+Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc) {
+    Region *region = NEW(arena, Region);
+    *region = (Region){.buf = buf, .count = buf->rank, .transposed = transposed, .loc = loc};
+    region->dims = arena_copy(arena, dims, sizeof *dims * (size_t)buf->rank);
+    for (int i = 0; i < region->count; i++) {
+        RegionDim *dim = &region->dims[i];
+        if (dim->extent && dim->extent->kind == EXPR_INT) dim->tile = dim->extent->integer;
+    }
+    return region;
+}
+
+Region *region_whole(Arena *arena, Buf *buf) {
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    for (int i = 0; i < buf->rank; i++)
+        dims[i] = (RegionDim){.start = e_int(arena, 0), .extent = buf->shape[i], .tile = buf_extent(buf, i)};
+    return region_new(arena, buf, dims, false, buf->loc);
+}
+
+Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices) {
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    for (int i = 0; i < count; i++) dims[i] = (RegionDim){.start = indices[i], .tile = 1};
+    return region_new(arena, buf, dims, false, buf->loc);
+}
+
+Arg arg_value(Expr *value) {
+    return (Arg){.value = value};
+}
+
+Arg arg_region(Region *region) {
+    return (Arg){.region = region};
+}
+
+Arg arg_name(const char *name) {
+    return (Arg){.name = name};
+}
+
+// ---- statements ----
+Stmt *stmt_new(Arena *arena, StmtKind kind, Span loc) {
+    Stmt *stmt = NEW(arena, Stmt);
+    stmt->kind = kind;
+    stmt->loc = loc;
+    return stmt;
+}
+
+static Stmt *bind(Arena *arena, StmtKind kind, Var *var, Expr *value) {
+    Stmt *stmt = stmt_new(arena, kind, var->loc);
+    stmt->let.var = var;
+    stmt->let.value = value;
+    return stmt;
+}
+
+Stmt *s_let(Arena *arena, Var *var, Expr *value) {
+    return bind(arena, STMT_LET, var, value);
+}
+
+Stmt *s_var(Arena *arena, Var *var, Expr *value) {
+    return bind(arena, STMT_VAR, var, value);
+}
+
+Stmt *s_assign(Arena *arena, Var *var, Expr *value) {
+    return bind(arena, STMT_ASSIGN, var, value);
+}
+
+Stmt *s_store(Arena *arena, Buf *buf, int count, Expr *const *indices, Expr *value) {
+    Stmt *stmt = stmt_new(arena, STMT_STORE, value->loc);
+    stmt->store.buf = buf;
+    stmt->store.count = count;
+    stmt->store.indices = arena_copy(arena, indices, sizeof *indices * (size_t)count);
+    stmt->store.value = value;
+    return stmt;
+}
+
+Stmt *s_store1(Arena *arena, Buf *buf, Expr *index, Expr *value) {
+    return s_store(arena, buf, 1, &index, value);
+}
+
+Stmt *s_decl(Arena *arena, Buf *buf) {
+    Stmt *stmt = stmt_new(arena, STMT_DECL, buf->loc);
+    stmt->decl = buf;
+    return stmt;
+}
+
+Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end) {
+    Stmt *stmt = stmt_new(arena, STMT_FOR, var->loc);
+    stmt->loop.kind = kind;
+    stmt->loop.count = 1;
+    stmt->loop.iters = NEW(arena, Iter);
+    stmt->loop.iters[0] = (Iter){.var = var, .begin = begin, .end = end, .step = e_int(arena, 1)};
+    return stmt;
+}
+
+Stmt *s_if(Arena *arena, Expr *condition) {
+    Stmt *stmt = stmt_new(arena, STMT_IF, condition->loc);
+    stmt->if_.condition = condition;
+    return stmt;
+}
+
+Stmt *s_block(Arena *arena) {
+    return stmt_new(arena, STMT_BLOCK, (Span){0});
+}
+
+Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args) {
+    Stmt *stmt = stmt_new(arena, STMT_CALL, (Span){0});
+    stmt->call.op = op;
+    stmt->call.count = count;
+    stmt->call.args = arena_copy(arena, args, sizeof *args * (size_t)count);
+    return stmt;
+}
+
+// ---- blocks ----
+void block_push(Arena *arena, Block *block, Stmt *stmt) {
+    vec_push(arena, block, stmt);
+}
+
+void block_insert(Arena *arena, Block *block, int at, Stmt *stmt) {
+    vec_push(arena, block, stmt);
+    memmove(&block->items[at + 1], &block->items[at], sizeof(Stmt *) * (size_t)(block->count - 1 - at));
+    block->items[at] = stmt;
+}
+
+void block_remove(Block *block, int at) {
+    block->count--;
+    memmove(&block->items[at], &block->items[at + 1], sizeof(Stmt *) * (size_t)(block->count - at));
+}
+
+void block_append(Arena *arena, Block *to, const Block *from) {
+    for (int i = 0, count = from->count; i < count; i++) vec_push(arena, to, from->items[i]);
+}
