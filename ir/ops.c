@@ -28,7 +28,7 @@
 #define CONST OPERAND_CONST
 #define VARIADIC OPERAND_VARIADIC
 
-// `accumulate = true` makes dst an update (rewrite.c, stmt_effects).
+// `accumulate = true` makes dst an update (questions.c, stmt_effects).
 #define REDUCE_OPERANDS                                                                                                \
     OPERANDS({"src", READ, S | F}, {"dst", WRITE, F | S}, {"axis", VALUE, 0, GENERIC, NAMED | CONST},                  \
              {"accumulate", VALUE, 0, GENERIC, NAMED | OPTIONAL | CONST},                                              \
@@ -70,6 +70,12 @@ _Static_assert(OP_SMS + 1 == OP_COPY, "scalar functions come first, OP_SMS is th
 
 const OpInfo *op_info(OpId op) {
     return &rows[op];
+}
+
+const Operand *op_operand(OpId op, int i) {
+    const OpInfo *info = op_info(op);
+    if (info->operand_count == 0) return NULL;
+    return &info->operands[i < info->operand_count ? i : info->operand_count - 1];
 }
 
 bool op_happens_once(OpId op) {

@@ -1,4 +1,4 @@
-// Walking, mapping, cloning, effects.
+// Walking, mapping, cloning.
 //
 // All of it stands on two enumerations: the expressions that a statement holds itself (each_slot) and the blocks below
 // it (each_body). A new kind of statement is added there, once.
@@ -24,13 +24,6 @@ static void iter_slots(const SlotFn *fn, Iter *iter) {
     slot(fn, &iter->begin);
     slot(fn, &iter->end);
     slot(fn, &iter->step);
-}
-
-// Row of the i-th operand; a variadic operand is the last one and stands for all that follow.
-static const Operand *operand_at(OpId op, int i) {
-    const OpInfo *info = op_info(op);
-    if (info->operand_count == 0) return NULL;
-    return &info->operands[i < info->operand_count ? i : info->operand_count - 1];
 }
 
 // Iterators that a statement declares; their number.
@@ -62,7 +55,7 @@ static void plain_slots(Stmt *stmt, const SlotFn *fn) {
         slot(fn, &stmt->grid.raster);
         break;
     case STMT_CALL:
-        for (int i = 0; i < stmt->call.count; i++) fn->arg(fn->user, &stmt->call.args[i], operand_at(stmt->call.op, i));
+        for (int i = 0; i < stmt->call.count; i++) fn->arg(fn->user, &stmt->call.args[i], op_operand(stmt->call.op, i));
         break;
     case STMT_LAUNCH:
         for (int i = 0; i < stmt->launch.count; i++) fn->arg(fn->user, &stmt->launch.args[i], NULL);
@@ -130,7 +123,7 @@ void visit_expr(Visitor *visitor, Expr *expr) {
     case EXPR_BITCAST: visit_expr(visitor, expr->operand); break;
     case EXPR_CALL:
         for (int i = 0; i < expr->call.count; i++)
-            visit_arg(visitor, &expr->call.args[i], operand_at(expr->call.op, i));
+            visit_arg(visitor, &expr->call.args[i], op_operand(expr->call.op, i));
         break;
     }
 }
@@ -488,211 +481,4 @@ Func *clone_func(Arena *arena, const Func *func) {
     if (func->when) copy->when = subst_expr(subst, func->when);
     clone_block(arena, subst, &func->body, &copy->body);
     return copy;
-}
-
-// ---- questions ----
-typedef struct Search {
-    const void *what;
-    bool found;
-} Search;
-
-static bool find_var(Visitor *visitor, Expr *expr) {
-    Search *search = visitor->user;
-    search->found |= expr->kind == EXPR_VAR && expr->var == search->what;
-    return !search->found;
-}
-
-bool expr_uses_var(const Expr *expr, const Var *var) {
-    Search search = {var, false};
-    Visitor visitor = {.expr = find_var, .user = &search};
-    visit_expr(&visitor, (Expr *)expr);
-    return search.found;
-}
-
-static bool find_read(Visitor *visitor, Expr *expr) {
-    Search *search = visitor->user;
-    search->found |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
-    return !search->found;
-}
-
-bool expr_reads_memory(const Expr *expr) {
-    Search search = {NULL, false};
-    Visitor visitor = {.expr = find_read, .user = &search};
-    visit_expr(&visitor, (Expr *)expr);
-    return search.found;
-}
-
-static bool find_once(Visitor *visitor, Expr *expr) {
-    Search *search = visitor->user;
-    search->found |= expr->kind == EXPR_CALL && op_happens_once(expr->call.op);
-    return !search->found;
-}
-
-bool expr_happens_once(const Expr *expr) {
-    Search search = {NULL, false};
-    Visitor visitor = {.expr = find_once, .user = &search};
-    visit_expr(&visitor, (Expr *)expr);
-    return search.found;
-}
-
-static bool find_write(Visitor *visitor, Expr *expr) {
-    Search *search = visitor->user;
-    const OpInfo *info = expr->kind == EXPR_CALL ? op_info(expr->call.op) : NULL;
-    for (int i = 0; info && i < info->operand_count; i++)
-        search->found |= info->operands[i].access == ACCESS_WRITE || info->operands[i].access == ACCESS_UPDATE;
-    return !search->found;
-}
-
-bool expr_writes_memory(const Expr *expr) {
-    Search search = {NULL, false};
-    Visitor visitor = {.expr = find_write, .user = &search};
-    visit_expr(&visitor, (Expr *)expr);
-    return search.found;
-}
-
-static bool find_buf_in_expr(Visitor *visitor, Expr *expr) {
-    Search *search = visitor->user;
-    search->found |= expr->kind == EXPR_LOAD && expr->load.buf == search->what;
-    return !search->found;
-}
-
-static bool find_buf_in_stmt(Visitor *visitor, Stmt *stmt) {
-    Search *search = visitor->user;
-    search->found |= stmt->kind == STMT_STORE && stmt->store.buf == search->what;
-    return !search->found;
-}
-
-static void find_buf_in_region(Visitor *visitor, Region *region, const Operand *operand) {
-    (void)operand;
-    Search *search = visitor->user;
-    search->found |= region->buf == search->what;
-}
-
-bool expr_uses_buf(const Expr *expr, const Buf *buf) {
-    Search search = {buf, false};
-    Visitor visitor = {.expr = find_buf_in_expr, .region = find_buf_in_region, .user = &search};
-    visit_expr(&visitor, (Expr *)expr);
-    return search.found;
-}
-
-bool stmt_uses_buf(const Stmt *stmt, const Buf *buf) {
-    Search search = {buf, false};
-    Visitor visitor = {find_buf_in_expr, find_buf_in_stmt, find_buf_in_region, &search};
-    visit_stmt(&visitor, (Stmt *)stmt);
-    return search.found;
-}
-
-bool block_uses_buf(const Block *block, const Buf *buf) {
-    bool found = false;
-    for (int i = 0; i < block->count && !found; i++) found = stmt_uses_buf(block->items[i], buf);
-    return found;
-}
-
-// ---- operations ----
-typedef struct OpSearch {
-    OpId op;
-    bool found;
-} OpSearch;
-
-static bool find_op(Visitor *visitor, Stmt *stmt) {
-    OpSearch *search = visitor->user;
-    search->found |= stmt->kind == STMT_CALL && stmt->call.op == search->op;
-    return !search->found;
-}
-
-bool func_calls(const Func *func, OpId op) {
-    OpSearch search = {op, false};
-    Visitor visitor = {.stmt = find_op, .user = &search};
-    visit_block(&visitor, (Block *)&func->body);
-    return search.found;
-}
-
-// ---- clusters ----
-static bool find_cluster_expr(Visitor *visitor, Expr *expr) {
-    bool *found = visitor->user;
-    *found |= expr->kind == EXPR_CALL && op_info(expr->call.op)->feature == FEATURE_CLUSTER;
-    return !*found;
-}
-
-static bool find_cluster_stmt(Visitor *visitor, Stmt *stmt) {
-    bool *found = visitor->user;
-    *found |= stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_CLUSTER;
-    return !*found;
-}
-
-int func_cluster(const Func *kernel) {
-    bool found = false;
-    const Stmt *grid = func_grid(kernel);
-    Visitor visitor = {.expr = find_cluster_expr, .stmt = find_cluster_stmt, .user = &found};
-    if (grid) visit_block(&visitor, (Block *)&grid->grid.body);
-    int blocks = 1;
-    for (int i = 0; i < 3 && found; i++)
-        if (grid->grid.cluster[i] > 1) blocks *= grid->grid.cluster[i];
-    return blocks;
-}
-
-// ---- effects ----
-typedef struct EffectWalk {
-    Arena *arena;
-    EffectVec *out;
-} EffectWalk;
-
-static Buf *storage_root(Buf *buf) {
-    while (buf->alias_of) buf = buf->alias_of;
-    return buf;
-}
-
-static void add_effect(EffectWalk *walk, Buf *buf, Region *region, Access access, Proxy proxy, OpId op) {
-    Effect effect = {storage_root(buf), region, access, proxy, op};
-    vec_push(walk->arena, walk->out, effect);
-}
-
-// Whether a reduction accumulates: then dst is also read.
-static bool accumulates(OpId op, int count, const Arg *args) {
-    if (op < OP_REDUCE_SUM || op > OP_REDUCE_ALL) return false;
-    enum { ACCUMULATE = 3 };   // place in REDUCE_OPERANDS
-    return count > ACCUMULATE && args[ACCUMULATE].value && !expr_is_int(args[ACCUMULATE].value, 0);
-}
-
-static void call_effects(EffectWalk *walk, OpId op, int count, const Arg *args) {
-    for (int i = 0; i < count; i++) {
-        const Operand *operand = operand_at(op, i);
-        if (!args[i].region || operand->access == ACCESS_NAME) continue;
-        Access access = operand->access;
-        if (access == ACCESS_WRITE && accumulates(op, count, args)) access = ACCESS_UPDATE;
-        add_effect(walk, args[i].region->buf, args[i].region, access, operand->proxy, op);
-    }
-}
-
-static void launch_effects(EffectWalk *walk, const Stmt *stmt) {
-    static const Access by_mode[] = {[MODE_IN] = ACCESS_READ, [MODE_OUT] = ACCESS_WRITE, [MODE_INOUT] = ACCESS_UPDATE};
-    for (int i = 0; i < stmt->launch.count; i++) {
-        Region *region = stmt->launch.args[i].region;
-        if (!region) continue;
-        const Func *callee = stmt->launch.func;
-        const Param *argument = callee ? func_argument(callee, i) : NULL;
-        const Buf *param = argument ? argument->buf : NULL;
-        add_effect(walk, region->buf, region, param ? by_mode[param->mode] : ACCESS_UPDATE, PROXY_GENERIC, OP_COUNT);
-    }
-}
-
-static bool effects_of_expr(Visitor *visitor, Expr *expr) {
-    EffectWalk *walk = visitor->user;
-    if (expr->kind == EXPR_LOAD) add_effect(walk, expr->load.buf, NULL, ACCESS_READ, PROXY_GENERIC, OP_COUNT);
-    if (expr->kind == EXPR_CALL) call_effects(walk, expr->call.op, expr->call.count, expr->call.args);
-    return true;
-}
-
-static bool effects_of_stmt(Visitor *visitor, Stmt *stmt) {
-    EffectWalk *walk = visitor->user;
-    if (stmt->kind == STMT_STORE) add_effect(walk, stmt->store.buf, NULL, ACCESS_WRITE, PROXY_GENERIC, OP_COUNT);
-    if (stmt->kind == STMT_CALL) call_effects(walk, stmt->call.op, stmt->call.count, stmt->call.args);
-    if (stmt->kind == STMT_LAUNCH) launch_effects(walk, stmt);
-    return true;
-}
-
-void stmt_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
-    EffectWalk walk = {arena, out};
-    Visitor visitor = {.expr = effects_of_expr, .stmt = effects_of_stmt, .user = &walk};
-    visit_stmt(&visitor, (Stmt *)stmt);
 }

@@ -1,0 +1,219 @@
+// Questions about code, and what a statement reads and writes. By walks (rewrite.c).
+#include "ir/build.h"
+#include "ir/rewrite.h"
+
+// ---- expressions ----
+
+typedef bool IsExpr(const Expr *expr, const void *what);
+
+typedef struct Search {
+    IsExpr *is;
+    const void *what;
+    bool found;
+} Search;
+
+static bool look_at(Visitor *visitor, Expr *expr) {
+    Search *search = visitor->user;
+    search->found |= search->is(expr, search->what);
+    return !search->found;
+}
+
+// Whether one is that, of the expression and all in it.
+static bool any_is(const Expr *expr, IsExpr *is, const void *what) {
+    Search search = {is, what, false};
+    Visitor visitor = {.expr = look_at, .user = &search};
+    visit_expr(&visitor, (Expr *)expr);
+    return search.found;
+}
+
+static bool is_var(const Expr *e, const void *var) {
+    return e->kind == EXPR_VAR && e->var == var;
+}
+
+bool expr_uses_var(const Expr *expr, const Var *var) {
+    return any_is(expr, is_var, var);
+}
+
+static bool reads_memory(const Expr *e, const void *what) {
+    (void)what;
+    return e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
+}
+
+bool expr_reads_memory(const Expr *expr) {
+    return any_is(expr, reads_memory, NULL);
+}
+
+static bool happens_once(const Expr *e, const void *what) {
+    (void)what;
+    return e->kind == EXPR_CALL && op_happens_once(e->call.op);
+}
+
+bool expr_happens_once(const Expr *expr) {
+    return any_is(expr, happens_once, NULL);
+}
+
+static bool writes_memory(const Expr *e, const void *what) {
+    (void)what;
+    const OpInfo *info = e->kind == EXPR_CALL ? op_info(e->call.op) : NULL;
+    for (int i = 0; info && i < info->operand_count; i++)
+        if (info->operands[i].access == ACCESS_WRITE || info->operands[i].access == ACCESS_UPDATE) return true;
+    return false;
+}
+
+bool expr_writes_memory(const Expr *expr) {
+    return any_is(expr, writes_memory, NULL);
+}
+
+// ---- buffers ----
+
+typedef struct BufSearch {
+    const Buf *buf;
+    bool found;
+} BufSearch;
+
+static bool find_buf_in_expr(Visitor *visitor, Expr *expr) {
+    BufSearch *search = visitor->user;
+    search->found |= expr->kind == EXPR_LOAD && expr->load.buf == search->buf;
+    return !search->found;
+}
+
+static bool find_buf_in_stmt(Visitor *visitor, Stmt *stmt) {
+    BufSearch *search = visitor->user;
+    search->found |= stmt->kind == STMT_STORE && stmt->store.buf == search->buf;
+    return !search->found;
+}
+
+static void find_buf_in_region(Visitor *visitor, Region *region, const Operand *operand) {
+    (void)operand;
+    BufSearch *search = visitor->user;
+    search->found |= region->buf == search->buf;
+}
+
+bool expr_uses_buf(const Expr *expr, const Buf *buf) {
+    BufSearch search = {buf, false};
+    Visitor visitor = {.expr = find_buf_in_expr, .region = find_buf_in_region, .user = &search};
+    visit_expr(&visitor, (Expr *)expr);
+    return search.found;
+}
+
+bool stmt_uses_buf(const Stmt *stmt, const Buf *buf) {
+    BufSearch search = {buf, false};
+    Visitor visitor = {find_buf_in_expr, find_buf_in_stmt, find_buf_in_region, &search};
+    visit_stmt(&visitor, (Stmt *)stmt);
+    return search.found;
+}
+
+bool block_uses_buf(const Block *block, const Buf *buf) {
+    bool found = false;
+    for (int i = 0; i < block->count && !found; i++) found = stmt_uses_buf(block->items[i], buf);
+    return found;
+}
+
+// ---- operations ----
+typedef struct OpSearch {
+    OpId op;
+    bool found;
+} OpSearch;
+
+static bool find_op(Visitor *visitor, Stmt *stmt) {
+    OpSearch *search = visitor->user;
+    search->found |= stmt->kind == STMT_CALL && stmt->call.op == search->op;
+    return !search->found;
+}
+
+bool func_calls(const Func *func, OpId op) {
+    OpSearch search = {op, false};
+    Visitor visitor = {.stmt = find_op, .user = &search};
+    visit_block(&visitor, (Block *)&func->body);
+    return search.found;
+}
+
+// ---- clusters ----
+static bool find_cluster_expr(Visitor *visitor, Expr *expr) {
+    bool *found = visitor->user;
+    *found |= expr->kind == EXPR_CALL && op_info(expr->call.op)->feature == FEATURE_CLUSTER;
+    return !*found;
+}
+
+static bool find_cluster_stmt(Visitor *visitor, Stmt *stmt) {
+    bool *found = visitor->user;
+    *found |= stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_CLUSTER;
+    return !*found;
+}
+
+int func_cluster(const Func *kernel) {
+    bool found = false;
+    const Stmt *grid = func_grid(kernel);
+    Visitor visitor = {.expr = find_cluster_expr, .stmt = find_cluster_stmt, .user = &found};
+    if (grid) visit_block(&visitor, (Block *)&grid->grid.body);
+    int blocks = 1;
+    for (int i = 0; i < 3 && found; i++)
+        if (grid->grid.cluster[i] > 1) blocks *= grid->grid.cluster[i];
+    return blocks;
+}
+
+// ---- effects ----
+typedef struct EffectWalk {
+    Arena *arena;
+    EffectVec *out;
+} EffectWalk;
+
+static Buf *storage_root(Buf *buf) {
+    while (buf->alias_of) buf = buf->alias_of;
+    return buf;
+}
+
+static void add_effect(EffectWalk *walk, Buf *buf, Region *region, Access access, Proxy proxy, OpId op) {
+    Effect effect = {storage_root(buf), region, access, proxy, op};
+    vec_push(walk->arena, walk->out, effect);
+}
+
+// Whether a reduction accumulates: then dst is also read.
+static bool accumulates(OpId op, int count, const Arg *args) {
+    if (op < OP_REDUCE_SUM || op > OP_REDUCE_ALL) return false;
+    enum { ACCUMULATE = 3 };   // place in REDUCE_OPERANDS
+    return count > ACCUMULATE && args[ACCUMULATE].value && !expr_is_int(args[ACCUMULATE].value, 0);
+}
+
+static void call_effects(EffectWalk *walk, OpId op, int count, const Arg *args) {
+    for (int i = 0; i < count; i++) {
+        const Operand *operand = op_operand(op, i);
+        if (!args[i].region || operand->access == ACCESS_NAME) continue;
+        Access access = operand->access;
+        if (access == ACCESS_WRITE && accumulates(op, count, args)) access = ACCESS_UPDATE;
+        add_effect(walk, args[i].region->buf, args[i].region, access, operand->proxy, op);
+    }
+}
+
+static void launch_effects(EffectWalk *walk, const Stmt *stmt) {
+    static const Access by_mode[] = {[MODE_IN] = ACCESS_READ, [MODE_OUT] = ACCESS_WRITE, [MODE_INOUT] = ACCESS_UPDATE};
+    for (int i = 0; i < stmt->launch.count; i++) {
+        Region *region = stmt->launch.args[i].region;
+        if (!region) continue;
+        const Func *callee = stmt->launch.func;
+        const Param *argument = callee ? func_argument(callee, i) : NULL;
+        const Buf *param = argument ? argument->buf : NULL;
+        add_effect(walk, region->buf, region, param ? by_mode[param->mode] : ACCESS_UPDATE, PROXY_GENERIC, OP_COUNT);
+    }
+}
+
+static bool effects_of_expr(Visitor *visitor, Expr *expr) {
+    EffectWalk *walk = visitor->user;
+    if (expr->kind == EXPR_LOAD) add_effect(walk, expr->load.buf, NULL, ACCESS_READ, PROXY_GENERIC, OP_COUNT);
+    if (expr->kind == EXPR_CALL) call_effects(walk, expr->call.op, expr->call.count, expr->call.args);
+    return true;
+}
+
+static bool effects_of_stmt(Visitor *visitor, Stmt *stmt) {
+    EffectWalk *walk = visitor->user;
+    if (stmt->kind == STMT_STORE) add_effect(walk, stmt->store.buf, NULL, ACCESS_WRITE, PROXY_GENERIC, OP_COUNT);
+    if (stmt->kind == STMT_CALL) call_effects(walk, stmt->call.op, stmt->call.count, stmt->call.args);
+    if (stmt->kind == STMT_LAUNCH) launch_effects(walk, stmt);
+    return true;
+}
+
+void stmt_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
+    EffectWalk walk = {arena, out};
+    Visitor visitor = {.expr = effects_of_expr, .stmt = effects_of_stmt, .user = &walk};
+    visit_stmt(&visitor, (Stmt *)stmt);
+}
