@@ -43,197 +43,6 @@
 #include "layout/distribution.h"
 #include <string.h>
 
-// ---- names (1, 2) ----
-static void declare(Verifier *v, const void *object, const char *name, Span loc) {
-    if (map_has(v->visible, object)) REPORT(v, loc, T_IR_SCOPE, name, "is declared twice");
-    map_put(v->visible, object, v);
-    vec_push(v->arena, &v->declared, object);
-}
-
-static void check_visible(Verifier *v, const void *object, const char *name, Span loc) {
-    if (!map_has(v->visible, object)) REPORT(v, loc, T_IR_SCOPE, name, "is not declared here");
-}
-
-// Leaves a scope: what was declared since `mark` is gone.
-static void undeclare(Verifier *v, int mark) {
-    while (v->declared.count > mark) map_remove(v->visible, vec_pop(&v->declared));
-}
-
-// ---- what an expression depends on (11, 12, 14) ----
-static bool depends_visit(Visitor *visitor, Expr *e) {
-    Depends *found = visitor->user;
-    if (e->kind == EXPR_VAR) {
-        const Depends *known = map_get(found->of, e->var);
-        if (known) {
-            found->iterators |= known->iterators;
-            found->thread |= known->thread;
-            found->unknown |= known->unknown;
-        }
-        found->varies |= !known || known->varies;
-        found->unknown |= e->var->kind == VAR_MUTABLE;
-    }
-    bool memory = e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
-    found->varies |= memory;
-    found->unknown |= memory;
-    return true;
-}
-
-Depends expr_depends(const Verifier *v, const Expr *expr) {
-    Depends found = {.of = v->depends};
-    Visitor visitor = {.expr = depends_visit, .user = &found};
-    visit_expr(&visitor, (Expr *)expr);
-    return found;
-}
-
-static void set_depends(Verifier *v, const Var *var, Depends depends) {
-    Depends *kept = NEW(v->arena, Depends);
-    *kept = depends;
-    map_put(v->depends, var, kept);
-}
-
-// One control flow of all threads.
-static bool is_block_level(const Context *c) {
-    return c->grid && !c->thread && !c->parallel;
-}
-
-// ---- expressions (1, 3, 4, 5) ----
-// Passes copy these: into guards, vectors, addresses.
-static void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc) {
-    check_expr(v, c, e);
-    if (expr_happens_once(e)) REPORT(v, loc, T_IR_ONCE, what);
-}
-
-static void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {
-    check_visible(v, buf, buf->name, loc);
-    int rank = buf->scope == SCOPE_FRAGMENT && c->thread ? 1 : buf->rank;
-    if (count != rank) {
-        REPORT(v, loc, T_RANK, buf->name, rank, count);
-        return;
-    }
-    for (int i = 0; i < count; i++) {
-        check_copied(v, c, indices[i], "an index", loc);
-        if (!type_is_int(indices[i]->type)) REPORT(v, loc, T_NOT_INDEX, type_text(indices[i]->type));
-        int64_t at, extent = rank == buf->rank ? buf_extent(buf, i) : -1;
-        bool outside = expr_const(indices[i], &at) && (at < 0 || (extent >= 0 && at >= extent));
-        if (outside && buf->scope != SCOPE_GLOBAL)
-            REPORT(v, loc, T_INDEX_RANGE, (long long)at, i, buf->name, (long long)extent);
-        if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, indices[i]).varies)
-            REPORT(v, loc, T_IR_LOCAL_INDEX, buf->name);
-        bool plain =
-            indices[i]->kind == EXPR_INT || (indices[i]->kind == EXPR_VAR && indices[i]->var->kind != VAR_MUTABLE);
-        if (buf->scope == SCOPE_FRAGMENT && c->parallel && !plain) REPORT(v, loc, T_FRAGMENT_INDEX, buf->name);
-    }
-}
-
-static bool is_integral(Type type) {
-    return type_is_int(type) || type == TYPE_BOOL;
-}
-
-static void check_condition(Verifier *v, const Context *c, Expr *e) {
-    check_expr(v, c, e);
-    if (e->type != TYPE_BOOL) REPORT(v, e->loc, T_NOT_CONDITION, type_text(e->type));
-}
-
-static void check_binary(Verifier *v, const Context *c, const Expr *e) {
-    static const char *const texts[] = {"+",  "-",  "*",  "/", "%",  "&", "|",  "^",  "<<",
-                                        ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||"};
-    BinaryOp op = e->binary.op;
-    Type a = e->binary.a->type, b = e->binary.b->type;
-    check_expr(v, c, e->binary.a);
-    check_expr(v, c, e->binary.b);
-    bool shift = op == BIN_SHL || op == BIN_SHR, compares = op >= BIN_EQ && op <= BIN_GE,
-         logical = op >= BIN_LOGICAL_AND;
-    bool bits = op == BIN_AND || op == BIN_OR || op == BIN_XOR;
-    bool fits = shift ? type_is_int(a) && type_is_int(b) : a == b && type_kind(a) != KIND_OPAQUE;
-    if (logical) fits = a == TYPE_BOOL && b == TYPE_BOOL;
-    if (bits || op == BIN_MOD) fits = fits && (bits ? is_integral(a) : type_is_int(a));
-    if (!compares && !logical && !bits) fits = fits && a != TYPE_BOOL;
-    if (e->type != (compares || logical ? TYPE_BOOL : a)) fits = false;
-    if (!fits) REPORT(v, e->loc, T_OPERAND_TYPES, texts[op], type_text(a), type_text(b));
-    if ((op == BIN_DIV || op == BIN_MOD) && type_is_int(b) && expr_is_int(e->binary.b, 0))
-        REPORT(v, e->loc, T_ZERO_DIVISOR, texts[op]);
-}
-
-void check_expr(Verifier *v, const Context *c, const Expr *e) {
-    switch (e->kind) {
-    case EXPR_INT:
-        if (!is_integral(e->type) || int_wrap(e->type, e->integer) != e->integer)
-            REPORT(v, e->loc, T_IR_TYPE, "an integer constant", type_text(e->type));
-        break;
-    case EXPR_FLOAT:
-        if (!type_is_float(e->type)) REPORT(v, e->loc, T_IR_TYPE, "a float constant", type_text(e->type));
-        break;
-    case EXPR_VAR:
-        check_visible(v, e->var, e->var->name, e->loc);
-        if (e->type != e->var->type) REPORT(v, e->loc, T_IR_TYPE, e->var->name, type_text(e->type));
-        break;
-    case EXPR_LOAD:
-        check_indices(v, c, e->load.buf, e->load.count, e->load.indices, e->loc);
-        if (e->type != e->load.buf->type) REPORT(v, e->loc, T_IR_TYPE, e->load.buf->name, type_text(e->type));
-        break;
-    case EXPR_UNARY: {
-        Type a = e->unary.a->type;
-        check_expr(v, c, e->unary.a);
-        bool fits = e->unary.op == UNARY_NOT   ? a == TYPE_BOOL
-                    : e->unary.op == UNARY_NEG ? type_is_float(a) || type_is_int(a)
-                                               : type_is_int(a);
-        if (!fits)
-            REPORT(v, e->loc, T_OPERAND_TYPE,
-                   e->unary.op == UNARY_NOT   ? "!"
-                   : e->unary.op == UNARY_NEG ? "-"
-                                              : "~",
-                   type_text(a));
-        break;
-    }
-    case EXPR_BINARY: check_binary(v, c, e); break;
-    case EXPR_SELECT:
-        check_condition(v, c, e->select.condition);
-        check_expr(v, c, e->select.yes);
-        check_expr(v, c, e->select.no);
-        if (e->select.yes->type != e->select.no->type)
-            REPORT(v, e->loc, T_OPERAND_TYPES, "?:", type_text(e->select.yes->type), type_text(e->select.no->type));
-        break;
-    case EXPR_CAST:
-    case EXPR_BITCAST: {
-        Type from = e->operand->type;
-        check_expr(v, c, e->operand);
-        bool fits = type_kind(from) != KIND_OPAQUE && type_kind(e->type) != KIND_OPAQUE;
-        if (!fits) REPORT(v, e->loc, T_NOT_CONVERTIBLE, type_text(from), type_text(e->type));
-        else if (e->kind == EXPR_BITCAST && type_bits(from) != type_bits(e->type))
-            REPORT(v, e->loc, T_BITCAST, type_text(from), type_bits(from), type_text(e->type), type_bits(e->type));
-        break;
-    }
-    case EXPR_CALL: check_call(v, c, e->call.op, e->call.count, e->call.args, e->loc); break;
-    }
-}
-
-// ---- regions (1, 4) ----
-void check_region(Verifier *v, const Context *c, const Region *region) {
-    const Buf *buf = region->buf;
-    check_visible(v, buf, buf->name, region->loc);
-    bool slots = buf->scope == SCOPE_FRAGMENT && c->thread;
-    if (region->count != buf->rank && !slots) {
-        REPORT(v, region->loc, T_RANK, buf->name, buf->rank, region->count);
-        return;
-    }
-    for (int i = 0; i < region->count; i++) {
-        const RegionDim *dim = &region->dims[i];
-        check_copied(v, c, dim->start, "an index", region->loc);
-        if (dim->extent) check_copied(v, c, dim->extent, "an extent", region->loc);
-        if (!type_is_int(dim->start->type)) REPORT(v, region->loc, T_NOT_INDEX, type_text(dim->start->type));
-        int64_t start = 0, extent = dim->extent ? 0 : 1, all = slots ? -1 : buf_extent(buf, i);
-        bool known = expr_const(dim->start, &start) && (!dim->extent || expr_const(dim->extent, &extent));
-        bool outside = known && (start < 0 || (all >= 0 && start + extent > all));
-        if (outside && buf->scope != SCOPE_GLOBAL)
-            REPORT(v, region->loc, T_INDEX_RANGE, (long long)(start < 0 ? start : start + extent - 1), i, buf->name,
-                   (long long)all);
-        if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, dim->start).varies)
-            REPORT(v, region->loc, T_IR_LOCAL_INDEX, buf->name);
-    }
-    if (region->transposed && region_rank(region) < 2)
-        REPORT(v, region->loc, T_TRANSPOSED_RANK, buf->name, region_rank(region));
-}
-
 // ---- attributes (15) ----
 static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
     for (const Attr *attr = list; attr; attr = attr->next) {
@@ -409,7 +218,7 @@ static void check_iters(Verifier *v, const Context *c, int count, const Iter *it
                    (long long)(iters[i].step && iters[i].step->kind == EXPR_INT ? iters[i].step->integer : 0));
         if (!type_is_int(iters[i].var->type))
             REPORT(v, iters[i].var->loc, T_IR_TYPE, iters[i].var->name, type_text(iters[i].var->type));
-        declare(v, iters[i].var, iters[i].var->name, iters[i].var->loc);
+        declare_name(v, iters[i].var, iters[i].var->name, iters[i].var->loc);
     }
 }
 
@@ -423,13 +232,13 @@ static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
             REPORT(v, stmt->loc, T_OPERAND_TYPES, "=", type_text(var->type), type_text(stmt->let.value->type));
     }
     if (stmt->kind == STMT_LET) {
-        declare(v, var, var->name, stmt->loc);
+        declare_name(v, var, var->name, stmt->loc);
         set_depends(v, var, expr_depends(v, stmt->let.value));
         return;
     }
     if (var->kind != VAR_MUTABLE) REPORT(v, stmt->loc, T_NOT_ASSIGNABLE, var->name);
     if (stmt->kind == STMT_VAR) {
-        declare(v, var, var->name, stmt->loc);
+        declare_name(v, var, var->name, stmt->loc);
         map_put(v->inner, var, c->parallel ? v : NULL);
         return;
     }
@@ -522,7 +331,7 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
     check_block(v, c, &stmt->loop.body);
     v->parallel_count = parallel_count;
-    undeclare(v, mark);
+    undeclare_names(v, mark);
 }
 
 // All threads may evaluate its condition, each for itself: they leave it one after the other.
@@ -577,7 +386,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);
     c.grid = true;
     check_block(v, c, &stmt->grid.body);
-    undeclare(v, mark);
+    undeclare_names(v, mark);
 }
 
 static void check_role(Verifier *v, Context c, const Stmt *stmt) {
@@ -595,7 +404,7 @@ static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
         set_depends(v, stmt->thread.iters[i].var, (Depends){.varies = true, .thread = true});
     c.thread = true;
     check_block(v, c, &stmt->thread.body);
-    undeclare(v, mark);
+    undeclare_names(v, mark);
 }
 
 static void check_launch(Verifier *v, const Context *c, const Stmt *stmt) {
@@ -649,7 +458,7 @@ static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     case STMT_DECL:
         check_buffer(v, c, stmt->decl);
         if (stmt->decl->alias_of) check_visible(v, stmt->decl->alias_of, stmt->decl->alias_of->name, stmt->loc);
-        declare(v, stmt->decl, stmt->decl->name, stmt->loc);
+        declare_name(v, stmt->decl, stmt->decl->name, stmt->loc);
         break;
     case STMT_FOR: check_loop(v, *c, stmt); break;
     case STMT_WHILE:
@@ -677,7 +486,7 @@ static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
 static void check_block(Verifier *v, Context c, const Block *block) {
     int mark = v->declared.count;
     for (int i = 0; i < block->count; i++) check_stmt(v, &c, block->items[i]);
-    undeclare(v, mark);
+    undeclare_names(v, mark);
 }
 
 // ---- functions ----
@@ -700,15 +509,15 @@ static void check_func(Verifier *v, const Func *func) {
     v->func = func;
     check_attrs(v, func->attrs, 'k', func->loc);
     for (int i = 0; i < func->dims.count; i++) {
-        declare(v, func->dims.items[i], func->dims.items[i]->name, func->loc);
+        declare_name(v, func->dims.items[i], func->dims.items[i]->name, func->loc);
         set_depends(v, func->dims.items[i], (Depends){.varies = true});
     }
     for (int i = 0; i < func->params.count; i++) {
         const Param *param = &func->params.items[i];
         check_attrs(v, param->attrs, 'p', func->loc);
         check_hidden(v, func, param);
-        if (param->var) declare(v, param->var, param->var->name, param->var->loc);
-        if (param->buf) declare(v, param->buf, param->buf->name, param->buf->loc);
+        if (param->var) declare_name(v, param->var, param->var->name, param->var->loc);
+        if (param->buf) declare_name(v, param->buf, param->buf->name, param->buf->loc);
     }
     for (int i = 0; i < func->params.count; i++)
         if (func->params.items[i].buf) check_buffer(v, &c, func->params.items[i].buf);

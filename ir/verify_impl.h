@@ -46,6 +46,18 @@ typedef struct Depends {
 
 #define REPORT(v, loc, ...) ((v)->broken = true, (void)diag((v)->sink, (loc), __VA_ARGS__))
 
+// verify_expr.c
+// A Var or Buf is visible from here on; undeclare_names leaves a scope: what was declared since `mark` (declared.count) is gone.
+void declare_name(Verifier *v, const void *object, const char *name, Span loc);
+void undeclare_names(Verifier *v, int mark);
+void check_visible(Verifier *v, const void *object, const char *name, Span loc);
+void set_depends(Verifier *v, const Var *var, Depends depends);
+// One control flow of all threads.
+bool is_block_level(const Context *c);
+// An expression that passes copy (into guards, vectors, addresses), so that nothing in it may happen once.
+void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc);
+void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc);
+void check_condition(Verifier *v, const Context *c, Expr *e);
 Depends expr_depends(const Verifier *v, const Expr *expr);
 void check_expr(Verifier *v, const Context *c, const Expr *expr);
 void check_region(Verifier *v, const Context *c, const Region *region);
