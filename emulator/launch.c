@@ -116,9 +116,9 @@ static Agent *host_agent(Machine *machine, int count, const EmuArg *args, const 
     Agent *agent = cta->root = agent_start(cta, 0);
     for (int i = 0; i < count && func_argument(func, i); i++) {
         const Param *param = func_argument(func, i);
-        if (param->buf) {
+        if (param->buf && args[i].tensor) {
             bind_tensor(machine, &code->mems[(intptr_t)map_get(code->mem_of, param->buf) - 1], args[i].tensor);
-        } else {
+        } else if (param->var) {
             Word *word = &agent->regs[slot_of(code, param->var)].w[0];
             if (type_is_float(param->var->type)) word->f = float_round(param->var->type, args[i].real);
             else word->i = int_wrap(param->var->type, args[i].integer);

@@ -17,6 +17,7 @@ typedef struct Making {
     const Func *func;
     int64_t *dims;
     bool *bound;
+    EmuArg *scalars;   // the arguments before there are tensors, whose extents may name them
     TestCase *out;
     uint64_t seed;
     bool ok;
@@ -70,7 +71,7 @@ static int64_t dim_value(Making *m, const Expr *e) {
     if (index >= 0) return m->dims[index];
     if (expr_const(e, &constant)) return constant;
     Word value = {.i = 0};
-    m->ok &= host_value(m->module, m->func, e, 0, NULL, m->dims, m->arena, &value);
+    m->ok &= host_value(m->module, m->func, e, m->out->count, m->scalars, m->dims, m->arena, &value);
     return value.i;
 }
 
@@ -234,13 +235,14 @@ static bool make_case(const Module *module, const Test *test, uint64_t seed, Tes
     m.bound = NEW_ARRAY(m.arena, bool, func->dims.count + 1);
     out->count = func_argument_count(func);
     out->args = NEW_ARRAY(m.arena, EmuArg, out->count + 1);
+    m.scalars = NEW_ARRAY(m.arena, EmuArg, out->count + 1);
     out->want = NEW_ARRAY(m.arena, EmuArg, out->count + 1);
     bind_named(&m);
-    for (int i = 0; i < out->count && m.ok; i++) {
-        const Param *param = func_argument(func, i);
-        if (param->buf) make_tensor(&m, i, param->buf);
-        else make_scalar(&m, i, param->var);
-    }
+    for (int i = 0; i < out->count && m.ok; i++)
+        if (!func_argument(func, i)->buf) make_scalar(&m, i, func_argument(func, i)->var);
+    memcpy(m.scalars, out->args, (size_t)out->count * sizeof *out->args);
+    for (int i = 0; i < out->count && m.ok; i++)
+        if (func_argument(func, i)->buf) make_tensor(&m, i, func_argument(func, i)->buf);
     if (m.ok && test->fill) {
         EmuReport unused = {0};
         m.ok = run_func(module, test->fill, out->count, out->args, NULL, NULL, &unused);

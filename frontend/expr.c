@@ -136,7 +136,10 @@ Value expression(Sema *s, const Node *node) {
         Value b = in_turn(s, 1, &a, node->kids[1]);
         return binary(s, (BinaryOp)node->op, a, b, span);
     case N_TERNARY: return select(s, node);
-    case N_DOT: diag(s->sink, span, T_NOT_A_VALUE, "a view"); return value_poison(span);
+    case N_DOT:
+        if (node->kids[0]->kind != N_NAME || find_or_report(s, node->kids[0]))
+            diag(s->sink, span, T_NOT_A_VALUE, "a view");
+        return value_poison(span);
     case N_STRING: diag(s->sink, span, T_NOT_A_VALUE, "a string"); return value_poison(span);
     default: diag(s->sink, span, T_NOT_A_VALUE, "this"); return value_poison(span);
     }

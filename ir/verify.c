@@ -193,11 +193,12 @@ static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
     if (opaque && buf->scope != SCOPE_SHARED && buf->scope != SCOPE_GLOBAL)
         REPORT(v, buf->loc, T_NOT_SCALAR_TYPE, type_text(buf->type));
     bool here = buf->scope == SCOPE_GLOBAL ? buf->is_scratch && c->kind == FUNC_PROGRAM
-                : c->kind == FUNC_KERNEL   ? c->grid && (buf->scope != SCOPE_LOCAL || c->thread)
+                : c->kind == FUNC_KERNEL   ? c->grid && (buf->scope == SCOPE_LOCAL ? c->thread : !c->parallel)
                                            : c->kind == FUNC_REFERENCE && buf->scope == SCOPE_LOCAL;
     if (!here && !buf->is_param)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name,
-               "outside of its place: shared and fragment in a grid, local in a thread region, scratch in a program");
+               "outside of its place: shared and fragment in a grid, not in a parallel loop; local in a thread region; "
+               "scratch in a program");
     if (buf->scope == SCOPE_FRAGMENT && v->func->stage == STAGE_THREAD)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "at thread stage");
     if (buf->layout && !buf->lowered) check_layout(v, buf);
