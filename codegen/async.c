@@ -84,7 +84,8 @@ enum {
     LOAD_BLOCKS = 3,
     FIRST_MULTICAST = 4,
     FIRST_LOAD = 5,
-    FIRST_STORE = 2
+    FIRST_STORE = 2,
+    FIRST_PREFETCH = 1
 };   // of a tensor map; where the coordinates begin
 
 // Coordinates from operand `from` on; how many there are.
@@ -147,6 +148,15 @@ static void emit_tma_store(Gen *gen, const OpCall *call) {
     call_named(gen, name, gen->none, count, args);
 }
 
+static void emit_tma_prefetch(Gen *gen, const OpCall *call) {
+    Value args[FIRST_PREFETCH + MOST_DIMS + 2] = {tensor_map(gen, call, 0)};
+    int dims = coordinates(gen, call, FIRST_PREFETCH, args + FIRST_PREFETCH), count = FIRST_PREFETCH + dims;
+    args[count++] = const_i64(gen, 0);
+    args[count++] = LLVMConstInt(gen->i1, 0, 0);   // no policy
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.prefetch.tile.%dd", dims);
+    call_named(gen, name, gen->none, count, args);
+}
+
 // Linear copies. (PTX ISA, "cp.async.bulk")
 static void emit_bulk_load(Gen *gen, const OpCall *call) {
     const Buf *tile = call->args[0].region->buf;
@@ -184,6 +194,7 @@ void emit_bulk(Gen *gen, const OpCall *call) {
     case OP_TMA_MULTICAST: emit_tma_load(gen, call); return;
     case OP_TMA_ADD:
     case OP_TMA_STORE: emit_tma_store(gen, call); return;
+    case OP_TMA_PREFETCH: emit_tma_prefetch(gen, call); return;
     case OP_BULK_LOAD: emit_bulk_load(gen, call); return;
     case OP_BULK_STORE: emit_bulk_store(gen, call); return;
     case OP_BULK_COMMIT: call_named(gen, "llvm.nvvm.cp.async.bulk.commit.group", gen->none, 0, NULL); return;

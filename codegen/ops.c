@@ -427,7 +427,7 @@ static Value emit_atomic(Gen *gen, const OpCall *call) {
 }
 
 static LLVMAtomicOrdering memory_order(Gen *gen, const char *word) {
-    if (strcmp(word, "relaxed") == 0) return LLVMAtomicOrderingMonotonic;
+    if (strcmp(word, "relaxed") == 0 || strcmp(word, "early") == 0) return LLVMAtomicOrderingMonotonic;
     if (strcmp(word, "acquire") == 0) return LLVMAtomicOrderingAcquire;
     if (strcmp(word, "release") == 0) return LLVMAtomicOrderingRelease;
     fail_internal(gen->failure, __FILE__, __LINE__, "memory order '%s'", word);
@@ -573,6 +573,7 @@ static Value emit_supported(Gen *gen, OpCall *call) {
     case OP_TMA_MULTICAST:
     case OP_TMA_ADD:
     case OP_TMA_STORE:
+    case OP_TMA_PREFETCH:
     case OP_BULK_LOAD:
     case OP_BULK_STORE:
     case OP_BULK_COMMIT:

@@ -128,6 +128,16 @@ static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset) 
     if (mem->scope == SCOPE_GLOBAL) race_global(agent, lane, mem, offset, 1, TOUCH_ATOMIC, agent->pc);
 }
 
+static bool is_early(const Call *call) {
+    return call->op == OP_LOAD && strcmp(call->args[1].name, "early") == 0;
+}
+
+// An element that kernels before may still write: what it is, or anything that it may have been or may become.
+static Word early_value(Machine *machine, const Mem *mem, const uint8_t *at) {
+    uint64_t other = random_next(&machine->random);
+    return element_load(mem->type, random_below(&machine->random, 2) ? at : (const uint8_t *)&other);
+}
+
 static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
     OpId op = call->op;
     Machine *machine = agent->cta->machine;
@@ -145,6 +155,10 @@ static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
         if (op == OP_LOAD && strcmp(call->args[1].name, "acquire") == 0) race_acquire(agent, l, mem, offsets[l]);
         if (op == OP_STORE && strcmp(call->args[2].name, "release") == 0) race_release(agent, l, mem, offsets[l]);
         if (reads && writes) race_atomic(agent, l, mem, offsets[l]);
+        if (is_early(call)) {
+            dst->w[l] = early_value(machine, mem, at);
+            continue;
+        }
         note_atomic(agent, mem, l, offsets[l]);
         if (reads) state_readable(agent, mem, offsets[l], 1, l);
         Word old = reads ? element_load(mem->type, at) : (Word){.i = 0};
@@ -300,6 +314,7 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_TMA_STORE:
     case OP_BULK_LOAD:
     case OP_BULK_STORE: bulk_start(agent, call); break;
+    case OP_TMA_PREFETCH: break;   // a hint
     case OP_BULK_COMMIT:
         if (agent->warp) bulk_commit(agent);
         break;

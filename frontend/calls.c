@@ -87,13 +87,13 @@ static bool match_operands(Sema *s, const OpInfo *info, const Node *call, Operan
 static const char *words_of(const OpInfo *info, const char *operand) {
     static const struct {
         const char *operand, *words;
-    } table[] = {{"order", "relaxed acquire release acq_rel"},
-                 {"scope", "block cluster device system"},
+    } table[] = {{"scope", "block cluster device system"},
                  {"what", "reads"},
                  {"precision", "ieee tf32"},
                  {"a_form", "k128 k64 k32 k0 mn128 mn64 mn32 mn0"},
                  {"b_form", "k128 k64 k32 k0 mn128 mn64 mn32 mn0"}};
     if (info->id == OP_BULK_WAIT) return "read";
+    if (strcmp(operand, "order") == 0) return info->id == OP_LOAD ? "relaxed acquire early" : "relaxed release";
     for (int i = 0; i < COUNT_OF(table); i++)
         if (strcmp(table[i].operand, operand) == 0) return table[i].words;
     return NULL;

@@ -94,24 +94,26 @@ bool type_can_be_added(Type type) {
 }
 
 static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
-    bool load = info->id == OP_TMA_LOAD || info->id == OP_TMA_MULTICAST;
+    bool load = info->id == OP_TMA_LOAD || info->id == OP_TMA_MULTICAST, moves = info->id != OP_TMA_PREFETCH;
     int map_at = load ? 1 : 0, coordinates = info->operand_count - 1;
-    const Buf *buf = args[load ? 0 : 1].region->buf;
+    const Buf *buf = moves ? args[load ? 0 : 1].region->buf : NULL;
     const Expr *e = args[map_at].value;
     const Param *param = e->kind == EXPR_VAR ? func_hidden(v->func, e->var) : NULL;
     TensorMap map;
     const char *why;
     if (!param) report_operand(v, info, map_at, "is no tensormap parameter", loc);
     if (!param || !tensor_map_read(v->func, param, &map, &why)) return;   // reported where it is declared
-    if (buf->type != map.tensor->type) report_operand(v, info, load ? 0 : 1, "has another type than the tensor", loc);
+    if (buf && buf->type != map.tensor->type)
+        report_operand(v, info, load ? 0 : 1, "has another type than the tensor", loc);
     if (count - coordinates != map.rank)
         report_operand(v, info, coordinates, "are not one for each dim of the box", loc);
     for (int i = coordinates; i < count; i++)
         if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
     if (info->id == OP_TMA_ADD && !type_can_be_added(map.tensor->type))
         report_operand(v, info, map_at, "has a type that TMA cannot add", loc);
-    if (!load && map.tf32) report_operand(v, info, map_at, "rounds to tf32, which TMA does only where it loads", loc);
-    if (!load && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
+    if (!load && moves && map.tf32)
+        report_operand(v, info, map_at, "rounds to tf32, which TMA does only where it loads", loc);
+    if (!load && moves && map.tensor->mode == MODE_IN) REPORT(v, loc, T_READ_ONLY, map.tensor->name);
 }
 
 static void check_bulk(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {   // PTX ISA, "cp.async.bulk"
@@ -260,7 +262,7 @@ static bool wants_integers(OpId op) {
 
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
-    if (op >= OP_TMA_LOAD && op <= OP_TMA_MULTICAST) check_tma(v, info, count, args, loc);
+    if (op >= OP_TMA_LOAD && op <= OP_TMA_PREFETCH) check_tma(v, info, count, args, loc);
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
