@@ -338,28 +338,10 @@ static bool keeps_runs(const Buf *buf, int64_t vector) {
     return stages && layout_keeps_runs(buf->layout, vector);
 }
 
-static bool goes_in_runs(const Version *version, const TileAccess *access) {
-    return version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
-           access_in_runs(version->loop, access, version->fast) && keeps_runs(access->buf, version->vector);
-}
-
-// An iteration that has written to the buffer comes back to it: its elements go to memory one by one then, since a vector is read
-// before all that the group does and written behind it. (Stores in vectors keep their order.)
-static bool comes_back(const Version *version, const Buf *buf) {
-    const TileAccessVec *accesses = version->accesses;
-    bool written = false, in_runs = true;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
-        if (buf_root(access->buf) != buf_root(buf)) continue;
-        in_runs &= goes_in_runs(version, access);
-        if (written && (!access->is_store || !in_runs)) return true;
-        written |= access->is_store;
-    }
-    return false;
-}
-
 static bool is_vector_access(const Version *version, const TileAccess *access) {
-    return goes_in_runs(version, access) && !comes_back(version, access->buf);
+    return version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
+           access_in_vectors(version->loop, version->accesses, access, version->fast) &&
+           keeps_runs(access->buf, version->vector);
 }
 
 // What the source asks of the group, and that it lies in the tensor.

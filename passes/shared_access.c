@@ -117,7 +117,7 @@ static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
     for (int a = 0; a < accesses.count; a++) {
         const TileAccess *tile = &accesses.items[a];
         if (tile->buf->scope != SCOPE_SHARED) continue;
-        gather_loop_access(gather, loop, map, tile, access_in_runs(loop, tile, fast) ? (int)vector : 1);
+        gather_loop_access(gather, loop, map, tile, access_in_vectors(loop, &accesses, tile, fast) ? (int)vector : 1);
     }
 }
 

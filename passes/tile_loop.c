@@ -458,6 +458,23 @@ bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
     return condition_run(access->condition, iter) != 1;
 }
 
+// An iteration that has written to the buffer comes back to it: its elements go to memory one by one then.
+static bool comes_back(const TileLoop *loop, const TileAccessVec *accesses, const Buf *buf, int fast) {
+    bool written = false, in_runs = true;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (buf_root(access->buf) != buf_root(buf)) continue;
+        in_runs &= access_in_runs(loop, access, fast);
+        if (written && (!access->is_store || !in_runs)) return true;
+        written |= access->is_store;
+    }
+    return false;
+}
+
+bool access_in_vectors(const TileLoop *loop, const TileAccessVec *accesses, const TileAccess *access, int fast) {
+    return access_in_runs(loop, access, fast) && !comes_back(loop, accesses, access->buf, fast);
+}
+
 bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
     for (int d = 0; d < access->count; d++) {
         int64_t constant;
@@ -533,6 +550,7 @@ static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int 
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
         if (!is_memory(access->buf) || run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        if (comes_back(loop, accesses, access->buf, fast)) continue;
         int bytes = type_bytes(access->buf->type);
         bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < points;
         widest = bytes > widest ? bytes : widest;

@@ -53,6 +53,8 @@ Expr *run_start(Arena *arena, const TileAccess *access, Var *iter);
 // The access takes consecutive elements along `fast`, in groups of which all or none happen: its condition is that of the
 // group's first point.
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast);
+// The same, and as vectors: these are read before all that a group does, and written behind it, in order.
+bool access_in_vectors(const TileLoop *loop, const TileAccessVec *accesses, const TileAccess *access, int fast);
 // Which loop iterator each index of a fragment access is: dims[d] = iterator number, or -1 for a constant index.
 // False when some index is neither, or an iterator comes twice.
 bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims);
