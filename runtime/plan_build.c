@@ -15,6 +15,10 @@ typedef struct Builder {
     Map *renamed;              // Var -> the Var of another name that stands for it
 } Builder;
 
+static const char *address_name(Arena *arena, const char *tensor) {
+    return arena_printf(arena, "%s_address", tensor);
+}
+
 static const char *name_of_tensor(const Arg *arg) {
     return arg->region ? arg->region->buf->name : arg->name ? arg->name : "?";
 }
@@ -25,13 +29,19 @@ static bool is_taken(const Builder *b, const char *name) {
     return false;
 }
 
-// Names of a module are for people: two `let`s may have the same one, such as those of a function inlined twice.
-static const char *let_name(Builder *b, const Var *var) {
+// Names of a module are for people: two `let`s may have the same one, such as those of a function inlined twice, and each may be called
+// as a tensor's address is here.
+static const char *own_name(Builder *b, const Var *var) {
     const char *name = var->name;
     for (int i = 1; is_taken(b, name); i++) name = arena_printf(b->arena, "%s_%d", var->name, i);
     vec_push(b->arena, &b->names, name);
     if (name != var->name) map_put(b->renamed, var, var_new(b->arena, name, var->kind, var->type, var->loc));
     return name;
+}
+
+static const char *name_of(const Builder *b, const Var *var) {
+    const Var *renamed = map_get(b->renamed, var);
+    return renamed ? renamed->name : var->name;
 }
 
 static Expr *for_the_host(Mapper *mapper, Expr *expr) {
@@ -40,7 +50,7 @@ static Expr *for_the_host(Mapper *mapper, Expr *expr) {
     if (renamed) return e_var(mapper->arena, renamed);
     if (expr->kind != EXPR_CALL || expr->call.op != OP_ALIGNED) return expr;
     Arena *arena = mapper->arena;
-    const char *name = arena_printf(arena, "%s_address", name_of_tensor(&expr->call.args[0]));
+    const char *name = address_name(arena, name_of_tensor(&expr->call.args[0]));
     Expr *address = e_var(arena, var_new(arena, name, VAR_PARAM, TYPE_I64, expr->loc));
     return e_binary(arena, BIN_EQ, e_mod(arena, address, expr->call.args[1].value), e_int(arena, 0));
 }
@@ -93,7 +103,7 @@ static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
     case STMT_LET:
         step->kind = DO_LET;
         step->value = host_expr(b, stmt->let.value);
-        step->name = let_name(b, stmt->let.var);
+        step->name = own_name(b, stmt->let.var);
         step->type = stmt->let.var->type;
         return step;
     case STMT_ASSUME:
@@ -211,25 +221,38 @@ static PlanMap plan_map(Builder *b, const Func *func, int at) {
     return out;
 }
 
-static PlanVariant plan_variant(Builder *b, const Func *func) {
+// Tensors and their addresses keep their names, scalars and dims take what is free.
+static void name_arguments(Builder *b, const Func *func) {
     b->names.count = 0;
     b->renamed = map_new(b->arena);
+    for (int i = 0; i < func->params.count; i++) {
+        const Buf *buf = func->params.items[i].buf;
+        if (!buf) continue;
+        vec_push(b->arena, &b->names, buf->name);
+        vec_push(b->arena, &b->names, address_name(b->arena, buf->name));
+    }
+    for (int i = 0; i < func->params.count; i++)
+        if (func->params.items[i].var) own_name(b, func->params.items[i].var);
+    for (int i = 0; i < func->dims.count; i++) own_name(b, func->dims.items[i]);
+}
+
+static PlanVariant plan_variant(Builder *b, const Func *func) {
+    name_arguments(b, func);
     PlanVariant v = {.when = host_expr(b, func->when)};
     for (int i = 0; i < func->params.count; i++) {
         const Param *from = &func->params.items[i];
-        vec_push(b->arena, &b->names, from->buf ? from->buf->name : from->var->name);
         if (param_is_hidden(from)) {
             PlanMap map = plan_map(b, func, i);
             vec_push(b->arena, &v.maps, map);
             continue;
         }
         PlanParam p =
-            from->buf ? plan_tensor(b, from->buf) : (PlanParam){.name = from->var->name, .type = from->var->type};
+            from->buf ? plan_tensor(b, from->buf) : (PlanParam){.name = name_of(b, from->var), .type = from->var->type};
         vec_push(b->arena, &v.params, p);
     }
     for (int i = 0; i < func->dims.count; i++) {
-        vec_push(b->arena, &v.dims, func->dims.items[i]->name);
-        vec_push(b->arena, &b->names, func->dims.items[i]->name);
+        const char *name = name_of(b, func->dims.items[i]);
+        vec_push(b->arena, &v.dims, name);
     }
     plan_block(b, &func->body, &v.steps);
     for (const Attr *attr = func->attrs; attr; attr = attr->next) {
