@@ -17,6 +17,14 @@ static double now(void) {
 
 // ---- names and sizes ----
 
+// No name of PTX (PTX ISA, "Identifiers", "Constants"), or one of a function that kernels call.
+static bool is_reserved(const char *name) {
+    static const char *const names[] = {"_", "WARP_SZ", "vprintf", "__assertfail"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
 static bool is_taken(const Module *module, const char *name, const Func *besides) {
     for (int i = 0; i < module->funcs.count; i++) {
         const Func *func = module->funcs.items[i];
@@ -31,7 +39,7 @@ const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena
         const Func *func = module->funcs.items[i];
         earlier += func->kind == FUNC_KERNEL && strcmp(func->name, kernel->name) == 0;
     }
-    if (!earlier) return arena_strdup(arena, kernel->name);
+    if (!earlier && !is_reserved(kernel->name)) return arena_strdup(arena, kernel->name);
     const char *bars = "__";
     char *symbol = arena_printf(arena, "%s%s%d", kernel->name, bars, earlier);
     while (is_taken(module, symbol, kernel)) symbol = arena_printf(arena, "%s_", symbol);
