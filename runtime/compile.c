@@ -187,11 +187,11 @@ static int conjunct_length(const char *text) {
 
 // What a model of time says takes thousands of characters: of a long part the beginning is for people, all of it in the manifest.
 static void report_condition(const char *text, StrBuf *out) {
-    enum { SHOWN = 60 };
+    enum { LONG = 400, SHOWN = 60 };
     const char *before = "    when ";
     while (*text) {
         int length = conjunct_length(text);
-        bool whole = length <= 2 * SHOWN;
+        bool whole = length <= LONG;
         sb_printf(out, "%s%.*s%s", before, whole ? length : SHOWN, text, whole ? "" : " ...");
         before = " && ";
         text += length;
