@@ -6,8 +6,8 @@ import peers
 from table import BF16, UNCHECKED, Choice, Own, Problem, bench, poisoned, random
 
 ROWS = [(1048576, 128), (131072, 1024), (32768, 4096), (16384, 8192), (512, 262144)]
-LONG = [(512, 262144), (1024, 131072), (2048, 65536)]
-KEPT = ROWS[:-1] + LONG[::-1] + [(4 * m, n) for m, n in LONG[::-1]]   # read and written; four times as much: without start and end
+LONG = [(2048, 65536), (1024, 131072), (512, 262144)]
+KEPT = ROWS[:-1] + LONG + [(4 * m, n) for m, n in LONG]   # read and written; the last without much start and end
 EPS = 1e-5
 
 
