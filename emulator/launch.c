@@ -288,13 +288,17 @@ static void check_zeroed(Machine *machine, const char *verb) {
 }
 
 static bool run_grid(Machine *machine, Agent *host) {
+    const int64_t most = INT32_MAX;   // as on devices
     const GridCode *grid = &machine->code->grid;
     int64_t blocks = 1;
     for (int i = 0; i < grid->count; i++) {
         int64_t extent = host->regs[grid->extents[i]].i[0];
-        blocks *= extent > 0 ? extent : 0;
+        if (__builtin_mul_overflow(blocks, extent > 0 ? extent : 0, &blocks)) blocks = INT64_MAX;
     }
-    return machine_run_blocks(machine, host, blocks);
+    if (blocks <= most) return machine_run_blocks(machine, host, blocks);
+    const Func *func = machine->code->func;
+    diag(machine->module->sink, func->loc, T_GRID_SIZE, func->name, (long long)blocks, (long long)most);
+    return false;
 }
 
 bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
