@@ -21,7 +21,8 @@ static bool is_memory(const Buf *buf) {
 
 static MemAccess *add(Arena *arena, MemAccessVec *out, const Stmt *stmt, Buf *buf, Who who, bool write) {
     MemAccess *access = NEW(arena, MemAccess);
-    *access = (MemAccess){.buf = buf, .stmt = stmt, .who = who, .write = write, .rank = buf ? buf->rank : 0};
+    *access = (MemAccess){
+        .buf = buf, .stmt = stmt, .who = who, .write = write, .update = OP_COUNT, .rank = buf ? buf->rank : 0};
     for (int d = 0; d < access->rank; d++) access->dims[d].length = -1;
     vec_push(arena, out, access);
     return access;
@@ -36,6 +37,12 @@ static void set_region(MemAccess *access, const Region *region) {
         const RegionDim *dim = &region->dims[d];
         access->dims[d] = (BoxDim){.start = dim->start, .length = dim->extent ? dim->tile : 1};
     }
+}
+
+// What comes to the same in any order.
+static OpId update_of(OpId op) {
+    bool any = op >= OP_ATOMIC_ADD && op <= OP_ATOMIC_XOR;
+    return any ? op : OP_COUNT;
 }
 
 // ---- tile loops ----
@@ -95,8 +102,8 @@ static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAcc
         const TileAccess *tile = &accesses.items[a];
         if (!is_memory(tile->buf)) continue;
         MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
-        access->atomic = tile->is_atomic && !tile->is_peer;
-        access->loads_flag = access->atomic && !tile->is_store;
+        access->update = update_of(tile->update);
+        access->flag = tile->is_atomic && !tile->is_peer;
         access->async = starts_copy(stmt);
         access->elsewhere = tile->elsewhere;
         access->map = map;
@@ -112,14 +119,15 @@ typedef struct Collect {
     Arena *arena;
     MemAccessVec *out;
     const Stmt *stmt;
-    OpId op;   // of the call whose operands come
+    OpId op;      // of the call whose operands come
+    bool alone;   // it is a statement: nobody uses its result
     Who who;
     bool opaque;   // within a thread region or role: indices mean nothing here
 } Collect;
 
 static bool collect_expr(Visitor *visitor, Expr *expr) {
     Collect *c = visitor->user;
-    if (expr->kind == EXPR_CALL) c->op = expr->call.op;
+    if (expr->kind == EXPR_CALL) c->op = expr->call.op, c->alone = false;
     if (expr->kind != EXPR_LOAD || !is_memory(expr->load.buf)) return true;
     MemAccess *access = add(c->arena, c->out, c->stmt, expr->load.buf, WHO_ALL, false);
     if (!c->opaque) set_element(access, expr->load.count, expr->load.indices);
@@ -132,15 +140,15 @@ static void collect_region(Visitor *visitor, Region *region, const Operand *oper
     bool atomic = c->op >= OP_ATOMIC_ADD && c->op <= OP_STORE, write = operand->access != ACCESS_READ;
     bool once = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
     MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, once ? WHO_ONE : c->who, write);
-    access->atomic = atomic;
-    access->loads_flag = atomic && !write && !c->opaque;
+    if (c->alone) access->update = update_of(c->op);
+    access->flag = atomic;
     access->elsewhere = c->op == OP_PEER_STORE;
     if (!c->opaque) set_region(access, region);
 }
 
 static bool collect_stmt(Visitor *visitor, Stmt *stmt) {
     Collect *c = visitor->user;
-    if (stmt->kind == STMT_CALL) c->op = stmt->call.op;
+    if (stmt->kind == STMT_CALL) c->op = stmt->call.op, c->alone = true;
     if (stmt->kind != STMT_STORE || !is_memory(stmt->store.buf)) return true;
     MemAccess *access = add(c->arena, c->out, c->stmt, stmt->store.buf, c->opaque ? WHO_ALL : WHO_ONE, true);
     if (!c->opaque) set_element(access, stmt->store.count, stmt->store.indices);
@@ -186,7 +194,7 @@ static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out)
     const Region *bar = call_region(call, 0);
     MemAccess *access = add(arena, out, call, bar->buf, waits ? WHO_ALL : WHO_ONE, true);
     set_region(access, bar);
-    access->atomic = !first;
+    if (!first) access->update = OP_MBARRIER_ARRIVE;
     return true;
 }
 
@@ -203,7 +211,7 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
         return;
     }
     if (stmt->call.op == OP_CLUSTER_BARRIER) add(arena, out, stmt, NULL, WHO_ALL, true)->pseudo = true;
-    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = stmt->call.op};
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = stmt->call.op, .alone = true};
     c.who = info->stages & STAGE_BIT_THREAD ? WHO_ONE : WHO_ALL;
     Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
     for (int i = 0; i < stmt->call.count; i++) {
@@ -224,7 +232,7 @@ static void tma_accesses(Arena *arena, Stmt *stmt, const Stmt *copy, MemAccessVe
         const Region *region = copy->call.args[i].region;
         MemAccess *access = add(arena, out, stmt, region->buf, WHO_ONE, i == 1);
         set_region(access, region);
-        access->atomic = i == 1 && copy != stmt;
+        if (i == 1 && copy != stmt) access->update = OP_ATOMIC_ADD;
         if (region->buf->scope != SCOPE_SHARED) continue;
         access->tma = access->async = true;
         access->bar = i == 1 ? call_region(copy, COPY_BAR) : NULL;

@@ -22,8 +22,9 @@ typedef struct MemAccess {
         buf;   // NULL: all of global memory (of a fence or a release, which come after what the block did); of an await, all memory
     const Stmt *stmt;
     int id;   // for the user's tables
-    bool write, atomic;
-    bool loads_flag;      // with a memory order, by each thread: before one stores there, all must have
+    bool write;
+    bool flag;            // an atomic, or an access with a memory order: what blocks tell each other
+    OpId update;          // atomic, and in any order among its like: nobody asks what was there before; OP_COUNT: none
     bool async;           // lands later, at a wait for its cp.async group
     bool elsewhere;       // in another block's memory: who reads it here waits for its mbarrier
     bool tma;             // by TMA: lands at a wait for its mbarrier, or (a store, which reads) at a bulk_wait

@@ -3,8 +3,8 @@
 // The state is the list of live accesses: those that no barrier has ordered yet. Statements are executed one after the
 // other with index values as far as they are known (affine.h); each access is compared with the live ones:
 //
-//     conflict        one of the two writes, they are not both atomic (but for an atomic after loads of a flag, which threads
-//                     make each for itself), and their boxes may meet
+//     conflict        one of the two writes, they are not both updates that come to the same in any order (additions whose
+//                     old value nobody uses), and their boxes may meet
 //     - and the live one is an asynchronous write that has not landed: a wait is missing (and a barrier, but for the
 //       thread's own data)
 //     - and they are not element by element of the same threads: a barrier is missing
@@ -279,18 +279,24 @@ static bool is_ordered(const MemAccess *before, const MemAccess *after) {
     return before->elsewhere || (uses_mbarrier(before) && uses_mbarrier(after));
 }
 
+// A wait for another block's flag, behind one that this block has set: these are different ones, where nothing says that they are the same.
+static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *start) {
+    bool waits = x->flag && x->stmt->kind == STMT_WHILE && x->stmt->while_.body.count == 0;
+    return waits && y->access->flag && !same_start(x, y->start, start);
+}
+
 // What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
 static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need,
                       int64_t *latest) {
     for (int i = 0; i < s->live.count; i++) {
         const Live *y = &s->live.items[i];
         if (!(x->write || y->access->write)) continue;
-        if (x->atomic && y->access->atomic && !y->access->loads_flag) continue;
+        if (x->update != OP_COUNT && x->update == y->access->update) continue;
         if (x->pseudo && !y->access->async) continue;
         if (is_ordered(y->access, x)) continue;
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
         if (y->ordered && !x->tma) continue;
-        if (!boxes_meet(m, y, x, start)) continue;
+        if (!boxes_meet(m, y, x, start) || waits_elsewhere(y, x, start)) continue;
         if (x->tma && y->lasting && !y->fenced) need->fence = true;
         if (y->pending && y->access->tma) {
             need->bulk |= !y->access->write;

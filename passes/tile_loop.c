@@ -184,6 +184,7 @@ static void collect_access(Collector *c, Buf *buf, int count, Expr **from, Expr 
                          .count = count,
                          .indices = indices,
                          .is_store = store != NULL,
+                         .update = OP_COUNT,
                          .load = load,
                          .store = store,
                          .conditional = c->depth > 0,
@@ -211,6 +212,7 @@ static void collect_args(Collector *c, OpId op, int count, Arg *args, Stmt *stmt
         vec_last(c->out).is_peer = op == OP_PEER;
         vec_last(c->out).elsewhere = op == OP_PEER_STORE;
         vec_last(c->out).adds = op == OP_ATOMIC_ADD && stmt;
+        if (stmt) vec_last(c->out).update = op;
     }
 }
 

@@ -28,6 +28,7 @@ typedef struct TileAccess {
     Expr **indices;   // with the body's pure lets put in
     bool is_store, is_atomic;
     bool adds;          // an atomic addition whose old value nobody uses
+    OpId update;        // an atomic whose old value nobody uses; OP_COUNT: none
     bool elsewhere;     // written in the shared memory of a block of the cluster
     bool is_peer;       // read in the shared memory of a block of the cluster: atomic for all that would vectorize it
     Expr *condition;    // of the `if` and `?:` around it, over the iterators; NULL: none
