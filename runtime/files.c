@@ -95,6 +95,17 @@ bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data
     return false;
 }
 
+bool file_can_write(Arena *arena, DiagSink *sink, const char *path) {
+    struct stat info;
+    bool there = stat(path, &info) == 0;
+    if (strcmp(path, "-") == 0 || (there && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))) return true;
+    char *temporary = arena_printf(arena, "%s.XXXXXX", path);
+    int fd = there && S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
+    else close(fd), unlink(temporary);
+    return fd >= 0;
+}
+
 bool folder_make(DiagSink *sink, const char *path) {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
     diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));

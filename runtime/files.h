@@ -19,6 +19,8 @@ bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, Fi
 // Writes a file under a temporary name beside it and renames it, so that a reader never sees half of it. "-": standard
 // output. False: reported.
 bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes);
+// Whether file_write could write there now, for whoever has long work before it. False: reported.
+bool file_can_write(Arena *arena, DiagSink *sink, const char *path);
 // Makes a folder unless it is there. False: reported.
 bool folder_make(DiagSink *sink, const char *path);
 

@@ -188,6 +188,7 @@ static bool prepare(Tuning *t) {
         !subject_choose(s) || !subject_args(s) || !file_read(tool->arena, tool->sink, s->path, SOURCE_LIMIT, &source))
         return false;
     list_combinations(t);
+    if (!file_can_write(tool->arena, tool->sink, t->record)) return false;   // not after minutes of measuring
     TuneJob *job = &t->job;
     job->arena = tool->arena;
     job->failure = tool->failure;
