@@ -414,7 +414,6 @@ def attention_mla(b, r, s, mixed, d=576, e=512):
     o = torch.full((b, 1, r, e), float("nan"), device="cuda", dtype=BF16)
     tokens = [sequences.of(cache, i)[:, 0].float() for i in range(b)]
     want = torch.stack([(q[i, 0].float() @ c.t() * scale).softmax(-1) @ c[:, :e] for i, c in enumerate(tokens)])
-    tickets = torch.zeros(1, ceil(r / 64), b, 8, device="cuda", dtype=torch.int32)   # which each launch leaves as they are
     work = 2 * sequences.tokens * d
     others = {}
     if not mixed:   # without pages
@@ -424,5 +423,5 @@ def attention_mla(b, r, s, mixed, d=576, e=512):
     others["triton"] = Choice(peers.latent, [(*LATENT[r], n) for n in splits[-2:]], q, cache, sequences.table, sequences.length, o,
                               scale, PAGE)
     return Problem(work=work, out=o, want=want.view(b, 1, r, e), tolerance=2e-2, peers=others | copies(work),
-                   ours=[Own("attention_mla", [q, cache, sequences.table, sequences.length, o, tickets, sequences.longest, scale],
+                   ours=[Own("attention_mla", [q, cache, sequences.table, sequences.length, o, sequences.longest, scale],
                              D=d, E=e, PAGE=PAGE)])

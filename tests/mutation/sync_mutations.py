@@ -296,8 +296,7 @@ CASES = [
            [f"test attention_mla (B = {len(lengths)}, G = 1, R = {heads}, P = 11, W = 14, longest = {max(lengths)}, scale = 0.04, "
             + ", ".join(f"{name} = {value}" for name, value in LATENT.items()) + ") {\n"
             + "".join(f"    length[{b}] = {keys};\n" for b, keys in enumerate(lengths))
-            + "    for (a in G, m in ceildiv(R, 64), b in B, i in 8) ticket[a, m, b, i] = 0;\n"
-            "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;" for lengths in shapes],
+            + "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;" for lengths in shapes],
            target="sm_90a", first=f"{kernel}__" + "__".join(f"{name}_{value}" for name, value in (LATENT | merge).items()))
       for kernel, merge, heads, consts, shapes in (
           ("latent_columns", {}, 16, {}, ([650, 20, 64, 150], [250, 250])),
