@@ -61,7 +61,7 @@ MUTATIONS = [
     ("attention_mla", "maxima of a warp alone", "unroll (w in 4) most[h] = max(most[h], across[turn, w,", "unroll (w in 4) most[h] = max(most[h], across[turn, warp,"),
     ("attention_mla", "sums of a warp four times", "sum[h] += across[turn, w,", "sum[h] += across[turn, warp,"),
     ("attention_mla", "values behind the end not cleared", "if (row >= rows) vstore(Cs", "if (row >= 64) vstore(Cs"),
-    ("attention_mla", "sequences taken as alike", "!= units(longest)) differs = true;", "!= units(longest)) differs = false;"),
+    ("attention_mla", "sequences taken as alike", "if (units(length[b]) != units(longest)) differs = true;", ""),
     ("attention_mla", "parts not weighed", "let w = exp2(l[k * 2 + h] - next);", "let w = 1;"),
     ("attention_mla", "threads' parts not weighed", "let w = exp2(tops[h, k * ITEMS + t] - next);", "let w = 1;"),
     ("attention_mla", "parts of the first thread alone", "sums[e, t] = sum[e];", "sums[e, t] = group == 0 ? sum[e] : 0;"),
