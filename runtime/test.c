@@ -179,12 +179,20 @@ static bool run_choice(void *user, const TestChoice *choice) {
     return ok || !run->options->on_gpu;
 }
 
+static bool elaborate_alone(void *user, Arena *arena) {
+    const Run *run = user;
+    const TestOptions *options = run->options;
+    return front_module(run->front, arena, options->define_count, options->defines, options->only) != NULL;
+}
+
 bool test_file(Front *front, const TestOptions *options, TestCounts *counts) {
     Run run = {.front = front, .options = options, .counts = counts, .complete = true};
     TestCounts before = *counts;
     test_choices(front, options->define_count, options->defines, run_choice, &run);
-    if (run.complete && counts->passed == before.passed && counts->failed == before.failed)
+    if (run.complete && counts->passed == before.passed && counts->failed == before.failed) {
         diag(front->sink, NOWHERE, T_NO_TESTS,
              options->only ? arena_printf(front->arena, " of '%s'", options->only) : "");
+        run.complete = scoped(front->failure, elaborate_alone, &run);   // what is wrong with it is said nevertheless
+    }
     return run.complete;
 }
