@@ -89,6 +89,8 @@ static void assign_scalar(Sema *s, const Node *node) {
     if (symbol->kind != SYMBOL_VAR || symbol->var->kind != VAR_MUTABLE) {
         Diag *d = diag(s->sink, place->span, T_NOT_ASSIGNABLE, place->text);
         diag_label(d, symbol->span, "declared here");
+        if (symbol->kind == SYMBOL_BUF)
+            diag_note(d, "all of a buffer: fill(%s, ...), copy, or a parallel loop", place->text);
         return;
     }
     Var *var = symbol->var;
