@@ -315,12 +315,19 @@ static Expr *map_facts(Arena *arena, const Func *func) {
     return all;
 }
 
-static Func *parts_kernel(Arena *arena, const Func *kernel) {
+static const char *free_name(Arena *arena, const Module *module, const char *wanted) {
+    const char *name = wanted;
+    for (int n = 1; module_func(module, name); n++) name = arena_printf(arena, "%s_%d", wanted, n);
+    return name;
+}
+
+static Func *parts_kernel(Arena *arena, const Module *module, const Func *kernel) {
     Func *func = clone_func(arena, kernel);
     Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
     find_parts(func, &s.parts);
-    func->name =
+    const char *name =
         arena_printf(arena, "%s__parts_%lldx%lld", kernel->name, (long long)s.parts.rows, (long long)s.parts.columns);
+    func->name = free_name(arena, module, name);
     Block *body = &s.grid->grid.body;
     Region *to = body->items[s.parts.store]->call.args[COPY_TO].region;
     Buf *part = part_param(arena, func, s.parts.acc->type, MODE_OUT, &func->params.items[place_of_result(func)]);
@@ -340,11 +347,11 @@ static Func *parts_kernel(Arena *arena, const Func *kernel) {
 }
 
 // grid (b in ceildiv(N, columns), m in M) threads 32: parts are read AT_ONCE at a time, since what waits for one of them waits for all.
-static Func *sum_kernel(Arena *arena, const Target *target, const Func *kernel, Type type) {
+static Func *sum_kernel(Arena *arena, const Target *target, const Module *module, const Func *kernel, Type type) {
     enum { AT_ONCE = 8 };
     Func *func = clone_func(arena, kernel);
     Param result = func->params.items[place_of_result(func)], part_of = result;
-    func->name = arena_printf(arena, "%s__sum", kernel->name);
+    func->name = free_name(arena, module, arena_printf(arena, "%s__sum", kernel->name));
     func->params.count = func->dims.count = 0;
     func->attrs = NULL;
     func->body = (Block){0};
@@ -420,11 +427,12 @@ Expr *apart_parts(Arena *arena, const Func *kernel, Expr *steps) {
     return e_max(arena, e_min(arena, room, e_div(arena, steps, e_int(arena, APART_STEPS))), e_int(arena, 1));
 }
 
-Apart split_apart(Arena *arena, const Target *target, const Func *kernel) {
+Apart split_apart(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
     Parts parts;
     Func *program = clone_func(arena, kernel);
     find_parts(program, &parts);
-    Apart apart = {program, parts_kernel(arena, kernel), sum_kernel(arena, target, kernel, parts.acc->type)};
+    Apart apart = {program, parts_kernel(arena, module, kernel),
+                   sum_kernel(arena, target, module, kernel, parts.acc->type)};
     const Stmt *grid = func_grid(program);
     Buf *result = program->params.items[place_of_result(program)].buf;
     Var *count = var_new(arena, "parts", VAR_LET, TYPE_I64, program->loc);

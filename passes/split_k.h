@@ -19,5 +19,6 @@ bool can_split_apart(const Func *kernel);
 enum { APART_STEPS = 8 };   // of a part at least
 // As many parts as the device has room for at once, of so many steps.
 Expr *apart_parts(Arena *arena, const Func *kernel, Expr *steps);
-// Of a kernel that can, which stays as it is. Its condition becomes the program's; what the kernels build on is added to it.
-Apart split_apart(Arena *arena, const Target *target, const Func *kernel);
+// Of a kernel that can, which stays as it is. Its condition becomes the program's; what the kernels build on is added to it. Their
+// names are none of the module's.
+Apart split_apart(Arena *arena, const Target *target, const Module *module, const Func *kernel);

@@ -143,7 +143,8 @@ static void make_stay(const FitsSearch *search, Func *kernel) {
 }
 
 // One whose tiles are split apart is a program; its kernels come after all variants, the sum once.
-static void add_variants(const FitsSearch *search, Module *merged, int count, Func *const *variants) {
+static void add_variants(const FitsSearch *search, const Module *module, Module *merged, int count,
+                         Func *const *variants) {
     VEC(Func *) kernels = {0};
     for (int v = 0; v < count; v++) {
         const Func *kernel = variants[v];
@@ -151,7 +152,7 @@ static void add_variants(const FitsSearch *search, Module *merged, int count, Fu
             vec_push(search->arena, &merged->funcs, variants[v]);
             continue;
         }
-        Apart made = split_apart(search->arena, search->target, kernel);
+        Apart made = split_apart(search->arena, search->target, module, kernel);
         vec_push(search->arena, &merged->funcs, made.program);
         if (kernels.count == 0) vec_push(search->arena, &kernels, made.sum);
         vec_push(search->arena, &kernels, made.parts);
@@ -175,7 +176,7 @@ void fits_merge(const FitsSearch *search, Module *module, Module *const *others)
         }
         for (int v = 0; v < count; v++) make_stay(search, variants[v]);
         set_conditions(search, count, variants);
-        add_variants(search, &merged, count, variants);
+        add_variants(search, module, &merged, count, variants);
     }
     *module = merged;
 }
