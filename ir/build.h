@@ -40,10 +40,9 @@ Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, E
 Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
 int64_t buf_slots(const Buf *buf);             // of a ring; 1 when it is none
-int64_t buf_slot_bytes(const Buf *buf);        // of one slot's elements, whose extents are constant
-int64_t buf_slot_space(
-    const Buf *buf);                 // bytes of memory that a slot takes: of the image of its layout, if it has one
-int64_t buf_space(const Buf *buf);   // ... that all slots take
+int64_t buf_slot_bytes(const Buf *buf);        // bytes of one slot's elements, whose extents are constant
+int64_t buf_slot_space(const Buf *buf);        // of the memory that a slot takes: of its layout's image, if it has one
+int64_t buf_space(const Buf *buf);             // ... that all slots take
 
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
 Region *region_whole(Arena *arena, Buf *buf);

@@ -465,8 +465,8 @@ const OpInfo *op_info(OpId op);
 // The row of the i-th operand; a variadic one is the last and stands for all that follow. NULL: it has none.
 const Operand *op_operand(OpId op, int i);
 OpId op_named(const char *text);   // OP_COUNT when unknown
-bool op_happens_once(
-    OpId op);   // writes memory, reads what others write, or meets other threads: not to be evaluated twice
+// It writes memory, reads what others write, or meets other threads: not to be evaluated twice.
+bool op_happens_once(OpId op);
 static inline bool op_is_pure(OpId op) {
     return op <= OP_SMS;
 }   // scalar functions come first in the table

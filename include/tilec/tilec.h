@@ -232,12 +232,14 @@ TILEC_API void tilec_unload(TilecModule *module);
 
 typedef struct TilecLaunch {
     size_t size;
-    void *stream;      // a CUstream (cudaStream_t); NULL: the default stream
-    void *workspace;   // device memory for a program's scratch, 256-byte aligned; NULL: taken for this launch from
-    size_t workspace_size;   // the driver's stream-ordered pool
-    void *
-        zeroed;   // device memory for scratch that kernels leave zero (`@zeroed`), 256-byte aligned: all zero, as every launch
-    size_t zeroed_size;   // leaves it again, and for one launch at a time. NULL: see tilec_zeroed_size
+    void *stream;   // a CUstream (cudaStream_t); NULL: the default stream
+    // Device memory for scratch, 256-byte aligned; NULL: taken for this launch from the driver's stream-ordered pool.
+    void *workspace;
+    size_t workspace_size;   // bytes
+    // The same for scratch that kernels leave zero (`@zeroed`): all zero, as every launch leaves it again, and for one launch at a
+    // time. NULL: see tilec_zeroed_size.
+    void *zeroed;
+    size_t zeroed_size;   // bytes
 } TilecLaunch;
 
 // Bytes of workspace that launching `kernel` with these arguments needs; 0 for one that has no scratch. Those of tilec_zeroed_size are
