@@ -5,6 +5,7 @@
 typedef struct Atom {
     const Expr *expr;   // NULL: equal to nothing else
     int serial;
+    bool more;   // affine_more
 } Atom;
 
 typedef struct Bound {
@@ -106,6 +107,21 @@ bool affine_same(const Affine *a, const Affine *b) {
     return affine_distance(a, b, &distance) && distance == 0;
 }
 
+Affine affine_more(AffineEnv *env) {
+    vec_push(env->arena, &env->atoms, ((Atom){.more = true}));
+    return affine_atom(env->atoms.count - 1);
+}
+
+bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high) {
+    *low = *high = a->constant;
+    for (int i = 0; i < a->count; i++) {
+        if (!env->atoms.items[a->terms[i].atom].more) return false;
+        if (a->terms[i].factor > 0) *high = INT64_MAX;
+        else *low = INT64_MIN;
+    }
+    return a->known;
+}
+
 // ---- expressions ----
 
 void affine_bind(AffineEnv *env, const Var *var, Affine value) {
@@ -115,7 +131,7 @@ void affine_bind(AffineEnv *env, const Var *var, Affine value) {
 }
 
 void affine_forget(AffineEnv *env, const Var *var) {
-    vec_push(env->arena, &env->atoms, ((Atom){NULL, 0}));
+    vec_push(env->arena, &env->atoms, ((Atom){0}));
     affine_bind(env, var, affine_atom(env->atoms.count - 1));
 }
 
@@ -141,7 +157,7 @@ static Affine opaque(AffineEnv *env, const Expr *expr) {
         const Atom *atom = &env->atoms.items[i];
         if (atom->expr && atom->serial == latest.serial && expr_equal(atom->expr, expr)) return affine_atom(i);
     }
-    vec_push(env->arena, &env->atoms, ((Atom){latest.memory ? NULL : expr, latest.serial}));
+    vec_push(env->arena, &env->atoms, ((Atom){latest.memory ? NULL : expr, latest.serial, false}));
     return affine_atom(env->atoms.count - 1);
 }
 
@@ -165,6 +181,29 @@ static bool fold(BinaryOp op, int64_t a, int64_t b, int64_t *value) {
     }
 }
 
+// a op b, where b - a is within bounds.
+static bool compared(const AffineEnv *env, BinaryOp op, Affine a, Affine b, int64_t *value) {
+    int64_t low, high;
+    Affine distance = affine_add(b, a, -1);
+    if (!affine_range(env, &distance, &low, &high)) return false;
+    bool above = low > 0, not_below = low >= 0, below = high < 0, not_above = high <= 0;
+    switch (op) {
+    case BIN_LT: return *value = above, above || not_above;
+    case BIN_LE: return *value = not_below, not_below || below;
+    case BIN_GT: return *value = below, below || not_below;
+    case BIN_GE: return *value = not_above, not_above || above;
+    case BIN_EQ: return *value = not_below && not_above, *value || above || below;
+    case BIN_NE: return *value = above || below, *value || (not_below && not_above);
+    default: return false;
+    }
+}
+
+// What is left of the number when multiples of all numbers of slots do not count.
+static Affine in_slots(const AffineEnv *env, Affine a) {
+    int64_t low, high;
+    return affine_range(env, &a, &low, &high) ? affine_const(a.constant) : a;
+}
+
 static Affine binary(AffineEnv *env, const Expr *expr) {
     if (!type_is_int(expr->binary.a->type) && expr->binary.a->type != TYPE_BOOL) return opaque(env, expr);
     Affine a = affine_of(env, expr->binary.a), b = affine_of(env, expr->binary.b);
@@ -176,6 +215,8 @@ static Affine binary(AffineEnv *env, const Expr *expr) {
     if (op == BIN_MUL && affine_is_const(&a, &x)) return affine_add(affine_const(0), b, x);
     bool compares = op >= BIN_EQ && op <= BIN_GE;
     if (compares && affine_distance(&a, &b, &y) && fold(op, 0, y, &value)) return affine_const(value);
+    if (compares && compared(env, op, a, b, &value)) return affine_const(value);
+    if (op == BIN_MOD) a = in_slots(env, a);
     if (affine_is_const(&a, &x) && affine_is_const(&b, &y) && fold(op, x, y, &value)) return affine_const(value);
     bool decided =
         (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) && ((affine_is_const(&a, &x) && x == (op == BIN_LOGICAL_OR)) ||
@@ -187,11 +228,11 @@ static Affine call(AffineEnv *env, const Expr *expr) {
     bool two = expr->call.count == 2 && expr->call.args[0].value && expr->call.args[1].value;
     if (!two || !type_is_int(expr->type)) return opaque(env, expr);
     Affine a = affine_of(env, expr->call.args[0].value), b = affine_of(env, expr->call.args[1].value);
-    int64_t x, y;
+    int64_t x, y, least;
+    if (expr->call.op == OP_MIN && compared(env, BIN_LE, a, b, &least)) return least ? a : b;
+    if (expr->call.op == OP_MAX && compared(env, BIN_LE, a, b, &least)) return least ? b : a;
     if (!affine_is_const(&a, &x) || !affine_is_const(&b, &y)) return opaque(env, expr);
     switch (expr->call.op) {
-    case OP_MIN: return affine_const(x < y ? x : y);
-    case OP_MAX: return affine_const(x > y ? x : y);
     case OP_CEILDIV: return y > 0 && x >= 0 ? affine_const((x + y - 1) / y) : opaque(env, expr);
     default: return opaque(env, expr);
     }

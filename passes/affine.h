@@ -25,6 +25,10 @@ void affine_forget(AffineEnv *env, const Var *var);   // a new unknown from here
 Affine affine_of(AffineEnv *env, const Expr *expr);
 
 Affine affine_const(int64_t value);
+Affine affine_more(AffineEnv *env);   // a new unknown that is not negative, and a multiple of all numbers of slots
+// The least and the largest that the number may be, as far as unknowns are such: INT64_MIN or INT64_MAX where it has no end. False when
+// there are others.
+bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high);
 Affine affine_add(Affine a, Affine b, int64_t factor);   // a + factor * b
 bool affine_is_const(const Affine *a, int64_t *value);
 bool affine_distance(const Affine *a, const Affine *b, int64_t *distance);   // b - a, when that is a constant

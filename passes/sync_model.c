@@ -16,7 +16,8 @@
 // of long loops the first and last iterations, cut out in multiples of S, so that slots k % S come as they would. A
 // count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
 // condition that is not decided goes both ways, and after it what is live on either way is live: nothing on any path is
-// missed.
+// missed. So it is with one that depends on how many more iterations a long loop takes (affine_more), and with a loop of which
+// nothing is known, or too much is open: it may end before any of its iterations.
 //
 //     gemm, S = 3, steps = 2        live before the statement                              missing
 //     copies 0, commit              -
@@ -33,7 +34,7 @@ typedef struct Live {
     const MemAccess *access;
     const Affine *start;   // [rank]; of one access the same place is the same pointer (place_of)
     const Affine *slot;    // of its mbarrier; NULL: it has none
-    int64_t born;          // when it was played
+    int64_t born;          // when it was played, or has landed
     int age;               // groups closed after its own; -1: its own is open
     bool pending;          // started, not landed
     bool lasting;          // a thread's write: TMA needs a fence behind it, and a barrier behind that
@@ -186,10 +187,15 @@ static void do_fence(State *s) {
     for (int i = 0; i < s->live.count; i++) s->live.items[i].fenced = true;
 }
 
+static void land(SyncModel *m, Live *live) {
+    if (live->pending) live->born = ++m->played;   // a barrier before does not order it
+    live->pending = false;
+}
+
 // Stores by TMA have read their tiles.
-static void do_bulk_wait(State *s) {
+static void do_bulk_wait(SyncModel *m, State *s) {
     for (int i = 0; i < s->live.count; i++)
-        if (s->live.items[i].access->tma && !s->live.items[i].access->bar) s->live.items[i].pending = false;
+        if (s->live.items[i].access->tma && !s->live.items[i].access->bar) land(m, &s->live.items[i]);
 }
 
 // All threads have waited for what completes on an mbarrier: nothing is left to order.
@@ -212,9 +218,9 @@ static void do_commit(State *s) {
         if (s->live.items[i].pending) s->live.items[i].age++;
 }
 
-static void do_wait(State *s, int64_t groups) {
+static void do_wait(SyncModel *m, State *s, int64_t groups) {
     for (int i = 0; i < s->live.count; i++)
-        if (!s->live.items[i].access->tma && s->live.items[i].age >= groups) s->live.items[i].pending = false;
+        if (!s->live.items[i].access->tma && s->live.items[i].age >= groups) land(m, &s->live.items[i]);
 }
 
 // Points of a grid are independent, also those that one block does in turn.
@@ -227,11 +233,11 @@ static void drop_globals(State *s) {
     s->live.count = kept;
 }
 
-static void do_sync(State *s, const Sync *sync) {
+static void do_sync(SyncModel *m, State *s, const Sync *sync) {
     if (!sync) return;
     if (sync->commit) do_commit(s);
-    if (sync->wait >= 0) do_wait(s, sync->wait);
-    if (sync->bulk) do_bulk_wait(s);
+    if (sync->wait >= 0) do_wait(m, s, sync->wait);
+    if (sync->bulk) do_bulk_wait(m, s);
     if (sync->fence) do_fence(s);
     if (sync->barrier) do_barrier(s);
 }
@@ -253,10 +259,12 @@ static bool boxes_meet(const SyncModel *m, const Live *y, const MemAccess *x, co
     if (x->buf != y->access->buf) return places_meet(y, x, start);
     for (int d = 0; d < x->rank; d++) {
         const BoxDim *a = &y->access->dims[d], *b = &x->dims[d];
-        int64_t distance;
-        if (a->length < 0 || b->length < 0 || !affine_distance(&y->start[d], &start[d], &distance)) continue;
-        distance += b->low - a->low;
-        if (distance >= a->length || -distance >= b->length) return false;
+        int64_t low, high;
+        if (a->length < 0 || b->length < 0) continue;
+        Affine distance = affine_add(start[d], y->start[d], -1);
+        if (!affine_range(m->env, &distance, &low, &high)) continue;
+        int64_t shift = b->low - a->low;
+        if (low >= a->length - shift || high <= -b->length - shift) return false;
     }
     return true;
 }
@@ -346,7 +354,7 @@ static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
         need->at_end = NULL;
         end_before(s, frame->entered);
     } else {
-        do_sync(s, need);
+        do_sync(m, s, need);
     }
     add_to_plan(m, need);
 }
@@ -420,7 +428,7 @@ static void play_statement(SyncModel *m, State *s, Stmt *stmt, bool leaf) {
     const MemAccessVec *accesses = accesses_of(m, stmt, leaf);
     Sync place = {.before = stmt, .wait = -1};
     m->steps++;
-    do_sync(s, sync_at(m, stmt));
+    do_sync(m, s, sync_at(m, stmt));
     if (accesses->count == 0) return;
     play_accesses(m, s, accesses, false, place);
     bool own_barrier = false;
@@ -439,8 +447,9 @@ static void play_let(SyncModel *m, const Stmt *stmt) {
         return;
     }
     Affine value = affine_of(m->env, stmt->let.value);
-    int64_t constant;
-    if (quantity && !affine_is_const(&value, &constant)) value = affine_const(scenario_trips(quantity));
+    int64_t low, high;
+    bool chosen = quantity && !scenario_is_open(quantity) && !affine_range(m->env, &value, &low, &high);
+    if (chosen) value = scenario_trips(m->env, quantity);
     affine_bind(m->env, stmt->let.var, value);
 }
 
@@ -474,29 +483,57 @@ static void play_if(SyncModel *m, State *s, Stmt *stmt) {
 
 static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body);
 
-static int64_t trip_count(SyncModel *m, const Iter *iter, const Affine *begin) {
-    Affine end = affine_of(m->env, iter->end);
-    int64_t distance, step = 1;
-    expr_const(iter->step, &step);
-    if (affine_distance(begin, &end, &distance)) return distance <= 0 ? 0 : (distance + step - 1) / step;
-    Quantity *quantity = scenario_quantity(m->scenarios, iter->var);
-    return quantity ? scenario_trips(quantity) : 2;
+typedef struct Trips {
+    int64_t count;
+    Affine more;   // so many more of them in the middle
+    bool open;     // or less: it may end before any of them
+} Trips;
+
+// From begin to the loop's end; where that is not known, what the scenario says.
+static Affine length_of(SyncModel *m, const Iter *iter, const Affine *begin, int64_t *step) {
+    Affine length = affine_add(affine_of(m->env, iter->end), *begin, -1);
+    int64_t low, high;
+    Quantity *quantity = scenario_quantity(m->scenarios, iter->end->kind == EXPR_VAR ? iter->end->var : iter->var);
+    *step = 1;
+    if (!affine_range(m->env, &length, &low, &high) && quantity && !scenario_is_open(quantity))
+        return scenario_trips(m->env, quantity);
+    expr_const(iter->step, step);
+    return length;
 }
 
+static Trips trips_of(SyncModel *m, const Stmt *stmt, const Iter *iter, const Affine *begin) {
+    int64_t step, low, high, some = scenarios_period(m->scenarios, stmt) + 2;
+    Affine length = length_of(m, iter, begin, &step);
+    if (!affine_range(m->env, &length, &low, &high)) return (Trips){some, affine_more(m->env), true};
+    if (high <= 0) return (Trips){0};
+    int64_t least = low < 0 ? 0 : low / step + (low % step != 0);
+    if (low == high) return (Trips){least, affine_const(0), false};
+    if (least < some) return (Trips){some, affine_more(m->env), true};
+    return (Trips){least, step == 1 ? affine_add(length, affine_const(low), -1) : affine_more(m->env), false};
+}
+
+// The first iterations, and the last; where it may end before any of them, what is live before each is live behind it.
 static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
     Affine begin = affine_of(m->env, iters->begin);
-    int64_t trips = trip_count(m, iters, &begin), step = 1, period = scenarios_period(m->scenarios, stmt),
-            most = 2 * period + 2;
+    Trips trips = trips_of(m, stmt, iters, &begin);
+    State *left = trips.open ? state_copy(m, s) : NULL;
+    int64_t step = 1, period = scenarios_period(m->scenarios, stmt), most = 2 * period + 2;
     expr_const(iters->step, &step);
-    for (int64_t i = 0; i < trips && !s->dead && !m->failed; i++) {
-        if (trips > most && i == period + 1) {   // the middle: whole periods of it
-            i += (trips - most) / period * period;
+    for (int64_t i = 0; i < trips.count && !s->dead && !m->failed; i++) {
+        if (trips.count > most && i == period + 1) {   // the middle: whole periods of it
+            i += (trips.count - most) / period * period;
             forget_assigned(m, body);
         }
-        affine_bind(m->env, iters->var, affine_add(begin, affine_const(i * step), 1));
+        Affine at = affine_add(begin, affine_const(i * step), 1);
+        affine_bind(m->env, iters->var, 2 * i >= trips.count ? affine_add(at, trips.more, step) : at);
         if (attr_get(stmt->attrs, ATTR_POINTS)) drop_globals(s);
         play_iters(m, s, stmt, count - 1, iters + 1, body);
+        if (left) state_union(m, left, s);
     }
+    if (!left) return;
+    state_union(m, s, left);
+    state_free(m, left);
+    forget_assigned(m, body);
 }
 
 static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
@@ -523,7 +560,7 @@ static void play_while(SyncModel *m, State *s, Stmt *stmt) {
         forget_assigned(m, &stmt->while_.body);
         play_block(m, s, &stmt->while_.body);
         if (s->dead) break;
-        do_sync(s, sync_at(m, &stmt->while_.body));
+        do_sync(m, s, sync_at(m, &stmt->while_.body));
         Sync place = {.at_end = &stmt->while_.body, .wait = -1};
         play_accesses(m, s, accesses_of(m, stmt, false), false, place);
     }
@@ -533,7 +570,7 @@ static void play_while(SyncModel *m, State *s, Stmt *stmt) {
     m->breaks = outer;
 }
 
-static bool play_call(State *s, const Stmt *stmt) {
+static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
     int64_t groups;
     switch (stmt->call.op) {
     case OP_BARRIER:
@@ -541,10 +578,10 @@ static bool play_call(State *s, const Stmt *stmt) {
         return true;
     case OP_CP_ASYNC_COMMIT: do_commit(s); return true;
     case OP_CP_ASYNC_WAIT:
-        if (expr_const(stmt->call.args[0].value, &groups)) do_wait(s, groups);
+        if (expr_const(stmt->call.args[0].value, &groups)) do_wait(m, s, groups);
         return true;
     case OP_FENCE_ASYNC: do_fence(s); return true;
-    case OP_BULK_WAIT: do_bulk_wait(s); return true;
+    case OP_BULK_WAIT: do_bulk_wait(m, s); return true;
     default: return false;
     }
 }
@@ -563,7 +600,7 @@ static void enter(SyncModel *m, const Stmt *stmt) {
 }
 
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
-    if (stmt->kind == STMT_CALL && play_call(s, stmt)) return;
+    if (stmt->kind == STMT_CALL && play_call(m, s, stmt)) return;
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_MBARRIER_WAIT) play_mbarrier_wait(m, s, stmt);
     bool leaf = is_leaf(stmt);
     play_statement(m, s, stmt, leaf);

@@ -12,9 +12,11 @@ struct Quantity {
     const Var *key;
     bool inside;      // in a loop: it may differ from one entry to the next
     int64_t period;   // of the loop's slots
+    bool open;
     Choices choices;
     int chosen;
     int bindings;   // in this scenario
+    int many;       // from here on it stands for all larger ones
 };
 
 struct Scenarios {
@@ -33,13 +35,20 @@ Quantity *scenario_quantity(const Scenarios *m, const Var *var) {
     return map_get(m->ends, var);
 }
 
-int scenario_trips(Quantity *quantity) {
+bool scenario_is_open(const Quantity *quantity) {
+    return quantity->open;
+}
+
+Affine scenario_trips(AffineEnv *env, Quantity *quantity) {
     const Choice *choice = &quantity->choices.items[quantity->chosen];
-    return quantity->bindings++ % 2 ? choice->second : choice->first;
+    int trips = quantity->bindings++ % 2 ? choice->second : choice->first;
+    Affine exact = affine_const(trips);
+    return trips >= quantity->many ? affine_add(exact, affine_more(env), 1) : exact;
 }
 
 static void add_choices(Scenarios *m, Quantity *quantity) {
     int period = (int)quantity->period, most = 2 * period + 2;
+    quantity->many = quantity->inside ? period + 2 : most;
     if (!quantity->inside) {
         for (int t = 0; t <= period + 1; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
         vec_push(m->arena, &quantity->choices, ((Choice){most, most}));
@@ -140,16 +149,17 @@ static void find_period(Scenarios *m, Block *body) {
 
 enum { MOST_SCENARIOS = 300 };
 
-// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough.
+// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough; then all at once.
 static void limit_scenarios(Scenarios *m) {
     int64_t count = 1;
     for (int q = m->quantities.count - 1; q >= 0; q--) {
         Quantity *quantity = m->quantities.items[q];
         if (count * quantity->choices.count > MOST_SCENARIOS) {
             quantity->choices.count = 0;
-            int enough = (int)quantity->period + 2;
+            int enough = quantity->many = (int)quantity->period + 2;
             vec_push(m->arena, &quantity->choices, ((Choice){enough, enough}));
-            if (count * 3 <= MOST_SCENARIOS) {
+            quantity->open = count * 3 > MOST_SCENARIOS;
+            if (!quantity->open) {
                 vec_push(m->arena, &quantity->choices, ((Choice){0, enough}));
                 vec_push(m->arena, &quantity->choices, ((Choice){1, 1}));
             }
@@ -187,7 +197,7 @@ void scenario_start(Scenarios *m, AffineEnv *env) {
     for (int q = 0; q < m->quantities.count; q++) {
         Quantity *quantity = m->quantities.items[q];
         quantity->bindings = 0;
-        if (quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM)
-            affine_bind(env, quantity->key, affine_const(quantity->choices.items[quantity->chosen].first));
+        bool known = quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM;
+        if (known && !quantity->open) affine_bind(env, quantity->key, scenario_trips(env, quantity));
     }
 }

@@ -1,8 +1,9 @@
 // Trip counts that are not known, and which of them insert-sync plays a kernel through with.
 //
-// A loop of unknown length takes 0 .. S + 1 and 2 S + 2 iterations, S being the least common multiple of the slots of the kernel's
-// rings (the constants of k % S), 1 for a loop that does not count slots. One within a loop takes two numbers in turn, as it may differ
-// from one entry to the next. A scenario is one such number for each; where they are too many some are left with few.
+// A loop of unknown length takes 0 .. S + 1 iterations, or 2 S + 2 and more, S being the least common multiple of the slots of the
+// kernel's rings (the constants of k % S), 1 for a loop that does not count slots. How many more is an unknown: what depends on it is not
+// decided. One within a loop takes two numbers in turn, as it may differ from one entry to the next. A scenario is one such number for
+// each; where they are too many some are left with few, or open.
 #pragma once
 #include "passes/affine.h"
 
@@ -13,7 +14,8 @@ Scenarios *scenarios_new(Arena *arena, Block *body);
 int64_t scenarios_period(const Scenarios *scenarios,
                          const Stmt *loop);   // S for a loop that counts slots, else 1; S for NULL
 Quantity *scenario_quantity(const Scenarios *scenarios, const Var *var);   // NULL: none ends there
-int scenario_trips(Quantity *quantity);                                    // the next entry's
+bool scenario_is_open(const Quantity *quantity);             // it may be any number: there were too many scenarios
+Affine scenario_trips(AffineEnv *env, Quantity *quantity);   // the next entry's
 
 void scenarios_reset(Scenarios *scenarios);   // the first one
 bool scenarios_next(Scenarios *scenarios);    // false: that was the last
