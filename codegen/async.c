@@ -116,23 +116,25 @@ static Value cache_policy(Gen *gen, const OpCall *call) {
     return policy;
 }
 
+// To one place of several blocks, or into the block's own memory, which is a window of its own where ptxas tests addresses of the
+// cluster's.
 static void emit_tma_load(Gen *gen, const OpCall *call) {
     enum { PLACES = 3 };
-    bool all = call->op == OP_TMA_MULTICAST;
-    Value args[PLACES + MOST_DIMS + 5];
-    Value policy = cache_policy(gen, call);
-    args[0] = in_cluster_window(gen, place_address(gen, arg_place(gen, call, 0)));
+    bool all = call->op == OP_TMA_MULTICAST, own = !all && gen->target->tests_cluster_window;
+    Value args[PLACES + MOST_DIMS + 5], policy = cache_policy(gen, call);
+    Value place = place_address(gen, arg_place(gen, call, 0));
+    args[0] = own ? place : in_cluster_window(gen, place);
     args[1] = place_address(gen, arg_place(gen, call, 2));
     args[2] = tensor_map(gen, call, 1);
     int dims = coordinates(gen, call, all ? FIRST_MULTICAST : FIRST_LOAD, args + PLACES), count = PLACES + dims;
-    args[count++] = all ? LLVMBuildTrunc(gen->builder, emit_i32(gen, arg_expr(gen, call, LOAD_BLOCKS)), gen->i16, "")
-                        : LLVMConstInt(gen->i16, 0, 0);
+    Value blocks = all ? emit_i32(gen, arg_expr(gen, call, LOAD_BLOCKS)) : const_i32(gen, 0);
+    if (!own) args[count++] = LLVMBuildTrunc(gen->builder, blocks, gen->i16, "");
     args[count++] = policy ? policy : const_i64(gen, 0);
-    args[count++] = LLVMConstInt(gen->i1, all, 0);
+    if (!own) args[count++] = LLVMConstInt(gen->i1, all, 0);
     args[count++] = LLVMConstInt(gen->i1, policy != NULL, 0);
-    args[count++] = const_i32(gen, 0);   // no pair of blocks
-    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.g2s.tile.%dd", dims);
-    call_named(gen, name, gen->none, count, args);
+    if (!own) args[count++] = const_i32(gen, 0);   // no pair of blocks
+    const char *name = "llvm.nvvm.cp.async.bulk.tensor.g2s";
+    call_named(gen, arena_printf(gen->arena, "%s.%stile.%dd", name, own ? "cta." : "", dims), gen->none, count, args);
 }
 
 static void emit_tma_store(Gen *gen, const OpCall *call) {
@@ -160,15 +162,19 @@ static void emit_tma_prefetch(Gen *gen, const OpCall *call) {
 // Linear copies. (PTX ISA, "cp.async.bulk")
 static void emit_bulk_load(Gen *gen, const OpCall *call) {
     const Buf *tile = call->args[0].region->buf;
-    Value args[] = {in_cluster_window(gen, place_address(gen, arg_place(gen, call, 0))),
-                    place_address(gen, arg_place(gen, call, 2)),
-                    place_address(gen, arg_place(gen, call, 1)),
-                    const_i32(gen, arg_const(gen, call, 3) * type_bytes(tile->type)),
-                    LLVMConstInt(gen->i16, 0, 0),
-                    const_i64(gen, 0),
-                    LLVMConstInt(gen->i1, 0, 0),
-                    LLVMConstInt(gen->i1, 0, 0)};
-    call_named(gen, "llvm.nvvm.cp.async.bulk.global.to.shared.cluster", gen->none, COUNT_OF(args), args);
+    bool own = gen->target->tests_cluster_window;
+    Value place = place_address(gen, arg_place(gen, call, 0)), args[8];
+    int count = 0;
+    args[count++] = own ? place : in_cluster_window(gen, place);
+    args[count++] = place_address(gen, arg_place(gen, call, 2));
+    args[count++] = place_address(gen, arg_place(gen, call, 1));
+    args[count++] = const_i32(gen, arg_const(gen, call, 3) * type_bytes(tile->type));
+    if (!own) args[count++] = LLVMConstInt(gen->i16, 0, 0);
+    args[count++] = const_i64(gen, 0);
+    if (!own) args[count++] = LLVMConstInt(gen->i1, 0, 0);
+    args[count++] = LLVMConstInt(gen->i1, 0, 0);
+    const char *name = "llvm.nvvm.cp.async.bulk.global.to.shared";
+    call_named(gen, arena_printf(gen->arena, "%s.%s", name, own ? "cta" : "cluster"), gen->none, count, args);
 }
 
 static void emit_bulk_store(Gen *gen, const OpCall *call) {

@@ -76,9 +76,13 @@ AssembleStatus run_nvjitlink(Assembly *assembly) {
     library.version(&major, &minor);
     assembly->assembler = arena_printf(assembly->arena, "nvJitLink %u.%u", major, minor);
     const char *arch = arena_printf(assembly->arena, "-arch=%s", assembly->options->target->name);
-    const char *options[] = {arch, "-O3", "-verbose", "-lineinfo"};
+    const char *options[5] = {arch, "-O3", "-verbose"};
+    uint32_t count = 3;
+    if (assembly->options->lines) options[count++] = "-lineinfo";
+    if (assembly->sparing)
+        options[count++] = arena_printf(assembly->arena, "-Xptxas=--register-usage-level=%d", SPARING_LEVEL);
     Handle handle = NULL;
-    if (library.create(&handle, assembly->options->lines ? 4 : 3, options) != SUCCESS) return REFUSED;
+    if (library.create(&handle, count, options) != SUCCESS) return REFUSED;
     int status = library.add_data(handle, INPUT_PTX, assembly->ptx, strlen(assembly->ptx) + 1, "tilec");
     if (status == SUCCESS) status = library.complete(handle);
     const char *errors = log_text(assembly->arena, handle, library.error_size, library.error);

@@ -104,10 +104,58 @@ static AssembleStatus run_assembler(Assembly *assembly) {
     return status;
 }
 
-static const KernelResources *resources_in(const Cubin *cubin, const char *symbol) {
-    for (int i = 0; i < cubin->kernel_count; i++)
-        if (strcmp(cubin->kernels[i].symbol, symbol) == 0) return &cubin->kernels[i];
-    return NULL;
+// ---- spills ----
+//
+// ptxas settles on a number of registers that lets some blocks on a multiprocessor, and may find too late that a few values do not fit.
+// What spills is assembled again, as long as it does:
+//
+//     1. for no more blocks than shared memory has room for, which ptxas does not know, or else for one less; a kernel that has all
+//        registers there are, with its loops as they stand: ptxas unrolls them, for more loads under way at once
+//     2. for half as many blocks
+//     3. sparing of registers (--register-usage-level), which holds for all kernels of the cubin
+//
+enum { ONE_LESS, HALF, SPARING, ROUNDS };
+
+typedef struct Ask {
+    const char *symbol;
+    bool rolled;
+    int blocks;   // 0: nothing is said
+} Ask;
+
+typedef VEC(Ask) AskVec;
+
+typedef struct Try {
+    const char *ptx;
+    AskVec asks;
+    Assembly assembly;   // of the text with what is asked
+    AssembleStatus status;
+    Cubin cubin;
+    int bytes, notes;   // spilled by all kernels; that would be reported
+} Try;
+
+static int spilled_bytes(const KernelResources *kernel) {
+    return kernel->spill_stores + kernel->spill_loads;
+}
+
+static Ask ask_of(const AskVec *asks, const char *symbol) {
+    for (int i = 0; i < asks->count; i++)
+        if (strcmp(asks->items[i].symbol, symbol) == 0) return asks->items[i];
+    return (Ask){.symbol = symbol};
+}
+
+// The number behind a word of a kernel's directives; 0: it is not there.
+static int directive(Arena *arena, const char *ptx, const char *symbol, const char *word) {
+    const char *entry = strstr(ptx, arena_printf(arena, ".entry %s(", symbol)),
+               *body = entry ? strstr(entry, "\n{") : NULL;
+    const char *at = body ? strstr(entry, word) : NULL;
+    return at && at < body ? atoi(at + strlen(word)) : 0;
+}
+
+// How many blocks' registers a multiprocessor has; 1 where a thread can have no more of them.
+static int blocks_by_registers(const Target *target, const KernelResources *found, int threads) {
+    int unit = target->register_unit;
+    if (found->registers >= target->registers_thread || threads <= 0) return 1;
+    return target->registers_multiprocessor / ((found->registers + unit - 1) / unit * unit * threads);
 }
 
 // How many blocks shared memory has room for: INT_MAX where the kernel is not known.
@@ -118,43 +166,77 @@ static int blocks_in_shared(const AssembleOptions *options, const char *symbol) 
                  (kernel_shared_bytes(kernel) + options->target->shared_reserved));
 }
 
-// How many blocks a multiprocessor is to hold, by registers, for the kernel to be assembled without a spill: one less than ptxas
-// made room for, or one where it spilled much, or `most`. 0: as it is. A few bytes beside two blocks stay: half of the warps cost more
-// (attention of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
-static int fewer_blocks(const Target *target, const KernelResources *found, int threads, int most) {
+// How many blocks are to remain of so many; as many: as it is. A few bytes beside two stay: half of the warps cost more (attention
+// of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
+static int fewer_blocks(int blocks, int most, int bytes, int round) {
     enum { FEW_BYTES = 64 };
-    int spilled = found->spill_stores + found->spill_loads, unit = target->register_unit;
-    if (!spilled || found->registers >= target->registers_thread || threads <= 0) return 0;
-    int blocks = target->registers_multiprocessor / ((found->registers + unit - 1) / unit * unit * threads);
-    bool few = spilled <= FEW_BYTES;
-    if (!few || blocks <= 1 || most <= 1) return 1;
-    if (blocks > most) return most;
-    return blocks > 2 ? blocks - 1 : 0;
+    if (blocks > most) return most > 1 ? most : 1;
+    if (blocks == 2 && bytes <= FEW_BYTES) return blocks;
+    return bytes > FEW_BYTES ? 1 : round == ONE_LESS ? blocks - 1 : blocks / 2;
 }
 
-// ptxas saves registers for more blocks at once, and may spill a few for that, though it does not know whether shared memory
-// has room for them. The text with `.minnctapersm` where it did, for fewer blocks; NULL: there is nothing to ask.
-static const char *for_fewer_blocks(Arena *arena, const AssembleOptions *options, const char *ptx, const Cubin *cubin) {
+// Asks more of ptxas for a kernel that spills. False: there is nothing more to ask.
+static bool ask_more(const Try *best, const KernelResources *found, int round, Ask *ask) {
+    const AssembleOptions *options = best->assembly.options;
+    Arena *arena = best->assembly.arena;
+    int threads = directive(arena, best->ptx, found->symbol, ".reqntid ");
+    int blocks = blocks_by_registers(options->target, found, threads);
+    Ask before = *ask;
+    if (blocks <= 1) ask->rolled = true;
+    else if (!directive(arena, best->ptx, found->symbol, ".minnctapersm ") &&
+             !directive(arena, best->ptx, found->symbol, ".maxnreg ")) {
+        int fewer = fewer_blocks(blocks, blocks_in_shared(options, found->symbol), spilled_bytes(found), round);
+        if (fewer < blocks) ask->blocks = fewer;
+    }
+    return ask->rolled != before.rolled || ask->blocks != before.blocks;
+}
+
+static const char *with_asks(Arena *arena, const char *ptx, const AskVec *asks) {
     StrBuf text;
     const char *rest = ptx;
+    if (asks->count == 0) return ptx;
     sb_init(&text, arena);
     for (const char *entry = strstr(ptx, ".entry "); entry; entry = strstr(entry + 1, ".entry ")) {
-        const char *symbol = quoted_after(arena, entry, ".entry "), *body = strstr(entry, "\n{");
-        const KernelResources *found =
-            body ? resources_in(cubin, arena_strndup(arena, symbol, strcspn(symbol, "("))) : NULL;
-        if (!found) continue;
-        const char *directives = arena_strndup(arena, entry, (size_t)(body - entry));
-        if (strstr(directives, ".minnctapersm") || strstr(directives, ".maxnreg")) continue;
-        const char *threads = strstr(directives, ".reqntid ");
-        int blocks = fewer_blocks(options->target, found, threads ? atoi(threads + strlen(".reqntid ")) : 0,
-                                  blocks_in_shared(options, found->symbol));
-        if (!blocks) continue;
-        sb_printf(&text, "%.*s\n.minnctapersm %d", (int)(body - rest), rest, blocks);
+        const char *symbol = entry + strlen(".entry "), *body = strstr(entry, "\n{");
+        if (!body) break;
+        Ask ask = ask_of(asks, arena_strndup(arena, symbol, strcspn(symbol, "(")));
+        sb_printf(&text, "%.*s", (int)(body - rest), rest);
+        if (ask.blocks) sb_printf(&text, "\n.minnctapersm %d", ask.blocks);
+        if (ask.rolled) sb_str(&text, "\n.pragma \"nounroll\";");
         rest = body;
     }
-    if (rest == ptx) return NULL;
     sb_str(&text, rest);
     return sb_text(&text);
+}
+
+// One assembly; what its messages would report is counted alone.
+static void run_try(Try *try) {
+    DiagSink *sink = try->assembly.sink;
+    int before = diag_count(sink);
+    try->assembly.ptx = with_asks(try->assembly.arena, try->ptx, &try->asks);
+    try->status = run_assembler(&try->assembly);
+    if (try->status != ASSEMBLED) return;
+    read_assembler_log(&try->assembly, &try->cubin);
+    try->notes = diag_count(sink) - before;
+    diag_truncate(sink, before);   // those of the try that serves are read again
+    for (int i = 0; i < try->cubin.kernel_count; i++) try->bytes += spilled_bytes(&try->cubin.kernels[i]);
+}
+
+// Another assembly, in place of the best so far if it is better.
+static void try_again(Try *best, int round) {
+    Try other = {.ptx = best->ptx, .assembly = best->assembly};
+    bool more = other.assembly.sparing = round == SPARING;
+    for (int i = 0; i < best->cubin.kernel_count; i++) {
+        const KernelResources *found = &best->cubin.kernels[i];
+        Ask ask = ask_of(&best->asks, found->symbol);
+        if (round != SPARING && spilled_bytes(found)) more |= ask_more(best, found, round, &ask);
+        vec_push(best->assembly.arena, &other.asks, ask);
+    }
+    if (!more) return;
+    int said = diag_count(best->assembly.sink);
+    run_try(&other);
+    diag_truncate(best->assembly.sink, said);   // one that did not work out need not be known
+    if (other.status == ASSEMBLED && other.bytes < best->bytes && other.notes <= best->notes) *best = other;
 }
 
 static double now(void) {
@@ -166,33 +248,26 @@ static double now(void) {
 bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, const AssembleOptions *options,
               Cubin *out) {
     *out = (Cubin){0};
-    Assembly assembly = {.arena = arena,
-                         .failure = failure,
-                         .sink = sink,
-                         .ptx = ptx,
-                         .options = options,
-                         .log = "",
-                         .started = options->started};
-    int errors = diag_errors(sink), said = diag_count(sink);
+    Try best = {.ptx = ptx,
+                .assembly = {.arena = arena,
+                             .failure = failure,
+                             .sink = sink,
+                             .options = options,
+                             .log = "",
+                             .started = options->started}};
+    Assembly *assembly = &best.assembly;
+    int errors = diag_errors(sink);
     double start = now();
-    AssembleStatus status = run_assembler(&assembly);
-    if (status == ASSEMBLED) {
-        read_assembler_log(&assembly, out);
-        const char *again = for_fewer_blocks(arena, options, ptx, out);
-        diag_truncate(sink, said);   // read below, whichever it is
-        if (again) {
-            assembly.ptx = again;
-            status = run_assembler(&assembly);
-        }
-    }
+    run_try(&best);
+    for (int round = 0; round < ROUNDS && best.status == ASSEMBLED && best.bytes; round++) try_again(&best, round);
     out->seconds = now() - start;
-    out->log = assembly.log;
-    out->assembler = assembly.assembler;
-    if (status == UNAVAILABLE && diag_errors(sink) == errors) diag(sink, (Span){0}, T_NO_PTXAS);
-    if (status == REFUSED) report_refusal(&assembly);
-    if (status != ASSEMBLED) return false;
-    out->data = assembly.data;
-    out->size = assembly.size;
-    read_assembler_log(&assembly, out);
+    out->log = assembly->log;
+    out->assembler = assembly->assembler;
+    if (best.status == UNAVAILABLE && diag_errors(sink) == errors) diag(sink, (Span){0}, T_NO_PTXAS);
+    if (best.status == REFUSED) report_refusal(assembly);
+    if (best.status != ASSEMBLED) return false;
+    out->data = assembly->data;
+    out->size = assembly->size;
+    read_assembler_log(assembly, out);
     return true;
 }

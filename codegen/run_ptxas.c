@@ -13,13 +13,17 @@
 
 enum { ARGUMENTS = 12 };
 
-static void make_arguments(Arena *arena, const char *path, const AssembleOptions *options, bool side_by_side,
-                           const char *arguments[ARGUMENTS]) {
+static void make_arguments(Arena *arena, const char *path, const AssembleOptions *options, bool sparing,
+                           bool side_by_side, const char *arguments[ARGUMENTS]) {
     const char *const all[] = {
         path, arena_printf(arena, "-arch=%s", options->target->name), "-v", INPUT_FILE, "-o", OUTPUT_FILE};
     int count = (int)(sizeof all / sizeof all[0]);
     memcpy(arguments, all, sizeof all);
     if (options->lines) arguments[count++] = "-lineinfo";
+    if (sparing) {
+        arguments[count++] = "--register-usage-level";
+        arguments[count++] = arena_printf(arena, "%d", SPARING_LEVEL);
+    }
     if (side_by_side) {
         arguments[count++] = "-split-compile";
         arguments[count++] = "0";   // one thread a processor
@@ -39,7 +43,7 @@ static AssembleStatus take(Assembly *assembly, const Program *program, const cha
 
 static AssembleStatus run(Assembly *assembly, const char *path, bool side_by_side) {
     const char *arguments[ARGUMENTS];
-    make_arguments(assembly->arena, path, assembly->options, side_by_side, arguments);
+    make_arguments(assembly->arena, path, assembly->options, assembly->sparing, side_by_side, arguments);
     Program program = {.arguments = arguments, .input = assembly->ptx, .input_size = strlen(assembly->ptx)};
     const char *failed = run_program(assembly->arena, assembly->failure, &program);
     return take(assembly, &program, failed);
@@ -48,7 +52,7 @@ static AssembleStatus run(Assembly *assembly, const char *path, bool side_by_sid
 Process *start_assembler(Arena *arena, Failure *failure, const AssembleOptions *options) {
     const char *path = assembler_path(arena, options), *arguments[ARGUMENTS];
     if (!path) return NULL;
-    make_arguments(arena, path, options, true, arguments);
+    make_arguments(arena, path, options, false, true, arguments);
     return start_program(arena, failure, arguments);
 }
 

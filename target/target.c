@@ -76,9 +76,9 @@ static const Target targets[] = {
      .features = HOPPER, .multiprocessors = 148, L2(126)},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87",
      .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 170,
-     L2(96)},
+     .tests_cluster_window = true, L2(96)},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10",
-     .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48, L2(24)},
+     .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48, .tests_cluster_window = true, L2(24)},
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };

@@ -78,6 +78,8 @@ typedef struct Target {
     int max_barriers;               // named barriers
     int64_t max_grid;               // blocks along x
     int max_cluster, cluster_most;   // blocks of a cluster, of any launch and with leave; 1: there are no clusters
+    bool
+        tests_cluster_window;   // a TMA load to an address in the cluster's window tests whose it is, and calls what serves another's
 } Target;
 
 const Target *target_named(const char *name);   // NULL when unknown
