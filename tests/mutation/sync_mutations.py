@@ -50,14 +50,17 @@ OTHERS = "a worker reads the parts of later workers only, and writes its own: wh
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
 MET = "a cluster_barrier follows before anything uses the mbarriers: what tma-waits, which begins the kernel, does not look for"
+BEHIND = "needed where the other warpgroup is two blocks behind: other seeds show it"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", True, 4, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 12, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 4, "barrier();"): OTHERS,
           ("attention_backward", "sm_80", False, 16, "wgmma_fence();"): OWN,
-          ("attention_fp8_roles", "sm_80", False, 30, "barrier(5 + wg, W * 128);"): "order of work alone",
-          ("attention_fp8_roles", "sm_80", False, 40, "barrier(5, W * 128);"): "takes the last arrival, so that none is left",
-          ("attention_fp8_roles", "sm_80", False, 44, "warp_sync();"): "ptxas wants it, or the warps that transpose spill",
+          ("attention_fp8_roles", "sm_80", False, 16, "mbarrier_wait(k_full[stage], parity);"): BEHIND,
+          ("attention_fp8_roles", "sm_80", False, 27, "mbarrier_wait(t_full[at], at_parity);"): BEHIND,
+          ("attention_fp8_roles", "sm_80", False, 35, "barrier(5 + wg, W * 128);"): "order of work alone",
+          ("attention_fp8_roles", "sm_80", False, 45, "barrier(5, W * 128);"): "takes the last arrival, so that none is left",
+          ("attention_fp8_roles", "sm_80", False, 49, "warp_sync();"): "ptxas wants it, or the warps that transpose spill",
           ("attention_paged", "sm_80", False, 1, "cp_async_wait(1);"): "a piece has a step of each sequence in it, which waits for all",
           ("attention_paged", "sm_80", False, 2, "cp_async_commit();"): "the commit of the first step's tiles is for the queries, too",
           ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
@@ -288,8 +291,8 @@ CASES = [
          "../examples/attention_roles.tile"),
     Case("attention_fp8_roles", [], [
         f"test attention_fp8_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.07, CAUSAL = {causal}, EXACT = {exact}) "
-        f"{{ for (h in H) {{ q_scale[0, h] = 1; k_scale[0, h] = 0.5; v_scale[0, h] = 2; }} }} tolerance 1.2e-1;"
-        for exact in ("false", "true") for h, s, t, d, causal in ((5, 64, 400, 128, "false"), (9, 64, 100, 64, "true"), (5, 20, 200, 256, "false"))],
+        f"{{ for (h in H) {{ q_scale[0, h] = 1; k_scale[0, h] = 0.5; v_scale[0, h] = 2; }} }} tolerance 3e-1;"
+        for exact in ("false", "true") for h, s, t, d, causal in ((5, 64, 400, 128, "false"), (9, 64, 100, 64, "true"), (5, 20, 200, 256, "false"), (9, 100, 100, 256, "true"))],
          "../examples/attention_fp8_roles.tile"),
     Case("column_sums", [], [f"test column_sums (M = {m}) tolerance 1e-5;" for m in (1, 200, 700)], "gpu/hopper_clusters.tile"),
     *(Case("attention_mla", [f"{name}={value}" for name, value in (LATENT | consts).items()],
