@@ -20,4 +20,9 @@ if(TARGET tilec)
                                             $<TARGET_FILE:tilec> --count 200)
   add_test(NAME random_control_flow_tile COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/control_flow.py
                                                  $<TARGET_FILE:tilec> --count 200 --seed 2 -- --passes=none)
+  # Tile operations of odd shapes and all types.
+  foreach(target sm_80 sm_90a)
+    add_test(NAME random_tile_programs_${target}
+             COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/tile_programs.py $<TARGET_FILE:tilec> -- --target=${target})
+  endforeach()
 endif()
