@@ -78,7 +78,7 @@ static void note_operands(Walk *walk, const Stmt *stmt) {
 static bool visit(Visitor *visitor, Stmt *stmt) {
     Walk *walk = visitor->user;
     if (stmt->kind == STMT_CALL) note_operands(walk, stmt);
-    if (stmt->kind == STMT_DECL) add_buffer(walk, stmt->decl);
+    if (stmt->kind == STMT_DECL && !stmt->decl->alias_of) add_buffer(walk, stmt->decl);
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) note_copy(walk, stmt);
     if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
     if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
