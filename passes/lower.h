@@ -75,9 +75,27 @@ Expr *lower_thread(Lower *lower);   // t
 Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count);
 // All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.
 Expr *lower_expr(Lower *lower, Expr *expr);
+Expr *lower_load(Lower *lower, Expr *load);   // outside loops
+// The slot of a fragment element that every thread holds; -1 when not all do.
+int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices);
 Buf *lower_local(Lower *lower, Buf *fragment);   // its local array
 Buf *lower_physical(Lower *lower, Buf *shared);
-Region *lower_element(Lower *lower, const Region *region);   // an element operand in physical coordinates
+// An element operand (of atomics, loads, stores, mbarriers) in physical coordinates.
+Region *lower_element(Lower *lower, const Region *region);
+
+// Statements of a block (lower_tile_op.c); regions, roles and their turns (lower_roles.c, lower_turns.c).
+void lower_block(Lower *lower, const Block *from, Block *to);
+void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
+Stmt *lower_once(Lower *lower, Expr *guard, Block *out);   // an `if` for thread 0, and for the guard (NULL: none)
+// A `thread (t in n)` region for `threads` threads; statements that are lowered from here on go by its index.
+Stmt *open_region(Lower *lower, int64_t threads, Span loc);
+// Scalars that all roles see, the roles, and between them what the whole block does.
+void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
+bool takes_turns(const Stmt *stmt, void *user);                     // for block_any
+void open_turns(Lower *lower, const Stmt *role, Block *out);        // the first turn: the last warpgroup says so
+bool lower_turn(Lower *lower, const Stmt *stmt, Block *out);        // false: it neither begins nor ends one
+bool lower_first(Lower *lower, Stmt *wait, Block *out);             // a `@first` wait; false: it is everybody's
+void overlap_launches(Lower *lower, int64_t threads, Block *top);   // of a grid's lowered body
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
 // The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its

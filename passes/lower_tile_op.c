@@ -1,13 +1,14 @@
 // lower-tile-op: from what the block does to what each thread does.
 //
 // The grid's body becomes the shared buffers in their physical shape and one `thread (t in T)` region. In it
-//   - every fragment is a `local` array: the thread's values, in the order of the fragment's layout;
+//   - every fragment is a `local` array: the thread's values, in the order of the fragment's layout (lower_buffers.c);
 //   - every index into a shared buffer goes through the layout's Forward:  As[k, i, j]  ->  As[k, tc, ts, index];
 //   - loops, copies, fills run over the values of their map (lower_loop.c), gemms become ldmatrix and mma or FMAs
 //     (lower_gemm.c), reductions become shuffles and, across warps, an exchange through their scratch (lower_reduce.c), scans too
 //     (lower_scan.c);
 //   - accesses to global tensors are guarded, unless facts prove them inside: beyond a tensor is 0, and not written;
-//   - block-level stores happen once (thread 0), block-level scalars are computed by every thread.
+//   - block-level stores happen once (thread 0), block-level scalars are computed by every thread;
+//   - roles become thread regions of their own (lower_roles.c), turns of their warpgroups named barriers (lower_turns.c).
 //
 // Layouts have been chosen; nothing is decided here and no storage but per-thread temporaries is made.
 #include "ir/build.h"
@@ -15,113 +16,11 @@
 #include "passes/added_tile.h"
 #include "passes/block_tma.h"
 #include "passes/bulk.h"
-#include "passes/fragment.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
 #include "passes/tma.h"
 #include "passes/util.h"
 #include "support/map.h"
-
-static void lower_block(Lower *lower, const Block *from, Block *to);
-static void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
-
-Expr *lower_thread(Lower *lower) {
-    return e_var(lower->arena, lower->thread);
-}
-
-// ---- buffers ----
-
-Buf *lower_local(Lower *lower, Buf *fragment) {
-    Buf *local = map_get(lower->locals, fragment);
-    if (local) return local;
-    int64_t size = fragment->layout ? tv_values(fragment->layout) : 1;
-    local = buf_new_const(lower->arena, fragment->name, SCOPE_LOCAL, fragment->type, 1, &size, fragment->loc);
-    map_put(lower->locals, fragment, local);
-    return local;
-}
-
-Buf *lower_physical(Lower *lower, Buf *shared) {
-    Buf *physical = map_get(lower->physical, shared);
-    if (physical) return physical;
-    int64_t shape[2 * LAYOUT_MAX_RANK];
-    int rank = 0, lead = shared->layout ? shared->rank - shared->layout->rank_in : shared->rank;
-    for (int d = 0; d < lead; d++) shape[rank++] = buf_extent(shared, d);
-    for (int d = 0; shared->layout && d < shared->layout->rank_out; d++) shape[rank++] = shared->layout->out_shape[d];
-    physical = buf_new_const(lower->arena, shared->name, SCOPE_SHARED, shared->type, rank, shape, shared->loc);
-    physical->offset = shared->offset;
-    physical->align = shared->align;
-    physical->lowered = true;
-    if (attr_get(shared->attrs, ATTR_BLOCKS))
-        attr_set_int(lower->arena, &physical->attrs, ATTR_BLOCKS, attr_int(shared->attrs, ATTR_BLOCKS, 1));
-    map_put(lower->physical, shared, physical);
-    return physical;
-}
-
-Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count) {
-    Arena *arena = lower->arena;
-    Expr **physical = NEW_ARRAY(arena, Expr *, 2 * LAYOUT_MAX_RANK);
-    int lead = buf->scope == SCOPE_SHARED && buf->layout ? count - buf->layout->rank_in : count;
-    for (int d = 0; d < lead; d++) physical[d] = simplify_expr(arena, lower->facts, indices[d]);
-    *physical_count = lead;
-    if (lead == count) return physical;
-    Expr *in[LAYOUT_MAX_RANK];
-    for (int d = lead; d < count; d++) in[d - lead] = simplify_expr(arena, lower->facts, indices[d]);
-    layout_forward(arena, lower->facts, buf->layout, in, physical + lead);
-    *physical_count = lead + buf->layout->rank_out;
-    return physical;
-}
-
-// ---- expressions outside loops ----
-
-// The slot of a fragment element that every thread holds; -1 when not all do.
-static int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
-    int64_t out[LAYOUT_MAX_RANK], at;
-    if (!fragment->layout || tv_replicas(fragment->layout) != tv_threads(fragment->layout)) return -1;
-    for (int64_t v = 0; v < tv_values(fragment->layout); v++) {
-        int64_t in[2] = {0, v};
-        bool same = true;
-        layout_eval(fragment->layout, in, out);
-        for (int d = 0; d < count; d++) same &= expr_const(indices[d], &at) && at == out[d];
-        if (same) return v;
-    }
-    return -1;
-}
-
-static Expr *lower_load(Lower *lower, Expr *expr) {
-    Arena *arena = lower->arena;
-    Buf *buf = expr->load.buf;
-    if (buf->scope == SCOPE_FRAGMENT) {
-        int64_t slot = replicated_slot(buf, expr->load.count, expr->load.indices);
-        if (slot < 0) {
-            diag(lower->context->sink, expr->loc, T_FRAGMENT_INDEX, buf->name);
-            lower->failed = true;
-            slot = 0;
-        }
-        return e_load1(arena, lower_local(lower, buf), e_int(arena, slot));
-    }
-    if (buf->scope == SCOPE_SHARED && !buf->lowered) {
-        int count;
-        Expr **indices = lower_indices(lower, buf, expr->load.count, expr->load.indices, &count);
-        return e_load(arena, lower_physical(lower, buf), count, indices);
-    }
-    if (buf->scope != SCOPE_GLOBAL) return expr;
-    Expr *guard = access_guard(arena, lower->facts, buf, expr->load.count, expr->load.indices);
-    return guard ? e_select(arena, guard, expr, e_zero(arena, expr->type)) : expr;
-}
-
-static Expr *lower_node(Mapper *mapper, Expr *expr) {
-    return expr->kind == EXPR_LOAD ? lower_load(mapper->user, expr) : expr;
-}
-
-static Region *lower_operand(Mapper *mapper, Region *region) {
-    return lower_element(mapper->user, region);
-}
-
-Expr *lower_expr(Lower *lower, Expr *expr) {
-    if (!expr) return NULL;
-    Mapper mapper = {.arena = lower->arena, .expr = lower_node, .region = lower_operand, .user = lower};
-    return simplify_expr(lower->arena, lower->facts, map_expr(&mapper, expr));
-}
 
 // ---- statements ----
 
@@ -136,7 +35,7 @@ static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
     lower->failed = true;
 }
 
-static Stmt *once(Lower *lower, Expr *guard, Block *out) {
+Stmt *lower_once(Lower *lower, Expr *guard, Block *out) {
     Arena *arena = lower->arena;
     Expr *first = e_binary(arena, BIN_EQ, lower_thread(lower), e_int(arena, 0));
     Stmt *only = s_if(arena, guard ? e_and(arena, first, guard) : first);
@@ -167,7 +66,7 @@ static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
     }
     Expr *guard =
         buf->scope == SCOPE_GLOBAL ? access_guard(arena, lower->facts, buf, stmt->store.count, indices) : NULL;
-    Stmt *only = once(lower, guard, out);
+    Stmt *only = lower_once(lower, guard, out);
     if (buf->scope == SCOPE_SHARED) {
         indices = lower_indices(lower, buf, stmt->store.count, indices, &count);
         buf = lower_physical(lower, buf);
@@ -190,17 +89,6 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
     }
 }
 
-// An element operand (atomics, load, store, mbarriers) in physical coordinates.
-Region *lower_element(Lower *lower, const Region *region) {
-    Expr *indices[LAYOUT_MAX_RANK];
-    int count;
-    for (int d = 0; d < region->count; d++) indices[d] = lower_expr(lower, region->dims[d].start);
-    if (region->buf->scope != SCOPE_SHARED || region->buf->lowered)
-        return region_element(lower->arena, region->buf, region->count, indices);
-    Expr **physical = lower_indices(lower, region->buf, region->count, indices, &count);
-    return region_element(lower->arena, lower_physical(lower, region->buf), count, physical);
-}
-
 // An arrival of each of several parts of the role: by the first thread of each.
 static bool lower_parts(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
@@ -213,61 +101,6 @@ static bool lower_parts(Lower *lower, const Stmt *arrive, Block *out) {
     one->loc = arrive->loc;
     block_push(arena, &first->if_.then, one);
     block_push(arena, out, first);
-    return true;
-}
-
-// ---- turns ----
-//
-// A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@first` waits are the first one's.
-
-static Stmt *turn_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc) {
-    Arena *arena = lower->arena;
-    Arg args[] = {arg_value(e_add(arena, warpgroup, e_int(arena, TURN_BARRIER))),
-                  arg_value(e_int(arena, 2 * target_warpgroup(lower->target)))};
-    Stmt *barrier = s_call(arena, op, COUNT_OF(args), args);
-    barrier->loc = loc;
-    return barrier;
-}
-
-static Stmt *if_warpgroup(Lower *lower, int64_t number) {
-    Expr *wg = e_var(lower->arena, lower->warpgroup);
-    return s_if(lower->arena, e_binary(lower->arena, BIN_EQ, wg, e_int(lower->arena, number)));
-}
-
-static bool lower_turn(Lower *lower, const Stmt *stmt, Block *out) {
-    Arena *arena = lower->arena;
-    bool begins = stmt->call.op == OP_TURN_BEGIN;
-    if (!begins && stmt->call.op != OP_TURN_END) return false;
-    if (!lower->warpgroup) return true;   // it is alone
-    Expr *wg = e_var(arena, lower->warpgroup), *one = e_int(arena, 1);
-    Expr *last = e_int(arena, lower->threads / target_warpgroup(lower->target) - 1);
-    Expr *next = e_select(arena, e_binary(arena, BIN_EQ, wg, last), e_int(arena, 0), e_add(arena, wg, one));
-    OpId op = begins ? OP_BARRIER : OP_BARRIER_ARRIVE;
-    block_push(arena, out, turn_barrier(lower, op, begins ? wg : next, stmt->loc));
-    return true;
-}
-
-static bool takes_turns(const Stmt *stmt, void *user) {
-    (void)user;
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_TURN_BEGIN;
-}
-
-// The first turn: the last warpgroup says so.
-static void open_turns(Lower *lower, const Stmt *role, Block *out) {
-    if (!lower->warpgroup || !block_any(&role->role.body, takes_turns, NULL)) return;
-    Stmt *last = if_warpgroup(lower, role->role.threads / target_warpgroup(lower->target) - 1);
-    Stmt *begin = turn_barrier(lower, OP_BARRIER_ARRIVE, e_int(lower->arena, 0), role->loc);
-    block_push(lower->arena, &last->if_.then, begin);
-    block_push(lower->arena, out, last);
-}
-
-static bool lower_first(Lower *lower, Stmt *wait, Block *out) {
-    if (!attr_get(wait->attrs, ATTR_FIRST)) return false;
-    attr_remove(&wait->attrs, ATTR_FIRST);
-    if (!lower->warpgroup) return false;
-    Stmt *first = if_warpgroup(lower, 0);
-    block_push(lower->arena, &first->if_.then, wait);
-    block_push(lower->arena, out, first);
     return true;
 }
 
@@ -305,7 +138,7 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     if (stmt->call.op == OP_MBARRIER_WAIT && lower_first(lower, stmt, out)) return;
     bool by_one =
         (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
-    block_push(arena, by_one && !lower->one ? &once(lower, NULL, out)->if_.then : out, stmt);
+    block_push(arena, by_one && !lower->one ? &lower_once(lower, NULL, out)->if_.then : out, stmt);
 }
 
 static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
@@ -399,11 +232,11 @@ static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
     block_push(lower->arena, out, block);
 }
 
-static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
+void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
     const Stmt *copy = tma_copy(lower->arena, stmt);
     if (copy) {
-        Block *to = lower->one ? out : &once(lower, NULL, out)->if_.then;
+        Block *to = lower->one ? out : &lower_once(lower, NULL, out)->if_.then;
         if (by_bulk(copy)) lower_bulk(lower, copy, to);
         else if (takes_tile_away(copy)) lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
         else lower_tma(lower, copy, to);
@@ -443,7 +276,7 @@ static void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     block_push(lower->arena, out, stmt);
 }
 
-static void lower_block(Lower *lower, const Block *from, Block *to) {
+void lower_block(Lower *lower, const Block *from, Block *to) {
     int mark = facts_mark(lower->facts);
     Block loops = {0};   // that go with the next store
     for (int i = 0; i < from->count; i++) {
@@ -457,17 +290,7 @@ static void lower_block(Lower *lower, const Block *from, Block *to) {
 
 // ---- the pass ----
 
-static void declare_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Lower *lower = mapper->user;
-    block_push(mapper->arena, out, stmt);
-    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return;
-    Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
-    decl->loc = stmt->loc;
-    vec_push(lower->arena, (Block *)map_get(lower->physical, lower), decl);
-}
-
-// A `thread (t in n)` region for `threads` threads; statements that are lowered from here on go by its index.
-static Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
+Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
     Arena *arena = lower->arena;
     lower->threads = threads;
     lower->thread = var_new(arena, "t", VAR_ITER, TYPE_I64, loc);
@@ -479,121 +302,18 @@ static Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
     return region;
 }
 
-// Work that needs more than one thread, or their registers.
-static bool needs_threads(const Stmt *stmt, void *user) {
-    (void)user;
-    switch (stmt->kind) {
-    case STMT_LET:
-    case STMT_VAR:
-    case STMT_ASSIGN:
-    case STMT_ASSUME:
-    case STMT_IF:
-    case STMT_WHILE:
-    case STMT_BLOCK: return false;
-    case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
-    case STMT_CALL: {
-        OpId op = stmt->call.op;
-        return !via_is(stmt, "tma") && op != OP_MBARRIER_WAIT && op != OP_MBARRIER_EXPECT && op != OP_MBARRIER_ARRIVE;
-    }
-    default: return true;
-    }
-}
-
-static bool wants_warpgroup(const Stmt *stmt, void *user) {
-    return via_is(stmt, "wgmma") || via_is(stmt, "tma_store") || takes_turns(stmt, user);
-}
-
-// The same in all lanes, so that descriptors are in uniform registers.
-static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
-    Arena *arena = lower->arena;
-    int64_t group = target_warpgroup(lower->target), count = role->role.threads / group;
-    lower->warpgroup = NULL;
-    if (count < 2 || !block_any(&role->role.body, wants_warpgroup, NULL)) return;
-    Expr *zero = e_int(arena, 0);
-    lower->warpgroup = var_new(arena, "wg", VAR_LET, TYPE_I64, role->loc);
-    Expr *number = e_call2(arena, OP_SHFL_IDX, e_div(arena, lower_thread(lower), e_int(arena, group)), zero);
-    Stmt *range = stmt_new(arena, STMT_ASSUME, role->loc);
-    Expr *wg = e_var(arena, lower->warpgroup);
-    range->assume = e_and(arena, e_binary(arena, BIN_GE, wg, zero), e_lt(arena, wg, e_int(arena, count)));
-    block_push(arena, out, s_let(arena, lower->warpgroup, number));
-    block_push(arena, out, range);
-    facts_enter(lower->facts, range);
-}
-
-static void lower_role(Lower *lower, Stmt *role, Block *out) {
-    Block body = {0};
-    int mark = facts_mark(lower->facts);
-    Stmt *region = open_region(lower, role->role.threads, role->loc);
-    name_warpgroup(lower, role, &body);
-    open_turns(lower, role, &body);
-    lower->one = !block_any(&role->role.body, needs_threads, NULL);
-    lower_block(lower, &role->role.body, lower->one ? &once(lower, NULL, &body)->if_.then : &body);
-    lower->one = false;
-    lower->warpgroup = NULL;
-    region->thread.body = body;
-    facts_release(lower->facts, mark);
-    role->role.body = (Block){0};
-    block_push(lower->arena, &role->role.body, region);
-    block_push(lower->arena, out, role);
-}
-
-static bool is_scalar(const Stmt *stmt) {
-    return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
-}
-
-// Scalars that all roles see, the roles, and between them what the whole block does.
-static void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out) {
-    for (int i = 0; i < body->count; i++) {
-        Stmt *stmt = body->items[i];
-        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) continue;
-        if (is_scalar(stmt)) {
-            lower_stmt(lower, stmt, out);
-            continue;
-        }
-        if (stmt->kind == STMT_ROLE) {
-            lower_role(lower, stmt, out);
-            continue;
-        }
-        int mark = facts_mark(lower->facts);
-        Stmt *region = open_region(lower, threads, stmt->loc);
-        for (; i < body->count && body->items[i]->kind != STMT_ROLE && !is_scalar(body->items[i]); i++)
-            lower_stmt(lower, body->items[i], &region->thread.body);
-        i--;
-        facts_release(lower->facts, mark);
-        block_push(lower->arena, out, region);
-    }
+static void declare_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Lower *lower = mapper->user;
+    block_push(mapper->arena, out, stmt);
+    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return;
+    Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
+    decl->loc = stmt->loc;
+    vec_push(lower->arena, (Block *)map_get(lower->physical, lower), decl);
 }
 
 static bool is_role(const Stmt *stmt, void *user) {
     (void)user;
     return stmt->kind == STMT_ROLE;
-}
-
-// ---- launches that overlap ----
-
-static bool uses_global(Arena *arena, const Stmt *stmt) {
-    EffectVec effects = {0};
-    bool uses = false;
-    stmt_effects(arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++) uses |= effects.items[i].buf->scope == SCOPE_GLOBAL;
-    return uses;
-}
-
-// Every thread waits for the kernels launched before, ahead of its first use of global memory, be it by a scalar that all roles
-// see; the next kernel may begin as soon as all blocks of this one have, since it waits likewise.
-static void overlap_launches(Lower *lower, int64_t threads, Block *top) {
-    Arena *arena = lower->arena;
-    int first = 0;
-    while (first < top->count && top->items[first]->kind != STMT_THREAD && top->items[first]->kind != STMT_ROLE &&
-           !uses_global(arena, top->items[first]))
-        first++;
-    if (first == top->count) return;
-    if (top->items[first]->kind != STMT_THREAD) block_insert(arena, top, first, open_region(lower, threads, (Span){0}));
-    Block *body = &top->items[first]->thread.body;
-    int at = 0;
-    while (at < body->count && !uses_global(arena, body->items[at])) at++;
-    block_insert(arena, body, at, s_call(arena, OP_DEPENDENCY_WAIT, 0, NULL));
-    block_insert(arena, body, 0, s_call(arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
 }
 
 static void lower_grid(Lower *lower, Stmt *grid) {
