@@ -29,5 +29,5 @@ void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
 // The steps of that loop, or what no point has more of, in names that are the same for all points.
 Expr *specialized_steps(Arena *arena, const Func *kernel);
 // The points of such a kernel take unequally long, and `persistent` makes blocks that stay for several of them, long and short
-// ones (schedule.c).
+// ones (schedule_sections.c).
 bool points_balance(Arena *arena, const Target *target, const Func *kernel);

@@ -136,7 +136,7 @@ static void set_conditions(const FitsSearch *search, int count, Func **variants)
     }
 }
 
-// Where points differ in a way that rounds balance, blocks stay for several (schedule.c).
+// Where points differ in a way that rounds balance, blocks stay for several (schedule_sections.c).
 static void make_stay(const FitsSearch *search, Func *kernel) {
     if (kernel->kind != FUNC_KERNEL || !points_balance(search->arena, search->target, kernel)) return;
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
