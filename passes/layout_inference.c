@@ -9,10 +9,10 @@
 //     reduction  layout(dst) == layout(src) without the axis: threads along it all get the result        (common)
 //     scan       layout(dst) == layout(src)                                                              (common)
 //
-// The three phases are TileLang's: strict (what instructions dictate), common (propagate to a fixpoint), free (a fragment
+// The three phases are TileLang's: strict (what instructions dictate: layout_gemms.c), common (propagate to a fixpoint), free (a fragment
 // nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned accesses;
 // then propagate again). Where an item needs a fragment in another layout than it has, a second fragment and a copy are
-// inserted: materialize sends that copy through shared memory.
+// inserted (layout_conversions.c): materialize sends that copy through shared memory. Items are collected in layout_items.c.
 //
 //     softmax:  copy(x[row, :], v)        free: 8 bf16 per thread and access       v: 128:8@0 | (8,4):(1@0,1024@0)
 //               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1
@@ -20,401 +20,21 @@
 //
 // What it cannot do: an index into a fragment that is neither an iterator nor a constant (that is an error: go through
 // shared memory), and iteration spaces with run-time extents, which it first cuts into chunks of constant size.
+#include "passes/layout_inference.h"
 #include "ir/build.h"
-#include "ir/facts.h"
-#include "ir/rewrite.h"
-#include "passes/added_tile.h"
-#include "passes/block_tma.h"
-#include "passes/bulk.h"
 #include "passes/fragment.h"
 #include "passes/fragment_views.h"
 #include "passes/kernel_walk.h"
 #include "passes/lower.h"
-#include "passes/pass.h"
-#include "passes/tile_loop.h"
-#include "passes/tma.h"
 #include "passes/util.h"
-#include "support/map.h"
-#include <string.h>
 
-typedef enum {
-    ITEM_LOOP,
-    ITEM_REDUCE,
-    ITEM_SCAN,
-    ITEM_GEMM,
-    ITEM_SCALAR
-} ItemKind;   // SCALAR: block-level reads and writes
+// ---- common: propagation ----
 
-typedef struct FragmentUse {
-    Buf *buf;
-    int rank;
-    int dims[LAYOUT_MAX_RANK];   // which iterator each index is; -1: constant
-    bool is_store;
-    bool keeps;   // a store that leaves some elements as they were
-} FragmentUse;
-
-typedef struct Item {
-    ItemKind kind;
-    Stmt *stmt;
-    const Layout *map;   // NULL: not yet known. A reduction's is its source's layout, a gemm's its accumulator's
-    VEC(FragmentUse) uses;
-    // loops
-    TileLoop loop;
-    int fast;
-    int64_t vector, fast_threads;
-    int64_t line_threads;   // that access a line of memory together
-    bool has_memory;
-    bool once;   // replicas would do harm: registers get what an atomic or an update of memory gives
-    // gemms
-    const MmaInfo *mma;   // NULL: fma, or
-    bool is_wgmma;
-    WgmmaInfo wgmma;
-    int64_t m, n, k, warps_m, warps_n;
-    int group;   // gemms and reductions that share fragments (union-find parent)
-} Item;
-
-typedef struct Inference {
-    PassContext *context;
-    Arena *arena;
-    const Func *kernel;
-    int64_t threads;
-    VEC(Item *) items;
-    VEC(Buf *) fragments;
-    Map *before, *after;   // Stmt -> Block: conversions to insert
-    bool changed, failed;
-} Inference;
-
-// ---- collecting ----
-
-static void add_fragment(Inference *inference, Buf *buf) {
-    for (int i = 0; i < inference->fragments.count; i++)
-        if (inference->fragments.items[i] == buf) return;
-    vec_push(inference->arena, &inference->fragments, buf);
-}
-
-static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const int *dims, bool is_store) {
-    FragmentUse use = {.buf = buf, .rank = rank, .is_store = is_store};
-    for (int d = 0; d < rank; d++) use.dims[d] = dims[d];
-    vec_push(inference->arena, &item->uses, use);
-    add_fragment(inference, buf);
-}
-
-static bool stores_all(const TileLoop *loop, const TileAccess *access, const int *dims) {
-    if (access->conditional || access->condition) return false;
-    for (int d = 0; d < access->count; d++) {
-        int64_t extent = dims[d] < 0 ? 1 : loop->extents[dims[d]];
-        if (extent < buf_extent(access->buf, d)) return false;
-    }
-    return true;
-}
-
-// The loop's other accesses of the fragment go through the same iterators (fragment_views.h: all that can be made so are).
-static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
-    for (int u = 0; u < item->uses.count; u++) {
-        const FragmentUse *use = &item->uses.items[u];
-        if (use->buf == access->buf && memcmp(use->dims, dims, sizeof *dims * (size_t)use->rank) != 0) return false;
-    }
-    return true;
-}
-
-static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
-        if (access->buf->scope != SCOPE_FRAGMENT) {
-            item->has_memory = true;
-            continue;
-        }
-        int dims[LAYOUT_MAX_RANK];
-        if (access_dims(&item->loop, access, dims) && one_view(item, access, dims)) {
-            add_use(inference, item, access->buf, access->count, dims, access->is_store);
-            vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims);
-            continue;
-        }
-        Span place = access->load ? access->load->loc : item->stmt->loc;
-        diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
-        inference->failed = true;
-    }
-}
-
-// The 128-byte line of a warp's access when the other side is transposed: so few threads along the fast dim leave the
-// other lanes for the dim in which the shared side is dense.
-static int64_t line_threads(const Target *target, const TileAccessVec *accesses, int64_t vector) {
-    int widest = 1;
-    for (int a = 0; a < accesses->count; a++)
-        if (accesses->items[a].buf->scope == SCOPE_GLOBAL) {
-            int bytes = type_bytes(accesses->items[a].buf->type);
-            widest = bytes > widest ? bytes : widest;
-        }
-    int64_t threads = target->line_bytes / (vector * widest);
-    return threads < 1 ? 1 : threads;
-}
-
-// The loop updates this memory: an atomic, or both a load and a store.
-static bool updates_memory(const TileAccessVec *accesses, const Buf *buf) {
-    bool loads = false, stores = false;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
-        if (access->buf != buf) continue;
-        if (access->is_atomic && !access->is_peer) return true;
-        stores |= access->is_store;
-        loads |= !access->is_store;
-    }
-    return loads && stores;
-}
-
-static bool must_run_once(const TileAccessVec *accesses) {
-    bool registers = false, updates = false;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
-        if (access->buf->scope == SCOPE_FRAGMENT) registers |= access->is_store;
-        else updates |= updates_memory(accesses, access->buf);
-    }
-    return registers && updates;
-}
-
-static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
-    TileAccessVec accesses = {0};
-    tile_accesses(inference->arena, &item->loop, &accesses);
-    item->fast = loop_fast_dim(&item->loop, &accesses);
-    item->vector = loop_vector(facts, &item->loop, &accesses, item->fast, inference->context->target);
-    item->line_threads = line_threads(inference->context->target, &accesses, item->vector);
-    if (loop_has_transposed_side(&item->loop, &accesses, item->fast)) item->fast_threads = item->line_threads;
-    loop_uses(inference, item, &accesses);
-    item->once = must_run_once(&accesses);
-}
-
-static void collect_reduce(Inference *inference, Item *item) {
-    const Arg *args = item->stmt->call.args;
-    Buf *src = args[0].region->buf, *dst = args[1].region->buf;
-    int dims[LAYOUT_MAX_RANK];
-    for (int d = 0; d < LAYOUT_MAX_RANK; d++) dims[d] = d;
-    if (src->scope == SCOPE_FRAGMENT) add_use(inference, item, src, src->rank, dims, false);
-    if (dst->scope == SCOPE_FRAGMENT) add_use(inference, item, dst, dst->rank, dims, true);
-}
-
-// Why the threads here cannot execute a product by these instructions; NULL: they can.
-static const char *threads_problem(const Inference *inference, const Item *item) {
-    const Target *target = inference->context->target;
-    if (item->mma && inference->threads % target->warp_lanes) return "the threads are no whole warps";
-    if (item->is_wgmma && inference->threads % target_warpgroup(target)) return "the threads are no whole warpgroups";
-    return NULL;
-}
-
-static void collect_gemm(Inference *inference, Item *item) {
-    const Region *a = item->stmt->call.args[0].region, *b = item->stmt->call.args[1].region,
-                 *acc = item->stmt->call.args[2].region;
-    int dims[LAYOUT_MAX_RANK] = {0, 1};
-    item->m = region_extent(acc, 0);
-    item->n = region_extent(acc, 1);
-    item->k = region_extent(a, 1);
-    const char *via = attr_text(item->stmt->attrs, ATTR_VIA);
-    item->mma = gemm_instruction(inference->context->target, item->stmt);
-    item->is_wgmma = via && strcmp(via, "wgmma") == 0;
-    const char *why = threads_problem(inference, item);
-    if (why || (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why))) {
-        diag(inference->context->sink, item->stmt->loc, T_VIA, via, why);
-        inference->failed = true;
-        item->is_wgmma = false;
-    }
-    if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);
-    if (b->buf->scope == SCOPE_FRAGMENT) add_fragment(inference, b->buf);
-    add_use(inference, item, acc->buf, 2, dims, true);
-}
-
-// At block level an element read is a broadcast: every thread must hold it.
-typedef struct ScalarUses {
-    Inference *inference;
-    Item *item;
-} ScalarUses;
-
-static bool collect_scalar_load(Visitor *visitor, Expr *expr) {
-    ScalarUses *uses = visitor->user;
-    if (expr->kind == EXPR_LOAD && expr->load.buf->scope == SCOPE_FRAGMENT)
-        add_use(uses->inference, uses->item, expr->load.buf, 0, NULL, false);
-    return true;
-}
-
-static void collect_scalar(Inference *inference, Item *item) {
-    ScalarUses uses = {inference, item};
-    Visitor visitor = {.expr = collect_scalar_load, .user = &uses};
-    Stmt *stmt = item->stmt;
-    switch (stmt->kind) {
-    case STMT_LET:
-    case STMT_VAR:
-    case STMT_ASSIGN:
-        if (stmt->let.value) visit_expr(&visitor, stmt->let.value);
-        break;
-    case STMT_IF: visit_expr(&visitor, stmt->if_.condition); break;
-    case STMT_STORE:
-        for (int d = 0; d < stmt->store.count; d++) visit_expr(&visitor, stmt->store.indices[d]);
-        visit_expr(&visitor, stmt->store.value);
-        if (stmt->store.buf->scope == SCOPE_FRAGMENT) add_use(inference, item, stmt->store.buf, 0, NULL, true);
-        break;
-    default: break;
-    }
-}
-
-// Of copies that `select` chose it is known already.
-static void check_tma(Inference *inference, const Stmt *copy) {
-    const Buf *tile = copy->call.args[takes_tile_away(copy) ? COPY_FROM : COPY_TO].region->buf;
-    TmaPanels panels;
-    const char *why;
-    if (!tma_panels(tile, &panels, &why)) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
-}
-
-static void collect_stmt(void *user, Stmt *stmt, const Facts *facts) {
-    Inference *inference = user;
-    const Stmt *copy = tma_copy(inference->arena, stmt);
-    if (copy && !by_bulk(copy)) check_tma(inference, copy);
-    if (copy || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
-    Item *item = NEW(inference->arena, Item);
-    item->stmt = stmt;
-    item->group = inference->items.count;
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
-        item->kind = ITEM_GEMM;
-        collect_gemm(inference, item);
-    } else if (is_reduction(stmt) || is_scan(stmt)) {
-        item->kind = is_scan(stmt) ? ITEM_SCAN : ITEM_REDUCE;
-        collect_reduce(inference, item);
-    } else if (tile_loop_of(inference->arena, stmt, &item->loop)) {
-        item->kind = ITEM_LOOP;
-        collect_loop(inference, facts, item);
-    } else {
-        item->kind = ITEM_SCALAR;
-        collect_scalar(inference, item);
-        if (item->uses.count == 0) return;
-    }
-    const char *map = attr_text(stmt->attrs, ATTR_MAP), *why;
-    if (map) item->map = layout_parse(inference->arena, map, 0, &why);
-    vec_push(inference->arena, &inference->items, item);
-}
-
-// ---- strict: gemms ----
-
-static int find_group(Inference *inference, int i) {
-    while (inference->items.items[i]->group != i) i = inference->items.items[i]->group;
-    return i;
-}
-
-// Items that touch a common fragment belong together: their rows are split over warps in one way.
-static void join_groups(Inference *inference) {
-    Map *first = map_new(inference->arena);
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
-        for (int u = 0; u < item->uses.count; u++) {
-            Item *other = map_get(first, item->uses.items[u].buf);
-            if (!other) {
-                map_put(first, item->uses.items[u].buf, item);
-                continue;
-            }
-            int root = find_group(inference, i), other_root = find_group(inference, other->group);
-            inference->items.items[root]->group = other_root;
-        }
-    }
-}
-
-static bool reduces_rows(const Item *item) {
-    return item->kind == ITEM_REDUCE && item->stmt->call.args[0].region->buf->rank == 2 &&
-           expr_is_int(item->stmt->call.args[2].value, 1);
-}
-
-static bool has_register_operand(const Item *item) {
-    return item->kind == ITEM_GEMM && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
-}
-
-// A warp should own whole rows when a row is reduced or when rows feed a further gemm from registers.
-static bool group_wants_rows(Inference *inference, int root) {
-    for (int i = 0; i < inference->items.count; i++)
-        if (find_group(inference, i) == root &&
-            (reduces_rows(inference->items.items[i]) || has_register_operand(inference->items.items[i])))
-            return true;
-    return false;
-}
-
-// Splits of the warps over [m, n]: most warps busy, then whole rows as far as wanted, then the least operand traffic.
-static bool choose_warps(Item *item, int64_t warps, bool rows) {
-    int64_t best = INT64_MAX;
-    for (int64_t wm = 1; wm <= warps; wm++) {
-        for (int64_t wn = 1; wm * wn <= warps; wn++) {
-            if (warps % (wm * wn) != 0) continue;
-            if (item->m % (wm * item->mma->m) != 0 || item->n % (wn * item->mma->n) != 0) continue;
-            int64_t idle = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
-            int64_t cost = idle * 1000000 + (rows ? wn * 1000 + traffic : traffic * 2 + (item->n / wn % 16 != 0));
-            if (cost >= best) continue;
-            best = cost;
-            item->warps_m = wm;
-            item->warps_n = wn;
-        }
-    }
-    return best != INT64_MAX;
-}
-
-static void set_layout(Inference *inference, Buf *buf, const Layout *layout) {
+void set_layout(Inference *inference, Buf *buf, const Layout *layout) {
     if (buf->layout) return;
     buf->layout = layout;
     inference->changed = true;
 }
-
-static void infer_mma(Inference *inference, Item *item, bool rows) {
-    int64_t warps = inference->threads / inference->context->target->warp_lanes;
-    const Attr *fixed = attr_get(item->stmt->attrs, ATTR_WARPS);
-    if (fixed) {
-        item->warps_m = fixed->args[0].integer;
-        item->warps_n = fixed->args[1].integer;
-    } else if (!choose_warps(item, warps, rows)) {
-        attr_set_text(inference->arena, &item->stmt->attrs, ATTR_VIA, "fma");
-        item->mma = NULL;
-        return;
-    }
-    item->map = fragment_accumulator(inference->arena, item->mma, item->m, item->n, item->warps_m, item->warps_n,
-                                     inference->threads);
-    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
-    if (has_register_operand(item) && item->warps_n == 1)
-        set_layout(
-            inference, item->stmt->call.args[0].region->buf,
-            fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
-}
-
-static int64_t warpgroups(const Inference *inference) {
-    return inference->threads / target_warpgroup(inference->context->target);
-}
-
-// Of a in registers; with k in pairs, where b's order is free, it is what an accumulator is.
-static const Layout *wgmma_operand(const Inference *inference, const Item *item) {
-    bool paired = wgmma_pairs(inference->arena, inference->kernel, item->stmt, &item->wgmma);
-    return (paired ? fragment_wgmma_paired : fragment_wgmma_a)(inference->arena, &item->wgmma, item->m, item->k,
-                                                               warpgroups(inference), inference->threads);
-}
-
-static void infer_wgmma(Inference *inference, Item *item) {
-    item->map =
-        fragment_wgmma(inference->arena, &item->wgmma, item->m, item->n, warpgroups(inference), inference->threads);
-    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
-    if (has_register_operand(item))
-        set_layout(inference, item->stmt->call.args[0].region->buf, wgmma_operand(inference, item));
-}
-
-// Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
-static void infer_fma(Inference *inference, Item *item) {
-    int64_t shape[] = {item->m, item->n};
-    int64_t vector = item->n % 4 == 0 ? 4 : 1;
-    Buf *acc = item->stmt->call.args[2].region->buf;
-    set_layout(inference, acc, tv_blocked(inference->arena, 2, shape, inference->threads, 1, vector, 0));
-    item->map = acc->layout;
-}
-
-static void infer_strict(Inference *inference) {
-    join_groups(inference);
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
-        if (item->kind != ITEM_GEMM) continue;
-        if (item->mma) infer_mma(inference, item, group_wants_rows(inference, find_group(inference, i)));
-        else if (item->is_wgmma) infer_wgmma(inference, item);
-        if (!item->map) infer_fma(inference, item);
-    }
-}
-
-// ---- common: propagation ----
 
 // The map of a loop from the layout of a fragment that it accesses with all its iterators.
 static const Layout *map_from_use(Inference *inference, const Item *item, const FragmentUse *use) {
@@ -429,8 +49,7 @@ static const Layout *map_from_use(Inference *inference, const Item *item, const 
     return tv_project(inference->arena, use->buf->layout, item->loop.rank, dims, NULL);
 }
 
-// The layout that a fragment has for the loop: an iteration's element is the executing thread's own.
-static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
+const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
     int64_t held[LAYOUT_MAX_RANK];
     for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
     return tv_project(inference->arena, item->map, use->rank, use->dims, held);
@@ -587,121 +206,6 @@ static void infer_free(Inference *inference) {
     }
 }
 
-// ---- conversions ----
-
-static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
-    Block *block = map_get(map, stmt);
-    if (!block) map_put(map, stmt, block = NEW(inference->arena, Block));
-    return block;
-}
-
-// Within the threads it is a loop like others; else materialize replaces it.
-static Stmt *whole_copy(Arena *arena, Buf *from, Buf *to) {
-    Arg args[] = {arg_region(region_whole(arena, from)), arg_region(region_whole(arena, to))};
-    Stmt *copy = s_call(arena, OP_COPY, 2, args);
-    if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
-        attr_set_text(arena, &copy->attrs, ATTR_MAP, layout_text(arena, to->layout));
-    return copy;
-}
-
-// A second fragment in the layout that the item needs, copied from and to the first one around it.
-static void convert(Inference *inference, Item *item, Buf *buf, const Layout *needed, bool reads, bool writes) {
-    Arena *arena = inference->arena;
-    Buf *other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, item->stmt->loc);
-    other->layout = needed;
-    Block *before = conversions(inference, inference->before, item->stmt);
-    block_push(arena, before, s_decl(arena, other));
-    if (reads) block_push(arena, before, whole_copy(arena, buf, other));
-    if (writes) block_push(arena, conversions(inference, inference->after, item->stmt), whole_copy(arena, other, buf));
-    Subst *subst = subst_new(arena);
-    subst_buf(subst, buf, other);
-    Block one = {.items = &item->stmt, .count = 1, .capacity = 1};
-    if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
-    else subst_block(subst, &one);
-    inference->changed = true;
-    if (inference->context->remarks)
-        diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name, layout_text(arena, buf->layout),
-             layout_text(arena, needed));
-}
-
-// Some layout in which every thread holds every element: the buffer's own if it is one.
-static const Layout *replicated(Inference *inference, const Buf *buf) {
-    int64_t shape[LAYOUT_MAX_RANK];
-    if (tv_replicas(buf->layout) == tv_threads(buf->layout)) return buf->layout;
-    for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
-    return tv_replicated(inference->arena, buf->rank, shape, inference->threads);
-}
-
-static const Layout *reduced_layout(Inference *inference, const Item *item) {
-    const Arg *args = item->stmt->call.args;
-    const Buf *src = args[REDUCE_SRC].region->buf, *dst = args[REDUCE_DST].region->buf;
-    const Layout *result = reduce_result(inference->arena, item->stmt, item->map);
-    int axis = reduce_op_axis(item->stmt);
-    if (!result)
-        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTS, (long long)buf_extent(dst, axis),
-             (long long)tv_threads_along(item->map, axis), axis, src->name);
-    return result ? result : dst->layout;
-}
-
-static const Layout *needed_layout(Inference *inference, const Item *item, const FragmentUse *use) {
-    Arena *arena = inference->arena;
-    const Buf *buf = use->buf;
-    if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
-    if (item->kind == ITEM_REDUCE) return use->is_store ? reduced_layout(inference, item) : item->map;
-    if (item->kind == ITEM_SCAN) return item->map;
-    if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
-    if (use->is_store) return item->map;
-    if (item->is_wgmma) return wgmma_operand(inference, item);
-    if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory
-    return fragment_operand_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads);
-}
-
-static bool is_conversion(const Item *item) {
-    return item->kind == ITEM_LOOP && item->stmt->kind == STMT_CALL && item->stmt->call.op == OP_COPY &&
-           item->uses.count == 2 && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT &&
-           item->stmt->call.args[1].region->buf->scope == SCOPE_FRAGMENT &&
-           region_is_whole(item->stmt->call.args[0].region) && region_is_whole(item->stmt->call.args[1].region);
-}
-
-// What the item writes depends on what was there.
-static bool updates(const Item *item) {
-    if (item->kind == ITEM_REDUCE) {
-        const Expr *accumulate = item->stmt->call.args[3].value;
-        return accumulate && expr_is_int(accumulate, 1);
-    }
-    return item->kind != ITEM_LOOP && item->kind != ITEM_SCAN;
-}
-
-static void convert_where_layouts_meet(Inference *inference) {
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
-        if ((!item->map && item->kind != ITEM_SCALAR) || is_conversion(item)) continue;
-        for (int u = 0; u < item->uses.count; u++) {
-            const FragmentUse *use = &item->uses.items[u];
-            bool reads = false, writes = false, first = true, written = false;   // written: nothing older is read
-            for (int v = 0; v < item->uses.count; v++) {
-                const FragmentUse *other = &item->uses.items[v];
-                if (other->buf != use->buf) continue;
-                first &= v >= u;
-                written |= item->kind == ITEM_LOOP && other->is_store && !other->keeps;
-                reads |= !written && (!other->is_store || other->keeps || updates(item));
-                writes |= other->is_store;
-            }
-            const Layout *needed = needed_layout(inference, item, use);
-            if (!first || layout_equal(needed, use->buf->layout)) continue;
-            convert(inference, item, use->buf, needed, reads, writes);
-        }
-    }
-}
-
-static void push_with_conversions(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Inference *inference = mapper->user;
-    Block *before = map_get(inference->before, stmt), *after = map_get(inference->after, stmt);
-    if (before) block_append(mapper->arena, out, before);
-    block_push(mapper->arena, out, stmt);
-    if (after) block_append(mapper->arena, out, after);
-}
-
 // ---- run-time extents ----
 
 // parallel (i in n) body  =>  for (c in ceildiv(n, T)) parallel (i' in T) if (c * T + i' < n) body
@@ -792,7 +296,7 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     inference.after = map_new(context->arena);
     StmtMapper chunks = {.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference};
     rewrite_block(&chunks, scope->body);
-    scope_walk(context->arena, kernel, scope, collect_stmt, &inference);
+    scope_walk(context->arena, kernel, scope, collect_item, &inference);
     check_threads(&inference);
     if (inference.failed) return inference.changed;
     infer_strict(&inference);
