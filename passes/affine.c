@@ -1,11 +1,11 @@
 #include "passes/affine.h"
 #include <string.h>
 
-// An unknown: an expression over variables whose last binding has number `serial`.
+// An unknown: an expression over variables as they were bound when it was met.
 typedef struct Atom {
     const Expr *expr;   // NULL: equal to nothing else
-    int serial;
-    bool more;   // affine_more
+    bool more;          // affine_more
+    int next;           // the one before whose variables were bound last at the same time; -1: none
 } Atom;
 
 typedef struct Bound {
@@ -18,8 +18,9 @@ struct AffineEnv {
     Arena *arena;
     Map *vars;   // Var -> Bound
     VEC(Atom) atoms;
-    int serial;   // bindings so far
-    int epoch;    // resets so far
+    VEC(int) latest;   // by serials: the latest atom of an expression whose last binding that is; -1: none
+    int serial;        // bindings so far
+    int epoch;         // resets so far
 };
 
 AffineEnv *affine_env(Arena *arena) {
@@ -33,6 +34,7 @@ void affine_reset(AffineEnv *env) {
     env->epoch++;
     env->serial = 0;
     env->atoms.count = 0;
+    env->latest.count = 0;
 }
 
 static const Bound *bound_of(const AffineEnv *env, const Var *var) {
@@ -51,6 +53,11 @@ static Affine affine_atom(int atom) {
     result.terms[0].atom = atom;
     result.terms[0].factor = 1;
     return result;
+}
+
+static Affine affine_unknown(AffineEnv *env) {   // equal to nothing else
+    vec_push(env->arena, &env->atoms, ((Atom){0}));
+    return affine_atom(env->atoms.count - 1);
 }
 
 // Wraps as i64 does: indices near the ends of the range have no elements anyway.
@@ -131,8 +138,7 @@ void affine_bind(AffineEnv *env, const Var *var, Affine value) {
 }
 
 void affine_forget(AffineEnv *env, const Var *var) {
-    vec_push(env->arena, &env->atoms, ((Atom){0}));
-    affine_bind(env, var, affine_atom(env->atoms.count - 1));
+    affine_bind(env, var, affine_unknown(env));
 }
 
 typedef struct Latest {
@@ -153,12 +159,13 @@ static Affine opaque(AffineEnv *env, const Expr *expr) {
     Latest latest = {.env = env};
     Visitor visitor = {.expr = latest_expr, .user = &latest};
     visit_expr(&visitor, (Expr *)expr);
-    for (int i = 0; i < env->atoms.count && !latest.memory; i++) {
-        const Atom *atom = &env->atoms.items[i];
-        if (atom->expr && atom->serial == latest.serial && expr_equal(atom->expr, expr)) return affine_atom(i);
-    }
-    vec_push(env->arena, &env->atoms, ((Atom){latest.memory ? NULL : expr, latest.serial, false}));
-    return affine_atom(env->atoms.count - 1);
+    if (latest.memory) return affine_unknown(env);
+    while (env->latest.count <= latest.serial) vec_push(env->arena, &env->latest, -1);
+    int *head = &env->latest.items[latest.serial];
+    for (int i = *head; i >= 0; i = env->atoms.items[i].next)
+        if (expr_equal(env->atoms.items[i].expr, expr)) return affine_atom(i);
+    vec_push(env->arena, &env->atoms, ((Atom){.expr = expr, .next = *head}));
+    return affine_atom(*head = env->atoms.count - 1);
 }
 
 static bool fold(BinaryOp op, int64_t a, int64_t b, int64_t *value) {

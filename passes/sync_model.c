@@ -44,8 +44,11 @@ typedef struct Live {
 
 typedef struct Place {
     Affine start[LAYOUT_MAX_RANK];
+    const MemAccess *access;
+    struct Place *next;   // in its bucket
 } Place;
 typedef VEC(Place *) Places;
+enum { PLACE_BUCKETS = 1 << 12 };
 
 typedef struct State {
     VEC(Live) live;
@@ -76,7 +79,7 @@ struct SyncModel {
     signed char *same;   // same_threads by ids: 0 not yet asked, 1 yes, -1 no
     Places all_places;   // those of the scenario come first, the others are free
     int places;
-    Places *places_of;   // by ids: those that are known
+    Place **buckets;   // those of accesses
     State *free;
     State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
@@ -147,24 +150,48 @@ static State *state_copy(SyncModel *m, const State *s) {
     return copy;
 }
 
-static Affine *place_new(SyncModel *m) {
+static Place *place_new(SyncModel *m) {
     if (m->places == m->all_places.count) vec_push(m->arena, &m->all_places, NEW(m->arena, Place));
-    return m->all_places.items[m->places++]->start;
+    return m->all_places.items[m->places++];
 }
 
-// The place of an access in this scenario: one pointer for each, and a new one where it is not known.
+static uint64_t mixed(uint64_t hash, uint64_t value) {   // FNV-1a, by words
+    return (hash ^ value) * 0x100000001b3;
+}
+
+static Place **bucket_of(SyncModel *m, const MemAccess *access, const Affine *start) {
+    uint64_t hash = mixed(0xcbf29ce484222325, (uint64_t)access->id);
+    for (int d = 0; d < access->rank; d++) {
+        if (access->dims[d].length < 0 || !start[d].known) continue;
+        hash = mixed(hash, (uint64_t)start[d].constant);
+        for (int t = 0; t < start[d].count; t++)
+            hash = mixed(mixed(hash, (uint64_t)start[d].terms[t].atom), (uint64_t)start[d].terms[t].factor);
+    }
+    return &m->buckets[(hash ^ hash >> 32) % PLACE_BUCKETS];
+}
+
+// As far as anything is known of them: nothing tells accesses at an unknown place apart.
+static bool same_place(const MemAccess *access, const Affine *a, const Affine *b) {
+    for (int d = 0; d < access->rank; d++)
+        if (access->dims[d].length >= 0 && (a[d].known || b[d].known) && !affine_same(&a[d], &b[d])) return false;
+    return true;
+}
+
+// The place of an access in this scenario: one pointer for each.
 static const Affine *place_of(SyncModel *m, const MemAccess *access, const Affine *start) {
-    Places *places = &m->places_of[access->id];
-    for (int i = places->count - 1; i >= 0; i--)
-        if (same_start(access, places->items[i]->start, start)) return places->items[i]->start;
-    Affine *place = place_new(m);
-    memcpy(place, start, sizeof *start * (size_t)access->rank);
-    if (same_start(access, place, start)) vec_push(m->arena, places, (Place *)place);
-    return place;
+    Place **bucket = bucket_of(m, access, start);
+    for (Place *place = *bucket; place; place = place->next)
+        if (place->access == access && same_place(access, place->start, start)) return place->start;
+    Place *place = place_new(m);
+    memcpy(place->start, start, sizeof *start * (size_t)access->rank);
+    place->access = access;
+    place->next = *bucket;
+    *bucket = place;
+    return place->start;
 }
 
 static void drop_places(SyncModel *m) {
-    for (int i = 0; i < m->access_count; i++) m->places_of[i].count = 0;
+    memset(m->buckets, 0, sizeof *m->buckets * PLACE_BUCKETS);
     m->places = 0;
 }
 
@@ -392,7 +419,7 @@ static void start_of(SyncModel *m, const MemAccess *access, Affine *start) {
 }
 
 static const Affine *slot_of(SyncModel *m, const Region *bar) {
-    Affine *slot = place_new(m);
+    Affine *slot = place_new(m)->start;
     *slot = affine_of(m->env, bar->dims[0].start);
     return slot;
 }
@@ -678,7 +705,7 @@ static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, const Ma
     find_written(m);
     number_accesses(m, &kernel->body);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
-    m->places_of = NEW_ARRAY(arena, Places, m->access_count + 1);
+    m->buckets = NEW_ARRAY(arena, Place *, PLACE_BUCKETS);
     return m;
 }
 
