@@ -17,6 +17,7 @@ typedef VEC(Known) KnownVec;
 
 typedef struct BlockKnown {
     KnownVec known, seen;   // seen: by atomics, known after that thread's next fence
+    int settled;            // so many of `known` were left when it was last looked through for what all threads know
     Told whole;             // at the block's last fence
     Told *fenced;           // at each thread's; NULL: none
 } BlockKnown;
@@ -40,13 +41,20 @@ static bool told_of(const Told *told, const Moment *access) {
     return told->clock->at[access->thread] >= access->epoch;
 }
 
+// Up to which epoch of a thread or unit whoever was told this knows it.
+static uint32_t told_until(const Told *told, uint32_t party) {
+    uint32_t until = told->clock->at[party];
+    return party == told->at.thread && told->at.epoch > until ? told->at.epoch : until;
+}
+
 static bool told_as_much(const Races *races, const Told *a, const Told *b) {   // a tells all that b does
     if (a->at.stamp < b->at.stamp) return false;
     if (!a->clock) return true;
-    if (!b->clock || a->at.thread != b->at.thread) return false;
-    for (int t = 0; t < races->parties && a->clock != b->clock; t++)
-        if (a->clock->at[t] < b->clock->at[t]) return false;
-    return a->at.epoch >= b->at.epoch;
+    if (!b->clock) return false;
+    if (a->clock == b->clock && a->at.thread == b->at.thread) return a->at.epoch >= b->at.epoch;
+    for (uint32_t t = 0; t < (uint32_t)races->parties; t++)
+        if (told_until(a, t) < told_until(b, t)) return false;
+    return true;
 }
 
 static bool known_as_widely(const Known *a, const Known *b) {   // by all who know b
@@ -99,6 +107,31 @@ static bool has_learned(const Party *party, const Known *known) {
            party->knows[known->learner] >= known->since;
 }
 
+static bool all_know(const Cta *cta, const Known *known) {
+    for (int t = 0; t < cta->machine->code->block_threads && known->learner != WHOLE; t++)
+        if (cta->clocks[cta->first_thread + t]->at[known->learner] < known->since) return false;
+    return true;
+}
+
+// What all threads of the block know no longer needs the thread that learned it and when: of what a poll learns, again and again,
+// the latest takes the place of all before it. Looked for when the list has doubled.
+static void settle(const Cta *cta, BlockKnown *block) {
+    const Machine *machine = cta->machine;
+    enum { FEW = 32 };
+    if (!cta->clocks || block->known.count < 2 * block->settled + FEW) return;
+    KnownVec kept = {0};
+    for (int pass = 0; pass < 2; pass++)   // first what all know, which then covers others
+        for (int i = 0; i < block->known.count; i++) {
+            Known item = block->known.items[i];
+            if (all_know(cta, &item) != (pass == 0)) continue;
+            if (pass == 0) item.learner = WHOLE, item.since = 0;
+            learn(machine, &kept, item);
+        }
+    for (int i = 0; i < block->known.count; i++) clock_release(machine->races, block->known.items[i].told.clock);
+    block->known = kept;
+    block->settled = kept.count;
+}
+
 static bool party_knows(const Machine *machine, const Party *party, int64_t other, const Moment *access) {
     if (machine->races->stamp == 1) return false;
     const KnownVec *known = &block_known(machine, party->block)->known;
@@ -147,8 +180,9 @@ void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element) {
     Machine *machine = agent->cta->machine;
     if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
     Party party = party_of(agent, lane);
-    learn_all(machine, &block_known(machine, party.block)->known, location(machine, mem, element), party.thread,
-              party.epoch);
+    BlockKnown *known = block_known(machine, party.block);
+    learn_all(machine, &known->known, location(machine, mem, element), party.thread, party.epoch);
+    settle(agent->cta, known);
 }
 
 static Told *fence_of(const Machine *machine, BlockKnown *known, const Party *party) {
@@ -170,6 +204,7 @@ static void fence_thread(Agent *agent, int lane) {
         if (item.learner != party.thread && party.thread != WHOLE) continue;
         learn(machine, &known->known, (Known){item.block, item.told, item.learner, party.epoch});
     }
+    settle(agent->cta, known);
 }
 
 void race_fence(Agent *agent) {
