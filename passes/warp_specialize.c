@@ -13,7 +13,7 @@
 //     load                                        compute
 //     wait(empty[s])    is free                   wait(full[s])     has landed
 //     expect(full[s], bytes)                      async gemm(As[s], Bs[s], acc)
-//     async copy(A.., As[s], bar = full[s])       wgmma_wait(1)     the product before this one is done
+//     async copy(A.., As[s], bar = full[s])       wgmma_wait(1)     the step before this one is done
 //     async copy(B.., Bs[s], bar = full[s])       arrive(empty[slot before s])
 //
 // A phase of a barrier has a parity. Slots and parities come from counters that live across points, since the ring does; a
@@ -307,12 +307,15 @@ static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->full, slot_index(p, counter), e_var(a, counter->parity), body);
+    int products = 0;
     for (int i = 0; i < p->loop->loop.body.count; i++) {
         const Stmt *stmt = p->loop->loop.body.items[i];
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
-        else if (is_call(stmt, OP_GEMM)) push_product(p, stmt, subst, k, counter, body);
+        if (!is_call(stmt, OP_GEMM)) continue;
+        push_product(p, stmt, subst, k, counter, body);
+        products++;
     }
-    push_wait(p, 1, body);
+    push_wait(p, products, body);   // those of the step before are over
     push_release(p, counter, e_lt(a, integer(p, 0), k), body);
     push_advance(p, counter, body);
 }

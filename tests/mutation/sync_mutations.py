@@ -49,6 +49,7 @@ A_STEP = "each tile of a worker has a k step (`count` is the least of two positi
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
+JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
 MET = "a cluster_barrier follows before anything uses the mbarriers: what tma-waits, which begins the kernel, does not look for"
 BEHIND = "needed where the other warpgroup is two blocks behind: other seeds show it"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
@@ -67,6 +68,8 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN,
           ("attention_varlen", "sm_90a", False, 8, "mbarrier_wait(Qs_empty[0], Qs_parity);"): "a block has one point, whose queries are loaded once",
+          ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
+          ("gemm_w4", "sm_90a", False, 17, "wgmma_commit();"): JOINS,
           ("layer_norm", "sm_90a", False, 4, "barrier();"): MET,
           ("rmsnorm", "sm_90a", False, 4, "barrier();"): MET,
           ("softmax", "sm_90a", False, 3, "barrier();"): MET} | {
@@ -250,6 +253,14 @@ CASES = [
         f"test combine (B = 1, G = 1, R = 2, S = {slots}, D = 128, BC = {count}) "
         f"{{ for (b in B) {{ span[b, 0] = 0; span[b, 1] = {slots - 1}; }} }} tolerance 1e-2;" for slots in (2, 300)],
            kernel="combine") for count in (256, 64, 16, 2)),
+    Case("gemm_swiglu", ["BM=64", "BN=64", "STAGES=3"], parted_tests("gemm_swiglu", 64), target="sm_90a"),
+    Case("gemm_swiglu", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm_swiglu", 64)),
+    Case("gemm_w4", ["BM=16", "BN=64", "STAGES=3"], target="sm_90a", tests=[
+        f"test gemm_w4 (M = 16, N = {n}, K = {k}) {{ for (n in N, b in {(k + 127) // 128 * 64}) W[n, b] = (n * 37 + b * 101) % 256; }} tolerance 2e-2;"
+        for n, k in ((64, 128), (832, 128), (832, 256), (832, 896))]),
+    Case("gemm_w4", ["BM=16", "BN=64", "STAGES=3"], [
+        f"test gemm_w4 (M = 16, N = {n}, K = {k}) {{ for (n in N, b in {(k + 127) // 128 * 64}) W[n, b] = (n * 37 + b * 101) % 256; }} tolerance 2e-2;"
+        for n, k in ((64, 0), (64, 128), (64, 256), (64, 384), (64, 896), (61, 125), (61, 890))]),
     Case("attention_lazy", ["D=64", "BM=64", "BN=64"], [
         f"test attention_lazy (B = 1, H = {h}, S = 64, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, t in ((1, 64), (9, 300))],
          target="sm_90a"),
