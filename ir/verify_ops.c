@@ -256,6 +256,12 @@ static void check_red(Verifier *v, const OpInfo *info, const Arg *args, Span loc
         REPORT(v, loc, T_IR_OPERAND, "n", info->text, "names no instruction");
 }
 
+// Only global memory has what kernels before still write.
+static void check_early(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    if (strcmp(args[1].name, "early") == 0 && args[0].region->buf->scope != SCOPE_GLOBAL)
+        report_operand(v, info, 1, "is 'early', which is for global memory", loc);
+}
+
 static bool wants_integers(OpId op) {
     return (op >= OP_ATOMIC_AND && op <= OP_ATOMIC_XOR) || op == OP_ATOMIC_INC;
 }
@@ -264,6 +270,7 @@ static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *
     OpId op = info->id;
     if (op >= OP_TMA_LOAD && op <= OP_TMA_PREFETCH) check_tma(v, info, count, args, loc);
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
+    if (op == OP_LOAD) check_early(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
     if (wants_integers(op) && type_is_float(args[0].region->buf->type))
