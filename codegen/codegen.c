@@ -17,9 +17,10 @@ static double now(void) {
 
 // ---- names and sizes ----
 
-// No name of PTX (PTX ISA, "Identifiers", "Constants"), or one of a function that kernels call.
+// No name of PTX (PTX ISA, "Identifiers", "Constants"), or one of a function that kernels call, or that LLVM takes out (NVVMReflect).
 static bool is_reserved(const char *name) {
-    static const char *const names[] = {"_", "WARP_SZ", "vprintf", "__assertfail"};
+    static const char *const names[] = {
+        "_", "WARP_SZ", "vprintf", "__assertfail", "__nvvm_reflect", "__nvvm_reflect_ocl"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
