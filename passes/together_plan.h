@@ -60,3 +60,10 @@ bool load_does(const Stmt *stmt, void *plan);
 bool turn_does(const Stmt *stmt, void *plan);   // the same of the role that transposes
 // A scalar that the role that loads has to know, or an assumption about nothing else.
 bool load_knows(Plan *plan, const Stmt *stmt);
+
+// ---- of the plan itself ----
+const char *plan_problem(Plan *plan);   // what stands against it, registers aside (together_problems.c); NULL: nothing
+void find_needed(Plan *plan);           // what the role that loads has to know (together_needed.c)
+bool find_lives(Plan *plan, Tile *tile);                        // where the tile is used; false: somewhere else too
+bool is_turned(const Plan *plan, const Tile *tile);             // transposing fills it
+const Stmt *turning_copy(const Plan *plan, const Tile *tile);   // that transposes the tile; NULL: none does
