@@ -51,17 +51,23 @@ static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEs
     return specialized_in_turn(search->arena, search->target, kernel) && shared <= search->target->shared_block;
 }
 
-Choice *fits_choice(FitsSearch *search, const Func *kernel) {
+// A source kernel for certain compile-time values: variants of one name differ in place or condition.
+static const char *variant_key(const FitsSearch *search, const Func *kernel) {
     StrBuf key;
     sb_init(&key, search->arena);
     sb_printf(&key, "%s:%u:", kernel->name, kernel->loc.line);
     if (kernel->when) print_expr(kernel->when, &key);
+    return sb_text(&key);
+}
+
+Choice *fits_choice(FitsSearch *search, const Func *kernel) {
+    const char *key = variant_key(search, kernel);
     if (!search->choices) search->choices = strmap_new(search->arena);
-    Choice *choice = strmap_get(search->choices, sb_text(&key));
+    Choice *choice = strmap_get(search->choices, key);
     if (choice) return choice;
     choice = NEW(search->arena, Choice);
     choice->kernel = arena_strdup(search->arena, kernel->name);
-    strmap_put(search->choices, sb_text(&key), choice);
+    strmap_put(search->choices, key, choice);
     return choice;
 }
 
@@ -422,15 +428,17 @@ int fits_check(void *user, Module *module, Func *kernel, int combination) {
         int last = choice->tiles.count - 1, tile = search->round < last ? search->round : last;
         if (last >= 0) return choice->tiles.items[tile].combination;
     }
-    if (search->kernel && strcmp(search->kernel, kernel->name) != 0 && !search->try_all) {
+    const char *variant = variant_key(search, kernel);
+    if (search->variant && strcmp(search->variant, variant) != 0 && !search->try_all) {
         if (!search->settled) return fits;   // an earlier kernel does not fit: nothing else matters
-        search->kernel = search->smallest_tunables = search->largest_tunables = NULL;
+        search->variant = search->smallest_tunables = search->largest_tunables = NULL;
         search->settled = false;
         search->tried = 0;
     }
-    if (!search->kernel) search->kernel = arena_strdup(search->arena, kernel->name);
+    if (!search->variant) search->variant = variant;
+    if (strcmp(search->variant, variant) != 0) return fits;
+    search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;
-    if (strcmp(search->kernel, kernel->name) != 0) return fits;
     const Func *parted = fits_as_parted(search, kernel);
     FitsEstimate estimate = fits_estimate(search->arena, parted, search->target);
     if (specialized_together(search->arena, search->target, parted)) {   // with registers for its roles

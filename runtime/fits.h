@@ -2,7 +2,7 @@
 // passed over in microseconds. What allocation and ptxas find out later is the truth; the estimate errs towards "fits".
 //
 //   shared memory   sum over shared buffers of bytes, times the stages of a pipelined loop that copies into them
-//                   asynchronously
+//                   asynchronously; and over fragments that a gemm takes by way of it
 //   registers       sum over fragments of bytes / threads / 4, plus what addresses and temporaries usually take
 #pragma once
 #include "frontend/frontend.h"
@@ -12,7 +12,9 @@
 typedef struct FitsBuffer {
     const Buf *buf;
     int64_t stages;      // 1: no ring
-    int64_t bytes;       // shared: with stages
+    bool is_loaded;      // from memory
+    bool by_shared;      // fragment: a gemm takes it by way of shared memory
+    int64_t bytes;       // of shared memory, with stages
     bool is_kept;        // fragment: something other than a reduction reads it
     int64_t registers;   // of a thread; 0 where it is not kept
 } FitsBuffer;
@@ -30,11 +32,12 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
 typedef struct FitsSearch {
     Arena *arena;
     const Target *target;
-    bool try_all;         // refuse every combination, to see them all
-    const char *kernel;   // the kernel asked about, or the first that nothing fitted
-    Span loc;             // its place
-    int tried;            // combinations of that kernel
-    bool settled;         // one of them fitted
+    bool try_all;          // refuse every combination, to see them all
+    const char *kernel;    // the kernel asked about, or the first that nothing fitted
+    const char *variant;   // for which compile-time values
+    Span loc;              // its place
+    int tried;             // combinations of that kernel
+    bool settled;          // one of them fitted
     // "BM = 64, BN = 64" and its estimate: the smallest (by shared memory) of those refused, the largest (by fragments,
     // then shared memory) of those that fit; NULL: none
     const char *smallest_tunables, *largest_tunables;

@@ -11,6 +11,7 @@ typedef struct Walk {
     Arena *arena;
     FitsEstimate *out;
     bool async;       // the target copies asynchronously
+    bool wgmma;       // has wgmma
     int64_t stages;   // of the pipelined loop that we are in; 0: none
 } Walk;
 
@@ -29,18 +30,25 @@ static void add_buffer(Walk *walk, const Buf *buf) {
     vec_push(walk->arena, &walk->out->buffers, entry);
 }
 
+static FitsBuffer *entry_of(Walk *walk, const Buf *buf) {
+    for (int i = 0; i < walk->out->buffers.count; i++)
+        if (walk->out->buffers.items[i].buf == buf) return &walk->out->buffers.items[i];
+    return NULL;
+}
+
 // A copy from global memory into a shared buffer within a pipelined loop: the buffer becomes a ring.
 static void note_move(Walk *walk, const Buf *from, const Buf *to) {
     if (!walk->async || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
-    for (int i = 0; i < walk->out->buffers.count; i++) {
-        FitsBuffer *entry = &walk->out->buffers.items[i];
-        if (entry->buf == to && to->scope == SCOPE_SHARED && to->type == from->type) entry->stages = walk->stages;
-    }
+    FitsBuffer *entry = entry_of(walk, to);
+    if (entry && to->scope == SCOPE_SHARED && to->type == from->type) entry->stages = walk->stages;
 }
 
 static void note_copy(Walk *walk, const Stmt *stmt) {
     const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
-    if (from && to) note_move(walk, from->buf, to->buf);
+    if (!from || !to) return;
+    note_move(walk, from->buf, to->buf);
+    FitsBuffer *entry = entry_of(walk, to->buf);
+    if (entry) entry->is_loaded |= from->buf->scope != SCOPE_FRAGMENT;
 }
 
 // `a[i, j] = x[index[i], j]`, or of `condition ? x[..] : 0`, whose type may have been widened: a gather.
@@ -49,12 +57,6 @@ static void note_gather(Walk *walk, const Stmt *store) {
     while (value->kind == EXPR_CAST || value->kind == EXPR_SELECT)
         value = value->kind == EXPR_CAST ? value->operand : value->select.yes;
     if (value->kind == EXPR_LOAD) note_move(walk, value->load.buf, store->store.buf);
-}
-
-static FitsBuffer *entry_of(Walk *walk, const Buf *buf) {
-    for (int i = 0; i < walk->out->buffers.count; i++)
-        if (walk->out->buffers.items[i].buf == buf) return &walk->out->buffers.items[i];
-    return NULL;
 }
 
 static void note_read(Walk *walk, const Buf *buf) {
@@ -67,12 +69,24 @@ static bool visit_expr_read(Visitor *visitor, Expr *expr) {
     return true;
 }
 
+// Tensor cores take operand b from shared memory, and operand a from registers: 8-bit elements that were computed, not loaded for it,
+// lie in other threads than it wants. (wgmma's are put in order within the thread.)
+static void note_by_shared(Walk *walk, const Stmt *gemm) {
+    for (int i = 0; i < 2; i++) {
+        FitsBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);
+        if (!entry || entry->buf->scope != SCOPE_FRAGMENT) continue;
+        entry->by_shared |= !walk->wgmma && (i == 1 || (type_bytes(entry->buf->type) == 1 && !entry->is_loaded));
+    }
+}
+
 // A fragment that only reductions read is consumed as it is made: its elements are not all there at once.
 static void note_operands(Walk *walk, const Stmt *stmt) {
     bool reduces = stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
     for (int i = 0; i < stmt->call.count; i++)
         if (stmt->call.args[i].region && !(reduces && i == 0)) note_read(walk, stmt->call.args[i].region->buf);
-    if (stmt->call.op == OP_GEMM) walk->out->registers = GEMM_SLACK;
+    if (stmt->call.op != OP_GEMM) return;
+    walk->out->registers = GEMM_SLACK;
+    note_by_shared(walk, stmt);
 }
 
 static bool visit(Visitor *visitor, Stmt *stmt) {
@@ -92,7 +106,10 @@ static bool visit(Visitor *visitor, Stmt *stmt) {
 
 FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target) {
     FitsEstimate out = {.threads = 1, .registers = REGISTER_SLACK};
-    Walk walk = {.arena = arena, .out = &out, .async = target_has(target, FEATURE_CP_ASYNC)};
+    Walk walk = {.arena = arena,
+                 .out = &out,
+                 .async = target_has(target, FEATURE_CP_ASYNC),
+                 .wgmma = target_has(target, FEATURE_WGMMA)};
     walk.visitor = (Visitor){.stmt = visit, .expr = visit_expr_read, .user = &walk};
     visit_block(&walk.visitor, (Block *)&kernel->body);
     const Stmt *grid = func_grid(kernel);
@@ -104,10 +121,10 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
     for (int i = 0; i < out.buffers.count; i++) {
         FitsBuffer *b = &out.buffers.items[i];
         int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
-        if (b->buf->scope == SCOPE_SHARED) {
+        if (b->buf->scope == SCOPE_SHARED || b->by_shared)
             b->bytes = (count * bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
-            out.shared += b->bytes;
-        } else {
+        out.shared += b->bytes;
+        if (b->buf->scope == SCOPE_FRAGMENT) {
             int64_t each = (count + out.threads - 1) / out.threads;
             if (b->is_kept) b->registers = (each * bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
             out.registers += b->registers;
@@ -136,6 +153,9 @@ static void table_row(const FitsBuffer *b, StrBuf *out) {
     sb_str(out, "]");
     if (b->stages > 1) sb_printf(out, " x %lld stages", (long long)b->stages);
     if (shared) sb_printf(out, ": %lld bytes\n", (long long)b->bytes);
+    else if (b->by_shared)
+        sb_printf(out, ": %lld registers a thread, %lld bytes on its way to a gemm\n", (long long)b->registers,
+                  (long long)b->bytes);
     else sb_printf(out, ": %lld registers a thread\n", (long long)b->registers);
 }
 

@@ -52,7 +52,7 @@ static void report_too_large(Front *front, Arena *arena, int count, const Define
     Diag *d = diag(front->sink, search->loc, T_NOTHING_FITS, kernel, front->target->name);
     diag_note(d, "%s%s\n%s", tried[0] ? "the smallest tried is " : "what it takes:", tried, sb_text(&table));
     FitsSearch all = {.arena = arena, .target = front->target};
-    all.kernel = kernel;
+    all.kernel = kernel, all.variant = search->variant;
     search_all(front, arena, count, defines, &all);
     if (all.largest_tunables && all.largest_tunables[0])
         diag_note(d, "the largest combination that fits is %s", all.largest_tunables);
