@@ -3,9 +3,9 @@
 
 // An unknown: an expression over variables as they were bound when it was met.
 typedef struct Atom {
-    const Expr *expr;   // NULL: equal to nothing else
-    bool more;          // affine_more
-    int next;           // the one before whose variables were bound last at the same time; -1: none
+    const Expr *expr;         // NULL: equal to nothing else
+    int64_t multiple, most;   // of affine_more; 0: what it may be is not known
+    int next;                 // the one before whose variables were bound last at the same time; -1: none
 } Atom;
 
 typedef struct Bound {
@@ -114,17 +114,26 @@ bool affine_same(const Affine *a, const Affine *b) {
     return affine_distance(a, b, &distance) && distance == 0;
 }
 
-Affine affine_more(AffineEnv *env) {
-    vec_push(env->arena, &env->atoms, ((Atom){.more = true}));
+Affine affine_more(AffineEnv *env, int64_t multiple, int64_t most) {
+    vec_push(env->arena, &env->atoms, ((Atom){.multiple = multiple, .most = most}));
     return affine_atom(env->atoms.count - 1);
+}
+
+// bound + factor * most, and no further than the ends, which stay.
+static int64_t beyond(int64_t bound, int64_t factor, int64_t most) {
+    int64_t end = factor > 0 ? INT64_MAX : INT64_MIN, sum;
+    bool endless = bound == end || most == INT64_MAX || __builtin_mul_overflow(factor, most, &sum) ||
+                   __builtin_add_overflow(bound, sum, &sum);
+    return endless ? end : sum;
 }
 
 bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high) {
     *low = *high = a->constant;
     for (int i = 0; i < a->count; i++) {
-        if (!env->atoms.items[a->terms[i].atom].more) return false;
-        if (a->terms[i].factor > 0) *high = INT64_MAX;
-        else *low = INT64_MIN;
+        const Atom *atom = &env->atoms.items[a->terms[i].atom];
+        int64_t factor = a->terms[i].factor, *bound = factor > 0 ? high : low;
+        if (!atom->multiple) return false;
+        *bound = beyond(*bound, factor, atom->most);
     }
     return a->known;
 }
@@ -205,10 +214,15 @@ static bool compared(const AffineEnv *env, BinaryOp op, Affine a, Affine b, int6
     }
 }
 
-// What is left of the number when multiples of all numbers of slots do not count.
-static Affine in_slots(const AffineEnv *env, Affine a) {
+// The number without what is a multiple of so many slots.
+static Affine in_slots(const AffineEnv *env, Affine a, int64_t slots) {
     int64_t low, high;
-    return affine_range(env, &a, &low, &high) ? affine_const(a.constant) : a;
+    if (!affine_range(env, &a, &low, &high) || low < 0) return a;
+    for (int i = 0; i < a.count; i++) {
+        const Atom *atom = &env->atoms.items[a.terms[i].atom];
+        if (a.terms[i].factor % slots * (atom->multiple % slots) % slots != 0) return a;
+    }
+    return affine_const(a.constant);
 }
 
 static Affine binary(AffineEnv *env, const Expr *expr) {
@@ -223,7 +237,7 @@ static Affine binary(AffineEnv *env, const Expr *expr) {
     bool compares = op >= BIN_EQ && op <= BIN_GE;
     if (compares && affine_distance(&a, &b, &y) && fold(op, 0, y, &value)) return affine_const(value);
     if (compares && compared(env, op, a, b, &value)) return affine_const(value);
-    if (op == BIN_MOD) a = in_slots(env, a);
+    if (op == BIN_MOD && affine_is_const(&b, &y) && y > 0) a = in_slots(env, a, y);
     if (affine_is_const(&a, &x) && affine_is_const(&b, &y) && fold(op, x, y, &value)) return affine_const(value);
     bool decided =
         (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) && ((affine_is_const(&a, &x) && x == (op == BIN_LOGICAL_OR)) ||

@@ -25,7 +25,8 @@ void affine_forget(AffineEnv *env, const Var *var);   // a new unknown from here
 Affine affine_of(AffineEnv *env, const Expr *expr);
 
 Affine affine_const(int64_t value);
-Affine affine_more(AffineEnv *env);   // a new unknown that is not negative, and a multiple of all numbers of slots
+Affine affine_more(AffineEnv *env, int64_t multiple,
+                   int64_t most);   // a new unknown: 0 or a multiple of this, up to most
 // The least and the largest that the number may be, as far as unknowns are such: INT64_MIN or INT64_MAX where it has no end. False when
 // there are others.
 bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high);

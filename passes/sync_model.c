@@ -13,7 +13,8 @@
 // after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
 //
 // Control flow. Loops are played with real trip counts: where they are not known with those of scenarios (sync_scenarios.h), and
-// of long loops the first and last iterations, cut out in multiples of S, so that slots k % S come as they would. A
+// of long loops the first, the last, and some that may be anywhere between them; what is cut out are multiples of S, so that slots
+// k % S come as they would. A
 // count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
 // condition that is not decided goes both ways, and after it what is live on either way is live: nothing on any path is
 // missed. So it is with one that depends on how many more iterations a long loop takes (affine_more), and with a loop of which
@@ -530,29 +531,33 @@ static Affine length_of(SyncModel *m, const Iter *iter, const Affine *begin, int
 
 static Trips trips_of(SyncModel *m, const Stmt *stmt, const Iter *iter, const Affine *begin) {
     int64_t step, low, high, some = scenarios_period(m->scenarios, stmt) + 2;
+    Affine more = affine_more(m->env, scenarios_multiple(m->scenarios, stmt), INT64_MAX);
     Affine length = length_of(m, iter, begin, &step);
-    if (!affine_range(m->env, &length, &low, &high)) return (Trips){some, affine_more(m->env), true};
+    if (!affine_range(m->env, &length, &low, &high)) return (Trips){some, more, true};
     if (high <= 0) return (Trips){0};
     int64_t least = low < 0 ? 0 : low / step + (low % step != 0);
     if (low == high) return (Trips){least, affine_const(0), false};
-    if (least < some) return (Trips){some, affine_more(m->env), true};
-    return (Trips){least, step == 1 ? affine_add(length, affine_const(low), -1) : affine_more(m->env), false};
+    if (least < some) return (Trips){some, more, true};
+    return (Trips){least, step == 1 ? affine_add(length, affine_const(low), -1) : more, false};
 }
 
-// The first iterations, and the last; where it may end before any of them, what is live before each is live behind it.
+// The first iterations, some in the middle where there are many, and the last. Where it may end before any of them, what is live
+// before each is live behind it.
 static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
     Affine begin = affine_of(m->env, iters->begin);
     Trips trips = trips_of(m, stmt, iters, &begin);
     State *left = trips.open ? state_copy(m, s) : NULL;
-    int64_t step = 1, period = scenarios_period(m->scenarios, stmt), most = 2 * period + 2;
+    int64_t step = 1, period = scenarios_period(m->scenarios, stmt), part = period + 1;
+    int64_t cut = trips.count > 3 * part ? (trips.count - 3 * part) / period * period : 0;
+    Affine middle = cut ? affine_more(m->env, scenarios_multiple(m->scenarios, stmt), cut) : affine_const(0);
     expr_const(iters->step, &step);
-    for (int64_t i = 0; i < trips.count && !s->dead && !m->failed; i++) {
-        if (trips.count > most && i == period + 1) {   // the middle: whole periods of it
-            i += (trips.count - most) / period * period;
-            forget_assigned(m, body);
-        }
-        Affine at = affine_add(begin, affine_const(i * step), 1);
-        affine_bind(m->env, iters->var, 2 * i >= trips.count ? affine_add(at, trips.more, step) : at);
+    for (int64_t i = 0; i < trips.count - cut && !s->dead && !m->failed; i++) {
+        if (cut && (i == part || i == 2 * part)) forget_assigned(m, body);
+        Affine at = affine_const(i);
+        if (cut && i >= 2 * part) at = affine_const(i + cut);
+        else if (i >= part) at = affine_add(at, middle, 1);
+        if (2 * i >= trips.count - cut) at = affine_add(at, trips.more, 1);
+        affine_bind(m->env, iters->var, affine_add(begin, at, step));
         if (attr_get(stmt->attrs, ATTR_POINTS)) drop_globals(s);
         play_iters(m, s, stmt, count - 1, iters + 1, body);
         if (left) state_union(m, left, s);

@@ -10,8 +10,8 @@ typedef VEC(Choice) Choices;
 // A trip count that is not known: of the loop whose end is the variable `key`, or whose iterator it is.
 struct Quantity {
     const Var *key;
-    bool inside;      // in a loop: it may differ from one entry to the next
-    int64_t period;   // of the loop's slots
+    bool inside;                // in a loop: it may differ from one entry to the next
+    int64_t period, multiple;   // of the loop's slots
     bool open;
     Choices choices;
     int chosen;
@@ -23,12 +23,18 @@ struct Scenarios {
     Arena *arena;
     Map *ends;   // Var -> Quantity
     VEC(Quantity *) quantities;
+    Map *elements;    // iterators of parallel loops
     int64_t period;   // S
+    int64_t common;   // a multiple of all numbers of slots, also where S is not
     Map *counting;    // loops that count slots
 };
 
 int64_t scenarios_period(const Scenarios *m, const Stmt *loop) {
     return !loop || map_has(m->counting, loop) ? m->period : 1;
+}
+
+int64_t scenarios_multiple(const Scenarios *m, const Stmt *loop) {
+    return map_has(m->counting, loop) ? m->common : 1;
 }
 
 Quantity *scenario_quantity(const Scenarios *m, const Var *var) {
@@ -43,7 +49,7 @@ Affine scenario_trips(AffineEnv *env, Quantity *quantity) {
     const Choice *choice = &quantity->choices.items[quantity->chosen];
     int trips = quantity->bindings++ % 2 ? choice->second : choice->first;
     Affine exact = affine_const(trips);
-    return trips >= quantity->many ? affine_add(exact, affine_more(env), 1) : exact;
+    return trips >= quantity->many ? affine_add(exact, affine_more(env, quantity->multiple, INT64_MAX), 1) : exact;
 }
 
 static void add_choices(Scenarios *m, Quantity *quantity) {
@@ -57,18 +63,22 @@ static void add_choices(Scenarios *m, Quantity *quantity) {
     int some[] = {0, 1, period + 2};
     for (int i = 0; i < COUNT_OF(some); i++)
         for (int j = 0; j < COUNT_OF(some); j++) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
+    for (int t = 3; t <= period; t++)
+        vec_push(m->arena, &quantity->choices, ((Choice){t, t}));   // that end in other slots
 }
 
-static void add_quantity(Scenarios *m, const Var *key, bool inside, int64_t period) {
+static void add_quantity(Scenarios *m, const Var *key, bool inside, const Stmt *loop) {
+    int64_t period = scenarios_period(m, loop), multiple = scenarios_multiple(m, loop);
     Quantity *quantity = map_get(m->ends, key);
     if (!quantity) {
         quantity = NEW(m->arena, Quantity);
-        *quantity = (Quantity){.key = key, .period = 1};
+        *quantity = (Quantity){.key = key, .period = 1, .multiple = 1};
         map_put(m->ends, key, quantity);
         vec_push(m->arena, &m->quantities, quantity);
     }
     quantity->inside |= inside;
     if (period > quantity->period) quantity->period = period;
+    if (multiple > quantity->multiple) quantity->multiple = multiple;
 }
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -77,21 +87,51 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 enum { LONGEST_PERIOD = 24 };
 
-// Constant moduli of indices are numbers of slots.
-static bool is_slot_count(const Expr *expr, int64_t *slots) {
+typedef struct Elements {
+    const Scenarios *m;
+    bool found;
+} Elements;
+
+static bool find_element(Visitor *visitor, Expr *expr) {
+    Elements *elements = visitor->user;
+    elements->found |= expr->kind == EXPR_VAR && map_has(elements->m->elements, expr->var);
+    return !elements->found;
+}
+
+// Constant moduli of indices are numbers of slots, but for those of elements: of what parallel loops count.
+static bool is_slot_count(const Scenarios *m, const Expr *expr, int64_t *slots) {
     if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return false;
-    return expr_const(expr->binary.b, slots) && *slots >= 2 && *slots <= LONGEST_PERIOD;
+    if (!expr_const(expr->binary.b, slots) || *slots < 2 || *slots > LONGEST_PERIOD) return false;
+    Elements elements = {m, false};
+    Visitor visitor = {.expr = find_element, .user = &elements};
+    visit_expr(&visitor, expr->binary.a);
+    return !elements.found;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    return a / gcd(a, b) * b;
 }
 
 static bool period_expr(Visitor *visitor, Expr *expr) {
-    int64_t *period = visitor->user, slots;
-    if (!is_slot_count(expr, &slots)) return true;
-    int64_t common = *period / gcd(*period, slots) * slots;
-    if (common <= LONGEST_PERIOD) *period = common;
+    Scenarios *m = visitor->user;
+    int64_t slots;
+    if (!is_slot_count(m, expr, &slots)) return true;
+    int64_t period = common_multiple(m->period, slots);
+    if (period <= LONGEST_PERIOD) m->period = period;
+    m->common = common_multiple(m->common, slots);
+    return true;
+}
+
+static bool elements_stmt(Visitor *visitor, Stmt *stmt) {
+    Scenarios *m = visitor->user;
+    bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
+    for (int i = 0; parallel && i < stmt->loop.count; i++)
+        map_put(m->elements, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
     return true;
 }
 
 typedef struct Counting {
+    const Scenarios *m;
     const Var *iter;
     int inner;   // loops within, around the place
     bool found;
@@ -100,7 +140,7 @@ typedef struct Counting {
 static bool counting_expr(Visitor *visitor, Expr *expr) {
     Counting *counting = visitor->user;
     int64_t slots;
-    if (!is_slot_count(expr, &slots)) return true;
+    if (!is_slot_count(counting->m, expr, &slots)) return true;
     if (!counting->inner || expr_uses_var(expr, counting->iter)) counting->found = true;
     return true;
 }
@@ -116,8 +156,8 @@ static bool counting_stmt(Visitor *visitor, Stmt *stmt) {
 }
 
 // Its iterations count slots: by k % S, by something that comes of k, or by a `var`.
-static bool counts_slots(Stmt *loop) {
-    Counting counting = {.iter = loop->loop.iters[loop->loop.count - 1].var};
+static bool counts_slots(const Scenarios *m, Stmt *loop) {
+    Counting counting = {.m = m, .iter = loop->loop.iters[loop->loop.count - 1].var};
     Visitor visitor = {.expr = counting_expr, .stmt = counting_stmt, .user = &counting};
     visit_block(&visitor, &loop->loop.body);
     return counting.found;
@@ -128,12 +168,11 @@ static void find_quantities(Scenarios *m, Block *block, bool inside) {
         Stmt *stmt = block->items[i];
         if (is_leaf(stmt)) continue;
         bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-        if (stmt->kind == STMT_FOR && counts_slots(stmt)) map_put(m->counting, stmt, stmt);
+        if (stmt->kind == STMT_FOR && counts_slots(m, stmt)) map_put(m->counting, stmt, stmt);
         for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
             const Iter *iter = &stmt->loop.iters[k];
-            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, scenarios_period(m, stmt));
-            else if (iter->end->kind != EXPR_INT)
-                add_quantity(m, iter->var, inside || k > 0, scenarios_period(m, stmt));
+            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, stmt);
+            else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0, stmt);
         }
         Block *bodies[2];
         for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
@@ -142,8 +181,9 @@ static void find_quantities(Scenarios *m, Block *block, bool inside) {
 }
 
 static void find_period(Scenarios *m, Block *body) {
-    Visitor visitor = {.expr = period_expr, .user = &m->period};
-    m->period = 1;
+    Visitor elements = {.stmt = elements_stmt, .user = m}, visitor = {.expr = period_expr, .user = m};
+    m->period = m->common = 1;
+    visit_block(&elements, body);
     visit_block(&visitor, body);
 }
 
@@ -170,7 +210,7 @@ static void limit_scenarios(Scenarios *m) {
 
 Scenarios *scenarios_new(Arena *arena, Block *body) {
     Scenarios *m = NEW(arena, Scenarios);
-    *m = (Scenarios){.arena = arena, .ends = map_new(arena), .counting = map_new(arena)};
+    *m = (Scenarios){.arena = arena, .ends = map_new(arena), .counting = map_new(arena), .elements = map_new(arena)};
     find_period(m, body);
     find_quantities(m, body, false);
     for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
