@@ -352,11 +352,31 @@ static bool same_owners(Arena *arena, const MemAccess *a, const MemAccess *b) {
     return true;
 }
 
+static bool mark_own(int64_t element, int64_t t, int *marks) {
+    if (marks[element] && marks[element] != t + 1) return false;
+    return mark_element(element, t, marks);
+}
+
+// No element is accessed by two threads.
+static bool parts_elements(Arena *arena, const MemAccess *access) {
+    int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(access->map, 0), count = 0;
+    for (int d = access->rank - 1; d >= 0; d--) {
+        strides[d] = size;
+        size *= access->dims[d].length;
+    }
+    int *marks = NEW_ARRAY(arena, int, size);
+    for (int64_t t = 0; t < threads; t++)
+        if (!each_element(access, strides, t, marks, mark_own, &count)) return false;
+    return true;
+}
+
 bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b) {
     if (a->who == WHO_ONE && b->who == WHO_ONE) return true;
     if (a->who != WHO_MAPPED || b->who != WHO_MAPPED || a->buf != b->buf) return false;
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d].length < 0 || b->dims[d].length < 0) return false;
+    bool plain = (a->write && !a->flag) || (b->write && !b->flag);   // a race of its own where threads share elements
+    if (!plain && !parts_elements(arena, a)) return false;
     bool both_write = a->write && b->write;
     if (same_walk(a, b)) return both_write || tv_replicas(a->map) == 1;
     return same_owners(arena, a, b);
