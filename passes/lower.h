@@ -103,9 +103,9 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   /
 void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a
-// step ahead. `lower_copies` lowers the statements in between.
+// step ahead.
 bool is_gemm_loop(const Target *target, const Stmt *loop);
-void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out);
+void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out);
 // Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
 // From a shared tile to a tensor, by tma_store or tma_add; closes a group.

@@ -299,7 +299,7 @@ static void push_last_wait(Lower *lower, const Copies *copies, Block *out) {
     block_push(lower->arena, out, s_call(lower->arena, OP_CP_ASYNC_WAIT, 1, &none));
 }
 
-void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower, Stmt *stmt, Block *out), Block *out) {
+void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out) {
     Arena *arena = lower->arena;
     Block *body = &loop->loop.body, lowered = {0}, steps = {0};
     Gemm gemm = {.lower = lower, .arena = arena, .stmt = vec_last(body)};
@@ -310,7 +310,7 @@ void lower_gemm_loop(Lower *lower, Stmt *loop, void (*lower_copies)(Lower *lower
     enter_tile(&gemm, loop, e_int(arena, 0), &start->if_.then);
     block_push(arena, &block->block, start);
     facts_iter(lower->facts, &loop->loop.iters[0]);
-    for (int i = leading_waits(body); i < body->count - 1; i++) lower_copies(lower, body->items[i], &lowered);
+    for (int i = leading_waits(body); i < body->count - 1; i++) lower_stmt(lower, body->items[i], &lowered);
     Copies copies = {.gemm = &gemm, .loop = loop, .left = leaves_copies(body)};
     sort_copies(&copies, &lowered);
     push_steps(&gemm, loop, &copies, &steps);

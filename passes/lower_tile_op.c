@@ -182,7 +182,7 @@ static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
     }
     if (stmt->loop.kind == LOOP_PIPELINED) stmt->loop.kind = LOOP_SERIAL, stmt->loop.stages = NULL;
     if (is_gemm_loop(lower->target, stmt)) {
-        lower_gemm_loop(lower, stmt, lower_stmt, out);
+        lower_gemm_loop(lower, stmt, out);
         return;
     }
     lower_repeated(lower, stmt, &stmt->loop.body);
