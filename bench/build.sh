@@ -1,13 +1,26 @@
 #!/usr/bin/env bash
-# Compiles what bench.py measures: each line of bench/artefacts to a cubin named KERNEL-NAME=VALUE-..., and beside them the
+# Compiles what bench.py measures: each line of bench/artefacts to a cubin named KERNEL-NAME=VALUE-..., together with the
 # library that launches them.
 #
-#     bench/build.sh [TILEC] [TARGET] [FOLDER] [LINES]      TILEC: a release build (default build/release/tilec), TARGET: sm_90a,
-#                                                           FOLDER: bench/out, LINES: only lines that match (grep -E)
+#     bench/build.sh [--from TAG] [TILEC] [TARGET] [FOLDER] [LINES]
 #
-# bench.py takes the fastest artefact of each kernel at each shape beside the program as it stands.
+#     --from TAG   the baseline: compiler, sources and bench/artefacts of that tag (`baseline`: the one in bench/BASELINE),
+#                  into bench/out/TAG; TILEC is not given then
+#     TILEC        a release build. Default: build/release/tilec
+#     TARGET       default: sm_90a
+#     FOLDER       default: bench/out
+#     LINES        only lines of bench/artefacts that match (grep -E)
+#
+# bench.py takes the fastest artefact of each kernel at each shape, next to the program as it stands.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+if [ "${1:-}" = --from ]; then
+    tag=${2:?--from needs a tag}
+    [ "$tag" != baseline ] || read -r tag _ < "$here/BASELINE"
+    shift 2
+    tree=$("$here/tree.sh" "$tag")
+    exec "$tree/bench/build.sh" "$tree/build/release/tilec" "${1:-sm_90a}" "${2:-$here/out/$tag}" "${@:3}"
+fi
 tilec=$(realpath "${1:-$here/../build/release/tilec}")
 target=${2:-sm_90a}
 out=${3:-$here/out}
