@@ -1,7 +1,7 @@
-# One static library tilec_<folder> per source folder. A folder without sources (yet) is an interface library, so that
+# One static library tilec_<folder> per source folder, subfolders included. A folder without sources (yet) is an interface library, so that
 # a partial tree configures. `tilec_sources(<folder> <extra sources>...)` is what a folder's own CMakeLists.txt calls.
 function(tilec_sources folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
   list(APPEND sources ${ARGN})
   if(sources)
     add_library(tilec_${folder} STATIC ${sources})
