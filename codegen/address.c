@@ -432,7 +432,7 @@ void lay_out_shared(Arena *arena, const Func *kernel, Map *offsets, int64_t *byt
 
 // ---- local arrays ----
 
-int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices) {
+int64_t register_index(Gen *gen, Buf *buf, int count, Expr *const *indices) {
     int64_t index = 0;
     for (int i = 0; i < count; i++) {
         int64_t at = 0;
@@ -449,6 +449,6 @@ int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices) {
     return index;
 }
 
-int64_t place_local_index(Gen *gen, const Region *place) {
-    return local_index(gen, place->buf, place->count, place_indices(gen, place));
+int64_t place_register_index(Gen *gen, const Region *place) {
+    return register_index(gen, place->buf, place->count, place_indices(gen, place));
 }

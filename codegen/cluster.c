@@ -102,7 +102,7 @@ static void emit_cluster_barrier(Gen *gen) {
     bool restricted = gen->shared_alone && !gen->peers_read;
     const char *arrive =
         restricted ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned" : "llvm.nvvm.barrier.cluster.arrive.aligned";
-    locals_keep_packed(gen);
+    keep_arrays_packed(gen);
     if (restricted)
         build_asm(gen, "fence.release.sync_restrict::shared::cta.cluster;", "~{memory}", gen->none, 0, NULL);
     call_named(gen, arrive, gen->none, 0, NULL);

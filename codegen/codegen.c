@@ -189,7 +189,7 @@ static void start_kernel(Gen *gen, const Func *kernel) {
     gen->facts = facts_new(gen->arena, kernel);
     gen->vars = map_new(gen->arena);
     gen->tensors = map_new(gen->arena);
-    gen->locals = map_new(gen->arena);
+    gen->arrays = map_new(gen->arena);
     gen->packed.count = 0;
     gen->has_mma = func_calls(kernel, OP_MMA) || func_calls(kernel, OP_WGMMA);
     gen->zero = NULL;
@@ -260,8 +260,8 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     LLVMSetFunctionCallConv(gen->function, LLVMPTXKernelCallConv);
     LLVMSetCurrentDebugLocation2(gen->builder, NULL);
     LLVMSetCurrentDebugLocation2(gen->entry, NULL);
-    lines_kernel(gen, kernel);
-    lines_at(gen, kernel->loc);
+    debug_lines_kernel(gen, kernel);
+    debug_lines_at(gen, kernel->loc);
     const Stmt *grid = grid_of(gen, kernel);
     gen->threads = block_threads(gen, grid);
     gen->blocks = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL;
@@ -313,12 +313,12 @@ static const char *llvm_text(Gen *gen) {
 
 static void emit_kernels(Gen *gen) {
     const Module *module = gen->module;
-    lines_init(gen);
+    debug_lines_init(gen);
     declare_shared(gen);
     for (int i = gen->unit->first; i < gen->unit->end; i++) {
         if (module->funcs.items[i]->kind == FUNC_KERNEL) emit_kernel(gen, module->funcs.items[i]);
     }
-    lines_done(gen);
+    debug_lines_done(gen);
 }
 
 static void compile(Gen *gen, void *user) {
@@ -383,7 +383,7 @@ bool codegen_module(const Module *module, const CodegenOptions *options, bool em
         result->emit_seconds += units[i].emit;
     }
     result->llvm = units[0].llvm;
-    result->ptx = join_ptx(module->arena, count, units);
+    result->ptx = merge_ptx(module->arena, count, units);
     result->seconds = now() - start;
     return true;
 }

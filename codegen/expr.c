@@ -293,7 +293,7 @@ static Value emit_load(Gen *gen, Expr *expr) {
     int count = expr->load.count;
     Expr *const *indices = expr->load.indices;
     if (buf->scope == SCOPE_LOCAL) {
-        return local_get(gen, local_array(gen, buf), local_index(gen, buf, count, indices));
+        return register_get(gen, register_array(gen, buf), register_index(gen, buf, count, indices));
     }
     Value address = memory_address(gen, buf, count, indices, expr);
     Value load = LLVMBuildLoad2(gen->builder, memory_type(gen, buf->type), address, "");
@@ -304,7 +304,7 @@ static Value emit_load(Gen *gen, Expr *expr) {
 
 static Value emit_cast(Gen *gen, Expr *expr) {
     Expr *from = expr->operand;
-    Value narrow = emit_narrow(gen, expr);
+    Value narrow = emit_packed_convert(gen, expr);
     if (narrow) return narrow;
     Value value = emit(gen, from);
     if (from->type == TYPE_I64 && !known_of(gen, from).narrow) value = fit_bits(gen, value, 64, false);

@@ -1,15 +1,15 @@
 // What the files of codegen/ share. Not for other folders.
 //
 //     codegen.c   a module, its kernels, their parameters and attributes
-//     stmt.c      control flow: loops, ifs, roles            local.c   per-thread arrays as registers
+//     stmt.c      control flow: loops, ifs, roles            register_arrays.c   per-thread arrays as registers
 //     unroll.c    which unrolled loops are expanded
 //     expr.c      expressions; math.c the scalar functions   address.c  places in memory, index widths
 //     ops.c       operations with effects, by family          convert.c  casts between scalar types
 //     async.c     mbarriers, TMA, the asynchronous proxy      wgmma.c    matrix instructions of warpgroups
-//     types.c     types, intrinsics, small builders           lines.c   source lines for debuggers and profilers
+//     types.c     types, intrinsics, small builders           debug_lines.c   source lines for debuggers and profilers
 //     cluster.c   blocks of a cluster
-//     passes.c    LLVM's passes, PTX emission                  fatal.c   LLVM never ends the process
-//     parallel.c  kernels side by side                        join.c    their texts in one
+//     passes.c    LLVM's passes, PTX emission                  llvm_errors.c   LLVM never ends the process
+//     parallel.c  kernels side by side                        merge_ptx.c    their texts in one
 //
 // Values. A scalar is an LLVM value of its value type: bool i1, integers iN, f16 half, bf16 bfloat, f32, f64; e4m3 and
 // e5m2 are i8 (their bits). An i64 expression whose value provably fits 32 bits is an i32 instead ("narrow"): see
@@ -36,7 +36,7 @@ typedef struct VarPlace {
 } VarPlace;
 
 // A `local` array: `slots` hold `pack` elements each (one 32-bit register, or one element of 32 bits and more).
-typedef struct LocalArray {
+typedef struct RegisterArray {
     Type type;
     int bits;        // of an element in memory
     int64_t count;   // elements
@@ -48,7 +48,7 @@ typedef struct LocalArray {
         Value value, before;   // before: its slot
         LLVMBasicBlockRef block;
     } last;
-} LocalArray;
+} RegisterArray;
 
 // The threads that run a piece of code: those of a role, or of the block.
 typedef struct Role {
@@ -56,11 +56,11 @@ typedef struct Role {
     int barrier;            // the named barrier that is the role's own; 0: the block's
 } Role;
 
-typedef struct Lines {
+typedef struct DebugLines {
     LLVMDIBuilderRef builder;   // NULL: no lines
     Map *files;                 // file index + 1 -> DIFile
     LLVMMetadataRef scope;      // the kernel's subprogram
-} Lines;
+} DebugLines;
 
 // A part of a module's kernels, compiled by one thread as a module of LLVM's.
 typedef struct Unit {
@@ -87,7 +87,7 @@ typedef struct Gen {
     LLVMBuilderRef entry;   // stands before the end of the entry block: stack slots
     LLVMTargetMachineRef machine;
     LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, none, global_pointer, shared_pointer, pointer;
-    Lines lines;
+    DebugLines debug_lines;
     Value shared_memory;   // the block's dynamic shared memory: the symbol
     StrMap *strings;       // text -> global constant
 
@@ -96,35 +96,35 @@ typedef struct Gen {
     bool overlaps;   // kernels launched before may still run
     Value function;
     Facts *facts;
-    Map *vars;                  // Var -> VarPlace
-    Map *tensors;               // Buf (global) -> pointer value
-    Map *locals;                // Buf -> LocalArray
-    VEC(LocalArray *) packed;   // those of floats, several in a register
-    Value zero;                 // that nobody can know to be one (local.c)
-    Map *shared_offsets;        // Buf -> byte offset + 1
-    Map *scopes;                // Block -> what is known about expressions there (address.c)
-    Map *known;                 // of the block in work: Expr -> bits
-    Map *offsets;               // Region or Expr of an access -> its offset expression
-    Map *ready;                 // Region, Expr or Stmt of an access -> its address, computed ahead
-    Map *expansions;            // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
-    Map *lets;                  // Var -> its value, where offsets may look through it
-    bool has_wgmma;             // of the module's kernels, some one
-    bool has_wide_joins;        // likewise: find_wide_joins
-    bool has_mma;               // of this kernel: a matrix instruction
-    Map *wgmma_arrays;          // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
-    Map *narrow_operands;       // those of them that are left operands of 8 bits
-    VEC(Buf *) in_flight;       // those whose declarations are open
-    Value thread;               // index in the block, i32
-    Value shared;               // where shared memory begins
-    Value shared_units;         // the same as matrix descriptors count, i32; NULL: no wgmma in the module
-    Value warp;                 // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
-    int64_t threads;            // of the block, or of the cluster of blocks that share a point
-    int64_t cluster;            // blocks of a point
-    bool cluster_started;       // all blocks of the cluster are known to run
-    bool shared_alone;          // is what blocks of a cluster tell each other, not global memory
-    bool tells_peers;           // an arrival at another block's mbarrier, of what is read by `peer`
-    bool peers_read;            // another block's shared memory, by what has been emitted so far or in a loop
-    const Expr *blocks;         // the grid's extent as an expression: inside the kernel its value is %nctaid
+    Map *vars;                     // Var -> VarPlace
+    Map *tensors;                  // Buf (global) -> pointer value
+    Map *arrays;                   // Buf -> RegisterArray
+    VEC(RegisterArray *) packed;   // those of floats, several in a register
+    Value zero;                    // that nobody can know to be one (register_arrays.c)
+    Map *shared_offsets;           // Buf -> byte offset + 1
+    Map *scopes;                   // Block -> what is known about expressions there (address.c)
+    Map *known;                    // of the block in work: Expr -> bits
+    Map *offsets;                  // Region or Expr of an access -> its offset expression
+    Map *ready;                    // Region, Expr or Stmt of an access -> its address, computed ahead
+    Map *expansions;               // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
+    Map *lets;                     // Var -> its value, where offsets may look through it
+    bool has_wgmma;                // of the module's kernels, some one
+    bool has_wide_joins;           // likewise: find_wide_joins
+    bool has_mma;                  // of this kernel: a matrix instruction
+    Map *wgmma_arrays;             // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
+    Map *narrow_operands;          // those of them that are left operands of 8 bits
+    VEC(Buf *) in_flight;          // those whose declarations are open
+    Value thread;                  // index in the block, i32
+    Value shared;                  // where shared memory begins
+    Value shared_units;            // the same as matrix descriptors count, i32; NULL: no wgmma in the module
+    Value warp;                    // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
+    int64_t threads;               // of the block, or of the cluster of blocks that share a point
+    int64_t cluster;               // blocks of a point
+    bool cluster_started;          // all blocks of the cluster are known to run
+    bool shared_alone;             // is what blocks of a cluster tell each other, not global memory
+    bool tells_peers;              // an arrival at another block's mbarrier, of what is read by `peer`
+    bool peers_read;               // another block's shared memory, by what has been emitted so far or in a loop
+    const Expr *blocks;            // the grid's extent as an expression: inside the kernel its value is %nctaid
     Role role;
     int role_count;   // roles met so far
     Label break_to;
@@ -144,8 +144,8 @@ void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink
 int make_units(const Module *module, bool emit_llvm, Unit **units);
 // All units, on as many threads as there are processors; texts are in the module's arena. False: reported.
 bool compile_units(const Common *common, int count, Unit *units);
-// join.c: one PTX text of those of several units.
-const char *join_ptx(Arena *arena, int count, const Unit *units);
+// merge_ptx.c: one PTX text of those of several units.
+const char *merge_ptx(Arena *arena, int count, const Unit *units);
 
 // ---- types.c ----
 void types_init(Gen *gen);
@@ -185,24 +185,24 @@ Value shared_units(Gen *gen, Value address);          // a shared address, as th
 // accesses have in common with it is then computed once.
 void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
 void prepare_place(Gen *gen, const Region *place);
-int64_t local_index(Gen *gen, Buf *buf, int count, Expr *const *indices);
-int64_t place_local_index(Gen *gen, const Region *place);
+int64_t register_index(Gen *gen, Buf *buf, int count, Expr *const *indices);
+int64_t place_register_index(Gen *gen, const Region *place);
 Expr *const *place_indices(Gen *gen, const Region *place);
 void lay_out_shared(Arena *arena, const Func *kernel, Map *offsets, int64_t *bytes);
 void remember_let(Gen *gen, const Var *var, Expr *value);
 void mark_read_only(Gen *gen, const Buf *buf, Value load);
 
-// ---- local.c ----
-void declare_local(Gen *gen, Buf *buf);
+// ---- register_arrays.c ----
+void declare_register_array(Gen *gen, Buf *buf);
 Value hidden_zero(Gen *gen);         // that nobody can know to be one
-void locals_keep_packed(Gen *gen);   // across a barrier
-LocalArray *local_array(Gen *gen, const Buf *buf);
-Value local_get(Gen *gen, LocalArray *array, int64_t index);
-void local_set(Gen *gen, LocalArray *array, int64_t index, Value value);
+void keep_arrays_packed(Gen *gen);   // across a barrier
+RegisterArray *register_array(Gen *gen, const Buf *buf);
+Value register_get(Gen *gen, RegisterArray *array, int64_t index);
+void register_set(Gen *gen, RegisterArray *array, int64_t index, Value value);
 // `bits` wide pieces of consecutive elements as integers (or the element itself where it is as wide): the form of
 // memory accesses and of matrix instructions.
-Value local_get_bits(Gen *gen, LocalArray *array, int64_t index, int bits);
-void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value value);
+Value register_get_bits(Gen *gen, RegisterArray *array, int64_t index, int bits);
+void register_set_bits(Gen *gen, RegisterArray *array, int64_t index, int bits, Value value);
 
 // ---- expr.c ----
 Value emit_expr(Gen *gen, Expr *expr);                  // of its value type
@@ -224,9 +224,9 @@ Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to);
 Value to_compute(Gen *gen, Value value, Type type);   // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);
 
-// ---- narrow.c ----
+// ---- packed_convert.c ----
 // A cast to f16 or bf16 of what comes from 8-bit elements of a local array, computed with its neighbour; NULL: it is another.
-Value emit_narrow(Gen *gen, Expr *cast);
+Value emit_packed_convert(Gen *gen, Expr *cast);
 
 // ---- math.c ----
 Value emit_math(Gen *gen, Expr *call);   // the pure ops
@@ -272,18 +272,18 @@ void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user),
 // ---- unroll.c ----
 bool must_expand(Gen *gen, Stmt *loop, const Var *var);   // an unrolled loop, one of its iterators
 
-// ---- lines.c ----
-void lines_init(Gen *gen);
-void lines_kernel(Gen *gen, const Func *kernel);
-void lines_at(Gen *gen, Span loc);
-void lines_done(Gen *gen);
+// ---- debug_lines.c ----
+void debug_lines_init(Gen *gen);
+void debug_lines_kernel(Gen *gen, const Func *kernel);
+void debug_lines_at(Gen *gen, Span loc);
+void debug_lines_done(Gen *gen);
 
 // ---- passes.c ----
 void target_machine(Gen *gen);
 void run_llvm_passes(Gen *gen);
 const char *emit_ptx(Gen *gen);
 
-// ---- fatal.c ----
+// ---- llvm_errors.c ----
 // Runs `work` such that an error inside LLVM, or leaving through the module's failure point, releases LLVM's objects
 // (`gen`'s) before the failure goes on to the caller's failure point.
 void with_llvm(Gen *gen, void (*work)(Gen *gen, void *user), void *user);

@@ -39,7 +39,7 @@ const char *arg_word(Gen *gen, const OpCall *call, int index) {
 // `barrier()` in a role waits for the role's threads, at a named barrier from the end of the list.
 static void emit_barrier(Gen *gen, const OpCall *call) {
     bool named = has_arg(call, 0), whole = !named && !gen->role.barrier;
-    if (whole) locals_keep_packed(gen);
+    if (whole) keep_arrays_packed(gen);
     if (whole && gen->cluster > 1) {   // of all blocks that share the point
         call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->none, 0, NULL);
         call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
@@ -110,7 +110,7 @@ typedef struct Piece {
 
 // A piece as a vector of 32-bit integers (below 4 bytes: one integer), so that packed elements stay packed. Elements of
 // 32 bits and more keep their type.
-static Piece piece_shape(Gen *gen, LocalArray *array, int64_t bytes) {
+static Piece piece_shape(Gen *gen, RegisterArray *array, int64_t bytes) {
     int bits = array->bits >= 32 ? array->bits : bytes >= 4 ? 32 : (int)bytes * 8;
     int lanes = (int)(bytes * 8 / bits);
     LLVMTypeRef lane =
@@ -118,22 +118,22 @@ static Piece piece_shape(Gen *gen, LocalArray *array, int64_t bytes) {
     return (Piece){lanes == 1 ? lane : LLVMVectorType(lane, (unsigned)lanes), bits, lanes};
 }
 
-static void load_piece(Gen *gen, const Buf *from, Value address, LocalArray *array, int64_t index, int64_t bytes) {
+static void load_piece(Gen *gen, const Buf *from, Value address, RegisterArray *array, int64_t index, int64_t bytes) {
     Piece piece = piece_shape(gen, array, bytes);
     Value load = LLVMBuildLoad2(gen->builder, piece.type, address, "");
     LLVMSetAlignment(load, (unsigned)bytes);
     mark_read_only(gen, from, load);
     for (int lane = 0; lane < piece.lanes; lane++) {
         Value value = piece.lanes == 1 ? load : LLVMBuildExtractElement(gen->builder, load, const_i32(gen, lane), "");
-        local_set_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits, value);
+        register_set_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits, value);
     }
 }
 
-static void store_piece(Gen *gen, Value address, LocalArray *array, int64_t index, int64_t bytes) {
+static void store_piece(Gen *gen, Value address, RegisterArray *array, int64_t index, int64_t bytes) {
     Piece piece = piece_shape(gen, array, bytes);
-    Value value = piece.lanes == 1 ? local_get_bits(gen, array, index, piece.bits) : LLVMGetPoison(piece.type);
+    Value value = piece.lanes == 1 ? register_get_bits(gen, array, index, piece.bits) : LLVMGetPoison(piece.type);
     for (int lane = 0; piece.lanes > 1 && lane < piece.lanes; lane++) {
-        Value part = local_get_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits);
+        Value part = register_get_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits);
         value = LLVMBuildInsertElement(gen->builder, value, part, const_i32(gen, lane), "");
     }
     LLVMSetAlignment(LLVMBuildStore(gen->builder, value, address), (unsigned)bytes);
@@ -143,8 +143,8 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
     bool is_load = call->op == OP_VLOAD;
     Region *memory = arg_place(gen, call, is_load ? 1 : 0), *local = arg_place(gen, call, is_load ? 0 : 1);
     EXPECT(gen->failure, memory->buf->type == local->buf->type, "%s between types", op_info(call->op)->text);
-    LocalArray *array = local_array(gen, local->buf);
-    int64_t bytes = arg_const(gen, call, 2) * array->bits / 8, first = place_local_index(gen, local);
+    RegisterArray *array = register_array(gen, local->buf);
+    int64_t bytes = arg_const(gen, call, 2) * array->bits / 8, first = place_register_index(gen, local);
     int64_t piece = piece_of(gen, bytes);
     Value base = place_address(gen, memory);
     for (int64_t at = 0; at < bytes; at += piece) {
@@ -159,8 +159,8 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
 // red of several elements: f32 as they are, others packed in 32 bits.
 static void emit_vector_add(Gen *gen, const OpCall *call) {
     Region *memory = arg_place(gen, call, 0), *local = arg_place(gen, call, 1);
-    LocalArray *array = local_array(gen, local->buf);
-    int64_t n = arg_const(gen, call, 2), first = place_local_index(gen, local);
+    RegisterArray *array = register_array(gen, local->buf);
+    int64_t n = arg_const(gen, call, 2), first = place_register_index(gen, local);
     const RedInfo *red = red_of(type_text(memory->buf->type), n);
     EXPECT(gen->failure, red && memory->buf->type == local->buf->type, "%s of %d", op_info(call->op)->text, (int)n);
     bool packed = array->bits < 32;
@@ -172,7 +172,7 @@ static void emit_vector_add(Gen *gen, const OpCall *call) {
     sb_printf(&text, "red.relaxed.gpu.global.add.%s [$0], ", red->suffix);
     sb_printf(&constraints, "l");
     for (int i = 0; i < count; i++) {
-        Value bits = local_get_bits(gen, array, first + i * 32 / array->bits, 32);
+        Value bits = register_get_bits(gen, array, first + i * 32 / array->bits, 32);
         args[1 + i] = packed ? build_bitcast(gen, bits, gen->i32) : bits;
         sb_printf(&text, "%s$%d", i ? ", " : count > 1 ? "{" : "", i + 1);
         sb_printf(&constraints, packed ? ",r" : ",f");
@@ -228,27 +228,27 @@ static const char *matrix_name(Gen *gen, const OpCall *call, const char *what, i
 
 static void emit_ldmatrix(Gen *gen, const OpCall *call) {
     Region *to = arg_place(gen, call, 0);
-    LocalArray *array = local_array(gen, to->buf);
-    int64_t first = place_local_index(gen, to);
+    RegisterArray *array = register_array(gen, to->buf);
+    int64_t first = place_register_index(gen, to);
     int count = (int)arg_const(gen, call, 2), per_matrix = 32 / array->bits;
     const char *name = matrix_name(gen, call, "ldmatrix", count);
     Value rows = place_address(gen, arg_place(gen, call, 1));
     Value loaded = CALL(gen, name, struct_of(gen, gen->i32, count), rows);
     mark_call(gen, loaded, "convergent");
     for (int i = 0; i < count; i++) {
-        local_set_bits(gen, array, first + i * per_matrix, 32, struct_part(gen, loaded, i, count));
+        register_set_bits(gen, array, first + i * per_matrix, 32, struct_part(gen, loaded, i, count));
     }
 }
 
 static void emit_stmatrix(Gen *gen, const OpCall *call) {
     Region *from = arg_place(gen, call, 1);
-    LocalArray *array = local_array(gen, from->buf);
-    int64_t first = place_local_index(gen, from);
+    RegisterArray *array = register_array(gen, from->buf);
+    int64_t first = place_register_index(gen, from);
     int count = (int)arg_const(gen, call, 2), per_matrix = 32 / array->bits;
     const char *name = matrix_name(gen, call, "stmatrix", count);
     Value args[5] = {place_address(gen, arg_place(gen, call, 0))};
     for (int i = 0; i < count; i++) {
-        args[1 + i] = build_bitcast(gen, local_get_bits(gen, array, first + i * per_matrix, 32), gen->i32);
+        args[1 + i] = build_bitcast(gen, register_get_bits(gen, array, first + i * per_matrix, 32), gen->i32);
     }
     mark_call(gen, call_named(gen, name, gen->none, 1 + count, args), "convergent");
 }
@@ -273,13 +273,13 @@ static const char *mma_suffix(Gen *gen, const MmaInfo *info) {
 }
 
 // The type of a 32-bit operand register: f16 pairs have their own, everything else below 32 bits is an integer.
-static LLVMTypeRef mma_register(Gen *gen, LocalArray *array, bool is_tf32) {
+static LLVMTypeRef mma_register(Gen *gen, RegisterArray *array, bool is_tf32) {
     if (array->type == TYPE_F16) return LLVMVectorType(gen->f16, 2);
     return array->bits < 32 || is_tf32 ? gen->i32 : array->element;
 }
 
 typedef struct MmaOperand {
-    LocalArray *array;
+    RegisterArray *array;
     int64_t first;
     int registers;
     LLVMTypeRef type;
@@ -288,10 +288,10 @@ typedef struct MmaOperand {
 
 static MmaOperand mma_operand(Gen *gen, const OpCall *call, int index, int64_t elements, const char *type) {
     Region *place = arg_place(gen, call, index);
-    LocalArray *array = local_array(gen, place->buf);
+    RegisterArray *array = register_array(gen, place->buf);
     int bits = array->bits > 32 ? array->bits : 32;
     bool is_tf32 = strcmp(type, "tf32") == 0;
-    return (MmaOperand){array, place_local_index(gen, place),
+    return (MmaOperand){array, place_register_index(gen, place),
                         (int)(elements * array->bits / bits / gen->target->warp_lanes),
                         mma_register(gen, array, is_tf32), is_tf32};
 }
@@ -299,7 +299,7 @@ static MmaOperand mma_operand(Gen *gen, const OpCall *call, int index, int64_t e
 static int mma_collect(Gen *gen, MmaOperand operand, Value *args) {
     int bits = operand.array->bits > 32 ? operand.array->bits : 32, step = bits / operand.array->bits;
     for (int i = 0; i < operand.registers; i++) {
-        Value value = local_get_bits(gen, operand.array, operand.first + i * step, bits);
+        Value value = register_get_bits(gen, operand.array, operand.first + i * step, bits);
         args[i] = operand.is_tf32 ? CALL(gen, "llvm.nvvm.f2tf32.rna", gen->i32, value)
                                   : build_bitcast(gen, value, operand.type);
     }
@@ -323,7 +323,7 @@ static void emit_mma(Gen *gen, const OpCall *call) {
     mark_call(gen, result, "convergent");
     int bits = c.array->bits > 32 ? c.array->bits : 32, step = bits / c.array->bits;
     for (int i = 0; i < c.registers; i++) {
-        local_set_bits(gen, c.array, c.first + i * step, bits, struct_part(gen, result, i, c.registers));
+        register_set_bits(gen, c.array, c.first + i * step, bits, struct_part(gen, result, i, c.registers));
     }
 }
 

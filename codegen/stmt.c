@@ -58,7 +58,7 @@ static void emit_store(Gen *gen, Stmt *stmt) {
     Value value = emit_expr(gen, stmt->store.value);
     if (stmt->store.value->type != buf->type) value = emit_convert(gen, value, stmt->store.value->type, buf->type);
     if (buf->scope == SCOPE_LOCAL) {
-        local_set(gen, local_array(gen, buf), local_index(gen, buf, count, indices), value);
+        register_set(gen, register_array(gen, buf), register_index(gen, buf, count, indices), value);
         return;
     }
     Value address = memory_address(gen, buf, count, indices, stmt);
@@ -490,7 +490,7 @@ static void emit_role(Gen *gen, Stmt *stmt, int64_t first, int64_t regs) {
     Role outer = gen->role;
     Roles one = {&stmt, 1, first, regs};
     gen->role = (Role){first, stmt->role.threads, gen->target->max_barriers - 1 - gen->role_count++};
-    lines_at(gen, stmt->loc);
+    debug_lines_at(gen, stmt->loc);
     emit_if_then(gen, is_among(gen, first, stmt->role.threads), emit_role_body, &one);
     gen->role = outer;
 }
@@ -581,11 +581,11 @@ static void emit_grid(Gen *gen, Stmt *stmt) {
 
 static void emit_decl(Gen *gen, Stmt *stmt) {
     EXPECT(gen->failure, stmt->decl->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", stmt->decl->name);
-    if (stmt->decl->scope == SCOPE_LOCAL) declare_local(gen, stmt->decl);
+    if (stmt->decl->scope == SCOPE_LOCAL) declare_register_array(gen, stmt->decl);
 }
 
 static void emit_stmt(Gen *gen, Stmt *stmt) {
-    lines_at(gen, stmt->loc);
+    debug_lines_at(gen, stmt->loc);
     switch (stmt->kind) {
     case STMT_LET: emit_let(gen, stmt); return;
     case STMT_VAR: emit_var_decl(gen, stmt); return;

@@ -68,7 +68,7 @@ void find_wgmma_arrays(Gen *gen, const Func *kernel) {
 enum { REGISTER_BITS = 32, A_REGISTERS = 4 };   // an instruction's A from registers, of any type, has four of them
 
 typedef struct Tied {   // a register that the assembly reads and writes: operand number is its place in the list
-    LocalArray *array;
+    RegisterArray *array;
     int64_t index;   // of its first element
 } Tied;
 
@@ -78,15 +78,15 @@ typedef struct Asm {
     VEC(Tied) tied;
     VEC(Value) inputs;   // operands after the tied ones
     VEC(char) kinds;     // their constraints
-    Map *numbers;        // LocalArray -> int[registers]: operand number + 1
+    Map *numbers;        // RegisterArray -> int[registers]: operand number + 1
     int declared;        // descriptor words so far
 } Asm;
 
-static int64_t per_register(const LocalArray *array) {
+static int64_t per_register(const RegisterArray *array) {
     return array->bits < REGISTER_BITS ? REGISTER_BITS / array->bits : 1;
 }
 
-static int *numbers_of(Asm *code, LocalArray *array) {
+static int *numbers_of(Asm *code, RegisterArray *array) {
     int *numbers = map_get(code->numbers, array);
     if (numbers) return numbers;
     int64_t count = array->count / per_register(array);
@@ -95,7 +95,7 @@ static int *numbers_of(Asm *code, LocalArray *array) {
     return numbers;
 }
 
-static void tie(Asm *code, LocalArray *array, int64_t first, int64_t registers) {
+static void tie(Asm *code, RegisterArray *array, int64_t first, int64_t registers) {
     int *numbers = numbers_of(code, array);
     int64_t step = per_register(array);
     EXPECT(code->gen->failure, first % step == 0 && first / step + registers <= array->count / step,
@@ -114,12 +114,12 @@ static int add_input(Asm *code, Value value, char kind) {
     return code->tied.count + code->inputs.count - 1;
 }
 
-static bool is_float_register(const LocalArray *array) {
+static bool is_float_register(const RegisterArray *array) {
     return array->type == TYPE_F32;
 }
 
-static Value get_register(Gen *gen, LocalArray *array, int64_t index) {
-    Value value = local_get_bits(gen, array, index, REGISTER_BITS);
+static Value get_register(Gen *gen, RegisterArray *array, int64_t index) {
+    Value value = register_get_bits(gen, array, index, REGISTER_BITS);
     return build_bitcast(gen, value, is_float_register(array) ? gen->f32 : gen->i32);
 }
 
@@ -197,7 +197,7 @@ static void write_descriptor(Asm *code, const Descriptor *d, char name, int64_t 
 }
 
 // {$0, $1, ...}
-static void write_registers(Asm *code, LocalArray *array, int64_t first, int64_t count) {
+static void write_registers(Asm *code, RegisterArray *array, int64_t first, int64_t count) {
     int *numbers = numbers_of(code, array);
     for (int64_t i = 0; i < count; i++) {
         sb_printf(&code->text, "%s$%d", i ? "," : "{", numbers[first / per_register(array) + i] - 1);
@@ -225,7 +225,7 @@ static const char *ptx_type(const char *type) {
 
 typedef struct Product {   // a wgmma statement, ready to be written
     WgmmaInfo info;
-    LocalArray *acc, *a;   // a NULL: in shared memory
+    RegisterArray *acc, *a;   // a NULL: in shared memory
     int64_t acc_first, a_first, acc_registers;
     Descriptor a_place, b_place;
     const char *scale;
@@ -259,12 +259,12 @@ static void write_wgmma(Asm *code, const OpCall *call) {
     Product p = {.info = shape_of(gen, call)};
     Region *acc = arg_place(gen, call, W_ACC), *a = arg_place(gen, call, W_A);
     int64_t steps = steps_of(gen, call);
-    p.acc = local_array(gen, acc->buf);
-    p.acc_first = place_local_index(gen, acc);
+    p.acc = register_array(gen, acc->buf);
+    p.acc_first = place_register_index(gen, acc);
     p.acc_registers = (int64_t)p.info.m * p.info.n / (4 * gen->target->warp_lanes) / per_register(p.acc);
     if (a->buf->scope == SCOPE_LOCAL) {
-        p.a = local_array(gen, a->buf);
-        p.a_first = place_local_index(gen, a);
+        p.a = register_array(gen, a->buf);
+        p.a_first = place_register_index(gen, a);
     } else {
         p.a_place = descriptor_of(code, call, W_A, W_A_FORM);
     }
@@ -283,18 +283,18 @@ static void tie_operands(Asm *code, const OpCall *call) {
     Gen *gen = code->gen;
     if (call->op == OP_WGMMA_WAIT || call->op == OP_WGMMA_FENCE) {
         for (int i = 0; i < gen->in_flight.count; i++) {
-            LocalArray *array = local_array(gen, gen->in_flight.items[i]);
+            RegisterArray *array = register_array(gen, gen->in_flight.items[i]);
             tie(code, array, 0, array->count / per_register(array));
         }
     }
     if (call->op != OP_WGMMA) return;
     WgmmaInfo info = shape_of(gen, call);
     Region *acc = arg_place(gen, call, W_ACC), *a = arg_place(gen, call, W_A);
-    LocalArray *array = local_array(gen, acc->buf);
+    RegisterArray *array = register_array(gen, acc->buf);
     int64_t elements = (int64_t)info.m * info.n / (4 * gen->target->warp_lanes);
-    tie(code, array, place_local_index(gen, acc), elements / per_register(array));
+    tie(code, array, place_register_index(gen, acc), elements / per_register(array));
     if (a->buf->scope == SCOPE_LOCAL) {
-        tie(code, local_array(gen, a->buf), place_local_index(gen, a), A_REGISTERS * steps_of(gen, call));
+        tie(code, register_array(gen, a->buf), place_register_index(gen, a), A_REGISTERS * steps_of(gen, call));
     }
 }
 
@@ -339,7 +339,7 @@ static void emit_asm(Asm *code) {
     Value out = build_asm(gen, text, constraints_of(code), result, inputs + tied, args);
     for (int i = 0; i < tied; i++) {
         Value value = tied == 1 ? out : LLVMBuildExtractValue(gen->builder, out, (unsigned)i, "");
-        local_set_bits(gen, code->tied.items[i].array, code->tied.items[i].index, REGISTER_BITS, value);
+        register_set_bits(gen, code->tied.items[i].array, code->tied.items[i].index, REGISTER_BITS, value);
     }
 }
 
@@ -378,7 +378,7 @@ int emit_wgmma(Gen *gen, const Block *block, int at) {
     int count = 0;
     bool supported = true;
     sb_init(&code.text, gen->arena);
-    lines_at(gen, block->items[at]->loc);
+    debug_lines_at(gen, block->items[at]->loc);
     for (; at + count < block->count && is_wgmma(block->items[at + count]); count++) {
         OpCall call = call_of(block->items[at + count]);
         supported = supported && op_supported(gen, &call);

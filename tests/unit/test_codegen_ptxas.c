@@ -86,7 +86,7 @@ static void test_spills(void **state) {
     assert_int_equal(cubin.kernels[0].barriers, 1);
 }
 
-// What LLVM gave up on is abandoned (fatal.c), which the leak sanitizer need not report.
+// What LLVM gave up on is abandoned (llvm_errors.c), which the leak sanitizer need not report.
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 

@@ -32,8 +32,8 @@ static int64_t element_count(Gen *gen, const Buf *buf) {
 
 enum { MOST_ELEMENTS = 1 << 16 };   // far more than a thread has registers
 
-static LocalArray *new_array(Gen *gen, const Buf *buf) {
-    LocalArray *array = NEW(gen->arena, LocalArray);
+static RegisterArray *new_array(Gen *gen, const Buf *buf) {
+    RegisterArray *array = NEW(gen->arena, RegisterArray);
     array->count = element_count(gen, buf);
     if (array->count > MOST_ELEMENTS) {
         diag(gen->sink, buf->loc, T_LOCAL_SIZE, buf->name, (long long)array->count, MOST_ELEMENTS);
@@ -51,11 +51,11 @@ static LocalArray *new_array(Gen *gen, const Buf *buf) {
 }
 
 // A declaration inside a loop starts afresh each time: without the poison, LLVM would carry old elements around.
-void declare_local(Gen *gen, Buf *buf) {
+void declare_register_array(Gen *gen, Buf *buf) {
     if (buf->alias_of) return;
-    LocalArray *array = map_get(gen->locals, buf);
+    RegisterArray *array = map_get(gen->arrays, buf);
     if (!array) {
-        map_put(gen->locals, buf, array = new_array(gen, buf));
+        map_put(gen->arrays, buf, array = new_array(gen, buf));
         if (array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
             vec_push(gen->arena, &gen->packed, array);
     }
@@ -66,14 +66,14 @@ void declare_local(Gen *gen, Buf *buf) {
     array->last.block = NULL;
 }
 
-LocalArray *local_array(Gen *gen, const Buf *buf) {
+RegisterArray *register_array(Gen *gen, const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
-    LocalArray *array = map_get(gen->locals, buf);
+    RegisterArray *array = map_get(gen->arrays, buf);
     EXPECT(gen->failure, array, "'%s' is used before its declaration", buf->name);
     return array;
 }
 
-static Value *slot_of(Gen *gen, LocalArray *array, int64_t index) {
+static Value *slot_of(Gen *gen, RegisterArray *array, int64_t index) {
     if (index >= array->count && diag_errors(gen->sink) > 0)
         return &array->slots[0];   // of what was reported as too large
     EXPECT(gen->failure, index >= 0 && index < array->count, "index %lld of a local array with %lld elements",
@@ -81,7 +81,7 @@ static Value *slot_of(Gen *gen, LocalArray *array, int64_t index) {
     return &array->slots[index / array->pack];
 }
 
-Value local_get(Gen *gen, LocalArray *array, int64_t index) {
+Value register_get(Gen *gen, RegisterArray *array, int64_t index) {
     Value slot = LLVMBuildLoad2(gen->builder, array->slot_type, *slot_of(gen, array, index), "");
     if (array->pack == 1) return slot;
     return LLVMBuildExtractElement(gen->builder, slot, const_i32(gen, index % array->pack), "");
@@ -89,7 +89,7 @@ Value local_get(Gen *gen, LocalArray *array, int64_t index) {
 
 // 8-bit floats come out of the conversion in pairs, and 16-bit ones that are not negative by it: the second of two in a slot takes
 // the first along.
-static bool set_pair(Gen *gen, LocalArray *array, int64_t index, Value value) {
+static bool set_pair(Gen *gen, RegisterArray *array, int64_t index, Value value) {
     LLVMBuilderRef b = gen->builder;
     if (array->bits > 16 || index % 2 == 0 || array->pack < 2 || array->last.index != index - 1) return false;
     if (array->last.block != LLVMGetInsertBlock(b)) return false;
@@ -108,7 +108,7 @@ static bool set_pair(Gen *gen, LocalArray *array, int64_t index, Value value) {
     return true;
 }
 
-void local_set(Gen *gen, LocalArray *array, int64_t index, Value value) {
+void register_set(Gen *gen, RegisterArray *array, int64_t index, Value value) {
     Value slot = *slot_of(gen, array, index);
     if (set_pair(gen, array, index, value)) return;
     if (array->pack > 1) {
@@ -123,27 +123,27 @@ void local_set(Gen *gen, LocalArray *array, int64_t index, Value value) {
 }
 
 // Elements index .. as one integer of `bits` bits, the first in the low bits; an element itself when it is that wide.
-Value local_get_bits(Gen *gen, LocalArray *array, int64_t index, int bits) {
+Value register_get_bits(Gen *gen, RegisterArray *array, int64_t index, int bits) {
     LLVMTypeRef integer = LLVMIntTypeInContext(gen->context, (unsigned)bits);
     int count = bits / array->bits;
-    if (count <= 1) return to_memory(gen, array->type, local_get(gen, array, index));
+    if (count <= 1) return to_memory(gen, array->type, register_get(gen, array, index));
     if (count == array->pack && index % array->pack == 0) {
         Value slot = *slot_of(gen, array, index);
         return build_bitcast(gen, LLVMBuildLoad2(gen->builder, array->slot_type, slot, ""), integer);
     }
     Value vector = LLVMGetPoison(LLVMVectorType(memory_type(gen, array->type), (unsigned)count));
     for (int i = 0; i < count; i++) {
-        Value element = to_memory(gen, array->type, local_get(gen, array, index + i));
+        Value element = to_memory(gen, array->type, register_get(gen, array, index + i));
         vector = LLVMBuildInsertElement(gen->builder, vector, element, const_i32(gen, i), "");
     }
     return build_bitcast(gen, vector, integer);
 }
 
-void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value value) {
+void register_set_bits(Gen *gen, RegisterArray *array, int64_t index, int bits, Value value) {
     int count = bits / array->bits;
     if (count <= 1) {
         value = build_bitcast(gen, value, memory_type(gen, array->type));
-        local_set(gen, array, index, from_memory(gen, array->type, value));
+        register_set(gen, array, index, from_memory(gen, array->type, value));
         return;
     }
     array->last.block = NULL;
@@ -154,7 +154,7 @@ void local_set_bits(Gen *gen, LocalArray *array, int64_t index, int bits, Value 
     Value vector = build_bitcast(gen, value, LLVMVectorType(memory_type(gen, array->type), (unsigned)count));
     for (int i = 0; i < count; i++) {
         Value element = LLVMBuildExtractElement(gen->builder, vector, const_i32(gen, i), "");
-        local_set(gen, array, index + i, from_memory(gen, array->type, element));
+        register_set(gen, array, index + i, from_memory(gen, array->type, element));
     }
 }
 
@@ -183,11 +183,11 @@ Value hidden_zero(Gen *gen) {
     return gen->zero;
 }
 
-void locals_keep_packed(Gen *gen) {
+void keep_arrays_packed(Gen *gen) {
     if (gen->has_mma || !gen->packed.count) return;   // operands of matrix instructions are not converted
     hidden_zero(gen);
     for (int i = 0; i < gen->packed.count; i++) {
-        LocalArray *array = gen->packed.items[i];
+        RegisterArray *array = gen->packed.items[i];
         array->last.block = NULL;
         for (int64_t k = 0; k < array->count / array->pack; k++) {
             Value old = LLVMBuildLoad2(gen->builder, array->slot_type, array->slots[k], "");

@@ -21,13 +21,13 @@ typedef struct Pair {
     double low, high;   // integers between them; low > high: any number of the narrow type
 } Pair;
 
-typedef struct Narrow {
+typedef struct PackedConvert {
     Gen *gen;
     Type type;
     double integers;   // up to here all are exact
     int lane;          // of the element that is asked for
     bool paired;       // an operand comes from an array of narrow elements
-} Narrow;
+} PackedConvert;
 
 static const Pair ANY = {.low = 1, .high = 0};
 
@@ -35,26 +35,26 @@ static bool is_integer(Pair p) {
     return p.low <= p.high;
 }
 
-static LLVMTypeRef pair_type(const Narrow *n) {
+static LLVMTypeRef pair_type(const PackedConvert *n) {
     return LLVMVectorType(llvm_value_type(n->gen, n->type), 2);
 }
 
-static Value splat(const Narrow *n, Value value) {
+static Value splat(const PackedConvert *n, Value value) {
     Value out = LLVMGetPoison(pair_type(n));
     for (int i = 0; i < 2; i++) out = LLVMBuildInsertElement(n->gen->builder, out, value, const_i32(n->gen, i), "");
     return out;
 }
 
-static Value splat_real(const Narrow *n, double value) {
+static Value splat_real(const PackedConvert *n, double value) {
     return splat(n, LLVMConstReal(llvm_value_type(n->gen, n->type), value));
 }
 
-static Value fma_pair(const Narrow *n, Value a, Value b, Value c) {
+static Value fma_pair(const PackedConvert *n, Value a, Value b, Value c) {
     const char *name = n->type == TYPE_F16 ? "llvm.nvvm.fma.rn.f16x2" : "llvm.nvvm.fma.rn.bf16x2";
     return CALL(n->gen, name, pair_type(n), a, b, c);
 }
 
-static Value all_lanes(const Narrow *n, Pair p) {
+static Value all_lanes(const PackedConvert *n, Pair p) {
     if (!p.lanes) return splat_real(n, p.offset);
     return p.offset == 0 ? p.lanes : fma_pair(n, p.lanes, splat_real(n, 1), splat_real(n, p.offset));
 }
@@ -62,13 +62,13 @@ static Value all_lanes(const Narrow *n, Pair p) {
 // ---- integers in the halves of a register ----
 
 // The element and its neighbour, which share a register of an array.
-static bool neighbours(Narrow *n, const Expr *load, Value *four, int *at) {
+static bool neighbours(PackedConvert *n, const Expr *load, Value *four, int *at) {
     if (load->kind != EXPR_LOAD || load->load.buf->scope != SCOPE_LOCAL) return false;
-    LocalArray *array = local_array(n->gen, load->load.buf);
+    RegisterArray *array = register_array(n->gen, load->load.buf);
     if (array->bits != 8 || array->pack == 1) return false;
-    int64_t index = local_index(n->gen, load->load.buf, load->load.count, load->load.indices);
+    int64_t index = register_index(n->gen, load->load.buf, load->load.count, load->load.indices);
     int pack = array->pack;
-    *four = LLVMBuildZExt(n->gen->builder, local_get_bits(n->gen, array, index - index % pack, pack * array->bits),
+    *four = LLVMBuildZExt(n->gen->builder, register_get_bits(n->gen, array, index - index % pack, pack * array->bits),
                           n->gen->i32, "");
     *at = (int)(index % pack) / 2 * 2;
     if (n->paired && n->lane != index % 2) return false;
@@ -77,12 +77,12 @@ static bool neighbours(Narrow *n, const Expr *load, Value *four, int *at) {
     return true;
 }
 
-static Value both_halves(const Narrow *n, int64_t value) {
+static Value both_halves(const PackedConvert *n, int64_t value) {
     return const_i32(n->gen, value << 16 | value);
 }
 
 // NULL, or integers of 0 .. *high.
-static Value integer_pair(Narrow *n, const Expr *expr, int64_t *high) {
+static Value integer_pair(PackedConvert *n, const Expr *expr, int64_t *high) {
     LLVMBuilderRef b = n->gen->builder;
     Value four;
     int at;
@@ -111,7 +111,7 @@ static Value integer_pair(Narrow *n, const Expr *expr, int64_t *high) {
                         "");
 }
 
-static bool from_integers(Narrow *n, const Expr *expr, Pair *out) {
+static bool from_integers(PackedConvert *n, const Expr *expr, Pair *out) {
     int64_t high, one = n->type == TYPE_F16 ? 0x6400 : 0x4300;   // the float whose last bit is 1
     Value value = integer_pair(n, expr, &high);
     double base = n->integers / 2;
@@ -123,10 +123,10 @@ static bool from_integers(Narrow *n, const Expr *expr, Pair *out) {
 
 // ---- expressions of f32 whose value the narrow type has ----
 
-static bool exact(Narrow *n, Expr *expr, Pair *out);
+static bool exact(PackedConvert *n, Expr *expr, Pair *out);
 
 // Integers plus a constant.
-static bool exact_sum(Narrow *n, Expr *expr, Pair *out) {
+static bool exact_sum(PackedConvert *n, Expr *expr, Pair *out) {
     bool minus = expr->binary.op == BIN_SUB;
     Expr *constant = expr->binary.b;
     if (!exact(n, expr->binary.a, out) || !is_integer(*out) || constant->kind != EXPR_FLOAT) return false;
@@ -137,7 +137,7 @@ static bool exact_sum(Narrow *n, Expr *expr, Pair *out) {
     return by == floor(by) && fabs(out->offset) <= n->integers && out->low >= -n->integers && out->high <= n->integers;
 }
 
-static bool exact(Narrow *n, Expr *expr, Pair *out) {
+static bool exact(PackedConvert *n, Expr *expr, Pair *out) {
     Value four;
     int at;
     *out = ANY;
@@ -156,7 +156,7 @@ static bool exact(Narrow *n, Expr *expr, Pair *out) {
     return out->lanes != NULL;
 }
 
-static Value narrow_value(Narrow *n, Expr *expr) {
+static Value packed_value(PackedConvert *n, Expr *expr) {
     Pair a, b;
     if (exact(n, expr, &a)) return all_lanes(n, a);
     if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MUL) return NULL;
@@ -164,10 +164,10 @@ static Value narrow_value(Narrow *n, Expr *expr) {
     return fma_pair(n, all_lanes(n, a), all_lanes(n, b), splat_real(n, -0.0));
 }
 
-Value emit_narrow(Gen *gen, Expr *cast) {
+Value emit_packed_convert(Gen *gen, Expr *cast) {
     if (cast->type != TYPE_F16 && cast->type != TYPE_BF16) return NULL;
-    Narrow n = {.gen = gen, .type = cast->type, .integers = cast->type == TYPE_F16 ? 2048 : 256};
-    Value pair = type_bits(cast->operand->type) == 8 ? NULL : narrow_value(&n, cast->operand);
+    PackedConvert n = {.gen = gen, .type = cast->type, .integers = cast->type == TYPE_F16 ? 2048 : 256};
+    Value pair = type_bits(cast->operand->type) == 8 ? NULL : packed_value(&n, cast->operand);
     Pair direct;
     if (type_bits(cast->operand->type) == 8 && exact(&n, cast, &direct)) pair = all_lanes(&n, direct);
     if (!pair || !n.paired) return NULL;

@@ -45,7 +45,7 @@ static void open_llvm(Gen *gen) {
 }
 
 static void close_llvm(Gen *gen) {
-    if (gen->lines.builder) LLVMDisposeDIBuilder(gen->lines.builder);
+    if (gen->debug_lines.builder) LLVMDisposeDIBuilder(gen->debug_lines.builder);
     if (gen->entry) LLVMDisposeBuilder(gen->entry);
     if (gen->builder) LLVMDisposeBuilder(gen->builder);
     if (gen->llvm) LLVMDisposeModule(gen->llvm);
