@@ -23,25 +23,19 @@ static void emit_mbarrier_wait(Gen *gen, const OpCall *call) {
     LLVMPositionBuilderAtEnd(gen->builder, done);
 }
 
-void emit_mbarrier(Gen *gen, const OpCall *call) {
-    switch (call->op) {
-    case OP_MBARRIER_INIT:
-        CALL(gen, "llvm.nvvm.mbarrier.init.shared", gen->none, barrier_address(gen, call),
-             emit_i32(gen, arg_expr(gen, call, 1)));
-        return;
-    case OP_FENCE_MBARRIER_INIT:
-        call_named(gen, "llvm.nvvm.fence.mbarrier_init.release.cluster", gen->none, 0, NULL);
-        return;
-    case OP_MBARRIER_ARRIVE:
-        CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
-             has_arg(call, 1) ? emit_i32(gen, arg_expr(gen, call, 1)) : const_i32(gen, 1));
-        return;
-    case OP_MBARRIER_EXPECT:
-        CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
-             emit_i32(gen, arg_expr(gen, call, 1)));
-        return;
-    default: emit_mbarrier_wait(gen, call); return;
-    }
+static void emit_mbarrier_init(Gen *gen, const OpCall *call) {
+    CALL(gen, "llvm.nvvm.mbarrier.init.shared", gen->none, barrier_address(gen, call),
+         emit_i32(gen, arg_expr(gen, call, 1)));
+}
+
+static void emit_mbarrier_arrive(Gen *gen, const OpCall *call) {
+    CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
+         has_arg(call, 1) ? emit_i32(gen, arg_expr(gen, call, 1)) : const_i32(gen, 1));
+}
+
+static void emit_mbarrier_expect(Gen *gen, const OpCall *call) {
+    CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
+         emit_i32(gen, arg_expr(gen, call, 1)));
 }
 
 // ---- tensor maps ----
@@ -193,17 +187,22 @@ static void emit_bulk_wait(Gen *gen, const OpCall *call) {
     CALL(gen, name, gen->none, const_i32(gen, arg_const(gen, call, 0)));
 }
 
-void emit_bulk(Gen *gen, const OpCall *call) {
-    switch (call->op) {
-    case OP_FENCE_ASYNC: call_named(gen, "llvm.nvvm.fence.proxy.async.shared_cta", gen->none, 0, NULL); return;
-    case OP_TMA_LOAD:
-    case OP_TMA_MULTICAST: emit_tma_load(gen, call); return;
-    case OP_TMA_ADD:
-    case OP_TMA_STORE: emit_tma_store(gen, call); return;
-    case OP_TMA_PREFETCH: emit_tma_prefetch(gen, call); return;
-    case OP_BULK_LOAD: emit_bulk_load(gen, call); return;
-    case OP_BULK_STORE: emit_bulk_store(gen, call); return;
-    case OP_BULK_COMMIT: call_named(gen, "llvm.nvvm.cp.async.bulk.commit.group", gen->none, 0, NULL); return;
-    default: emit_bulk_wait(gen, call); return;
-    }
-}
+// ---- all ----
+
+const OpEmitter async_emitters[OP_COUNT] = {
+    [OP_MBARRIER_INIT] = {.statement = emit_mbarrier_init},
+    [OP_MBARRIER_ARRIVE] = {.statement = emit_mbarrier_arrive},
+    [OP_MBARRIER_EXPECT] = {.statement = emit_mbarrier_expect},
+    [OP_MBARRIER_WAIT] = {.statement = emit_mbarrier_wait},
+    [OP_FENCE_MBARRIER_INIT] = {.intrinsic = "llvm.nvvm.fence.mbarrier_init.release.cluster"},
+    [OP_FENCE_ASYNC] = {.intrinsic = "llvm.nvvm.fence.proxy.async.shared_cta"},
+    [OP_TMA_LOAD] = {.statement = emit_tma_load},
+    [OP_TMA_MULTICAST] = {.statement = emit_tma_load},
+    [OP_TMA_STORE] = {.statement = emit_tma_store},
+    [OP_TMA_ADD] = {.statement = emit_tma_store},
+    [OP_TMA_PREFETCH] = {.statement = emit_tma_prefetch},
+    [OP_BULK_LOAD] = {.statement = emit_bulk_load},
+    [OP_BULK_STORE] = {.statement = emit_bulk_store},
+    [OP_BULK_COMMIT] = {.intrinsic = "llvm.nvvm.cp.async.bulk.commit.group"},
+    [OP_BULK_WAIT] = {.statement = emit_bulk_wait},
+};

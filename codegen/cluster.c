@@ -98,7 +98,8 @@ void cluster_kernel(Gen *gen, const Func *kernel) {
     visit_block(&loops, (Block *)&kernel->body);
 }
 
-static void emit_cluster_barrier(Gen *gen) {
+static void emit_cluster_barrier(Gen *gen, const OpCall *call) {
+    (void)call;
     bool restricted = gen->shared_alone && !gen->peers_read;
     const char *arrive =
         restricted ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned" : "llvm.nvvm.barrier.cluster.arrive.aligned";
@@ -109,18 +110,13 @@ static void emit_cluster_barrier(Gen *gen) {
     call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
 }
 
-Value emit_cluster(Gen *gen, const OpCall *call) {
-    if (call->op == OP_PEER_ARRIVE) {
-        emit_peer_arrive(gen, call);
-        return NULL;
-    }
-    if (call->op == OP_PEER_STORE) {
-        emit_peer_store(gen, call);
-        return NULL;
-    }
-    if (call->op == OP_PEER) return emit_peer_load(gen, call);
-    if (call->op == OP_CLUSTER_RANK)   // narrow, by its range
-        return call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->i32, 0, NULL);
-    emit_cluster_barrier(gen);
-    return NULL;
+static Value emit_cluster_rank(Gen *gen, const OpCall *call) {   // narrow, by its range
+    (void)call;
+    return call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->i32, 0, NULL);
 }
+
+const OpEmitter cluster_emitters[OP_COUNT] = {
+    [OP_CLUSTER_RANK] = {.value = emit_cluster_rank},           [OP_PEER] = {.value = emit_peer_load},
+    [OP_PEER_STORE] = {.statement = emit_peer_store},           [OP_PEER_ARRIVE] = {.statement = emit_peer_arrive},
+    [OP_CLUSTER_BARRIER] = {.statement = emit_cluster_barrier},
+};

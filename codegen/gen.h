@@ -1,15 +1,23 @@
-// What the files of codegen/ share. Not for other folders.
+// Shared declarations of codegen/, not for other folders. Comes in: a module whose kernels are at thread stage
+// (codegen.h). Goes out: one PTX text, and from it a cubin. The files, in the order in which a kernel meets them:
 //
-//     codegen.c   a module, its kernels, their parameters and attributes
-//     stmt.c      control flow: loops, ifs, roles            register_arrays.c   per-thread arrays as registers
-//     unroll.c    which unrolled loops are expanded
-//     expr.c      expressions; math.c the scalar functions   address.c  places in memory, index widths
-//     ops.c       operations with effects, by family          convert.c  casts between scalar types
-//     async.c     mbarriers, TMA, the asynchronous proxy      wgmma.c    matrix instructions of warpgroups
-//     types.c     types, intrinsics, small builders           debug_lines.c   source lines for debuggers and profilers
-//     cluster.c   blocks of a cluster
-//     passes.c    LLVM's passes, PTX emission                  llvm_errors.c   LLVM never ends the process
-//     parallel.c  kernels side by side                        merge_ptx.c    their texts in one
+//     parallel.c         divides the kernels into units and compiles these on several threads
+//     llvm_errors.c      keeps an error inside LLVM from ending the process
+//     codegen.c          a unit: its kernels, their parameters and attributes
+//     stmt.c             control flow: loops, ifs, roles         unroll.c            which unrolled loops are expanded
+//     expr.c             expressions                             math.c              scalar functions
+//     convert.c          casts between scalar types              packed_convert.c    casts to 16-bit floats, in pairs
+//     address.c          addresses and index widths              register_arrays.c   per-thread arrays as registers
+//     ops.c              operands and the dispatch of operations with effects; then one file per family:
+//       sync.c           barriers, fences, lanes                 memory.c            vectors, cp.async, atomics
+//       mma.c            ldmatrix, stmatrix, mma                 wgmma.c             matrix instructions of warpgroups
+//       async.c          mbarriers, TMA, the async proxy         cluster.c           CTAs of a cluster
+//     types.c            types, intrinsics, small builders       debug_lines.c       source lines
+//     passes.c           LLVM's passes, emission of PTX
+//     merge_ptx.c        merges the units' texts
+//     ptxas.c            PTX to cubin, and recovery from spills (assembler.h)
+//       run_ptxas.c      by ptxas (process.h: process.c)         nvjitlink.c         by libnvJitLink
+//     disassemble.c      machine code as text
 //
 // Values. A scalar is an LLVM value of its value type: bool i1, integers iN, f16 half, bf16 bfloat, f32, f64; e4m3 and
 // e5m2 are i8 (their bits). An i64 expression whose value provably fits 32 bits is an i32 instead ("narrow"): see
@@ -247,10 +255,20 @@ const char *arg_word(Gen *gen, const OpCall *call, int index);
 bool op_supported(Gen *gen, const OpCall *call);   // false: the target lacks it, and that has been reported
 Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   // NULL: no result
 
-// ---- async.c ----
-void emit_mbarrier(Gen *gen, const OpCall *call);
-void emit_bulk(Gen *gen, const OpCall *call);
-Value emit_cluster(Gen *gen, const OpCall *call);
+// How an op is emitted: one of the three.
+typedef struct OpEmitter {
+    void (*statement)(Gen *gen, const OpCall *call);
+    Value (*value)(Gen *gen, const OpCall *call);
+    const char *intrinsic;   // its name: a call without operands and result
+} OpEmitter;
+// By family, in the file that implements it: sync.c, memory.c, mma.c, async.c, cluster.c. The rows of other ops are empty.
+extern const OpEmitter sync_emitters[OP_COUNT], memory_emitters[OP_COUNT], mma_emitters[OP_COUNT],
+    async_emitters[OP_COUNT], cluster_emitters[OP_COUNT];
+
+// ---- sync.c ----
+unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope: block, cluster, device, system
+
+// ---- async.c, cluster.c ----
 void cluster_kernel(Gen *gen, const Func *kernel);   // before its body
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 

@@ -31,9 +31,7 @@
 #include <string.h>
 
 bool is_wgmma(const Stmt *stmt) {
-    if (stmt->kind != STMT_CALL) return false;
-    OpId op = stmt->call.op;
-    return op == OP_WGMMA || op == OP_WGMMA_FENCE || op == OP_WGMMA_COMMIT || op == OP_WGMMA_WAIT;
+    return stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_WGMMA;
 }
 
 // ---- which arrays can be in flight ----

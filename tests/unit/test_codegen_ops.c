@@ -343,6 +343,16 @@ static void test_debugging(void **state) {
     assert_true(assemble(u.a, &failure, k.module->sink, ptx, &options, &cubin));
 }
 
+// Every row of ops.def that may stand at thread stage has its row in codegen, and no other op has one.
+static void test_every_op_has_code(void **state) {
+    (void)state;
+    for (OpId op = 0; op < OP_COUNT; op++) {
+        bool expected = op_is_pure(op) || op_info(op)->stages & STAGE_BIT_THREAD;
+        if (op_has_code(op) != expected)
+            fail_msg("%s: codegen has %s row for it", op_info(op)->text, expected ? "no" : "a");
+    }
+}
+
 // covers T0801
 static void test_missing_feature(void **state) {
     USE(128);
@@ -356,11 +366,12 @@ static void test_missing_feature(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_math_f32),         IN_ARENA(test_math_f64), IN_ARENA(test_math_small), IN_ARENA(test_integers),
-        IN_ARENA(test_conversions),      IN_ARENA(test_choices),  IN_ARENA(test_copies),     IN_ARENA(test_vectors),
-        IN_ARENA(test_vector_additions), IN_ARENA(test_matrices), IN_ARENA(test_mma_table),  IN_ARENA(test_lanes),
-        IN_ARENA(test_barriers),         IN_ARENA(test_atomics),  IN_ARENA(test_ordered),    IN_ARENA(test_debugging),
-        IN_ARENA(test_missing_feature),
+        IN_ARENA(test_math_f32),  IN_ARENA(test_math_f64),        IN_ARENA(test_math_small),
+        IN_ARENA(test_integers),  IN_ARENA(test_conversions),     IN_ARENA(test_choices),
+        IN_ARENA(test_copies),    IN_ARENA(test_vectors),         IN_ARENA(test_vector_additions),
+        IN_ARENA(test_matrices),  IN_ARENA(test_mma_table),       IN_ARENA(test_lanes),
+        IN_ARENA(test_barriers),  IN_ARENA(test_atomics),         IN_ARENA(test_ordered),
+        IN_ARENA(test_debugging), IN_ARENA(test_missing_feature), IN_ARENA(test_every_op_has_code),
     };
     return run(tests);
 }

@@ -1,0 +1,217 @@
+// Accesses to memory: moves between memory and registers, cp.async, atomics, ordered loads and stores.
+#include "codegen/gen.h"
+#include <string.h>
+
+// ---- moves between memory and registers ----
+
+// The widest piece, in bytes, that `bytes` consists of and an access can have.
+static int64_t piece_of(Gen *gen, int64_t bytes) {
+    int64_t piece = gen->target->vector_bytes;
+    while (bytes % piece) piece /= 2;
+    return piece;
+}
+
+typedef struct Piece {
+    LLVMTypeRef type;   // of the access
+    int bits, lanes;    // of a lane, and how many
+} Piece;
+
+// A piece as a vector of 32-bit integers (below 4 bytes: one integer), so that packed elements stay packed. Elements of
+// 32 bits and more keep their type.
+static Piece piece_shape(Gen *gen, RegisterArray *array, int64_t bytes) {
+    int bits = array->bits >= 32 ? array->bits : bytes >= 4 ? 32 : (int)bytes * 8;
+    int lanes = (int)(bytes * 8 / bits);
+    LLVMTypeRef lane =
+        array->bits >= bits ? memory_type(gen, array->type) : LLVMIntTypeInContext(gen->context, (unsigned)bits);
+    return (Piece){lanes == 1 ? lane : LLVMVectorType(lane, (unsigned)lanes), bits, lanes};
+}
+
+static void load_piece(Gen *gen, const Buf *from, Value address, RegisterArray *array, int64_t index, int64_t bytes) {
+    Piece piece = piece_shape(gen, array, bytes);
+    Value load = LLVMBuildLoad2(gen->builder, piece.type, address, "");
+    LLVMSetAlignment(load, (unsigned)bytes);
+    mark_read_only(gen, from, load);
+    for (int lane = 0; lane < piece.lanes; lane++) {
+        Value value = piece.lanes == 1 ? load : LLVMBuildExtractElement(gen->builder, load, const_i32(gen, lane), "");
+        register_set_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits, value);
+    }
+}
+
+static void store_piece(Gen *gen, Value address, RegisterArray *array, int64_t index, int64_t bytes) {
+    Piece piece = piece_shape(gen, array, bytes);
+    Value value = piece.lanes == 1 ? register_get_bits(gen, array, index, piece.bits) : LLVMGetPoison(piece.type);
+    for (int lane = 0; piece.lanes > 1 && lane < piece.lanes; lane++) {
+        Value part = register_get_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits);
+        value = LLVMBuildInsertElement(gen->builder, value, part, const_i32(gen, lane), "");
+    }
+    LLVMSetAlignment(LLVMBuildStore(gen->builder, value, address), (unsigned)bytes);
+}
+
+static void emit_vector_move(Gen *gen, const OpCall *call) {
+    bool is_load = call->op == OP_VLOAD;
+    Region *memory = arg_place(gen, call, is_load ? 1 : 0), *local = arg_place(gen, call, is_load ? 0 : 1);
+    EXPECT(gen->failure, memory->buf->type == local->buf->type, "%s between types", op_info(call->op)->text);
+    RegisterArray *array = register_array(gen, local->buf);
+    int64_t bytes = arg_const(gen, call, 2) * array->bits / 8, first = place_register_index(gen, local);
+    int64_t piece = piece_of(gen, bytes);
+    Value base = place_address(gen, memory);
+    for (int64_t at = 0; at < bytes; at += piece) {
+        Value offset = const_i64(gen, at);
+        Value address = at ? LLVMBuildGEP2(gen->builder, gen->i8, base, &offset, 1, "") : base;
+        int64_t index = first + at * 8 / array->bits;
+        if (is_load) load_piece(gen, memory->buf, address, array, index, piece);
+        else store_piece(gen, address, array, index, piece);
+    }
+}
+
+// red of several elements: f32 as they are, others packed in 32 bits.
+static void emit_vector_add(Gen *gen, const OpCall *call) {
+    Region *memory = arg_place(gen, call, 0), *local = arg_place(gen, call, 1);
+    RegisterArray *array = register_array(gen, local->buf);
+    int64_t n = arg_const(gen, call, 2), first = place_register_index(gen, local);
+    const RedInfo *red = red_of(type_text(memory->buf->type), n);
+    EXPECT(gen->failure, red && memory->buf->type == local->buf->type, "%s of %d", op_info(call->op)->text, (int)n);
+    bool packed = array->bits < 32;
+    int count = (int)(n * array->bits / 32);
+    Value args[1 + 4] = {place_address(gen, memory)};
+    StrBuf text, constraints;
+    sb_init(&text, gen->arena);
+    sb_init(&constraints, gen->arena);
+    sb_printf(&text, "red.relaxed.gpu.global.add.%s [$0], ", red->suffix);
+    sb_printf(&constraints, "l");
+    for (int i = 0; i < count; i++) {
+        Value bits = register_get_bits(gen, array, first + i * 32 / array->bits, 32);
+        args[1 + i] = packed ? build_bitcast(gen, bits, gen->i32) : bits;
+        sb_printf(&text, "%s$%d", i ? ", " : count > 1 ? "{" : "", i + 1);
+        sb_printf(&constraints, packed ? ",r" : ",f");
+    }
+    sb_printf(&text, count > 1 ? "};" : ";");
+    sb_printf(&constraints, ",~{memory}");
+    build_asm(gen, sb_text(&text), sb_text(&constraints), gen->none, 1 + count, args);
+}
+
+// ---- asynchronous copies to shared memory ----
+
+// 16 bytes go past the L1 cache (cg), smaller copies must go through it (ca).
+static void emit_cp_async(Gen *gen, const OpCall *call) {
+    Region *to = arg_place(gen, call, 0), *from = arg_place(gen, call, 1);
+    int64_t size = type_bytes(to->buf->type), count = arg_const(gen, call, 2), bytes = count * size;
+    EXPECT(gen->failure, bytes == 4 || bytes == 8 || bytes == 16, "cp_async of %lld bytes", (long long)bytes);
+    Value valid = has_arg(call, 3) ? fit_bits(gen, emit_index(gen, arg_expr(gen, call, 3)), 32, true) : NULL;
+    int64_t known;
+    if (valid && value_const(valid, &known) && known == count) valid = NULL;
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.%s.shared.global.%d%s", bytes == 16 ? "cg" : "ca",
+                                    (int)bytes, valid ? ".s" : "");
+    Value shared = place_address(gen, to), global = place_address(gen, from);
+    if (!valid) {
+        CALL(gen, name, gen->none, shared, global);
+        return;
+    }
+    CALL(gen, name, gen->none, shared, global, LLVMBuildMul(gen->builder, valid, const_i32(gen, size), ""));
+}
+
+static void emit_cp_async_wait(Gen *gen, const OpCall *call) {
+    CALL(gen, "llvm.nvvm.cp.async.wait.group", gen->none, const_i32(gen, arg_const(gen, call, 0)));
+}
+
+// ---- atomics ----
+
+static LLVMAtomicRMWBinOp atomic_operation(Gen *gen, OpId op, Type type) {
+    bool is_float = type_is_float(type), is_unsigned = type_kind(type) == KIND_UINT;
+    switch (op) {
+    case OP_ATOMIC_ADD: return is_float ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd;
+    case OP_ATOMIC_MAX:
+        return is_float ? LLVMAtomicRMWBinOpFMax : is_unsigned ? LLVMAtomicRMWBinOpUMax : LLVMAtomicRMWBinOpMax;
+    case OP_ATOMIC_MIN:
+        return is_float ? LLVMAtomicRMWBinOpFMin : is_unsigned ? LLVMAtomicRMWBinOpUMin : LLVMAtomicRMWBinOpMin;
+    case OP_ATOMIC_AND: return LLVMAtomicRMWBinOpAnd;
+    case OP_ATOMIC_OR: return LLVMAtomicRMWBinOpOr;
+    case OP_ATOMIC_XOR: return LLVMAtomicRMWBinOpXor;
+    case OP_ATOMIC_EXCH: return LLVMAtomicRMWBinOpXchg;
+    case OP_ATOMIC_INC: return LLVMAtomicRMWBinOpUIncWrap;
+    default: break;
+    }
+    fail_internal(gen->failure, __FILE__, __LINE__, "%s is no atomic", op_info(op)->text);
+}
+
+static Value emit_cas(Gen *gen, Value address, Value expected, Value desired) {
+    LLVMTypeRef type = LLVMTypeOf(expected);
+    unsigned bits = (unsigned)LLVMSizeOfTypeInBits(LLVMGetModuleDataLayout(gen->llvm), type);
+    LLVMTypeRef integer = LLVMIntTypeInContext(gen->context, bits);
+    Value pair = LLVMBuildAtomicCmpXchgSyncScope(gen->builder, address, build_bitcast(gen, expected, integer),
+                                                 build_bitcast(gen, desired, integer), LLVMAtomicOrderingMonotonic,
+                                                 LLVMAtomicOrderingMonotonic, scope_id(gen, "device"));
+    return build_bitcast(gen, LLVMBuildExtractValue(gen->builder, pair, 0, ""), type);
+}
+
+// Relaxed, at device scope; what LLVM has no instruction for becomes a loop of compare-and-swap.
+static Value emit_atomic(Gen *gen, const OpCall *call) {
+    Region *place = arg_place(gen, call, 0);
+    Type type = place->buf->type;
+    Value address = place_address(gen, place);
+    Value value = emit_value_as(gen, arg_expr(gen, call, 1), type);
+    Value old;
+    if (call->op == OP_ATOMIC_CAS) {
+        old = emit_cas(gen, address, value, emit_value_as(gen, arg_expr(gen, call, 2), type));
+    } else {
+        old = LLVMBuildAtomicRMWSyncScope(gen->builder, atomic_operation(gen, call->op, type), address, value,
+                                          LLVMAtomicOrderingMonotonic, scope_id(gen, "device"));
+    }
+    return from_memory(gen, type, old);
+}
+
+static LLVMAtomicOrdering memory_order(Gen *gen, const char *word) {
+    if (strcmp(word, "relaxed") == 0 || strcmp(word, "early") == 0) return LLVMAtomicOrderingMonotonic;
+    if (strcmp(word, "acquire") == 0) return LLVMAtomicOrderingAcquire;
+    if (strcmp(word, "release") == 0) return LLVMAtomicOrderingRelease;
+    fail_internal(gen->failure, __FILE__, __LINE__, "memory order '%s'", word);
+}
+
+static void make_atomic(Gen *gen, Value access, Type type, const char *order, const char *scope) {
+    LLVMSetOrdering(access, memory_order(gen, order));
+    LLVMSetAtomicSyncScopeID(access, scope_id(gen, scope));
+    LLVMSetAlignment(access, (unsigned)type_bytes(type));
+}
+
+// Ordered accesses move integers: not every float width has an atomic load.
+static LLVMTypeRef atomic_type(Gen *gen, Type type) {
+    return LLVMIntTypeInContext(gen->context, (unsigned)type_bits(type));
+}
+
+static Value emit_ordered_load(Gen *gen, const OpCall *call) {
+    Region *place = arg_place(gen, call, 0);
+    Type type = place->buf->type;
+    Value load = LLVMBuildLoad2(gen->builder, atomic_type(gen, type), place_address(gen, place), "");
+    make_atomic(gen, load, type, arg_word(gen, call, 1), arg_word(gen, call, 2));
+    return from_memory(gen, type, build_bitcast(gen, load, memory_type(gen, type)));
+}
+
+static void emit_ordered_store(Gen *gen, const OpCall *call) {
+    Region *place = arg_place(gen, call, 0);
+    Type type = place->buf->type;
+    Value value = build_bitcast(gen, emit_value_as(gen, arg_expr(gen, call, 1), type), atomic_type(gen, type));
+    Value store = LLVMBuildStore(gen->builder, value, place_address(gen, place));
+    make_atomic(gen, store, type, arg_word(gen, call, 2), arg_word(gen, call, 3));
+}
+
+// ---- all ----
+
+const OpEmitter memory_emitters[OP_COUNT] = {
+    [OP_VLOAD] = {.statement = emit_vector_move},
+    [OP_VSTORE] = {.statement = emit_vector_move},
+    [OP_VATOMIC_ADD] = {.statement = emit_vector_add},
+    [OP_CP_ASYNC] = {.statement = emit_cp_async},
+    [OP_CP_ASYNC_COMMIT] = {.intrinsic = "llvm.nvvm.cp.async.commit.group"},
+    [OP_CP_ASYNC_WAIT] = {.statement = emit_cp_async_wait},
+    [OP_ATOMIC_ADD] = {.value = emit_atomic},
+    [OP_ATOMIC_MAX] = {.value = emit_atomic},
+    [OP_ATOMIC_MIN] = {.value = emit_atomic},
+    [OP_ATOMIC_AND] = {.value = emit_atomic},
+    [OP_ATOMIC_OR] = {.value = emit_atomic},
+    [OP_ATOMIC_XOR] = {.value = emit_atomic},
+    [OP_ATOMIC_EXCH] = {.value = emit_atomic},
+    [OP_ATOMIC_INC] = {.value = emit_atomic},
+    [OP_ATOMIC_CAS] = {.value = emit_atomic},
+    [OP_LOAD] = {.value = emit_ordered_load},
+    [OP_STORE] = {.statement = emit_ordered_store},
+};
