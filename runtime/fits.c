@@ -2,10 +2,10 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
-#include "passes/orient.h"
-#include "passes/split_k.h"
-#include "passes/together_cost.h"
-#include "passes/warp_specialize.h"
+#include "passes/cost/cost_cooperative.h"
+#include "passes/specialize/warp_specialize.h"
+#include "passes/tile/split_k.h"
+#include "passes/tile/swap_operands.h"
 #include "runtime/fits_impl.h"
 #include "runtime/served.h"
 #include <string.h>
@@ -30,7 +30,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // ---- kernels that will be parted into roles ----
 //
 // How long a problem takes with a tile: as many turns as its points take on the multiprocessors, each of all steps of the loop
-// (passes/parted_cost.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
+// (passes/cost/cost_pingpong.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
 // kept, and the launch takes the cheapest.
 
 const Func *fits_as_parted(const FitsSearch *search, const Func *kernel) {

@@ -1,6 +1,6 @@
 // What the search for tiles (fits.c) and the variants that are made of them (fits_merge.c) share. Not for other folders.
 #pragma once
-#include "passes/parted_cost.h"
+#include "passes/cost/cost_pingpong.h"
 #include "runtime/fits.h"
 
 enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, APART = 0 };

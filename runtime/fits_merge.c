@@ -1,10 +1,10 @@
 // One kernel with several tiles: its variants, with conditions by which a launch finds the cheapest.
 #include "ir/build.h"
 #include "ir/rewrite.h"
-#include "passes/orient.h"
-#include "passes/split_k.h"
-#include "passes/together_cost.h"
-#include "passes/warp_specialize.h"
+#include "passes/cost/cost_cooperative.h"
+#include "passes/specialize/warp_specialize.h"
+#include "passes/tile/split_k.h"
+#include "passes/tile/swap_operands.h"
 #include "runtime/fits_impl.h"
 #include <string.h>
 
@@ -136,7 +136,7 @@ static void set_conditions(const FitsSearch *search, int count, Func **variants)
     }
 }
 
-// Where points differ in a way that rounds balance, blocks stay for several (schedule_sections.c).
+// Where points differ in a way that rounds balance, blocks stay for several (lpt_schedule.c).
 static void make_stay(const FitsSearch *search, Func *kernel) {
     if (kernel->kind != FUNC_KERNEL || !points_balance(search->arena, search->target, kernel)) return;
     ((Stmt *)func_grid(kernel))->grid.persistent = true;

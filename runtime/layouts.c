@@ -3,8 +3,8 @@
 #include "ir/print.h"
 #include "ir/rewrite.h"
 #include "layout/draw.h"
-#include "passes/kernel_walk.h"
-#include "passes/shared_access.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/shared_access.h"
 #include <string.h>
 
 typedef struct Picture {

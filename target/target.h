@@ -23,7 +23,7 @@ typedef enum {
 } Feature;
 const char *feature_text(Feature feature);
 
-// Of wgmma in a loop that TMA feeds, measured on a device (passes/parted_cost.c).
+// Of wgmma in a loop that TMA feeds, measured on a device (passes/cost/cost_pingpong.c).
 typedef struct WgmmaCosts {
     int64_t k_bytes, columns,
         column_clocks;            // an instruction takes k_bytes of k, and column_clocks for so many columns
@@ -42,7 +42,7 @@ typedef struct WgmmaCosts {
     int64_t apart_bytes;          // of such parts that are written or read in a clock, by all
     int64_t peer_bytes;           // of other blocks' shared memory that a block reads in a clock
     int64_t stray_clusters;       // of so many clusters of three or more one finds no place
-    // where warpgroups share a point and do other work between products (passes/together_cost.c):
+    // where warpgroups share a point and do other work between products (passes/cost/cost_cooperative.c):
     int64_t strip_bytes;                      // of k, for which a strip of rows takes 2 clocks a column
     int64_t work_clocks, work_elements;       // for so many elements of other work, by one warpgroup
     int64_t beside_clocks, beside_elements;   // the same where products of the next step run beside it
@@ -173,7 +173,7 @@ typedef struct TmaFacts {
     int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes
     int64_t evict_first, evict_normal,
         evict_last;   // cache policies of a copy, as createpolicy makes them for all of its bytes
-    // Multiply-adds of a block by mma that hide what a load takes longer by TMA than by cp.async (measured, passes/block_tma.c).
+    // Multiply-adds of a block by mma that hide what a load takes longer by TMA than by cp.async (measured, passes/select/tma_simple.c).
     int64_t hidden_products;
 } TmaFacts;
 extern const TmaFacts tma_facts;

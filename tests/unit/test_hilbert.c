@@ -1,6 +1,6 @@
 // The curve, computed by folding: with constants for number and extents every let is one.
 #include "ir/build.h"
-#include "passes/hilbert.h"
+#include "passes/grid/hilbert.h"
 #include "unit.h"
 #include <stdlib.h>
 

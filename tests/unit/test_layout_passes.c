@@ -349,7 +349,7 @@ static void runs_and_periods_agree_with_enumeration(void **state) {
     assert_true(kept > 1000 && torn > 1000 && refused > 10);
 }
 
-// The layout that the passes give a tile for TMA and wgmma (passes/tma.h) is the one that the tensor map's box writes.
+// The layout that the passes give a tile for TMA and wgmma (passes/select/tma.h) is the one that the tensor map's box writes.
 static void bank_swizzles_are_what_tma_writes(void **state) {
     static const int64_t rows[] = {8, 64, 200, 256};
     for (int bits = 8; bits <= 32; bits *= 2)

@@ -1,0 +1,281 @@
+#include "passes/analysis/affine.h"
+#include <string.h>
+
+// An unknown: an expression over variables as they were bound when it was met.
+typedef struct Atom {
+    const Expr *expr;         // NULL: equal to nothing else
+    int64_t multiple, most;   // of affine_more; 0: what it may be is not known
+    int next;                 // the one before whose variables were bound last at the same time; -1: none
+} Atom;
+
+typedef struct Bound {
+    Affine value;
+    int serial;
+    int epoch;   // of the environment when it was bound; an older one is no binding
+} Bound;
+
+struct AffineEnv {
+    Arena *arena;
+    Map *vars;   // Var -> Bound
+    VEC(Atom) atoms;
+    VEC(int) latest;   // by serials: the latest atom of an expression whose last binding that is; -1: none
+    int serial;        // bindings so far
+    int epoch;         // resets so far
+};
+
+AffineEnv *affine_env(Arena *arena) {
+    AffineEnv *env = NEW(arena, AffineEnv);
+    env->arena = arena;
+    env->vars = map_new(arena);
+    return env;
+}
+
+void affine_reset(AffineEnv *env) {
+    env->epoch++;
+    env->serial = 0;
+    env->atoms.count = 0;
+    env->latest.count = 0;
+}
+
+static const Bound *bound_of(const AffineEnv *env, const Var *var) {
+    const Bound *bound = map_get(env->vars, var);
+    return bound && bound->epoch == env->epoch ? bound : NULL;
+}
+
+// ---- arithmetic ----
+
+Affine affine_const(int64_t value) {
+    return (Affine){.known = true, .constant = value};
+}
+
+static Affine affine_atom(int atom) {
+    Affine result = {.known = true, .count = 1};
+    result.terms[0].atom = atom;
+    result.terms[0].factor = 1;
+    return result;
+}
+
+static Affine affine_unknown(AffineEnv *env) {   // equal to nothing else
+    vec_push(env->arena, &env->atoms, ((Atom){0}));
+    return affine_atom(env->atoms.count - 1);
+}
+
+// Wraps as i64 does: indices near the ends of the range have no elements anyway.
+static int64_t multiply_add(int64_t a, int64_t b, int64_t factor) {
+    return (int64_t)((uint64_t)a + (uint64_t)b * (uint64_t)factor);
+}
+
+static void add_term(Affine *sum, int atom, int64_t factor) {
+    int at = 0;
+    while (at < sum->count && sum->terms[at].atom < atom) at++;
+    if (at < sum->count && sum->terms[at].atom == atom) {
+        sum->terms[at].factor = multiply_add(sum->terms[at].factor, factor, 1);
+        if (sum->terms[at].factor != 0) return;
+        sum->count--;
+        memmove(&sum->terms[at], &sum->terms[at + 1], sizeof sum->terms[0] * (size_t)(sum->count - at));
+        return;
+    }
+    if (factor == 0) return;
+    if (sum->count == AFFINE_TERMS) {
+        sum->known = false;
+        return;
+    }
+    memmove(&sum->terms[at + 1], &sum->terms[at], sizeof sum->terms[0] * (size_t)(sum->count - at));
+    sum->terms[at].atom = atom;
+    sum->terms[at].factor = factor;
+    sum->count++;
+}
+
+Affine affine_add(Affine a, Affine b, int64_t factor) {
+    a.known &= b.known;
+    a.constant = multiply_add(a.constant, b.constant, factor);
+    for (int i = 0; i < b.count && a.known; i++)
+        add_term(&a, b.terms[i].atom, multiply_add(0, b.terms[i].factor, factor));
+    return a;
+}
+
+bool affine_is_const(const Affine *a, int64_t *value) {
+    if (!a->known || a->count > 0) return false;
+    *value = a->constant;
+    return true;
+}
+
+// Terms are in order and never 0: a difference is constant exactly when they are the same.
+bool affine_distance(const Affine *a, const Affine *b, int64_t *distance) {
+    if (!a->known || !b->known || a->count != b->count) return false;
+    for (int i = 0; i < a->count; i++)
+        if (a->terms[i].atom != b->terms[i].atom || a->terms[i].factor != b->terms[i].factor) return false;
+    *distance = multiply_add(b->constant, a->constant, -1);
+    return true;
+}
+
+bool affine_same(const Affine *a, const Affine *b) {
+    int64_t distance;
+    return affine_distance(a, b, &distance) && distance == 0;
+}
+
+Affine affine_more(AffineEnv *env, int64_t multiple, int64_t most) {
+    vec_push(env->arena, &env->atoms, ((Atom){.multiple = multiple, .most = most}));
+    return affine_atom(env->atoms.count - 1);
+}
+
+// bound + factor * most, and no further than the ends, which stay.
+static int64_t beyond(int64_t bound, int64_t factor, int64_t most) {
+    int64_t end = factor > 0 ? INT64_MAX : INT64_MIN, sum;
+    bool endless = bound == end || most == INT64_MAX || __builtin_mul_overflow(factor, most, &sum) ||
+                   __builtin_add_overflow(bound, sum, &sum);
+    return endless ? end : sum;
+}
+
+bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high) {
+    *low = *high = a->constant;
+    for (int i = 0; i < a->count; i++) {
+        const Atom *atom = &env->atoms.items[a->terms[i].atom];
+        int64_t factor = a->terms[i].factor, *bound = factor > 0 ? high : low;
+        if (!atom->multiple) return false;
+        *bound = beyond(*bound, factor, atom->most);
+    }
+    return a->known;
+}
+
+// ---- expressions ----
+
+void affine_bind(AffineEnv *env, const Var *var, Affine value) {
+    Bound *bound = map_get(env->vars, var);
+    if (!bound) map_put(env->vars, var, bound = NEW(env->arena, Bound));
+    *bound = (Bound){value, ++env->serial, env->epoch};
+}
+
+void affine_forget(AffineEnv *env, const Var *var) {
+    affine_bind(env, var, affine_unknown(env));
+}
+
+typedef struct Latest {
+    const AffineEnv *env;
+    int serial;
+    bool memory;
+} Latest;
+
+static bool latest_expr(Visitor *visitor, Expr *expr) {
+    Latest *latest = visitor->user;
+    if (expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op))) latest->memory = true;
+    const Bound *bound = expr->kind == EXPR_VAR ? bound_of(latest->env, expr->var) : NULL;
+    if (bound && bound->serial > latest->serial) latest->serial = bound->serial;
+    return true;
+}
+
+static Affine opaque(AffineEnv *env, const Expr *expr) {
+    Latest latest = {.env = env};
+    Visitor visitor = {.expr = latest_expr, .user = &latest};
+    visit_expr(&visitor, (Expr *)expr);
+    if (latest.memory) return affine_unknown(env);
+    while (env->latest.count <= latest.serial) vec_push(env->arena, &env->latest, -1);
+    int *head = &env->latest.items[latest.serial];
+    for (int i = *head; i >= 0; i = env->atoms.items[i].next)
+        if (expr_equal(env->atoms.items[i].expr, expr)) return affine_atom(i);
+    vec_push(env->arena, &env->atoms, ((Atom){.expr = expr, .next = *head}));
+    return affine_atom(*head = env->atoms.count - 1);
+}
+
+static bool fold(BinaryOp op, int64_t a, int64_t b, int64_t *value) {
+    switch (op) {
+    case BIN_MUL: return *value = multiply_add(0, a, b), true;
+    case BIN_DIV: return b > 0 && (*value = a / b, true);
+    case BIN_MOD: return b > 0 && (*value = a % b, true);
+    case BIN_EQ: return *value = a == b, true;
+    case BIN_NE: return *value = a != b, true;
+    case BIN_LT: return *value = a < b, true;
+    case BIN_LE: return *value = a <= b, true;
+    case BIN_GT: return *value = a > b, true;
+    case BIN_GE: return *value = a >= b, true;
+    case BIN_AND:
+    case BIN_LOGICAL_AND: return *value = a & b, true;
+    case BIN_OR:
+    case BIN_LOGICAL_OR: return *value = a | b, true;
+    case BIN_XOR: return *value = a ^ b, true;
+    default: return false;
+    }
+}
+
+// a op b, where b - a is within bounds.
+static bool compared(const AffineEnv *env, BinaryOp op, Affine a, Affine b, int64_t *value) {
+    int64_t low, high;
+    Affine distance = affine_add(b, a, -1);
+    if (!affine_range(env, &distance, &low, &high)) return false;
+    bool above = low > 0, not_below = low >= 0, below = high < 0, not_above = high <= 0;
+    switch (op) {
+    case BIN_LT: return *value = above, above || not_above;
+    case BIN_LE: return *value = not_below, not_below || below;
+    case BIN_GT: return *value = below, below || not_below;
+    case BIN_GE: return *value = not_above, not_above || above;
+    case BIN_EQ: return *value = not_below && not_above, *value || above || below;
+    case BIN_NE: return *value = above || below, *value || (not_below && not_above);
+    default: return false;
+    }
+}
+
+// The number without what is a multiple of so many slots.
+static Affine in_slots(const AffineEnv *env, Affine a, int64_t slots) {
+    int64_t low, high;
+    if (!affine_range(env, &a, &low, &high) || low < 0) return a;
+    for (int i = 0; i < a.count; i++) {
+        const Atom *atom = &env->atoms.items[a.terms[i].atom];
+        if (a.terms[i].factor % slots * (atom->multiple % slots) % slots != 0) return a;
+    }
+    return affine_const(a.constant);
+}
+
+static Affine binary(AffineEnv *env, const Expr *expr) {
+    if (!type_is_int(expr->binary.a->type) && expr->binary.a->type != TYPE_BOOL) return opaque(env, expr);
+    Affine a = affine_of(env, expr->binary.a), b = affine_of(env, expr->binary.b);
+    int64_t x, y, value;
+    BinaryOp op = expr->binary.op;
+    if (op == BIN_ADD) return affine_add(a, b, 1);
+    if (op == BIN_SUB) return affine_add(a, b, -1);
+    if (op == BIN_MUL && affine_is_const(&b, &y)) return affine_add(affine_const(0), a, y);
+    if (op == BIN_MUL && affine_is_const(&a, &x)) return affine_add(affine_const(0), b, x);
+    bool compares = op >= BIN_EQ && op <= BIN_GE;
+    if (compares && affine_distance(&a, &b, &y) && fold(op, 0, y, &value)) return affine_const(value);
+    if (compares && compared(env, op, a, b, &value)) return affine_const(value);
+    if (op == BIN_MOD && affine_is_const(&b, &y) && y > 0) a = in_slots(env, a, y);
+    if (affine_is_const(&a, &x) && affine_is_const(&b, &y) && fold(op, x, y, &value)) return affine_const(value);
+    bool decided =
+        (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) && ((affine_is_const(&a, &x) && x == (op == BIN_LOGICAL_OR)) ||
+                                                            (affine_is_const(&b, &x) && x == (op == BIN_LOGICAL_OR)));
+    return decided ? affine_const(x) : opaque(env, expr);
+}
+
+static Affine call(AffineEnv *env, const Expr *expr) {
+    bool two = expr->call.count == 2 && expr->call.args[0].value && expr->call.args[1].value;
+    if (!two || !type_is_int(expr->type)) return opaque(env, expr);
+    Affine a = affine_of(env, expr->call.args[0].value), b = affine_of(env, expr->call.args[1].value);
+    int64_t x, y, least;
+    if (expr->call.op == OP_MIN && compared(env, BIN_LE, a, b, &least)) return least ? a : b;
+    if (expr->call.op == OP_MAX && compared(env, BIN_LE, a, b, &least)) return least ? b : a;
+    if (!affine_is_const(&a, &x) || !affine_is_const(&b, &y)) return opaque(env, expr);
+    switch (expr->call.op) {
+    case OP_CEILDIV: return y > 0 && x >= 0 ? affine_const((x + y - 1) / y) : opaque(env, expr);
+    default: return opaque(env, expr);
+    }
+}
+
+Affine affine_of(AffineEnv *env, const Expr *expr) {
+    switch (expr->kind) {
+    case EXPR_INT: return affine_const(expr->integer);
+    case EXPR_VAR: {
+        const Bound *bound = bound_of(env, expr->var);
+        return bound ? bound->value : opaque(env, expr);
+    }
+    case EXPR_UNARY:
+        if (expr->unary.op == UNARY_NEG && type_is_int(expr->type))
+            return affine_add(affine_const(0), affine_of(env, expr->unary.a), -1);
+        if (expr->unary.op == UNARY_NOT) return affine_add(affine_const(1), affine_of(env, expr->unary.a), -1);
+        return opaque(env, expr);
+    case EXPR_CAST:
+        if (type_is_int(expr->type) && type_is_int(expr->operand->type)) return affine_of(env, expr->operand);
+        return opaque(env, expr);
+    case EXPR_BINARY: return binary(env, expr);
+    case EXPR_CALL: return call(env, expr);
+    default: return opaque(env, expr);
+    }
+}

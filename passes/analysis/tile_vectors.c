@@ -1,0 +1,291 @@
+// How the accesses of a tile loop move with its iterators: strides, runs of consecutive elements, and as how wide vectors they
+// go. Whoever gives threads iterations asks for the fast dim and the vector along it.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
+
+// ---- how an access moves with an iterator ----
+
+static bool linear_in_product(const Expr *a, const Expr *b, const Var *var, int64_t *coefficient) {
+    int64_t factor, inner;
+    if (expr_const(b, &factor) && linear_in(a, var, &inner)) return *coefficient = inner * factor, true;
+    if (expr_const(a, &factor) && linear_in(b, var, &inner)) return *coefficient = inner * factor, true;
+    return false;
+}
+
+bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient) {
+    if (!expr_uses_var(expr, var)) return *coefficient = 0, true;
+    int64_t a, b;
+    switch (expr->kind) {
+    case EXPR_VAR: return *coefficient = 1, true;
+    case EXPR_CAST: return type_is_int(expr->type) && linear_in(expr->operand, var, coefficient);
+    case EXPR_BINARY:
+        if (expr->binary.op == BIN_MUL) return linear_in_product(expr->binary.a, expr->binary.b, var, coefficient);
+        if (expr->binary.op != BIN_ADD && expr->binary.op != BIN_SUB) return false;
+        if (!linear_in(expr->binary.a, var, &a) || !linear_in(expr->binary.b, var, &b)) return false;
+        *coefficient = expr->binary.op == BIN_ADD ? a + b : a - b;
+        return true;
+    default: return false;
+    }
+}
+
+static bool last_dim_is_dense(const Buf *buf) {
+    return !buf->strides || expr_is_int(buf->strides[buf->rank - 1], 1);
+}
+
+StrideKind access_stride(const TileAccess *access, const Var *iter) {
+    bool used = false;
+    if (access->is_local) return STRIDE_OTHER;
+    for (int d = 0; d < access->count; d++) {
+        int64_t coefficient;
+        if (!linear_in(access->indices[d], iter, &coefficient)) return STRIDE_OTHER;
+        if (coefficient == 0) continue;
+        if (used || d != access->count - 1 || coefficient != 1 || !last_dim_is_dense(access->buf)) return STRIDE_OTHER;
+        used = true;
+    }
+    return used ? STRIDE_UNIT : STRIDE_NONE;
+}
+
+// iter op n: n; else 0.
+static int64_t digit(const Expr *index, BinaryOp op, const Var *iter) {
+    int64_t n;
+    bool is_digit = index->kind == EXPR_BINARY && index->binary.op == op && index->binary.a->kind == EXPR_VAR &&
+                    index->binary.a->var == iter && expr_const(index->binary.b, &n) && n > 0;
+    return is_digit ? n : 0;
+}
+
+// x[.., iter / n, .., iter % n] of a tensor whose rows are n, a power of two, long: n; else 0.
+static int64_t pieces(const TileAccess *access, const Var *iter) {
+    const Buf *buf = access->buf;
+    int64_t row;
+    if (access->count == 0 || buf->scope != SCOPE_GLOBAL || !last_dim_is_dense(buf)) return 0;
+    int64_t n = digit(access->indices[access->count - 1], BIN_MOD, iter);
+    for (int d = 0; d + 1 < access->count; d++)
+        if (expr_uses_var(access->indices[d], iter) && digit(access->indices[d], BIN_DIV, iter) != n) return 0;
+    return expr_const(buf->shape[buf->rank - 1], &row) && row == n && (n & (n - 1)) == 0 ? n : 0;
+}
+
+StrideKind run_stride(const TileAccess *access, const Var *iter) {
+    return !access->is_local && pieces(access, iter) > 0 ? STRIDE_UNIT : access_stride(access, iter);
+}
+
+Expr *run_start(Arena *arena, const TileAccess *access, Var *iter) {
+    int64_t n = pieces(access, iter);
+    return n > 0 ? e_int(arena, n) : e_sub(arena, access->indices[access->count - 1], e_var(arena, iter));
+}
+
+// ---- runs and groups ----
+
+static int iterator_number(const TileLoop *loop, const Expr *index) {
+    while (index->kind == EXPR_CAST) index = index->operand;
+    if (index->kind != EXPR_VAR) return -1;
+    for (int i = 0; i < loop->rank; i++)
+        if (loop->iters[i] == index->var) return i;
+    return -1;
+}
+
+typedef struct Runs {
+    const Var *iter;
+    int64_t common;   // what all divisors are multiples of; 0: there is none
+} Runs;
+
+static bool find_divisor(Visitor *visitor, Expr *expr) {
+    Runs *runs = visitor->user;
+    int64_t divisor;
+    const Expr *of = expr->kind == EXPR_BINARY && expr->binary.op == BIN_DIV ? expr->binary.a : NULL;
+    while (of && of->kind == EXPR_CAST) of = of->operand;
+    if (of && of->kind == EXPR_VAR && of->var == runs->iter && expr_const(expr->binary.b, &divisor) && divisor > 0) {
+        runs->common |= divisor;   // its trailing zeros count
+        return false;
+    }
+    if (expr->kind == EXPR_VAR && expr->var == runs->iter) runs->common |= 1;
+    return true;
+}
+
+// For so many iterations, a power of two, from multiples of that on the condition is the same; 0: for all.
+static int64_t condition_run(const Expr *condition, const Var *iter) {
+    Runs runs = {.iter = iter};
+    Visitor visitor = {.expr = find_divisor, .user = &runs};
+    if (condition) visit_expr(&visitor, (Expr *)condition);
+    return runs.common & -runs.common;
+}
+
+bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
+    const Var *iter = loop->iters[fast];
+    bool adds = access->adds && access->buf->scope == SCOPE_GLOBAL;
+    if (access->conditional || (access->is_atomic && !adds) || run_stride(access, iter) != STRIDE_UNIT) return false;
+    return condition_run(access->condition, iter) != 1;
+}
+
+// An iteration that has written to the buffer comes back to it: its elements go to memory one by one then.
+static bool comes_back(const TileLoop *loop, const TileAccessVec *accesses, const Buf *buf, int fast) {
+    bool written = false, in_runs = true;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (buf_root(access->buf) != buf_root(buf)) continue;
+        in_runs &= access_in_runs(loop, access, fast);
+        if (written && (!access->is_store || !in_runs)) return true;
+        written |= access->is_store;
+    }
+    return false;
+}
+
+bool access_in_vectors(const TileLoop *loop, const TileAccessVec *accesses, const TileAccess *access, int fast) {
+    return access_in_runs(loop, access, fast) && !comes_back(loop, accesses, access->buf, fast);
+}
+
+bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
+    for (int d = 0; d < access->count; d++) {
+        int64_t constant;
+        dims[d] = iterator_number(loop, access->indices[d]);
+        if (dims[d] < 0 && !expr_const(access->indices[d], &constant)) return false;
+        for (int other = 0; other < d; other++)
+            if (dims[d] >= 0 && dims[other] == dims[d])
+                return false;   // v[i, i]: no thread-value layout has the diagonal
+    }
+    return true;
+}
+
+// ---- the fast dim, and vectors along it ----
+
+static bool is_memory(const Buf *buf) {
+    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
+}
+
+// Elements that the access touches: indices of a gather are read once a row.
+static int64_t touched(const TileLoop *loop, const TileAccess *access) {
+    int64_t count = 1;
+    for (int i = 0; i < loop->rank; i++) {
+        bool moves = false;
+        for (int d = 0; d < access->count; d++) moves |= expr_uses_var(access->indices[d], loop->iters[i]);
+        if (moves) count *= loop->extents[i];
+    }
+    return count;
+}
+
+int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
+    int fast = loop->rank - 1;
+    int64_t most = 0;
+    for (int i = loop->rank - 1; i >= 0; i--) {
+        int64_t bytes = 0;
+        for (int a = 0; a < accesses->count; a++) {
+            const TileAccess *access = &accesses->items[a];
+            if (access->buf->scope == SCOPE_GLOBAL && run_stride(access, loop->iters[i]) == STRIDE_UNIT)
+                bytes += touched(loop, access) * type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
+        }
+        if (bytes > most) most = bytes, fast = i;
+    }
+    return fast;
+}
+
+// As many elements of the access as one instruction takes, of a vector of the loop.
+static int64_t taken_at_once(const TileAccess *access, int64_t vector, const Target *target) {
+    int64_t most = target->vector_bytes / type_bytes(access->buf->type);
+    return vector < most ? vector : most;
+}
+
+static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast, int64_t vector) {
+    Arena *arena = facts_arena(facts);
+    const Buf *buf = access->buf;
+    if (buf->scope == SCOPE_GLOBAL && !prove_aligned(facts, buf, vector * type_bytes(buf->type))) return false;
+    for (int d = 0; d < access->count; d++) {
+        Expr *index = access->indices[d];
+        if (d == access->count - 1) index = run_start(arena, access, loop->iters[fast]);
+        Expr *stride = buf->scope == SCOPE_GLOBAL ? global_stride(arena, buf, d) : NULL;
+        if (!stride) {
+            stride = e_int(arena, 1);
+            for (int i = d + 1; i < buf->rank; i++) stride = e_mul(arena, stride, buf->shape[i]);
+        }
+        Expr *offset = simplify_expr(arena, facts, e_mul(arena, index, stride));
+        if (multiple_of(facts, offset) % vector != 0) return false;
+    }
+    return true;
+}
+
+// The bytes of the widest elements that move along `fast`. Global ones that the loop comes back to do not count where others are
+// new each time: they are in a cache, and two instructions for a vector of them are as good as one.
+static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
+    int64_t points = 1;
+    for (int i = 0; i < loop->rank; i++) points *= loop->extents[i];
+    int widest = 0, widest_new = 0;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (!is_memory(access->buf) || run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        if (comes_back(loop, accesses, access->buf, fast)) continue;
+        int bytes = type_bytes(access->buf->type);
+        bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < points;
+        widest = bytes > widest ? bytes : widest;
+        if (!again) widest_new = bytes > widest_new ? bytes : widest_new;
+    }
+    return widest_new > 0 ? widest_new : widest;
+}
+
+static bool is_used_elsewhere(const TileAccessVec *accesses, const TileAccess *access) {
+    for (int a = 0; a < accesses->count; a++)
+        if (&accesses->items[a] != access && accesses->items[a].buf == access->buf) return true;
+    return false;
+}
+
+int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fast, const Target *target,
+                     const char **why) {
+    int64_t most = target->vector_bytes;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        const Buf *buf = access->buf;
+        if (!access->is_atomic || buf->scope != SCOPE_GLOBAL || run_stride(access, loop->iters[fast]) != STRIDE_UNIT)
+            continue;
+        int64_t elements = access->adds ? red_elements(target, type_text(buf->type)) : 1;
+        if (elements == 1) return *why = "the target has no instruction for vectors of them", 1;
+        if (!access_in_runs(loop, access, fast)) return *why = "it is asked of each element whether it is added", 1;
+        if (is_used_elsewhere(accesses, access)) return *why = "the loop uses the tensor elsewhere too", 1;
+        most = elements < most ? elements : most;
+    }
+    return most;
+}
+
+int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                    const Target *target) {
+    int widest = widest_type(loop, accesses, fast);
+    const char *why;
+    int64_t vector = widest > 0 ? target->vector_bytes / widest : 1,
+            atomics = loop_atomics(loop, accesses, fast, target, &why);
+    vector = vector < atomics ? vector : atomics;
+    while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (!is_memory(access->buf)) continue;
+        if (access->is_atomic && (!access->adds || access->buf->scope != SCOPE_GLOBAL)) continue;
+        if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
+        int64_t n = pieces(access, loop->iters[fast]);
+        while (n > 0 && vector > n) vector /= 2;
+        int64_t same = condition_run(access->condition, loop->iters[fast]);
+        while (same > 1 && vector > same) vector /= 2;
+        while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_at_once(access, vector, target)))
+            vector /= 2;
+    }
+    return vector < 1 ? 1 : vector;
+}
+
+bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
+    for (int a = 0; a < accesses->count; a++)
+        if (accesses->items[a].buf->scope == SCOPE_SHARED &&
+            run_stride(&accesses->items[a], loop->iters[fast]) == STRIDE_OTHER)
+            return true;
+    return false;
+}
+
+// ---- bounds ----
+
+Expr *access_guard(Arena *arena, const Facts *facts, const Buf *buf, int count, Expr *const *indices) {
+    Expr *guard = NULL;
+    for (int d = 0; d < count; d++) {
+        Expr *index = simplify_expr(arena, facts, indices[d]);
+        Expr *tests[2] = {e_binary(arena, BIN_GE, index, e_int(arena, 0)), e_lt(arena, index, buf->shape[d])};
+        for (int i = 0; i < 2; i++) {
+            if (prove(facts, tests[i])) continue;
+            guard = guard ? e_and(arena, guard, tests[i]) : tests[i];
+        }
+    }
+    return guard;
+}

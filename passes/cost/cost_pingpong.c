@@ -1,0 +1,140 @@
+// A step of the loop takes as long as the slowest of the tensor cores, shared memory, and the chain of one step's instructions:
+//
+//     tensor cores    each strip of 64 rows by n columns: a little more than n / 2 clocks for 32 bytes of k; and for the step's
+//                     waits and arrivals `step_clocks`
+//     shared memory   TMA writes the tiles; each strip reads its rows and all columns again: `shared_bytes` a clock, together
+//
+//     the chain       `latency_clocks` from wait to release, and each instruction `instruction_clocks` at least: with few columns
+//                     longer steps are better
+//
+//     the ring        a tile in memory is there `memory_clocks` after it was asked for, and it is asked for when there is a slot: all
+//                     slots but the one that is read come in that time. So it is with few rows (or columns) of a result, where one
+//                     or two blocks read a tile; what many read is in the L2 cache for most of them. There, too, rows behind the end are
+//                     dear: each block asks for its own zeros, `zero_bytes` a clock, of all blocks together.
+//
+// Blocks of a cluster that share the steps of a tile are at different k's. Where two or more read the same, they do not do so at the same time: the L2
+// cache gives all of them together `cluster_bytes` a clock. (Of other blocks requests for the same bytes are joined.)
+//
+// So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 waits for shared memory. After the loop a point writes its
+// results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an H200 with
+// examples/gemm.tile at seven sizes, 7 to 18 tiles each: what the model puts first was the fastest at each of them. Of 1 to 512 rows, 130
+// products and 69 tiles, a third of them shared by blocks of a cluster: 3 % slower than the fastest in the mean.)
+#include "passes/cost/cost_pingpong.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/lower/lower.h"
+#include "passes/select/tma.h"
+#include "passes/tile/split_k.h"
+
+typedef struct Sum {
+    const Target *target;
+    const WgmmaCosts *costs;
+    int64_t bytes;         // of shared memory, in a step
+    int64_t multiplying;   // clocks
+    int64_t instructions;
+    int64_t k, k_bytes;   // of a step
+    int64_t loaded;       // bytes, in a step
+    int64_t slots;
+    int64_t columns;   // of all strips
+    int64_t rows;      // of the last product
+    bool scattered;    // results go to memory from registers
+} Sum;
+
+static int64_t ceiling(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static int64_t shared_bytes(const Region *region) {
+    int64_t bytes = type_bytes(region->buf->type);
+    for (int d = 0; d < region_rank(region); d++) bytes *= region_extent(region, d);
+    return bytes;
+}
+
+// What TMA writes: boxes with rows of less than the widest span take as long as if they had it.
+static int64_t written_bytes(const Region *tile) {
+    TmaPanels panels;
+    const char *why;
+    if (!tma_panels(tile->buf, &panels, &why) || panels.swizzle == 0) return shared_bytes(tile);
+    return shared_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
+}
+
+static void add_copy(Sum *sum, const Stmt *copy) {
+    const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
+    if (to->buf->scope == SCOPE_SHARED) sum->bytes += written_bytes(to), sum->loaded += shared_bytes(to);
+    else if (from->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(from);
+}
+
+static bool add_call(Visitor *visitor, Stmt *stmt) {
+    Sum *sum = visitor->user;
+    if (stmt->kind != STMT_CALL) return true;
+    if (stmt->call.op == OP_COPY) add_copy(sum, stmt);
+    if (stmt->call.op != OP_GEMM) return true;
+    const Region *a = stmt->call.args[GEMM_A].region, *b = stmt->call.args[GEMM_B].region;
+    const Region *acc = stmt->call.args[GEMM_ACC].region;
+    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), strips = ceiling(m, WGMMA_ROWS);
+    int64_t k_bytes = region_extent(a, 1) * type_bytes(a->buf->type);
+    if (a->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(a);
+    sum->bytes += strips * shared_bytes(b);
+    int64_t instructions = strips * ceiling(k_bytes, sum->costs->k_bytes);
+    sum->instructions += instructions;
+    sum->multiplying += instructions * n * sum->costs->column_clocks / sum->costs->columns;
+    sum->k = region_extent(a, 1);
+    sum->k_bytes = k_bytes;
+    sum->columns += strips * n;
+    sum->rows = m;
+    return true;
+}
+
+static bool find_loop(Visitor *visitor, Stmt *stmt) {
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
+    Sum *sum = visitor->user;
+    Visitor calls = {.stmt = add_call, .user = sum};
+    if (stmt->loop.stages) expr_const(stmt->loop.stages, &sum->slots);
+    visit_block(&calls, &stmt->loop.body);
+    return false;
+}
+
+// Results that TMA does not store.
+static bool find_store(Visitor *visitor, Stmt *stmt) {
+    Sum *sum = visitor->user;
+    TmaStore store;
+    const char *why;
+    bool copies = stmt->kind == STMT_CALL && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
+    const Region *from = copies ? stmt->call.args[COPY_FROM].region : NULL;
+    if (!copies || from->buf->scope != SCOPE_FRAGMENT || stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL)
+        return true;
+    sum->scattered |= stmt->call.op == OP_TRANSPOSE || !tma_stores(sum->target, stmt, &store, &why);
+    return true;
+}
+
+PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups) {
+    Sum sum = {.target = target, .costs = &target->wgmma};
+    Visitor loop = {.stmt = find_loop, .user = &sum}, stores = {.stmt = find_store, .user = &sum};
+    visit_block(&loop, (Block *)&kernel->body);
+    visit_block(&stores, (Block *)&kernel->body);
+    int64_t column = sum.costs->tail_clocks + (sum.scattered ? sum.costs->scattered_clocks : 0);
+    int64_t multiplying = sum.multiplying + sum.costs->step_clocks, moving = sum.bytes / sum.costs->shared_bytes;
+    int64_t chain = sum.costs->latency_clocks + sum.instructions / warpgroups * sum.costs->instruction_clocks;
+    int64_t ring = sum.costs->memory_clocks / (sum.slots > 1 ? sum.slots - 1 : 1);
+    int64_t step = larger(larger(multiplying, moving), chain);
+    return (PartedCost){.step = step,
+                        .stream = larger(step, ring),
+                        .k = sum.k,
+                        .bytes = sum.k_bytes,
+                        .loaded = sum.loaded,
+                        .moving = moving,
+                        .tail = sum.columns / warpgroups * column,
+                        .hidden = sum.rows > WGMMA_ROWS};
+}
+
+PartedCost parted_cost_split(const Target *target, const Func *kernel, int blocks) {
+    PartedCost cost = parted_cost(target, kernel, 1);
+    if (blocks <= 1) return cost;
+    cost.hidden = false;
+    cost.tail += target->wgmma.cluster_clocks + split_bytes(kernel) / target->wgmma.peer_bytes;
+    return cost;
+}

@@ -1,0 +1,66 @@
+// Grids of blocks that work together in clusters.
+//
+// Where blocks of a cluster work together (operations reach from one to another), they lie beside each other, since that is
+// how the machine groups them: block / C is the cluster, block % C the rank in it, C the number of blocks of a cluster.
+//
+//     grid (part in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
+//                                                   part = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)
+//
+// Then raster and persistent are for nothing.
+#include "passes/grid/tile_scheduler.h"
+
+// Clusters are whole: what the launch has to see to.
+static bool want_whole_clusters(Scheduler *s, Func *kernel) {
+    Arena *a = s->arena;
+    bool wanted = false;
+    for (int i = 0; i < s->grid->grid.count && i < 3; i++) {
+        int extent = s->grid->grid.cluster[i];
+        if (extent <= 1) continue;
+        Expr *whole = e_binary(a, BIN_EQ, e_mod(a, s->grid->grid.iters[i].end, e_int(a, extent)), e_int(a, 0));
+        if (prove(s->facts, whole)) continue;
+        kernel->when = kernel->when ? e_and(a, kernel->when, whole) : whole;
+        wanted = true;
+    }
+    return wanted;
+}
+
+// The old iterators from the cluster's number and the rank in it; fills s->top.
+static void decompose_clusters(Scheduler *s, Expr *number, int blocks) {
+    Arena *a = s->arena;
+    const int *extents = s->grid->grid.cluster;
+    Expr *cluster = bind_name(s, "cluster", e_div(a, number, e_int(a, blocks)));
+    Expr *rank = bind_name(s, "rank", e_mod(a, number, e_int(a, blocks)));
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        const Iter *iter = &s->grid->grid.iters[i];
+        int extent = i < 3 && extents[i] > 1 ? extents[i] : 1;
+        bool last = i == s->grid->grid.count - 1;
+        Expr *clusters = extent > 1 ? e_div(a, iter->end, e_int(a, extent)) : iter->end;
+        Expr *at = e_mul(a, last ? cluster : e_mod(a, cluster, clusters), e_int(a, extent));
+        bind_iter(s, i, extent > 1 ? e_add(a, at, e_mod(a, rank, e_int(a, extent))) : at, iter->end);
+        if (last) break;
+        cluster = bind_name(s, "rest", e_div(a, cluster, clusters));
+        if (extent > 1) rank = e_div(a, rank, e_int(a, extent));
+    }
+}
+
+bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int blocks) {
+    if (blocks > s->context->target->cluster_most)
+        diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
+             s->context->target->cluster_most);
+    const char *unused = s->grid->grid.persistent ? "persistent" : has_raster(s->grid) ? "raster" : NULL;
+    if (unused) REMARK(s->context, s->grid->loc, T_GRID_HINT, unused, "blocks of a cluster work together");
+    bool changed = want_whole_clusters(s, kernel) || s->grid->grid.count > 1 || unused;
+    if (s->grid->grid.count > 1) {
+        Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
+        Block body = {0}, work = {0};
+        split_declarations(s->arena, &s->grid->grid.body, &body, &work);
+        push_assume(s, e_lt(s->arena, e_var(s->arena, block), e_int(s->arena, s->context->target->max_grid)));
+        decompose_clusters(s, e_var(s->arena, block), blocks);
+        block_append(s->arena, &body, &s->top);
+        block_append(s->arena, &body, &work);
+        s->grid->grid.body = body;
+        set_iter(s, block, points);
+    }
+    set_cluster(s->grid, blocks);
+    return changed;
+}

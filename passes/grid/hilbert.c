@@ -1,0 +1,131 @@
+// A Hilbert curve through a rectangle of any extents, as straight code from a number to a place.
+//
+// Textbooks compute it from the bits of the number, for squares of 2^n. Here a rectangle of p by q points is cut into
+// quadrants, rounded to whole points, which may be unequal or empty. The number is compared with how many points lie
+// before each quadrant, and what is left of it is the number in its quadrant:
+//
+//              q1    q2           first point      the way through it
+//     x   p1    0     1       0   0                x and y exchanged
+//     |   p2    3     2       1   p1 * q1          as through the whole
+//     v                       2   p1 * q           as through the whole
+//        y ---->              3   p1 * q + p2 * q2 exchanged, both directions reversed
+//
+// A way begins in the first corner and ends in the next one along x, and so do those through the quadrants, so that
+// each ends beside where the next begins. Two bits say how a way lies in the grid: whether x runs along columns, and
+// whether both directions are reversed. The place of a quadrant in the grid follows from the extent of what lies on the
+// other side of the cut. A rectangle at least twice as long as wide is cut across x only, and its halves are passed one
+// after the other, as the whole.
+//
+// After some cuts what is left is passed row by row. Beside the blocks that run at the same time it is small.
+#include "passes/grid/hilbert.h"
+#include "ir/build.h"
+
+// 16 by 16 cells: of 8 by 8 points in a grid of 128 by 128. Blocks that run at the same time (132) then read 28 rows and columns of
+// points, as with more cuts, of which 10 to 13 were not read by those before them; groups of 8 rows have 26, and 17 new ones.
+enum { LEVELS = 4 };
+
+typedef struct Way {
+    Arena *arena;
+    Type type;
+    Span loc;
+    Block *out;
+    Expr *number;          // within the rectangle
+    Expr *extent[2];       // along x, along y
+    Expr *begin[2];        // of the rectangle in the grid
+    Expr *along_columns;   // x is
+    Expr *reversed;
+} Way;
+
+static Expr *bind(Way *way, const char *name, Expr *value) {
+    int64_t constant;
+    if (value->kind == EXPR_VAR || expr_const(value, &constant)) return value;
+    Var *var = var_new(way->arena, name, VAR_LET, value->type, way->loc);
+    block_push(way->arena, way->out, s_let(way->arena, var, value));
+    return e_var(way->arena, var);
+}
+
+static Expr *number_of(const Way *way, int64_t value) {
+    return e_int_of(way->arena, way->type, value);
+}
+
+static Expr *differ(const Way *way, Expr *a, Expr *b) {
+    if (b->kind == EXPR_INT && !b->integer) return a;
+    return e_binary(way->arena, BIN_NE, a, b);
+}
+
+static Expr *at_least(const Way *way, Expr *a, Expr *b) {
+    return e_binary(way->arena, BIN_GE, a, b);
+}
+
+static Expr *negation(const Way *way, Expr *a) {
+    return e_unary(way->arena, UNARY_NOT, a);
+}
+
+// Of an extent: a shift, since nothing proves here that it is not negative.
+static Expr *halved(const Way *way, Expr *extent) {
+    return e_binary(way->arena, BIN_SHR, extent, number_of(way, 1));
+}
+
+// The half of one side: its extent, and where it begins.
+static void take_half(Way *way, int side, Expr *second, Expr *first_extent, Expr *second_extent) {
+    Arena *a = way->arena;
+    Expr *taken = bind(way, side ? "wide" : "long", e_select(a, second, second_extent, first_extent));
+    Expr *skipped = e_sub(a, way->extent[side], taken);
+    Expr *skips = differ(way, second, way->reversed);
+    Expr *begin = e_add(a, way->begin[side], e_select(a, skips, skipped, number_of(way, 0)));
+    way->begin[side] = bind(way, side ? "across" : "along", begin);
+    way->extent[side] = taken;
+}
+
+static void exchange(Way *way, Expr *values[2], Expr *condition) {
+    Expr *x = bind(way, "x", e_select(way->arena, condition, values[1], values[0]));
+    values[1] = bind(way, "y", e_select(way->arena, condition, values[0], values[1]));
+    values[0] = x;
+}
+
+static void cut(Way *way) {
+    Arena *a = way->arena;
+    Expr *zero = number_of(way, 0);
+    Expr *p = way->extent[0], *q = way->extent[1];
+    Expr *thin = bind(way, "thin", at_least(way, p, e_add(a, q, q)));
+    Expr *p2 = bind(way, "half", halved(way, p)), *p1 = bind(way, "half", e_sub(a, p, p2));
+    Expr *q2 = bind(way, "half", e_select(a, thin, zero, halved(way, q))), *q1 = bind(way, "half", e_sub(a, q, q2));
+
+    Expr *before1 = bind(way, "before", e_mul(a, p1, q1)), *before2 = bind(way, "before", e_mul(a, p1, q));
+    Expr *before3 = bind(way, "before", e_add(a, before2, e_mul(a, p2, q2)));
+    Expr *lower = bind(way, "second", at_least(way, way->number, before2));
+    Expr *last = bind(way, "last", at_least(way, way->number, before3));
+    Expr *outer = bind(way, "outer", e_and(a, at_least(way, way->number, before1), negation(way, last)));
+    Expr *before = e_select(a, last, before3, e_select(a, lower, before2, e_select(a, outer, before1, zero)));
+    way->number = bind(way, "inside", e_sub(a, way->number, before));
+
+    take_half(way, 0, lower, p1, p2);
+    take_half(way, 1, outer, q1, q2);
+    Expr *turned = bind(way, "turned", negation(way, e_binary(a, BIN_LOGICAL_OR, outer, thin)));
+    exchange(way, way->extent, turned);
+    exchange(way, way->begin, turned);
+    way->along_columns = bind(way, "columnwise", differ(way, way->along_columns, turned));
+    way->reversed = bind(way, "reversed", differ(way, way->reversed, e_and(a, turned, last)));
+}
+
+void hilbert_point(Arena *arena, Type type, Expr *number, Expr *rows, Expr *columns, Expr **row, Expr **column,
+                   Span loc, Block *out) {
+    Way way = {.arena = arena, .type = type, .loc = loc, .out = out, .reversed = e_bool(arena, false)};
+    way.number = bind(&way, "inside", e_cast(arena, type, number));
+    way.extent[0] = bind(&way, "long", e_cast(arena, type, rows));
+    way.extent[1] = bind(&way, "wide", e_cast(arena, type, columns));
+    way.along_columns = bind(&way, "columnwise", e_lt(arena, way.extent[0], way.extent[1]));
+    way.begin[0] = way.begin[1] = number_of(&way, 0);
+    exchange(&way, way.extent, way.along_columns);
+    for (int level = 0; level < LEVELS; level++) cut(&way);
+
+    Stmt *some = stmt_new(arena, STMT_ASSUME, loc);
+    some->assume = at_least(&way, way.extent[1], number_of(&way, 1));
+    block_push(arena, out, some);
+    Expr *slower = bind(&way, "slower", e_div(arena, way.number, way.extent[1]));
+    Expr *faster = e_sub(arena, way.number, e_mul(arena, slower, way.extent[1]));
+    Expr *x = bind(&way, "x", e_add(arena, way.begin[0], slower));
+    Expr *y = bind(&way, "y", e_add(arena, way.begin[1], faster));
+    *row = e_cast(arena, TYPE_I64, e_select(arena, way.along_columns, y, x));
+    *column = e_cast(arena, TYPE_I64, e_select(arena, way.along_columns, x, y));
+}

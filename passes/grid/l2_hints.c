@@ -1,0 +1,204 @@
+// Tiles that few blocks read.
+//
+// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what all blocks
+// share:
+//
+//     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, once = rows <= 2);
+//
+// where bm does not occur: further rows of blocks would read it again, later. (Not where a dim's index is the block's and the step's,
+// `X[y + k, ..]`: parts of one block are read by its neighbours too, at other steps.)
+//
+// And where each block streams tiles of its own, all of them go through k at one pace. At any time they read the same columns of
+// many rows, and where a row is a multiple of some large power of two, such addresses are not spread evenly over the channels of
+// the memory. So blocks begin at different steps, and go round:
+//
+//     let start = rows <= 1 && K % 2048 == 0 ? bn % 8 * steps / 8 : 0;
+//     pipelined (k in steps) {
+//         let at = k + start < steps ? k + start : max(k + start - steps, 0);      // (never less than 0: for what proves bounds)
+//         copy(A[bm * 16, at * 128], As);
+//         copy(B[bn * 64, at * 128], Bs, once = rows <= 2);
+//         gemm(As, Bs.T, acc);
+//     }
+//
+// The terms of a sum come in another order, for a tile always the same. Blocks that share tiles are to read the same k at the same
+// time, so they all begin with the first. (H200, 8192 rows of 8192 numbers: 2.5 % with 16 rows of A, up to 1.5 % with 64; with 128,
+// where two blocks read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost 2 %.)
+#include "passes/grid/l2_hints.h"
+#include "ir/build.h"
+#include "ir/facts.h"
+#include "ir/rewrite.h"
+#include "passes/lower/lower.h"
+#include "passes/specialize/builder.h"
+#include "support/map.h"
+
+enum { NEIGHBOURS = 2 };
+
+typedef struct Streams {
+    Arena *arena;
+    const Target *target;
+    Stmt *grid, *loop;
+    Map *inner;   // variables that change within a block
+    bool found;
+} Streams;
+
+static bool uses_iter(const Region *region, const Var *iter) {
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_var(region->dims[d].start, iter)) return true;
+    return false;
+}
+
+// Fills a tile with a part of a tensor.
+static bool is_load(const Stmt *stmt) {
+    if (!is_call(stmt, OP_COPY)) return false;
+    const Buf *from = stmt->call.args[COPY_FROM].region->buf, *to = stmt->call.args[COPY_TO].region->buf;
+    return from->scope == SCOPE_GLOBAL && from->mode == MODE_IN && to->scope == SCOPE_SHARED;
+}
+
+// How many blocks read the same part.
+static Expr *readers_of(const Streams *s, const Region *from) {
+    Expr *readers = e_int(s->arena, 1);
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        const Iter *iter = &s->grid->grid.iters[i];
+        if (!uses_iter(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
+    }
+    return readers;
+}
+
+static Expr *at_most(const Streams *s, Expr *a, Expr *b) {
+    return e_binary(s->arena, BIN_LE, a, b);
+}
+
+static bool find_inner(Visitor *visitor, Expr *expr) {
+    Streams *s = visitor->user;
+    s->found |= expr->kind == EXPR_VAR && map_has(s->inner, expr->var);
+    return !s->found;
+}
+
+static bool is_inner(Streams *s, Expr *expr) {
+    Visitor visitor = {.expr = find_inner, .user = s};
+    s->found = false;
+    visit_expr(&visitor, expr);
+    return s->found;
+}
+
+// An index of neighbours is a constant further, and each goes on from it.
+static bool reaches_over(Streams *s, const Region *from) {
+    for (int d = 0; d < from->count; d++) {
+        Expr *start = from->dims[d].start;
+        if (!is_inner(s, start)) continue;
+        for (int i = 0; i < s->grid->grid.count; i++) {
+            int64_t apart;
+            if (linear_in(start, s->grid->grid.iters[i].var, &apart) && apart != 0) return true;
+        }
+    }
+    return false;
+}
+
+static void note_inner(Streams *s, Stmt *stmt) {
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++)
+        map_put(s->inner, stmt->loop.iters[i].var, stmt);
+    if (stmt->kind == STMT_LET && is_inner(s, stmt->let.value)) map_put(s->inner, stmt->let.var, stmt);
+}
+
+static bool mark_once(Visitor *visitor, Stmt *stmt) {
+    Streams *s = visitor->user;
+    note_inner(s, stmt);
+    if (is_load(stmt) && reaches_over(s, stmt->call.args[COPY_FROM].region)) return true;
+    if (!is_load(stmt) || (stmt->call.count > COPY_ONCE && stmt->call.args[COPY_ONCE].value)) return true;
+    Arg args[COPY_ONCE + 1] = {{0}};
+    for (int i = 0; i < stmt->call.count && i < COPY_ONCE; i++) args[i] = stmt->call.args[i];
+    args[COPY_ONCE] = arg_value(at_most(s, readers_of(s, args[COPY_FROM].region), e_int(s->arena, NEIGHBOURS)));
+    stmt->call.args = arena_copy(s->arena, args, sizeof args);
+    stmt->call.count = COUNT_OF(args);
+    return true;
+}
+
+static int64_t tile_bytes(const Stmt *load) {
+    const Region *to = load->call.args[COPY_TO].region;
+    int64_t bytes = type_bytes(to->buf->type);
+    for (int d = 0; d < region_rank(to); d++) bytes *= region_extent(to, d);
+    return bytes;
+}
+
+// The largest of the tiles: what streams where the others are few rows. (What stands before the first load is latency of the
+// whole kernel: one is enough to ask about.)
+static const Stmt *largest_load(const Stmt *loop) {
+    const Stmt *largest = NULL;
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (is_load(stmt) && (!largest || tile_bytes(stmt) >= tile_bytes(largest))) largest = stmt;
+    }
+    return largest;
+}
+
+// The dim of which the block's name in the grid says which part is read, and that name; NULL: none does.
+static Expr *number_of(const Streams *s, const Region *from, int *dim) {
+    for (int i = 0; i < s->grid->grid.count; i++)
+        for (*dim = 0; *dim < from->count; ++*dim)
+            if (expr_uses_var(from->dims[*dim].start, s->grid->grid.iters[i].var))
+                return e_var(s->arena, s->grid->grid.iters[i].var);
+    return NULL;
+}
+
+// The step that a block begins with; NULL: all begin with the first.
+static Expr *first_step(const Streams *s, const Stmt *load) {
+    Arena *a = s->arena;
+    const Region *from = load->call.args[COPY_FROM].region;
+    int dim;
+    Expr *number = number_of(s, from, &dim), *starts = e_int(a, s->target->memory_starts);
+    if (!number) return NULL;
+    Expr *period = e_int(a, s->target->memory_period / type_bytes(from->buf->type));
+    Expr *aligned = e_binary(a, BIN_EQ, e_mod(a, global_stride(a, from->buf, dim), period), e_int(a, 0));
+    Expr *alone = e_and(a, at_most(s, readers_of(s, from), e_int(a, 1)), aligned);
+    Expr *part = e_div(a, e_mul(a, e_mod(a, number, starts), s->loop->loop.iters[0].end), starts);
+    Expr *start = e_select(a, alone, part, e_int(a, 0));
+    return expr_is_int(start, 0) ? NULL : start;
+}
+
+typedef struct Use {
+    const Var *var;
+    bool found;
+} Use;
+
+static bool find_use(Visitor *visitor, Expr *expr) {
+    Use *use = visitor->user;
+    use->found |= expr->kind == EXPR_VAR && expr->var == use->var;
+    return !use->found;
+}
+
+// Everything but the loads is the same for every step.
+static bool any_order(const Stmt *loop) {
+    Use use = {.var = loop->loop.iters[0].var};
+    Visitor visitor = {.expr = find_use, .user = &use};
+    for (int i = 0; i < loop->loop.body.count; i++)
+        if (!is_load(loop->loop.body.items[i])) visit_stmt(&visitor, loop->loop.body.items[i]);
+    return !use.found;
+}
+
+static void go_round(const Streams *s, int place, Expr *first) {
+    Arena *a = s->arena;
+    const Iter *iter = &s->loop->loop.iters[0];
+    Var *start = var_new(a, "start", VAR_LET, TYPE_I64, s->loop->loc),
+        *at = var_new(a, "at", VAR_LET, TYPE_I64, s->loop->loc);
+    Expr *step = e_add(a, e_var(a, iter->var), e_var(a, start));
+    Expr *round = e_select(a, e_lt(a, step, iter->end), step, e_max(a, e_sub(a, step, iter->end), e_int(a, 0)));
+    Subst *subst = subst_new(a);
+    subst_var(subst, iter->var, e_var(a, at));
+    subst_block(subst, &s->loop->loop.body);
+    block_insert(a, &s->loop->loop.body, 0, s_let(a, at, round));
+    block_insert(a, &s->grid->grid.body, place, s_let(a, start, first));
+}
+
+void mark_streams(Arena *arena, const Target *target, Stmt *grid) {
+    Streams s = {.arena = arena, .target = target, .grid = grid, .inner = map_new(arena)};
+    Visitor copies = {.stmt = mark_once, .user = &s};
+    visit_block(&copies, &grid->grid.body);
+    int place = 0;
+    while (place < grid->grid.body.count && !is_pipelined(grid->grid.body.items[place])) place++;
+    if (place == grid->grid.body.count) return;
+    s.loop = grid->grid.body.items[place];
+    if (!any_order(s.loop)) return;
+    const Stmt *load = largest_load(s.loop);
+    Expr *start = load ? first_step(&s, load) : NULL;
+    if (start) go_round(&s, place, start);
+}

@@ -1,0 +1,284 @@
+// Points that take unequally long: the longest first, in sections that a cache holds.
+//
+// Blocks that take unequally long, as under a causal mask, start with the longest, so that short ones fill the end. That is
+// where loops' trips rise (or fall) with one name of the grid alone: points come by that name, last to first, and within by the
+// others. These are taken in sections whose tiles stay in the L2 cache together, as read by other blocks of the section:
+//
+//     grid (m in M, h in H, b in B), trips rise with m, K[b, h, ...] and V[b, h, ...] read whole:
+//         others = H * B      fit = what L2 holds of K[b, h] and V[b, h]      group = M * together
+//         together = ceildiv(others, max(others / fit, 1)): equal sections
+//         first = block / group * together, height = min(together, others - first): the last section may be short
+//         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
+//
+// Where the source says `persistent`, and roles are made of the block later, a block stays for several such points (`@sections`): one
+// of each round of as many as there are blocks, in the next round from the other end, so that who had the longest of one has the
+// shortest of the next (persistent_loop.c). Every section begins with a round of its own, and with another block. Where data says how long
+// points take besides, the device balances them better (seven sequences of 17 to 5000: 1.3 to 1.5 times as fast), and there are no sections.
+#include "passes/grid/tile_scheduler.h"
+#include "passes/specialize/warp_specialize.h"
+#include "support/map.h"
+
+// ---- how long a point takes ----
+
+static Trend opposite(Trend trend) {
+    return trend == TREND_UP ? TREND_DOWN : trend == TREND_DOWN ? TREND_UP : trend;
+}
+
+typedef struct Trends {
+    Arena *arena;
+    const Facts *facts;
+    Subst *lets;
+    const Var *var;
+    Map *data;     // lets that come of what is loaded
+    Trend trips;   // of all loops
+    bool by_data;
+} Trends;
+
+typedef struct Names {
+    const Map *data;
+    bool found;
+} Names;
+
+static bool find_data(Visitor *visitor, Expr *expr) {
+    Names *names = visitor->user;
+    names->found |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_VAR && map_has(names->data, expr->var));
+    return !names->found;
+}
+
+static bool is_data(const Trends *t, Expr *expr) {
+    Names names = {t->data, false};
+    Visitor visitor = {.expr = find_data, .user = &names};
+    visit_expr(&visitor, expr);
+    return names.found;
+}
+
+static Trend trend_of(const Trends *t, const Expr *e);
+
+static Trend trend_of_product(const Trends *t, const Expr *a, const Expr *b) {
+    Trend of_a = trend_of(t, a), of_b = trend_of(t, b);
+    if (of_a != TREND_FLAT && range_of(t->facts, b).low < 0) return TREND_UNKNOWN;
+    if (of_b != TREND_FLAT && range_of(t->facts, a).low < 0) return TREND_UNKNOWN;
+    return of_a | of_b;
+}
+
+static Trend trend_of_quotient(const Trends *t, const Expr *a, const Expr *b) {
+    bool fixed = !expr_uses_var(b, t->var) && range_of(t->facts, b).low >= 0;
+    return fixed ? trend_of(t, a) : TREND_UNKNOWN;
+}
+
+// Whether an integer rises or falls with the variable, the others fixed.
+static Trend trend_of(const Trends *t, const Expr *e) {
+    if (!expr_uses_var(e, t->var)) return TREND_FLAT;
+    switch (e->kind) {
+    case EXPR_VAR: return TREND_UP;
+    case EXPR_CAST:
+        return type_is_int(e->type) && type_is_int(e->operand->type) ? trend_of(t, e->operand) : TREND_UNKNOWN;
+    case EXPR_SELECT:
+        if (expr_uses_var(e->select.condition, t->var)) return TREND_UNKNOWN;
+        return trend_of(t, e->select.yes) | trend_of(t, e->select.no);
+    case EXPR_BINARY:
+        if (!type_is_int(e->type)) return TREND_UNKNOWN;
+        if (e->binary.op == BIN_ADD) return trend_of(t, e->binary.a) | trend_of(t, e->binary.b);
+        if (e->binary.op == BIN_SUB) return trend_of(t, e->binary.a) | opposite(trend_of(t, e->binary.b));
+        if (e->binary.op == BIN_MUL) return trend_of_product(t, e->binary.a, e->binary.b);
+        return e->binary.op == BIN_DIV ? trend_of_quotient(t, e->binary.a, e->binary.b) : TREND_UNKNOWN;
+    case EXPR_CALL: {
+        if (e->call.count != 2 || !type_is_int(e->type)) return TREND_UNKNOWN;
+        const Expr *a = e->call.args[0].value, *b = e->call.args[1].value;
+        if (e->call.op == OP_CEILDIV) return trend_of_quotient(t, a, b);
+        return e->call.op == OP_MIN || e->call.op == OP_MAX ? trend_of(t, a) | trend_of(t, b) : TREND_UNKNOWN;
+    }
+    default: return TREND_UNKNOWN;
+    }
+}
+
+// Where begin and end go the same way, as those of a window that slides, begin is what is held up: by the tensor's start. (The order of
+// points is for speed alone.)
+static Trend trend_of_trip_count(const Trends *t, const Expr *begin, const Expr *end) {
+    Trend rise = trend_of(t, end), fall = opposite(trend_of(t, begin));
+    bool slides = rise != TREND_UNKNOWN && fall == opposite(rise);
+    return slides ? rise : rise | fall;
+}
+
+static bool add_trips(Visitor *visitor, Stmt *stmt) {
+    Trends *t = visitor->user;
+    if (stmt->kind == STMT_LET && is_data(t, stmt->let.value)) map_put(t->data, stmt->let.var, stmt);
+    if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
+        subst_var(t->lets, stmt->let.var, subst_expr(t->lets, stmt->let.value));
+    if (stmt->kind != STMT_FOR || (stmt->loop.kind != LOOP_SERIAL && stmt->loop.kind != LOOP_PIPELINED)) return true;
+    for (int i = 0; i < stmt->loop.count; i++) {
+        const Iter *iter = &stmt->loop.iters[i];
+        t->by_data |= is_data(t, iter->begin) || is_data(t, iter->end);
+        t->trips |= trend_of_trip_count(t, subst_expr(t->lets, iter->begin), subst_expr(t->lets, iter->end));
+    }
+    return true;
+}
+
+// How the block's loops grow with an iterator of the grid.
+static Trend trend_of_trips(Scheduler *s, const Iter *iter) {
+    Trends t = {
+        .arena = s->arena, .facts = s->facts, .lets = subst_new(s->arena), .data = map_new(s->arena), .var = iter->var};
+    Visitor visitor = {.stmt = add_trips, .user = &t};
+    visit_block(&visitor, &s->grid->grid.body);
+    s->by_data |= t.by_data;
+    return t.trips;
+}
+
+int deciding_iter(Scheduler *s, Trend *trend) {
+    int deciding = -1;
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        Trend trips = trend_of_trips(s, &s->grid->grid.iters[i]);
+        if (trips == TREND_FLAT) continue;
+        if (trips == TREND_UNKNOWN || deciding >= 0) return -1;
+        deciding = i;
+        *trend = trips;
+    }
+    return deciding;
+}
+
+// ---- sections ----
+
+// What of the tensors the points of one section read again and again: those read at the other names' indices, not at `var`.
+typedef struct Kept {
+    Scheduler *s;
+    const Var *var;
+    Subst *lets;
+    Map *seen, *chosen;   // tensors; names that choose among their parts
+    Expr *bytes;          // for one point of the others
+} Kept;
+
+static bool keep_let(Visitor *visitor, Stmt *stmt) {
+    Kept *kept = visitor->user;
+    if (stmt->kind == STMT_LET) subst_var(kept->lets, stmt->let.var, subst_expr(kept->lets, stmt->let.value));
+    return true;
+}
+
+static void keep_region(Visitor *visitor, Region *region, const Operand *operand) {
+    Kept *kept = visitor->user;
+    Arena *a = kept->s->arena;
+    const Buf *buf = region->buf;
+    if (!operand || operand->access != ACCESS_READ || buf->scope != SCOPE_GLOBAL || map_has(kept->seen, buf)) return;
+    bool by_others = false;
+    Expr *bytes = e_int(a, type_bytes(buf->type));
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_var(subst_expr(kept->lets, region->dims[d].start), kept->var)) return;
+    for (int d = 0; d < region->count; d++) {
+        const Expr *start = subst_expr(kept->lets, region->dims[d].start);
+        bool chosen = false;
+        for (int i = 0; i < kept->s->grid->grid.count; i++) {
+            const Var *var = kept->s->grid->grid.iters[i].var;
+            if (!expr_uses_var(start, var)) continue;
+            chosen = true;
+            map_put(kept->chosen, var, (void *)var);
+        }
+        by_others |= chosen;
+        if (!chosen) bytes = e_mul(a, bytes, buf->shape[d]);
+    }
+    if (!by_others) return;
+    map_put(kept->seen, buf, (void *)buf);
+    kept->bytes = kept->bytes ? e_add(a, kept->bytes, bytes) : bytes;
+}
+
+// Where blocks stay, the points of a round start together: some of them shall share what they read, or memory is too slow for all, and
+// there shall be one for each block.
+static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
+    enum { SHARERS = 4 };
+    int64_t blocks = s->context->target->multiprocessors, most = 1;
+    while (most * 2 * SHARERS <= blocks) most *= 2;
+    Expr *least = e_call2(s->arena, OP_CEILDIV, e_int(s->arena, blocks), extent);
+    return e_max(s->arena, e_min(s->arena, fit, e_int(s->arena, most)), least);
+}
+
+// Points of the others in a section: about as many as L2 keeps, with room for what streams through it, but more than one. Sections
+// are equal as far as that goes: a last one of few points would not fill the device. NULL: they read nothing in common.
+static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *others) {
+    enum { LEAST = 2 };
+    Arena *a = s->arena;
+    if (s->by_data) return NULL;   // sections would be as unlike as what is in them
+    Kept kept = {.s = s, .var = iter->var, .lets = subst_new(a), .seen = map_new(a), .chosen = map_new(a)};
+    Visitor visitor = {.stmt = keep_let, .region = keep_region, .user = &kept};
+    visit_block(&visitor, &s->grid->grid.body);
+    if (!kept.bytes) return NULL;
+    for (int i = 0; i < s->grid->grid.count; i++) {   // points that differ in this read the same
+        const Iter *other = &s->grid->grid.iters[i];
+        if (other->var != iter->var && !map_has(kept.chosen, other->var)) kept.bytes = e_div(a, kept.bytes, other->end);
+    }
+    Expr *room = e_int(a, s->context->target->l2_kept);
+    Expr *bytes =
+        e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it
+    Expr *fit = e_div(a, room, bytes);
+    if (s->stays) fit = fit_round(s, fit, extent);
+    fit = bind_name(s, "fit", e_max(a, fit, e_int(a, LEAST)));
+    assume_between(s, fit, e_int(a, LEAST), e_add(a, e_max(a, room, e_int(a, LEAST)), e_int(a, 1)));
+    return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
+}
+
+static void bind_others(Scheduler *s, int but, Expr *number) {
+    Arena *a = s->arena;
+    int last = but == s->grid->grid.count - 1 ? but - 1 : s->grid->grid.count - 1;
+    for (int i = 0; i <= last; i++) {
+        Expr *extent = s->grid->grid.iters[i].end;
+        if (i == but) continue;
+        bind_iter(s, i, i == last ? number : e_mod(a, number, extent), extent);
+        number = e_div(a, number, extent);
+        if (i + 1 < last) number = bind_name(s, "rest", number);
+    }
+}
+
+// number = quotient * divisor + rest, both named. A remainder would be a second division.
+static void bind_division(Scheduler *s, Expr *number, Expr *divisor, const char *names[2], Expr **quotient,
+                          Expr **rest) {
+    Arena *a = s->arena;
+    *quotient = bind_name(s, names[0], e_div(a, number, divisor));
+    *rest = bind_name(s, names[1], e_sub(a, number, e_mul(a, *quotient, divisor)));
+    assume_within(s, *rest, divisor);
+}
+
+// The deciding iterator's level, longest first, and the number among the others, from the number of a point: by sections, if there are any. What
+// is assumed of the numbers keeps their divisions in 32 bits: a block alone on its multiprocessor waits for them.
+static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Expr *extent, Expr *others, Expr **other) {
+    Arena *a = s->arena;
+    Expr *most = e_int(a, s->context->target->max_grid), *one = e_int(a, 1);
+    assume_between(s, others, one, most);   // the launch has so many blocks
+    Expr *together = section_of(s, iter, extent, others), *section, *inside, *level, *place;
+    if (!together && s->stays) together = others;
+    if (!together) {
+        bind_division(s, number, others, (const char *[]){"level", "other"}, &level, other);
+        return level;
+    }
+    together = bind_name(s, "together", together);
+    assume_between(s, together, one, most);
+    Expr *group = bind_name(s, "group", e_mul(a, extent, together));
+    assume_between(s, group, one, most);
+    bind_division(s, number, group, (const char *[]){"section", "inside"}, &section, &inside);
+    Expr *first = bind_name(s, "first", e_mul(a, section, together));
+    Expr *height = bind_name(s, "height", e_min(a, together, e_sub(a, others, first)));
+    assume_between(s, height, one, most);
+    bind_division(s, inside, height, (const char *[]){"level", "place"}, &level, &place);
+    *other = bind_name(s, "other", e_add(a, first, place));
+    assume_within(s, *other, others);
+    return level;
+}
+
+void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
+    Arena *a = s->arena;
+    const Iter *iter = &s->grid->grid.iters[deciding];
+    Expr *others = e_int(a, 1), *extent = bind_name(s, "extent", iter->end), *level = number, *other;
+    for (int i = 0; i < s->grid->grid.count; i++)
+        if (i != deciding) others = e_mul(a, others, s->grid->grid.iters[i].end);
+    if (s->grid->grid.count > 1) {
+        level = split_by_sections(s, number, iter, extent, bind_name(s, "others", others), &other);
+        bind_others(s, deciding, other);
+    }
+    Expr *last = e_sub(a, extent, e_int(a, 1));
+    bind_iter(s, deciding, trend == TREND_UP ? e_sub(a, last, level) : level, extent);
+    if (s->stays) attr_set_ints(a, &s->grid->attrs, ATTR_SECTIONS, 0, NULL);
+    REMARK(s->context, s->grid->loc, T_LONGEST_FIRST, trend == TREND_UP ? "last" : "first", iter->var->name);
+}
+
+bool points_balance(Arena *arena, const Target *target, const Func *kernel) {
+    Scheduler s = {.arena = arena, .grid = (Stmt *)func_grid(kernel), .facts = facts_new(arena, kernel)};
+    Trend trend;
+    return s.grid && specialized_together(arena, target, kernel) && !s.grid->grid.hilbert && !raster_of(&s) &&
+           deciding_iter(&s, &trend) >= 0 && !s.by_data;
+}

@@ -1,0 +1,283 @@
+// schedule: every grid becomes one-dimensional, in an order that the caches like.
+//
+//     grid (bm in X, bn in Y) threads T { body }
+//
+// becomes `grid (block in X * Y)` with the old names as lets. Plainly, the first name runs fastest: bm = block % X, bn
+// = block / X. With raster R the order runs in groups of R rows: down R values of bm, then the next bn, and when all of
+// bn is done the next R rows. Blocks that run together then share R tiles of A and few of B, where row after row would
+// stream all of one of them past the L2 cache for each tile of the other:
+//
+//     X = 5, Y = 3, R = 2:        bn 0  1  2
+//                          bm 0      0  2  4        group = block / (R * Y), first row = group * R
+//                             1      1  3  5        rows = min(R, X - first row): the last group may be short
+//                             2      6  8 10        bm = first row + (block % (R * Y)) % rows
+//                             3      7  9 11        bn = (block % (R * Y)) / rows
+//                             4     12 13 14
+//
+// With raster hilbert it is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any size.
+//
+// The raster is the source's; else `DEFAULT_RASTER` where it pays: some tile read depends on the first name and not on
+// the second, and some on the second and not on the first, as in a gemm. (Attention reads keys by head only: there all
+// blocks of a head in a row are best, which is the plain order.)
+//
+// Blocks that take unequally long start with the longest (lpt_schedule.c). Those of a cluster lie beside each other, whether
+// operations reach from one to another (cluster_grid.c) or they load tiles for each other (multicast.c).
+//
+// persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
+// shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
+// its iterations (slots, phases) goes on simply.
+#include "passes/grid/tile_scheduler.h"
+#include "passes/grid/hilbert.h"
+#include "passes/grid/l2_hints.h"
+#include "passes/specialize/warp_specialize.h"
+
+enum { DEFAULT_RASTER = 8 };
+
+// Which of the first two names the tiles that are read depend on.
+typedef struct Reads {
+    const Iter *iters;
+    bool first, second;   // there is one that depends on it alone
+} Reads;
+
+static void read_region(Visitor *visitor, Region *region, const Operand *operand) {
+    Reads *reads = visitor->user;
+    bool uses[2] = {false, false};
+    if (!operand || operand->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) return;
+    for (int d = 0; d < region->count; d++)
+        for (int i = 0; i < 2; i++) uses[i] |= expr_uses_var(region->dims[d].start, reads->iters[i].var);
+    reads->first |= uses[0] && !uses[1];
+    reads->second |= uses[1] && !uses[0];
+}
+
+static bool raster_pays(const Stmt *grid) {
+    Reads reads = {.iters = grid->grid.iters};
+    Visitor visitor = {.region = read_region, .user = &reads};
+    visit_block(&visitor, (Block *)&grid->grid.body);
+    return reads.first && reads.second;
+}
+
+Expr *bind_name(Scheduler *s, const char *name, Expr *value) {
+    int64_t constant;
+    if (value->kind == EXPR_VAR || expr_const(value, &constant)) return value;
+    Var *var = var_new(s->arena, name, VAR_LET, TYPE_I64, s->grid->loc);
+    block_push(s->arena, &s->top, s_let(s->arena, var, value));
+    return e_var(s->arena, var);
+}
+
+void push_assume(Scheduler *s, Expr *condition) {
+    Stmt *assume = stmt_new(s->arena, STMT_ASSUME, s->grid->loc);
+    assume->assume = condition;
+    block_push(s->arena, &s->top, assume);
+}
+
+void assume_between(Scheduler *s, Expr *x, Expr *low, Expr *end) {
+    push_assume(s, e_and(s->arena, e_binary(s->arena, BIN_GE, x, low), e_lt(s->arena, x, end)));
+}
+
+void assume_within(Scheduler *s, Expr *x, Expr *extent) {
+    assume_between(s, x, e_int(s->arena, 0), extent);
+}
+
+void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
+    const Iter *iter = &s->grid->grid.iters[index];
+    iter->var->kind = VAR_LET;
+    block_push(s->arena, &s->top, s_let(s->arena, iter->var, value));
+    assume_within(s, e_var(s->arena, iter->var), extent);
+}
+
+// a / b, where b is mostly `often`: a division takes as long as a hundred additions, and nothing is loaded before it is done.
+static Expr *divided(Arena *arena, Expr *a, Expr *b, Expr *often) {
+    return e_select(arena, e_binary(arena, BIN_EQ, b, often), e_div(arena, a, often), e_div(arena, a, b));
+}
+
+// bm and bn from a number below X * Y, in groups of `raster` rows. Few divisions: the first loads wait for them.
+static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, Expr *raster) {
+    Arena *a = s->arena;
+    Expr *group = bind_name(s, "group", e_mul(a, columns, raster)), *zero = e_int(a, 0), *one = e_int(a, 1);
+    Expr *groups = e_select(a, e_lt(a, number, group), zero, e_mul(a, e_div(a, number, group), raster));
+    Expr *first = bind_name(s, "first", groups);
+    Expr *height = bind_name(s, "height", e_min(a, raster, e_sub(a, rows, first)));
+    push_assume(s, e_binary(a, BIN_GE, height, one));
+    Expr *inside = bind_name(s, "inside", e_sub(a, number, e_mul(a, first, columns)));
+    push_assume(s, e_and(a, e_binary(a, BIN_GE, inside, zero), e_lt(a, inside, group)));
+    Expr *column = e_select(a, e_binary(a, BIN_EQ, height, one), inside, divided(a, inside, height, raster));
+    bind_iter(s, 1, column, columns);
+    Expr *above = e_mul(a, e_var(a, s->grid->grid.iters[1].var), height);
+    bind_iter(s, 0, e_add(a, first, e_sub(a, inside, above)), rows);
+}
+
+static void bind_hilbert(Scheduler *s, Expr *number, Expr *rows, Expr *columns, Type type) {
+    Expr *row, *column;
+    hilbert_point(s->arena, type, number, rows, columns, &row, &column, s->grid->loc, &s->top);
+    bind_iter(s, 0, row, rows);
+    bind_iter(s, 1, column, columns);
+}
+
+Expr *raster_of(Scheduler *s) {
+    if (s->grid->grid.count < 2 || s->grid->grid.hilbert) return NULL;
+    if (s->grid->grid.raster) return s->grid->grid.raster;
+    return raster_pays(s->grid) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
+}
+
+void decompose(Scheduler *s, Expr *number) {
+    Arena *a = s->arena;
+    int count = s->grid->grid.count;
+    const Iter *iters = s->grid->grid.iters;
+    Expr *raster = raster_of(s);
+    bool curve = s->grid->grid.hilbert && count > 1;
+    Trend trend;
+    int first = 0, deciding = raster || curve || s->persistent ? -1 : deciding_iter(s, &trend);
+    bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many
+    if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
+    if (deciding >= 0) {
+        bind_longest_first(s, number, deciding, trend);
+        return;
+    }
+    if (raster || curve) {
+        Expr *rows = bind_name(s, "rows", iters[0].end), *columns = bind_name(s, "columns", iters[1].end);
+        Expr *plane = e_mul(a, rows, columns);
+        Expr *point = count > 2 ? bind_name(s, "point", e_mod(a, number, plane)) : number;
+        if (raster) bind_raster(s, point, rows, columns, raster);
+        else bind_hilbert(s, point, rows, columns, is_block ? TYPE_I32 : TYPE_I64);
+        number = e_div(a, number, plane);
+        if (count > 3) number = bind_name(s, "rest", number);
+        first = 2;
+    }
+    for (int i = first; i < count; i++) {
+        bind_iter(s, i, i == count - 1 ? number : e_mod(a, number, iters[i].end), iters[i].end);
+        number = e_div(a, number, iters[i].end);
+        if (i + 2 < count) number = bind_name(s, "rest", number);
+    }
+}
+
+Expr *grid_points(Scheduler *s) {
+    Expr *points = s->grid->grid.iters[0].end;
+    for (int i = 1; i < s->grid->grid.count; i++) points = e_mul(s->arena, points, s->grid->grid.iters[i].end);
+    return points;
+}
+
+void set_iter(Scheduler *s, Var *var, Expr *end) {
+    Iter *iter = NEW(s->arena, Iter);
+    *iter = (Iter){var, e_int(s->arena, 0), end, e_int(s->arena, 1)};
+    s->grid->grid.iters = iter;
+    s->grid->grid.count = 1;
+}
+
+void split_declarations(Arena *arena, const Block *from, Block *to, Block *rest) {
+    for (int i = 0; i < from->count; i++)
+        block_push(arena, from->items[i]->kind == STMT_DECL ? to : rest, from->items[i]);
+}
+
+static void make_persistent(Scheduler *s, Expr *points) {
+    Arena *a = s->arena;
+    Span loc = s->grid->loc;
+    Var *worker = var_new(a, "worker", VAR_ITER, TYPE_I64, loc), *turn = var_new(a, "turn", VAR_ITER, TYPE_I64, loc);
+    Expr *workers = e_min(a, points, e_call(a, OP_SMS, 0, NULL));
+    Block declarations = {0}, work = {0};
+    split_declarations(a, &s->grid->grid.body, &declarations, &work);
+
+    Expr *count = e_call2(a, OP_CEILDIV, e_sub(a, points, e_var(a, worker)), workers);
+    Stmt *loop = s_for(a, LOOP_SERIAL, turn, e_int(a, 0), count);
+    loop->loc = loc;
+    attr_set_ints(a, &loop->attrs, ATTR_POINTS, 0, NULL);
+    decompose(s, bind_name(s, "block", e_add(a, e_var(a, worker), e_mul(a, e_var(a, turn), workers))));
+    block_append(a, &loop->loop.body, &s->top);
+    block_append(a, &loop->loop.body, &work);
+
+    s->grid->grid.body = declarations;
+    block_push(a, &s->grid->grid.body, loop);
+    set_iter(s, worker, workers);
+}
+
+static void flatten(Scheduler *s, Expr *points) {
+    Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
+    Block body = {0}, work = {0};
+    split_declarations(s->arena, &s->grid->grid.body, &body, &work);
+    decompose(s, e_var(s->arena, block));
+    block_append(s->arena, &body, &s->top);
+    block_append(s->arena, &body, &work);
+    s->grid->grid.body = body;
+    set_iter(s, block, points);
+}
+
+bool has_raster(const Stmt *grid) {
+    return grid->grid.raster || grid->grid.hilbert;
+}
+
+void drop_raster(Stmt *grid) {
+    grid->grid.raster = NULL;
+    grid->grid.hilbert = false;
+}
+
+bool has_cluster(const Stmt *grid) {
+    return grid->grid.cluster[0] > 1 || grid->grid.cluster[1] > 1 || grid->grid.cluster[2] > 1;
+}
+
+void set_cluster(Stmt *grid, int blocks) {
+    grid->grid.cluster[0] = blocks;
+    grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
+}
+
+static bool drop_cluster(Scheduler *s, const char *why) {
+    if (!has_cluster(s->grid)) return false;
+    REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", why);
+    set_cluster(s->grid, 1);
+    return true;
+}
+
+// More threads than a block can have are those of a cluster's blocks.
+static bool divide_point(Scheduler *s) {
+    int64_t threads = 1;
+    if (attr_get(s->grid->attrs, ATTR_BLOCKS) || !expr_const(s->grid->grid.threads, &threads)) return false;
+    int blocks = target_cluster(s->context->target, threads);
+    if (blocks == 0)
+        diag(s->context->sink, s->grid->loc, T_POINT_THREADS, (long long)threads, s->context->target->name);
+    if (blocks <= 1) return false;
+    attr_set_int(s->arena, &s->grid->attrs, ATTR_BLOCKS, blocks);
+    return true;
+}
+
+static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
+    Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
+    s.facts = facts_new(context->arena, kernel);
+    bool divided = divide_point(&s);
+    Expr *points = grid_points(&s);
+    int blocks = func_cluster(kernel);
+    if (blocks > 1) {
+        bool flattened = flatten_clusters(&s, kernel, points, blocks);
+        grid->grid.persistent = false;
+        drop_raster(grid);
+        return flattened;
+    }
+    if (block_any(&kernel->body, loads_shared, NULL)) return false;   // it has been here
+    const char *apart = share_tiles(&s, kernel);
+    bool shares = !apart, changed = shares || drop_cluster(&s, apart) || divided || has_raster(grid);
+    const char *why;
+    bool parted = can_specialize(context->arena, context->target, kernel,
+                                 &why);   // warp-specialize makes its blocks persistent itself
+    if (!shares && grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
+        mark_streams(context->arena, context->target, grid);   // (what is shared has to come in one order)
+    if (shares) {
+        flatten_shared(&s);
+        return true;
+    }
+    Trend trend = TREND_FLAT;
+    s.stays = grid->grid.persistent && specialized_together(context->arena, context->target, kernel);
+    s.persistent = grid->grid.persistent && !parted;
+    if (s.persistent) make_persistent(&s, points);
+    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.stays)))
+        flatten(&s, points);
+    else {
+        drop_raster(grid);
+        return changed;
+    }
+    grid->grid.persistent = false;
+    drop_raster(grid);
+    return true;
+}
+
+bool pass_schedule(PassContext *context, Func *kernel) {
+    for (int i = 0; i < kernel->body.count; i++)
+        if (kernel->body.items[i]->kind == STMT_GRID) return schedule_grid(context, kernel, kernel->body.items[i]);
+    return false;
+}

@@ -1,0 +1,213 @@
+// Collecting the items that layout-inference solves for: the tile ops of a kernel, and the fragments that each reads and writes.
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/layout/layout_inference.h"
+#include "passes/lower/lower.h"
+#include "passes/select/bulk.h"
+#include "passes/select/tma.h"
+#include "passes/select/tma_reduce.h"
+#include "passes/select/tma_simple.h"
+#include <string.h>
+
+static void add_fragment(Inference *inference, Buf *buf) {
+    for (int i = 0; i < inference->fragments.count; i++)
+        if (inference->fragments.items[i] == buf) return;
+    vec_push(inference->arena, &inference->fragments, buf);
+}
+
+static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const int *dims, bool is_store) {
+    FragmentUse use = {.buf = buf, .rank = rank, .is_store = is_store};
+    for (int d = 0; d < rank; d++) use.dims[d] = dims[d];
+    vec_push(inference->arena, &item->uses, use);
+    add_fragment(inference, buf);
+}
+
+static bool stores_all(const TileLoop *loop, const TileAccess *access, const int *dims) {
+    if (access->conditional || access->condition) return false;
+    for (int d = 0; d < access->count; d++) {
+        int64_t extent = dims[d] < 0 ? 1 : loop->extents[dims[d]];
+        if (extent < buf_extent(access->buf, d)) return false;
+    }
+    return true;
+}
+
+// The loop's other accesses of the fragment go through the same iterators (fragment_views.h: all that can be made so are).
+static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
+    for (int u = 0; u < item->uses.count; u++) {
+        const FragmentUse *use = &item->uses.items[u];
+        if (use->buf == access->buf && memcmp(use->dims, dims, sizeof *dims * (size_t)use->rank) != 0) return false;
+    }
+    return true;
+}
+
+static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (access->buf->scope != SCOPE_FRAGMENT) {
+            item->has_memory = true;
+            continue;
+        }
+        int dims[LAYOUT_MAX_RANK];
+        if (access_dims(&item->loop, access, dims) && one_view(item, access, dims)) {
+            add_use(inference, item, access->buf, access->count, dims, access->is_store);
+            vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims);
+            continue;
+        }
+        Span place = access->load ? access->load->loc : item->stmt->loc;
+        diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
+        inference->failed = true;
+    }
+}
+
+// The 128-byte line of a warp's access when the other side is transposed: so few threads along the fast dim leave the
+// other lanes for the dim in which the shared side is dense.
+static int64_t line_threads(const Target *target, const TileAccessVec *accesses, int64_t vector) {
+    int widest = 1;
+    for (int a = 0; a < accesses->count; a++)
+        if (accesses->items[a].buf->scope == SCOPE_GLOBAL) {
+            int bytes = type_bytes(accesses->items[a].buf->type);
+            widest = bytes > widest ? bytes : widest;
+        }
+    int64_t threads = target->line_bytes / (vector * widest);
+    return threads < 1 ? 1 : threads;
+}
+
+// The loop updates this memory: an atomic, or both a load and a store.
+static bool updates_memory(const TileAccessVec *accesses, const Buf *buf) {
+    bool loads = false, stores = false;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (access->buf != buf) continue;
+        if (access->is_atomic && !access->is_peer) return true;
+        stores |= access->is_store;
+        loads |= !access->is_store;
+    }
+    return loads && stores;
+}
+
+static bool must_run_once(const TileAccessVec *accesses) {
+    bool registers = false, updates = false;
+    for (int a = 0; a < accesses->count; a++) {
+        const TileAccess *access = &accesses->items[a];
+        if (access->buf->scope == SCOPE_FRAGMENT) registers |= access->is_store;
+        else updates |= updates_memory(accesses, access->buf);
+    }
+    return registers && updates;
+}
+
+static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
+    TileAccessVec accesses = {0};
+    tile_accesses(inference->arena, &item->loop, &accesses);
+    item->fast = loop_fast_dim(&item->loop, &accesses);
+    item->vector = loop_vector(facts, &item->loop, &accesses, item->fast, inference->context->target);
+    item->line_threads = line_threads(inference->context->target, &accesses, item->vector);
+    if (loop_has_transposed_side(&item->loop, &accesses, item->fast)) item->fast_threads = item->line_threads;
+    loop_uses(inference, item, &accesses);
+    item->once = must_run_once(&accesses);
+}
+
+static void collect_reduce(Inference *inference, Item *item) {
+    const Arg *args = item->stmt->call.args;
+    Buf *src = args[0].region->buf, *dst = args[1].region->buf;
+    int dims[LAYOUT_MAX_RANK];
+    for (int d = 0; d < LAYOUT_MAX_RANK; d++) dims[d] = d;
+    if (src->scope == SCOPE_FRAGMENT) add_use(inference, item, src, src->rank, dims, false);
+    if (dst->scope == SCOPE_FRAGMENT) add_use(inference, item, dst, dst->rank, dims, true);
+}
+
+// Why the threads here cannot execute a product by these instructions; NULL: they can.
+static const char *threads_problem(const Inference *inference, const Item *item) {
+    const Target *target = inference->context->target;
+    if (item->mma && inference->threads % target->warp_lanes) return "the threads are no whole warps";
+    if (item->is_wgmma && inference->threads % target_warpgroup(target)) return "the threads are no whole warpgroups";
+    return NULL;
+}
+
+static void collect_gemm(Inference *inference, Item *item) {
+    const Region *a = item->stmt->call.args[0].region, *b = item->stmt->call.args[1].region,
+                 *acc = item->stmt->call.args[2].region;
+    int dims[LAYOUT_MAX_RANK] = {0, 1};
+    item->m = region_extent(acc, 0);
+    item->n = region_extent(acc, 1);
+    item->k = region_extent(a, 1);
+    const char *via = attr_text(item->stmt->attrs, ATTR_VIA);
+    item->mma = gemm_instruction(inference->context->target, item->stmt);
+    item->is_wgmma = via && strcmp(via, "wgmma") == 0;
+    const char *why = threads_problem(inference, item);
+    if (why || (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why))) {
+        diag(inference->context->sink, item->stmt->loc, T_VIA, via, why);
+        inference->failed = true;
+        item->is_wgmma = false;
+    }
+    if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);
+    if (b->buf->scope == SCOPE_FRAGMENT) add_fragment(inference, b->buf);
+    add_use(inference, item, acc->buf, 2, dims, true);
+}
+
+// At block level an element read is a broadcast: every thread must hold it.
+typedef struct ScalarUses {
+    Inference *inference;
+    Item *item;
+} ScalarUses;
+
+static bool collect_scalar_load(Visitor *visitor, Expr *expr) {
+    ScalarUses *uses = visitor->user;
+    if (expr->kind == EXPR_LOAD && expr->load.buf->scope == SCOPE_FRAGMENT)
+        add_use(uses->inference, uses->item, expr->load.buf, 0, NULL, false);
+    return true;
+}
+
+static void collect_scalar(Inference *inference, Item *item) {
+    ScalarUses uses = {inference, item};
+    Visitor visitor = {.expr = collect_scalar_load, .user = &uses};
+    Stmt *stmt = item->stmt;
+    switch (stmt->kind) {
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
+        if (stmt->let.value) visit_expr(&visitor, stmt->let.value);
+        break;
+    case STMT_IF: visit_expr(&visitor, stmt->if_.condition); break;
+    case STMT_STORE:
+        for (int d = 0; d < stmt->store.count; d++) visit_expr(&visitor, stmt->store.indices[d]);
+        visit_expr(&visitor, stmt->store.value);
+        if (stmt->store.buf->scope == SCOPE_FRAGMENT) add_use(inference, item, stmt->store.buf, 0, NULL, true);
+        break;
+    default: break;
+    }
+}
+
+// Of copies that `select` chose it is known already.
+static void check_tma(Inference *inference, const Stmt *copy) {
+    const Buf *tile = copy->call.args[takes_tile_away(copy) ? COPY_FROM : COPY_TO].region->buf;
+    TmaPanels panels;
+    const char *why;
+    if (!tma_panels(tile, &panels, &why)) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
+}
+
+void collect_item(void *user, Stmt *stmt, const Facts *facts) {
+    Inference *inference = user;
+    const Stmt *copy = tma_copy(inference->arena, stmt);
+    if (copy && !by_bulk(copy)) check_tma(inference, copy);
+    if (copy || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
+    Item *item = NEW(inference->arena, Item);
+    item->stmt = stmt;
+    item->group = inference->items.count;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
+        item->kind = ITEM_GEMM;
+        collect_gemm(inference, item);
+    } else if (is_reduction(stmt) || is_scan(stmt)) {
+        item->kind = is_scan(stmt) ? ITEM_SCAN : ITEM_REDUCE;
+        collect_reduce(inference, item);
+    } else if (tile_loop_of(inference->arena, stmt, &item->loop)) {
+        item->kind = ITEM_LOOP;
+        collect_loop(inference, facts, item);
+    } else {
+        item->kind = ITEM_SCALAR;
+        collect_scalar(inference, item);
+        if (item->uses.count == 0) return;
+    }
+    const char *map = attr_text(stmt->attrs, ATTR_MAP), *why;
+    if (map) item->map = layout_parse(inference->arena, map, 0, &why);
+    vec_push(inference->arena, &inference->items, item);
+}

@@ -1,0 +1,363 @@
+// swizzle-allocation: the layout of every shared buffer, then its place.
+//
+// Layout. The accesses of a buffer are known: which element each lane of a warp touches (shared_access.h). Each
+// candidate layout is tried on all of them and the one with the fewest predicted bank conflicts wins, the earlier one
+// on a tie:
+//     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes: what TMA and wgmma take too);
+//     row-major with any Sw<B,M,S>, 16 bytes at a time first (a transposed side needs, say, Sw<3,4,6>, accumulators of
+//     32 bits whose rows are stored 8 bytes a lane Sw<2,5,2>); rows padded by one access.
+// A layout that tears a 16-byte run apart does not do for cp.async and ldmatrix, and costs the extra accesses
+// elsewhere.
+//
+// Place. A buffer lives from its first to its last touch; a touch inside a loop that the declaration is outside of
+// counts for the whole loop; what other blocks of the cluster read lives throughout. Buffers whose lives do not meet
+// may share bytes: each is put at the lowest free aligned offset, largest first. insert-sync, which comes next, orders
+// the threads where bytes are shared.
+//
+// What TMA writes and wgmma reads lies as they dictate, in panels (tma.h).
+//
+// Leading dims beyond the last two (ring slots) pass through the layout.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/shared_access.h"
+#include "passes/analysis/util.h"
+#include "passes/pass.h"
+#include "passes/select/bulk.h"
+#include "passes/select/tma.h"
+#include "passes/select/tma_reduce.h"
+#include "support/map.h"
+#include <limits.h>
+
+// ---- choosing a layout ----
+
+typedef struct Choice {
+    const Layout *layout;
+    int64_t conflicts;
+} Choice;
+
+typedef struct Chooser {
+    PassContext *context;
+    const SharedAccessVec *accesses;
+    const Buf *buf;
+    Choice best;
+} Chooser;
+
+// Extra wavefronts and extra accesses; -1: the layout does not suit some access, or is no better than the best so far.
+static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
+    int64_t total = 0, least = chooser->best.layout ? chooser->best.conflicts : INT64_MAX;
+    for (int i = 0; i < chooser->accesses->count; i++) {
+        const SharedAccess *access = &chooser->accesses->items[i];
+        if (access->buf != chooser->buf) continue;
+        AccessCost cost = access_cost_upto(chooser->context->target, access, layout, least - total);
+        total += cost.conflicts + cost.accesses - access->steps;
+        if (!cost.suits || total >= least) return -1;
+    }
+    return total;
+}
+
+static void consider(Chooser *chooser, const Layout *layout) {
+    if (!layout || (chooser->best.layout && chooser->best.conflicts == 0)) return;
+    int64_t conflicts = total_cost(chooser, layout);
+    if (conflicts < 0) return;
+    chooser->best = (Choice){layout, conflicts};
+}
+
+static void consider_swizzles(Chooser *chooser, const Layout *plain) {
+    static const int bases[] = {4, 3, 2, 5, 6};   // 16 bytes at a time first: what the widest accesses take
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++)
+        for (int bits = 1; bits <= 5; bits++)
+            for (int shift = bits; bases[b] + bits + shift < 20; shift++) {
+                const Layout *swizzled =
+                    layout_with_swizzle(chooser->context->arena, plain, (LayoutSwizzle){bits, bases[b], shift},
+                                        type_bits(chooser->buf->type));
+                if (!swizzled) break;   // nor will a longer period fit
+                consider(chooser, swizzled);
+            }
+}
+
+// Panels, where TMA or wgmma touches the buffer; a vector as it lies.
+typedef struct Touch {
+    Arena *arena;
+    const Func *kernel;
+    const Target *target;
+    const Buf *buf;
+    bool found, in_rows;   // in_rows: by copies that know no panels
+    const char *order;     // of k; NULL: as it is
+} Touch;
+
+static void find_order(Touch *touch, const Stmt *gemm) {
+    WgmmaInfo info;
+    const char *why;
+    if (gemm->call.op != OP_GEMM || gemm->call.args[GEMM_B].region->buf != touch->buf) return;
+    if (!wgmma_serves(touch->target, gemm, &info, &why)) return;
+    if (wgmma_pairs(touch->arena, touch->kernel, gemm, &info)) touch->order = info.k_paired;
+}
+
+static bool find_touch(Visitor *visitor, Stmt *stmt) {
+    Touch *touch = visitor->user;
+    if (!by_bulk(stmt) && !via_is(stmt, "tma") && !via_is(stmt, "tma_store") && !via_is(stmt, "wgmma")) return true;
+    const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(touch->arena, stmt);
+    for (int i = 0; copy && i < copy->call.count; i++)
+        if (call_region(copy, i) && call_region(copy, i)->buf == touch->buf) {
+            touch->found = true;
+            touch->in_rows |= by_bulk(stmt);
+        }
+    if (via_is(stmt, "wgmma")) find_order(touch, stmt);
+    return true;
+}
+
+static Touch touch_of(PassContext *context, Func *kernel, const Buf *buf) {
+    Touch touch = {.arena = context->arena, .kernel = kernel, .target = context->target, .buf = buf};
+    Visitor visitor = {.stmt = find_touch, .user = &touch};
+    if (buf->type != TYPE_MBARRIER) visit_block(&visitor, &kernel->body);
+    return touch;
+}
+
+static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
+    Touch touch = touch_of(context, kernel, buf);
+    if (!touch.found) return NULL;
+    int rank = buf->rank - buf->stage_dims;
+    int64_t extents[2] = {buf_extent(buf, buf->rank - rank), buf_extent(buf, buf->rank - 1)};
+    if (touch.in_rows) return layout_row_major(context->arena, rank, extents);
+    return touch.order ? tma_layout_ordered(context->arena, buf, touch.order) : tma_layout(context->arena, buf);
+}
+
+// Bytes at whose multiples the buffer may start.
+static int64_t alignment_of(PassContext *context, Func *kernel, const Buf *buf) {
+    int64_t period = buf->layout ? layout_period(buf->layout) : 1;
+    if (period > 1) return period;
+    return touch_of(context, kernel, buf).found ? tma_facts.shared_align : context->target->vector_bytes;
+}
+
+static Choice choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
+    Arena *arena = context->arena;
+    Chooser chooser = {.context = context, .accesses = accesses, .buf = buf};
+    int rank = buf->rank < 2 ? buf->rank : 2, bits = type_bits(buf->type);
+    int64_t shape[2], flat;
+    for (int d = 0; d < rank; d++) shape[d] = buf_extent(buf, buf->rank - rank + d);
+    if (rank < 2) {
+        consider(&chooser, layout_row_major(arena, rank, shape));
+        return chooser.best;
+    }
+    const char *why;
+    consider(&chooser, layout_row_major(arena, 2, shape));
+    for (int chunks = 8; chunks >= 2; chunks /= 2)
+        consider(&chooser, layout_bank_swizzle(arena, shape[0], shape[1], bits, chunks, &why));
+    flat = shape[1];
+    if (!chooser.best.layout || chooser.best.conflicts > 0)
+        consider_swizzles(&chooser, layout_padded(arena, shape[0], shape[1], flat));
+    for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
+        consider(&chooser, layout_padded(arena, shape[0], shape[1], flat + pad));
+    return chooser.best;
+}
+
+// ---- lives ----
+
+typedef struct Life {
+    Buf *buf;
+    int first, last;   // numbers of statements in textual order
+    int64_t bytes, align;
+} Life;
+
+typedef struct Lives {
+    Arena *arena;
+    VEC(Life) lives;
+    int clock;
+} Lives;
+
+static Life *life_of(Lives *lives, const Buf *buf) {
+    for (int i = 0; i < lives->lives.count; i++)
+        if (lives->lives.items[i].buf == buf) return &lives->lives.items[i];
+    return NULL;
+}
+
+static void touch(Lives *lives, const Buf *buf, int from, int to) {
+    Life *life = life_of(lives, buf->alias_of ? buf->alias_of : buf);
+    if (!life) return;
+    if (life->first < 0 || from < life->first) life->first = from;
+    if (to > life->last) life->last = to;
+}
+
+static void live_block(Lives *lives, const Block *block);
+
+static void live_stmt_itself(Lives *lives, const Stmt *stmt) {
+    EffectVec effects = {0};
+    stmt_effects(lives->arena, stmt, &effects);
+    if (is_call(stmt, OP_AWAIT)) touch(lives, call_region(stmt, 0)->buf, lives->clock, lives->clock);
+    for (int i = 0; i < effects.count; i++) {
+        bool peers =
+            effects.items[i].op == OP_PEER || effects.items[i].op == OP_PEER_STORE;   // others use it when they do
+        touch(lives, effects.items[i].buf, peers ? 0 : lives->clock, peers ? INT_MAX : lives->clock);
+    }
+}
+
+// Buffers declared outside live through the whole loop when it touches them.
+static void live_loop(Lives *lives, const Stmt *stmt, const Block *body) {
+    int start = lives->clock, known = lives->lives.count;
+    EffectVec effects = {0};
+    live_block(lives, body);
+    stmt_effects(lives->arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++)
+        for (int l = 0; l < known; l++)
+            if (lives->lives.items[l].buf == effects.items[i].buf)
+                touch(lives, effects.items[i].buf, start, lives->clock);
+}
+
+// Roles run side by side, and as long as the block: what one touches stays.
+static void live_role(Lives *lives, const Stmt *role) {
+    EffectVec effects = {0};
+    live_block(lives, &role->role.body);
+    stmt_effects(lives->arena, role, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        touch(lives, effects.items[i].buf, 0, 0);
+        touch(lives, effects.items[i].buf, INT_MAX, INT_MAX);
+    }
+}
+
+static void live_if(Lives *lives, const Stmt *stmt) {
+    Stmt test = *stmt;
+    test.if_.then = test.if_.otherwise = (Block){0};
+    live_stmt_itself(lives, &test);
+    live_block(lives, &stmt->if_.then);
+    live_block(lives, &stmt->if_.otherwise);
+}
+
+static void live_stmt(Lives *lives, const Stmt *stmt) {
+    lives->clock++;
+    switch (stmt->kind) {
+    case STMT_DECL:
+        if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of) {
+            Life life = {.buf = stmt->decl, .first = -1, .last = -1};
+            vec_push(lives->arena, &lives->lives, life);
+        }
+        return;
+    case STMT_GRID: live_block(lives, &stmt->grid.body); return;
+    case STMT_ROLE: live_role(lives, stmt); return;
+    case STMT_BLOCK: live_block(lives, &stmt->block); return;
+    case STMT_IF: live_if(lives, stmt); return;
+    case STMT_WHILE: live_loop(lives, stmt, &stmt->while_.body); return;
+    case STMT_THREAD: live_loop(lives, stmt, &stmt->thread.body); return;
+    case STMT_FOR:
+        if (stmt->loop.kind == LOOP_PARALLEL) live_stmt_itself(lives, stmt);
+        else live_loop(lives, stmt, &stmt->loop.body);
+        return;
+    default: live_stmt_itself(lives, stmt); return;
+    }
+}
+
+static void live_block(Lives *lives, const Block *block) {
+    for (int i = 0; i < block->count; i++) live_stmt(lives, block->items[i]);
+}
+
+// ---- placing ----
+
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static bool meet(const Life *a, const Life *b) {
+    return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
+}
+
+static bool is_free(const Lives *lives, const Life *life, int64_t offset) {
+    for (int i = 0; i < lives->lives.count; i++) {
+        const Life *other = &lives->lives.items[i];
+        if (other == life || other->buf->offset < 0 || !meet(life, other)) continue;
+        if (offset < other->buf->offset + other->bytes && other->buf->offset < offset + life->bytes) return false;
+    }
+    return true;
+}
+
+static void place(Lives *lives, Life *life) {
+    int64_t best = is_free(lives, life, 0) ? 0 : INT64_MAX;
+    for (int i = 0; i < lives->lives.count && best > 0; i++) {
+        const Life *other = &lives->lives.items[i];
+        if (other->buf->offset < 0) continue;
+        int64_t offset = round_up(other->buf->offset + other->bytes, life->align);
+        if (offset < best && is_free(lives, life, offset)) best = offset;
+    }
+    life->buf->offset = best;
+    life->buf->align = (int)life->align;
+}
+
+// Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between the last
+// read of one and the first write of the next.
+static void keep_apart(Life *life) {
+    if (life->first < 0) return;
+    life->first = 0;
+    life->last = INT_MAX;
+}
+
+static Life *largest_unplaced(Lives *lives) {
+    Life *best = NULL;
+    for (int i = 0; i < lives->lives.count; i++) {
+        Life *life = &lives->lives.items[i];
+        if (life->buf->offset < 0 && (!best || life->bytes > best->bytes)) best = life;
+    }
+    return best;
+}
+
+static void check_size(PassContext *context, const Func *kernel, const Lives *lives) {
+    int64_t total = 0;
+    for (int i = 0; i < lives->lives.count; i++) {
+        int64_t end = lives->lives.items[i].buf->offset + lives->lives.items[i].bytes;
+        total = end > total ? end : total;
+    }
+    if (total <= context->target->shared_block) return;
+    Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total,
+                   context->target->name, (long long)context->target->shared_block);
+    for (int i = 0; i < lives->lives.count; i++)
+        diag_label(d, lives->lives.items[i].buf->loc, "%s: %lld bytes", lives->lives.items[i].buf->name,
+                   (long long)lives->lives.items[i].bytes);
+}
+
+// ---- the pass ----
+
+static bool is_turned(const Stmt *stmt, void *user) {
+    (void)user;
+    return via_is(stmt, "matrix");
+}
+
+static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec *accesses) {
+    if (block_any(&kernel->body, is_turned, NULL)) {   // which rows these read depends on the layout
+        *accesses = (SharedAccessVec){0};
+        shared_accesses(context, kernel, accesses);
+    }
+    for (int i = 0; i < accesses->count; i++) {
+        const SharedAccess *access = &accesses->items[i];
+        int64_t conflicts = access_cost(context->target, access, access->buf->layout).conflicts;
+        int64_t before = attr_int(access->stmt->attrs, ATTR_CONFLICTS, 0);
+        attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + conflicts);
+        if (conflicts > 0 && context->remarks)
+            diag(context->sink, access->stmt->loc, T_SHARED_CONFLICTS, access->buf->name, (int)conflicts,
+                 layout_text(context->arena, access->buf->layout));
+    }
+}
+
+bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
+    Lives lives = {.arena = context->arena};
+    SharedAccessVec accesses = {0};
+    bool changed = false;
+    live_block(&lives, &kernel->body);
+    shared_accesses(context, kernel, &accesses);
+    for (int i = 0; i < lives.lives.count; i++) {
+        Buf *buf = lives.lives.items[i].buf;
+        if (!buf->layout && !buf->lowered) {
+            buf->layout = dictated_layout(context, kernel, buf);
+            if (!buf->layout) buf->layout = choose_layout(context, &accesses, buf).layout;
+            buf->stage_dims = buf->rank - buf->layout->rank_in;
+            changed = true;
+        }
+        lives.lives.items[i].bytes = buf_space(buf);
+        lives.lives.items[i].align = alignment_of(context, kernel, buf);
+        bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
+        if (spread || lives.lives.items[i].bytes <= context->target->line_bytes) keep_apart(&lives.lives.items[i]);
+        if (!spread && grid_blocks(func_grid(kernel)) > 1)
+            diag(context->sink, buf->loc, T_POINT_SHARED, buf->name, (long long)grid_blocks(func_grid(kernel)));
+    }
+    if (changed) report_conflicts(context, kernel, &accesses);
+    for (Life *life; (life = largest_unplaced(&lives)); changed = true) place(&lives, life);
+    check_size(context, kernel, &lives);
+    return changed;
+}

@@ -1,0 +1,115 @@
+// Buffers as threads see them: a fragment is a local array, a shared buffer has its physical shape; and expressions outside loops
+// in these terms.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/layout/fragment.h"
+#include "passes/lower/lower.h"
+#include "support/map.h"
+
+Expr *lower_thread(Lower *lower) {
+    return e_var(lower->arena, lower->thread);
+}
+
+// ---- buffers ----
+
+Buf *lower_local(Lower *lower, Buf *fragment) {
+    Buf *local = map_get(lower->locals, fragment);
+    if (local) return local;
+    int64_t size = fragment->layout ? tv_values(fragment->layout) : 1;
+    local = buf_new_const(lower->arena, fragment->name, SCOPE_LOCAL, fragment->type, 1, &size, fragment->loc);
+    map_put(lower->locals, fragment, local);
+    return local;
+}
+
+Buf *lower_physical(Lower *lower, Buf *shared) {
+    Buf *physical = map_get(lower->physical, shared);
+    if (physical) return physical;
+    int64_t shape[2 * LAYOUT_MAX_RANK];
+    int rank = 0, lead = shared->layout ? shared->rank - shared->layout->rank_in : shared->rank;
+    for (int d = 0; d < lead; d++) shape[rank++] = buf_extent(shared, d);
+    for (int d = 0; shared->layout && d < shared->layout->rank_out; d++) shape[rank++] = shared->layout->out_shape[d];
+    physical = buf_new_const(lower->arena, shared->name, SCOPE_SHARED, shared->type, rank, shape, shared->loc);
+    physical->offset = shared->offset;
+    physical->align = shared->align;
+    physical->lowered = true;
+    if (attr_get(shared->attrs, ATTR_BLOCKS))
+        attr_set_int(lower->arena, &physical->attrs, ATTR_BLOCKS, attr_int(shared->attrs, ATTR_BLOCKS, 1));
+    map_put(lower->physical, shared, physical);
+    return physical;
+}
+
+Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count) {
+    Arena *arena = lower->arena;
+    Expr **physical = NEW_ARRAY(arena, Expr *, 2 * LAYOUT_MAX_RANK);
+    int lead = buf->scope == SCOPE_SHARED && buf->layout ? count - buf->layout->rank_in : count;
+    for (int d = 0; d < lead; d++) physical[d] = simplify_expr(arena, lower->facts, indices[d]);
+    *physical_count = lead;
+    if (lead == count) return physical;
+    Expr *in[LAYOUT_MAX_RANK];
+    for (int d = lead; d < count; d++) in[d - lead] = simplify_expr(arena, lower->facts, indices[d]);
+    layout_forward(arena, lower->facts, buf->layout, in, physical + lead);
+    *physical_count = lead + buf->layout->rank_out;
+    return physical;
+}
+
+// ---- expressions outside loops ----
+
+int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
+    int64_t out[LAYOUT_MAX_RANK], at;
+    if (!fragment->layout || tv_replicas(fragment->layout) != tv_threads(fragment->layout)) return -1;
+    for (int64_t v = 0; v < tv_values(fragment->layout); v++) {
+        int64_t in[2] = {0, v};
+        bool same = true;
+        layout_eval(fragment->layout, in, out);
+        for (int d = 0; d < count; d++) same &= expr_const(indices[d], &at) && at == out[d];
+        if (same) return v;
+    }
+    return -1;
+}
+
+Expr *lower_load(Lower *lower, Expr *expr) {
+    Arena *arena = lower->arena;
+    Buf *buf = expr->load.buf;
+    if (buf->scope == SCOPE_FRAGMENT) {
+        int64_t slot = replicated_slot(buf, expr->load.count, expr->load.indices);
+        if (slot < 0) {
+            diag(lower->context->sink, expr->loc, T_FRAGMENT_INDEX, buf->name);
+            lower->failed = true;
+            slot = 0;
+        }
+        return e_load1(arena, lower_local(lower, buf), e_int(arena, slot));
+    }
+    if (buf->scope == SCOPE_SHARED && !buf->lowered) {
+        int count;
+        Expr **indices = lower_indices(lower, buf, expr->load.count, expr->load.indices, &count);
+        return e_load(arena, lower_physical(lower, buf), count, indices);
+    }
+    if (buf->scope != SCOPE_GLOBAL) return expr;
+    Expr *guard = access_guard(arena, lower->facts, buf, expr->load.count, expr->load.indices);
+    return guard ? e_select(arena, guard, expr, e_zero(arena, expr->type)) : expr;
+}
+
+static Expr *lower_node(Mapper *mapper, Expr *expr) {
+    return expr->kind == EXPR_LOAD ? lower_load(mapper->user, expr) : expr;
+}
+
+static Region *lower_operand(Mapper *mapper, Region *region) {
+    return lower_element(mapper->user, region);
+}
+
+Expr *lower_expr(Lower *lower, Expr *expr) {
+    if (!expr) return NULL;
+    Mapper mapper = {.arena = lower->arena, .expr = lower_node, .region = lower_operand, .user = lower};
+    return simplify_expr(lower->arena, lower->facts, map_expr(&mapper, expr));
+}
+
+Region *lower_element(Lower *lower, const Region *region) {
+    Expr *indices[LAYOUT_MAX_RANK];
+    int count;
+    for (int d = 0; d < region->count; d++) indices[d] = lower_expr(lower, region->dims[d].start);
+    if (region->buf->scope != SCOPE_SHARED || region->buf->lowered)
+        return region_element(lower->arena, region->buf, region->count, indices);
+    Expr **physical = lower_indices(lower, region->buf, region->count, indices, &count);
+    return region_element(lower->arena, lower_physical(lower, region->buf), count, physical);
+}

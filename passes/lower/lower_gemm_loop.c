@@ -1,0 +1,322 @@
+// A loop over tiles that waits for its copies at its top and ends in a gemm on the tensor cores, for one thread.
+//
+// The fragments of the next k step are loaded while this one is multiplied, also across the iteration, so that the tensor
+// cores idle neither at the barrier nor behind a burst of copies:
+//
+//     if (0 < steps) { wait; barrier; load(tile 0, step 0) }
+//     for (k in steps) unroll (kk in 4) {
+//         if (kk < 3) {
+//             load(tile k, step kk + 1);
+//             a third of the copies of a later tile; after the last third their commit;
+//         }
+//         multiply(step kk, upper rows);
+//         if (kk == 3) { wait; barrier; load(tile min(k + 1, steps - 1), step 0) }
+//         multiply(step kk, lower rows);
+//     }
+//     wait for the copies of tiles that do not exist, if something else uses their memory;
+//
+// Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the top
+// of the next iteration, and after the last load of tile k, so they order what they did before. There are products on both
+// sides, so that a warp that waits has some in flight.
+//
+// Branches would part the copies and loads from the products that hide them, so there are none: the last iteration loads
+// its own tile again, and `if (k + 2 < steps) copy` becomes a copy with nothing valid, which reads nothing and writes zeros
+// to the slot it would have filled. Nobody reads that, but something else may live there later: hence the last wait.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/layout/fragment.h"
+#include "passes/lower/lower_gemm.h"
+#include <string.h>
+
+static bool is_wait(const Stmt *stmt) {
+    return is_call(stmt, OP_CP_ASYNC_WAIT) || is_call(stmt, OP_BARRIER);
+}
+
+static int leading_waits(const Block *body) {
+    int waits = 0;
+    while (waits < body->count && is_wait(body->items[waits])) waits++;
+    return waits;
+}
+
+static bool only_starts_copies(const Stmt *stmt) {
+    if (stmt->kind == STMT_IF) {
+        for (int i = 0; i < stmt->if_.then.count; i++)
+            if (!only_starts_copies(stmt->if_.then.items[i])) return false;
+        return stmt->if_.otherwise.count == 0;
+    }
+    if (stmt->kind == STMT_FOR)
+        return stmt->loop.kind == LOOP_PARALLEL && attr_get(stmt->attrs, ATTR_VIA) && !via_is(stmt, "tma");
+    return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
+}
+
+bool is_gemm_loop(const Target *target, const Stmt *loop) {
+    const Block *body = &loop->loop.body;
+    int64_t begin, step;
+    if (loop->kind != STMT_FOR || loop->loop.kind != LOOP_SERIAL || loop->loop.count != 1 || body->count < 2)
+        return false;
+    if (!expr_const(loop->loop.iters[0].begin, &begin) || begin != 0) return false;
+    if (!expr_const(loop->loop.iters[0].step, &step) || step != 1 || leading_waits(body) == 0) return false;
+    const Stmt *gemm = vec_last(body);
+    const MmaInfo *info = is_call(gemm, OP_GEMM) ? gemm_instruction(target, gemm) : NULL;
+    if (!info || gemm->call.args[GEMM_ACCUMULATE].value) return false;
+    if (region_extent(gemm->call.args[0].region, 1) / gemm_step(target, gemm) % 2 != 0)
+        return false;   // sets alternate
+    for (int operand = 0; operand < 2; operand++)
+        if (!matrix_load_possible(target, gemm, operand)) return false;
+    for (int i = leading_waits(body); i < body->count - 1; i++)
+        if (!only_starts_copies(body->items[i])) return false;
+    return true;
+}
+
+// ---- fragments across iterations ----
+
+// Waits as at the top of the loop, then the first fragments of tile `tile`.
+static void enter_tile(Gemm *gemm, const Stmt *loop, Expr *tile, Block *out) {
+    Arena *arena = gemm->arena;
+    const Block *body = &loop->loop.body;
+    Subst *subst = subst_new(arena);
+    subst_var(subst, loop->loop.iters[0].var, tile);
+    for (int i = 0; i < leading_waits(body); i++) block_push(arena, out, clone_stmt(arena, NULL, body->items[i]));
+    Gemm at = *gemm;
+    at.stmt = clone_stmt(arena, subst, gemm->stmt);
+    at.set = e_int(arena, 0);
+    gemm_load(&at, e_int(arena, 0), out);
+}
+
+static Expr *next_tile(Arena *arena, const Iter *iter) {
+    Expr *one = e_int(arena, 1);
+    return e_min(arena, e_add(arena, e_var(arena, iter->var), one), e_sub(arena, iter->end, one));
+}
+
+// ---- copies without branches, in parts ----
+
+typedef struct Copies {
+    Gemm *gemm;
+    const Stmt *loop;
+    VEC(Stmt *) spread;   // unrolled loops of copies
+    Block first, last;    // what else there is to do ahead of them and after them
+    bool masked;          // some have nothing valid
+    bool left;            // some are under way when the loop ends
+} Copies;
+
+static bool only_cp_async(const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_FOR ? !only_cp_async(&stmt->loop.body)
+                                   : stmt->kind != STMT_LET && !is_call(stmt, OP_CP_ASYNC))
+            return false;
+    }
+    return true;
+}
+
+// The copies go to a slot that is also free where their condition does not hold. In a loop with few, known trips the condition may
+// decide the trip, and the slot with it (`if (k <= 0) copy(.., As[1])`), which the other trips read.
+static bool goes_round(const Block *block, const Stmt *loop) {
+    int64_t trips;
+    if (!expr_const(loop->loop.iters[0].end, &trips)) return true;
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_FOR && !goes_round(&stmt->loop.body, loop)) return false;
+        if (!is_call(stmt, OP_CP_ASYNC)) continue;
+        const Expr *slot = stmt->call.args[0].region->dims[0].start;
+        if (slot->kind != EXPR_BINARY || slot->binary.op != BIN_MOD || !expr_uses_var(slot, loop->loop.iters[0].var))
+            return false;
+    }
+    return true;
+}
+
+static Expr *where(Arena *arena, Expr *condition, Expr *valid) {
+    Expr *zero = e_int(arena, 0);
+    if (valid->kind != EXPR_SELECT || !expr_is_int(valid->select.no, 0)) return e_select(arena, condition, valid, zero);
+    return e_select(arena, e_and(arena, condition, valid->select.condition), valid->select.yes, zero);
+}
+
+// Its copies have nothing valid where the condition does not hold.
+static void mask_copies(Arena *arena, Expr *condition, Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_FOR) mask_copies(arena, condition, &stmt->loop.body);
+        if (!is_call(stmt, OP_CP_ASYNC)) continue;
+        Arg *args = stmt->call.args;
+        bool clipped = stmt->call.count > 3 && args[3].value;
+        Arg masked[4] = {args[0], args[1], args[2],
+                         arg_value(where(arena, condition, clipped ? args[3].value : args[2].value))};
+        *stmt = *s_call(arena, OP_CP_ASYNC, 4, masked);
+    }
+}
+
+static bool is_unrolled(const Stmt *stmt) {
+    int64_t begin, end, step;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL || stmt->loop.count != 1) return false;
+    const Iter *iter = &stmt->loop.iters[0];
+    return expr_const(iter->begin, &begin) && begin == 0 && expr_const(iter->end, &end) &&
+           expr_const(iter->step, &step) && step == 1;
+}
+
+// Sorts the lowered copies of one iteration. Without a branch: masked ones, and those that always happen.
+static void sort_copies(Copies *copies, Block *block) {
+    Arena *arena = copies->gemm->arena;
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        bool masks = stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 && only_cp_async(&stmt->if_.then) &&
+                     goes_round(&stmt->if_.then, copies->loop);
+        if (masks) {
+            copies->masked = true;
+            mask_copies(arena, stmt->if_.condition, &stmt->if_.then);
+            sort_copies(copies, &stmt->if_.then);
+        } else if (is_call(stmt, OP_CP_ASYNC_COMMIT)) {
+            block_push(arena, &copies->last, stmt);
+        } else if (is_unrolled(stmt) && only_cp_async(&stmt->loop.body)) {
+            vec_push(arena, &copies->spread, stmt);
+        } else {
+            block_push(arena, &copies->first, stmt);
+        }
+    }
+}
+
+static int64_t copies_count(const Copies *copies) {
+    int64_t count = 0, end;
+    for (int i = 0; i < copies->spread.count; i++)
+        if (expr_const(copies->spread.items[i]->loop.iters[0].end, &end)) count += end;
+    return count;
+}
+
+// Copies number from .. to, counted through all loops.
+static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *out) {
+    Arena *arena = copies->gemm->arena;
+    int64_t begin = 0, count;
+    for (int i = 0; i < copies->spread.count; i++, begin += count) {
+        if (!expr_const(copies->spread.items[i]->loop.iters[0].end, &count)) return;
+        int64_t low = from > begin ? from - begin : 0, high = to - begin < count ? to - begin : count;
+        if (low >= high) continue;
+        Stmt *part = clone_stmt(arena, NULL, copies->spread.items[i]);
+        part->loop.iters[0].begin = e_int(arena, low);
+        part->loop.iters[0].end = e_int(arena, high);
+        block_push(arena, out, part);
+    }
+}
+
+static Stmt *at_step(Gemm *gemm, Expr *kk, int64_t step) {
+    return s_if(gemm->arena, e_binary(gemm->arena, BIN_EQ, kk, e_int(gemm->arena, step)));
+}
+
+// All steps but the last share the copies; the commit follows the last part.
+static void interleave_copies(const Copies *copies, Expr *kk, Block *out) {
+    Gemm *gemm = copies->gemm;
+    int64_t parts = gemm->k_steps - 1, count = copies_count(copies);
+    for (int64_t p = 0; p < parts; p++) {
+        Stmt *part = at_step(gemm, kk, p);
+        if (p == 0) block_append(gemm->arena, &part->if_.then, &copies->first);
+        push_copies(copies, count * p / parts, count * (p + 1) / parts, &part->if_.then);
+        if (p == parts - 1) block_append(gemm->arena, &part->if_.then, &copies->last);
+        if (part->if_.then.count > 0) block_push(gemm->arena, out, part);
+    }
+}
+
+// ---- the loop ----
+
+static void next_fragments(Gemm *gemm, Expr *kk, Block *out) {
+    Arena *arena = gemm->arena;
+    Expr *next = e_add(arena, kk, e_int(arena, 1));
+    Stmt *within = s_if(arena, e_lt(arena, next, e_int(arena, gemm->k_steps)));
+    Gemm at = *gemm;
+    int mark = facts_mark(gemm->lower->facts);
+    facts_assume(gemm->lower->facts, within->if_.condition, true);
+    at.set = e_mod(arena, next, e_int(arena, 2));
+    gemm_load(&at, next, &within->if_.then);
+    facts_release(gemm->lower->facts, mark);
+    block_push(arena, out, within);
+}
+
+static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block *out) {
+    Expr *kk;
+    Stmt *steps = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk),
+         *last = at_step(gemm, kk, gemm->k_steps - 1);
+    Block *body = &steps->loop.body;
+    next_fragments(gemm, kk, body);
+    interleave_copies(copies, kk, body);
+    gemm->set = e_mod(gemm->arena, kk, e_int(gemm->arena, 2));
+    gemm_convert(gemm, body);
+    gemm_multiply(gemm, kk, 0, gemm->m_tiles / 2, body);
+    enter_tile(gemm, loop, next_tile(gemm->arena, &loop->loop.iters[0]), &last->if_.then);
+    block_push(gemm->arena, body, last);
+    gemm_multiply(gemm, kk, gemm->m_tiles / 2, gemm->m_tiles, body);
+    block_push(gemm->arena, out, steps);
+}
+
+// ---- the last wait ----
+
+typedef struct Overlap {
+    Lower *lower;
+    const Buf *ring;
+    bool found;
+} Overlap;
+
+static int64_t end_of(const Buf *physical) {
+    int64_t bytes = type_bytes(physical->type);
+    for (int d = 0; d < physical->rank; d++) bytes *= buf_extent(physical, d);
+    return physical->offset + bytes;
+}
+
+static bool find_overlap(Visitor *visitor, Stmt *stmt) {
+    Overlap *overlap = visitor->user;
+    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return true;
+    const Buf *ring = overlap->ring, *other = lower_physical(overlap->lower, stmt->decl);
+    overlap->found |= other != ring && other->offset < end_of(ring) && ring->offset < end_of(other);
+    return true;
+}
+
+static bool find_ring(Visitor *visitor, Stmt *stmt) {
+    Overlap *overlap = visitor->user;
+    if (!is_call(stmt, OP_CP_ASYNC)) return true;
+    overlap->ring = stmt->call.args[0].region->buf;
+    Visitor others = {.stmt = find_overlap, .user = overlap};
+    visit_block(&others, &overlap->lower->kernel->body);
+    return true;
+}
+
+// Whether something else lives in the memory of the copies.
+static bool shares_memory(Lower *lower, const Copies *copies) {
+    Overlap overlap = {.lower = lower};
+    Visitor visitor = {.stmt = find_ring, .user = &overlap};
+    visit_block(&visitor, (Block *)&copies->first);
+    for (int i = 0; i < copies->spread.count; i++) visit_stmt(&visitor, copies->spread.items[i]);
+    return overlap.found;
+}
+
+// Whether copies are still under way after the waits at the top of an iteration.
+static bool leaves_copies(const Block *body) {
+    for (int i = 0; i < leading_waits(body); i++)
+        if (is_call(body->items[i], OP_CP_ASYNC_WAIT) && expr_is_int(body->items[i]->call.args[0].value, 0))
+            return false;
+    return true;
+}
+
+static void push_last_wait(Lower *lower, const Copies *copies, Block *out) {
+    if (!copies->masked || !copies->left || (!lower->repeats && !shares_memory(lower, copies))) return;
+    Arg none = arg_value(e_int(lower->arena, 0));
+    block_push(lower->arena, out, s_call(lower->arena, OP_CP_ASYNC_WAIT, 1, &none));
+}
+
+void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out) {
+    Arena *arena = lower->arena;
+    Block *body = &loop->loop.body, lowered = {0}, steps = {0};
+    Gemm gemm = {.lower = lower, .arena = arena, .stmt = vec_last(body)};
+    Stmt *block = s_block(arena), *start = s_if(arena, e_lt(arena, e_int(arena, 0), loop->loop.iters[0].end));
+    int mark = facts_mark(lower->facts);
+    gemm.info = gemm_instruction(lower->target, gemm.stmt);
+    gemm_begin(&gemm, 2, &block->block);
+    enter_tile(&gemm, loop, e_int(arena, 0), &start->if_.then);
+    block_push(arena, &block->block, start);
+    facts_iter(lower->facts, &loop->loop.iters[0]);
+    for (int i = leading_waits(body); i < body->count - 1; i++) lower_stmt(lower, body->items[i], &lowered);
+    Copies copies = {.gemm = &gemm, .loop = loop, .left = leaves_copies(body)};
+    sort_copies(&copies, &lowered);
+    push_steps(&gemm, loop, &copies, &steps);
+    *body = steps;
+    block_push(arena, &block->block, loop);
+    push_last_wait(lower, &copies, &block->block);
+    facts_release(lower->facts, mark);
+    block_push(arena, out, block);
+}

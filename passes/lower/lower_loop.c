@@ -1,0 +1,179 @@
+// Loops of a tile (parallel, copy, fill, transpose) as what one thread does.
+//
+// The map numbers the thread's iterations: value v of thread t is the point map(t, v). They run in groups of n = @vector
+// consecutive points along the fast dim:
+//
+//     unroll (q in V / n) {
+//         let i = ..., j = ...;                                  the group's first point, by Forward of the map
+//         local x_v: bf16[8];
+//         if (guard) vectorized (e in 8) x_v[e] = x[i, j + e];   unit-stride memory is read in one access,
+//         else unroll (e in 8) x_v[e] = 0;
+//         unroll (e in 8) { y_v[e] = ... x_v[e] ... v[q * 8 + e] ...; }
+//         if (guard) vectorized (e in 8) y[i, j + e] = y_v[e];   and written (or added to) in one
+//     }
+//
+// A fragment element is the thread's own slot, known from the group and e. Guards are what facts could not prove; when a
+// guard differs between the elements of a group there are two versions, chosen by one test for the whole tile: an
+// unguarded one in vectors, and a guarded one element by element. Points beyond the loop's extents (a padded map) and
+// memory writes by replicas are masked. A condition on a few registers around all of the body, like that of a row, is put to the
+// warp first: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`, and none of its threads goes through the loop for nothing.
+// Started copies become cp_async with the number of valid elements; the indices of a gather are read before the first one.
+//
+// Here: groups, and the versions that a loop needs. Its body at a point, vectors, started copies, guards of the whole tile, what
+// is skipped: lower_loop_*.c.
+#include "passes/lower/lower_loop.h"
+#include "passes/layout/fragment.h"
+
+// ---- one version of the loop ----
+
+Expr *bind_point(Version *version, Block *out) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    Expr *in[2] = {lower_thread(version->lower), e_mul(arena, version->group, e_int(arena, version->vector))};
+    Expr *coordinates[LAYOUT_MAX_RANK], *padding = NULL;
+    layout_forward(arena, facts, version->map, in, coordinates);
+    for (int d = 0; d < version->loop->rank; d++) {
+        Expr *value = simplify_expr(arena, facts, coordinates[d]);
+        if (value->kind != EXPR_INT && value->kind != EXPR_VAR) {
+            Var *var = var_new(arena, version->loop->iters[d]->name, VAR_LET, TYPE_I64, version->loop->origin->loc);
+            block_push(arena, out, s_let(arena, var, value));
+            facts_bind(facts, var, value);
+            value = e_var(arena, var);
+        }
+        version->first[d] = version->point[d] = value;
+        Expr *inside = e_lt(arena, value, e_int(arena, version->loop->extents[d]));
+        if (version->map->out_shape[d] > version->loop->extents[d] && !prove(facts, inside))
+            padding = both(version, padding, inside);
+    }
+    return padding;
+}
+
+bool touches_registers(const Version *version) {
+    for (int a = 0; a < version->accesses->count; a++)
+        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT) return true;
+    return false;
+}
+
+static bool writes_registers(const Version *version) {
+    for (int a = 0; a < version->accesses->count; a++)
+        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT && version->accesses->items[a].is_store)
+            return true;
+    return false;
+}
+
+// Registers have constant indices, so groups that touch them are unrolled; others only so far that enough loads are under
+// way at once.
+static int64_t unrolled_groups(const Version *version, int64_t groups) {
+    enum { UNDER_WAY = 8 };
+    if (touches_registers(version) || groups <= UNDER_WAY) return groups;
+    int64_t count = UNDER_WAY;
+    while (groups % count != 0) count--;
+    return count;
+}
+
+Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Block *out) {
+    Arena *arena = version->arena;
+    if (count == 1) return out;
+    Var *var = var_new(arena, name, VAR_ITER, TYPE_I64, version->loop->origin->loc);
+    Stmt *loop = s_for(arena, kind, var, e_int(arena, 0), e_int(arena, count));
+    loop->loc = version->loop->origin->loc;
+    facts_iter(version->lower->facts, &loop->loop.iters[0]);
+    version->group = e_add(arena, e_mul(arena, version->group, e_int(arena, count)), e_var(arena, var));
+    block_push(arena, out, loop);
+    return &loop->loop.body;
+}
+
+static void emit_groups(Version *version, Block *out) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    int64_t groups = version->values / version->vector, unrolled = unrolled_groups(version, groups);
+    int mark = facts_mark(facts);
+    Stmt *scope = s_block(arena);
+    version->group = e_int(arena, 0);
+    version->element = e_int(arena, 0);
+    version->temporaries = map_new(arena);
+    version->vars = subst_new(arena);
+    scope->loc = version->loop->origin->loc;
+    version->indices = map_new(arena);
+    version->number = e_int(arena, 0);
+    Block *body = group_loop(version, LOOP_SERIAL, "c", groups / unrolled, &scope->block);
+    if (can_start(version)) load_indices(version, unrolled, body);
+    Block *around = body;
+    body = group_loop(version, LOOP_UNROLL, "q", unrolled, body);
+    if (unrolled > 1) version->number = e_var(arena, around->items[around->count - 1]->loop.iters[0].var);
+    version->group = e_add(arena, version->group, e_int(arena, version->from / version->vector));
+    Expr *padding = bind_point(version, body);
+    if (padding) {
+        Stmt *inside = s_if(arena, padding);
+        block_push(arena, body, inside);
+        body = &inside->if_.then;
+        facts_assume(facts, padding, true);
+    }
+    if (version->loop->clip) {   // the same for all of a group
+        Stmt *inside = s_if(arena, at_point(version, version->loop->clip, version->first));
+        block_push(arena, body, inside);
+        body = &inside->if_.then;
+        facts_assume(facts, inside->if_.condition, true);
+    }
+    if (version->first_replica && !writes_registers(version)) {   // nothing of it is needed twice
+        Stmt *only = s_if(arena, version->first_replica);
+        block_push(arena, body, only);
+        body = &only->if_.then;
+        version->first_replica = NULL;
+    }
+    if (can_start(version)) start_group(version, body);
+    else if (version->vector > 1) group_in_vectors(version, body);
+    else version_block(version, &version->loop->body, body);
+    facts_release(facts, mark);
+    if (groups > 1) block_append(arena, out, &scope->block);
+    else block_push(arena, out, scope);
+}
+
+static void emit_guarded_elements(Version *version, Block *out) {
+    Version plain = *version;
+    plain.vector = 1;
+    emit_groups(&plain, out);
+}
+
+void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
+    lower_loop_part(lower, stmt, loop, 0, 0, out);
+}
+
+void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
+    Arena *arena = lower->arena;
+    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
+    TileAccessVec accesses = {0};
+    EXPECT(lower->context->failure, text, "a loop has no map");
+    Version version = {.lower = lower, .arena = arena, .loop = loop, .accesses = &accesses};
+    version.map = layout_parse(arena, text, 0, &why);
+    EXPECT(lower->context->failure, version.map && tv_threads(version.map) == lower->threads, "bad map %s: %s", text,
+           why);
+    version.from = first;
+    version.values = count > 0 ? count : tv_values(version.map);
+    tile_accesses(arena, loop, &accesses);
+    version.fast = loop_fast_dim(loop, &accesses);
+    version.vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);
+    if (loop->clip && expr_uses_var(loop->clip, loop->iters[version.fast])) version.vector = 1;
+    version.first_replica = fragment_first_replica(arena, version.map, lower_thread(lower));
+    int mark = facts_mark(lower->facts);
+    for (int d = 0; d < loop->rank; d++) {
+        Iter iter = {loop->iters[d], e_int(arena, 0), e_int(arena, loop->extents[d]), e_int(arena, 1)};
+        facts_iter(lower->facts, &iter);
+    }
+    bool two = needs_two_versions(&version);
+    Expr *whole = two ? whole_tile_inside(&version) : NULL;
+    facts_release(lower->facts, mark);
+    leave_out(&version);
+    if (!two) {
+        emit_groups(&version, unless_skipped(&version, out));
+    } else if (!whole) {
+        emit_guarded_elements(&version, out);
+    } else {
+        Stmt *choice = s_if(arena, whole);
+        Version inside = version;
+        inside.inside = true;
+        emit_groups(&inside, &choice->if_.then);
+        emit_guarded_elements(&version, &choice->if_.otherwise);
+        block_push(arena, out, choice);
+    }
+}

@@ -1,0 +1,544 @@
+// A running sum or maximum for one thread. Source and destination have one layout, whatever it is: its digits along the axis,
+// sorted by their strides, are levels of a mixed-radix number, and each level adds to all that lies behind it what lies before it.
+//
+//     v: f32[2048] over 128 threads    values of a vector (4:1), lanes (32:4), values (4:128), warps (4:512)
+//
+//     run      the thread's elements, summed up within the lowest level if that is one of values: its vectors
+//     total    of all that the levels done so far span: one for each value of the digits that are still to come
+//     base     what comes before each vector; in the end run + base is the result
+//
+//     level of values   total[i] is summed up in the thread; base of digit i + 1 gets total[i]
+//     level of lanes    log2 steps of shfl_up; base gets the sum of the lanes before, and the last lane's total goes to all
+//     level of warps    one thread for each total writes it to `scratch`, barrier, all threads sum up the parts of the warps
+//                       before theirs; many parts are shared by the lanes, which meet by butterflies (as in lower_reduce.c, and
+//                       as there each block of a cluster has all parts in a slice of its own)
+//
+// An element costs two operations, one in its vector and one with its base; shuffles and exchanges are for vectors. Elements
+// beyond the source's shape count as the identity: they are read by nobody, or lie behind all others.
+#include "ir/build.h"
+#include "passes/layout/fragment.h"
+#include "passes/lower/lower.h"
+
+typedef struct Level {
+    int input, mode;   // a digit of threads or of values
+    int64_t extent, stride;
+} Level;
+
+typedef struct Levels {
+    int count;
+    Level items[2 * LAYOUT_MAX_MODES];
+} Levels;
+
+typedef uint32_t Digits;   // a set of digits of values
+
+typedef struct Scan {
+    Lower *lower;
+    Arena *arena;
+    Stmt *stmt;
+    OpId op;   // the reduction's that combines
+    int axis;
+    const Layout *layout;
+    Levels levels;
+    Type type;   // of the arithmetic
+    Buf *run, *base, *total;
+    Digits all, vectors, left;   // those of run, of base, of total
+    Buf *scratch;
+    int64_t taken;    // elements of the scratch that former levels have
+    int64_t blocks;   // that share the threads
+} Scan;
+
+bool is_scan(const Stmt *stmt) {
+    return stmt->kind == STMT_CALL && (stmt->call.op == OP_SCAN_SUM || stmt->call.op == OP_SCAN_MAX);
+}
+
+int scan_axis(const Stmt *scan) {
+    int64_t axis = 0;
+    expr_const(scan->call.args[SCAN_AXIS].value, &axis);
+    return (int)axis;
+}
+
+int scratch_operand(const Stmt *stmt) {
+    return is_scan(stmt) ? SCAN_SCRATCH : is_reduction(stmt) ? REDUCE_SCRATCH : -1;
+}
+
+// ---- levels ----
+
+static void add_level(Levels *levels, Level level) {
+    int at = levels->count++;
+    for (; at > 0 && levels->items[at - 1].stride > level.stride; at--) levels->items[at] = levels->items[at - 1];
+    levels->items[at] = level;
+}
+
+// False: the digits make no mixed-radix number.
+static bool levels_of(const Layout *tv, int axis, Levels *levels) {
+    int64_t reach = 1;
+    levels->count = 0;
+    for (int input = 0; input < 2; input++) {
+        for (int i = 0; i < tv->in[input].count; i++) {
+            const LayoutMode *mode = &tv->in[input].modes[i];
+            if (mode->stride != 0 && mode->out == axis && mode->extent > 1)
+                add_level(levels, (Level){input, i, mode->extent, mode->stride});
+        }
+    }
+    for (int l = 0; l < levels->count; l++) {
+        if (levels->items[l].stride != reach) return false;
+        reach *= levels->items[l].extent;
+    }
+    return true;
+}
+
+static int64_t thread_weight(const Layout *tv, int mode) {
+    int64_t weight = 1;
+    for (int i = 0; i < mode; i++) weight *= tv->in[TV_THREAD].modes[i].extent;
+    return weight;
+}
+
+static void split_level(const Layout *tv, const Level *level, int64_t lanes, int64_t *within, int64_t *above) {
+    tv_split_digit(thread_weight(tv, level->mode), level->extent, lanes, within, above);
+}
+
+static int64_t digits_count(const Layout *tv, Digits digits) {
+    int64_t count = 1;
+    for (int i = 0; i < tv->in[TV_VALUE].count; i++)
+        if (digits >> i & 1) count *= tv->in[TV_VALUE].modes[i].extent;
+    return count;
+}
+
+static Digits all_digits(const Layout *tv) {
+    return ((Digits)1 << tv->in[TV_VALUE].count) - 1;
+}
+
+// The thread digit tells threads with totals of their own apart when the first `level` levels are done.
+static bool is_key(const Levels *levels, int level, const Layout *tv, int mode) {
+    for (int l = 0; l <= level; l++)
+        if (levels->items[l].input == TV_THREAD && levels->items[l].mode == mode) return false;
+    return tv->in[TV_THREAD].modes[mode].stride != 0;
+}
+
+static int64_t key_count(const Levels *levels, int level, const Layout *tv) {
+    int64_t count = 1;
+    for (int i = 0; i < tv->in[TV_THREAD].count; i++)
+        if (is_key(levels, level, tv, i)) count *= tv->in[TV_THREAD].modes[i].extent;
+    return count;
+}
+
+int64_t scan_scratch(const Layout *tv, int axis, int64_t lanes) {
+    Levels levels;
+    int64_t size = 0, within, above = 1;
+    Digits left = all_digits(tv);
+    levels_of(tv, axis, &levels);
+    for (int l = 0; l < levels.count; l++) {
+        const Level *level = &levels.items[l];
+        if (level->input == TV_VALUE) {
+            left &= ~((Digits)1 << level->mode);
+            continue;
+        }
+        split_level(tv, level, lanes, &within, &above);
+        if (above > 1) size += above * key_count(&levels, l, tv) * digits_count(tv, left);
+    }
+    return size;
+}
+
+// ---- making code ----
+
+static Expr *number(const Scan *scan, int64_t value) {
+    return e_int(scan->arena, value);
+}
+
+static Expr *simple(const Scan *scan, Expr *expr) {
+    return simplify_expr(scan->arena, scan->lower->facts, expr);
+}
+
+static Expr *combined(const Scan *scan, Expr *a, Expr *b) {
+    return reduce_combine(scan->arena, scan->op, a, b);
+}
+
+static Expr *identity(const Scan *scan) {
+    return reduce_identity(scan->arena, scan->op, scan->type);
+}
+
+static Expr *element(const Scan *scan, Buf *buf, Expr *slot) {
+    return e_load1(scan->arena, buf, slot);
+}
+
+static void put(const Scan *scan, Block *out, Buf *buf, Expr *slot, Expr *value) {
+    block_push(scan->arena, out, s_store1(scan->arena, buf, slot, value));
+}
+
+static Buf *declare(const Scan *scan, const char *name, int64_t count, Block *out) {
+    Buf *buf = buf_new_const(scan->arena, name, SCOPE_LOCAL, scan->type, 1, &count, scan->stmt->loc);
+    block_push(scan->arena, out, s_decl(scan->arena, buf));
+    return buf;
+}
+
+static Expr *named(const Scan *scan, const char *name, Expr *value, Block *out) {
+    Var *var = var_new(scan->arena, name, VAR_LET, value->type, scan->stmt->loc);
+    block_push(scan->arena, out, s_let(scan->arena, var, value));
+    return e_var(scan->arena, var);
+}
+
+// An unrolled loop; its index is known to the facts until they are released.
+static Block *counted(const Scan *scan, const char *name, int64_t count, Expr **index, Block *out) {
+    Var *var = var_new(scan->arena, name, VAR_ITER, TYPE_I64, scan->stmt->loc);
+    Stmt *loop = s_for(scan->arena, LOOP_UNROLL, var, number(scan, 0), number(scan, count));
+    loop->loc = scan->stmt->loc;
+    *index = e_var(scan->arena, var);
+    facts_iter(scan->lower->facts, &loop->loop.iters[0]);
+    block_push(scan->arena, out, loop);
+    return &loop->loop.body;
+}
+
+static Expr *thread_digit(const Scan *scan, int mode) {
+    Expr *above = e_div(scan->arena, lower_thread(scan->lower), number(scan, thread_weight(scan->layout, mode)));
+    return simple(scan, e_mod(scan->arena, above, number(scan, scan->layout->in[TV_THREAD].modes[mode].extent)));
+}
+
+// Number among the slots of `to` of the one that has number `slot` among those of `from`; digit `fixed` (-1: none), which
+// `from` lacks, is `value`.
+static Expr *place(const Scan *scan, Expr *slot, Digits from, Digits to, int fixed, Expr *value) {
+    Arena *arena = scan->arena;
+    Expr *found = number(scan, 0);
+    int64_t weight = 1, radix = 1;
+    if (from == to) return slot;
+    for (int i = 0; i < scan->layout->in[TV_VALUE].count; i++) {
+        int64_t extent = scan->layout->in[TV_VALUE].modes[i].extent;
+        Expr *digit = i == fixed ? value : number(scan, 0);
+        if (from >> i & 1) {
+            digit = e_mod(arena, e_div(arena, slot, number(scan, weight)), number(scan, extent));
+            weight *= extent;
+        }
+        if (!(to >> i & 1)) continue;
+        found = e_add(arena, found, e_mul(arena, digit, number(scan, radix)));
+        radix *= extent;
+    }
+    return simple(scan, found);
+}
+
+static Expr *next(const Scan *scan, Expr *index) {
+    return e_add(scan->arena, index, number(scan, 1));
+}
+
+// ---- in the thread ----
+
+static Expr *inside_source(const Scan *scan, Expr *value) {
+    Arena *arena = scan->arena;
+    const Buf *buf = scan->stmt->call.args[SCAN_SRC].region->buf;
+    Expr *in[2] = {lower_thread(scan->lower), value}, *at[LAYOUT_MAX_RANK], *inside = NULL;
+    layout_forward(arena, scan->lower->facts, scan->layout, in, at);
+    for (int d = 0; d < buf->rank; d++) {
+        if (scan->layout->out_shape[d] <= buf_extent(buf, d)) continue;
+        Expr *test = e_lt(arena, at[d], buf->shape[d]);
+        inside = inside ? e_and(arena, inside, test) : test;
+    }
+    return inside ? simple(scan, inside) : NULL;
+}
+
+static void load_values(const Scan *scan, Buf *from, Block *out) {
+    Expr *value;
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "r", tv_values(scan->layout), &value, out);
+    Expr *source = e_cast(scan->arena, scan->type, element(scan, from, value)), *inside = inside_source(scan, value);
+    put(scan, body, scan->run, value, inside ? e_select(scan->arena, inside, source, identity(scan)) : source);
+    facts_release(scan->lower->facts, mark);
+}
+
+// buf[digit = i + 1] and buf[digit = i], for all i in order: inclusive sums along the digit.
+static void sum_along(const Scan *scan, Buf *buf, Digits digits, int mode, Block *out) {
+    Expr *slot, *step;
+    Digits rest = digits & ~((Digits)1 << mode);
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "d", digits_count(scan->layout, rest), &slot, out);
+    body = counted(scan, "i", scan->layout->in[TV_VALUE].modes[mode].extent - 1, &step, body);
+    Expr *here = place(scan, slot, rest, digits, mode, next(scan, step));
+    Expr *before = place(scan, slot, rest, digits, mode, step);
+    put(scan, body, buf, here, combined(scan, element(scan, buf, before), element(scan, buf, here)));
+    facts_release(scan->lower->facts, mark);
+}
+
+// The sums along the digit have been made in `buf`: what is left is its last ones.
+static Buf *last_along(const Scan *scan, Buf *buf, Digits digits, int mode, Block *out) {
+    Expr *slot, *last = number(scan, scan->layout->in[TV_VALUE].modes[mode].extent - 1);
+    Digits rest = digits & ~((Digits)1 << mode);
+    int64_t count = digits_count(scan->layout, rest);
+    Buf *total = declare(scan, "total", count, out);
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "d", count, &slot, out);
+    put(scan, body, total, slot, element(scan, buf, place(scan, slot, rest, digits, mode, last)));
+    facts_release(scan->lower->facts, mark);
+    return total;
+}
+
+static void scan_values(Scan *scan, const Level *level, bool more, Block *out) {
+    Expr *slot, *step;
+    int mode = level->mode;
+    Digits own = (Digits)1 << mode, rest = scan->vectors & ~own;
+    sum_along(scan, scan->total, scan->left, mode, out);
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "d", digits_count(scan->layout, rest), &slot, out);
+    body = counted(scan, "i", level->extent - 1, &step, body);
+    Expr *at = place(scan, slot, rest, scan->vectors, mode, next(scan, step));
+    Expr *before = place(scan, slot, rest, scan->left, mode, step);
+    put(scan, body, scan->base, at, combined(scan, element(scan, scan->total, before), element(scan, scan->base, at)));
+    facts_release(scan->lower->facts, mark);
+    if (more) scan->total = last_along(scan, scan->total, scan->left, mode, out);
+    scan->left &= ~own;
+}
+
+// base of each vector gets what `before` says of its total.
+static void add_before(const Scan *scan, Buf *before, Block *out) {
+    Expr *slot;
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "d", digits_count(scan->layout, scan->vectors), &slot, out);
+    Expr *from = element(scan, before, place(scan, slot, scan->vectors, scan->left, -1, NULL));
+    put(scan, body, scan->base, slot, combined(scan, from, element(scan, scan->base, slot)));
+    facts_release(scan->lower->facts, mark);
+}
+
+// ---- in the warp ----
+
+static void scan_lanes(const Scan *scan, int mode, int64_t within, bool more, Block *out) {
+    Arena *arena = scan->arena;
+    Expr *slot;
+    int64_t weight = thread_weight(scan->layout, mode), count = digits_count(scan->layout, scan->left);
+    int64_t lanes = scan->lower->target->warp_lanes;
+    Expr *digit = named(scan, "along", simple(scan, e_mod(arena, thread_digit(scan, mode), number(scan, within))), out);
+    Buf *before = declare(scan, "before", count, out);
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "d", count, &slot, out);
+    Expr *total = element(scan, scan->total, slot);
+    for (int64_t step = 1; step < within; step *= 2) {
+        Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, number(scan, step * weight)), body);
+        Expr *reaches = e_lt(arena, digit, number(scan, step));
+        put(scan, body, scan->total, slot, e_select(arena, reaches, total, combined(scan, other, total)));
+    }
+    Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, number(scan, weight)), body);
+    put(scan, body, before, slot, e_select(arena, e_lt(arena, digit, number(scan, 1)), identity(scan), other));
+    if (more) {
+        Expr *lane = e_mod(arena, lower_thread(scan->lower), number(scan, lanes));
+        Expr *behind = e_mul(arena, e_sub(arena, number(scan, within - 1), digit), number(scan, weight));
+        put(scan, body, scan->total, slot,
+            e_call2(arena, OP_SHFL_IDX, total, simple(scan, e_add(arena, lane, behind))));
+    }
+    facts_release(scan->lower->facts, mark);
+    add_before(scan, before, out);
+}
+
+// ---- across warps ----
+
+// One exchange through the scratch.
+typedef struct Exchange {
+    int level, mode;
+    int64_t within, above;   // of the digit
+    int64_t keys, count;     // totals of other threads, of one thread
+    bool agree;              // all lanes of a warp have the same totals
+    Expr *key, *mine;        // number of the thread's totals, of its warp's part
+} Exchange;
+
+static Exchange exchange_of(const Scan *scan, int l, Block *out) {
+    const Layout *tv = scan->layout;
+    Arena *arena = scan->arena;
+    Exchange x = {.level = l, .mode = scan->levels.items[l].mode, .agree = true, .key = number(scan, 0)};
+    int64_t lanes = scan->lower->target->warp_lanes, within, above, radix = 1;
+    split_level(tv, &scan->levels.items[l], lanes, &x.within, &x.above);
+    x.keys = key_count(&scan->levels, l, tv);
+    x.count = digits_count(tv, scan->left);
+    for (int i = 0; i < tv->in[TV_THREAD].count; i++) {
+        if (!is_key(&scan->levels, l, tv, i)) continue;
+        int64_t extent = tv->in[TV_THREAD].modes[i].extent;
+        tv_split_digit(thread_weight(tv, i), extent, lanes, &within, &above);
+        x.agree &= within == 1;
+        x.key = e_add(arena, x.key, e_mul(arena, thread_digit(scan, i), number(scan, radix)));
+        radix *= extent;
+    }
+    x.agree &= tv_threads(tv) % lanes == 0;
+    x.key = simple(scan, x.key);
+    Expr *mine = e_div(arena, thread_digit(scan, x.mode), number(scan, x.within));
+    x.mine = named(scan, "mine", simple(scan, mine), out);
+    return x;
+}
+
+static Expr *both(const Scan *scan, Expr *a, Expr *b) {
+    return a && b ? e_and(scan->arena, a, b) : a ? a : b;
+}
+
+// Of the threads that have the same totals the first one; or, with `any_lane`, all lanes of the first warp.
+static Expr *is_first(const Scan *scan, const Exchange *x, bool any_lane) {
+    const Layout *tv = scan->layout;
+    int64_t within, above;
+    Expr *first = NULL;
+    for (int i = 0; i < tv->in[TV_THREAD].count; i++) {
+        int64_t extent = tv->in[TV_THREAD].modes[i].extent, weight = thread_weight(tv, i);
+        if (extent == 1 || is_key(&scan->levels, x->level, tv, i)) continue;
+        tv_split_digit(weight, extent, scan->lower->target->warp_lanes, &within, &above);
+        Expr *digit = thread_digit(scan, i), *lanes = e_mod(scan->arena, digit, number(scan, within));
+        Expr *warps = e_div(scan->arena, digit, number(scan, within)), *zero = number(scan, 0);
+        if (within > 1 && !any_lane) first = both(scan, first, e_binary(scan->arena, BIN_EQ, lanes, zero));
+        if (above > 1 && i != x->mode) first = both(scan, first, e_binary(scan->arena, BIN_EQ, warps, zero));
+    }
+    return first ? simple(scan, first) : NULL;
+}
+
+static Expr **scratch_at(const Scan *scan, const Exchange *x, Expr *block, Expr *part, Expr *slot, int *count) {
+    Arena *arena = scan->arena;
+    int64_t near = x->agree ? x->above : x->keys;   // what differs between lanes lies side by side
+    Expr *row = x->agree ? e_add(arena, e_mul(arena, slot, number(scan, x->keys)), x->key)
+                         : e_add(arena, e_mul(arena, part, number(scan, x->count)), slot);
+    Expr *at = e_add(arena, e_mul(arena, row, number(scan, near)), x->agree ? part : x->key);
+    Expr *in[3] = {block, simple(scan, e_add(arena, number(scan, scan->taken), at)), number(scan, 0)};
+    int rank = scan->scratch->rank;
+    return lower_indices(scan->lower, scan->scratch, rank, in + 3 - rank, count);
+}
+
+static Block *guarded(const Scan *scan, Expr *guard, Block *out) {
+    if (!guard) return out;
+    Stmt *only = s_if(scan->arena, guard);
+    block_push(scan->arena, out, only);
+    return &only->if_.then;
+}
+
+// Where several blocks share the threads, to the slice of each of them: a lane for each where all have the same totals.
+static void write_totals(const Scan *scan, const Exchange *x, Block *out) {
+    Arena *arena = scan->arena;
+    Expr *block = NULL, *slot, *first;
+    int count, mark = facts_mark(scan->lower->facts);
+    bool spread = scan->blocks > 1 && x->agree;
+    first = is_first(scan, x, spread);
+    if (spread) {
+        block = e_mod(arena, lower_thread(scan->lower), number(scan, scan->lower->target->warp_lanes));
+        first = both(scan, first, e_lt(arena, block, number(scan, scan->blocks)));
+    }
+    Block *inside = counted(scan, "d", x->count, &slot, guarded(scan, first, out));
+    if (scan->blocks > 1 && !spread) inside = counted(scan, "block", scan->blocks, &block, inside);
+    Expr **at = scratch_at(scan, x, block, x->mine, slot, &count);
+    block_push(arena, inside,
+               s_store(arena, lower_physical(scan->lower, scan->scratch), count, at, element(scan, scan->total, slot)));
+    facts_release(scan->lower->facts, mark);
+}
+
+static Expr *read_total(const Scan *scan, const Exchange *x, Expr *part, Expr *slot) {
+    int count;
+    int64_t block_threads = scan->lower->threads / scan->blocks;
+    Expr *own = e_div(scan->arena, lower_thread(scan->lower), number(scan, block_threads));
+    Expr **at = scratch_at(scan, x, simple(scan, own), part, slot, &count);
+    return e_load(scan->arena, lower_physical(scan->lower, scan->scratch), count, at);
+}
+
+static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t group, Block *out) {
+    for (int64_t mask = 1; mask < group; mask *= 2) {
+        Expr *here = element(scan, buf, slot);
+        Expr *other = named(scan, "other", e_call2(scan->arena, OP_SHFL_XOR, here, number(scan, mask)), out);
+        put(scan, out, buf, slot, combined(scan, here, other));
+    }
+}
+
+// before[slot] = the parts of the warps before this one; total[slot] = all of them. `group` lanes share the parts (1: each
+// reads all).
+static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool more, int64_t group, Block *out) {
+    Arena *arena = scan->arena;
+    Expr *slot, *turn, *lane = e_mod(arena, lower_thread(scan->lower), number(scan, group));
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "d", x->count, &slot, out);
+    put(scan, body, before, slot, identity(scan));
+    if (more) put(scan, body, scan->total, slot, identity(scan));
+    Block *each = counted(scan, "w", (x->above + group - 1) / group, &turn, body);
+    Expr *part = simple(scan, e_add(arena, e_mul(arena, turn, number(scan, group)), lane));
+    Expr *exists = x->above % group ? simple(scan, e_lt(arena, part, number(scan, x->above))) : NULL;
+    each = guarded(scan, exists, each);
+    Expr *other = named(scan, "other", read_total(scan, x, part, slot), each);
+    Expr *sum = element(scan, before, slot), *all = element(scan, scan->total, slot);
+    put(scan, each, before, slot, e_select(arena, e_lt(arena, part, x->mine), combined(scan, sum, other), sum));
+    if (more) put(scan, each, scan->total, slot, combined(scan, all, other));
+    push_butterflies(scan, before, slot, group, body);
+    if (more) push_butterflies(scan, scan->total, slot, group, body);
+    facts_release(scan->lower->facts, mark);
+}
+
+static void scan_warps(Scan *scan, int level, bool more, Block *out) {
+    enum { FEW = 4 };   // loads that take no longer than one and the butterflies
+    Arg none[2] = {{0}};
+    int64_t group = 1, lanes = scan->lower->target->warp_lanes;
+    Exchange x = exchange_of(scan, level, out);
+    while (x.agree && x.above > FEW && group < x.above && group < lanes) group *= 2;
+    write_totals(scan, &x, out);
+    block_push(scan->arena, out, s_call(scan->arena, OP_BARRIER, COUNT_OF(none), none));
+    Buf *before = declare(scan, "before", x.count, out);
+    read_totals(scan, &x, before, more, group, out);
+    add_before(scan, before, out);
+    scan->taken += x.above * x.keys * x.count;
+}
+
+// ---- the scan ----
+
+static void scan_threads(Scan *scan, int level, bool more, Block *out) {
+    int64_t within, above;
+    split_level(scan->layout, &scan->levels.items[level], scan->lower->target->warp_lanes, &within, &above);
+    if (within > 1) scan_lanes(scan, scan->levels.items[level].mode, within, more || above > 1, out);
+    if (above > 1) scan_warps(scan, level, more, out);
+}
+
+// Everything above the vectors: makes base.
+static void scan_vectors(Scan *scan, int first, Block *out) {
+    Expr *slot;
+    int64_t count = digits_count(scan->layout, scan->vectors);
+    scan->base = declare(scan, "base", count, out);
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "d", count, &slot, out);
+    put(scan, body, scan->base, slot, identity(scan));
+    facts_release(scan->lower->facts, mark);
+    if (first > 0) {
+        scan->total = last_along(scan, scan->run, scan->all, scan->levels.items[0].mode, out);
+    } else {
+        scan->total = declare(scan, "total", count, out);
+        body = counted(scan, "d", count, &slot, out);
+        put(scan, body, scan->total, slot, element(scan, scan->run, slot));
+        facts_release(scan->lower->facts, mark);
+    }
+    scan->left = scan->vectors;
+    for (int l = first; l < scan->levels.count; l++) {
+        bool more = l + 1 < scan->levels.count;
+        if (scan->levels.items[l].input == TV_VALUE) scan_values(scan, &scan->levels.items[l], more, out);
+        else scan_threads(scan, l, more, out);
+    }
+}
+
+static void store_results(const Scan *scan, Buf *to, Block *out) {
+    Expr *value;
+    int mark = facts_mark(scan->lower->facts);
+    Block *body = counted(scan, "r", tv_values(scan->layout), &value, out);
+    Expr *result = element(scan, scan->run, value);
+    if (scan->base) {
+        Expr *before = element(scan, scan->base, place(scan, value, scan->all, scan->vectors, -1, NULL));
+        result = combined(scan, before, result);
+    }
+    put(scan, body, to, value, e_cast(scan->arena, to->type, result));
+    facts_release(scan->lower->facts, mark);
+}
+
+bool lower_scan(Lower *lower, Stmt *stmt, Block *out) {
+    Buf *src = stmt->call.args[SCAN_SRC].region->buf, *dst = stmt->call.args[SCAN_DST].region->buf;
+    const Region *scratch = stmt->call.args[SCAN_SCRATCH].region;
+    Scan scan = {.lower = lower, .arena = lower->arena, .stmt = stmt, .axis = scan_axis(stmt), .layout = src->layout};
+    EXPECT(lower->context->failure,
+           src->scope == SCOPE_FRAGMENT && dst->scope == SCOPE_FRAGMENT && src->layout && dst->layout &&
+               layout_equal(src->layout, dst->layout),
+           "a scan of '%s' was not materialized", src->name);
+    if (!levels_of(scan.layout, scan.axis, &scan.levels)) return false;
+    scan.op = stmt->call.op == OP_SCAN_SUM ? OP_REDUCE_SUM : OP_REDUCE_MAX;
+    scan.type = type_compute(dst->type);
+    scan.blocks = grid_blocks(func_grid(lower->kernel));
+    scan.scratch = scratch ? scratch->buf : NULL;
+    scan.all = scan.vectors = all_digits(scan.layout);
+    Stmt *block = s_block(lower->arena);
+    Block *body = &block->block;
+    scan.run = declare(&scan, "run", tv_values(scan.layout), body);
+    load_values(&scan, lower_local(lower, src), body);
+    bool in_vectors = scan.levels.count > 0 && scan.levels.items[0].input == TV_VALUE;
+    if (in_vectors) {
+        sum_along(&scan, scan.run, scan.all, scan.levels.items[0].mode, body);
+        scan.vectors &= ~((Digits)1 << scan.levels.items[0].mode);
+    }
+    if (scan.levels.count > in_vectors) scan_vectors(&scan, in_vectors, body);
+    store_results(&scan, lower_local(lower, dst), body);
+    block_push(lower->arena, out, block);
+    return true;
+}

@@ -1,0 +1,351 @@
+// lower-tile-op: from what the block does to what each thread does.
+//
+// The grid's body becomes the shared buffers in their physical shape and one `thread (t in T)` region. In it
+//   - every fragment is a `local` array: the thread's values, in the order of the fragment's layout (lower_buffers.c);
+//   - every index into a shared buffer goes through the layout's Forward:  As[k, i, j]  ->  As[k, tc, ts, index];
+//   - loops, copies, fills run over the values of their map (lower_loop.c), gemms become ldmatrix and mma or FMAs
+//     (lower_gemm.c), reductions become shuffles and, across warps, an exchange through their scratch (lower_reduce.c), scans too
+//     (lower_scan.c);
+//   - accesses to global tensors are guarded, unless facts prove them inside: beyond a tensor is 0, and not written;
+//   - block-level stores happen once (thread 0), block-level scalars are computed by every thread;
+//   - roles become thread regions of their own (lower_roles.c), turns of their warpgroups named barriers (lower_order.c).
+//
+// Layouts have been chosen; nothing is decided here and no storage but per-thread temporaries is made.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+#include "passes/select/bulk.h"
+#include "passes/select/tma.h"
+#include "passes/select/tma_reduce.h"
+#include "passes/select/tma_simple.h"
+#include "support/map.h"
+
+// ---- statements ----
+
+static bool is_loop_op(const Stmt *stmt) {
+    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL;
+    if (stmt->kind != STMT_CALL) return false;
+    return stmt->call.op == OP_COPY || stmt->call.op == OP_FILL || stmt->call.op == OP_TRANSPOSE;
+}
+
+static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
+    diag(lower->context->sink, stmt->loc, T_NOT_LOWERED, what);
+    lower->failed = true;
+}
+
+Stmt *lower_once(Lower *lower, Expr *guard, Block *out) {
+    Arena *arena = lower->arena;
+    Expr *first = e_binary(arena, BIN_EQ, lower_thread(lower), e_int(arena, 0));
+    Stmt *only = s_if(arena, guard ? e_and(arena, first, guard) : first);
+    block_push(arena, out, only);
+    return only;
+}
+
+static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
+    Arena *arena = lower->arena;
+    Buf *buf = stmt->store.buf;
+    Expr *value = lower_expr(lower, stmt->store.value);
+    if (buf->scope == SCOPE_FRAGMENT) {
+        int64_t slot = replicated_slot(buf, stmt->store.count, stmt->store.indices);
+        if (slot < 0) {
+            diag(lower->context->sink, stmt->loc, T_FRAGMENT_INDEX, buf->name);
+            lower->failed = true;
+            return;
+        }
+        block_push(arena, out, s_store1(arena, lower_local(lower, buf), e_int(arena, slot), value));
+        return;
+    }
+    int count;
+    Expr **indices = NEW_ARRAY(arena, Expr *, stmt->store.count);
+    for (int d = 0; d < stmt->store.count; d++) indices[d] = lower_expr(lower, stmt->store.indices[d]);
+    if (buf->scope == SCOPE_LOCAL) {
+        block_push(arena, out, s_store(arena, buf, stmt->store.count, indices, value));
+        return;
+    }
+    Expr *guard =
+        buf->scope == SCOPE_GLOBAL ? access_guard(arena, lower->facts, buf, stmt->store.count, indices) : NULL;
+    Stmt *only = lower_once(lower, guard, out);
+    if (buf->scope == SCOPE_SHARED) {
+        indices = lower_indices(lower, buf, stmt->store.count, indices, &count);
+        buf = lower_physical(lower, buf);
+        block_push(arena, &only->if_.then, s_store(arena, buf, count, indices, value));
+    } else {
+        block_push(arena, &only->if_.then, s_store(arena, buf, stmt->store.count, indices, value));
+    }
+}
+
+static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
+    Buf *buf = stmt->decl;
+    if (buf->scope == SCOPE_FRAGMENT) {
+        Stmt *decl = s_decl(lower->arena, lower_local(lower, buf));
+        decl->loc = stmt->loc;
+        block_push(lower->arena, out, decl);
+    } else if (buf->scope == SCOPE_SHARED) {
+        lower_physical(lower, buf);   // declared at the top of the grid
+    } else {
+        block_push(lower->arena, out, stmt);
+    }
+}
+
+// An arrival of each of several parts of the role: by the first thread of each.
+static bool lower_parts(Lower *lower, const Stmt *arrive, Block *out) {
+    Arena *arena = lower->arena;
+    int64_t parts;
+    bool counts = arrive->call.count > 1 && arrive->call.args[1].value;
+    if (!counts || !expr_const(arrive->call.args[1].value, &parts) || lower->one) return false;
+    Expr *within = e_mod(arena, lower_thread(lower), e_int(arena, lower->threads / parts));
+    Stmt *first = s_if(arena, e_binary(arena, BIN_EQ, within, e_int(arena, 0)));
+    Stmt *one = s_call(arena, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
+    one->loc = arrive->loc;
+    block_push(arena, &first->if_.then, one);
+    block_push(arena, out, first);
+    return true;
+}
+
+static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
+    Arena *arena = lower->arena;
+    const OpInfo *info = op_info(stmt->call.op);
+    if (via_is(stmt, "wgmma")) {
+        lower_wgmma(lower, stmt, out);
+        return;
+    }
+    if (stmt->call.op == OP_GEMM) {
+        lower_gemm(lower, stmt, out);
+        return;
+    }
+    if (is_reduction(stmt)) {
+        lower_reduce(lower, stmt, out);
+        return;
+    }
+    if (is_scan(stmt)) {
+        if (!lower_scan(lower, stmt, out)) not_lowered(lower, stmt, info->text);
+        return;
+    }
+    if (lower_turn(lower, stmt, out)) return;
+    if (!(info->stages & STAGE_BIT_THREAD)) {
+        not_lowered(lower, stmt, info->text);
+        return;
+    }
+    bool touches_memory = false;
+    for (int i = 0; i < stmt->call.count; i++) {
+        Arg *arg = &stmt->call.args[i];
+        if (arg->value) arg->value = lower_expr(lower, arg->value);
+        if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
+    }
+    if (stmt->call.op == OP_MBARRIER_ARRIVE && lower_parts(lower, stmt, out)) return;
+    if (stmt->call.op == OP_MBARRIER_WAIT && lower_first(lower, stmt, out)) return;
+    bool by_one =
+        (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
+    block_push(arena, by_one && !lower->one ? &lower_once(lower, NULL, out)->if_.then : out, stmt);
+}
+
+static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
+    Block lowered = {0};
+    int mark = facts_mark(lower->facts);
+    facts_enter(lower->facts, stmt);
+    lower_block(lower, body, &lowered);
+    facts_release(lower->facts, mark);
+    *body = lowered;
+}
+
+static void lower_repeated(Lower *lower, Stmt *stmt, Block *body) {
+    bool repeats = lower->repeats;
+    lower->repeats = true;
+    lower_body(lower, stmt, body);
+    lower->repeats = repeats;
+}
+
+static void lower_if(Lower *lower, Stmt *stmt, Block *out) {
+    Block then = {0}, otherwise = {0};
+    Expr *condition = stmt->if_.condition;
+    stmt->if_.condition = lower_expr(lower, condition);
+    int mark = facts_mark(lower->facts);
+    facts_assume(lower->facts, condition, true);
+    lower_block(lower, &stmt->if_.then, &then);
+    facts_release(lower->facts, mark);
+    facts_assume(lower->facts, condition, false);
+    lower_block(lower, &stmt->if_.otherwise, &otherwise);
+    facts_release(lower->facts, mark);
+    stmt->if_.then = then;
+    stmt->if_.otherwise = otherwise;
+    block_push(lower->arena, out, stmt);
+}
+
+static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
+    for (int i = 0; i < stmt->loop.count; i++) {
+        Iter *iter = &stmt->loop.iters[i];
+        iter->begin = lower_expr(lower, iter->begin);
+        iter->end = lower_expr(lower, iter->end);
+        iter->step = lower_expr(lower, iter->step);
+    }
+    if (stmt->loop.kind == LOOP_PIPELINED) stmt->loop.kind = LOOP_SERIAL, stmt->loop.stages = NULL;
+    if (is_gemm_loop(lower->target, stmt)) {
+        lower_gemm_loop(lower, stmt, out);
+        return;
+    }
+    lower_repeated(lower, stmt, &stmt->loop.body);
+    block_push(lower->arena, out, stmt);
+}
+
+// A hand-written thread region is already what it should be, but for the buffers it names.
+typedef struct ThreadMapper {
+    Lower *lower;
+} ThreadMapper;
+
+static Expr *thread_region_expr(Mapper *mapper, Expr *expr) {
+    Lower *lower = mapper->user;
+    if (expr->kind != EXPR_LOAD) return expr;
+    Buf *buf = expr->load.buf;
+    if (buf->scope == SCOPE_FRAGMENT) return e_load(lower->arena, lower_local(lower, buf), 1, expr->load.indices);
+    return buf->scope == SCOPE_SHARED ? lower_load(lower, expr) : expr;
+}
+
+static Region *thread_region_operand(Mapper *mapper, Region *region) {
+    Lower *lower = mapper->user;
+    return region->buf->scope == SCOPE_SHARED ? lower_element(lower, region) : region;
+}
+
+static void thread_region_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Lower *lower = mapper->user;
+    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT)
+        stmt->store.buf = lower_local(lower, stmt->store.buf);
+    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED && !stmt->store.buf->lowered) {
+        stmt->store.indices =
+            lower_indices(lower, stmt->store.buf, stmt->store.count, stmt->store.indices, &stmt->store.count);
+        stmt->store.buf = lower_physical(lower, stmt->store.buf);
+    }
+    block_push(mapper->arena, out, stmt);
+}
+
+static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
+    Subst *subst = subst_new(lower->arena);
+    subst_var(subst, stmt->thread.iters[0].var, lower_thread(lower));
+    subst_block(subst, &stmt->thread.body);
+    Mapper mapper = {.arena = lower->arena, .expr = thread_region_expr, .region = thread_region_operand, .user = lower};
+    map_block(&mapper, &stmt->thread.body);
+    StmtMapper stores = {.arena = lower->arena, .stmt = thread_region_stmt, .user = lower};
+    rewrite_block(&stores, &stmt->thread.body);
+    Stmt *block = s_block(lower->arena);
+    block->block = stmt->thread.body;
+    block_push(lower->arena, out, block);
+}
+
+void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
+    TileLoop loop;
+    const Stmt *copy = tma_copy(lower->arena, stmt);
+    if (copy) {
+        Block *to = lower->one ? out : &lower_once(lower, NULL, out)->if_.then;
+        if (by_bulk(copy)) lower_bulk(lower, copy, to);
+        else if (takes_tile_away(copy)) lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
+        else lower_tma(lower, copy, to);
+        return;
+    }
+    if (via_is(stmt, "matrix")) {
+        lower_turned(lower, stmt, out);
+        return;
+    }
+    if (is_loop_op(stmt)) {
+        if (tile_loop_of(lower->arena, stmt, &loop)) lower_loop(lower, stmt, &loop, out);
+        else not_lowered(lower, stmt, "this loop");
+        return;
+    }
+    switch (stmt->kind) {
+    case STMT_DECL: lower_decl(lower, stmt, out); return;
+    case STMT_STORE: lower_block_store(lower, stmt, out); return;
+    case STMT_CALL: lower_call(lower, stmt, out); return;
+    case STMT_IF: lower_if(lower, stmt, out); return;
+    case STMT_FOR: lower_for(lower, stmt, out); return;
+    case STMT_WHILE:
+        stmt->while_.condition = lower_expr(lower, stmt->while_.condition);
+        lower_repeated(lower, stmt, &stmt->while_.body);
+        break;
+    case STMT_BLOCK: lower_body(lower, stmt, &stmt->block); break;
+    case STMT_THREAD: lower_thread_region(lower, stmt, out); return;
+    case STMT_ROLE: not_lowered(lower, stmt, "role"); return;
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
+        stmt->let.value = lower_expr(lower, stmt->let.value);
+        if (stmt->kind == STMT_LET) facts_enter(lower->facts, stmt);
+        break;
+    case STMT_ASSUME: facts_enter(lower->facts, stmt); break;
+    default: break;
+    }
+    block_push(lower->arena, out, stmt);
+}
+
+void lower_block(Lower *lower, const Block *from, Block *to) {
+    int mark = facts_mark(lower->facts);
+    Block loops = {0};   // that go with the next store
+    for (int i = 0; i < from->count; i++) {
+        Stmt *stmt = from->items[i];
+        if (attr_get(stmt->attrs, ATTR_BOXWISE)) block_push(lower->arena, &loops, stmt);
+        else if (via_is(stmt, "tma_store")) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
+        else lower_stmt(lower, stmt, to);
+    }
+    facts_release(lower->facts, mark);
+}
+
+// ---- the pass ----
+
+Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
+    Arena *arena = lower->arena;
+    lower->threads = threads;
+    lower->thread = var_new(arena, "t", VAR_ITER, TYPE_I64, loc);
+    Iter all = {.var = lower->thread, .begin = e_int(arena, 0), .end = e_int(arena, threads), .step = e_int(arena, 1)};
+    Stmt *region = stmt_new(arena, STMT_THREAD, loc);
+    region->thread.count = 1;
+    region->thread.iters = arena_copy(arena, &all, sizeof all);
+    facts_iter(lower->facts, &all);
+    return region;
+}
+
+static void declare_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Lower *lower = mapper->user;
+    block_push(mapper->arena, out, stmt);
+    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return;
+    Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
+    decl->loc = stmt->loc;
+    vec_push(lower->arena, (Block *)map_get(lower->physical, lower), decl);
+}
+
+static bool is_role(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_ROLE;
+}
+
+static void lower_grid(Lower *lower, Stmt *grid) {
+    Arena *arena = lower->arena;
+    Block top = {0};
+    int64_t threads = kernel_threads(lower->kernel);
+    map_put(lower->physical, lower, &top);   // where declare_shared collects
+    StmtMapper declare = {.arena = arena, .stmt = declare_shared, .user = lower};
+    rewrite_block(&declare, &grid->grid.body);
+    facts_enter(lower->facts, grid);
+    if (block_any(&grid->grid.body, is_role, NULL)) {
+        lower_roles(lower, &grid->grid.body, threads, &top);
+    } else {
+        Stmt *region = open_region(lower, threads, grid->loc);
+        lower_block(lower, &grid->grid.body, &region->thread.body);
+        block_push(arena, &top, region);
+    }
+    bool overlaps = attr_get(grid->attrs, ATTR_OVERLAP) && target_has(lower->target, FEATURE_OVERLAP);
+    if (overlaps) overlap_launches(lower, threads, &top);
+    grid->grid.body = top;
+}
+
+bool pass_lower_tile_op(PassContext *context, Func *kernel) {
+    Stmt *grid = (Stmt *)func_grid(kernel);
+    if (kernel->stage == STAGE_THREAD || !grid) return false;
+    Lower lower = {.context = context, .arena = context->arena, .kernel = kernel, .target = context->target};
+    lower.facts = facts_new(context->arena, kernel);
+    lower.locals = map_new(context->arena);
+    lower.physical = map_new(context->arena);
+    for (int i = 0; i < kernel->body.count && kernel->body.items[i] != grid; i++)
+        facts_enter(lower.facts, kernel->body.items[i]);
+    lower_grid(&lower, grid);
+    kernel->stage = STAGE_THREAD;
+    return true;
+}

@@ -1,0 +1,116 @@
+// What is not done: a condition around all of the body is put to the warp first, and values at which it cannot hold are left out.
+#include "passes/layout/fragment.h"
+#include "passes/lower/lower_loop.h"
+
+// ---- by warps ----
+
+typedef struct Registers {
+    const TileLoop *loop;
+    bool only;
+} Registers;
+
+// All that depends on the point is read from fragments.
+static bool find_other_reads(Visitor *visitor, Expr *expr) {
+    Registers *registers = visitor->user;
+    if (expr->kind == EXPR_LOAD) registers->only &= expr->load.buf->scope == SCOPE_FRAGMENT;
+    else if (expr->kind == EXPR_CALL) registers->only &= op_is_pure(expr->call.op);
+    for (int d = 0; d < registers->loop->rank && expr->kind == EXPR_VAR; d++)
+        registers->only &= expr->var != registers->loop->iters[d];
+    return expr->kind != EXPR_LOAD && registers->only;
+}
+
+static bool find_memory(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL || (stmt->kind == STMT_STORE && stmt->store.buf->scope != SCOPE_FRAGMENT);
+}
+
+// The condition around all of the body, where it is the same for many of the thread's points: one of registers that belong
+// to a row, say. NULL: there is none.
+static const Expr *shared_condition(const Version *version) {
+    const TileLoop *loop = version->loop;
+    if (loop->body.count != 1 || loop->body.items[0]->kind != STMT_IF) return NULL;
+    const Stmt *stmt = loop->body.items[0];
+    Registers registers = {loop, true};
+    Visitor visitor = {.expr = find_other_reads, .user = &registers};
+    visit_expr(&visitor, stmt->if_.condition);
+    if (!registers.only || !expr_reads_memory(stmt->if_.condition) || stmt->if_.otherwise.count > 0 ||
+        block_any(&stmt->if_.then, find_memory, NULL))
+        return NULL;
+    if (version->lower->threads % version->lower->target->warp_lanes != 0) return NULL;
+    for (int d = 0; d < loop->rank; d++)
+        if (version->map->out_shape[d] > loop->extents[d]) return NULL;   // registers that hold nothing
+    return stmt->if_.condition;
+}
+
+// The condition at each of the thread's points, or-ed; NULL when there are too many different ones for it to pay.
+static Expr *holds_for_thread(Version *version, const Expr *condition) {
+    enum { POINTS_FOR_A_TEST = 8 };
+    Arena *arena = version->arena;
+    int64_t values = tv_values(version->map);
+    ExprVec tests = {0};
+    Expr *any = e_bool(arena, false);
+    version->element = e_int(arena, 0);
+    version->temporaries = map_new(arena);
+    version->vars = subst_new(arena);
+    for (int64_t v = 0; v < values; v++) {
+        version->group = e_int(arena, v);
+        Expr *test = version_expr(version, (Expr *)condition);
+        bool known = false;
+        for (int t = 0; t < tests.count && !known; t++) known = expr_equal(tests.items[t], test);
+        if (known) continue;
+        if ((tests.count + 1) * POINTS_FOR_A_TEST > values) return NULL;
+        vec_push(arena, &tests, test);
+        any = e_binary(arena, BIN_LOGICAL_OR, any, test);
+    }
+    return tests.count > 0 ? any : NULL;
+}
+
+Block *unless_skipped(const Version *version, Block *out) {
+    Arena *arena = version->arena;
+    Version asked = *version;
+    asked.vector = 1;
+    const Expr *condition = shared_condition(version);
+    Expr *any = condition ? holds_for_thread(&asked, condition) : NULL;
+    if (!any) return out;
+    Var *some = var_new(arena, "some", VAR_LET, TYPE_BOOL, version->loop->origin->loc);
+    block_push(arena, out, s_let(arena, some, e_call1(arena, OP_VOTE_ANY, any)));
+    Stmt *only = s_if(arena, e_var(arena, some));
+    only->loc = version->loop->origin->loc;
+    block_push(arena, out, only);
+    return &only->if_.then;
+}
+
+// ---- what no thread ever does ----
+
+static bool never_holds(Version *version, const Expr *condition, Expr *const *point) {
+    if (condition->kind == EXPR_BINARY && condition->binary.op == BIN_LOGICAL_AND)
+        return never_holds(version, condition->binary.a, point) || never_holds(version, condition->binary.b, point);
+    Expr *holds = at_point(version, (Expr *)condition, point);
+    int64_t known;
+    if (expr_const(holds, &known)) return known == 0;
+    return holds->kind == EXPR_BINARY && holds->binary.op == BIN_EQ &&
+           prove(version->lower->facts, e_binary(version->arena, BIN_NE, holds->binary.a, holds->binary.b));
+}
+
+// All of the body is under a condition that no thread's first or last values can fulfil: the loop over registers, each an instruction of
+// its own, begins behind the former and ends before the latter.
+void leave_out(Version *version) {
+    const Block *body = &version->loop->body;
+    if (body->count != 1 || body->items[0]->kind != STMT_IF || !touches_registers(version)) return;
+    const Stmt *stmt = body->items[0];
+    if (stmt->if_.otherwise.count > 0 || expr_reads_memory(stmt->if_.condition) || !expr_is_pure(stmt->if_.condition))
+        return;
+    int64_t first = version->values, last = -1;
+    for (int64_t v = 0; v < version->values; v++) {
+        Expr *in[2] = {lower_thread(version->lower), e_int(version->arena, version->from + v)};
+        Expr *point[LAYOUT_MAX_RANK];
+        layout_forward(version->arena, version->lower->facts, version->map, in, point);
+        if (never_holds(version, stmt->if_.condition, point)) continue;
+        first = v < first ? v : first;
+        last = v;
+    }
+    if (last < 0) return;
+    first -= first % version->vector;
+    version->from += first;
+    version->values = (last / version->vector + 1) * version->vector - first;
+}

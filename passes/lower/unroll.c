@@ -1,0 +1,84 @@
+// unroll: small `unroll` loops whose iterations differ in what folds.
+//
+// codegen expands every `unroll` loop while it emits, so most of them stay: the text stays short and so does the time.
+// A loop is expanded here when it is small and tests or divides by its iterator: then an iteration is a constant case,
+// and the `simplify` that follows drops the others.
+//
+//     unroll (r in 4) v[r] = r % 2 == 0 ? a : b;          v[0] = a; v[1] = b; v[2] = a; v[3] = b;
+#include "passes/analysis/util.h"
+
+enum { MOST_STATEMENTS = 16 };   // after expansion
+
+typedef struct Unroller {
+    Arena *arena;
+    bool changed;
+} Unroller;
+
+static bool count_stmt(Visitor *visitor, Stmt *stmt) {
+    (void)stmt;
+    ++*(int64_t *)visitor->user;
+    return true;
+}
+
+static int64_t count_statements(Block *block) {
+    int64_t count = 0;
+    Visitor visitor = {.stmt = count_stmt, .user = &count};
+    visit_block(&visitor, block);
+    return count;
+}
+
+typedef struct Folds {
+    const Var *var;
+    bool found;
+} Folds;
+
+static bool is_test(BinaryOp op) {
+    return op == BIN_DIV || op == BIN_MOD || (op >= BIN_EQ && op <= BIN_GE);
+}
+
+static bool folds_expr(Visitor *visitor, Expr *expr) {
+    Folds *folds = visitor->user;
+    bool test = expr->kind == EXPR_BINARY && is_test(expr->binary.op) && type_is_int(expr->binary.a->type);
+    if (test && expr_uses_var(expr, folds->var)) folds->found = true;
+    return !folds->found;
+}
+
+static bool iteration_folds(const Var *var, Block *body) {
+    Folds folds = {var, false};
+    Visitor visitor = {.expr = folds_expr, .user = &folds};
+    visit_block(&visitor, body);
+    return folds.found;
+}
+
+static bool wants_expansion(const Stmt *stmt, int64_t *begin, int64_t *end, int64_t *step) {
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL || stmt->loop.count != 1) return false;
+    const Iter *iter = &stmt->loop.iters[0];
+    bool constant = expr_const(iter->begin, begin) && expr_const(iter->end, end) && expr_const(iter->step, step);
+    if (!constant || *end <= *begin || *end - *begin > MOST_STATEMENTS * *step || block_breaks(&stmt->loop.body))
+        return false;
+    int64_t trips = (*end - *begin + *step - 1) / *step;
+    if (trips * count_statements((Block *)&stmt->loop.body) > MOST_STATEMENTS) return false;
+    return iteration_folds(iter->var, (Block *)&stmt->loop.body);
+}
+
+static void unroll_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Unroller *pass = mapper->user;
+    int64_t begin, end, step;
+    if (!wants_expansion(stmt, &begin, &end, &step)) {
+        block_push(pass->arena, out, stmt);
+        return;
+    }
+    pass->changed = true;
+    for (int64_t i = begin; i < end; i += step) {
+        Subst *subst = subst_new(pass->arena);
+        subst_var(subst, stmt->loop.iters[0].var, e_int(pass->arena, i));
+        clone_block(pass->arena, subst, &stmt->loop.body, out);
+    }
+}
+
+bool pass_unroll(PassContext *context, Func *kernel) {
+    Unroller pass = {.arena = context->arena};
+    StmtMapper mapper = {.arena = context->arena, .stmt = unroll_stmt, .user = &pass};
+    rewrite_block(&mapper, &kernel->body);
+    return pass.changed;
+}

@@ -1,0 +1,235 @@
+// vectorize: a `vectorized` loop becomes wide accesses and arithmetic on local arrays.
+//
+//     vectorized (e in 8) x_v[e] = x[i, j + e];           vload(x_v[0], x[i, j], 8);
+//
+//     vectorized (e in 8) y[j + e] = f(x[j + e], s);      local x_v: f32[8], y_v: f32[8];
+//                                                         vload(x_v[0], x[j], 4); vload(x_v[4], x[j + 4], 4);
+//                                                         unroll (e in 8) y_v[e] = f(x_v[e], s);
+//                                                         vstore(y[j], y_v[0], 4); vstore(y[j + 4], y_v[4], 4);
+//
+//     vectorized (e in 4) atomic_add(y[j + e], a[e]);     vatomic_add(y[j], a[0], 4);
+//
+// Whoever wrote `vectorized` has seen to it that n elements may be taken at once: aligned, and all inside. What moves
+// with e in other steps than one cannot be taken at once: then the loop is an `unroll` loop, and nothing else. So it is
+// when the loop reads what it writes elsewhere, since all loads come first.
+#include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
+
+typedef struct Vectorizer {
+    PassContext *context;
+    Arena *arena;
+    bool changed;
+} Vectorizer;
+
+typedef struct Wide {
+    TileAccess access;
+    Buf *local;   // holds the n elements
+} Wide;
+
+typedef struct VectorLoop {
+    Arena *arena;
+    const Target *target;
+    Stmt *stmt;
+    Var *e;
+    int64_t n;
+    VEC(Wide) wides;   // memory accesses by unit stride
+} VectorLoop;
+
+// ---- may it? ----
+
+static bool is_memory(const Buf *buf) {
+    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
+}
+
+// Elements and bytes go in powers of two.
+static bool is_power_of_two(int64_t n) {
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+static bool adds_element(const Stmt *stmt) {
+    return is_call(stmt, OP_ATOMIC_ADD) && stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL;
+}
+
+static Expr *stored_value(const Stmt *store) {
+    return store->kind == STMT_STORE ? store->store.value : store->call.args[1].value;
+}
+
+static bool only_stores(const Block *body) {
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i]->kind != STMT_STORE && !adds_element(body->items[i])) return false;
+    return body->count > 0;
+}
+
+static bool same_place(const TileAccess *a, const TileAccess *b) {
+    for (int d = 0; d < a->count; d++)
+        if (!expr_equal(a->indices[d], b->indices[d])) return false;
+    return a->count == b->count;
+}
+
+// A store next to another access of its buffer: fine only at the very same element.
+static bool hazards(const TileAccessVec *accesses) {
+    for (int a = 0; a < accesses->count; a++)
+        for (int b = 0; b < accesses->count; b++) {
+            const TileAccess *x = &accesses->items[a], *y = &accesses->items[b];
+            if (a != b && x->is_store && is_memory(x->buf) && x->buf == y->buf && !same_place(x, y)) return true;
+        }
+    return false;
+}
+
+// What one access takes, of as many as the loop does.
+static int64_t width_of(const VectorLoop *v, const TileAccess *access) {
+    const Buf *buf = access->buf;
+    int64_t most =
+        access->adds ? red_elements(v->target, type_text(buf->type)) : v->target->vector_bytes / type_bytes(buf->type);
+    return most < v->n ? most : v->n;
+}
+
+static bool find_wides(VectorLoop *v) {
+    TileLoop loop = {.rank = 1, .iters = {v->e}, .extents = {v->n}, .body = v->stmt->loop.body};
+    TileAccessVec accesses = {0};
+    tile_accesses(v->arena, &loop, &accesses);
+    if (hazards(&accesses)) return false;
+    for (int a = 0; a < accesses.count; a++) {
+        const TileAccess *access = &accesses.items[a];
+        if (!is_memory(access->buf)) continue;
+        StrideKind stride = access_stride(access, v->e);
+        bool always = !access->conditional && !access->condition;
+        if (access->is_atomic && (!access->adds || width_of(v, access) < 2)) return false;
+        if (!always || stride == STRIDE_OTHER) return false;
+        if (stride == STRIDE_NONE && access->is_store) return false;
+        if (stride == STRIDE_UNIT) vec_push(v->arena, &v->wides, ((Wide){*access, NULL}));
+    }
+    return true;
+}
+
+static bool vector_loop_of(Vectorizer *pass, Stmt *stmt, VectorLoop *v) {
+    const Iter *iter = &stmt->loop.iters[0];
+    *v = (VectorLoop){.arena = pass->arena, .target = pass->context->target, .stmt = stmt, .e = iter->var};
+    if (stmt->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
+    if (!expr_const(iter->end, &v->n) || !is_power_of_two(v->n) || v->n < 2) return false;
+    return only_stores(&stmt->loop.body) && find_wides(v);
+}
+
+// ---- accesses ----
+
+static Expr *at_zero(VectorLoop *v, Expr *expr) {
+    Subst *subst = subst_new(v->arena);
+    subst_var(subst, v->e, e_int(v->arena, 0));
+    return subst_expr(subst, expr);
+}
+
+static Arg place(VectorLoop *v, Buf *buf, int count, Expr *const *indices, int64_t element) {
+    Expr *at[LAYOUT_MAX_RANK * 2];
+    for (int d = 0; d < count; d++) at[d] = at_zero(v, indices[d]);
+    at[count - 1] = e_add(v->arena, at[count - 1], e_int(v->arena, element));
+    return arg_region(region_element(v->arena, buf, count, at));
+}
+
+// The n elements between memory and local[first ...], in accesses as wide as the machine has.
+static void move_wide(VectorLoop *v, const TileAccess *access, Buf *local, Expr *first, Block *out) {
+    int64_t width = width_of(v, access);
+    OpId op = access->adds ? OP_VATOMIC_ADD : access->is_store ? OP_VSTORE : OP_VLOAD;
+    for (int64_t at = 0; at < v->n; at += width) {
+        Arg memory = place(v, access->buf, access->count, access->indices, at);
+        Arg registers = place(v, local, 1, &first, at);
+        Arg args[] = {access->is_store ? memory : registers, access->is_store ? registers : memory,
+                      arg_value(e_int(v->arena, width))};
+        Stmt *move = s_call(v->arena, op, COUNT_OF(args), args);
+        move->loc = v->stmt->loc;
+        block_push(v->arena, out, move);
+    }
+}
+
+// ---- the whole loop is one move ----
+
+static bool is_local_run(const VectorLoop *v, const Buf *buf, int count, Expr *const *indices) {
+    int64_t factor;
+    return buf->scope == SCOPE_LOCAL && count == 1 && linear_in(indices[0], v->e, &factor) && factor == 1;
+}
+
+static bool push_move(VectorLoop *v, Block *out) {
+    const Stmt *store = v->stmt->loop.body.items[0];
+    const Expr *value = stored_value(store);
+    if (v->stmt->loop.body.count != 1 || v->wides.count != 1 || value->kind != EXPR_LOAD) return false;
+    if (value->type != v->wides.items[0].access.buf->type) return false;
+    bool stores = v->wides.items[0].access.is_store;
+    Buf *local = stores ? value->load.buf : store->store.buf;
+    int count = stores ? value->load.count : store->store.count;
+    Expr **indices = stores ? value->load.indices : store->store.indices;
+    if (!is_local_run(v, local, count, indices)) return false;
+    move_wide(v, &v->wides.items[0].access, local, indices[0], out);
+    return true;
+}
+
+// ---- moves around arithmetic ----
+
+static Wide *wide_of(VectorLoop *v, const Expr *load, const Stmt *store) {
+    for (int i = 0; i < v->wides.count; i++) {
+        Wide *wide = &v->wides.items[i];
+        if (load ? wide->access.load == load : wide->access.store == store) return wide;
+    }
+    return NULL;
+}
+
+static Expr *local_load(Mapper *mapper, Expr *expr) {
+    VectorLoop *v = mapper->user;
+    const Wide *wide = expr->kind == EXPR_LOAD ? wide_of(v, expr, NULL) : NULL;
+    return wide ? e_load1(v->arena, wide->local, e_var(v->arena, v->e)) : expr;
+}
+
+static void declare_locals(VectorLoop *v, Block *out) {
+    for (int i = 0; i < v->wides.count; i++) {
+        Wide *wide = &v->wides.items[i];
+        const char *name = arena_printf(v->arena, "%s_v", wide->access.buf->name);
+        wide->local = buf_new_const(v->arena, name, SCOPE_LOCAL, wide->access.buf->type, 1, &v->n, v->stmt->loc);
+        block_push(v->arena, out, s_decl(v->arena, wide->local));
+    }
+}
+
+static void push_arithmetic(VectorLoop *v, Block *out) {
+    Expr *zero = e_int(v->arena, 0), *e = e_var(v->arena, v->e);
+    declare_locals(v, out);
+    for (int i = 0; i < v->wides.count; i++)
+        if (!v->wides.items[i].access.is_store)
+            move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
+    Mapper mapper = {.arena = v->arena, .expr = local_load, .user = v};
+    Block *body = &v->stmt->loop.body;
+    Block stores = {0};
+    for (int i = 0; i < body->count; i++) {
+        Stmt *store = body->items[i];
+        const Wide *wide = wide_of(v, NULL, store);
+        Expr *value = map_expr(&mapper, stored_value(store));
+        if (!wide) store->store.value = value;
+        else store = s_store1(v->arena, wide->local, e, e_cast(v->arena, wide->local->type, value));
+        block_push(v->arena, &stores, store);
+    }
+    v->stmt->loop.body = stores;
+    v->stmt->loop.kind = LOOP_UNROLL;
+    block_push(v->arena, out, v->stmt);
+    for (int i = 0; i < v->wides.count; i++)
+        if (v->wides.items[i].access.is_store)
+            move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
+}
+
+static void vectorize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Vectorizer *pass = mapper->user;
+    VectorLoop v;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_VECTORIZED) {
+        block_push(pass->arena, out, stmt);
+        return;
+    }
+    pass->changed = true;
+    if (!vector_loop_of(pass, stmt, &v) || v.wides.count == 0) {
+        stmt->loop.kind = LOOP_UNROLL;
+        block_push(pass->arena, out, stmt);
+    } else if (!push_move(&v, out)) {
+        push_arithmetic(&v, out);
+    }
+}
+
+bool pass_vectorize(PassContext *context, Func *kernel) {
+    Vectorizer pass = {.context = context, .arena = context->arena};
+    StmtMapper mapper = {.arena = context->arena, .stmt = vectorize_stmt, .user = &pass};
+    rewrite_block(&mapper, &kernel->body);
+    return pass.changed;
+}

@@ -1,0 +1,18 @@
+// What ring and pipeline both ask about the copies of a pipelined loop: which are asynchronous, and which may start
+// early.
+#pragma once
+#include "passes/analysis/util.h"
+
+// Slots of a pipelined loop: its stages when they are a constant above 1, else 1.
+int64_t loop_stages(const Stmt *loop);
+
+// The shared buffer that an asynchronous copy or gather (@via(cp_async), @via(tma)) fills; NULL for other statements.
+Buf *async_target(const Stmt *stmt);
+// It fills the whole buffer (its whole slot, once there are slots).
+bool fills_whole(const Stmt *copy, const Buf *buf);
+
+// Why copy number `at` of the loop's body may not start in an earlier iteration; NULL when it may. What it reads is not
+// written in the loop, and its indices come from the loop's iterator, from outside, or from lets that do.
+const char *stays_reason(Arena *arena, const Stmt *loop, int at);
+// Clones of the marked statements of the body, and of the lets before them that they depend on, under `subst`.
+void clone_with_lets(Arena *arena, Subst *subst, const Block *body, const bool *which, Block *to);

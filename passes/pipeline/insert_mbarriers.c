@@ -1,0 +1,345 @@
+// tma-waits: copies by TMA outside of roles get the mbarrier that their bytes complete on.
+//
+// One thread starts a copy, all threads wait for its tile. Copies that always stand together share a barrier a slot:
+//
+//     shared full: mbarrier[3];   var phases: i32 = 0;
+//     mbarrier_init(full[s], 1) ...; fence_mbarrier_init(); barrier();
+//     for (p in 2) if (p < steps) {                            prologue (pipeline)
+//         mbarrier_expect(full[p % 3], 24576);
+//         async copy(A.., As[p % 3, :, :], bar = full[p % 3]);
+//         async copy(B.., Bs[p % 3, :, :], bar = full[p % 3]);
+//     }
+//     for (k in steps) {
+//         mbarrier_wait(full[k % 3], phases >> k % 3 & 1);     in the place of await(As[k % 3]); await(Bs[k % 3])
+//         phases = phases ^ 1 << k % 3;
+//         if (k + 2 < steps) { expect, the copies of k + 2 }
+//         work on slot k % 3
+//     }
+//
+// Each wait ends one phase of its slot, and the bit of the slot in `phases` is the parity of the next: that is right however often
+// and with whatever trips the loop is entered, also where blocks stay for several points. A copy that is not started early is
+// waited for before the first statement that touches its tile.
+//
+// That all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there before is fenced,
+// insert-sync sees to.
+#include "ir/build.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+#include "passes/select/bulk.h"
+#include "passes/select/tma.h"
+#include "passes/select/tma_reduce.h"
+#include "passes/select/tma_simple.h"
+#include "support/map.h"
+
+// Tiles that are always copied together.
+typedef struct Arrival {
+    VEC(Buf *) tiles;
+    VEC(int) runs;   // in which they are
+    Buf *full;
+    Var *phases;   // NULL: there is one wait
+    int64_t slots, bytes;
+    bool repeats;
+} Arrival;
+
+typedef struct Waits {
+    PassContext *context;
+    Arena *arena;
+    VEC(Arrival *) arrivals;
+    Map *by_tile;   // Buf -> Arrival
+    int runs;
+} Waits;
+
+static bool is_load(const Stmt *stmt) {
+    return (via_is(stmt, "tma") || by_bulk(stmt)) && brings_tile(stmt) && !call_region(stmt, COPY_BAR);
+}
+
+static Buf *tile_of(const Stmt *copy) {
+    return copy->call.args[1].region->buf;
+}
+
+static Expr *slot_of(Waits *w, const Region *tile) {
+    return tile->buf->stage_dims ? tile->dims[0].start : e_int(w->arena, 0);
+}
+
+// ---- which copies stand together ----
+
+// The end of the run of copies into one slot, of different tiles, that begins at `at`.
+static int run_end(Waits *w, const Block *block, int at) {
+    Expr *slot = slot_of(w, block->items[at]->call.args[1].region);
+    int end = at + 1;
+    for (int i = at + 1; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_ASSUME || (stmt->kind == STMT_LET && !expr_reads_memory(stmt->let.value))) continue;
+        if (!is_load(stmt) || !expr_equal(slot, slot_of(w, stmt->call.args[1].region))) break;
+        if (stmt->call.is_async != block->items[at]->call.is_async) break;
+        for (int before = at; before < i; before++)
+            if (is_load(block->items[before]) && tile_of(block->items[before]) == tile_of(stmt)) return end;
+        end = i + 1;
+    }
+    return end;
+}
+
+static void join(Waits *w, Buf *tile, bool repeats) {
+    Arrival *arrival = map_get(w->by_tile, tile);
+    if (!arrival) {
+        arrival = NEW(w->arena, Arrival);
+        vec_push(w->arena, &arrival->tiles, tile);
+        vec_push(w->arena, &w->arrivals, arrival);
+        map_put(w->by_tile, tile, arrival);
+    }
+    vec_push(w->arena, &arrival->runs, w->runs);
+    arrival->repeats |= repeats || arrival->runs.count > 1;
+}
+
+static void find_runs(Waits *w, const Block *block, bool repeats) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        Block *bodies[2];
+        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_runs(w, bodies[b], repeats || loop);
+        if (!is_load(stmt)) continue;
+        int end = run_end(w, block, i);
+        for (; i < end; i++)
+            if (is_load(block->items[i])) join(w, tile_of(block->items[i]), repeats);
+        i--;
+        w->runs++;
+    }
+}
+
+static bool same_runs(const Arrival *a, const Arrival *b) {
+    if (a->runs.count != b->runs.count) return false;
+    for (int i = 0; i < a->runs.count; i++)
+        if (a->runs.items[i] != b->runs.items[i]) return false;
+    return true;
+}
+
+static void group_tiles(Waits *w) {
+    int kept = 0;
+    for (int i = 0; i < w->arrivals.count; i++) {
+        Arrival *arrival = w->arrivals.items[i], *with = NULL;
+        Buf *tile = arrival->tiles.items[0];
+        for (int j = 0; j < kept && !with; j++) {
+            Arrival *other = w->arrivals.items[j];
+            if (same_runs(arrival, other) && buf_slots(tile) == buf_slots(other->tiles.items[0])) with = other;
+        }
+        if (!with) w->arrivals.items[kept++] = with = arrival;
+        else vec_push(w->arena, &with->tiles, tile);
+        map_put(w->by_tile, tile, with);
+        with->slots = buf_slots(tile);
+        with->bytes += buf_slot_bytes(tile);
+    }
+    w->arrivals.count = kept;
+}
+
+// ---- statements ----
+
+static void push_call(Waits *w, OpId op, int count, const Arg *args, Span loc, Block *out) {
+    Stmt *call = s_call(w->arena, op, count, args);
+    call->loc = loc;
+    block_push(w->arena, out, call);
+}
+
+static Arg barrier_at(Waits *w, const Arrival *arrival, Expr *slot) {
+    return arg_region(region_element(w->arena, arrival->full, 1, &slot));
+}
+
+static void push_expect(Waits *w, const Arrival *arrival, Expr *slot, Span loc, Block *out) {
+    Arg args[] = {barrier_at(w, arrival, slot), arg_value(e_int(w->arena, arrival->bytes))};
+    push_call(w, OP_MBARRIER_EXPECT, COUNT_OF(args), args, loc, out);
+}
+
+static Stmt *with_barrier(Waits *w, const Stmt *copy, const Arrival *arrival) {
+    enum { MOST = COPY_BLOCKS + 1 };
+    Arg args[MOST] = {{0}};
+    for (int i = 0; i < copy->call.count; i++) args[i] = copy->call.args[i];
+    args[COPY_BAR] = barrier_at(w, arrival, slot_of(w, copy->call.args[1].region));
+    Stmt *started = s_call(w->arena, OP_COPY, copy->call.count > COPY_BAR ? copy->call.count : COPY_BAR + 1, args);
+    started->loc = copy->loc;
+    started->attrs = copy->attrs;
+    started->call.is_async = true;
+    return started;
+}
+
+static void push_wait(Waits *w, const Arrival *arrival, Expr *slot, Span loc, Block *out) {
+    Arena *a = w->arena;
+    Expr *one = e_int_of(a, TYPE_I32, 1), *parity = e_int_of(a, TYPE_I32, 0), *bit = one;
+    if (arrival->phases && arrival->slots > 1) {
+        Expr *at = e_cast(a, TYPE_I32, slot);
+        parity = e_binary(a, BIN_AND, e_binary(a, BIN_SHR, e_var(a, arrival->phases), at), one);
+        bit = e_binary(a, BIN_SHL, one, at);
+    } else if (arrival->phases) parity = e_var(a, arrival->phases);
+    Arg args[] = {barrier_at(w, arrival, slot), arg_value(parity)};
+    push_call(w, OP_MBARRIER_WAIT, COUNT_OF(args), args, loc, out);
+    if (!arrival->phases) return;
+    Stmt *next = s_assign(a, arrival->phases, e_xor(a, e_var(a, arrival->phases), bit));
+    next->loc = loc;
+    block_push(a, out, next);
+}
+
+// ---- blocks ----
+
+static bool touches(Waits *w, Stmt *stmt, const Arrival *arrival) {
+    EffectVec effects = {0};
+    stmt_effects(w->arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++)
+        for (int t = 0; t < arrival->tiles.count; t++)
+            if (effects.items[i].buf == arrival->tiles.items[t]) return true;
+    return false;
+}
+
+// The first statement from `from` on that touches what has arrived or may leave the block; where none does, `from`: the wait comes at once.
+static int wait_place(Waits *w, const Block *block, int from, const Arrival *arrival) {
+    for (int i = from; i < block->count; i++) {
+        const Block alone = {.items = &block->items[i], .count = 1, .capacity = 1};
+        if (touches(w, block->items[i], arrival) || block_breaks(&alone)) return i;
+    }
+    return from;
+}
+
+typedef struct Due {
+    const Arrival *arrival;
+    Expr *slot;
+    int at;   // before this statement
+    Span loc;
+} Due;
+typedef VEC(Due) Dues;
+
+static void push_dues(Waits *w, const Dues *dues, int at, Block *out) {
+    for (int i = 0; i < dues->count; i++)
+        if (dues->items[i].at == at) push_wait(w, dues->items[i].arrival, dues->items[i].slot, dues->items[i].loc, out);
+}
+
+static void push_run(Waits *w, const Block *block, int from, int end, Dues *dues, Block *out) {
+    Map *expected = map_new(w->arena);
+    for (int i = from; i < end; i++) {
+        Stmt *stmt = block->items[i];
+        if (i > from) push_dues(w, dues, i, out);   // of an earlier run
+        if (!is_load(stmt)) {
+            block_push(w->arena, out, stmt);
+            continue;
+        }
+        Arrival *arrival = map_get(w->by_tile, tile_of(stmt));
+        Expr *slot = slot_of(w, stmt->call.args[1].region);
+        if (!map_has(expected, arrival)) {
+            push_expect(w, arrival, slot, stmt->loc, out);
+            map_put(expected, arrival, arrival);
+            Due due = {arrival, slot, wait_place(w, block, end, arrival), stmt->loc};
+            if (!stmt->call.is_async) vec_push(w->arena, dues, due);
+        }
+        block_push(w->arena, out, with_barrier(w, stmt, arrival));
+    }
+}
+
+static Arrival *awaited(Waits *w, const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_AWAIT) return NULL;
+    return map_get(w->by_tile, stmt->call.args[0].region->buf);
+}
+
+// The awaits of an arrival's tiles stand together; the first one waits for all.
+static bool is_first_await(Waits *w, const Block *block, int at, const Arrival *arrival) {
+    for (int i = at - 1; i >= 0 && awaited(w, block->items[i]); i--)
+        if (awaited(w, block->items[i]) == arrival) return false;
+    return true;
+}
+
+static void rewrite(Waits *w, Block *block) {
+    Block out = {0};
+    Dues dues = {0};
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        Block *bodies[2];
+        push_dues(w, &dues, i, &out);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) rewrite(w, bodies[b]);
+        Arrival *arrival = awaited(w, stmt);
+        if (arrival) {
+            if (is_first_await(w, block, i, arrival))
+                push_wait(w, arrival, slot_of(w, stmt->call.args[0].region), stmt->loc, &out);
+        } else if (is_load(stmt)) {
+            int end = run_end(w, block, i);
+            push_run(w, block, i, end, &dues, &out);
+            i = end - 1;
+        } else {
+            block_push(w->arena, &out, stmt);
+        }
+    }
+    push_dues(w, &dues, block->count, &out);
+    *block = out;
+}
+
+// ---- the kernel ----
+
+static void declare(Waits *w, Span loc, Block *out) {
+    Arena *a = w->arena;
+    for (int i = 0; i < w->arrivals.count; i++) {
+        Arrival *arrival = w->arrivals.items[i];
+        arrival->full = buf_new_const(a, "full", SCOPE_SHARED, TYPE_MBARRIER, 1, &arrival->slots, loc);
+        block_push(a, out, s_decl(a, arrival->full));
+        if (arrival->repeats) arrival->phases = var_new(a, "phases", VAR_MUTABLE, TYPE_I32, loc);
+    }
+}
+
+static void set_up(Waits *w, Span loc, Block *out) {
+    Arena *a = w->arena;
+    for (int i = 0; i < w->arrivals.count; i++) {
+        Arrival *arrival = w->arrivals.items[i];
+        for (int64_t s = 0; s < arrival->slots; s++) {
+            Arg args[] = {barrier_at(w, arrival, e_int(a, s)), arg_value(e_int(a, 1))};
+            push_call(w, OP_MBARRIER_INIT, COUNT_OF(args), args, loc, out);
+        }
+    }
+    const Arg none[2] = {{0}};
+    push_call(w, OP_FENCE_MBARRIER_INIT, 0, NULL, loc, out);
+    push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
+    for (int i = 0; i < w->arrivals.count; i++)
+        if (w->arrivals.items[i]->phases)
+            block_push(a, out, s_var(a, w->arrivals.items[i]->phases, e_int_of(a, TYPE_I32, 0)));
+}
+
+static bool is_role(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_ROLE;
+}
+
+static bool is_store(const Stmt *stmt, void *user) {
+    (void)user;
+    return (via_is(stmt, "tma") && is_addition(stmt)) ||
+           ((via_is(stmt, "tma") || by_bulk(stmt)) && takes_tile_away(stmt));
+}
+
+static bool waits_last(const Block *body) {
+    return body->count > 0 && vec_last(body)->kind == STMT_CALL && vec_last(body)->call.op == OP_BULK_WAIT;
+}
+
+// Shared memory outlives the stores that read it.
+static void push_last_wait(Waits *w, Span loc, Block *out) {
+    Arg args[] = {arg_value(e_int(w->arena, 0)), arg_name("read")};
+    push_call(w, OP_BULK_WAIT, COUNT_OF(args), args, loc, out);
+}
+
+static void add_barriers(Waits *w, Stmt *grid) {
+    group_tiles(w);
+    Block body = {0}, *old = &grid->grid.body;
+    int first = 0;
+    while (first < old->count && old->items[first]->kind == STMT_DECL) first++;
+    for (int i = 0; i < first; i++) block_push(w->arena, &body, old->items[i]);
+    declare(w, grid->loc, &body);
+    set_up(w, grid->loc, &body);
+    Block rest = {.items = old->items + first, .count = old->count - first, .capacity = old->count - first};
+    rewrite(w, &rest);
+    block_append(w->arena, &body, &rest);
+    grid->grid.body = body;
+}
+
+bool pass_tma_waits(PassContext *context, Func *kernel) {
+    Stmt *grid = (Stmt *)func_grid(kernel);
+    Waits w = {.context = context, .arena = context->arena, .by_tile = map_new(context->arena)};
+    if (!grid) return false;
+    bool staged = stage_additions(context, kernel);
+    if (block_any(&grid->grid.body, is_role, NULL)) return staged;
+    find_runs(&w, &grid->grid.body, false);
+    bool stores = block_any(&grid->grid.body, is_store, NULL);
+    if (w.arrivals.count > 0) add_barriers(&w, grid);
+    bool last = stores && !waits_last(&grid->grid.body);
+    if (last) push_last_wait(&w, grid->loc, &grid->grid.body);
+    return w.arrivals.count > 0 || last || staged;
+}

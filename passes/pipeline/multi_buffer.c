@@ -1,0 +1,251 @@
+// ring: one buffer per stage, so that the copies of later iterations have a place of their own.
+//
+//     pipelined (k in n, stages = 3) {                    shared As: bf16[3, 128, 64];
+//         copy(A[...], As);                               ...
+//         gemm(As, Bs.T, acc);                                copy(A[...], As[k % 3, :, :]);
+//     }                                                       gemm(As[k % 3, :, :], Bs[...].T, acc);
+//
+// A buffer may have slots when every iteration starts it afresh: at the top of the body an asynchronous copy fills all
+// of it, before anything in the iteration reads it and with no other write; nothing outside of such loops touches it
+// (several loops may share it, each filling it for itself); and the copy may start early at all (async_copy_legality.h), else
+// slots would only take room. Anything else keeps its one place, and -R says why.
+//
+// The loop comes to count from 0 by 1, so that k % stages is the slot; of several iterators the innermost is pipelined,
+// the others become loops around it. Every entry to the loop starts at slot 0, and within one entry the count is live:
+// slots never depend on the values that the indices take. A buffer that the loop declares is declared before it from then on.
+#include "ir/rewrite.h"
+#include "passes/pipeline/async_copy_legality.h"
+#include "support/map.h"
+
+typedef struct Ring {
+    PassContext *context;
+    Arena *arena;
+    VEC(Stmt *) loops;   // pipelined, with stages
+    Map *ringed;         // buffers that have got slots
+    Func *kernel;
+    bool changed;
+} Ring;
+
+// ---- may it? ----
+
+static bool touches(Arena *arena, Stmt *stmt, const Buf *buf, bool writes) {
+    EffectVec effects = {0};
+    stmt_effects(arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++)
+        if (effects.items[i].buf == buf && (!writes || effects.items[i].access != ACCESS_READ)) return true;
+    return false;
+}
+
+// What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role that
+// transposes it works ahead).
+static Buf *ring_target(const Stmt *stmt) {
+    if (via_is(stmt, "matrix") && stmt->call.args[0].region->buf->stage_dims > 0) return stmt->call.args[1].region->buf;
+    return async_target(stmt);
+}
+
+static int first_fill(const Stmt *loop, const Buf *buf) {
+    for (int i = 0; i < loop->loop.body.count; i++)
+        if (ring_target(loop->loop.body.items[i]) == buf) return i;
+    return -1;
+}
+
+// Why the buffer gets no slots for this loop; NULL when it may.
+static const char *loop_problem(Ring *ring, const Stmt *loop, const Buf *buf) {
+    const Block *body = &loop->loop.body;
+    int at = first_fill(loop, buf);
+    if (block_breaks(body)) return "a `break` leaves the loop";
+    if (!fills_whole(body->items[at], buf)) return "the copy fills a part of it";
+    for (int i = 0; i < body->count; i++) {
+        if (i < at && touches(ring->arena, body->items[i], buf, false)) return "it is used before it is filled";
+        if (i > at && touches(ring->arena, body->items[i], buf, true)) return "it is written again after the copy";
+    }
+    return via_is(body->items[at], "matrix") ? NULL : stays_reason(ring->arena, loop, at);
+}
+
+static int count_uses(Ring *ring, const Block *block, const Buf *buf) {
+    EffectVec effects = {0};
+    int uses = 0;
+    for (int i = 0; i < block->count; i++) stmt_effects(ring->arena, block->items[i], &effects);
+    for (int i = 0; i < effects.count; i++) uses += effects.items[i].buf == buf;
+    return uses;
+}
+
+// The loops that fill the buffer; NULL when all of them may ring it and nothing else uses it, else the reason.
+static const char *ring_problem(Ring *ring, const Buf *buf) {
+    int inside = 0;
+    if (buf->alias_of || buf->offset >= 0) return "its place is fixed already";
+    for (int i = 0; i < ring->loops.count; i++) {
+        const Stmt *loop = ring->loops.items[i];
+        if (first_fill(loop, buf) < 0) continue;
+        const char *problem = loop_problem(ring, loop, buf);
+        if (problem) return problem;
+        inside += count_uses(ring, &loop->loop.body, buf);
+    }
+    return inside == count_uses(ring, &ring->kernel->body, buf) ? NULL : "it is used outside of the loop too";
+}
+
+// ---- the loop: from 0 by 1, one iterator ----
+
+static void normalise_loop(Ring *ring, Stmt *loop) {
+    Arena *a = ring->arena;
+    while (loop->loop.count > 1) {   // the innermost stays pipelined
+        Stmt *inner = stmt_new(a, STMT_FOR, loop->loc);
+        inner->loop = loop->loop;
+        inner->loop.iters = loop->loop.iters + 1;
+        inner->loop.count = loop->loop.count - 1;
+        inner->attrs = loop->attrs;
+        loop->attrs = NULL;
+        loop->loop.kind = LOOP_SERIAL;
+        loop->loop.stages = NULL;
+        loop->loop.count = 1;
+        loop->loop.body = (Block){0};
+        block_push(a, &loop->loop.body, inner);
+        loop = inner;
+    }
+    Iter *iter = &loop->loop.iters[0];
+    if (expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1)) return;
+    Var *count = var_new(a, "turn", VAR_ITER, TYPE_I64, iter->var->loc);
+    Subst *subst = subst_new(a);
+    subst_var(subst, iter->var, e_add(a, e_mul(a, e_var(a, count), iter->step), iter->begin));
+    subst_block(subst, &loop->loop.body);
+    *iter = (Iter){count, e_int(a, 0), iter_trips(a, iter), e_int(a, 1)};
+}
+
+// ---- slots ----
+
+typedef struct Slot {
+    Buf *buf;
+    Expr *index;
+} Slot;
+
+static Expr **with_slot(Arena *arena, const Slot *slot, int count, Expr *const *indices) {
+    Expr **result = NEW_ARRAY(arena, Expr *, count + 1);
+    result[0] = slot->index;
+    for (int i = 0; i < count; i++) result[i + 1] = indices[i];
+    return result;
+}
+
+static Expr *slot_load(Mapper *mapper, Expr *expr) {
+    const Slot *slot = mapper->user;
+    if (expr->kind != EXPR_LOAD || expr->load.buf != slot->buf || expr->load.count == slot->buf->rank) return expr;
+    Expr **indices = with_slot(mapper->arena, slot, expr->load.count, expr->load.indices);
+    return e_load(mapper->arena, slot->buf, slot->buf->rank, indices);
+}
+
+static Region *slot_region(Mapper *mapper, Region *region) {
+    const Slot *slot = mapper->user;
+    if (region->buf != slot->buf || region->count == slot->buf->rank) return region;
+    RegionDim *dims = NEW_ARRAY(mapper->arena, RegionDim, slot->buf->rank);
+    dims[0] = (RegionDim){slot->index, NULL, 1};
+    for (int d = 0; d < region->count; d++) dims[d + 1] = region->dims[d];
+    return region_new(mapper->arena, slot->buf, dims, region->transposed, region->loc);
+}
+
+static bool slot_store(Visitor *visitor, Stmt *stmt) {
+    const Mapper *mapper = visitor->user;
+    const Slot *slot = mapper->user;
+    if (stmt->kind != STMT_STORE || stmt->store.buf != slot->buf || stmt->store.count == slot->buf->rank) return true;
+    stmt->store.indices = with_slot(mapper->arena, slot, stmt->store.count, stmt->store.indices);
+    stmt->store.count++;
+    return true;
+}
+
+static void index_slots(Ring *ring, Stmt *loop, Buf *buf) {
+    Expr *count = e_var(ring->arena, loop->loop.iters[0].var);
+    Slot slot = {buf, e_mod(ring->arena, count, e_int(ring->arena, loop_stages(loop)))};
+    Mapper mapper = {.arena = ring->arena, .expr = slot_load, .region = slot_region, .user = &slot};
+    Visitor visitor = {.stmt = slot_store, .user = &mapper};
+    map_block(&mapper, &loop->loop.body);
+    visit_block(&visitor, &loop->loop.body);
+}
+
+static void add_slot_dim(Ring *ring, Buf *buf, int64_t slots) {
+    Expr **shape = NEW_ARRAY(ring->arena, Expr *, buf->rank + 1);
+    shape[0] = e_int(ring->arena, slots);
+    for (int d = 0; d < buf->rank; d++) shape[d + 1] = buf->shape[d];
+    buf->shape = shape;
+    buf->rank++;
+    buf->stage_dims++;
+}
+
+static void ring_buffer(Ring *ring, Buf *buf) {
+    int64_t slots = 0;
+    for (int i = 0; i < ring->loops.count; i++)
+        if (first_fill(ring->loops.items[i], buf) >= 0 && loop_stages(ring->loops.items[i]) > slots)
+            slots = loop_stages(ring->loops.items[i]);
+    add_slot_dim(ring, buf, slots);
+    for (int i = 0; i < ring->loops.count; i++) {
+        Stmt *loop = ring->loops.items[i];
+        if (first_fill(loop, buf) < 0) continue;
+        index_slots(ring, loop, buf);
+    }
+    map_put(ring->ringed, buf, buf);
+    ring->changed = true;
+}
+
+// A buffer that the loop declares would be another one in each iteration.
+static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    const Ring *ring = mapper->user;
+    Block body = {0};
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.body.count; i++) {
+        Stmt *item = stmt->loop.body.items[i];
+        bool ringed = item->kind == STMT_DECL && map_has(ring->ringed, item->decl);
+        block_push(mapper->arena, ringed ? out : &body, item);
+    }
+    if (stmt->kind == STMT_FOR) stmt->loop.body = body;
+    block_push(mapper->arena, out, stmt);
+}
+
+// ---- the kernel ----
+
+// Loops of one iterator from 0 by 1, after those that need it were rewritten.
+static void find_loops(Ring *ring, const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (loop_stages(stmt) > 1) vec_push(ring->arena, &ring->loops, stmt);
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_loops(ring, bodies[b]);
+    }
+}
+
+static bool wants_ring(Ring *ring, Buf *buf, Span place) {
+    if (!buf || buf->scope != SCOPE_SHARED || buf->stage_dims > 0) return false;
+    const char *problem = ring_problem(ring, buf);
+    if (problem) REMARK(ring->context, place, T_NOT_RINGED, buf->name, problem);
+    return !problem;
+}
+
+static bool is_plain_loop(const Stmt *loop) {
+    const Iter *iter = &loop->loop.iters[0];
+    return loop->loop.count == 1 && expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1);
+}
+
+static bool loop_has_ring(Ring *ring, const Stmt *loop) {
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        Buf *buf = async_target(loop->loop.body.items[i]);
+        if (buf && buf->scope == SCOPE_SHARED && buf->stage_dims == 0 && !ring_problem(ring, buf)) return true;
+    }
+    return false;
+}
+
+bool pass_ring(PassContext *context, Func *kernel) {
+    Ring ring = {.context = context, .arena = context->arena, .kernel = kernel, .ringed = map_new(context->arena)};
+    find_loops(&ring, &kernel->body);
+    for (int i = 0; i < ring.loops.count; i++) {
+        if (is_plain_loop(ring.loops.items[i]) || !loop_has_ring(&ring, ring.loops.items[i])) continue;
+        normalise_loop(&ring, ring.loops.items[i]);
+        ring.changed = true;
+    }
+    ring.loops.count = 0;
+    find_loops(&ring, &kernel->body);
+    for (int i = 0; i < ring.loops.count; i++) {
+        Block *body = &ring.loops.items[i]->loop.body;
+        for (int j = 0; j < body->count; j++) {
+            Buf *buf = ring_target(body->items[j]);
+            if (wants_ring(&ring, buf, body->items[j]->loc)) ring_buffer(&ring, buf);
+        }
+    }
+    StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &ring};
+    if (map_count(ring.ringed) > 0) rewrite_block(&declare, &kernel->body);
+    return ring.changed;
+}

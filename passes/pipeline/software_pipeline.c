@@ -1,0 +1,134 @@
+// pipeline: copies start some iterations before the work that needs them.
+//
+// With S slots a loop keeps S - 1 copies ahead. A prologue starts the first of them; then each iteration waits for its
+// own slot, starts the copy that is S - 1 ahead, and works:
+//
+//     for (p in S - 1) if (p < n) async copy(p -> slot p)
+//     for (k in n) {
+//         await(slot k % S);
+//         if (k + S - 1 < n) async copy(k + S - 1 -> slot (k + S - 1) % S)
+//         work on slot k % S
+//     }
+//
+//     S = 3, n = 4      prologue   k = 0      k = 1      k = 2      k = 3
+//     copies started    0 1        2 in 2     3 in 0     -          -
+//     work                         0 in 0     1 in 1     2 in 2     3 in 0
+//
+// The copy started in iteration k goes to the slot that iteration k - 1 worked on: the barrier after the wait, which
+// makes the copies of all threads visible, also says that all threads have left that slot. One barrier per iteration.
+// The tests against n make trip counts 0, 1 and 2 right; simplify drops them where n is known.
+//
+// Copies to slots move (ring has made sure that they may, and asks async_copy_legality.h as this does); lets that their indices
+// need are cloned along. Other copies stay where they are. A loop with none that moves becomes a plain `for`.
+#include "passes/pipeline/async_copy_legality.h"
+
+typedef struct Pipeline {
+    PassContext *context;
+    Arena *arena;
+    bool quiet;   // the variant for all shapes: that it is slower is known
+    Stmt *loop;
+    int64_t ahead;   // iterations between a copy's start and its use
+    bool *moves;     // by statement of the body
+    bool changed;
+} Pipeline;
+
+static Expr *slot_of(const Stmt *copy) {
+    const Buf *buf = async_target(copy);
+    if (!buf || buf->stage_dims != 1) return NULL;
+    if (copy->kind == STMT_CALL) return copy->call.args[1].region->dims[0].start;
+    return copy->loop.body.items[0]->store.indices[0];
+}
+
+// Marks the copies that move; their number.
+static int find_moves(Pipeline *p) {
+    const Block *body = &p->loop->loop.body;
+    const Iter *iter = &p->loop->loop.iters[0];
+    int64_t slots = loop_stages(p->loop);
+    int found = 0;
+    p->moves = NEW_ARRAY(p->arena, bool, body->count);
+    if (slots < 2 || p->loop->loop.count != 1 || block_breaks(body)) return 0;
+    if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return 0;
+    Expr *live = e_mod(p->arena, e_var(p->arena, iter->var), e_int(p->arena, slots));
+    for (int i = 0; i < body->count; i++) {
+        Expr *slot = slot_of(body->items[i]);
+        if (!slot || !expr_equal(slot, live)) continue;
+        p->moves[i] = !stays_reason(p->arena, p->loop, i);
+        found += p->moves[i];
+    }
+    return found;
+}
+
+// The started copies of iteration `count`, where there is such an iteration.
+static Stmt *start_copies(Pipeline *p, Expr *count, Expr *trips) {
+    const Block *body = &p->loop->loop.body;
+    Stmt *guard = s_if(p->arena, e_lt(p->arena, count, trips));
+    guard->loc = p->loop->loc;
+    Subst *subst = subst_new(p->arena);
+    subst_var(subst, p->loop->loop.iters[0].var, count);
+    clone_with_lets(p->arena, subst, body, p->moves, &guard->if_.then);
+    for (int i = 0; i < guard->if_.then.count; i++)
+        if (guard->if_.then.items[i]->kind == STMT_CALL) guard->if_.then.items[i]->call.is_async = true;
+    return guard;
+}
+
+static Stmt *await_copy(Pipeline *p, const Stmt *copy) {
+    Buf *buf = async_target(copy);
+    RegionDim *dims = NEW_ARRAY(p->arena, RegionDim, buf->rank);
+    dims[0] = (RegionDim){slot_of(copy), NULL, 1};
+    for (int d = 1; d < buf->rank; d++) dims[d] = (RegionDim){e_int(p->arena, 0), buf->shape[d], buf_extent(buf, d)};
+    Arg args[] = {arg_region(region_new(p->arena, buf, dims, false, copy->loc)), {0}};
+    Stmt *await = s_call(p->arena, OP_AWAIT, COUNT_OF(args), args);
+    await->loc = copy->loc;
+    return await;
+}
+
+static Expr *name_trips(Pipeline *p, Expr *trips, Block *out) {
+    if (trips->kind == EXPR_VAR || trips->kind == EXPR_INT) return trips;
+    Var *var = var_new(p->arena, "steps", VAR_LET, TYPE_I64, p->loop->loc);
+    block_push(p->arena, out, s_let(p->arena, var, trips));
+    return e_var(p->arena, var);
+}
+
+static void pipeline_loop(Pipeline *p, Block *out) {
+    Arena *a = p->arena;
+    Stmt *loop = p->loop;
+    Expr *trips = name_trips(p, loop->loop.iters[0].end, out);
+    loop->loop.iters[0].end = trips;
+
+    Var *first = var_new(a, "p", VAR_ITER, TYPE_I64, loop->loc);
+    Stmt *prologue = s_for(a, LOOP_SERIAL, first, e_int(a, 0), e_int(a, p->ahead));
+    prologue->loc = loop->loc;
+    block_push(a, &prologue->loop.body, start_copies(p, e_var(a, first), trips));
+    block_push(a, out, prologue);
+
+    Block body = {0};
+    for (int i = 0; i < loop->loop.body.count; i++)
+        if (p->moves[i]) block_push(a, &body, await_copy(p, loop->loop.body.items[i]));
+    Expr *next = e_add(a, e_var(a, loop->loop.iters[0].var), e_int(a, p->ahead));
+    block_push(a, &body, start_copies(p, next, trips));
+    for (int i = 0; i < loop->loop.body.count; i++)
+        if (!p->moves[i]) block_push(a, &body, loop->loop.body.items[i]);
+    loop->loop.body = body;
+}
+
+static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Pipeline *outer = mapper->user;
+    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED) {
+        Pipeline p = {.context = outer->context, .arena = mapper->arena, .loop = stmt, .ahead = loop_stages(stmt) - 1};
+        if (find_moves(&p) > 0) pipeline_loop(&p, out);
+        else if (loop_stages(stmt) > 1 && !outer->quiet)
+            REMARK(p.context, stmt->loc, T_NOT_PIPELINED, "it has no asynchronous copies that may start early");
+        stmt->loop.kind = LOOP_SERIAL;
+        stmt->loop.stages = NULL;
+        outer->changed = true;
+    }
+    block_push(mapper->arena, out, stmt);
+}
+
+bool pass_pipeline(PassContext *context, Func *kernel) {
+    Pipeline p = {.context = context, .arena = context->arena};
+    p.quiet = attr_get(kernel->attrs, ATTR_GENERAL) != NULL;
+    StmtMapper mapper = {.arena = context->arena, .stmt = pipeline_stmt, .user = &p};
+    rewrite_block(&mapper, &kernel->body);
+    return p.changed;
+}

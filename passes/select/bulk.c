@@ -1,0 +1,143 @@
+#include "passes/select/bulk.h"
+#include "ir/build.h"
+#include "passes/analysis/util.h"
+#include "passes/select/tma_simple.h"
+
+// The tile's rows in shared memory and in the tensor.
+typedef struct Rows {
+    const Region *tile, *at;   // at: in the tensor
+    int rank;                  // of the tile, without slots
+    int64_t count, columns;
+} Rows;
+
+bool by_bulk(const Stmt *stmt) {
+    return via_is(stmt, "bulk");
+}
+
+static Rows rows_of(const Stmt *copy) {
+    bool away = takes_tile_away(copy);
+    Rows rows = {.tile = copy->call.args[away ? COPY_FROM : COPY_TO].region,
+                 .at = copy->call.args[away ? COPY_TO : COPY_FROM].region};
+    const Buf *buf = rows.tile->buf;
+    rows.rank = buf->rank - buf->stage_dims;
+    rows.columns = buf_extent(buf, buf->rank - 1);
+    rows.count = rows.rank > 1 ? buf_extent(buf, buf->rank - 2) : 1;
+    return rows;
+}
+
+// ---- whether ----
+
+static bool is_whole_tile(const Region *tile) {
+    const Buf *buf = tile->buf;
+    if (tile->transposed || tile->count != buf->rank) return false;
+    for (int d = 0; d < buf->rank; d++) {
+        const RegionDim *dim = &tile->dims[d];
+        if (d < buf->stage_dims
+                ? dim->extent != NULL && dim->tile != 1
+                : !dim->extent || !expr_is_int(dim->start, 0) || !expr_equal(dim->extent, buf->shape[d]))
+            return false;
+    }
+    return true;
+}
+
+static bool is_part(const Rows *rows) {
+    const Region *at = rows->at;
+    if (at->transposed || at->count < rows->rank) return false;
+    for (int d = 0; d < at->count; d++) {
+        const RegionDim *dim = &at->dims[d];
+        int within = d - (at->count - rows->rank);
+        if (within < 0 ? dim->extent != NULL : !dim->extent || !expr_is_int(dim->extent, dim->tile)) return false;
+        if (within >= 0 && dim->tile != buf_extent(rows->tile->buf, rows->tile->buf->stage_dims + within)) return false;
+    }
+    return true;
+}
+
+static bool is_inside(const Facts *facts, const Region *at) {
+    Arena *arena = facts_arena(facts);
+    for (int d = 0; d < at->count; d++) {
+        Expr *start = at->dims[d].start,
+             *last = e_add(arena, start, e_int(arena, at->dims[d].extent ? at->dims[d].tile - 1 : 0));
+        if (!prove(facts, e_binary(arena, BIN_GE, start, e_int(arena, 0)))) return false;
+        if (!prove(facts, simplify_expr(arena, facts, e_lt(arena, last, at->buf->shape[d]))) &&
+            !prove(facts, e_lt(arena, last, at->buf->shape[d])))
+            return false;
+    }
+    return true;
+}
+
+static bool lies_in_rows(const Facts *facts, const Rows *rows) {
+    const Layout *layout = rows->tile->buf->layout;
+    int64_t extents[2] = {rows->rank > 1 ? rows->count : rows->columns, rows->columns};
+    return !layout || layout_equal(layout, layout_row_major(facts_arena(facts), rows->rank, extents));
+}
+
+const char *bulk_problem(const Target *target, const Facts *facts, const Stmt *copy) {
+    Rows rows = rows_of(copy);
+    const Buf *tensor = rows.at->buf, *tile = rows.tile->buf;
+    int64_t unit = tma_facts.unit_bytes, element = type_bits(tile->type) / 8;
+    if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
+    if (!tensor->is_param) return "TMA copies between parameters and shared memory";
+    if (tensor->type != tile->type) return "TMA does not convert";
+    if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1)) return "TMA needs a contiguous last dim";
+    if (rows.rank < 1 || rows.rank > 2) return "a tile has more than two dims";
+    if (!is_whole_tile(rows.tile) || !is_part(&rows)) return "bulk copies move whole tiles of the last dims";
+    if (!lies_in_rows(facts, &rows)) return "its tile has another layout than row after row";
+    if (rows.columns * element % unit) return "a row of the tile is no multiple of 16 bytes";
+    if (rows.count * rows.columns * element > tma_facts.max_transaction)
+        return "a tile has more bytes than a phase of an mbarrier";
+    if (multiple_of(facts, rows.at->dims[rows.at->count - 1].start) * element % unit)
+        return "its rows cannot be shown to begin at multiples of 16 bytes";
+    return is_inside(facts, rows.at) ? NULL : "it cannot be shown to be inside of its tensor";
+}
+
+// ---- how ----
+
+// Rows of the tensor that follow each other there too.
+static bool is_one_run(const Rows *rows) {
+    const Buf *tensor = rows->at->buf;
+    return !tensor->strides && expr_is_int(tensor->shape[tensor->rank - 1], rows->columns);
+}
+
+static void push_row(Lower *lower, const Stmt *copy, const Rows *rows, Expr *row, int64_t elements, Block *out) {
+    Arena *arena = lower->arena;
+    Expr *far[LAYOUT_MAX_RANK], *near[LAYOUT_MAX_RANK];
+    int rank = rows->at->count, count = rows->tile->count;
+    for (int d = 0; d < rank; d++) far[d] = lower_expr(lower, rows->at->dims[d].start);
+    for (int d = 0; d < count; d++)
+        near[d] = d < rows->tile->buf->stage_dims ? rows->tile->dims[d].start : e_int(arena, 0);
+    if (rows->rank > 1) {
+        far[rank - 2] = simplify_expr(arena, lower->facts, e_add(arena, far[rank - 2], row));
+        near[count - 2] = row;
+    }
+    Arg from = arg_region(region_element(arena, rows->at->buf, rank, far));
+    Arg to = arg_region(lower_element(lower, region_element(arena, rows->tile->buf, count, near)));
+    Arg n = arg_value(e_int(arena, elements));
+    bool away = takes_tile_away(copy);
+    Arg load[] = {to, from, away ? n : arg_region(lower_element(lower, copy->call.args[COPY_BAR].region)), n};
+    Arg store[] = {from, to, n};
+    Stmt *call =
+        away ? s_call(arena, OP_BULK_STORE, COUNT_OF(store), store) : s_call(arena, OP_BULK_LOAD, COUNT_OF(load), load);
+    call->loc = copy->loc;
+    block_push(arena, out, call);
+}
+
+void lower_bulk(Lower *lower, const Stmt *copy, Block *out) {
+    Arena *arena = lower->arena;
+    Rows rows = rows_of(copy);
+    if (rows.count == 1 || is_one_run(&rows)) {
+        push_row(lower, copy, &rows, e_int(arena, 0), rows.count * rows.columns, out);
+    } else {
+        Var *row = var_new(arena, "r", VAR_LET, TYPE_I64, copy->loc);
+        Stmt *loop = s_for(arena, LOOP_SERIAL, row, e_int(arena, 0), e_int(arena, rows.count));
+        loop->loc = copy->loc;
+        int mark = facts_mark(lower->facts);
+        facts_iter(lower->facts, &loop->loop.iters[0]);
+        push_row(lower, copy, &rows, e_var(arena, row), rows.columns, &loop->loop.body);
+        facts_release(lower->facts, mark);
+        block_push(arena, out, loop);
+    }
+    if (!takes_tile_away(copy)) return;
+    Stmt *commit = s_call(arena, OP_BULK_COMMIT, 0, NULL);
+    commit->loc = copy->loc;
+    block_push(arena, out, commit);
+}

@@ -1,0 +1,441 @@
+// select: by which mechanism each copy and gemm happens, and what must be known for it.
+//
+// Two questions, asked of every tile loop (tile_loop.h: copies and parallel loops in one form). First, what would let
+// its global accesses be wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector
+// divides, wants
+//
+//     aligned(A, 16)        the base address
+//     K % 8 == 0            each stride of another dim: every row starts on a vector
+//     K < 2147483648        every dynamic dim: indices fit 32 bits
+//
+// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@general`. So
+// one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant
+// has, what is the widest access that is provably aligned (loop_vector)?
+//
+//     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
+//     @via(tma)        tiles to and from shared memory by TMA, elsewhere: where it serves and pays (tma_simple.c)
+//     @via(tma)        additions of a tile to a tensor, by TMA's reduce-add: likewise (tma_reduce.h)
+//     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
+//     @via(matrix)     a tile of bytes that is transposed in shared memory, in such a kernel: by ldmatrix and stmatrix
+//     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
+//                      once. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
+//     @via(vector)     several elements per access, through registers
+//     @via(plain)      element by element
+//
+// A parallel loop whose body is one such store is a gather and gets its @via like a copy. A gemm goes to the tensor
+// cores (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is
+// multiplied out (`fma`). Asynchronous or not is decided here, before pipelining; whether it pays is not asked: it
+// always did.
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+#include "passes/select/bulk.h"
+#include "passes/select/tma.h"
+#include "passes/select/tma_reduce.h"
+#include "passes/select/tma_simple.h"
+#include "passes/specialize/warp_specialize.h"
+#include <string.h>
+
+typedef struct Selector {
+    PassContext *context;
+    Arena *arena;
+    const Target *target;
+    Func *kernel;
+    ExprVec wanted;   // facts that are not proven
+    Map *pipelined;   // statements within a pipelined loop of several stages -> the loop
+    bool general;     // this variant has no facts: say nothing of what they would have allowed
+    bool parted;      // its loop will be parted into roles: TMA and wgmma
+    bool changed;
+} Selector;
+
+// A tile loop with its accesses.
+typedef struct Candidate {
+    TileLoop loop;
+    TileAccessVec accesses;
+    int fast;
+} Candidate;
+
+static bool candidate_of(Selector *s, Stmt *stmt, Candidate *candidate) {
+    *candidate = (Candidate){0};
+    if (!tile_loop_of(s->arena, stmt, &candidate->loop) || candidate->loop.rank == 0) return false;
+    tile_accesses(s->arena, &candidate->loop, &candidate->accesses);
+    candidate->fast = loop_fast_dim(&candidate->loop, &candidate->accesses);
+    return true;
+}
+
+static bool is_unit(const Candidate *c, const TileAccess *access) {
+    return run_stride(access, c->loop.iters[c->fast]) == STRIDE_UNIT;
+}
+
+static void find_pipelined(Selector *s, const Block *block, Stmt *around) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i], *loop = around;
+        int64_t stages;
+        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
+            loop = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1 ? stmt : NULL;
+        if (loop) map_put(s->pipelined, stmt, loop);
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_pipelined(s, bodies[b], loop);
+    }
+}
+
+// ---- facts ----
+
+static bool is_conjunct(const Expr *condition, const Expr *fact) {
+    if (!condition) return false;
+    if (condition->kind == EXPR_BINARY && condition->binary.op == BIN_LOGICAL_AND)
+        return is_conjunct(condition->binary.a, fact) || is_conjunct(condition->binary.b, fact);
+    return expr_equal(condition, fact);
+}
+
+static void want(Selector *s, Expr *fact) {
+    for (int i = 0; i < s->wanted.count; i++)
+        if (expr_equal(s->wanted.items[i], fact)) return;
+    if (!is_conjunct(s->kernel->when, fact)) vec_push(s->arena, &s->wanted, fact);
+}
+
+// The vector that all accesses could have, were bases and rows aligned: what extent and first index allow.
+static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate *c) {
+    int widest = 1;
+    int64_t common = c->loop.extents[c->fast];   // its trailing zeros are what is common
+    for (int a = 0; a < c->accesses.count; a++) {
+        const TileAccess *access = &c->accesses.items[a];
+        bool memory = access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED;
+        if (!memory || !is_unit(c, access)) continue;
+        int bytes = type_bytes(access->buf->type);
+        if (bytes > widest) widest = bytes;
+        Expr *start = simplify_expr(s->arena, facts, run_start(s->arena, access, c->loop.iters[c->fast]));
+        common |= multiple_of(facts, start);
+    }
+    const char *why;
+    int64_t vector = s->target->vector_bytes / widest,
+            atomics = loop_atomics(&c->loop, &c->accesses, c->fast, s->target, &why);
+    vector = vector < atomics ? vector : atomics;
+    while (vector > 1 && common % vector != 0) vector /= 2;
+    return vector;
+}
+
+static void want_access(Selector *s, const Facts *facts, const TileAccess *access, int64_t vector) {
+    Buf *buf = access->buf;
+    int64_t bytes = s->target->vector_bytes;
+    if (!prove_aligned(facts, buf, bytes)) want(s, aligned_fact(s->arena, buf, bytes));
+    for (int d = 0; d < buf->rank - 1; d++) {
+        Expr *stride = simplify_expr(s->arena, facts, global_stride(s->arena, buf, d));
+        Expr *offset = simplify_expr(s->arena, facts, e_mul(s->arena, access->indices[d], stride));
+        if (multiple_of(facts, stride) % vector == 0 || multiple_of(facts, offset) % vector == 0) continue;
+        Expr *last = buf->shape[buf->rank - 1];
+        Expr *period = buf->strides ? stride : last;   // dense: every outer stride is a multiple of the last extent
+        Expr *remainder = e_mod(s->arena, period, e_int(s->arena, vector));
+        want(s, e_binary(s->arena, BIN_EQ, remainder, e_int(s->arena, 0)));
+    }
+}
+
+static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    Candidate c;
+    if (!candidate_of(s, stmt, &c)) return;
+    int64_t vector = possible_vector(s, facts, &c);
+    if (vector <= 1) return;
+    for (int a = 0; a < c.accesses.count; a++) {
+        const TileAccess *access = &c.accesses.items[a];
+        if (access->buf->scope == SCOPE_GLOBAL && (!access->is_atomic || access->adds) && is_unit(&c, access))
+            want_access(s, facts, access, vector);
+    }
+}
+
+// ---- TMA and wgmma ----
+
+static bool is_gemm(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
+}
+
+static bool multiplies_in_turn(const Stmt *stmt, void *user) {
+    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED && block_any(&stmt->loop.body, is_gemm, user);
+}
+
+// Whether warp-specialize will take the kernel.
+static bool will_part(Selector *s, const char **why) {
+    if (attr_get(s->kernel->attrs, ATTR_GENERAL)) return *why = NULL, false;
+    return can_specialize(s->arena, s->target, s->kernel, why);
+}
+
+static bool loads_tile(const Stmt *stmt) {
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_COPY &&
+           stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL &&
+           stmt->call.args[1].region->buf->scope == SCOPE_SHARED;
+}
+
+static bool stores_by_tma(Selector *s, const Stmt *stmt) {
+    TmaStore store;
+    return stores_tile(s->arena, s->target, s->kernel, stmt, &store);
+}
+
+// What a tensor map asks: an aligned base, rows that start on a unit; and of `boxes` no empty dim. (CUDA driver API, cuTensorMapEncodeTiled.)
+static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
+    int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
+    if (!prove_aligned(facts, tensor, unit)) want(s, aligned_fact(s->arena, tensor, unit));
+    for (int d = 0; boxes && d < tensor->rank; d++) {
+        Expr *some = e_lt(s->arena, e_int(s->arena, 0), tensor->shape[d]);
+        if (!prove(facts, some)) want(s, some);
+    }
+    for (int d = 0; d < tensor->rank - 1; d++) {
+        Expr *period = tensor->strides ? global_stride(s->arena, tensor, d) : tensor->shape[tensor->rank - 1];
+        if (multiple_of(facts, period) % elements == 0) continue;
+        want(s, e_binary(s->arena, BIN_EQ, e_mod(s->arena, period, e_int(s->arena, elements)), e_int(s->arena, 0)));
+    }
+}
+
+// ---- TMA without roles ----
+
+static bool begins_inside(const Facts *facts, const Region *to) {
+    for (int d = 0; d < to->count; d++)
+        if (range_of(facts, to->dims[d].start).low < 0) return false;
+    return true;
+}
+
+// Whether the block makes the copy by TMA, as the source says (`@via(tma)`) or because it pays; `say`: or why not.
+static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+    bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
+    if (s->parted || s->general || !target_has(s->target, FEATURE_TMA) || (!away && !brings_tile(stmt))) return false;
+    const Stmt *loop = map_get(s->pipelined, stmt);
+    const char *why = block_tma_problem(s->arena, s->target, s->kernel, stmt, loop);
+    const Region *to = stmt->call.args[COPY_TO].region;
+    if (away && !why && !begins_inside(facts, to)) why = "it may begin before its tensor";
+    if (!why && !asked) why = block_tma_cost(s->target, s->kernel, stmt, loop);
+    if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
+    return !why;
+}
+
+// Whether bulk copies make it, as the source says: cp.async is as fast, in what was measured (docs/performance.md, "Rows").
+static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+    if (!by_bulk(stmt) || s->general || (!takes_tile_away(stmt) && !brings_tile(stmt))) return false;
+    const char *why =
+        s->parted ? "roles load boxes"
+                  : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
+    if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
+    return !why;
+}
+
+// Whether TMA adds the tile to the tensor, likewise.
+static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
+    const char *why = NULL;
+    if (s->general || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
+    if (added_tile(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
+    if (!why && s->parted && !tile->value) why = "a role adds what is in its registers";
+    if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region)) why = "it may begin before its tensor";
+    if (!why && !via_is(stmt, "tma")) why = added_tile_cost(s->target, s->kernel, tile);
+    if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
+    return !why;
+}
+
+static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    AddedTile tile;
+    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
+    if (loads_tile(stmt)) want_map(s, facts, stmt->call.args[0].region->buf, true);
+    else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf, true);
+}
+
+static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    AddedTile tile;
+    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
+    bool line = block_bulk(s, stmt, facts, false);
+    if (!line && !block_tma(s, stmt, facts, false)) return;
+    want_map(s, facts, stmt->call.args[takes_tile_away(stmt) ? COPY_TO : COPY_FROM].region->buf, !line);
+}
+
+static void want_small_dims(Selector *s) {
+    Facts *facts = facts_new(s->arena, s->kernel);
+    Expr *limit = e_int(s->arena, INT64_C(1) << 31);
+    for (int i = 0; i < s->kernel->dims.count; i++) {
+        Expr *fact = e_lt(s->arena, e_var(s->arena, s->kernel->dims.items[i]), limit);
+        if (!prove(facts, fact)) want(s, fact);
+    }
+}
+
+// ---- mechanisms ----
+
+static void set_via(Selector *s, Stmt *stmt, const char *mechanism) {
+    attr_set_text(s->arena, &stmt->attrs, ATTR_VIA, mechanism);
+    s->changed = true;
+}
+
+// Both ends move along the fast dim, in whole vectors; `vector` alone would hold for the index loads of a gather too.
+static bool is_contiguous_move(const Candidate *c, const Expr *load) {
+    const Stmt *store = c->loop.body.items[0];
+    for (int a = 0; a < c->accesses.count; a++) {
+        const TileAccess *access = &c->accesses.items[a];
+        bool end = access->store == store || access->load == load;
+        if (end && !access_in_runs(&c->loop, access, c->fast)) return false;
+    }
+    return true;
+}
+
+static const char *move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Candidate *c) {
+    int64_t vector = loop_vector(facts, &c->loop, &c->accesses, c->fast, s->target);
+    const char *slow = vector > 1 ? "vector" : "plain";
+    const Expr *load = tile_move(s->arena, &c->loop);
+    if (!load || !target_has(s->target, FEATURE_CP_ASYNC)) return slow;
+    int64_t bytes = is_contiguous_move(c, load) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
+    bool pipelined = map_has(s->pipelined, stmt);
+    if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return "cp_async";
+    if (pipelined && !s->general)
+        REMARK(s->context, stmt->loc, T_COPY_SLOW, slow,
+               "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and so many cannot be proven");
+    return slow;
+}
+
+// Registers on both sides: no memory access to choose.
+static bool touches_memory(const Candidate *c) {
+    for (int a = 0; a < c->accesses.count; a++)
+        if (c->accesses.items[a].buf->scope != SCOPE_FRAGMENT) return true;
+    return false;
+}
+
+static const char *gemm_problem(Selector *s, const Stmt *gemm) {
+    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
+    const MmaInfo *mma = mma_holding(s->target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
+    if (!mma) return "the target has no instruction for these types";
+    if (b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
+    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
+    if (m % mma->m || n % mma->n || k % mma->k) return "the instruction's shape does not divide the tile's";
+    if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the block has a part of a warp";
+    return NULL;
+}
+
+static void select_gemm(Selector *s, Stmt *stmt) {
+    const char *problem = gemm_problem(s, stmt);
+    if (problem) REMARK(s->context, stmt->loc, T_GEMM_SLOW, problem);
+    set_via(s, stmt, problem ? "fma" : "mma");
+}
+
+// Threads add vectors to tensors (vectorize) where they can.
+static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
+    const char *why = "its places are no aligned vectors";
+    Candidate c;
+    bool adds = false;
+    if (s->general || !candidate_of(s, stmt, &c)) return;
+    for (int a = 0; a < c.accesses.count; a++)
+        adds |= c.accesses.items[a].adds && c.accesses.items[a].buf->scope == SCOPE_GLOBAL &&
+                is_unit(&c, &c.accesses.items[a]);
+    if (!adds || loop_vector(facts, &c.loop, &c.accesses, c.fast, s->target) > 1) return;
+    loop_atomics(&c.loop, &c.accesses, c.fast, s->target, &why);
+    REMARK(s->context, stmt->loc, T_ADDED_SINGLY, why);
+}
+
+static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
+    AddedTile tile;
+    bool asked = via_is(stmt, "tma");
+    if (!asked && attr_get(stmt->attrs, ATTR_VIA)) return;
+    bool by_tma = block_add(s, stmt, facts, true, &tile);
+    if (by_tma && !asked) set_via(s, stmt, "tma");
+    if (!by_tma && asked) attr_remove(&stmt->attrs, ATTR_VIA), s->changed = true;
+    if (!by_tma) say_added_singly(s, stmt, facts);
+}
+
+static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
+    if (is_addition(stmt)) {
+        select_addition(s, stmt, facts);
+        return;
+    }
+    if (stmt->kind == STMT_FOR && via_is(stmt, "tma")) {
+        if (!s->general) REMARK(s->context, stmt->loc, T_NOT_ADDED, "it does more than to add to a tensor");
+        attr_remove(&stmt->attrs, ATTR_VIA);
+        s->changed = true;
+    }
+    bool line = by_bulk(stmt), asked = line || via_is(stmt, "tma");
+    asked &= (brings_tile(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
+    if (asked && (line ? block_bulk(s, stmt, facts, true) : s->parted || block_tma(s, stmt, facts, true))) return;
+    if (asked) attr_remove(&stmt->attrs, ATTR_VIA);   // another way
+    if (attr_get(stmt->attrs, ATTR_VIA)) return;
+    bool is_call = stmt->kind == STMT_CALL;
+    if (s->parted && stores_by_tma(s, stmt)) {
+        set_via(s, stmt, "tma_store");
+        return;
+    }
+    if (s->parted && is_call && (stmt->call.op == OP_GEMM || loads_tile(stmt))) {
+        set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
+        return;
+    }
+    if (!asked && block_tma(s, stmt, facts, true)) {
+        set_via(s, stmt, "tma");
+        return;
+    }
+    if (is_call && stmt->call.op == OP_GEMM) {
+        select_gemm(s, stmt);
+        return;
+    }
+    if (s->parted && turns_tile(s->target, stmt)) {
+        set_via(s, stmt, "matrix");
+        return;
+    }
+    bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
+    Candidate c;
+    if ((is_call && !is_copy) || !candidate_of(s, stmt, &c)) return;
+    if (!is_copy && !tile_move(s->arena, &c.loop)) {
+        say_added_singly(s, stmt, facts);
+        return;
+    }
+    set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : "plain");
+}
+
+static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    Selector *s = user;
+    select_way(s, stmt, facts);
+    if (via_is(stmt, "tma") && brings_tile(stmt) && !attr_get(stmt->attrs, ATTR_TF32) && tma_rounds(s->kernel, stmt)) {
+        attr_set_ints(s->arena, &stmt->attrs, ATTR_TF32, 0, NULL);
+        s->changed = true;
+    }
+}
+
+// ---- kernels ----
+
+static bool select_kernel(PassContext *context, Func *kernel, bool general) {
+    Selector s = {.context = context,
+                  .arena = context->arena,
+                  .target = context->target,
+                  .kernel = kernel,
+                  .pipelined = map_new(context->arena),
+                  .general = general};
+    find_pipelined(&s, &kernel->body, NULL);
+    const char *why;
+    s.parted = will_part(&s, &why);
+    bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, multiplies_in_turn, NULL);
+    if (!s.parted && why && might) REMARK(context, kernel->loc, T_NOT_PARTED, why);
+    kernel_walk(s.arena, kernel, select_stmt, &s);
+    return s.changed;
+}
+
+// Makes the variant without the facts and gives this one the facts.
+static bool split_variants(PassContext *context, Func *kernel) {
+    Selector s = {.context = context, .arena = context->arena, .target = context->target, .kernel = kernel};
+    if (attr_get(kernel->attrs, ATTR_GENERAL)) return false;
+    kernel_walk(s.arena, kernel, want_stmt, &s);
+    s.pipelined = map_new(s.arena);
+    find_pipelined(&s, &kernel->body, NULL);
+    const char *why;
+    s.parted = will_part(&s, &why);
+    kernel_walk(s.arena, kernel, s.parted ? want_map_stmt : want_block_map, &s);
+    if (s.wanted.count == 0) return false;
+    want_small_dims(&s);
+
+    if (!attr_get(kernel->attrs, ATTR_ONE_OF)) {
+        Func *general = clone_func(s.arena, kernel);
+        attr_set_ints(s.arena, &general->attrs, ATTR_GENERAL, 0, NULL);
+        vec_push(s.arena, &context->variants, general);
+    }
+    for (int i = 0; i < s.wanted.count; i++)
+        kernel->when = kernel->when ? e_and(s.arena, kernel->when, s.wanted.items[i]) : s.wanted.items[i];
+    return true;
+}
+
+bool pass_select(PassContext *context, Func *kernel) {
+    bool split = split_variants(context, kernel);
+    bool changed = select_kernel(context, kernel, attr_get(kernel->attrs, ATTR_GENERAL) != NULL);
+    for (int i = 0; i < context->variants.count; i++) select_kernel(context, context->variants.items[i], true);
+    return changed || split;
+}

@@ -1,0 +1,474 @@
+#include "passes/select/tma_reduce.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+#include "passes/select/bulk.h"
+#include "passes/select/tma.h"
+#include "passes/select/tma_simple.h"
+
+// ---- the loop ----
+
+typedef struct Body {
+    Stmt *atomic;
+    const Expr *condition;   // NULL: none
+    Subst *lets;             // pure ones before it
+} Body;
+
+static bool body_of(const Stmt *stmt, Body *body) {
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return false;
+    const Block *block = &stmt->loop.body;
+    while (block->count > 0) {
+        Stmt *last = vec_last(block);
+        for (int i = 0; i + 1 < block->count; i++) {
+            const Stmt *let = block->items[i];
+            if (let->kind != STMT_LET || !expr_is_pure(let->let.value)) return false;
+            if (body->lets) subst_var(body->lets, let->let.var, subst_expr(body->lets, let->let.value));
+        }
+        if (is_call(last, OP_ATOMIC_ADD)) {
+            body->atomic = last;
+            return last->call.args[0].region->buf->scope == SCOPE_GLOBAL;
+        }
+        if (last->kind != STMT_IF || last->if_.otherwise.count > 0 || body->condition) return false;
+        body->condition = last->if_.condition;
+        if (body->lets) body->condition = subst_expr(body->lets, last->if_.condition);
+        block = &last->if_.then;
+    }
+    return false;
+}
+
+bool is_addition(const Stmt *stmt) {
+    Body body = {0};
+    return body_of(stmt, &body);
+}
+
+static bool has_plain_iters(const Stmt *loop) {
+    int64_t begin, end, step;
+    for (int i = 0; i < loop->loop.count; i++) {
+        const Iter *iter = &loop->loop.iters[i];
+        if (!expr_const(iter->begin, &begin) || !expr_const(iter->step, &step) || !expr_const(iter->end, &end))
+            return false;
+        if (begin != 0 || step != 1 || end < 1) return false;
+    }
+    return true;
+}
+
+// Index `at` of the element is where the tile begins, plus the loop's iterator `own` (-1: none): *start.
+static bool starts_at(Arena *arena, const Stmt *loop, Expr *at, int own, Expr **start) {
+    Subst *first = subst_new(arena);
+    for (int i = 0; i < loop->loop.count; i++) {
+        int64_t coefficient;
+        if (!linear_in(at, loop->loop.iters[i].var, &coefficient) || coefficient != (i == own)) return false;
+        subst_var(first, loop->loop.iters[i].var, e_int(arena, 0));
+    }
+    if (!expr_is_stable(at)) return false;
+    *start = simplify_expr(arena, NULL, subst_expr(first, at));
+    return true;
+}
+
+// The condition says no more than that the element is one of the tensor's, which TMA asks too.
+static bool is_inside(const Expr *condition, const Buf *tensor, Expr *const *at) {
+    if (condition->kind != EXPR_BINARY) return false;
+    const Expr *a = condition->binary.a, *b = condition->binary.b;
+    if (condition->binary.op == BIN_LOGICAL_AND) return is_inside(a, tensor, at) && is_inside(b, tensor, at);
+    for (int d = 0; d < tensor->rank && condition->binary.op == BIN_LT; d++)
+        if (expr_equal(a, at[d]) && expr_equal(b, tensor->shape[d])) return true;
+    return false;
+}
+
+// The tile in shared memory whose element at the loop's indices `value` is: all of it. NULL: it is another value.
+static Region *shared_tile(Arena *arena, const Stmt *loop, const Expr *value) {
+    if (value->kind != EXPR_LOAD || value->load.buf->scope != SCOPE_SHARED) return NULL;
+    Buf *buf = value->load.buf;
+    if (buf->rank - buf->stage_dims != loop->loop.count) return NULL;
+    Region *tile = region_whole(arena, buf);
+    for (int d = 0; d < buf->rank; d++) {
+        const Expr *at = value->load.indices[d];
+        int own = d - buf->stage_dims;
+        if (own < 0) {
+            Expr *slot;
+            if (!starts_at(arena, loop, (Expr *)at, -1, &slot)) return NULL;
+            tile->dims[d] = (RegionDim){.start = slot};
+            continue;
+        }
+        const Iter *iter = &loop->loop.iters[own];
+        int64_t end;
+        if (at->kind != EXPR_VAR || at->var != iter->var || !expr_const(iter->end, &end)) return NULL;
+        if (end != buf_extent(buf, d)) return NULL;
+    }
+    return tile;
+}
+
+// What may go wrong where nobody asks for it: a place in memory, a division.
+static bool find_risk(Visitor *visitor, Expr *expr) {
+    bool divides = expr->kind == EXPR_BINARY && (expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD) &&
+                   type_is_int(expr->type);
+    bool reads = expr->kind == EXPR_LOAD && expr->load.buf->scope != SCOPE_FRAGMENT;
+    *(bool *)visitor->user |= divides || reads || expr->kind == EXPR_CALL;
+    return true;
+}
+
+static bool is_harmless(const Expr *value) {
+    bool risky = false;
+    Visitor visitor = {.expr = find_risk, .user = &risky};
+    visit_expr(&visitor, (Expr *)value);
+    return !risky;
+}
+
+static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
+    int64_t shape[LAYOUT_MAX_RANK];
+    for (int i = 0; i < loop->loop.count; i++) expr_const(loop->loop.iters[i].end, &shape[i]);
+    return region_whole(arena, buf_new_const(arena, "stage", SCOPE_SHARED, type, loop->loop.count, shape, loop->loc));
+}
+
+bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why) {
+    Body body = {.lets = subst_new(arena)};
+    if (!body_of(stmt, &body)) return *why = "it does more than to add to a tensor", false;
+    const Region *element = body.atomic->call.args[0].region;
+    Buf *tensor = element->buf;
+    int rank = tensor->rank, own = 0;
+    if (rank < stmt->loop.count || stmt->loop.count > LAYOUT_MAX_RANK || !has_plain_iters(stmt))
+        return *why = "TMA adds tiles of dims of the tensor", false;
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    Expr *at[LAYOUT_MAX_RANK];
+    for (int d = 0; d < rank; d++) {
+        at[d] = subst_expr(body.lets, element->dims[d].start);
+        if (starts_at(arena, stmt, at[d], -1, &dims[d].start)) continue;
+        if (own == stmt->loop.count || !starts_at(arena, stmt, at[d], own, &dims[d].start))
+            return *why = "TMA adds tiles of dims of the tensor", false;
+        dims[d].extent = stmt->loop.iters[own++].end;
+        expr_const(dims[d].extent, &dims[d].tile);
+    }
+    if (own < stmt->loop.count) return *why = "TMA adds tiles of dims of the tensor", false;
+    if (body.condition && !is_inside(body.condition, tensor, at))
+        return *why = "it adds only where a condition holds", false;
+    Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, body.atomic->call.args[1].value));
+    if (!expr_is_pure(value)) return *why = "what it adds is no plain value", false;
+    Region *from = shared_tile(arena, stmt, value);
+    if (!from && body.condition && !is_harmless(value))   // what is not added is not asked for
+        value = e_select(arena, (Expr *)body.condition, value, e_zero(arena, value->type));
+    Arg args[] = {arg_region(from ? from : new_tile(arena, stmt, tensor->type)),
+                  arg_region(region_new(arena, tensor, dims, false, stmt->loc))};
+    Stmt *copy = s_call(arena, OP_COPY, COUNT_OF(args), args);
+    copy->loc = stmt->loc;
+    *out = (AddedTile){.copy = copy, .value = from ? NULL : value, .atomic = body.atomic};
+    return true;
+}
+
+Stmt *tma_copy(Arena *arena, Stmt *stmt) {
+    AddedTile tile;
+    const char *why;
+    if (!by_bulk(stmt) && !via_is(stmt, "tma")) return NULL;
+    if (stmt->kind == STMT_CALL) return brings_tile(stmt) || takes_tile_away(stmt) ? stmt : NULL;
+    return is_addition(stmt) && added_tile(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;
+}
+
+// ---- whether and when ----
+
+// A fence or a release makes what was added before it known to others; it does not wait for TMA.
+static bool tells_others(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_CALL && (stmt->call.op == OP_FENCE || stmt->call.op == OP_STORE);
+}
+
+const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile) {
+    const char *why;
+    if (!tma_takes(target, tile->copy, &why)) return why;
+    if (!type_can_be_added(tile->copy->call.args[COPY_TO].region->buf->type)) return "TMA does not add this type";
+    if (block_any(&kernel->body, tells_others, NULL))
+        return "a fence or a release follows, which does not wait for TMA";
+    return block_add_problem(arena, kernel, tile->copy, !tile->value);
+}
+
+// TMA is as fast as vectors of neighbouring elements where threads add many of them, and faster where they add one each, or
+// pairs, as of an accumulator (measured: docs/hopper.md).
+const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
+    const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
+    int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector each
+    return buf_slot_bytes(from) < least ? "each thread adds few elements" : NULL;
+}
+
+// ---- what staging does ----
+
+typedef struct Staging {
+    PassContext *context;
+    Arena *arena;
+    int64_t room;       // shared memory that nothing is in
+    const Stmt *in;     // the role that is gone through; NULL: none. There nobody else places barriers
+    const Stmt *wait;   // the last one for the tiles of all that is added
+    bool tight;         // whole tiles of all roles have no room
+    bool changed;
+} Staging;
+
+static bool add_bytes(Visitor *visitor, Stmt *stmt) {
+    if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
+        *(int64_t *)visitor->user -= buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl) + tma_facts.shared_align;
+    return true;
+}
+
+static void push_op(Staging *staging, OpId op, int count, const Arg *args, Span loc, Block *out) {
+    Stmt *call = s_call(staging->arena, op, count, args);
+    call->loc = loc;
+    block_push(staging->arena, out, call);
+}
+
+// Until nothing reads the tile any more: that is known to who started the additions, and to the others behind the barrier.
+static void push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
+    Arg args[] = {arg_value(e_int(staging->arena, pending)), arg_name("read")};
+    push_op(staging, OP_BULK_WAIT, COUNT_OF(args), args, loc, out);
+}
+
+static bool is_stmt(const Stmt *stmt, void *user) {
+    return stmt == user;
+}
+
+static bool repeats(const Stmt *loop, void *stmt) {
+    return (loop->kind == STMT_FOR && block_any(&loop->loop.body, is_stmt, stmt)) ||
+           (loop->kind == STMT_WHILE && block_any(&loop->while_.body, is_stmt, stmt));
+}
+
+static bool is_repeated(const Staging *staging, const Stmt *stmt) {
+    return block_any(&staging->in->role.body, repeats, (void *)stmt);
+}
+
+// Whether all tiles have been waited for before, at this turn of the same loops.
+static bool has_waited(const Staging *staging, const Block *out) {
+    for (int i = 0; i < out->count; i++)
+        if (out->items[i] == staging->wait) return true;
+    return false;
+}
+
+// The addition of what is in the stage, at stage[slot.., i, j], from `first` of the tile on: a loop like `stmt`.
+static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Buf *stage, Expr *slot,
+                          const int64_t *first) {
+    Arena *arena = staging->arena;
+    const Region *to = tile->copy->call.args[COPY_TO].region;
+    int slots = stage->stage_dims;
+    Expr *at[LAYOUT_MAX_RANK] = {slot}, *place[LAYOUT_MAX_RANK];
+    Stmt addition = *stmt;
+    addition.loop.iters = arena_copy(arena, stmt->loop.iters, sizeof *stmt->loop.iters * (size_t)stmt->loop.count);
+    for (int i = 0; i < stmt->loop.count; i++) {
+        at[slots + i] = e_var(arena, stmt->loop.iters[i].var);
+        addition.loop.iters[i].end = e_int(arena, buf_extent(stage, slots + i));
+    }
+    for (int d = 0, own = 0; d < to->count; d++) {
+        place[d] = to->dims[d].start;
+        if (!to->dims[d].extent) continue;
+        place[d] = e_add(arena, place[d], e_add(arena, at[slots + own], e_int(arena, first ? first[own] : 0)));
+        own++;
+    }
+    Arg args[] = {arg_region(region_element(arena, to->buf, to->count, place)),
+                  arg_value(e_load(arena, stage, stage->rank, at))};
+    Stmt *atomic = s_call(arena, OP_ATOMIC_ADD, COUNT_OF(args), args);
+    atomic->loc = tile->atomic->loc;
+    addition.loop.body = (Block){0};
+    block_push(arena, &addition.loop.body, atomic);
+    return clone_stmt(arena, subst_new(arena), &addition);
+}
+
+// ---- staging, box by box ----
+//
+// A role's accumulator goes by way of two boxes of so many rows as its warpgroups have at once, a swizzle span wide: one is written while
+// TMA reads the other. The loops run over the whole tile, as the registers lie; which of them a box takes is known when they
+// are unrolled.
+
+static bool multiplies_to(const Stmt *stmt, void *fragment) {
+    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma") && stmt->call.args[GEMM_ACC].region->buf == fragment;
+}
+
+typedef struct Source {
+    const Stmt *loop;
+    const Block *role;
+    bool sums, other;   // elements of an accumulator, at the loop's own indices; of other fragments, or at other places
+} Source;
+
+static bool find_source(Visitor *visitor, Expr *expr) {
+    Source *source = visitor->user;
+    if (expr->kind != EXPR_LOAD) return true;
+    Buf *buf = expr->load.buf;
+    bool own = expr->load.count == source->loop->loop.count;
+    for (int d = 0; own && d < expr->load.count; d++)
+        own = expr->load.indices[d]->kind == EXPR_VAR && expr->load.indices[d]->var == source->loop->loop.iters[d].var;
+    bool sums = own && buf->scope == SCOPE_FRAGMENT && block_any(source->role, multiplies_to, buf);
+    source->sums |= sums;
+    source->other |= !sums && buf->scope == SCOPE_FRAGMENT;
+    return true;
+}
+
+typedef struct AddedBoxes {
+    int64_t rows, columns;   // of one
+    int64_t strips, chunks;
+} AddedBoxes;
+
+static bool boxes_of(const Staging *staging, const Stmt *stmt, const AddedTile *tile, AddedBoxes *out) {
+    const Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
+    Source source = {.loop = stmt, .role = &staging->in->role.body};
+    Visitor visitor = {.expr = find_source, .user = &source};
+    visit_expr(&visitor, (Expr *)tile->value);
+    if (stmt->loop.count != 2 || !source.sums || source.other) return false;
+    int64_t m = buf_extent(stage, 0), n = buf_extent(stage, 1);
+    int64_t rows = staging->in->role.threads / target_warpgroup(staging->context->target) * WGMMA_ROWS;
+    int64_t columns = tma_facts.spans[0] * 8 / type_bits(stage->type);
+    if (rows < 1 || m % rows || n % columns) return false;
+    *out = (AddedBoxes){rows, columns, m / rows, n / columns};
+    return out->strips * out->chunks > TMA_STORE_SLOTS;
+}
+
+static int64_t box_bytes(const AddedBoxes *boxes, Type type) {
+    return TMA_STORE_SLOTS * boxes->rows * boxes->columns * type_bytes(type) + tma_facts.shared_align;
+}
+
+// if (i / rows == strip && j / columns == chunk) stage[slot, i - strip * rows, j - chunk * columns] = value;
+static Stmt *new_box_store(Staging *staging, Stmt *stmt, const AddedTile *tile, const AddedBoxes *boxes, Buf *stage,
+                           int64_t box) {
+    Arena *a = staging->arena;
+    Expr *i = e_var(a, stmt->loop.iters[0].var), *j = e_var(a, stmt->loop.iters[1].var), *inside = NULL;
+    Expr *rows = e_int(a, boxes->rows), *columns = e_int(a, boxes->columns);
+    if (boxes->strips > 1) inside = e_binary(a, BIN_EQ, e_div(a, i, rows), e_int(a, box / boxes->chunks));
+    if (boxes->chunks > 1) {
+        Expr *chunk = e_binary(a, BIN_EQ, e_div(a, j, columns), e_int(a, box % boxes->chunks));
+        inside = inside ? e_and(a, inside, chunk) : chunk;
+    }
+    Expr *at[] = {e_int(a, box % TMA_STORE_SLOTS), e_sub(a, i, e_int(a, box / boxes->chunks * boxes->rows)),
+                  e_sub(a, j, e_int(a, box % boxes->chunks * boxes->columns))};
+    Stmt loop = *stmt, *only = s_if(a, inside);
+    only->loc = tile->atomic->loc;
+    Stmt *store = s_store(a, stage, COUNT_OF(at), at, tile->value);
+    store->loc = only->loc;
+    block_push(a, &only->if_.then, store);
+    loop.loop.body = (Block){0};
+    block_push(a, &loop.loop.body, only);
+    Stmt *out = clone_stmt(a, subst_new(a), &loop);
+    attr_remove(&out->attrs, ATTR_VIA);
+    return out;
+}
+
+// Additions that may still read when a box is written: those since its slot's last, in this tile or the one before.
+static int64_t pending_at(int64_t boxes, int64_t box) {
+    int64_t since = 0;
+    while ((box + boxes - 1 - since) % boxes % TMA_STORE_SLOTS != box % TMA_STORE_SLOTS) since++;
+    return since;
+}
+
+static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, const AddedBoxes *boxes, Block *out) {
+    Arena *arena = staging->arena;
+    int64_t shape[] = {TMA_STORE_SLOTS, boxes->rows, boxes->columns}, count = boxes->strips * boxes->chunks;
+    Type type = tile->copy->call.args[COPY_FROM].region->buf->type;
+    Buf *stage = buf_new_const(arena, "stage", SCOPE_SHARED, type, COUNT_OF(shape), shape, stmt->loc);
+    stage->stage_dims = 1;
+    bool again = is_repeated(staging, stmt);
+    const Arg none[2] = {{0}};
+    block_push(arena, out, s_decl(arena, stage));
+    for (int64_t box = 0; box < count; box++) {
+        int64_t first[] = {box / boxes->chunks * boxes->rows, box % boxes->chunks * boxes->columns};
+        if (again || box >= TMA_STORE_SLOTS) {
+            push_tile_wait(staging, pending_at(count, box), stmt->loc, out);
+            push_op(staging, OP_BARRIER, COUNT_OF(none), none, stmt->loc, out);
+        }
+        block_push(arena, out, new_box_store(staging, stmt, tile, boxes, stage, box));
+        push_op(staging, OP_FENCE_ASYNC, 0, NULL, stmt->loc, out);
+        push_op(staging, OP_BARRIER, COUNT_OF(none), none, stmt->loc, out);
+        block_push(arena, out, new_addition(staging, stmt, tile, stage, e_int(arena, box % TMA_STORE_SLOTS), first));
+    }
+}
+
+// ---- staging ----
+
+// stage[i, j] = value; then the addition of stage. (Barriers and fences: insert-sync's, but in roles.)
+static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Block *out) {
+    Arena *arena = staging->arena;
+    Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
+    Expr *at[LAYOUT_MAX_RANK];
+    for (int i = 0; i < stmt->loop.count; i++) at[i] = e_var(arena, stmt->loop.iters[i].var);
+    Stmt *addition = new_addition(staging, stmt, tile, stage, NULL, NULL);
+    Stmt *store = s_store(arena, stage, stmt->loop.count, at, tile->value);
+    store->loc = tile->atomic->loc;
+    const Arg none[2] = {{0}};
+    Span loc = stmt->loc;
+    block_push(arena, out, s_decl(arena, stage));
+    if (staging->in && !has_waited(staging, out) && is_repeated(staging, stmt)) {
+        push_tile_wait(staging, 0, loc, out);
+        staging->wait = out->items[out->count - 1];
+        push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
+    }
+    block_push(arena, out, stmt);
+    if (staging->in) {
+        push_op(staging, OP_FENCE_ASYNC, 0, NULL, loc, out);
+        push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
+    }
+    block_push(arena, out, addition);
+    attr_remove(&stmt->attrs, ATTR_VIA);
+    stmt->loop.body = (Block){0};
+    block_push(arena, &stmt->loop.body, store);
+}
+
+static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Staging *staging = mapper->user;
+    AddedTile tile;
+    const char *why;
+    bool staged =
+        via_is(stmt, "tma") && is_addition(stmt) && added_tile(staging->arena, stmt, &tile, &why) && tile.value;
+    if (!staged) {
+        block_push(mapper->arena, out, stmt);
+        return;
+    }
+    staging->changed = true;
+    const Buf *whole = tile.copy->call.args[COPY_FROM].region->buf;
+    AddedBoxes boxes;
+    bool in_boxes = staging->tight && staging->in && boxes_of(staging, stmt, &tile, &boxes);
+    int64_t bytes = in_boxes ? box_bytes(&boxes, whole->type) : buf_slot_bytes(whole) + tma_facts.shared_align;
+    if (bytes <= staging->room) {
+        staging->room -= bytes;
+        if (in_boxes) stage_in_boxes(staging, stmt, &tile, &boxes, out);
+        else stage_addition(staging, stmt, &tile, out);
+        return;
+    }
+    REMARK(staging->context, stmt->loc, T_NOT_ADDED, "shared memory has no room for its tile");
+    attr_remove(&stmt->attrs, ATTR_VIA);
+    block_push(mapper->arena, out, stmt);
+}
+
+// Of a role. Shared memory outlives the additions that read it.
+static void stage_in_role(Staging *staging, Stmt *role) {
+    bool changed = staging->changed;
+    StmtMapper mapper = {.arena = staging->arena, .stmt = stage_stmt, .user = staging};
+    staging->in = role;
+    staging->wait = NULL;
+    staging->changed = false;
+    rewrite_block(&mapper, &role->role.body);
+    if (staging->changed) push_tile_wait(staging, 0, role->loc, &role->role.body);
+    staging->changed |= changed;
+    staging->in = NULL;
+}
+
+typedef struct Wholes {
+    Arena *arena;
+    int64_t bytes;
+} Wholes;
+
+static bool add_whole(Visitor *visitor, Stmt *stmt) {
+    Wholes *wholes = visitor->user;
+    AddedTile tile;
+    const char *why;
+    if (via_is(stmt, "tma") && is_addition(stmt) && added_tile(wholes->arena, stmt, &tile, &why) && tile.value)
+        wholes->bytes += buf_slot_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
+    return true;
+}
+
+bool stage_additions(PassContext *context, Func *kernel) {
+    Staging staging = {.context = context, .arena = context->arena, .room = context->target->shared_block};
+    Visitor visitor = {.stmt = add_bytes, .user = &staging.room};
+    visit_block(&visitor, &kernel->body);
+    Wholes wholes = {.arena = context->arena};
+    Visitor sum = {.stmt = add_whole, .user = &wholes};
+    visit_block(&sum, &kernel->body);
+    staging.tight = wholes.bytes > staging.room;
+    StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &staging};
+    const Block *body = &func_grid(kernel)->grid.body;
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i]->kind == STMT_ROLE) stage_in_role(&staging, body->items[i]);
+    rewrite_block(&mapper, &kernel->body);   // what is not in roles
+    return staging.changed;
+}

@@ -1,0 +1,231 @@
+// What is asked of a copy, beside what TMA can do at all (tma.h):
+//
+//     memory     TMA is another proxy: what it reads of global memory nobody writes in the kernel, and what it writes nobody
+//                else touches. A tile that it fills is filled by TMA alone, so that threads only read it. (Where tiles share
+//                their bytes insert-sync puts a fence.)
+//     waits      each start has its wait (insert_mbarriers.c places them), with a bit of a word for each slot
+//     order      its tile lies in TMA's swizzle, which suits rows and matrix operands, and has conflicts for columns
+//     cost       a copy is one thread's few instructions and a wait of all, where cp.async is an instruction for each 16 bytes of a
+//                thread, but its bytes take longer to come. So it pays in loops of several products by mma, which want the issue
+//                slots and last long enough to hide that: 1.22 of cp.async on an H200 (gemm_swiglu, 2^20 multiply-adds a step). Beside other
+//                work it was 1.05 and 0.88 (attention, head dims 128 and 64), without products 0.71 to 0.97, in a loop or not. (A loop of
+//                one product loads fragments ahead behind waits for cp.async, lower_gemm_loop.c, which gains more.) Where the source
+//                writes `@via(tma)` nobody asks what it costs.
+#include "passes/select/tma_simple.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower_gemm.h"
+#include "passes/pipeline/async_copy_legality.h"
+#include "passes/select/bulk.h"
+#include "passes/select/tma.h"
+#include "passes/select/tma_reduce.h"
+
+enum { LEAST_VECTORS = 2 };   // that each thread would copy otherwise
+
+static bool copies_between(const Stmt *stmt, Scope from, Scope to) {
+    return stmt->kind == STMT_CALL && stmt->call.op == OP_COPY && stmt->call.args[0].region->buf->scope == from &&
+           stmt->call.args[1].region->buf->scope == to;
+}
+
+bool brings_tile(const Stmt *stmt) {
+    return copies_between(stmt, SCOPE_GLOBAL, SCOPE_SHARED);
+}
+
+bool takes_tile_away(const Stmt *stmt) {
+    return copies_between(stmt, SCOPE_SHARED, SCOPE_GLOBAL);
+}
+
+static bool names_threads(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
+}
+
+static const char *kernel_problem(const Func *kernel) {
+    if (block_any(&kernel->body, names_threads, NULL)) return "the kernel names its threads";
+    if (grid_blocks(func_grid(kernel)) > 1) return "a point is several blocks'";
+    return NULL;
+}
+
+// ---- what else is done with the tile ----
+
+typedef struct Uses {
+    Arena *arena;
+    const Buf *tile;
+    bool filled;    // by something else than copies from global memory
+    bool across;    // read or written across its rows
+    bool dynamic;   // in a way that does not show
+} Uses;
+
+static void use_by_loop(Uses *uses, const TileLoop *loop) {
+    TileAccessVec accesses = {0};
+    tile_accesses(uses->arena, loop, &accesses);
+    int fast = loop_fast_dim(loop, &accesses);
+    for (int i = 0; i < accesses.count; i++) {
+        const TileAccess *access = &accesses.items[i];
+        if (access->buf != uses->tile) continue;
+        uses->filled |= access->is_store;
+        uses->dynamic |= access->is_peer;
+        uses->across |= loop->rank > 0 && access_stride(access, loop->iters[fast]) == STRIDE_OTHER;
+    }
+}
+
+static bool use_by(Visitor *visitor, Stmt *stmt) {
+    Uses *uses = visitor->user;
+    TileLoop loop;
+    EffectVec effects = {0};
+    if (stmt->kind == STMT_STORE) uses->filled |= stmt->store.buf == uses->tile;
+    if (brings_tile(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) return false;
+    if (tile_loop_of(uses->arena, stmt, &loop)) {
+        use_by_loop(uses, &loop);
+        return false;
+    }
+    if (stmt->kind != STMT_CALL) return true;
+    stmt_effects(uses->arena, stmt, &effects);
+    for (int i = 0; i < effects.count; i++) uses->dynamic |= effects.items[i].buf == uses->tile;
+    return true;
+}
+
+static Uses uses_of(Arena *arena, const Func *kernel, const Buf *tile) {
+    Uses uses = {.arena = arena, .tile = tile};
+    Visitor visitor = {.stmt = use_by, .user = &uses};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return uses;
+}
+
+static const char *tile_problem(const Uses *uses) {
+    if (uses->dynamic) return "other operations take its tile as it lies";
+    return uses->across ? "its tile is used across its rows, which has bank conflicts in TMA's swizzle" : NULL;
+}
+
+// ---- loads ----
+
+static const char *load_problem(const Stmt *copy, const Uses *uses) {
+    if (copy->call.args[0].region->buf->mode != MODE_IN) return "the kernel writes what it copies";
+    return uses->filled ? "its tile is written by threads too" : NULL;
+}
+
+// ---- stores ----
+
+typedef struct Places {
+    Arena *arena;
+    const Stmt *copy;
+    const Buf *tensor;
+    bool adds;     // the copy is an addition: others may add, too, in any order
+    int uses;      // of the tensor, by statements
+    bool repeat;   // a loop around the copy goes to the same place again
+} Places;
+
+static void find_places(Places *places, const Block *block, const Iter **loops, int depth) {
+    enum { DEEPEST = 32 };
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        Block *bodies[2];
+        int count = stmt_bodies(stmt, bodies), inner = depth;
+        bool leaf = count == 0 || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL);
+        if (leaf) {
+            EffectVec effects = {0};
+            stmt_effects(places->arena, stmt, &effects);
+            for (int e = 0; e < effects.count; e++) {
+                bool adds = places->adds && is_addition(stmt) && effects.items[e].access == ACCESS_UPDATE;
+                places->uses += effects.items[e].buf == places->tensor && !adds;
+            }
+            for (int l = 0; l < depth && stmt == places->copy; l++) {
+                bool moves = false;
+                const Region *to = stmt->call.args[1].region;
+                for (int d = 0; loops[l] && d < to->count; d++)
+                    moves |= expr_uses_var(to->dims[d].start, loops[l]->var);
+                places->repeat |= !moves;
+            }
+            continue;
+        }
+        bool points = attr_get(stmt->attrs, ATTR_POINTS) != NULL;
+        if (stmt->kind == STMT_WHILE && inner < DEEPEST) loops[inner++] = NULL;
+        for (int l = 0; stmt->kind == STMT_FOR && !points && l < stmt->loop.count && inner < DEEPEST; l++)
+            loops[inner++] = &stmt->loop.iters[l];
+        for (int b = 0; b < count; b++) find_places(places, bodies[b], loops, inner);
+    }
+}
+
+static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
+    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
+    const Iter *loops[32];
+    find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
+    if (places.uses != 1) return "its tensor is used elsewhere too";
+    return places.repeat ? "it may go to one place several times" : NULL;
+}
+
+const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
+    const char *why = kernel_problem(kernel);
+    if (why) return why;
+    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf, .adds = true};
+    const Iter *loops[32];
+    find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
+    if (places.uses > 0) return "its tensor is not only added to";
+    Uses uses = in_shared ? uses_of(arena, kernel, copy->call.args[0].region->buf) : (Uses){0};
+    return tile_problem(&uses);
+}
+
+// Of a tile that boxes and rows would lay out differently.
+static bool is_both(const Stmt *stmt, void *user) {
+    const Buf *tile = user;
+    return by_bulk(stmt) && stmt->kind == STMT_CALL &&
+           stmt->call.args[takes_tile_away(stmt) ? 0 : 1].region->buf == tile;
+}
+
+const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+                              const Stmt *loop) {
+    bool away = takes_tile_away(copy);
+    Buf *tile = copy->call.args[away ? 0 : 1].region->buf;
+    const char *why = kernel_problem(kernel);
+    if (why) return why;
+    if (copy->call.is_async) return "the source starts and awaits it itself";
+    if (loop && loop_stages(loop) >= type_bits(TYPE_I32)) return "its loop has more stages than a word has bits";
+    if (away ? !tma_takes(target, copy, &why) : !tma_serves(target, copy, &why)) return why;
+    Uses uses = uses_of(arena, kernel, tile);
+    why = away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
+    if (!why && block_any(&kernel->body, is_both, tile)) why = "bulk copies move its tile too";
+    return why ? why : tile_problem(&uses);
+}
+
+const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
+                               const Stmt *copy, const Stmt *loop) {
+    bool away = takes_tile_away(copy);
+    const char *why = kernel_problem(kernel);
+    if (!why && loop && loop_stages(loop) >= type_bits(TYPE_I32)) why = "its loop has more stages than a word has bits";
+    if (!why) why = bulk_problem(target, facts, copy);
+    if (why) return why;
+    Uses uses = uses_of(arena, kernel, copy->call.args[away ? 0 : 1].region->buf);
+    return away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
+}
+
+// ---- cost ----
+
+// By mma, from shared memory.
+static bool is_product(const Target *target, const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL || stmt->call.op != OP_GEMM) return false;
+    const Buf *a = stmt->call.args[0].region->buf, *b = stmt->call.args[1].region->buf;
+    if (a->scope != SCOPE_SHARED || b->scope != SCOPE_SHARED) return false;
+    return mma_holding(target, gemm_type(stmt, 0), gemm_type(stmt, 1), gemm_type(stmt, 2)) != NULL;
+}
+
+const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
+    int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
+    int products = 0;
+    if (takes_tile_away(copy)) return "threads store it as fast";
+    if (!loop) return "no loop loads it ahead: cp.async and loads bring it sooner";
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (brings_tile(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (!is_product(target, stmt)) return "its loop does more than to copy and multiply, where cp.async is as fast";
+        const Region *a = stmt->call.args[0].region, *acc = stmt->call.args[2].region;
+        work += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);
+        products++;
+    }
+    if (products == 1) return "its loop of products loads fragments ahead, behind waits for cp.async";
+    if (buf_slot_bytes(copy->call.args[1].region->buf) < least)
+        return "cp.async takes each thread one instruction for it";
+    return work < tma_facts.hidden_products ? "its loop's products do not hide the time it takes longer than cp.async"
+                                            : NULL;
+}

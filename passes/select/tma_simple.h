@@ -1,0 +1,21 @@
+// TMA in kernels that are not parted into roles: whether a copy can and should be made so. (How its bytes are waited for:
+// insert_mbarriers.c. In roles: warp_specialize.h.)
+#pragma once
+#include "ir/facts.h"
+#include "ir/ir.h"
+#include "target/target.h"
+
+// Tile to tile, whole: a tensor's tile to shared memory, or shared memory to a tensor's tile.
+bool brings_tile(const Stmt *stmt);
+bool takes_tile_away(const Stmt *stmt);
+
+// Why TMA cannot make the copy; NULL: it can. `loop`: the pipelined one around it, of several stages; NULL: none.
+const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+                              const Stmt *loop);
+// The same of bulk copies (bulk.h), as far as facts are known.
+const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
+                               const Stmt *copy, const Stmt *loop);
+// The same of an addition to a tensor (tma_reduce.h); `in_shared`: of a tile that other statements use too.
+const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared);
+// Why something else does it faster; NULL: TMA does.
+const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop);

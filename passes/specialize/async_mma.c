@@ -1,0 +1,146 @@
+// Products run while the program goes on; it waits for one where something needs that it is over.
+//
+// A product by wgmma (a gemm in a role) reads its operands and its accumulator until a wait. Each becomes `async`, and before the
+// first statement that it conflicts with comes
+//
+//     wgmma_wait(n)      all products are over but for the last n that were started
+//
+// where n is the number of products started after the last one that conflicts. A statement conflicts with a product when it
+// touches the accumulator or an operand in registers; an arrival at a slot's barrier, when the product reads the
+// slot. Arrivals do not wait: they go behind the next wait that ends the product.
+//
+//     gemm(Qs, Ks[i].T, s)          async gemm(Qs, Ks[i].T, s)
+//     arrive(K_empty[i])            async gemm(p, Vs[j], o)
+//     gemm(p, Vs[j], o)             wgmma_wait(1)
+//     arrive(V_empty[j])       =>   arrive(K_empty[i])
+//     softmax of s                  softmax of s
+//     o *= alpha                    wgmma_wait(0)
+//                                   arrive(V_empty[j])
+//                                   o *= alpha
+//
+// A wait for a tile stays before the first product that reads it, so that the ones before it run meanwhile.
+//
+// Nothing is under way where control flow parts or meets: a loop or branch that has products, or arrivals, starts and ends with
+// none.
+#include "ir/build.h"
+#include "passes/specialize/builder.h"
+
+enum { GEMM_A_OPERAND, GEMM_B_OPERAND, GEMM_ACC_OPERAND };
+
+typedef struct Started {
+    const Stmt *gemm;
+    VEC(Stmt *) releases;   // arrivals that it holds up
+} Started;
+
+typedef struct Starter {
+    Arena *arena;
+    const Map *releases;
+    VEC(Started) started;   // in order, since the last wait for all
+    Block out;
+} Starter;
+
+static bool is_product(const Stmt *stmt) {
+    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma");
+}
+
+static const Buf *operand_buf(const Stmt *gemm, int operand) {
+    return gemm->call.args[operand].region->buf;
+}
+
+static void push(Starter *s, Stmt *stmt) {
+    block_push(s->arena, &s->out, stmt);
+}
+
+// All but the last `pending`.
+static void wait_for(Starter *s, int pending) {
+    if (s->started.count <= pending) return;
+    Arg args[] = {arg_value(e_int(s->arena, pending))};
+    push(s, s_call(s->arena, OP_WGMMA_WAIT, COUNT_OF(args), args));
+    int over = s->started.count - pending;
+    for (int i = 0; i < over; i++)
+        for (int r = 0; r < s->started.items[i].releases.count; r++) push(s, s->started.items[i].releases.items[r]);
+    for (int i = 0; i < pending; i++) s->started.items[i] = s->started.items[over + i];
+    s->started.count = pending;
+}
+
+// Registers that a product reads are not even read by others (PTX ISA, "wgmma.wait_group").
+static bool conflicts(const Stmt *gemm, const Stmt *stmt, const Effect *effect) {
+    bool writes = effect->access != ACCESS_READ || (effect->buf->scope == SCOPE_FRAGMENT && !is_product(stmt));
+    if (effect->buf == operand_buf(gemm, GEMM_ACC_OPERAND)) return true;
+    return writes &&
+           (effect->buf == operand_buf(gemm, GEMM_A_OPERAND) || effect->buf == operand_buf(gemm, GEMM_B_OPERAND));
+}
+
+// Products on one accumulator run in order: they do not conflict.
+static bool follows(const Stmt *gemm, const Stmt *stmt, const Effect *effect) {
+    return is_product(stmt) && effect->buf == operand_buf(stmt, GEMM_ACC_OPERAND) &&
+           effect->buf == operand_buf(gemm, GEMM_ACC_OPERAND);
+}
+
+static void wait_before(Starter *s, const Stmt *stmt) {
+    EffectVec effects = {0};
+    stmt_effects(s->arena, stmt, &effects);
+    for (int i = s->started.count - 1; i >= 0; i--) {
+        const Stmt *gemm = s->started.items[i].gemm;
+        for (int e = 0; e < effects.count; e++) {
+            if (!conflicts(gemm, stmt, &effects.items[e]) || follows(gemm, stmt, &effects.items[e])) continue;
+            wait_for(s, s->started.count - 1 - i);
+            return;
+        }
+    }
+}
+
+static void start(Starter *s, Stmt *gemm) {
+    wait_before(s, gemm);
+    gemm->call.is_async = true;
+    push(s, gemm);
+    vec_push(s->arena, &s->started, ((Started){.gemm = gemm}));
+}
+
+static bool reads(const Stmt *gemm, const Release *release) {
+    for (int i = 0; i < release->tiles.count; i++)
+        if (operand_buf(gemm, GEMM_A_OPERAND) == release->tiles.items[i] ||
+            operand_buf(gemm, GEMM_B_OPERAND) == release->tiles.items[i])
+            return true;
+    return false;
+}
+
+// Behind the last product that reads what it frees.
+static void release(Starter *s, Stmt *arrival) {
+    const Release *freed = map_get(s->releases, arrival);
+    for (int i = s->started.count - 1; i >= 0; i--) {
+        if (!reads(s->started.items[i].gemm, freed)) continue;
+        vec_push(s->arena, &s->started.items[i].releases, arrival);
+        return;
+    }
+    push(s, arrival);
+}
+
+static bool matters(const Stmt *stmt, void *user) {
+    const Starter *s = user;
+    return is_product(stmt) || map_has(s->releases, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
+}
+
+static void start_stmt(Starter *s, Stmt *stmt) {
+    Block *bodies[2];
+    if (is_product(stmt)) {
+        start(s, stmt);
+    } else if (map_has(s->releases, stmt)) {
+        release(s, stmt);
+    } else {
+        int count = stmt_bodies(stmt, bodies);
+        bool parts = false;
+        for (int b = 0; b < count; b++) parts |= block_any(bodies[b], matters, s);
+        if (parts) wait_for(s, 0);
+        else wait_before(s, stmt);
+        for (int b = 0; b < count && parts; b++) start_products(s->arena, bodies[b], s->releases);
+        push(s, stmt);
+    }
+}
+
+void start_products(Arena *arena, Block *block, const Map *releases) {
+    Starter s = {.arena = arena, .releases = releases};
+    for (int i = 0; i < block->count; i++) start_stmt(&s, block->items[i]);
+    wait_for(&s, 0);
+    *block = s.out;
+}

@@ -1,0 +1,225 @@
+// Roles that work on one point together: one loads, and one of W warpgroups computes.
+//
+// What the threads of a block do with a point is parted in two. `load` goes through the point's loops and starts the copies of
+// tiles to shared memory by TMA; `compute` does all the rest, with W * 64 rows of its accumulators spread over W warpgroups:
+// each has 64 rows (or some times 64), multiplies them by wgmma, and does on its rows what stands between the products.
+//
+//     source                              load                                compute
+//     copy(Q.., Qs)                       wait(Qs_empty) async copy(Q..)      wait(Qs_full)
+//     pipelined (n in steps) {            for (n in steps) {                  for (n in steps) {
+//         copy(K.., Ks)                       wait(Ks_empty) async copy(K..)      wait(Ks_full)
+//         gemm(Qs, Ks.T, s)                                                       gemm(Qs, Ks.T, s)   arrive(Ks_empty)
+//         softmax of s                                                            softmax of s
+//         copy(V.., Vs)                       wait(Vs_empty) async copy(V..)      wait(Vs_full)
+//         gemm(p, Vs, o)                                                          gemm(p, Vs, o)      arrive(Vs_empty)
+//     }                                   }                                   }
+//     copy(o, O..)                                                            arrive(Qs_empty) copy(o, O..)
+//
+// Each tile has a pair of mbarriers a slot: `full` completes when its bytes have landed, `empty` when all warpgroups have
+// arrived, each when it has read it. Tiles that are filled and read by the same statements share a pair. Both roles go through
+// the same control flow and count slots as they meet the tiles, so trips may differ from point to point; what they need to know
+// for that must not depend on what is computed.
+//
+// A tile that is transposed to another one in shared memory (`copy(Vs.T, Vt)` of bytes, which wgmma reads in one order only) is the
+// work of a third role, `turn`, that goes through the same control flow: it waits for `full` of the one and `empty` of the other,
+// and arrives at `empty` of the one and `full` of the other. Those that compute see only the other.
+//
+// A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All statements
+// that use it stand there; the wait comes before the first of them, the arrival after the last.
+//
+// Products then become asynchronous (async_mma.c), and some move behind those of the next iteration
+// (mma_pipelining.c), for which the warpgroups take turns (order_barriers.c). Where all points take equally many steps
+// blocks are persistent and load ahead across points; else every point is a block, and the device balances them
+// (persistent_loop.c). The roles: emit_producer.c, emit_consumer.c.
+#include "ir/build.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/specialize/emit_roles.h"
+
+// ---- all roles ----
+
+void push_counters(Maker *m, bool (*concerns)(const Group *group), bool (*fills)(const Group *group), Block *out) {
+    for (int g = 0; g < m->plan->groups.count; g++) {
+        Group *group = m->plan->groups.items[g];
+        int parity = fills(group);
+        if (!concerns(group) || (m->own && group != m->own)) continue;
+        const char *name = group->tiles.items[0]->buf->name;
+        const char *prefix = m->plan->groups.count > 1 ? arena_printf(m->plan->arena, "%s_", name) : "";
+        group->counter = push_counter(m->parting, prefix, group->slots, parity, out);
+    }
+}
+
+// Tiles get their slots from the counters.
+static Region *set_region_slot(Mapper *mapper, Region *region) {
+    Maker *m = mapper->user;
+    Tile *tile = tile_of(m->plan, region->buf);
+    if (!tile || region->buf->stage_dims == 0) return region;
+    Region *other = clone_region(mapper->arena, NULL, region);
+    other->dims[0].start = slot_index(m->parting, &tile->group->counter);
+    return other;
+}
+
+static Expr *set_load_slot(Mapper *mapper, Expr *expr) {
+    Maker *m = mapper->user;
+    Tile *tile = expr->kind == EXPR_LOAD ? tile_of(m->plan, expr->load.buf) : NULL;
+    if (!tile || expr->load.buf->stage_dims == 0) return expr;
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0; d < expr->load.count; d++) indices[d] = expr->load.indices[d];
+    indices[0] = slot_index(m->parting, &tile->group->counter);
+    return e_load(mapper->arena, expr->load.buf, expr->load.count, indices);
+}
+
+Stmt *clone_for_role(Maker *m, const Stmt *stmt) {
+    Mapper mapper = {.arena = m->plan->arena, .expr = set_load_slot, .region = set_region_slot, .user = m};
+    Stmt *clone = clone_stmt(m->plan->arena, m->subst, stmt);
+    map_stmt(&mapper, clone);
+    return clone;
+}
+
+Stmt *shell_of(Maker *m, const Stmt *stmt) {
+    Arena *a = m->plan->arena;
+    Stmt *shell = stmt_new(a, stmt->kind, stmt->loc);
+    shell->attrs = stmt->attrs;
+    if (stmt->kind == STMT_IF) shell->if_.condition = subst_expr(m->subst, stmt->if_.condition);
+    if (stmt->kind == STMT_WHILE) shell->while_.condition = subst_expr(m->subst, stmt->while_.condition);
+    if (stmt->kind != STMT_FOR) return shell;
+    shell->loop = stmt->loop;
+    shell->loop.kind = stmt->loop.kind == LOOP_PIPELINED ? LOOP_SERIAL : stmt->loop.kind;
+    shell->loop.stages = NULL;
+    shell->loop.body = (Block){0};
+    shell->loop.iters = NEW_ARRAY(a, Iter, stmt->loop.count);
+    for (int i = 0; i < stmt->loop.count; i++) {
+        const Iter *iter = &stmt->loop.iters[i];
+        Var *var = var_new(a, iter->var->name, VAR_ITER, iter->var->type, iter->var->loc);
+        shell->loop.iters[i] = (Iter){var, subst_expr(m->subst, iter->begin), subst_expr(m->subst, iter->end),
+                                      subst_expr(m->subst, iter->step)};
+        subst_var(m->subst, iter->var, e_var(a, var));
+    }
+    return shell;
+}
+
+void push_full(Maker *m, const Group *group, Block *out) {
+    Parting *p = m->parting;
+    push_on(p, OP_MBARRIER_WAIT, group->full, slot_index(p, &group->counter), e_var(p->arena, group->counter.parity),
+            out);
+}
+
+void learn_scalars(Facts *facts, const Block *block) {
+    for (int i = 0; i < block->count; i++)
+        if (is_scalar(block->items[i])) facts_enter(facts, block->items[i]);
+}
+
+// ---- the kernel ----
+
+static void push_group_barriers(Maker *m, Block *out) {
+    Arena *a = m->plan->arena;
+    for (int g = 0; g < m->plan->groups.count; g++) {
+        Group *group = m->plan->groups.items[g];
+        const char *name = group->tiles.items[0]->buf->name;
+        const char *prefix = m->plan->groups.count > 1 ? arena_printf(a, "%s_", name) : "";
+        group->full = push_barriers(m->parting, arena_printf(a, "%sfull", prefix), group->slots, out);
+        if (!group->once)
+            group->empty = push_barriers(m->parting, arena_printf(a, "%sempty", prefix), group->slots, out);
+    }
+}
+
+static void push_setup(Maker *m, Block *out) {
+    Parting *p = m->parting;
+    Arg none[2] = {{0}};
+    for (int g = 0; g < m->plan->groups.count; g++) {
+        Group *group = m->plan->groups.items[g];
+        Expr *s;
+        Stmt *each = push_loop(p, "s", integer(p, group->slots), &s, out);
+        each->loop.kind = LOOP_UNROLL;
+        push_on(p, OP_MBARRIER_INIT, group->full, s, integer(p, 1), &each->loop.body);
+        int64_t readers = group->raw ? 1 : p->consumers;
+        if (group->empty) push_on(p, OP_MBARRIER_INIT, group->empty, s, integer(p, readers), &each->loop.body);
+    }
+    push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
+    push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+}
+
+static bool find_other_product(Visitor *visitor, Stmt *stmt) {
+    bool *all = visitor->user;
+    if (is_call(stmt, OP_GEMM)) *all &= via_is(stmt, "wgmma");
+    if (loads_tile(stmt, NULL)) *all &= via_is(stmt, "tma");
+    return *all;
+}
+
+static bool all_chosen(const Plan *plan) {
+    bool all = true;
+    Visitor visitor = {.stmt = find_other_product, .user = &all};
+    visit_block(&visitor, (Block *)&plan->grid->grid.body);
+    return all;
+}
+
+static void find_once(const Plan *plan) {
+    for (int g = 0; g < plan->groups.count; g++) {
+        Group *group = plan->groups.items[g];
+        const Tile *tile = group->tiles.items[0];
+        group->once = tile->sites.count == 1 && tile->sites.items[0].block == &plan->grid->grid.body;
+    }
+}
+
+static void push_tiles(const Plan *plan, Block *out) {
+    for (int i = 0; i < plan->tiles.count; i++)
+        block_push(plan->arena, out, s_decl(plan->arena, plan->tiles.items[i]->buf));
+}
+
+// Where there is no room for staging, results take the way through a tile, which is empty only when they have left.
+static void stage_in_tile(Maker *m, const Func *kernel) {
+    Plan *plan = m->plan;
+    int64_t shared = 0;
+    const Stmt *store;
+    for (int g = 0; g < plan->groups.count; g++) shared += plan->groups.items[g]->slots * plan->groups.items[g]->bytes;
+    if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
+    Group *group = together_staged(plan, &store);
+    if (!group || !via_is(store, "tma_store")) return;
+    Site *site = &group->tiles.items[0]->sites.items[0];
+    group->store = store;
+    while (site->block->items[site->last] != store) site->last++;
+    m->staged = group->once;
+}
+
+bool together_stores_through(Arena *arena, const Target *target, const Func *kernel) {
+    Plan plan;
+    const Stmt *store;
+    return !together_plan(arena, target, kernel, &plan) && together_staged(&plan, &store);
+}
+
+bool part_together(PassContext *context, Func *kernel) {
+    Arena *a = context->arena;
+    const Target *target = context->target;
+    Plan plan;
+    if (together_plan(a, target, kernel, &plan) || !all_chosen(&plan) || plan.grid->grid.count != 1) return false;
+    Stmt *grid = (Stmt *)plan.grid;
+    Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
+    Maker maker = {.parting = &p, .plan = &plan, .releases = map_new(a)};
+    Block body = {0}, hoisted = {0};
+    bool sections = attr_get(grid->attrs, ATTR_SECTIONS), persistent = sections || together_equal_points(a, kernel);
+    if (sections) {
+        hoist_scalars(&p, &grid->grid.body, &hoisted);
+        find_section(&p, &grid->grid.body);
+        together_plan(a, target, kernel, &plan);   // of what is left
+    }
+    if (!persistent) find_once(&plan);
+    want_few_points(context, kernel, grid);
+    stage_in_tile(&maker, kernel);
+    p.consumers = together_warpgroups_for(target, plan.rows);
+    int producers = plan.producers;
+    int64_t fragments = fragment_registers(target, kernel, p.consumers);
+    p.producer_registers = producer_registers(target, p.consumers, producers, fragments, TOGETHER_ROOM);
+    p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
+    push_tiles(&plan, &body);
+    push_group_barriers(&maker, &body);
+    make_points(&p, persistent, sections ? &hoisted : NULL, &body);
+    push_setup(&maker, &body);
+    push_filling_roles(&maker, kernel, &body);
+    push_compute_role(&maker, kernel, &body);
+    Iter *iter = NEW(a, Iter);
+    *iter = (Iter){p.worker, integer(&p, 0), persistent ? blocks_of(&p) : grid->grid.iters[0].end, integer(&p, 1)};
+    grid->grid.iters = iter;
+    grid->grid.threads = integer(&p, (producers + p.consumers) * target_warpgroup(target));
+    attr_remove(&grid->attrs, ATTR_SECTIONS);
+    grid->grid.body = body;
+    return true;
+}

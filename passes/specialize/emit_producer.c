@@ -1,0 +1,217 @@
+// Roles that bring tiles for others: those that load, and the one that transposes.
+//
+// Such a role goes through the control flow of the point, as far as tiles are brought in it, and does nothing else.
+#include "ir/build.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/specialize/emit_roles.h"
+
+// What fills the tiles of a role, and how.
+struct Filler {
+    bool (*fills)(const Stmt *stmt, void *plan);
+    bool (*does)(const Stmt *stmt, void *plan);   // that, or what it needs to know
+    void (*push)(Maker *m, const Stmt *copy, Block *out);
+};
+
+static bool is_loaded(const Group *group) {
+    return !group->turned;
+}
+
+static bool is_transposed(const Group *group) {
+    return group->turned;
+}
+
+static bool is_turning(const Group *group) {
+    return group->turned || group->raw;
+}
+
+// ---- load ----
+
+static void push_started(Maker *m, const Stmt *copy, const Group *group, Block *out) {
+    Parting *p = m->parting;
+    Stmt *clone = clone_for_role(m, copy);
+    Arg args[] = {clone->call.args[0], clone->call.args[1], element(p, group->full, slot_index(p, &group->counter))};
+    Stmt *started = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
+    started->loc = copy->loc;
+    started->attrs = clone->attrs;
+    started->call.is_async = true;
+    block_push(p->arena, out, started);
+}
+
+static void push_load(Maker *m, const Stmt *copy, Block *out) {
+    Parting *p = m->parting;
+    const Tile *tile = tile_of(m->plan, loaded_tile(copy));
+    const Group *group = tile->group;
+    Expr *slot = slot_index(p, &group->counter);
+    if (tile == group->tiles.items[0]) {
+        if (!group->once) push_on(p, OP_MBARRIER_WAIT, group->empty, slot, e_var(p->arena, group->counter.parity), out);
+        push_on(p, OP_MBARRIER_EXPECT, group->full, slot, integer(p, group->bytes), out);
+    }
+    push_started(m, copy, group, out);
+    if (tile == vec_last(&group->tiles) && !group->once) push_advance(p, &group->counter, out);
+}
+
+// A tile that is loaded once before a loop of loads has one slot, which is free late, when the loop of the point before is over;
+// the loop's first tiles have slots that are free earlier. So it goes behind the first of them:
+//
+//     copy(Q.., Qs)                     for (n in steps) {
+//     for (n in steps) {                    copy(K.., Ks)
+//         copy(K.., Ks)         =>          if (n == 0) copy(Q.., Qs)
+//         copy(V.., Vs)                     copy(V.., Vs)
+//     }                                 }
+static Stmt *first_load(const Block *block, int from) {
+    for (int i = from; i < block->count; i++) {
+        Block one = {.items = &block->items[i], .count = 1, .capacity = 1};
+        if (block_any(&one, loads_tile, NULL)) return block->items[i];
+    }
+    return NULL;
+}
+
+static bool is_delayed(Maker *m, const Block *from, int at) {
+    if (!loads_tile(from->items[at], NULL)) return false;
+    const Group *group = tile_of(m->plan, loaded_tile(from->items[at]))->group;
+    const Stmt *loop = first_load(from, at + 1);
+    if (m->own || m->delayed || group->slots > 1 || group->tiles.count > 1 || !loop) return false;
+    if (loop->kind != STMT_FOR || loop->loop.count != 1) return false;
+    const Stmt *first = first_load(&loop->loop.body, 0);
+    if (!loads_tile(first, NULL) || loaded_tile(first) == loaded_tile(from->items[at])) return false;
+    m->delayed = from->items[at];
+    m->into = loop;
+    return true;
+}
+
+static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *out) {
+    if (!m->delayed || block != &m->into->loop.body) return;
+    const Group *group = tile_of(m->plan, loaded_tile(copy))->group;
+    if (loaded_tile(copy) != vec_last(&group->tiles)->buf) return;
+    Arena *a = m->plan->arena;
+    const Iter *iter = &m->into->loop.iters[0];
+    Expr *first = e_binary(a, BIN_EQ, e_var(a, iter->var), iter->begin);
+    Stmt *once = s_if(a, subst_expr(m->subst, first));
+    push_load(m, m->delayed, &once->if_.then);
+    block_push(a, out, once);
+    m->delayed = NULL;
+}
+
+// ---- what brings tiles ----
+
+static void fill_block(Maker *m, const Block *from, Block *out);
+
+static void fill_scalar(Maker *m, const Stmt *stmt, Block *out) {
+    Stmt *clone = clone_stmt(m->plan->arena, m->subst, stmt);
+    if (is_scalar(clone)) facts_enter(m->facts, clone);
+    block_push(m->plan->arena, out, clone);
+}
+
+static bool is_filled(const Stmt *stmt, void *user) {
+    const Maker *m = user;
+    return m->filler->fills(stmt, m->plan) && (!m->own || tile_of(m->plan, loaded_tile(stmt))->group == m->own);
+}
+
+static bool fills_or_counts(const Stmt *stmt, void *user) {
+    const Maker *m = user;
+    return m->filler->fills(stmt, m->plan) ? is_filled(stmt, user) : m->filler->does(stmt, m->plan);
+}
+
+static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
+    Arena *a = m->plan->arena;
+    if (load_knows(m->plan, stmt)) fill_scalar(m, stmt, out);
+    Block *bodies[2], *to[2];
+    int count = stmt_bodies(stmt, bodies);
+    bool does = false;
+    for (int b = 0; b < count; b++) does |= block_any(bodies[b], fills_or_counts, m);
+    if (!does) return;
+    Stmt *shell = shell_of(m, stmt);
+    stmt_bodies(shell, to);
+    bool runs =
+        stmt->kind == STMT_FOR && prove(m->facts, e_lt(a, shell->loop.iters[0].begin, shell->loop.iters[0].end));
+    if (m->delayed && stmt == m->into && !runs) {   // it may be that nobody takes the copy along
+        push_load(m, m->delayed, out);
+        m->delayed = NULL;
+    }
+    for (int b = 0; b < count; b++) fill_block(m, bodies[b], to[b]);
+    block_push(a, out, shell);
+}
+
+static void fill_block(Maker *m, const Block *from, Block *out) {
+    int mark = facts_mark(m->facts);
+    for (int i = 0; i < from->count; i++) {
+        const Stmt *stmt = from->items[i];
+        if (!m->filler->fills(stmt, m->plan)) {
+            fill_stmt(m, from->items[i], out);
+        } else if (!is_filled(stmt, m)) {
+            continue;
+        } else if (!is_delayed(m, from, i)) {
+            m->filler->push(m, stmt, out);
+            if (loads_tile(stmt, NULL)) push_delayed(m, stmt, from, out);
+        }
+    }
+    facts_release(m->facts, mark);
+}
+
+// ---- transpose ----
+
+// All threads of the role have read the one tile and written the other; what they wrote wgmma reads.
+static void push_turned(Maker *m, const Stmt *copy, Block *out) {
+    Parting *p = m->parting;
+    Arg none[2] = {{0}};
+    const Group *from = tile_of(m->plan, copy->call.args[0].region->buf)->group,
+                *to = tile_of(m->plan, copy->call.args[1].region->buf)->group;
+    Expr *slot = slot_index(p, &to->counter);
+    if (!to->once) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
+    push_full(m, from, out);
+    block_push(p->arena, out, clone_for_role(m, copy));
+    push_call(p, OP_FENCE_ASYNC, 0, NULL, out);
+    push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+    push_on(p, OP_MBARRIER_ARRIVE, to->full, slot, NULL, out);
+    if (!from->once) push_on(p, OP_MBARRIER_ARRIVE, from->empty, slot_index(p, &from->counter), NULL, out);
+    if (!to->once) push_advance(p, &to->counter, out);
+    if (!from->once) push_advance(p, &from->counter, out);
+}
+
+// ---- the roles ----
+
+static void push_filling_role(Maker *m, const Func *kernel, const char *name, int64_t threads,
+                              bool (*concerns)(const Group *group), bool (*fills)(const Group *group),
+                              const Filler *filler, Block *out) {
+    Parting *p = m->parting;
+    m->facts = facts_new(p->arena, kernel);
+    m->filler = filler;
+    learn_scalars(m->facts, out);
+    Stmt *role = push_role(p, name, threads, p->producer_registers, out);
+    push_counters(m, concerns, fills, &role->role.body);
+    Block *body = push_points(m, role);
+    learn_scalars(m->facts, body);
+    fill_block(m, &p->grid->grid.body, body);
+}
+
+// Tiles that are emptied at different times come from warps of their own, so that none waits behind another.
+static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
+    static const Filler load = {loads_tile, load_does, push_load};
+    int64_t warp = m->parting->context->target->warp_lanes;
+    int count = 0, made = 0;
+    for (int g = 0; g < m->plan->groups.count; g++) count += is_loaded(m->plan->groups.items[g]);
+    if (count < 2 || count * warp > threads) {
+        push_filling_role(m, kernel, "load", threads, is_loaded, is_loaded, &load, out);
+        return;
+    }
+    for (int g = 0; g < m->plan->groups.count; g++) {
+        Group *group = m->plan->groups.items[g];
+        if (!is_loaded(group)) continue;
+        const char *name = arena_printf(m->plan->arena, "load_%s", group->tiles.items[0]->buf->name);
+        m->own = group;
+        int64_t rest = threads - made * warp;
+        push_filling_role(m, kernel, name, ++made < count ? warp : rest, is_loaded, is_loaded, &load, out);
+    }
+    m->own = NULL;
+}
+
+// One warp is enough to load: where tiles are transposed and registers are few, the others of its warpgroup do that.
+void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
+    static const Filler transpose = {turns_loaded, turn_does, push_turned};
+    const Target *target = m->parting->context->target;
+    bool share = m->plan->turns && m->plan->producers == 1;
+    int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
+            turning = share ? all - loading : all;
+    push_loading_roles(m, kernel, loading, out);
+    if (m->plan->turns) push_filling_role(m, kernel, "turn", turning, is_turning, is_transposed, &transpose, out);
+}

@@ -1,0 +1,200 @@
+// A product at the end of a loop goes behind the first product of the next iteration, so that the tensor cores have work while
+// the threads turn one product's result into the next one's operand.
+//
+//     for (n in N) {                    if (0 < N) {
+//         s = Qs * Ks[n]                    s = Qs * Ks[0];  p = softmax(s)
+//         p = softmax(s)        =>          for (n in 1 .. N) {
+//         o += p * Vs[n]                        s = Qs * Ks[n]
+//     }                                         o += p * Vs[n - 1]      runs beside the softmax below
+//                                               p = softmax(s)
+//                                           }
+//                                           o += p * Vs[N - 1]
+//                                       }
+//
+// The product that moves has its left operand in registers (that is what the iteration has computed for it) and takes its tile
+// along: the wait for it, which stands before, and the arrival that frees its slot, behind. It may pass what stands from the
+// top of the body to the first product, if nothing there touches its accumulator or writes its operand, and if it needs no scalar
+// of its own iteration. Its tile is read by nothing else of the iteration (slots are counted once, where the last reader frees
+// them, so that the product finds the slot of its own iteration) and must have two slots: the next copy may come before what
+// this iteration's first product waits for. Where the loop is known to run there is no `if`.
+#include "ir/build.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/specialize/builder.h"
+
+typedef struct Rotation {
+    Arena *arena;
+    Map *releases;
+    Facts *facts;
+    int head;          // statements up to the first product, this included with its arrivals
+    int moves, ends;   // the product that moves with its waits: from .. end of the body
+} Rotation;
+
+static bool is_product(const Stmt *stmt) {
+    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma");
+}
+
+// What the iteration binds: a product that uses it stays.
+static bool is_bound_in(const Stmt *loop, const Var *var) {
+    for (int i = 0; i < loop->loop.count; i++)
+        if (loop->loop.iters[i].var == var) return true;
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (stmt->kind == STMT_LET && stmt->let.var == var) return true;
+    }
+    return false;
+}
+
+typedef struct Uses {
+    const Stmt *loop;
+    bool found;
+} Uses;
+
+static bool find_use(Visitor *visitor, Expr *expr) {
+    Uses *uses = visitor->user;
+    if (expr->kind == EXPR_VAR) uses->found |= is_bound_in(uses->loop, expr->var);
+    return !uses->found;
+}
+
+static bool uses_iteration(const Stmt *loop, const Stmt *stmt) {
+    Uses uses = {loop, false};
+    Visitor visitor = {.expr = find_use, .user = &uses};
+    visit_stmt(&visitor, (Stmt *)stmt);
+    return uses.found;
+}
+
+static bool is_declared_in(const Block *body, const Buf *buf) {
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i]->kind == STMT_DECL && body->items[i]->decl == buf) return true;
+    return false;
+}
+
+// The body ends in waits, one product and arrivals.
+static bool find_parts(Rotation *r, const Block *body) {
+    int at = body->count - 1, first = 0;
+    while (at >= 0 && map_has(r->releases, body->items[at])) at--;
+    if (at < 0 || !is_product(body->items[at])) return false;
+    r->moves = at;
+    while (r->moves > 0 && is_call(body->items[r->moves - 1], OP_MBARRIER_WAIT)) r->moves--;
+    while (first < r->moves && !is_product(body->items[first])) first++;
+    r->head = first + 1;
+    r->ends = at;
+    while (r->head < r->moves && map_has(r->releases, body->items[r->head])) r->head++;
+    return first < r->moves;
+}
+
+static bool is_read_before(Rotation *r, const Block *body, const Buf *tile) {
+    EffectVec effects = {0};
+    for (int i = 0; i < r->moves; i++) stmt_effects(r->arena, body->items[i], &effects);
+    for (int e = 0; e < effects.count; e++)
+        if (effects.items[e].buf == tile) return true;
+    return false;
+}
+
+static bool may_move(Rotation *r, const Stmt *loop) {
+    const Block *body = &loop->loop.body;
+    const Stmt *gemm = body->items[r->ends];
+    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
+    if (a->buf->scope != SCOPE_FRAGMENT || b->buf->stage_dims == 0 || buf_extent(b->buf, 0) < 2) return false;
+    if (is_declared_in(body, acc->buf) || is_read_before(r, body, b->buf)) return false;
+    for (int i = r->moves; i < body->count; i++)
+        if (uses_iteration(loop, body->items[i])) return false;
+    EffectVec effects = {0};
+    for (int i = 0; i < r->head; i++) stmt_effects(r->arena, body->items[i], &effects);
+    for (int e = 0; e < effects.count; e++) {
+        const Effect *effect = &effects.items[e];
+        if (effect->buf == acc->buf || (effect->buf == a->buf && effect->access != ACCESS_READ)) return false;
+    }
+    return true;
+}
+
+// Its left operand lives from one iteration to the next.
+static void hoist_operand(Rotation *r, Block *body, Block *out) {
+    const Buf *buf = body->items[r->ends]->call.args[0].region->buf;
+    for (int i = 0; i < body->count; i++) {
+        if (body->items[i]->kind != STMT_DECL || body->items[i]->decl != buf) continue;
+        block_push(r->arena, out, body->items[i]);
+        block_remove(body, i);
+        find_parts(r, body);
+        return;
+    }
+}
+
+static void append(Rotation *r, const Block *from, int begin, int end, Block *to) {
+    for (int i = begin; i < end; i++) block_push(r->arena, to, from->items[i]);
+}
+
+// A copy of statements, arrivals included.
+static void append_copy(Rotation *r, const Block *from, int begin, int end, Subst *subst, Block *to) {
+    for (int i = begin; i < end; i++) {
+        Stmt *clone = clone_stmt(r->arena, subst, from->items[i]);
+        void *group = map_get(r->releases, from->items[i]);
+        if (group) map_put(r->releases, clone, group);
+        block_push(r->arena, to, clone);
+    }
+}
+
+static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
+    const Release *release = map_get(r->releases, arrival);
+    for (int i = 0; i < release->tiles.count; i++)
+        if (release->tiles.items[i] == tile) return true;
+    return false;
+}
+
+// Arrivals behind the loop, from `at` on, that have nothing to do with the product that was moved: they need not wait for it.
+static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *gemm) {
+    int count = 0;
+    while (at + count < block->count && map_has(r->releases, block->items[at + count]) &&
+           !frees(r, block->items[at + count], gemm->call.args[1].region->buf))
+        count++;
+    return count;
+}
+
+// How many statements behind the loop come with it.
+static int rotate_loop(Rotation *r, const Block *block, int at, Block *out) {
+    Stmt *loop = block->items[at];
+    Arena *a = r->arena;
+    Iter *iter = &loop->loop.iters[0];
+    hoist_operand(r, &loop->loop.body, out);
+    const Block body = loop->loop.body;
+    Stmt *some = s_if(a, e_lt(a, iter->begin, iter->end)), *first = s_block(a);
+    Subst *subst = subst_new(a);
+    bool runs = prove(r->facts, some->if_.condition);
+    Block *to = runs ? out : &some->if_.then;
+    some->loc = first->loc = loop->loc;
+    subst_var(subst, iter->var, iter->begin);
+    append_copy(r, &body, 0, r->moves, subst, &first->block);
+    block_push(a, to, first);
+    loop->loop.body = (Block){0};
+    append(r, &body, 0, r->head, &loop->loop.body);
+    append_copy(r, &body, r->moves, body.count, NULL, &loop->loop.body);
+    append(r, &body, r->head, r->moves, &loop->loop.body);
+    iter->begin = e_add(a, iter->begin, e_int(a, 1));
+    block_push(a, to, loop);
+    int behind = arrivals_behind(r, block, at + 1, body.items[r->ends]);
+    if (!runs) append_copy(r, block, at + 1, at + 1 + behind, NULL, &some->if_.otherwise);
+    append(r, block, at + 1, at + 1 + behind, to);
+    append(r, &body, r->moves, body.count, to);
+    if (!runs) block_push(a, out, some);
+    return behind;
+}
+
+void rotate_products(Arena *arena, Facts *facts, Block *block, Map *releases) {
+    Block out = {0};
+    int outer = facts_mark(facts);
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        Block *bodies[2];
+        Rotation r = {.arena = arena, .releases = releases, .facts = facts};
+        bool loop = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_SERIAL && stmt->loop.count == 1 &&
+                    expr_is_int(stmt->loop.iters[0].step, 1);
+        int mark = facts_mark(facts);
+        facts_enter(facts, stmt);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
+            rotate_products(arena, facts, bodies[b], releases);
+        if (!is_scalar(stmt)) facts_release(facts, mark);
+        if (loop && find_parts(&r, &stmt->loop.body) && may_move(&r, stmt)) i += rotate_loop(&r, block, i, &out);
+        else block_push(arena, &out, stmt);
+    }
+    facts_release(facts, outer);
+    *block = out;
+}

@@ -1,0 +1,519 @@
+// warp-specialize: one warp loads, warpgroups compute.
+//
+// A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of that), and
+// whose tile one warpgroup can hold, is parted into roles, over persistent blocks (others: cooperative.c):
+//
+//     load       walks through all points of the block and all k steps, and keeps the ring of slots full
+//     compute0   \ a point each in turn, by one warpgroup: while one writes its results the other has the tensor cores
+//     compute1   / ("ping-pong")
+//
+// Roles meet at mbarriers, a pair for each slot of the ring. `full` completes when the bytes of all copies have landed;
+// `empty` when the products that read the slot are done:
+//
+//     load                                        compute
+//     wait(empty[s])    is free                   wait(full[s])     has landed
+//     expect(full[s], bytes)                      async gemm(As[s], Bs[s], acc)
+//     async copy(A.., As[s], bar = full[s])       wgmma_wait(1)     the step before this one is done
+//     async copy(B.., Bs[s], bar = full[s])       arrive(empty[slot before s])
+//
+// A phase of a barrier has a parity. Slots and parities come from counters that live across points, since the ring does; a
+// consumer skips the steps of the other's points. A wait on a fresh
+// barrier with parity 1 passes at once: that is how the first round finds all slots empty. (PTX ISA, "mbarrier"; the protocol
+// and its traps are in docs/hopper.md.)
+//
+// The two consumers take the tensor cores in turn, by a pair of named barriers: without it the second would wait for a phase
+// two away, which has the parity of the one that is over.
+//
+//     compute0   barrier(1) products of point 0  arrive(2)  results of point 0   barrier(1) products of point 2 ...
+//     compute1   arrive(1)  barrier(2)    ...               products of point 1  arrive(1)  results of point 1  ...
+#include "passes/specialize/warp_specialize.h"
+#include "passes/lower/lower.h"
+#include "passes/specialize/builder.h"
+
+enum { ORDER_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
+
+// ---- parting ----
+
+// Over steps that another consumer takes.
+static void push_skip(Parting *p, Expr *steps, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity), *slots = integer(p, p->slots);
+    Expr *rounds = e_cast(a, TYPE_I32, e_mod(a, e_div(a, steps, slots), integer(p, 2)));
+    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, e_cast(a, TYPE_I32, e_mod(a, steps, slots)))));
+    block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, rounds)));
+    Stmt *wrap = s_if(a, e_binary(a, BIN_GE, slot, small(p, p->slots)));
+    block_push(a, &wrap->if_.then, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
+    block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
+    block_push(a, out, wrap);
+}
+
+// Regions of ring buffers in the statement get their slot from the counter.
+typedef struct SetSlot {
+    Expr *slot;
+} SetSlot;
+
+static Region *set_slot(Mapper *mapper, Region *region) {
+    const SetSlot *set = mapper->user;
+    if (region->buf->stage_dims == 0) return region;
+    Region *other = clone_region(mapper->arena, NULL, region);
+    other->dims[0].start = set->slot;
+    return other;
+}
+
+static void push_with_slot(Parting *p, const Stmt *stmt, Subst *subst, const Counter *counter, Block *out) {
+    SetSlot set = {slot_index(p, counter)};
+    Mapper mapper = {.arena = p->arena, .region = set_slot, .user = &set};
+    Stmt *clone = clone_stmt(p->arena, subst, stmt);
+    map_stmt(&mapper, clone);
+    clone->call.is_async = true;
+    block_push(p->arena, out, clone);
+}
+
+// An accumulator that the point only fills with zeros before the loop needs no fill when the first product overwrites it, and
+// there is a first product.
+static bool is_zero_fill(const Parting *p, const Stmt *stmt) {
+    if (!p->some_steps || !is_call(stmt, OP_FILL) || !region_is_whole(stmt->call.args[0].region)) return false;
+    const Expr *value = stmt->call.args[1].value;
+    bool zero = value->kind == EXPR_FLOAT ? value->real == 0 : expr_is_int(value, 0);
+    const Buf *buf = stmt->call.args[0].region->buf;
+    int gemms = 0;
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *gemm = p->loop->loop.body.items[i];
+        if (is_call(gemm, OP_GEMM) && gemm->call.args[2].region->buf == buf) gemms += gemm->call.args[4].value ? 2 : 1;
+    }
+    for (int i = 0; p->work.items[i] != p->loop; i++) {
+        Block one = {.items = &p->work.items[i], .count = 1, .capacity = 1};
+        if (p->work.items[i] != stmt && block_uses_buf(&one, buf)) return false;
+    }
+    return zero && gemms == 1;
+}
+
+// The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up to the
+// loop.
+static void push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *out) {
+    Arena *a = p->arena;
+    push_block(p, e_add(a, e_var(a, p->worker), e_mul(a, turn, p->workers)), subst, out);
+    for (int i = 0; p->work.items[i] != p->loop; i++)
+        if ((all && !is_zero_fill(p, p->work.items[i])) || is_scalar(p->work.items[i]))
+            block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
+}
+
+// The steps of a point whose lets are there; of all, where they are equal.
+static Expr *steps_of(Parting *p, Subst *subst, Block *out) {
+    if (p->steps) return p->steps;
+    Expr *end = subst_expr(subst, p->loop->loop.iters[0].end), *steps;
+    steps = bind(p, "steps", e_max(p->arena, end, integer(p, 0)), out);
+    push_range(p, steps, integer(p, 0), integer(p, p->context->target->max_grid), out);
+    return steps;
+}
+
+// Over the steps of another's turn, if there is one.
+static void push_skipped_turn(Parting *p, Expr *turn, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    if (p->steps) {
+        push_skip(p, p->steps, counter, out);
+        return;
+    }
+    Subst *subst = subst_new(a);
+    Stmt *some = s_if(a, e_lt(a, turn, p->turns));
+    push_point(p, turn, subst, false, &some->if_.then);
+    push_skip(p, steps_of(p, subst, &some->if_.then), counter, &some->if_.then);
+    block_push(a, out, some);
+}
+
+// ---- tiles that several blocks of a cluster read ----
+//
+// schedule has said which (`@multicast`): the first of the blocks that share a tile loads it for all of them. Its slot has to be empty
+// in all, so consumers tell the loading block, too. All blocks go through equally many points and steps. The role that loads stays until
+// all slots are empty, since the other blocks' consumers arrive at its barriers to the end.
+
+static Expr *rank_of(const Parting *p) {
+    return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);
+}
+
+typedef struct Sharing {
+    int64_t blocks, apart;   // how many share, and how far apart their ranks are; 0: a tile of the block's own
+} Sharing;
+
+static Sharing sharing_of(const Stmt *copy) {
+    const Attr *attr = attr_get(copy->attrs, ATTR_MULTICAST);
+    return attr ? (Sharing){attr->args[0].integer, attr->args[1].integer} : (Sharing){0};
+}
+
+// Which of them the block is.
+static Expr *place_among(Parting *p, const Sharing *sharing) {
+    Expr *number = e_div(p->arena, rank_of(p), integer(p, sharing->apart));
+    return e_mod(p->arena, number, integer(p, sharing->blocks));
+}
+
+static Expr *is_first(Parting *p, const Sharing *sharing) {
+    return e_binary(p->arena, BIN_EQ, place_among(p, sharing), integer(p, 0));
+}
+
+// Calls for each way in which tiles of the loop are shared, once.
+typedef void (*SharingFn)(Parting *p, const Sharing *sharing, void *user);
+static void each_sharing(Parting *p, SharingFn visit, void *user) {
+    const Block *body = &p->loop->loop.body;
+    for (int i = 0; p->cluster > 1 && i < body->count; i++) {
+        Sharing sharing = sharing_of(body->items[i]);
+        bool known = sharing.blocks < 2;
+        for (int j = 0; j < i && !known; j++) {
+            Sharing other = sharing_of(body->items[j]);
+            known = other.blocks == sharing.blocks && other.apart == sharing.apart;
+        }
+        if (!known) visit(p, &sharing, user);
+    }
+}
+
+// Consumers whose arrivals make a slot empty, beside the block's own.
+static void add_readers(Parting *p, const Sharing *sharing, void *user) {
+    Expr **readers = user, *others = integer(p, sharing->blocks - 1);
+    *readers = e_add(p->arena, *readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
+}
+
+typedef struct Telling {
+    Expr *slot;
+    Block *out;
+} Telling;
+
+static void tell_first(Parting *p, const Sharing *sharing, void *user) {
+    Arena *a = p->arena;
+    const Telling *telling = user;
+    Expr *place = place_among(p, sharing);
+    Expr *first = e_sub(a, rank_of(p), e_mul(a, place, integer(p, sharing->apart)));
+    Stmt *other = s_if(a, e_binary(a, BIN_NE, place, integer(p, 0)));
+    push_on(p, OP_PEER_ARRIVE, p->empty, telling->slot, first, &other->if_.then);
+    block_push(a, telling->out, other);
+}
+
+static int64_t blocks_from(const Sharing *sharing) {
+    int64_t mask = 0;
+    for (int64_t i = 0; i < sharing->blocks; i++) mask |= INT64_C(1) << i * sharing->apart;
+    return mask;
+}
+
+// Of a tile that is shared the copy by the first of its blocks alone.
+static void push_for_all(Parting *p, Stmt *started, const Sharing *sharing, Block *out) {
+    Arena *a = p->arena;
+    Stmt *first = s_if(a, is_first(p, sharing));
+    Arg args[COPY_BLOCKS + 1] = {{0}};
+    for (int i = 0; i < started->call.count; i++) args[i] = started->call.args[i];
+    args[COPY_BLOCKS] = arg_value(e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p)));
+    Stmt *for_all = s_call(a, OP_COPY, COUNT_OF(args), args);
+    for_all->loc = started->loc;
+    for_all->attrs = started->attrs;
+    attr_remove(&for_all->attrs, ATTR_MULTICAST);
+    for_all->call.is_async = true;
+    block_push(a, &first->if_.then, for_all);
+    block_push(a, out, first);
+}
+
+// Until every slot is empty the others' consumers still arrive at this block's barriers: it may not go.
+static void push_last_waits(Parting *p, const Counter *counter, Block *out) {
+    Expr *s;
+    Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
+    Expr *parity = e_var(p->arena, counter->parity);
+    push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, counter), parity, &each->loop.body);
+    push_advance(p, counter, &each->loop.body);
+}
+
+static int shared_blocks(const Stmt *grid, const Stmt *loop) {
+    int blocks = 1;
+    bool any = false;
+    for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
+    for (int i = 0; i < loop->loop.body.count; i++)
+        any |= attr_get(loop->loop.body.items[i]->attrs, ATTR_MULTICAST) != NULL;
+    return any ? blocks : 1;
+}
+
+// ---- the role that loads ----
+
+static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
+    push_with_slot(p, copy, subst, counter, out);
+    Stmt *started = vec_last(out);
+    Sharing sharing = sharing_of(copy);
+    Arg args[COPY_ONCE + 1] = {started->call.args[0], started->call.args[1],
+                               element(p, p->full, slot_index(p, counter))};
+    if (started->call.count > COPY_ONCE) args[COPY_ONCE] = started->call.args[COPY_ONCE];
+    Stmt *with_bar = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
+    with_bar->loc = started->loc;
+    with_bar->attrs = started->attrs;
+    with_bar->call.is_async = true;
+    out->count--;
+    if (p->cluster > 1 && sharing.blocks > 1) push_for_all(p, with_bar, &sharing, out);
+    else block_push(p->arena, out, with_bar);
+}
+
+static void push_load_role(Parting *p, Block *out) {
+    Arena *a = p->arena;
+    Stmt *role = push_role(p, "load", target_warpgroup(p->context->target), p->producer_registers, out);
+    Counter counter = push_counter(p, "", p->slots, 1, &role->role.body);
+    Expr *turn, *k;
+    Stmt *points = push_points_loop(p, "turn", p->turns, &turn, &role->role.body);
+    Subst *subst = subst_new(a);
+    push_point(p, turn, subst, false, &points->loop.body);
+    Expr *steps = steps_of(p, subst, &points->loop.body);
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &points->loop.body);
+    Block *body = &loop->loop.body;
+    subst_var(subst, p->loop->loop.iters[0].var, k);
+    push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, &counter), e_var(a, counter.parity), body);
+    push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter), integer(p, p->bytes), body);
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *stmt = p->loop->loop.body.items[i];
+        if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
+        else if (is_call(stmt, OP_COPY)) push_started_copy(p, stmt, subst, &counter, body);
+    }
+    push_advance(p, &counter, body);
+    if (p->cluster > 1) push_last_waits(p, &counter, &role->role.body);
+}
+
+// ---- a role that computes ----
+
+// wgmma reads the slot until the wait; then it is empty again.
+static void push_release(Parting *p, const Counter *counter, Expr *condition, Block *out) {
+    Arena *a = p->arena;
+    Expr *slot = e_var(a, counter->slot), *first = e_binary(a, BIN_EQ, slot, small(p, 0));
+    Expr *before = e_sub(a, e_select(a, first, small(p, p->slots), slot), small(p, 1));
+    Stmt *release = s_if(a, condition);
+    Telling telling = {e_cast(a, TYPE_I64, before), &release->if_.then};
+    push_on(p, OP_MBARRIER_ARRIVE, p->empty, telling.slot, NULL, telling.out);
+    each_sharing(p, tell_first, &telling);
+    block_push(a, out, release);
+}
+
+static void push_order(Parting *p, OpId op, int64_t consumer, Block *out) {
+    if (p->consumers == 1) return;
+    Arg args[] = {arg_value(integer(p, ORDER_BARRIER + consumer)),
+                  arg_value(integer(p, p->consumers * target_warpgroup(p->context->target)))};
+    push_call(p, op, COUNT_OF(args), args, out);
+}
+
+static bool is_overwritten(const Parting *p, const Buf *buf) {
+    for (int i = 0; p->work.items[i] != p->loop; i++)
+        if (is_zero_fill(p, p->work.items[i]) && p->work.items[i]->call.args[0].region->buf == buf) return true;
+    return false;
+}
+
+static void push_product(Parting *p, const Stmt *gemm, Subst *subst, Expr *k, const Counter *counter, Block *out) {
+    push_with_slot(p, gemm, subst, counter, out);
+    if (is_overwritten(p, gemm->call.args[2].region->buf))
+        vec_last(out)->call.args[4] = arg_value(e_lt(p->arena, integer(p, 0), k));
+}
+
+static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    Expr *k;
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, out);
+    Block *body = &loop->loop.body;
+    subst_var(subst, p->loop->loop.iters[0].var, k);
+    push_on(p, OP_MBARRIER_WAIT, p->full, slot_index(p, counter), e_var(a, counter->parity), body);
+    int products = 0;
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *stmt = p->loop->loop.body.items[i];
+        if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
+        if (!is_call(stmt, OP_GEMM)) continue;
+        push_product(p, stmt, subst, k, counter, body);
+        products++;
+    }
+    push_wait(p, products, body);   // those of the step before are over
+    push_release(p, counter, e_lt(a, integer(p, 0), k), body);
+    push_advance(p, counter, body);
+}
+
+typedef struct StoreWalk {
+    Parting *p;
+    Block *buffers;
+} StoreWalk;
+
+static bool stage_store(Visitor *visitor, Stmt *stmt) {
+    StoreWalk *walk = visitor->user;
+    if (via_is(stmt, "tma_store")) add_staging(walk->p, stmt, 1, walk->buffers);
+    return true;
+}
+
+// `buffers`: where shared memory of the role is declared.
+static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, const Counter *counter,
+                               Block *buffers, Block *out) {
+    Arena *a = p->arena;
+    int other = (consumer + 1) % p->consumers;
+    push_point(p, turn, subst, true, out);
+    Expr *steps = steps_of(p, subst, out);
+    push_order(p, OP_BARRIER, consumer, out);
+    push_products(p, subst, steps, counter, out);
+    Stmt *more = s_if(a, e_lt(a, e_add(a, turn, integer(p, 1)), p->turns));
+    push_order(p, OP_BARRIER_ARRIVE, other, &more->if_.then);
+    if (more->if_.then.count > 0) block_push(a, out, more);
+    push_wait(p, 0, out);
+    if (!p->once) push_release(p, counter, e_lt(a, integer(p, 0), steps), out);
+    for (int others = 1; others < p->consumers; others++)
+        push_skipped_turn(p, e_add(a, turn, integer(p, others)), counter, out);
+    StoreWalk walk = {p, buffers};
+    Visitor stores = {.stmt = stage_store, .user = &walk};
+    int at = 0;
+    while (p->work.items[at] != p->loop) at++;
+    for (int i = at + 1; i < p->work.count; i++) {
+        block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
+        visit_stmt(&stores, vec_last(out));
+    }
+}
+
+static void push_compute_role(Parting *p, int consumer, Block *out) {
+    Arena *a = p->arena;
+    Subst *subst = subst_new(a);
+    const Target *target = p->context->target;
+    int64_t regs = p->producer_registers ? consumer_registers(target, p->consumers, 1, p->producer_registers) : 0;
+    const char *name = p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute";
+    Stmt *role = push_role(p, name, target_warpgroup(target), regs, out);
+    Block *body = &role->role.body;
+    Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
+    for (int i = 0; i < p->fragments.count; i++) {
+        Buf *buf = p->fragments.items[i]->decl;
+        Buf *own = buf_new(a, buf->name, buf->scope, buf->type, buf->rank, buf->shape, buf->loc);
+        subst_buf(subst, buf, own);
+        block_push(a, &declarations, s_decl(a, own));
+    }
+    Counter counter = push_counter(p, "", p->slots, 0, body);
+    for (int before = 0; before < consumer; before++) push_skipped_turn(p, integer(p, before), &counter, body);
+    if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
+    Expr *i, *rest = e_sub(a, p->turns, integer(p, consumer));
+    Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, p->consumers)), &i, body);
+    block_append(a, &points->loop.body, &declarations);
+    Expr *turn = e_add(a, e_mul(a, i, integer(p, p->consumers)), integer(p, consumer));
+    turn = bind(p, "turn", turn, &points->loop.body);
+    Block buffers = {0};
+    push_compute_point(p, consumer, turn, subst, &counter, &buffers, &points->loop.body);
+    if (buffers.count > 0) push_last_stores(p, body);
+    block_append(a, &buffers, body);
+    *body = buffers;
+}
+
+// ---- the kernel ----
+
+static void sort_statements(Parting *p, const Block *from) {
+    for (int i = 0; i < from->count; i++) {
+        Stmt *stmt = from->items[i];
+        bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt);
+        bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;
+        block_push(p->arena, shared ? &p->shared : fragment ? &p->fragments : &p->work, stmt);
+        if (is_pipelined(stmt)) p->loop = stmt;
+    }
+}
+
+static void count_ring(Parting *p) {
+    expr_const(p->loop->loop.stages, &p->slots);
+    for (int i = 0; i < p->loop->loop.body.count; i++) {
+        const Stmt *stmt = p->loop->loop.body.items[i];
+        if (!is_call(stmt, OP_COPY)) continue;
+        const Region *to = stmt->call.args[1].region;
+        p->bytes += region_extent(to, 0) * region_extent(to, 1) * type_bits(to->buf->type) / 8;
+    }
+}
+
+// By one thread, one after the other: an mbarrier whose place differs by thread is set up in a loop over the threads.
+static void push_setup(Parting *p, Block *out) {
+    Expr *s;
+    Arg none[2] = {{0}};
+    Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
+    each->loop.kind = LOOP_UNROLL;
+    push_on(p, OP_MBARRIER_INIT, p->full, s, integer(p, 1), &each->loop.body);
+    Expr *readers = integer(p, 1);
+    each_sharing(p, add_readers, &readers);
+    push_on(p, OP_MBARRIER_INIT, p->empty, s, readers, &each->loop.body);
+    push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
+    if (p->cluster > 1) push_call(p, OP_CLUSTER_BARRIER, 0, NULL, out);
+    else push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+}
+
+static bool has_steps(PassContext *context, const Func *kernel, const Parting *p) {
+    Arena *a = context->arena;
+    return prove(facts_new(a, kernel), e_lt(a, e_int(a, 0), p->loop->loop.iters[0].end));
+}
+
+static bool rings_everything(const Stmt *loop) {
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->stage_dims != 1) return false;
+    }
+    return true;
+}
+
+// Blocks that stay: worker, worker + workers, ... Those of a cluster have one point each.
+static void make_points(Parting *p, bool cluster, Block *out) {
+    Arena *a = p->arena;
+    p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
+    push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
+    Expr *steps = common_trips(a, &p->work, p->loop);
+    if (steps) p->steps = bind(p, "steps", steps, out);
+    p->workers = p->points;
+    p->turns = integer(p, 1);
+    p->once = cluster;
+    if (cluster) return;
+    p->workers =
+        bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
+    Expr *rest = e_sub(a, p->points, e_var(a, p->worker));   // mostly there is one turn: the first loads wait for this
+    Expr *turns = e_select(a, e_binary(a, BIN_EQ, p->points, p->workers), integer(p, 1),
+                           e_call2(a, OP_CEILDIV, rest, p->workers));
+    p->turns = bind(p, "turns", turns, out);
+    push_range(p, p->turns, integer(p, 1), integer(p, p->context->target->max_grid), out);
+}
+
+static void part(PassContext *context, Func *kernel, Stmt *grid) {
+    Arena *a = context->arena;
+    Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
+    Block body = {0};
+    want_few_points(context, kernel, grid);
+    sort_statements(&p, &grid->grid.body);
+    p.block = grid->grid.iters[0].var;
+    p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
+    count_ring(&p);
+    p.some_steps = has_steps(context, kernel, &p);
+    p.cluster = shared_blocks(grid, p.loop);
+    p.consumers = part_consumers(context->target, kernel, p.loop);
+    if (p.consumers > 1)
+        p.producer_registers = producer_registers(context->target, p.consumers, 1,
+                                                  fragment_registers(context->target, kernel, 1), IN_TURN_ROOM);
+    block_append(a, &body, &p.shared);
+    p.full = push_barriers(&p, "full", p.slots, &body);
+    p.empty = push_barriers(&p, "empty", p.slots, &body);
+    bool cluster = func_cluster(kernel) > 1;
+    make_points(&p, cluster, &body);
+    push_setup(&p, &body);
+    push_load_role(&p, &body);
+    for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
+    Iter *iter = NEW(a, Iter);
+    *iter = (Iter){p.worker, integer(&p, 0), cluster ? grid->grid.iters[0].end : blocks_of(&p), integer(&p, 1)};
+    grid->grid.iters = iter;
+    if (p.cluster > 1) {
+        grid->grid.cluster[0] = p.cluster;
+        grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
+    }
+    grid->grid.threads = integer(&p, (1 + p.consumers) * target_warpgroup(context->target));
+    grid->grid.body = body;
+}
+
+static bool chosen(const Stmt *loop) {
+    for (int i = 0; i < loop->loop.body.count; i++)
+        if (is_call(loop->loop.body.items[i], OP_GEMM)) return via_is(loop->loop.body.items[i], "wgmma");
+    return false;
+}
+
+// Without slots there is nothing to load ahead: back to what works without roles.
+static bool fall_back(Visitor *visitor, Stmt *stmt) {
+    bool copies = via_is(stmt, "tma") || via_is(stmt, "tma_store");
+    if (copies) attr_set_text(visitor->user, &stmt->attrs, ATTR_VIA, "plain");
+    if (via_is(stmt, "wgmma")) attr_set_text(visitor->user, &stmt->attrs, ATTR_VIA, "fma");
+    return true;
+}
+
+bool pass_warp_specialize(PassContext *context, Func *kernel) {
+    PartShape shape;
+    const char *why;
+    PartKind kind = part_kind(context->arena, context->target, kernel, &shape, &why);
+    if (kind == PART_NOT) return false;
+    if (kind == PART_TOGETHER) return part_together(context, kernel);
+    if (!chosen(shape.loop)) return false;
+    Visitor back = {.stmt = fall_back, .user = context->arena};
+    if (rings_everything(shape.loop)) part(context, kernel, (Stmt *)shape.grid);
+    else visit_block(&back, &kernel->body);
+    return true;
+}

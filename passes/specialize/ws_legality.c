@@ -1,0 +1,178 @@
+// Why the warpgroups of a kernel cannot work on one point together: statements that they could not share, memory that somebody else
+// writes, tiles that are used where they were not loaded.
+#include "ir/build.h"
+#include "passes/specialize/ws_analysis.h"
+
+// Memory operations with an order, by which blocks work together: the role that computes does them as the block would.
+static bool between_blocks(OpId op) {
+    return (op >= OP_ATOMIC_ADD && op <= OP_STORE) || op == OP_FENCE;
+}
+
+static bool is_work(OpId op) {
+    switch (op) {
+    case OP_COPY:
+    case OP_FILL:
+    case OP_GEMM:
+    case OP_TRANSPOSE:
+    case OP_ASSERT:
+    case OP_PRINT: return true;
+    default: return (op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL) || between_blocks(op);
+    }
+}
+
+static const char *product_problem(Plan *plan, const Stmt *gemm) {
+    WgmmaInfo info;
+    const char *why;
+    int64_t rows = region_extent(gemm->call.args[2].region, 0);
+    if (!wgmma_serves(plan->target, gemm, &info, &why)) return why;
+    if (plan->rows && plan->rows != rows) return "its products have different numbers of rows";
+    plan->rows = rows;
+    int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
+    if (registers > plan->widest) plan->widest = registers;
+    return NULL;
+}
+
+static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
+    const char *why;
+    switch (stmt->kind) {
+    case STMT_ROLE:
+    case STMT_THREAD: return "it names its threads";
+    case STMT_FOR:
+    case STMT_WHILE: {
+        const Block *body = stmt->kind == STMT_FOR ? &stmt->loop.body : &stmt->while_.body;
+        bool leaves = block_any(body, loads_tile, NULL) && block_breaks(body);
+        return leaves ? "it leaves a loop that loads" : NULL;
+    }
+    case STMT_DECL:
+        if (stmt->decl->scope == SCOPE_SHARED && !tile_of(plan, stmt->decl))
+            return "it has shared memory beside the tiles that are loaded";
+        return NULL;
+    case STMT_CALL:
+        if (!is_work(stmt->call.op) || stmt->call.is_async) return "it orders what its threads do itself";
+        if (loads_tile(stmt, NULL)) return tma_serves(plan->target, stmt, &why) ? NULL : why;
+        if (turns_loaded(stmt, plan)) return NULL;
+        if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->scope == SCOPE_SHARED)
+            return "a tile is not only written by its copies";
+        return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
+    default: return NULL;
+    }
+}
+
+// (memory_problem sees what parallel loops do to memory.)
+static bool find_problem(Visitor *visitor, Stmt *stmt) {
+    Plan *plan = visitor->user;
+    if (plan->problem || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL)) return false;
+    plan->problem = stmt_problem(plan, stmt);
+    return !plan->problem;
+}
+
+static bool find_effect(Visitor *visitor, Expr *expr) {
+    Plan *plan = visitor->user;
+    bool effect = expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !between_blocks(expr->call.op);
+    if (effect && !plan->problem) plan->problem = "it orders what its threads do itself";
+    return !plan->problem;
+}
+
+static bool find_order(Visitor *visitor, Expr *expr) {
+    bool *orders = visitor->user;
+    *orders |= expr->kind == EXPR_CALL && between_blocks(expr->call.op);
+    return !*orders;
+}
+
+static bool find_order_stmt(Visitor *visitor, Stmt *stmt) {
+    bool *orders = visitor->user;
+    *orders |= stmt->kind == STMT_CALL && between_blocks(stmt->call.op);
+    return !*orders;
+}
+
+static bool works_with_others(const Block *body) {
+    bool orders = false;
+    Visitor visitor = {.stmt = find_order_stmt, .expr = find_order, .user = &orders};
+    visit_block(&visitor, (Block *)body);
+    return orders;
+}
+
+// Blocks do not tell each other about what one has read, and it does not come round to its reads again.
+static bool reads_before(const Block *body, const Buf *buf) {
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *stmt = body->items[i];
+        bool loop = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
+        const Block one = {.items = (Stmt **)&body->items[i], .count = 1, .capacity = 1};
+        if (loop && block_uses_buf(&one, buf)) return false;
+    }
+    return !works_with_others(body);
+}
+
+bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
+    const Stmt *grid = func_grid(kernel);
+    EffectVec effects = {0};
+    int reads = 0, writes = 0;
+    path_effects(arena, grid, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *effect = &effects.items[i];
+        if (effect->buf != buf) continue;
+        if (writes > 0 || effect->access == ACCESS_UPDATE) return false;
+        reads += effect->access == ACCESS_READ;
+        writes += effect->access == ACCESS_WRITE;
+    }
+    return reads == 0 || reads_before(&grid->grid.body, buf);
+}
+
+// Only copies write tiles, and nobody writes what they come from. (What else is written to global memory and used again,
+// insert-sync orders within the role.)
+static const char *memory_problem(Plan *plan) {
+    EffectVec effects = {0};
+    path_effects(plan->arena, plan->grid, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *a = &effects.items[i];
+        if (a->access == ACCESS_READ) continue;
+        if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY) return "a tile is not only written by its copies";
+        for (int j = 0; j < plan->sources.count; j++)
+            if (plan->sources.items[j] == a->buf) return "it writes to what it loads from";
+    }
+    return NULL;
+}
+
+static const char *copies_problem(Plan *plan) {
+    for (int i = 0; i < plan->tiles.count; i++) {
+        Tile *tile = plan->tiles.items[i];
+        if (tile->buf->alias_of) return "a tile shares its memory";
+        if (!find_lives(plan, tile)) return "a tile is used where it was not loaded";
+    }
+    return NULL;
+}
+
+bool is_turned(const Plan *plan, const Tile *tile) {
+    const Site *site = &tile->sites.items[0];
+    return turns_loaded(site->block->items[site->at], (void *)plan);
+}
+
+// What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in the same
+// block, always by a load or always by transposing.
+static const char *turns_problem(Plan *plan) {
+    for (int i = 0; i < plan->tiles.count; i++) {
+        const Tile *tile = plan->tiles.items[i];
+        bool turned = is_turned(plan, tile), read = turning_copy(plan, tile) != NULL;
+        if (turned && read) return "a tile is transposed twice";
+        for (int s = 0; s < tile->sites.count; s++) {
+            const Site *site = &tile->sites.items[s];
+            const Stmt *fill = site->block->items[site->at];
+            if (turns_loaded(fill, plan) != turned) return "a tile is loaded and transposed to";
+            if (!read) continue;
+            const Stmt *turns = site->first >= 0 ? site->block->items[site->first] : NULL;
+            if (site->first != site->last || !turns || !turns_loaded(turns, plan))
+                return "a tile that is transposed is used as it is too";
+        }
+    }
+    return NULL;
+}
+
+const char *plan_problem(Plan *plan) {
+    Visitor visitor = {.stmt = find_problem, .expr = find_effect, .user = plan};
+    visit_block(&visitor, (Block *)&plan->grid->grid.body);
+    if (plan->problem) return plan->problem;
+    if (!plan->rows) return "it does not multiply";
+    const char *problem = memory_problem(plan);
+    if (!problem) problem = copies_problem(plan);
+    return problem || !plan->turns ? problem : turns_problem(plan);
+}

@@ -1,0 +1,237 @@
+// insert-sync: barriers, cp.async groups and waits, where two threads would meet in an element.
+//
+// The statements of a block run in order as if one thread did them; threads run apart. So between two accesses that
+// conflict there must be a barrier, and between a started copy and its use a wait and a barrier. Where is found by
+// playing the kernel through (sync_model.h), not by patterns:
+//
+//  1. groups     each maximal run of started copies closes a group: after the run, or after the `if` around it, so
+//                that the number of groups does not depend on whether there was a copy
+//  2. place      before each statement what is missing there, as late as possible, but not in a loop when it is against
+//                what was there before the loop. An `await` asks for the wait and the barrier at its own place: that is
+//                how pipeline says where one barrier serves the whole iteration
+//  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then
+//                (awaits being no accesses now). What stays is needed, each for some trip count
+//
+// The gemm after `pipeline` has one barrier an iteration:
+//
+//     for (k in steps) {
+//         cp_async_wait(1);                      As[k % 3] has landed, for the thread's own copies
+//         barrier();                             ... for all threads'; and all have left slot (k - 1) % 3
+//         if (k + 2 < steps) { async copy(..., As[(k + 2) % 3, :, :]); ... }
+//         cp_async_commit();
+//         gemm(As[k % 3, :, :], ...);
+//     }
+//
+// Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
+// hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
+// accesses count. Only scratch of passes (materialize), global memory that a role writes and uses again with the fences and
+// releases that order it, and tiles that it copies to and awaits get their barriers in a role too: the role's own. Blocks of a grid
+// are not ordered with one another.
+#include "passes/analysis/util.h"
+#include "passes/sync/sync_model.h"
+
+// ---- groups ----
+
+static bool is_copy_group(const Stmt *stmt);
+
+// Nothing but started copies, and what goes with them.
+static bool all_copies(const Block *block) {
+    int copies = 0;
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (is_copy_group(stmt)) copies++;
+        else if (stmt->kind != STMT_LET && !(stmt->kind == STMT_CALL && stmt->call.op == OP_AWAIT)) return false;
+    }
+    return copies > 0;
+}
+
+static bool is_copy_group(const Stmt *stmt) {
+    if (stmt->kind == STMT_IF) return stmt->if_.otherwise.count == 0 && all_copies(&stmt->if_.then);
+    if (stmt->kind == STMT_BLOCK) return all_copies(&stmt->block);
+    return starts_copy(stmt);
+}
+
+static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_copy_group(stmt)) {
+            int last = i;
+            for (int j = i + 1; j < block->count; j++) {
+                if (is_copy_group(block->items[j])) last = j;
+                else if (block->items[j]->kind != STMT_LET) break;
+            }
+            bool closed = last + 1 < block->count && is_call(block->items[last + 1], OP_CP_ASYNC_COMMIT);
+            if (!closed) {
+                map_put(plan->commits, block->items[last], block);
+                vec_push(arena, &plan->groups, block->items[last]);
+            }
+            i = last;
+            continue;
+        }
+        Block *bodies[2];
+        for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
+            find_commits(arena, plan, bodies[b]);
+    }
+}
+
+// ---- pruning ----
+
+enum { PRUNE_STEPS = 400000 };   // statements played: a bound on compile time, far above what kernels need
+
+static void prune(SyncModel *model, SyncPlan *plan) {
+    int64_t budget = sync_model_steps(model) + PRUNE_STEPS;
+    if (!sync_model_check(model)) return;   // an await asked for more than any access: keep all of it
+    for (int i = 0; i < plan->groups.count && sync_model_steps(model) < budget; i++) {
+        Stmt *last = plan->groups.items[i];
+        map_remove(plan->commits, last);
+        if (!sync_model_check(model)) map_put(plan->commits, last, last);
+    }
+    for (int i = 0; i < plan->syncs.count && sync_model_steps(model) < budget; i++) {
+        Sync *sync = plan->syncs.items[i];
+        Sync kept = *sync;
+        sync->barrier = false;
+        if (kept.barrier && !sync_model_check(model)) sync->barrier = true;
+        sync->wait = -1;
+        if (kept.wait >= 0 && !sync_model_check(model)) sync->wait = kept.wait;
+        sync->commit = false;
+        if (kept.commit && !sync_model_check(model)) sync->commit = true;
+        sync->bulk = false;
+        if (kept.bulk && !sync_model_check(model)) sync->bulk = true;
+        sync->fence = false;
+        if (kept.fence && !sync_model_check(model)) sync->fence = true;
+    }
+}
+
+// ---- writing it down ----
+
+typedef struct Writer {
+    Arena *arena;
+    const SyncPlan *plan;
+    bool changed;
+} Writer;
+
+static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, Block *out) {
+    Stmt *call = s_call(w->arena, op, count, args);
+    call->loc = loc;
+    block_push(w->arena, out, call);
+    w->changed = true;
+}
+
+static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
+    if (!sync) return;
+    Arg none[2] = {{0}}, groups = arg_value(e_int(w->arena, sync->wait));
+    if (sync->commit) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
+    if (sync->wait >= 0) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
+    Arg read[] = {arg_value(e_int(w->arena, 0)), arg_name("read")};
+    if (sync->bulk) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
+    if (sync->fence) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
+    if (sync->barrier) push_call(w, OP_BARRIER, 2, none, loc, out);
+}
+
+// What threads copy themselves is there when the statement is over, though it may have been started by hand.
+static void drop_async(Writer *w, Stmt *stmt) {
+    if (stmt->kind != STMT_CALL || !stmt->call.is_async || !(via_is(stmt, "plain") || via_is(stmt, "vector"))) return;
+    stmt->call.is_async = false;
+    w->changed = true;
+}
+
+static void write_block(Writer *w, Block *block) {
+    Block out = {0};
+    Span loc = {0};
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        loc = stmt->loc;
+        Block *bodies[2];
+        for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
+            write_block(w, bodies[b]);
+        push_sync(w, map_get(w->plan->by_place, stmt), loc, &out);
+        drop_async(w, stmt);
+        if (is_call(stmt, OP_AWAIT)) w->changed = true;
+        else block_push(w->arena, &out, stmt);
+        if (map_has(w->plan->commits, stmt)) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, &out);
+    }
+    push_sync(w, map_get(w->plan->by_place, block), loc, &out);
+    *block = out;
+}
+
+// ---- roles ----
+
+static bool needs_sync(const Stmt *stmt, void *user) {
+    (void)user;
+    return orders_memory(stmt) || (stmt->kind == STMT_DECL && attr_get(stmt->decl->attrs, ATTR_SCRATCH));
+}
+
+static bool reuses_global(Arena *arena, const Stmt *role) {
+    EffectVec effects = {0};
+    for (int i = 0; i < role->role.body.count; i++)
+        if (role->role.body.items[i]->kind != STMT_THREAD) path_effects(arena, role->role.body.items[i], &effects);
+    for (int i = 0; i < effects.count; i++)
+        for (int j = 0; j < effects.count; j++) {
+            const Effect *a = &effects.items[i], *b = &effects.items[j];
+            if (i != j && a->buf == b->buf && a->access != ACCESS_READ && a->buf->scope == SCOPE_GLOBAL) return true;
+        }
+    return false;
+}
+
+static bool find_awaited(const Stmt *stmt, void *user) {
+    Map *awaited = user;
+    if (is_call(stmt, OP_AWAIT)) map_put(awaited, buf_root(call_region(stmt, 0)->buf), awaited);
+    return false;
+}
+
+// A role can wait for its own copies only: the tiles that it awaits are written by no other.
+static bool awaits_its_own(Arena *arena, const Block *block, const Stmt *role, const Map *awaited) {
+    int own = 0;
+    Map *seen = map_new(arena);
+    for (int i = 0; i < block->count; i++) {
+        EffectVec effects = {0};
+        if (block->items[i]->kind == STMT_ROLE) path_effects(arena, block->items[i], &effects);
+        for (int e = 0; e < effects.count; e++) {
+            const Buf *buf = buf_root(effects.items[e].buf);
+            if (effects.items[e].access == ACCESS_READ || effects.items[e].op == OP_AWAIT || !map_has(awaited, buf))
+                continue;
+            if (block->items[i] != role) return false;
+            own += !map_has(seen, buf);
+            map_put(seen, buf, seen);
+        }
+    }
+    return own == map_count(awaited);
+}
+
+static bool sync_role(Arena *arena, const Func *kernel, const Block *block, Stmt *role) {
+    Map *awaited = map_new(arena);
+    block_any(&role->role.body, find_awaited, awaited);
+    if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
+    bool needs = block_any(&role->role.body, needs_sync, NULL) || map_count(awaited) > 0;
+    if (!needs && !reuses_global(arena, role)) return false;
+    SyncPlan plan = {.by_place = map_new(arena), .commits = map_new(arena)};
+    if (map_count(awaited) > 0) find_commits(arena, &plan, &role->role.body);
+    SyncModel *model = sync_model_of_role(arena, kernel, role, awaited, &plan);
+    sync_model_place(model);
+    prune(model, &plan);
+    Writer writer = {.arena = arena, .plan = &plan};
+    write_block(&writer, &role->role.body);
+    return writer.changed;
+}
+
+static bool sync_roles(Arena *arena, const Func *kernel, Block *block) {
+    bool changed = false;
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, kernel, block, stmt);
+        else if (stmt->kind == STMT_GRID) changed |= sync_roles(arena, kernel, &stmt->grid.body);
+    }
+    return changed;
+}
+
+bool pass_insert_sync(PassContext *context, Func *kernel) {
+    SyncPlan plan = {.by_place = map_new(context->arena), .commits = map_new(context->arena)};
+    find_commits(context->arena, &plan, &kernel->body);
+    SyncModel *model = sync_model_new(context->arena, kernel, &plan);
+    sync_model_place(model);
+    prune(model, &plan);
+    Writer writer = {.arena = context->arena, .plan = &plan};
+    write_block(&writer, &kernel->body);
+    bool roles = sync_roles(context->arena, kernel, &kernel->body);
+    return writer.changed || roles;
+}

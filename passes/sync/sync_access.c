@@ -1,0 +1,383 @@
+#include "passes/sync/sync_access.h"
+#include "layout/distribution.h"
+#include "passes/lower/lower.h"
+#include "passes/select/tma_reduce.h"
+#include <string.h>
+
+bool is_leaf(const Stmt *stmt) {
+    switch (stmt->kind) {
+    case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
+    case STMT_WHILE:
+    case STMT_IF:
+    case STMT_BLOCK:
+    case STMT_GRID: return false;
+    default: return true;
+    }
+}
+
+static bool is_memory(const Buf *buf) {
+    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
+}
+
+static MemAccess *add(Arena *arena, MemAccessVec *out, const Stmt *stmt, Buf *buf, Who who, bool write) {
+    MemAccess *access = NEW(arena, MemAccess);
+    *access = (MemAccess){
+        .buf = buf, .stmt = stmt, .who = who, .write = write, .update = OP_COUNT, .rank = buf ? buf->rank : 0};
+    for (int d = 0; d < access->rank; d++) access->dims[d].length = -1;
+    vec_push(arena, out, access);
+    return access;
+}
+
+static void set_element(MemAccess *access, int count, Expr *const *indices) {
+    for (int d = 0; d < count && d < access->rank; d++) access->dims[d] = (BoxDim){.start = indices[d], .length = 1};
+}
+
+static void set_region(MemAccess *access, const Region *region) {
+    for (int d = 0; d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        access->dims[d] = (BoxDim){.start = dim->start, .length = dim->extent ? dim->tile : 1};
+    }
+}
+
+// What comes to the same in any order.
+static OpId update_of(OpId op) {
+    bool any = op >= OP_ATOMIC_ADD && op <= OP_ATOMIC_XOR;
+    return any ? op : OP_COUNT;
+}
+
+// ---- tile loops ----
+
+typedef struct Locals {
+    Map *vars;   // declared in the body: they differ between iterations
+    bool used;
+} Locals;
+
+static bool locals_stmt(Visitor *visitor, Stmt *stmt) {
+    Locals *locals = visitor->user;
+    if (stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN)
+        map_put(locals->vars, stmt->let.var, stmt->let.var);
+    Iter *iters;
+    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) map_put(locals->vars, iters[i].var, iters[i].var);
+    return true;
+}
+
+static bool locals_expr(Visitor *visitor, Expr *expr) {
+    Locals *locals = visitor->user;
+    if (expr->kind == EXPR_VAR && map_has(locals->vars, expr->var)) locals->used = true;
+    return true;
+}
+
+static bool uses_locals(Locals *locals, Expr *expr) {
+    Visitor visitor = {.expr = locals_expr, .user = locals};
+    locals->used = false;
+    visit_expr(&visitor, expr);
+    return locals->used;
+}
+
+// The box that an index sweeps as the loop's iterators run; unknown where it is not linear in them.
+static BoxDim swept_dim(Arena *arena, const TileLoop *loop, Locals *locals, Expr *index) {
+    BoxDim dim = {.length = 1};
+    Subst *origin = subst_new(arena);
+    if (uses_locals(locals, index)) return (BoxDim){.length = -1};
+    for (int i = 0; i < loop->rank; i++) {
+        if (!linear_in(index, loop->iters[i], &dim.factors[i])) return (BoxDim){.length = -1};
+        int64_t reach = dim.factors[i] * (loop->extents[i] - 1);
+        if (reach < 0) dim.low += reach;
+        dim.length += reach < 0 ? -reach : reach;
+        subst_var(origin, loop->iters[i], e_int(arena, 0));
+    }
+    dim.start = subst_expr(origin, index);
+    return dim;
+}
+
+static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAccessVec *out) {
+    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why;
+    const Layout *map = text ? layout_parse(arena, text, 0, &why) : NULL;
+    Locals locals = {.vars = map_new(arena)};
+    Visitor visitor = {.stmt = locals_stmt, .user = &locals};
+    visit_block(&visitor, (Block *)&loop->body);
+    TileAccessVec accesses = {0};
+    tile_accesses(arena, loop, &accesses);
+    for (int a = 0; a < accesses.count; a++) {
+        const TileAccess *tile = &accesses.items[a];
+        if (!is_memory(tile->buf)) continue;
+        MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
+        access->update = update_of(tile->update);
+        access->flag = tile->is_atomic && !tile->is_peer;
+        access->async = starts_copy(stmt);
+        access->elsewhere = tile->elsewhere;
+        access->map = map;
+        access->loop_rank = loop->rank;
+        memcpy(access->extents, loop->extents, sizeof access->extents);
+        for (int d = 0; d < tile->count; d++) access->dims[d] = swept_dim(arena, loop, &locals, tile->indices[d]);
+    }
+}
+
+// ---- other statements ----
+
+typedef struct Collect {
+    Arena *arena;
+    MemAccessVec *out;
+    const Stmt *stmt;
+    OpId op;      // of the call whose operands come
+    bool alone;   // it is a statement: nobody uses its result
+    Who who;
+    bool opaque;   // within a thread region or role: indices mean nothing here
+} Collect;
+
+static bool collect_expr(Visitor *visitor, Expr *expr) {
+    Collect *c = visitor->user;
+    if (expr->kind == EXPR_CALL) c->op = expr->call.op, c->alone = false;
+    if (expr->kind != EXPR_LOAD || !is_memory(expr->load.buf)) return true;
+    MemAccess *access = add(c->arena, c->out, c->stmt, expr->load.buf, WHO_ALL, false);
+    if (!c->opaque) set_element(access, expr->load.count, expr->load.indices);
+    return true;
+}
+
+static void collect_region(Visitor *visitor, Region *region, const Operand *operand) {
+    Collect *c = visitor->user;
+    if (!operand || operand->access == ACCESS_NAME || !is_memory(region->buf)) return;
+    bool atomic = c->op >= OP_ATOMIC_ADD && c->op <= OP_STORE, write = operand->access != ACCESS_READ;
+    bool once = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
+    MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, once ? WHO_ONE : c->who, write);
+    if (c->alone) access->update = update_of(c->op);
+    access->flag = atomic;
+    access->elsewhere = c->op == OP_PEER_STORE;
+    if (!c->opaque) set_region(access, region);
+}
+
+static bool collect_stmt(Visitor *visitor, Stmt *stmt) {
+    Collect *c = visitor->user;
+    if (stmt->kind == STMT_CALL) c->op = stmt->call.op, c->alone = true;
+    if (stmt->kind != STMT_STORE || !is_memory(stmt->store.buf)) return true;
+    MemAccess *access = add(c->arena, c->out, c->stmt, stmt->store.buf, c->opaque ? WHO_ALL : WHO_ONE, true);
+    if (!c->opaque) set_element(access, stmt->store.count, stmt->store.indices);
+    return true;
+}
+
+static bool is_word(const Arg *arg, const char *word) {
+    return arg->name && !arg->is_string && !strcmp(arg->name, word);
+}
+
+bool orders_memory(const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL) return false;
+    bool orders = stmt->call.op == OP_FENCE;
+    for (int i = 0; i < stmt->call.count; i++) orders |= is_word(&stmt->call.args[i], "release");
+    return orders;
+}
+
+// A signal to other blocks (a fence, then an atomic; or a release) is one thread's: what the others did must come before it.
+// One that they give is seen by one thread, at an acquire, which needs nothing more: the others wait for the value that it
+// left in shared memory; or at an atomic, and known after that thread's fence, which therefore comes before what the others do.
+// (PTX ISA, "Release and acquire patterns".)
+static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
+    if (!orders_memory(call)) return;
+    add(arena, out, call, NULL, WHO_ONE, true)->orders_later = call->call.op == OP_FENCE;
+}
+
+// Partial results of warps go through the scratch: all write, the statement's own barrier, all read.
+static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out) {
+    int operand = scratch_operand(reduce);
+    const Region *scratch = operand < 0 ? NULL : call_region(reduce, operand);
+    if (!scratch) return;
+    set_region(add(arena, out, reduce, scratch->buf, WHO_ALL, true), scratch);
+    MemAccess *read = add(arena, out, reduce, scratch->buf, WHO_ALL, false);
+    set_region(read, scratch);
+    read->after_barrier = true;
+}
+
+// What is done at an mbarrier needs no order but after its mbarrier_init, which one thread does.
+static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
+    OpId op = call->call.op;
+    bool first = op == OP_MBARRIER_INIT, waits = op == OP_MBARRIER_WAIT;
+    if (!first && !waits && op != OP_MBARRIER_ARRIVE && op != OP_MBARRIER_EXPECT) return false;
+    const Region *bar = call_region(call, 0);
+    MemAccess *access = add(arena, out, call, bar->buf, waits ? WHO_ALL : WHO_ONE, true);
+    set_region(access, bar);
+    if (!first) access->update = OP_MBARRIER_ARRIVE;
+    return true;
+}
+
+static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+    const OpInfo *info = op_info(stmt->call.op);
+    if (mbarrier_accesses(arena, stmt, out)) return;
+    if (stmt->call.op == OP_AWAIT) {
+        const Region *x = stmt->call.args[0].region;
+        bool reads = stmt->call.count > 1 && stmt->call.args[1].name;
+        if (!x || reads || !is_memory(x->buf)) return;
+        MemAccess *access = add(arena, out, stmt, x->buf, WHO_ALL, false);
+        set_region(access, x);
+        access->pseudo = true;
+        return;
+    }
+    if (stmt->call.op == OP_CLUSTER_BARRIER) add(arena, out, stmt, NULL, WHO_ALL, true)->pseudo = true;
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = stmt->call.op, .alone = true};
+    c.who = info->stages & STAGE_BIT_THREAD ? WHO_ONE : WHO_ALL;
+    Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
+    for (int i = 0; i < stmt->call.count; i++) {
+        Arg *arg = &stmt->call.args[i];
+        if (i == scratch_operand(stmt)) continue;
+        if (arg->value) visit_expr(&visitor, arg->value);
+        if (!arg->region) continue;
+        const Operand *operand = &info->operands[i < info->operand_count ? i : info->operand_count - 1];
+        collect_region(&visitor, arg->region, operand);
+        for (int d = 0; d < arg->region->count; d++) visit_expr(&visitor, arg->region->dims[d].start);
+    }
+    scratch_accesses(arena, stmt, out);
+}
+
+// One thread starts it.
+static void tma_accesses(Arena *arena, Stmt *stmt, const Stmt *copy, MemAccessVec *out) {
+    for (int i = 0; i < 2; i++) {
+        const Region *region = copy->call.args[i].region;
+        MemAccess *access = add(arena, out, stmt, region->buf, WHO_ONE, i == 1);
+        set_region(access, region);
+        if (i == 1 && copy != stmt) access->update = OP_ATOMIC_ADD;
+        if (region->buf->scope != SCOPE_SHARED) continue;
+        access->tma = access->async = true;
+        access->bar = i == 1 ? call_region(copy, COPY_BAR) : NULL;
+    }
+}
+
+void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+    TileLoop loop;
+    const Stmt *copy = tma_copy(arena, stmt);
+    if (copy) {
+        tma_accesses(arena, stmt, copy, out);
+        return;
+    }
+    if (tile_loop_of(arena, stmt, &loop)) {
+        loop_accesses(arena, stmt, &loop, out);
+        return;
+    }
+    if (stmt->kind == STMT_CALL) {
+        order_accesses(arena, stmt, out);
+        call_accesses(arena, stmt, out);
+        return;
+    }
+    bool opaque = stmt->kind == STMT_THREAD || stmt->kind == STMT_ROLE || stmt->kind == STMT_FOR;
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL, .opaque = opaque};
+    Visitor visitor = {.expr = collect_expr, .stmt = collect_stmt, .region = collect_region, .user = &c};
+    visit_stmt(&visitor, stmt);
+}
+
+static Expr *collect_own(void *user, Expr *expr) {
+    visit_expr(user, expr);
+    return expr;
+}
+
+void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL};
+    Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
+    stmt_map_own(arena, stmt, collect_own, &visitor);
+}
+
+// ---- storage ----
+
+bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, int64_t *end) {
+    const Buf *buf = access->buf, *root = buf_root(buf);
+    if (root->scope != SCOPE_SHARED || root->offset < 0) return false;
+    int64_t slots = 1, slot = 0, bytes = buf_slot_space(buf), at;
+    bool known = true;
+    for (int d = 0; d < buf->stage_dims; d++) {
+        known = known && access->dims[d].length == 1 && affine_is_const(&start[d], &at);
+        slot = slot * buf_extent(buf, d) + (known ? at : 0);
+        slots *= buf_extent(buf, d);
+    }
+    *begin = root->offset + (known ? slot * bytes : 0);
+    *end = known ? *begin + bytes : root->offset + slots * bytes;
+    return true;
+}
+
+// ---- threads ----
+
+static bool same_walk(const MemAccess *a, const MemAccess *b) {
+    if (a->loop_rank != b->loop_rank || !layout_equal(a->map, b->map)) return false;
+    for (int i = 0; i < a->loop_rank; i++) {
+        if (a->extents[i] != b->extents[i]) return false;
+        for (int d = 0; d < a->rank; d++)
+            if (a->dims[d].factors[i] != b->dims[d].factors[i]) return false;
+    }
+    return true;
+}
+
+// Calls for every element that thread `t` accesses: its number in the box of the two accesses, by `strides`.
+typedef bool (*ElementFn)(int64_t element, int64_t t, int *marks);
+
+static bool each_element(const MemAccess *access, const int64_t *strides, int64_t t, int *marks, ElementFn visit,
+                         int64_t *count) {
+    int64_t values = layout_extent_in(access->map, 1);
+    for (int64_t v = 0; v < values; v++) {
+        int64_t in[2] = {t, v}, at[LAYOUT_MAX_RANK], element = 0;
+        bool inside = true;
+        layout_eval(access->map, in, at);
+        for (int i = 0; i < access->loop_rank; i++) inside &= at[i] < access->extents[i];
+        if (!inside) continue;
+        for (int d = 0; d < access->rank; d++) {
+            int64_t index = -access->dims[d].low;
+            for (int i = 0; i < access->loop_rank; i++) index += access->dims[d].factors[i] * at[i];
+            element += index * strides[d];
+        }
+        if (!visit(element, t, marks)) return false;
+        ++*count;
+    }
+    return true;
+}
+
+static bool mark_element(int64_t element, int64_t t, int *marks) {
+    marks[element] = (int)t + 1;
+    return true;
+}
+
+static bool is_marked(int64_t element, int64_t t, int *marks) {
+    return marks[element] == t + 1;
+}
+
+// Each thread accesses the same elements in both, thread by thread, so that a difference shows soon.
+static bool same_owners(Arena *arena, const MemAccess *a, const MemAccess *b) {
+    int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(a->map, 0);
+    if (tv_replicas(a->map) != 1 || tv_replicas(b->map) != 1) return false;
+    if (layout_extent_in(b->map, 0) != threads) return false;
+    for (int d = a->rank - 1; d >= 0; d--) {
+        if (a->dims[d].length != b->dims[d].length || a->dims[d].low != b->dims[d].low) return false;
+        strides[d] = size;
+        size *= a->dims[d].length;
+    }
+    int *marks = NEW_ARRAY(arena, int, size);
+    for (int64_t t = 0; t < threads; t++) {
+        int64_t counts[2] = {0, 0};
+        each_element(a, strides, t, marks, mark_element, &counts[0]);
+        if (!each_element(b, strides, t, marks, is_marked, &counts[1]) || counts[0] != counts[1]) return false;
+    }
+    return true;
+}
+
+static bool mark_own(int64_t element, int64_t t, int *marks) {
+    if (marks[element] && marks[element] != t + 1) return false;
+    return mark_element(element, t, marks);
+}
+
+// No element is accessed by two threads.
+static bool parts_elements(Arena *arena, const MemAccess *access) {
+    int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(access->map, 0), count = 0;
+    for (int d = access->rank - 1; d >= 0; d--) {
+        strides[d] = size;
+        size *= access->dims[d].length;
+    }
+    int *marks = NEW_ARRAY(arena, int, size);
+    for (int64_t t = 0; t < threads; t++)
+        if (!each_element(access, strides, t, marks, mark_own, &count)) return false;
+    return true;
+}
+
+bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b) {
+    if (a->who == WHO_ONE && b->who == WHO_ONE) return true;
+    if (a->who != WHO_MAPPED || b->who != WHO_MAPPED || a->buf != b->buf) return false;
+    for (int d = 0; d < a->rank; d++)
+        if (a->dims[d].length < 0 || b->dims[d].length < 0) return false;
+    bool plain = (a->write && !a->flag) || (b->write && !b->flag);   // a race of its own where threads share elements
+    if (!plain && !parts_elements(arena, a)) return false;
+    bool both_write = a->write && b->write;
+    if (same_walk(a, b)) return both_write || tv_replicas(a->map) == 1;
+    return same_owners(arena, a, b);
+}

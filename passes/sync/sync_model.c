@@ -1,0 +1,755 @@
+// Playing a kernel through, for insert-sync.
+//
+// The state is the list of live accesses: those that no barrier has ordered yet. Statements are executed one after the
+// other with index values as far as they are known (affine.h); each access is compared with the live ones:
+//
+//     conflict        one of the two writes, they are not both updates that come to the same in any order (additions whose
+//                     old value nobody uses), and their boxes may meet
+//     - and the live one is an asynchronous write that has not landed: a wait is missing (and a barrier, but for the
+//       thread's own data)
+//     - and they are not element by element of the same threads: a barrier is missing
+//
+// A barrier ends all live accesses that have landed. A pending copy knows its age, the number of cp.async groups closed
+// after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
+//
+// Control flow. Loops are played with real trip counts: where they are not known with those of scenarios (sync_scenarios.h), and
+// of long loops the first, the last, and some that may be anywhere between them; what is cut out are multiples of S, so that slots
+// k % S come as they would. A
+// count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
+// condition that is not decided goes both ways, and after it what is live on either way is live: nothing on any path is
+// missed. So it is with one that depends on how many more iterations a long loop takes (affine_more), and with a loop of which
+// nothing is known, or too much is open: it may end before any of its iterations.
+//
+//     gemm, S = 3, steps = 2        live before the statement                              missing
+//     copies 0, commit              -
+//     copies 1, commit              As[0] age 0
+//     k = 0  await As[0]            As[0] age 1, As[1] age 0                               wait(1), barrier
+//            commit (no copy)       As[1] age 0
+//            gemm on slot 0         As[1] age 1
+//     k = 1  await As[1]            As[1] age 1, gemm's reads of slot 0                    (the same wait and barrier)
+#include "passes/sync/sync_model.h"
+#include "passes/sync/sync_scenarios.h"
+#include <string.h>
+
+typedef struct Live {
+    const MemAccess *access;
+    const Affine *start;   // [rank]; of one access the same place is the same pointer (place_of)
+    const Affine *slot;    // of its mbarrier; NULL: it has none
+    int64_t born;          // when it was played, or has landed
+    int age;               // groups closed after its own; -1: its own is open
+    bool pending;          // started, not landed
+    bool lasting;          // a thread's write: TMA needs a fence behind it, and a barrier behind that
+    bool ordered;          // ... for all but TMA it is over
+    bool fenced;
+} Live;
+
+typedef struct Place {
+    Affine start[LAYOUT_MAX_RANK];
+    const MemAccess *access;
+    struct Place *next;   // in its bucket
+} Place;
+typedef VEC(Place *) Places;
+enum { PLACE_BUCKETS = 1 << 12 };
+
+typedef struct State {
+    VEC(Live) live;
+    bool dead;   // after a break: nothing comes here
+    struct State *next_free;
+} State;
+
+// A statement whose body is being played.
+typedef struct Frame {
+    const Stmt *stmt;
+    int64_t entered;
+    bool hoists;   // what is missing within is better put before it
+} Frame;
+
+enum { DEEPEST = 64 };
+
+struct SyncModel {
+    Arena *arena;
+    Func *kernel;
+    SyncPlan *plan;
+    AffineEnv *env;
+    Map *accesses;   // Stmt -> MemAccessVec
+    Map *written;    // buffers that the kernel writes
+    Map *reused;     // of these what it accesses at another place too
+    Map *peered;     // buffers that other blocks of the cluster read
+    Scenarios *scenarios;
+    int access_count;
+    signed char *same;   // same_threads by ids: 0 not yet asked, 1 yes, -1 no
+    Places all_places;   // those of the scenario come first, the others are free
+    int places;
+    Place **buckets;   // those of accesses
+    State *free;
+    State *breaks;   // what is live where `break` leaves the innermost loop
+    Frame frames[DEEPEST];
+    int depth;
+    bool by_tma;   // there are copies by TMA
+    const Map *
+        awaited;   // by the role that is played; NULL: it is a kernel. What else a role does to shared memory its author has
+                   // ordered, but for scratch
+    bool placing, failed;
+    int64_t steps, played;   // statements, accesses
+};
+
+static void play_block(SyncModel *m, State *s, Block *block);
+
+// ---- states ----
+
+static State *state_new(SyncModel *m) {
+    State *s = m->free;
+    if (s) m->free = s->next_free;
+    else s = NEW(m->arena, State);
+    s->live.count = 0;
+    s->dead = false;
+    return s;
+}
+
+static void state_free(SyncModel *m, State *s) {
+    s->next_free = m->free;
+    m->free = s;
+}
+
+static bool same_start(const MemAccess *access, const Affine *a, const Affine *b) {
+    for (int d = 0; d < access->rank; d++)
+        if (access->dims[d].length >= 0 && !affine_same(&a[d], &b[d])) return false;
+    return true;
+}
+
+static bool same_live(const Live *a, const Live *b) {
+    return a->start == b->start && a->access == b->access && a->pending == b->pending && a->ordered == b->ordered &&
+           a->fenced == b->fenced;
+}
+
+// Looks from *at on, and leaves there where to look for what came behind the live one: states that were copies of each other have
+// their accesses in the same order.
+static void state_add(SyncModel *m, State *s, const Live *live, int *at) {
+    for (int i = 0, count = s->live.count; i < count; i++) {
+        if (*at >= count) *at = 0;
+        Live *other = &s->live.items[(*at)++];
+        if (!same_live(other, live)) continue;
+        if (live->age < other->age) other->age = live->age;
+        if (live->born > other->born) other->born = live->born;
+        return;
+    }
+    vec_push(m->arena, &s->live, *live);
+}
+
+static void state_union(SyncModel *m, State *s, const State *other) {
+    int at = 0;
+    if (other->dead) return;
+    if (s->dead) s->live.count = 0;
+    for (int i = 0; i < other->live.count; i++) state_add(m, s, &other->live.items[i], &at);
+    s->dead = false;
+}
+
+static State *state_copy(SyncModel *m, const State *s) {
+    State *copy = state_new(m);
+    for (int i = 0; i < s->live.count; i++) vec_push(m->arena, &copy->live, s->live.items[i]);
+    copy->dead = s->dead;
+    return copy;
+}
+
+static Place *place_new(SyncModel *m) {
+    if (m->places == m->all_places.count) vec_push(m->arena, &m->all_places, NEW(m->arena, Place));
+    return m->all_places.items[m->places++];
+}
+
+static uint64_t mixed(uint64_t hash, uint64_t value) {   // FNV-1a, by words
+    return (hash ^ value) * 0x100000001b3;
+}
+
+static Place **bucket_of(SyncModel *m, const MemAccess *access, const Affine *start) {
+    uint64_t hash = mixed(0xcbf29ce484222325, (uint64_t)access->id);
+    for (int d = 0; d < access->rank; d++) {
+        if (access->dims[d].length < 0 || !start[d].known) continue;
+        hash = mixed(hash, (uint64_t)start[d].constant);
+        for (int t = 0; t < start[d].count; t++)
+            hash = mixed(mixed(hash, (uint64_t)start[d].terms[t].atom), (uint64_t)start[d].terms[t].factor);
+    }
+    return &m->buckets[(hash ^ hash >> 32) % PLACE_BUCKETS];
+}
+
+// As far as anything is known of them: nothing tells accesses at an unknown place apart.
+static bool same_place(const MemAccess *access, const Affine *a, const Affine *b) {
+    for (int d = 0; d < access->rank; d++)
+        if (access->dims[d].length >= 0 && (a[d].known || b[d].known) && !affine_same(&a[d], &b[d])) return false;
+    return true;
+}
+
+// The place of an access in this scenario: one pointer for each.
+static const Affine *place_of(SyncModel *m, const MemAccess *access, const Affine *start) {
+    Place **bucket = bucket_of(m, access, start);
+    for (Place *place = *bucket; place; place = place->next)
+        if (place->access == access && same_place(access, place->start, start)) return place->start;
+    Place *place = place_new(m);
+    memcpy(place->start, start, sizeof *start * (size_t)access->rank);
+    place->access = access;
+    place->next = *bucket;
+    *bucket = place;
+    return place->start;
+}
+
+static void drop_places(SyncModel *m) {
+    memset(m->buckets, 0, sizeof *m->buckets * PLACE_BUCKETS);
+    m->places = 0;
+}
+
+// ---- what ends an access ----
+
+// A barrier ends what landed before it; for TMA also what was fenced before it.
+static void end_before(State *s, int64_t when) {
+    int kept = 0;
+    for (int i = 0; i < s->live.count; i++) {
+        Live *live = &s->live.items[i];
+        bool over = !live->pending && live->born < when;
+        if (over && (!live->lasting || live->fenced)) continue;
+        if (over) live->ordered = true;
+        s->live.items[kept++] = *live;
+    }
+    s->live.count = kept;
+}
+
+static void do_fence(State *s) {
+    for (int i = 0; i < s->live.count; i++) s->live.items[i].fenced = true;
+}
+
+static void land(SyncModel *m, Live *live) {
+    if (live->pending) live->born = ++m->played;   // a barrier before does not order it
+    live->pending = false;
+}
+
+// Stores by TMA have read their tiles.
+static void do_bulk_wait(SyncModel *m, State *s) {
+    for (int i = 0; i < s->live.count; i++)
+        if (s->live.items[i].access->tma && !s->live.items[i].access->bar) land(m, &s->live.items[i]);
+}
+
+// All threads have waited for what completes on an mbarrier: nothing is left to order.
+static void do_arrive(State *s, const Buf *bar, const Affine *slot) {
+    int kept = 0;
+    for (int i = 0; i < s->live.count; i++) {
+        const Live *live = &s->live.items[i];
+        bool there = live->access->bar && live->access->bar->buf == bar && affine_same(live->slot, slot);
+        if (!there) s->live.items[kept++] = *live;
+    }
+    s->live.count = kept;
+}
+
+static void do_barrier(State *s) {
+    end_before(s, INT64_MAX);
+}
+
+static void do_commit(State *s) {
+    for (int i = 0; i < s->live.count; i++)
+        if (s->live.items[i].pending) s->live.items[i].age++;
+}
+
+static void do_wait(SyncModel *m, State *s, int64_t groups) {
+    for (int i = 0; i < s->live.count; i++)
+        if (!s->live.items[i].access->tma && s->live.items[i].age >= groups) land(m, &s->live.items[i]);
+}
+
+// Points of a grid are independent, also those that one block does in turn.
+static void drop_globals(State *s) {
+    int kept = 0;
+    for (int i = 0; i < s->live.count; i++) {
+        const Buf *buf = s->live.items[i].access->buf;
+        if (buf && buf->scope != SCOPE_GLOBAL) s->live.items[kept++] = s->live.items[i];
+    }
+    s->live.count = kept;
+}
+
+static void do_sync(SyncModel *m, State *s, const Sync *sync) {
+    if (!sync) return;
+    if (sync->commit) do_commit(s);
+    if (sync->wait >= 0) do_wait(m, s, sync->wait);
+    if (sync->bulk) do_bulk_wait(m, s);
+    if (sync->fence) do_fence(s);
+    if (sync->barrier) do_barrier(s);
+}
+
+// ---- conflicts ----
+
+// Different buffers: aliases, or shared memory that has been given twice.
+static bool places_meet(const Live *y, const MemAccess *x, const Affine *start) {
+    int64_t begin[2], end[2];
+    if (buf_root(x->buf) == buf_root(y->access->buf)) return true;
+    bool placed = shared_range(x, start, &begin[0], &end[0]) && shared_range(y->access, y->start, &begin[1], &end[1]);
+    return placed && begin[0] < end[1] && begin[1] < end[0];
+}
+
+static bool boxes_meet(const SyncModel *m, const Live *y, const MemAccess *x, const Affine *start) {
+    if (!y->access->buf) return x->buf && x->buf->scope == SCOPE_GLOBAL;
+    if (!x->buf && x->pseudo) return map_has(m->peered, buf_root(y->access->buf));   // the cluster's barrier
+    if (!x->buf) return y->access->buf->scope == SCOPE_GLOBAL;
+    if (x->buf != y->access->buf) return places_meet(y, x, start);
+    for (int d = 0; d < x->rank; d++) {
+        const BoxDim *a = &y->access->dims[d], *b = &x->dims[d];
+        int64_t low, high;
+        if (a->length < 0 || b->length < 0) continue;
+        Affine distance = affine_add(start[d], y->start[d], -1);
+        if (!affine_range(m->env, &distance, &low, &high)) continue;
+        int64_t shift = b->low - a->low;
+        if (low >= a->length - shift || high <= -b->length - shift) return false;
+    }
+    return true;
+}
+
+static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, const Affine *start) {
+    if (!x->buf || !y->access->buf) return x->pseudo || (x->who == WHO_ONE && y->access->who == WHO_ONE);
+    if (x->pseudo || x->buf != y->access->buf || !same_start(x, y->start, start)) return false;
+    signed char *same = &m->same[y->access->id * m->access_count + x->id];
+    if (!*same) *same = same_threads(m->arena, y->access, x) ? 1 : -1;
+    return *same > 0;
+}
+
+static bool uses_mbarrier(const MemAccess *access) {
+    bool call = access->stmt->kind == STMT_CALL;
+    return access->buf && access->buf->type == TYPE_MBARRIER && !(call && access->stmt->call.op == OP_MBARRIER_INIT);
+}
+
+// What is told to another block is awaited there by its mbarrier; and mbarriers, once they are, order what is done with them.
+static bool is_ordered(const MemAccess *before, const MemAccess *after) {
+    return before->elsewhere || (uses_mbarrier(before) && uses_mbarrier(after));
+}
+
+// A wait for another block's flag, behind one that this block has set: these are different ones, where nothing says that they are the same.
+static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *start) {
+    bool waits = x->flag && x->stmt->kind == STMT_WHILE && x->stmt->while_.body.count == 0;
+    return waits && y->access->flag && !same_start(x, y->start, start);
+}
+
+// What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
+static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need,
+                      int64_t *latest) {
+    for (int i = 0; i < s->live.count; i++) {
+        const Live *y = &s->live.items[i];
+        if (!(x->write || y->access->write)) continue;
+        if (x->update != OP_COUNT && x->update == y->access->update) continue;
+        if (x->pseudo && !y->access->async) continue;
+        if (is_ordered(y->access, x)) continue;
+        if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
+        if (y->ordered && !x->tma) continue;
+        if (!boxes_meet(m, y, x, start) || waits_elsewhere(y, x, start)) continue;
+        if (x->tma && y->lasting && !y->fenced) need->fence = true;
+        if (y->pending && y->access->tma) {
+            need->bulk |= !y->access->write;
+        } else if (y->pending) {
+            int groups = y->age < 0 ? 0 : y->age;
+            if (y->age < 0) need->commit = true;
+            if (need->wait < 0 || groups < need->wait) need->wait = groups;
+        }
+        if (of_same_threads(m, y, x, start)) continue;
+        need->barrier = true;
+        if (y->born > *latest) *latest = y->born;
+    }
+}
+
+// A barrier against what was there before a loop belongs before the loop: it runs once there. So it is with the `if`
+// around started copies, whose group must stay one. Returns the outermost such statement, NULL for none.
+static const Frame *hoisted(const SyncModel *m, int64_t latest) {
+    for (int i = 0; i < m->depth && i < DEEPEST; i++)
+        if (m->frames[i].hoists && latest < m->frames[i].entered) return &m->frames[i];
+    return NULL;
+}
+
+static Sync *sync_at(SyncModel *m, const void *place) {
+    return map_get(m->plan->by_place, place);
+}
+
+static void add_to_plan(SyncModel *m, const Sync *need) {
+    const void *place = need->before ? (const void *)need->before : (const void *)need->at_end;
+    Sync *sync = sync_at(m, place);
+    if (!sync) {
+        sync = NEW(m->arena, Sync);
+        *sync = (Sync){.before = need->before, .at_end = need->at_end, .wait = -1};
+        map_put(m->plan->by_place, place, sync);
+        vec_push(m->arena, &m->plan->syncs, sync);
+    }
+    sync->commit |= need->commit;
+    sync->barrier |= need->barrier;
+    sync->bulk |= need->bulk;
+    sync->fence |= need->fence;
+    if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
+}
+
+static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
+    const Frame *frame = need->wait < 0 && !need->bulk && !need->fence ? hoisted(m, latest) : NULL;
+    if (frame) {
+        need->before = frame->stmt;
+        need->at_end = NULL;
+        end_before(s, frame->entered);
+    } else {
+        do_sync(m, s, need);
+    }
+    add_to_plan(m, need);
+}
+
+// ---- statements ----
+
+// An access matters when somebody writes what it touches.
+static bool matters(const SyncModel *m, const MemAccess *access) {
+    bool role = m->awaited != NULL;
+    if (role && !access->buf) return !access->pseudo && map_count(m->reused) > 0;
+    if (role && access->buf->scope == SCOPE_GLOBAL) return map_has(m->reused, buf_root(access->buf));
+    const Buf *root = access->buf ? buf_root(access->buf) : NULL;
+    if (role) return attr_get(root->attrs, ATTR_SCRATCH) || map_has(m->awaited, root);
+    return !access->buf || access->buf->scope == SCOPE_SHARED || map_has(m->written, buf_root(access->buf));
+}
+
+static MemAccessVec *accesses_of(SyncModel *m, Stmt *stmt, bool leaf) {
+    MemAccessVec *found = map_get(m->accesses, stmt);
+    if (found) return found;
+    found = NEW(m->arena, MemAccessVec);
+    MemAccessVec all = {0};
+    if (leaf) leaf_accesses(m->arena, stmt, &all);
+    else own_accesses(m->arena, stmt, &all);
+    for (int i = 0; i < all.count; i++)
+        if (matters(m, all.items[i])) vec_push(m->arena, found, all.items[i]);
+    map_put(m->accesses, stmt, found);
+    return found;
+}
+
+static void start_of(SyncModel *m, const MemAccess *access, Affine *start) {
+    for (int d = 0; d < access->rank; d++) {
+        start[d].known = false;   // an access of the same buffer may know its start in this dim
+        if (access->dims[d].length >= 0) start[d] = affine_of(m->env, access->dims[d].start);
+    }
+}
+
+static const Affine *slot_of(SyncModel *m, const Region *bar) {
+    Affine *slot = place_new(m)->start;
+    *slot = affine_of(m->env, bar->dims[0].start);
+    return slot;
+}
+
+// The accesses of a statement, before or behind its own barrier: what they need, then they are live.
+static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, bool behind, Sync place) {
+    Affine start[LAYOUT_MAX_RANK];
+    Sync need = place;
+    int64_t latest = 0;
+    for (int i = 0; i < accesses->count; i++) {
+        const MemAccess *x = accesses->items[i];
+        if (x->after_barrier != behind || (x->pseudo && x->buf && !m->placing)) continue;
+        start_of(m, x, start);
+        find_need(m, s, x, start, &need, &latest);
+    }
+    if (need.commit || need.barrier || need.bulk || need.fence || need.wait >= 0)
+        m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
+    for (int i = 0; i < accesses->count; i++) {
+        const MemAccess *x = accesses->items[i];
+        if (x->after_barrier != behind || x->pseudo || !(x->buf || x->orders_later)) continue;
+        Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
+        live.lasting = m->by_tma && x->write && !x->tma && x->buf && x->buf->scope == SCOPE_SHARED;
+        live.lasting &= x->buf && x->buf->type != TYPE_MBARRIER;
+        int at = 0;
+        start_of(m, x, start);
+        live.start = place_of(m, x, start);
+        if (x->bar) live.slot = slot_of(m, x->bar);
+        state_add(m, s, &live, &at);
+    }
+}
+
+static void play_statement(SyncModel *m, State *s, Stmt *stmt, bool leaf) {
+    const MemAccessVec *accesses = accesses_of(m, stmt, leaf);
+    Sync place = {.before = stmt, .wait = -1};
+    m->steps++;
+    do_sync(m, s, sync_at(m, stmt));
+    if (accesses->count == 0) return;
+    play_accesses(m, s, accesses, false, place);
+    bool own_barrier = false;
+    for (int i = 0; i < accesses->count; i++) own_barrier |= accesses->items[i]->after_barrier;
+    if (!own_barrier) return;
+    do_barrier(s);
+    play_accesses(m, s, accesses, true, place);
+}
+
+// ---- values ----
+
+static void play_let(SyncModel *m, const Stmt *stmt) {
+    Quantity *quantity = scenario_quantity(m->scenarios, stmt->let.var);
+    if (!type_is_int(stmt->let.var->type) || !stmt->let.value) {
+        affine_forget(m->env, stmt->let.var);
+        return;
+    }
+    Affine value = affine_of(m->env, stmt->let.value);
+    int64_t low, high;
+    bool chosen = quantity && !scenario_is_open(quantity) && !affine_range(m->env, &value, &low, &high);
+    if (chosen) value = scenario_trips(m->env, quantity);
+    affine_bind(m->env, stmt->let.var, value);
+}
+
+static bool forget_stmt(Visitor *visitor, Stmt *stmt) {
+    if (stmt->kind == STMT_ASSIGN) affine_forget(visitor->user, stmt->let.var);
+    return true;
+}
+
+static void forget_assigned(SyncModel *m, Block *block) {
+    Visitor visitor = {.stmt = forget_stmt, .user = m->env};
+    visit_block(&visitor, block);
+}
+
+// ---- control ----
+
+static void play_if(SyncModel *m, State *s, Stmt *stmt) {
+    Affine condition = affine_of(m->env, stmt->if_.condition);
+    int64_t decided;
+    if (affine_is_const(&condition, &decided)) {
+        play_block(m, s, decided ? &stmt->if_.then : &stmt->if_.otherwise);
+        return;
+    }
+    State *other = state_copy(m, s);
+    play_block(m, s, &stmt->if_.then);
+    play_block(m, other, &stmt->if_.otherwise);
+    state_union(m, s, other);
+    state_free(m, other);
+    forget_assigned(m, &stmt->if_.then);
+    forget_assigned(m, &stmt->if_.otherwise);
+}
+
+static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body);
+
+typedef struct Trips {
+    int64_t count;
+    Affine more;   // so many more of them in the middle
+    bool open;     // or less: it may end before any of them
+} Trips;
+
+// From begin to the loop's end; where that is not known, what the scenario says.
+static Affine length_of(SyncModel *m, const Iter *iter, const Affine *begin, int64_t *step) {
+    Affine length = affine_add(affine_of(m->env, iter->end), *begin, -1);
+    int64_t low, high;
+    Quantity *quantity = scenario_quantity(m->scenarios, iter->end->kind == EXPR_VAR ? iter->end->var : iter->var);
+    *step = 1;
+    if (!affine_range(m->env, &length, &low, &high) && quantity && !scenario_is_open(quantity))
+        return scenario_trips(m->env, quantity);
+    expr_const(iter->step, step);
+    return length;
+}
+
+static Trips trips_of(SyncModel *m, const Stmt *stmt, const Iter *iter, const Affine *begin) {
+    int64_t step, low, high, some = scenarios_period(m->scenarios, stmt) + 2;
+    Affine more = affine_more(m->env, scenarios_multiple(m->scenarios, stmt), INT64_MAX);
+    Affine length = length_of(m, iter, begin, &step);
+    if (!affine_range(m->env, &length, &low, &high)) return (Trips){some, more, true};
+    if (high <= 0) return (Trips){0};
+    int64_t least = low < 0 ? 0 : low / step + (low % step != 0);
+    if (low == high) return (Trips){least, affine_const(0), false};
+    if (least < some) return (Trips){some, more, true};
+    return (Trips){least, step == 1 ? affine_add(length, affine_const(low), -1) : more, false};
+}
+
+// The first iterations, some in the middle where there are many, and the last. Where it may end before any of them, what is live
+// before each is live behind it.
+static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
+    Affine begin = affine_of(m->env, iters->begin);
+    Trips trips = trips_of(m, stmt, iters, &begin);
+    State *left = trips.open ? state_copy(m, s) : NULL;
+    int64_t step = 1, period = scenarios_period(m->scenarios, stmt), part = period + 1;
+    int64_t cut = trips.count > 3 * part ? (trips.count - 3 * part) / period * period : 0;
+    Affine middle = cut ? affine_more(m->env, scenarios_multiple(m->scenarios, stmt), cut) : affine_const(0);
+    expr_const(iters->step, &step);
+    for (int64_t i = 0; i < trips.count - cut && !s->dead && !m->failed; i++) {
+        if (cut && (i == part || i == 2 * part)) forget_assigned(m, body);
+        Affine at = affine_const(i);
+        if (cut && i >= 2 * part) at = affine_const(i + cut);
+        else if (i >= part) at = affine_add(at, middle, 1);
+        if (2 * i >= trips.count - cut) at = affine_add(at, trips.more, 1);
+        affine_bind(m->env, iters->var, affine_add(begin, at, step));
+        if (attr_get(stmt->attrs, ATTR_POINTS)) drop_globals(s);
+        play_iters(m, s, stmt, count - 1, iters + 1, body);
+        if (left) state_union(m, left, s);
+    }
+    if (!left) return;
+    state_union(m, s, left);
+    state_free(m, left);
+    forget_assigned(m, body);
+}
+
+static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
+    if (count > 0) play_iter(m, s, stmt, count, iters, body);
+    else play_block(m, s, body);
+}
+
+static void play_for(SyncModel *m, State *s, Stmt *stmt) {
+    State *outer = m->breaks, *breaks = m->breaks = state_new(m);
+    breaks->dead = true;
+    play_iters(m, s, stmt, stmt->loop.count, stmt->loop.iters, &stmt->loop.body);
+    if (!breaks->dead) forget_assigned(m, &stmt->loop.body);   // it may have been left before they got these values
+    state_union(m, s, breaks);
+    state_free(m, breaks);
+    m->breaks = outer;
+}
+
+// The condition is never decided: it may leave at any test. Its reads come again at the end of the body.
+static void play_while(SyncModel *m, State *s, Stmt *stmt) {
+    State *outer = m->breaks, *left = m->breaks = state_new(m);
+    left->dead = true;
+    for (int64_t i = 0; i < scenarios_period(m->scenarios, NULL) + 2 && !s->dead && !m->failed; i++) {
+        state_union(m, left, s);
+        forget_assigned(m, &stmt->while_.body);
+        play_block(m, s, &stmt->while_.body);
+        if (s->dead) break;
+        do_sync(m, s, sync_at(m, &stmt->while_.body));
+        Sync place = {.at_end = &stmt->while_.body, .wait = -1};
+        play_accesses(m, s, accesses_of(m, stmt, false), false, place);
+    }
+    state_union(m, s, left);
+    forget_assigned(m, &stmt->while_.body);
+    state_free(m, left);
+    m->breaks = outer;
+}
+
+static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
+    int64_t groups;
+    switch (stmt->call.op) {
+    case OP_BARRIER:
+        if (!stmt->call.count || !stmt->call.args[0].value) do_barrier(s);
+        return true;
+    case OP_CP_ASYNC_COMMIT: do_commit(s); return true;
+    case OP_CP_ASYNC_WAIT:
+        if (expr_const(stmt->call.args[0].value, &groups)) do_wait(m, s, groups);
+        return true;
+    case OP_FENCE_ASYNC: do_fence(s); return true;
+    case OP_BULK_WAIT: do_bulk_wait(m, s); return true;
+    default: return false;
+    }
+}
+
+static void play_mbarrier_wait(SyncModel *m, State *s, const Stmt *wait) {
+    const Region *bar = call_region(wait, 0);
+    Affine slot = affine_of(m->env, bar->dims[0].start);
+    do_arrive(s, bar->buf, &slot);
+}
+
+static void enter(SyncModel *m, const Stmt *stmt) {
+    bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    bool hoists = loop || map_has(m->plan->commits, stmt);
+    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, ++m->played, hoists};
+    m->depth++;
+}
+
+static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
+    if (stmt->kind == STMT_CALL && play_call(m, s, stmt)) return;
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_MBARRIER_WAIT) play_mbarrier_wait(m, s, stmt);
+    bool leaf = is_leaf(stmt);
+    play_statement(m, s, stmt, leaf);
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER) do_barrier(s);
+    enter(m, stmt);
+    switch (stmt->kind) {
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN: play_let(m, stmt); break;
+    case STMT_FOR:
+        if (!leaf) play_for(m, s, stmt);
+        break;
+    case STMT_WHILE: play_while(m, s, stmt); break;
+    case STMT_IF: play_if(m, s, stmt); break;
+    case STMT_BLOCK: play_block(m, s, &stmt->block); break;
+    case STMT_GRID: play_block(m, s, &stmt->grid.body); break;
+    case STMT_BREAK:
+        if (m->breaks) state_union(m, m->breaks, s);
+        s->dead = true;
+        break;
+    default: break;
+    }
+    m->depth--;
+    if (map_has(m->plan->commits, stmt)) do_commit(s);
+}
+
+static void play_block(SyncModel *m, State *s, Block *block) {
+    for (int i = 0; i < block->count && !s->dead && !m->failed; i++) play_stmt(m, s, block->items[i]);
+}
+
+// ---- the model ----
+
+static void find_written(SyncModel *m) {
+    EffectVec effects = {0};
+    for (int i = 0; i < m->kernel->body.count; i++) path_effects(m->arena, m->kernel->body.items[i], &effects);
+    for (int i = 0; i < effects.count; i++)
+        if (effects.items[i].access != ACCESS_READ)
+            map_put(m->written, buf_root(effects.items[i].buf), effects.items[i].buf);
+    for (int i = 0; i < effects.count; i++)
+        if (effects.items[i].op == OP_PEER) map_put(m->peered, buf_root(effects.items[i].buf), effects.items[i].buf);
+    for (int i = 0; i < effects.count; i++)
+        for (int j = 0; j < i; j++) {
+            const Buf *buf = buf_root(effects.items[i].buf);
+            if (buf == buf_root(effects.items[j].buf) && map_has(m->written, buf)) map_put(m->reused, buf, m);
+        }
+}
+
+// Every access is found and numbered before the first scenario.
+static void number_accesses(SyncModel *m, Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        bool leaf = is_leaf(stmt);
+        MemAccessVec *accesses = accesses_of(m, stmt, leaf);
+        for (int a = 0; a < accesses->count; a++) {
+            accesses->items[a]->id = m->access_count++;
+            m->by_tma |= accesses->items[a]->tma;
+        }
+        Block *bodies[2];
+        for (int b = 0, count = leaf ? 0 : stmt_bodies(stmt, bodies); b < count; b++) number_accesses(m, bodies[b]);
+    }
+}
+
+static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, const Map *awaited) {
+    SyncModel *m = NEW(arena, SyncModel);
+    *m = (SyncModel){.arena = arena,
+                     .kernel = kernel,
+                     .plan = plan,
+                     .awaited = awaited,
+                     .env = affine_env(arena),
+                     .accesses = map_new(arena),
+                     .written = map_new(arena),
+                     .reused = map_new(arena),
+                     .peered = map_new(arena),
+                     .scenarios = scenarios_new(arena, &kernel->body)};
+    find_written(m);
+    number_accesses(m, &kernel->body);
+    m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
+    m->buckets = NEW_ARRAY(arena, Place *, PLACE_BUCKETS);
+    return m;
+}
+
+SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
+    return model_new(arena, kernel, plan, NULL);
+}
+
+SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan) {
+    Func *alone = NEW(arena, Func);
+    *alone = *kernel;
+    alone->body = role->role.body;
+    return model_new(arena, alone, plan, awaited);
+}
+
+static void play_all(SyncModel *m) {
+    m->failed = false;
+    scenarios_reset(m->scenarios);
+    do {
+        m->depth = 0;
+        scenario_start(m->scenarios, m->env);
+        drop_places(m);
+        State *s = state_new(m);
+        play_block(m, s, &m->kernel->body);
+        state_free(m, s);
+        m->breaks = NULL;
+    } while (!m->failed && scenarios_next(m->scenarios));
+}
+
+void sync_model_place(SyncModel *m) {
+    m->placing = true;
+    play_all(m);
+}
+
+bool sync_model_check(SyncModel *m) {
+    m->placing = false;
+    play_all(m);
+    return !m->failed;
+}
+
+int64_t sync_model_steps(const SyncModel *m) {
+    return m->steps;
+}

@@ -1,0 +1,243 @@
+#include "passes/sync/sync_scenarios.h"
+#include "passes/analysis/util.h"
+#include "passes/sync/sync_access.h"
+
+typedef struct Choice {
+    int first, second;
+} Choice;
+typedef VEC(Choice) Choices;
+
+// A trip count that is not known: of the loop whose end is the variable `key`, or whose iterator it is.
+struct Quantity {
+    const Var *key;
+    bool inside;                // in a loop: it may differ from one entry to the next
+    int64_t period, multiple;   // of the loop's slots
+    bool open;
+    Choices choices;
+    int chosen;
+    int bindings;   // in this scenario
+    int many;       // from here on it stands for all larger ones
+};
+
+struct Scenarios {
+    Arena *arena;
+    Map *ends;   // Var -> Quantity
+    VEC(Quantity *) quantities;
+    Map *elements;    // iterators of parallel loops
+    int64_t period;   // S
+    int64_t common;   // a multiple of all numbers of slots, also where S is not
+    Map *counting;    // loops that count slots
+};
+
+int64_t scenarios_period(const Scenarios *m, const Stmt *loop) {
+    return !loop || map_has(m->counting, loop) ? m->period : 1;
+}
+
+int64_t scenarios_multiple(const Scenarios *m, const Stmt *loop) {
+    return map_has(m->counting, loop) ? m->common : 1;
+}
+
+Quantity *scenario_quantity(const Scenarios *m, const Var *var) {
+    return map_get(m->ends, var);
+}
+
+bool scenario_is_open(const Quantity *quantity) {
+    return quantity->open;
+}
+
+Affine scenario_trips(AffineEnv *env, Quantity *quantity) {
+    const Choice *choice = &quantity->choices.items[quantity->chosen];
+    int trips = quantity->bindings++ % 2 ? choice->second : choice->first;
+    Affine exact = affine_const(trips);
+    return trips >= quantity->many ? affine_add(exact, affine_more(env, quantity->multiple, INT64_MAX), 1) : exact;
+}
+
+static void add_choices(Scenarios *m, Quantity *quantity) {
+    int period = (int)quantity->period, most = 2 * period + 2;
+    quantity->many = quantity->inside ? period + 2 : most;
+    if (!quantity->inside) {
+        for (int t = 0; t <= period + 1; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
+        vec_push(m->arena, &quantity->choices, ((Choice){most, most}));
+        return;
+    }
+    int some[] = {0, 1, period + 2};
+    for (int i = 0; i < COUNT_OF(some); i++)
+        for (int j = 0; j < COUNT_OF(some); j++) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
+    for (int t = 3; t <= period; t++)
+        vec_push(m->arena, &quantity->choices, ((Choice){t, t}));   // that end in other slots
+}
+
+static void add_quantity(Scenarios *m, const Var *key, bool inside, const Stmt *loop) {
+    int64_t period = scenarios_period(m, loop), multiple = scenarios_multiple(m, loop);
+    Quantity *quantity = map_get(m->ends, key);
+    if (!quantity) {
+        quantity = NEW(m->arena, Quantity);
+        *quantity = (Quantity){.key = key, .period = 1, .multiple = 1};
+        map_put(m->ends, key, quantity);
+        vec_push(m->arena, &m->quantities, quantity);
+    }
+    quantity->inside |= inside;
+    if (period > quantity->period) quantity->period = period;
+    if (multiple > quantity->multiple) quantity->multiple = multiple;
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+    return b ? gcd(b, a % b) : a;
+}
+
+enum { LONGEST_PERIOD = 24 };
+
+typedef struct Elements {
+    const Scenarios *m;
+    bool found;
+} Elements;
+
+static bool find_element(Visitor *visitor, Expr *expr) {
+    Elements *elements = visitor->user;
+    elements->found |= expr->kind == EXPR_VAR && map_has(elements->m->elements, expr->var);
+    return !elements->found;
+}
+
+// Constant moduli of indices are numbers of slots, but for those of elements: of what parallel loops count.
+static bool is_slot_count(const Scenarios *m, const Expr *expr, int64_t *slots) {
+    if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return false;
+    if (!expr_const(expr->binary.b, slots) || *slots < 2 || *slots > LONGEST_PERIOD) return false;
+    Elements elements = {m, false};
+    Visitor visitor = {.expr = find_element, .user = &elements};
+    visit_expr(&visitor, expr->binary.a);
+    return !elements.found;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    return a / gcd(a, b) * b;
+}
+
+static bool period_expr(Visitor *visitor, Expr *expr) {
+    Scenarios *m = visitor->user;
+    int64_t slots;
+    if (!is_slot_count(m, expr, &slots)) return true;
+    int64_t period = common_multiple(m->period, slots);
+    if (period <= LONGEST_PERIOD) m->period = period;
+    m->common = common_multiple(m->common, slots);
+    return true;
+}
+
+static bool elements_stmt(Visitor *visitor, Stmt *stmt) {
+    Scenarios *m = visitor->user;
+    bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
+    for (int i = 0; parallel && i < stmt->loop.count; i++)
+        map_put(m->elements, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
+    return true;
+}
+
+typedef struct Counting {
+    const Scenarios *m;
+    const Var *iter;
+    int inner;   // loops within, around the place
+    bool found;
+} Counting;
+
+static bool counting_expr(Visitor *visitor, Expr *expr) {
+    Counting *counting = visitor->user;
+    int64_t slots;
+    if (!is_slot_count(counting->m, expr, &slots)) return true;
+    if (!counting->inner || expr_uses_var(expr, counting->iter)) counting->found = true;
+    return true;
+}
+
+static bool counting_stmt(Visitor *visitor, Stmt *stmt) {
+    Counting *counting = visitor->user;
+    if (stmt->kind == STMT_ASSIGN && type_is_int(stmt->let.var->type)) counting->found = true;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind == LOOP_PARALLEL) return true;
+    counting->inner++;
+    visit_block(visitor, &stmt->loop.body);
+    counting->inner--;
+    return false;
+}
+
+// Its iterations count slots: by k % S, by something that comes of k, or by a `var`.
+static bool counts_slots(const Scenarios *m, Stmt *loop) {
+    Counting counting = {.m = m, .iter = loop->loop.iters[loop->loop.count - 1].var};
+    Visitor visitor = {.expr = counting_expr, .stmt = counting_stmt, .user = &counting};
+    visit_block(&visitor, &loop->loop.body);
+    return counting.found;
+}
+
+static void find_quantities(Scenarios *m, Block *block, bool inside) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_leaf(stmt)) continue;
+        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        if (stmt->kind == STMT_FOR && counts_slots(m, stmt)) map_put(m->counting, stmt, stmt);
+        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
+            const Iter *iter = &stmt->loop.iters[k];
+            if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, stmt);
+            else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0, stmt);
+        }
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
+            find_quantities(m, bodies[b], inside || loop);
+    }
+}
+
+static void find_period(Scenarios *m, Block *body) {
+    Visitor elements = {.stmt = elements_stmt, .user = m}, visitor = {.expr = period_expr, .user = m};
+    m->period = m->common = 1;
+    visit_block(&elements, body);
+    visit_block(&visitor, body);
+}
+
+enum { MOST_SCENARIOS = 300 };
+
+// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough; then all at once.
+static void limit_scenarios(Scenarios *m) {
+    int64_t count = 1;
+    for (int q = m->quantities.count - 1; q >= 0; q--) {
+        Quantity *quantity = m->quantities.items[q];
+        if (count * quantity->choices.count > MOST_SCENARIOS) {
+            quantity->choices.count = 0;
+            int enough = quantity->many = (int)quantity->period + 2;
+            vec_push(m->arena, &quantity->choices, ((Choice){enough, enough}));
+            quantity->open = count * 3 > MOST_SCENARIOS;
+            if (!quantity->open) {
+                vec_push(m->arena, &quantity->choices, ((Choice){0, enough}));
+                vec_push(m->arena, &quantity->choices, ((Choice){1, 1}));
+            }
+        }
+        count *= quantity->choices.count;
+    }
+}
+
+Scenarios *scenarios_new(Arena *arena, Block *body) {
+    Scenarios *m = NEW(arena, Scenarios);
+    *m = (Scenarios){.arena = arena, .ends = map_new(arena), .counting = map_new(arena), .elements = map_new(arena)};
+    find_period(m, body);
+    find_quantities(m, body, false);
+    for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
+    limit_scenarios(m);
+    return m;
+}
+
+void scenarios_reset(Scenarios *m) {
+    for (int q = 0; q < m->quantities.count; q++) m->quantities.items[q]->chosen = 0;
+}
+
+bool scenarios_next(Scenarios *m) {
+    for (int q = 0; q < m->quantities.count; q++) {
+        Quantity *quantity = m->quantities.items[q];
+        if (++quantity->chosen < quantity->choices.count) return true;
+        quantity->chosen = 0;
+    }
+    return false;
+}
+
+// Dims and parameters that loops end at are bound from the start, lets where they stand.
+void scenario_start(Scenarios *m, AffineEnv *env) {
+    affine_reset(env);
+    for (int q = 0; q < m->quantities.count; q++) {
+        Quantity *quantity = m->quantities.items[q];
+        quantity->bindings = 0;
+        bool known = quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM;
+        if (known && !quantity->open) affine_bind(env, quantity->key, scenario_trips(env, quantity));
+    }
+}

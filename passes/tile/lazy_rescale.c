@@ -1,0 +1,180 @@
+// spare-factors: rows of an accumulator are multiplied only by what is not 1, where that is more work than what stands beside it hides.
+//
+//     copy(top, old)                                                 copy(top, old)
+//     reduce_max(s, top, axis = 1, accumulate = true)                reduce_max(s, top, axis = 1, accumulate = true)
+//     parallel (i) alpha[i] = exp2(old[i] * c - top[i] * c)          parallel (i) alpha[i] = exp2(old[i] * c - top[i] * c)
+//     parallel (i, j) s[i, j] = exp2(s[i, j] * c - top[i] * c)  =>   parallel (i, j) s[i, j] = exp2(s[i, j] * c - top[i] * c)
+//     parallel (i, d) o[i, d] = o[i, d] * alpha[i]                   copy(s, p)
+//     copy(s, p)                                                     parallel (i, d) if (alpha[i] != 1) o[i, d] = o[i, d] * alpha[i]
+//     gemm(p, Vs, o)                                                 gemm(p, Vs, o)
+//
+// A maximum grows seldom, the later the seldomer: then the factor is 1, and the result the same bits without it. The test is put to each
+// warp first (lower-tile-op). It stands last, so that exponentials and conversions have no branch among them.
+//
+// An exponent old[i] * c - top[i] * c is contracted before: fma(old[i], c, -(top[i] * c)), which is what rounding has left of the product
+// where top[i] is old[i], and the factor then almost 1. It becomes (old[i] - top[i]) * c, which is 0.
+//
+// Where the exponentials are many the multiplications are done while they are computed, and cost less than the branch: head dim 128 with
+// steps of 128 keys loses 3 %, with 80 (192 queries) gains 2 to 7, head dim 256 with 80 gains 1. So there have to be more of them.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+
+static bool is_parallel(const Stmt *stmt) {
+    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
+}
+
+static int64_t elements_of(const Buf *buf) {
+    int64_t elements = 1;
+    for (int d = 0; d < buf->rank; d++) elements *= buf_extent(buf, d);
+    return elements;
+}
+
+static bool find_exponential(Visitor *visitor, Expr *expr) {
+    bool *found = visitor->user;
+    *found |= expr->kind == EXPR_CALL && expr->call.op == OP_EXP2;
+    return !*found;
+}
+
+// The largest fragment that the loop fills with exponentials, or `only` if it is among them; NULL.
+static const Buf *exponentials(const Stmt *stmt, const Buf *only) {
+    const Buf *largest = NULL;
+    for (int i = 0; is_parallel(stmt) && i < stmt->loop.body.count; i++) {
+        const Stmt *store = stmt->loop.body.items[i];
+        bool found = false;
+        Visitor visitor = {.expr = find_exponential, .user = &found};
+        if (store->kind != STMT_STORE || store->store.buf->scope != SCOPE_FRAGMENT) continue;
+        visit_expr(&visitor, store->store.value);
+        if (!found || (only && store->store.buf != only)) continue;
+        if (!largest || elements_of(store->store.buf) > elements_of(largest)) largest = store->store.buf;
+    }
+    return largest;
+}
+
+static bool loads_at(const Expr *expr, const Stmt *store) {
+    bool same = expr->kind == EXPR_LOAD && expr->load.buf == store->store.buf;
+    for (int d = 0; same && d < store->store.count; d++)
+        same = expr_equal(expr->load.indices[d], store->store.indices[d]);
+    return same;
+}
+
+// What the loop multiplies the elements of `acc` by: a load of a fragment with fewer elements; NULL.
+static const Expr *factor_of(const Stmt *stmt, const Buf *acc) {
+    if (!is_parallel(stmt) || stmt->loop.body.count != 1 || stmt->loop.body.items[0]->kind != STMT_STORE) return NULL;
+    const Stmt *store = stmt->loop.body.items[0];
+    const Expr *value = store->store.value;
+    if (store->store.buf != acc || value->kind != EXPR_BINARY || value->binary.op != BIN_MUL) return NULL;
+    bool left = loads_at(value->binary.a, store);
+    const Expr *factor = left ? value->binary.b : value->binary.a;
+    if (!left && !loads_at(value->binary.b, store)) return NULL;
+    bool rows =
+        factor->kind == EXPR_LOAD && factor->load.buf->scope == SCOPE_FRAGMENT && factor->load.buf->rank < acc->rank;
+    return rows && type_is_float(factor->type) ? factor : NULL;
+}
+
+// A maximum goes on in the block, and exponentials of what is before and after it are the factor.
+static bool is_usually_one(const Block *block, int before, const Buf *factor) {
+    bool grows = false, follows = false;
+    for (int i = 0; i < before; i++) {
+        const Stmt *stmt = block->items[i];
+        int64_t accumulate = 0;
+        if (is_call(stmt, OP_REDUCE_MAX) && stmt->call.args[REDUCE_ACCUMULATE].value &&
+            expr_const(stmt->call.args[REDUCE_ACCUMULATE].value, &accumulate))
+            grows |= accumulate == 1;
+        follows |= grows && exponentials(stmt, factor);
+    }
+    return follows;
+}
+
+// Nothing from `from` to `to` touches the accumulator or writes the factor.
+static bool may_wait(Arena *arena, const Block *block, int from, int to, const Buf *acc, const Buf *factor) {
+    EffectVec effects = {0};
+    for (int i = from; i < to; i++) {
+        if (!is_parallel(block->items[i]) && block->items[i]->kind != STMT_CALL) return false;
+        stmt_effects(arena, block->items[i], &effects);
+    }
+    for (int e = 0; e < effects.count; e++) {
+        const Effect *effect = &effects.items[e];
+        if (effect->buf == acc || (effect->buf == factor && effect->access != ACCESS_READ)) return false;
+    }
+    return true;
+}
+
+static int64_t most_exponentials(const Block *block) {
+    int64_t most = 0;
+    for (int i = 0; i < block->count; i++) {
+        const Buf *buf = exponentials(block->items[i], NULL);
+        if (buf && elements_of(buf) > most) most = elements_of(buf);
+    }
+    return most;
+}
+
+// fma(x, c, -(y * c)): y; NULL.
+static Expr *difference(const Expr *e) {
+    if (e->kind != EXPR_CALL || e->call.op != OP_FMA) return NULL;
+    const Expr *c = e->call.args[1].value, *rest = e->call.args[2].value;
+    const Expr *product = rest->kind == EXPR_UNARY && rest->unary.op == UNARY_NEG ? rest->unary.a : NULL;
+    if (!product || product->kind != EXPR_BINARY || product->binary.op != BIN_MUL) return NULL;
+    if (expr_equal(product->binary.b, c)) return product->binary.a;
+    return expr_equal(product->binary.a, c) ? product->binary.b : NULL;
+}
+
+static Expr *exact_node(Mapper *mapper, Expr *expr) {
+    if (expr->kind != EXPR_CALL || expr->call.op != OP_EXP2) return expr;
+    const Expr *exponent = expr->call.args[0].value;
+    Expr *y = difference(exponent);
+    if (!y) return expr;
+    Arena *a = mapper->arena;
+    Expr *x = exponent->call.args[0].value, *c = exponent->call.args[1].value;
+    return e_call1(a, OP_EXP2, e_binary(a, BIN_MUL, e_binary(a, BIN_SUB, x, y), c));
+}
+
+// The factor is exactly 1 where the maximum has not grown.
+static void make_exact(Arena *arena, Block *block, int before, const Buf *factor) {
+    Mapper mapper = {.arena = arena, .expr = exact_node};
+    for (int i = 0; i < before; i++)
+        if (exponentials(block->items[i], factor)) map_stmt(&mapper, block->items[i]);
+}
+
+static void guard(Arena *arena, Stmt *loop, const Expr *factor) {
+    Expr *one = e_float(arena, factor->type, 1);
+    Stmt *only = s_if(arena, e_binary(arena, BIN_NE, (Expr *)factor, one));
+    only->loc = loop->loc;
+    block_push(arena, &only->if_.then, loop->loop.body.items[0]);
+    loop->loop.body.items[0] = only;
+}
+
+// The loop before the product at `gemm` that multiplies its accumulator.
+static bool spare_before(Arena *arena, Block *block, int gemm) {
+    const Buf *acc = block->items[gemm]->call.args[GEMM_ACC].region->buf;
+    for (int i = gemm - 1; i >= 0; i--) {
+        Stmt *stmt = block->items[i];
+        const Expr *factor = factor_of(stmt, acc);
+        if (!factor) continue;
+        if (!is_usually_one(block, i, factor->load.buf) || elements_of(acc) <= most_exponentials(block)) return false;
+        if (!may_wait(arena, block, i + 1, gemm, acc, factor->load.buf)) return false;
+        make_exact(arena, block, i, factor->load.buf);
+        guard(arena, stmt, factor);
+        block_insert(arena, block, gemm, stmt);
+        block_remove(block, i);
+        return true;
+    }
+    return false;
+}
+
+static bool spare(Arena *arena, Block *block) {
+    bool changed = false;
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        Block *bodies[2];
+        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) changed |= spare(arena, bodies[b]);
+        if (is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma")) changed |= spare_before(arena, block, i);
+    }
+    return changed;
+}
+
+bool pass_spare_factors(PassContext *context, Func *kernel) {
+    return spare(context->arena, &kernel->body);
+}

@@ -1,0 +1,190 @@
+// Columns that nobody multiplies, so that a tile has whole swizzle spans.
+//
+// wgmma takes any number of columns that is a multiple of 8. A right operand that is contiguous along n lies in panels as wide as a
+// swizzle's span, of 16 elements of 16 bits at least; with 40 columns half of the last panel is over:
+//
+//     shared Bs: bf16[64, 40];                              shared Bs: bf16[64, 48];
+//     copy(B[k * 64, j * 40], Bs);                =>        copy(B[k * 64 +: 64, j * 40 +: 48], Bs);
+//     gemm(As, Bs, acc);                                    gemm(As, Bs[:, 0 +: 40], acc);
+//
+// TMA brings what stands there in the tensor, or zeros, and the instruction, of 40 columns, does not read it. It costs its part of
+// shared memory and of what is loaded.
+//
+// Panels of 128 bytes are worth more than what they may be short of: with boxes of 32 bytes a product has half of the
+// speed (docs/hopper.md). So a tile gets up to a third more columns for wider ones, where shared memory has room for them.
+#include "passes/tile/pad_tiles.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+#include "passes/select/tma.h"
+#include "passes/specialize/warp_specialize.h"
+
+enum { MOST_SLOTS = 16 };   // of a ring, whose barriers want room, too
+
+typedef struct Widening {
+    Arena *arena;
+    const Target *target;
+    Map *wider;   // a tile -> the one in its place
+    Map *stays;   // tiles that are used in another way
+    Subst *subst;
+    int span;       // the widest that is tried
+    int64_t room;   // shared memory that is left
+    int64_t stages;
+    bool any;
+} Widening;
+
+// ---- which ----
+
+// The columns that the tile has then: of panels no wider than `span` bytes, the widest for which a third more is enough, or the narrowest.
+// (With panels of 64 bytes as it is, more columns cost as much as wider panels save.)
+static int64_t wider_columns(const Buf *tile, int span) {
+    int64_t bits = type_bits(tile->type), columns = buf_extent(tile, 1), wider = columns;
+    for (int i = 0; i < TMA_SPANS - 1; i++)
+        if (columns * bits / 8 % tma_facts.spans[i] == 0) return columns;
+    for (int i = span; i < TMA_SPANS; i++) {
+        int64_t unit = tma_facts.spans[i] * 8 / bits;
+        wider = (columns + unit - 1) / unit * unit;
+        if (3 * (wider - columns) <= columns) return wider;
+    }
+    return wider;
+}
+
+static bool lacks_columns(const Widening *w, const Stmt *gemm) {
+    const Region *b = gemm->call.args[GEMM_B].region;
+    const Buf *tile = b->buf;
+    WgmmaInfo info;
+    if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->layout || b->transposed || !region_is_whole(b))
+        return false;
+    int64_t columns = buf_extent(tile, 1);
+    return wgmma_find(w->target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)columns, &info) &&
+           info.can_transpose && wider_columns(tile, w->span) != columns;
+}
+
+static Buf *wider_tile(const Widening *w, const Buf *tile) {
+    Expr *shape[] = {tile->shape[0], e_int(w->arena, wider_columns(tile, w->span))};
+    Buf *wider = buf_new(w->arena, tile->name, tile->scope, tile->type, 2, shape, tile->loc);
+    wider->attrs = tile->attrs;
+    wider->align = tile->align;
+    return wider;
+}
+
+static bool find_narrow(Visitor *visitor, Stmt *stmt) {
+    Widening *w = visitor->user;
+    if (!is_call(stmt, OP_GEMM) || !lacks_columns(w, stmt)) return true;
+    Buf *tile = stmt->call.args[GEMM_B].region->buf;
+    if (!map_has(w->wider, tile)) map_put(w->wider, tile, wider_tile(w, tile));
+    return true;
+}
+
+// It is brought from a tensor, all of it, along the tensor's last dim.
+static bool brings_all(const Stmt *stmt, const Buf *tile) {
+    if (!is_call(stmt, OP_COPY)) return false;
+    const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
+    if (to->buf != tile || to->transposed || !region_is_whole(to) || from->transposed) return false;
+    const RegionDim *last = &from->dims[from->count - 1];
+    return from->buf->scope == SCOPE_GLOBAL && last->extent && expr_is_int(last->extent, buf_extent(tile, 1)) &&
+           last->tile == buf_extent(tile, 1);
+}
+
+static bool find_other(Visitor *visitor, Stmt *stmt) {
+    Widening *w = visitor->user;
+    for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
+        const Region *region = call_region(stmt, i);
+        if (!region || !map_has(w->wider, region->buf) || (i == COPY_TO && brings_all(stmt, region->buf))) continue;
+        if (!is_call(stmt, OP_GEMM) || i != GEMM_B || !lacks_columns(w, stmt)) map_put(w->stays, region->buf, w);
+    }
+    return true;
+}
+
+// ---- whether there is room ----
+
+static bool add_tile(Visitor *visitor, Stmt *stmt) {
+    Widening *w = visitor->user;
+    int64_t stages = 0, outer = w->stages;
+    if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) w->room -= buf_slot_bytes(stmt->decl);
+    if (is_call(stmt, OP_COPY) && w->stages > 1) {
+        const Region *to = stmt->call.args[COPY_TO].region;
+        const Buf *wider = map_get(w->wider, to->buf);
+        if (to->buf->scope == SCOPE_SHARED) w->room -= (w->stages - 1) * buf_slot_bytes(to->buf);
+        if (wider) w->room -= w->stages * (buf_slot_bytes(wider) - buf_slot_bytes(to->buf));
+    }
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
+    if (stmt->loop.stages && expr_const(stmt->loop.stages, &stages)) w->stages = stages;
+    visit_block(visitor, &stmt->loop.body);
+    w->stages = outer;
+    return false;
+}
+
+static bool has_room(Widening *w, const Func *kernel) {
+    Visitor visitor = {.stmt = add_tile, .user = w};
+    w->room = w->target->shared_block;
+    w->stages = 1;
+    visit_block(&visitor, (Block *)&kernel->body);
+    w->room -= ring_barriers(MOST_SLOTS);
+    return w->room >= specialized_staging(w->arena, w->target, kernel, w->target->shared_block - w->room);
+}
+
+// ---- how ----
+
+static void widen_call(const Widening *w, Stmt *stmt) {
+    for (int i = 0; i < stmt->call.count; i++) {
+        Region *region = call_region(stmt, i);
+        Buf *wider = region ? map_get(w->wider, region->buf) : NULL;
+        if (!wider || map_has(w->stays, region->buf)) continue;
+        int64_t columns = buf_extent(wider, 1);
+        Region *part = clone_region(w->arena, NULL, region);
+        part->buf = wider;
+        if (is_call(stmt, OP_COPY)) {
+            Region *from = clone_region(w->arena, NULL, stmt->call.args[COPY_FROM].region);
+            RegionDim *last = &from->dims[from->count - 1];
+            last->extent = e_int(w->arena, columns);
+            last->tile = columns;
+            stmt->call.args[COPY_FROM] = arg_region(from);
+            part = region_whole(w->arena, wider);
+        }
+        stmt->call.args[i] = arg_region(part);
+    }
+}
+
+static void widen_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Widening *w = mapper->user;
+    if (stmt->kind == STMT_CALL) widen_call(w, stmt);
+    if (stmt->kind == STMT_DECL && map_has(w->wider, stmt->decl) && !map_has(w->stays, stmt->decl)) {
+        Buf *wider = map_get(w->wider, stmt->decl);
+        subst_buf(w->subst, stmt->decl, wider);
+        stmt->decl = wider;
+    }
+    block_push(mapper->arena, out, stmt);
+}
+
+static bool find_any(Visitor *visitor, Stmt *stmt) {
+    Widening *w = visitor->user;
+    w->any |= is_call(stmt, OP_GEMM) && lacks_columns(w, stmt);
+    return !w->any;
+}
+
+bool tiles_lack_columns(const Target *target, const Func *kernel) {
+    Widening w = {.target = target};
+    Visitor visitor = {.stmt = find_any, .user = &w};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return w.any;
+}
+
+bool widen_tiles(Arena *arena, const Target *target, Func *kernel) {
+    Widening w = {
+        .arena = arena, .target = target, .wider = map_new(arena), .stays = map_new(arena), .subst = subst_new(arena)};
+    Visitor narrow = {.stmt = find_narrow, .user = &w}, other = {.stmt = find_other, .user = &w};
+    for (w.span = 0; w.span < TMA_SPANS; w.span++) {
+        w.wider = map_new(arena), w.stays = map_new(arena);
+        visit_block(&narrow, &kernel->body);
+        if (w.span == TMA_SPANS - 1 || has_room(&w, kernel)) break;
+    }
+    if (map_count(w.wider) == 0) return false;
+    visit_block(&other, &kernel->body);
+    if (map_count(w.stays) == map_count(w.wider)) return false;
+    StmtMapper mapper = {.arena = arena, .stmt = widen_stmt, .user = &w};
+    rewrite_block(&mapper, &kernel->body);
+    subst_block(w.subst, &kernel->body);   // elements that threads read
+    return true;
+}

@@ -1,0 +1,372 @@
+// defer-reductions: what a loop adds up is added up in each thread first, and across threads once, after the loop.
+//
+//     fill(sum, 0);                                       fragment part: f32[64, 4] layout ...;     4 threads share a row
+//     for (n in steps) {                                  fill(part, 0);
+//         ...                                             for (n in steps) {
+//         parallel (i in 64) {                                ...
+//             alpha[i] = ...;                                 parallel (i in 64) alpha[i] = ...;
+//             sum[i] *= alpha[i];                             parallel (i in 64, q in 4) part[i, q] *= alpha[i];
+//         }                                                   reduce_sum(s, part, axis = 1, accumulate = true);
+//         reduce_sum(s, sum, axis = 1,                    }
+//                    accumulate = true);                  reduce_sum(part, sum, axis = 1);
+//     }
+//
+// `part` has an element for each thread that lies along the axis, so an accumulation is additions in registers: no shuffles,
+// no scratch, no barrier. It holds for all reductions that accumulate; the terms of one may be grouped freely.
+//
+// Taken: consecutive statements of a block, a loop among them, in which nothing is done with `sum` but to accumulate
+// reductions of one kind over one axis, from sources of one layout, and, if that is a sum, to multiply it by factors that are
+// the same for all of a row. Anything else before and after is as it was: without the fill just before, `sum` keeps being
+// scaled itself, and the parts are accumulated onto it.
+//
+// Declined: what no threads share, reductions that are read within the loop (a running maximum), factors that an `if` or a
+// later statement of their own loop hang on.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "layout/distribution.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+#include "support/map.h"
+
+typedef struct Defer {
+    PassContext *context;
+    Arena *arena;
+    Func *kernel;
+    bool changed;
+} Defer;
+
+// One candidate: what is found about the statements that update `sum`.
+typedef struct Sum {
+    Arena *arena;
+    Buf *sum;
+    Buf *part;            // when rewriting
+    const Stmt *reduce;   // the first reduction; others are like it
+    bool in_loop;         // a reduction stands in a loop
+    bool scales;
+    bool whole;   // the fill before is the identity: `sum` itself need not be updated
+} Sum;
+
+// ---- updates ----
+
+static bool accumulates(const Stmt *reduce) {
+    const Expr *accumulate = reduce->call.args[REDUCE_ACCUMULATE].value;
+    return accumulate && expr_is_int(accumulate, 1);
+}
+
+static bool is_like(const Stmt *a, const Stmt *b) {
+    return a->call.op == b->call.op && reduce_op_axis(a) == reduce_op_axis(b) &&
+           layout_equal(a->call.args[REDUCE_SRC].region->buf->layout, b->call.args[REDUCE_SRC].region->buf->layout);
+}
+
+static bool is_accumulation(const Sum *s, const Stmt *stmt) {
+    if (!is_reduction(stmt) || stmt->call.args[REDUCE_DST].region->buf != s->sum) return false;
+    const Region *src = stmt->call.args[REDUCE_SRC].region;
+    return accumulates(stmt) && src->buf->scope == SCOPE_FRAGMENT && src->buf->layout && src->buf != s->sum &&
+           region_is_whole(src) && !src->transposed && region_is_whole(stmt->call.args[REDUCE_DST].region) &&
+           (!s->reduce || is_like(stmt, s->reduce));
+}
+
+// sum[i] = sum[i] * f: f, else NULL.
+static Expr *factor_of(const Sum *s, const Stmt *stmt) {
+    if (stmt->kind != STMT_STORE || stmt->store.buf != s->sum) return NULL;
+    Expr *value = stmt->store.value;
+    if (value->kind != EXPR_BINARY || value->binary.op != BIN_MUL) return NULL;
+    Expr *place = e_load(s->arena, s->sum, stmt->store.count, stmt->store.indices);
+    bool left = expr_equal(value->binary.a, place), right = expr_equal(value->binary.b, place);
+    if (left == right) return NULL;
+    Expr *factor = left ? value->binary.b : value->binary.a;
+    return expr_uses_buf(factor, s->sum) || !expr_is_pure(factor) ? NULL : factor;
+}
+
+// Something after statement `at` of the body, the one at `but` aside, writes what `at` reads.
+static bool overwritten(const Sum *s, const Block *body, int at, int but) {
+    EffectVec reads = {0}, writes = {0};
+    stmt_effects(s->arena, body->items[at], &reads);
+    for (int i = at + 1; i < body->count; i++)
+        if (i != but) stmt_effects(s->arena, body->items[i], &writes);
+    for (int w = 0; w < writes.count; w++)
+        for (int r = 0; r < reads.count && writes.items[w].access != ACCESS_READ; r++)
+            if (reads.items[r].buf == writes.items[w].buf) return true;
+    return false;
+}
+
+// The update at `at` may as well come after the loop over `body`, with the lets before it.
+static bool may_follow(const Sum *s, const Block *body, int at) {
+    if (overwritten(s, body, at, at)) return false;
+    for (int i = 0; i < at; i++) {
+        const Stmt *stmt = body->items[i];
+        if (stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) return false;
+        if (stmt->kind == STMT_LET && (!expr_is_pure(stmt->let.value) || overwritten(s, body, i, at))) return false;
+    }
+    return true;
+}
+
+// Every index an iterator of the loop, each once, and all of them.
+static bool scales_all(const Sum *s, const Stmt *loop, const Stmt *store) {
+    if (loop->loop.count != s->sum->rank) return false;
+    for (int d = 0; d < store->store.count; d++) {
+        const Expr *index = store->store.indices[d];
+        int of = -1;
+        for (int i = 0; i < loop->loop.count; i++)
+            if (index->kind == EXPR_VAR && index->var == loop->loop.iters[i].var) of = i;
+        for (int other = 0; other < d; other++)
+            if (of < 0 || expr_equal(index, store->store.indices[other])) return false;
+        const Iter *iter = of < 0 ? NULL : &loop->loop.iters[of];
+        if (!iter || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1) ||
+            !expr_is_int(iter->end, buf_extent(s->sum, d)))
+            return false;
+    }
+    return true;
+}
+
+static int scaling_at(const Sum *s, const Stmt *loop) {
+    const Block *body = &loop->loop.body;
+    for (int i = 0; i < body->count; i++) {
+        if (factor_of(s, body->items[i])) return scales_all(s, loop, body->items[i]) && may_follow(s, body, i) ? i : -1;
+    }
+    return -1;
+}
+
+static bool is_element_scaling(const Sum *s,
+                               const Stmt *stmt) {   // at block level, of the one result of a rank-1 source
+    return s->sum->rank == 1 && buf_extent(s->sum, 0) == 1 && factor_of(s, stmt);
+}
+
+static bool updates_only(Sum *s, const Block *block, bool in_loop);
+
+// The statement does nothing with the sum but update it; what is found out goes to `s`.
+static bool stmt_updates_only(Sum *s, Stmt *stmt, bool in_loop) {
+    if (!stmt_uses_buf(stmt, s->sum)) return true;
+    if (is_accumulation(s, stmt)) {
+        if (!s->reduce) s->reduce = stmt;
+        s->in_loop |= in_loop;
+        return true;
+    }
+    if (is_element_scaling(s, stmt)) return s->scales = true;
+    bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
+    if (parallel) {
+        int at = scaling_at(s, stmt);
+        for (int i = 0; i < stmt->loop.body.count; i++)
+            if (i != at && stmt_uses_buf(stmt->loop.body.items[i], s->sum)) return false;
+        return s->scales = at >= 0;
+    }
+    if (stmt->kind == STMT_IF && expr_uses_buf(stmt->if_.condition, s->sum)) return false;
+    if (stmt->kind == STMT_WHILE && expr_uses_buf(stmt->while_.condition, s->sum)) return false;
+    Iter *iters;
+    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++)
+        if (expr_uses_buf(iters[i].begin, s->sum) || expr_uses_buf(iters[i].end, s->sum)) return false;
+    Block *bodies[2];
+    int count = stmt_bodies(stmt, bodies);
+    bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    for (int b = 0; b < count; b++)
+        if (!updates_only(s, bodies[b], in_loop || loops)) return false;
+    return count > 0;
+}
+
+static bool updates_only(Sum *s, const Block *block, bool in_loop) {
+    for (int i = 0; i < block->count; i++)
+        if (!stmt_updates_only(s, block->items[i], in_loop)) return false;
+    return true;
+}
+
+// ---- rewriting ----
+
+// part[i, q] = part[i, q] * f for all i and q: the loop's scaling of the sum, for each part.
+static Stmt *scale_parts(const Sum *s, const Stmt *loop, int at) {
+    Arena *arena = s->arena;
+    int axis = reduce_op_axis(s->reduce);
+    const Stmt *store = at < 0 ? loop : loop->loop.body.items[at];
+    Var *q = var_new(arena, "q", VAR_ITER, TYPE_I64, loop->loc);
+    Stmt *scale = s_for(arena, LOOP_PARALLEL, q, e_int(arena, 0), e_int(arena, buf_extent(s->part, axis)));
+    Iter last = scale->loop.iters[0];
+    Subst *subst = subst_new(arena);
+    scale->loc = store->loc;
+    scale->loop.count = at < 0 ? 1 : loop->loop.count + 1;
+    scale->loop.iters = NEW_ARRAY(arena, Iter, scale->loop.count);
+    for (int i = 0; i + 1 < scale->loop.count; i++) {
+        Iter *iter = &scale->loop.iters[i];
+        *iter = loop->loop.iters[i];
+        iter->var = var_new(arena, iter->var->name, VAR_ITER, TYPE_I64, iter->var->loc);
+        subst_var(subst, loop->loop.iters[i].var, e_var(arena, iter->var));
+    }
+    scale->loop.iters[scale->loop.count - 1] = last;
+    for (int i = 0; i < at; i++)   // its lets; simplify drops what it does not need
+        if (loop->loop.body.items[i]->kind == STMT_LET)
+            block_push(arena, &scale->loop.body, clone_stmt(arena, subst, loop->loop.body.items[i]));
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0, from = 0; d < s->part->rank; d++)
+        indices[d] = d == axis ? e_var(arena, q) : subst_expr(subst, store->store.indices[from++]);
+    Expr *factor = subst_expr(subst, factor_of(s, store));
+    factor = e_cast(arena, s->part->type, factor);
+    Expr *value = e_binary(arena, BIN_MUL, e_load(arena, s->part, s->part->rank, indices), factor);
+    block_push(arena, &scale->loop.body, s_store(arena, s->part, s->part->rank, indices, value));
+    return scale;
+}
+
+static void rewrite_update(Sum *s, Stmt *stmt, Block *out);
+
+static void rewrite_updates(Sum *s, Block *block) {
+    Block out = {0};
+    for (int i = 0; i < block->count; i++) rewrite_update(s, block->items[i], &out);
+    *block = out;
+}
+
+static void rewrite_parallel(Sum *s, Stmt *loop, Block *out) {
+    int at = scaling_at(s, loop);
+    Stmt *scale = scale_parts(s, loop, at);
+    if (s->whole) block_remove(&loop->loop.body, at);
+    if (loop->loop.body.count > 0) block_push(s->arena, out, loop);
+    block_push(s->arena, out, scale);
+}
+
+static void rewrite_update(Sum *s, Stmt *stmt, Block *out) {
+    bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
+    if (!stmt_uses_buf(stmt, s->sum)) {
+        block_push(s->arena, out, stmt);
+    } else if (is_accumulation(s, stmt)) {
+        stmt->call.args[REDUCE_DST] = arg_region(region_whole(s->arena, s->part));
+        block_push(s->arena, out, stmt);
+    } else if (stmt->kind == STMT_STORE) {
+        if (!s->whole) block_push(s->arena, out, stmt);
+        block_push(s->arena, out, scale_parts(s, stmt, -1));
+    } else if (parallel) {
+        rewrite_parallel(s, stmt, out);
+    } else {
+        Block *bodies[2];
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) rewrite_updates(s, bodies[b]);
+        block_push(s->arena, out, stmt);
+    }
+}
+
+static Stmt *reduce_parts_to_sum(const Sum *s, int axis) {
+    Arg args[] = {arg_region(region_whole(s->arena, s->part)),
+                  arg_region(region_whole(s->arena, s->sum)),
+                  arg_value(e_int(s->arena, axis)),
+                  arg_value(e_bool(s->arena, !s->whole)),
+                  {0}};
+    if (s->whole) args[REDUCE_ACCUMULATE] = (Arg){0};
+    Stmt *reduce = s_call(s->arena, s->reduce->call.op, COUNT_OF(args), args);
+    reduce->loc = s->reduce->loc;
+    return reduce;
+}
+
+static Buf *new_parts(const Sum *s, int64_t parts) {
+    const Buf *src = s->reduce->call.args[REDUCE_SRC].region->buf;
+    int axis = reduce_op_axis(s->reduce);
+    int64_t shape[LAYOUT_MAX_RANK];
+    for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? parts : buf_extent(src, d);
+    Buf *part =
+        buf_new_const(s->arena, "part", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape, s->reduce->loc);
+    part->layout = tv_reduce_to_parts(s->arena, src->layout, axis, parts);
+    part->owner = s->sum->owner;
+    return part;
+}
+
+// ---- candidates ----
+
+// The fill of `sum` with `value` that is the last to touch it before statement `at`; -1.
+static int fill_before(const Sum *s, const Block *block, int at) {
+    for (int i = at - 1; i >= 0; i--) {
+        Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_DECL || !stmt_uses_buf(stmt, s->sum)) continue;
+        bool fill = stmt->kind == STMT_CALL && stmt->call.op == OP_FILL && region_is_whole(stmt->call.args[0].region);
+        Expr *identity = reduce_identity(s->arena, s->reduce->call.op, s->sum->type);
+        return fill && expr_equal(e_cast(s->arena, s->sum->type, stmt->call.args[1].value), identity) ? i : -1;
+    }
+    return -1;
+}
+
+// Statements from .. to - 1 of the block update the sum only.
+static void defer(Defer *d, Block *block, int from, int to, Sum *s) {
+    Arena *arena = d->arena;
+    const Stmt *first = s->reduce;
+    int axis = reduce_op_axis(first);
+    int64_t parts = tv_threads_along(first->call.args[REDUCE_SRC].region->buf->layout, axis);
+    int fill = fill_before(s, block, from);
+    s->part = new_parts(s, parts);
+    s->whole = fill >= 0;
+    Block out = {0};
+    for (int i = 0; i < block->count; i++) {
+        if (i == from) {
+            Arg args[] = {arg_region(region_whole(arena, s->part)),
+                          arg_value(reduce_identity(arena, first->call.op, s->part->type))};
+            Stmt *clear = s_call(arena, OP_FILL, COUNT_OF(args), args);
+            clear->loc = first->loc;
+            block_push(arena, &out, s_decl(arena, s->part));
+            block_push(arena, &out, clear);
+        }
+        if (i >= from && i < to) rewrite_update(s, block->items[i], &out);
+        else if (i != fill) block_push(arena, &out, block->items[i]);
+        if (i == to - 1) block_push(arena, &out, reduce_parts_to_sum(s, axis));
+    }
+    *block = out;
+    d->changed = true;
+    REMARK(d->context, first->loc, T_DEFERRED, s->sum->name, (long long)parts);
+}
+
+static bool shares(const Sum *s) {
+    if (!s->reduce || !s->in_loop || reduces_to_parts(s->reduce)) return false;
+    if (s->scales && s->reduce->call.op != OP_REDUCE_SUM) return false;
+    const Layout *layout = s->reduce->call.args[REDUCE_SRC].region->buf->layout;
+    int64_t parts = tv_threads_along(layout, reduce_op_axis(s->reduce));
+    return parts > 1 && tv_reduce_to_parts(s->arena, layout, reduce_op_axis(s->reduce), parts);
+}
+
+// The longest run of statements from `from` on that update `sum` only, ending with one that does.
+static bool try_run(Defer *d, Block *block, int from, Buf *sum) {
+    Sum s = {.arena = d->arena, .sum = sum};
+    int to = from;
+    for (int i = from; i < block->count; i++) {
+        Sum before = s;
+        if (!stmt_updates_only(&s, block->items[i], false)) {
+            s = before;
+            break;
+        }
+        if (stmt_uses_buf(block->items[i], sum)) to = i + 1;
+    }
+    if (!shares(&s)) return false;
+    defer(d, block, from, to, &s);
+    return true;
+}
+
+typedef struct Targets {
+    Arena *arena;
+    VEC(Buf *) items;
+} Targets;
+
+static bool add_target(const Stmt *stmt, void *user) {
+    Targets *targets = user;
+    if (!is_reduction(stmt) || !accumulates(stmt) || reduces_to_parts(stmt)) return false;
+    Buf *buf = stmt->call.args[REDUCE_DST].region->buf;
+    if (buf->scope != SCOPE_FRAGMENT) return false;
+    for (int i = 0; i < targets->items.count; i++)
+        if (targets->items.items[i] == buf) return false;
+    vec_push(targets->arena, &targets->items, buf);
+    return false;
+}
+
+static void defer_block(Defer *d, Block *block) {
+    Targets targets = {.arena = d->arena};
+    block_any(block, add_target, &targets);
+    for (int t = 0; t < targets.items.count; t++) {
+        Buf *sum = targets.items.items[t];
+        bool done = false;
+        for (int i = 0; i < block->count && !done; i++)
+            if (block->items[i]->kind != STMT_DECL && stmt_uses_buf(block->items[i], sum))
+                done = try_run(d, block, i, sum);
+    }
+    for (int i = 0; i < block->count; i++) {
+        Block *bodies[2];
+        bool parallel = block->items[i]->kind == STMT_FOR && block->items[i]->loop.kind == LOOP_PARALLEL;
+        for (int b = 0, count = stmt_bodies(block->items[i], bodies); b < count && !parallel; b++)
+            defer_block(d, bodies[b]);
+    }
+}
+
+bool pass_defer_reductions(PassContext *context, Func *kernel) {
+    Defer d = {.context = context, .arena = context->arena, .kernel = kernel};
+    defer_block(&d, &kernel->body);
+    if (d.changed) pass_layout_inference(context, kernel);
+    return d.changed;
+}

@@ -1,0 +1,222 @@
+// split-loops: a loop whose last or first iterations do more than the others becomes two or three, where products run beside an
+// iteration's work.
+//
+//     for (n in begin .. end) {                           let plain = min(end, max(begin, T / 64));
+//         async gemm(Qs, Ks[n].T, s)                      for (n in begin .. plain) {
+//         wgmma_wait(1)                                       async gemm(Qs, Ks[n].T, s)
+//         if (n * 64 + 63 >= T) { mask s }          =>        wgmma_wait(1)
+//         softmax of s                                        softmax of s
+//     }                                                   }
+//                                                         for (n in plain .. end) {
+//                                                             assume(n * 64 + 63 >= T);
+//                                                             async gemm(Qs, Ks[n].T, s)
+//                                                             wgmma_wait(1)
+//                                                             mask s
+//                                                             softmax of s
+//                                                         }
+//
+// Where the first part is one iteration (which starts what the second one repeats), the waits in it that find too few products to
+// wait for go (redundant_waits.c).
+//
+// A branch parts what the assembler orders as one: it moves the wait for a product that runs meanwhile up to the branch, since it
+// moves waits past all that does not touch their registers. Where nothing runs beside the work the one loop stays (hoist_guards.c).
+//
+// The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index. One that rises with it
+// holds in all iterations from some one on, one that falls in all up to some one, as at the near edge of a window: then there is
+// a part before the plain one, too. These iterations are computed before the loop.
+//
+//     if (n * 64 + 63 > at || n * 64 + window <= at + 127)  =>   let near = min(end, max(begin, (at + 127 - window + 64) / 64));
+//                                                                let plain = min(end, max(near, ceildiv(at - 62, 64)));
+//                                                                for (n in begin .. near) { ... mask s ... }
+//                                                                for (n in near .. plain) { ... }
+//                                                                for (n in plain .. end) { ... mask s ... }
+//
+// Left alone: conditions that need what the iteration computes; loops with several such conditions; loops that are left (which would go
+// on with the second one).
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
+#include "passes/specialize/builder.h"
+#include "passes/specialize/redundant_waits.h"
+
+typedef struct
+    Edges {   // of a condition: it holds before `until` and from `from` on; NULL: by no comparison that falls, that rises
+    Expr *until, *from;
+} Edges;
+
+typedef struct Split {
+    Arena *arena;
+    Map *edges;   // loop -> Edges: where its plain part begins and ends
+    Map *once;    // loops whose plain part is the first and has one iteration, and then that part
+} Split;
+
+static bool is_running(const Stmt *stmt, void *user) {
+    (void)user;
+    return is_call(stmt, OP_GEMM) && stmt->call.is_async;
+}
+
+static bool counts(const Stmt *stmt, void *user) {   // slots and parities
+    (void)user;
+    return stmt->kind == STMT_ASSIGN;
+}
+
+static bool is_rare(const Stmt *stmt) {
+    return stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 && expr_is_stable(stmt->if_.condition);
+}
+
+// The one statement that only some iterations do; -1.
+static int rare_at(const Block *body) {
+    int at = -1;
+    for (int i = 0; i < body->count; i++) {
+        if (body->items[i]->kind != STMT_IF || block_any(&body->items[i]->if_.then, counts, NULL)) continue;
+        if (at >= 0 || !is_rare(body->items[i])) return -1;
+        at = i;
+    }
+    return at;
+}
+
+typedef struct Bound {
+    const Block *body;
+    bool found;
+} Bound;
+
+static bool find_bound(Visitor *visitor, Expr *expr) {
+    Bound *bound = visitor->user;
+    for (int i = 0; expr->kind == EXPR_VAR && i < bound->body->count; i++) {
+        const Stmt *stmt = bound->body->items[i];
+        bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR;
+        bound->found |= binds && stmt->let.var == expr->var;
+    }
+    bound->found |= expr->kind == EXPR_VAR && expr->var->kind == VAR_MUTABLE;
+    return !bound->found;
+}
+
+// Of one comparison, counted from 0 on. False: it does not depend on the index so, or may wrap around.
+static bool edge_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index, Edges *edges) {
+    int64_t in_a, in_b;
+    bool compares = e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
+    if (!compares || e->binary.a->type != TYPE_I64 || !comparison_is_exact(facts, e)) return false;
+    BinaryOp op = e->binary.op;
+    bool least = op == BIN_GE || op == BIN_GT, strict = op == BIN_GT || op == BIN_LT;
+    if (!least && op != BIN_LE && op != BIN_LT) return false;
+    Expr *high = least ? e->binary.a : e->binary.b, *low = least ? e->binary.b : e->binary.a;   // high >= low
+    if (!linear_in(high, index, &in_a) || !linear_in(low, index, &in_b) || in_a == in_b) return false;
+    bool rises = in_a > in_b;
+    Subst *subst = subst_new(arena);
+    subst_var(subst, index, e_int(arena, 0));
+    high = subst_expr(subst, high);
+    low = subst_expr(subst, low);
+    Expr *step = e_int(arena, rises ? in_a - in_b : in_b - in_a), *none = e_int(arena, 0);
+    // what is missing at 0, or, where it falls, what is left
+    Expr *rest = rises ? e_add(arena, e_sub(arena, low, high), e_int(arena, strict))
+                       : e_add(arena, e_sub(arena, high, low), e_sub(arena, step, e_int(arena, strict)));
+    int64_t constant;
+    if (!expr_const(rest, &constant) && !comparison_is_exact(facts, e_binary(arena, BIN_GT, rest, none))) return false;
+    rest = e_max(arena, rest, none);
+    *edges =
+        rises ? (Edges){.from = e_call2(arena, OP_CEILDIV, rest, step)} : (Edges){.until = e_div(arena, rest, step)};
+    return true;
+}
+
+static bool edges_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index, Edges *edges) {
+    Edges a, b;
+    if (e->kind != EXPR_BINARY || e->binary.op != BIN_LOGICAL_OR) return edge_of(arena, facts, e, index, edges);
+    if (!edges_of(arena, facts, e->binary.a, index, &a) || !edges_of(arena, facts, e->binary.b, index, &b))
+        return false;
+    edges->from = a.from && b.from ? e_min(arena, a.from, b.from) : a.from ? a.from : b.from;
+    edges->until = a.until && b.until ? e_max(arena, a.until, b.until) : a.until ? a.until : b.until;
+    return true;
+}
+
+static Expr *within(Split *split, Facts *facts, const Iter *iter, Expr *least, Expr *index) {
+    return simplify_expr(split->arena, facts, e_min(split->arena, iter->end, e_max(split->arena, least, index)));
+}
+
+static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
+    Split *split = user;
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_SERIAL || stmt->loop.count != 1) return;
+    const Iter *iter = &stmt->loop.iters[0];
+    int rare = block_breaks(&stmt->loop.body) ? -1 : rare_at(&stmt->loop.body);
+    if (rare < 0 || !expr_is_int(iter->step, 1) || !block_any(&stmt->loop.body, is_running, NULL)) return;
+    Expr *condition = stmt->loop.body.items[rare]->if_.condition;
+    Bound bound = {&stmt->loop.body, false};
+    Visitor visitor = {.expr = find_bound, .user = &bound};
+    visit_expr(&visitor, condition);
+    Facts *facts = (Facts *)at;   // as it was when we return
+    if (bound.found || !prove(facts, e_binary(split->arena, BIN_GE, iter->begin, e_int(split->arena, 0)))) return;
+    int mark = facts_mark(facts);
+    Edges *edges = NEW(split->arena, Edges);
+    facts_iter(facts, iter);
+    bool known = edges_of(split->arena, facts, condition, iter->var, edges);
+    facts_release(facts, mark);
+    if (!known) return;
+    if (edges->until) edges->until = within(split, facts, iter, iter->begin, edges->until);
+    else if (edges->from) edges->from = within(split, facts, iter, iter->begin, edges->from);
+    map_put(split->edges, stmt, edges);
+    if (edges->until) return;
+    Expr *trips = e_sub(split->arena, edges->from, iter->begin);
+    if (prove(facts, e_binary(split->arena, BIN_LE, trips, e_int(split->arena, 1)))) map_put(split->once, stmt, stmt);
+}
+
+static Stmt *part_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {
+    Stmt *part = clone_stmt(arena, NULL, loop);
+    part->loop.iters[0].begin = begin;
+    part->loop.iters[0].end = end;
+    return part;
+}
+
+// What the statement does, known to be needed.
+static void unwrap(Arena *arena, Block *body, int at) {
+    Stmt *rare = body->items[at], *known = stmt_new(arena, STMT_ASSUME, rare->loc);
+    known->assume = rare->if_.condition;
+    block_remove(body, at);
+    for (int i = 0; i < rare->if_.then.count; i++) block_insert(arena, body, at + i, rare->if_.then.items[i]);
+    block_insert(arena, body, 0, known);
+}
+
+static Expr *bind_index(Arena *arena, const char *name, Expr *value, Span loc, Block *out) {
+    Var *var = var_new(arena, name, VAR_LET, TYPE_I64, loc);
+    block_push(arena, out, s_let(arena, var, value));
+    return e_var(arena, var);
+}
+
+static void push_rare(Arena *arena, Stmt *loop, Expr *begin, Expr *end, int rare, Block *out) {
+    Stmt *part = part_of(arena, loop, begin, end);
+    unwrap(arena, &part->loop.body, rare);
+    block_push(arena, out, part);
+}
+
+static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    const Split *split = mapper->user;
+    Arena *arena = mapper->arena;
+    const Edges *edges = map_get(split->edges, stmt);
+    if (!edges) {
+        block_push(arena, out, stmt);
+        return;
+    }
+    Expr *begin = stmt->loop.iters[0].begin, *end = stmt->loop.iters[0].end, *last = end;
+    int rare = rare_at(&stmt->loop.body);
+    Expr *first = edges->until ? bind_index(arena, "near", edges->until, stmt->loc, out) : begin;
+    if (edges->from) {
+        Expr *from = edges->until ? e_min(arena, end, e_max(arena, first, edges->from)) : edges->from;
+        last = bind_index(arena, "plain", from, stmt->loc, out);
+    }
+    Stmt *most = part_of(arena, stmt, first, last);
+    if (map_has(split->once, stmt)) map_put(split->once, most, most);
+    block_remove(&most->loop.body, rare);
+    if (edges->until) push_rare(arena, stmt, begin, first, rare, out);
+    block_push(arena, out, most);
+    if (edges->from) push_rare(arena, stmt, last, end, rare, out);
+}
+
+bool pass_split_loops(PassContext *context, Func *kernel) {
+    Split split = {context->arena, map_new(context->arena), map_new(context->arena)};
+    kernel_walk(context->arena, kernel, visit_loop, &split);
+    if (map_count(split.edges) == 0) return false;
+    StmtMapper mapper = {.arena = context->arena, .stmt = split_stmt, .user = &split};
+    rewrite_block(&mapper, &kernel->body);
+    drop_idle_waits(context->arena, kernel, split.once);
+    return true;
+}

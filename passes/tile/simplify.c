@@ -1,0 +1,397 @@
+// simplify: what is known about a program, used on its text.
+//
+// One walk carries facts (ir/facts.h) down the tree: bounds of iterators, values of lets, conditions on the way. Each
+// expression is rebuilt under the facts of its place; then structure follows:
+//
+//     let a = 5; ... a ...                  the constant (and `let a = b` the name) goes to its uses
+//     if (decided) x else y                 the taken branch
+//     for (i in 1) x                        x with i = 0                     (not `parallel`: its maps count iterators)
+//     for (i in 0) x, for (i in n) { }      nothing
+//     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip
+//
+// and last what nobody reads: lets, vars, buffers. Facts hold wherever their variables do, so nothing is ever assumed
+// about a `var` or about memory, whose values change under the facts' feet; and `assume` and `when` are contracts with
+// the caller: they give facts and are never simplified by them.
+//
+// Contraction. The language says that `a * b + c` contracts in a pass, so that emulator and device round alike: here
+// f32 and f64 sums of a product become `fma`, outside of `ieee(...)`; and exp(x) of f32 becomes exp2(x * log2(e)),
+// which is how the language defines it.
+#include "passes/analysis/util.h"
+
+typedef struct Simplifier {
+    PassContext *context;
+    Arena *arena;
+    Facts *facts;
+    Subst *copies;   // lets that are constants or names
+    bool changed;
+} Simplifier;
+
+static void simplify_block(Simplifier *s, Block *block);
+
+// ---- contraction ----
+
+static const double log2_e = 1.44269504088896340736;
+
+static bool protect_expr(Visitor *visitor, Expr *expr) {
+    map_put(visitor->user, expr, expr);
+    return true;
+}
+
+// Everything below an ieee() keeps its roundings.
+static bool find_ieee(Visitor *visitor, Expr *expr) {
+    if (expr->kind != EXPR_CALL || expr->call.op != OP_IEEE) return true;
+    Visitor protect = {.expr = protect_expr, .user = visitor->user};
+    visit_expr(&protect, expr);
+    return false;
+}
+
+static bool is_product(const Expr *expr, const Map *kept) {
+    return expr->kind == EXPR_BINARY && expr->binary.op == BIN_MUL && !map_has(kept, expr);
+}
+
+static Expr *fma_of(Arena *arena, Expr *a, Expr *b, Expr *c) {
+    Arg args[] = {arg_value(a), arg_value(b), arg_value(c)};
+    return e_call(arena, OP_FMA, COUNT_OF(args), args);
+}
+
+static Expr *contract_sum(Arena *arena, Expr *sum, const Map *kept) {
+    Expr *a = sum->binary.a, *b = sum->binary.b;
+    bool minus = sum->binary.op == BIN_SUB;
+    if (is_product(a, kept)) return fma_of(arena, a->binary.a, a->binary.b, minus ? e_unary(arena, UNARY_NEG, b) : b);
+    if (!is_product(b, kept)) return sum;
+    Expr *factor = minus ? e_unary(arena, UNARY_NEG, b->binary.a) : b->binary.a;
+    return fma_of(arena, factor, b->binary.b, a);
+}
+
+static Expr *contract_node(Mapper *mapper, Expr *expr) {
+    const Map *kept = mapper->user;
+    if ((expr->type != TYPE_F32 && expr->type != TYPE_F64) || map_has(kept, expr)) return expr;
+    if (expr->kind == EXPR_BINARY && (expr->binary.op == BIN_ADD || expr->binary.op == BIN_SUB))
+        return contract_sum(mapper->arena, expr, kept);
+    if (expr->kind == EXPR_CALL && expr->call.op == OP_EXP && expr->type == TYPE_F32) {
+        Expr *scale = e_float(mapper->arena, TYPE_F32, log2_e);
+        return e_call1(mapper->arena, OP_EXP2, e_binary(mapper->arena, BIN_MUL, expr->call.args[0].value, scale));
+    }
+    return expr;
+}
+
+static bool find_float(Visitor *visitor, Expr *expr) {
+    if (type_is_float(expr->type)) *(bool *)visitor->user = true;
+    return true;
+}
+
+static Expr *contract(Arena *arena, Expr *expr) {
+    bool floats = false;
+    Visitor look = {.expr = find_float, .user = &floats};
+    visit_expr(&look, expr);
+    if (!floats) return expr;
+    Map *kept = map_new(arena);
+    Visitor find = {.expr = find_ieee, .user = kept};
+    visit_expr(&find, expr);
+    Mapper mapper = {.arena = arena, .expr = contract_node, .user = kept};
+    return map_expr(&mapper, expr);
+}
+
+// ---- expressions ----
+
+// An iterator that indexes a fragment stays, also where a condition leaves it one value: the element is the executing
+// thread's own because the index is the loop's. With v[63, c] in its place, layout inference would have to give element
+// (63, c) to whoever runs the loop.
+typedef struct Hiding {
+    Subst *shown;   // stand-ins, which facts know nothing about -> iterators
+    bool any;
+} Hiding;
+
+static Expr *hide_iterators(Mapper *mapper, Expr *expr) {
+    Hiding *hiding = mapper->user;
+    if (expr->kind != EXPR_LOAD || expr->load.buf->scope != SCOPE_FRAGMENT) return expr;
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0; d < expr->load.count; d++) {
+        indices[d] = expr->load.indices[d];
+        if (indices[d]->kind != EXPR_VAR || indices[d]->var->kind != VAR_ITER) continue;
+        Var *stand_in = var_new(mapper->arena, indices[d]->var->name, VAR_MUTABLE, indices[d]->type, indices[d]->loc);
+        subst_var(hiding->shown, stand_in, indices[d]);
+        indices[d] = e_var(mapper->arena, stand_in);
+        hiding->any = true;
+    }
+    Expr *hidden = e_load(mapper->arena, expr->load.buf, expr->load.count, indices);
+    hidden->loc = expr->loc;
+    return hidden;
+}
+
+static Expr *simplify_one(void *user, Expr *expr) {
+    Simplifier *s = user;
+    Hiding hiding = {subst_new(s->arena), false};
+    Mapper hide = {.arena = s->arena, .expr = hide_iterators, .user = &hiding};
+    Expr *hidden = map_expr(&hide, subst_expr(s->copies, expr));
+    Expr *result = contract(s->arena, simplify_expr(s->arena, s->facts, hidden));
+    if (hiding.any) result = subst_expr(hiding.shown, result);
+    return expr_equal(result, expr) ? expr : result;
+}
+
+static Expr *simplify_index(void *user, Expr *expr) {   // of a store to a fragment
+    Simplifier *s = user;
+    expr = subst_expr(s->copies, expr);
+    return expr->kind == EXPR_VAR && expr->var->kind == VAR_ITER ? expr : simplify_one(user, expr);
+}
+
+static void simplify_in(Simplifier *s, Expr **expr) {
+    Expr *result = simplify_one(s, *expr);
+    s->changed |= result != *expr;
+    *expr = result;
+}
+
+static bool provably(Simplifier *s, BinaryOp op, Expr *a, Expr *b) {
+    Expr *condition = e_binary(s->arena, op, a, b);
+    return expr_is_int(condition, 1) || prove(s->facts, condition);
+}
+
+static Expr *decide(Simplifier *s, Expr *condition) {
+    if (condition->kind == EXPR_INT || !expr_is_stable(condition)) return condition;
+    if (prove(s->facts, condition)) return e_bool(s->arena, true);
+    if (prove(s->facts, e_unary(s->arena, UNARY_NOT, condition))) return e_bool(s->arena, false);
+    return condition;
+}
+
+// A clipped extent that always reaches the tile's end clips nothing.
+static void unclip(Simplifier *s, Arg *arg) {
+    Region *region = arg->region;
+    for (int i = 0; i < region->count; i++) {
+        RegionDim dim = region->dims[i];
+        int64_t extent;
+        if (!dim.extent || expr_const(dim.extent, &extent)) continue;
+        if (!provably(s, BIN_GE, dim.extent, e_int(s->arena, dim.tile))) continue;
+        RegionDim *dims = arena_copy(s->arena, region->dims, sizeof *dims * (size_t)region->count);
+        dims[i].extent = e_int(s->arena, dim.tile);
+        region = arg->region = region_new(s->arena, region->buf, dims, region->transposed, region->loc);
+        s->changed = true;
+    }
+}
+
+// ---- statements ----
+
+static bool is_name_or_constant(const Expr *expr) {
+    if (expr->kind == EXPR_VAR) return expr->var->kind != VAR_MUTABLE;
+    return expr->kind == EXPR_INT || expr->kind == EXPR_FLOAT;
+}
+
+// A let of something that changes later keeps the range it has now.
+static void bind_range(Simplifier *s, Var *var, Expr *value) {
+    if (!type_is_int(var->type)) return;
+    Range range = range_of(s->facts, value);
+    Expr *x = e_var(s->arena, var);
+    if (range.low != INT64_MIN)
+        facts_assume(s->facts, e_binary(s->arena, BIN_GE, x, e_int_of(s->arena, var->type, range.low)), true);
+    if (range.high != INT64_MAX)
+        facts_assume(s->facts, e_binary(s->arena, BIN_LE, x, e_int_of(s->arena, var->type, range.high)), true);
+}
+
+static void simplify_let(Simplifier *s, Stmt *stmt) {
+    if (is_name_or_constant(stmt->let.value)) subst_var(s->copies, stmt->let.var, stmt->let.value);
+    else if (expr_is_stable(stmt->let.value)) facts_bind(s->facts, stmt->let.var, stmt->let.value);
+    else bind_range(s, stmt->let.var, stmt->let.value);
+}
+
+static void simplify_if(Simplifier *s, Stmt *stmt, Block *out) {
+    Expr *condition = decide(s, stmt->if_.condition);
+    s->changed |= condition != stmt->if_.condition;
+    stmt->if_.condition = condition;
+    bool decided = condition->kind == EXPR_INT;
+    int mark = facts_mark(s->facts);
+    if (!decided) assume_stable(s->facts, condition, true);
+    if (!expr_is_int(condition, 0)) simplify_block(s, &stmt->if_.then);
+    facts_release(s->facts, mark);
+    if (!decided) assume_stable(s->facts, condition, false);
+    if (!expr_is_int(condition, 1)) simplify_block(s, &stmt->if_.otherwise);
+    facts_release(s->facts, mark);
+
+    bool empty = stmt->if_.then.count + stmt->if_.otherwise.count == 0 && expr_is_pure(condition);
+    s->changed |= decided || empty;
+    if (decided) block_append(s->arena, out, condition->integer ? &stmt->if_.then : &stmt->if_.otherwise);
+    else if (!empty) block_push(s->arena, out, stmt);
+}
+
+static bool runs_never(Simplifier *s, const Iter *iter) {
+    return provably(s, BIN_LE, iter->end, iter->begin);
+}
+
+static bool runs_once(Simplifier *s, const Iter *iter) {
+    return provably(s, BIN_LT, iter->begin, iter->end) &&
+           provably(s, BIN_LE, iter->end, e_add(s->arena, iter->begin, iter->step));
+}
+
+// Iterators that take one value (`once`) go to their uses; true when none is left. `parallel` keeps them: its map counts
+// them.
+static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *once) {
+    if (loop->loop.kind == LOOP_PARALLEL || block_breaks(&loop->loop.body)) return false;
+    Subst *subst = subst_new(s->arena);
+    int kept = 0, count = loop->loop.count;
+    for (int i = 0; i < count; i++) {
+        Iter iter = loop->loop.iters[i];
+        iter.begin = subst_expr(subst, iter.begin), iter.end = subst_expr(subst, iter.end);
+        if (once[i]) subst_var(subst, iter.var, iter.begin);
+        else loop->loop.iters[kept++] = iter;
+    }
+    if (kept == count) return false;
+    subst_block(subst, &loop->loop.body);
+    loop->loop.count = kept;
+    s->changed = true;
+    return kept == 0;
+}
+
+static void simplify_iters(Simplifier *s, int count, Iter *iters) {
+    for (int i = 0; i < count; i++) {
+        simplify_in(s, &iters[i].begin);
+        simplify_in(s, &iters[i].end);
+        facts_iter(s->facts, &iters[i]);
+    }
+}
+
+static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
+    int mark = facts_mark(s->facts);
+    bool *once = NEW_ARRAY(s->arena, bool, stmt->loop.count);
+    for (int i = 0; i < stmt->loop.count; i++) {
+        Iter *iter = &stmt->loop.iters[i];
+        simplify_in(s, &iter->begin);
+        simplify_in(s, &iter->end);
+        if (runs_never(s, iter)) stmt->loop.body.count = 0;
+        once[i] = runs_once(s, iter);
+        facts_iter(s->facts, iter);   // only now: that an iteration runs at all is true inside of the loop alone
+    }
+    bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt, once);
+    simplify_block(s, &stmt->loop.body);
+    facts_release(s->facts, mark);
+    if (stmt->loop.body.count == 0) s->changed = true;
+    else if (inlined) block_append(s->arena, out, &stmt->loop.body);
+    else block_push(s->arena, out, stmt);
+}
+
+static void simplify_while(Simplifier *s, Stmt *stmt, Block *out) {
+    if (expr_is_int(stmt->while_.condition, 0)) {
+        s->changed = true;
+        return;
+    }
+    int mark = facts_mark(s->facts);
+    assume_stable(s->facts, stmt->while_.condition, true);
+    simplify_block(s, &stmt->while_.body);
+    facts_release(s->facts, mark);
+    block_push(s->arena, out, stmt);
+}
+
+// Grids, roles, thread regions and plain blocks: iterators' facts around a body.
+static void simplify_region(Simplifier *s, Stmt *stmt, Block *out) {
+    int mark = facts_mark(s->facts);
+    Iter *iters;
+    int count = stmt_iters(stmt, &iters);
+    simplify_iters(s, count, iters);
+    Block *bodies[2];
+    stmt_bodies(stmt, bodies);
+    simplify_block(s, bodies[0]);
+    facts_release(s->facts, mark);
+    if (stmt->kind == STMT_BLOCK && bodies[0]->count == 0) s->changed = true;
+    else block_push(s->arena, out, stmt);
+}
+
+// A contract gives facts and is not simplified by them; only names change.
+static void simplify_assume(Simplifier *s, Stmt *stmt) {
+    Expr *renamed = subst_expr(s->copies, stmt->assume);
+    s->changed |= renamed != stmt->assume;
+    stmt->assume = renamed;
+    assume_stable(s->facts, renamed, true);
+}
+
+static void simplify_fragment_store(Simplifier *s, Stmt *stmt) {
+    for (int d = 0; d < stmt->store.count; d++) {
+        Expr *index = simplify_index(s, stmt->store.indices[d]);
+        s->changed |= index != stmt->store.indices[d];
+        stmt->store.indices[d] = index;
+    }
+    simplify_in(s, &stmt->store.value);
+}
+
+static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
+    switch (stmt->kind) {
+    case STMT_FOR: simplify_for(s, stmt, out); return;
+    case STMT_BLOCK:
+    case STMT_GRID:
+    case STMT_ROLE:
+    case STMT_THREAD: simplify_region(s, stmt, out); return;
+    default: break;
+    }
+    if (stmt->kind == STMT_ASSUME) simplify_assume(s, stmt);
+    else if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT) simplify_fragment_store(s, stmt);
+    else s->changed |= stmt_map_own(s->arena, stmt, simplify_one, s);
+    switch (stmt->kind) {
+    case STMT_IF: simplify_if(s, stmt, out); return;
+    case STMT_WHILE: simplify_while(s, stmt, out); return;
+    case STMT_LET: simplify_let(s, stmt); break;
+    case STMT_CALL:
+        for (int i = 0; i < stmt->call.count; i++)
+            if (stmt->call.args[i].region) unclip(s, &stmt->call.args[i]);
+        break;
+    default: break;
+    }
+    block_push(s->arena, out, stmt);
+}
+
+static void simplify_block(Simplifier *s, Block *block) {
+    Block out = {0};
+    int mark = facts_mark(s->facts);
+    for (int i = 0; i < block->count; i++) simplify_stmt(s, block->items[i], &out);
+    facts_release(s->facts, mark);
+    *block = out;
+}
+
+// ---- what nobody reads ----
+
+static bool use_expr(Visitor *visitor, Expr *expr) {
+    if (expr->kind == EXPR_VAR) map_put(visitor->user, expr->var, expr->var);
+    if (expr->kind == EXPR_LOAD) map_put(visitor->user, expr->load.buf, expr->load.buf);
+    return true;
+}
+
+static void use_region(Visitor *visitor, Region *region, const Operand *operand) {
+    (void)operand;
+    map_put(visitor->user, region->buf, region->buf);
+}
+
+static bool use_stmt(Visitor *visitor, Stmt *stmt) {
+    if (stmt->kind == STMT_STORE) map_put(visitor->user, stmt->store.buf, stmt->store.buf);
+    if (stmt->kind == STMT_ASSIGN) map_put(visitor->user, stmt->let.var, stmt->let.var);
+    if (stmt->kind == STMT_DECL && stmt->decl->alias_of)
+        map_put(visitor->user, stmt->decl->alias_of, stmt->decl->alias_of);
+    return true;
+}
+
+typedef struct Sweep {
+    Map *used;
+    bool changed;
+} Sweep;
+
+static void sweep_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Sweep *sweep = mapper->user;
+    bool dead = false;
+    if (stmt->kind == STMT_LET) dead = !map_has(sweep->used, stmt->let.var) && expr_is_pure(stmt->let.value);
+    if (stmt->kind == STMT_VAR)
+        dead = !map_has(sweep->used, stmt->let.var) && (!stmt->let.value || expr_is_pure(stmt->let.value));
+    if (stmt->kind == STMT_DECL) dead = !map_has(sweep->used, stmt->decl);
+    if (dead) sweep->changed = true;
+    else block_push(mapper->arena, out, stmt);
+}
+
+static bool sweep_once(Arena *arena, Func *kernel) {
+    Sweep sweep = {.used = map_new(arena)};
+    Visitor visitor = {.expr = use_expr, .stmt = use_stmt, .region = use_region, .user = sweep.used};
+    visit_block(&visitor, &kernel->body);
+    StmtMapper mapper = {.arena = arena, .stmt = sweep_stmt, .user = &sweep};
+    rewrite_block(&mapper, &kernel->body);
+    return sweep.changed;
+}
+
+bool pass_simplify(PassContext *context, Func *kernel) {
+    Simplifier s = {.context = context, .arena = context->arena, .copies = subst_new(context->arena)};
+    s.facts = facts_new(context->arena, kernel);
+    simplify_block(&s, &kernel->body);
+    while (sweep_once(context->arena, kernel)) s.changed = true;
+    return s.changed;
+}

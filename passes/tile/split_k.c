@@ -1,0 +1,453 @@
+// split-k: the steps of a product's loop, shared by the blocks of a cluster.
+//
+// Where a product has few tiles and many steps, most multiprocessors have nothing to do. `@split(S)` on a kernel (the choice of
+// tiles puts it there, or whoever writes it) makes each tile the work of S blocks: a cluster, of which each block takes a
+// stretch of the steps.
+// The partial tiles then meet in the blocks' shared memory, and each block adds up its share of the rows, always in the order of
+// the blocks: the same bits in every run, without workspace and without a second launch.
+//
+//     grid (bm in X, bn in Y) {                 grid (s in 4, bm in X, bn in Y) cluster (4, 1) {
+//         fill(acc, 0);                             fill(acc, 0);
+//         pipelined (k in n) {                      pipelined (k in min(each, n - s * each)) {      each = ceildiv(n, 4)
+//             copy(A[.., k * BK], As);                  copy(A[.., (s * each + k) * BK], As);
+//             copy(B[.., k * BK], Bs);                  copy(B[.., (s * each + k) * BK], Bs);
+//             gemm(As, Bs.T, acc);                      gemm(As, Bs.T, acc);
+//         }                                         }
+//                                                   shared part: f32[BM, BN] @scratch;
+//                                                   copy(acc, part);
+//                                                   cluster_barrier();                 all parts are there
+//                                                   fragment sum: f32[BM / 4, BN];
+//                                                   parallel (i in BM / 4, j in BN)
+//                                                       sum[i, j] = peer(part[s * BM / 4 + i, j], 0) + peer(.., 1) + ..;
+//                                                   cluster_barrier();                 nobody goes while others read
+//         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
+//     }                                         }
+//
+// Where the blocks are no divisor of the rows, the last of them add nothing: of 6 blocks with 64 rows 4 have 16 rows each, `if (s < 4)`.
+//
+// It is a rewriting of the tile program: roles, layouts and barriers come from the passes that follow.
+#include "passes/tile/split_k.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+#include "passes/select/tma.h"
+#include <string.h>
+
+typedef struct Parts {
+    int loop, store;   // of the grid's body
+    Buf *acc;
+    int64_t rows, columns;   // of acc
+} Parts;
+
+// The loop does nothing but copy and multiply into one accumulator.
+static bool loop_serves(const Stmt *loop, Parts *parts) {
+    const Iter *iter = &loop->loop.iters[0];
+    if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        const Stmt *stmt = loop->loop.body.items[i];
+        if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (is_call(stmt, OP_COPY) && stmt->call.args[COPY_TO].region->buf->scope == SCOPE_SHARED) continue;
+        if (!is_call(stmt, OP_GEMM) || stmt->call.count <= GEMM_ACC) return false;
+        for (int a = GEMM_ACC + 1; a < stmt->call.count; a++)
+            if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
+        Buf *acc = stmt->call.args[GEMM_ACC].region->buf;
+        if (parts->acc && parts->acc != acc) return false;
+        parts->acc = acc;
+    }
+    return parts->acc != NULL;
+}
+
+static bool is_whole_fragment(const Region *region, const Buf *buf) {
+    return region->buf == buf && region_is_whole(region) && !region->transposed;
+}
+
+// What stands outside of the loop: declarations, scalars, the fill before it, and one store behind it.
+static bool find_parts(const Func *kernel, Parts *parts) {
+    const Stmt *grid = func_grid(kernel);
+    *parts = (Parts){.loop = -1, .store = -1};
+    if (!grid || kernel->stage != STAGE_TILE || func_cluster(kernel) > 1 || grid->grid.count > 2) return false;
+    const Block *body = &grid->grid.body;
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *stmt = body->items[i];
+        bool pipelined = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
+        if (stmt->kind == STMT_DECL || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (pipelined && parts->loop < 0 && loop_serves(stmt, parts)) parts->loop = i;
+        else if (is_call(stmt, OP_COPY) && parts->loop >= 0 && parts->store < 0) parts->store = i;
+        else if (!is_call(stmt, OP_FILL) || parts->loop >= 0) return false;
+    }
+    if (parts->loop < 0 || parts->store < 0) return false;
+    const Region *from = body->items[parts->store]->call.args[COPY_FROM].region;
+    const Region *to = body->items[parts->store]->call.args[COPY_TO].region;
+    if (!is_whole_fragment(from, parts->acc) || parts->acc->rank != 2 || to->buf->scope != SCOPE_GLOBAL) return false;
+    parts->rows = buf_extent(parts->acc, 0);
+    parts->columns = buf_extent(parts->acc, 1);
+    return region_rank(to) == 2;
+}
+
+bool can_split(const Target *target, const Func *kernel, int blocks) {
+    Parts parts;
+    return blocks > 1 && blocks <= target->max_cluster && find_parts(kernel, &parts) && parts.rows >= blocks;
+}
+
+// So many of the blocks add up equal shares of the rows.
+static int adders_of(const Parts *parts, int blocks) {
+    while (parts->rows % blocks != 0) blocks--;
+    return blocks;
+}
+
+int64_t split_bytes(const Func *kernel) {
+    Parts parts;
+    return find_parts(kernel, &parts) ? parts.rows * parts.columns * type_bytes(parts.acc->type) : 0;
+}
+
+// ---- the rewriting ----
+
+typedef struct Split {
+    Arena *arena;
+    Parts parts;
+    int blocks;
+    Expr *count;   // the same, or of as many blocks as the launch chooses
+    Stmt *grid;
+    Var *rank;
+} Split;
+
+// One stretch of the steps: whoever reads on in a row finds it open in memory (1 to 5 % faster than every S-th step).
+static void split_loop(Split *s, Stmt *loop) {
+    Arena *a = s->arena;
+    Iter *iter = &loop->loop.iters[0];
+    Expr *rank = e_var(a, s->rank);
+    Subst *subst = subst_new(a);
+    Var *own = var_new(a, iter->var->name, VAR_ITER, TYPE_I64, iter->var->loc);
+    Expr *chunk = e_call2(a, OP_CEILDIV, iter->end, s->count);
+    subst_var(subst, iter->var, e_add(a, e_mul(a, rank, chunk), e_var(a, own)));
+    Block body = {0};
+    clone_block(a, subst, &loop->loop.body, &body);
+    loop->loop.body = body;
+    iter->var = own;
+    iter->end = e_min(a, chunk, e_max(a, e_sub(a, iter->end, e_mul(a, rank, chunk)), e_int(a, 0)));
+}
+
+static void push_barrier(Split *s, Block *out) {
+    block_push(s->arena, out, s_call(s->arena, OP_CLUSTER_BARRIER, 0, NULL));
+}
+
+static void push_when(Split *s, Expr *condition, Stmt *stmt, Block *out) {
+    Stmt *branch = condition ? s_if(s->arena, condition) : NULL;
+    if (branch) branch->loc = stmt->loc;
+    block_push(s->arena, branch ? &branch->if_.then : out, stmt);
+    if (branch) block_push(s->arena, out, branch);
+}
+
+// sum[i, j] = peer(part[first + i, j], 0) + peer(.., 1) + ..
+static void push_sums(Split *s, Buf *part, Buf *sum, Expr *first, Expr *adds, Block *out) {
+    Arena *a = s->arena;
+    Var *i = var_new(a, "i", VAR_ITER, TYPE_I64, s->grid->loc), *j = var_new(a, "j", VAR_ITER, TYPE_I64, s->grid->loc);
+    Stmt *loop = s_for(a, LOOP_PARALLEL, i, e_int(a, 0), sum->shape[0]);
+    Iter iters[] = {loop->loop.iters[0], {j, e_int(a, 0), sum->shape[1], e_int(a, 1)}};
+    loop->loop.iters = arena_copy(a, iters, sizeof iters);
+    loop->loop.count = COUNT_OF(iters);
+    loop->loc = s->grid->loc;
+    Expr *from[] = {e_add(a, first, e_var(a, i)), e_var(a, j)}, *to[] = {e_var(a, i), e_var(a, j)}, *value = NULL;
+    for (int rank = 0; rank < s->blocks; rank++) {
+        Arg args[] = {arg_region(region_element(a, part, COUNT_OF(from), from)), arg_value(e_int(a, rank))};
+        Expr *term = e_call(a, OP_PEER, COUNT_OF(args), args);
+        value = value ? e_add(a, value, term) : term;
+    }
+    block_push(a, &loop->loop.body, s_store(a, sum, COUNT_OF(to), to, value));
+    push_when(s, adds, loop, out);
+}
+
+// So many rows of the accumulator's place.
+static Region *share_of(Split *s, const Region *region, Expr *first, Expr *rows) {
+    Region *share = clone_region(s->arena, NULL, region);
+    int kept = 0, wanted = region->transposed ? 1 : 0;   // of two
+    for (int d = 0; d < share->count; d++) {
+        RegionDim *dim = &share->dims[d];
+        if (!dim->extent || kept++ != wanted) continue;
+        dim->start = e_add(s->arena, dim->start, first);
+        expr_const(rows, &dim->tile);
+        dim->extent = rows;
+    }
+    return share;
+}
+
+static void push_shares(Split *s, const Stmt *store, Block *out) {
+    Arena *a = s->arena;
+    const Buf *acc = s->parts.acc;
+    int adders = adders_of(&s->parts, s->blocks);
+    Expr *rows = e_int(a, s->parts.rows / adders), *first = e_mul(a, e_var(a, s->rank), rows);
+    Expr *adds = adders < s->blocks ? e_lt(a, e_var(a, s->rank), e_int(a, adders)) : NULL;
+    Expr *shape[] = {rows, acc->shape[1]};
+    Buf *part = buf_new(a, "part", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
+    Buf *sum = buf_new(a, "sum", SCOPE_FRAGMENT, acc->type, 2, shape, acc->loc);
+    attr_set_ints(a, &part->attrs, ATTR_SCRATCH, 0, NULL);
+    Stmt *keep = s_call(a, OP_COPY, 2, (Arg[]){store->call.args[COPY_FROM], arg_region(region_whole(a, part))});
+    Stmt *share = s_call(a, OP_COPY, 2,
+                         (Arg[]){arg_region(region_whole(a, sum)),
+                                 arg_region(share_of(s, store->call.args[COPY_TO].region, first, rows))});
+    keep->loc = share->loc = store->loc;
+    block_push(a, out, s_decl(a, part));
+    block_push(a, out, keep);
+    push_barrier(s, out);
+    block_push(a, out, s_decl(a, sum));
+    push_sums(s, part, sum, first, adds, out);
+    push_barrier(s, out);
+    push_when(s, adds, share, out);
+}
+
+void split_kernel(Arena *arena, Func *kernel, int blocks) {
+    Split s = {.arena = arena, .blocks = blocks, .count = e_int(arena, blocks), .grid = (Stmt *)func_grid(kernel)};
+    find_parts(kernel, &s.parts);
+    Block out = {0}, *body = &s.grid->grid.body;
+    s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
+    for (int i = 0; i < body->count; i++) {
+        if (i == s.parts.loop) split_loop(&s, body->items[i]);
+        if (i == s.parts.store) push_shares(&s, body->items[i], &out);
+        else block_push(arena, &out, body->items[i]);
+    }
+    *body = out;
+    Iter *iters = NEW_ARRAY(arena, Iter, s.grid->grid.count + 1);
+    iters[0] = (Iter){s.rank, e_int(arena, 0), e_int(arena, blocks), e_int(arena, 1)};
+    for (int i = 0; i < s.grid->grid.count; i++) iters[i + 1] = s.grid->grid.iters[i];
+    s.grid->grid.iters = iters;
+    s.grid->grid.count++;
+    s.grid->grid.cluster[0] = blocks;
+    s.grid->grid.cluster[1] = s.grid->grid.cluster[2] = 1;
+    s.grid->grid.persistent = false;
+    s.grid->grid.raster = NULL;
+    s.grid->grid.hilbert = false;
+}
+
+bool pass_split_k(PassContext *context, Func *kernel) {
+    int blocks = (int)attr_int(kernel->attrs, ATTR_SPLIT, 1);
+    if (!attr_get(kernel->attrs, ATTR_SPLIT)) return false;
+    attr_remove(&kernel->attrs, ATTR_SPLIT);
+    if (can_split(context->target, kernel, blocks)) split_kernel(context->arena, kernel, blocks);
+    return true;
+}
+
+// ---- blocks anywhere ----
+//
+// A cluster has few blocks, and for all of them to begin together there must be room. For the longest loops as many blocks as the device runs
+// at once share the steps of a tile, in two launches: of partial tiles into workspace, and of their sums, part after part.
+//
+//     program gemm(A, B, C) when (.. && this costs less) {
+//         let parts = max(min(sms() / tiles, steps / 8), 1);
+//         scratch part: f32[parts, M, N];
+//         gemm__parts_64x64(A, B, part);    grid (bm in X, bn in Y, s in parts): the loop as above, copy(acc, part[s, ..]);
+//         gemm__sum(part, C);
+//     }
+
+// The result: a whole tensor, of which tiles are stored.
+static const Param *result_of(const Func *kernel, const Parts *parts) {
+    const Region *to = func_grid(kernel)->grid.body.items[parts->store]->call.args[COPY_TO].region;
+    int uses = 0;
+    const Param *result = NULL;
+    for (int i = 0; i < kernel->params.count; i++) {
+        const Param *param = &kernel->params.items[i];
+        uses += param->buf && param->buf->mode != MODE_IN;
+        if (param->buf == to->buf) result = param;
+    }
+    if (!result || uses != 1 || to->transposed || to->buf->rank != 2 || to->buf->strides) return NULL;
+    if (to->buf->mode != MODE_OUT || !to->dims[0].extent || !to->dims[1].extent) return NULL;
+    for (int d = 0; d < 2; d++)   // (the workspace's shape has to tell the launch what they are)
+        if (to->buf->shape[d]->kind != EXPR_VAR) return NULL;
+    return result;
+}
+
+// Names that are added to the kernel's, and by which a launch knows values: dims and parameters.
+static bool has_names(const Func *kernel) {
+    static const char *const added[] = {"part", "parts", "S"};
+    bool has = false;
+    for (int n = 0; n < COUNT_OF(added); n++) {
+        has |= func_dim(kernel, added[n]) != NULL;
+        for (int i = 0; i < kernel->params.count; i++) {
+            const Param *param = &kernel->params.items[i];
+            has |= strcmp(param->buf ? param->buf->name : param->var->name, added[n]) == 0;
+        }
+    }
+    return has;
+}
+
+bool can_split_apart(const Func *kernel) {
+    Parts parts;
+    return find_parts(kernel, &parts) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &parts) &&
+           !kernel->when && !has_names(kernel);
+}
+
+// f32[S, M, N] in the place of the result.
+static Buf *part_param(Arena *arena, Func *func, Type type, Mode mode, Param *result) {
+    Var *count = var_new(arena, "S", VAR_DIM, TYPE_I64, func->loc);
+    Expr *shape[] = {e_var(arena, count), result->buf->shape[0], result->buf->shape[1]};
+    Buf *part = buf_new(arena, "part", SCOPE_GLOBAL, type, COUNT_OF(shape), shape, func->loc);
+    part->mode = mode;
+    part->is_param = true;
+    result->buf = part;
+    vec_push(arena, &func->dims, count);
+    return part;
+}
+
+static int place_of_result(const Func *kernel) {
+    Parts parts;
+    find_parts(kernel, &parts);
+    return (int)(result_of(kernel, &parts) - kernel->params.items);
+}
+
+// What the kernels of both launches build on, so that neither needs a variant that does without: the workspace is aligned.
+static Expr *map_facts(Arena *arena, const Func *func) {
+    Expr *all = NULL;
+    for (int i = 0; i < func->params.count; i++) {
+        Buf *buf = func->params.items[i].buf;
+        if (!buf) continue;
+        Expr *fact = aligned_fact(arena, buf, tma_facts.unit_bytes);
+        int64_t elements = tma_facts.unit_bytes / type_bytes(buf->type);
+        for (int d = 0; d < buf->rank; d++) {
+            Expr *period = buf->strides ? buf->strides[d] : buf->shape[buf->rank - 1];
+            if (d < buf->rank - 1)
+                fact = e_and(arena, fact,
+                             e_binary(arena, BIN_EQ, e_mod(arena, period, e_int(arena, elements)), e_int(arena, 0)));
+            fact = e_and(arena, fact, e_lt(arena, e_int(arena, 0), buf->shape[d]));
+            fact = e_and(arena, fact, e_lt(arena, buf->shape[d], e_int(arena, (int64_t)INT32_MAX + 1)));
+        }
+        all = all ? e_and(arena, all, fact) : fact;
+    }
+    return all;
+}
+
+static const char *free_name(Arena *arena, const Module *module, const char *wanted) {
+    const char *name = wanted;
+    for (int n = 1; module_func(module, name); n++) name = arena_printf(arena, "%s_%d", wanted, n);
+    return name;
+}
+
+static Func *parts_kernel(Arena *arena, const Module *module, const Func *kernel) {
+    Func *func = clone_func(arena, kernel);
+    Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
+    find_parts(func, &s.parts);
+    const char *name =
+        arena_printf(arena, "%s__parts_%lldx%lld", kernel->name, (long long)s.parts.rows, (long long)s.parts.columns);
+    func->name = free_name(arena, module, name);
+    Block *body = &s.grid->grid.body;
+    Region *to = body->items[s.parts.store]->call.args[COPY_TO].region;
+    Buf *part = part_param(arena, func, s.parts.acc->type, MODE_OUT, &func->params.items[place_of_result(func)]);
+    func->when = map_facts(arena, func);
+    attr_remove(&func->attrs, ATTR_SPLIT);
+    attr_remove(&func->attrs, ATTR_ONE_OF);
+    s.count = part->shape[0];
+    s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
+    split_loop(&s, body->items[s.parts.loop]);
+    RegionDim dims[] = {{.start = e_var(arena, s.rank), .tile = 1}, to->dims[0], to->dims[1]};
+    body->items[s.parts.store]->call.args[COPY_TO] = arg_region(region_new(arena, part, dims, false, to->loc));
+    Iter *iters = NEW_ARRAY(arena, Iter, s.grid->grid.count + 1);
+    memcpy(iters, s.grid->grid.iters, sizeof *iters * (size_t)s.grid->grid.count);
+    iters[s.grid->grid.count++] = (Iter){s.rank, e_int(arena, 0), s.count, e_int(arena, 1)};
+    s.grid->grid.iters = iters;
+    return func;
+}
+
+// grid (b in ceildiv(N, columns), m in M) threads 32: parts are read AT_ONCE at a time, since what waits for one of them waits for all.
+static Func *sum_kernel(Arena *arena, const Target *target, const Module *module, const Func *kernel, Type type) {
+    enum { AT_ONCE = 8 };
+    Func *func = clone_func(arena, kernel);
+    Param result = func->params.items[place_of_result(func)], part_of = result;
+    func->name = free_name(arena, module, arena_printf(arena, "%s__sum", kernel->name));
+    func->params.count = func->dims.count = 0;
+    func->attrs = NULL;
+    func->body = (Block){0};
+    Buf *part = part_param(arena, func, type, MODE_IN, &part_of), *out = result.buf;
+    for (int d = 0; d < 2; d++) vec_push(arena, &func->dims, out->shape[d]->var);
+    vec_push(arena, &func->params, part_of);
+    vec_push(arena, &func->params, result);
+    func->when = map_facts(arena, func);
+
+    int64_t columns = target->warp_lanes * target->vector_bytes / type_bytes(type);
+    Expr *width = e_int(arena, columns), *many = e_int(arena, AT_ONCE), *sum_shape[] = {width},
+         *shape[] = {many, width};
+    Stmt *grid = stmt_new(arena, STMT_GRID, func->loc);
+    Var *b = var_new(arena, "b", VAR_ITER, TYPE_I64, func->loc),
+        *m = var_new(arena, "m", VAR_ITER, TYPE_I64, func->loc);
+    Var *at = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
+    Iter iters[] = {{b, e_int(arena, 0), e_call2(arena, OP_CEILDIV, out->shape[1], width), e_int(arena, 1)},
+                    {m, e_int(arena, 0), out->shape[0], e_int(arena, 1)}};
+    grid->grid.iters = arena_copy(arena, iters, sizeof iters);
+    grid->grid.count = COUNT_OF(iters);
+    grid->grid.threads = e_int(arena, target->warp_lanes);
+    for (int d = 0; d < 3; d++) grid->grid.cluster[d] = 1;
+    Buf *sum = buf_new(arena, "sum", SCOPE_FRAGMENT, type, 1, sum_shape, func->loc);
+    Buf *v = buf_new(arena, "v", SCOPE_FRAGMENT, type, 2, shape, func->loc);
+    RegionDim column = {e_mul(arena, e_var(arena, b), width), width, columns},
+              row = {.start = e_var(arena, m), .tile = 1};
+    RegionDim from[] = {{e_mul(arena, e_var(arena, at), many), many, AT_ONCE}, row, column}, to[] = {row, column};
+    Arg args[REDUCE_SCRATCH + 1] = {arg_region(region_whole(arena, v)), arg_region(region_whole(arena, sum)),
+                                    arg_value(e_int(arena, 0)), arg_value(e_bool(arena, true))};
+    Block *body = &grid->grid.body;
+    block_push(arena, body, s_decl(arena, sum));
+    block_push(
+        arena, body,
+        s_call(arena, OP_FILL, 2, (Arg[]){arg_region(region_whole(arena, sum)), arg_value(e_zero(arena, type))}));
+    Stmt *loop = s_for(arena, LOOP_SERIAL, at, e_int(arena, 0), e_call2(arena, OP_CEILDIV, part->shape[0], many));
+    block_push(arena, &loop->loop.body, s_decl(arena, v));
+    block_push(arena, &loop->loop.body,
+               s_call(arena, OP_COPY, 2,
+                      (Arg[]){arg_region(region_new(arena, part, from, false, func->loc)),
+                              arg_region(region_whole(arena, v))}));
+    block_push(arena, &loop->loop.body, s_call(arena, OP_REDUCE_SUM, COUNT_OF(args), args));
+    block_push(arena, body, loop);
+    block_push(arena, body,
+               s_call(arena, OP_COPY, 2,
+                      (Arg[]){arg_region(region_whole(arena, sum)),
+                              arg_region(region_new(arena, out, to, false, func->loc))}));
+    block_push(arena, &func->body, grid);
+    return func;
+}
+
+static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *result, Buf *part, bool sums) {
+    Stmt *stmt = stmt_new(arena, STMT_LAUNCH, program->loc);
+    stmt->launch.callee = callee->name;
+    stmt->launch.func = callee;
+    stmt->launch.args = NEW_ARRAY(arena, Arg, callee->params.count + 1);
+    for (int i = 0; i < program->params.count; i++) {
+        const Param *param = &program->params.items[i];
+        if (sums && param->buf != result) continue;
+        if (sums || param->buf == result)
+            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, part));
+        if (param->buf && (sums || param->buf != result))
+            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, param->buf));
+        if (param->var) stmt->launch.args[stmt->launch.count++] = arg_value(e_var(arena, param->var));
+    }
+    block_push(arena, &program->body, stmt);
+}
+
+Expr *apart_parts(Arena *arena, const Func *kernel, Expr *steps) {
+    const Stmt *grid = func_grid(kernel);
+    Expr *tiles = e_int(arena, 1);
+    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(arena, tiles, grid->grid.iters[i].end);
+    Expr *room = e_div(arena, e_call(arena, OP_SMS, 0, NULL), e_max(arena, tiles, e_int(arena, 1)));
+    return e_max(arena, e_min(arena, room, e_div(arena, steps, e_int(arena, APART_STEPS))), e_int(arena, 1));
+}
+
+Apart split_apart(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
+    Parts parts;
+    Func *program = clone_func(arena, kernel);
+    find_parts(program, &parts);
+    Apart apart = {program, parts_kernel(arena, module, kernel),
+                   sum_kernel(arena, target, module, kernel, parts.acc->type)};
+    const Stmt *grid = func_grid(program);
+    Buf *result = program->params.items[place_of_result(program)].buf;
+    Var *count = var_new(arena, "parts", VAR_LET, TYPE_I64, program->loc);
+    Stmt *loop = grid->grid.body.items[parts.loop];
+    Stmt *let = s_let(arena, count, apart_parts(arena, program, loop->loop.iters[0].end));
+    Expr *shape[] = {e_var(arena, count), result->shape[0], result->shape[1]};
+    Buf *part = buf_new(arena, "part", SCOPE_GLOBAL, parts.acc->type, COUNT_OF(shape), shape, program->loc);
+    part->is_scratch = true;
+    program->kind = FUNC_PROGRAM;
+    program->attrs = NULL;
+    program->body = (Block){0};
+    program->when = program->when ? e_and(arena, program->when, map_facts(arena, program)) : map_facts(arena, program);
+    block_push(arena, &program->body, let);
+    block_push(arena, &program->body, s_decl(arena, part));
+    push_launch(arena, program, apart.parts, result, part, false);
+    push_launch(arena, program, apart.sum, result, part, true);
+    return apart;
+}
