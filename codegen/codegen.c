@@ -166,7 +166,7 @@ static void set_attribute(Gen *gen, const char *key, const char *value) {
 
 static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)(gen->threads / gen->cluster)));
-    int64_t resident = attr_int(grid->attrs, ATTR_RESIDENT, 0);
+    int64_t resident = attr_int(grid->attrs, ATTR_MIN_BLOCKS, 0);
     if (resident > 0) set_attribute(gen, "nvvm.minctasm", arena_printf(gen->arena, "%lld", (long long)resident));
     if (trades_registers(gen, grid)) {   // ptxas must know what there is to trade
         set_attribute(gen, "nvvm.maxnreg",

@@ -114,18 +114,18 @@ static Value f32_from_fp8(Gen *gen, Value code, Type type) {
 
 // The bits at the places of the wider type, times the difference of the biases. All ones is NaN: one more than its bits carries
 // to where no other value has a bit, and from there the exponent is filled.
-typedef struct Widening {
+typedef struct TilePadding {
     int shift;          // from the upper byte of 16 bits
     double scale;       // 2 to the difference of the biases
     uint32_t one;       // of the last bit, in both halves
     uint32_t carried;   // the bit that only the NaN's carry sets
     uint32_t fill;      // that bit / 2 times this is what its exponent lacks
-} Widening;
+} TilePadding;
 
 static Value widen_e4m3(Gen *gen, Value upper, Type to) {
-    static const Widening to_f16 = {1, 0x1p8, 0x00800080, 0x40004000, 1},
+    static const TilePadding to_f16 = {1, 0x1p8, 0x00800080, 0x40004000, 1},
                           to_bf16 = {4, 0x1p120, 0x00100010, 0x08000800, 15};
-    const Widening *w = to == TYPE_F16 ? &to_f16 : &to_bf16;
+    const TilePadding *w = to == TYPE_F16 ? &to_f16 : &to_bf16;
     LLVMBuilderRef b = gen->builder;
     LLVMTypeRef pair = LLVMVectorType(llvm_value_type(gen, to), 2);
     Value sign = LLVMBuildAnd(b, upper, const_i32(gen, 0x80008000), "");

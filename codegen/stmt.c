@@ -509,7 +509,7 @@ static void emit_sharing_roles(Gen *gen, void *user) {
 // The role at `at`, and those that share its warpgroup: how many. `first`: its first thread, then the one after them.
 static int emit_roles(Gen *gen, const Block *block, int at, int64_t *first) {
     Roles roles = {block->items + at, 1, *first, block->items[at]->role.regs};
-    if (roles.regs) roles.count = roles_together(gen->target, block, at);
+    if (roles.regs) roles.count = roles_of_warpgroups(gen->target, block, at);
     if (roles.count < 1) roles.count = 1;
     for (int i = 0; i < roles.count; i++) *first += whole_warps(gen, roles.stmts[i]->role.threads);
     if (roles.count == 1) emit_role(gen, roles.stmts[0], roles.first, roles.regs);

@@ -200,13 +200,13 @@ static void check_filled(Making *m) {
 }
 
 // The reference's own tensors: floats as f64, with the inputs' values.
-typedef struct Widening {
+typedef struct TilePadding {
     const EmuTensor *from;
     EmuTensor *to;
-} Widening;
+} TilePadding;
 
 static void widen_element(void *user, int64_t offset) {
-    Widening *w = user;
+    TilePadding *w = user;
     if (w->from->initialised[offset] != STATE_READY) return;
     Type from = w->from->type, to = w->to->type;
     Word word = element_load(from, (const uint8_t *)w->from->data + offset * type_bytes(from));
@@ -220,7 +220,7 @@ static void make_want(Making *m) {
         const EmuTensor *from = m->out->args[i].tensor;
         if (!from) continue;
         Type type = type_is_float(from->type) ? TYPE_F64 : from->type;
-        Widening w = {from, new_tensor(m, type, from->rank, from->shape, from->strides)};
+        TilePadding w = {from, new_tensor(m, type, from->rank, from->shape, from->strides)};
         each_element(from, widen_element, &w);
         m->out->want[i].tensor = w.to;
     }

@@ -318,8 +318,8 @@ void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
     case OP_BULK_COMMIT:
         if (agent->warp) bulk_commit(agent);
         break;
-    case OP_TURN_BEGIN:
-    case OP_TURN_END: break;   // at tile stage the role is one
+    case OP_ORDER_ACQUIRE:
+    case OP_ORDER_RELEASE: break;   // at tile stage the role is one
     case OP_BULK_WAIT:
         if (agent->warp) bulk_wait(agent, call);
         break;

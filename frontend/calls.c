@@ -179,7 +179,7 @@ static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *coun
 // ---- scalar functions ----
 static Expr *float_operand(Sema *s, Value v) {
     Type type = value_type(s, v);
-    if (s->raw && v.kind == VALUE_EXPR) return v.expr;
+    if (s->verbatim && v.kind == VALUE_EXPR) return v.expr;
     return to_type(s, v, type_is_float(type) ? type_compute(type) : s->context == IN_REFERENCE ? TYPE_F64 : TYPE_F32);
 }
 
@@ -196,7 +196,7 @@ static Value pure_call(Sema *s, const OpInfo *info, const Node *call) {
     Value values[OP_MAX_OPERANDS], folded;
     Expr *out[OP_MAX_OPERANDS];
     for (int i = 0; i < info->operand_count; i++) {
-        values[i] = in_turn(s, i, values, operands.at[i]);
+        values[i] = value_after(s, i, values, operands.at[i]);
         if (is_poison(values[i]) || !numeric(s, info, values[i])) return value_poison(call->span);
     }
     if (fold_call(s, info->id, info->operand_count, values, call->span, &folded)) return folded;
@@ -210,11 +210,11 @@ static Value pure_call(Sema *s, const OpInfo *info, const Node *call) {
         out[0] = float_operand(s, values[0]);
     } else {
         Type type = value_type(s, values[0]);   // abs, ieee: below f32 they compute in f32
-        out[0] = s->raw ? settle(s, values[0]) : to_type(s, values[0], type_compute(type));
+        out[0] = s->verbatim ? settle(s, values[0]) : to_type(s, values[0], type_compute(type));
     }
     Arg args[OP_MAX_OPERANDS] = {0};
     for (int i = 0; i < info->operand_count; i++) args[i].value = out[i];
-    if (!s->raw || s->constant) return value_expr(s, e_call(s->arena, info->id, info->operand_count, args), call->span);
+    if (!s->verbatim || s->constant) return value_expr(s, e_call(s->arena, info->id, info->operand_count, args), call->span);
     Expr *e = NEW(s->arena, Expr);   // as e_call does it, unfolded
     *e = (Expr){.kind = EXPR_CALL,
                 .type = info->result == RESULT_FLOATING && !type_is_float(out[0]->type) ? TYPE_F32 : out[0]->type};
@@ -254,7 +254,7 @@ static Value bitcast(Sema *s, const Node *call) {
         diag(s->sink, call->span, T_BITCAST, type_text(e->type), type_bits(e->type), type_text(type), type_bits(type));
         return value_poison(call->span);
     }
-    if (!s->raw) return value_expr(s, e_bitcast(s->arena, type, e), call->span);
+    if (!s->verbatim) return value_expr(s, e_bitcast(s->arena, type, e), call->span);
     Expr *made = NEW(s->arena, Expr);
     *made = (Expr){.kind = EXPR_BITCAST, .type = type, .operand = e};
     return value_expr(s, made, call->span);
@@ -271,7 +271,7 @@ static Value op_call(Sema *s, const OpInfo *info, const Node *call) {
     Arg *args = operands_of(s, info, call, &count);
     if (!args) return value_poison(call->span);
     Expr *e = e_call(s->arena, info->id, count, args);
-    bool bound = s->copied > 0 && !s->raw && s->context == IN_BLOCK && op_happens_once(info->id);
+    bool bound = s->copied > 0 && !s->verbatim && s->context == IN_BLOCK && op_must_not_repeat(info->id);
     if (!bound) return value_expr(s, e, call->span);
     Var *var = var_new(s->arena, "got", VAR_LET, e->type, place_of(s, call->span));
     Stmt *stmt = s_let(s->arena, var, e);

@@ -110,11 +110,11 @@ static void force_consts(Sema *s) {
 }
 
 static Module *elaborate_mode(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink,
-                              const ElaborateOptions *options, bool raw) {
+                              const ElaborateOptions *options, bool verbatim) {
     static const ElaborateOptions none = {0};
     int before = diag_errors(sink);
     Sema *s = sema_new(syntax, arena, failure, sink, options ? options : &none);
-    s->raw = raw;
+    s->verbatim = verbatim;
     s->module = module_new(arena, failure, sink);
     check_defines(s);
     force_consts(s);

@@ -56,7 +56,7 @@ static bool writes_memory(Sema *s, const Block *block) {
 
 // The value of `node`, which is evaluated after `earlier`: where statements emitted for it write memory, what the earlier
 // ones read is read before them.
-Value in_turn(Sema *s, int count, Value *earlier, const Node *node) {
+Value value_after(Sema *s, int count, Value *earlier, const Node *node) {
     Block extra = {0};
     Value value = lazily(s, node, &extra);
     bool writes = writes_memory(s, &extra);
@@ -133,7 +133,7 @@ Value expression(Sema *s, const Node *node) {
     case N_BINARY:
         if (node->op == BIN_LOGICAL_AND || node->op == BIN_LOGICAL_OR) return logical(s, node);
         Value a = expression(s, node->kids[0]);
-        Value b = in_turn(s, 1, &a, node->kids[1]);
+        Value b = value_after(s, 1, &a, node->kids[1]);
         return binary(s, (BinaryOp)node->op, a, b, span);
     case N_TERNARY: return select(s, node);
     case N_DOT:
@@ -184,7 +184,7 @@ Expr *index_expression(Sema *s, const Node *node) {
 
 // Printed IR says every conversion: there only literals take the place's type.
 Expr *as_type(Sema *s, Value value, Type type) {
-    return s->raw && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, type);
+    return s->verbatim && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, type);
 }
 
 Expr *value_of_type(Sema *s, const Node *node, Type type) {

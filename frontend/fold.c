@@ -110,7 +110,7 @@ static bool fold_float1(OpId op, double x, double *out) {
 
 // Functions of untyped numbers only; false: not one that folds.
 bool fold_call(Sema *s, OpId op, int count, const Value *args, Span span, Value *out) {
-    if ((s->raw && s->constant == 0) || count < 1 || count > 2) return false;
+    if ((s->verbatim && s->constant == 0) || count < 1 || count > 2) return false;
     for (int i = 0; i < count; i++)
         if (!is_untyped(args[i])) return false;
     bool integers = args[0].kind == VALUE_INT && (count == 1 || args[1].kind == VALUE_INT);

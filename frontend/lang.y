@@ -18,11 +18,11 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 #define YYFREE(block) ((void)(block))
 #define YYMAXDEPTH 20000
 
-#define YYLLOC_DEFAULT(whole, parts, n)                                                                                \
+#define YYLLOC_DEFAULT(whole, tokens, n)                                                                                \
     do {                                                                                                               \
-        if (n) (whole) = parse_join(YYRHSLOC(parts, 1), YYRHSLOC(parts, n));                                           \
-        else (whole) = (Span){YYRHSLOC(parts, 0).file, YYRHSLOC(parts, 0).end_line, YYRHSLOC(parts, 0).end_column,     \
-                              YYRHSLOC(parts, 0).end_line, YYRHSLOC(parts, 0).end_column};                             \
+        if (n) (whole) = parse_join(YYRHSLOC(tokens, 1), YYRHSLOC(tokens, n));                                           \
+        else (whole) = (Span){YYRHSLOC(tokens, 0).file, YYRHSLOC(tokens, 0).end_line, YYRHSLOC(tokens, 0).end_column,     \
+                              YYRHSLOC(tokens, 0).end_line, YYRHSLOC(tokens, 0).end_column};                             \
     } while (0)
 
 #define NODE(kind, span, ...) parse_node(p, kind, span, __VA_ARGS__)
@@ -45,7 +45,7 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
     char *text;
     int op;
 }
-/* Everything lives in the arena of the parse: what error recovery discards needs no freeing. */
+/* Everything lifetimes in the arena of the parse: what error recovery discards needs no freeing. */
 %destructor { (void)$$; } <node>
 
 %initial-action { @$ = (Span){.file = p->file, .line = 1, .column = 1, .end_line = 1, .end_column = 1}; }

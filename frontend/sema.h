@@ -92,7 +92,7 @@ typedef struct Sema {
     Syntax *syntax;
     const ElaborateOptions *options;
     Module *module;
-    bool raw;   // re-reading printed IR: nothing folds, nothing is added, the same program comes out
+    bool verbatim;   // re-reading printed IR: nothing folds, nothing is added, the same program comes out
 
     NameScope *file, *scope;
     StrMap *defines;          // name -> Define
@@ -166,7 +166,7 @@ Value expression(Sema *s, const Node *node);
 Value constant(Sema *s, const Node *node, const char *what);   // reports what is none
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out);
 Expr *index_expression(Sema *s, const Node *node);
-Value in_turn(Sema *s, int count, Value *earlier, const Node *node);   // evaluated after the earlier ones
+Value value_after(Sema *s, int count, Value *earlier, const Node *node);   // evaluated after the earlier ones
 Expr *as_type(Sema *s, Value value, Type type);
 Expr *value_of_type(Sema *s, const Node *node, Type type);
 

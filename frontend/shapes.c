@@ -104,7 +104,7 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
             return false;
         }
         s->copied++;
-        values[i] = in_turn(s, i, values, index);
+        values[i] = value_after(s, i, values, index);
         s->copied--;
         values[i] = value_expr(s, to_index(s, values[i]), index->span);
         if (!regs && !check_index(s, *buf, i, values[i].expr, index->span)) return false;

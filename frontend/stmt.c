@@ -34,11 +34,11 @@ static void loop_body(Sema *s, const Node *block, Block *out) {
 
 // A block has one control flow: what decides it and has an effect happens once, and all threads are told.
 static bool is_block_level(const Sema *s) {
-    return s->context == IN_BLOCK && !s->in_thread && !s->in_parallel && !s->raw;
+    return s->context == IN_BLOCK && !s->in_thread && !s->in_parallel && !s->verbatim;
 }
 
 static Expr *told(Sema *s, Expr *condition, Span span) {
-    if (!is_block_level(s) || !expr_happens_once(condition)) return condition;
+    if (!is_block_level(s) || !expr_must_not_repeat(condition)) return condition;
     Var *var = var_new(s->arena, "holds", VAR_LET, TYPE_BOOL, place_of(s, span));
     Stmt *stmt = s_let(s->arena, var, condition);
     stmt->loc = var->loc;
@@ -127,7 +127,7 @@ static void store(Sema *s, const Node *node) {
     // Beyond the end nothing is stored, but what the value does happens; into its registers each thread stores.
     bool copied = buf->scope == SCOPE_GLOBAL || (buf->scope == SCOPE_FRAGMENT && is_block_level(s));
     s->copied += copied;
-    Value given = in_turn(s, plain ? count : count + 1, earlier, node->kids[1]);
+    Value given = value_after(s, plain ? count : count + 1, earlier, node->kids[1]);
     s->copied -= copied;
     for (int i = 0; i < count; i++) indices[i] = earlier[i].expr;
     Expr *value = plain ? as_type(s, given, buf->type)
@@ -223,7 +223,7 @@ static void while_loop(Sema *s, const Node *node) {
         stmt->while_.body = extra;
     }
     loop_body(s, node->kids[1], &stmt->while_.body);
-    if (!s->raw && expr_is_int(condition, 0)) return;
+    if (!s->verbatim && expr_is_int(condition, 0)) return;
     emit(s, stmt);
 }
 
@@ -231,7 +231,7 @@ static void while_loop(Sema *s, const Node *node) {
 static void if_statement(Sema *s, const Node *node) {
     Expr *condition = told(s, to_condition(s, expression(s, node->kids[0])), node->kids[0]->span);
     int64_t known;
-    if (!s->raw && expr_const(condition, &known)) {
+    if (!s->verbatim && expr_const(condition, &known)) {
         const Node *taken = node->kids[known ? 1 : 2];
         if (taken) body(s, taken, s->block);
         return;
@@ -277,7 +277,7 @@ static void grid_options(Sema *s, const Node *list, Stmt *grid) {
     }
 }
 
-enum { MOST_POINT_THREADS = 1 << 14 };   // of the largest cluster of blocks; what fits is the target's to say
+enum { MOST_TILE_THREADS = 1 << 14 };   // of the largest cluster of blocks; what fits is the target's to say
 
 static void grid(Sema *s, const Node *node) {
     if (s->context != IN_KERNEL || s->grids++ > 0) {
@@ -289,7 +289,7 @@ static void grid(Sema *s, const Node *node) {
     int64_t threads = 1;
     scope_open(s, &scope);
     stmt->grid.count = iterators(s, node->kids[0], &stmt->grid.iters, true);
-    constant_int(s, node->kids[1], "the number of threads", 1, MOST_POINT_THREADS, &threads);
+    constant_int(s, node->kids[1], "the number of threads", 1, MOST_TILE_THREADS, &threads);
     stmt->grid.threads = e_int(s->arena, threads);
     for (int d = 0; d < 3; d++) stmt->grid.cluster[d] = 1;
     grid_options(s, node->kids[2], stmt);
@@ -327,7 +327,7 @@ static void assumption(Sema *s, const Node *node) {
     Expr *condition = to_condition(s, expression(s, node->kids[0]));
     s->copied--;
     int64_t known;
-    if (!s->raw && expr_const(condition, &known)) {
+    if (!s->verbatim && expr_const(condition, &known)) {
         if (!known) diag(s->sink, node->span, T_ASSUME_FALSE);
         return;
     }

@@ -34,7 +34,7 @@ bool value_is_const(Value v) {
 
 // References compute in f64; printed ones say so where it matters.
 static Type default_float(const Sema *s) {
-    return s->context == IN_REFERENCE && !s->raw ? TYPE_F64 : TYPE_F32;
+    return s->context == IN_REFERENCE && !s->verbatim ? TYPE_F64 : TYPE_F32;
 }
 
 Type value_type(Sema *s, Value v) {
@@ -168,7 +168,7 @@ static Type common_type(Sema *s, int count, const Value *values, const char *wha
         diag(s->sink, span, T_OPERAND_TYPES, what, value_text(s, values[0]), value_text(s, values[count > 1]));
         return TYPE_NONE;
     }
-    if (s->raw && k.same && k.first != TYPE_NONE && (type_is_float(k.first) || !k.literal_float)) {
+    if (s->verbatim && k.same && k.first != TYPE_NONE && (type_is_float(k.first) || !k.literal_float)) {
         // Printed IR says every conversion: operands of one type are just that, also below f32.
         bool literal = false;
         for (int i = 0; i < count; i++) literal |= is_untyped(values[i]);
@@ -197,7 +197,7 @@ static const char *const op_texts[] = {"+",  "-",  "*",  "/", "%",  "&", "|",  "
                                        ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||"};
 
 static bool folding(const Sema *s) {
-    return !s->raw || s->constant > 0;
+    return !s->verbatim || s->constant > 0;
 }
 
 static Expr *make_binary(Sema *s, BinaryOp op, Expr *a, Expr *b) {
@@ -240,7 +240,7 @@ static bool takes(BinaryOp op, Type type) {
 
 // A constant zero; that of a float only in what people write (folding may have made it in printed IR).
 static bool is_zero(const Sema *s, const Expr *e) {
-    return expr_is_int(e, 0) || (e->kind == EXPR_FLOAT && e->real == 0 && !s->raw);
+    return expr_is_int(e, 0) || (e->kind == EXPR_FLOAT && e->real == 0 && !s->verbatim);
 }
 
 Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span) {

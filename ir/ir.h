@@ -414,7 +414,7 @@ int64_t tensor_map_pitch(const TensorMap *map);       // bytes from row to row i
 int64_t registers_at_launch(const Target *target, int64_t threads);
 // So many roles from this one on, with as many registers each, fill whole warpgroups together; 0: none do. The first one begins
 // one.
-int roles_together(const Target *target, const Block *block, int at);
+int roles_of_warpgroups(const Target *target, const Block *block, int at);
 // A block keeps the registers that it starts with: a role that takes more than others give waits forever. And only whole
 // warpgroups change their count. NULL: the roles of the block can trade; else why not.
 const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *block, int64_t threads);
@@ -466,7 +466,7 @@ const OpInfo *op_info(OpId op);
 const Operand *op_operand(OpId op, int i);
 OpId op_named(const char *text);   // OP_COUNT when unknown
 // It writes memory, reads what others write, or meets other threads: not to be evaluated twice.
-bool op_happens_once(OpId op);
+bool op_must_not_repeat(OpId op);
 static inline bool op_is_pure(OpId op) {
     return op <= OP_SMS;
 }   // scalar functions come first in the table

@@ -78,12 +78,12 @@ const Operand *op_operand(OpId op, int i) {
     return &info->operands[i < info->operand_count ? i : info->operand_count - 1];
 }
 
-bool op_happens_once(OpId op) {
+bool op_must_not_repeat(OpId op) {
     const OpInfo *info = op_info(op);
-    bool once = op == OP_LOAD || info->participants != BY_EACH;
+    bool single = op == OP_LOAD || info->participants != BY_EACH;
     for (int i = 0; i < info->operand_count; i++)
-        once |= info->operands[i].access == ACCESS_WRITE || info->operands[i].access == ACCESS_UPDATE;
-    return once && !op_is_pure(op);
+        single |= info->operands[i].access == ACCESS_WRITE || info->operands[i].access == ACCESS_UPDATE;
+    return single && !op_is_pure(op);
 }
 
 OpId op_named(const char *text) {

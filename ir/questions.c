@@ -43,13 +43,13 @@ bool expr_reads_memory(const Expr *expr) {
     return any_is(expr, reads_memory, NULL);
 }
 
-static bool happens_once(const Expr *e, const void *what) {
+static bool must_not_repeat(const Expr *e, const void *what) {
     (void)what;
-    return e->kind == EXPR_CALL && op_happens_once(e->call.op);
+    return e->kind == EXPR_CALL && op_must_not_repeat(e->call.op);
 }
 
-bool expr_happens_once(const Expr *expr) {
-    return any_is(expr, happens_once, NULL);
+bool expr_must_not_repeat(const Expr *expr) {
+    return any_is(expr, must_not_repeat, NULL);
 }
 
 static bool writes_memory(const Expr *e, const void *what) {

@@ -9,14 +9,14 @@
 static const int64_t LARGEST_POWER = (int64_t)1 << 62;
 
 // The power of two in a multiple: what survives wrapping around.
-static int64_t power_part(int64_t m) {
+static int64_t power_factor(int64_t m) {
     return m == 0 ? LARGEST_POWER : m & -m;
 }
 
 int64_t multiple_product(int64_t a, int64_t b) {
     Int128 product = (Int128)a * b;
     if (product <= LARGEST_POWER) return (int64_t)product;
-    Int128 power = (Int128)power_part(a) * power_part(b);
+    Int128 power = (Int128)power_factor(a) * power_factor(b);
     return power > LARGEST_POWER ? LARGEST_POWER : (int64_t)power;
 }
 
@@ -63,9 +63,9 @@ static int64_t multiple_of_binary(const Facts *facts, const Expr *e) {
     case BIN_DIV: return constant && c > 0 && a % c == 0 ? a / c : 1;
     case BIN_MOD: return gcd64(a, multiple_of(facts, e->binary.b));
     case BIN_SHL: return constant && c >= 0 && c < 62 ? multiple_product(a, (int64_t)1 << c) : 1;
-    case BIN_AND: b = power_part(multiple_of(facts, e->binary.b)); return power_part(a) > b ? power_part(a) : b;
+    case BIN_AND: b = power_factor(multiple_of(facts, e->binary.b)); return power_factor(a) > b ? power_factor(a) : b;
     case BIN_OR:
-    case BIN_XOR: return gcd64(power_part(a), power_part(multiple_of(facts, e->binary.b)));
+    case BIN_XOR: return gcd64(power_factor(a), power_factor(multiple_of(facts, e->binary.b)));
     default: return 1;
     }
 }
@@ -106,12 +106,12 @@ int64_t multiple_of(const Facts *facts, const Expr *e) {
         if (!type_is_int(e->type) || !type_is_int(e->operand->type)) return 1;
         m = multiple_of(facts, e->operand);
         if (range_within(range_of(facts, e->operand), type_range(e->type))) return m;
-        return power_part(m) > INT32_MAX ? 1 : power_part(m);
+        return power_factor(m) > INT32_MAX ? 1 : power_factor(m);
     case EXPR_CALL: return multiple_of_call(facts, e);
     default: return 1;
     }
-    if (m == 0 || m == power_part(m) || !sum || (facts && computed_exactly(facts, e))) return m;
-    return power_part(m);
+    if (m == 0 || m == power_factor(m) || !sum || (facts && computed_exactly(facts, e))) return m;
+    return power_factor(m);
 }
 
 // ---- ranges ----

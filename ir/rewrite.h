@@ -51,7 +51,7 @@ Region *clone_region(Arena *arena, Subst *subst, const Region *region);
 
 bool expr_uses_var(const Expr *expr, const Var *var);
 bool expr_reads_memory(const Expr *expr);    // any load
-bool expr_happens_once(const Expr *expr);    // a call inside may be evaluated only once (op_happens_once)
+bool expr_must_not_repeat(const Expr *expr);    // a call inside may be evaluated only once (op_must_not_repeat)
 bool expr_writes_memory(const Expr *expr);   // an atomic inside
 bool expr_uses_buf(const Expr *expr, const Buf *buf);
 bool stmt_uses_buf(const Stmt *stmt, const Buf *buf);   // it or what is below

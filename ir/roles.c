@@ -15,7 +15,7 @@ int64_t registers_at_launch(const Target *target, int64_t threads) {
     return share / target->register_unit * target->register_unit;
 }
 
-int roles_together(const Target *target, const Block *block, int at) {
+int roles_of_warpgroups(const Target *target, const Block *block, int at) {
     int64_t threads = 0;
     for (int i = at; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
@@ -29,19 +29,19 @@ int roles_together(const Target *target, const Block *block, int at) {
 const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *block, int64_t threads) {
     int64_t group = warpgroup_threads(target), at_launch = registers_at_launch(target, threads);
     int64_t first = 0, wanted = 0, most = threads * at_launch;
-    int together = 0;                                      // roles of the present warpgroups that are left
+    int concurrent = 0;                                      // roles of the present warpgroups that are left
     if (!target_has(target, FEATURE_WGMMA)) return NULL;   // registers do not change hands
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         int64_t count = stmt->kind == STMT_ROLE ? rounded(stmt->role.threads, target->warp_lanes) : 0;
         int64_t regs = count && stmt->role.regs ? stmt->role.regs : at_launch;
-        if (count && together == 0 && first % group == 0) together = roles_together(target, block, i);
-        if (regs != at_launch && together == 0)
+        if (count && concurrent == 0 && first % group == 0) concurrent = roles_of_warpgroups(target, block, i);
+        if (regs != at_launch && concurrent == 0)
             return arena_printf(arena, "'%s' is no whole warpgroups", stmt->role.name);
         if (regs != at_launch && (regs % target->register_unit || regs < target->registers_least))
             return arena_printf(arena, "'%s' wants %lld, not a multiple of %d from %d on", stmt->role.name,
                                 (long long)regs, target->register_unit, target->registers_least);
-        if (together > 0) together--;
+        if (concurrent > 0) concurrent--;
         wanted += count * (regs - at_launch);
         first += count;
     }

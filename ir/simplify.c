@@ -308,7 +308,7 @@ static Expr *simplify_sum(const Simplifier *s, Expr *e) {
 
 // For a, c >= 0 and b, d in [0, g), g a power of two: (g a + b) ^ (g c + d) = g (a ^ c) + (b ^ d). Done when one side
 // of each part is 0, so that no XOR is added.
-static Expr *xor_by_parts(const Simplifier *s, Expr *x, Expr *y) {
+static Expr *xor_by_pieces(const Simplifier *s, Expr *x, Expr *y) {
     Linear u = linear_of(s->arena, x), v = linear_of(s->arena, y), a, b, c, d;
     if (!nonnegative(s, &u) || !nonnegative(s, &v)) return NULL;
     for (int64_t g = (int64_t)1 << 20; g > 1; g /= 2) {
@@ -346,7 +346,7 @@ static Expr *make_xor(const Simplifier *s, Expr *a, Expr *b) {
         return make_xor(s, a->binary.a, e_int_of(s->arena, a->type, outer ^ inner));
     if (is_binary(a, BIN_XOR) && a->binary.b->kind == EXPR_INT)   // (x ^ k) ^ y
         return b->kind == EXPR_INT ? e_xor(s->arena, a, b) : make_xor(s, make_xor(s, a->binary.a, b), a->binary.b);
-    simpler = xor_by_parts(s, a, b);
+    simpler = xor_by_pieces(s, a, b);
     if (!simpler) simpler = xor_constant_out(s, a, b);
     if (!simpler) simpler = xor_constant_out(s, b, a);
     return simpler ? simpler : e_xor(s->arena, a, b);

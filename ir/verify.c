@@ -114,8 +114,8 @@ static void check_mechanism(Verifier *v, const Stmt *stmt) {
         else REPORT(v, stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VIA), "one of the mechanisms in docs/language.md");
     }
     if (!attr_get(stmt->attrs, ATTR_TF32)) return;
-    bool rounds = copies(stmt, SCOPE_GLOBAL, SCOPE_SHARED) && stmt->call.args[1].region->buf->type == TYPE_F32;
-    if (!rounds) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_TF32));
+    bool rounds_to_tf32 = copies(stmt, SCOPE_GLOBAL, SCOPE_SHARED) && stmt->call.args[1].region->buf->type == TYPE_F32;
+    if (!rounds_to_tf32) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_TF32));
 }
 
 // Of the threads there are.

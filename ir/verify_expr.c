@@ -60,7 +60,7 @@ bool is_block_level(const Context *c) {
 // Passes copy these: into guards, vectors, addresses.
 void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc) {
     check_expr(v, c, e);
-    if (expr_happens_once(e)) REPORT(v, loc, T_IR_ONCE, what);
+    if (expr_must_not_repeat(e)) REPORT(v, loc, T_IR_REPEATED, what);
 }
 
 void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {

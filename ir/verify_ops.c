@@ -23,9 +23,9 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
         return;
     }
     bool everyone = info->participants == BY_CLUSTER;
-    bool together = info->participants == BY_ROLE || info->participants == BY_BLOCK || everyone;
-    if (together && c->parallel) REPORT(v, loc, T_IR_PLACE, info->text, "inside a parallel loop");
-    bool tile = together && !(info->stages & STAGE_BIT_THREAD);
+    bool collective = info->participants == BY_ROLE || info->participants == BY_BLOCK || everyone;
+    if (collective && c->parallel) REPORT(v, loc, T_IR_PLACE, info->text, "inside a parallel loop");
+    bool tile = collective && !(info->stages & STAGE_BIT_THREAD);
     if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)
         REPORT(v, loc, T_IR_PLACE, info->text, "at thread stage");
     if (((info->id == OP_BARRIER && count == 0) || everyone) && c->thread && c->divergent)

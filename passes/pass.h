@@ -58,20 +58,20 @@ void passes_document(StrBuf *out);   // docs/passes.md from the registry
 
 // ---- the passes, one file each, in pipeline order ----
 bool pass_simplify(PassContext *context, Func *kernel);
-bool pass_orient(PassContext *context, Func *kernel);
+bool pass_swap_operands(PassContext *context, Func *kernel);
 bool pass_split_k(PassContext *context, Func *kernel);
-bool pass_schedule(PassContext *context, Func *kernel);
+bool pass_tile_scheduler(PassContext *context, Func *kernel);
 bool pass_select(PassContext *context, Func *kernel);
-bool pass_ring(PassContext *context, Func *kernel);
-bool pass_spare_factors(PassContext *context, Func *kernel);
+bool pass_multi_buffer(PassContext *context, Func *kernel);
+bool pass_lazy_rescale(PassContext *context, Func *kernel);
 bool pass_warp_specialize(PassContext *context, Func *kernel);
-bool pass_pipeline(PassContext *context, Func *kernel);
-bool pass_tma_waits(PassContext *context, Func *kernel);
-bool pass_unswitch(PassContext *context, Func *kernel);
-bool pass_split_loops(PassContext *context, Func *kernel);
+bool pass_software_pipeline(PassContext *context, Func *kernel);
+bool pass_insert_mbarriers(PassContext *context, Func *kernel);
+bool pass_hoist_guards(PassContext *context, Func *kernel);
+bool pass_peel_loops(PassContext *context, Func *kernel);
 bool pass_layout_inference(PassContext *context, Func *kernel);
-bool pass_defer_reductions(PassContext *context, Func *kernel);
-bool pass_materialize(PassContext *context, Func *kernel);
+bool pass_partial_reductions(PassContext *context, Func *kernel);
+bool pass_stage_through_shared(PassContext *context, Func *kernel);
 bool pass_swizzle_allocation(PassContext *context, Func *kernel);
 bool pass_insert_sync(PassContext *context, Func *kernel);
 bool pass_lower_tile_op(PassContext *context, Func *kernel);

@@ -87,8 +87,8 @@ static void check_order(Runner *runner) {
             bool before = false, later = false;
             find_step(runner, name, length, i, &before, &later);
             if (later && !before) {
-                const char *needed = arena_strndup(runner->module->arena, name, length);
-                diag(runner->module->sink, no_place, T_PASS_ORDER, pass->name, needed);
+                const char *required = arena_strndup(runner->module->arena, name, length);
+                diag(runner->module->sink, no_place, T_PASS_ORDER, pass->name, required);
                 runner->failed = true;
             }
             name += length + (name[length] == ' ');

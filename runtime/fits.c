@@ -34,7 +34,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // kept, and the launch takes the cheapest.
 
 const Func *fits_as_parted(const FitsSearch *search, const Func *kernel) {
-    const Func *turned = oriented(search->arena, search->target, kernel);
+    const Func *turned = operands_swapped(search->arena, search->target, kernel);
     return turned ? turned : kernel;
 }
 
@@ -46,9 +46,9 @@ static int64_t slots_of(const FitsEstimate *estimate) {
 }
 
 static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
-    int64_t shared = estimate->shared + ring_barriers(slots_of(estimate));
+    int64_t shared = estimate->shared + pingpong_barriers(slots_of(estimate));
     shared += specialized_staging(search->arena, search->target, kernel, shared);
-    return specialized_in_turn(search->arena, search->target, kernel) && shared <= search->target->shared_block;
+    return specialized_pingpong(search->arena, search->target, kernel) && shared <= search->target->shared_block;
 }
 
 // A source kernel for certain compile-time values: variants of one name differ in place or condition.
@@ -104,9 +104,9 @@ static void compare_together(FitsSearch *search, Choice *choice, const Func *ker
                  .general = serves_all(search, &estimate),
                  .ring = estimate.shared,
                  .split = 1};
-    tile.rate = together_rate(search->arena, search->target, kernel, &tile.m);
-    choice->by_rows = !together_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
-    if (!together_cost(search->arena, search->target, kernel, through))
+    tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
+    choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
+    if (!cost_cooperative(search->arena, search->target, kernel, through))
         tile.m = tile.n = 0;   // the launch cannot choose: one for all
     for (int i = 0; i < choice->tiles.count; i++) {
         Tile *other = &choice->tiles.items[i];
@@ -147,7 +147,7 @@ static void add_split(FitsSearch *search, Choice *choice, const Tile *tile) {
 
 // (Of tiles that will be turned around parts would be written element by element.)
 static void compare_apart(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
-    if (!can_split_apart(kernel) || fits_as_parted(search, kernel) != kernel) return;
+    if (!can_split_k_workspace(kernel) || fits_as_parted(search, kernel) != kernel) return;
     tile.split = APART;
     add_split(search, choice, &tile);
 }
@@ -161,7 +161,7 @@ static void compare_splits(FitsSearch *search, Choice *choice, const Func *kerne
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
         if (!can_split(search->target, kernel, tile.split)) continue;
-        tile.cost = parted_cost_split(search->target, kernel, tile.split);
+        tile.cost = cost_pingpong_split(search->target, kernel, tile.split);
         add_split(search, choice, &tile);
     }
 }
@@ -169,7 +169,7 @@ static void compare_splits(FitsSearch *search, Choice *choice, const Func *kerne
 static void compare(FitsSearch *search, Choice *choice, const Func *kernel, int combination) {
     const Func *parted = fits_as_parted(search, kernel);
     FitsEstimate estimate = fits_estimate(search->arena, parted, search->target);
-    if (specialized_together(search->arena, search->target, parted)) {
+    if (specialized_cooperative(search->arena, search->target, parted)) {
         compare_together(search, choice, parted, combination);
         return;
     }
@@ -179,7 +179,7 @@ static void compare(FitsSearch *search, Choice *choice, const Func *kernel, int 
                  .ring = estimate.shared,
                  .slots = slots_of(&estimate),
                  .split = 1};
-    tile.cost = parted_cost(search->target, parted, 1);
+    tile.cost = cost_pingpong(search->target, parted, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
     compare_splits(search, choice, parted, tile);
     compare_apart(search, choice, kernel, tile);
@@ -221,7 +221,7 @@ static double apart_clocks(const FitsSearch *search, const Tile *tile, const int
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = ceiling(problem[0], tile->m) * tile->m, columns = ceiling(problem[1], tile->n) * tile->n;
     int64_t tiles = rows / tile->m * (columns / tile->n), all = ceiling(problem[2], tile->cost.k);
-    int64_t parts = larger(smaller(search->target->multiprocessors / tiles, all / APART_STEPS), 1);
+    int64_t parts = larger(smaller(search->target->multiprocessors / tiles, all / WORKSPACE_STEPS), 1);
     int64_t turns = ceiling(tiles * parts, search->target->multiprocessors);
     int64_t loop = turns * ceiling(all, parts) * larger(tile->cost.step, tile->cost.stream);
     int64_t memory = (rows + columns) * all * tile->cost.bytes / costs->memory_bytes;
@@ -441,7 +441,7 @@ int fits_check(void *user, Module *module, Func *kernel, int combination) {
     search->loc = kernel->loc;
     const Func *parted = fits_as_parted(search, kernel);
     FitsEstimate estimate = fits_estimate(search->arena, parted, search->target);
-    if (specialized_together(search->arena, search->target, parted)) {   // with registers for its roles
+    if (specialized_cooperative(search->arena, search->target, parted)) {   // with registers for its roles
         int64_t staging = specialized_staging(search->arena, search->target, parted, estimate.shared);
         estimate.fits = estimate.shared + staging <= search->target->shared_block;
     }

@@ -8,10 +8,10 @@ enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLIT
 typedef struct Tile {
     int combination;             // its number
     int64_t m, n, ring, slots;   // of C; bytes of shared memory, in so many parts
-    PartedCost cost;
+    PingpongCost cost;
     bool through;   // its results leave by way of a tile that it loads
     bool general;   // the variant for what TMA does not serve has registers enough
-    int64_t rate;   // of a kernel whose warpgroups work together: together_rate; else 0
+    int64_t rate;   // of a kernel whose warpgroups work together: cooperative_rate; else 0
     int split;   // blocks of a cluster that share the steps of a tile; 1: none, APART: as many as the launch chooses, anywhere
 } Tile;
 

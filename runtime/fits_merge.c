@@ -35,7 +35,7 @@ typedef struct Streamed {
 } Streamed;
 
 // Of two names of the grid, each says how many blocks read the tiles that the other one chooses.
-static Streamed streamed(const FitsSearch *search, const Func *kernel, const Stmt *grid, const PartedCost *cost) {
+static Streamed streamed(const FitsSearch *search, const Func *kernel, const Stmt *grid, const PingpongCost *cost) {
     if (grid->grid.count != 2) return (Streamed){0};
     Arena *a = search->arena;
     Expr *rows = grid->grid.iters[0].end, *columns = grid->grid.iters[1].end;
@@ -60,12 +60,12 @@ static Expr *clusters(const FitsSearch *search, int split) {
 }
 
 // As apart_clocks, of a problem that the launch knows.
-static Expr *apart_cost(const FitsSearch *search, const Func *kernel) {
+static Expr *workspace_cost(const FitsSearch *search, const Func *kernel) {
     Arena *a = search->arena;
     const WgmmaCosts *costs = &search->target->wgmma;
     const Stmt *grid = func_grid(kernel);
-    PartedCost cost = parted_cost(search->target, fits_as_parted(search, kernel), 1);
-    Expr *all = specialized_steps(a, kernel), *parts = apart_parts(a, kernel, all);
+    PingpongCost cost = cost_pingpong(search->target, fits_as_parted(search, kernel), 1);
+    Expr *all = specialized_steps(a, kernel), *parts = workspace_slices(a, kernel, all);
     int64_t m, n;
     specialized_tile(kernel, &m, &n);
     Expr *tiles = e_mul(a, grid->grid.iters[0].end, grid->grid.iters[1].end);
@@ -83,7 +83,7 @@ static Expr *apart_cost(const FitsSearch *search, const Func *kernel) {
 }
 
 // As clocks_of does it, of a problem that the launch knows.
-static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const PartedCost *cost, int split) {
+static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const PingpongCost *cost, int split) {
     Arena *a = search->arena;
     const Stmt *grid = func_grid(kernel);
     Expr *points = e_int(a, 1), *all = specialized_steps(a, kernel), *steps = all;
@@ -111,15 +111,15 @@ static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const P
 // What `other` would cost, in the names of `kernel`.
 static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *other) {
     Arena *arena = search->arena;
-    PartedCost cost;
+    PingpongCost cost;
     int64_t m, n;
     int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
-    if (split == APART) return translated(arena, kernel, other, apart_cost(search, other));
-    if (!specialized_together(arena, search->target, other))
-        cost = parted_cost_split(search->target, fits_as_parted(search, other), split);
-    else if (!together_tile(arena, search->target, other, &m, &n, &cost))
+    if (split == APART) return translated(arena, kernel, other, workspace_cost(search, other));
+    if (!specialized_cooperative(arena, search->target, other))
+        cost = cost_pingpong_split(search->target, fits_as_parted(search, other), split);
+    else if (!cooperative_tile(arena, search->target, other, &m, &n, &cost))
         return translated(arena, kernel, other,
-                          together_cost(arena, search->target, other, fits_through_tile(search, other)));
+                          cost_cooperative(arena, search->target, other, fits_through_tile(search, other)));
     return translated(arena, kernel, other, parted_clocks(search, other, &cost, split));
 }
 
@@ -132,13 +132,13 @@ static void set_conditions(const FitsSearch *search, int count, Func **variants)
         for (int j = count - 2; j > i; j--) least = e_min(arena, cost_for(search, kernel, variants[j]), least);
         Expr *cheap = e_binary(arena, BIN_LE, cost_for(search, kernel, kernel), least);
         kernel->when = kernel->when ? e_and(arena, kernel->when, cheap) : cheap;
-        attr_set_ints(arena, &kernel->attrs, ATTR_ONE_OF, 0, NULL);
+        attr_set_ints(arena, &kernel->attrs, ATTR_TILE_VARIANT, 0, NULL);
     }
 }
 
 // Where points differ in a way that rounds balance, blocks stay for several (lpt_schedule.c).
 static void make_stay(const FitsSearch *search, Func *kernel) {
-    if (kernel->kind != FUNC_KERNEL || !points_balance(search->arena, search->target, kernel)) return;
+    if (kernel->kind != FUNC_KERNEL || !tiles_balance(search->arena, search->target, kernel)) return;
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
 
@@ -152,10 +152,10 @@ static void add_variants(const FitsSearch *search, const Module *module, Module 
             vec_push(search->arena, &merged->funcs, variants[v]);
             continue;
         }
-        Apart made = split_apart(search->arena, search->target, module, kernel);
+        SplitKWorkspace made = split_k_workspace(search->arena, search->target, module, kernel);
         vec_push(search->arena, &merged->funcs, made.program);
         if (kernels.count == 0) vec_push(search->arena, &kernels, made.sum);
-        vec_push(search->arena, &kernels, made.parts);
+        vec_push(search->arena, &kernels, made.slices);
     }
     for (int k = 0; k < kernels.count; k++) vec_push(search->arena, &merged->funcs, kernels.items[k]);
 }

@@ -239,12 +239,12 @@ void front_add_tile(Front *front, Module *module, const FrontTile *tile, const M
     for (int i = 0; i < module->funcs.count; i++) {
         Func *func = module->funcs.items[i];
         bool here = !added && func->kind == FUNC_KERNEL && strcmp(func->name, tile->kernel) == 0 &&
-                    !attr_get(func->attrs, ATTR_RECORDED);
+                    !attr_get(func->attrs, ATTR_TUNED_FOR);
         for (int k = 0; here && k < with->funcs.count; k++) {
             Func *variant = with->funcs.items[k];
             if (variant->kind != FUNC_KERNEL || strcmp(variant->name, tile->kernel) != 0) continue;
-            attr_set_ints(module->arena, &variant->attrs, ATTR_ONE_OF, 0, NULL);
-            attr_set_ints(module->arena, &variant->attrs, ATTR_RECORDED, 0, NULL);
+            attr_set_ints(module->arena, &variant->attrs, ATTR_TILE_VARIANT, 0, NULL);
+            attr_set_ints(module->arena, &variant->attrs, ATTR_TUNED_FOR, 0, NULL);
             vec_push(module->arena, &merged.funcs, variant);
         }
         added |= here;
@@ -267,7 +267,7 @@ static bool is_of_tile(const Func *kernel, const FrontTile *tile) {
 void front_limit_tiles(const Front *front, Module *module) {
     for (int i = 0; i < module->funcs.count; i++) {
         Func *func = module->funcs.items[i];
-        if (!attr_get(func->attrs, ATTR_RECORDED)) continue;
+        if (!attr_get(func->attrs, ATTR_TUNED_FOR)) continue;
         for (int t = 0; t < front->tiles.count; t++) {
             const FrontTile *tile = &front->tiles.items[t];
             if (!is_of_tile(func, tile)) continue;

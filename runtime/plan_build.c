@@ -256,7 +256,7 @@ static PlanVariant plan_variant(Builder *b, const Func *func) {
     }
     plan_block(b, &func->body, &v.steps);
     for (const Attr *attr = func->attrs; attr; attr = attr->next) {
-        v.recorded |= attr->id == ATTR_RECORDED;
+        v.recorded |= attr->id == ATTR_TUNED_FOR;
         PlanTuned tuned = {attr->args[0].text, attr->count > 1 ? attr->args[1].integer : 0};
         if (attr->id == ATTR_TUNED && tuned.name) vec_push(b->arena, &v.tuned, tuned);
     }

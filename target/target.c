@@ -28,7 +28,7 @@ enum { KB = 1024, MB = 1024 * KB };
 #define NO_CLUSTERS .max_cluster = 1, .cluster_most = 1
 #define CLUSTERS .max_cluster = 8, .cluster_most = 16   // of any launch; with leave, 16 on some
 #define HOPPER                                                                                                         \
-    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(OVERLAP) |                                    \
+    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(PDL) |                                    \
      BIT(VECTOR_RED))   // and what came after it
 
 static const Target targets[] = {
@@ -48,10 +48,10 @@ static const Target targets[] = {
                .work_elements = 256,
                .beside_clocks = 7,
                .beside_elements = 900,
-               .point_clocks = 3800,
+               .tile_clocks = 3800,
                .hidden_share = 8,
                .alone_clocks = 3000,
-               .through_clocks = 2600,
+               .alias_clocks = 2600,
                .wait_clocks = 550,
                .columns = 64,
                .column_clocks = 33,
@@ -120,7 +120,7 @@ const char *feature_text(Feature feature) {
         [FEATURE_TMA] = "TMA",
         [FEATURE_WGMMA] = "wgmma",
         [FEATURE_CLUSTER] = "clusters",
-        [FEATURE_OVERLAP] = "launches that overlap",
+        [FEATURE_PDL] = "launches that overlap",
         [FEATURE_VECTOR_RED] = "red of vectors",
     };
     _Static_assert(sizeof texts / sizeof texts[0] == FEATURE_COUNT, "a feature without its name");

@@ -17,7 +17,7 @@ typedef enum {
     FEATURE_TMA,
     FEATURE_WGMMA,
     FEATURE_CLUSTER,
-    FEATURE_OVERLAP,
+    FEATURE_PDL,
     FEATURE_VECTOR_RED,
     FEATURE_COUNT
 } Feature;
@@ -46,10 +46,10 @@ typedef struct WgmmaCosts {
     int64_t strip_bytes;                      // of k, for which a strip of rows takes 2 clocks a column
     int64_t work_clocks, work_elements;       // for so many elements of other work, by one warpgroup
     int64_t beside_clocks, beside_elements;   // the same where products of the next step run beside it
-    int64_t point_clocks;                     // besides the steps of a point
+    int64_t tile_clocks;                     // besides the steps of a point
     int64_t hidden_share;                     // of the clocks of loads beside products one in so many counts
     int64_t alone_clocks;                     // as well, where a point is a block, and nothing is loaded before it
-    int64_t through_clocks;                   // as well, where results leave by way of a tile
+    int64_t alias_clocks;                   // as well, where results leave by way of a tile
     int64_t wait_clocks;                      // besides the work of a step
 } WgmmaCosts;
 

@@ -136,7 +136,7 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
         layout_parse(gather->context->arena, operand == 0 ? info->a_layout : info->b_layout, 0, &why);
     int run = (int)operand_run(gemm, operand, layout), rank = region->buf->rank, kept[2];
     int steps = (int)(layout_extent_in(layout, TV_VALUE) / run);
-    bool turned = region->transposed != (operand == 1);
+    bool transposed = region->transposed != (operand == 1);
     SharedAccess *access = new_access(gather, region->buf, gemm, false, run, steps < MAX_STEPS ? steps : MAX_STEPS);
     kept_dims(region, kept);
     for (int step = 0; step < access->steps; step++) {
@@ -144,8 +144,8 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
             int64_t *element = lane_element(access, step, lane), in[2] = {lane, (int64_t)step * run}, at[2];
             layout_eval(layout, in, at);
             memset(element, 0, sizeof *element * (size_t)rank);
-            element[kept[turned ? 1 : 0]] = at[0];
-            element[kept[turned ? 0 : 1]] = at[1];
+            element[kept[transposed ? 1 : 0]] = at[0];
+            element[kept[transposed ? 0 : 1]] = at[1];
         }
     }
 }
@@ -215,7 +215,7 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
     const char *why;
     const Region *whole = call_region(copy, COPY_STAGE), *tail = call_region(copy, COPY_TAIL);
     if (!tma_stores(gather->context->target, copy, &store, &why)) return;
-    if (whole && tma_stores_through(&store, copy, whole->buf)) return;   // whose layout is dictated
+    if (whole && tma_store_aliases(&store, copy, whole->buf)) return;   // whose layout is dictated
     if (whole) gather_staging(gather, copy, whole->buf, store.columns);
     if (tail) gather_staging(gather, copy, tail->buf, store.tail);
 }
@@ -224,7 +224,7 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
 static void gather_turned(Gather *gather, Stmt *copy, bool load) {
     const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
     Buf *buf = load ? from->buf : to->buf;
-    int steps = (int)(region_extent(to, 1) / TURNED_K), rank = buf->rank;
+    int steps = (int)(region_extent(to, 1) / TRANSPOSE_K), rank = buf->rank;
     SharedAccess *access =
         new_access(gather, buf, copy, !load, matrix_facts.row_bytes, steps < MAX_STEPS ? steps : MAX_STEPS);
     access->must_be_contiguous = true;
@@ -233,9 +233,9 @@ static void gather_turned(Gather *gather, Stmt *copy, bool load) {
         for (int lane = 0; lane < access->lanes; lane++) {
             int64_t *element = lane_element(access, step, lane);
             int k, d;
-            turned_row(to->buf->layout, lane, load, &k, &d);
+            transpose_row(to->buf->layout, lane, load, &k, &d);
             memset(element, 0, sizeof *element * (size_t)rank);
-            element[load ? rank - 2 : rank - 1] = k + (int64_t)step * TURNED_K;
+            element[load ? rank - 2 : rank - 1] = k + (int64_t)step * TRANSPOSE_K;
             element[load ? rank - 1 : rank - 2] = d;
         }
     }

@@ -180,7 +180,7 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
 }
 
 // As many elements of the access as one instruction takes, of a vector of the loop.
-static int64_t taken_at_once(const TileAccess *access, int64_t vector, const Target *target) {
+static int64_t taken_by_one_access(const TileAccess *access, int64_t vector, const Target *target) {
     int64_t most = target->vector_bytes / type_bytes(access->buf->type);
     return vector < most ? vector : most;
 }
@@ -261,7 +261,7 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
         while (n > 0 && vector > n) vector /= 2;
         int64_t same = condition_run(access->condition, loop->iters[fast]);
         while (same > 1 && vector > same) vector /= 2;
-        while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_at_once(access, vector, target)))
+        while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_by_one_access(access, vector, target)))
             vector /= 2;
     }
     return vector < 1 ? 1 : vector;

@@ -5,8 +5,8 @@
 //     the rest     `beside_clocks` for `beside_elements` of all tile statements in the loop, divided by the warpgroups
 //
 // (`work_clocks` for `work_elements` where no product runs beside it) and `wait_clocks` besides, and a point
-// `point_clocks` (its first scores and last product run alone, its results are written), and `alone_clocks` where it is
-// a block, so that nothing was loaded ahead for it, `through_clocks` where its results leave by way of the tile that
+// `tile_clocks` (its first scores and last product run alone, its results are written), and `alone_clocks` where it is
+// a block, so that nothing was loaded ahead for it, `alias_clocks` where its results leave by way of the tile that
 // the next point waits for. How many steps a point takes is asked of the point in the middle of the grid: where their
 // number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile,
 // head dims 64, 128 and 256, causal or not, lengths 1024, 4096 and 16384: of its tiles it names the fastest in all
@@ -86,7 +86,7 @@ static int64_t work_elements(Arena *arena, const Target *target, const Func *ker
     *sum = (Sum){.arena = arena, .target = target};
     Visitor visitor = {.stmt = add_work, .user = sum};
     if (loop) visit_block(&visitor, (Block *)&loop->loop.body);
-    return sum->elements / together_warpgroups(target, kernel);
+    return sum->elements / cooperative_warpgroups(target, kernel);
 }
 
 static int64_t clocks_of(int64_t elements, int64_t clocks, int64_t each) {
@@ -98,7 +98,7 @@ static int64_t step_clocks(Arena *arena, const Target *target, const Func *kerne
     return sum->multiplying + clocks_of(elements, target->wgmma.beside_clocks, target->wgmma.beside_elements);
 }
 
-int64_t together_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows) {
+int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows) {
     enum { SCALE = 1 << 30 };
     Sum sum;
     int64_t clocks = step_clocks(arena, target, kernel, &sum);
@@ -118,7 +118,7 @@ typedef struct Result {
     bool others;
 } Result;
 
-static bool same_part(const Region *a, const Region *b) {
+static bool same_share(const Region *a, const Region *b) {
     int64_t x = 0, y = 0;
     bool same = a->buf == b->buf && a->count == b->count;
     for (int d = 0; d < a->count && same; d++)
@@ -129,7 +129,7 @@ static bool same_part(const Region *a, const Region *b) {
 static void add_operand(Result *result, const Region *operand, int side, int64_t k) {
     enum { MOST = COUNT_OF(result->seen[0]) };
     for (int i = 0; i < result->count[side]; i++)
-        if (same_part(result->seen[side][i], operand)) return;
+        if (same_share(result->seen[side][i], operand)) return;
     if (result->count[side] < MOST) result->seen[side][result->count[side]++] = operand;
     result->k[side] += k;
 }
@@ -179,27 +179,27 @@ static bool is_made_of(const Func *kernel, const Buf *to, const Buf *from) {
 }
 
 // Of what loads take beside the products a part counts: of two tiles that wait for the same the smaller is faster.
-static int64_t hidden_part(const Target *target, int64_t moving) {
+static int64_t hidden_share(const Target *target, int64_t moving) {
     return target->wgmma.hidden_share > 0 ? moving / target->wgmma.hidden_share : 0;
 }
 
-bool together_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n, PartedCost *cost) {
+bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n, PingpongCost *cost) {
     Result result = {.kernel = kernel};
     Visitor visitor = {.stmt = find_result, .user = &result};
     visit_block(&visitor, (Block *)&kernel->body);
-    if (!result.store || result.others || !result.product || !together_equal_points(arena, kernel)) return false;
+    if (!result.store || result.others || !result.product || !cooperative_equal_tiles(arena, kernel)) return false;
     const Region *from = result.store->call.args[COPY_FROM].region, *to = result.store->call.args[COPY_TO].region;
     int64_t rows = region_extent(from, 0), columns = region_extent(from, 1);
     if (rows != region_extent(result.product, 0) || columns != region_extent(result.product, 1)) return false;
     if (!is_made_of(kernel, from->buf, result.product->buf)) return false;
-    bool turned = is_call(result.store, OP_TRANSPOSE) != (to->transposed != from->transposed);
-    *m = turned ? columns : rows;
-    *n = turned ? rows : columns;
+    bool transposed = is_call(result.store, OP_TRANSPOSE) != (to->transposed != from->transposed);
+    *m = transposed ? columns : rows;
+    *n = transposed ? rows : columns;
     Sum sum;
-    *cost = parted_cost(target, kernel, together_warpgroups(target, kernel));
+    *cost = cost_pingpong(target, kernel, cooperative_warpgroups(target, kernel));
     int64_t elements = work_elements(arena, target, kernel, &sum);
     cost->step += clocks_of(elements, target->wgmma.work_clocks, target->wgmma.work_elements) +
-                  hidden_part(target, cost->moving) + target->wgmma.latency_clocks;
+                  hidden_share(target, cost->moving) + target->wgmma.latency_clocks;
     cost->k = result.k[0] < result.k[1] ? result.k[0] : result.k[1];
     cost->hidden = false;
     return cost->k > 0;
@@ -239,7 +239,7 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
     return middle.unknown ? NULL : steps;
 }
 
-Expr *together_cost(Arena *arena, const Target *target, const Func *kernel, bool through) {
+Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased) {
     enum { UNEVEN = 8 };   // of a point one part in so many: what blocks that stay differ by
     Sum sum;
     const Stmt *grid = func_grid(kernel);
@@ -248,10 +248,10 @@ Expr *together_cost(Arena *arena, const Target *target, const Func *kernel, bool
     for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
     Expr *steps = steps_of(arena, kernel);
     if (!steps) return NULL;
-    bool equal = together_equal_points(arena, kernel), stays = !equal && grid->grid.persistent;
+    bool equal = cooperative_equal_tiles(arena, kernel), stays = !equal && grid->grid.persistent;
     bool alone = !equal && !stays;
     Expr *besides =
-        e_int(arena, costs->point_clocks + (alone ? costs->alone_clocks : 0) + (through ? costs->through_clocks : 0));
+        e_int(arena, costs->tile_clocks + (alone ? costs->alone_clocks : 0) + (aliased ? costs->alias_clocks : 0));
     Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_call(arena, OP_SMS, 0, NULL);
     if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, points, sms), point);
     if (alone) return e_max(arena, e_div(arena, e_mul(arena, points, point), sms), point);   // the device balances them

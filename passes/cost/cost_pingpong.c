@@ -111,7 +111,7 @@ static bool find_store(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups) {
+PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups) {
     Sum sum = {.target = target, .costs = &target->wgmma};
     Visitor loop = {.stmt = find_loop, .user = &sum}, stores = {.stmt = find_store, .user = &sum};
     visit_block(&loop, (Block *)&kernel->body);
@@ -121,7 +121,7 @@ PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups)
     int64_t chain = sum.costs->latency_clocks + sum.instructions / warpgroups * sum.costs->instruction_clocks;
     int64_t ring = sum.costs->memory_clocks / (sum.slots > 1 ? sum.slots - 1 : 1);
     int64_t step = larger(larger(multiplying, moving), chain);
-    return (PartedCost){.step = step,
+    return (PingpongCost){.step = step,
                         .stream = larger(step, ring),
                         .k = sum.k,
                         .bytes = sum.k_bytes,
@@ -131,8 +131,8 @@ PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups)
                         .hidden = sum.rows > WGMMA_ROWS};
 }
 
-PartedCost parted_cost_split(const Target *target, const Func *kernel, int blocks) {
-    PartedCost cost = parted_cost(target, kernel, 1);
+PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks) {
+    PingpongCost cost = cost_pingpong(target, kernel, 1);
     if (blocks <= 1) return cost;
     cost.hidden = false;
     cost.tail += target->wgmma.cluster_clocks + split_bytes(kernel) / target->wgmma.peer_bytes;

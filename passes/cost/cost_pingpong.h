@@ -3,7 +3,7 @@
 #include "ir/ir.h"
 #include "target/target.h"
 
-typedef struct PartedCost {
+typedef struct PingpongCost {
     int64_t step;     // of the loop, once it is filled
     int64_t stream;   // the same where so few blocks read a tile (STREAM_READERS) that most of it comes from memory
     int64_t k;        // that one step takes
@@ -12,12 +12,12 @@ typedef struct PartedCost {
     int64_t moving;   // clocks of shared memory in a step, if it had it for itself
     int64_t tail;     // what comes after a point's loop
     bool hidden;      // but for the last one: another consumer multiplies meanwhile
-} PartedCost;
+} PingpongCost;
 
 enum { STREAM_READERS = 2 };
 
 // Of a tile-stage kernel as warp-specialize will find it (see swap_operands.h).
 // `warpgroups`: that share a point.
-PartedCost parted_cost(const Target *target, const Func *kernel, int warpgroups);
+PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups);
 // Of the same when so many blocks of a cluster share the steps of a point (split_k.h).
-PartedCost parted_cost_split(const Target *target, const Func *kernel, int blocks);
+PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks);

@@ -43,7 +43,7 @@ static void decompose_clusters(Scheduler *s, Expr *number, int blocks) {
     }
 }
 
-bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int blocks) {
+bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks) {
     if (blocks > s->context->target->cluster_most)
         diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
              s->context->target->cluster_most);
@@ -59,7 +59,7 @@ bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int blocks) {
         block_append(s->arena, &body, &s->top);
         block_append(s->arena, &body, &work);
         s->grid->grid.body = body;
-        set_iter(s, block, points);
+        set_iter(s, block, tiles);
     }
     set_cluster(s->grid, blocks);
     return changed;

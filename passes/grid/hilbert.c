@@ -101,14 +101,14 @@ static void cut(Way *way) {
 
     take_half(way, 0, lower, p1, p2);
     take_half(way, 1, outer, q1, q2);
-    Expr *turned = bind(way, "turned", negation(way, e_binary(a, BIN_LOGICAL_OR, outer, thin)));
-    exchange(way, way->extent, turned);
-    exchange(way, way->begin, turned);
-    way->along_columns = bind(way, "columnwise", differ(way, way->along_columns, turned));
-    way->reversed = bind(way, "reversed", differ(way, way->reversed, e_and(a, turned, last)));
+    Expr *flipped = bind(way, "turned", negation(way, e_binary(a, BIN_LOGICAL_OR, outer, thin)));
+    exchange(way, way->extent, flipped);
+    exchange(way, way->begin, flipped);
+    way->along_columns = bind(way, "columnwise", differ(way, way->along_columns, flipped));
+    way->reversed = bind(way, "reversed", differ(way, way->reversed, e_and(a, flipped, last)));
 }
 
-void hilbert_point(Arena *arena, Type type, Expr *number, Expr *rows, Expr *columns, Expr **row, Expr **column,
+void hilbert_tile(Arena *arena, Type type, Expr *number, Expr *rows, Expr *columns, Expr **row, Expr **column,
                    Span loc, Block *out) {
     Way way = {.arena = arena, .type = type, .loc = loc, .out = out, .reversed = e_bool(arena, false)};
     way.number = bind(&way, "inside", e_cast(arena, type, number));

@@ -33,13 +33,13 @@
 
 enum { NEIGHBOURS = 2 };
 
-typedef struct Streams {
+typedef struct L2Hints {
     Arena *arena;
     const Target *target;
     Stmt *grid, *loop;
     Map *inner;   // variables that change within a block
     bool found;
-} Streams;
+} L2Hints;
 
 static bool uses_iter(const Region *region, const Var *iter) {
     for (int d = 0; d < region->count; d++)
@@ -55,7 +55,7 @@ static bool is_load(const Stmt *stmt) {
 }
 
 // How many blocks read the same part.
-static Expr *readers_of(const Streams *s, const Region *from) {
+static Expr *readers_of(const L2Hints *s, const Region *from) {
     Expr *readers = e_int(s->arena, 1);
     for (int i = 0; i < s->grid->grid.count; i++) {
         const Iter *iter = &s->grid->grid.iters[i];
@@ -64,17 +64,17 @@ static Expr *readers_of(const Streams *s, const Region *from) {
     return readers;
 }
 
-static Expr *at_most(const Streams *s, Expr *a, Expr *b) {
+static Expr *at_most(const L2Hints *s, Expr *a, Expr *b) {
     return e_binary(s->arena, BIN_LE, a, b);
 }
 
 static bool find_inner(Visitor *visitor, Expr *expr) {
-    Streams *s = visitor->user;
+    L2Hints *s = visitor->user;
     s->found |= expr->kind == EXPR_VAR && map_has(s->inner, expr->var);
     return !s->found;
 }
 
-static bool is_inner(Streams *s, Expr *expr) {
+static bool is_inner(L2Hints *s, Expr *expr) {
     Visitor visitor = {.expr = find_inner, .user = s};
     s->found = false;
     visit_expr(&visitor, expr);
@@ -82,32 +82,32 @@ static bool is_inner(Streams *s, Expr *expr) {
 }
 
 // An index of neighbours is a constant further, and each goes on from it.
-static bool reaches_over(Streams *s, const Region *from) {
+static bool reaches_over(L2Hints *s, const Region *from) {
     for (int d = 0; d < from->count; d++) {
         Expr *start = from->dims[d].start;
         if (!is_inner(s, start)) continue;
         for (int i = 0; i < s->grid->grid.count; i++) {
-            int64_t apart;
-            if (linear_in(start, s->grid->grid.iters[i].var, &apart) && apart != 0) return true;
+            int64_t stride;
+            if (linear_in(start, s->grid->grid.iters[i].var, &stride) && stride != 0) return true;
         }
     }
     return false;
 }
 
-static void note_inner(Streams *s, Stmt *stmt) {
+static void note_inner(L2Hints *s, Stmt *stmt) {
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++)
         map_put(s->inner, stmt->loop.iters[i].var, stmt);
     if (stmt->kind == STMT_LET && is_inner(s, stmt->let.value)) map_put(s->inner, stmt->let.var, stmt);
 }
 
-static bool mark_once(Visitor *visitor, Stmt *stmt) {
-    Streams *s = visitor->user;
+static bool mark_evict_first(Visitor *visitor, Stmt *stmt) {
+    L2Hints *s = visitor->user;
     note_inner(s, stmt);
     if (is_load(stmt) && reaches_over(s, stmt->call.args[COPY_FROM].region)) return true;
-    if (!is_load(stmt) || (stmt->call.count > COPY_ONCE && stmt->call.args[COPY_ONCE].value)) return true;
-    Arg args[COPY_ONCE + 1] = {{0}};
-    for (int i = 0; i < stmt->call.count && i < COPY_ONCE; i++) args[i] = stmt->call.args[i];
-    args[COPY_ONCE] = arg_value(at_most(s, readers_of(s, args[COPY_FROM].region), e_int(s->arena, NEIGHBOURS)));
+    if (!is_load(stmt) || (stmt->call.count > COPY_EVICT_FIRST && stmt->call.args[COPY_EVICT_FIRST].value)) return true;
+    Arg args[COPY_EVICT_FIRST + 1] = {{0}};
+    for (int i = 0; i < stmt->call.count && i < COPY_EVICT_FIRST; i++) args[i] = stmt->call.args[i];
+    args[COPY_EVICT_FIRST] = arg_value(at_most(s, readers_of(s, args[COPY_FROM].region), e_int(s->arena, NEIGHBOURS)));
     stmt->call.args = arena_copy(s->arena, args, sizeof args);
     stmt->call.count = COUNT_OF(args);
     return true;
@@ -132,7 +132,7 @@ static const Stmt *largest_load(const Stmt *loop) {
 }
 
 // The dim of which the block's name in the grid says which part is read, and that name; NULL: none does.
-static Expr *number_of(const Streams *s, const Region *from, int *dim) {
+static Expr *number_of(const L2Hints *s, const Region *from, int *dim) {
     for (int i = 0; i < s->grid->grid.count; i++)
         for (*dim = 0; *dim < from->count; ++*dim)
             if (expr_uses_var(from->dims[*dim].start, s->grid->grid.iters[i].var))
@@ -141,7 +141,7 @@ static Expr *number_of(const Streams *s, const Region *from, int *dim) {
 }
 
 // The step that a block begins with; NULL: all begin with the first.
-static Expr *first_step(const Streams *s, const Stmt *load) {
+static Expr *first_step(const L2Hints *s, const Stmt *load) {
     Arena *a = s->arena;
     const Region *from = load->call.args[COPY_FROM].region;
     int dim;
@@ -175,23 +175,23 @@ static bool any_order(const Stmt *loop) {
     return !use.found;
 }
 
-static void go_round(const Streams *s, int place, Expr *first) {
+static void stagger(const L2Hints *s, int place, Expr *first) {
     Arena *a = s->arena;
     const Iter *iter = &s->loop->loop.iters[0];
     Var *start = var_new(a, "start", VAR_LET, TYPE_I64, s->loop->loc),
         *at = var_new(a, "at", VAR_LET, TYPE_I64, s->loop->loc);
     Expr *step = e_add(a, e_var(a, iter->var), e_var(a, start));
-    Expr *round = e_select(a, e_lt(a, step, iter->end), step, e_max(a, e_sub(a, step, iter->end), e_int(a, 0)));
+    Expr *wrapped = e_select(a, e_lt(a, step, iter->end), step, e_max(a, e_sub(a, step, iter->end), e_int(a, 0)));
     Subst *subst = subst_new(a);
     subst_var(subst, iter->var, e_var(a, at));
     subst_block(subst, &s->loop->loop.body);
-    block_insert(a, &s->loop->loop.body, 0, s_let(a, at, round));
+    block_insert(a, &s->loop->loop.body, 0, s_let(a, at, wrapped));
     block_insert(a, &s->grid->grid.body, place, s_let(a, start, first));
 }
 
-void mark_streams(Arena *arena, const Target *target, Stmt *grid) {
-    Streams s = {.arena = arena, .target = target, .grid = grid, .inner = map_new(arena)};
-    Visitor copies = {.stmt = mark_once, .user = &s};
+void l2_hints(Arena *arena, const Target *target, Stmt *grid) {
+    L2Hints s = {.arena = arena, .target = target, .grid = grid, .inner = map_new(arena)};
+    Visitor copies = {.stmt = mark_evict_first, .user = &s};
     visit_block(&copies, &grid->grid.body);
     int place = 0;
     while (place < grid->grid.body.count && !is_pipelined(grid->grid.body.items[place])) place++;
@@ -200,5 +200,5 @@ void mark_streams(Arena *arena, const Target *target, Stmt *grid) {
     if (!any_order(s.loop)) return;
     const Stmt *load = largest_load(s.loop);
     Expr *start = load ? first_step(&s, load) : NULL;
-    if (start) go_round(&s, place, start);
+    if (start) stagger(&s, place, start);
 }

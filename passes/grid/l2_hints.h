@@ -4,4 +4,4 @@
 #include "target/target.h"
 
 // Of a kernel whose loop only copies and multiplies, with a grid of several names.
-void mark_streams(Arena *arena, const Target *target, Stmt *grid);
+void l2_hints(Arena *arena, const Target *target, Stmt *grid);

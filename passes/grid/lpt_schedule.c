@@ -240,19 +240,19 @@ static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Exp
     Arena *a = s->arena;
     Expr *most = e_int(a, s->context->target->max_grid), *one = e_int(a, 1);
     assume_between(s, others, one, most);   // the launch has so many blocks
-    Expr *together = section_of(s, iter, extent, others), *section, *inside, *level, *place;
-    if (!together && s->stays) together = others;
-    if (!together) {
+    Expr *same_wave = section_of(s, iter, extent, others), *section, *inside, *level, *place;
+    if (!same_wave && s->stays) same_wave = others;
+    if (!same_wave) {
         bind_division(s, number, others, (const char *[]){"level", "other"}, &level, other);
         return level;
     }
-    together = bind_name(s, "together", together);
-    assume_between(s, together, one, most);
-    Expr *group = bind_name(s, "group", e_mul(a, extent, together));
+    same_wave = bind_name(s, "together", same_wave);
+    assume_between(s, same_wave, one, most);
+    Expr *group = bind_name(s, "group", e_mul(a, extent, same_wave));
     assume_between(s, group, one, most);
     bind_division(s, number, group, (const char *[]){"section", "inside"}, &section, &inside);
-    Expr *first = bind_name(s, "first", e_mul(a, section, together));
-    Expr *height = bind_name(s, "height", e_min(a, together, e_sub(a, others, first)));
+    Expr *first = bind_name(s, "first", e_mul(a, section, same_wave));
+    Expr *height = bind_name(s, "height", e_min(a, same_wave, e_sub(a, others, first)));
     assume_between(s, height, one, most);
     bind_division(s, inside, height, (const char *[]){"level", "place"}, &level, &place);
     *other = bind_name(s, "other", e_add(a, first, place));
@@ -272,13 +272,13 @@ void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
     }
     Expr *last = e_sub(a, extent, e_int(a, 1));
     bind_iter(s, deciding, trend == TREND_UP ? e_sub(a, last, level) : level, extent);
-    if (s->stays) attr_set_ints(a, &s->grid->attrs, ATTR_SECTIONS, 0, NULL);
+    if (s->stays) attr_set_ints(a, &s->grid->attrs, ATTR_LPT, 0, NULL);
     REMARK(s->context, s->grid->loc, T_LONGEST_FIRST, trend == TREND_UP ? "last" : "first", iter->var->name);
 }
 
-bool points_balance(Arena *arena, const Target *target, const Func *kernel) {
+bool tiles_balance(Arena *arena, const Target *target, const Func *kernel) {
     Scheduler s = {.arena = arena, .grid = (Stmt *)func_grid(kernel), .facts = facts_new(arena, kernel)};
     Trend trend;
-    return s.grid && specialized_together(arena, target, kernel) && !s.grid->grid.hilbert && !raster_of(&s) &&
+    return s.grid && specialized_cooperative(arena, target, kernel) && !s.grid->grid.hilbert && !raster_of(&s) &&
            deciding_iter(&s, &trend) >= 0 && !s.by_data;
 }

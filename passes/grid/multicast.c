@@ -96,7 +96,7 @@ const char *share_tiles(Scheduler *s, Func *kernel) {
     Share share = {.s = s, .lets = subst_new(s->arena)};
     Visitor visitor = {.stmt = share_copy, .user = &share}, drop = {.stmt = drop_share, .user = &share};
     if (!has_cluster(grid)) return "there is none";
-    if (!specialized_in_turn(s->arena, s->context->target, kernel))
+    if (!specialized_pingpong(s->arena, s->context->target, kernel))
         return "nothing reaches from one block of it to another, and only plain products in roles share tiles";
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
         return "tiles are shared along the first two of several names";
@@ -111,19 +111,19 @@ const char *share_tiles(Scheduler *s, Func *kernel) {
 
 static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {
     Arena *a = s->arena;
-    int64_t apart = 1;
+    int64_t rank_stride = 1;
     for (int d = 0; d < SHARED_NAMES; d++) {
         int extent = s->grid->grid.cluster[d];
         if (extent <= 1) continue;
-        Expr *place = e_mod(a, e_div(a, rank, e_int(a, apart)), e_int(a, extent));
+        Expr *place = e_mod(a, e_div(a, rank, e_int(a, rank_stride)), e_int(a, extent));
         Expr *first = e_mul(a, e_var(a, clusters[d].var), e_int(a, extent));
         bind_iter(s, d, e_add(a, first, place), e_mul(a, clusters[d].end, e_int(a, extent)));
-        apart *= extent;
+        rank_stride *= extent;
     }
 }
 
 // Of clusters that may hang over the grid's end, whether the point is within it; NULL: all are.
-static Expr *point_within(Scheduler *s, const Iter *own) {
+static Expr *tile_within(Scheduler *s, const Iter *own) {
     Arena *a = s->arena;
     Expr *within = NULL;
     for (int d = 0; d < SHARED_NAMES; d++) {
@@ -180,16 +180,16 @@ void flatten_shared(Scheduler *s) {
         grid->grid.raster =
             e_call2(a, OP_CEILDIV, raster, e_int(a, grid->grid.cluster[0] > 1 ? grid->grid.cluster[0] : 1));
     grid->grid.iters = clusters;
-    Expr *points = e_mul(a, grid_points(s), size), *cluster = bind_name(s, "cluster", e_div(a, number, size));
+    Expr *tiles = e_mul(a, grid_tiles(s), size), *cluster = bind_name(s, "cluster", e_div(a, number, size));
     assume_within(s, cluster, limit);
     decompose(s, cluster);
     grid->grid.iters = own;
     bind_in_cluster(s, e_mod(a, number, size), clusters);
-    leave_beyond(s, point_within(s, own), &work);
+    leave_beyond(s, tile_within(s, own), &work);
     block_append(a, &body, &s->top);
     block_append(a, &body, &work);
     grid->grid.body = body;
-    set_iter(s, block, points);
+    set_iter(s, block, tiles);
     set_cluster(grid, blocks);
     grid->grid.persistent = false;
     drop_raster(grid);

@@ -108,7 +108,7 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
 
 static void bind_hilbert(Scheduler *s, Expr *number, Expr *rows, Expr *columns, Type type) {
     Expr *row, *column;
-    hilbert_point(s->arena, type, number, rows, columns, &row, &column, s->grid->loc, &s->top);
+    hilbert_tile(s->arena, type, number, rows, columns, &row, &column, s->grid->loc, &s->top);
     bind_iter(s, 0, row, rows);
     bind_iter(s, 1, column, columns);
 }
@@ -150,10 +150,10 @@ void decompose(Scheduler *s, Expr *number) {
     }
 }
 
-Expr *grid_points(Scheduler *s) {
-    Expr *points = s->grid->grid.iters[0].end;
-    for (int i = 1; i < s->grid->grid.count; i++) points = e_mul(s->arena, points, s->grid->grid.iters[i].end);
-    return points;
+Expr *grid_tiles(Scheduler *s) {
+    Expr *tiles = s->grid->grid.iters[0].end;
+    for (int i = 1; i < s->grid->grid.count; i++) tiles = e_mul(s->arena, tiles, s->grid->grid.iters[i].end);
+    return tiles;
 }
 
 void set_iter(Scheduler *s, Var *var, Expr *end) {
@@ -168,28 +168,28 @@ void split_declarations(Arena *arena, const Block *from, Block *to, Block *rest)
         block_push(arena, from->items[i]->kind == STMT_DECL ? to : rest, from->items[i]);
 }
 
-static void make_persistent(Scheduler *s, Expr *points) {
+static void make_persistent(Scheduler *s, Expr *tiles) {
     Arena *a = s->arena;
     Span loc = s->grid->loc;
-    Var *worker = var_new(a, "worker", VAR_ITER, TYPE_I64, loc), *turn = var_new(a, "turn", VAR_ITER, TYPE_I64, loc);
-    Expr *workers = e_min(a, points, e_call(a, OP_SMS, 0, NULL));
+    Var *cta = var_new(a, "worker", VAR_ITER, TYPE_I64, loc), *wave = var_new(a, "turn", VAR_ITER, TYPE_I64, loc);
+    Expr *ctas = e_min(a, tiles, e_call(a, OP_SMS, 0, NULL));
     Block declarations = {0}, work = {0};
     split_declarations(a, &s->grid->grid.body, &declarations, &work);
 
-    Expr *count = e_call2(a, OP_CEILDIV, e_sub(a, points, e_var(a, worker)), workers);
-    Stmt *loop = s_for(a, LOOP_SERIAL, turn, e_int(a, 0), count);
+    Expr *count = e_call2(a, OP_CEILDIV, e_sub(a, tiles, e_var(a, cta)), ctas);
+    Stmt *loop = s_for(a, LOOP_SERIAL, wave, e_int(a, 0), count);
     loop->loc = loc;
-    attr_set_ints(a, &loop->attrs, ATTR_POINTS, 0, NULL);
-    decompose(s, bind_name(s, "block", e_add(a, e_var(a, worker), e_mul(a, e_var(a, turn), workers))));
+    attr_set_ints(a, &loop->attrs, ATTR_TILE_LOOP, 0, NULL);
+    decompose(s, bind_name(s, "block", e_add(a, e_var(a, cta), e_mul(a, e_var(a, wave), ctas))));
     block_append(a, &loop->loop.body, &s->top);
     block_append(a, &loop->loop.body, &work);
 
     s->grid->grid.body = declarations;
     block_push(a, &s->grid->grid.body, loop);
-    set_iter(s, worker, workers);
+    set_iter(s, cta, ctas);
 }
 
-static void flatten(Scheduler *s, Expr *points) {
+static void flatten(Scheduler *s, Expr *tiles) {
     Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
     Block body = {0}, work = {0};
     split_declarations(s->arena, &s->grid->grid.body, &body, &work);
@@ -197,7 +197,7 @@ static void flatten(Scheduler *s, Expr *points) {
     block_append(s->arena, &body, &s->top);
     block_append(s->arena, &body, &work);
     s->grid->grid.body = body;
-    set_iter(s, block, points);
+    set_iter(s, block, tiles);
 }
 
 bool has_raster(const Stmt *grid) {
@@ -226,12 +226,12 @@ static bool drop_cluster(Scheduler *s, const char *why) {
 }
 
 // More threads than a block can have are those of a cluster's blocks.
-static bool divide_point(Scheduler *s) {
+static bool divide_tile(Scheduler *s) {
     int64_t threads = 1;
     if (attr_get(s->grid->attrs, ATTR_BLOCKS) || !expr_const(s->grid->grid.threads, &threads)) return false;
     int blocks = target_cluster(s->context->target, threads);
     if (blocks == 0)
-        diag(s->context->sink, s->grid->loc, T_POINT_THREADS, (long long)threads, s->context->target->name);
+        diag(s->context->sink, s->grid->loc, T_TILE_THREADS, (long long)threads, s->context->target->name);
     if (blocks <= 1) return false;
     attr_set_int(s->arena, &s->grid->attrs, ATTR_BLOCKS, blocks);
     return true;
@@ -240,33 +240,33 @@ static bool divide_point(Scheduler *s) {
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     s.facts = facts_new(context->arena, kernel);
-    bool divided = divide_point(&s);
-    Expr *points = grid_points(&s);
+    bool divided = divide_tile(&s);
+    Expr *tiles = grid_tiles(&s);
     int blocks = func_cluster(kernel);
     if (blocks > 1) {
-        bool flattened = flatten_clusters(&s, kernel, points, blocks);
+        bool flattened = flatten_clusters(&s, kernel, tiles, blocks);
         grid->grid.persistent = false;
         drop_raster(grid);
         return flattened;
     }
     if (block_any(&kernel->body, loads_shared, NULL)) return false;   // it has been here
-    const char *apart = share_tiles(&s, kernel);
-    bool shares = !apart, changed = shares || drop_cluster(&s, apart) || divided || has_raster(grid);
+    const char *not_shared = share_tiles(&s, kernel);
+    bool shares = !not_shared, changed = shares || drop_cluster(&s, not_shared) || divided || has_raster(grid);
     const char *why;
-    bool parted = can_specialize(context->arena, context->target, kernel,
+    bool specialized = can_specialize(context->arena, context->target, kernel,
                                  &why);   // warp-specialize makes its blocks persistent itself
-    if (!shares && grid->grid.count > 1 && specialized_in_turn(context->arena, context->target, kernel))
-        mark_streams(context->arena, context->target, grid);   // (what is shared has to come in one order)
+    if (!shares && grid->grid.count > 1 && specialized_pingpong(context->arena, context->target, kernel))
+        l2_hints(context->arena, context->target, grid);   // (what is shared has to come in one order)
     if (shares) {
         flatten_shared(&s);
         return true;
     }
     Trend trend = TREND_FLAT;
-    s.stays = grid->grid.persistent && specialized_together(context->arena, context->target, kernel);
-    s.persistent = grid->grid.persistent && !parted;
-    if (s.persistent) make_persistent(&s, points);
+    s.stays = grid->grid.persistent && specialized_cooperative(context->arena, context->target, kernel);
+    s.persistent = grid->grid.persistent && !specialized;
+    if (s.persistent) make_persistent(&s, tiles);
     else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.stays)))
-        flatten(&s, points);
+        flatten(&s, tiles);
     else {
         drop_raster(grid);
         return changed;
@@ -276,7 +276,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     return true;
 }
 
-bool pass_schedule(PassContext *context, Func *kernel) {
+bool pass_tile_scheduler(PassContext *context, Func *kernel) {
     for (int i = 0; i < kernel->body.count; i++)
         if (kernel->body.items[i]->kind == STMT_GRID) return schedule_grid(context, kernel, kernel->body.items[i]);
     return false;

@@ -23,7 +23,7 @@ void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent);   // the old
 
 Expr *raster_of(Scheduler *s);                      // NULL: plain, or a curve
 void decompose(Scheduler *s, Expr *number);         // the old iterators from the number of a point; fills s->top
-Expr *grid_points(Scheduler *s);                    // how many
+Expr *grid_tiles(Scheduler *s);                    // how many
 void set_iter(Scheduler *s, Var *var, Expr *end);   // the grid's only one
 void drop_raster(Stmt *grid);
 bool has_raster(const Stmt *grid);
@@ -41,7 +41,7 @@ void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend);
 bool has_cluster(const Stmt *grid);
 void set_cluster(Stmt *grid, int blocks);
 // That work together (cluster_grid.c): `points` becomes the only extent. False: nothing changed.
-bool flatten_clusters(Scheduler *s, Func *kernel, Expr *points, int blocks);
+bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks);
 // That share tiles (multicast.c). share_tiles marks what they share. NULL: they do; else why not.
 const char *share_tiles(Scheduler *s, Func *kernel);
 bool loads_shared(const Stmt *stmt, void *user);   // it loads such a tile; for block_any

@@ -46,8 +46,8 @@ static void mark_before(Marker *marker, const Block *block, int copy) {
     const Arg *args = block->items[copy]->call.args;
     for (int i = copy - 1; i >= 0 && runs_over(marker->arena, block->items[i], args[0].region, args[1].region->buf);
          i--) {
-        if (attr_get(block->items[i]->attrs, ATTR_BOXWISE)) continue;
-        attr_set_ints(marker->arena, &block->items[i]->attrs, ATTR_BOXWISE, 0, NULL);
+        if (attr_get(block->items[i]->attrs, ATTR_EPILOGUE_SUBTILE)) continue;
+        attr_set_ints(marker->arena, &block->items[i]->attrs, ATTR_EPILOGUE_SUBTILE, 0, NULL);
         marker->changed = true;
     }
 }
@@ -60,7 +60,7 @@ static void mark_block(Marker *marker, const Block *block) {
     }
 }
 
-bool mark_boxwise(Arena *arena, const Block *body) {
+bool mark_epilogue_subtile(Arena *arena, const Block *body) {
     Marker marker = {arena, false};
     mark_block(&marker, body);
     return marker.changed;

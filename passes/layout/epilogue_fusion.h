@@ -3,4 +3,4 @@
 #include "ir/ir.h"
 
 // Marks those right before such stores, in the block and below. Needs layouts and maps. True when some were marked.
-bool mark_boxwise(Arena *arena, const Block *body);
+bool mark_epilogue_subtile(Arena *arena, const Block *body);

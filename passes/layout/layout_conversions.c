@@ -23,10 +23,10 @@ static Stmt *whole_copy(Arena *arena, Buf *from, Buf *to) {
 }
 
 // A second fragment in the layout that the item needs, copied from and to the first one around it.
-static void convert(Inference *inference, Item *item, Buf *buf, const Layout *needed, bool reads, bool writes) {
+static void convert(Inference *inference, Item *item, Buf *buf, const Layout *required, bool reads, bool writes) {
     Arena *arena = inference->arena;
     Buf *other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, item->stmt->loc);
-    other->layout = needed;
+    other->layout = required;
     Block *before = conversions(inference, inference->before, item->stmt);
     block_push(arena, before, s_decl(arena, other));
     if (reads) block_push(arena, before, whole_copy(arena, buf, other));
@@ -39,7 +39,7 @@ static void convert(Inference *inference, Item *item, Buf *buf, const Layout *ne
     inference->changed = true;
     if (inference->context->remarks)
         diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name, layout_text(arena, buf->layout),
-             layout_text(arena, needed));
+             layout_text(arena, required));
 }
 
 // Some layout in which every thread holds every element: the buffer's own if it is one.
@@ -56,7 +56,7 @@ static const Layout *reduced_layout(Inference *inference, const Item *item) {
     const Layout *result = reduce_result(inference->arena, item->stmt, item->map);
     int axis = reduce_op_axis(item->stmt);
     if (!result)
-        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTS, (long long)buf_extent(dst, axis),
+        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(dst, axis),
              (long long)tv_threads_along(item->map, axis), axis, src->name);
     return result ? result : dst->layout;
 }
@@ -105,9 +105,9 @@ void convert_where_layouts_meet(Inference *inference) {
                 reads |= !written && (!other->is_store || other->keeps || updates(item));
                 writes |= other->is_store;
             }
-            const Layout *needed = needed_layout(inference, item, use);
-            if (!first || layout_equal(needed, use->buf->layout)) continue;
-            convert(inference, item, use->buf, needed, reads, writes);
+            const Layout *required = needed_layout(inference, item, use);
+            if (!first || layout_equal(required, use->buf->layout)) continue;
+            convert(inference, item, use->buf, required, reads, writes);
         }
     }
 }

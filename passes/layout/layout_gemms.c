@@ -52,8 +52,8 @@ static bool choose_warps(Item *item, int64_t warps, bool rows) {
         for (int64_t wn = 1; wm * wn <= warps; wn++) {
             if (warps % (wm * wn) != 0) continue;
             if (item->m % (wm * item->mma->m) != 0 || item->n % (wn * item->mma->n) != 0) continue;
-            int64_t idle = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
-            int64_t cost = idle * 1000000 + (rows ? wn * 1000 + traffic : traffic * 2 + (item->n / wn % 16 != 0));
+            int64_t unused = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
+            int64_t cost = unused * 1000000 + (rows ? wn * 1000 + traffic : traffic * 2 + (item->n / wn % 16 != 0));
             if (cost >= best) continue;
             best = cost;
             item->warps_m = wm;

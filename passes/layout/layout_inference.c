@@ -77,9 +77,9 @@ static bool propagate_loop(Inference *inference, Item *item) {
     for (int u = 0; u < item->uses.count; u++) {
         FragmentUse *use = &item->uses.items[u];
         if (use->buf->layout) continue;
-        const Layout *needed = layout_for_use(inference, item, use);
-        if (!covers(needed, use->buf)) continue;
-        set_layout(inference, use->buf, needed);
+        const Layout *required = layout_for_use(inference, item, use);
+        if (!covers(required, use->buf)) continue;
+        set_layout(inference, use->buf, required);
         changed = true;
     }
     return changed;
@@ -286,7 +286,7 @@ static void narrow_vectors(Inference *inference) {
 static void drop_replicas(Inference *inference) {
     for (int i = 0; i < inference->items.count; i++) {
         Item *item = inference->items.items[i];
-        if (item->once && item->map) item->map = tv_without_replicas(inference->arena, item->map);
+        if (item->unreplicated && item->map) item->map = tv_without_replicas(inference->arena, item->map);
     }
 }
 

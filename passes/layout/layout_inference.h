@@ -34,7 +34,7 @@ typedef struct Item {
     int64_t vector, fast_threads;
     int64_t line_threads;   // that access a line of memory together
     bool has_memory;
-    bool once;   // replicas would do harm: registers get what an atomic or an update of memory gives
+    bool unreplicated;   // replicas would do harm: registers get what an atomic or an update of memory gives
     // gemms
     const MmaInfo *mma;   // NULL: fma, or
     bool is_wgmma;

@@ -85,7 +85,7 @@ static bool updates_memory(const TileAccessVec *accesses, const Buf *buf) {
     return loads && stores;
 }
 
-static bool must_run_once(const TileAccessVec *accesses) {
+static bool must_not_be_replicated(const TileAccessVec *accesses) {
     bool registers = false, updates = false;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
@@ -103,7 +103,7 @@ static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
     item->line_threads = line_threads(inference->context->target, &accesses, item->vector);
     if (loop_has_transposed_side(&item->loop, &accesses, item->fast)) item->fast_threads = item->line_threads;
     loop_uses(inference, item, &accesses);
-    item->once = must_run_once(&accesses);
+    item->unreplicated = must_not_be_replicated(&accesses);
 }
 
 static void collect_reduce(Inference *inference, Item *item) {

@@ -24,16 +24,16 @@
 #include "support/map.h"
 #include <string.h>
 
-typedef struct Materialize {
+typedef struct Staging {
     PassContext *context;
     Arena *arena;
     Func *kernel;
     Map *staged;    // copies from a fragment to global memory that are worth staging
     Map *effects;   // block-level lets of what an effect returned
     bool changed;
-} Materialize;
+} Staging;
 
-static Buf *shared_like(Materialize *m, const char *name, Type type, int rank, const int64_t *shape, Block *out,
+static Buf *shared_like(Staging *m, const char *name, Type type, int rank, const int64_t *shape, Block *out,
                         Span loc) {
     Buf *buf = buf_new_const(m->arena, name, SCOPE_SHARED, type, rank, shape, loc);
     Stmt *decl = s_decl(m->arena, buf);
@@ -44,7 +44,7 @@ static Buf *shared_like(Materialize *m, const char *name, Type type, int rank, c
     return buf;
 }
 
-static void push_copy(Materialize *m, Region *from, Region *to, Span loc, Block *out) {
+static void push_copy(Staging *m, Region *from, Region *to, Span loc, Block *out) {
     Arg args[] = {arg_region(from), arg_region(to)};
     Stmt *copy = s_call(m->arena, OP_COPY, 2, args);
     copy->loc = loc;
@@ -57,7 +57,7 @@ static void operand_shape(const Region *region, int *rank, int64_t *shape) {
 }
 
 // from -> shared -> to, both regions of the same shape.
-static void through_shared(Materialize *m, const char *name, Type type, Region *from, Region *to, Span loc,
+static void crosses_shared(Staging *m, const char *name, Type type, Region *from, Region *to, Span loc,
                            Block *out) {
     int64_t shape[LAYOUT_MAX_RANK];
     int rank;
@@ -81,18 +81,18 @@ static bool is_conversion(Arena *arena, const Stmt *stmt) {
 
 // ---- gemm operands ----
 
-static bool a_is_usable(Materialize *m, const Stmt *gemm) {
+static bool a_is_usable(Staging *m, const Stmt *gemm) {
     const Attr *warps = attr_get(gemm->attrs, ATTR_WARPS);
     const Region *a = gemm->call.args[0].region, *acc = gemm->call.args[2].region;
     if (!warps || warps->args[1].integer != 1 || a->transposed || !region_is_whole(a)) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, gemm);
     if (strcmp(info->a_type, type_text(a->buf->type)) != 0) return false;
-    const Layout *needed = fragment_operand_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1),
+    const Layout *required = fragment_operand_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1),
                                               warps->args[0].integer, kernel_threads(m->kernel));
-    return a->buf->layout && layout_equal(a->buf->layout, needed);
+    return a->buf->layout && layout_equal(a->buf->layout, required);
 }
 
-static void operand_to_shared(Materialize *m, Stmt *gemm, int operand, Block *out) {
+static void operand_to_shared(Staging *m, Stmt *gemm, int operand, Block *out) {
     Region *region = gemm->call.args[operand].region;
     int64_t shape[2] = {buf_extent(region->buf, 0), buf_extent(region->buf, 1)};
     Buf *scratch = shared_like(m, region->buf->name, region->buf->type, 2, shape, out, gemm->loc);
@@ -102,7 +102,7 @@ static void operand_to_shared(Materialize *m, Stmt *gemm, int operand, Block *ou
     gemm->call.args[operand].region = other;
 }
 
-static void materialize_gemm(Materialize *m, Stmt *gemm, Block *out) {
+static void stage_gemm(Staging *m, Stmt *gemm, Block *out) {
     bool by_mma = !via_is(gemm, "wgmma");   // whose operand in registers layout-inference has converted
     if (gemm->call.args[0].region->buf->scope == SCOPE_FRAGMENT && by_mma && !a_is_usable(m, gemm))
         operand_to_shared(m, gemm, 0, out);
@@ -113,7 +113,7 @@ static void materialize_gemm(Materialize *m, Stmt *gemm, Block *out) {
 // ---- reductions ----
 
 // A fragment in place of an operand in shared memory.
-static Region *operand_in_registers(Materialize *m, Stmt *call, int operand, Block *out) {
+static Region *operand_in_registers(Staging *m, Stmt *call, int operand, Block *out) {
     const Region *region = call->call.args[operand].region;
     int64_t shape[LAYOUT_MAX_RANK];
     int rank;
@@ -126,14 +126,14 @@ static Region *operand_in_registers(Materialize *m, Stmt *call, int operand, Blo
     return call->call.args[operand].region;
 }
 
-static bool load_source(Materialize *m, Stmt *call, Block *out) {
+static bool load_source(Staging *m, Stmt *call, Block *out) {
     Region *src = call->call.args[0].region;
     if (src->buf->scope == SCOPE_FRAGMENT) return false;
     push_copy(m, src, operand_in_registers(m, call, 0, out), call->loc, out);
     return true;
 }
 
-static Region *scratch_of(Materialize *m, Type type, int64_t blocks, int rank, const int64_t *shape, Span loc,
+static Region *scratch_of(Staging *m, Type type, int64_t blocks, int rank, const int64_t *shape, Span loc,
                           Block *out) {
     Buf *scratch = shared_like(m, "partial", type, rank, shape, out, loc);
     if (blocks > 1) {   // each block has all parts
@@ -143,7 +143,7 @@ static Region *scratch_of(Materialize *m, Type type, int64_t blocks, int rank, c
     return region_whole(m->arena, scratch);
 }
 
-static void materialize_scan(Materialize *m, Stmt *scan, Block *out) {
+static void stage_scan(Staging *m, Stmt *scan, Block *out) {
     Region *dst = scan->call.args[SCAN_DST].region;
     bool loaded = load_source(m, scan, out), stored = dst->buf->scope != SCOPE_FRAGMENT;
     Region *result = stored ? operand_in_registers(m, scan, SCAN_DST, out) : dst;
@@ -160,7 +160,7 @@ static void materialize_scan(Materialize *m, Stmt *scan, Block *out) {
 }
 
 // The scratch where warps meet; nothing as long as the layouts are not known.
-static void give_scratch(Materialize *m, Stmt *reduce, Block *out) {
+static void give_scratch(Staging *m, Stmt *reduce, Block *out) {
     const Buf *src = reduce->call.args[REDUCE_SRC].region->buf, *dst = reduce->call.args[REDUCE_DST].region->buf;
     const Layout *layout = reduce_source(m->arena, reduce, src->layout);
     int64_t parts = tv_warps_along(layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
@@ -172,7 +172,7 @@ static void give_scratch(Materialize *m, Stmt *reduce, Block *out) {
         arg_region(scratch_of(m, type_compute(dst->type), blocks, rank, shape + 3 - rank, reduce->loc, out));
 }
 
-static void materialize_reduce(Materialize *m, Stmt *reduce, Block *out) {
+static void stage_reduce(Staging *m, Stmt *reduce, Block *out) {
     Region *dst = reduce->call.args[REDUCE_DST].region;
     const Expr *accumulate = reduce->call.args[REDUCE_ACCUMULATE].value;
     bool loaded = load_source(m, reduce, out), stored = dst->buf->scope != SCOPE_FRAGMENT;
@@ -201,7 +201,7 @@ static bool is_broadcast_effect(const Stmt *stmt) {
     return found;
 }
 
-static void materialize_effect(Materialize *m, Stmt *stmt, Block *out) {
+static void stage_effect(Staging *m, Stmt *stmt, Block *out) {
     int64_t one = 1;
     Buf *result = shared_like(m, stmt->let.var->name, stmt->let.value->type, 1, &one, out, stmt->loc);
     Expr *zero = e_int(m->arena, 0);
@@ -218,7 +218,7 @@ static void materialize_effect(Materialize *m, Stmt *stmt, Block *out) {
 // single elements (registers need unrolled code; a copy from shared memory can loop). The kernel must have as much shared
 // memory that is free by then: its input tiles.
 static void find_work(void *user, Stmt *stmt, const Facts *facts) {
-    Materialize *m = user;
+    Staging *m = user;
     TileLoop loop;
     if (is_broadcast_effect(stmt)) map_put(m->effects, stmt, stmt);
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || stmt->call.is_async) return;
@@ -246,46 +246,46 @@ static int64_t shared_bytes(const Block *block) {
     return total;
 }
 
-static bool stage_fits(const Materialize *m, const Stmt *copy) {
+static bool stage_fits(const Staging *m, const Stmt *copy) {
     const Region *to = copy->call.args[1].region;
     int64_t bytes = type_bytes(to->buf->type) * region_extent(to, 0) * region_extent(to, 1);
     return bytes <= shared_bytes(&m->kernel->body);
 }
 
 static void find_role_work(void *user, Stmt *stmt, const Facts *facts) {
-    Materialize *m = user;
+    Staging *m = user;
     (void)facts;
     if (is_broadcast_effect(stmt)) map_put(m->effects, stmt, stmt);
 }
 
 // ---- the pass ----
 
-static void materialize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Materialize *m = mapper->user;
+static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Staging *m = mapper->user;
     if (is_conversion(m->arena, stmt)) {
         const Buf *from = stmt->call.args[0].region->buf, *to = stmt->call.args[1].region->buf;
         Type narrow = type_bits(to->type) < type_bits(from->type) ? to->type : from->type;   // less to write and read
-        through_shared(m, from->name, narrow, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
+        crosses_shared(m, from->name, narrow, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
     } else if (map_has(m->staged, stmt) && stage_fits(m, stmt)) {
         const Region *to = stmt->call.args[1].region;
-        through_shared(m, "stage", to->buf->type, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
+        crosses_shared(m, "stage", to->buf->type, stmt->call.args[0].region, stmt->call.args[1].region, stmt->loc, out);
     } else if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
-        materialize_gemm(m, stmt, out);
+        stage_gemm(m, stmt, out);
     } else if (is_reduction(stmt)) {
-        materialize_reduce(m, stmt, out);
+        stage_reduce(m, stmt, out);
     } else if (is_scan(stmt)) {
-        materialize_scan(m, stmt, out);
+        stage_scan(m, stmt, out);
     } else if (map_has(m->effects, stmt)) {
         map_remove(m->effects, stmt);
-        materialize_effect(m, stmt, out);
+        stage_effect(m, stmt, out);
     } else {
         block_push(mapper->arena, out, stmt);
     }
 }
 
-bool pass_materialize(PassContext *context, Func *kernel) {
+bool pass_stage_through_shared(PassContext *context, Func *kernel) {
     int errors = diag_errors(context->sink);   // of what came before: another choice of a file's tests
-    Materialize m = {.context = context, .arena = context->arena, .kernel = kernel};
+    Staging m = {.context = context, .arena = context->arena, .kernel = kernel};
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
     ThreadScope block = {.body = &kernel->body, .threads = kernel_threads(kernel)};
@@ -293,7 +293,7 @@ bool pass_materialize(PassContext *context, Func *kernel) {
     ThreadScopeVec scopes = {0};
     thread_scopes(context->arena, kernel, &scopes);
     for (int i = 1; i < scopes.count; i++) scope_walk(context->arena, kernel, &scopes.items[i], find_role_work, &m);
-    StmtMapper mapper = {.arena = context->arena, .stmt = materialize_stmt, .user = &m};
+    StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &m};
     bool any = false;
     do {   // a reduction from shared memory needs a second round, with its source's layout
         m.changed = false;
@@ -301,5 +301,5 @@ bool pass_materialize(PassContext *context, Func *kernel) {
         if (m.changed) pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == errors);
-    return mark_boxwise(context->arena, &kernel->body) || any;
+    return mark_epilogue_subtile(context->arena, &kernel->body) || any;
 }

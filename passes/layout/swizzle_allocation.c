@@ -160,94 +160,94 @@ typedef struct Life {
     int64_t bytes, align;
 } Life;
 
-typedef struct Lives {
+typedef struct Lifetimes {
     Arena *arena;
-    VEC(Life) lives;
+    VEC(Life) lifetimes;
     int clock;
-} Lives;
+} Lifetimes;
 
-static Life *life_of(Lives *lives, const Buf *buf) {
-    for (int i = 0; i < lives->lives.count; i++)
-        if (lives->lives.items[i].buf == buf) return &lives->lives.items[i];
+static Life *life_of(Lifetimes *lifetimes, const Buf *buf) {
+    for (int i = 0; i < lifetimes->lifetimes.count; i++)
+        if (lifetimes->lifetimes.items[i].buf == buf) return &lifetimes->lifetimes.items[i];
     return NULL;
 }
 
-static void touch(Lives *lives, const Buf *buf, int from, int to) {
-    Life *life = life_of(lives, buf->alias_of ? buf->alias_of : buf);
+static void touch(Lifetimes *lifetimes, const Buf *buf, int from, int to) {
+    Life *life = life_of(lifetimes, buf->alias_of ? buf->alias_of : buf);
     if (!life) return;
     if (life->first < 0 || from < life->first) life->first = from;
     if (to > life->last) life->last = to;
 }
 
-static void live_block(Lives *lives, const Block *block);
+static void live_block(Lifetimes *lifetimes, const Block *block);
 
-static void live_stmt_itself(Lives *lives, const Stmt *stmt) {
+static void live_stmt_itself(Lifetimes *lifetimes, const Stmt *stmt) {
     EffectVec effects = {0};
-    stmt_effects(lives->arena, stmt, &effects);
-    if (is_call(stmt, OP_AWAIT)) touch(lives, call_region(stmt, 0)->buf, lives->clock, lives->clock);
+    stmt_effects(lifetimes->arena, stmt, &effects);
+    if (is_call(stmt, OP_AWAIT)) touch(lifetimes, call_region(stmt, 0)->buf, lifetimes->clock, lifetimes->clock);
     for (int i = 0; i < effects.count; i++) {
         bool peers =
             effects.items[i].op == OP_PEER || effects.items[i].op == OP_PEER_STORE;   // others use it when they do
-        touch(lives, effects.items[i].buf, peers ? 0 : lives->clock, peers ? INT_MAX : lives->clock);
+        touch(lifetimes, effects.items[i].buf, peers ? 0 : lifetimes->clock, peers ? INT_MAX : lifetimes->clock);
     }
 }
 
 // Buffers declared outside live through the whole loop when it touches them.
-static void live_loop(Lives *lives, const Stmt *stmt, const Block *body) {
-    int start = lives->clock, known = lives->lives.count;
+static void live_loop(Lifetimes *lifetimes, const Stmt *stmt, const Block *body) {
+    int start = lifetimes->clock, known = lifetimes->lifetimes.count;
     EffectVec effects = {0};
-    live_block(lives, body);
-    stmt_effects(lives->arena, stmt, &effects);
+    live_block(lifetimes, body);
+    stmt_effects(lifetimes->arena, stmt, &effects);
     for (int i = 0; i < effects.count; i++)
         for (int l = 0; l < known; l++)
-            if (lives->lives.items[l].buf == effects.items[i].buf)
-                touch(lives, effects.items[i].buf, start, lives->clock);
+            if (lifetimes->lifetimes.items[l].buf == effects.items[i].buf)
+                touch(lifetimes, effects.items[i].buf, start, lifetimes->clock);
 }
 
 // Roles run side by side, and as long as the block: what one touches stays.
-static void live_role(Lives *lives, const Stmt *role) {
+static void live_role(Lifetimes *lifetimes, const Stmt *role) {
     EffectVec effects = {0};
-    live_block(lives, &role->role.body);
-    stmt_effects(lives->arena, role, &effects);
+    live_block(lifetimes, &role->role.body);
+    stmt_effects(lifetimes->arena, role, &effects);
     for (int i = 0; i < effects.count; i++) {
-        touch(lives, effects.items[i].buf, 0, 0);
-        touch(lives, effects.items[i].buf, INT_MAX, INT_MAX);
+        touch(lifetimes, effects.items[i].buf, 0, 0);
+        touch(lifetimes, effects.items[i].buf, INT_MAX, INT_MAX);
     }
 }
 
-static void live_if(Lives *lives, const Stmt *stmt) {
+static void live_if(Lifetimes *lifetimes, const Stmt *stmt) {
     Stmt test = *stmt;
     test.if_.then = test.if_.otherwise = (Block){0};
-    live_stmt_itself(lives, &test);
-    live_block(lives, &stmt->if_.then);
-    live_block(lives, &stmt->if_.otherwise);
+    live_stmt_itself(lifetimes, &test);
+    live_block(lifetimes, &stmt->if_.then);
+    live_block(lifetimes, &stmt->if_.otherwise);
 }
 
-static void live_stmt(Lives *lives, const Stmt *stmt) {
-    lives->clock++;
+static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
+    lifetimes->clock++;
     switch (stmt->kind) {
     case STMT_DECL:
         if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of) {
             Life life = {.buf = stmt->decl, .first = -1, .last = -1};
-            vec_push(lives->arena, &lives->lives, life);
+            vec_push(lifetimes->arena, &lifetimes->lifetimes, life);
         }
         return;
-    case STMT_GRID: live_block(lives, &stmt->grid.body); return;
-    case STMT_ROLE: live_role(lives, stmt); return;
-    case STMT_BLOCK: live_block(lives, &stmt->block); return;
-    case STMT_IF: live_if(lives, stmt); return;
-    case STMT_WHILE: live_loop(lives, stmt, &stmt->while_.body); return;
-    case STMT_THREAD: live_loop(lives, stmt, &stmt->thread.body); return;
+    case STMT_GRID: live_block(lifetimes, &stmt->grid.body); return;
+    case STMT_ROLE: live_role(lifetimes, stmt); return;
+    case STMT_BLOCK: live_block(lifetimes, &stmt->block); return;
+    case STMT_IF: live_if(lifetimes, stmt); return;
+    case STMT_WHILE: live_loop(lifetimes, stmt, &stmt->while_.body); return;
+    case STMT_THREAD: live_loop(lifetimes, stmt, &stmt->thread.body); return;
     case STMT_FOR:
-        if (stmt->loop.kind == LOOP_PARALLEL) live_stmt_itself(lives, stmt);
-        else live_loop(lives, stmt, &stmt->loop.body);
+        if (stmt->loop.kind == LOOP_PARALLEL) live_stmt_itself(lifetimes, stmt);
+        else live_loop(lifetimes, stmt, &stmt->loop.body);
         return;
-    default: live_stmt_itself(lives, stmt); return;
+    default: live_stmt_itself(lifetimes, stmt); return;
     }
 }
 
-static void live_block(Lives *lives, const Block *block) {
-    for (int i = 0; i < block->count; i++) live_stmt(lives, block->items[i]);
+static void live_block(Lifetimes *lifetimes, const Block *block) {
+    for (int i = 0; i < block->count; i++) live_stmt(lifetimes, block->items[i]);
 }
 
 // ---- placing ----
@@ -260,22 +260,22 @@ static bool meet(const Life *a, const Life *b) {
     return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
 }
 
-static bool is_free(const Lives *lives, const Life *life, int64_t offset) {
-    for (int i = 0; i < lives->lives.count; i++) {
-        const Life *other = &lives->lives.items[i];
+static bool is_free(const Lifetimes *lifetimes, const Life *life, int64_t offset) {
+    for (int i = 0; i < lifetimes->lifetimes.count; i++) {
+        const Life *other = &lifetimes->lifetimes.items[i];
         if (other == life || other->buf->offset < 0 || !meet(life, other)) continue;
         if (offset < other->buf->offset + other->bytes && other->buf->offset < offset + life->bytes) return false;
     }
     return true;
 }
 
-static void place(Lives *lives, Life *life) {
-    int64_t best = is_free(lives, life, 0) ? 0 : INT64_MAX;
-    for (int i = 0; i < lives->lives.count && best > 0; i++) {
-        const Life *other = &lives->lives.items[i];
+static void place(Lifetimes *lifetimes, Life *life) {
+    int64_t best = is_free(lifetimes, life, 0) ? 0 : INT64_MAX;
+    for (int i = 0; i < lifetimes->lifetimes.count && best > 0; i++) {
+        const Life *other = &lifetimes->lifetimes.items[i];
         if (other->buf->offset < 0) continue;
         int64_t offset = round_up(other->buf->offset + other->bytes, life->align);
-        if (offset < best && is_free(lives, life, offset)) best = offset;
+        if (offset < best && is_free(lifetimes, life, offset)) best = offset;
     }
     life->buf->offset = best;
     life->buf->align = (int)life->align;
@@ -283,44 +283,44 @@ static void place(Lives *lives, Life *life) {
 
 // Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between the last
 // read of one and the first write of the next.
-static void keep_apart(Life *life) {
+static void keep_disjoint(Life *life) {
     if (life->first < 0) return;
     life->first = 0;
     life->last = INT_MAX;
 }
 
-static Life *largest_unplaced(Lives *lives) {
+static Life *largest_unplaced(Lifetimes *lifetimes) {
     Life *best = NULL;
-    for (int i = 0; i < lives->lives.count; i++) {
-        Life *life = &lives->lives.items[i];
+    for (int i = 0; i < lifetimes->lifetimes.count; i++) {
+        Life *life = &lifetimes->lifetimes.items[i];
         if (life->buf->offset < 0 && (!best || life->bytes > best->bytes)) best = life;
     }
     return best;
 }
 
-static void check_size(PassContext *context, const Func *kernel, const Lives *lives) {
+static void check_size(PassContext *context, const Func *kernel, const Lifetimes *lifetimes) {
     int64_t total = 0;
-    for (int i = 0; i < lives->lives.count; i++) {
-        int64_t end = lives->lives.items[i].buf->offset + lives->lives.items[i].bytes;
+    for (int i = 0; i < lifetimes->lifetimes.count; i++) {
+        int64_t end = lifetimes->lifetimes.items[i].buf->offset + lifetimes->lifetimes.items[i].bytes;
         total = end > total ? end : total;
     }
     if (total <= context->target->shared_block) return;
     Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total,
                    context->target->name, (long long)context->target->shared_block);
-    for (int i = 0; i < lives->lives.count; i++)
-        diag_label(d, lives->lives.items[i].buf->loc, "%s: %lld bytes", lives->lives.items[i].buf->name,
-                   (long long)lives->lives.items[i].bytes);
+    for (int i = 0; i < lifetimes->lifetimes.count; i++)
+        diag_label(d, lifetimes->lifetimes.items[i].buf->loc, "%s: %lld bytes", lifetimes->lifetimes.items[i].buf->name,
+                   (long long)lifetimes->lifetimes.items[i].bytes);
 }
 
 // ---- the pass ----
 
-static bool is_turned(const Stmt *stmt, void *user) {
+static bool is_transposed_tile(const Stmt *stmt, void *user) {
     (void)user;
     return via_is(stmt, "matrix");
 }
 
 static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec *accesses) {
-    if (block_any(&kernel->body, is_turned, NULL)) {   // which rows these read depends on the layout
+    if (block_any(&kernel->body, is_transposed_tile, NULL)) {   // which rows these read depends on the layout
         *accesses = (SharedAccessVec){0};
         shared_accesses(context, kernel, accesses);
     }
@@ -336,28 +336,28 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
 }
 
 bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
-    Lives lives = {.arena = context->arena};
+    Lifetimes lifetimes = {.arena = context->arena};
     SharedAccessVec accesses = {0};
     bool changed = false;
-    live_block(&lives, &kernel->body);
+    live_block(&lifetimes, &kernel->body);
     shared_accesses(context, kernel, &accesses);
-    for (int i = 0; i < lives.lives.count; i++) {
-        Buf *buf = lives.lives.items[i].buf;
+    for (int i = 0; i < lifetimes.lifetimes.count; i++) {
+        Buf *buf = lifetimes.lifetimes.items[i].buf;
         if (!buf->layout && !buf->lowered) {
             buf->layout = dictated_layout(context, kernel, buf);
             if (!buf->layout) buf->layout = choose_layout(context, &accesses, buf).layout;
             buf->stage_dims = buf->rank - buf->layout->rank_in;
             changed = true;
         }
-        lives.lives.items[i].bytes = buf_space(buf);
-        lives.lives.items[i].align = alignment_of(context, kernel, buf);
+        lifetimes.lifetimes.items[i].bytes = buf_space(buf);
+        lifetimes.lifetimes.items[i].align = alignment_of(context, kernel, buf);
         bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
-        if (spread || lives.lives.items[i].bytes <= context->target->line_bytes) keep_apart(&lives.lives.items[i]);
+        if (spread || lifetimes.lifetimes.items[i].bytes <= context->target->line_bytes) keep_disjoint(&lifetimes.lifetimes.items[i]);
         if (!spread && grid_blocks(func_grid(kernel)) > 1)
-            diag(context->sink, buf->loc, T_POINT_SHARED, buf->name, (long long)grid_blocks(func_grid(kernel)));
+            diag(context->sink, buf->loc, T_TILE_SHARED, buf->name, (long long)grid_blocks(func_grid(kernel)));
     }
     if (changed) report_conflicts(context, kernel, &accesses);
-    for (Life *life; (life = largest_unplaced(&lives)); changed = true) place(&lives, life);
-    check_size(context, kernel, &lives);
+    for (Life *life; (life = largest_unplaced(&lifetimes)); changed = true) place(&lifetimes, life);
+    check_size(context, kernel, &lifetimes);
     return changed;
 }

@@ -10,7 +10,7 @@
 enum { REDUCE_SRC, REDUCE_DST, REDUCE_AXIS, REDUCE_ACCUMULATE, REDUCE_SCRATCH };   // operands, in the op table's order
 bool is_reduction(const Stmt *stmt);
 int reduce_op_axis(const Stmt *reduce);
-bool reduces_to_parts(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
+bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
 Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b);   // of two partial results
 // The source's layout with only that along the axis which is reduced (tv_in_parts), and the destination's. NULL: the
@@ -28,7 +28,7 @@ int scratch_operand(const Stmt *stmt);
 
 // Operands, in the op table's order.
 enum { GEMM_A, GEMM_B, GEMM_ACC, GEMM_PRECISION, GEMM_ACCUMULATE };
-enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL, COPY_ONCE, COPY_BLOCKS };
+enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL, COPY_EVICT_FIRST, COPY_BLOCKS };
 
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma
@@ -86,21 +86,21 @@ Region *lower_element(Lower *lower, const Region *region);
 // Statements of a block (lower_tile_op.c); regions, roles and their turns (lower_roles.c, lower_order.c).
 void lower_block(Lower *lower, const Block *from, Block *to);
 void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
-Stmt *lower_once(Lower *lower, Expr *guard, Block *out);   // an `if` for thread 0, and for the guard (NULL: none)
+Stmt *lower_single_thread(Lower *lower, Expr *guard, Block *out);   // an `if` for thread 0, and for the guard (NULL: none)
 // A `thread (t in n)` region for `threads` threads; statements that are lowered from here on go by its index.
 Stmt *open_region(Lower *lower, int64_t threads, Span loc);
 // Scalars that all roles see, the roles, and between them what the whole block does.
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
-bool takes_turns(const Stmt *stmt, void *user);                     // for block_any
-void open_turns(Lower *lower, const Stmt *role, Block *out);        // the first turn: the last warpgroup says so
-bool lower_turn(Lower *lower, const Stmt *stmt, Block *out);        // false: it neither begins nor ends one
-bool lower_first(Lower *lower, Stmt *wait, Block *out);             // a `@first` wait; false: it is everybody's
-void overlap_launches(Lower *lower, int64_t threads, Block *top);   // of a grid's lowered body
+bool is_order_barrier(const Stmt *stmt, void *user);                     // for block_any
+void open_order(Lower *lower, const Stmt *role, Block *out);        // the first turn: the last warpgroup says so
+bool lower_order(Lower *lower, const Stmt *stmt, Block *out);        // false: it neither begins nor ends one
+bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);             // a `@first` wait; false: it is everybody's
+void lower_pdl(Lower *lower, int64_t threads, Block *top);   // of a grid's lowered body
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
 // The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its
 // @vector); count 0: all.
-void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
+void lower_loop_slice(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a
 // step ahead.
@@ -113,9 +113,9 @@ void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out);
 // Of a fragment, by all threads, with the `loops` (@boxwise) that stand before it.
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
-void lower_turned(Lower *lower, const Stmt *copy, Block *out);   // @via(matrix)
+void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(matrix)
 // Row k of S (`load`: of ldmatrix) or d of T (of stmatrix) whose address the lane gives, from the warp's corner on; the other one
 // is where in it. T's layout (NULL: not known yet) says in which order it has k.
-void turned_row(const Layout *layout, int lane, bool load, int *k, int *d);
+void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the digits of its layout along the axis leave gaps

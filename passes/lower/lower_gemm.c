@@ -285,18 +285,18 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     bool a_in_registers = gemm->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
     int mark = facts_mark(gemm->lower->facts);
     Expr *i, *j, *p;
-    int64_t parts = gemm->step / gemm->info->k;
+    int64_t pieces = gemm->step / gemm->info->k;
     Stmt *rows = ranged(gemm, LOOP_UNROLL, "i", from, to, &i);
     Stmt *columns = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j);
-    Stmt *halves = gemm_counted(gemm, LOOP_UNROLL, "p", parts, &p);
-    if (parts == 1) p = e_int(arena, 0);
+    Stmt *halves = gemm_counted(gemm, LOOP_UNROLL, "p", pieces, &p);
+    if (pieces == 1) p = e_int(arena, 0);
     Expr *a_tile = a_in_registers ? plus(gemm, times(gemm, i, gemm->k_steps), kk) : i;
     if (gemm->wide_a) {   // a row of tiles at a time
         convert_tile(gemm, 0, i, e_int(arena, 0), &rows->loop.body);
         a_tile = e_int(arena, 0);
     }
-    Expr *a_slot = plus(gemm, times(gemm, a_tile, gemm->a_values), times(gemm, p, gemm->a_values / parts));
-    Expr *b_slot = plus(gemm, times(gemm, j, gemm->b_values), times(gemm, p, gemm->b_values / parts));
+    Expr *a_slot = plus(gemm, times(gemm, a_tile, gemm->a_values), times(gemm, p, gemm->a_values / pieces));
+    Expr *b_slot = plus(gemm, times(gemm, j, gemm->b_values), times(gemm, p, gemm->b_values / pieces));
     Expr *slots[3] = {a_in_registers || gemm->wide_a ? a_slot : in_set(gemm, 0, a_slot),
                       gemm->wide_b ? b_slot : in_set(gemm, 1, b_slot),
                       times(gemm, plus(gemm, times(gemm, i, gemm->n_tiles), j), gemm->c_values)};
@@ -305,8 +305,8 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     for (int o = 0; o < 3; o++) args[o + 1] = arg_region(region_element(arena, locals[o], 1, &slots[o]));
     Stmt *call = s_call(arena, OP_MMA, 4, args);
     call->loc = place(gemm);
-    block_push(arena, parts > 1 ? &halves->loop.body : &columns->loop.body, call);
-    if (parts > 1) block_push(arena, &columns->loop.body, halves);
+    block_push(arena, pieces > 1 ? &halves->loop.body : &columns->loop.body, call);
+    if (pieces > 1) block_push(arena, &columns->loop.body, halves);
     block_push(arena, &rows->loop.body, columns);
     facts_release(gemm->lower->facts, mark);
     block_push(arena, out, rows);
@@ -353,9 +353,9 @@ static void count_tiles(Gemm *gemm) {
     gemm->n_tiles = region_extent(args[2].region, 1) / split->args[1].integer / gemm->info->n;
     gemm->step = gemm_step(gemm->lower->target, gemm->stmt);
     gemm->k_steps = region_extent(args[0].region, 1) / gemm->step;
-    int parts = (int)(gemm->step / gemm->info->k);
-    gemm->a_values = layout_values(gemm->arena, gemm->info->a_layout) * parts;
-    gemm->b_values = layout_values(gemm->arena, gemm->info->b_layout) * parts;
+    int pieces = (int)(gemm->step / gemm->info->k);
+    gemm->a_values = layout_values(gemm->arena, gemm->info->a_layout) * pieces;
+    gemm->b_values = layout_values(gemm->arena, gemm->info->b_layout) * pieces;
     gemm->c_values = layout_values(gemm->arena, gemm->info->c_layout);
 }
 

@@ -112,12 +112,12 @@ static bool only_cp_async(const Block *block) {
 
 // The copies go to a slot that is also free where their condition does not hold. In a loop with few, known trips the condition may
 // decide the trip, and the slot with it (`if (k <= 0) copy(.., As[1])`), which the other trips read.
-static bool goes_round(const Block *block, const Stmt *loop) {
+static bool reaches_loop_end(const Block *block, const Stmt *loop) {
     int64_t trips;
     if (!expr_const(loop->loop.iters[0].end, &trips)) return true;
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_FOR && !goes_round(&stmt->loop.body, loop)) return false;
+        if (stmt->kind == STMT_FOR && !reaches_loop_end(&stmt->loop.body, loop)) return false;
         if (!is_call(stmt, OP_CP_ASYNC)) continue;
         const Expr *slot = stmt->call.args[0].region->dims[0].start;
         if (slot->kind != EXPR_BINARY || slot->binary.op != BIN_MOD || !expr_uses_var(slot, loop->loop.iters[0].var))
@@ -160,7 +160,7 @@ static void sort_copies(Copies *copies, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         bool masks = stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 && only_cp_async(&stmt->if_.then) &&
-                     goes_round(&stmt->if_.then, copies->loop);
+                     reaches_loop_end(&stmt->if_.then, copies->loop);
         if (masks) {
             copies->masked = true;
             mask_copies(arena, stmt->if_.condition, &stmt->if_.then);
@@ -190,10 +190,10 @@ static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *o
         if (!expr_const(copies->spread.items[i]->loop.iters[0].end, &count)) return;
         int64_t low = from > begin ? from - begin : 0, high = to - begin < count ? to - begin : count;
         if (low >= high) continue;
-        Stmt *part = clone_stmt(arena, NULL, copies->spread.items[i]);
-        part->loop.iters[0].begin = e_int(arena, low);
-        part->loop.iters[0].end = e_int(arena, high);
-        block_push(arena, out, part);
+        Stmt *piece = clone_stmt(arena, NULL, copies->spread.items[i]);
+        piece->loop.iters[0].begin = e_int(arena, low);
+        piece->loop.iters[0].end = e_int(arena, high);
+        block_push(arena, out, piece);
     }
 }
 
@@ -204,13 +204,13 @@ static Stmt *at_step(Gemm *gemm, Expr *kk, int64_t step) {
 // All steps but the last share the copies; the commit follows the last part.
 static void interleave_copies(const Copies *copies, Expr *kk, Block *out) {
     Gemm *gemm = copies->gemm;
-    int64_t parts = gemm->k_steps - 1, count = copies_count(copies);
-    for (int64_t p = 0; p < parts; p++) {
-        Stmt *part = at_step(gemm, kk, p);
-        if (p == 0) block_append(gemm->arena, &part->if_.then, &copies->first);
-        push_copies(copies, count * p / parts, count * (p + 1) / parts, &part->if_.then);
-        if (p == parts - 1) block_append(gemm->arena, &part->if_.then, &copies->last);
-        if (part->if_.then.count > 0) block_push(gemm->arena, out, part);
+    int64_t pieces = gemm->k_steps - 1, count = copies_count(copies);
+    for (int64_t p = 0; p < pieces; p++) {
+        Stmt *piece = at_step(gemm, kk, p);
+        if (p == 0) block_append(gemm->arena, &piece->if_.then, &copies->first);
+        push_copies(copies, count * p / pieces, count * (p + 1) / pieces, &piece->if_.then);
+        if (p == pieces - 1) block_append(gemm->arena, &piece->if_.then, &copies->last);
+        if (piece->if_.then.count > 0) block_push(gemm->arena, out, piece);
     }
 }
 
@@ -247,11 +247,11 @@ static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block
 
 // ---- the last wait ----
 
-typedef struct Overlap {
+typedef struct Aliasing {
     Lower *lower;
-    const Buf *ring;
+    const Buf *buffer;
     bool found;
-} Overlap;
+} Aliasing;
 
 static int64_t end_of(const Buf *physical) {
     int64_t bytes = type_bytes(physical->type);
@@ -259,30 +259,30 @@ static int64_t end_of(const Buf *physical) {
     return physical->offset + bytes;
 }
 
-static bool find_overlap(Visitor *visitor, Stmt *stmt) {
-    Overlap *overlap = visitor->user;
+static bool find_aliasing(Visitor *visitor, Stmt *stmt) {
+    Aliasing *aliasing = visitor->user;
     if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return true;
-    const Buf *ring = overlap->ring, *other = lower_physical(overlap->lower, stmt->decl);
-    overlap->found |= other != ring && other->offset < end_of(ring) && ring->offset < end_of(other);
+    const Buf *buffer = aliasing->buffer, *other = lower_physical(aliasing->lower, stmt->decl);
+    aliasing->found |= other != buffer && other->offset < end_of(buffer) && buffer->offset < end_of(other);
     return true;
 }
 
-static bool find_ring(Visitor *visitor, Stmt *stmt) {
-    Overlap *overlap = visitor->user;
+static bool find_buffer(Visitor *visitor, Stmt *stmt) {
+    Aliasing *aliasing = visitor->user;
     if (!is_call(stmt, OP_CP_ASYNC)) return true;
-    overlap->ring = stmt->call.args[0].region->buf;
-    Visitor others = {.stmt = find_overlap, .user = overlap};
-    visit_block(&others, &overlap->lower->kernel->body);
+    aliasing->buffer = stmt->call.args[0].region->buf;
+    Visitor others = {.stmt = find_aliasing, .user = aliasing};
+    visit_block(&others, &aliasing->lower->kernel->body);
     return true;
 }
 
 // Whether something else lives in the memory of the copies.
 static bool shares_memory(Lower *lower, const Copies *copies) {
-    Overlap overlap = {.lower = lower};
-    Visitor visitor = {.stmt = find_ring, .user = &overlap};
+    Aliasing aliasing = {.lower = lower};
+    Visitor visitor = {.stmt = find_buffer, .user = &aliasing};
     visit_block(&visitor, (Block *)&copies->first);
     for (int i = 0; i < copies->spread.count; i++) visit_stmt(&visitor, copies->spread.items[i]);
-    return overlap.found;
+    return aliasing.found;
 }
 
 // Whether copies are still under way after the waits at the top of an iteration.

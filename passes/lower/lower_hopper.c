@@ -43,8 +43,8 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
     for (int i = 0; i < kernel->params.count; i++) {
         const Attr *attr = attr_get(kernel->params.items[i].attrs, ATTR_TMA);
         if (!attr || strcmp(attr->args[0].text, tensor->name)) continue;
-        bool rounds = attr_get(kernel->params.items[i].attrs, ATTR_TF32) != NULL;
-        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle && rounds == tf32)
+        bool rounds_to_tf32 = attr_get(kernel->params.items[i].attrs, ATTR_TF32) != NULL;
+        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle && rounds_to_tf32 == tf32)
             return kernel->params.items[i].var;
         taken++;
     }
@@ -111,12 +111,12 @@ static void set_coordinates(Lower *lower, const Boxes *boxes, int64_t panel, Arg
 }
 
 void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
-    enum { ONCE = 3, MASK = 3 };
+    enum { EVICT_FIRST = 3, MASK = 3 };
     Arena *arena = lower->arena;
     const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
     Boxes boxes;
     if (!boxes_of(lower, copy, to, from, &boxes)) return;
-    Expr *once = copy->call.count > COPY_ONCE ? lower_expr(lower, copy->call.args[COPY_ONCE].value) : NULL;
+    Expr *evict_first = copy->call.count > COPY_EVICT_FIRST ? lower_expr(lower, copy->call.args[COPY_EVICT_FIRST].value) : NULL;
     Expr *blocks = copy->call.count > COPY_BLOCKS ? lower_expr(lower, copy->call.args[COPY_BLOCKS].value) : NULL;
     int first = blocks ? 4 : 5;   // where the coordinates begin
     for (int64_t p = 0; p < boxes.panels.count; p++) {
@@ -124,7 +124,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
                                          arg_region(lower_element(lower, copy->call.args[COPY_BAR].region))};
         set_coordinates(lower, &boxes, p, args + first);
         if (blocks) args[MASK] = arg_value(blocks);
-        else if (once) args[ONCE] = arg_value(once);
+        else if (evict_first) args[EVICT_FIRST] = arg_value(evict_first);
         push_op(lower, copy, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + from->count, args, out);
     }
 }
@@ -274,7 +274,7 @@ static void push_loops(Store *store, int64_t first, int64_t count) {
     for (int i = 0; i < store->loops->count; i++) {
         TileLoop loop;
         tile_loop_of(store->lower->arena, store->loops->items[i], &loop);
-        lower_loop_part(store->lower, store->loops->items[i], &loop, first, count, store->out);
+        lower_loop_slice(store->lower, store->loops->items[i], &loop, first, count, store->out);
     }
 }
 
@@ -344,7 +344,7 @@ void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *
     const TmaStore *shape = &store.shape;
     int64_t across = shape->chunks + (shape->tail > 0), boxes = shape->strips * across;
     const Region *stage = call_region(copy, shape->chunks ? COPY_STAGE : COPY_TAIL);
-    store.tile = shape->chunks && tma_stores_through(shape, copy, stage->buf);
+    store.tile = shape->chunks && tma_store_aliases(shape, copy, stage->buf);
     int64_t slots = slots_of(lower, stage->buf);
     for (int64_t box = 0; box < boxes; box++) {
         int64_t chunk = box % across, slot = box % slots;

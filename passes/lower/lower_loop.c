@@ -26,7 +26,7 @@
 
 // ---- one version of the loop ----
 
-Expr *bind_point(Version *version, Block *out) {
+Expr *bind_index(Version *version, Block *out) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
     Expr *in[2] = {lower_thread(version->lower), e_mul(arena, version->group, e_int(arena, version->vector))};
@@ -40,7 +40,7 @@ Expr *bind_point(Version *version, Block *out) {
             facts_bind(facts, var, value);
             value = e_var(arena, var);
         }
-        version->first[d] = version->point[d] = value;
+        version->first[d] = version->index_[d] = value;
         Expr *inside = e_lt(arena, value, e_int(arena, version->loop->extents[d]));
         if (version->map->out_shape[d] > version->loop->extents[d] && !prove(facts, inside))
             padding = both(version, padding, inside);
@@ -102,7 +102,7 @@ static void emit_groups(Version *version, Block *out) {
     body = group_loop(version, LOOP_UNROLL, "q", unrolled, body);
     if (unrolled > 1) version->number = e_var(arena, around->items[around->count - 1]->loop.iters[0].var);
     version->group = e_add(arena, version->group, e_int(arena, version->from / version->vector));
-    Expr *padding = bind_point(version, body);
+    Expr *padding = bind_index(version, body);
     if (padding) {
         Stmt *inside = s_if(arena, padding);
         block_push(arena, body, inside);
@@ -110,7 +110,7 @@ static void emit_groups(Version *version, Block *out) {
         facts_assume(facts, padding, true);
     }
     if (version->loop->clip) {   // the same for all of a group
-        Stmt *inside = s_if(arena, at_point(version, version->loop->clip, version->first));
+        Stmt *inside = s_if(arena, at_index(version, version->loop->clip, version->first));
         block_push(arena, body, inside);
         body = &inside->if_.then;
         facts_assume(facts, inside->if_.condition, true);
@@ -136,10 +136,10 @@ static void emit_guarded_elements(Version *version, Block *out) {
 }
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
-    lower_loop_part(lower, stmt, loop, 0, 0, out);
+    lower_loop_slice(lower, stmt, loop, 0, 0, out);
 }
 
-void lower_loop_part(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
+void lower_loop_slice(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
     Arena *arena = lower->arena;
     const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
     TileAccessVec accesses = {0};

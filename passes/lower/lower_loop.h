@@ -19,7 +19,7 @@ typedef struct Version {
     bool inside;                    // the whole tile was tested: no guards
     Expr *group;                    // q
     Expr *element;                  // e, or constant 0
-    Expr *point[LAYOUT_MAX_RANK];   // of this element: the loop's iterators
+    Expr *index_[LAYOUT_MAX_RANK];   // of this element: the loop's iterators
     Expr *first[LAYOUT_MAX_RANK];   // of the group
     Expr *first_replica;            // NULL: no replicas
     Map *temporaries;               // Expr (load) or Stmt (store) -> local Buf holding the group
@@ -29,8 +29,8 @@ typedef struct Version {
 } Version;
 
 // ---- points and the body at them (lower_loop_body.c) ----
-Expr *at_point(Version *version, Expr *expr, Expr *const *point);
-Expr **access_at(Version *version, const TileAccess *access, Expr *const *point);   // its indices
+Expr *at_index(Version *version, Expr *expr, Expr *const *index_);
+Expr **access_at(Version *version, const TileAccess *access, Expr *const *index_);   // its indices
 Expr *version_expr(Version *version, Expr *expr);
 void version_block(Version *version, const Block *from, Block *to);
 Expr *both(Version *version, Expr *a, Expr *b);   // a && b; NULL: true
@@ -40,7 +40,7 @@ void push_guarded(Version *version, Expr *guard, Stmt *stmt, Block *out);   // g
 // ---- groups (lower_loop.c) ----
 // The coordinates of the group's first point as lets, with what is known of them. Returns what says that it is no padding of the
 // map; NULL: none is.
-Expr *bind_point(Version *version, Block *out);
+Expr *bind_index(Version *version, Block *out);
 // The block for one of `count` groups, and the group in it.
 Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Block *out);
 bool touches_registers(const Version *version);

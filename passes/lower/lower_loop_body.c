@@ -11,29 +11,29 @@ static Expr *value_number(Version *version) {
     return e_add(arena, e_mul(arena, version->group, e_int(arena, version->vector)), version->element);
 }
 
-Expr *at_point(Version *version, Expr *expr, Expr *const *point) {
+Expr *at_index(Version *version, Expr *expr, Expr *const *index_) {
     Subst *subst = subst_new(version->arena);
-    for (int d = 0; d < version->loop->rank; d++) subst_var(subst, version->loop->iters[d], point[d]);
+    for (int d = 0; d < version->loop->rank; d++) subst_var(subst, version->loop->iters[d], index_[d]);
     return simplify_expr(version->arena, version->lower->facts, subst_expr(subst, expr));
 }
 
 // An index that is itself read from memory is a load of this version: guarded, and from the thread's slots.
-static Expr *read_at(Version *version, Expr *expr, Expr *const *point) {
+static Expr *read_at(Version *version, Expr *expr, Expr *const *index_) {
     Expr *outer[LAYOUT_MAX_RANK], *element = version->element;
-    memcpy(outer, version->point, sizeof outer);
-    for (int d = 0; d < version->loop->rank; d++) version->point[d] = point[d];
+    memcpy(outer, version->index_, sizeof outer);
+    for (int d = 0; d < version->loop->rank; d++) version->index_[d] = index_[d];
     version->element = e_int(version->arena, 0);
     Expr *result = version_expr(version, expr);
-    memcpy(version->point, outer, sizeof outer);
+    memcpy(version->index_, outer, sizeof outer);
     version->element = element;
     return result;
 }
 
-Expr **access_at(Version *version, const TileAccess *access, Expr *const *point) {
+Expr **access_at(Version *version, const TileAccess *access, Expr *const *index_) {
     Expr **indices = NEW_ARRAY(version->arena, Expr *, access->count);
     for (int d = 0; d < access->count; d++)
-        indices[d] = expr_reads_memory(access->indices[d]) ? read_at(version, access->indices[d], point)
-                                                           : at_point(version, access->indices[d], point);
+        indices[d] = expr_reads_memory(access->indices[d]) ? read_at(version, access->indices[d], index_)
+                                                           : at_index(version, access->indices[d], index_);
     return indices;
 }
 
@@ -117,7 +117,7 @@ static Expr *version_node(Version *version, Expr *expr) {
     case EXPR_FLOAT: return expr;
     case EXPR_VAR:
         for (int d = 0; d < version->loop->rank; d++)
-            if (version->loop->iters[d] == expr->var) return version->point[d];
+            if (version->loop->iters[d] == expr->var) return version->index_[d];
         return subst_expr(version->vars, expr);
     case EXPR_LOAD: return version_load(version, expr);
     case EXPR_UNARY: return e_unary(arena, expr->unary.op, version_expr(version, expr->unary.a));

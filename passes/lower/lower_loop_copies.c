@@ -91,7 +91,7 @@ void load_indices(Version *version, int64_t unrolled, Block *out) {
     int mark = facts_mark(facts);
     Block *body = group_loop(version, LOOP_UNROLL, "q", unrolled, out);
     Expr *number = unrolled > 1 ? e_var(arena, out->items[out->count - 1]->loop.iters[0].var) : e_int(arena, 0);
-    bind_point(version, body);
+    bind_index(version, body);
     for (int d = 0; d < load->count; d++) {
         Buf *read = map_get(version->indices, load->indices[d]);
         Expr *index = read ? e_cast(arena, TYPE_I64, version_expr(version, load->indices[d])) : NULL;

@@ -15,7 +15,7 @@ bool is_vector_access(const Version *version, const TileAccess *access) {
 
 // What the source asks of the group, and that it lies in the tensor.
 static Expr *group_guard(Version *version, const TileAccess *access) {
-    Expr *condition = access->condition ? at_point(version, access->condition, version->first) : NULL;
+    Expr *condition = access->condition ? at_index(version, access->condition, version->first) : NULL;
     Expr **indices = access_at(version, access, version->first);
     return both(version, condition, guard_of(version, access->buf, access->count, indices));
 }
@@ -97,7 +97,7 @@ void group_in_vectors(Version *version, Block *out) {
     int mark = facts_mark(version->lower->facts);
     facts_iter(version->lower->facts, &elements->loop.iters[0]);
     version->element = e_var(arena, var);
-    version->point[version->fast] = e_add(arena, version->first[version->fast], version->element);
+    version->index_[version->fast] = e_add(arena, version->first[version->fast], version->element);
     version_block(version, &version->loop->body, &elements->loop.body);
     facts_release(version->lower->facts, mark);
     block_push(arena, out, elements);

@@ -14,7 +14,7 @@ static bool uses_global(Arena *arena, const Stmt *stmt) {
     return uses;
 }
 
-void overlap_launches(Lower *lower, int64_t threads, Block *top) {
+void lower_pdl(Lower *lower, int64_t threads, Block *top) {
     Arena *arena = lower->arena;
     int first = 0;
     while (first < top->count && top->items[first]->kind != STMT_THREAD && top->items[first]->kind != STMT_ROLE &&

@@ -24,24 +24,24 @@ int reduce_op_axis(const Stmt *reduce) {
     return (int)axis;
 }
 
-bool reduces_to_parts(const Stmt *reduce) {
+bool reduces_to_partials(const Stmt *reduce) {
     const Buf *src = reduce->call.args[REDUCE_SRC].region->buf, *dst = reduce->call.args[REDUCE_DST].region->buf;
     return dst->rank == src->rank && (src->rank > 1 || buf_extent(dst, 0) > 1);
 }
 
-static int64_t reduce_parts(const Stmt *reduce) {
+static int64_t reduce_partials(const Stmt *reduce) {
     return buf_extent(reduce->call.args[REDUCE_DST].region->buf, reduce_op_axis(reduce));
 }
 
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src) {
-    if (!reduces_to_parts(reduce)) return src;
-    return tv_in_parts(arena, src, reduce_op_axis(reduce), reduce_parts(reduce));
+    if (!reduces_to_partials(reduce)) return src;
+    return tv_in_parts(arena, src, reduce_op_axis(reduce), reduce_partials(reduce));
 }
 
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src) {
     int axis = reduce_op_axis(reduce);
-    if (!reduces_to_parts(reduce)) return tv_reduce(arena, src, axis);
-    return tv_reduce_to_parts(arena, src, axis, reduce_parts(reduce));
+    if (!reduces_to_partials(reduce)) return tv_reduce(arena, src, axis);
+    return tv_reduce_to_parts(arena, src, axis, reduce_partials(reduce));
 }
 
 static bool along_axis(const LayoutMode *mode, int axis) {
@@ -58,7 +58,7 @@ typedef struct Reduce {
     const Layout *whole;         // the source's
     const Layout *src, *dst;     // the source's as it is reduced (reduce_source), the destination's
     Type type;                   // of the arithmetic
-    Buf *from, *to, *part;       // local arrays
+    Buf *from, *to, *partial;       // local arrays
     int64_t count;               // results per thread
     int64_t blocks;              // that share the threads: each has its own scratch, with all parts
 } Reduce;
@@ -113,8 +113,8 @@ static Stmt *counted(Reduce *reduce, const char *name, int64_t count, Expr **ind
     return loop;
 }
 
-static Expr *part_at(Reduce *reduce, Expr *slot) {
-    return e_load1(reduce->arena, reduce->part, slot);
+static Expr *partial_at(Reduce *reduce, Expr *slot) {
+    return e_load1(reduce->arena, reduce->partial, slot);
 }
 
 static Expr *simple(Reduce *reduce, Expr *expr) {
@@ -141,12 +141,12 @@ static void reduce_values(Reduce *reduce, Block *out) {
     Expr *slot, *value;
     int mark = facts_mark(reduce->lower->facts);
     Stmt *clear = counted(reduce, "d", reduce->count, &slot);
-    block_push(arena, &clear->loop.body, s_store1(arena, reduce->part, slot, identity(reduce)));
+    block_push(arena, &clear->loop.body, s_store1(arena, reduce->partial, slot, identity(reduce)));
     block_push(arena, out, clear);
     Stmt *loop = counted(reduce, "r", tv_values(reduce->src), &value);
     slot = simple(reduce, fragment_projected_value(arena, reduce->src, reduce->rank, reduce->dims, value));
     Expr *element = e_cast(arena, reduce->type, e_load1(arena, reduce->from, value));
-    Stmt *update = s_store1(arena, reduce->part, slot, combine(reduce, part_at(reduce, slot), element));
+    Stmt *update = s_store1(arena, reduce->partial, slot, combine(reduce, partial_at(reduce, slot), element));
     Expr *inside = inside_source(reduce, value);
     if (inside) {
         Stmt *only = s_if(arena, inside);
@@ -165,12 +165,12 @@ static void push_butterfly(Reduce *reduce, int64_t mask, Block *out) {
     Expr *slot;
     int mark = facts_mark(reduce->lower->facts);
     Stmt *loop = counted(reduce, "d", reduce->count, &slot);
-    Expr *other = e_call2(arena, OP_SHFL_XOR, part_at(reduce, slot), e_int(arena, mask));
+    Expr *other = e_call2(arena, OP_SHFL_XOR, partial_at(reduce, slot), e_int(arena, mask));
     Var *var =
         var_new(arena, "other", VAR_LET, reduce->type, reduce->stmt->loc);   // && and || must not skip the shuffle
     block_push(arena, &loop->loop.body, s_let(arena, var, other));
-    Expr *sum = combine(reduce, part_at(reduce, slot), e_var(arena, var));
-    block_push(arena, &loop->loop.body, s_store1(arena, reduce->part, slot, sum));
+    Expr *sum = combine(reduce, partial_at(reduce, slot), e_var(arena, var));
+    block_push(arena, &loop->loop.body, s_store1(arena, reduce->partial, slot, sum));
     facts_release(reduce->lower->facts, mark);
     block_push(arena, out, loop);
 }
@@ -190,9 +190,9 @@ static void reduce_lanes(Reduce *reduce, Block *out) {
 
 // The number of the warp's part (from the digits along the axis above the warp), and the condition of the lanes that are
 // first along the axis within their warp (the others hold the same).
-static Expr *warp_part(Reduce *reduce, Expr **first_lane) {
+static Expr *warp_partial(Reduce *reduce, Expr **first_lane) {
     Arena *arena = reduce->arena;
-    Expr *thread = lower_thread(reduce->lower), *part = e_int(arena, 0);
+    Expr *thread = lower_thread(reduce->lower), *partial = e_int(arena, 0);
     int64_t radix = 1, weight = 1, within, above;
     *first_lane = NULL;
     for (int i = 0; i < reduce->src->in[TV_THREAD].count; i++) {
@@ -201,7 +201,7 @@ static Expr *warp_part(Reduce *reduce, Expr **first_lane) {
         Expr *digit = e_mod(arena, e_div(arena, thread, e_int(arena, radix)), e_int(arena, mode->extent));
         bool along = along_axis(mode, reduce->axis), replica = mode->stride == 0;
         if (along && above > 1) {
-            part = e_add(arena, part, e_mul(arena, e_div(arena, digit, e_int(arena, within)), e_int(arena, weight)));
+            partial = e_add(arena, partial, e_mul(arena, e_div(arena, digit, e_int(arena, within)), e_int(arena, weight)));
             weight *= above;
         }
         Expr *same = NULL;
@@ -211,7 +211,7 @@ static Expr *warp_part(Reduce *reduce, Expr **first_lane) {
         if (same) *first_lane = *first_lane ? e_and(arena, *first_lane, same) : same;
         radix *= mode->extent;
     }
-    return simple(reduce, part);
+    return simple(reduce, partial);
 }
 
 // Results that a thread has next to each other.
@@ -274,10 +274,10 @@ static Expr *lane_of(Reduce *reduce) {
 }
 
 // One lane of each warp writes; where several blocks share the threads, to the scratch of each of them, which reads its own.
-static void write_parts(Reduce *reduce, const Buf *scratch, Block *out) {
+static void write_partials(Reduce *reduce, const Buf *scratch, Block *out) {
     Arena *arena = reduce->arena;
     Lower *lower = reduce->lower;
-    Expr *slot, *first_lane, *mine = warp_part(reduce, &first_lane), *block = lane_of(reduce);
+    Expr *slot, *first_lane, *mine = warp_partial(reduce, &first_lane), *block = lane_of(reduce);
     int count, mark = facts_mark(lower->facts);
     bool spread = reduce->blocks > 1 && tv_replicas(reduce->src) == 1 && lanes_agree(reduce);   // a lane for each block
     if (spread) first_lane = e_lt(arena, block, e_int(arena, reduce->blocks));
@@ -291,68 +291,68 @@ static void write_parts(Reduce *reduce, const Buf *scratch, Block *out) {
     Expr *at[3] = {block, mine, result_number(reduce, slot)};
     Expr **indices = lower_indices(lower, scratch, scratch->rank, at + 3 - scratch->rank, &count);
     block_push(arena, inside,
-               s_store(arena, lower_physical(lower, (Buf *)scratch), count, indices, part_at(reduce, slot)));
+               s_store(arena, lower_physical(lower, (Buf *)scratch), count, indices, partial_at(reduce, slot)));
     block_push(arena, guarded(reduce, first_lane ? simple(reduce, first_lane) : NULL, out), write);
     facts_release(lower->facts, mark);
 }
 
-static Expr *load_part(Reduce *reduce, Buf *scratch, Expr *part, Expr *slot) {
+static Expr *load_partial(Reduce *reduce, Buf *scratch, Expr *partial, Expr *slot) {
     int count;
     int64_t block_threads = reduce->lower->threads / reduce->blocks;
     Expr *mine = e_div(reduce->arena, lower_thread(reduce->lower), e_int(reduce->arena, block_threads));
-    Expr *at[3] = {mine, simple(reduce, part), result_number(reduce, slot)};
+    Expr *at[3] = {mine, simple(reduce, partial), result_number(reduce, slot)};
     Expr **indices = lower_indices(reduce->lower, scratch, scratch->rank, at + 3 - scratch->rank, &count);
     return e_load(reduce->arena, lower_physical(reduce->lower, scratch), count, indices);
 }
 
 // Every thread reads all parts.
-static void read_parts(Reduce *reduce, Buf *scratch, int64_t parts, Block *out) {
+static void read_partials(Reduce *reduce, Buf *scratch, int64_t partials, Block *out) {
     Arena *arena = reduce->arena;
-    Expr *slot, *part;
+    Expr *slot, *partial;
     int mark = facts_mark(reduce->lower->facts);
     Stmt *read = counted(reduce, "d", reduce->count, &slot);
     Block *inside = guarded(reduce, result_exists(reduce, slot), &read->loop.body);
-    block_push(arena, inside, s_store1(arena, reduce->part, slot, identity(reduce)));
-    Stmt *each = counted(reduce, "w", parts, &part);
-    Expr *sum = combine(reduce, part_at(reduce, slot), load_part(reduce, scratch, part, slot));
-    block_push(arena, &each->loop.body, s_store1(arena, reduce->part, slot, sum));
+    block_push(arena, inside, s_store1(arena, reduce->partial, slot, identity(reduce)));
+    Stmt *each = counted(reduce, "w", partials, &partial);
+    Expr *sum = combine(reduce, partial_at(reduce, slot), load_partial(reduce, scratch, partial, slot));
+    block_push(arena, &each->loop.body, s_store1(arena, reduce->partial, slot, sum));
     block_push(arena, inside, each);
     block_push(arena, out, read);
     facts_release(reduce->lower->facts, mark);
 }
 
 // The lanes of a warp share the parts, a load each for as many as there are lanes, and meet by butterflies.
-static void share_parts(Reduce *reduce, Buf *scratch, int64_t parts, Block *out) {
+static void share_partials(Reduce *reduce, Buf *scratch, int64_t partials, Block *out) {
     Arena *arena = reduce->arena;
     int64_t lanes = reduce->lower->target->warp_lanes, group = 1;
-    while (group < parts && group < lanes) group *= 2;
-    Expr *slot, *turn, *thread = lower_thread(reduce->lower);
+    while (group < partials && group < lanes) group *= 2;
+    Expr *slot, *trip, *thread = lower_thread(reduce->lower);
     int mark = facts_mark(reduce->lower->facts);
     Stmt *read = counted(reduce, "d", reduce->count, &slot);
-    block_push(arena, &read->loop.body, s_store1(arena, reduce->part, slot, identity(reduce)));
-    Stmt *each = counted(reduce, "w", (parts + group - 1) / group, &turn);
-    Expr *part = e_add(arena, e_mul(arena, turn, e_int(arena, group)), e_mod(arena, thread, e_int(arena, group)));
-    Block *inside = guarded(reduce, parts % group ? simple(reduce, e_lt(arena, part, e_int(arena, parts))) : NULL,
+    block_push(arena, &read->loop.body, s_store1(arena, reduce->partial, slot, identity(reduce)));
+    Stmt *each = counted(reduce, "w", (partials + group - 1) / group, &trip);
+    Expr *partial = e_add(arena, e_mul(arena, trip, e_int(arena, group)), e_mod(arena, thread, e_int(arena, group)));
+    Block *inside = guarded(reduce, partials % group ? simple(reduce, e_lt(arena, partial, e_int(arena, partials))) : NULL,
                             &each->loop.body);
-    Expr *sum = combine(reduce, part_at(reduce, slot), load_part(reduce, scratch, part, slot));
-    block_push(arena, inside, s_store1(arena, reduce->part, slot, sum));
+    Expr *sum = combine(reduce, partial_at(reduce, slot), load_partial(reduce, scratch, partial, slot));
+    block_push(arena, inside, s_store1(arena, reduce->partial, slot, sum));
     block_push(arena, &read->loop.body, each);
     block_push(arena, out, read);
     facts_release(reduce->lower->facts, mark);
     for (int64_t mask = 1; mask < group; mask *= 2) push_butterfly(reduce, mask, out);
 }
 
-static void reduce_warps(Reduce *reduce, int64_t parts, Block *out) {
+static void reduce_warps(Reduce *reduce, int64_t partials, Block *out) {
     enum { FEW = 4 };   // loads that take no longer than one and the butterflies
     Buf *scratch = reduce->stmt->call.args[REDUCE_SCRATCH].region->buf;
     Arg none[2] = {{0}};
-    write_parts(reduce, scratch, out);
+    write_partials(reduce, scratch, out);
     block_push(reduce->arena, out, s_call(reduce->arena, OP_BARRIER, 2, none));
     const Buf *dst = reduce->stmt->call.args[REDUCE_DST].region->buf;
     bool whole = true;   // every slot is an element of the destination
     for (int d = 0; d < dst->rank; d++) whole &= reduce->dst->out_shape[d] <= buf_extent(dst, d);
-    if (parts > FEW && whole && lanes_agree(reduce)) share_parts(reduce, scratch, parts, out);
-    else read_parts(reduce, scratch, parts, out);
+    if (partials > FEW && whole && lanes_agree(reduce)) share_partials(reduce, scratch, partials, out);
+    else read_partials(reduce, scratch, partials, out);
 }
 
 // ---- the result ----
@@ -363,7 +363,7 @@ static void store_result(Reduce *reduce, Block *out) {
     Expr *slot;
     int mark = facts_mark(reduce->lower->facts);
     Stmt *loop = counted(reduce, "d", reduce->count, &slot);
-    Expr *value = part_at(reduce, slot);
+    Expr *value = partial_at(reduce, slot);
     if (accumulate->value && expr_is_int(accumulate->value, 1))
         value = combine(reduce, e_cast(arena, reduce->type, e_load1(arena, reduce->to, slot)), value);
     Block *inside = guarded(reduce, result_exists(reduce, slot), &loop->loop.body);
@@ -381,7 +381,7 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
            "a reduction of '%s' was not materialized", src->name);
     for (int d = 0; d < src->rank; d++) {
         if (d != reduce.axis) reduce.dims[reduce.rank++] = d;
-        else if (reduces_to_parts(stmt)) reduce.dims[reduce.rank++] = src->rank;
+        else if (reduces_to_partials(stmt)) reduce.dims[reduce.rank++] = src->rank;
     }
     if (reduce.rank == 0) reduce.dims[reduce.rank++] = -1;
     reduce.whole = src->layout;
@@ -392,13 +392,13 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     reduce.to = lower_local(lower, dst);
     reduce.count = tv_values(dst->layout);
     reduce.blocks = grid_blocks(func_grid(lower->kernel));
-    reduce.part = buf_new_const(lower->arena, "part", SCOPE_LOCAL, reduce.type, 1, &reduce.count, stmt->loc);
+    reduce.partial = buf_new_const(lower->arena, "part", SCOPE_LOCAL, reduce.type, 1, &reduce.count, stmt->loc);
     Stmt *block = s_block(lower->arena);
-    block_push(lower->arena, &block->block, s_decl(lower->arena, reduce.part));
+    block_push(lower->arena, &block->block, s_decl(lower->arena, reduce.partial));
     reduce_values(&reduce, &block->block);
     reduce_lanes(&reduce, &block->block);
-    int64_t parts = tv_warps_along(reduce.src, reduce.axis, lower->target->warp_lanes);
-    if (parts > 1) reduce_warps(&reduce, parts, &block->block);
+    int64_t partials = tv_warps_along(reduce.src, reduce.axis, lower->target->warp_lanes);
+    if (partials > 1) reduce_warps(&reduce, partials, &block->block);
     store_result(&reduce, &block->block);
     block_push(lower->arena, out, block);
 }

@@ -25,7 +25,7 @@ static bool needs_threads(const Stmt *stmt, void *user) {
 }
 
 static bool wants_warpgroup(const Stmt *stmt, void *user) {
-    return via_is(stmt, "wgmma") || via_is(stmt, "tma_store") || takes_turns(stmt, user);
+    return via_is(stmt, "wgmma") || via_is(stmt, "tma_store") || is_order_barrier(stmt, user);
 }
 
 // The same in all lanes, so that descriptors are in uniform registers.
@@ -50,9 +50,9 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     int mark = facts_mark(lower->facts);
     Stmt *region = open_region(lower, role->role.threads, role->loc);
     name_warpgroup(lower, role, &body);
-    open_turns(lower, role, &body);
+    open_order(lower, role, &body);
     lower->one = !block_any(&role->role.body, needs_threads, NULL);
-    lower_block(lower, &role->role.body, lower->one ? &lower_once(lower, NULL, &body)->if_.then : &body);
+    lower_block(lower, &role->role.body, lower->one ? &lower_single_thread(lower, NULL, &body)->if_.then : &body);
     lower->one = false;
     lower->warpgroup = NULL;
     region->thread.body = body;

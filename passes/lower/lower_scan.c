@@ -378,12 +378,12 @@ static Expr *is_first(const Scan *scan, const Exchange *x, bool any_lane) {
     return first ? simple(scan, first) : NULL;
 }
 
-static Expr **scratch_at(const Scan *scan, const Exchange *x, Expr *block, Expr *part, Expr *slot, int *count) {
+static Expr **scratch_at(const Scan *scan, const Exchange *x, Expr *block, Expr *partial, Expr *slot, int *count) {
     Arena *arena = scan->arena;
     int64_t near = x->agree ? x->above : x->keys;   // what differs between lanes lies side by side
     Expr *row = x->agree ? e_add(arena, e_mul(arena, slot, number(scan, x->keys)), x->key)
-                         : e_add(arena, e_mul(arena, part, number(scan, x->count)), slot);
-    Expr *at = e_add(arena, e_mul(arena, row, number(scan, near)), x->agree ? part : x->key);
+                         : e_add(arena, e_mul(arena, partial, number(scan, x->count)), slot);
+    Expr *at = e_add(arena, e_mul(arena, row, number(scan, near)), x->agree ? partial : x->key);
     Expr *in[3] = {block, simple(scan, e_add(arena, number(scan, scan->taken), at)), number(scan, 0)};
     int rank = scan->scratch->rank;
     return lower_indices(scan->lower, scan->scratch, rank, in + 3 - rank, count);
@@ -415,11 +415,11 @@ static void write_totals(const Scan *scan, const Exchange *x, Block *out) {
     facts_release(scan->lower->facts, mark);
 }
 
-static Expr *read_total(const Scan *scan, const Exchange *x, Expr *part, Expr *slot) {
+static Expr *read_total(const Scan *scan, const Exchange *x, Expr *partial, Expr *slot) {
     int count;
     int64_t block_threads = scan->lower->threads / scan->blocks;
     Expr *own = e_div(scan->arena, lower_thread(scan->lower), number(scan, block_threads));
-    Expr **at = scratch_at(scan, x, simple(scan, own), part, slot, &count);
+    Expr **at = scratch_at(scan, x, simple(scan, own), partial, slot, &count);
     return e_load(scan->arena, lower_physical(scan->lower, scan->scratch), count, at);
 }
 
@@ -435,18 +435,18 @@ static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t gro
 // reads all).
 static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool more, int64_t group, Block *out) {
     Arena *arena = scan->arena;
-    Expr *slot, *turn, *lane = e_mod(arena, lower_thread(scan->lower), number(scan, group));
+    Expr *slot, *trip, *lane = e_mod(arena, lower_thread(scan->lower), number(scan, group));
     int mark = facts_mark(scan->lower->facts);
     Block *body = counted(scan, "d", x->count, &slot, out);
     put(scan, body, before, slot, identity(scan));
     if (more) put(scan, body, scan->total, slot, identity(scan));
-    Block *each = counted(scan, "w", (x->above + group - 1) / group, &turn, body);
-    Expr *part = simple(scan, e_add(arena, e_mul(arena, turn, number(scan, group)), lane));
-    Expr *exists = x->above % group ? simple(scan, e_lt(arena, part, number(scan, x->above))) : NULL;
+    Block *each = counted(scan, "w", (x->above + group - 1) / group, &trip, body);
+    Expr *partial = simple(scan, e_add(arena, e_mul(arena, trip, number(scan, group)), lane));
+    Expr *exists = x->above % group ? simple(scan, e_lt(arena, partial, number(scan, x->above))) : NULL;
     each = guarded(scan, exists, each);
-    Expr *other = named(scan, "other", read_total(scan, x, part, slot), each);
+    Expr *other = named(scan, "other", read_total(scan, x, partial, slot), each);
     Expr *sum = element(scan, before, slot), *all = element(scan, scan->total, slot);
-    put(scan, each, before, slot, e_select(arena, e_lt(arena, part, x->mine), combined(scan, sum, other), sum));
+    put(scan, each, before, slot, e_select(arena, e_lt(arena, partial, x->mine), combined(scan, sum, other), sum));
     if (more) put(scan, each, scan->total, slot, combined(scan, all, other));
     push_butterflies(scan, before, slot, group, body);
     if (more) push_butterflies(scan, scan->total, slot, group, body);

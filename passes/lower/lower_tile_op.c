@@ -35,7 +35,7 @@ static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
     lower->failed = true;
 }
 
-Stmt *lower_once(Lower *lower, Expr *guard, Block *out) {
+Stmt *lower_single_thread(Lower *lower, Expr *guard, Block *out) {
     Arena *arena = lower->arena;
     Expr *first = e_binary(arena, BIN_EQ, lower_thread(lower), e_int(arena, 0));
     Stmt *only = s_if(arena, guard ? e_and(arena, first, guard) : first);
@@ -66,7 +66,7 @@ static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
     }
     Expr *guard =
         buf->scope == SCOPE_GLOBAL ? access_guard(arena, lower->facts, buf, stmt->store.count, indices) : NULL;
-    Stmt *only = lower_once(lower, guard, out);
+    Stmt *only = lower_single_thread(lower, guard, out);
     if (buf->scope == SCOPE_SHARED) {
         indices = lower_indices(lower, buf, stmt->store.count, indices, &count);
         buf = lower_physical(lower, buf);
@@ -90,7 +90,7 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
 }
 
 // An arrival of each of several parts of the role: by the first thread of each.
-static bool lower_parts(Lower *lower, const Stmt *arrive, Block *out) {
+static bool lower_pieces(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
     int64_t parts;
     bool counts = arrive->call.count > 1 && arrive->call.args[1].value;
@@ -123,7 +123,7 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
         if (!lower_scan(lower, stmt, out)) not_lowered(lower, stmt, info->text);
         return;
     }
-    if (lower_turn(lower, stmt, out)) return;
+    if (lower_order(lower, stmt, out)) return;
     if (!(info->stages & STAGE_BIT_THREAD)) {
         not_lowered(lower, stmt, info->text);
         return;
@@ -134,11 +134,11 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
         if (arg->value) arg->value = lower_expr(lower, arg->value);
         if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
     }
-    if (stmt->call.op == OP_MBARRIER_ARRIVE && lower_parts(lower, stmt, out)) return;
-    if (stmt->call.op == OP_MBARRIER_WAIT && lower_first(lower, stmt, out)) return;
+    if (stmt->call.op == OP_MBARRIER_ARRIVE && lower_pieces(lower, stmt, out)) return;
+    if (stmt->call.op == OP_MBARRIER_WAIT && lower_leader_wait(lower, stmt, out)) return;
     bool by_one =
         (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
-    block_push(arena, by_one && !lower->one ? &lower_once(lower, NULL, out)->if_.then : out, stmt);
+    block_push(arena, by_one && !lower->one ? &lower_single_thread(lower, NULL, out)->if_.then : out, stmt);
 }
 
 static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
@@ -236,14 +236,14 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
     const Stmt *copy = tma_copy(lower->arena, stmt);
     if (copy) {
-        Block *to = lower->one ? out : &lower_once(lower, NULL, out)->if_.then;
+        Block *to = lower->one ? out : &lower_single_thread(lower, NULL, out)->if_.then;
         if (by_bulk(copy)) lower_bulk(lower, copy, to);
         else if (takes_tile_away(copy)) lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
         else lower_tma(lower, copy, to);
         return;
     }
     if (via_is(stmt, "matrix")) {
-        lower_turned(lower, stmt, out);
+        lower_transpose(lower, stmt, out);
         return;
     }
     if (is_loop_op(stmt)) {
@@ -281,7 +281,7 @@ void lower_block(Lower *lower, const Block *from, Block *to) {
     Block loops = {0};   // that go with the next store
     for (int i = 0; i < from->count; i++) {
         Stmt *stmt = from->items[i];
-        if (attr_get(stmt->attrs, ATTR_BOXWISE)) block_push(lower->arena, &loops, stmt);
+        if (attr_get(stmt->attrs, ATTR_EPILOGUE_SUBTILE)) block_push(lower->arena, &loops, stmt);
         else if (via_is(stmt, "tma_store")) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
         else lower_stmt(lower, stmt, to);
     }
@@ -331,8 +331,8 @@ static void lower_grid(Lower *lower, Stmt *grid) {
         lower_block(lower, &grid->grid.body, &region->thread.body);
         block_push(arena, &top, region);
     }
-    bool overlaps = attr_get(grid->attrs, ATTR_OVERLAP) && target_has(lower->target, FEATURE_OVERLAP);
-    if (overlaps) overlap_launches(lower, threads, &top);
+    bool pdl = attr_get(grid->attrs, ATTR_PDL) && target_has(lower->target, FEATURE_PDL);
+    if (pdl) lower_pdl(lower, threads, &top);
     grid->grid.body = top;
 }
 

@@ -23,116 +23,116 @@
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 
-typedef struct Turn {
+typedef struct Transpose {
     Lower *lower;
     Arena *arena;
     const Region *from, *to;
     Expr *lane;
     Expr *k0, *d0;   // of the unit
-} Turn;
+} Transpose;
 
 // The column of a row of T that lies at this place of 16.
-static int64_t turned_key(const Layout *layout, int64_t place) {
-    for (int64_t k = 0; k < TURNED_K && layout; k++) {
+static int64_t key_transposed(const Layout *layout, int64_t place) {
+    for (int64_t k = 0; k < TRANSPOSE_K && layout; k++) {
         int64_t zero[2] = {0, 0}, at[2] = {0, k};
         if (layout_linear(layout, at) - layout_linear(layout, zero) == place) return k;
     }
     return place;
 }
 
-static Expr *plus(Turn *turn, Expr *a, Expr *b) {
-    return e_add(turn->arena, a, b);
+static Expr *plus(Transpose *transpose, Expr *a, Expr *b) {
+    return e_add(transpose->arena, a, b);
 }
 
-static Expr *times(Turn *turn, Expr *a, int64_t factor) {
-    return e_mul(turn->arena, a, e_int(turn->arena, factor));
+static Expr *times(Transpose *transpose, Expr *a, int64_t factor) {
+    return e_mul(transpose->arena, a, e_int(transpose->arena, factor));
 }
 
-static Arg place_of(Turn *turn, const Region *tile, Expr *row, Expr *column) {
+static Arg place_of(Transpose *transpose, const Region *tile, Expr *row, Expr *column) {
     Expr *at[LAYOUT_MAX_RANK];
     int count = 0, rank;
-    for (int d = 0; d < tile->buf->stage_dims; d++) at[count++] = lower_expr(turn->lower, tile->dims[d].start);
+    for (int d = 0; d < tile->buf->stage_dims; d++) at[count++] = lower_expr(transpose->lower, tile->dims[d].start);
     at[count++] = row;
     at[count++] = column;
-    Expr **physical = lower_indices(turn->lower, tile->buf, count, at, &rank);
-    return arg_region(region_element(turn->arena, lower_physical(turn->lower, tile->buf), rank, physical));
+    Expr **physical = lower_indices(transpose->lower, tile->buf, count, at, &rank);
+    return arg_region(region_element(transpose->arena, lower_physical(transpose->lower, tile->buf), rank, physical));
 }
 
-static Buf *push_bytes(Turn *turn, const char *name, Block *out) {
+static Buf *push_bytes(Transpose *transpose, const char *name, Block *out) {
     int64_t bytes = (int64_t)4 * 4;   // of four registers
-    Buf *buf = buf_new_const(turn->arena, name, SCOPE_LOCAL, turn->to->buf->type, 1, &bytes, turn->to->loc);
-    block_push(turn->arena, out, s_decl(turn->arena, buf));
+    Buf *buf = buf_new_const(transpose->arena, name, SCOPE_LOCAL, transpose->to->buf->type, 1, &bytes, transpose->to->loc);
+    block_push(transpose->arena, out, s_decl(transpose->arena, buf));
     return buf;
 }
 
-static void push_move(Turn *turn, OpId op, Arg first, Arg second, bool trans, Block *out) {
-    Arg args[] = {first, second, arg_value(e_int(turn->arena, 4)), arg_value(e_bool(turn->arena, trans))};
-    Stmt *call = s_call(turn->arena, op, COUNT_OF(args), args);
-    call->loc = turn->to->loc;
-    block_push(turn->arena, out, call);
+static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool trans, Block *out) {
+    Arg args[] = {first, second, arg_value(e_int(transpose->arena, 4)), arg_value(e_bool(transpose->arena, trans))};
+    Stmt *call = s_call(transpose->arena, op, COUNT_OF(args), args);
+    call->loc = transpose->to->loc;
+    block_push(transpose->arena, out, call);
 }
 
-static Arg array_start(Turn *turn, Buf *buf) {
-    Expr *zero = e_int(turn->arena, 0);
-    return arg_region(region_element(turn->arena, buf, 1, &zero));
+static Arg array_start(Transpose *transpose, Buf *buf) {
+    Expr *zero = e_int(transpose->arena, 0);
+    return arg_region(region_element(transpose->arena, buf, 1, &zero));
 }
 
-void turned_row(const Layout *layout, int lane, bool load, int *k, int *d) {
+void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d) {
     static const int bits[4] = {1, 4, 8, 2};   // of the place in T, of lane bits 0 .. 3
     *k = 0;
     *d = lane / 16 * 16 + (load ? 0 : lane % 8 * 2 + (lane / 8 + lane / 4) % 2);
     for (int b = 0; b < 4 && load; b++)
-        if (lane >> b & 1) *k += (int)turned_key(layout, bits[b]);
+        if (lane >> b & 1) *k += (int)key_transposed(layout, bits[b]);
 }
 
 // Bits from .. from + count of the lane's number.
-static Expr *lane_bits(Turn *turn, int from, int count) {
-    Expr *high = e_div(turn->arena, turn->lane, e_int(turn->arena, (int64_t)1 << from));
-    return e_mod(turn->arena, high, e_int(turn->arena, (int64_t)1 << count));
+static Expr *lane_bits(Transpose *transpose, int from, int count) {
+    Expr *high = e_div(transpose->arena, transpose->lane, e_int(transpose->arena, (int64_t)1 << from));
+    return e_mod(transpose->arena, high, e_int(transpose->arena, (int64_t)1 << count));
 }
 
-// turned_row as expressions. The rows k are sums of one for each bit.
-static Expr *loaded_row(Turn *turn) {
-    Expr *k = turn->k0;
+// transpose_row as expressions. The rows k are sums of one for each bit.
+static Expr *loaded_row(Transpose *transpose) {
+    Expr *k = transpose->k0;
     for (int b = 0; b < 4; b++) {
         int weight, d;
-        turned_row(turn->to->buf->layout, 1 << b, true, &weight, &d);
-        k = plus(turn, k, times(turn, lane_bits(turn, b, 1), weight));
+        transpose_row(transpose->to->buf->layout, 1 << b, true, &weight, &d);
+        k = plus(transpose, k, times(transpose, lane_bits(transpose, b, 1), weight));
     }
     return k;
 }
 
-static Expr *stored_row(Turn *turn) {
-    Expr *pair = plus(turn, times(turn, lane_bits(turn, 4, 1), 16), times(turn, lane_bits(turn, 0, 3), 2));
-    Expr *within = e_binary(turn->arena, BIN_XOR, lane_bits(turn, 3, 1), lane_bits(turn, 2, 1));
-    return plus(turn, turn->d0, plus(turn, pair, within));
+static Expr *stored_row(Transpose *transpose) {
+    Expr *pair = plus(transpose, times(transpose, lane_bits(transpose, 4, 1), 16), times(transpose, lane_bits(transpose, 0, 3), 2));
+    Expr *within = e_binary(transpose->arena, BIN_XOR, lane_bits(transpose, 3, 1), lane_bits(transpose, 2, 1));
+    return plus(transpose, transpose->d0, plus(transpose, pair, within));
 }
 
-static void push_load(Turn *turn, Buf *bytes, Block *out) {
-    Expr *d = plus(turn, turn->d0, times(turn, lane_bits(turn, 4, 1), 16));
-    push_move(turn, OP_LDMATRIX, array_start(turn, bytes), place_of(turn, turn->from, loaded_row(turn), d), true, out);
+static void push_load(Transpose *transpose, Buf *bytes, Block *out) {
+    Expr *d = plus(transpose, transpose->d0, times(transpose, lane_bits(transpose, 4, 1), 16));
+    push_move(transpose, OP_LDMATRIX, array_start(transpose, bytes), place_of(transpose, transpose->from, loaded_row(transpose), d), true, out);
 }
 
-static void push_store(Turn *turn, Buf *bytes, Block *out) {
-    Arg to = place_of(turn, turn->to, stored_row(turn), turn->k0);
-    push_move(turn, OP_STMATRIX, to, array_start(turn, bytes), false, out);
+static void push_store(Transpose *transpose, Buf *bytes, Block *out) {
+    Arg to = place_of(transpose, transpose->to, stored_row(transpose), transpose->k0);
+    push_move(transpose, OP_STMATRIX, to, array_start(transpose, bytes), false, out);
 }
 
 // Byte 4 (2 u + e) + 2 f + p of what is stored is byte 4 (2 u + f) + 2 p + e of what was loaded; `other`: with 1 - e.
-static void push_parted(Turn *turn, Buf *loaded, Buf *parted, int other, Block *out) {
-    Arena *arena = turn->arena;
+static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterleaved, int other, Block *out) {
+    Arena *arena = transpose->arena;
     for (int b = 0; b < 16; b++) {
         int p = b % 2, f = b / 2 % 2, e = b / 4 % 2 ^ other, u = b / 8;
         Expr *value = e_load1(arena, loaded, e_int(arena, 4 * (2 * u + f) + 2 * p + e));
-        block_push(arena, out, s_store1(arena, parted, e_int(arena, b), value));
+        block_push(arena, out, s_store1(arena, deinterleaved, e_int(arena, b), value));
     }
 }
 
 // Warps divide the rows where they can, else the columns, so that the places of a warp's rounds differ by constants.
-void lower_turned(Lower *lower, const Stmt *copy, Block *out) {
+void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     Arena *arena = lower->arena;
-    Turn turn = {.lower = lower, .arena = arena, .from = copy->call.args[0].region, .to = copy->call.args[1].region};
-    int64_t rows = region_extent(turn.to, 0) / TURNED_ROWS, columns = region_extent(turn.to, 1) / TURNED_K;
+    Transpose transpose = {.lower = lower, .arena = arena, .from = copy->call.args[0].region, .to = copy->call.args[1].region};
+    int64_t rows = region_extent(transpose.to, 0) / TRANSPOSE_ROWS, columns = region_extent(transpose.to, 1) / TRANSPOSE_K;
     int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes;
     bool by_rows = rows % warps == 0;
     int64_t each_rows = by_rows ? rows / warps : rows, each_columns = by_rows ? columns : (columns + warps - 1) / warps;
@@ -142,13 +142,13 @@ void lower_turned(Lower *lower, const Stmt *copy, Block *out) {
     each->loc = copy->loc;
     int mark = facts_mark(lower->facts);
     facts_iter(lower->facts, &each->loop.iters[0]);
-    turn.lane = e_mod(arena, t, e_int(arena, lanes));
+    transpose.lane = e_mod(arena, t, e_int(arena, lanes));
     Expr *row = e_mod(arena, e_var(arena, i), e_int(arena, each_rows));
     Expr *column = e_div(arena, e_var(arena, i), e_int(arena, each_rows));
-    if (by_rows) row = plus(&turn, times(&turn, row, warps), warp);
-    else column = plus(&turn, times(&turn, column, warps), warp);
-    turn.d0 = times(&turn, row, TURNED_ROWS);
-    turn.k0 = times(&turn, column, TURNED_K);
+    if (by_rows) row = plus(&transpose, times(&transpose, row, warps), warp);
+    else column = plus(&transpose, times(&transpose, column, warps), warp);
+    transpose.d0 = times(&transpose, row, TRANSPOSE_ROWS);
+    transpose.k0 = times(&transpose, column, TRANSPOSE_K);
     Block *body = &each->loop.body;
     if (!by_rows && columns % warps) {
         Stmt *some = s_if(arena, e_lt(arena, column, e_int(arena, columns)));
@@ -156,13 +156,13 @@ void lower_turned(Lower *lower, const Stmt *copy, Block *out) {
         body = &some->if_.then;
         facts_assume(lower->facts, some->if_.condition, true);
     }
-    Buf *loaded = push_bytes(&turn, "loaded", body), *parted = push_bytes(&turn, "parted", body);
-    push_load(&turn, loaded, body);
-    Stmt *which = s_if(arena, e_lt(arena, turn.lane, e_int(arena, lanes / 2)));
-    push_parted(&turn, loaded, parted, 0, &which->if_.then);
-    push_parted(&turn, loaded, parted, 1, &which->if_.otherwise);
+    Buf *loaded = push_bytes(&transpose, "loaded", body), *deinterleaved = push_bytes(&transpose, "parted", body);
+    push_load(&transpose, loaded, body);
+    Stmt *which = s_if(arena, e_lt(arena, transpose.lane, e_int(arena, lanes / 2)));
+    push_deinterleaved(&transpose, loaded, deinterleaved, 0, &which->if_.then);
+    push_deinterleaved(&transpose, loaded, deinterleaved, 1, &which->if_.otherwise);
     block_push(arena, body, which);
-    push_store(&turn, parted, body);
+    push_store(&transpose, deinterleaved, body);
     facts_release(lower->facts, mark);
     block_push(arena, out, each);
 }

@@ -44,7 +44,7 @@ static const Expr *shared_condition(const Version *version) {
 
 // The condition at each of the thread's points, or-ed; NULL when there are too many different ones for it to pay.
 static Expr *holds_for_thread(Version *version, const Expr *condition) {
-    enum { POINTS_FOR_A_TEST = 8 };
+    enum { ELEMENTS_FOR_A_TEST = 8 };
     Arena *arena = version->arena;
     int64_t values = tv_values(version->map);
     ExprVec tests = {0};
@@ -58,7 +58,7 @@ static Expr *holds_for_thread(Version *version, const Expr *condition) {
         bool known = false;
         for (int t = 0; t < tests.count && !known; t++) known = expr_equal(tests.items[t], test);
         if (known) continue;
-        if ((tests.count + 1) * POINTS_FOR_A_TEST > values) return NULL;
+        if ((tests.count + 1) * ELEMENTS_FOR_A_TEST > values) return NULL;
         vec_push(arena, &tests, test);
         any = e_binary(arena, BIN_LOGICAL_OR, any, test);
     }
@@ -82,10 +82,10 @@ Block *unless_skipped(const Version *version, Block *out) {
 
 // ---- what no thread ever does ----
 
-static bool never_holds(Version *version, const Expr *condition, Expr *const *point) {
+static bool never_holds(Version *version, const Expr *condition, Expr *const *index_) {
     if (condition->kind == EXPR_BINARY && condition->binary.op == BIN_LOGICAL_AND)
-        return never_holds(version, condition->binary.a, point) || never_holds(version, condition->binary.b, point);
-    Expr *holds = at_point(version, (Expr *)condition, point);
+        return never_holds(version, condition->binary.a, index_) || never_holds(version, condition->binary.b, index_);
+    Expr *holds = at_index(version, (Expr *)condition, index_);
     int64_t known;
     if (expr_const(holds, &known)) return known == 0;
     return holds->kind == EXPR_BINARY && holds->binary.op == BIN_EQ &&
@@ -103,9 +103,9 @@ void leave_out(Version *version) {
     int64_t first = version->values, last = -1;
     for (int64_t v = 0; v < version->values; v++) {
         Expr *in[2] = {lower_thread(version->lower), e_int(version->arena, version->from + v)};
-        Expr *point[LAYOUT_MAX_RANK];
-        layout_forward(version->arena, version->lower->facts, version->map, in, point);
-        if (never_holds(version, stmt->if_.condition, point)) continue;
+        Expr *index_[LAYOUT_MAX_RANK];
+        layout_forward(version->arena, version->lower->facts, version->map, in, index_);
+        if (never_holds(version, stmt->if_.condition, index_)) continue;
         first = v < first ? v : first;
         last = v;
     }

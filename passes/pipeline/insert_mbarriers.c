@@ -50,7 +50,7 @@ typedef struct Waits {
 } Waits;
 
 static bool is_load(const Stmt *stmt) {
-    return (via_is(stmt, "tma") || by_bulk(stmt)) && brings_tile(stmt) && !call_region(stmt, COPY_BAR);
+    return (via_is(stmt, "tma") || by_bulk(stmt)) && is_tile_load(stmt) && !call_region(stmt, COPY_BAR);
 }
 
 static Buf *tile_of(const Stmt *copy) {
@@ -330,7 +330,7 @@ static void add_barriers(Waits *w, Stmt *grid) {
     grid->grid.body = body;
 }
 
-bool pass_tma_waits(PassContext *context, Func *kernel) {
+bool pass_insert_mbarriers(PassContext *context, Func *kernel) {
     Stmt *grid = (Stmt *)func_grid(kernel);
     Waits w = {.context = context, .arena = context->arena, .by_tile = map_new(context->arena)};
     if (!grid) return false;

@@ -17,14 +17,14 @@
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/map.h"
 
-typedef struct Ring {
+typedef struct MultiBuffer {
     PassContext *context;
     Arena *arena;
     VEC(Stmt *) loops;   // pipelined, with stages
-    Map *ringed;         // buffers that have got slots
+    Map *multi_buffered;         // buffers that have got slots
     Func *kernel;
     bool changed;
-} Ring;
+} MultiBuffer;
 
 // ---- may it? ----
 
@@ -38,19 +38,19 @@ static bool touches(Arena *arena, Stmt *stmt, const Buf *buf, bool writes) {
 
 // What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role that
 // transposes it works ahead).
-static Buf *ring_target(const Stmt *stmt) {
+static Buf *multi_buffer_target(const Stmt *stmt) {
     if (via_is(stmt, "matrix") && stmt->call.args[0].region->buf->stage_dims > 0) return stmt->call.args[1].region->buf;
     return async_target(stmt);
 }
 
 static int first_fill(const Stmt *loop, const Buf *buf) {
     for (int i = 0; i < loop->loop.body.count; i++)
-        if (ring_target(loop->loop.body.items[i]) == buf) return i;
+        if (multi_buffer_target(loop->loop.body.items[i]) == buf) return i;
     return -1;
 }
 
 // Why the buffer gets no slots for this loop; NULL when it may.
-static const char *loop_problem(Ring *ring, const Stmt *loop, const Buf *buf) {
+static const char *loop_problem(MultiBuffer *ring, const Stmt *loop, const Buf *buf) {
     const Block *body = &loop->loop.body;
     int at = first_fill(loop, buf);
     if (block_breaks(body)) return "a `break` leaves the loop";
@@ -62,7 +62,7 @@ static const char *loop_problem(Ring *ring, const Stmt *loop, const Buf *buf) {
     return via_is(body->items[at], "matrix") ? NULL : stays_reason(ring->arena, loop, at);
 }
 
-static int count_uses(Ring *ring, const Block *block, const Buf *buf) {
+static int count_uses(MultiBuffer *ring, const Block *block, const Buf *buf) {
     EffectVec effects = {0};
     int uses = 0;
     for (int i = 0; i < block->count; i++) stmt_effects(ring->arena, block->items[i], &effects);
@@ -71,7 +71,7 @@ static int count_uses(Ring *ring, const Block *block, const Buf *buf) {
 }
 
 // The loops that fill the buffer; NULL when all of them may ring it and nothing else uses it, else the reason.
-static const char *ring_problem(Ring *ring, const Buf *buf) {
+static const char *multi_buffer_problem(MultiBuffer *ring, const Buf *buf) {
     int inside = 0;
     if (buf->alias_of || buf->offset >= 0) return "its place is fixed already";
     for (int i = 0; i < ring->loops.count; i++) {
@@ -86,7 +86,7 @@ static const char *ring_problem(Ring *ring, const Buf *buf) {
 
 // ---- the loop: from 0 by 1, one iterator ----
 
-static void normalise_loop(Ring *ring, Stmt *loop) {
+static void normalise_loop(MultiBuffer *ring, Stmt *loop) {
     Arena *a = ring->arena;
     while (loop->loop.count > 1) {   // the innermost stays pipelined
         Stmt *inner = stmt_new(a, STMT_FOR, loop->loc);
@@ -150,7 +150,7 @@ static bool slot_store(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-static void index_slots(Ring *ring, Stmt *loop, Buf *buf) {
+static void index_slots(MultiBuffer *ring, Stmt *loop, Buf *buf) {
     Expr *count = e_var(ring->arena, loop->loop.iters[0].var);
     Slot slot = {buf, e_mod(ring->arena, count, e_int(ring->arena, loop_stages(loop)))};
     Mapper mapper = {.arena = ring->arena, .expr = slot_load, .region = slot_region, .user = &slot};
@@ -159,7 +159,7 @@ static void index_slots(Ring *ring, Stmt *loop, Buf *buf) {
     visit_block(&visitor, &loop->loop.body);
 }
 
-static void add_slot_dim(Ring *ring, Buf *buf, int64_t slots) {
+static void add_slot_dim(MultiBuffer *ring, Buf *buf, int64_t slots) {
     Expr **shape = NEW_ARRAY(ring->arena, Expr *, buf->rank + 1);
     shape[0] = e_int(ring->arena, slots);
     for (int d = 0; d < buf->rank; d++) shape[d + 1] = buf->shape[d];
@@ -168,7 +168,7 @@ static void add_slot_dim(Ring *ring, Buf *buf, int64_t slots) {
     buf->stage_dims++;
 }
 
-static void ring_buffer(Ring *ring, Buf *buf) {
+static void multi_buffer(MultiBuffer *ring, Buf *buf) {
     int64_t slots = 0;
     for (int i = 0; i < ring->loops.count; i++)
         if (first_fill(ring->loops.items[i], buf) >= 0 && loop_stages(ring->loops.items[i]) > slots)
@@ -179,18 +179,18 @@ static void ring_buffer(Ring *ring, Buf *buf) {
         if (first_fill(loop, buf) < 0) continue;
         index_slots(ring, loop, buf);
     }
-    map_put(ring->ringed, buf, buf);
+    map_put(ring->multi_buffered, buf, buf);
     ring->changed = true;
 }
 
 // A buffer that the loop declares would be another one in each iteration.
 static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    const Ring *ring = mapper->user;
+    const MultiBuffer *ring = mapper->user;
     Block body = {0};
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.body.count; i++) {
         Stmt *item = stmt->loop.body.items[i];
-        bool ringed = item->kind == STMT_DECL && map_has(ring->ringed, item->decl);
-        block_push(mapper->arena, ringed ? out : &body, item);
+        bool multi_buffered = item->kind == STMT_DECL && map_has(ring->multi_buffered, item->decl);
+        block_push(mapper->arena, multi_buffered ? out : &body, item);
     }
     if (stmt->kind == STMT_FOR) stmt->loop.body = body;
     block_push(mapper->arena, out, stmt);
@@ -199,7 +199,7 @@ static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
 // ---- the kernel ----
 
 // Loops of one iterator from 0 by 1, after those that need it were rewritten.
-static void find_loops(Ring *ring, const Block *block) {
+static void find_loops(MultiBuffer *ring, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         if (loop_stages(stmt) > 1) vec_push(ring->arena, &ring->loops, stmt);
@@ -208,10 +208,10 @@ static void find_loops(Ring *ring, const Block *block) {
     }
 }
 
-static bool wants_ring(Ring *ring, Buf *buf, Span place) {
+static bool wants_multi_buffer(MultiBuffer *ring, Buf *buf, Span place) {
     if (!buf || buf->scope != SCOPE_SHARED || buf->stage_dims > 0) return false;
-    const char *problem = ring_problem(ring, buf);
-    if (problem) REMARK(ring->context, place, T_NOT_RINGED, buf->name, problem);
+    const char *problem = multi_buffer_problem(ring, buf);
+    if (problem) REMARK(ring->context, place, T_NOT_MULTI_BUFFERED, buf->name, problem);
     return !problem;
 }
 
@@ -220,19 +220,19 @@ static bool is_plain_loop(const Stmt *loop) {
     return loop->loop.count == 1 && expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1);
 }
 
-static bool loop_has_ring(Ring *ring, const Stmt *loop) {
+static bool loop_is_multi_buffered(MultiBuffer *ring, const Stmt *loop) {
     for (int i = 0; i < loop->loop.body.count; i++) {
         Buf *buf = async_target(loop->loop.body.items[i]);
-        if (buf && buf->scope == SCOPE_SHARED && buf->stage_dims == 0 && !ring_problem(ring, buf)) return true;
+        if (buf && buf->scope == SCOPE_SHARED && buf->stage_dims == 0 && !multi_buffer_problem(ring, buf)) return true;
     }
     return false;
 }
 
-bool pass_ring(PassContext *context, Func *kernel) {
-    Ring ring = {.context = context, .arena = context->arena, .kernel = kernel, .ringed = map_new(context->arena)};
+bool pass_multi_buffer(PassContext *context, Func *kernel) {
+    MultiBuffer ring = {.context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
     find_loops(&ring, &kernel->body);
     for (int i = 0; i < ring.loops.count; i++) {
-        if (is_plain_loop(ring.loops.items[i]) || !loop_has_ring(&ring, ring.loops.items[i])) continue;
+        if (is_plain_loop(ring.loops.items[i]) || !loop_is_multi_buffered(&ring, ring.loops.items[i])) continue;
         normalise_loop(&ring, ring.loops.items[i]);
         ring.changed = true;
     }
@@ -241,11 +241,11 @@ bool pass_ring(PassContext *context, Func *kernel) {
     for (int i = 0; i < ring.loops.count; i++) {
         Block *body = &ring.loops.items[i]->loop.body;
         for (int j = 0; j < body->count; j++) {
-            Buf *buf = ring_target(body->items[j]);
-            if (wants_ring(&ring, buf, body->items[j]->loc)) ring_buffer(&ring, buf);
+            Buf *buf = multi_buffer_target(body->items[j]);
+            if (wants_multi_buffer(&ring, buf, body->items[j]->loc)) multi_buffer(&ring, buf);
         }
     }
     StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &ring};
-    if (map_count(ring.ringed) > 0) rewrite_block(&declare, &kernel->body);
+    if (map_count(ring.multi_buffered) > 0) rewrite_block(&declare, &kernel->body);
     return ring.changed;
 }

@@ -125,9 +125,9 @@ static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     block_push(mapper->arena, out, stmt);
 }
 
-bool pass_pipeline(PassContext *context, Func *kernel) {
+bool pass_software_pipeline(PassContext *context, Func *kernel) {
     Pipeline p = {.context = context, .arena = context->arena};
-    p.quiet = attr_get(kernel->attrs, ATTR_GENERAL) != NULL;
+    p.quiet = attr_get(kernel->attrs, ATTR_FALLBACK) != NULL;
     StmtMapper mapper = {.arena = context->arena, .stmt = pipeline_stmt, .user = &p};
     rewrite_block(&mapper, &kernel->body);
     return p.changed;

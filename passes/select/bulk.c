@@ -40,7 +40,7 @@ static bool is_whole_tile(const Region *tile) {
     return true;
 }
 
-static bool is_part(const Rows *rows) {
+static bool is_piece(const Rows *rows) {
     const Region *at = rows->at;
     if (at->transposed || at->count < rows->rank) return false;
     for (int d = 0; d < at->count; d++) {
@@ -80,7 +80,7 @@ const char *bulk_problem(const Target *target, const Facts *facts, const Stmt *c
     if (tensor->type != tile->type) return "TMA does not convert";
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1)) return "TMA needs a contiguous last dim";
     if (rows.rank < 1 || rows.rank > 2) return "a tile has more than two dims";
-    if (!is_whole_tile(rows.tile) || !is_part(&rows)) return "bulk copies move whole tiles of the last dims";
+    if (!is_whole_tile(rows.tile) || !is_piece(&rows)) return "bulk copies move whole tiles of the last dims";
     if (!lies_in_rows(facts, &rows)) return "its tile has another layout than row after row";
     if (rows.columns * element % unit) return "a row of the tile is no multiple of 16 bytes";
     if (rows.count * rows.columns * element > tma_facts.max_transaction)

@@ -44,8 +44,8 @@ typedef struct Selector {
     Func *kernel;
     ExprVec wanted;   // facts that are not proven
     Map *pipelined;   // statements within a pipelined loop of several stages -> the loop
-    bool general;     // this variant has no facts: say nothing of what they would have allowed
-    bool parted;      // its loop will be parted into roles: TMA and wgmma
+    bool fallback;     // this variant has no facts: say nothing of what they would have allowed
+    bool specialized;      // its loop will be parted into roles: TMA and wgmma
     bool changed;
 } Selector;
 
@@ -151,13 +151,13 @@ static bool is_gemm(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
 }
 
-static bool multiplies_in_turn(const Stmt *stmt, void *user) {
+static bool multiplies_pingpong(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED && block_any(&stmt->loop.body, is_gemm, user);
 }
 
 // Whether warp-specialize will take the kernel.
-static bool will_part(Selector *s, const char **why) {
-    if (attr_get(s->kernel->attrs, ATTR_GENERAL)) return *why = NULL, false;
+static bool will_specialize(Selector *s, const char **why) {
+    if (attr_get(s->kernel->attrs, ATTR_FALLBACK)) return *why = NULL, false;
     return can_specialize(s->arena, s->target, s->kernel, why);
 }
 
@@ -196,9 +196,9 @@ static bool begins_inside(const Facts *facts, const Region *to) {
 }
 
 // Whether the block makes the copy by TMA, as the source says (`@via(tma)`) or because it pays; `say`: or why not.
-static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
-    if (s->parted || s->general || !target_has(s->target, FEATURE_TMA) || (!away && !brings_tile(stmt))) return false;
+    if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) || (!away && !is_tile_load(stmt))) return false;
     const Stmt *loop = map_get(s->pipelined, stmt);
     const char *why = block_tma_problem(s->arena, s->target, s->kernel, stmt, loop);
     const Region *to = stmt->call.args[COPY_TO].region;
@@ -210,9 +210,9 @@ static bool block_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
 
 // Whether bulk copies make it, as the source says: cp.async is as fast, in what was measured (docs/performance.md, "Rows").
 static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
-    if (!by_bulk(stmt) || s->general || (!takes_tile_away(stmt) && !brings_tile(stmt))) return false;
+    if (!by_bulk(stmt) || s->fallback || (!takes_tile_away(stmt) && !is_tile_load(stmt))) return false;
     const char *why =
-        s->parted ? "roles load boxes"
+        s->specialized ? "roles load boxes"
                   : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
@@ -221,9 +221,9 @@ static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool s
 // Whether TMA adds the tile to the tensor, likewise.
 static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
     const char *why = NULL;
-    if (s->general || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
-    if (added_tile(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
-    if (!why && s->parted && !tile->value) why = "a role adds what is in its registers";
+    if (s->fallback || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
+    if (tma_reduce(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
+    if (!why && s->specialized && !tile->value) why = "a role adds what is in its registers";
     if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region)) why = "it may begin before its tensor";
     if (!why && !via_is(stmt, "tma")) why = added_tile_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
@@ -244,7 +244,7 @@ static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {
     AddedTile tile;
     if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
     bool line = block_bulk(s, stmt, facts, false);
-    if (!line && !block_tma(s, stmt, facts, false)) return;
+    if (!line && !tma_simple(s, stmt, facts, false)) return;
     want_map(s, facts, stmt->call.args[takes_tile_away(stmt) ? COPY_TO : COPY_FROM].region->buf, !line);
 }
 
@@ -283,7 +283,7 @@ static const char *move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, c
     int64_t bytes = is_contiguous_move(c, load) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
     bool pipelined = map_has(s->pipelined, stmt);
     if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return "cp_async";
-    if (pipelined && !s->general)
+    if (pipelined && !s->fallback)
         REMARK(s->context, stmt->loc, T_COPY_SLOW, slow,
                "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and so many cannot be proven");
     return slow;
@@ -318,7 +318,7 @@ static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
     const char *why = "its places are no aligned vectors";
     Candidate c;
     bool adds = false;
-    if (s->general || !candidate_of(s, stmt, &c)) return;
+    if (s->fallback || !candidate_of(s, stmt, &c)) return;
     for (int a = 0; a < c.accesses.count; a++)
         adds |= c.accesses.items[a].adds && c.accesses.items[a].buf->scope == SCOPE_GLOBAL &&
                 is_unit(&c, &c.accesses.items[a]);
@@ -343,25 +343,25 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         return;
     }
     if (stmt->kind == STMT_FOR && via_is(stmt, "tma")) {
-        if (!s->general) REMARK(s->context, stmt->loc, T_NOT_ADDED, "it does more than to add to a tensor");
+        if (!s->fallback) REMARK(s->context, stmt->loc, T_NOT_ADDED, "it does more than to add to a tensor");
         attr_remove(&stmt->attrs, ATTR_VIA);
         s->changed = true;
     }
     bool line = by_bulk(stmt), asked = line || via_is(stmt, "tma");
-    asked &= (brings_tile(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
-    if (asked && (line ? block_bulk(s, stmt, facts, true) : s->parted || block_tma(s, stmt, facts, true))) return;
+    asked &= (is_tile_load(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
+    if (asked && (line ? block_bulk(s, stmt, facts, true) : s->specialized || tma_simple(s, stmt, facts, true))) return;
     if (asked) attr_remove(&stmt->attrs, ATTR_VIA);   // another way
     if (attr_get(stmt->attrs, ATTR_VIA)) return;
     bool is_call = stmt->kind == STMT_CALL;
-    if (s->parted && stores_by_tma(s, stmt)) {
+    if (s->specialized && stores_by_tma(s, stmt)) {
         set_via(s, stmt, "tma_store");
         return;
     }
-    if (s->parted && is_call && (stmt->call.op == OP_GEMM || loads_tile(stmt))) {
+    if (s->specialized && is_call && (stmt->call.op == OP_GEMM || loads_tile(stmt))) {
         set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
         return;
     }
-    if (!asked && block_tma(s, stmt, facts, true)) {
+    if (!asked && tma_simple(s, stmt, facts, true)) {
         set_via(s, stmt, "tma");
         return;
     }
@@ -369,7 +369,7 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         select_gemm(s, stmt);
         return;
     }
-    if (s->parted && turns_tile(s->target, stmt)) {
+    if (s->specialized && transposes_tile(s->target, stmt)) {
         set_via(s, stmt, "matrix");
         return;
     }
@@ -386,7 +386,7 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
 static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     select_way(s, stmt, facts);
-    if (via_is(stmt, "tma") && brings_tile(stmt) && !attr_get(stmt->attrs, ATTR_TF32) && tma_rounds(s->kernel, stmt)) {
+    if (via_is(stmt, "tma") && is_tile_load(stmt) && !attr_get(stmt->attrs, ATTR_TF32) && tma_rounds_to_tf32(s->kernel, stmt)) {
         attr_set_ints(s->arena, &stmt->attrs, ATTR_TF32, 0, NULL);
         s->changed = true;
     }
@@ -394,18 +394,18 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- kernels ----
 
-static bool select_kernel(PassContext *context, Func *kernel, bool general) {
+static bool select_kernel(PassContext *context, Func *kernel, bool fallback) {
     Selector s = {.context = context,
                   .arena = context->arena,
                   .target = context->target,
                   .kernel = kernel,
                   .pipelined = map_new(context->arena),
-                  .general = general};
+                  .fallback = fallback};
     find_pipelined(&s, &kernel->body, NULL);
     const char *why;
-    s.parted = will_part(&s, &why);
-    bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, multiplies_in_turn, NULL);
-    if (!s.parted && why && might) REMARK(context, kernel->loc, T_NOT_PARTED, why);
+    s.specialized = will_specialize(&s, &why);
+    bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, multiplies_pingpong, NULL);
+    if (!s.specialized && why && might) REMARK(context, kernel->loc, T_NOT_SPECIALIZED, why);
     kernel_walk(s.arena, kernel, select_stmt, &s);
     return s.changed;
 }
@@ -413,20 +413,20 @@ static bool select_kernel(PassContext *context, Func *kernel, bool general) {
 // Makes the variant without the facts and gives this one the facts.
 static bool split_variants(PassContext *context, Func *kernel) {
     Selector s = {.context = context, .arena = context->arena, .target = context->target, .kernel = kernel};
-    if (attr_get(kernel->attrs, ATTR_GENERAL)) return false;
+    if (attr_get(kernel->attrs, ATTR_FALLBACK)) return false;
     kernel_walk(s.arena, kernel, want_stmt, &s);
     s.pipelined = map_new(s.arena);
     find_pipelined(&s, &kernel->body, NULL);
     const char *why;
-    s.parted = will_part(&s, &why);
-    kernel_walk(s.arena, kernel, s.parted ? want_map_stmt : want_block_map, &s);
+    s.specialized = will_specialize(&s, &why);
+    kernel_walk(s.arena, kernel, s.specialized ? want_map_stmt : want_block_map, &s);
     if (s.wanted.count == 0) return false;
     want_small_dims(&s);
 
-    if (!attr_get(kernel->attrs, ATTR_ONE_OF)) {
-        Func *general = clone_func(s.arena, kernel);
-        attr_set_ints(s.arena, &general->attrs, ATTR_GENERAL, 0, NULL);
-        vec_push(s.arena, &context->variants, general);
+    if (!attr_get(kernel->attrs, ATTR_TILE_VARIANT)) {
+        Func *fallback = clone_func(s.arena, kernel);
+        attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
+        vec_push(s.arena, &context->variants, fallback);
     }
     for (int i = 0; i < s.wanted.count; i++)
         kernel->when = kernel->when ? e_and(s.arena, kernel->when, s.wanted.items[i]) : s.wanted.items[i];
@@ -435,7 +435,7 @@ static bool split_variants(PassContext *context, Func *kernel) {
 
 bool pass_select(PassContext *context, Func *kernel) {
     bool split = split_variants(context, kernel);
-    bool changed = select_kernel(context, kernel, attr_get(kernel->attrs, ATTR_GENERAL) != NULL);
+    bool changed = select_kernel(context, kernel, attr_get(kernel->attrs, ATTR_FALLBACK) != NULL);
     for (int i = 0; i < context->variants.count; i++) select_kernel(context, context->variants.items[i], true);
     return changed || split;
 }

@@ -232,7 +232,7 @@ static bool use_of_stmt(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-bool tma_rounds(const Func *kernel, const Stmt *copy) {
+bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy) {
     TileUses uses = {.tile = copy->call.args[1].region->buf};
     Visitor visitor = {.expr = use_of_expr, .stmt = use_of_stmt, .region = use_of_region, .user = &uses};
     if (uses.tile->type != TYPE_F32) return false;
@@ -280,7 +280,7 @@ bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const cha
     return true;
 }
 
-bool tma_stores_through(const TmaStore *store, const Stmt *copy, const Buf *tile) {
+bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile) {
     const Buf *from = copy->call.args[0].region->buf;
     TmaPanels panels;
     const char *why;
@@ -377,7 +377,7 @@ static bool is_whole_tile(const Region *region) {
     return true;
 }
 
-bool turns_tile(const Target *target, const Stmt *stmt) {
+bool transposes_tile(const Target *target, const Stmt *stmt) {
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || !target_has(target, FEATURE_STMATRIX)) return false;
     const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
     TmaPanels panels;
@@ -385,5 +385,5 @@ bool turns_tile(const Target *target, const Stmt *stmt) {
     if (!is_whole_tile(from) || !is_whole_tile(to) || !from->transposed || to->transposed) return false;
     if (from->buf == to->buf || from->buf->type != to->buf->type || type_bits(to->buf->type) != 8) return false;
     if (!tma_matrix_panels(from->buf, &panels, &why) || !tma_matrix_panels(to->buf, &panels, &why)) return false;
-    return region_extent(to, 0) % TURNED_ROWS == 0 && region_extent(to, 1) % TURNED_K == 0;
+    return region_extent(to, 0) % TRANSPOSE_ROWS == 0 && region_extent(to, 1) % TRANSPOSE_K == 0;
 }

@@ -30,7 +30,7 @@ bool tma_takes(const Target *target, const Stmt *copy, const char **why);
 
 // Whether what a copy brings may be rounded to tf32 on its way (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32): only products in tf32 use the
 // tile. TMA rounds to the nearest, where wgmma leaves bits out.
-bool tma_rounds(const Func *kernel, const Stmt *copy);
+bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy);
 
 // A store of an accumulator, by way of shared memory: boxes of 64 rows (one warpgroup's, of the instruction) and one swizzle span
 // of columns; the columns that are left are a narrower box, which takes turns with the others at the slots in shared memory.
@@ -43,12 +43,12 @@ typedef struct TmaStore {
 } TmaStore;
 bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why);   // copy: fragment to tensor
 // Whether a shared tile that is needed no more can be the way: it has the accumulator's shape, and lies as the boxes do.
-bool tma_stores_through(const TmaStore *store, const Stmt *copy, const Buf *tile);
+bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile);
 enum { TMA_STORE_SLOTS = 2 };   // for boxes: one is written while the other is read
 // Warpgroups of one role meet around their stores at named barriers, from this one on. (Below: where roles take turns.)
 enum { TMA_STORE_BARRIER = 4 };
 // Where they take turns, each waits at one of its own.
-enum { TURN_BARRIER = 8 };
+enum { ORDER_BARRIER = 8 };
 
 // Whether wgmma can serve a gemm whose operands stand in shared memory, or the left one in registers: acc [m, n] in registers.
 bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why);
@@ -60,5 +60,5 @@ bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const Wgmma
 
 // `copy(S.T, T)` between whole shared tiles of bytes: what wgmma wants of operands that it cannot read as they lie. ldmatrix and
 // stmatrix can do it (lower_transpose.c).
-bool turns_tile(const Target *target, const Stmt *stmt);
-enum { TURNED_K = 16, TURNED_ROWS = 32 };   // of T, columns and rows that a warp does at once
+bool transposes_tile(const Target *target, const Stmt *stmt);
+enum { TRANSPOSE_K = 16, TRANSPOSE_ROWS = 32 };   // of T, columns and rows that a warp does at once

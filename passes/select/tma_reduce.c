@@ -123,7 +123,7 @@ static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
     return region_whole(arena, buf_new_const(arena, "stage", SCOPE_SHARED, type, loop->loop.count, shape, loop->loc));
 }
 
-bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why) {
+bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why) {
     Body body = {.lets = subst_new(arena)};
     if (!body_of(stmt, &body)) return *why = "it does more than to add to a tensor", false;
     const Region *element = body.atomic->call.args[0].region;
@@ -161,8 +161,8 @@ Stmt *tma_copy(Arena *arena, Stmt *stmt) {
     AddedTile tile;
     const char *why;
     if (!by_bulk(stmt) && !via_is(stmt, "tma")) return NULL;
-    if (stmt->kind == STMT_CALL) return brings_tile(stmt) || takes_tile_away(stmt) ? stmt : NULL;
-    return is_addition(stmt) && added_tile(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;
+    if (stmt->kind == STMT_CALL) return is_tile_load(stmt) || takes_tile_away(stmt) ? stmt : NULL;
+    return is_addition(stmt) && tma_reduce(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;
 }
 
 // ---- whether and when ----
@@ -409,7 +409,7 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     AddedTile tile;
     const char *why;
     bool staged =
-        via_is(stmt, "tma") && is_addition(stmt) && added_tile(staging->arena, stmt, &tile, &why) && tile.value;
+        via_is(stmt, "tma") && is_addition(stmt) && tma_reduce(staging->arena, stmt, &tile, &why) && tile.value;
     if (!staged) {
         block_push(mapper->arena, out, stmt);
         return;
@@ -452,7 +452,7 @@ static bool add_whole(Visitor *visitor, Stmt *stmt) {
     Wholes *wholes = visitor->user;
     AddedTile tile;
     const char *why;
-    if (via_is(stmt, "tma") && is_addition(stmt) && added_tile(wholes->arena, stmt, &tile, &why) && tile.value)
+    if (via_is(stmt, "tma") && is_addition(stmt) && tma_reduce(wholes->arena, stmt, &tile, &why) && tile.value)
         wholes->bytes += buf_slot_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
     return true;
 }

@@ -18,7 +18,7 @@ typedef struct AddedTile {
 } AddedTile;
 
 bool is_addition(const Stmt *stmt);   // a parallel loop that does nothing but add to elements of a tensor
-bool added_tile(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why);   // of an addition; false: *why
+bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why);   // of an addition; false: *why
 // What TMA copies or adds in a statement that has `@via(tma)` or `@via(bulk)`: the copy itself, or that of an addition from shared
 // memory. NULL: none.
 Stmt *tma_copy(Arena *arena, Stmt *stmt);

@@ -28,7 +28,7 @@ static bool copies_between(const Stmt *stmt, Scope from, Scope to) {
            stmt->call.args[1].region->buf->scope == to;
 }
 
-bool brings_tile(const Stmt *stmt) {
+bool is_tile_load(const Stmt *stmt) {
     return copies_between(stmt, SCOPE_GLOBAL, SCOPE_SHARED);
 }
 
@@ -75,7 +75,7 @@ static bool use_by(Visitor *visitor, Stmt *stmt) {
     TileLoop loop;
     EffectVec effects = {0};
     if (stmt->kind == STMT_STORE) uses->filled |= stmt->store.buf == uses->tile;
-    if (brings_tile(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
+    if (is_tile_load(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) return false;
     if (tile_loop_of(uses->arena, stmt, &loop)) {
         use_by_loop(uses, &loop);
@@ -108,16 +108,16 @@ static const char *load_problem(const Stmt *copy, const Uses *uses) {
 
 // ---- stores ----
 
-typedef struct Places {
+typedef struct AddressUses {
     Arena *arena;
     const Stmt *copy;
     const Buf *tensor;
     bool adds;     // the copy is an addition: others may add, too, in any order
     int uses;      // of the tensor, by statements
     bool repeat;   // a loop around the copy goes to the same place again
-} Places;
+} AddressUses;
 
-static void find_places(Places *places, const Block *block, const Iter **loops, int depth) {
+static void find_address_uses(AddressUses *uses_, const Block *block, const Iter **loops, int depth) {
     enum { DEEPEST = 32 };
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
@@ -126,43 +126,43 @@ static void find_places(Places *places, const Block *block, const Iter **loops, 
         bool leaf = count == 0 || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL);
         if (leaf) {
             EffectVec effects = {0};
-            stmt_effects(places->arena, stmt, &effects);
+            stmt_effects(uses_->arena, stmt, &effects);
             for (int e = 0; e < effects.count; e++) {
-                bool adds = places->adds && is_addition(stmt) && effects.items[e].access == ACCESS_UPDATE;
-                places->uses += effects.items[e].buf == places->tensor && !adds;
+                bool adds = uses_->adds && is_addition(stmt) && effects.items[e].access == ACCESS_UPDATE;
+                uses_->uses += effects.items[e].buf == uses_->tensor && !adds;
             }
-            for (int l = 0; l < depth && stmt == places->copy; l++) {
+            for (int l = 0; l < depth && stmt == uses_->copy; l++) {
                 bool moves = false;
                 const Region *to = stmt->call.args[1].region;
                 for (int d = 0; loops[l] && d < to->count; d++)
                     moves |= expr_uses_var(to->dims[d].start, loops[l]->var);
-                places->repeat |= !moves;
+                uses_->repeat |= !moves;
             }
             continue;
         }
-        bool points = attr_get(stmt->attrs, ATTR_POINTS) != NULL;
+        bool tiles = attr_get(stmt->attrs, ATTR_TILE_LOOP) != NULL;
         if (stmt->kind == STMT_WHILE && inner < DEEPEST) loops[inner++] = NULL;
-        for (int l = 0; stmt->kind == STMT_FOR && !points && l < stmt->loop.count && inner < DEEPEST; l++)
+        for (int l = 0; stmt->kind == STMT_FOR && !tiles && l < stmt->loop.count && inner < DEEPEST; l++)
             loops[inner++] = &stmt->loop.iters[l];
-        for (int b = 0; b < count; b++) find_places(places, bodies[b], loops, inner);
+        for (int b = 0; b < count; b++) find_address_uses(uses_, bodies[b], loops, inner);
     }
 }
 
 static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
-    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
+    AddressUses uses_ = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
     const Iter *loops[32];
-    find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
-    if (places.uses != 1) return "its tensor is used elsewhere too";
-    return places.repeat ? "it may go to one place several times" : NULL;
+    find_address_uses(&uses_, &func_grid(kernel)->grid.body, loops, 0);
+    if (uses_.uses != 1) return "its tensor is used elsewhere too";
+    return uses_.repeat ? "it may go to one place several times" : NULL;
 }
 
 const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
     const char *why = kernel_problem(kernel);
     if (why) return why;
-    Places places = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf, .adds = true};
+    AddressUses uses_ = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf, .adds = true};
     const Iter *loops[32];
-    find_places(&places, &func_grid(kernel)->grid.body, loops, 0);
-    if (places.uses > 0) return "its tensor is not only added to";
+    find_address_uses(&uses_, &func_grid(kernel)->grid.body, loops, 0);
+    if (uses_.uses > 0) return "its tensor is not only added to";
     Uses uses = in_shared ? uses_of(arena, kernel, copy->call.args[0].region->buf) : (Uses){0};
     return tile_problem(&uses);
 }
@@ -217,7 +217,7 @@ const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt 
     if (!loop) return "no loop loads it ahead: cp.async and loads bring it sooner";
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
-        if (brings_tile(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (is_tile_load(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (!is_product(target, stmt)) return "its loop does more than to copy and multiply, where cp.async is as fast";
         const Region *a = stmt->call.args[0].region, *acc = stmt->call.args[2].region;
         work += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);

@@ -6,7 +6,7 @@
 #include "target/target.h"
 
 // Tile to tile, whole: a tensor's tile to shared memory, or shared memory to a tensor's tile.
-bool brings_tile(const Stmt *stmt);
+bool is_tile_load(const Stmt *stmt);
 bool takes_tile_away(const Stmt *stmt);
 
 // Why TMA cannot make the copy; NULL: it can. `loop`: the pipelined one around it, of several stages; NULL: none.

@@ -29,12 +29,12 @@ enum { GEMM_A_OPERAND, GEMM_B_OPERAND, GEMM_ACC_OPERAND };
 
 typedef struct Started {
     const Stmt *gemm;
-    VEC(Stmt *) releases;   // arrivals that it holds up
+    VEC(Stmt *) consumes;   // arrivals that it holds up
 } Started;
 
 typedef struct Starter {
     Arena *arena;
-    const Map *releases;
+    const Map *consumes;
     VEC(Started) started;   // in order, since the last wait for all
     Block out;
 } Starter;
@@ -58,7 +58,7 @@ static void wait_for(Starter *s, int pending) {
     push(s, s_call(s->arena, OP_WGMMA_WAIT, COUNT_OF(args), args));
     int over = s->started.count - pending;
     for (int i = 0; i < over; i++)
-        for (int r = 0; r < s->started.items[i].releases.count; r++) push(s, s->started.items[i].releases.items[r]);
+        for (int r = 0; r < s->started.items[i].consumes.count; r++) push(s, s->started.items[i].consumes.items[r]);
     for (int i = 0; i < pending; i++) s->started.items[i] = s->started.items[over + i];
     s->started.count = pending;
 }
@@ -97,20 +97,20 @@ static void start(Starter *s, Stmt *gemm) {
     vec_push(s->arena, &s->started, ((Started){.gemm = gemm}));
 }
 
-static bool reads(const Stmt *gemm, const Release *release) {
-    for (int i = 0; i < release->tiles.count; i++)
-        if (operand_buf(gemm, GEMM_A_OPERAND) == release->tiles.items[i] ||
-            operand_buf(gemm, GEMM_B_OPERAND) == release->tiles.items[i])
+static bool reads(const Stmt *gemm, const Consume *consume) {
+    for (int i = 0; i < consume->tiles.count; i++)
+        if (operand_buf(gemm, GEMM_A_OPERAND) == consume->tiles.items[i] ||
+            operand_buf(gemm, GEMM_B_OPERAND) == consume->tiles.items[i])
             return true;
     return false;
 }
 
 // Behind the last product that reads what it frees.
-static void release(Starter *s, Stmt *arrival) {
-    const Release *freed = map_get(s->releases, arrival);
+static void consume(Starter *s, Stmt *arrival) {
+    const Consume *freed = map_get(s->consumes, arrival);
     for (int i = s->started.count - 1; i >= 0; i--) {
         if (!reads(s->started.items[i].gemm, freed)) continue;
-        vec_push(s->arena, &s->started.items[i].releases, arrival);
+        vec_push(s->arena, &s->started.items[i].consumes, arrival);
         return;
     }
     push(s, arrival);
@@ -118,28 +118,28 @@ static void release(Starter *s, Stmt *arrival) {
 
 static bool matters(const Stmt *stmt, void *user) {
     const Starter *s = user;
-    return is_product(stmt) || map_has(s->releases, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
+    return is_product(stmt) || map_has(s->consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
 }
 
 static void start_stmt(Starter *s, Stmt *stmt) {
     Block *bodies[2];
     if (is_product(stmt)) {
         start(s, stmt);
-    } else if (map_has(s->releases, stmt)) {
-        release(s, stmt);
+    } else if (map_has(s->consumes, stmt)) {
+        consume(s, stmt);
     } else {
         int count = stmt_bodies(stmt, bodies);
         bool parts = false;
         for (int b = 0; b < count; b++) parts |= block_any(bodies[b], matters, s);
         if (parts) wait_for(s, 0);
         else wait_before(s, stmt);
-        for (int b = 0; b < count && parts; b++) start_products(s->arena, bodies[b], s->releases);
+        for (int b = 0; b < count && parts; b++) make_mma_async(s->arena, bodies[b], s->consumes);
         push(s, stmt);
     }
 }
 
-void start_products(Arena *arena, Block *block, const Map *releases) {
-    Starter s = {.arena = arena, .releases = releases};
+void make_mma_async(Arena *arena, Block *block, const Map *consumes) {
+    Starter s = {.arena = arena, .consumes = consumes};
     for (int i = 0; i < block->count; i++) start_stmt(&s, block->items[i]);
     wait_for(&s, 0);
     *block = s.out;

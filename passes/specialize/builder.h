@@ -7,15 +7,15 @@
 #include "passes/specialize/warp_specialize.h"
 #include "support/map.h"
 
-typedef struct Parting {
+typedef struct RoleBuilder {
     PassContext *context;
     Arena *arena;
     Stmt *grid;
     Span loc;
     int consumers;                    // warpgroups that compute
     int64_t producer_registers;       // 0: nothing is traded
-    Expr *points, *workers, *turns;   // of the grid; blocks; points of a block
-    Var *worker, *block;
+    Expr *tiles, *ctas, *waves;   // of the grid; blocks; points of a block
+    Var *cta, *block;
     Expr *sections,
         *section;    // how many, and the points of one, where points differ and blocks stay; `turns` are of a section
     Expr *shift;     // workers by which a section begins further than the one before
@@ -25,35 +25,35 @@ typedef struct Parting {
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     bool some_steps;        // every point has a product
-    bool once;              // a block has one point: nobody waits for its last slots
+    bool single_tile;              // a block has one point: nobody waits for its last slots
     int cluster;            // blocks that load tiles for each other; 1: none
     Buf *full, *empty;
     Expr *steps;   // of each point; NULL: they differ
-} Parting;
+} RoleBuilder;
 
 // Whether a kernel is parted into roles, and how (specialize_kind.c).
-typedef enum { PART_NOT, PART_IN_TURN, PART_TOGETHER } PartKind;
+typedef enum { WS_NONE, WS_PINGPONG, WS_COOPERATIVE } SpecializeKind;
 
-typedef struct PartShape {
-    const Stmt *grid, *loop;   // the pipelined one; of PART_IN_TURN
-} PartShape;
+typedef struct SpecializeShape {
+    const Stmt *grid, *loop;   // the pipelined one; of WS_PINGPONG
+} SpecializeShape;
 
 // Of points in turn: most consumers, and a thread's registers for addresses and counters.
-enum { IN_TURN_MOST = 2, IN_TURN_ROOM = 32 };
+enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
-PartKind part_kind(Arena *arena, const Target *target, const Func *kernel, PartShape *shape, const char **why);
-int part_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of points in turn
+SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape, const char **why);
+int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of points in turn
 
 // All warpgroups compute one point together: the kernel can be parted so, whether select has seen it or not. NULL, or why not.
-const char *together_problem(Arena *arena, const Target *target, const Func *kernel);
+const char *cooperative_problem(Arena *arena, const Target *target, const Func *kernel);
 // One statement of the kernel (or one of each branch) writes the buffer, and none reads it after that, in any block.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
-int64_t together_slots(Arena *arena, const Target *target,
+int64_t cooperative_slots(Arena *arena, const Target *target,
                        const Func *kernel);                          // bytes that transposed tiles still need
-int together_warpgroups(const Target *target, const Func *kernel);   // that compute
-bool together_equal_points(Arena *arena, const Func *kernel);        // all points take equally many steps: blocks stay
-bool together_stores_through(Arena *arena, const Target *target, const Func *kernel);   // a tile: needs no staging
-bool part_together(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma
+int cooperative_warpgroups(const Target *target, const Func *kernel);   // that compute
+bool cooperative_equal_tiles(Arena *arena, const Func *kernel);        // all points take equally many steps: blocks stay
+bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel);   // a tile: needs no staging
+bool specialize_cooperative(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma
 
 // Registers of a thread that computes, of `consumers` warpgroups, when those of `producers` others have so many; 0: all that it
 // can have.
@@ -65,24 +65,24 @@ int64_t producer_registers(const Target *target, int consumers, int producers, i
 Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop);
 
 // What an arrival says: that slots of these tiles were read.
-typedef struct Release {
+typedef struct Consume {
     VEC(const Buf *) tiles;
-} Release;
+} Consume;
 
 // Products become asynchronous, and waits come as late as what they compute and read allows (async_mma.c). `releases`:
 // such arrivals -> Release.
-void start_products(Arena *arena, Block *block, const Map *releases);
+void make_mma_async(Arena *arena, Block *block, const Map *consumes);
 // Products at the end of a loop from registers go behind the first product of the next iteration (mma_pipelining.c).
-void rotate_products(Arena *arena, Facts *facts, Block *block, Map *releases);
+void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes);
 
 // Warpgroups start their products in turn, where such a loop's iteration has one row of them (order_barriers.c).
-void take_turns(Arena *arena, Block *block);
+void insert_order_barriers(Arena *arena, Block *block);
 
 // Of a role's body (sink.c): fills with zeros go where a product can overwrite, given what is known; declarations of
 // fragments into the one loop that uses them; scalars behind the last loop that does not need them.
-void drop_fills(Arena *arena, Facts *facts, Block *block);
+void fold_zero_init(Arena *arena, Facts *facts, Block *block);
 void sink_fragments(Arena *arena, Block *block);
-void sink_scalars(Arena *arena, Block *block, const Map *releases);
+void sink_scalars(Arena *arena, Block *block, const Map *consumes);
 
 // ---- expressions and calls ----
 
@@ -99,38 +99,38 @@ static inline bool is_scalar(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
 }
 
-static inline Expr *integer(Parting *p, int64_t value) {
+static inline Expr *integer(RoleBuilder *p, int64_t value) {
     return e_int(p->arena, value);
 }
 
-static inline Expr *small(Parting *p, int64_t value) {
+static inline Expr *small(RoleBuilder *p, int64_t value) {
     return e_int_of(p->arena, TYPE_I32, value);
 }
 
-static inline Expr *bind(Parting *p, const char *name, Expr *value, Block *out) {
+static inline Expr *bind(RoleBuilder *p, const char *name, Expr *value, Block *out) {
     if (value->kind == EXPR_VAR || value->kind == EXPR_INT) return value;
     Var *var = var_new(p->arena, name, VAR_LET, TYPE_I64, p->loc);
     block_push(p->arena, out, s_let(p->arena, var, value));
     return e_var(p->arena, var);
 }
 
-static inline void push_call(Parting *p, OpId op, int count, const Arg *args, Block *out) {
+static inline void push_call(RoleBuilder *p, OpId op, int count, const Arg *args, Block *out) {
     Stmt *call = s_call(p->arena, op, count, args);
     call->loc = p->loc;
     block_push(p->arena, out, call);
 }
 
-static inline Arg element(Parting *p, Buf *buf, Expr *index) {
+static inline Arg element(RoleBuilder *p, Buf *buf, Expr *index) {
     return arg_region(region_element(p->arena, buf, 1, &index));
 }
 
-static inline void push_on(Parting *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
+static inline void push_on(RoleBuilder *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
     Arg args[] = {element(p, bar, index), {0}};
     if (value) args[1] = arg_value(value);
     push_call(p, op, value ? 2 : 1, args, out);
 }
 
-static inline void push_range(Parting *p, Expr *x, Expr *low, Expr *end, Block *out) {
+static inline void push_range(RoleBuilder *p, Expr *x, Expr *low, Expr *end, Block *out) {
     Stmt *assume = stmt_new(p->arena, STMT_ASSUME, p->loc);
     assume->assume = e_and(p->arena, e_binary(p->arena, BIN_GE, x, low), e_lt(p->arena, x, end));
     block_push(p->arena, out, assume);
@@ -144,7 +144,7 @@ typedef struct Counter {
     int64_t slots;
 } Counter;
 
-static inline Counter push_counter(Parting *p, const char *prefix, int64_t slots, int parity, Block *out) {
+static inline Counter push_counter(RoleBuilder *p, const char *prefix, int64_t slots, int parity, Block *out) {
     Arena *a = p->arena;
     Counter counter = {.slots = slots};
     counter.parity = var_new(a, arena_printf(a, "%sparity", prefix), VAR_MUTABLE, TYPE_I32, p->loc);
@@ -156,26 +156,26 @@ static inline Counter push_counter(Parting *p, const char *prefix, int64_t slots
     return counter;
 }
 
-static inline Expr *slot_index(Parting *p, const Counter *counter) {
+static inline Expr *slot_index(RoleBuilder *p, const Counter *counter) {
     return counter->slot ? e_cast(p->arena, TYPE_I64, e_var(p->arena, counter->slot)) : integer(p, 0);
 }
 
-static inline void push_advance(Parting *p, const Counter *counter, Block *out) {
+static inline void push_advance(RoleBuilder *p, const Counter *counter, Block *out) {
     Arena *a = p->arena;
-    Stmt *turn = s_assign(a, counter->parity, e_xor(a, e_var(a, counter->parity), small(p, 1)));
+    Stmt *flip = s_assign(a, counter->parity, e_xor(a, e_var(a, counter->parity), small(p, 1)));
     if (!counter->slot) {
-        block_push(a, out, turn);
+        block_push(a, out, flip);
         return;
     }
     Expr *slot = e_var(a, counter->slot);
     block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
     Stmt *wrap = s_if(a, e_binary(a, BIN_EQ, slot, small(p, counter->slots)));
     block_push(a, &wrap->if_.then, s_assign(a, counter->slot, small(p, 0)));
-    block_push(a, &wrap->if_.then, turn);
+    block_push(a, &wrap->if_.then, flip);
     block_push(a, out, wrap);
 }
 
-static inline Buf *push_barriers(Parting *p, const char *name, int64_t slots, Block *out) {
+static inline Buf *push_barriers(RoleBuilder *p, const char *name, int64_t slots, Block *out) {
     Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, TYPE_MBARRIER, 1, &slots, p->loc);
     block_push(p->arena, out, s_decl(p->arena, buf));
     return buf;
@@ -183,7 +183,7 @@ static inline Buf *push_barriers(Parting *p, const char *name, int64_t slots, Bl
 
 // ---- loops, roles ----
 
-static inline Stmt *push_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
+static inline Stmt *push_loop(RoleBuilder *p, const char *name, Expr *count, Expr **index, Block *out) {
     Var *var = var_new(p->arena, name, VAR_ITER, TYPE_I64, p->loc);
     Stmt *loop = s_for(p->arena, LOOP_SERIAL, var, integer(p, 0), count);
     loop->loc = p->loc;
@@ -192,13 +192,13 @@ static inline Stmt *push_loop(Parting *p, const char *name, Expr *count, Expr **
     return loop;
 }
 
-static inline Stmt *push_points_loop(Parting *p, const char *name, Expr *count, Expr **index, Block *out) {
+static inline Stmt *push_tile_loop(RoleBuilder *p, const char *name, Expr *count, Expr **index, Block *out) {
     Stmt *loop = push_loop(p, name, count, index, out);
-    attr_set_ints(p->arena, &loop->attrs, ATTR_POINTS, 0, NULL);
+    attr_set_ints(p->arena, &loop->attrs, ATTR_TILE_LOOP, 0, NULL);
     return loop;
 }
 
-static inline Stmt *push_role(Parting *p, const char *name, int64_t threads, int64_t regs, Block *out) {
+static inline Stmt *push_role(RoleBuilder *p, const char *name, int64_t threads, int64_t regs, Block *out) {
     Stmt *role = stmt_new(p->arena, STMT_ROLE, p->loc);
     role->role.name = name;
     role->role.threads = threads;
@@ -208,14 +208,14 @@ static inline Stmt *push_role(Parting *p, const char *name, int64_t threads, int
 }
 
 // The number of a point as the lets of the work name it.
-static inline void push_block(Parting *p, Expr *number, Subst *subst, Block *out) {
+static inline void push_block(RoleBuilder *p, Expr *number, Subst *subst, Block *out) {
     Var *block = var_new(p->arena, p->block->name, VAR_LET, TYPE_I64, p->loc);
     block_push(p->arena, out, s_let(p->arena, block, number));
-    push_range(p, e_var(p->arena, block), integer(p, 0), p->points, out);
+    push_range(p, e_var(p->arena, block), integer(p, 0), p->tiles, out);
     subst_var(subst, p->block, e_var(p->arena, block));
 }
 
-static inline Expr *blocks_of(Parting *p) {
+static inline Expr *blocks_of(RoleBuilder *p) {
     Expr *most = e_call(p->arena, OP_SMS, 0, NULL);
     if (p->cluster > 1) {   // whole clusters; of pairs all find a place
         Arena *a = p->arena;
@@ -228,7 +228,7 @@ static inline Expr *blocks_of(Parting *p) {
 }
 
 // Numbers of points fit 32 bits: a persistent grid is no launch of so many blocks, which would have been refused.
-static inline void want_few_points(PassContext *context, Func *kernel, const Stmt *grid) {
+static inline void want_few_tiles(PassContext *context, Func *kernel, const Stmt *grid) {
     Arena *a = context->arena;
     Expr *few = e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid));
     kernel->when = kernel->when ? e_and(a, kernel->when, few) : few;
@@ -236,19 +236,19 @@ static inline void want_few_points(PassContext *context, Func *kernel, const Stm
 
 // ---- products and stores ----
 
-static inline void push_wait(Parting *p, int64_t pending, Block *out) {
+static inline void push_wait(RoleBuilder *p, int64_t pending, Block *out) {
     Arg args[] = {arg_value(integer(p, pending))};
     push_call(p, OP_WGMMA_WAIT, COUNT_OF(args), args, out);
 }
 
-static inline Arg staging_buffer(Parting *p, const char *name, Type type, int rank, const int64_t *shape, Block *out) {
+static inline Arg staging_buffer(RoleBuilder *p, const char *name, Type type, int rank, const int64_t *shape, Block *out) {
     Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, type, rank, shape, p->loc);
     buf->stage_dims = rank - 2;
     block_push(p->arena, out, s_decl(p->arena, buf));
     return arg_region(region_whole(p->arena, buf));
 }
 
-static inline void set_staging(Parting *p, Stmt *copy, Arg whole, Arg tail) {
+static inline void set_staging(RoleBuilder *p, Stmt *copy, Arg whole, Arg tail) {
     Arg args[] = {copy->call.args[0], copy->call.args[1], {0}, whole, tail};
     Stmt *staged = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
     staged->loc = copy->loc;
@@ -257,7 +257,7 @@ static inline void set_staging(Parting *p, Stmt *copy, Arg whole, Arg tail) {
 }
 
 // Room for a store by TMA, of each of `warpgroups`. `out`: where shared memory of the role is declared.
-static inline void add_staging(Parting *p, Stmt *copy, int64_t warpgroups, Block *out) {
+static inline void add_staging(RoleBuilder *p, Stmt *copy, int64_t warpgroups, Block *out) {
     TmaStore store;
     const char *why;
     if (!tma_stores(p->context->target, copy, &store, &why)) return;
@@ -272,7 +272,7 @@ static inline void add_staging(Parting *p, Stmt *copy, int64_t warpgroups, Block
 }
 
 // Shared memory outlives the stores that read it.
-static inline void push_last_stores(Parting *p, Block *out) {
+static inline void push_last_stores(RoleBuilder *p, Block *out) {
     Arg args[] = {arg_value(integer(p, 0)), arg_name("read")};
     push_call(p, OP_BULK_WAIT, COUNT_OF(args), args, out);
 }

@@ -37,14 +37,14 @@
 
 // ---- all roles ----
 
-void push_counters(Maker *m, bool (*concerns)(const Group *group), bool (*fills)(const Group *group), Block *out) {
-    for (int g = 0; g < m->plan->groups.count; g++) {
-        Group *group = m->plan->groups.items[g];
-        int parity = fills(group);
-        if (!concerns(group) || (m->own && group != m->own)) continue;
-        const char *name = group->tiles.items[0]->buf->name;
-        const char *prefix = m->plan->groups.count > 1 ? arena_printf(m->plan->arena, "%s_", name) : "";
-        group->counter = push_counter(m->parting, prefix, group->slots, parity, out);
+void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel), Block *out) {
+    for (int g = 0; g < m->plan->channels.count; g++) {
+        Channel *channel = m->plan->channels.items[g];
+        int parity = fills(channel);
+        if (!concerns(channel) || (m->own && channel != m->own)) continue;
+        const char *name = channel->tiles.items[0]->buf->name;
+        const char *prefix = m->plan->channels.count > 1 ? arena_printf(m->plan->arena, "%s_", name) : "";
+        channel->counter = push_counter(m->builder, prefix, channel->slots, parity, out);
     }
 }
 
@@ -54,7 +54,7 @@ static Region *set_region_slot(Mapper *mapper, Region *region) {
     Tile *tile = tile_of(m->plan, region->buf);
     if (!tile || region->buf->stage_dims == 0) return region;
     Region *other = clone_region(mapper->arena, NULL, region);
-    other->dims[0].start = slot_index(m->parting, &tile->group->counter);
+    other->dims[0].start = slot_index(m->builder, &tile->channel->counter);
     return other;
 }
 
@@ -64,7 +64,7 @@ static Expr *set_load_slot(Mapper *mapper, Expr *expr) {
     if (!tile || expr->load.buf->stage_dims == 0) return expr;
     Expr *indices[LAYOUT_MAX_RANK];
     for (int d = 0; d < expr->load.count; d++) indices[d] = expr->load.indices[d];
-    indices[0] = slot_index(m->parting, &tile->group->counter);
+    indices[0] = slot_index(m->builder, &tile->channel->counter);
     return e_load(mapper->arena, expr->load.buf, expr->load.count, indices);
 }
 
@@ -97,9 +97,9 @@ Stmt *shell_of(Maker *m, const Stmt *stmt) {
     return shell;
 }
 
-void push_full(Maker *m, const Group *group, Block *out) {
-    Parting *p = m->parting;
-    push_on(p, OP_MBARRIER_WAIT, group->full, slot_index(p, &group->counter), e_var(p->arena, group->counter.parity),
+void push_full(Maker *m, const Channel *channel, Block *out) {
+    RoleBuilder *p = m->builder;
+    push_on(p, OP_MBARRIER_WAIT, channel->full, slot_index(p, &channel->counter), e_var(p->arena, channel->counter.parity),
             out);
 }
 
@@ -112,27 +112,27 @@ void learn_scalars(Facts *facts, const Block *block) {
 
 static void push_group_barriers(Maker *m, Block *out) {
     Arena *a = m->plan->arena;
-    for (int g = 0; g < m->plan->groups.count; g++) {
-        Group *group = m->plan->groups.items[g];
-        const char *name = group->tiles.items[0]->buf->name;
-        const char *prefix = m->plan->groups.count > 1 ? arena_printf(a, "%s_", name) : "";
-        group->full = push_barriers(m->parting, arena_printf(a, "%sfull", prefix), group->slots, out);
-        if (!group->once)
-            group->empty = push_barriers(m->parting, arena_printf(a, "%sempty", prefix), group->slots, out);
+    for (int g = 0; g < m->plan->channels.count; g++) {
+        Channel *channel = m->plan->channels.items[g];
+        const char *name = channel->tiles.items[0]->buf->name;
+        const char *prefix = m->plan->channels.count > 1 ? arena_printf(a, "%s_", name) : "";
+        channel->full = push_barriers(m->builder, arena_printf(a, "%sfull", prefix), channel->slots, out);
+        if (!channel->single_use)
+            channel->empty = push_barriers(m->builder, arena_printf(a, "%sempty", prefix), channel->slots, out);
     }
 }
 
 static void push_setup(Maker *m, Block *out) {
-    Parting *p = m->parting;
+    RoleBuilder *p = m->builder;
     Arg none[2] = {{0}};
-    for (int g = 0; g < m->plan->groups.count; g++) {
-        Group *group = m->plan->groups.items[g];
+    for (int g = 0; g < m->plan->channels.count; g++) {
+        Channel *channel = m->plan->channels.items[g];
         Expr *s;
-        Stmt *each = push_loop(p, "s", integer(p, group->slots), &s, out);
+        Stmt *each = push_loop(p, "s", integer(p, channel->slots), &s, out);
         each->loop.kind = LOOP_UNROLL;
-        push_on(p, OP_MBARRIER_INIT, group->full, s, integer(p, 1), &each->loop.body);
-        int64_t readers = group->raw ? 1 : p->consumers;
-        if (group->empty) push_on(p, OP_MBARRIER_INIT, group->empty, s, integer(p, readers), &each->loop.body);
+        push_on(p, OP_MBARRIER_INIT, channel->full, s, integer(p, 1), &each->loop.body);
+        int64_t readers = channel->untransposed ? 1 : p->consumers;
+        if (channel->empty) push_on(p, OP_MBARRIER_INIT, channel->empty, s, integer(p, readers), &each->loop.body);
     }
     push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
     push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
@@ -152,15 +152,15 @@ static bool all_chosen(const Plan *plan) {
     return all;
 }
 
-static void find_once(const Plan *plan) {
-    for (int g = 0; g < plan->groups.count; g++) {
-        Group *group = plan->groups.items[g];
-        const Tile *tile = group->tiles.items[0];
-        group->once = tile->sites.count == 1 && tile->sites.items[0].block == &plan->grid->grid.body;
+static void find_single_use(const Plan *plan) {
+    for (int g = 0; g < plan->channels.count; g++) {
+        Channel *channel = plan->channels.items[g];
+        const Tile *tile = channel->tiles.items[0];
+        channel->single_use = tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;
     }
 }
 
-static void push_tiles(const Plan *plan, Block *out) {
+static void push_tile_buffers(const Plan *plan, Block *out) {
     for (int i = 0; i < plan->tiles.count; i++)
         block_push(plan->arena, out, s_decl(plan->arena, plan->tiles.items[i]->buf));
 }
@@ -170,56 +170,56 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     Plan *plan = m->plan;
     int64_t shared = 0;
     const Stmt *store;
-    for (int g = 0; g < plan->groups.count; g++) shared += plan->groups.items[g]->slots * plan->groups.items[g]->bytes;
+    for (int g = 0; g < plan->channels.count; g++) shared += plan->channels.items[g]->slots * plan->channels.items[g]->bytes;
     if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
-    Group *group = together_staged(plan, &store);
-    if (!group || !via_is(store, "tma_store")) return;
-    Site *site = &group->tiles.items[0]->sites.items[0];
-    group->store = store;
-    while (site->block->items[site->last] != store) site->last++;
-    m->staged = group->once;
+    Channel *channel = cooperative_staged(plan, &store);
+    if (!channel || !via_is(store, "tma_store")) return;
+    LiveRange *range = &channel->tiles.items[0]->live_ranges.items[0];
+    channel->store = store;
+    while (range->block->items[range->last] != store) range->last++;
+    m->staged = channel->single_use;
 }
 
-bool together_stores_through(Arena *arena, const Target *target, const Func *kernel) {
+bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel) {
     Plan plan;
     const Stmt *store;
-    return !together_plan(arena, target, kernel, &plan) && together_staged(&plan, &store);
+    return !ws_analyze(arena, target, kernel, &plan) && cooperative_staged(&plan, &store);
 }
 
-bool part_together(PassContext *context, Func *kernel) {
+bool specialize_cooperative(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
     Plan plan;
-    if (together_plan(a, target, kernel, &plan) || !all_chosen(&plan) || plan.grid->grid.count != 1) return false;
+    if (ws_analyze(a, target, kernel, &plan) || !all_chosen(&plan) || plan.grid->grid.count != 1) return false;
     Stmt *grid = (Stmt *)plan.grid;
-    Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
-    Maker maker = {.parting = &p, .plan = &plan, .releases = map_new(a)};
+    RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
+    Maker maker = {.builder = &p, .plan = &plan, .consumes = map_new(a)};
     Block body = {0}, hoisted = {0};
-    bool sections = attr_get(grid->attrs, ATTR_SECTIONS), persistent = sections || together_equal_points(a, kernel);
+    bool sections = attr_get(grid->attrs, ATTR_LPT), persistent = sections || cooperative_equal_tiles(a, kernel);
     if (sections) {
         hoist_scalars(&p, &grid->grid.body, &hoisted);
         find_section(&p, &grid->grid.body);
-        together_plan(a, target, kernel, &plan);   // of what is left
+        ws_analyze(a, target, kernel, &plan);   // of what is left
     }
-    if (!persistent) find_once(&plan);
-    want_few_points(context, kernel, grid);
+    if (!persistent) find_single_use(&plan);
+    want_few_tiles(context, kernel, grid);
     stage_in_tile(&maker, kernel);
-    p.consumers = together_warpgroups_for(target, plan.rows);
+    p.consumers = cooperative_warpgroups_for(target, plan.rows);
     int producers = plan.producers;
     int64_t fragments = fragment_registers(target, kernel, p.consumers);
-    p.producer_registers = producer_registers(target, p.consumers, producers, fragments, TOGETHER_ROOM);
-    p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
-    push_tiles(&plan, &body);
+    p.producer_registers = producer_registers(target, p.consumers, producers, fragments, COOPERATIVE_ROOM);
+    p.cta = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
+    push_tile_buffers(&plan, &body);
     push_group_barriers(&maker, &body);
-    make_points(&p, persistent, sections ? &hoisted : NULL, &body);
+    make_tiles(&p, persistent, sections ? &hoisted : NULL, &body);
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
     Iter *iter = NEW(a, Iter);
-    *iter = (Iter){p.worker, integer(&p, 0), persistent ? blocks_of(&p) : grid->grid.iters[0].end, integer(&p, 1)};
+    *iter = (Iter){p.cta, integer(&p, 0), persistent ? blocks_of(&p) : grid->grid.iters[0].end, integer(&p, 1)};
     grid->grid.iters = iter;
     grid->grid.threads = integer(&p, (producers + p.consumers) * target_warpgroup(target));
-    attr_remove(&grid->attrs, ATTR_SECTIONS);
+    attr_remove(&grid->attrs, ATTR_LPT);
     grid->grid.body = body;
     return true;
 }

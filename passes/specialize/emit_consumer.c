@@ -2,44 +2,44 @@
 #include "ir/build.h"
 #include "passes/specialize/emit_roles.h"
 
-static void push_empty(Maker *m, Group *group, Block *out) {
-    Parting *p = m->parting;
+static void push_empty(Maker *m, Channel *channel, Block *out) {
+    RoleBuilder *p = m->builder;
     Expr *count = p->consumers > 1 ? integer(p, p->consumers) : NULL;
-    push_on(p, OP_MBARRIER_ARRIVE, group->empty, slot_index(p, &group->counter), count, out);
-    map_put(m->releases, vec_last(out), group);
+    push_on(p, OP_MBARRIER_ARRIVE, channel->empty, slot_index(p, &channel->counter), count, out);
+    map_put(m->consumes, vec_last(out), channel);
 }
 
 // Waits for tiles whose first use the statement is, or arrivals where it is the last.
-static void push_lives(Maker *m, const Block *block, int at, bool first, Block *out) {
-    for (int g = 0; g < m->plan->groups.count; g++) {
-        Group *group = m->plan->groups.items[g];
-        const Tile *tile = group->tiles.items[0];
-        for (int s = 0; s < tile->sites.count && !group->raw; s++) {
-            const Site *site = &tile->sites.items[s];
-            bool unused = site->first < 0;
-            if (site->block != block || at != (unused ? site->at : first ? site->first : site->last)) continue;
-            if (first) push_full(m, group, out);
-            else if (!group->once) push_empty(m, group, out);
+static void push_live_ranges(Maker *m, const Block *block, int at, bool first, Block *out) {
+    for (int g = 0; g < m->plan->channels.count; g++) {
+        Channel *channel = m->plan->channels.items[g];
+        const Tile *tile = channel->tiles.items[0];
+        for (int s = 0; s < tile->live_ranges.count && !channel->untransposed; s++) {
+            const LiveRange *range = &tile->live_ranges.items[s];
+            bool unused = range->first < 0;
+            if (range->block != block || at != (unused ? range->at : first ? range->first : range->last)) continue;
+            if (first) push_full(m, channel, out);
+            else if (!channel->single_use) push_empty(m, channel, out);
         }
     }
 }
 
 static void stage_store(Maker *m, const Stmt *store, Stmt *clone) {
-    for (int g = 0; g < m->plan->groups.count; g++) {
-        const Group *group = m->plan->groups.items[g];
-        if (group->store != store) continue;
-        Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, group->tiles.items[0]->buf));
-        set_staging(m->parting, clone, tile, none);
+    for (int g = 0; g < m->plan->channels.count; g++) {
+        const Channel *channel = m->plan->channels.items[g];
+        if (channel->store != store) continue;
+        Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, channel->tiles.items[0]->buf));
+        set_staging(m->builder, clone, tile, none);
         return;
     }
-    add_staging(m->parting, clone, m->parting->consumers, &m->buffers);
+    add_staging(m->builder, clone, m->builder->consumers, &m->buffers);
 }
 
 static void compute_block(Maker *m, const Block *from, Block *out) {
     Arena *a = m->plan->arena;
     for (int i = 0; i < from->count; i++) {
         Stmt *stmt = from->items[i];
-        push_lives(m, from, i, true, out);
+        push_live_ranges(m, from, i, true, out);
         Block *bodies[2], *to[2];
         int count = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL ? 0 : stmt_bodies(stmt, bodies);
         if (count > 0) {
@@ -47,13 +47,13 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
             stmt_bodies(shell, to);
             for (int b = 0; b < count; b++) compute_block(m, bodies[b], to[b]);
             block_push(a, out, shell);
-        } else if (!loads_tile(stmt, NULL) && !turns_loaded(stmt, m->plan) &&
+        } else if (!loads_tile(stmt, NULL) && !transposes_loaded(stmt, m->plan) &&
                    !(stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)) {
             Stmt *clone = clone_for_role(m, stmt);
             if (via_is(clone, "tma_store")) stage_store(m, stmt, clone);
             block_push(a, out, clone);
         }
-        push_lives(m, from, i, false, out);
+        push_live_ranges(m, from, i, false, out);
     }
 }
 
@@ -74,25 +74,25 @@ static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
 
 // One thread arrives for its warpgroup. That the others have waited for the tile, too, is sure where they multiply together after
 // it: not where a point has no steps.
-static bool has_all_waited(const Maker *m, const Group *group, const Block *before) {
+static bool has_all_waited(const Maker *m, const Channel *channel, const Block *before) {
     for (int i = before->count - 1; i >= 0; i--) {
         const Stmt *stmt = before->items[i];
         if (surely_multiplies(m->facts, stmt)) return true;
-        if (is_call(stmt, OP_MBARRIER_WAIT) && stmt->call.args[0].region->buf == group->full) return false;
+        if (is_call(stmt, OP_MBARRIER_WAIT) && stmt->call.args[0].region->buf == channel->full) return false;
     }
     return false;
 }
 
 // After an arrival comes the next slot. Before one for which threads have read, all of them meet.
-static void finish_releases(StmtMapper *mapper, Stmt *stmt, Block *out) {
+static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Maker *m = mapper->user;
-    Group *group = map_get(m->releases, stmt);
+    Channel *channel = map_get(m->consumes, stmt);
     Arg none[2] = {{0}};
-    if (group && (group->by_threads || !has_all_waited(m, group, out)))
-        push_call(m->parting, OP_BARRIER, COUNT_OF(none), none, out);
-    if (group && group->store) push_last_stores(m->parting, out);
+    if (channel && (channel->by_threads || !has_all_waited(m, channel, out)))
+        push_call(m->builder, OP_BARRIER, COUNT_OF(none), none, out);
+    if (channel && channel->store) push_last_stores(m->builder, out);
     block_push(mapper->arena, out, stmt);
-    if (group) push_advance(m->parting, &group->counter, out);
+    if (channel) push_advance(m->builder, &channel->counter, out);
 }
 
 // Where a point is a block nobody waits for the last arrivals: those behind all loops, if no other tile of the group comes.
@@ -102,9 +102,9 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
         int count = stmt_bodies(stmt, bodies);
-        Group *group = map_get(m->releases, stmt);
+        Channel *channel = map_get(m->consumes, stmt);
         if (is_call(stmt, OP_MBARRIER_WAIT)) map_put(filled, stmt->call.args[0].region->buf, stmt);
-        if (group && !map_has(filled, group->full)) block_remove(block, i);
+        if (channel && !map_has(filled, channel->full)) block_remove(block, i);
         if (stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL)) return false;
         if (stmt->kind == STMT_FOR) continue;
         for (int b = count - 1; b >= 0; b--)
@@ -113,39 +113,39 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
     return true;
 }
 
-static bool is_computed_with(const Group *group) {
-    return !group->raw;
+static bool is_computed_with(const Channel *channel) {
+    return !channel->untransposed;
 }
 
-static bool is_none(const Group *group) {
-    (void)group;
+static bool is_none(const Channel *channel) {
+    (void)channel;
     return false;
 }
 
 void push_compute_role(Maker *m, const Func *kernel, Block *out) {
-    Parting *p = m->parting;
+    RoleBuilder *p = m->builder;
     const Target *target = p->context->target;
     int64_t regs =
         p->producer_registers ? consumer_registers(target, p->consumers, m->plan->producers, p->producer_registers) : 0;
     Stmt *role = push_role(p, "compute", p->consumers * target_warpgroup(target), regs, out);
     Block work = {0};
     push_counters(m, is_computed_with, is_none, &role->role.body);
-    Block *body = push_points(m, role);
+    Block *body = push_tiles(m, role);
     compute_block(m, &p->grid->grid.body, &work);
     Facts *facts = facts_new(p->arena, kernel);
     learn_scalars(facts, out);
     learn_scalars(facts, body);
-    drop_fills(p->arena, facts, &work);
+    fold_zero_init(p->arena, facts, &work);
     sink_fragments(p->arena, &work);
-    rotate_products(p->arena, facts, &work, m->releases);
-    sink_scalars(p->arena, &work, m->releases);
-    start_products(p->arena, &work, m->releases);
+    pipeline_mma(p->arena, facts, &work, m->consumes);
+    sink_scalars(p->arena, &work, m->consumes);
+    make_mma_async(p->arena, &work, m->consumes);
     // Where tiles are transposed turns lose (attention in 8 bits: 0.89 to 1.01): a late tile holds up all.
-    if (p->consumers > 1 && !m->plan->turns) take_turns(p->arena, &work);
-    if (!p->turns) drop_last_arrivals(m, &work, map_new(p->arena));
+    if (p->consumers > 1 && !m->plan->waves) insert_order_barriers(p->arena, &work);
+    if (!p->waves) drop_last_arrivals(m, &work, map_new(p->arena));
     learn_scalars(facts, &work);
     m->facts = facts;
-    StmtMapper finish = {.arena = p->arena, .stmt = finish_releases, .user = m};
+    StmtMapper finish = {.arena = p->arena, .stmt = finish_consumes, .user = m};
     rewrite_block(&finish, &work);
     block_append(p->arena, body, &work);
     if (m->buffers.count > 0 || m->staged) push_last_stores(p, &role->role.body);

@@ -6,30 +6,30 @@
 #include "passes/specialize/emit_roles.h"
 
 // What fills the tiles of a role, and how.
-struct Filler {
+struct ProducerEmitter {
     bool (*fills)(const Stmt *stmt, void *plan);
     bool (*does)(const Stmt *stmt, void *plan);   // that, or what it needs to know
     void (*push)(Maker *m, const Stmt *copy, Block *out);
 };
 
-static bool is_loaded(const Group *group) {
-    return !group->turned;
+static bool is_loaded(const Channel *channel) {
+    return !channel->transposed;
 }
 
-static bool is_transposed(const Group *group) {
-    return group->turned;
+static bool is_transposed(const Channel *channel) {
+    return channel->transposed;
 }
 
-static bool is_turning(const Group *group) {
-    return group->turned || group->raw;
+static bool is_transposing(const Channel *channel) {
+    return channel->transposed || channel->untransposed;
 }
 
 // ---- load ----
 
-static void push_started(Maker *m, const Stmt *copy, const Group *group, Block *out) {
-    Parting *p = m->parting;
+static void push_started(Maker *m, const Stmt *copy, const Channel *channel, Block *out) {
+    RoleBuilder *p = m->builder;
     Stmt *clone = clone_for_role(m, copy);
-    Arg args[] = {clone->call.args[0], clone->call.args[1], element(p, group->full, slot_index(p, &group->counter))};
+    Arg args[] = {clone->call.args[0], clone->call.args[1], element(p, channel->full, slot_index(p, &channel->counter))};
     Stmt *started = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
     started->loc = copy->loc;
     started->attrs = clone->attrs;
@@ -38,16 +38,16 @@ static void push_started(Maker *m, const Stmt *copy, const Group *group, Block *
 }
 
 static void push_load(Maker *m, const Stmt *copy, Block *out) {
-    Parting *p = m->parting;
+    RoleBuilder *p = m->builder;
     const Tile *tile = tile_of(m->plan, loaded_tile(copy));
-    const Group *group = tile->group;
-    Expr *slot = slot_index(p, &group->counter);
-    if (tile == group->tiles.items[0]) {
-        if (!group->once) push_on(p, OP_MBARRIER_WAIT, group->empty, slot, e_var(p->arena, group->counter.parity), out);
-        push_on(p, OP_MBARRIER_EXPECT, group->full, slot, integer(p, group->bytes), out);
+    const Channel *channel = tile->channel;
+    Expr *slot = slot_index(p, &channel->counter);
+    if (tile == channel->tiles.items[0]) {
+        if (!channel->single_use) push_on(p, OP_MBARRIER_WAIT, channel->empty, slot, e_var(p->arena, channel->counter.parity), out);
+        push_on(p, OP_MBARRIER_EXPECT, channel->full, slot, integer(p, channel->bytes), out);
     }
-    push_started(m, copy, group, out);
-    if (tile == vec_last(&group->tiles) && !group->once) push_advance(p, &group->counter, out);
+    push_started(m, copy, channel, out);
+    if (tile == vec_last(&channel->tiles) && !channel->single_use) push_advance(p, &channel->counter, out);
 }
 
 // A tile that is loaded once before a loop of loads has one slot, which is free late, when the loop of the point before is over;
@@ -68,9 +68,9 @@ static Stmt *first_load(const Block *block, int from) {
 
 static bool is_delayed(Maker *m, const Block *from, int at) {
     if (!loads_tile(from->items[at], NULL)) return false;
-    const Group *group = tile_of(m->plan, loaded_tile(from->items[at]))->group;
+    const Channel *channel = tile_of(m->plan, loaded_tile(from->items[at]))->channel;
     const Stmt *loop = first_load(from, at + 1);
-    if (m->own || m->delayed || group->slots > 1 || group->tiles.count > 1 || !loop) return false;
+    if (m->own || m->delayed || channel->slots > 1 || channel->tiles.count > 1 || !loop) return false;
     if (loop->kind != STMT_FOR || loop->loop.count != 1) return false;
     const Stmt *first = first_load(&loop->loop.body, 0);
     if (!loads_tile(first, NULL) || loaded_tile(first) == loaded_tile(from->items[at])) return false;
@@ -81,14 +81,14 @@ static bool is_delayed(Maker *m, const Block *from, int at) {
 
 static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *out) {
     if (!m->delayed || block != &m->into->loop.body) return;
-    const Group *group = tile_of(m->plan, loaded_tile(copy))->group;
-    if (loaded_tile(copy) != vec_last(&group->tiles)->buf) return;
+    const Channel *channel = tile_of(m->plan, loaded_tile(copy))->channel;
+    if (loaded_tile(copy) != vec_last(&channel->tiles)->buf) return;
     Arena *a = m->plan->arena;
     const Iter *iter = &m->into->loop.iters[0];
     Expr *first = e_binary(a, BIN_EQ, e_var(a, iter->var), iter->begin);
-    Stmt *once = s_if(a, subst_expr(m->subst, first));
-    push_load(m, m->delayed, &once->if_.then);
-    block_push(a, out, once);
+    Stmt *single_use = s_if(a, subst_expr(m->subst, first));
+    push_load(m, m->delayed, &single_use->if_.then);
+    block_push(a, out, single_use);
     m->delayed = NULL;
 }
 
@@ -104,12 +104,12 @@ static void fill_scalar(Maker *m, const Stmt *stmt, Block *out) {
 
 static bool is_filled(const Stmt *stmt, void *user) {
     const Maker *m = user;
-    return m->filler->fills(stmt, m->plan) && (!m->own || tile_of(m->plan, loaded_tile(stmt))->group == m->own);
+    return m->emitter->fills(stmt, m->plan) && (!m->own || tile_of(m->plan, loaded_tile(stmt))->channel == m->own);
 }
 
 static bool fills_or_counts(const Stmt *stmt, void *user) {
     const Maker *m = user;
-    return m->filler->fills(stmt, m->plan) ? is_filled(stmt, user) : m->filler->does(stmt, m->plan);
+    return m->emitter->fills(stmt, m->plan) ? is_filled(stmt, user) : m->emitter->does(stmt, m->plan);
 }
 
 static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
@@ -136,12 +136,12 @@ static void fill_block(Maker *m, const Block *from, Block *out) {
     int mark = facts_mark(m->facts);
     for (int i = 0; i < from->count; i++) {
         const Stmt *stmt = from->items[i];
-        if (!m->filler->fills(stmt, m->plan)) {
+        if (!m->emitter->fills(stmt, m->plan)) {
             fill_stmt(m, from->items[i], out);
         } else if (!is_filled(stmt, m)) {
             continue;
         } else if (!is_delayed(m, from, i)) {
-            m->filler->push(m, stmt, out);
+            m->emitter->push(m, stmt, out);
             if (loads_tile(stmt, NULL)) push_delayed(m, stmt, from, out);
         }
     }
@@ -151,54 +151,54 @@ static void fill_block(Maker *m, const Block *from, Block *out) {
 // ---- transpose ----
 
 // All threads of the role have read the one tile and written the other; what they wrote wgmma reads.
-static void push_turned(Maker *m, const Stmt *copy, Block *out) {
-    Parting *p = m->parting;
+static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
+    RoleBuilder *p = m->builder;
     Arg none[2] = {{0}};
-    const Group *from = tile_of(m->plan, copy->call.args[0].region->buf)->group,
-                *to = tile_of(m->plan, copy->call.args[1].region->buf)->group;
+    const Channel *from = tile_of(m->plan, copy->call.args[0].region->buf)->channel,
+                *to = tile_of(m->plan, copy->call.args[1].region->buf)->channel;
     Expr *slot = slot_index(p, &to->counter);
-    if (!to->once) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
+    if (!to->single_use) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
     push_full(m, from, out);
     block_push(p->arena, out, clone_for_role(m, copy));
     push_call(p, OP_FENCE_ASYNC, 0, NULL, out);
     push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
     push_on(p, OP_MBARRIER_ARRIVE, to->full, slot, NULL, out);
-    if (!from->once) push_on(p, OP_MBARRIER_ARRIVE, from->empty, slot_index(p, &from->counter), NULL, out);
-    if (!to->once) push_advance(p, &to->counter, out);
-    if (!from->once) push_advance(p, &from->counter, out);
+    if (!from->single_use) push_on(p, OP_MBARRIER_ARRIVE, from->empty, slot_index(p, &from->counter), NULL, out);
+    if (!to->single_use) push_advance(p, &to->counter, out);
+    if (!from->single_use) push_advance(p, &from->counter, out);
 }
 
 // ---- the roles ----
 
 static void push_filling_role(Maker *m, const Func *kernel, const char *name, int64_t threads,
-                              bool (*concerns)(const Group *group), bool (*fills)(const Group *group),
-                              const Filler *filler, Block *out) {
-    Parting *p = m->parting;
+                              bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel),
+                              const ProducerEmitter *emitter, Block *out) {
+    RoleBuilder *p = m->builder;
     m->facts = facts_new(p->arena, kernel);
-    m->filler = filler;
+    m->emitter = emitter;
     learn_scalars(m->facts, out);
     Stmt *role = push_role(p, name, threads, p->producer_registers, out);
     push_counters(m, concerns, fills, &role->role.body);
-    Block *body = push_points(m, role);
+    Block *body = push_tiles(m, role);
     learn_scalars(m->facts, body);
     fill_block(m, &p->grid->grid.body, body);
 }
 
 // Tiles that are emptied at different times come from warps of their own, so that none waits behind another.
 static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
-    static const Filler load = {loads_tile, load_does, push_load};
-    int64_t warp = m->parting->context->target->warp_lanes;
+    static const ProducerEmitter load = {loads_tile, load_does, push_load};
+    int64_t warp = m->builder->context->target->warp_lanes;
     int count = 0, made = 0;
-    for (int g = 0; g < m->plan->groups.count; g++) count += is_loaded(m->plan->groups.items[g]);
+    for (int g = 0; g < m->plan->channels.count; g++) count += is_loaded(m->plan->channels.items[g]);
     if (count < 2 || count * warp > threads) {
         push_filling_role(m, kernel, "load", threads, is_loaded, is_loaded, &load, out);
         return;
     }
-    for (int g = 0; g < m->plan->groups.count; g++) {
-        Group *group = m->plan->groups.items[g];
-        if (!is_loaded(group)) continue;
-        const char *name = arena_printf(m->plan->arena, "load_%s", group->tiles.items[0]->buf->name);
-        m->own = group;
+    for (int g = 0; g < m->plan->channels.count; g++) {
+        Channel *channel = m->plan->channels.items[g];
+        if (!is_loaded(channel)) continue;
+        const char *name = arena_printf(m->plan->arena, "load_%s", channel->tiles.items[0]->buf->name);
+        m->own = channel;
         int64_t rest = threads - made * warp;
         push_filling_role(m, kernel, name, ++made < count ? warp : rest, is_loaded, is_loaded, &load, out);
     }
@@ -207,11 +207,11 @@ static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Bl
 
 // One warp is enough to load: where tiles are transposed and registers are few, the others of its warpgroup do that.
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
-    static const Filler transpose = {turns_loaded, turn_does, push_turned};
-    const Target *target = m->parting->context->target;
-    bool share = m->plan->turns && m->plan->producers == 1;
+    static const ProducerEmitter transpose = {transposes_loaded, transposer_runs, push_transposed};
+    const Target *target = m->builder->context->target;
+    bool share = m->plan->waves && m->plan->producers == 1;
     int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
-            turning = share ? all - loading : all;
+            transposing = share ? all - loading : all;
     push_loading_roles(m, kernel, loading, out);
-    if (m->plan->turns) push_filling_role(m, kernel, "turn", turning, is_turning, is_transposed, &transpose, out);
+    if (m->plan->waves) push_filling_role(m, kernel, "turn", transposing, is_transposing, is_transposed, &transpose, out);
 }

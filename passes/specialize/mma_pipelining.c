@@ -23,7 +23,7 @@
 
 typedef struct Rotation {
     Arena *arena;
-    Map *releases;
+    Map *consumes;
     Facts *facts;
     int head;          // statements up to the first product, this included with its arrivals
     int moves, ends;   // the product that moves with its waits: from .. end of the body
@@ -69,16 +69,16 @@ static bool is_declared_in(const Block *body, const Buf *buf) {
 }
 
 // The body ends in waits, one product and arrivals.
-static bool find_parts(Rotation *r, const Block *body) {
+static bool find_pieces(Rotation *r, const Block *body) {
     int at = body->count - 1, first = 0;
-    while (at >= 0 && map_has(r->releases, body->items[at])) at--;
+    while (at >= 0 && map_has(r->consumes, body->items[at])) at--;
     if (at < 0 || !is_product(body->items[at])) return false;
     r->moves = at;
     while (r->moves > 0 && is_call(body->items[r->moves - 1], OP_MBARRIER_WAIT)) r->moves--;
     while (first < r->moves && !is_product(body->items[first])) first++;
     r->head = first + 1;
     r->ends = at;
-    while (r->head < r->moves && map_has(r->releases, body->items[r->head])) r->head++;
+    while (r->head < r->moves && map_has(r->consumes, body->items[r->head])) r->head++;
     return first < r->moves;
 }
 
@@ -114,7 +114,7 @@ static void hoist_operand(Rotation *r, Block *body, Block *out) {
         if (body->items[i]->kind != STMT_DECL || body->items[i]->decl != buf) continue;
         block_push(r->arena, out, body->items[i]);
         block_remove(body, i);
-        find_parts(r, body);
+        find_pieces(r, body);
         return;
     }
 }
@@ -127,23 +127,23 @@ static void append(Rotation *r, const Block *from, int begin, int end, Block *to
 static void append_copy(Rotation *r, const Block *from, int begin, int end, Subst *subst, Block *to) {
     for (int i = begin; i < end; i++) {
         Stmt *clone = clone_stmt(r->arena, subst, from->items[i]);
-        void *group = map_get(r->releases, from->items[i]);
-        if (group) map_put(r->releases, clone, group);
+        void *group = map_get(r->consumes, from->items[i]);
+        if (group) map_put(r->consumes, clone, group);
         block_push(r->arena, to, clone);
     }
 }
 
 static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
-    const Release *release = map_get(r->releases, arrival);
-    for (int i = 0; i < release->tiles.count; i++)
-        if (release->tiles.items[i] == tile) return true;
+    const Consume *consume = map_get(r->consumes, arrival);
+    for (int i = 0; i < consume->tiles.count; i++)
+        if (consume->tiles.items[i] == tile) return true;
     return false;
 }
 
 // Arrivals behind the loop, from `at` on, that have nothing to do with the product that was moved: they need not wait for it.
 static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *gemm) {
     int count = 0;
-    while (at + count < block->count && map_has(r->releases, block->items[at + count]) &&
+    while (at + count < block->count && map_has(r->consumes, block->items[at + count]) &&
            !frees(r, block->items[at + count], gemm->call.args[1].region->buf))
         count++;
     return count;
@@ -178,21 +178,21 @@ static int rotate_loop(Rotation *r, const Block *block, int at, Block *out) {
     return behind;
 }
 
-void rotate_products(Arena *arena, Facts *facts, Block *block, Map *releases) {
+void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes) {
     Block out = {0};
     int outer = facts_mark(facts);
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
-        Rotation r = {.arena = arena, .releases = releases, .facts = facts};
+        Rotation r = {.arena = arena, .consumes = consumes, .facts = facts};
         bool loop = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_SERIAL && stmt->loop.count == 1 &&
                     expr_is_int(stmt->loop.iters[0].step, 1);
         int mark = facts_mark(facts);
         facts_enter(facts, stmt);
         for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
-            rotate_products(arena, facts, bodies[b], releases);
+            pipeline_mma(arena, facts, bodies[b], consumes);
         if (!is_scalar(stmt)) facts_release(facts, mark);
-        if (loop && find_parts(&r, &stmt->loop.body) && may_move(&r, stmt)) i += rotate_loop(&r, block, i, &out);
+        if (loop && find_pieces(&r, &stmt->loop.body) && may_move(&r, stmt)) i += rotate_loop(&r, block, i, &out);
         else block_push(arena, &out, stmt);
     }
     facts_release(facts, outer);

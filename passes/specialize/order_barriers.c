@@ -63,7 +63,7 @@ static bool find_row(const Block *block, Row *row) {
     return row->rows == 1 && works;
 }
 
-static Stmt *turn(Arena *arena, OpId op, const Stmt *gemm) {
+static Stmt *order_call(Arena *arena, OpId op, const Stmt *gemm) {
     Stmt *call = s_call(arena, op, 0, NULL);
     call->loc = gemm->loc;
     return call;
@@ -75,12 +75,12 @@ static void surround(Arena *arena, Block *block, const Row *row) {
     while (from > 0 && is_call(block->items[from - 1], OP_MBARRIER_WAIT)) from--;
     for (int i = from; i < row->end; i++)
         if (is_call(block->items[i], OP_MBARRIER_WAIT))
-            attr_set_ints(arena, &block->items[i]->attrs, ATTR_FIRST, 0, NULL);
-    block_insert(arena, block, row->end, turn(arena, OP_TURN_END, gemm));
-    block_insert(arena, block, row->begin, turn(arena, OP_TURN_BEGIN, gemm));
+            attr_set_ints(arena, &block->items[i]->attrs, ATTR_LEADER, 0, NULL);
+    block_insert(arena, block, row->end, order_call(arena, OP_ORDER_RELEASE, gemm));
+    block_insert(arena, block, row->begin, order_call(arena, OP_ORDER_ACQUIRE, gemm));
 }
 
-void take_turns(Arena *arena, Block *block) {
+void insert_order_barriers(Arena *arena, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
@@ -88,7 +88,7 @@ void take_turns(Arena *arena, Block *block) {
         bool loop = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_SERIAL;
         if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
         if (!loop || !find_row(&stmt->loop.body, &row) || row.products < 2) {
-            for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) take_turns(arena, bodies[b]);
+            for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) insert_order_barriers(arena, bodies[b]);
             continue;
         }
         Stmt *before = i > 0 ? block->items[i - 1] : NULL;

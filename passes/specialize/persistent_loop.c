@@ -5,7 +5,7 @@
 // ---- which a block stays for ----
 
 // Every loop that loads takes equally many steps for all points.
-static bool equal_points(Arena *arena, const Block *work, const Block *block) {
+static bool equal_tiles(Arena *arena, const Block *work, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
@@ -13,15 +13,15 @@ static bool equal_points(Arena *arena, const Block *work, const Block *block) {
         for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) {
             if (!block_any(bodies[b], loads_tile, NULL)) continue;
             if (parts || (stmt->kind == STMT_FOR && !common_trips(arena, work, stmt))) return false;
-            if (!equal_points(arena, work, bodies[b])) return false;
+            if (!equal_tiles(arena, work, bodies[b])) return false;
         }
     }
     return true;
 }
 
-bool together_equal_points(Arena *arena, const Func *kernel) {
+bool cooperative_equal_tiles(Arena *arena, const Func *kernel) {
     const Block *body = &func_grid(kernel)->grid.body;
-    return equal_points(arena, body, body);
+    return equal_tiles(arena, body, body);
 }
 
 typedef struct Names {
@@ -35,7 +35,7 @@ static bool find_inside(Visitor *visitor, Expr *expr) {
     return !names->found;
 }
 
-void hoist_scalars(Parting *p, Block *body, Block *out) {
+void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
     Map *inside = map_new(p->arena);
     map_put(inside, p->block, p->block);
     Block kept = {0};
@@ -52,7 +52,7 @@ void hoist_scalars(Parting *p, Block *body, Block *out) {
 }
 
 // Every name in it is the same for all points.
-static bool is_common(const Parting *p, const Block *body, const Expr *expr) {
+static bool is_common(const RoleBuilder *p, const Block *body, const Expr *expr) {
     bool common = !expr_uses_var(expr, p->block);
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
@@ -61,7 +61,7 @@ static bool is_common(const Parting *p, const Block *body, const Expr *expr) {
     return common;
 }
 
-void find_section(Parting *p, Block *body) {
+void find_section(RoleBuilder *p, Block *body) {
     for (int i = 0; i < body->count && !p->quotient; i++) {
         const Stmt *stmt = body->items[i];
         Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
@@ -74,25 +74,25 @@ void find_section(Parting *p, Block *body) {
     }
 }
 
-void make_points(Parting *p, bool persistent, const Block *hoisted, Block *out) {
+void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *out) {
     Arena *a = p->arena;
     Expr *one = integer(p, 1), *most = integer(p, p->context->target->max_grid);
-    p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
-    push_range(p, p->points, one, most, out);
+    p->tiles = bind(p, "points", p->grid->grid.iters[0].end, out);
+    push_range(p, p->tiles, one, most, out);
     if (!persistent) return;
-    p->workers = bind(p, "workers", blocks_of(p), out);   // in the words of the grid, as codegen knows it
-    Expr *each = e_sub(a, p->points, e_var(a, p->worker));
+    p->ctas = bind(p, "workers", blocks_of(p), out);   // in the words of the grid, as codegen knows it
+    Expr *each = e_sub(a, p->tiles, e_var(a, p->cta));
     if (hoisted) {
         block_append(a, out, hoisted);
-        if (!p->section) p->section = p->points;
-        p->sections = bind(p, "sections", e_call2(a, OP_CEILDIV, p->points, p->section), out);
+        if (!p->section) p->section = p->tiles;
+        p->sections = bind(p, "sections", e_call2(a, OP_CEILDIV, p->tiles, p->section), out);
         push_range(p, p->sections, one, most, out);
         each = p->section;
     }
-    p->turns = bind(p, hoisted ? "rounds" : "turns", e_call2(a, OP_CEILDIV, each, p->workers), out);
+    p->waves = bind(p, hoisted ? "rounds" : "turns", e_call2(a, OP_CEILDIV, each, p->ctas), out);
     if (!hoisted) return;
-    push_range(p, p->turns, one, most, out);
-    p->shift = bind(p, "shift", e_div(a, p->workers, p->sections), out);
+    push_range(p, p->waves, one, most, out);
+    p->shift = bind(p, "shift", e_div(a, p->ctas, p->sections), out);
     push_range(p, p->shift, integer(p, 0), most, out);
 }
 
@@ -102,21 +102,21 @@ void make_points(Parting *p, bool persistent, const Block *hoisted, Block *out) 
 // The last round of a section has not one for each, and who has one in it changes from section to section: each begins with another
 // worker, as far ahead as spreads them evenly.
 static Block *push_sections(Maker *m, Block *body) {
-    Parting *p = m->parting;
+    RoleBuilder *p = m->builder;
     Arena *a = p->arena;
-    Expr *section, *round, *most = integer(p, p->context->target->max_grid), *zero = integer(p, 0);
-    Stmt *sections = push_points_loop(p, "section", p->sections, &section, body);
+    Expr *section, *wave, *most = integer(p, p->context->target->max_grid), *zero = integer(p, 0);
+    Stmt *sections = push_tile_loop(p, "section", p->sections, &section, body);
     body = &sections->loop.body;
-    Expr *ahead = bind(p, "ahead", e_add(a, e_var(a, p->worker), e_mul(a, section, p->shift)), body);
+    Expr *ahead = bind(p, "ahead", e_add(a, e_var(a, p->cta), e_mul(a, section, p->shift)), body);
     push_range(p, ahead, zero, most, body);
-    Expr *around = e_select(a, e_lt(a, ahead, p->workers), ahead, e_sub(a, ahead, p->workers));
+    Expr *around = e_select(a, e_lt(a, ahead, p->ctas), ahead, e_sub(a, ahead, p->ctas));
     Expr *own = bind(p, "own", around, body);
-    body = &push_points_loop(p, "round", p->turns, &round, body)->loop.body;
-    Expr *back = e_binary(a, BIN_EQ, e_mod(a, round, integer(p, 2)), integer(p, 1));
-    Expr *from = e_select(a, back, e_sub(a, e_sub(a, p->workers, integer(p, 1)), own), own);
-    Expr *place = bind(p, "place", e_add(a, e_mul(a, round, p->workers), from), body);
+    body = &push_tile_loop(p, "round", p->waves, &wave, body)->loop.body;
+    Expr *back = e_binary(a, BIN_EQ, e_mod(a, wave, integer(p, 2)), integer(p, 1));
+    Expr *from = e_select(a, back, e_sub(a, e_sub(a, p->ctas, integer(p, 1)), own), own);
+    Expr *place = bind(p, "place", e_add(a, e_mul(a, wave, p->ctas), from), body);
     Expr *number = bind(p, "number", e_add(a, e_mul(a, section, p->section), place), body);
-    Stmt *some = s_if(a, e_and(a, e_lt(a, place, p->section), e_lt(a, number, p->points)));
+    Stmt *some = s_if(a, e_and(a, e_lt(a, place, p->section), e_lt(a, number, p->tiles)));
     some->loc = p->loc;
     block_push(a, body, some);
     push_block(p, number, m->subst, &some->if_.then);
@@ -124,15 +124,15 @@ static Block *push_sections(Maker *m, Block *body) {
     return &some->if_.then;
 }
 
-Block *push_points(Maker *m, Stmt *role) {
-    Parting *p = m->parting;
-    Expr *turn = integer(p, 0);
+Block *push_tiles(Maker *m, Stmt *role) {
+    RoleBuilder *p = m->builder;
+    Expr *wave = integer(p, 0);
     Block *body = &role->role.body;
     m->subst = subst_new(p->arena);
     if (p->sections) return push_sections(m, body);
-    if (p->turns) body = &push_points_loop(p, "turn", p->turns, &turn, body)->loop.body;
-    Expr *number = e_var(p->arena, p->worker);
-    if (p->turns) number = e_add(p->arena, number, e_mul(p->arena, turn, p->workers));
+    if (p->waves) body = &push_tile_loop(p, "turn", p->waves, &wave, body)->loop.body;
+    Expr *number = e_var(p->arena, p->cta);
+    if (p->waves) number = e_add(p->arena, number, e_mul(p->arena, wave, p->ctas));
     push_block(p, number, m->subst, body);
     return body;
 }

@@ -9,11 +9,11 @@ static bool is_value(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
 }
 
-static bool need_part(Visitor *visitor, Expr *expr) {
+static bool need_piece(Visitor *visitor, Expr *expr) {
     Plan *plan = visitor->user;
     bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
-    if (named && !map_has(plan->needed, expr->var)) {
-        map_put(plan->needed, expr->var, expr->var);
+    if (named && !map_has(plan->required, expr->var)) {
+        map_put(plan->required, expr->var, expr->var);
         plan->found = true;
     }
     if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) plan->computed = true;
@@ -23,31 +23,31 @@ static bool need_part(Visitor *visitor, Expr *expr) {
 }
 
 static void need_expr(Plan *plan, Expr *expr) {
-    Visitor visitor = {.expr = need_part, .user = plan};
+    Visitor visitor = {.expr = need_piece, .user = plan};
     if (expr) visit_expr(&visitor, expr);
 }
 
 bool load_does(const Stmt *stmt, void *user) {
     const Plan *plan = user;
     return loads_tile(stmt, NULL) ||
-           ((stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->needed, stmt->let.var));
+           ((stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->required, stmt->let.var));
 }
 
-bool turn_does(const Stmt *stmt, void *plan) {
-    return turns_loaded(stmt, plan) || (!loads_tile(stmt, NULL) && load_does(stmt, plan));
+bool transposer_runs(const Stmt *stmt, void *plan) {
+    return transposes_loaded(stmt, plan) || (!loads_tile(stmt, NULL) && load_does(stmt, plan));
 }
 
 static bool find_other(Visitor *visitor, Expr *expr) {
     Plan *plan = visitor->user;
     bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
-    plan->other |= named && !map_has(plan->needed, expr->var);
+    plan->other |= named && !map_has(plan->required, expr->var);
     plan->other |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
     return true;
 }
 
 bool load_knows(Plan *plan, const Stmt *stmt) {
     Visitor visitor = {.expr = find_other, .user = plan};
-    if (is_value(stmt)) return map_has(plan->needed, stmt->let.var);
+    if (is_value(stmt)) return map_has(plan->required, stmt->let.var);
     if (stmt->kind != STMT_ASSUME) return false;
     plan->other = false;
     visit_expr(&visitor, stmt->assume);
@@ -67,7 +67,7 @@ static void need_control(Plan *plan, const Stmt *stmt) {
 static void need_block(Plan *plan, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        if (is_value(stmt) && map_has(plan->needed, stmt->let.var)) need_expr(plan, stmt->let.value);
+        if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
         const Region *from = loads_tile(stmt, NULL) ? stmt->call.args[0].region : NULL;
         for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
         Block *bodies[2];
@@ -80,8 +80,8 @@ static void need_block(Plan *plan, const Block *block) {
     }
 }
 
-void find_needed(Plan *plan) {
-    plan->needed = map_new(plan->arena);
+void slice_producer(Plan *plan) {
+    plan->required = map_new(plan->arena);
     do {
         plan->found = false;
         need_block(plan, &plan->grid->grid.body);

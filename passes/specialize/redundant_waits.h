@@ -5,4 +5,4 @@
 
 // Drops each `wgmma_wait(n)` of the kernel before which never more than n products run. `once`: loops known to have at most one
 // trip.
-void drop_idle_waits(Arena *arena, Func *kernel, const Map *once);
+void drop_redundant_waits(Arena *arena, Func *kernel, const Map *single_trip);

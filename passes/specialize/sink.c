@@ -66,7 +66,7 @@ static void drop_in_block(Overwrites *o, Block *block) {
     *block = kept;
 }
 
-void drop_fills(Arena *arena, Facts *facts, Block *block) {
+void fold_zero_init(Arena *arena, Facts *facts, Block *block) {
     Overwrites overwrites = {arena, facts};
     drop_in_block(&overwrites, block);
 }
@@ -141,11 +141,11 @@ static bool needs(const Stmt *stmt, const Stmt *scalar) {
     return names.found;
 }
 
-static bool starts(const Stmt *stmt, const Map *releases) {
-    return via_is(stmt, "wgmma") || map_has(releases, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
+static bool starts(const Stmt *stmt, const Map *consumes) {
+    return via_is(stmt, "wgmma") || map_has(consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
 }
 
-void sink_scalars(Arena *arena, Block *block, const Map *releases) {
+void sink_scalars(Arena *arena, Block *block, const Map *consumes) {
     for (int i = block->count - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
         if (!is_scalar(stmt) || !expr_is_stable(stmt->kind == STMT_LET ? stmt->let.value : stmt->assume)) continue;
@@ -154,7 +154,7 @@ void sink_scalars(Arena *arena, Block *block, const Map *releases) {
         for (int j = i + 1; j < use; j++)
             if (block->items[j]->kind == STMT_FOR && block->items[j]->loop.kind != LOOP_PARALLEL) to = j + 1;
         if (to == i + 1 || use == block->count) continue;
-        while (to < use && starts(block->items[to], releases)) to++;
+        while (to < use && starts(block->items[to], consumes)) to++;
         block_insert(arena, block, to, stmt);
         block_remove(block, i);
     }

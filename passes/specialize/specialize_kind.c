@@ -43,7 +43,7 @@ static bool is_target(const Stmt *loop, const Buf *buf) {
 }
 
 typedef struct Search {
-    const PartShape *shape;
+    const SpecializeShape *shape;
     const char *problem;
 } Search;
 
@@ -65,7 +65,7 @@ static bool meets(const Stmt *stmt, void *user) {
 }
 
 // Blocks of a cluster go through their loops alone, and meet behind them.
-static bool meets_early(const PartShape *shape) {
+static bool meets_early(const SpecializeShape *shape) {
     const Block *body = &shape->grid->grid.body;
     int at = 0;
     while (body->items[at] != shape->loop) at++;
@@ -73,7 +73,7 @@ static bool meets_early(const PartShape *shape) {
     return block_any(&before, meets, NULL);
 }
 
-static const char *shape_of(const Target *target, const Func *kernel, PartShape *shape) {
+static const char *shape_of(const Target *target, const Func *kernel, SpecializeShape *shape) {
     shape->grid = func_grid(kernel);
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!shape->grid) return "it has no grid";
@@ -149,7 +149,7 @@ static bool find_changing(Visitor *visitor, Expr *expr) {
     return !*changes;
 }
 
-static bool roles_agree(const PartShape *shape) {
+static bool roles_agree(const SpecializeShape *shape) {
     const Block *work = &shape->grid->grid.body;
     bool changes = false;
     Visitor visitor = {.expr = find_changing, .user = &changes};
@@ -159,7 +159,7 @@ static bool roles_agree(const PartShape *shape) {
     return !changes;
 }
 
-static Expr *most_trips(Arena *arena, const PartShape *shape) {
+static Expr *most_trips(Arena *arena, const SpecializeShape *shape) {
     const Block *work = &shape->grid->grid.body;
     Expr *common = common_trips(arena, work, shape->loop);
     if (common || !roles_agree(shape)) return common;
@@ -167,20 +167,20 @@ static Expr *most_trips(Arena *arena, const PartShape *shape) {
 }
 
 // Blocks that stay have to balance their points: of those that have one, each may take what it likes.
-static bool trips_serve(Arena *arena, const Func *kernel, const PartShape *shape) {
+static bool trips_serve(Arena *arena, const Func *kernel, const SpecializeShape *shape) {
     return func_cluster(kernel) > 1 ? roles_agree(shape) : most_trips(arena, shape) != NULL;
 }
 
 // Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing to do. Nor
 // has it where a block has one point.
-int part_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
+int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
     if (func_cluster(kernel) > 1) return 1;
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
         WgmmaInfo info;
         const char *why;
         if (!is_call(stmt, OP_GEMM) || !wgmma_serves(target, stmt, &info, &why)) continue;
-        if (region_extent(stmt->call.args[2].region, 0) > info.m) return IN_TURN_MOST;
+        if (region_extent(stmt->call.args[2].region, 0) > info.m) return PINGPONG_MOST;
     }
     return 1;
 }
@@ -228,41 +228,41 @@ int64_t producer_registers(const Target *target, int consumers, int producers, i
     return producer;
 }
 
-static bool holds_in_turn(const Target *target, const Func *kernel) {
-    int64_t limit = consumer_registers(target, IN_TURN_MOST, 1, target->registers_least) - IN_TURN_ROOM;
+static bool holds_pingpong(const Target *target, const Func *kernel) {
+    int64_t limit = consumer_registers(target, PINGPONG_MOST, 1, target->registers_least) - PINGPONG_ROOM;
     return fragment_registers(target, kernel, 1) <= limit;
 }
 
 // ---- in which way? ----
 
-PartKind part_kind(Arena *arena, const Target *target, const Func *kernel, PartShape *shape, const char **why) {
-    *shape = (PartShape){0};
+SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape, const char **why) {
+    *shape = (SpecializeShape){0};
     const Stmt *grid = func_grid(kernel);
-    if (grid && attr_get(grid->attrs, ATTR_UNPARTED)) return *why = "its grid says so", PART_NOT;
+    if (grid && attr_get(grid->attrs, ATTR_NO_SPECIALIZE)) return *why = "its grid says so", WS_NONE;
     *why = shape_of(target, kernel, shape);
-    if (!*why && holds_in_turn(target, kernel) && trips_serve(arena, kernel, shape)) return PART_IN_TURN;
-    *why = together_problem(arena, target, kernel);
-    return *why ? PART_NOT : PART_TOGETHER;
+    if (!*why && holds_pingpong(target, kernel) && trips_serve(arena, kernel, shape)) return WS_PINGPONG;
+    *why = cooperative_problem(arena, target, kernel);
+    return *why ? WS_NONE : WS_COOPERATIVE;
 }
 
 bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why) {
-    PartShape shape;
+    SpecializeShape shape;
     const char *problem;
-    if (part_kind(arena, target, kernel, &shape, &problem) != PART_NOT) return true;
+    if (specialize_kind(arena, target, kernel, &shape, &problem) != WS_NONE) return true;
     *why = problem;
     return false;
 }
 
-bool specialized_in_turn(Arena *arena, const Target *target, const Func *kernel) {
-    PartShape shape;
+bool specialized_pingpong(Arena *arena, const Target *target, const Func *kernel) {
+    SpecializeShape shape;
     const char *why;
-    return part_kind(arena, target, kernel, &shape, &why) == PART_IN_TURN;
+    return specialize_kind(arena, target, kernel, &shape, &why) == WS_PINGPONG;
 }
 
-bool specialized_together(Arena *arena, const Target *target, const Func *kernel) {
-    PartShape shape;
+bool specialized_cooperative(Arena *arena, const Target *target, const Func *kernel) {
+    SpecializeShape shape;
     const char *why;
-    if (part_kind(arena, target, kernel, &shape, &why) != PART_TOGETHER) return false;
+    if (specialize_kind(arena, target, kernel, &shape, &why) != WS_COOPERATIVE) return false;
     return shape_of(target, kernel, &shape) || !trips_serve(arena, kernel, &shape);
 }
 
@@ -355,7 +355,7 @@ void specialized_tile(const Func *kernel, int64_t *m, int64_t *n) {
 }
 
 Expr *specialized_steps(Arena *arena, const Func *kernel) {
-    PartShape shape = {.grid = func_grid(kernel)};
+    SpecializeShape shape = {.grid = func_grid(kernel)};
     const Block *body = &shape.grid->grid.body;
     for (int i = 0; i < body->count && !shape.loop; i++)
         if (is_pipelined(body->items[i])) shape.loop = body->items[i];
@@ -368,7 +368,7 @@ bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const S
            tma_stores(target, stmt, out, &why) && written_last(arena, kernel, stmt->call.args[1].region->buf);
 }
 
-int64_t ring_barriers(int64_t slots) {
+int64_t pingpong_barriers(int64_t slots) {
     return 2 * slots * type_bytes(TYPE_MBARRIER);
 }
 
@@ -390,17 +390,17 @@ static bool count_staging(Visitor *visitor, Stmt *stmt) {
 }
 
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared) {
-    PartShape shape;
+    SpecializeShape shape;
     const char *why;
-    PartKind kind = part_kind(arena, target, kernel, &shape, &why);
-    if (kind == PART_NOT) return 0;
+    SpecializeKind kind = specialize_kind(arena, target, kernel, &shape, &why);
+    if (kind == WS_NONE) return 0;
     int consumers =
-        kind == PART_IN_TURN ? part_consumers(target, kernel, shape.loop) : together_warpgroups(target, kernel);
-    int64_t slots = kind == PART_TOGETHER ? together_slots(arena, target, kernel) : 0;
+        kind == WS_PINGPONG ? pingpong_consumers(target, kernel, shape.loop) : cooperative_warpgroups(target, kernel);
+    int64_t slots = kind == WS_COOPERATIVE ? cooperative_slots(arena, target, kernel) : 0;
     Staging staging = {arena, target, kernel, consumers, slots};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
     visit_block(&visitor, (Block *)&kernel->body);
-    bool through = kind == PART_TOGETHER && shared + staging.bytes > target->shared_block &&
-                   together_stores_through(arena, target, kernel);
-    return through ? 0 : staging.bytes;
+    bool aliased = kind == WS_COOPERATIVE && shared + staging.bytes > target->shared_block &&
+                   cooperative_alias_epilogue(arena, target, kernel);
+    return aliased ? 0 : staging.bytes;
 }

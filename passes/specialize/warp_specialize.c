@@ -30,12 +30,12 @@
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
-enum { ORDER_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
+enum { PINGPONG_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
 
 // ---- parting ----
 
 // Over steps that another consumer takes.
-static void push_skip(Parting *p, Expr *steps, const Counter *counter, Block *out) {
+static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity), *slots = integer(p, p->slots);
     Expr *rounds = e_cast(a, TYPE_I32, e_mod(a, e_div(a, steps, slots), integer(p, 2)));
@@ -60,7 +60,7 @@ static Region *set_slot(Mapper *mapper, Region *region) {
     return other;
 }
 
-static void push_with_slot(Parting *p, const Stmt *stmt, Subst *subst, const Counter *counter, Block *out) {
+static void push_with_slot(RoleBuilder *p, const Stmt *stmt, Subst *subst, const Counter *counter, Block *out) {
     SetSlot set = {slot_index(p, counter)};
     Mapper mapper = {.arena = p->arena, .region = set_slot, .user = &set};
     Stmt *clone = clone_stmt(p->arena, subst, stmt);
@@ -71,7 +71,7 @@ static void push_with_slot(Parting *p, const Stmt *stmt, Subst *subst, const Cou
 
 // An accumulator that the point only fills with zeros before the loop needs no fill when the first product overwrites it, and
 // there is a first product.
-static bool is_zero_fill(const Parting *p, const Stmt *stmt) {
+static bool is_zero_fill(const RoleBuilder *p, const Stmt *stmt) {
     if (!p->some_steps || !is_call(stmt, OP_FILL) || !region_is_whole(stmt->call.args[0].region)) return false;
     const Expr *value = stmt->call.args[1].value;
     bool zero = value->kind == EXPR_FLOAT ? value->real == 0 : expr_is_int(value, 0);
@@ -90,16 +90,16 @@ static bool is_zero_fill(const Parting *p, const Stmt *stmt) {
 
 // The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up to the
 // loop.
-static void push_point(Parting *p, Expr *turn, Subst *subst, bool all, Block *out) {
+static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block *out) {
     Arena *a = p->arena;
-    push_block(p, e_add(a, e_var(a, p->worker), e_mul(a, turn, p->workers)), subst, out);
+    push_block(p, e_add(a, e_var(a, p->cta), e_mul(a, wave, p->ctas)), subst, out);
     for (int i = 0; p->work.items[i] != p->loop; i++)
         if ((all && !is_zero_fill(p, p->work.items[i])) || is_scalar(p->work.items[i]))
             block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
 }
 
 // The steps of a point whose lets are there; of all, where they are equal.
-static Expr *steps_of(Parting *p, Subst *subst, Block *out) {
+static Expr *steps_of(RoleBuilder *p, Subst *subst, Block *out) {
     if (p->steps) return p->steps;
     Expr *end = subst_expr(subst, p->loop->loop.iters[0].end), *steps;
     steps = bind(p, "steps", e_max(p->arena, end, integer(p, 0)), out);
@@ -108,15 +108,15 @@ static Expr *steps_of(Parting *p, Subst *subst, Block *out) {
 }
 
 // Over the steps of another's turn, if there is one.
-static void push_skipped_turn(Parting *p, Expr *turn, const Counter *counter, Block *out) {
+static void push_skipped_wave(RoleBuilder *p, Expr *wave, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     if (p->steps) {
         push_skip(p, p->steps, counter, out);
         return;
     }
     Subst *subst = subst_new(a);
-    Stmt *some = s_if(a, e_lt(a, turn, p->turns));
-    push_point(p, turn, subst, false, &some->if_.then);
+    Stmt *some = s_if(a, e_lt(a, wave, p->waves));
+    push_tile(p, wave, subst, false, &some->if_.then);
     push_skip(p, steps_of(p, subst, &some->if_.then), counter, &some->if_.then);
     block_push(a, out, some);
 }
@@ -127,12 +127,12 @@ static void push_skipped_turn(Parting *p, Expr *turn, const Counter *counter, Bl
 // in all, so consumers tell the loading block, too. All blocks go through equally many points and steps. The role that loads stays until
 // all slots are empty, since the other blocks' consumers arrive at its barriers to the end.
 
-static Expr *rank_of(const Parting *p) {
+static Expr *rank_of(const RoleBuilder *p) {
     return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);
 }
 
 typedef struct Sharing {
-    int64_t blocks, apart;   // how many share, and how far apart their ranks are; 0: a tile of the block's own
+    int64_t blocks, rank_stride;   // how many share, and how far apart their ranks are; 0: a tile of the block's own
 } Sharing;
 
 static Sharing sharing_of(const Stmt *copy) {
@@ -141,32 +141,32 @@ static Sharing sharing_of(const Stmt *copy) {
 }
 
 // Which of them the block is.
-static Expr *place_among(Parting *p, const Sharing *sharing) {
-    Expr *number = e_div(p->arena, rank_of(p), integer(p, sharing->apart));
+static Expr *place_among(RoleBuilder *p, const Sharing *sharing) {
+    Expr *number = e_div(p->arena, rank_of(p), integer(p, sharing->rank_stride));
     return e_mod(p->arena, number, integer(p, sharing->blocks));
 }
 
-static Expr *is_first(Parting *p, const Sharing *sharing) {
+static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
     return e_binary(p->arena, BIN_EQ, place_among(p, sharing), integer(p, 0));
 }
 
 // Calls for each way in which tiles of the loop are shared, once.
-typedef void (*SharingFn)(Parting *p, const Sharing *sharing, void *user);
-static void each_sharing(Parting *p, SharingFn visit, void *user) {
+typedef void (*SharingFn)(RoleBuilder *p, const Sharing *sharing, void *user);
+static void each_sharing(RoleBuilder *p, SharingFn visit, void *user) {
     const Block *body = &p->loop->loop.body;
     for (int i = 0; p->cluster > 1 && i < body->count; i++) {
         Sharing sharing = sharing_of(body->items[i]);
         bool known = sharing.blocks < 2;
         for (int j = 0; j < i && !known; j++) {
             Sharing other = sharing_of(body->items[j]);
-            known = other.blocks == sharing.blocks && other.apart == sharing.apart;
+            known = other.blocks == sharing.blocks && other.rank_stride == sharing.rank_stride;
         }
         if (!known) visit(p, &sharing, user);
     }
 }
 
 // Consumers whose arrivals make a slot empty, beside the block's own.
-static void add_readers(Parting *p, const Sharing *sharing, void *user) {
+static void add_readers(RoleBuilder *p, const Sharing *sharing, void *user) {
     Expr **readers = user, *others = integer(p, sharing->blocks - 1);
     *readers = e_add(p->arena, *readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
 }
@@ -176,11 +176,11 @@ typedef struct Telling {
     Block *out;
 } Telling;
 
-static void tell_first(Parting *p, const Sharing *sharing, void *user) {
+static void tell_first(RoleBuilder *p, const Sharing *sharing, void *user) {
     Arena *a = p->arena;
     const Telling *telling = user;
     Expr *place = place_among(p, sharing);
-    Expr *first = e_sub(a, rank_of(p), e_mul(a, place, integer(p, sharing->apart)));
+    Expr *first = e_sub(a, rank_of(p), e_mul(a, place, integer(p, sharing->rank_stride)));
     Stmt *other = s_if(a, e_binary(a, BIN_NE, place, integer(p, 0)));
     push_on(p, OP_PEER_ARRIVE, p->empty, telling->slot, first, &other->if_.then);
     block_push(a, telling->out, other);
@@ -188,12 +188,12 @@ static void tell_first(Parting *p, const Sharing *sharing, void *user) {
 
 static int64_t blocks_from(const Sharing *sharing) {
     int64_t mask = 0;
-    for (int64_t i = 0; i < sharing->blocks; i++) mask |= INT64_C(1) << i * sharing->apart;
+    for (int64_t i = 0; i < sharing->blocks; i++) mask |= INT64_C(1) << i * sharing->rank_stride;
     return mask;
 }
 
 // Of a tile that is shared the copy by the first of its blocks alone.
-static void push_for_all(Parting *p, Stmt *started, const Sharing *sharing, Block *out) {
+static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, Block *out) {
     Arena *a = p->arena;
     Stmt *first = s_if(a, is_first(p, sharing));
     Arg args[COPY_BLOCKS + 1] = {{0}};
@@ -209,7 +209,7 @@ static void push_for_all(Parting *p, Stmt *started, const Sharing *sharing, Bloc
 }
 
 // Until every slot is empty the others' consumers still arrive at this block's barriers: it may not go.
-static void push_last_waits(Parting *p, const Counter *counter, Block *out) {
+static void push_last_waits(RoleBuilder *p, const Counter *counter, Block *out) {
     Expr *s;
     Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
     Expr *parity = e_var(p->arena, counter->parity);
@@ -228,13 +228,13 @@ static int shared_blocks(const Stmt *grid, const Stmt *loop) {
 
 // ---- the role that loads ----
 
-static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
+static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
     push_with_slot(p, copy, subst, counter, out);
     Stmt *started = vec_last(out);
     Sharing sharing = sharing_of(copy);
-    Arg args[COPY_ONCE + 1] = {started->call.args[0], started->call.args[1],
+    Arg args[COPY_EVICT_FIRST + 1] = {started->call.args[0], started->call.args[1],
                                element(p, p->full, slot_index(p, counter))};
-    if (started->call.count > COPY_ONCE) args[COPY_ONCE] = started->call.args[COPY_ONCE];
+    if (started->call.count > COPY_EVICT_FIRST) args[COPY_EVICT_FIRST] = started->call.args[COPY_EVICT_FIRST];
     Stmt *with_bar = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
     with_bar->loc = started->loc;
     with_bar->attrs = started->attrs;
@@ -244,16 +244,16 @@ static void push_started_copy(Parting *p, const Stmt *copy, Subst *subst, const 
     else block_push(p->arena, out, with_bar);
 }
 
-static void push_load_role(Parting *p, Block *out) {
+static void push_load_role(RoleBuilder *p, Block *out) {
     Arena *a = p->arena;
     Stmt *role = push_role(p, "load", target_warpgroup(p->context->target), p->producer_registers, out);
     Counter counter = push_counter(p, "", p->slots, 1, &role->role.body);
-    Expr *turn, *k;
-    Stmt *points = push_points_loop(p, "turn", p->turns, &turn, &role->role.body);
+    Expr *wave, *k;
+    Stmt *tiles = push_tile_loop(p, "turn", p->waves, &wave, &role->role.body);
     Subst *subst = subst_new(a);
-    push_point(p, turn, subst, false, &points->loop.body);
-    Expr *steps = steps_of(p, subst, &points->loop.body);
-    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &points->loop.body);
+    push_tile(p, wave, subst, false, &tiles->loop.body);
+    Expr *steps = steps_of(p, subst, &tiles->loop.body);
+    Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &tiles->loop.body);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, &counter), e_var(a, counter.parity), body);
@@ -270,37 +270,37 @@ static void push_load_role(Parting *p, Block *out) {
 // ---- a role that computes ----
 
 // wgmma reads the slot until the wait; then it is empty again.
-static void push_release(Parting *p, const Counter *counter, Expr *condition, Block *out) {
+static void push_consume(RoleBuilder *p, const Counter *counter, Expr *condition, Block *out) {
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *first = e_binary(a, BIN_EQ, slot, small(p, 0));
     Expr *before = e_sub(a, e_select(a, first, small(p, p->slots), slot), small(p, 1));
-    Stmt *release = s_if(a, condition);
-    Telling telling = {e_cast(a, TYPE_I64, before), &release->if_.then};
+    Stmt *consume = s_if(a, condition);
+    Telling telling = {e_cast(a, TYPE_I64, before), &consume->if_.then};
     push_on(p, OP_MBARRIER_ARRIVE, p->empty, telling.slot, NULL, telling.out);
     each_sharing(p, tell_first, &telling);
-    block_push(a, out, release);
+    block_push(a, out, consume);
 }
 
-static void push_order(Parting *p, OpId op, int64_t consumer, Block *out) {
+static void push_order(RoleBuilder *p, OpId op, int64_t consumer, Block *out) {
     if (p->consumers == 1) return;
-    Arg args[] = {arg_value(integer(p, ORDER_BARRIER + consumer)),
+    Arg args[] = {arg_value(integer(p, PINGPONG_BARRIER + consumer)),
                   arg_value(integer(p, p->consumers * target_warpgroup(p->context->target)))};
     push_call(p, op, COUNT_OF(args), args, out);
 }
 
-static bool is_overwritten(const Parting *p, const Buf *buf) {
+static bool is_overwritten(const RoleBuilder *p, const Buf *buf) {
     for (int i = 0; p->work.items[i] != p->loop; i++)
         if (is_zero_fill(p, p->work.items[i]) && p->work.items[i]->call.args[0].region->buf == buf) return true;
     return false;
 }
 
-static void push_product(Parting *p, const Stmt *gemm, Subst *subst, Expr *k, const Counter *counter, Block *out) {
+static void push_product(RoleBuilder *p, const Stmt *gemm, Subst *subst, Expr *k, const Counter *counter, Block *out) {
     push_with_slot(p, gemm, subst, counter, out);
     if (is_overwritten(p, gemm->call.args[2].region->buf))
         vec_last(out)->call.args[4] = arg_value(e_lt(p->arena, integer(p, 0), k));
 }
 
-static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
+static void push_products(RoleBuilder *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *k;
     Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, out);
@@ -316,12 +316,12 @@ static void push_products(Parting *p, Subst *subst, Expr *steps, const Counter *
         products++;
     }
     push_wait(p, products, body);   // those of the step before are over
-    push_release(p, counter, e_lt(a, integer(p, 0), k), body);
+    push_consume(p, counter, e_lt(a, integer(p, 0), k), body);
     push_advance(p, counter, body);
 }
 
 typedef struct StoreWalk {
-    Parting *p;
+    RoleBuilder *p;
     Block *buffers;
 } StoreWalk;
 
@@ -332,21 +332,21 @@ static bool stage_store(Visitor *visitor, Stmt *stmt) {
 }
 
 // `buffers`: where shared memory of the role is declared.
-static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subst, const Counter *counter,
+static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *subst, const Counter *counter,
                                Block *buffers, Block *out) {
     Arena *a = p->arena;
     int other = (consumer + 1) % p->consumers;
-    push_point(p, turn, subst, true, out);
+    push_tile(p, wave, subst, true, out);
     Expr *steps = steps_of(p, subst, out);
     push_order(p, OP_BARRIER, consumer, out);
     push_products(p, subst, steps, counter, out);
-    Stmt *more = s_if(a, e_lt(a, e_add(a, turn, integer(p, 1)), p->turns));
+    Stmt *more = s_if(a, e_lt(a, e_add(a, wave, integer(p, 1)), p->waves));
     push_order(p, OP_BARRIER_ARRIVE, other, &more->if_.then);
     if (more->if_.then.count > 0) block_push(a, out, more);
     push_wait(p, 0, out);
-    if (!p->once) push_release(p, counter, e_lt(a, integer(p, 0), steps), out);
+    if (!p->single_tile) push_consume(p, counter, e_lt(a, integer(p, 0), steps), out);
     for (int others = 1; others < p->consumers; others++)
-        push_skipped_turn(p, e_add(a, turn, integer(p, others)), counter, out);
+        push_skipped_wave(p, e_add(a, wave, integer(p, others)), counter, out);
     StoreWalk walk = {p, buffers};
     Visitor stores = {.stmt = stage_store, .user = &walk};
     int at = 0;
@@ -357,7 +357,7 @@ static void push_compute_point(Parting *p, int consumer, Expr *turn, Subst *subs
     }
 }
 
-static void push_compute_role(Parting *p, int consumer, Block *out) {
+static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     Arena *a = p->arena;
     Subst *subst = subst_new(a);
     const Target *target = p->context->target;
@@ -373,15 +373,15 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
         block_push(a, &declarations, s_decl(a, own));
     }
     Counter counter = push_counter(p, "", p->slots, 0, body);
-    for (int before = 0; before < consumer; before++) push_skipped_turn(p, integer(p, before), &counter, body);
+    for (int before = 0; before < consumer; before++) push_skipped_wave(p, integer(p, before), &counter, body);
     if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
-    Expr *i, *rest = e_sub(a, p->turns, integer(p, consumer));
-    Stmt *points = push_points_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, p->consumers)), &i, body);
-    block_append(a, &points->loop.body, &declarations);
-    Expr *turn = e_add(a, e_mul(a, i, integer(p, p->consumers)), integer(p, consumer));
-    turn = bind(p, "turn", turn, &points->loop.body);
+    Expr *i, *rest = e_sub(a, p->waves, integer(p, consumer));
+    Stmt *tiles = push_tile_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, p->consumers)), &i, body);
+    block_append(a, &tiles->loop.body, &declarations);
+    Expr *wave = e_add(a, e_mul(a, i, integer(p, p->consumers)), integer(p, consumer));
+    wave = bind(p, "turn", wave, &tiles->loop.body);
     Block buffers = {0};
-    push_compute_point(p, consumer, turn, subst, &counter, &buffers, &points->loop.body);
+    push_consumer_tile(p, consumer, wave, subst, &counter, &buffers, &tiles->loop.body);
     if (buffers.count > 0) push_last_stores(p, body);
     block_append(a, &buffers, body);
     *body = buffers;
@@ -389,7 +389,7 @@ static void push_compute_role(Parting *p, int consumer, Block *out) {
 
 // ---- the kernel ----
 
-static void sort_statements(Parting *p, const Block *from) {
+static void sort_statements(RoleBuilder *p, const Block *from) {
     for (int i = 0; i < from->count; i++) {
         Stmt *stmt = from->items[i];
         bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt);
@@ -399,7 +399,7 @@ static void sort_statements(Parting *p, const Block *from) {
     }
 }
 
-static void count_ring(Parting *p) {
+static void count_slots(RoleBuilder *p) {
     expr_const(p->loop->loop.stages, &p->slots);
     for (int i = 0; i < p->loop->loop.body.count; i++) {
         const Stmt *stmt = p->loop->loop.body.items[i];
@@ -410,7 +410,7 @@ static void count_ring(Parting *p) {
 }
 
 // By one thread, one after the other: an mbarrier whose place differs by thread is set up in a loop over the threads.
-static void push_setup(Parting *p, Block *out) {
+static void push_setup(RoleBuilder *p, Block *out) {
     Expr *s;
     Arg none[2] = {{0}};
     Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
@@ -424,12 +424,12 @@ static void push_setup(Parting *p, Block *out) {
     else push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
 }
 
-static bool has_steps(PassContext *context, const Func *kernel, const Parting *p) {
+static bool has_steps(PassContext *context, const Func *kernel, const RoleBuilder *p) {
     Arena *a = context->arena;
     return prove(facts_new(a, kernel), e_lt(a, e_int(a, 0), p->loop->loop.iters[0].end));
 }
 
-static bool rings_everything(const Stmt *loop) {
+static bool multi_buffers_everything(const Stmt *loop) {
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
         if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->stage_dims != 1) return false;
@@ -438,50 +438,50 @@ static bool rings_everything(const Stmt *loop) {
 }
 
 // Blocks that stay: worker, worker + workers, ... Those of a cluster have one point each.
-static void make_points(Parting *p, bool cluster, Block *out) {
+static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     Arena *a = p->arena;
-    p->points = bind(p, "points", p->grid->grid.iters[0].end, out);
-    push_range(p, p->points, integer(p, 1), integer(p, p->context->target->max_grid), out);
+    p->tiles = bind(p, "points", p->grid->grid.iters[0].end, out);
+    push_range(p, p->tiles, integer(p, 1), integer(p, p->context->target->max_grid), out);
     Expr *steps = common_trips(a, &p->work, p->loop);
     if (steps) p->steps = bind(p, "steps", steps, out);
-    p->workers = p->points;
-    p->turns = integer(p, 1);
-    p->once = cluster;
+    p->ctas = p->tiles;
+    p->waves = integer(p, 1);
+    p->single_tile = cluster;
     if (cluster) return;
-    p->workers =
+    p->ctas =
         bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
-    Expr *rest = e_sub(a, p->points, e_var(a, p->worker));   // mostly there is one turn: the first loads wait for this
-    Expr *turns = e_select(a, e_binary(a, BIN_EQ, p->points, p->workers), integer(p, 1),
-                           e_call2(a, OP_CEILDIV, rest, p->workers));
-    p->turns = bind(p, "turns", turns, out);
-    push_range(p, p->turns, integer(p, 1), integer(p, p->context->target->max_grid), out);
+    Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));   // mostly there is one turn: the first loads wait for this
+    Expr *waves = e_select(a, e_binary(a, BIN_EQ, p->tiles, p->ctas), integer(p, 1),
+                           e_call2(a, OP_CEILDIV, rest, p->ctas));
+    p->waves = bind(p, "turns", waves, out);
+    push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
 }
 
 static void part(PassContext *context, Func *kernel, Stmt *grid) {
     Arena *a = context->arena;
-    Parting p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
+    RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
     Block body = {0};
-    want_few_points(context, kernel, grid);
+    want_few_tiles(context, kernel, grid);
     sort_statements(&p, &grid->grid.body);
     p.block = grid->grid.iters[0].var;
-    p.worker = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
-    count_ring(&p);
+    p.cta = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
+    count_slots(&p);
     p.some_steps = has_steps(context, kernel, &p);
     p.cluster = shared_blocks(grid, p.loop);
-    p.consumers = part_consumers(context->target, kernel, p.loop);
+    p.consumers = pingpong_consumers(context->target, kernel, p.loop);
     if (p.consumers > 1)
         p.producer_registers = producer_registers(context->target, p.consumers, 1,
-                                                  fragment_registers(context->target, kernel, 1), IN_TURN_ROOM);
+                                                  fragment_registers(context->target, kernel, 1), PINGPONG_ROOM);
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", p.slots, &body);
     p.empty = push_barriers(&p, "empty", p.slots, &body);
     bool cluster = func_cluster(kernel) > 1;
-    make_points(&p, cluster, &body);
+    make_tiles(&p, cluster, &body);
     push_setup(&p, &body);
     push_load_role(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
     Iter *iter = NEW(a, Iter);
-    *iter = (Iter){p.worker, integer(&p, 0), cluster ? grid->grid.iters[0].end : blocks_of(&p), integer(&p, 1)};
+    *iter = (Iter){p.cta, integer(&p, 0), cluster ? grid->grid.iters[0].end : blocks_of(&p), integer(&p, 1)};
     grid->grid.iters = iter;
     if (p.cluster > 1) {
         grid->grid.cluster[0] = p.cluster;
@@ -506,14 +506,14 @@ static bool fall_back(Visitor *visitor, Stmt *stmt) {
 }
 
 bool pass_warp_specialize(PassContext *context, Func *kernel) {
-    PartShape shape;
+    SpecializeShape shape;
     const char *why;
-    PartKind kind = part_kind(context->arena, context->target, kernel, &shape, &why);
-    if (kind == PART_NOT) return false;
-    if (kind == PART_TOGETHER) return part_together(context, kernel);
+    SpecializeKind kind = specialize_kind(context->arena, context->target, kernel, &shape, &why);
+    if (kind == WS_NONE) return false;
+    if (kind == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
     if (!chosen(shape.loop)) return false;
     Visitor back = {.stmt = fall_back, .user = context->arena};
-    if (rings_everything(shape.loop)) part(context, kernel, (Stmt *)shape.grid);
+    if (multi_buffers_everything(shape.loop)) part(context, kernel, (Stmt *)shape.grid);
     else visit_block(&back, &kernel->body);
     return true;
 }

@@ -9,9 +9,9 @@
 bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why);
 // Its consumers take points in turn (a loop that does nothing but load and multiply, a tile that one warpgroup can hold); else
 // all of them work on one together.
-bool specialized_in_turn(Arena *arena, const Target *target, const Func *kernel);
+bool specialized_pingpong(Arena *arena, const Target *target, const Func *kernel);
 // All of them work on one together, and not only because the tile is too large for one.
-bool specialized_together(Arena *arena, const Target *target, const Func *kernel);
+bool specialized_cooperative(Arena *arena, const Target *target, const Func *kernel);
 // Registers of a thread that the fragments of such a kernel need when a point is that many warpgroups'.
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the products of such a kernel's loop, in wgmma's layout.
@@ -22,7 +22,7 @@ bool is_accumulator(const Func *kernel, const Buf *fragment);
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out);
 // Shared memory beside the buffers of the source, bytes: for stores by TMA, for slots of transposed tiles. `shared`: of those
 // buffers; where there is no room beside them, results may leave by way of one.
-int64_t ring_barriers(int64_t slots);   // bytes of `full` and `empty`
+int64_t pingpong_barriers(int64_t slots);   // bytes of `full` and `empty`
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared);
 // The tile that one product of such a kernel's loop computes.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
@@ -30,4 +30,4 @@ void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
 Expr *specialized_steps(Arena *arena, const Func *kernel);
 // The points of such a kernel take unequally long, and `persistent` makes blocks that stay for several of them, long and short
 // ones (lpt_schedule.c).
-bool points_balance(Arena *arena, const Target *target, const Func *kernel);
+bool tiles_balance(Arena *arena, const Target *target, const Func *kernel);

@@ -28,17 +28,17 @@ const Buf *loaded_tile(const Stmt *stmt) {
     return loads_tile(stmt, NULL) ? stmt->call.args[1].region->buf : NULL;
 }
 
-bool turns_loaded(const Stmt *stmt, void *user) {
+bool transposes_loaded(const Stmt *stmt, void *user) {
     const Plan *plan = user;
-    return turns_tile(plan->target, stmt) && tile_of(plan, stmt->call.args[0].region->buf);
+    return transposes_tile(plan->target, stmt) && tile_of(plan, stmt->call.args[0].region->buf);
 }
 
 // The tile that the statement fills; NULL: none.
 static const Buf *filled_tile(const Plan *plan, const Stmt *stmt) {
-    return loads_tile(stmt, NULL) || turns_loaded(stmt, (void *)plan) ? stmt->call.args[1].region->buf : NULL;
+    return loads_tile(stmt, NULL) || transposes_loaded(stmt, (void *)plan) ? stmt->call.args[1].region->buf : NULL;
 }
 
-static void find_sites(Plan *plan, const Block *block, bool pipelined) {
+static void find_ranges(Plan *plan, const Block *block, bool pipelined) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         int64_t stages = 0;
@@ -46,13 +46,13 @@ static void find_sites(Plan *plan, const Block *block, bool pipelined) {
             Buf *buf = stmt->call.args[1].region->buf;
             Tile *tile = tile_of(plan, buf);
             bool loads = loads_tile(stmt, NULL);
-            plan->turns |= !loads;
+            plan->waves |= !loads;
             if (!tile) {
                 tile = NEW(plan->arena, Tile);
                 tile->buf = buf;
                 vec_push(plan->arena, &plan->tiles, tile);
             }
-            vec_push(plan->arena, &tile->sites, ((Site){block, i, -1, -1}));
+            vec_push(plan->arena, &tile->live_ranges, ((LiveRange){block, i, -1, -1}));
             if (loads) vec_push(plan->arena, &plan->sources, stmt->call.args[0].region->buf);
             plan->pipelined |= pipelined;
             continue;
@@ -61,7 +61,7 @@ static void find_sites(Plan *plan, const Block *block, bool pipelined) {
         if (is_pipelined(stmt)) inside = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1;
         Block *bodies[2];
         if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_sites(plan, bodies[b], inside);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_ranges(plan, bodies[b], inside);
     }
 }
 
@@ -94,38 +94,38 @@ static int copies_below(const Plan *plan, const Stmt *stmt, const Buf *buf) {
     return copies.count;
 }
 
-bool find_lives(Plan *plan, Tile *tile) {
+bool find_live_ranges(Plan *plan, Tile *tile) {
     int uses = 0;
-    for (int s = 0; s < tile->sites.count; s++) {
-        Site *site = &tile->sites.items[s];
-        for (int i = site->at + 1; i < site->block->count; i++) {
-            const Stmt *stmt = site->block->items[i];
+    for (int s = 0; s < tile->live_ranges.count; s++) {
+        LiveRange *range = &tile->live_ranges.items[s];
+        for (int i = range->at + 1; i < range->block->count; i++) {
+            const Stmt *stmt = range->block->items[i];
             if (filled_tile(plan, stmt) == tile->buf) break;
             if (copies_below(plan, stmt, tile->buf) > 0) return false;
             int here = count_uses(plan->arena, stmt, tile->buf);
             if (here == 0) continue;
-            if (site->first < 0) site->first = i;
-            site->last = i;
+            if (range->first < 0) range->first = i;
+            range->last = i;
             uses += here;
         }
     }
-    return uses + tile->sites.count == count_uses(plan->arena, plan->grid, tile->buf);
+    return uses + tile->live_ranges.count == count_uses(plan->arena, plan->grid, tile->buf);
 }
 
 // ---- groups ----
 
 // Nothing but copies and scalars from one to the other.
-static bool side_by_side(const Site *a, const Site *b) {
+static bool side_by_side(const LiveRange *a, const LiveRange *b) {
     if (a->block != b->block || a->first != b->first || a->last != b->last) return false;
     for (int i = a->at; i < b->at; i++)
         if (!is_scalar(a->block->items[i]) && !loads_tile(a->block->items[i], NULL)) return false;
     return a->at < b->at;
 }
 
-static bool belong_together(const Tile *a, const Tile *b) {
-    if (a->sites.count != b->sites.count || buf_slots(a->buf) != buf_slots(b->buf)) return false;
-    for (int s = 0; s < a->sites.count; s++)
-        if (!side_by_side(&a->sites.items[s], &b->sites.items[s])) return false;
+static bool share_barriers(const Tile *a, const Tile *b) {
+    if (a->live_ranges.count != b->live_ranges.count || buf_slots(a->buf) != buf_slots(b->buf)) return false;
+    for (int s = 0; s < a->live_ranges.count; s++)
+        if (!side_by_side(&a->live_ranges.items[s], &b->live_ranges.items[s])) return false;
     return true;
 }
 
@@ -151,12 +151,12 @@ static bool read_by_threads(const Plan *plan, const Buf *buf) {
     return by.found;
 }
 
-const Stmt *turning_copy(const Plan *plan, const Tile *tile) {
-    for (int s = 0; s < tile->sites.count; s++) {
-        const Site *site = &tile->sites.items[s];
-        if (site->first >= 0 && turns_loaded(site->block->items[site->first], (void *)plan) &&
-            site->block->items[site->first]->call.args[0].region->buf == tile->buf)
-            return site->block->items[site->first];
+const Stmt *transpose_copy(const Plan *plan, const Tile *tile) {
+    for (int s = 0; s < tile->live_ranges.count; s++) {
+        const LiveRange *range = &tile->live_ranges.items[s];
+        if (range->first >= 0 && transposes_loaded(range->block->items[range->first], (void *)plan) &&
+            range->block->items[range->first]->call.args[0].region->buf == tile->buf)
+            return range->block->items[range->first];
     }
     return NULL;
 }
@@ -164,20 +164,20 @@ const Stmt *turning_copy(const Plan *plan, const Tile *tile) {
 static void make_groups(Plan *plan) {
     for (int i = 0; i < plan->tiles.count; i++) {
         Tile *tile = plan->tiles.items[i];
-        for (int g = 0; g < plan->groups.count && !tile->group; g++)
-            if (belong_together(plan->groups.items[g]->tiles.items[0], tile)) tile->group = plan->groups.items[g];
-        if (!tile->group) {
-            tile->group = NEW(plan->arena, Group);
-            tile->group->slots = buf_slots(tile->buf);
-            vec_push(plan->arena, &plan->groups, tile->group);
+        for (int g = 0; g < plan->channels.count && !tile->channel; g++)
+            if (share_barriers(plan->channels.items[g]->tiles.items[0], tile)) tile->channel = plan->channels.items[g];
+        if (!tile->channel) {
+            tile->channel = NEW(plan->arena, Channel);
+            tile->channel->slots = buf_slots(tile->buf);
+            vec_push(plan->arena, &plan->channels, tile->channel);
         }
-        vec_push(plan->arena, &tile->group->tiles, tile);
-        vec_push(plan->arena, &tile->group->release.tiles, tile->buf);
-        tile->group->bytes += buf_slot_bytes(tile->buf);
-        tile->group->by_threads |= read_by_threads(plan, tile->buf);
-        tile->group->raw |= turning_copy(plan, tile) != NULL;
-        const Site *site = &tile->sites.items[0];
-        tile->group->turned |= turns_loaded(site->block->items[site->at], plan);
+        vec_push(plan->arena, &tile->channel->tiles, tile);
+        vec_push(plan->arena, &tile->channel->consume.tiles, tile->buf);
+        tile->channel->bytes += buf_slot_bytes(tile->buf);
+        tile->channel->by_threads |= read_by_threads(plan, tile->buf);
+        tile->channel->untransposed |= transpose_copy(plan, tile) != NULL;
+        const LiveRange *range = &tile->live_ranges.items[0];
+        tile->channel->transposed |= transposes_loaded(range->block->items[range->at], plan);
     }
 }
 
@@ -205,28 +205,28 @@ static bool is_read_by_rows(const Plan *plan, const Buf *buf) {
 }
 
 static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
-    const Site *site = &tile->sites.items[0];
+    const LiveRange *range = &tile->live_ranges.items[0];
     const Stmt *found = NULL;
-    for (int i = site->last + 1; i < site->block->count; i++) {
-        const Stmt *stmt = site->block->items[i];
+    for (int i = range->last + 1; i < range->block->count; i++) {
+        const Stmt *stmt = range->block->items[i];
         TmaStore store;
         const char *why;
         if (!is_call(stmt, OP_COPY) || stmt->call.args[1].region->buf->scope != SCOPE_GLOBAL) continue;
-        if (found || !tma_stores(plan->target, stmt, &store, &why) || !tma_stores_through(&store, stmt, tile->buf))
+        if (found || !tma_stores(plan->target, stmt, &store, &why) || !tma_store_aliases(&store, stmt, tile->buf))
             return NULL;
         found = stmt;
     }
     return found;
 }
 
-Group *together_staged(const Plan *plan, const Stmt **store) {
-    for (int g = 0; g < plan->groups.count && !plan->turns; g++) {
-        Group *group = plan->groups.items[g];
-        const Tile *tile = group->tiles.items[0];
-        bool once = group->tiles.count == 1 && tile->sites.count == 1 && tile->sites.items[0].first >= 0;
-        if (!once || !is_read_by_rows(plan, tile->buf)) continue;
+Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
+    for (int g = 0; g < plan->channels.count && !plan->waves; g++) {
+        Channel *channel = plan->channels.items[g];
+        const Tile *tile = channel->tiles.items[0];
+        bool single_use = channel->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
+        if (!single_use || !is_read_by_rows(plan, tile->buf)) continue;
         *store = store_behind(plan, tile);
-        if (*store) return group;
+        if (*store) return channel;
     }
     return NULL;
 }
@@ -234,7 +234,7 @@ Group *together_staged(const Plan *plan, const Stmt **store) {
 // ---- warpgroups and registers ----
 
 // As many as have 64 rows each, or equally many strips of 64.
-int together_warpgroups_for(const Target *target, int64_t rows) {
+int cooperative_warpgroups_for(const Target *target, int64_t rows) {
     WgmmaInfo any;
     int64_t strips = wgmma_named("m64n8k16_f32_bf16", &any) ? rows / any.m : 1;
     for (int w = MOST_WARPGROUPS; w > 1; w--)
@@ -247,7 +247,7 @@ int together_warpgroups_for(const Target *target, int64_t rows) {
 // fragments less than SLACK: with 192 columns of 8 bits that costs more than one warp less that transposes.
 static int producers_for(const Plan *plan, const Func *kernel, int warpgroups) {
     enum { SLACK = 32, GIVEN = 40 };   // registers of a thread: beside its fragments; of one that transposes
-    if (!plan->turns) return 1;
+    if (!plan->waves) return 1;
     int64_t most = consumer_registers(plan->target, warpgroups, MOST_PRODUCERS, GIVEN);
     return !most || fragment_registers(plan->target, kernel, warpgroups) + SLACK <= most ? MOST_PRODUCERS : 1;
 }
@@ -261,25 +261,25 @@ static bool starts_fit(const Plan *plan, int warpgroups, int producers) {
 }
 
 static bool registers_fit(const Target *target, const Func *kernel, int warpgroups, int producers) {
-    int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = TOGETHER_ROOM;
+    int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = COOPERATIVE_ROOM;
     if (!most) most = target->registers_thread, room = ROOM_ALONE;   // all fragments are its own, scalars too
     return fragment_registers(target, kernel, warpgroups) + room <= most;
 }
 
 // ---- the plan ----
 
-const char *together_plan(Arena *arena, const Target *target, const Func *kernel, Plan *plan) {
+const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, Plan *plan) {
     *plan = (Plan){.arena = arena, .target = target, .grid = func_grid(kernel)};
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
     if (func_cluster(kernel) > 1) return "its blocks work together";
-    find_sites(plan, &plan->grid->grid.body, false);
+    find_ranges(plan, &plan->grid->grid.body, false);
     if (!plan->pipelined) return "it has no pipelined loop that loads tiles";
     const char *problem = plan_problem(plan);
     if (problem) return problem;
-    find_needed(plan);
+    slice_producer(plan);
     if (plan->computed) return "what it loads depends on what it computes";
-    int warpgroups = together_warpgroups_for(target, plan->rows);
+    int warpgroups = cooperative_warpgroups_for(target, plan->rows);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups, producers))
         return "its warpgroups have not enough registers for its fragments";
@@ -287,9 +287,9 @@ const char *together_plan(Arena *arena, const Target *target, const Func *kernel
     return NULL;
 }
 
-const char *together_problem(Arena *arena, const Target *target, const Func *kernel) {
+const char *cooperative_problem(Arena *arena, const Target *target, const Func *kernel) {
     Plan plan;
-    return together_plan(arena, target, kernel, &plan);
+    return ws_analyze(arena, target, kernel, &plan);
 }
 
 static bool find_stages(Visitor *visitor, Stmt *stmt) {
@@ -299,14 +299,14 @@ static bool find_stages(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-int64_t together_slots(Arena *arena, const Target *target, const Func *kernel) {
+int64_t cooperative_slots(Arena *arena, const Target *target, const Func *kernel) {
     Plan plan;
     int64_t bytes = 0, stages = 1;
-    if (together_plan(arena, target, kernel, &plan) || !plan.turns) return 0;
+    if (ws_analyze(arena, target, kernel, &plan) || !plan.waves) return 0;
     Visitor visitor = {.stmt = find_stages, .user = &stages};
     visit_block(&visitor, (Block *)&kernel->body);
     for (int i = 0; i < plan.tiles.count; i++)
-        if (is_turned(&plan, plan.tiles.items[i]) && plan.tiles.items[i]->buf->stage_dims == 0)
+        if (is_transposed_tile(&plan, plan.tiles.items[i]) && plan.tiles.items[i]->buf->stage_dims == 0)
             bytes += (stages - 1) * buf_slot_bytes(plan.tiles.items[i]->buf);
     return bytes;
 }
@@ -317,9 +317,9 @@ static bool find_rows(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-int together_warpgroups(const Target *target, const Func *kernel) {
+int cooperative_warpgroups(const Target *target, const Func *kernel) {
     int64_t rows = 0;
     Visitor visitor = {.stmt = find_rows, .user = &rows};
     visit_block(&visitor, (Block *)&kernel->body);
-    return together_warpgroups_for(target, rows);
+    return cooperative_warpgroups_for(target, rows);
 }

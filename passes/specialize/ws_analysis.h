@@ -1,28 +1,28 @@
-// Which tiles a kernel loads, and where each is used: what together_plan finds out before cooperative.c makes roles.
+// Which tiles a kernel loads, and where each is used: what ws_analyze finds out before cooperative.c makes roles.
 #pragma once
 #include "passes/specialize/builder.h"
 
-typedef struct Group Group;
+typedef struct Channel Channel;
 
-typedef struct Site {   // a copy that fills a tile, and the statements of its block that use it
+typedef struct LiveRange {   // a copy that fills a tile, and the statements of its block that use it
     const Block *block;
     int at, first, last;   // first -1: nothing does
-} Site;
+} LiveRange;
 
 typedef struct Tile {
     Buf *buf;
-    VEC(Site) sites;
-    Group *group;
+    VEC(LiveRange) live_ranges;
+    Channel *channel;
 } Tile;
 
-struct Group {   // tiles that are filled and emptied together
-    Release release;
+struct Channel {   // tiles that are filled and emptied together
+    Consume consume;
     VEC(Tile *) tiles;
     int64_t slots, bytes;
     bool by_threads;     // some statement reads them without wgmma
-    bool once;           // they are filled once in a block: nobody waits for them to be empty
-    bool turned;         // the role that transposes fills them
-    bool raw;            // it alone reads them
+    bool single_use;           // they are filled once in a block: nobody waits for them to be empty
+    bool transposed;         // the role that transposes fills them
+    bool untransposed;            // it alone reads them
     const Stmt *store;   // results that leave by way of its tile, when nothing needs that any more
     Buf *full, *empty;
     Counter counter;   // of the role that is being made
@@ -33,37 +33,37 @@ typedef struct Plan {
     const Target *target;
     const Stmt *grid;
     VEC(Tile *) tiles;
-    VEC(Group *) groups;
+    VEC(Channel *) channels;
     VEC(const Buf *) sources;   // of the tiles that are loaded
-    Map *needed;                // scalars that the role that loads has to know
+    Map *required;                // scalars that the role that loads has to know
     const char *problem;
     int64_t rows;     // of the products
     int64_t widest;   // registers of a thread for the accumulators of one instruction
     bool pipelined, computed, found, other;
-    bool turns;      // some tile is transposed in shared memory, by a role of its own
+    bool waves;      // some tile is transposed in shared memory, by a role of its own
     int producers;   // warpgroups that load or transpose
 } Plan;
 
 // NULL, or why the kernel cannot be parted so. `plan`: of a kernel that can.
-const char *together_plan(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
-int together_warpgroups_for(const Target *target, int64_t rows);   // that compute
+const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
+int cooperative_warpgroups_for(const Target *target, int64_t rows);   // that compute
 // The group whose tile the store can go through instead of staging of its own, and the store; NULL: there is none.
-Group *together_staged(const Plan *plan, const Stmt **store);
-enum { TOGETHER_ROOM = 24 };   // registers for addresses and counters
+Channel *cooperative_staged(const Plan *plan, const Stmt **store);
+enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
 Tile *tile_of(const Plan *plan, const Buf *buf);   // NULL: no tile
 const Buf *loaded_tile(const Stmt *stmt);          // what the copy loads; NULL: it is none
 bool loads_tile(const Stmt *stmt, void *user);     // for block_any
-bool turns_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
+bool transposes_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
 // The role that loads copies a tile there, or changes a scalar that it needs; for block_any, of a Plan.
 bool load_does(const Stmt *stmt, void *plan);
-bool turn_does(const Stmt *stmt, void *plan);   // the same of the role that transposes
+bool transposer_runs(const Stmt *stmt, void *plan);   // the same of the role that transposes
 // A scalar that the role that loads has to know, or an assumption about nothing else.
 bool load_knows(Plan *plan, const Stmt *stmt);
 
 // ---- of the plan itself ----
 const char *plan_problem(Plan *plan);      // what stands against it, registers aside (ws_legality.c); NULL: nothing
-void find_needed(Plan *plan);              // what the role that loads has to know (producer_slice.c)
-bool find_lives(Plan *plan, Tile *tile);   // where the tile is used; false: somewhere else too
-bool is_turned(const Plan *plan, const Tile *tile);             // transposing fills it
-const Stmt *turning_copy(const Plan *plan, const Tile *tile);   // that transposes the tile; NULL: none does
+void slice_producer(Plan *plan);              // what the role that loads has to know (producer_slice.c)
+bool find_live_ranges(Plan *plan, Tile *tile);   // where the tile is used; false: somewhere else too
+bool is_transposed_tile(const Plan *plan, const Tile *tile);             // transposing fills it
+const Stmt *transpose_copy(const Plan *plan, const Tile *tile);   // that transposes the tile; NULL: none does

@@ -50,7 +50,7 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "it orders what its threads do itself";
         if (loads_tile(stmt, NULL)) return tma_serves(plan->target, stmt, &why) ? NULL : why;
-        if (turns_loaded(stmt, plan)) return NULL;
+        if (transposes_loaded(stmt, plan)) return NULL;
         if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->scope == SCOPE_SHARED)
             return "a tile is not only written by its copies";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
@@ -137,30 +137,30 @@ static const char *copies_problem(Plan *plan) {
     for (int i = 0; i < plan->tiles.count; i++) {
         Tile *tile = plan->tiles.items[i];
         if (tile->buf->alias_of) return "a tile shares its memory";
-        if (!find_lives(plan, tile)) return "a tile is used where it was not loaded";
+        if (!find_live_ranges(plan, tile)) return "a tile is used where it was not loaded";
     }
     return NULL;
 }
 
-bool is_turned(const Plan *plan, const Tile *tile) {
-    const Site *site = &tile->sites.items[0];
-    return turns_loaded(site->block->items[site->at], (void *)plan);
+bool is_transposed_tile(const Plan *plan, const Tile *tile) {
+    const LiveRange *range = &tile->live_ranges.items[0];
+    return transposes_loaded(range->block->items[range->at], (void *)plan);
 }
 
 // What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in the same
 // block, always by a load or always by transposing.
-static const char *turns_problem(Plan *plan) {
+static const char *transpose_problem(Plan *plan) {
     for (int i = 0; i < plan->tiles.count; i++) {
         const Tile *tile = plan->tiles.items[i];
-        bool turned = is_turned(plan, tile), read = turning_copy(plan, tile) != NULL;
-        if (turned && read) return "a tile is transposed twice";
-        for (int s = 0; s < tile->sites.count; s++) {
-            const Site *site = &tile->sites.items[s];
-            const Stmt *fill = site->block->items[site->at];
-            if (turns_loaded(fill, plan) != turned) return "a tile is loaded and transposed to";
+        bool transposed = is_transposed_tile(plan, tile), read = transpose_copy(plan, tile) != NULL;
+        if (transposed && read) return "a tile is transposed twice";
+        for (int s = 0; s < tile->live_ranges.count; s++) {
+            const LiveRange *range = &tile->live_ranges.items[s];
+            const Stmt *fill = range->block->items[range->at];
+            if (transposes_loaded(fill, plan) != transposed) return "a tile is loaded and transposed to";
             if (!read) continue;
-            const Stmt *turns = site->first >= 0 ? site->block->items[site->first] : NULL;
-            if (site->first != site->last || !turns || !turns_loaded(turns, plan))
+            const Stmt *waves = range->first >= 0 ? range->block->items[range->first] : NULL;
+            if (range->first != range->last || !waves || !transposes_loaded(waves, plan))
                 return "a tile that is transposed is used as it is too";
         }
     }
@@ -174,5 +174,5 @@ const char *plan_problem(Plan *plan) {
     if (!plan->rows) return "it does not multiply";
     const char *problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
-    return problem || !plan->turns ? problem : turns_problem(plan);
+    return problem || !plan->waves ? problem : transpose_problem(plan);
 }

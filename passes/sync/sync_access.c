@@ -138,8 +138,8 @@ static void collect_region(Visitor *visitor, Region *region, const Operand *oper
     Collect *c = visitor->user;
     if (!operand || operand->access == ACCESS_NAME || !is_memory(region->buf)) return;
     bool atomic = c->op >= OP_ATOMIC_ADD && c->op <= OP_STORE, write = operand->access != ACCESS_READ;
-    bool once = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
-    MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, once ? WHO_ONE : c->who, write);
+    bool single = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
+    MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, single ? WHO_ONE : c->who, write);
     if (c->alone) access->update = update_of(c->op);
     access->flag = atomic;
     access->elsewhere = c->op == OP_PEER_STORE;
@@ -358,7 +358,7 @@ static bool mark_own(int64_t element, int64_t t, int *marks) {
 }
 
 // No element is accessed by two threads.
-static bool parts_elements(Arena *arena, const MemAccess *access) {
+static bool partial_elements(Arena *arena, const MemAccess *access) {
     int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(access->map, 0), count = 0;
     for (int d = access->rank - 1; d >= 0; d--) {
         strides[d] = size;
@@ -376,7 +376,7 @@ bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b) {
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d].length < 0 || b->dims[d].length < 0) return false;
     bool plain = (a->write && !a->flag) || (b->write && !b->flag);   // a race of its own where threads share elements
-    if (!plain && !parts_elements(arena, a)) return false;
+    if (!plain && !partial_elements(arena, a)) return false;
     bool both_write = a->write && b->write;
     if (same_walk(a, b)) return both_write || tv_replicas(a->map) == 1;
     return same_owners(arena, a, b);

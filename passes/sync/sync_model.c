@@ -558,7 +558,7 @@ static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter 
         else if (i >= part) at = affine_add(at, middle, 1);
         if (2 * i >= trips.count - cut) at = affine_add(at, trips.more, 1);
         affine_bind(m->env, iters->var, affine_add(begin, at, step));
-        if (attr_get(stmt->attrs, ATTR_POINTS)) drop_globals(s);
+        if (attr_get(stmt->attrs, ATTR_TILE_LOOP)) drop_globals(s);
         play_iters(m, s, stmt, count - 1, iters + 1, body);
         if (left) state_union(m, left, s);
     }

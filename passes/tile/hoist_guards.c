@@ -30,12 +30,12 @@
 #include "passes/analysis/util.h"
 #include "support/map.h"
 
-typedef struct Unswitch {
+typedef struct HoistGuards {
     PassContext *context;
     Arena *arena;
     Map *guards;   // parallel loop -> Expr
     Map *narrow;   // comparison in it -> Narrow
-} Unswitch;
+} HoistGuards;
 
 typedef struct Narrow {   // a comparison in 32 bits
     Var *bound;
@@ -228,7 +228,7 @@ static bool is_mask(Arena *arena, const Stmt *loop) {
 }
 
 typedef struct Narrowing {
-    Unswitch *u;
+    HoistGuards *u;
     const Space *space;
     bool wide;   // some comparison needs 64 bits: then all are narrowed, as bounds of one thing
 } Narrowing;
@@ -262,7 +262,7 @@ static bool always_holds(Facts *facts, const Expr *guard) {
 }
 
 static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
-    Unswitch *u = user;
+    HoistGuards *u = user;
     if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL || starts_copy(stmt)) return;
     if (via_is(stmt, "tma")) return;
     Facts *facts = (Facts *)at;   // as it was when we return
@@ -280,7 +280,7 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     if (is_mask(u->arena, stmt)) visit_block(&wide, &stmt->loop.body);
     if (narrowing.wide) visit_block(&visitor, &stmt->loop.body);
     facts_release(facts, mark);
-    REMARK(u->context, stmt->loc, T_UNSWITCHED);
+    REMARK(u->context, stmt->loc, T_GUARD_HOISTED);
 }
 
 // ---- what is left ----
@@ -304,7 +304,7 @@ static Expr *join_bounds(Mapper *mapper, Expr *e) {
 }
 
 typedef struct Rest {
-    const Unswitch *u;
+    const HoistGuards *u;
     Block *out;   // what is known once
 } Rest;
 
@@ -319,7 +319,7 @@ static Expr *use_bound(Mapper *mapper, Expr *e) {
 }
 
 static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    const Unswitch *u = mapper->user;
+    const HoistGuards *u = mapper->user;
     Expr *guard = map_get(u->guards, stmt);
     if (!guard) {
         block_push(mapper->arena, out, stmt);
@@ -334,9 +334,9 @@ static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     block_push(mapper->arena, out, only);
 }
 
-bool pass_unswitch(PassContext *context, Func *kernel) {
+bool pass_hoist_guards(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
-    Unswitch u = {.context = context, .arena = arena, .guards = map_new(arena), .narrow = map_new(arena)};
+    HoistGuards u = {.context = context, .arena = arena, .guards = map_new(arena), .narrow = map_new(arena)};
     kernel_walk(arena, kernel, visit_loop, &u);
     StmtMapper mapper = {.arena = arena, .stmt = guard_stmt, .user = &u};
     if (map_count(u.guards) > 0) rewrite_block(&mapper, &kernel->body);

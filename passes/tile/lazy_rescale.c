@@ -146,7 +146,7 @@ static void guard(Arena *arena, Stmt *loop, const Expr *factor) {
 }
 
 // The loop before the product at `gemm` that multiplies its accumulator.
-static bool spare_before(Arena *arena, Block *block, int gemm) {
+static bool skip_before(Arena *arena, Block *block, int gemm) {
     const Buf *acc = block->items[gemm]->call.args[GEMM_ACC].region->buf;
     for (int i = gemm - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
@@ -163,18 +163,18 @@ static bool spare_before(Arena *arena, Block *block, int gemm) {
     return false;
 }
 
-static bool spare(Arena *arena, Block *block) {
+static bool skip_rescale(Arena *arena, Block *block) {
     bool changed = false;
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
         if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) changed |= spare(arena, bodies[b]);
-        if (is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma")) changed |= spare_before(arena, block, i);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) changed |= skip_rescale(arena, bodies[b]);
+        if (is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma")) changed |= skip_before(arena, block, i);
     }
     return changed;
 }
 
-bool pass_spare_factors(PassContext *context, Func *kernel) {
-    return spare(context->arena, &kernel->body);
+bool pass_lazy_rescale(PassContext *context, Func *kernel) {
+    return skip_rescale(context->arena, &kernel->body);
 }

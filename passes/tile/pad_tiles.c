@@ -22,7 +22,7 @@
 
 enum { MOST_SLOTS = 16 };   // of a ring, whose barriers want room, too
 
-typedef struct Widening {
+typedef struct TilePadding {
     Arena *arena;
     const Target *target;
     Map *wider;   // a tile -> the one in its place
@@ -32,7 +32,7 @@ typedef struct Widening {
     int64_t room;   // shared memory that is left
     int64_t stages;
     bool any;
-} Widening;
+} TilePadding;
 
 // ---- which ----
 
@@ -50,7 +50,7 @@ static int64_t wider_columns(const Buf *tile, int span) {
     return wider;
 }
 
-static bool lacks_columns(const Widening *w, const Stmt *gemm) {
+static bool lacks_columns(const TilePadding *w, const Stmt *gemm) {
     const Region *b = gemm->call.args[GEMM_B].region;
     const Buf *tile = b->buf;
     WgmmaInfo info;
@@ -61,7 +61,7 @@ static bool lacks_columns(const Widening *w, const Stmt *gemm) {
            info.can_transpose && wider_columns(tile, w->span) != columns;
 }
 
-static Buf *wider_tile(const Widening *w, const Buf *tile) {
+static Buf *wider_tile(const TilePadding *w, const Buf *tile) {
     Expr *shape[] = {tile->shape[0], e_int(w->arena, wider_columns(tile, w->span))};
     Buf *wider = buf_new(w->arena, tile->name, tile->scope, tile->type, 2, shape, tile->loc);
     wider->attrs = tile->attrs;
@@ -70,7 +70,7 @@ static Buf *wider_tile(const Widening *w, const Buf *tile) {
 }
 
 static bool find_narrow(Visitor *visitor, Stmt *stmt) {
-    Widening *w = visitor->user;
+    TilePadding *w = visitor->user;
     if (!is_call(stmt, OP_GEMM) || !lacks_columns(w, stmt)) return true;
     Buf *tile = stmt->call.args[GEMM_B].region->buf;
     if (!map_has(w->wider, tile)) map_put(w->wider, tile, wider_tile(w, tile));
@@ -78,7 +78,7 @@ static bool find_narrow(Visitor *visitor, Stmt *stmt) {
 }
 
 // It is brought from a tensor, all of it, along the tensor's last dim.
-static bool brings_all(const Stmt *stmt, const Buf *tile) {
+static bool loads_all(const Stmt *stmt, const Buf *tile) {
     if (!is_call(stmt, OP_COPY)) return false;
     const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
     if (to->buf != tile || to->transposed || !region_is_whole(to) || from->transposed) return false;
@@ -88,10 +88,10 @@ static bool brings_all(const Stmt *stmt, const Buf *tile) {
 }
 
 static bool find_other(Visitor *visitor, Stmt *stmt) {
-    Widening *w = visitor->user;
+    TilePadding *w = visitor->user;
     for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
         const Region *region = call_region(stmt, i);
-        if (!region || !map_has(w->wider, region->buf) || (i == COPY_TO && brings_all(stmt, region->buf))) continue;
+        if (!region || !map_has(w->wider, region->buf) || (i == COPY_TO && loads_all(stmt, region->buf))) continue;
         if (!is_call(stmt, OP_GEMM) || i != GEMM_B || !lacks_columns(w, stmt)) map_put(w->stays, region->buf, w);
     }
     return true;
@@ -100,7 +100,7 @@ static bool find_other(Visitor *visitor, Stmt *stmt) {
 // ---- whether there is room ----
 
 static bool add_tile(Visitor *visitor, Stmt *stmt) {
-    Widening *w = visitor->user;
+    TilePadding *w = visitor->user;
     int64_t stages = 0, outer = w->stages;
     if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) w->room -= buf_slot_bytes(stmt->decl);
     if (is_call(stmt, OP_COPY) && w->stages > 1) {
@@ -116,18 +116,18 @@ static bool add_tile(Visitor *visitor, Stmt *stmt) {
     return false;
 }
 
-static bool has_room(Widening *w, const Func *kernel) {
+static bool has_room(TilePadding *w, const Func *kernel) {
     Visitor visitor = {.stmt = add_tile, .user = w};
     w->room = w->target->shared_block;
     w->stages = 1;
     visit_block(&visitor, (Block *)&kernel->body);
-    w->room -= ring_barriers(MOST_SLOTS);
+    w->room -= pingpong_barriers(MOST_SLOTS);
     return w->room >= specialized_staging(w->arena, w->target, kernel, w->target->shared_block - w->room);
 }
 
 // ---- how ----
 
-static void widen_call(const Widening *w, Stmt *stmt) {
+static void pad_call(const TilePadding *w, Stmt *stmt) {
     for (int i = 0; i < stmt->call.count; i++) {
         Region *region = call_region(stmt, i);
         Buf *wider = region ? map_get(w->wider, region->buf) : NULL;
@@ -147,9 +147,9 @@ static void widen_call(const Widening *w, Stmt *stmt) {
     }
 }
 
-static void widen_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Widening *w = mapper->user;
-    if (stmt->kind == STMT_CALL) widen_call(w, stmt);
+static void pad_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    TilePadding *w = mapper->user;
+    if (stmt->kind == STMT_CALL) pad_call(w, stmt);
     if (stmt->kind == STMT_DECL && map_has(w->wider, stmt->decl) && !map_has(w->stays, stmt->decl)) {
         Buf *wider = map_get(w->wider, stmt->decl);
         subst_buf(w->subst, stmt->decl, wider);
@@ -159,20 +159,20 @@ static void widen_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 }
 
 static bool find_any(Visitor *visitor, Stmt *stmt) {
-    Widening *w = visitor->user;
+    TilePadding *w = visitor->user;
     w->any |= is_call(stmt, OP_GEMM) && lacks_columns(w, stmt);
     return !w->any;
 }
 
 bool tiles_lack_columns(const Target *target, const Func *kernel) {
-    Widening w = {.target = target};
+    TilePadding w = {.target = target};
     Visitor visitor = {.stmt = find_any, .user = &w};
     visit_block(&visitor, (Block *)&kernel->body);
     return w.any;
 }
 
-bool widen_tiles(Arena *arena, const Target *target, Func *kernel) {
-    Widening w = {
+bool pad_tiles(Arena *arena, const Target *target, Func *kernel) {
+    TilePadding w = {
         .arena = arena, .target = target, .wider = map_new(arena), .stays = map_new(arena), .subst = subst_new(arena)};
     Visitor narrow = {.stmt = find_narrow, .user = &w}, other = {.stmt = find_other, .user = &w};
     for (w.span = 0; w.span < TMA_SPANS; w.span++) {
@@ -183,7 +183,7 @@ bool widen_tiles(Arena *arena, const Target *target, Func *kernel) {
     if (map_count(w.wider) == 0) return false;
     visit_block(&other, &kernel->body);
     if (map_count(w.stays) == map_count(w.wider)) return false;
-    StmtMapper mapper = {.arena = arena, .stmt = widen_stmt, .user = &w};
+    StmtMapper mapper = {.arena = arena, .stmt = pad_stmt, .user = &w};
     rewrite_block(&mapper, &kernel->body);
     subst_block(w.subst, &kernel->body);   // elements that threads read
     return true;

@@ -29,18 +29,18 @@
 #include "passes/lower/lower.h"
 #include "support/map.h"
 
-typedef struct Defer {
+typedef struct PartialReductions {
     PassContext *context;
     Arena *arena;
     Func *kernel;
     bool changed;
-} Defer;
+} PartialReductions;
 
 // One candidate: what is found about the statements that update `sum`.
 typedef struct Sum {
     Arena *arena;
     Buf *sum;
-    Buf *part;            // when rewriting
+    Buf *partial;            // when rewriting
     const Stmt *reduce;   // the first reduction; others are like it
     bool in_loop;         // a reduction stands in a loop
     bool scales;
@@ -173,12 +173,12 @@ static bool updates_only(Sum *s, const Block *block, bool in_loop) {
 // ---- rewriting ----
 
 // part[i, q] = part[i, q] * f for all i and q: the loop's scaling of the sum, for each part.
-static Stmt *scale_parts(const Sum *s, const Stmt *loop, int at) {
+static Stmt *scale_partials(const Sum *s, const Stmt *loop, int at) {
     Arena *arena = s->arena;
     int axis = reduce_op_axis(s->reduce);
     const Stmt *store = at < 0 ? loop : loop->loop.body.items[at];
     Var *q = var_new(arena, "q", VAR_ITER, TYPE_I64, loop->loc);
-    Stmt *scale = s_for(arena, LOOP_PARALLEL, q, e_int(arena, 0), e_int(arena, buf_extent(s->part, axis)));
+    Stmt *scale = s_for(arena, LOOP_PARALLEL, q, e_int(arena, 0), e_int(arena, buf_extent(s->partial, axis)));
     Iter last = scale->loop.iters[0];
     Subst *subst = subst_new(arena);
     scale->loc = store->loc;
@@ -195,12 +195,12 @@ static Stmt *scale_parts(const Sum *s, const Stmt *loop, int at) {
         if (loop->loop.body.items[i]->kind == STMT_LET)
             block_push(arena, &scale->loop.body, clone_stmt(arena, subst, loop->loop.body.items[i]));
     Expr *indices[LAYOUT_MAX_RANK];
-    for (int d = 0, from = 0; d < s->part->rank; d++)
+    for (int d = 0, from = 0; d < s->partial->rank; d++)
         indices[d] = d == axis ? e_var(arena, q) : subst_expr(subst, store->store.indices[from++]);
     Expr *factor = subst_expr(subst, factor_of(s, store));
-    factor = e_cast(arena, s->part->type, factor);
-    Expr *value = e_binary(arena, BIN_MUL, e_load(arena, s->part, s->part->rank, indices), factor);
-    block_push(arena, &scale->loop.body, s_store(arena, s->part, s->part->rank, indices, value));
+    factor = e_cast(arena, s->partial->type, factor);
+    Expr *value = e_binary(arena, BIN_MUL, e_load(arena, s->partial, s->partial->rank, indices), factor);
+    block_push(arena, &scale->loop.body, s_store(arena, s->partial, s->partial->rank, indices, value));
     return scale;
 }
 
@@ -214,7 +214,7 @@ static void rewrite_updates(Sum *s, Block *block) {
 
 static void rewrite_parallel(Sum *s, Stmt *loop, Block *out) {
     int at = scaling_at(s, loop);
-    Stmt *scale = scale_parts(s, loop, at);
+    Stmt *scale = scale_partials(s, loop, at);
     if (s->whole) block_remove(&loop->loop.body, at);
     if (loop->loop.body.count > 0) block_push(s->arena, out, loop);
     block_push(s->arena, out, scale);
@@ -225,11 +225,11 @@ static void rewrite_update(Sum *s, Stmt *stmt, Block *out) {
     if (!stmt_uses_buf(stmt, s->sum)) {
         block_push(s->arena, out, stmt);
     } else if (is_accumulation(s, stmt)) {
-        stmt->call.args[REDUCE_DST] = arg_region(region_whole(s->arena, s->part));
+        stmt->call.args[REDUCE_DST] = arg_region(region_whole(s->arena, s->partial));
         block_push(s->arena, out, stmt);
     } else if (stmt->kind == STMT_STORE) {
         if (!s->whole) block_push(s->arena, out, stmt);
-        block_push(s->arena, out, scale_parts(s, stmt, -1));
+        block_push(s->arena, out, scale_partials(s, stmt, -1));
     } else if (parallel) {
         rewrite_parallel(s, stmt, out);
     } else {
@@ -239,8 +239,8 @@ static void rewrite_update(Sum *s, Stmt *stmt, Block *out) {
     }
 }
 
-static Stmt *reduce_parts_to_sum(const Sum *s, int axis) {
-    Arg args[] = {arg_region(region_whole(s->arena, s->part)),
+static Stmt *reduce_partials_to_sum(const Sum *s, int axis) {
+    Arg args[] = {arg_region(region_whole(s->arena, s->partial)),
                   arg_region(region_whole(s->arena, s->sum)),
                   arg_value(e_int(s->arena, axis)),
                   arg_value(e_bool(s->arena, !s->whole)),
@@ -251,16 +251,16 @@ static Stmt *reduce_parts_to_sum(const Sum *s, int axis) {
     return reduce;
 }
 
-static Buf *new_parts(const Sum *s, int64_t parts) {
+static Buf *new_partials(const Sum *s, int64_t partials) {
     const Buf *src = s->reduce->call.args[REDUCE_SRC].region->buf;
     int axis = reduce_op_axis(s->reduce);
     int64_t shape[LAYOUT_MAX_RANK];
-    for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? parts : buf_extent(src, d);
-    Buf *part =
+    for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? partials : buf_extent(src, d);
+    Buf *partial =
         buf_new_const(s->arena, "part", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape, s->reduce->loc);
-    part->layout = tv_reduce_to_parts(s->arena, src->layout, axis, parts);
-    part->owner = s->sum->owner;
-    return part;
+    partial->layout = tv_reduce_to_parts(s->arena, src->layout, axis, partials);
+    partial->owner = s->sum->owner;
+    return partial;
 }
 
 // ---- candidates ----
@@ -278,43 +278,43 @@ static int fill_before(const Sum *s, const Block *block, int at) {
 }
 
 // Statements from .. to - 1 of the block update the sum only.
-static void defer(Defer *d, Block *block, int from, int to, Sum *s) {
+static void reductions(PartialReductions *d, Block *block, int from, int to, Sum *s) {
     Arena *arena = d->arena;
     const Stmt *first = s->reduce;
     int axis = reduce_op_axis(first);
-    int64_t parts = tv_threads_along(first->call.args[REDUCE_SRC].region->buf->layout, axis);
+    int64_t partials = tv_threads_along(first->call.args[REDUCE_SRC].region->buf->layout, axis);
     int fill = fill_before(s, block, from);
-    s->part = new_parts(s, parts);
+    s->partial = new_partials(s, partials);
     s->whole = fill >= 0;
     Block out = {0};
     for (int i = 0; i < block->count; i++) {
         if (i == from) {
-            Arg args[] = {arg_region(region_whole(arena, s->part)),
-                          arg_value(reduce_identity(arena, first->call.op, s->part->type))};
+            Arg args[] = {arg_region(region_whole(arena, s->partial)),
+                          arg_value(reduce_identity(arena, first->call.op, s->partial->type))};
             Stmt *clear = s_call(arena, OP_FILL, COUNT_OF(args), args);
             clear->loc = first->loc;
-            block_push(arena, &out, s_decl(arena, s->part));
+            block_push(arena, &out, s_decl(arena, s->partial));
             block_push(arena, &out, clear);
         }
         if (i >= from && i < to) rewrite_update(s, block->items[i], &out);
         else if (i != fill) block_push(arena, &out, block->items[i]);
-        if (i == to - 1) block_push(arena, &out, reduce_parts_to_sum(s, axis));
+        if (i == to - 1) block_push(arena, &out, reduce_partials_to_sum(s, axis));
     }
     *block = out;
     d->changed = true;
-    REMARK(d->context, first->loc, T_DEFERRED, s->sum->name, (long long)parts);
+    REMARK(d->context, first->loc, T_PARTIAL_REDUCTION, s->sum->name, (long long)partials);
 }
 
 static bool shares(const Sum *s) {
-    if (!s->reduce || !s->in_loop || reduces_to_parts(s->reduce)) return false;
+    if (!s->reduce || !s->in_loop || reduces_to_partials(s->reduce)) return false;
     if (s->scales && s->reduce->call.op != OP_REDUCE_SUM) return false;
     const Layout *layout = s->reduce->call.args[REDUCE_SRC].region->buf->layout;
-    int64_t parts = tv_threads_along(layout, reduce_op_axis(s->reduce));
-    return parts > 1 && tv_reduce_to_parts(s->arena, layout, reduce_op_axis(s->reduce), parts);
+    int64_t partials = tv_threads_along(layout, reduce_op_axis(s->reduce));
+    return partials > 1 && tv_reduce_to_parts(s->arena, layout, reduce_op_axis(s->reduce), partials);
 }
 
 // The longest run of statements from `from` on that update `sum` only, ending with one that does.
-static bool try_run(Defer *d, Block *block, int from, Buf *sum) {
+static bool try_run(PartialReductions *d, Block *block, int from, Buf *sum) {
     Sum s = {.arena = d->arena, .sum = sum};
     int to = from;
     for (int i = from; i < block->count; i++) {
@@ -326,7 +326,7 @@ static bool try_run(Defer *d, Block *block, int from, Buf *sum) {
         if (stmt_uses_buf(block->items[i], sum)) to = i + 1;
     }
     if (!shares(&s)) return false;
-    defer(d, block, from, to, &s);
+    reductions(d, block, from, to, &s);
     return true;
 }
 
@@ -337,7 +337,7 @@ typedef struct Targets {
 
 static bool add_target(const Stmt *stmt, void *user) {
     Targets *targets = user;
-    if (!is_reduction(stmt) || !accumulates(stmt) || reduces_to_parts(stmt)) return false;
+    if (!is_reduction(stmt) || !accumulates(stmt) || reduces_to_partials(stmt)) return false;
     Buf *buf = stmt->call.args[REDUCE_DST].region->buf;
     if (buf->scope != SCOPE_FRAGMENT) return false;
     for (int i = 0; i < targets->items.count; i++)
@@ -346,7 +346,7 @@ static bool add_target(const Stmt *stmt, void *user) {
     return false;
 }
 
-static void defer_block(Defer *d, Block *block) {
+static void partial_in_block(PartialReductions *d, Block *block) {
     Targets targets = {.arena = d->arena};
     block_any(block, add_target, &targets);
     for (int t = 0; t < targets.items.count; t++) {
@@ -360,13 +360,13 @@ static void defer_block(Defer *d, Block *block) {
         Block *bodies[2];
         bool parallel = block->items[i]->kind == STMT_FOR && block->items[i]->loop.kind == LOOP_PARALLEL;
         for (int b = 0, count = stmt_bodies(block->items[i], bodies); b < count && !parallel; b++)
-            defer_block(d, bodies[b]);
+            partial_in_block(d, bodies[b]);
     }
 }
 
-bool pass_defer_reductions(PassContext *context, Func *kernel) {
-    Defer d = {.context = context, .arena = context->arena, .kernel = kernel};
-    defer_block(&d, &kernel->body);
+bool pass_partial_reductions(PassContext *context, Func *kernel) {
+    PartialReductions d = {.context = context, .arena = context->arena, .kernel = kernel};
+    partial_in_block(&d, &kernel->body);
     if (d.changed) pass_layout_inference(context, kernel);
     return d.changed;
 }

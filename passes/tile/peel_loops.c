@@ -49,7 +49,7 @@ typedef struct
 typedef struct Split {
     Arena *arena;
     Map *edges;   // loop -> Edges: where its plain part begins and ends
-    Map *once;    // loops whose plain part is the first and has one iteration, and then that part
+    Map *single_trip;    // loops whose plain part is the first and has one iteration, and then that part
 } Split;
 
 static bool is_running(const Stmt *stmt, void *user) {
@@ -157,14 +157,14 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     map_put(split->edges, stmt, edges);
     if (edges->until) return;
     Expr *trips = e_sub(split->arena, edges->from, iter->begin);
-    if (prove(facts, e_binary(split->arena, BIN_LE, trips, e_int(split->arena, 1)))) map_put(split->once, stmt, stmt);
+    if (prove(facts, e_binary(split->arena, BIN_LE, trips, e_int(split->arena, 1)))) map_put(split->single_trip, stmt, stmt);
 }
 
-static Stmt *part_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {
-    Stmt *part = clone_stmt(arena, NULL, loop);
-    part->loop.iters[0].begin = begin;
-    part->loop.iters[0].end = end;
-    return part;
+static Stmt *piece_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {
+    Stmt *piece = clone_stmt(arena, NULL, loop);
+    piece->loop.iters[0].begin = begin;
+    piece->loop.iters[0].end = end;
+    return piece;
 }
 
 // What the statement does, known to be needed.
@@ -183,9 +183,9 @@ static Expr *bind_index(Arena *arena, const char *name, Expr *value, Span loc, B
 }
 
 static void push_rare(Arena *arena, Stmt *loop, Expr *begin, Expr *end, int rare, Block *out) {
-    Stmt *part = part_of(arena, loop, begin, end);
-    unwrap(arena, &part->loop.body, rare);
-    block_push(arena, out, part);
+    Stmt *piece = piece_of(arena, loop, begin, end);
+    unwrap(arena, &piece->loop.body, rare);
+    block_push(arena, out, piece);
 }
 
 static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
@@ -203,20 +203,20 @@ static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         Expr *from = edges->until ? e_min(arena, end, e_max(arena, first, edges->from)) : edges->from;
         last = bind_index(arena, "plain", from, stmt->loc, out);
     }
-    Stmt *most = part_of(arena, stmt, first, last);
-    if (map_has(split->once, stmt)) map_put(split->once, most, most);
+    Stmt *most = piece_of(arena, stmt, first, last);
+    if (map_has(split->single_trip, stmt)) map_put(split->single_trip, most, most);
     block_remove(&most->loop.body, rare);
     if (edges->until) push_rare(arena, stmt, begin, first, rare, out);
     block_push(arena, out, most);
     if (edges->from) push_rare(arena, stmt, last, end, rare, out);
 }
 
-bool pass_split_loops(PassContext *context, Func *kernel) {
+bool pass_peel_loops(PassContext *context, Func *kernel) {
     Split split = {context->arena, map_new(context->arena), map_new(context->arena)};
     kernel_walk(context->arena, kernel, visit_loop, &split);
     if (map_count(split.edges) == 0) return false;
     StmtMapper mapper = {.arena = context->arena, .stmt = split_stmt, .user = &split};
     rewrite_block(&mapper, &kernel->body);
-    drop_idle_waits(context->arena, kernel, split.once);
+    drop_redundant_waits(context->arena, kernel, split.single_trip);
     return true;
 }

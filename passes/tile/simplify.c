@@ -215,21 +215,21 @@ static bool runs_never(Simplifier *s, const Iter *iter) {
     return provably(s, BIN_LE, iter->end, iter->begin);
 }
 
-static bool runs_once(Simplifier *s, const Iter *iter) {
+static bool runs_single_trip(Simplifier *s, const Iter *iter) {
     return provably(s, BIN_LT, iter->begin, iter->end) &&
            provably(s, BIN_LE, iter->end, e_add(s->arena, iter->begin, iter->step));
 }
 
 // Iterators that take one value (`once`) go to their uses; true when none is left. `parallel` keeps them: its map counts
 // them.
-static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *once) {
+static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *single) {
     if (loop->loop.kind == LOOP_PARALLEL || block_breaks(&loop->loop.body)) return false;
     Subst *subst = subst_new(s->arena);
     int kept = 0, count = loop->loop.count;
     for (int i = 0; i < count; i++) {
         Iter iter = loop->loop.iters[i];
         iter.begin = subst_expr(subst, iter.begin), iter.end = subst_expr(subst, iter.end);
-        if (once[i]) subst_var(subst, iter.var, iter.begin);
+        if (single[i]) subst_var(subst, iter.var, iter.begin);
         else loop->loop.iters[kept++] = iter;
     }
     if (kept == count) return false;
@@ -249,16 +249,16 @@ static void simplify_iters(Simplifier *s, int count, Iter *iters) {
 
 static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
     int mark = facts_mark(s->facts);
-    bool *once = NEW_ARRAY(s->arena, bool, stmt->loop.count);
+    bool *single = NEW_ARRAY(s->arena, bool, stmt->loop.count);
     for (int i = 0; i < stmt->loop.count; i++) {
         Iter *iter = &stmt->loop.iters[i];
         simplify_in(s, &iter->begin);
         simplify_in(s, &iter->end);
         if (runs_never(s, iter)) stmt->loop.body.count = 0;
-        once[i] = runs_once(s, iter);
+        single[i] = runs_single_trip(s, iter);
         facts_iter(s->facts, iter);   // only now: that an iteration runs at all is true inside of the loop alone
     }
-    bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt, once);
+    bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt, single);
     simplify_block(s, &stmt->loop.body);
     facts_release(s->facts, mark);
     if (stmt->loop.body.count == 0) s->changed = true;
@@ -379,7 +379,7 @@ static void sweep_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     else block_push(mapper->arena, out, stmt);
 }
 
-static bool sweep_once(Arena *arena, Func *kernel) {
+static bool sweep_over(Arena *arena, Func *kernel) {
     Sweep sweep = {.used = map_new(arena)};
     Visitor visitor = {.expr = use_expr, .stmt = use_stmt, .region = use_region, .user = sweep.used};
     visit_block(&visitor, &kernel->body);
@@ -392,6 +392,6 @@ bool pass_simplify(PassContext *context, Func *kernel) {
     Simplifier s = {.context = context, .arena = context->arena, .copies = subst_new(context->arena)};
     s.facts = facts_new(context->arena, kernel);
     simplify_block(&s, &kernel->body);
-    while (sweep_once(context->arena, kernel)) s.changed = true;
+    while (sweep_over(context->arena, kernel)) s.changed = true;
     return s.changed;
 }

@@ -34,14 +34,14 @@
 #include "passes/select/tma.h"
 #include <string.h>
 
-typedef struct Parts {
+typedef struct KSlices {
     int loop, store;   // of the grid's body
     Buf *acc;
     int64_t rows, columns;   // of acc
-} Parts;
+} KSlices;
 
 // The loop does nothing but copy and multiply into one accumulator.
-static bool loop_serves(const Stmt *loop, Parts *parts) {
+static bool loop_serves(const Stmt *loop, KSlices *slices) {
     const Iter *iter = &loop->loop.iters[0];
     if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
     for (int i = 0; i < loop->loop.body.count; i++) {
@@ -52,10 +52,10 @@ static bool loop_serves(const Stmt *loop, Parts *parts) {
         for (int a = GEMM_ACC + 1; a < stmt->call.count; a++)
             if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
         Buf *acc = stmt->call.args[GEMM_ACC].region->buf;
-        if (parts->acc && parts->acc != acc) return false;
-        parts->acc = acc;
+        if (slices->acc && slices->acc != acc) return false;
+        slices->acc = acc;
     }
-    return parts->acc != NULL;
+    return slices->acc != NULL;
 }
 
 static bool is_whole_fragment(const Region *region, const Buf *buf) {
@@ -63,49 +63,49 @@ static bool is_whole_fragment(const Region *region, const Buf *buf) {
 }
 
 // What stands outside of the loop: declarations, scalars, the fill before it, and one store behind it.
-static bool find_parts(const Func *kernel, Parts *parts) {
+static bool find_pieces(const Func *kernel, KSlices *slices) {
     const Stmt *grid = func_grid(kernel);
-    *parts = (Parts){.loop = -1, .store = -1};
+    *slices = (KSlices){.loop = -1, .store = -1};
     if (!grid || kernel->stage != STAGE_TILE || func_cluster(kernel) > 1 || grid->grid.count > 2) return false;
     const Block *body = &grid->grid.body;
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
         bool pipelined = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
         if (stmt->kind == STMT_DECL || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
-        if (pipelined && parts->loop < 0 && loop_serves(stmt, parts)) parts->loop = i;
-        else if (is_call(stmt, OP_COPY) && parts->loop >= 0 && parts->store < 0) parts->store = i;
-        else if (!is_call(stmt, OP_FILL) || parts->loop >= 0) return false;
+        if (pipelined && slices->loop < 0 && loop_serves(stmt, slices)) slices->loop = i;
+        else if (is_call(stmt, OP_COPY) && slices->loop >= 0 && slices->store < 0) slices->store = i;
+        else if (!is_call(stmt, OP_FILL) || slices->loop >= 0) return false;
     }
-    if (parts->loop < 0 || parts->store < 0) return false;
-    const Region *from = body->items[parts->store]->call.args[COPY_FROM].region;
-    const Region *to = body->items[parts->store]->call.args[COPY_TO].region;
-    if (!is_whole_fragment(from, parts->acc) || parts->acc->rank != 2 || to->buf->scope != SCOPE_GLOBAL) return false;
-    parts->rows = buf_extent(parts->acc, 0);
-    parts->columns = buf_extent(parts->acc, 1);
+    if (slices->loop < 0 || slices->store < 0) return false;
+    const Region *from = body->items[slices->store]->call.args[COPY_FROM].region;
+    const Region *to = body->items[slices->store]->call.args[COPY_TO].region;
+    if (!is_whole_fragment(from, slices->acc) || slices->acc->rank != 2 || to->buf->scope != SCOPE_GLOBAL) return false;
+    slices->rows = buf_extent(slices->acc, 0);
+    slices->columns = buf_extent(slices->acc, 1);
     return region_rank(to) == 2;
 }
 
 bool can_split(const Target *target, const Func *kernel, int blocks) {
-    Parts parts;
-    return blocks > 1 && blocks <= target->max_cluster && find_parts(kernel, &parts) && parts.rows >= blocks;
+    KSlices slices;
+    return blocks > 1 && blocks <= target->max_cluster && find_pieces(kernel, &slices) && slices.rows >= blocks;
 }
 
 // So many of the blocks add up equal shares of the rows.
-static int adders_of(const Parts *parts, int blocks) {
-    while (parts->rows % blocks != 0) blocks--;
+static int adders_of(const KSlices *slices, int blocks) {
+    while (slices->rows % blocks != 0) blocks--;
     return blocks;
 }
 
 int64_t split_bytes(const Func *kernel) {
-    Parts parts;
-    return find_parts(kernel, &parts) ? parts.rows * parts.columns * type_bytes(parts.acc->type) : 0;
+    KSlices slices;
+    return find_pieces(kernel, &slices) ? slices.rows * slices.columns * type_bytes(slices.acc->type) : 0;
 }
 
 // ---- the rewriting ----
 
 typedef struct Split {
     Arena *arena;
-    Parts parts;
+    KSlices slices;
     int blocks;
     Expr *count;   // the same, or of as many blocks as the launch chooses
     Stmt *grid;
@@ -140,7 +140,7 @@ static void push_when(Split *s, Expr *condition, Stmt *stmt, Block *out) {
 }
 
 // sum[i, j] = peer(part[first + i, j], 0) + peer(.., 1) + ..
-static void push_sums(Split *s, Buf *part, Buf *sum, Expr *first, Expr *adds, Block *out) {
+static void push_sums(Split *s, Buf *slice, Buf *sum, Expr *first, Expr *adds, Block *out) {
     Arena *a = s->arena;
     Var *i = var_new(a, "i", VAR_ITER, TYPE_I64, s->grid->loc), *j = var_new(a, "j", VAR_ITER, TYPE_I64, s->grid->loc);
     Stmt *loop = s_for(a, LOOP_PARALLEL, i, e_int(a, 0), sum->shape[0]);
@@ -150,7 +150,7 @@ static void push_sums(Split *s, Buf *part, Buf *sum, Expr *first, Expr *adds, Bl
     loop->loc = s->grid->loc;
     Expr *from[] = {e_add(a, first, e_var(a, i)), e_var(a, j)}, *to[] = {e_var(a, i), e_var(a, j)}, *value = NULL;
     for (int rank = 0; rank < s->blocks; rank++) {
-        Arg args[] = {arg_region(region_element(a, part, COUNT_OF(from), from)), arg_value(e_int(a, rank))};
+        Arg args[] = {arg_region(region_element(a, slice, COUNT_OF(from), from)), arg_value(e_int(a, rank))};
         Expr *term = e_call(a, OP_PEER, COUNT_OF(args), args);
         value = value ? e_add(a, value, term) : term;
     }
@@ -174,36 +174,36 @@ static Region *share_of(Split *s, const Region *region, Expr *first, Expr *rows)
 
 static void push_shares(Split *s, const Stmt *store, Block *out) {
     Arena *a = s->arena;
-    const Buf *acc = s->parts.acc;
-    int adders = adders_of(&s->parts, s->blocks);
-    Expr *rows = e_int(a, s->parts.rows / adders), *first = e_mul(a, e_var(a, s->rank), rows);
+    const Buf *acc = s->slices.acc;
+    int adders = adders_of(&s->slices, s->blocks);
+    Expr *rows = e_int(a, s->slices.rows / adders), *first = e_mul(a, e_var(a, s->rank), rows);
     Expr *adds = adders < s->blocks ? e_lt(a, e_var(a, s->rank), e_int(a, adders)) : NULL;
     Expr *shape[] = {rows, acc->shape[1]};
-    Buf *part = buf_new(a, "part", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
+    Buf *slice = buf_new(a, "part", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
     Buf *sum = buf_new(a, "sum", SCOPE_FRAGMENT, acc->type, 2, shape, acc->loc);
-    attr_set_ints(a, &part->attrs, ATTR_SCRATCH, 0, NULL);
-    Stmt *keep = s_call(a, OP_COPY, 2, (Arg[]){store->call.args[COPY_FROM], arg_region(region_whole(a, part))});
+    attr_set_ints(a, &slice->attrs, ATTR_SCRATCH, 0, NULL);
+    Stmt *keep = s_call(a, OP_COPY, 2, (Arg[]){store->call.args[COPY_FROM], arg_region(region_whole(a, slice))});
     Stmt *share = s_call(a, OP_COPY, 2,
                          (Arg[]){arg_region(region_whole(a, sum)),
                                  arg_region(share_of(s, store->call.args[COPY_TO].region, first, rows))});
     keep->loc = share->loc = store->loc;
-    block_push(a, out, s_decl(a, part));
+    block_push(a, out, s_decl(a, slice));
     block_push(a, out, keep);
     push_barrier(s, out);
     block_push(a, out, s_decl(a, sum));
-    push_sums(s, part, sum, first, adds, out);
+    push_sums(s, slice, sum, first, adds, out);
     push_barrier(s, out);
     push_when(s, adds, share, out);
 }
 
 void split_kernel(Arena *arena, Func *kernel, int blocks) {
     Split s = {.arena = arena, .blocks = blocks, .count = e_int(arena, blocks), .grid = (Stmt *)func_grid(kernel)};
-    find_parts(kernel, &s.parts);
+    find_pieces(kernel, &s.slices);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
     for (int i = 0; i < body->count; i++) {
-        if (i == s.parts.loop) split_loop(&s, body->items[i]);
-        if (i == s.parts.store) push_shares(&s, body->items[i], &out);
+        if (i == s.slices.loop) split_loop(&s, body->items[i]);
+        if (i == s.slices.store) push_shares(&s, body->items[i], &out);
         else block_push(arena, &out, body->items[i]);
     }
     *body = out;
@@ -240,8 +240,8 @@ bool pass_split_k(PassContext *context, Func *kernel) {
 //     }
 
 // The result: a whole tensor, of which tiles are stored.
-static const Param *result_of(const Func *kernel, const Parts *parts) {
-    const Region *to = func_grid(kernel)->grid.body.items[parts->store]->call.args[COPY_TO].region;
+static const Param *result_of(const Func *kernel, const KSlices *slices) {
+    const Region *to = func_grid(kernel)->grid.body.items[slices->store]->call.args[COPY_TO].region;
     int uses = 0;
     const Param *result = NULL;
     for (int i = 0; i < kernel->params.count; i++) {
@@ -270,28 +270,28 @@ static bool has_names(const Func *kernel) {
     return has;
 }
 
-bool can_split_apart(const Func *kernel) {
-    Parts parts;
-    return find_parts(kernel, &parts) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &parts) &&
+bool can_split_k_workspace(const Func *kernel) {
+    KSlices slices;
+    return find_pieces(kernel, &slices) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &slices) &&
            !kernel->when && !has_names(kernel);
 }
 
 // f32[S, M, N] in the place of the result.
-static Buf *part_param(Arena *arena, Func *func, Type type, Mode mode, Param *result) {
+static Buf *slice_param(Arena *arena, Func *func, Type type, Mode mode, Param *result) {
     Var *count = var_new(arena, "S", VAR_DIM, TYPE_I64, func->loc);
     Expr *shape[] = {e_var(arena, count), result->buf->shape[0], result->buf->shape[1]};
-    Buf *part = buf_new(arena, "part", SCOPE_GLOBAL, type, COUNT_OF(shape), shape, func->loc);
-    part->mode = mode;
-    part->is_param = true;
-    result->buf = part;
+    Buf *slice = buf_new(arena, "part", SCOPE_GLOBAL, type, COUNT_OF(shape), shape, func->loc);
+    slice->mode = mode;
+    slice->is_param = true;
+    result->buf = slice;
     vec_push(arena, &func->dims, count);
-    return part;
+    return slice;
 }
 
 static int place_of_result(const Func *kernel) {
-    Parts parts;
-    find_parts(kernel, &parts);
-    return (int)(result_of(kernel, &parts) - kernel->params.items);
+    KSlices slices;
+    find_pieces(kernel, &slices);
+    return (int)(result_of(kernel, &slices) - kernel->params.items);
 }
 
 // What the kernels of both launches build on, so that neither needs a variant that does without: the workspace is aligned.
@@ -321,24 +321,24 @@ static const char *free_name(Arena *arena, const Module *module, const char *wan
     return name;
 }
 
-static Func *parts_kernel(Arena *arena, const Module *module, const Func *kernel) {
+static Func *slices_kernel(Arena *arena, const Module *module, const Func *kernel) {
     Func *func = clone_func(arena, kernel);
     Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
-    find_parts(func, &s.parts);
+    find_pieces(func, &s.slices);
     const char *name =
-        arena_printf(arena, "%s__parts_%lldx%lld", kernel->name, (long long)s.parts.rows, (long long)s.parts.columns);
+        arena_printf(arena, "%s__parts_%lldx%lld", kernel->name, (long long)s.slices.rows, (long long)s.slices.columns);
     func->name = free_name(arena, module, name);
     Block *body = &s.grid->grid.body;
-    Region *to = body->items[s.parts.store]->call.args[COPY_TO].region;
-    Buf *part = part_param(arena, func, s.parts.acc->type, MODE_OUT, &func->params.items[place_of_result(func)]);
+    Region *to = body->items[s.slices.store]->call.args[COPY_TO].region;
+    Buf *slice = slice_param(arena, func, s.slices.acc->type, MODE_OUT, &func->params.items[place_of_result(func)]);
     func->when = map_facts(arena, func);
     attr_remove(&func->attrs, ATTR_SPLIT);
-    attr_remove(&func->attrs, ATTR_ONE_OF);
-    s.count = part->shape[0];
+    attr_remove(&func->attrs, ATTR_TILE_VARIANT);
+    s.count = slice->shape[0];
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
-    split_loop(&s, body->items[s.parts.loop]);
+    split_loop(&s, body->items[s.slices.loop]);
     RegionDim dims[] = {{.start = e_var(arena, s.rank), .tile = 1}, to->dims[0], to->dims[1]};
-    body->items[s.parts.store]->call.args[COPY_TO] = arg_region(region_new(arena, part, dims, false, to->loc));
+    body->items[s.slices.store]->call.args[COPY_TO] = arg_region(region_new(arena, slice, dims, false, to->loc));
     Iter *iters = NEW_ARRAY(arena, Iter, s.grid->grid.count + 1);
     memcpy(iters, s.grid->grid.iters, sizeof *iters * (size_t)s.grid->grid.count);
     iters[s.grid->grid.count++] = (Iter){s.rank, e_int(arena, 0), s.count, e_int(arena, 1)};
@@ -346,23 +346,23 @@ static Func *parts_kernel(Arena *arena, const Module *module, const Func *kernel
     return func;
 }
 
-// grid (b in ceildiv(N, columns), m in M) threads 32: parts are read AT_ONCE at a time, since what waits for one of them waits for all.
+// grid (b in ceildiv(N, columns), m in M) threads 32: parts are read IN_FLIGHT at a time, since what waits for one of them waits for all.
 static Func *sum_kernel(Arena *arena, const Target *target, const Module *module, const Func *kernel, Type type) {
-    enum { AT_ONCE = 8 };
+    enum { IN_FLIGHT = 8 };
     Func *func = clone_func(arena, kernel);
-    Param result = func->params.items[place_of_result(func)], part_of = result;
+    Param result = func->params.items[place_of_result(func)], slice_of = result;
     func->name = free_name(arena, module, arena_printf(arena, "%s__sum", kernel->name));
     func->params.count = func->dims.count = 0;
     func->attrs = NULL;
     func->body = (Block){0};
-    Buf *part = part_param(arena, func, type, MODE_IN, &part_of), *out = result.buf;
+    Buf *slice = slice_param(arena, func, type, MODE_IN, &slice_of), *out = result.buf;
     for (int d = 0; d < 2; d++) vec_push(arena, &func->dims, out->shape[d]->var);
-    vec_push(arena, &func->params, part_of);
+    vec_push(arena, &func->params, slice_of);
     vec_push(arena, &func->params, result);
     func->when = map_facts(arena, func);
 
     int64_t columns = target->warp_lanes * target->vector_bytes / type_bytes(type);
-    Expr *width = e_int(arena, columns), *many = e_int(arena, AT_ONCE), *sum_shape[] = {width},
+    Expr *width = e_int(arena, columns), *many = e_int(arena, IN_FLIGHT), *sum_shape[] = {width},
          *shape[] = {many, width};
     Stmt *grid = stmt_new(arena, STMT_GRID, func->loc);
     Var *b = var_new(arena, "b", VAR_ITER, TYPE_I64, func->loc),
@@ -378,7 +378,7 @@ static Func *sum_kernel(Arena *arena, const Target *target, const Module *module
     Buf *v = buf_new(arena, "v", SCOPE_FRAGMENT, type, 2, shape, func->loc);
     RegionDim column = {e_mul(arena, e_var(arena, b), width), width, columns},
               row = {.start = e_var(arena, m), .tile = 1};
-    RegionDim from[] = {{e_mul(arena, e_var(arena, at), many), many, AT_ONCE}, row, column}, to[] = {row, column};
+    RegionDim from[] = {{e_mul(arena, e_var(arena, at), many), many, IN_FLIGHT}, row, column}, to[] = {row, column};
     Arg args[REDUCE_SCRATCH + 1] = {arg_region(region_whole(arena, v)), arg_region(region_whole(arena, sum)),
                                     arg_value(e_int(arena, 0)), arg_value(e_bool(arena, true))};
     Block *body = &grid->grid.body;
@@ -386,11 +386,11 @@ static Func *sum_kernel(Arena *arena, const Target *target, const Module *module
     block_push(
         arena, body,
         s_call(arena, OP_FILL, 2, (Arg[]){arg_region(region_whole(arena, sum)), arg_value(e_zero(arena, type))}));
-    Stmt *loop = s_for(arena, LOOP_SERIAL, at, e_int(arena, 0), e_call2(arena, OP_CEILDIV, part->shape[0], many));
+    Stmt *loop = s_for(arena, LOOP_SERIAL, at, e_int(arena, 0), e_call2(arena, OP_CEILDIV, slice->shape[0], many));
     block_push(arena, &loop->loop.body, s_decl(arena, v));
     block_push(arena, &loop->loop.body,
                s_call(arena, OP_COPY, 2,
-                      (Arg[]){arg_region(region_new(arena, part, from, false, func->loc)),
+                      (Arg[]){arg_region(region_new(arena, slice, from, false, func->loc)),
                               arg_region(region_whole(arena, v))}));
     block_push(arena, &loop->loop.body, s_call(arena, OP_REDUCE_SUM, COUNT_OF(args), args));
     block_push(arena, body, loop);
@@ -402,7 +402,7 @@ static Func *sum_kernel(Arena *arena, const Target *target, const Module *module
     return func;
 }
 
-static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *result, Buf *part, bool sums) {
+static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *result, Buf *slice, bool sums) {
     Stmt *stmt = stmt_new(arena, STMT_LAUNCH, program->loc);
     stmt->launch.callee = callee->name;
     stmt->launch.func = callee;
@@ -411,7 +411,7 @@ static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *re
         const Param *param = &program->params.items[i];
         if (sums && param->buf != result) continue;
         if (sums || param->buf == result)
-            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, part));
+            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, slice));
         if (param->buf && (sums || param->buf != result))
             stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, param->buf));
         if (param->var) stmt->launch.args[stmt->launch.count++] = arg_value(e_var(arena, param->var));
@@ -419,35 +419,35 @@ static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *re
     block_push(arena, &program->body, stmt);
 }
 
-Expr *apart_parts(Arena *arena, const Func *kernel, Expr *steps) {
+Expr *workspace_slices(Arena *arena, const Func *kernel, Expr *steps) {
     const Stmt *grid = func_grid(kernel);
     Expr *tiles = e_int(arena, 1);
     for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(arena, tiles, grid->grid.iters[i].end);
     Expr *room = e_div(arena, e_call(arena, OP_SMS, 0, NULL), e_max(arena, tiles, e_int(arena, 1)));
-    return e_max(arena, e_min(arena, room, e_div(arena, steps, e_int(arena, APART_STEPS))), e_int(arena, 1));
+    return e_max(arena, e_min(arena, room, e_div(arena, steps, e_int(arena, WORKSPACE_STEPS))), e_int(arena, 1));
 }
 
-Apart split_apart(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
-    Parts parts;
+SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
+    KSlices slices;
     Func *program = clone_func(arena, kernel);
-    find_parts(program, &parts);
-    Apart apart = {program, parts_kernel(arena, module, kernel),
-                   sum_kernel(arena, target, module, kernel, parts.acc->type)};
+    find_pieces(program, &slices);
+    SplitKWorkspace workspace = {program, slices_kernel(arena, module, kernel),
+                   sum_kernel(arena, target, module, kernel, slices.acc->type)};
     const Stmt *grid = func_grid(program);
     Buf *result = program->params.items[place_of_result(program)].buf;
     Var *count = var_new(arena, "parts", VAR_LET, TYPE_I64, program->loc);
-    Stmt *loop = grid->grid.body.items[parts.loop];
-    Stmt *let = s_let(arena, count, apart_parts(arena, program, loop->loop.iters[0].end));
+    Stmt *loop = grid->grid.body.items[slices.loop];
+    Stmt *let = s_let(arena, count, workspace_slices(arena, program, loop->loop.iters[0].end));
     Expr *shape[] = {e_var(arena, count), result->shape[0], result->shape[1]};
-    Buf *part = buf_new(arena, "part", SCOPE_GLOBAL, parts.acc->type, COUNT_OF(shape), shape, program->loc);
-    part->is_scratch = true;
+    Buf *slice = buf_new(arena, "part", SCOPE_GLOBAL, slices.acc->type, COUNT_OF(shape), shape, program->loc);
+    slice->is_scratch = true;
     program->kind = FUNC_PROGRAM;
     program->attrs = NULL;
     program->body = (Block){0};
     program->when = program->when ? e_and(arena, program->when, map_facts(arena, program)) : map_facts(arena, program);
     block_push(arena, &program->body, let);
-    block_push(arena, &program->body, s_decl(arena, part));
-    push_launch(arena, program, apart.parts, result, part, false);
-    push_launch(arena, program, apart.sum, result, part, true);
-    return apart;
+    block_push(arena, &program->body, s_decl(arena, slice));
+    push_launch(arena, program, workspace.slices, result, slice, false);
+    push_launch(arena, program, workspace.sum, result, slice, true);
+    return workspace;
 }

@@ -11,14 +11,14 @@ int64_t split_bytes(const Func *kernel);
 void split_kernel(Arena *arena, Func *kernel, int blocks);
 
 // The same for as many blocks as the launch chooses, anywhere on the device, with workspace and in two launches.
-typedef struct Apart {
+typedef struct SplitKWorkspace {
     Func *program;       // a variant of the kernel: the two launches
-    Func *parts, *sum;   // kernels
-} Apart;
-bool can_split_apart(const Func *kernel);
-enum { APART_STEPS = 8 };   // of a part at least
+    Func *slices, *sum;   // kernels
+} SplitKWorkspace;
+bool can_split_k_workspace(const Func *kernel);
+enum { WORKSPACE_STEPS = 8 };   // of a part at least
 // As many parts as the device has room for at once, of so many steps.
-Expr *apart_parts(Arena *arena, const Func *kernel, Expr *steps);
+Expr *workspace_slices(Arena *arena, const Func *kernel, Expr *steps);
 // Of a kernel that can, which stays as it is. Its condition becomes the program's; what the kernels build on is added to it. Their
 // names are none of the module's.
-Apart split_apart(Arena *arena, const Target *target, const Module *module, const Func *kernel);
+SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel);

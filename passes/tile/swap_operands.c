@@ -22,115 +22,115 @@
 #include "passes/specialize/warp_specialize.h"
 #include "passes/tile/pad_tiles.h"
 
-typedef struct Turn {
+typedef struct OperandSwap {
     Arena *arena;
     Func *kernel;
-    Map *turned;   // an accumulator -> what takes its place
+    Map *swapped;   // an accumulator -> what takes its place
     const char *problem;
-} Turn;
+} OperandSwap;
 
-static Region *other_way(Turn *turn, const Region *region) {
-    Region *out = clone_region(turn->arena, NULL, region);
+static Region *other_way(OperandSwap *swap, const Region *region) {
+    Region *out = clone_region(swap->arena, NULL, region);
     out->transposed = !region->transposed;
     return out;
 }
 
-static bool is_turned(const Turn *turn, const Arg *arg) {
-    return arg->region && map_has(turn->turned, arg->region->buf);
+static bool is_transposed_tile(const OperandSwap *swap, const Arg *arg) {
+    return arg->region && map_has(swap->swapped, arg->region->buf);
 }
 
 // A whole accumulator.
-static Arg accumulator(Turn *turn, const Arg *arg) {
-    if (arg->region->transposed || !region_is_whole(arg->region)) turn->problem = "a part of its accumulator is used";
-    return arg_region(region_whole(turn->arena, map_get(turn->turned, arg->region->buf)));
+static Arg accumulator(OperandSwap *swap, const Arg *arg) {
+    if (arg->region->transposed || !region_is_whole(arg->region)) swap->problem = "a part of its accumulator is used";
+    return arg_region(region_whole(swap->arena, map_get(swap->swapped, arg->region->buf)));
 }
 
-static void turn_copy(Turn *turn, Arg *args) {
-    Arg *acc = is_turned(turn, &args[COPY_FROM]) ? &args[COPY_FROM] : &args[COPY_TO];
+static void swap_copy(OperandSwap *swap, Arg *args) {
+    Arg *acc = is_transposed_tile(swap, &args[COPY_FROM]) ? &args[COPY_FROM] : &args[COPY_TO];
     Arg *other = acc == &args[COPY_FROM] ? &args[COPY_TO] : &args[COPY_FROM];
     const Region *memory = other->region;
     int rank = memory->count;
     if (memory->buf->scope == SCOPE_FRAGMENT || rank < 2 || !memory->dims[rank - 1].extent ||
         !memory->dims[rank - 2].extent)
-        turn->problem = "its accumulator is copied to what is no tile of memory";
-    *acc = accumulator(turn, acc);
-    *other = arg_region(other_way(turn, memory));
+        swap->problem = "its accumulator is copied to what is no tile of memory";
+    *acc = accumulator(swap, acc);
+    *other = arg_region(other_way(swap, memory));
 }
 
-static void turn_gemm(Turn *turn, Arg *args) {
+static void swap_gemm(OperandSwap *swap, Arg *args) {
     Arg a = args[GEMM_A];
-    if (a.region->buf->scope == SCOPE_FRAGMENT) turn->problem = "its left operand is in registers";
-    args[GEMM_A] = arg_region(other_way(turn, args[GEMM_B].region));
-    args[GEMM_B] = arg_region(other_way(turn, a.region));
-    args[GEMM_ACC] = accumulator(turn, &args[GEMM_ACC]);
+    if (a.region->buf->scope == SCOPE_FRAGMENT) swap->problem = "its left operand is in registers";
+    args[GEMM_A] = arg_region(other_way(swap, args[GEMM_B].region));
+    args[GEMM_B] = arg_region(other_way(swap, a.region));
+    args[GEMM_ACC] = accumulator(swap, &args[GEMM_ACC]);
 }
 
-static void turn_call(Turn *turn, Stmt *stmt) {
+static void swap_call(OperandSwap *swap, Stmt *stmt) {
     Arg *args = stmt->call.args;
     int uses = 0;
-    for (int i = 0; i < stmt->call.count; i++) uses += is_turned(turn, &args[i]);
+    for (int i = 0; i < stmt->call.count; i++) uses += is_transposed_tile(swap, &args[i]);
     if (uses == 0) return;
-    if (stmt->call.op == OP_GEMM && is_turned(turn, &args[GEMM_ACC]) && uses == 1) {
-        turn_gemm(turn, args);
+    if (stmt->call.op == OP_GEMM && is_transposed_tile(swap, &args[GEMM_ACC]) && uses == 1) {
+        swap_gemm(swap, args);
     } else if (stmt->call.op == OP_COPY && uses == 1) {
-        turn_copy(turn, args);
+        swap_copy(swap, args);
     } else if (stmt->call.op == OP_FILL) {
-        args[0] = accumulator(turn, &args[0]);
-    } else if (is_reduction(stmt) && is_turned(turn, &args[REDUCE_SRC]) && uses == 1) {
-        args[REDUCE_SRC] = accumulator(turn, &args[REDUCE_SRC]);
-        args[REDUCE_AXIS] = arg_value(e_int(turn->arena, 1 - reduce_op_axis(stmt)));
+        args[0] = accumulator(swap, &args[0]);
+    } else if (is_reduction(stmt) && is_transposed_tile(swap, &args[REDUCE_SRC]) && uses == 1) {
+        args[REDUCE_SRC] = accumulator(swap, &args[REDUCE_SRC]);
+        args[REDUCE_AXIS] = arg_value(e_int(swap->arena, 1 - reduce_op_axis(stmt)));
     } else {
-        turn->problem = "its accumulator is used in another way";
+        swap->problem = "its accumulator is used in another way";
     }
 }
 
-static void swap_indices(Turn *turn, Expr ***indices) {
-    Expr **swapped = NEW_ARRAY(turn->arena, Expr *, 2);
+static void swap_indices(OperandSwap *swap, Expr ***indices) {
+    Expr **swapped = NEW_ARRAY(swap->arena, Expr *, 2);
     swapped[0] = (*indices)[1];
     swapped[1] = (*indices)[0];
     *indices = swapped;
 }
 
-static Expr *turn_load(Mapper *mapper, Expr *expr) {
-    Turn *turn = mapper->user;
-    if (expr->kind != EXPR_LOAD || !map_has(turn->turned, expr->load.buf)) return expr;
-    Expr *out = arena_copy(turn->arena, expr, sizeof *expr);
-    swap_indices(turn, &out->load.indices);
-    out->load.buf = map_get(turn->turned, expr->load.buf);
+static Expr *swap_load(Mapper *mapper, Expr *expr) {
+    OperandSwap *swap = mapper->user;
+    if (expr->kind != EXPR_LOAD || !map_has(swap->swapped, expr->load.buf)) return expr;
+    Expr *out = arena_copy(swap->arena, expr, sizeof *expr);
+    swap_indices(swap, &out->load.indices);
+    out->load.buf = map_get(swap->swapped, expr->load.buf);
     return out;
 }
 
-static void turn_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Turn *turn = mapper->user;
-    if (stmt->kind == STMT_CALL) turn_call(turn, stmt);
-    if (stmt->kind == STMT_DECL && map_has(turn->turned, stmt->decl)) stmt->decl = map_get(turn->turned, stmt->decl);
-    if (stmt->kind == STMT_STORE && map_has(turn->turned, stmt->store.buf)) {
-        swap_indices(turn, &stmt->store.indices);
-        stmt->store.buf = map_get(turn->turned, stmt->store.buf);
+static void swap_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    OperandSwap *swap = mapper->user;
+    if (stmt->kind == STMT_CALL) swap_call(swap, stmt);
+    if (stmt->kind == STMT_DECL && map_has(swap->swapped, stmt->decl)) stmt->decl = map_get(swap->swapped, stmt->decl);
+    if (stmt->kind == STMT_STORE && map_has(swap->swapped, stmt->store.buf)) {
+        swap_indices(swap, &stmt->store.indices);
+        stmt->store.buf = map_get(swap->swapped, stmt->store.buf);
     }
     block_push(mapper->arena, out, stmt);
 }
 
 static bool find_accumulator(Visitor *visitor, Stmt *stmt) {
-    Turn *turn = visitor->user;
+    OperandSwap *swap = visitor->user;
     if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT) return true;
     Buf *acc = stmt->decl;
-    if (acc->rank != 2 || acc->layout || !is_accumulator(turn->kernel, acc)) return true;
+    if (acc->rank != 2 || acc->layout || !is_accumulator(swap->kernel, acc)) return true;
     Expr *shape[] = {acc->shape[1], acc->shape[0]};
-    map_put(turn->turned, acc, buf_new(turn->arena, acc->name, acc->scope, acc->type, 2, shape, acc->loc));
+    map_put(swap->swapped, acc, buf_new(swap->arena, acc->name, acc->scope, acc->type, 2, shape, acc->loc));
     return true;
 }
 
 // In place; false: what is left is of no use.
-static bool turn_kernel(Arena *arena, Func *kernel) {
-    Turn turn = {.arena = arena, .kernel = kernel, .turned = map_new(arena)};
-    Visitor visitor = {.stmt = find_accumulator, .user = &turn};
+static bool swap_kernel(Arena *arena, Func *kernel) {
+    OperandSwap swap = {.arena = arena, .kernel = kernel, .swapped = map_new(arena)};
+    Visitor visitor = {.stmt = find_accumulator, .user = &swap};
     visit_block(&visitor, &kernel->body);
-    Mapper loads = {.arena = arena, .expr = turn_load, .user = &turn};
+    Mapper loads = {.arena = arena, .expr = swap_load, .user = &swap};
     map_block(&loads, &kernel->body);
-    StmtMapper mapper = {.arena = arena, .stmt = turn_stmt, .user = &turn};
+    StmtMapper mapper = {.arena = arena, .stmt = swap_stmt, .user = &swap};
     rewrite_block(&mapper, &kernel->body);
-    return !turn.problem;
+    return !swap.problem;
 }
 
 static bool has_few_rows(const Func *kernel) {
@@ -140,23 +140,23 @@ static bool has_few_rows(const Func *kernel) {
 }
 
 // In place, turned where that is asked for; false: what is left is of no use, or nothing was to be done.
-static bool shape_kernel(Arena *arena, const Target *target, Func *kernel, bool turn) {
-    if (turn && !turn_kernel(arena, kernel)) return false;
-    return widen_tiles(arena, target, kernel) || turn;
+static bool shape_kernel(Arena *arena, const Target *target, Func *kernel, bool swap) {
+    if (swap && !swap_kernel(arena, kernel)) return false;
+    return pad_tiles(arena, target, kernel) || swap;
 }
 
-Func *oriented(Arena *arena, const Target *target, const Func *kernel) {
+Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel) {
     const char *why;
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
-    bool turn = has_few_rows(kernel);
-    if (!turn && !tiles_lack_columns(target, kernel)) return NULL;
+    bool swap = has_few_rows(kernel);
+    if (!swap && !tiles_lack_columns(target, kernel)) return NULL;
     Func *shaped = clone_func(arena, kernel);
-    if (!shape_kernel(arena, target, shaped, turn)) return NULL;
-    bool serves = turn ? specialized_in_turn(arena, target, shaped) : can_specialize(arena, target, shaped, &why);
+    if (!shape_kernel(arena, target, shaped, swap)) return NULL;
+    bool serves = swap ? specialized_pingpong(arena, target, shaped) : can_specialize(arena, target, shaped, &why);
     return serves ? shaped : NULL;
 }
 
-bool pass_orient(PassContext *context, Func *kernel) {
-    return oriented(context->arena, context->target, kernel) &&
+bool pass_swap_operands(PassContext *context, Func *kernel) {
+    return operands_swapped(context->arena, context->target, kernel) &&
            shape_kernel(context->arena, context->target, kernel, has_few_rows(kernel));
 }

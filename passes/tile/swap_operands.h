@@ -4,4 +4,4 @@
 #include "target/target.h"
 
 // A copy of the tile-stage kernel with its accumulators turned or its tiles wider; NULL: it stays as it is.
-Func *oriented(Arena *arena, const Target *target, const Func *kernel);
+Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel);

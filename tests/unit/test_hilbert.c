@@ -12,7 +12,7 @@ static Place place_of(Arena *arena, int64_t number, int64_t rows, int64_t column
     Block lets = {0};
     Expr *row, *column;
     Place place = {-1, -1};
-    hilbert_point(arena, TYPE_I32, e_int(arena, number), e_int(arena, rows), e_int(arena, columns), &row, &column,
+    hilbert_tile(arena, TYPE_I32, e_int(arena, number), e_int(arena, rows), e_int(arena, columns), &row, &column,
                   (Span){0}, &lets);
     assert_true(expr_const(row, &place.row) && expr_const(column, &place.column));
     return place;

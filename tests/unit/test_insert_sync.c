@@ -118,8 +118,8 @@ static void expect_all_needed(Program *p, Block *block) {
 }
 
 static void synchronise(Program *p) {
-    pass_ring(&p->context, p->kernel);
-    pass_pipeline(&p->context, p->kernel);
+    pass_multi_buffer(&p->context, p->kernel);
+    pass_software_pipeline(&p->context, p->kernel);
     assert_true(pass_insert_sync(&p->context, p->kernel));
     assert_true(is_enough(p));
     expect_all_needed(p, &p->kernel->body);

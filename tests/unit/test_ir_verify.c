@@ -342,7 +342,7 @@ static void effects_stand_in_no_index(void **state) {   // covers T0414
     Buf *n = declare(&x, "n", SCOPE_SHARED, TYPE_I64, 4), *s = declare(&x, "s", SCOPE_SHARED, TYPE_F32, 4);
     Arg args[2] = {arg_region(region_element(x.arena, n, 1, &zero)), arg_value(INT(1))};
     PUSH(s_store1(x.arena, s, e_call(x.arena, OP_ATOMIC_ADD, 2, args), FLOAT(0)));
-    expect_code(&x, T_IR_ONCE);
+    expect_code(&x, T_IR_REPEATED);
 }
 
 static void effects_decide_where_a_block_goes_once(void **state) {
@@ -351,7 +351,7 @@ static void effects_decide_where_a_block_goes_once(void **state) {
     Buf *n = declare(&x, "n", SCOPE_SHARED, TYPE_I64, 4);
     Arg args[2] = {arg_region(region_element(x.arena, n, 1, &zero)), arg_value(INT(1))};
     PUSH(s_if(x.arena, e_lt(x.arena, e_call(x.arena, OP_ATOMIC_ADD, 2, args), INT(1))));
-    expect_code(&x, T_IR_ONCE);
+    expect_code(&x, T_IR_REPEATED);
 }
 
 static void threads_may_wait_each_for_itself(void **state) {
@@ -369,7 +369,7 @@ static void threads_may_wait_each_for_itself(void **state) {
     other->while_.condition = wait->while_.condition;
     block_push(x.arena, &other->while_.body, s_assign(x.arena, sum, e_add(x.arena, VAR(sum), INT(1))));
     PUSH(other);
-    expect_code(&x, T_IR_ONCE);
+    expect_code(&x, T_IR_REPEATED);
 }
 
 static void local_indices_are_constant(void **state) {   // covers T0406
