@@ -96,7 +96,7 @@ static bool via_fits(const Stmt *stmt, const char *mechanism, bool *known) {
                {"mma", multiplies(stmt)},
                {"fma", multiplies(stmt)},
                {"wgmma", multiplies(stmt)},
-               {"matrix", copies(stmt, SCOPE_SHARED, SCOPE_SHARED)},
+               {"ldmatrix", copies(stmt, SCOPE_SHARED, SCOPE_SHARED)},
                {"tma", moves_tile(stmt) || adds_elements(stmt)},
                {"bulk", moves_tile(stmt)},
                {"tma_store", copies(stmt, SCOPE_FRAGMENT, SCOPE_GLOBAL)}};

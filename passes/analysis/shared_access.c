@@ -257,7 +257,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
         gather_stagings(gather, stmt);
         return;
     }
-    if (via_is(stmt, "matrix")) {
+    if (via_is(stmt, "ldmatrix")) {
         gather_turned(gather, stmt, true);
         gather_turned(gather, stmt, false);
         return;

@@ -3,7 +3,7 @@
 // What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what all blocks
 // share:
 //
-//     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, once = rows <= 2);
+//     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, evict_first = rows <= 2);
 //
 // where bm does not occur: further rows of blocks would read it again, later. (Not where a dim's index is the block's and the step's,
 // `X[y + k, ..]`: parts of one block are read by its neighbours too, at other steps.)
@@ -16,7 +16,7 @@
 //     pipelined (k in steps) {
 //         let at = k + start < steps ? k + start : max(k + start - steps, 0);      // (never less than 0: for what proves bounds)
 //         copy(A[bm * 16, at * 128], As);
-//         copy(B[bn * 64, at * 128], Bs, once = rows <= 2);
+//         copy(B[bn * 64, at * 128], Bs, evict_first = rows <= 2);
 //         gemm(As, Bs.T, acc);
 //     }
 //

@@ -1,4 +1,4 @@
-// What streams by: part of `schedule`.
+// What streams by: part of `tile-scheduler`.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"

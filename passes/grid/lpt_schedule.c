@@ -10,7 +10,7 @@
 //         first = block / group * together, height = min(together, others - first): the last section may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
-// Where the source says `persistent`, and roles are made of the block later, a block stays for several such points (`@sections`): one
+// Where the source says `persistent`, and roles are made of the block later, a block stays for several such points (`@lpt`): one
 // of each round of as many as there are blocks, in the next round from the other end, so that who had the longest of one has the
 // shortest of the next (persistent_loop.c). Every section begins with a round of its own, and with another block. Where data says how long
 // points take besides, the device balances them better (seven sequences of 17 to 5000: 1.3 to 1.5 times as fast), and there are no sections.

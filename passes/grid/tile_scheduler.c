@@ -171,7 +171,7 @@ void split_declarations(Arena *arena, const Block *from, Block *to, Block *rest)
 static void make_persistent(Scheduler *s, Expr *tiles) {
     Arena *a = s->arena;
     Span loc = s->grid->loc;
-    Var *cta = var_new(a, "worker", VAR_ITER, TYPE_I64, loc), *wave = var_new(a, "turn", VAR_ITER, TYPE_I64, loc);
+    Var *cta = var_new(a, "cta", VAR_ITER, TYPE_I64, loc), *wave = var_new(a, "wave", VAR_ITER, TYPE_I64, loc);
     Expr *ctas = e_min(a, tiles, e_call(a, OP_SMS, 0, NULL));
     Block declarations = {0}, work = {0};
     split_declarations(a, &s->grid->grid.body, &declarations, &work);

@@ -1,4 +1,4 @@
-// What the parts of `schedule` share: the grid, the lets that give its names back, and how points are numbered.
+// What the parts of `tile-scheduler` share: the grid, the lets that give its names back, and how points are numbered.
 #pragma once
 #include "passes/analysis/util.h"
 

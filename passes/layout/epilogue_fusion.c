@@ -4,7 +4,7 @@
 // work for the whole fragment first has all that it reads in registers at once, beside the fragment: 128 by 128 sums and as many
 // terms of another tensor are more than a warpgroup has. Done with each box it needs a box's terms.
 //
-//     @boxwise parallel (i in 128, j in 128) acc[i, j] += R[bm * 128 + i, bn * 128 + j];
+//     @epilogue_subtile parallel (i in 128, j in 128) acc[i, j] += R[bm * 128 + i, bn * 128 + j];
 //     @via(tma_store) copy(acc, C[bm * 128, bn * 128]);          4 times: terms of a box, sums, stmatrix, store
 //
 // It may be so when the loop runs over the fragment as the threads hold it, writes registers only, and does not read what the

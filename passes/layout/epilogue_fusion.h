@@ -1,4 +1,4 @@
-// Loops that are done box by box with a store by TMA (@boxwise).
+// Loops that are done box by box with a store by TMA (@epilogue_subtile).
 #pragma once
 #include "ir/ir.h"
 

@@ -13,7 +13,7 @@ static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     return block;
 }
 
-// Within the threads it is a loop like others; else materialize replaces it.
+// Within the threads it is a loop like others; else stage-through-shared replaces it.
 static Stmt *whole_copy(Arena *arena, Buf *from, Buf *to) {
     Arg args[] = {arg_region(region_whole(arena, from)), arg_region(region_whole(arena, to))};
     Stmt *copy = s_call(arena, OP_COPY, 2, args);
@@ -70,7 +70,7 @@ static const Layout *needed_layout(Inference *inference, const Item *item, const
     if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
     if (use->is_store) return item->map;
     if (item->is_wgmma) return wgmma_operand(inference, item);
-    if (!item->mma || item->warps_n != 1) return buf->layout;   // materialize takes it through shared memory
+    if (!item->mma || item->warps_n != 1) return buf->layout;   // stage-through-shared takes it through shared memory
     return fragment_operand_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads);
 }
 

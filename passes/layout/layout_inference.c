@@ -12,7 +12,7 @@
 // The three phases are TileLang's: strict (what instructions dictate: layout_gemms.c), common (propagate to a fixpoint), free (a fragment
 // nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned accesses;
 // then propagate again). Where an item needs a fragment in another layout than it has, a second fragment and a copy are
-// inserted (layout_conversions.c): materialize sends that copy through shared memory. Items are collected in layout_items.c.
+// inserted (layout_conversions.c): stage-through-shared sends that copy through shared memory. Items are collected in layout_items.c.
 //
 //     softmax:  copy(x[row, :], v)        free: 8 bf16 per thread and access       v: 128:8@0 | (8,4):(1@0,1024@0)
 //               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1

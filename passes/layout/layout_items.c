@@ -189,7 +189,7 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
     const Stmt *copy = tma_copy(inference->arena, stmt);
     if (copy && !by_bulk(copy)) check_tma(inference, copy);
-    if (copy || via_is(stmt, "matrix")) return;   // one thread starts it; it has places of its own
+    if (copy || via_is(stmt, "ldmatrix")) return;   // one thread starts it; it has places of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;

@@ -1,4 +1,4 @@
-// materialize: what lowering will need in shared memory becomes declared buffers and plain copies, so that lowering
+// stage-through-shared: what lowering will need in shared memory becomes declared buffers and plain copies, so that lowering
 // creates no storage and swizzle-allocation and insert-sync see all of it.
 //
 //     copy(f, g) of fragments in two layouts    shared s; copy(f, s); copy(s, g)

@@ -316,7 +316,7 @@ static void check_size(PassContext *context, const Func *kernel, const Lifetimes
 
 static bool is_transposed_tile(const Stmt *stmt, void *user) {
     (void)user;
-    return via_is(stmt, "matrix");
+    return via_is(stmt, "ldmatrix");
 }
 
 static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec *accesses) {

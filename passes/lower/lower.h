@@ -1,4 +1,4 @@
-// What lowering, materialize and swizzle-allocation share about gemms, reductions and shared-memory access patterns.
+// What lowering, stage-through-shared and swizzle-allocation share about gemms, reductions and shared-memory access patterns.
 #pragma once
 #include "ir/facts.h"
 #include "ir/ir.h"
@@ -94,7 +94,7 @@ void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
 bool is_order_barrier(const Stmt *stmt, void *user);                     // for block_any
 void open_order(Lower *lower, const Stmt *role, Block *out);        // the first turn: the last warpgroup says so
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out);        // false: it neither begins nor ends one
-bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);             // a `@first` wait; false: it is everybody's
+bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);             // a `@leader` wait; false: it is everybody's
 void lower_pdl(Lower *lower, int64_t threads, Block *top);   // of a grid's lowered body
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
@@ -110,10 +110,10 @@ void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out);
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
 // From a shared tile to a tensor, by tma_store or tma_add; closes a group.
 void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out);
-// Of a fragment, by all threads, with the `loops` (@boxwise) that stand before it.
+// Of a fragment, by all threads, with the `loops` (@epilogue_subtile) that stand before it.
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
-void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(matrix)
+void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(ldmatrix)
 // Row k of S (`load`: of ldmatrix) or d of T (of stmatrix) whose address the lane gives, from the warp's corner on; the other one
 // is where in it. T's layout (NULL: not known yet) says in which order it has k.
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);

@@ -1,6 +1,6 @@
 // Turns of a role's warpgroups (order_barriers.c).
 //
-// A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@first` waits are the first one's.
+// A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@leader` waits are the first one's.
 #include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"

@@ -1,4 +1,4 @@
-// Launches that overlap (`@overlap`).
+// Launches that overlap (`@pdl`).
 //
 // Every thread waits for the kernels launched before, ahead of its first use of global memory, be it by a scalar that all roles
 // see; the next kernel may begin as soon as all blocks of this one have, since it waits likewise.

@@ -242,7 +242,7 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         else lower_tma(lower, copy, to);
         return;
     }
-    if (via_is(stmt, "matrix")) {
+    if (via_is(stmt, "ldmatrix")) {
         lower_transpose(lower, stmt, out);
         return;
     }

@@ -156,7 +156,7 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
         body = &some->if_.then;
         facts_assume(lower->facts, some->if_.condition, true);
     }
-    Buf *loaded = push_bytes(&transpose, "loaded", body), *deinterleaved = push_bytes(&transpose, "parted", body);
+    Buf *loaded = push_bytes(&transpose, "loaded", body), *deinterleaved = push_bytes(&transpose, "deinterleaved", body);
     push_load(&transpose, loaded, body);
     Stmt *which = s_if(arena, e_lt(arena, transpose.lane, e_int(arena, lanes / 2)));
     push_deinterleaved(&transpose, loaded, deinterleaved, 0, &which->if_.then);

@@ -1,4 +1,4 @@
-// tma-waits: copies by TMA outside of roles get the mbarrier that their bytes complete on.
+// insert-mbarriers: copies by TMA outside of roles get the mbarrier that their bytes complete on.
 //
 // One thread starts a copy, all threads wait for its tile. Copies that always stand together share a barrier a slot:
 //

@@ -39,7 +39,7 @@ static bool touches(Arena *arena, Stmt *stmt, const Buf *buf, bool writes) {
 // What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role that
 // transposes it works ahead).
 static Buf *multi_buffer_target(const Stmt *stmt) {
-    if (via_is(stmt, "matrix") && stmt->call.args[0].region->buf->stage_dims > 0) return stmt->call.args[1].region->buf;
+    if (via_is(stmt, "ldmatrix") && stmt->call.args[0].region->buf->stage_dims > 0) return stmt->call.args[1].region->buf;
     return async_target(stmt);
 }
 
@@ -59,7 +59,7 @@ static const char *loop_problem(MultiBuffer *ring, const Stmt *loop, const Buf *
         if (i < at && touches(ring->arena, body->items[i], buf, false)) return "it is used before it is filled";
         if (i > at && touches(ring->arena, body->items[i], buf, true)) return "it is written again after the copy";
     }
-    return via_is(body->items[at], "matrix") ? NULL : stays_reason(ring->arena, loop, at);
+    return via_is(body->items[at], "ldmatrix") ? NULL : stays_reason(ring->arena, loop, at);
 }
 
 static int count_uses(MultiBuffer *ring, const Block *block, const Buf *buf) {
@@ -104,7 +104,7 @@ static void normalise_loop(MultiBuffer *ring, Stmt *loop) {
     }
     Iter *iter = &loop->loop.iters[0];
     if (expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1)) return;
-    Var *count = var_new(a, "turn", VAR_ITER, TYPE_I64, iter->var->loc);
+    Var *count = var_new(a, "wave", VAR_ITER, TYPE_I64, iter->var->loc);
     Subst *subst = subst_new(a);
     subst_var(subst, iter->var, e_add(a, e_mul(a, e_var(a, count), iter->step), iter->begin));
     subst_block(subst, &loop->loop.body);

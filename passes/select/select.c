@@ -8,7 +8,7 @@
 //     K % 8 == 0            each stride of another dim: every row starts on a vector
 //     K < 2147483648        every dynamic dim: indices fit 32 bits
 //
-// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@general`. So
+// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@fallback`. So
 // one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant
 // has, what is the widest access that is provably aligned (loop_vector)?
 //
@@ -16,7 +16,7 @@
 //     @via(tma)        tiles to and from shared memory by TMA, elsewhere: where it serves and pays (tma_simple.c)
 //     @via(tma)        additions of a tile to a tensor, by TMA's reduce-add: likewise (tma_reduce.h)
 //     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
-//     @via(matrix)     a tile of bytes that is transposed in shared memory, in such a kernel: by ldmatrix and stmatrix
+//     @via(ldmatrix)     a tile of bytes that is transposed in shared memory, in such a kernel: by ldmatrix and stmatrix
 //     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
 //                      once. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
@@ -370,7 +370,7 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         return;
     }
     if (s->specialized && transposes_tile(s->target, stmt)) {
-        set_via(s, stmt, "matrix");
+        set_via(s, stmt, "ldmatrix");
         return;
     }
     bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);

@@ -27,5 +27,5 @@ Stmt *tma_copy(Arena *arena, Stmt *stmt);
 const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile);
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile);
 
-// Additions by TMA of what is not in shared memory get a tile there (tma-waits), or go by atomics where there is no room for it.
+// Additions by TMA of what is not in shared memory get a tile there (insert-mbarriers), or go by atomics where there is no room for it.
 bool stage_additions(PassContext *context, Func *kernel);

@@ -208,7 +208,7 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     int producers = plan.producers;
     int64_t fragments = fragment_registers(target, kernel, p.consumers);
     p.producer_registers = producer_registers(target, p.consumers, producers, fragments, COOPERATIVE_ROOM);
-    p.cta = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
+    p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
     push_tile_buffers(&plan, &body);
     push_group_barriers(&maker, &body);
     make_tiles(&p, persistent, sections ? &hoisted : NULL, &body);

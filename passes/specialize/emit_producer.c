@@ -213,5 +213,5 @@ void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
     int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
             transposing = share ? all - loading : all;
     push_loading_roles(m, kernel, loading, out);
-    if (m->plan->waves) push_filling_role(m, kernel, "turn", transposing, is_transposing, is_transposed, &transpose, out);
+    if (m->plan->waves) push_filling_role(m, kernel, "transpose", transposing, is_transposing, is_transposed, &transpose, out);
 }

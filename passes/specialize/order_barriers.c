@@ -1,17 +1,17 @@
 // Warpgroups that work on one point together take turns at the tensor cores, so that the products of one run beside what the
 // others do between theirs.
 //
-//     mbarrier_wait(Ks_full[i], ..)         @first mbarrier_wait(Ks_full[i], ..)
-//     async gemm(Qs, Ks[i].T, s)            turn_begin()
+//     mbarrier_wait(Ks_full[i], ..)         @leader mbarrier_wait(Ks_full[i], ..)
+//     async gemm(Qs, Ks[i].T, s)            order_acquire()
 //     mbarrier_wait(Vs_full[j], ..)         async gemm(Qs, Ks[i].T, s)
-//     async gemm(p, Vs[j], o)         =>    @first mbarrier_wait(Vs_full[j], ..)
+//     async gemm(p, Vs[j], o)         =>    @leader mbarrier_wait(Vs_full[j], ..)
 //     wgmma_wait(1)                         async gemm(p, Vs[j], o)
-//     softmax of s                          turn_end()
+//     softmax of s                          order_release()
 //                                           wgmma_wait(1)
 //                                           softmax of s
 //
 // Without turns all of them multiply, and then all of them compute: the tensor cores wait. A turn is short: products are only
-// started in it. What the first warpgroup has waited for the others know by their turns (`@first`), so that one of them asks.
+// started in it. What the first warpgroup has waited for the others know by their turns (`@leader`), so that one of them asks.
 //
 // A loop takes turns when each of its iterations has one row of products, of which one is another iteration's (mma_pipelining.c),
 // and work on fragments besides; and so does the first iteration, where it stands before the loop. Every warpgroup goes through

@@ -77,7 +77,7 @@ void find_section(RoleBuilder *p, Block *body) {
 void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *out) {
     Arena *a = p->arena;
     Expr *one = integer(p, 1), *most = integer(p, p->context->target->max_grid);
-    p->tiles = bind(p, "points", p->grid->grid.iters[0].end, out);
+    p->tiles = bind(p, "tiles", p->grid->grid.iters[0].end, out);
     push_range(p, p->tiles, one, most, out);
     if (!persistent) return;
     p->ctas = bind(p, "workers", blocks_of(p), out);   // in the words of the grid, as codegen knows it
@@ -111,7 +111,7 @@ static Block *push_sections(Maker *m, Block *body) {
     push_range(p, ahead, zero, most, body);
     Expr *around = e_select(a, e_lt(a, ahead, p->ctas), ahead, e_sub(a, ahead, p->ctas));
     Expr *own = bind(p, "own", around, body);
-    body = &push_tile_loop(p, "round", p->waves, &wave, body)->loop.body;
+    body = &push_tile_loop(p, "wave", p->waves, &wave, body)->loop.body;
     Expr *back = e_binary(a, BIN_EQ, e_mod(a, wave, integer(p, 2)), integer(p, 1));
     Expr *from = e_select(a, back, e_sub(a, e_sub(a, p->ctas, integer(p, 1)), own), own);
     Expr *place = bind(p, "place", e_add(a, e_mul(a, wave, p->ctas), from), body);
@@ -130,7 +130,7 @@ Block *push_tiles(Maker *m, Stmt *role) {
     Block *body = &role->role.body;
     m->subst = subst_new(p->arena);
     if (p->sections) return push_sections(m, body);
-    if (p->waves) body = &push_tile_loop(p, "turn", p->waves, &wave, body)->loop.body;
+    if (p->waves) body = &push_tile_loop(p, "wave", p->waves, &wave, body)->loop.body;
     Expr *number = e_var(p->arena, p->cta);
     if (p->waves) number = e_add(p->arena, number, e_mul(p->arena, wave, p->ctas));
     push_block(p, number, m->subst, body);

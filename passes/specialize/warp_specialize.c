@@ -249,7 +249,7 @@ static void push_load_role(RoleBuilder *p, Block *out) {
     Stmt *role = push_role(p, "load", target_warpgroup(p->context->target), p->producer_registers, out);
     Counter counter = push_counter(p, "", p->slots, 1, &role->role.body);
     Expr *wave, *k;
-    Stmt *tiles = push_tile_loop(p, "turn", p->waves, &wave, &role->role.body);
+    Stmt *tiles = push_tile_loop(p, "wave", p->waves, &wave, &role->role.body);
     Subst *subst = subst_new(a);
     push_tile(p, wave, subst, false, &tiles->loop.body);
     Expr *steps = steps_of(p, subst, &tiles->loop.body);
@@ -379,7 +379,7 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     Stmt *tiles = push_tile_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, p->consumers)), &i, body);
     block_append(a, &tiles->loop.body, &declarations);
     Expr *wave = e_add(a, e_mul(a, i, integer(p, p->consumers)), integer(p, consumer));
-    wave = bind(p, "turn", wave, &tiles->loop.body);
+    wave = bind(p, "wave", wave, &tiles->loop.body);
     Block buffers = {0};
     push_consumer_tile(p, consumer, wave, subst, &counter, &buffers, &tiles->loop.body);
     if (buffers.count > 0) push_last_stores(p, body);
@@ -440,7 +440,7 @@ static bool multi_buffers_everything(const Stmt *loop) {
 // Blocks that stay: worker, worker + workers, ... Those of a cluster have one point each.
 static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     Arena *a = p->arena;
-    p->tiles = bind(p, "points", p->grid->grid.iters[0].end, out);
+    p->tiles = bind(p, "tiles", p->grid->grid.iters[0].end, out);
     push_range(p, p->tiles, integer(p, 1), integer(p, p->context->target->max_grid), out);
     Expr *steps = common_trips(a, &p->work, p->loop);
     if (steps) p->steps = bind(p, "steps", steps, out);
@@ -464,7 +464,7 @@ static void part(PassContext *context, Func *kernel, Stmt *grid) {
     want_few_tiles(context, kernel, grid);
     sort_statements(&p, &grid->grid.body);
     p.block = grid->grid.iters[0].var;
-    p.cta = var_new(a, "worker", VAR_ITER, TYPE_I64, p.loc);
+    p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
     count_slots(&p);
     p.some_steps = has_steps(context, kernel, &p);
     p.cluster = shared_blocks(grid, p.loop);

@@ -12,7 +12,7 @@
 //  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then
 //                (awaits being no accesses now). What stays is needed, each for some trip count
 //
-// The gemm after `pipeline` has one barrier an iteration:
+// The gemm after `software-pipeline` has one barrier an iteration:
 //
 //     for (k in steps) {
 //         cp_async_wait(1);                      As[k % 3] has landed, for the thread's own copies
@@ -24,7 +24,7 @@
 //
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
-// accesses count. Only scratch of passes (materialize), global memory that a role writes and uses again with the fences and
+// accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with the fences and
 // releases that order it, and tiles that it copies to and awaits get their barriers in a role too: the role's own. Blocks of a grid
 // are not ordered with one another.
 #include "passes/analysis/util.h"

@@ -21,7 +21,7 @@ typedef struct SyncPlan {
 typedef struct SyncModel SyncModel;
 
 SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan);
-// Of a role: its accesses of scratch buffers, which materialize made, so that no source orders them, of global memory that it
+// Of a role: its accesses of scratch buffers, which stage-through-shared made, so that no source orders them, of global memory that it
 // writes and uses again, and of `awaited` buffers (their roots).
 SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.

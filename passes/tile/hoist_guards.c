@@ -1,4 +1,4 @@
-// unswitch: a condition inside a parallel loop that only some trips of the loop around it, or some blocks, need is asked once for
+// hoist-guards: a condition inside a parallel loop that only some trips of the loop around it, or some blocks, need is asked once for
 // the block.
 //
 //     for (n in ceildiv(T, 64)) {                         for (n in ceildiv(T, 64)) {

@@ -1,4 +1,4 @@
-// spare-factors: rows of an accumulator are multiplied only by what is not 1, where that is more work than what stands beside it hides.
+// lazy-rescale: rows of an accumulator are multiplied only by what is not 1, where that is more work than what stands beside it hides.
 //
 //     copy(top, old)                                                 copy(top, old)
 //     reduce_max(s, top, axis = 1, accumulate = true)                reduce_max(s, top, axis = 1, accumulate = true)

@@ -1,4 +1,4 @@
-// Tiles that are made wider, so that wgmma can take them as they lie: orient does it, with what it turns.
+// Tiles that are made wider, so that wgmma can take them as they lie: swap-operands does it, with what it turns.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"

@@ -1,4 +1,4 @@
-// defer-reductions: what a loop adds up is added up in each thread first, and across threads once, after the loop.
+// partial-reductions: what a loop adds up is added up in each thread first, and across threads once, after the loop.
 //
 //     fill(sum, 0);                                       fragment part: f32[64, 4] layout ...;     4 threads share a row
 //     for (n in steps) {                                  fill(part, 0);
@@ -257,7 +257,7 @@ static Buf *new_partials(const Sum *s, int64_t partials) {
     int64_t shape[LAYOUT_MAX_RANK];
     for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? partials : buf_extent(src, d);
     Buf *partial =
-        buf_new_const(s->arena, "part", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape, s->reduce->loc);
+        buf_new_const(s->arena, "partial", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape, s->reduce->loc);
     partial->layout = tv_reduce_to_parts(s->arena, src->layout, axis, partials);
     partial->owner = s->sum->owner;
     return partial;

@@ -1,4 +1,4 @@
-// split-loops: a loop whose last or first iterations do more than the others becomes two or three, where products run beside an
+// peel-loops: a loop whose last or first iterations do more than the others becomes two or three, where products run beside an
 // iteration's work.
 //
 //     for (n in begin .. end) {                           let plain = min(end, max(begin, T / 64));

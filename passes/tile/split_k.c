@@ -179,7 +179,7 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
     Expr *rows = e_int(a, s->slices.rows / adders), *first = e_mul(a, e_var(a, s->rank), rows);
     Expr *adds = adders < s->blocks ? e_lt(a, e_var(a, s->rank), e_int(a, adders)) : NULL;
     Expr *shape[] = {rows, acc->shape[1]};
-    Buf *slice = buf_new(a, "part", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
+    Buf *slice = buf_new(a, "slice", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
     Buf *sum = buf_new(a, "sum", SCOPE_FRAGMENT, acc->type, 2, shape, acc->loc);
     attr_set_ints(a, &slice->attrs, ATTR_SCRATCH, 0, NULL);
     Stmt *keep = s_call(a, OP_COPY, 2, (Arg[]){store->call.args[COPY_FROM], arg_region(region_whole(a, slice))});
@@ -235,8 +235,8 @@ bool pass_split_k(PassContext *context, Func *kernel) {
 //     program gemm(A, B, C) when (.. && this costs less) {
 //         let parts = max(min(sms() / tiles, steps / 8), 1);
 //         scratch part: f32[parts, M, N];
-//         gemm__parts_64x64(A, B, part);    grid (bm in X, bn in Y, s in parts): the loop as above, copy(acc, part[s, ..]);
-//         gemm__sum(part, C);
+//         gemm__split_k_64x64(A, B, slice);    grid (bm in X, bn in Y, s in slices): the loop as above, copy(acc, slice[s, ..]);
+//         gemm__split_k_reduce(slice, C);
 //     }
 
 // The result: a whole tensor, of which tiles are stored.
@@ -258,7 +258,7 @@ static const Param *result_of(const Func *kernel, const KSlices *slices) {
 
 // Names that are added to the kernel's, and by which a launch knows values: dims and parameters.
 static bool has_names(const Func *kernel) {
-    static const char *const added[] = {"part", "parts", "S"};
+    static const char *const added[] = {"slice", "slices", "S"};
     bool has = false;
     for (int n = 0; n < COUNT_OF(added); n++) {
         has |= func_dim(kernel, added[n]) != NULL;
@@ -280,7 +280,7 @@ bool can_split_k_workspace(const Func *kernel) {
 static Buf *slice_param(Arena *arena, Func *func, Type type, Mode mode, Param *result) {
     Var *count = var_new(arena, "S", VAR_DIM, TYPE_I64, func->loc);
     Expr *shape[] = {e_var(arena, count), result->buf->shape[0], result->buf->shape[1]};
-    Buf *slice = buf_new(arena, "part", SCOPE_GLOBAL, type, COUNT_OF(shape), shape, func->loc);
+    Buf *slice = buf_new(arena, "slice", SCOPE_GLOBAL, type, COUNT_OF(shape), shape, func->loc);
     slice->mode = mode;
     slice->is_param = true;
     result->buf = slice;
@@ -326,7 +326,7 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
     find_pieces(func, &s.slices);
     const char *name =
-        arena_printf(arena, "%s__parts_%lldx%lld", kernel->name, (long long)s.slices.rows, (long long)s.slices.columns);
+        arena_printf(arena, "%s__split_k_%lldx%lld", kernel->name, (long long)s.slices.rows, (long long)s.slices.columns);
     func->name = free_name(arena, module, name);
     Block *body = &s.grid->grid.body;
     Region *to = body->items[s.slices.store]->call.args[COPY_TO].region;
@@ -351,7 +351,7 @@ static Func *sum_kernel(Arena *arena, const Target *target, const Module *module
     enum { IN_FLIGHT = 8 };
     Func *func = clone_func(arena, kernel);
     Param result = func->params.items[place_of_result(func)], slice_of = result;
-    func->name = free_name(arena, module, arena_printf(arena, "%s__sum", kernel->name));
+    func->name = free_name(arena, module, arena_printf(arena, "%s__split_k_reduce", kernel->name));
     func->params.count = func->dims.count = 0;
     func->attrs = NULL;
     func->body = (Block){0};
@@ -435,11 +435,11 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
                    sum_kernel(arena, target, module, kernel, slices.acc->type)};
     const Stmt *grid = func_grid(program);
     Buf *result = program->params.items[place_of_result(program)].buf;
-    Var *count = var_new(arena, "parts", VAR_LET, TYPE_I64, program->loc);
+    Var *count = var_new(arena, "slices", VAR_LET, TYPE_I64, program->loc);
     Stmt *loop = grid->grid.body.items[slices.loop];
     Stmt *let = s_let(arena, count, workspace_slices(arena, program, loop->loop.iters[0].end));
     Expr *shape[] = {e_var(arena, count), result->shape[0], result->shape[1]};
-    Buf *slice = buf_new(arena, "part", SCOPE_GLOBAL, slices.acc->type, COUNT_OF(shape), shape, program->loc);
+    Buf *slice = buf_new(arena, "slice", SCOPE_GLOBAL, slices.acc->type, COUNT_OF(shape), shape, program->loc);
     slice->is_scratch = true;
     program->kind = FUNC_PROGRAM;
     program->attrs = NULL;

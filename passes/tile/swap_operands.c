@@ -1,4 +1,4 @@
-// orient: a product whose tile has too few rows for the tensor cores is turned around.
+// swap-operands: a product whose tile has too few rows for the tensor cores is turned around.
 //
 // wgmma multiplies strips of 64 rows. A tile of 16 rows, right for few rows of A, would leave three quarters of every product
 // unused, but its columns may make whole strips:

@@ -1,4 +1,4 @@
-// Which kernels `orient` turns around, or gives wider tiles: whoever estimates what a choice of tunables costs asks.
+// Which kernels `swap-operands` turns around, or gives wider tiles: whoever estimates what a choice of tunables costs asks.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"

@@ -29,7 +29,7 @@ BUFFER = re.compile(r"\b(\w+): (?:in |out |inout )?(?:\w+)\[([^\]]*)\]")
 OP = re.compile(r'^OP\(\w+, "(\w+)", (.*?), "(?:[^"\\]|\\.)*", (.*)\)$', re.M)
 OPERAND = re.compile(r'\{"(\w+)", (\w+)([^}]*)\}')
 ATTR = re.compile(r'^ATTR\(\w+, "(\w+)", "([isne*]*)"', re.M)
-MECHANISMS = ["plain", "vector", "cp_async", "mma", "fma", "matrix", "tma", "tma_store", "bulk", "wgmma"]
+MECHANISMS = ["plain", "vector", "cp_async", "mma", "fma", "ldmatrix", "tma", "tma_store", "bulk", "wgmma"]
 operations, attributes = [], []   # of the tables: (name, [(operand, access, flags)]), (name, pattern)
 
 

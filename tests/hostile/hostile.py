@@ -147,7 +147,7 @@ def sources():
               "const": ("kernel", "const C = %s; kernel"), "shared": ("parallel", "shared s: f32[%s]; parallel"),
               "fragment": ("parallel", "fragment s: f32[%s]; parallel"), "local": ("parallel", "local s: f32[%s]; parallel"),
               "layout": ("parallel", 'shared s: f32[32] layout "(%s):(1)"; parallel'), "cluster": ("threads", "cluster (%s) threads"),
-              "persistent": ("threads", "persistent %s threads"), "resident": ("grid", "@resident(%s) grid"),
+              "persistent": ("threads", "persistent %s threads"), "resident": ("grid", "@min_blocks(%s) grid"),
               "raster": ("threads", "raster %s threads"), "tolerance": (");\n", ") tolerance %s;\n")}
     for place, (what, form) in places.items():
         for number in numbers:

@@ -51,7 +51,7 @@ OTHERS = "a worker reads the parts of later workers only, and writes its own: wh
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
-MET = "a cluster_barrier follows before anything uses the mbarriers: what tma-waits, which begins the kernel, does not look for"
+MET = "a cluster_barrier follows before anything uses the mbarriers: what insert-mbarriers, which begins the kernel, does not look for"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", True, 4, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 12, "barrier();"): OTHERS,
@@ -362,7 +362,7 @@ def one_variant(text, name, number):
 def general_only(text):
     """The text without the variants that a general one follows; None where there are none."""
     kernels = list(KERNEL.finditer(text))
-    general = {match["name"]: match.start() for match in kernels if "@general" in match["attrs"]}
+    general = {match["name"]: match.start() for match in kernels if "@fallback" in match["attrs"]}
     dropped = [match for match in kernels if match.start() < general.get(match["name"], 0)]
     for match in reversed(dropped):
         text = text[:match.start()] + text[match.end():]
@@ -378,7 +378,7 @@ def each_alone(text):
     """For each variant that a launch chooses by its cost (attribute, text): without the other such ones, its cost's condition left out."""
     kernels = list(KERNEL.finditer(text))
     programs = programs_among_variants(text)
-    chosen = sorted([match for match in kernels if "@one_of" in match["attrs"]] + programs, key=lambda match: match.start())
+    chosen = sorted([match for match in kernels if "@tile_variant" in match["attrs"]] + programs, key=lambda match: match.start())
     for kept in chosen:
         alone = text
         for match in reversed(chosen):
@@ -388,7 +388,7 @@ def each_alone(text):
                 facts = [part for part in condition[len("when ("):-1].split(" &&") if "sms()" not in part]
                 own = f"{head}when ({' &&'.join(facts)}) {{\n{body}"
             alone = alone[:match.start()] + own + alone[match.end():]
-        yield APART if kept in programs else "@one_of", alone
+        yield APART if kept in programs else "@tile_variant", alone
 
 
 def texts(whole, case):
@@ -400,7 +400,7 @@ def texts(whole, case):
         yield " (in parts)" if attribute == APART else " (one of several)", alone, attribute
     general = general_only(whole)
     if general is not None:
-        yield " (general)", general, "@general"
+        yield " (general)", general, "@fallback"
 
 
 def statements(text, attribute, only):
@@ -412,7 +412,7 @@ def statements(text, attribute, only):
         attributes = "".join(k["attrs"] for k in kernel)
         if any(re.search(r"__(parts_\d+x\d+|sum)$", k["name"]) for k in kernel):
             attributes += APART
-        if attribute in attributes if attribute else not re.search(f"@general|@one_of|{APART}", attributes):
+        if attribute in attributes if attribute else not re.search(f"@fallback|@tile_variant|{APART}", attributes):
             yield match
 
 

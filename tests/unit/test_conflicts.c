@@ -75,7 +75,7 @@ static bool is_explained(const Func *kernel, const char *buffer) {
     bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0;
     bool sums =
         strcmp(kernel->name, "gemm_split_k_sums") == 0 || strncmp(kernel->name, "add_parts", strlen("add_parts")) == 0;
-    return (split && strcmp(buffer, "part") == 0) || (sums && strcmp(buffer, "stage") == 0);
+    return (split && strcmp(buffer, "slice") == 0) || (sums && strcmp(buffer, "stage") == 0);
 }
 
 // Written for threads by its author: what it does to shared memory is counted (below), not predicted.

@@ -208,7 +208,7 @@ static void test_expressions(void **state) {
 // ---- constructs, as they must print ----
 static const char *const programs[] = {
     // Thread stage: physical shapes, local arrays, instructions, places of elements, slots of fragments.
-    "@tuned(BM, 128) @general\n"
+    "@tuned(BM, 128) @fallback\n"
     "kernel k(A: bf16[M, K] strides [lda, 1], C: out f32[M, M]) when (aligned(A, 16) && K % 8 == 0) {\n"
     "    assume(M < 2147483648);\n"
     "    grid (block in M) threads 256 {\n"
