@@ -27,7 +27,7 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
     }
 }
 
-// ---- kernels that will be parted into roles ----
+// ---- kernels that will be warp-specialized ----
 //
 // How long a problem takes with a tile: as many turns as its points take on the multiprocessors, each of all steps of the loop
 // (passes/cost/cost_pingpong.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are

@@ -47,7 +47,7 @@ typedef struct FitsSearch {
 } FitsSearch;
 
 int fits_check(void *user, Module *module, Func *kernel, int combination);
-// Kernels that will be parted into roles are not content with the first combination that fits: all of them are compared, and a
+// Kernels that will be warp-specialized are not content with the first combination that fits: all of them are compared, and a
 // few kept, for problems of different sizes. After an elaboration that chose nothing: true when there are `rounds` more to do,
 // with `round` from 0 on; each gives every such kernel another of its tiles (the last one again where there are no more).
 bool fits_decide(FitsSearch *search);

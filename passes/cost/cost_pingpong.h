@@ -1,4 +1,4 @@
-// What a kernel that is parted into roles costs, in clocks of a multiprocessor: the model by which a launch chooses among tiles.
+// What a kernel that is warp-specialized costs, in clocks of a multiprocessor: the model by which a launch chooses among tiles.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"

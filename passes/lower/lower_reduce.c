@@ -392,7 +392,7 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     reduce.to = lower_local(lower, dst);
     reduce.count = tv_values(dst->layout);
     reduce.blocks = grid_blocks(func_grid(lower->kernel));
-    reduce.partial = buf_new_const(lower->arena, "partial", SCOPE_LOCAL, reduce.type, 1, &reduce.count, stmt->loc);
+    reduce.partial = buf_new_const(lower->arena, "acc", SCOPE_LOCAL, reduce.type, 1, &reduce.count, stmt->loc);
     Stmt *block = s_block(lower->arena);
     block_push(lower->arena, &block->block, s_decl(lower->arena, reduce.partial));
     reduce_values(&reduce, &block->block);

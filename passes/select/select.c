@@ -45,7 +45,7 @@ typedef struct Selector {
     ExprVec wanted;   // facts that are not proven
     Map *pipelined;   // statements within a pipelined loop of several stages -> the loop
     bool fallback;     // this variant has no facts: say nothing of what they would have allowed
-    bool specialized;      // its loop will be parted into roles: TMA and wgmma
+    bool specialized;      // its loop will be warp-specialized: TMA and wgmma
     bool changed;
 } Selector;
 
@@ -200,10 +200,10 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
     bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
     if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) || (!away && !is_tile_load(stmt))) return false;
     const Stmt *loop = map_get(s->pipelined, stmt);
-    const char *why = block_tma_problem(s->arena, s->target, s->kernel, stmt, loop);
+    const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
     const Region *to = stmt->call.args[COPY_TO].region;
     if (away && !why && !begins_inside(facts, to)) why = "it may begin before its tensor";
-    if (!why && !asked) why = block_tma_cost(s->target, s->kernel, stmt, loop);
+    if (!why && !asked) why = tma_simple_cost(s->target, s->kernel, stmt, loop);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }

@@ -174,7 +174,7 @@ static bool is_both(const Stmt *stmt, void *user) {
            stmt->call.args[takes_tile_away(stmt) ? 0 : 1].region->buf == tile;
 }
 
-const char *block_tma_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+const char *tma_simple_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
                               const Stmt *loop) {
     bool away = takes_tile_away(copy);
     Buf *tile = copy->call.args[away ? 0 : 1].region->buf;
@@ -210,7 +210,7 @@ static bool is_product(const Target *target, const Stmt *stmt) {
     return mma_holding(target, gemm_type(stmt, 0), gemm_type(stmt, 1), gemm_type(stmt, 2)) != NULL;
 }
 
-const char *block_tma_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
+const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
     int products = 0;
     if (takes_tile_away(copy)) return "threads store it as fast";

@@ -31,7 +31,7 @@ typedef struct RoleBuilder {
     Expr *steps;   // of each point; NULL: they differ
 } RoleBuilder;
 
-// Whether a kernel is parted into roles, and how (specialize_kind.c).
+// Whether a kernel is warp-specialized, and how (specialize_kind.c).
 typedef enum { WS_NONE, WS_PINGPONG, WS_COOPERATIVE } SpecializeKind;
 
 typedef struct SpecializeShape {

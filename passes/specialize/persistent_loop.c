@@ -80,7 +80,7 @@ void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *ou
     p->tiles = bind(p, "tiles", p->grid->grid.iters[0].end, out);
     push_range(p, p->tiles, one, most, out);
     if (!persistent) return;
-    p->ctas = bind(p, "workers", blocks_of(p), out);   // in the words of the grid, as codegen knows it
+    p->ctas = bind(p, "ctas", blocks_of(p), out);   // in the words of the grid, as codegen knows it
     Expr *each = e_sub(a, p->tiles, e_var(a, p->cta));
     if (hoisted) {
         block_append(a, out, hoisted);
@@ -89,7 +89,7 @@ void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *ou
         push_range(p, p->sections, one, most, out);
         each = p->section;
     }
-    p->waves = bind(p, hoisted ? "rounds" : "turns", e_call2(a, OP_CEILDIV, each, p->ctas), out);
+    p->waves = bind(p, "waves", e_call2(a, OP_CEILDIV, each, p->ctas), out);
     if (!hoisted) return;
     push_range(p, p->waves, one, most, out);
     p->shift = bind(p, "shift", e_div(a, p->ctas, p->sections), out);

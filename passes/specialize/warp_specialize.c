@@ -1,7 +1,7 @@
 // warp-specialize: one warp loads, warpgroups compute.
 //
 // A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of that), and
-// whose tile one warpgroup can hold, is parted into roles, over persistent blocks (others: cooperative.c):
+// whose tile one warpgroup can hold, is warp-specialized, over persistent blocks (others: cooperative.c):
 //
 //     load       walks through all points of the block and all k steps, and keeps the ring of slots full
 //     compute0   \ a point each in turn, by one warpgroup: while one writes its results the other has the tensor cores
@@ -449,11 +449,11 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     p->single_tile = cluster;
     if (cluster) return;
     p->ctas =
-        bind(p, "workers", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
+        bind(p, "ctas", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
     Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));   // mostly there is one turn: the first loads wait for this
     Expr *waves = e_select(a, e_binary(a, BIN_EQ, p->tiles, p->ctas), integer(p, 1),
                            e_call2(a, OP_CEILDIV, rest, p->ctas));
-    p->waves = bind(p, "turns", waves, out);
+    p->waves = bind(p, "waves", waves, out);
     push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
 }
 

@@ -5,7 +5,7 @@
 #include "passes/select/tma.h"
 #include "target/target.h"
 
-// Whether the kernel, before or after select, can be parted; false: *why, after "the kernel is not parted into roles: ".
+// Whether the kernel, before or after select, can be parted; false: *why, after "the kernel is not warp-specialized: ".
 bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why);
 // Its consumers take points in turn (a loop that does nothing but load and multiply, a tile that one warpgroup can hold); else
 // all of them work on one together.

@@ -11,7 +11,7 @@
 //     }                                                     }
 //     copy(acc, C[bm * 16, bn * 64]);                       copy(acc, C[bm * 16 +: 16, bn * 64 +: 64].T);
 //
-// Each element is the sum of the same products in the same order. It happens where the kernel could not be parted into roles as
+// Each element is the sum of the same products in the same order. It happens where the kernel could not be warp-specialized as
 // it stands and can be afterwards (warp_specialize.h), and where every use of the accumulators can be turned: fills, copies to
 // and from memory, reductions, and loops over elements.
 #include "passes/tile/swap_operands.h"

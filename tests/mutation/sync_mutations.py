@@ -163,7 +163,7 @@ CASES = [
          + ["test doubled (M = 320, N = 64) tolerance 0;", "test two_lives (M = 64, N = 64) tolerance 1e-4;",
             "test until (P = 4, M = 32, N = 192) { for (p in P) stop[p] = i32((p + 1) % 4); } tolerance 1e-5;",
             "test again (M = 64, N = 64) tolerance 1e-5;", "test slots (M = 8, N = 1600) tolerance 1e-5;"],
-         target="sm_90a", source="programs/block_tma.tile"),
+         target="sm_90a", source="programs/tma_simple.tile"),
     Case("moved3", [], ["test moved3 (B = 4, M = 9, N = 68) tolerance 0;", "test moved4 (A = 2, B = 4, M = 7, N = 32) tolerance 0;",
                         "test moved_plain (B = 3, M = 6, N = 32) tolerance 0;", "test narrower (B = 2, M = 9, N = 32) tolerance 0;",
                         "test heads (B = 1, S = 20, H = 2, D = 64, kb = 2560, kh = 128) tolerance 1e-3;",
