@@ -6,7 +6,7 @@
 #include "layout/cost.h"
 #include "passes/pass.h"
 #include "passes/shared_access.h"
-#include "runtime/test.h"
+#include "tools/test_runner.h"
 #include <dirent.h>
 
 // ---- predictions, by kernel, line of the source and buffer ----
