@@ -4,6 +4,7 @@
 // so code that allocates needs no checks and the library still returns an error to its caller.
 #pragma once
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,3 +37,7 @@ char *arena_vprintf(Arena *arena, const char *format, va_list args);
 
 #define NEW(arena, Type) ((Type *)arena_alloc((arena), sizeof(Type)))
 #define NEW_ARRAY(arena, Type, count) ((Type *)arena_alloc((arena), sizeof(Type) * (size_t)(count)))
+
+// Calls `work` with an arena of its own and frees the arena afterwards, also when `work` leaves through the failure point
+// (which then goes on to the caller's). Nothing that `work` returns may lie in that arena.
+bool arena_scope(Failure *failure, bool (*work)(void *user, Arena *arena), void *user);

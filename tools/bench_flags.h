@@ -1,6 +1,6 @@
 // What bench and tune read alike from the command line.
 #pragma once
-#include "runtime/bench.h"
+#include "tools/bench.h"
 #include "tools/subject.h"
 
 // False: reported.

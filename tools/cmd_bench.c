@@ -1,6 +1,6 @@
 // tilec bench: how long a kernel or program takes on the device, for given shapes.
-#include "runtime/bench.h"
 #include "support/json.h"
+#include "tools/bench.h"
 #include "tools/bench_flags.h"
 
 typedef struct Report {

@@ -1,9 +1,12 @@
 // The commands that answer questions: targets, explain, docs, layout, doctor.
-#include "runtime/info.h"
-#include "runtime/status.h"
+#include "runtime/api/info.h"
+#include "runtime/api/status.h"
 #include "tools/tool.h"
 #include <stdlib.h>
 #include <string.h>
+#ifndef TILEC_NO_CODEGEN
+#include "runtime/compile/compile.h"
+#endif
 
 bool command_targets(Tool *tool, int *code) {
     (void)tool;
@@ -46,7 +49,7 @@ bool command_docs(Tool *tool, int *code) {
     else if (strcmp(what, "man") == 0) help_manual(&text);
     else if (strcmp(what, "bash") == 0) help_bash(&text);
 #ifndef TILEC_NO_CODEGEN
-    else if (strcmp(what, "passes") == 0) info_passes_document(&text);
+    else if (strcmp(what, "passes") == 0) passes_document(&text);
 #endif
     else return tool_usage(tool, "give one of cli, man, bash, passes");
     fputs(sb_text(&text), stdout);
@@ -69,7 +72,7 @@ bool command_doctor(Tool *tool, int *code) {
     sb_init(&text, tool->arena);
     sb_printf(&text, "tilec      %s\n", tilec_version());
 #ifndef TILEC_NO_CODEGEN
-    info_assembler(tool->arena, tool->failure, option_text(&tool->options, OPTION_PTXAS, NULL), &text);
+    report_assembler(tool->arena, tool->failure, option_text(&tool->options, OPTION_PTXAS, NULL), &text);
 #endif
     info_device(tool->arena, &text);
     fputs(sb_text(&text), stdout);

@@ -1,6 +1,5 @@
 // tilec opt: runs passes on a file of any stage and prints what comes out; tilec passes: lists them.
-#include "runtime/compile.h"
-#include "runtime/info.h"
+#include "runtime/compile/compile.h"
 #include "tools/pass_flags.h"
 #include "tools/tool.h"
 #include <string.h>
@@ -34,6 +33,6 @@ bool command_passes(Tool *tool, int *code) {
     (void)code;
     StrBuf text;
     sb_init(&text, tool->arena);
-    info_passes(&text);
+    report_passes(&text);
     return tool_write(tool, "-", &text);
 }

@@ -1,5 +1,5 @@
 // tilec run: a kernel or program on given tensors, on the emulator or on the device.
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tools/subject.h"
 
 static bool run_emulated(Subject *s) {

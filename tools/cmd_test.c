@@ -1,10 +1,10 @@
 // tilec test: the tests of files, on the emulator (of what the passes made) or on the device.
-#include "runtime/info.h"
-#include "runtime/test.h"
+#include "runtime/api/info.h"
+#include "tools/test_runner.h"
 #include "tools/tool.h"
 #include <string.h>
 #ifndef TILEC_NO_CODEGEN
-#include "runtime/compile.h"
+#include "runtime/compile/compile.h"
 #include "tools/pass_flags.h"
 #endif
 

@@ -1,6 +1,6 @@
 // tilec tune: times the combinations of a kernel's tunables on the device and writes them into the tuning record.
-#include "runtime/tune.h"
 #include "tools/bench_flags.h"
+#include "tools/tune.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

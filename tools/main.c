@@ -1,5 +1,5 @@
 // tilec: a thin client of the library. stdout is the product, stderr the talk; the exit code is a TilecStatus.
-#include "runtime/status.h"
+#include "runtime/api/status.h"
 #include "tools/tool.h"
 #include <string.h>
 

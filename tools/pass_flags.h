@@ -1,6 +1,6 @@
 // The options for work on the compiler, as the pass runner wants them.
 #pragma once
-#include "runtime/compile.h"
+#include "runtime/compile/compile.h"
 #include "tools/tool.h"
 
 // False: reported.

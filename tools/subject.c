@@ -1,10 +1,10 @@
 #include "tools/subject.h"
-#include "runtime/bench.h"
-#include "runtime/info.h"
-#include "runtime/test.h"
+#include "runtime/api/info.h"
+#include "tools/bench.h"
+#include "tools/test_runner.h"
 #include <string.h>
 #ifndef TILEC_NO_CODEGEN
-#include "runtime/compile.h"
+#include "runtime/compile/compile.h"
 #endif
 
 bool subject_pair(Tool *tool, const char *text, RunArg *out) {

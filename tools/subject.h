@@ -1,7 +1,7 @@
 // What run, bench and tune work on: a kernel or program of a file, with arguments made from NAME=VALUE operands.
 #pragma once
-#include "runtime/plan.h"
-#include "runtime/run.h"
+#include "runtime/host/arguments.h"
+#include "runtime/plan/plan.h"
 #include "tools/tool.h"
 
 typedef struct Subject {

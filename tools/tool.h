@@ -1,6 +1,6 @@
 // What the commands share: one run of `tilec`.
 #pragma once
-#include "runtime/front.h"
+#include "runtime/compile/load_module.h"
 #include "tools/options.h"
 #include <stdio.h>
 

@@ -6,7 +6,7 @@
 #include "layout/cost.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/pass.h"
-#include "runtime/test.h"
+#include "tools/test_runner.h"
 #include <dirent.h>
 
 // ---- predictions, by kernel, line of the source and buffer ----

@@ -1,5 +1,5 @@
 // The tuning record: damage, and which combination is taken.
-#include "runtime/record.h"
+#include "runtime/compile/record.h"
 #include "tests/unit/unit.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // The public API as an embedder uses it: right use, wrong use, no memory, no driver.
-#include "runtime/api.h"
-#include "runtime/front.h"
+#include "runtime/api/api.h"
+#include "runtime/compile/load_module.h"
 #include "tests/unit/unit.h"
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // Launch plans: read, written, resolved to actions.
-#include "runtime/memo.h"
+#include "runtime/plan/launch_cache.h"
 #include "tests/unit/unit.h"
 #include <pthread.h>
 #include <string.h>

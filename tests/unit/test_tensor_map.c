@@ -1,5 +1,5 @@
 // Tensor maps at launch: what the driver is asked for, what is refused, and that nothing is asked twice.
-#include "runtime/tensor_map.h"
+#include "runtime/device/tensor_map.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 

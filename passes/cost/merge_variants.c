@@ -1,0 +1,182 @@
+// One kernel with several tiles: its variants, with conditions by which a launch finds the cheapest.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/cost/search_internal.h"
+#include "passes/tile/swap_operands.h"
+#include "passes/tile/split_k.h"
+#include "passes/cost/cost_cooperative.h"
+#include "passes/specialize/warp_specialize.h"
+#include <string.h>
+
+// An expression of one variant with the dims and scalars of another.
+static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *expr) {
+    Subst *subst = subst_new(arena);
+    for (int i = 0; i < from->dims.count; i++) {
+        Var *own = func_dim(to, from->dims.items[i]->name);
+        if (own) subst_var(subst, from->dims.items[i], e_var(arena, own));
+    }
+    for (int i = 0; i < from->params.count && i < to->params.count; i++)
+        if (from->params.items[i].var && to->params.items[i].var)
+            subst_var(subst, from->params.items[i].var, e_var(arena, to->params.items[i].var));
+    return subst_expr(subst, expr);
+}
+
+// What a tile of the grid has behind the end of a tensor: of a name whose end is ceildiv(X, tile), the last one has tile * end - X.
+static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
+    bool divides = end->kind == EXPR_CALL && end->call.op == OP_CEILDIV && expr_is_int(end->call.args[1].value, tile);
+    return divides ? e_sub(arena, e_mul(arena, (Expr *)end, e_int(arena, tile)), end->call.args[0].value)
+                   : e_int(arena, 0);
+}
+
+typedef struct Streamed {
+    Expr *readers;   // blocks that read the tiles of the one operand or the other, the fewer of both; NULL: not known
+    Expr *few;       // STREAM_READERS or fewer
+    Expr *zeros;     // clocks for what all blocks ask for behind the end
+} Streamed;
+
+// Of two names of the grid, each says how many blocks read the tiles that the other one chooses.
+static Streamed streamed(const FitsSearch *search, const Func *kernel, const Stmt *grid, const PingpongCost *cost) {
+    if (grid->grid.count != 2) return (Streamed){0};
+    Arena *a = search->arena;
+    Expr *rows = grid->grid.iters[0].end, *columns = grid->grid.iters[1].end;
+    int64_t m, n;
+    specialized_tile(kernel, &m, &n);
+    Expr *zeros = e_add(a, e_mul(a, behind_end(a, rows, m), columns), e_mul(a, behind_end(a, columns, n), rows));
+    zeros = e_mul(a, e_mul(a, zeros, specialized_steps(a, kernel)), e_int(a, cost->bytes));
+    Expr *readers = e_min(a, rows, columns);
+    return (Streamed){.readers = readers,
+                      .few = e_binary(a, BIN_LE, readers, e_int(a, STREAM_READERS)),
+                      .zeros = e_div(a, zeros, e_int(a, search->target->wgmma.zero_bytes))};
+}
+
+// So many clusters run at once (clusters_of).
+static Expr *clusters(const FitsSearch *search, int split) {
+    Arena *a = search->arena;
+    Expr *all = e_call(a, OP_SMS, 0, NULL);
+    if (split == 1) return all;
+    all = e_div(a, all, e_int(a, split));
+    if (split > 2) all = e_sub(a, all, e_div(a, all, e_int(a, search->target->wgmma.stray_clusters)));
+    return e_max(a, all, e_int(a, 1));
+}
+
+// As apart_clocks, of a problem that the launch knows.
+static Expr *workspace_cost(const FitsSearch *search, const Func *kernel) {
+    Arena *a = search->arena;
+    const WgmmaCosts *costs = &search->target->wgmma;
+    const Stmt *grid = func_grid(kernel);
+    PingpongCost cost = cost_pingpong(search->target, fits_as_parted(search, kernel), 1);
+    Expr *all = specialized_steps(a, kernel), *parts = workspace_slices(a, kernel, all);
+    int64_t m, n;
+    specialized_tile(kernel, &m, &n);
+    Expr *tiles = e_mul(a, grid->grid.iters[0].end, grid->grid.iters[1].end);
+    Expr *rows = e_mul(a, grid->grid.iters[0].end, e_int(a, m)),
+         *columns = e_mul(a, grid->grid.iters[1].end, e_int(a, n));
+    Expr *turns = e_call2(a, OP_CEILDIV, e_mul(a, tiles, parts), e_call(a, OP_SMS, 0, NULL));
+    Expr *steps = e_mul(a, turns, e_call2(a, OP_CEILDIV, all, parts));
+    Expr *loop = e_mul(a, steps, e_int(a, larger(cost.step, cost.stream)));
+    Expr *memory = e_mul(a, e_mul(a, e_add(a, rows, columns), all), e_int(a, cost.bytes));
+    Expr *sums = e_mul(a, parts, e_mul(a, e_mul(a, rows, columns), e_int(a, 2 * (int64_t)sizeof(float))));
+    Expr *store = e_mul(a, turns, e_int(a, n * (costs->tail_clocks + costs->scattered_clocks)));
+    Expr *clocks = e_add(a, e_max(a, loop, e_div(a, memory, e_int(a, costs->memory_bytes))), store);
+    clocks = e_add(a, clocks, streamed(search, kernel, grid, &cost).zeros);
+    return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->apart_bytes))), e_int(a, costs->apart_clocks));
+}
+
+// As clocks_of does it, of a problem that the launch knows.
+static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const PingpongCost *cost, int split) {
+    Arena *a = search->arena;
+    const Stmt *grid = func_grid(kernel);
+    Expr *points = e_int(a, 1), *all = specialized_steps(a, kernel), *steps = all;
+    for (int i = 0; i < grid->grid.count; i++) points = e_mul(a, points, grid->grid.iters[i].end);
+    if (split > 1) steps = e_call2(a, OP_CEILDIV, steps, e_int(a, split));
+    Expr *turns = e_call2(a, OP_CEILDIV, points, clusters(search, split));
+    Expr *tail = e_int(a, cost->tail), *step = e_int(a, cost->step), *clocks;
+    Streamed stream = streamed(search, kernel, grid, cost);
+    if (stream.few && cost->stream > cost->step) step = e_select(a, stream.few, e_int(a, cost->stream), step);
+    steps = e_mul(a, steps, step);
+    if (split > 1) {
+        Expr *loads = e_mul(a, e_mul(a, points, all), e_int(a, cost->loaded));
+        loads = e_div(a, loads, e_int(a, search->target->wgmma.cluster_bytes));
+        if (stream.readers)
+            loads = e_select(a, e_binary(a, BIN_GE, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
+        clocks = e_add(a, e_max(a, e_mul(a, turns, steps), loads), e_mul(a, turns, tail));
+    } else if (cost->hidden) {
+        clocks = e_add(a, e_mul(a, turns, steps), tail);
+    } else {
+        clocks = e_mul(a, turns, e_add(a, steps, tail));
+    }
+    return stream.few ? e_add(a, clocks, e_select(a, stream.few, stream.zeros, e_int(a, 0))) : clocks;
+}
+
+// What `other` would cost, in the names of `kernel`.
+static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *other) {
+    Arena *arena = search->arena;
+    PingpongCost cost;
+    int64_t m, n;
+    int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
+    if (split == APART) return translated(arena, kernel, other, workspace_cost(search, other));
+    if (!specialized_cooperative(arena, search->target, other))
+        cost = cost_pingpong_split(search->target, fits_as_parted(search, other), split);
+    else if (!cooperative_tile(arena, search->target, other, &m, &n, &cost))
+        return translated(arena, kernel, other,
+                          cost_cooperative(arena, search->target, other, fits_through_tile(search, other)));
+    return translated(arena, kernel, other, parted_clocks(search, other, &cost, split));
+}
+
+// Variants are tried in order: one is taken when none of those behind it costs less, the last one when nothing else is.
+static void set_conditions(const FitsSearch *search, int count, Func **variants) {
+    Arena *arena = search->arena;
+    for (int i = 0; i + 1 < count; i++) {
+        Func *kernel = variants[i];
+        Expr *least = cost_for(search, kernel, variants[count - 1]);
+        for (int j = count - 2; j > i; j--) least = e_min(arena, cost_for(search, kernel, variants[j]), least);
+        Expr *cheap = e_binary(arena, BIN_LE, cost_for(search, kernel, kernel), least);
+        kernel->when = kernel->when ? e_and(arena, kernel->when, cheap) : cheap;
+        attr_set_ints(arena, &kernel->attrs, ATTR_TILE_VARIANT, 0, NULL);
+    }
+}
+
+// Where points differ in a way that rounds balance, blocks stay for several (lpt_schedule.c).
+static void make_stay(const FitsSearch *search, Func *kernel) {
+    if (kernel->kind != FUNC_KERNEL || !tiles_balance(search->arena, search->target, kernel)) return;
+    ((Stmt *)func_grid(kernel))->grid.persistent = true;
+}
+
+// One whose tiles are split apart is a program; its kernels come after all variants, the sum once.
+static void add_variants(const FitsSearch *search, const Module *module, Module *merged, int count,
+                         Func *const *variants) {
+    VEC(Func *) kernels = {0};
+    for (int v = 0; v < count; v++) {
+        const Func *kernel = variants[v];
+        if (kernel->kind != FUNC_KERNEL || attr_int(kernel->attrs, ATTR_SPLIT, 1) != APART) {
+            vec_push(search->arena, &merged->funcs, variants[v]);
+            continue;
+        }
+        SplitKWorkspace made = split_k_workspace(search->arena, search->target, module, kernel);
+        vec_push(search->arena, &merged->funcs, made.program);
+        if (kernels.count == 0) vec_push(search->arena, &kernels, made.sum);
+        vec_push(search->arena, &kernels, made.slices);
+    }
+    for (int k = 0; k < kernels.count; k++) vec_push(search->arena, &merged->funcs, kernels.items[k]);
+}
+
+void fits_merge(const FitsSearch *search, Module *module, Module *const *others) {
+    Module merged = *module;
+    memset(&merged.funcs, 0, sizeof merged.funcs);
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *variants[MOST_VARIANTS] = {module->funcs.items[i]};
+        int count = 1;
+        Choice *choice =
+            variants[0]->kind == FUNC_KERNEL && search->choices ? fits_choice((FitsSearch *)search, variants[0]) : NULL;
+        int tiles = choice ? choice->tiles.count : 1;
+        for (; count < tiles; count++) variants[count] = others[count - 1]->funcs.items[i];
+        for (int v = 0; choice && v < count && v < tiles; v++) {
+            int64_t split = choice->tiles.items[v].split;
+            if (split != 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, split);
+        }
+        for (int v = 0; v < count; v++) make_stay(search, variants[v]);
+        set_conditions(search, count, variants);
+        add_variants(search, module, &merged, count, variants);
+    }
+    *module = merged;
+}

@@ -1,0 +1,198 @@
+// What a kernel takes, of its tile-stage text (passes/cost/occupancy.h).
+#include "passes/cost/occupancy.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+
+// Registers beside the fragments: addresses, loop counters, and with a gemm operands of a tensor-core instruction.
+enum { REGISTER_SLACK = 24, GEMM_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
+
+typedef struct Walk {
+    Visitor visitor;
+    Arena *arena;
+    FitsEstimate *out;
+    bool async;       // the target copies asynchronously
+    bool wgmma;       // has wgmma
+    int64_t stages;   // of the pipelined loop that we are in; 0: none
+} Walk;
+
+static int64_t elements(const Buf *buf) {
+    int64_t count = 1;
+    for (int d = 0; d < buf->rank; d++) {
+        int64_t extent = buf_extent(buf, d);
+        count *= extent < 0 ? 1 : extent;
+    }
+    return count;
+}
+
+static void add_buffer(Walk *walk, const Buf *buf) {
+    if (buf->scope != SCOPE_SHARED && buf->scope != SCOPE_FRAGMENT) return;
+    FitsBuffer entry = {.buf = buf, .stages = 1};
+    vec_push(walk->arena, &walk->out->buffers, entry);
+}
+
+static FitsBuffer *entry_of(Walk *walk, const Buf *buf) {
+    for (int i = 0; i < walk->out->buffers.count; i++)
+        if (walk->out->buffers.items[i].buf == buf) return &walk->out->buffers.items[i];
+    return NULL;
+}
+
+// A copy from global memory into a shared buffer within a pipelined loop: the buffer becomes a ring.
+static void note_move(Walk *walk, const Buf *from, const Buf *to) {
+    if (!walk->async || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
+    FitsBuffer *entry = entry_of(walk, to);
+    if (entry && to->scope == SCOPE_SHARED && to->type == from->type) entry->stages = walk->stages;
+}
+
+static void note_copy(Walk *walk, const Stmt *stmt) {
+    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
+    if (!from || !to) return;
+    note_move(walk, from->buf, to->buf);
+    FitsBuffer *entry = entry_of(walk, to->buf);
+    if (entry) entry->is_loaded |= from->buf->scope != SCOPE_FRAGMENT;
+}
+
+// `a[i, j] = x[index[i], j]`, or of `condition ? x[..] : 0`, whose type may have been widened: a gather.
+static void note_gather(Walk *walk, const Stmt *store) {
+    const Expr *value = store->store.value;
+    while (value->kind == EXPR_CAST || value->kind == EXPR_SELECT)
+        value = value->kind == EXPR_CAST ? value->operand : value->select.yes;
+    if (value->kind == EXPR_LOAD) note_move(walk, value->load.buf, store->store.buf);
+}
+
+static void note_read(Walk *walk, const Buf *buf) {
+    FitsBuffer *entry = entry_of(walk, buf);
+    if (entry) entry->is_kept = true;
+}
+
+static bool visit_expr_read(Visitor *visitor, Expr *expr) {
+    if (expr->kind == EXPR_LOAD) note_read(visitor->user, expr->load.buf);
+    return true;
+}
+
+// Tensor cores take operand b from shared memory, and operand a from registers: 8-bit elements that were computed, not loaded for it,
+// lie in other threads than it wants. (wgmma's are put in order within the thread.)
+static void note_by_shared(Walk *walk, const Stmt *gemm) {
+    for (int i = 0; i < 2; i++) {
+        FitsBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);
+        if (!entry || entry->buf->scope != SCOPE_FRAGMENT) continue;
+        entry->by_shared |= !walk->wgmma && (i == 1 || (type_bytes(entry->buf->type) == 1 && !entry->is_loaded));
+    }
+}
+
+// A fragment that only reductions read is consumed as it is made: its elements are not all there at once.
+static void note_operands(Walk *walk, const Stmt *stmt) {
+    bool reduces = stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
+    for (int i = 0; i < stmt->call.count; i++)
+        if (stmt->call.args[i].region && !(reduces && i == 0)) note_read(walk, stmt->call.args[i].region->buf);
+    if (stmt->call.op != OP_GEMM) return;
+    walk->out->registers = GEMM_SLACK;
+    note_by_shared(walk, stmt);
+}
+
+static bool visit(Visitor *visitor, Stmt *stmt) {
+    Walk *walk = visitor->user;
+    if (stmt->kind == STMT_CALL) note_operands(walk, stmt);
+    if (stmt->kind == STMT_DECL && !stmt->decl->alias_of) add_buffer(walk, stmt->decl);
+    if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) note_copy(walk, stmt);
+    if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
+    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
+    int64_t outer = walk->stages, stages = 0;
+    if (stmt->loop.stages) expr_const(stmt->loop.stages, &stages);
+    walk->stages = stages;
+    visit_block(visitor, &stmt->loop.body);
+    walk->stages = outer;
+    return false;
+}
+
+FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target) {
+    FitsEstimate out = {.threads = 1, .registers = REGISTER_SLACK};
+    Walk walk = {.arena = arena,
+                 .out = &out,
+                 .async = target_has(target, FEATURE_CP_ASYNC),
+                 .wgmma = target_has(target, FEATURE_WGMMA)};
+    walk.visitor = (Visitor){.stmt = visit, .expr = visit_expr_read, .user = &walk};
+    visit_block(&walk.visitor, (Block *)&kernel->body);
+    const Stmt *grid = func_grid(kernel);
+    if (grid) expr_const(grid->grid.threads, &out.threads);
+    if (out.threads < 1) out.threads = 1;
+    int64_t blocks =
+        grid && attr_get(grid->attrs, ATTR_BLOCKS) ? grid_blocks(grid) : target_cluster(target, out.threads);
+    int64_t block_threads = blocks > 0 ? out.threads / blocks : out.threads;
+    for (int i = 0; i < out.buffers.count; i++) {
+        FitsBuffer *b = &out.buffers.items[i];
+        int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
+        if (b->buf->scope == SCOPE_SHARED || b->by_shared)
+            b->bytes = (count * bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
+        out.shared += b->bytes;
+        if (b->buf->scope == SCOPE_FRAGMENT) {
+            int64_t each = (count + out.threads - 1) / out.threads;
+            if (b->is_kept) b->registers = (each * bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
+            out.registers += b->registers;
+        }
+    }
+    out.fits = out.shared <= target->shared_block && block_threads <= target->max_threads &&
+               out.registers <= target->registers_thread &&
+               out.registers * block_threads <= target->registers_multiprocessor;
+    return out;
+}
+
+const char *fits_tunables(Arena *arena, const Func *kernel) {
+    StrBuf text;
+    sb_init(&text, arena);
+    for (const Attr *attr = kernel->attrs; attr; attr = attr->next) {
+        if (attr->id != ATTR_TUNED || attr->count < 2) continue;
+        sb_printf(&text, "%s%s = %lld", text.length ? ", " : "", attr->args[0].text, (long long)attr->args[1].integer);
+    }
+    return sb_text(&text);
+}
+
+static void table_row(const FitsBuffer *b, StrBuf *out) {
+    bool shared = b->buf->scope == SCOPE_SHARED;
+    sb_printf(out, "  %-9s%s: %s[", shared ? "shared" : "fragment", b->buf->name, type_text(b->buf->type));
+    for (int d = 0; d < b->buf->rank; d++) sb_printf(out, "%s%lld", d ? ", " : "", (long long)buf_extent(b->buf, d));
+    sb_str(out, "]");
+    if (b->stages > 1) sb_printf(out, " x %lld stages", (long long)b->stages);
+    if (shared) sb_printf(out, ": %lld bytes\n", (long long)b->bytes);
+    else if (b->by_shared)
+        sb_printf(out, ": %lld registers a thread, %lld bytes on its way to a gemm\n", (long long)b->registers,
+                  (long long)b->bytes);
+    else sb_printf(out, ": %lld registers a thread\n", (long long)b->registers);
+}
+
+void fits_table(const FitsEstimate *e, const Target *t, StrBuf *out) {
+    for (int i = 0; i < e->buffers.count; i++) table_row(&e->buffers.items[i], out);
+    if (e->threads > t->max_threads)
+        sb_printf(out, "  threads of a point: %lld; a block of %s has %d, a cluster %d blocks\n", (long long)e->threads,
+                  t->name, t->max_threads, target_has(t, FEATURE_CLUSTER) ? t->cluster_most : 1);
+    sb_printf(out, "  shared memory of a block: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
+              (long long)t->shared_block);
+    sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a block",
+              (long long)e->registers, t->name, t->registers_thread, t->registers_multiprocessor,
+              (long long)e->threads);
+}
+
+// ---- hardware features ----
+
+typedef struct Needs {
+    const Target *target;
+    bool served;
+} Needs;
+
+static bool needs_expr(Visitor *visitor, Expr *expr) {
+    Needs *needs = visitor->user;
+    if (expr->kind == EXPR_CALL) needs->served &= target_has(needs->target, op_info(expr->call.op)->feature);
+    return needs->served;
+}
+
+static bool needs_stmt(Visitor *visitor, Stmt *stmt) {
+    Needs *needs = visitor->user;
+    if (stmt->kind == STMT_CALL) needs->served &= target_has(needs->target, op_info(stmt->call.op)->feature);
+    return needs->served;
+}
+
+bool is_served(const Func *kernel, const Target *target) {
+    Needs needs = {target, func_cluster(kernel) <= target->cluster_most};
+    Visitor visitor = {.expr = needs_expr, .stmt = needs_stmt, .user = &needs};
+    visit_block(&visitor, (Block *)&kernel->body);
+    return needs.served;
+}

@@ -1,0 +1,295 @@
+// The public API: objects with an arena each, entry points that catch failures.
+//
+// A call works in a temporary arena (Job) with a failure point. What outlives the call is copied into the arena of the
+// object that it makes; those arenas have failure points of their own, which hand failures on to the job's.
+#include "runtime/api/api.h"
+#include "runtime/api/status.h"
+#include "runtime/plan/container.h"
+#include "target/target.h"
+#include <string.h>
+
+const char *tilec_version(void) {
+    return TILEC_VERSION;
+}
+
+// ---- objects ----
+
+void *object_new(Allocator host, size_t bytes) {
+    Object *object = host.resize(host.user, NULL, bytes);
+    if (!object) return NULL;
+    memset(object, 0, bytes);
+    object->host = host;
+    object->arena = arena_new(host, &object->failure);
+    if (object->arena) return object;
+    host.resize(host.user, object, 0);
+    return NULL;
+}
+
+void object_free(void *memory) {
+    Object *object = memory;
+    if (!object) return;
+    Allocator host = object->host;
+    arena_free(object->arena);
+    host.resize(host.user, object, 0);
+}
+
+// ---- jobs ----
+
+struct TilecDiagnostics {
+    Object object;
+    VEC(TilecDiagnostic) items;
+    const char *text, *json;
+};
+
+static void render(TilecDiagnostics *out, const DiagSink *sink) {
+    Arena *arena = out->object.arena;
+    StrBuf text, json;
+    sb_init(&text, arena);
+    sb_init(&json, arena);
+    diag_render(sink, 0, DIAG_TEXT, &text);
+    diag_render(sink, 0, DIAG_JSON, &json);
+    out->text = sb_text(&text);
+    out->json = sb_text(&json);
+    for (int i = 0; i < diag_count(sink); i++) {
+        DiagView view = diag_view(sink, i);
+        TilecDiagnostic d = {.code = (int)view.code, .severity = (TilecSeverity)view.severity};
+        d.line = view.span.line;
+        d.column = view.span.column;
+        d.end_line = view.span.end_line;
+        d.end_column = view.span.end_column;
+        d.file = d.line ? arena_strdup(arena, view.file) : "";
+        d.message = arena_strdup(arena, view.message);
+        d.remedy = view.remedy;
+        vec_push(arena, &out->items, d);
+    }
+}
+
+// The sink's diagnostics as an object; NULL when there are none, or no memory for them.
+static TilecDiagnostics *diagnostics_of(Allocator host, const DiagSink *sink) {
+    if (!sink || diag_count(sink) == 0) return NULL;
+    TilecDiagnostics *out = object_new(host, sizeof *out);
+    if (!out) return NULL;
+    if (FAILURE_CAUGHT(&out->object.failure)) {
+        object_free(out);
+        return NULL;
+    }
+    render(out, sink);
+    return out;
+}
+
+static TilecStatus caught(Job *job, TilecStatus (*work)(Job *job)) {
+    if (FAILURE_CAUGHT(&job->failure))
+        return job->failure.kind == FAIL_INTERNAL ? TILEC_ERROR_INTERNAL : TILEC_ERROR_ENVIRONMENT;
+    job->arena = arena_new(job->host, &job->failure);
+    if (!job->arena) return TILEC_ERROR_ENVIRONMENT;
+    job->sink = diag_sink_new(job->arena);
+    return work(job);
+}
+
+// Says in a diagnostic what a failure was: in a sink of its own, since the job's may be half done.
+static TilecStatus describe_failure(Job *job) {
+    if (job->text) diag(job->sink, (Span){0}, T_INTERNAL, job->text);
+    else diag(job->sink, (Span){0}, T_OUT_OF_MEMORY);
+    return TILEC_OK;
+}
+
+TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **diagnostics) {
+    TilecStatus status = caught(job, work);
+    if (diagnostics) *diagnostics = NULL;
+    if (job->failure.kind != FAIL_NONE) {
+        arena_free(job->arena);
+        Job message = {.host = job->host};
+        if (job->failure.kind == FAIL_INTERNAL) message.text = job->failure.message;
+        caught(&message, describe_failure);
+        if (diagnostics && message.failure.kind == FAIL_NONE && message.arena)
+            *diagnostics = diagnostics_of(job->host, message.sink);
+        arena_free(message.arena);
+        return status;
+    }
+    if (diagnostics) *diagnostics = diagnostics_of(job->host, job->sink);
+    arena_free(job->arena);
+    return status;
+}
+
+// ---- diagnostics ----
+
+size_t tilec_diagnostics_count(const TilecDiagnostics *diagnostics) {
+    return diagnostics ? (size_t)diagnostics->items.count : 0;
+}
+
+bool tilec_diagnostics_get(const TilecDiagnostics *diagnostics, size_t index, TilecDiagnostic *out) {
+    if (!out || index >= tilec_diagnostics_count(diagnostics)) return false;
+    *out = diagnostics->items.items[index];
+    return true;
+}
+
+const char *tilec_diagnostics_text(const TilecDiagnostics *diagnostics) {
+    return diagnostics ? diagnostics->text : "";
+}
+
+const char *tilec_diagnostics_json(const TilecDiagnostics *diagnostics) {
+    return diagnostics ? diagnostics->json : "";
+}
+
+void tilec_diagnostics_destroy(TilecDiagnostics *diagnostics) {
+    object_free(diagnostics);
+}
+
+// ---- context ----
+
+TilecStatus tilec_context_create(const TilecAllocator *allocator, TilecContext **out) {
+    Allocator host = libc_allocator;
+    if (!out || (allocator && !allocator->resize)) return TILEC_ERROR_USAGE;
+    if (allocator) host = (Allocator){allocator->resize, allocator->user};
+    TilecContext *context = host.resize(host.user, NULL, sizeof *context);
+    *out = context;
+    if (!context) return TILEC_ERROR_ENVIRONMENT;
+    context->host = host;
+    return TILEC_OK;
+}
+
+void tilec_context_destroy(TilecContext *context) {
+    if (!context) return;
+    Allocator host = context->host;
+    host.resize(host.user, context, 0);
+}
+
+// ---- artefacts ----
+
+_Noreturn void failure_hand_on(const Failure *from, Failure *to) {
+    to->kind = from->kind;
+    memcpy(to->message, from->message, sizeof to->message);
+    longjmp(to->point, 1);
+}
+
+static void adopt(TilecArtefact *artefact, Job *job, const char *ptx, const char *manifest, const void *cubin,
+                  size_t cubin_size) {
+    Arena *arena = artefact->object.arena;
+    artefact->ptx = arena_strdup(arena, ptx);
+    artefact->manifest = arena_strdup(arena, manifest);
+    if (cubin) artefact->cubin = arena_copy(arena, cubin, cubin_size);
+    artefact->cubin_size = cubin_size;
+    artefact->plan =
+        plan_read(arena, &artefact->object.failure, job->sink, artefact->manifest, strlen(artefact->manifest));
+    if (!artefact->plan) return;
+    int count = artefact->plan->entries.count;
+    artefact->kernels = NEW_ARRAY(arena, TilecKernel, count + 1);
+    for (int i = 0; i < count; i++) artefact->kernels[i].entry = &artefact->plan->entries.items[i];
+}
+
+TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const void *cubin, size_t cubin_size,
+                          TilecArtefact **out) {
+    TilecArtefact *artefact = object_new(job->host, sizeof *artefact);
+    if (!artefact) fail_out_of_memory(&job->failure);
+    if (FAILURE_CAUGHT(&artefact->object.failure)) {
+        Failure failure = artefact->object.failure;
+        object_free(artefact);
+        failure_hand_on(&failure, &job->failure);
+    }
+    adopt(artefact, job, ptx, manifest, cubin, cubin_size);
+    if (!artefact->plan) {
+        object_free(artefact);
+        return status_of(job->sink, 0);
+    }
+    *out = artefact;
+    return TILEC_OK;
+}
+
+typedef struct OpenJob {
+    Job job;
+    const void *cubin;
+    size_t size;
+    TilecArtefact **out;
+} OpenJob;
+
+static TilecStatus open_artefact(Job *job) {
+    OpenJob *open = (OpenJob *)job;
+    const char *why = NULL;
+    size_t length;
+    const char *plan = container_plan(open->cubin, open->size, &length, &why);
+    if (!plan) {
+        diag(job->sink, (Span){0}, T_BAD_ARTEFACT, why);
+        return TILEC_ERROR_SOURCE;
+    }
+    return artefact_make(job, "", arena_strndup(job->arena, plan, length), open->cubin, open->size, open->out);
+}
+
+TilecStatus tilec_artefact_open(TilecContext *context, const void *cubin, size_t size, TilecArtefact **artefact,
+                                TilecDiagnostics **diagnostics) {
+    if (!context || !cubin || !artefact) return TILEC_ERROR_USAGE;
+    *artefact = NULL;
+    OpenJob open = {.job = {.host = context->host}, .cubin = cubin, .size = size, .out = artefact};
+    return job_run(&open.job, open_artefact, diagnostics);
+}
+
+void tilec_artefact_destroy(TilecArtefact *artefact) {
+    object_free(artefact);
+}
+
+const char *tilec_artefact_ptx(const TilecArtefact *artefact) {
+    return artefact ? artefact->ptx : "";
+}
+
+const void *tilec_artefact_cubin(const TilecArtefact *artefact, size_t *size) {
+    if (size) *size = artefact ? artefact->cubin_size : 0;
+    return artefact ? artefact->cubin : NULL;
+}
+
+const char *tilec_artefact_manifest(const TilecArtefact *artefact) {
+    return artefact ? artefact->manifest : "";
+}
+
+const char *tilec_artefact_target(const TilecArtefact *artefact) {
+    return artefact ? artefact->plan->target : "";
+}
+
+size_t tilec_artefact_kernel_count(const TilecArtefact *artefact) {
+    return artefact ? (size_t)artefact->plan->entries.count : 0;
+}
+
+const TilecKernel *tilec_artefact_kernel(const TilecArtefact *artefact, size_t index) {
+    return index < tilec_artefact_kernel_count(artefact) ? &artefact->kernels[index] : NULL;
+}
+
+const TilecKernel *tilec_artefact_find(const TilecArtefact *artefact, const char *name) {
+    for (size_t i = 0; name && i < tilec_artefact_kernel_count(artefact); i++)
+        if (strcmp(artefact->kernels[i].entry->name, name) == 0) return &artefact->kernels[i];
+    return NULL;
+}
+
+const char *tilec_kernel_name(const TilecKernel *kernel) {
+    return kernel ? kernel->entry->name : "";
+}
+
+bool tilec_kernel_is_program(const TilecKernel *kernel) {
+    return kernel && kernel->entry->is_program;
+}
+
+size_t tilec_kernel_param_count(const TilecKernel *kernel) {
+    return kernel ? (size_t)kernel->entry->variants.items[0].params.count : 0;
+}
+
+size_t tilec_kernel_variant_count(const TilecKernel *kernel) {
+    return kernel ? (size_t)kernel->entry->variants.count : 0;
+}
+
+bool tilec_kernel_param(const TilecKernel *kernel, size_t index, TilecParam *out) {
+    if (!out || index >= tilec_kernel_param_count(kernel)) return false;
+    const PlanParam *p = &kernel->entry->variants.items[0].params.items[index];
+    *out = (TilecParam){.name = p->name, .type = type_text(p->type), .is_tensor = p->is_tensor, .rank = p->rank};
+    out->mode = (TilecMode)p->mode;
+    for (int d = 0; d < p->rank; d++) out->shape[d] = p->shape[d].text;
+    return true;
+}
+
+bool tilec_kernel_variant(const TilecKernel *kernel, size_t index, TilecVariant *out) {
+    if (!out || index >= tilec_kernel_variant_count(kernel)) return false;
+    const PlanVariant *v = &kernel->entry->variants.items[index];
+    *out = (TilecVariant){.symbol = v->symbol ? v->symbol : "", .when = v->when.text ? v->when.text : ""};
+    out->threads = v->threads;
+    out->shared_bytes = v->shared_bytes;
+    out->registers = v->symbol ? v->registers : -1;
+    out->spill_bytes = v->spill_stores + v->spill_loads;
+    out->stack_bytes = v->stack;
+    return true;
+}

@@ -1,0 +1,244 @@
+#include "runtime/compile/compile.h"
+#include "ir/print.h"
+#include "ir/rewrite.h"
+#include "runtime/plan/build.h"
+#include "runtime/plan/container.h"
+#include <string.h>
+
+CompileOptions compile_options(const Target *target) {
+    return (CompileOptions){.target = target,
+                            .optimize = 1,
+                            .lines = true,
+                            .upto = UPTO_CUBIN,
+                            .passes = {.bisect_limit = -1, .talk = stderr}};
+}
+
+static Module *hook_parse(void *user, Arena *arena, Failure *failure, DiagSink *sink, const char *name,
+                          const char *text) {
+    (void)user;
+    return parse_module(arena, failure, sink, name, text);
+}
+
+// "gemm (M = 256, N = 512): it differs by 0.3"
+static const char *test_failure(Arena *arena, const Test *test, const EmuTestResult *result) {
+    StrBuf text;
+    sb_init(&text, arena);
+    test_print_label(test, &text);
+    sb_printf(&text, "): %s", result->why ? result->why : "it fails");
+    return sb_text(&text);
+}
+
+static bool hook_emulate(void *user, Module *module, const char *after_pass, const char **why) {
+    const EmuOptions *options = user;
+    (void)after_pass;
+    for (int i = 0; i < module->tests.count; i++) {
+        EmuTestResult result = {0};
+        if (emulate_test(module, module->tests.items[i], options, &result) && result.passed) continue;
+        *why = test_failure(module->arena, module->tests.items[i], &result);
+        return false;
+    }
+    return true;
+}
+
+bool run_pipeline(Module *module, const CompileOptions *options) {
+    EmuOptions emulation = {.seed = options->seed,
+                            .races = true,
+                            .target = options->target,
+                            .answers = options->answers ? options->answers : emu_answers_new(module->arena)};
+    PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .user = &emulation};
+    return run_passes(module, options->target, &options->passes, &hooks);
+}
+
+static bool find_print(Visitor *visitor, Stmt *stmt) {
+    bool *found = visitor->user;
+    *found |= stmt->kind == STMT_CALL && stmt->call.op == OP_PRINT;
+    return !*found;
+}
+
+// `print` passes its numbers on the stack: such a kernel's frame says nothing about its registers.
+static bool prints(const Compiled *out, const char *symbol) {
+    Func *kernel = kernel_with_symbol(out->module, symbol);
+    bool found = false;
+    Visitor visitor = {.stmt = find_print, .user = &found};
+    if (kernel) visit_block(&visitor, &kernel->body);
+    return found;
+}
+
+// A warning with the kernel's name for what ptxas had to put into slow memory.
+static void warn_spills(const Compiled *out) {
+    for (int i = 0; i < out->cubin.kernel_count; i++) {
+        const KernelResources *k = &out->cubin.kernels[i];
+        if (k->spill_stores || k->spill_loads || (k->stack && !prints(out, k->symbol)))
+            diag(out->module->sink, (Span){0}, T_SPILLS, k->symbol, k->spill_stores, k->spill_loads, k->stack);
+    }
+}
+
+// A pipeline that was cut short leaves kernels that codegen does not understand; a file of functions leaves nothing to launch.
+static bool all_lowered(const Module *module) {
+    int kernels = 0;
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        kernels += func->kind == FUNC_KERNEL;
+        if (func->kind != FUNC_KERNEL || func->stage == STAGE_THREAD) continue;
+        diag(module->sink, func->loc, T_CUT_SHORT, func->name);
+        return false;
+    }
+    if (kernels == 0) diag(module->sink, (Span){0}, T_NO_KERNEL);
+    return kernels > 0;
+}
+
+static bool generate(const CompileOptions *options, Compiled *out) {
+    CodegenOptions codegen = {.target = options->target, .optimize = options->optimize, .lines = options->lines};
+    CodegenResult result = {0};
+    if (!codegen_module(out->module, &codegen, options->llvm, &result)) return false;
+    out->ptx = result.ptx;
+    out->llvm = result.llvm;
+    out->times.llvm = result.seconds;
+    out->times.build = result.build_seconds;
+    out->times.optimize = result.optimize_seconds;
+    out->times.emit = result.emit_seconds;
+    return true;
+}
+
+static bool assemble_and_pack(const CompileOptions *options, const AssembleOptions *assembling, Compiled *out) {
+    Module *module = out->module;
+    bool with_cubin = options->upto == UPTO_CUBIN;
+    if (with_cubin) {
+        if (!assemble(module->arena, module->failure, module->sink, out->ptx, assembling, &out->cubin)) return false;
+        out->times.assemble = out->cubin.seconds;
+        warn_spills(out);
+    }
+    StrBuf manifest;
+    sb_init(&manifest, module->arena);
+    out->plan = plan_build(module, options->target, with_cubin ? &out->cubin : NULL);
+    plan_write(out->plan, &manifest);
+    out->manifest = sb_text(&manifest);
+    if (!with_cubin) return true;
+    const char *why = NULL;
+    out->packed = container_pack(module->arena, out->cubin.data, out->cubin.size, out->manifest, manifest.length,
+                                 &out->packed_size, &why);
+    if (!out->packed) diag(module->sink, (Span){0}, T_CUBIN_BROKEN, out->cubin.assembler, why);
+    return out->packed != NULL;
+}
+
+typedef struct Job {
+    Front *front;
+    const CompileOptions *options;
+    Compiled *out;
+    AssembleOptions assembling;
+} Job;
+
+static bool passes_to_plan(void *user) {
+    Job *job = user;
+    const CompileOptions *options = job->options;
+    Compiled *out = job->out;
+    double start = seconds_now();
+    if (!run_pipeline(out->module, options)) return false;
+    front_limit_tiles(job->front, out->module);
+    out->times.passes = seconds_now() - start;
+    if (options->upto == UPTO_PASSES) return true;
+    return all_lowered(out->module) && generate(options, out) && assemble_and_pack(options, &job->assembling, out);
+}
+
+static void after_compile(void *user) {
+    Job *job = user;
+    stop_assembler(job->assembling.started);
+}
+
+bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled *out) {
+    double start = seconds_now();
+    *out = (Compiled){.times.parse = front->parse_seconds};
+    out->module = front_module(front, arena, options->define_count, options->defines, options->only);
+    out->times.elaborate = seconds_now() - start;
+    if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
+    Job job = {front, options, out, {options->target, out->module, options->ptxas, options->lines, NULL}};
+    if (options->upto == UPTO_CUBIN)
+        job.assembling.started = start_assembler(arena, out->module->failure, &job.assembling);
+    return fail_scope(out->module->failure, passes_to_plan, after_compile, &job);
+}
+
+static void report_kernel(const PlanVariant *v, StrBuf *out) {
+    sb_printf(out, "\n    %d threads, %lld bytes of shared memory", v->threads, (long long)v->shared_bytes);
+    if (v->registers >= 0)
+        sb_printf(out, ", %d registers, %d barrier%s, spills %d + %d bytes, stack %d bytes", v->registers, v->barriers,
+                  v->barriers == 1 ? "" : "s", v->spill_stores, v->spill_loads, v->stack);
+    if (v->how) sb_printf(out, "\n    %s", v->how);
+    sb_printf(out, "\n    grid %s", v->grid.text);
+}
+
+static void report_launches(const PlanSteps *steps, StrBuf *out) {
+    for (int i = 0; i < steps->count; i++)
+        if (steps->items[i]->kind == DO_LAUNCH) sb_printf(out, " %s", steps->items[i]->name);
+}
+
+// Up to the next `&&` outside of brackets.
+static int conjunct_length(const char *text) {
+    int length = 0, depth = 0;
+    for (; text[length]; length++) {
+        depth += (text[length] == '(') - (text[length] == ')');
+        if (depth == 0 && strncmp(text + length, " && ", 4) == 0) break;
+    }
+    return length;
+}
+
+// What a model of time says takes thousands of characters: of a long part the beginning is for people, all of it in the manifest.
+static void report_condition(const char *text, StrBuf *out) {
+    enum { LONG = 400, SHOWN = 60 };
+    const char *before = "    when ";
+    while (*text) {
+        int length = conjunct_length(text);
+        bool whole = length <= LONG;
+        sb_printf(out, "%s%.*s%s", before, whole ? length : SHOWN, text, whole ? "" : " ...");
+        before = " && ";
+        text += length;
+        if (*text) text += strlen(before);
+    }
+    sb_char(out, '\n');
+}
+
+// A variant of a kernel that is a program has no symbol.
+static void report_variant(const PlanVariant *v, StrBuf *out) {
+    sb_printf(out, "  %s", v->symbol ? v->symbol : "program:");
+    if (!v->symbol) report_launches(&v->steps, out);
+    for (int i = 0; i < v->tuned.count; i++)
+        sb_printf(out, "%s%s = %lld", i ? ", " : "  ", v->tuned.items[i].name, (long long)v->tuned.items[i].value);
+    if (v->recorded) sb_str(out, " (measured)");
+    if (v->symbol) report_kernel(v, out);
+    sb_char(out, '\n');
+    if (v->when.text) report_condition(v->when.text, out);
+}
+
+void report_resources(const Plan *plan, StrBuf *out) {
+    for (int i = 0; i < plan->entries.count; i++) {
+        const PlanEntry *entry = &plan->entries.items[i];
+        sb_printf(out, "%s %s for %s\n", entry->is_program ? "program" : "kernel", entry->name, plan->target);
+        for (int v = 0; !entry->is_program && v < entry->variants.count; v++)
+            report_variant(&entry->variants.items[v], out);
+    }
+}
+
+void report_times(const CompileTimes *t, int kernels, StrBuf *out) {
+    double own = t->parse + t->elaborate + t->passes + t->llvm;
+    sb_printf(out,
+              "%.1f ms from source to PTX for %d kernel%s: parse %.1f, elaborate %.1f, passes %.1f, "
+              "LLVM %.1f (of all threads: build %.1f, optimize %.1f, emit %.1f); ptxas %.1f ms\n",
+              own * 1e3, kernels, kernels == 1 ? "" : "s", t->parse * 1e3, t->elaborate * 1e3, t->passes * 1e3,
+              t->llvm * 1e3, t->build * 1e3, t->optimize * 1e3, t->emit * 1e3, t->assemble * 1e3);
+}
+
+// ---- for `tilec passes` and `tilec doctor` ----
+
+void report_passes(StrBuf *out) {
+    const Pass *pass;
+    for (int i = 0; (pass = pass_at(i)); i++) sb_printf(out, "%-20s %s\n", pass->name, pass->summary);
+}
+
+// Assembles the smallest kernel there is.
+void report_assembler(Arena *arena, Failure *failure, const char *ptxas, StrBuf *out) {
+    static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
+    DiagSink *sink = diag_sink_new(arena);
+    AssembleOptions options = {.target = target_named("sm_80"), .ptxas = ptxas};
+    Cubin cubin = {0};
+    if (assemble(arena, failure, sink, ptx, &options, &cubin)) sb_printf(out, "assembler  %s\n", cubin.assembler);
+    else sb_printf(out, "assembler  none: %s\n", diag_count(sink) ? diag_view(sink, 0).message : "?");
+}

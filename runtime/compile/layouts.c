@@ -1,0 +1,219 @@
+#include "runtime/compile/layouts.h"
+#include "ir/build.h"
+#include "ir/print.h"
+#include "ir/rewrite.h"
+#include "layout/draw.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/shared_access.h"
+#include <string.h>
+
+typedef struct Picture {
+    const char *key, *where;   // equal keys are equal pictures
+} Picture;
+
+typedef struct Page {
+    Arena *arena;
+    Module *module;
+    const Target *target;
+    LayoutsForm form;
+    StrBuf *out;
+    const char *kernel_text;
+    SharedAccessVec accesses;   // of the kernel
+    VEC(Picture) seen;
+    VEC(Drawing) drawings;   // SVG only
+} Page;
+
+// ---- texts ----
+
+static const char *buffer_text(const Page *page, const Buf *buf) {
+    StrBuf out;
+    sb_init(&out, page->arena);
+    sb_printf(&out, "%s: %s[", buf->name, type_text(buf->type));
+    for (int d = 0; d < buf->rank; d++) {
+        if (d) sb_str(&out, ", ");
+        print_expr(buf->shape[d], &out);
+    }
+    sb_char(&out, ']');
+    return sb_text(&out);
+}
+
+static const char *scope_name(const Buf *buf) {
+    return buf->scope == SCOPE_SHARED ? "shared" : "fragment";
+}
+
+static const char *layout_of(const Page *page, const Buf *buf) {
+    return buf->layout ? layout_text(page->arena, buf->layout) : "no layout";
+}
+
+static const char *statement_name(const Stmt *stmt) {
+    if (stmt->kind == STMT_CALL) return op_info(stmt->call.op)->text;
+    return stmt->kind == STMT_FOR ? "loop" : "statement";
+}
+
+// ---- accesses ----
+
+typedef struct Row {
+    const char *who, *what, *conflicts;
+    bool conflicting;
+} Row;
+typedef VEC(Row) Rows;
+
+static const char *conflicts_text(const Page *page, const SharedAccess *access, AccessCost cost) {
+    const char *most = access->exact ? "" : "at most ";
+    long long conflicts = cost.conflicts, accesses = cost.accesses;
+    if (conflicts == 0) return "none";
+    if (conflicts % accesses == 0) return arena_printf(page->arena, "%s%lld an access", most, conflicts / accesses);
+    return arena_printf(page->arena, "%s%lld in %lld accesses", most, conflicts, accesses);
+}
+
+static Row row_of(const Page *page, const SharedAccess *access) {
+    AccessCost cost = access_cost(page->target, access, access->buf->layout);
+    int line = access->stmt->loc.line;
+    const char *name = statement_name(access->stmt);
+    int64_t bytes = (int64_t)type_bytes(access->buf->type) * access->vector * access->steps / cost.accesses;
+    return (Row){
+        line > 0 ? arena_printf(page->arena, "line %d, %s", line, name) : name,
+        arena_printf(page->arena, "%s %lld bytes a lane", access->is_store ? "writes" : "reads", (long long)bytes),
+        conflicts_text(page, access, cost), cost.conflicts > 0};
+}
+
+static bool same_row(const Row *a, const Row *b) {
+    return !strcmp(a->who, b->who) && !strcmp(a->what, b->what) && !strcmp(a->conflicts, b->conflicts);
+}
+
+// Copies of one statement (a pipeline's prologue) are one row.
+static Rows rows_of(const Page *page, const Buf *buf) {
+    Rows rows = {0};
+    for (int i = 0; i < page->accesses.count; i++) {
+        if (page->accesses.items[i].buf != buf) continue;
+        Row row = row_of(page, &page->accesses.items[i]);
+        bool known = false;
+        for (int r = 0; r < rows.count && !known; r++) known = same_row(&rows.items[r], &row);
+        if (!known) vec_push(page->arena, &rows, row);
+    }
+    return rows;
+}
+
+static void text_accesses(const Page *page, const Buf *buf) {
+    Rows rows = rows_of(page, buf);
+    for (int i = 0; i < rows.count; i++)
+        sb_printf(page->out, "           %s %s, bank conflicts: %s\n", rows.items[i].who, rows.items[i].what,
+                  rows.items[i].conflicts);
+}
+
+static void html_accesses(const Page *page, const Buf *buf) {
+    Rows rows = rows_of(page, buf);
+    if (rows.count) sb_str(page->out, "<table><tr><th>access</th><th></th><th>bank conflicts</th></tr>\n");
+    for (int i = 0; i < rows.count; i++)
+        sb_printf(page->out, "<tr><td>%s</td><td>%s</td><td%s>%s</td></tr>\n", rows.items[i].who, rows.items[i].what,
+                  rows.items[i].conflicting ? " class=\"bad\"" : "", rows.items[i].conflicts);
+    if (rows.count) sb_str(page->out, "</table>\n");
+}
+
+// ---- pictures ----
+
+static bool draw(const Page *page, const Buf *buf, Drawing *drawing) {
+    const MemoryShape memory = {page->target->banks, page->target->bank_bytes, page->target->sector_bytes};
+    int64_t shape[LAYOUT_MAX_RANK];
+    LayoutContext cx = layout_context(page->arena);
+    const char *title = buffer_text(page, buf);
+    for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
+    if (!buf->layout) return false;
+    *drawing = buf->scope == SCOPE_SHARED ? draw_shared(&cx, title, buf->layout, type_bits(buf->type), memory)
+                                          : draw_distribution(&cx, title, buf->layout, shape);
+    return !cx.failed;
+}
+
+// Where the same picture has been; NULL: this is the first time.
+static const char *seen_as(Page *page, const Buf *buf) {
+    StrBuf key;
+    sb_init(&key, page->arena);
+    sb_printf(&key, "%s %d %s", scope_name(buf), buf->scope == SCOPE_SHARED ? type_bits(buf->type) : 0,
+              layout_of(page, buf));
+    for (int d = 0; d < buf->rank; d++) sb_printf(&key, " %lld", (long long)buf_extent(buf, d));
+    for (int i = 0; i < page->seen.count; i++)
+        if (strcmp(page->seen.items[i].key, sb_text(&key)) == 0) return page->seen.items[i].where;
+    const char *where = arena_printf(page->arena, "%s in %s", buf->name, page->kernel_text);
+    vec_push(page->arena, &page->seen, ((Picture){sb_text(&key), where}));
+    return NULL;
+}
+
+// ---- one buffer ----
+
+static void text_buffer(const Page *page, const Buf *buf) {
+    sb_printf(page->out, "  %-9s%s", scope_name(buf), buffer_text(page, buf));
+    if (buf->offset >= 0 && buf->scope == SCOPE_SHARED) sb_printf(page->out, " at byte %lld", (long long)buf->offset);
+    sb_printf(page->out, "\n           %s\n", layout_of(page, buf));
+    if (buf->scope == SCOPE_SHARED) text_accesses(page, buf);
+}
+
+static void html_buffer(Page *page, const Buf *buf) {
+    sb_printf(page->out, "<h3>%s <code>", scope_name(buf));
+    draw_escaped(page->out, buffer_text(page, buf));
+    sb_str(page->out, "</code></h3>\n<p><code>");
+    draw_escaped(page->out, layout_of(page, buf));
+    sb_str(page->out, "</code>");
+    if (buf->scope == SCOPE_SHARED && buf->offset >= 0) sb_printf(page->out, " at byte %lld", (long long)buf->offset);
+    sb_str(page->out, "</p>\n");
+    if (buf->scope == SCOPE_SHARED) html_accesses(page, buf);
+    const char *before = seen_as(page, buf);
+    Drawing drawing;
+    if (before) sb_printf(page->out, "<p>Laid out like %s.</p>\n", before);
+    if (before || !draw(page, buf, &drawing)) return;
+    LayoutContext cx = layout_context(page->arena);
+    drawing.title = "";
+    sb_printf(page->out, "<figure>\n%s</figure>\n", draw_svg(&cx, drawing));
+}
+
+static void svg_buffer(Page *page, const Buf *buf) {
+    Drawing drawing;
+    if (seen_as(page, buf) || !draw(page, buf, &drawing)) return;
+    drawing.title = arena_printf(page->arena, "%s, %s %s   %s", page->kernel_text, scope_name(buf), drawing.title,
+                                 layout_of(page, buf));
+    vec_push(page->arena, &page->drawings, drawing);
+}
+
+static bool each_declaration(Visitor *visitor, Stmt *stmt) {
+    Page *page = visitor->user;
+    if (stmt->kind != STMT_DECL || (stmt->decl->scope != SCOPE_SHARED && stmt->decl->scope != SCOPE_FRAGMENT))
+        return true;
+    switch (page->form) {
+    case LAYOUTS_TEXT: text_buffer(page, stmt->decl); break;
+    case LAYOUTS_SVG: svg_buffer(page, stmt->decl); break;
+    case LAYOUTS_HTML: html_buffer(page, stmt->decl); break;
+    }
+    return true;
+}
+
+// ---- the page ----
+
+static void kernel(Page *page, Func *func) {
+    PassContext context = {.module = page->module, .arena = page->arena, .failure = page->module->failure};
+    context.sink = page->module->sink;
+    context.target = page->target;
+    page->kernel_text =
+        arena_printf(page->arena, "kernel %s%s", func->name, attr_get(func->attrs, ATTR_FALLBACK) ? " (general)" : "");
+    page->accesses.count = 0;
+    if (func->stage == STAGE_TILE) shared_accesses(&context, func, &page->accesses);
+    if (page->form == LAYOUTS_TEXT) sb_printf(page->out, "%s\n", page->kernel_text);
+    if (page->form == LAYOUTS_HTML)
+        sb_printf(page->out, "<h2>%s <small>%lld threads</small></h2>\n", page->kernel_text,
+                  (long long)kernel_threads(func));
+    Visitor visitor = {.stmt = each_declaration, .user = page};
+    visit_block(&visitor, &func->body);
+}
+
+void emit_layouts(Module *module, const Target *target, const char *name, LayoutsForm form, StrBuf *out) {
+    Page page = {.arena = out->arena, .module = module, .target = target, .form = form, .out = out};
+    if (form == LAYOUTS_HTML) {
+        draw_html_begin(out, arena_printf(page.arena, "layouts of %s", name));
+        sb_str(out, "<h1>");
+        draw_escaped(out, name);
+        sb_printf(out, "<small>%s</small></h1>\n", target->name);
+    }
+    for (int i = 0; i < module->funcs.count; i++)
+        if (module->funcs.items[i]->kind == FUNC_KERNEL) kernel(&page, module->funcs.items[i]);
+    LayoutContext cx = layout_context(page.arena);
+    if (form == LAYOUTS_SVG) sb_str(out, draw_svgs(&cx, page.drawings.items, page.drawings.count));
+    if (form == LAYOUTS_HTML) draw_html_end(out);
+}

@@ -1,0 +1,278 @@
+// The tuning record's part in choosing tunables.
+#include "ir/build.h"
+#include "ir/print.h"
+#include "runtime/compile/load_module.h"
+#include <stdlib.h>
+#include <string.h>
+
+// "BM" is a tunable, and so is "gemm.BM".
+static bool names_tunable(const char *define, const Tunable *tunable) {
+    size_t length = strlen(tunable->kernel);
+    bool own = strncmp(define, tunable->kernel, length) == 0 && define[length] == '.';
+    return strcmp(own ? define + length + 1 : define, tunable->name) == 0;
+}
+
+int front_drop_tunables(Front *front, int count, const Define *defines, Define *kept) {
+    const Tunable *tunables;
+    int tunable_count = syntax_tunables(front->syntax, front->arena, &tunables), kept_count = 0;
+    for (int i = 0; i < count; i++) {
+        bool tunable = false;
+        for (int t = 0; t < tunable_count; t++) tunable |= names_tunable(defines[i].name, &tunables[t]);
+        if (!tunable) kept[kept_count++] = defines[i];
+    }
+    return kept_count;
+}
+
+const char *front_signature(Front *front, Arena *arena, int define_count, const Define *defines, const char *kernel) {
+    uint64_t hash = 0xcbf29ce484222325;   // FNV-1a
+    StrBuf text;
+    sb_init(&text, arena);
+    Define *kept = NEW_ARRAY(arena, Define, define_count + 1);
+    ElaborateOptions options = {.defines = kept, .only = kernel};
+    options.define_count = front_drop_tunables(front, define_count, defines, kept);
+    int diags = diag_count(front->sink);
+    Module *module = elaborate(front->syntax, arena, front->failure, front->sink, &options);
+    diag_truncate(front->sink, diags);
+    for (int i = 0; module && i < module->funcs.count; i++)
+        if (strcmp(module->funcs.items[i]->name, kernel) == 0)
+            print_func(module, module->funcs.items[i], (PrintOptions){0}, &text);
+    for (size_t i = 0; i < text.length; i++) hash = (hash ^ (uint8_t)text.text[i]) * 0x100000001b3;
+    return text.length ? arena_printf(arena, "%016llx", (unsigned long long)hash) : "";
+}
+
+typedef struct Choosing {
+    Front *front;
+    Arena *arena;
+    int tunable_count, define_count;
+    const Tunable *tunables;
+    const Define *defines;
+} Choosing;
+
+static const RecordValue *value_of(const RecordEntry *entry, const char *name) {
+    for (int i = 0; i < entry->tuned.count; i++)
+        if (strcmp(entry->tuned.items[i].name, name) == 0) return &entry->tuned.items[i];
+    return NULL;
+}
+
+// Whether the text still has these values. *agrees: the user's -D say nothing else.
+static bool is_candidate(const Choosing *c, const RecordEntry *entry, bool *agrees) {
+    int own = 0;
+    *agrees = true;
+    for (int t = 0; t < c->tunable_count; t++) {
+        const Tunable *tunable = &c->tunables[t];
+        if (strcmp(tunable->kernel, entry->kernel) != 0) continue;
+        const RecordValue *value = value_of(entry, tunable->name);
+        bool listed = false, given = false;
+        own++;
+        for (int i = 0; i < c->define_count; i++) {
+            if (!names_tunable(c->defines[i].name, tunable)) continue;
+            given = true;
+            *agrees &= value && strtoll(c->defines[i].value, NULL, 0) == value->value;
+        }
+        for (int i = 0; value && i < tunable->count; i++) listed |= tunable->values[i] == value->value;
+        if (!value || (!listed && !given)) return false;
+    }
+    return own > 0 && own == entry->tuned.count;
+}
+
+// The record's entries for a kernel that the text and -D allow. *stale: there are others.
+static Record usable_entries(const Choosing *c, const char *kernel, bool *stale) {
+    Record usable = {0};
+    bool agrees;
+    *stale = false;
+    for (int i = 0; i < c->front->record->entries.count; i++) {
+        const RecordEntry *entry = &c->front->record->entries.items[i];
+        if (strcmp(entry->kernel, kernel) != 0 || strcmp(entry->target, c->front->target->name) != 0) continue;
+        if (!is_candidate(c, entry, &agrees)) *stale = true;
+        else if (agrees) vec_push(c->arena, &usable.entries, *entry);
+    }
+    return usable;
+}
+
+// The user's defines and these values.
+static int with_values(const Choosing *c, int count, const Define *defines, const RecordEntry *entry,
+                       const Define **out) {
+    Define *all = NEW_ARRAY(c->arena, Define, count + entry->tuned.count);
+    for (int i = 0; i < count; i++) all[i] = defines[i];
+    for (int i = 0; i < entry->tuned.count; i++) {
+        const RecordValue *value = &entry->tuned.items[i];
+        all[count++] = (Define){arena_printf(c->arena, "%s.%s", entry->kernel, value->name),
+                                arena_printf(c->arena, "%lld", (long long)value->value)};
+    }
+    *out = all;
+    return count;
+}
+
+static bool has_tile(const FrontRecorded *out, const RecordEntry *entry) {
+    for (int i = 0; i < out->tiles.count; i++) {
+        const RecordEntry *other = out->tiles.items[i].entry;
+        if (strcmp(other->kernel, entry->kernel) == 0 && strcmp(other->combination, entry->combination) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_tiles(const Choosing *c, const RecordPlaces *places, FrontRecorded *out) {
+    for (int i = 0; i < places->count; i++) {
+        const RecordEntry *entry = places->items[i].entry;
+        FrontTile tile = {.kernel = entry->kernel, .entry = entry, .places = *places};
+        if (has_tile(out, entry)) continue;
+        tile.define_count = with_values(c, c->define_count, c->defines, entry, &tile.defines);
+        vec_push(c->arena, &out->tiles, tile);
+    }
+}
+
+static const RecordEntry *near_entry(const RecordPlaces *places, const RecordValues *shape) {
+    for (int i = 0; i < places->count; i++)
+        if (record_is_near(places->items[i].shape, shape)) return places->items[i].entry;
+    return NULL;
+}
+
+static bool all_given(const Choosing *c, const char *kernel) {
+    for (int t = 0; t < c->tunable_count; t++) {
+        bool given = false;
+        for (int i = 0; i < c->define_count; i++) given |= names_tunable(c->defines[i].name, &c->tunables[t]);
+        if (!given && strcmp(c->tunables[t].kernel, kernel) == 0) return false;
+    }
+    return true;
+}
+
+// What the record says of a kernel. chooses: a launch chooses among its tiles.
+static void add_kernel(const Choosing *c, const char *kernel, bool chooses, FrontRecorded *out) {
+    Front *front = c->front;
+    bool stale, changed;
+    if (all_given(c, kernel)) return;
+    Record usable = usable_entries(c, kernel, &stale);
+    RecordKey key = {.kernel = kernel, .target = front->target->name, .shape = front->shape};
+    if (usable.entries.count > 0) key.text = front_signature(front, c->arena, c->define_count, c->defines, kernel);
+    const RecordEntry *chosen = record_choose(c->arena, &usable, &key, &changed);
+    if (!chosen && (stale || changed)) diag(front->sink, (Span){0}, T_STALE_RECORD, front->record_path, kernel);
+    if (chosen && chooses) {
+        RecordPlaces places = record_places(c->arena, &usable, &key, &changed);
+        chosen = front->shape ? near_entry(&places, front->shape) : NULL;
+        if (!front->shape) add_tiles(c, &places, out);
+    }
+    if (chosen) out->define_count = with_values(c, out->define_count, out->defines, chosen, &out->defines);
+}
+
+bool front_has_record(const Front *front) {
+    return front->record && front->target && front->record->entries.count > 0;
+}
+
+FrontRecorded front_recorded(Front *front, Arena *arena, int define_count, const Define *defines,
+                             const FitsSearch *search) {
+    Choosing c = {.front = front, .arena = arena, .define_count = define_count, .defines = defines};
+    FrontRecorded out = {.define_count = define_count, .defines = defines};
+    c.tunable_count = syntax_tunables(front->syntax, arena, &c.tunables);
+    for (int t = 0; t < c.tunable_count; t++) {
+        const char *kernel = c.tunables[t].kernel;
+        bool seen = false;
+        for (int i = 0; i < t; i++) seen |= strcmp(c.tunables[i].kernel, kernel) == 0;
+        if (!seen) add_kernel(&c, kernel, fits_chooses(search, kernel), &out);
+    }
+    return out;
+}
+
+// ---- tiles that were measured, beside those of the model ----
+
+// Whether a value of the kernel lies where a measured one speaks for it. NULL: it is fixed for the kernel.
+static Expr *is_near_value(Arena *arena, const Func *kernel, const RecordValue *measured) {
+    Var *var = func_dim(kernel, measured->name);
+    for (int i = 0; i < kernel->params.count && !var; i++) {
+        Var *param = kernel->params.items[i].var;
+        if (param && strcmp(param->name, measured->name) == 0) var = param;
+    }
+    if (!var) return NULL;
+    Expr *value = e_cast(arena, TYPE_I64, e_var(arena, var));
+    int64_t most = measured->value, least = record_least(most);
+    if (least == most) return e_binary(arena, BIN_EQ, value, e_int(arena, most));
+    return e_and(arena, e_binary(arena, BIN_LE, e_int(arena, least), value),
+                 e_binary(arena, BIN_LE, value, e_int(arena, most)));
+}
+
+static Expr *is_near(Arena *arena, const Func *kernel, const RecordValues *shape) {
+    Expr *all = e_bool(arena, true);
+    for (int i = 0; i < shape->count; i++) {
+        Expr *one = is_near_value(arena, kernel, &shape->items[i]);
+        if (one) all = e_and(arena, all, one);
+    }
+    return all;
+}
+
+// Some shape is near both.
+static bool overlap(const RecordValues *a, const RecordValues *b) {
+    for (int i = 0; i < a->count; i++) {
+        const RecordValue *x = &a->items[i];
+        for (int k = 0; k < b->count; k++) {
+            const RecordValue *y = &b->items[k];
+            if (strcmp(x->name, y->name) != 0) continue;
+            if (record_least(x->value) > y->value || record_least(y->value) > x->value) return false;
+        }
+    }
+    return true;
+}
+
+static bool is_own(const FrontTile *tile, int place) {
+    return strcmp(tile->places.items[place].entry->combination, tile->entry->combination) == 0;
+}
+
+// The shapes near one of the tile's, and not near a smaller one of another tile.
+static Expr *serves(Arena *arena, const Func *kernel, const FrontTile *tile) {
+    Expr *some = NULL;
+    for (int i = 0; i < tile->places.count; i++) {
+        if (!is_own(tile, i)) continue;
+        const RecordValues *shape = tile->places.items[i].shape;
+        Expr *here = is_near(arena, kernel, shape);
+        for (int k = 0; k < i; k++)
+            if (!is_own(tile, k) && overlap(shape, tile->places.items[k].shape))
+                here =
+                    e_and(arena, here, e_unary(arena, UNARY_NOT, is_near(arena, kernel, tile->places.items[k].shape)));
+        some = some ? e_binary(arena, BIN_LOGICAL_OR, some, here) : here;
+    }
+    return some;
+}
+
+void front_add_tile(Front *front, Module *module, const FrontTile *tile, const Module *with) {
+    Module merged = *module;
+    bool added = false;
+    memset(&merged.funcs, 0, sizeof merged.funcs);
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *func = module->funcs.items[i];
+        bool here = !added && func->kind == FUNC_KERNEL && strcmp(func->name, tile->kernel) == 0 &&
+                    !attr_get(func->attrs, ATTR_TUNED_FOR);
+        for (int k = 0; here && k < with->funcs.count; k++) {
+            Func *variant = with->funcs.items[k];
+            if (variant->kind != FUNC_KERNEL || strcmp(variant->name, tile->kernel) != 0) continue;
+            attr_set_ints(module->arena, &variant->attrs, ATTR_TILE_VARIANT, 0, NULL);
+            attr_set_ints(module->arena, &variant->attrs, ATTR_TUNED_FOR, 0, NULL);
+            vec_push(module->arena, &merged.funcs, variant);
+        }
+        added |= here;
+        vec_push(module->arena, &merged.funcs, func);
+    }
+    *module = merged;
+    vec_push(module->arena, &front->tiles, *tile);
+}
+
+static bool is_of_tile(const Func *kernel, const FrontTile *tile) {
+    if (strcmp(kernel->name, tile->kernel) != 0) return false;
+    for (const Attr *attr = kernel->attrs; attr; attr = attr->next) {
+        if (attr->id != ATTR_TUNED) continue;
+        const RecordValue *value = value_of(tile->entry, attr->args[0].text);
+        if (!value || value->value != attr->args[1].integer) return false;
+    }
+    return true;
+}
+
+void front_limit_tiles(const Front *front, Module *module) {
+    for (int i = 0; i < module->funcs.count; i++) {
+        Func *func = module->funcs.items[i];
+        if (!attr_get(func->attrs, ATTR_TUNED_FOR)) continue;
+        for (int t = 0; t < front->tiles.count; t++) {
+            const FrontTile *tile = &front->tiles.items[t];
+            if (!is_of_tile(func, tile)) continue;
+            Expr *near = serves(module->arena, func, tile);
+            func->when = func->when ? e_and(module->arena, near, func->when) : near;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+#include "runtime/compile/prune_variants.h"
+#include "ir/build.h"
+#include "ir/facts.h"
+#include "ir/rewrite.h"
+#include "passes/cost/occupancy.h"
+#include <string.h>
+
+static bool is_and(const Expr *expr) {
+    return expr->kind == EXPR_BINARY && expr->binary.op == BIN_LOGICAL_AND;
+}
+
+static void assume_values(Facts *facts, const Expr *when) {
+    if (is_and(when)) {
+        assume_values(facts, when->binary.a);
+        assume_values(facts, when->binary.b);
+    } else if (when->kind == EXPR_BINARY && when->binary.op == BIN_EQ && when->binary.b->kind == EXPR_INT) {
+        facts_assume(facts, when, true);
+    }
+}
+
+static bool is_refuted(const Facts *facts, Expr *when) {
+    if (is_and(when)) return is_refuted(facts, when->binary.a) || is_refuted(facts, when->binary.b);
+    return expr_is_int(simplify_expr(facts_arena(facts), facts, when), 0);
+}
+
+// The condition contradicts the values that it gives to compile-time names.
+static bool never_holds(Arena *arena, Expr *when) {
+    if (!when) return false;
+    Facts *facts = facts_new(arena, NULL);
+    assume_values(facts, when);
+    return is_refuted(facts, when);
+}
+
+// ---- of a module ----
+
+typedef struct Search {
+    const Module *module;
+    const Target *target;
+    const char *callee;   // who launches this one?
+    bool found;
+} Search;
+
+static bool can_run(const Module *module, const Func *func, const Target *target);
+
+static bool some_can_run(const Module *module, const char *name, const Func *but, const Target *target) {
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        if (func != but && strcmp(func->name, name) == 0 && can_run(module, func, target)) return true;
+    }
+    return false;
+}
+
+static bool runs_stmt(Visitor *visitor, Stmt *stmt) {
+    Search *search = visitor->user;
+    if (stmt->kind == STMT_LAUNCH)
+        search->found &= some_can_run(search->module, stmt->launch.callee, NULL, search->target);
+    return search->found;
+}
+
+// A program can run where each kernel that it launches has a variant that can.
+static bool can_run(const Module *module, const Func *func, const Target *target) {
+    if (never_holds(module->arena, func->when)) return false;
+    if (func->kind != FUNC_PROGRAM) return is_served(func, target);
+    Search search = {module, target, NULL, true};
+    Visitor visitor = {.stmt = runs_stmt, .user = &search};
+    visit_block(&visitor, (Block *)&func->body);
+    return search.found;
+}
+
+static bool launches_stmt(Visitor *visitor, Stmt *stmt) {
+    Search *search = visitor->user;
+    search->found |= stmt->kind == STMT_LAUNCH && strcmp(stmt->launch.callee, search->callee) == 0;
+    return true;
+}
+
+static bool launches(const Func *program, const char *callee) {
+    Search search = {.callee = callee};
+    Visitor visitor = {.stmt = launches_stmt, .user = &search};
+    if (program->kind == FUNC_PROGRAM) visit_block(&visitor, (Block *)&program->body);
+    return search.found;
+}
+
+static bool launched(const Func *const *programs, int count, const char *callee) {
+    for (int i = 0; i < count; i++)
+        if (launches(programs[i], callee)) return true;
+    return false;
+}
+
+static bool is_made_from(const Func *func, const Func *const *others, int count) {
+    for (int i = 0; i < count; i++)
+        if (func->loc.line == others[i]->loc.line && func->loc.file == others[i]->loc.file) return true;
+    return false;
+}
+
+static void take_out(Module *module, int at) {
+    for (int k = at + 1; k < module->funcs.count; k++) module->funcs.items[k - 1] = module->funcs.items[k];
+    module->funcs.count--;
+}
+
+void keep_served(Module *module, const Target *target) {
+    VEC(const Func *) gone = {0};
+    for (int i = module->funcs.count - 1; i >= 0; i--) {
+        const Func *func = module->funcs.items[i];
+        if (can_run(module, func, target) || !some_can_run(module, func->name, func, target)) continue;
+        if (func->kind == FUNC_PROGRAM) vec_push(module->arena, &gone, func);
+        take_out(module, i);
+    }
+    VEC(const Func *) specialised = {0};
+    for (int i = module->funcs.count - 1; i >= 0; i--) {   // what only they launched, under its own name too
+        const Func *func = module->funcs.items[i];
+        const Func *const *left = (const Func *const *)module->funcs.items;
+        if (can_run(module, func, target) || launched(left, module->funcs.count, func->name)) continue;
+        if (!launched(gone.items, gone.count, func->name) && !is_made_from(func, specialised.items, specialised.count))
+            continue;
+        vec_push(module->arena, &specialised, func);
+        take_out(module, i);
+    }
+}

@@ -1,0 +1,228 @@
+#include "runtime/device/module.h"
+#include "support/fail.h"
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static const Span NOWHERE;
+
+// A kernel with more dynamic shared memory than the default has to ask for it once.
+static bool load_kernel(Arena *arena, DiagSink *sink, Loaded *l, const PlanVariant *variant) {
+    LoadedKernel kernel = {.variant = variant};
+    const Driver *d = &l->driver;
+    if (!cuda_check(d, sink, d->module_function(&kernel.function, l->module, variant->symbol), "cuModuleGetFunction"))
+        return false;
+    if (!cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_SHARED, (int)variant->shared_bytes),
+                    "cuFuncSetAttribute (dynamic shared memory)"))
+        return false;
+    const int *c = variant->cluster;
+    if (c[0] * c[1] * c[2] > CUDA_CLUSTER_PORTABLE &&
+        !cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_CLUSTER_ANY, 1),
+                    "cuFuncSetAttribute (cluster size)"))
+        return false;
+    vec_push(arena, &l->kernels, kernel);
+    return true;
+}
+
+// Code for sm_90 runs on 9.x from 9.0 on; code for sm_90a on 9.0 alone.
+static bool check_target(DiagSink *sink, const Loaded *l) {
+    int major = 0, minor = 0, number = 0;
+    char suffix = 0;
+    l->driver.device_attribute(&major, CUDA_MAJOR, l->hold.device);
+    l->driver.device_attribute(&minor, CUDA_MINOR, l->hold.device);
+    if (sscanf(l->plan->target, "sm_%d%c", &number, &suffix) < 1) return true;   // the driver will say
+    bool fits = number / 10 == major && (suffix == 'a' ? number % 10 == minor : number % 10 <= minor);
+    if (!fits) diag(sink, NOWHERE, T_WRONG_DEVICE, l->plan->target, major, minor);
+    return fits;
+}
+
+static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
+    const Driver *d = &l->driver;
+    int grid = INT_MAX;
+    if (!check_target(sink, l)) return false;
+    if (!cuda_check(d, sink, d->device_attribute(&l->device.multiprocessors, CUDA_MULTIPROCESSORS, l->hold.device),
+                    "cuDeviceGetAttribute") ||
+        !cuda_check(d, sink, d->device_attribute(&grid, CUDA_MAX_GRID_X, l->hold.device), "cuDeviceGetAttribute"))
+        return false;
+    l->device.max_grid = grid;
+    if (!cuda_check(d, sink, d->module_load(&l->module, cubin), "cuModuleLoadData")) return false;
+    for (int e = 0; e < l->plan->entries.count; e++) {
+        const PlanEntry *entry = &l->plan->entries.items[e];
+        for (int v = 0; v < entry->variants.count; v++)
+            if (entry->variants.items[v].symbol && !load_kernel(arena, sink, l, &entry->variants.items[v]))
+                return false;
+    }
+    return true;
+}
+
+bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out) {
+    *out = (Loaded){
+        .plan = plan, .maps = map_cache_new(arena), .memo = launch_memo_new(arena), .zeroed = zeroed_new(arena)};
+    if (!cubin) {
+        diag(sink, NOWHERE, T_NO_CUBIN);
+        return false;
+    }
+    if (!cuda_open(&out->driver, sink) || !cuda_hold(&out->driver, sink, &out->hold)) return false;
+    if (load(arena, sink, cubin, out)) return true;
+    loaded_close(out);
+    return false;
+}
+
+// The thread need not be the one that opened it, nor in the same context.
+void loaded_close(Loaded *loaded) {
+    const Driver *d = &loaded->driver;
+    if (loaded->module) {
+        CudaContext before = cuda_switch(d, &loaded->hold);
+        zeroed_free(d, loaded->zeroed);
+        d->module_unload(loaded->module);
+        if (before != loaded->hold.context) d->context_set(before);
+    }
+    loaded->module = NULL;
+    cuda_release(d, &loaded->hold);
+}
+
+const char *loaded_device_name(Arena *arena, const Loaded *loaded) {
+    char name[128] = "?";
+    loaded->driver.device_name(name, sizeof name, loaded->hold.device);
+    name[sizeof name - 1] = 0;
+    return arena_strdup(arena, name);
+}
+
+static CudaFunction function_of(const Loaded *l, const PlanVariant *variant) {
+    for (int i = 0; i < l->kernels.count; i++)
+        if (l->kernels.items[i].variant == variant) return l->kernels.items[i].function;
+    return NULL;
+}
+
+enum { MAX_MAPS = 4096 / sizeof(TensorMapBytes) };
+
+static bool encode_maps(DiagSink *sink, const Loaded *l, const Action *a, TensorMapBytes *maps, void **params) {
+    int count = a->variant->maps.count;
+    if (count > MAX_MAPS) {
+        diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many tensor maps");
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!map_encode(&l->driver, sink, l->maps, &a->maps[i], &maps[i])) return false;
+        params[a->variant->maps.items[i].at] = &maps[i];
+    }
+    return true;
+}
+
+static bool run_kernel(DiagSink *sink, const Loaded *l, const Action *a, CudaStream stream) {
+    enum { MAX_PARAMS = 4096 / 8 };   // a kernel's parameters have 4 KiB (PTX ISA, .param)
+    void *params[MAX_PARAMS];
+    if (a->param_count > MAX_PARAMS) {
+        diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many parameters");
+        return false;
+    }
+    for (int i = 0; i < a->param_count; i++) params[i] = &a->params[i];   // little endian: a scalar's bytes come first
+    TensorMapBytes maps[MAX_MAPS];
+    if (!encode_maps(sink, l, a, maps, params)) return false;
+    // Where the kernel waits for those before it itself, the device need not.
+    CudaLaunchAttribute overlaps = {.id = CUDA_LAUNCH_OVERLAPS, .value.overlaps = 1};
+    CudaLaunch launch = {.grid = {(unsigned)a->grid, 1, 1},
+                         .block = {(unsigned)a->variant->threads, 1, 1},
+                         .shared_bytes = (unsigned)a->variant->shared_bytes,
+                         .stream = stream,
+                         .attributes = &overlaps,
+                         .attribute_count = a->variant->overlaps};
+    CudaResult result = l->driver.launch(&launch, function_of(l, a->variant), params, NULL);
+    return cuda_check(&l->driver, sink, result, a->variant->symbol);
+}
+
+// Elements of 8 bytes whose halves differ are set as two columns of a matrix of 4-byte words.
+static bool run_fill(DiagSink *sink, const Loaded *l, const Action *a, CudaStream stream) {
+    const Driver *d = &l->driver;
+    size_t count = (size_t)a->count;
+    unsigned low = (unsigned)a->pattern, high = (unsigned)(a->pattern >> 32);
+    CudaResult result;
+    if (a->width == 1) result = d->set8(a->address, (unsigned char)low, count, stream);
+    else if (a->width == 2) result = d->set16(a->address, (unsigned short)low, count, stream);
+    else if (a->width == 4) result = d->set32(a->address, low, count, stream);
+    else if (low == high) result = d->set32(a->address, low, 2 * count, stream);
+    else {
+        result = d->set32_2d(a->address, 8, low, 1, count, stream);
+        if (result == 0) result = d->set32_2d(a->address + 4, 8, high, 1, count, stream);
+    }
+    return cuda_check(d, sink, result, "cuMemset");
+}
+
+bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, CudaStream stream) {
+    for (int i = 0; i < launch->actions.count; i++) {
+        const Action *action = &launch->actions.items[i];
+        bool ok = action->variant ? run_kernel(sink, loaded, action, stream) : run_fill(sink, loaded, action, stream);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+bool loaded_resolve(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+                    const LaunchArg *args, LaunchMemory memory, Launch *out) {
+    return memo_resolve(arena, sink, loaded->memo, loaded->plan, entry, count, args, &loaded->device, memory, out);
+}
+
+static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, int64_t need, int64_t given) {
+    if (need > given) diag(sink, NOWHERE, T_WORKSPACE_SMALL, entry->name, (long long)need, what, (long long)given);
+    return need <= given;
+}
+
+// A launch with workspace from the stream's pool, which gets it back whatever happens in between.
+typedef struct PoolLaunch {
+    Arena *arena;
+    DiagSink *sink;
+    const Loaded *loaded;
+    const PlanEntry *entry;
+    int count;
+    const LaunchArg *args;
+    CudaStream stream;
+    LaunchMemory at;
+    bool pooled;
+    CudaResult released;
+} PoolLaunch;
+
+static bool launch_there(void *user) {
+    const PoolLaunch *l = user;
+    Launch launch;
+    return loaded_resolve(l->arena, l->sink, l->loaded, l->entry, l->count, l->args, l->at, &launch) &&
+           loaded_run(l->sink, l->loaded, &launch, l->stream);
+}
+
+static void give_back(void *user) {
+    PoolLaunch *l = user;
+    if (l->pooled) l->released = l->loaded->driver.release_async(l->at.workspace, l->stream);
+}
+
+static bool launch_from_pool(PoolLaunch *l, int64_t bytes) {
+    const Driver *d = &l->loaded->driver;
+    l->pooled = bytes > 0;
+    if (l->pooled &&
+        !cuda_check(d, l->sink, d->allocate_async(&l->at.workspace, (size_t)bytes, l->stream), "cuMemAllocAsync"))
+        return false;
+    bool ok = fail_scope(arena_failure(l->arena), launch_there, give_back, l);
+    return cuda_check(d, l->sink, l->released, "cuMemFreeAsync") && ok;
+}
+
+bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+                   const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
+    Launch launch;
+    const Driver *d = &loaded->driver;
+    LaunchMemory at = given->at;
+    if (!cuda_enter(d, sink, &loaded->hold)) return false;
+    if (!loaded_resolve(arena, sink, loaded, entry, count, args, at, &launch)) return false;
+    if (at.workspace && !is_enough(sink, entry, "workspace", launch.workspace, given->workspace_size)) return false;
+    if (at.zeroed && !is_enough(sink, entry, "zeroed workspace", launch.zeroed, given->zeroed_size)) return false;
+    if (at.workspace || launch.workspace == 0) return loaded_run(sink, loaded, &launch, stream);
+    if (!at.zeroed && launch.zeroed > 0 &&
+        !zeroed_of_stream(d, sink, loaded->zeroed, stream, launch.zeroed, &at.zeroed))
+        return false;
+    PoolLaunch there = {.arena = arena,
+                        .sink = sink,
+                        .loaded = loaded,
+                        .entry = entry,
+                        .count = count,
+                        .args = args,
+                        .stream = stream,
+                        .at = at};
+    return launch_from_pool(&there, launch.workspace - (at.zeroed && !given->at.zeroed ? launch.zeroed : 0));
+}

@@ -1,0 +1,15 @@
+// Tensor maps at launch: encoded by the driver, and kept, since a program launches with the same tensors again and again.
+#pragma once
+#include "runtime/device/cuda.h"
+#include "runtime/plan/plan.h"
+
+// The descriptor as the hardware reads it, passed to a kernel by value.
+typedef struct TensorMapBytes {
+    _Alignas(64) uint8_t bytes[128];
+} TensorMapBytes;
+
+typedef struct MapCache MapCache;
+MapCache *map_cache_new(Arena *arena);
+
+// False: reported. Threads may encode at the same time.
+bool map_encode(const Driver *driver, DiagSink *sink, MapCache *cache, const MapRequest *request, TensorMapBytes *out);

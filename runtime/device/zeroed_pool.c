@@ -1,0 +1,77 @@
+#include "runtime/device/zeroed_pool.h"
+#include <pthread.h>
+
+enum { MOST_KEPT = 256 };
+static const int64_t LEAST_BYTES = 4096;
+
+// Streams are known by the driver's number: a handle may be that of another stream once the first one was destroyed, while what was
+// sent to that still runs. For the same reason nothing is freed before the end: it may be in use.
+typedef struct Kept {
+    unsigned long long stream;
+    CudaAddress address;
+    int64_t bytes;
+} Kept;
+
+struct ZeroedMemory {
+    pthread_mutex_t lock;
+    int count;
+    Kept items[MOST_KEPT];
+};
+
+ZeroedMemory *zeroed_new(Arena *arena) {
+    ZeroedMemory *memory = NEW(arena, ZeroedMemory);
+    pthread_mutex_init(&memory->lock, NULL);
+    return memory;
+}
+
+void zeroed_free(const Driver *driver, ZeroedMemory *memory) {
+    for (int i = 0; i < memory->count; i++) driver->release(memory->items[i].address);
+    memory->count = 0;
+}
+
+static bool may_keep(const Driver *driver, CudaStream stream, unsigned long long *number) {
+    int capturing = 0;
+    return driver->has_streams && driver->stream_is_capturing(stream, &capturing) == 0 && !capturing &&
+           driver->stream_number(stream, number) == 0;
+}
+
+static const Kept *find(const ZeroedMemory *memory, unsigned long long stream, int64_t bytes) {
+    for (int i = 0; i < memory->count; i++)
+        if (memory->items[i].stream == stream && memory->items[i].bytes >= bytes) return &memory->items[i];
+    return NULL;
+}
+
+typedef struct Call {   // of the driver, the last one
+    CudaResult result;
+    const char *name;
+} Call;
+
+// Cleared in the stream, so before what is launched there next.
+static Call add(const Driver *d, ZeroedMemory *memory, unsigned long long number, CudaStream stream, int64_t bytes) {
+    Kept kept = {.stream = number, .bytes = LEAST_BYTES};
+    while (kept.bytes < bytes)
+        kept.bytes *= 2;   // so that a stream whose launches grow takes little more than the largest
+    Call allocates = {d->allocate_async(&kept.address, (size_t)kept.bytes, stream), "cuMemAllocAsync"};
+    if (allocates.result != 0) return allocates;
+    Call clears = {d->set32(kept.address, 0, (size_t)kept.bytes / sizeof(unsigned), stream), "cuMemset"};
+    if (clears.result != 0) kept.bytes = 0;   // never found
+    memory->items[memory->count++] = kept;
+    return clears;
+}
+
+bool zeroed_of_stream(const Driver *driver, DiagSink *sink, ZeroedMemory *memory, CudaStream stream, int64_t bytes,
+                      CudaAddress *address) {
+    unsigned long long number = 0;
+    Call call = {0};
+    *address = 0;
+    if (!may_keep(driver, stream, &number)) return true;
+    pthread_mutex_lock(&memory->lock);
+    const Kept *kept = find(memory, number, bytes);
+    if (!kept && memory->count < MOST_KEPT) {
+        call = add(driver, memory, number, stream, bytes);
+        kept = find(memory, number, bytes);
+    }
+    if (kept) *address = kept->address;
+    pthread_mutex_unlock(&memory->lock);
+    return cuda_check(driver, sink, call.result, call.name);   // not under the lock: reporting may leave by longjmp
+}

@@ -1,0 +1,285 @@
+// Module -> launch plan: expressions become text, `aligned(A, n)` becomes `A_address % n == 0`.
+#include "runtime/plan/build.h"
+#include "ir/build.h"
+#include "ir/print.h"
+#include "ir/rewrite.h"
+#include "support/map.h"
+#include <string.h>
+
+typedef struct Builder {
+    const Module *module;
+    Arena *arena;
+    const Cubin *cubin;
+    const Target *target;
+    VEC(const char *) names;   // of the variant so far
+    Map *renamed;              // Var -> the Var of another name that stands for it
+} Builder;
+
+static const char *address_name(Arena *arena, const char *tensor) {
+    return arena_printf(arena, "%s_address", tensor);
+}
+
+static const char *name_of_tensor(const Arg *arg) {
+    return arg->region ? arg->region->buf->name : arg->name ? arg->name : "?";
+}
+
+static bool is_taken(const Builder *b, const char *name) {
+    for (int i = 0; i < b->names.count; i++)
+        if (strcmp(b->names.items[i], name) == 0) return true;
+    return false;
+}
+
+// Names of a module are for people: two `let`s may have the same one, such as those of a function inlined twice, and each may be called
+// as a tensor's address is here.
+static const char *own_name(Builder *b, const Var *var) {
+    const char *name = var->name;
+    for (int i = 1; is_taken(b, name); i++) name = arena_printf(b->arena, "%s_%d", var->name, i);
+    vec_push(b->arena, &b->names, name);
+    if (name != var->name) map_put(b->renamed, var, var_new(b->arena, name, var->kind, var->type, var->loc));
+    return name;
+}
+
+static const char *name_of(const Builder *b, const Var *var) {
+    const Var *renamed = map_get(b->renamed, var);
+    return renamed ? renamed->name : var->name;
+}
+
+static Expr *for_the_host(Mapper *mapper, Expr *expr) {
+    const Builder *b = mapper->user;
+    Var *renamed = expr->kind == EXPR_VAR ? map_get(b->renamed, expr->var) : NULL;
+    if (renamed) return e_var(mapper->arena, renamed);
+    if (expr->kind != EXPR_CALL || expr->call.op != OP_ALIGNED) return expr;
+    Arena *arena = mapper->arena;
+    const char *name = address_name(arena, name_of_tensor(&expr->call.args[0]));
+    Expr *address = e_var(arena, var_new(arena, name, VAR_PARAM, TYPE_I64, expr->loc));
+    return e_binary(arena, BIN_EQ, e_mod(arena, address, expr->call.args[1].value), e_int(arena, 0));
+}
+
+static HostExpr host_expr(Builder *b, const Expr *expr) {
+    if (!expr) return (HostExpr){0};
+    Mapper mapper = {.arena = b->arena, .expr = for_the_host, .user = b};
+    return (HostExpr){.text = expr_text(b->arena, map_expr(&mapper, (Expr *)expr))};
+}
+
+static HostExpr *host_exprs(Builder *b, int count, Expr *const *exprs) {
+    HostExpr *out = NEW_ARRAY(b->arena, HostExpr, count + 1);
+    for (int i = 0; i < count; i++) out[i] = host_expr(b, exprs[i]);
+    return out;
+}
+
+static PlanParam plan_tensor(Builder *b, const Buf *buf) {
+    PlanParam p = {.name = buf->name, .type = buf->type, .is_tensor = true, .mode = buf->mode, .rank = buf->rank};
+    p.shape = host_exprs(b, buf->rank, buf->shape);
+    if (buf->strides) p.strides = host_exprs(b, buf->rank, buf->strides);
+    return p;
+}
+
+static PlanRegion *plan_region(Builder *b, const Region *region) {
+    PlanRegion *out = NEW(b->arena, PlanRegion);
+    out->tensor = region->buf->name;
+    out->transposed = region->transposed;
+    if (region_is_whole(region)) return out;
+    out->count = region->count;
+    out->start = NEW_ARRAY(b->arena, HostExpr, region->count + 1);
+    out->extent = NEW_ARRAY(b->arena, HostExpr, region->count + 1);
+    for (int d = 0; d < region->count; d++) {
+        out->start[d] = host_expr(b, region->dims[d].start);
+        out->extent[d] = host_expr(b, region->dims[d].extent);
+    }
+    return out;
+}
+
+static PlanArg plan_arg(Builder *b, const Arg *arg) {
+    if (arg->region) return (PlanArg){.region = plan_region(b, arg->region)};
+    return (PlanArg){.value = host_expr(b, arg->value)};
+}
+
+static void plan_block(Builder *b, const Block *block, PlanSteps *out);
+
+// The step of a statement; NULL when it is the grid, or nothing that the host does.
+static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
+    PlanStep *step = NEW(b->arena, PlanStep);
+    switch (stmt->kind) {
+    case STMT_LET:
+        step->kind = DO_LET;
+        step->value = host_expr(b, stmt->let.value);
+        step->name = own_name(b, stmt->let.var);
+        step->type = stmt->let.var->type;
+        return step;
+    case STMT_ASSUME:
+        step->kind = DO_ASSUME;
+        step->value = host_expr(b, stmt->assume);
+        return step;
+    case STMT_DECL:
+        if (stmt->decl->scope != SCOPE_GLOBAL) return NULL;
+        step->kind = DO_SCRATCH;
+        step->scratch = NEW(b->arena, PlanParam);
+        *step->scratch = plan_tensor(b, stmt->decl);
+        step->scratch->zeroed = attr_get(stmt->decl->attrs, ATTR_ZEROED) != NULL;
+        vec_push(b->arena, &b->names, stmt->decl->name);
+        return step;
+    case STMT_IF:
+        step->kind = DO_IF;
+        step->value = host_expr(b, stmt->if_.condition);
+        plan_block(b, &stmt->if_.then, &step->then);
+        plan_block(b, &stmt->if_.otherwise, &step->otherwise);
+        return step;
+    case STMT_LAUNCH:
+        step->kind = DO_LAUNCH;
+        step->name = stmt->launch.callee;
+        for (int i = 0; i < stmt->launch.count; i++) {
+            PlanArg arg = plan_arg(b, &stmt->launch.args[i]);
+            vec_push(b->arena, &step->args, arg);
+        }
+        return step;
+    case STMT_CALL:
+        if (stmt->call.op != OP_FILL) return NULL;
+        step->kind = DO_FILL;
+        step->region = plan_region(b, stmt->call.args[0].region);
+        step->value = host_expr(b, stmt->call.args[1].value);
+        return step;
+    default: return NULL;
+    }
+}
+
+static void plan_block(Builder *b, const Block *block, PlanSteps *out) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (stmt->kind == STMT_BLOCK) {
+            plan_block(b, &stmt->block, out);
+            continue;
+        }
+        PlanStep *step = plan_stmt(b, stmt);
+        if (step) vec_push(b->arena, out, step);
+    }
+}
+
+static const KernelResources *resources_of(const Builder *b, const char *symbol) {
+    for (int i = 0; b->cubin && i < b->cubin->kernel_count; i++)
+        if (strcmp(b->cubin->kernels[i].symbol, symbol) == 0) return &b->cubin->kernels[i];
+    return NULL;
+}
+
+// Clusters, roles, and the operations by which tiles come, are multiplied and go.
+static const char *chosen_text(Builder *b, const Func *kernel, const int cluster[3]) {
+    static const OpId telling[] = {OP_TMA_LOAD,   OP_TMA_MULTICAST, OP_CP_ASYNC, OP_WGMMA,     OP_MMA,
+                                   OP_PEER_STORE, OP_TMA_STORE,     OP_TMA_ADD,  OP_BULK_LOAD, OP_BULK_STORE};
+    const Block *body = &func_grid(kernel)->grid.body;
+    StrBuf out;
+    sb_init(&out, b->arena);
+    int blocks = cluster[0] * cluster[1] * cluster[2];
+    if (blocks > 1) sb_printf(&out, "; clusters of %d blocks", blocks);
+    const char *before = "; roles";
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *role = body->items[i];
+        if (role->kind != STMT_ROLE) continue;
+        sb_printf(&out, "%s %s %lld", before, role->role.name, (long long)role->role.threads);
+        if (role->role.regs) sb_printf(&out, " (%lld registers)", (long long)role->role.regs);
+        before = ",";
+    }
+    before = "; by";
+    for (int i = 0; i < (int)COUNT_OF(telling); i++) {
+        if (!func_calls(kernel, telling[i])) continue;
+        sb_printf(&out, "%s %s", before, op_info(telling[i])->text);
+        before = ",";
+    }
+    return out.length ? sb_text(&out) + strlen("; ") : NULL;
+}
+
+static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
+    const Stmt *grid = func_grid(kernel);
+    Expr *blocks = e_int(b->arena, 1);
+    for (int i = 0; i < grid->grid.count; i++) blocks = e_mul(b->arena, blocks, grid->grid.iters[i].end);
+    if (grid_blocks(grid) > 1) blocks = e_mul(b->arena, blocks, e_int(b->arena, grid_blocks(grid)));
+    v->symbol = kernel_symbol(b->module, kernel, b->arena);
+    v->grid = host_expr(b, blocks);
+    v->threads = (int)kernel_block_threads(b->module, kernel, b->target);
+    for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
+    if (grid_blocks(grid) > 1) v->cluster[0] = (int)grid_blocks(grid);
+    v->overlaps = func_calls(kernel, OP_DEPENDENCY_WAIT);
+    v->how = chosen_text(b, kernel, v->cluster);
+    v->shared_bytes = kernel_shared_bytes(kernel);
+    v->registers = -1;
+    const KernelResources *found = resources_of(b, v->symbol);
+    if (!found) return;
+    v->registers = found->registers;
+    v->spill_stores = found->spill_stores;
+    v->spill_loads = found->spill_loads;
+    v->stack = found->stack;
+    v->barriers = found->barriers;
+}
+
+static PlanMap plan_map(Builder *b, const Func *func, int at) {
+    TensorMap map;
+    const char *why = NULL;
+    const Param *param = &func->params.items[at];
+    EXPECT(b->module->failure, tensor_map_read(func, param, &map, &why), "'%s' %s", param->var->name, why);
+    PlanMap out = {.name = param->var->name, .at = at, .tensor = map.tensor->name, .rank = map.rank};
+    memcpy(out.box, map.box, sizeof out.box);
+    out.swizzle = map.swizzle;
+    out.tf32 = map.tf32;
+    return out;
+}
+
+// Tensors and their addresses keep their names, scalars and dims take what is free.
+static void name_arguments(Builder *b, const Func *func) {
+    b->names.count = 0;
+    b->renamed = map_new(b->arena);
+    for (int i = 0; i < func->params.count; i++) {
+        const Buf *buf = func->params.items[i].buf;
+        if (!buf) continue;
+        vec_push(b->arena, &b->names, buf->name);
+        vec_push(b->arena, &b->names, address_name(b->arena, buf->name));
+    }
+    for (int i = 0; i < func->params.count; i++)
+        if (func->params.items[i].var) own_name(b, func->params.items[i].var);
+    for (int i = 0; i < func->dims.count; i++) own_name(b, func->dims.items[i]);
+}
+
+static PlanVariant plan_variant(Builder *b, const Func *func) {
+    name_arguments(b, func);
+    PlanVariant v = {.when = host_expr(b, func->when)};
+    for (int i = 0; i < func->params.count; i++) {
+        const Param *from = &func->params.items[i];
+        if (param_is_hidden(from)) {
+            PlanMap map = plan_map(b, func, i);
+            vec_push(b->arena, &v.maps, map);
+            continue;
+        }
+        PlanParam p =
+            from->buf ? plan_tensor(b, from->buf) : (PlanParam){.name = name_of(b, from->var), .type = from->var->type};
+        vec_push(b->arena, &v.params, p);
+    }
+    for (int i = 0; i < func->dims.count; i++) {
+        const char *name = name_of(b, func->dims.items[i]);
+        vec_push(b->arena, &v.dims, name);
+    }
+    plan_block(b, &func->body, &v.steps);
+    for (const Attr *attr = func->attrs; attr; attr = attr->next) {
+        v.recorded |= attr->id == ATTR_TUNED_FOR;
+        PlanTuned tuned = {attr->args[0].text, attr->count > 1 ? attr->args[1].integer : 0};
+        if (attr->id == ATTR_TUNED && tuned.name) vec_push(b->arena, &v.tuned, tuned);
+    }
+    if (func->kind == FUNC_KERNEL) plan_kernel(b, func, &v);
+    return v;
+}
+
+const Plan *plan_build(const Module *module, const Target *target, const Cubin *cubin) {
+    Builder b = {.module = module, .arena = module->arena, .cubin = cubin, .target = target};
+    Plan *plan = NEW(b.arena, Plan);
+    plan->producer = TILEC_VERSION;
+    plan->target = target->name;
+    for (int i = 0; i < module->funcs.count; i++) {
+        const Func *func = module->funcs.items[i];
+        PlanEntry *last = plan->entries.count ? &vec_last(&plan->entries) : NULL;
+        if (!last || strcmp(last->name, func->name) != 0) {
+            PlanEntry entry = {.name = func->name, .is_program = func->kind == FUNC_PROGRAM};
+            vec_push(b.arena, &plan->entries, entry);
+            last = &vec_last(&plan->entries);
+        }
+        last->is_program &= func->kind == FUNC_PROGRAM;   // else one of its variants is a program
+        PlanVariant variant = plan_variant(&b, func);
+        vec_push(b.arena, &last->variants, variant);
+    }
+    return plan;
+}

@@ -1,0 +1,493 @@
+// From arguments to actions: which variant serves, what its contracts say, how large its grid is.
+//
+// Binding an argument list to a variant goes in three phases, since a dim may be named before or after the expressions
+// that use it:
+//
+//     1. every lone name in a shape or stride list takes the argument's value:      A: [M, K], offs: [E + 1] -> M, K
+//     2. every shape and stride is computed and compared with the argument's:       offs has E + 1 elements?
+//     3. `when` is computed
+//
+// The first variant that passes all three serves. A variant that does not says why; when none serves, all reasons are
+// shown. Contracts (`assume`) come after the choice: a violated one is an error, it does not try the next variant.
+#include "runtime/plan/plan.h"
+#include <limits.h>
+#include <string.h>
+
+enum { WORKSPACE_ALIGN = 256, MAX_CALL_DEPTH = 32, MAX_REASONS = 12 };
+
+static const Span NOWHERE;
+
+typedef struct Tensor {   // a name of a program and what it stands for
+    const char *name;
+    Type type;
+    LaunchArg arg;
+} Tensor;
+
+// One call of an entry: its names.
+typedef struct Frame {
+    const PlanEntry *entry;
+    const PlanVariant *variant;
+    HostScope scope;
+    VEC(Tensor) tensors;
+} Frame;
+
+typedef struct Resolver {
+    Arena *arena;
+    DiagSink *sink;
+    const Plan *plan;
+    const LaunchDevice *device;
+    LaunchMemory memory;
+    Launch *out;
+    int depth;
+} Resolver;
+
+// Where a dim is 0 the product of the others may be anything: it wraps.
+static int64_t product(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+void launch_arg_dense(LaunchArg *arg) {
+    int64_t stride = 1;
+    for (int d = arg->rank - 1; d >= 0; d--) {
+        arg->strides[d] = stride;
+        stride = product(stride, arg->shape[d]);
+    }
+}
+
+static bool is_empty(const LaunchArg *arg) {
+    for (int d = 0; d < arg->rank; d++)
+        if (arg->shape[d] == 0) return true;
+    return false;
+}
+
+static int64_t elements(const LaunchArg *arg) {
+    int64_t count = 1;
+    for (int d = 0; d < arg->rank; d++) count = product(count, arg->shape[d]);
+    return is_empty(arg) ? 0 : count;
+}
+
+// Whether 64 bits count its bytes, and those from its first to its last element. So they do for all parts of it.
+static bool is_countable(const LaunchArg *arg, Type type) {
+    int64_t bytes = type_bytes(type), reach = 0, step;
+    for (int d = 0; d < arg->rank; d++) {
+        if (__builtin_mul_overflow(bytes, arg->shape[d], &bytes)) return false;
+        if (arg->shape[d] <= 1) continue;   // no address depends on the stride
+        if (__builtin_mul_overflow(arg->strides[d], type_bytes(type), &step) ||
+            __builtin_mul_overflow(step, arg->shape[d] - 1, &step) || step == INT64_MIN ||
+            __builtin_add_overflow(reach, step < 0 ? -step : step, &reach))
+            return false;
+    }
+    return true;
+}
+
+// ---- binding ----
+
+static void bind(Arena *arena, Frame *frame, const char *name, Scalar value) {
+    HostName entry = {name, value};
+    vec_push(arena, &frame->scope.names, entry);
+}
+
+static bool is_bound(const Frame *frame, const char *name) {
+    for (int i = 0; i < frame->scope.names.count; i++)
+        if (strcmp(frame->scope.names.items[i].name, name) == 0) return true;
+    return false;
+}
+
+static void bind_lone(Arena *arena, Frame *frame, const HostExpr *expr, int64_t value) {
+    const Expr *e = expr->expr;
+    if (e && e->kind == EXPR_VAR && !is_bound(frame, e->var->name))
+        bind(arena, frame, e->var->name, scalar_integer(TYPE_I64, value));
+}
+
+static void bind_names(Arena *arena, Frame *frame, const LaunchArg *args) {
+    const PlanVariant *v = frame->variant;
+    for (int i = 0; i < v->params.count; i++) {
+        const PlanParam *p = &v->params.items[i];
+        if (!p->is_tensor) {
+            bind(arena, frame, p->name, scalar_convert(p->type, args[i].scalar));
+            continue;
+        }
+        bind(arena, frame, p->address, scalar_integer(TYPE_I64, (int64_t)args[i].address));
+        for (int d = 0; d < p->rank && d < args[i].rank; d++) bind_lone(arena, frame, &p->shape[d], args[i].shape[d]);
+    }
+    for (int i = 0; i < v->params.count; i++) {   // after all shapes: `strides [K, 1]` checks, `strides [lda, 1]` binds
+        const PlanParam *p = &v->params.items[i];
+        for (int d = 0; p->strides && d < p->rank && d < args[i].rank; d++)
+            bind_lone(arena, frame, &p->strides[d], args[i].strides[d]);
+    }
+}
+
+static bool eval_integer(Arena *arena, const Frame *frame, const HostExpr *expr, int64_t *value, const char **why) {
+    Scalar result;
+    if (!host_eval(arena, &frame->scope, expr->expr, &result, why)) return false;
+    *value = result.integer;
+    return true;
+}
+
+// NULL when the tensor is as declared, else what is different.
+static const char *check_tensor(Arena *arena, const Frame *frame, const PlanParam *p, const LaunchArg *arg) {
+    const char *why = NULL;
+    if (arg->rank != p->rank)
+        return arena_printf(arena, "'%s' has %d dims; the parameter has %d", p->name, arg->rank, p->rank);
+    for (int d = 0; d < p->rank; d++)
+        if (arg->shape[d] < 0) return arena_printf(arena, "dim %d of '%s' is negative", d, p->name);
+    bool empty = is_empty(arg);
+    if (!empty && !is_countable(arg, p->type))
+        return arena_printf(arena, "'%s' has more bytes than 64 bits can count", p->name);
+    int64_t dense = 1, want;
+    for (int d = p->rank - 1; d >= 0; d--) {
+        if (!eval_integer(arena, frame, &p->shape[d], &want, &why)) return why;
+        if (want != arg->shape[d])
+            return arena_printf(arena, "dim %d of '%s' is %lld; it must be %lld (%s)", d, p->name,
+                                (long long)arg->shape[d], (long long)want, p->shape[d].text);
+        if (p->strides && !eval_integer(arena, frame, &p->strides[d], &want, &why)) return why;
+        if (!p->strides) want = dense;
+        dense = product(dense, arg->shape[d]);
+        if (arg->shape[d] > 1 && !empty && arg->strides[d] != want)   // else no address depends on the stride
+            return arena_printf(arena, "stride %d of '%s' is %lld; it must be %lld%s", d, p->name,
+                                (long long)arg->strides[d], (long long)want, p->strides ? "" : " (dense row-major)");
+    }
+    return NULL;
+}
+
+// NULL when the arguments are as the variant's parameters say, else what is different.
+static const char *check_params(Arena *arena, const Frame *frame, const LaunchArg *args) {
+    const PlanVariant *v = frame->variant;
+    const char *why = NULL;
+    for (int i = 0; i < v->params.count; i++)
+        if (v->params.items[i].is_tensor && (why = check_tensor(arena, frame, &v->params.items[i], &args[i])))
+            return why;
+    for (int i = 0; i < v->dims.count; i++)
+        if (!is_bound(frame, v->dims.items[i])) return arena_printf(arena, "nothing gives '%s'", v->dims.items[i]);
+    return NULL;
+}
+
+// NULL when the variant's condition holds, else why not: its text, as it is (it may be long, and most launches pass over some variants).
+static const char *check_condition(Arena *arena, const Frame *frame) {
+    const PlanVariant *v = frame->variant;
+    const char *why = NULL;
+    Scalar holds;
+    if (!v->when.text) return NULL;
+    if (!host_eval(arena, &frame->scope, v->when.expr, &holds, &why)) return why;
+    return scalar_truth(holds) ? NULL : v->when.text;
+}
+
+// Kinds and number of arguments are the same for all variants.
+static bool check_kinds(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args) {
+    const PlanVariant *v = &entry->variants.items[0];
+    if (count != v->params.count) {
+        diag(r->sink, NOWHERE, T_ARGUMENT_COUNT, entry->name, v->params.count, count);
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        const PlanParam *p = &v->params.items[i];
+        bool real = !args[i].is_tensor && type_is_float(args[i].scalar.type);
+        const char *want = p->is_tensor && !args[i].is_tensor                 ? "a tensor"
+                           : !p->is_tensor && args[i].is_tensor               ? "a scalar"
+                           : !p->is_tensor && real && !type_is_float(p->type) ? "an integer"
+                                                                              : NULL;
+        if (!want) continue;
+        diag(r->sink, NOWHERE, T_ARGUMENT_KIND, p->name, entry->name, want);
+        return false;
+    }
+    return true;
+}
+
+static bool is_condition(const PlanEntry *entry, const char *why) {
+    for (int i = 0; i < entry->variants.count; i++)
+        if (entry->variants.items[i].when.text == why) return true;
+    return false;
+}
+
+// A frame of this variant. NULL: it serves; else why not. Where its parameters are those of the variant before it, so are the names, and
+// what is different in the arguments (*different).
+static const char *enter_variant(Resolver *r, const PlanVariant *v, const LaunchArg *args, HostMemo *memo, Frame *frame,
+                                 const char **different) {
+    const PlanEntry *entry = frame->entry;
+    bool same = v->alike && frame->variant;
+    frame->variant = v;
+    if (!same) {
+        memset(memo->known, 0, (size_t)entry->shared);
+        frame->scope = (HostScope){.multiprocessors = r->device->multiprocessors, .memo = memo};
+        bind_names(r->arena, frame, args);
+        *different = check_params(r->arena, frame, args);
+    }
+    return *different ? *different : check_condition(r->arena, frame);
+}
+
+static bool choose(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args, Frame *frame) {
+    if (!check_kinds(r, entry, count, args)) return false;
+    VEC(const char *) reasons = {0};
+    HostMemo memo = {NEW_ARRAY(r->arena, bool, entry->shared + 1), NEW_ARRAY(r->arena, Scalar, entry->shared + 1)};
+    const char *different = NULL;
+    *frame = (Frame){.entry = entry};
+    for (int i = 0; i < entry->variants.count; i++) {
+        const char *why = enter_variant(r, &entry->variants.items[i], args, &memo, frame, &different);
+        frame->scope.memo = why ? &memo : NULL;   // what follows a choice binds names
+        if (!why) return true;
+        bool known = false;   // variants often decline for the same reason
+        for (int k = 0; k < reasons.count; k++) known |= strcmp(reasons.items[k], why) == 0;
+        if (!known) vec_push(r->arena, &reasons, why);
+    }
+    Diag *d = diag(r->sink, NOWHERE, T_NO_VARIANT, entry->name);
+    for (int i = 0; i < reasons.count && i < MAX_REASONS; i++)
+        diag_note(d, is_condition(entry, reasons.items[i]) ? "it needs %s" : "%s", reasons.items[i]);
+    return false;
+}
+
+// ---- actions ----
+
+static bool compute(Resolver *r, const Frame *frame, const HostExpr *expr, const char *what, Scalar *value) {
+    const char *why = NULL;
+    if (host_eval(r->arena, &frame->scope, expr->expr, value, &why)) return true;
+    diag(r->sink, NOWHERE, T_HOST_VALUE, what, frame->entry->name, why);
+    return false;
+}
+
+static uint64_t bits_of(Scalar value) {
+    uint64_t bits = 0;
+    scalar_store(value, &bits);
+    return bits;
+}
+
+static Scalar value_of(const Frame *frame, const char *name) {
+    for (int i = 0; i < frame->scope.names.count; i++)
+        if (strcmp(frame->scope.names.items[i].name, name) == 0) return frame->scope.names.items[i].value;
+    return scalar_integer(TYPE_I64, 0);
+}
+
+static MapRequest request_of(const PlanVariant *v, const PlanMap *map, const LaunchArg *args) {
+    MapRequest request = {.rank = map->rank, .swizzle = map->swizzle, .tf32 = map->tf32};
+    int at = 0;
+    while (strcmp(v->params.items[at].name, map->tensor) != 0) at++;   // plan_read has seen that it is there
+    request.type = v->params.items[at].type;
+    request.address = args[at].address;
+    request.base = args[at].base;
+    for (int d = 0; d < map->rank; d++) {
+        int dim = map->rank - 1 - d;
+        request.box[d] = map->box[d];
+        request.extent[d] = args[at].shape[dim];
+        request.stride[d] = product(args[at].strides[dim], type_bytes(request.type));
+    }
+    return request;
+}
+
+static bool is_map(const PlanVariant *v, int at) {
+    for (int i = 0; i < v->maps.count; i++)
+        if (v->maps.items[i].at == at) return true;
+    return false;
+}
+
+// Bits of the parameters in the kernel's order: maps stand among what callers give, the dims come last.
+static void fill_params(Resolver *r, const Frame *frame, const LaunchArg *args, Action *action) {
+    const PlanVariant *v = frame->variant;
+    action->param_count = v->params.count + v->maps.count + v->dims.count;
+    action->params = NEW_ARRAY(r->arena, uint64_t, action->param_count);
+    action->bases = NEW_ARRAY(r->arena, int, action->param_count);
+    for (int i = 0; i < action->param_count; i++) action->bases[i] = BASE_NONE;
+    action->maps = NEW_ARRAY(r->arena, MapRequest, v->maps.count + 1);
+    uint64_t *next = action->params;
+    for (int i = 0; i < v->params.count; i++) {
+        while (is_map(v, (int)(next - action->params))) next++;
+        if (args[i].is_tensor) action->bases[next - action->params] = args[i].base;
+        *next++ =
+            args[i].is_tensor ? args[i].address : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
+    }
+    for (int i = 0; i < v->maps.count; i++) action->maps[i] = request_of(v, &v->maps.items[i], args);
+    next = action->params + v->params.count + v->maps.count;
+    for (int i = 0; i < v->dims.count; i++) *next++ = (uint64_t)value_of(frame, v->dims.items[i]).integer;
+}
+
+static bool push_kernel(Resolver *r, const Frame *frame, const LaunchArg *args) {
+    const PlanVariant *v = frame->variant;
+    Scalar grid;
+    if (!compute(r, frame, &v->grid, "the grid", &grid)) return false;
+    if (grid.integer == 0) return true;
+    if (grid.integer < 0 || grid.integer > r->device->max_grid) {
+        diag(r->sink, NOWHERE, T_GRID_SIZE, frame->entry->name, (long long)grid.integer,
+             (long long)r->device->max_grid);
+        return false;
+    }
+    Action action = {.variant = v, .grid = grid.integer};
+    fill_params(r, frame, args, &action);
+    vec_push(r->arena, &r->out->actions, action);
+    return true;
+}
+
+static const Tensor *tensor_named(const Frame *frame, const char *name) {
+    for (int i = frame->tensors.count - 1; i >= 0; i--)
+        if (strcmp(frame->tensors.items[i].name, name) == 0) return &frame->tensors.items[i];
+    return NULL;
+}
+
+// A part of a tensor, as a tensor of its own.
+static bool resolve_region(Resolver *r, const Frame *frame, const PlanRegion *region, LaunchArg *out, Type *type) {
+    const Tensor *tensor = tensor_named(frame, region->tensor);
+    if (!tensor || (region->count > 0 && region->count != tensor->arg.rank)) {
+        diag(r->sink, NOWHERE, T_BAD_ARTEFACT, arena_printf(r->arena, "its plan has no tensor '%s'", region->tensor));
+        return false;
+    }
+    *type = tensor->type;
+    *out = tensor->arg;
+    if (region->count > 0) out->rank = 0;
+    for (int d = 0; d < region->count; d++) {
+        Scalar start, extent = scalar_integer(TYPE_I64, 1);
+        bool kept = region->extent[d].text != NULL;
+        if (!compute(r, frame, &region->start[d], "a region", &start)) return false;
+        if (kept && !compute(r, frame, &region->extent[d], "a region", &extent)) return false;
+        if (start.integer < 0 || extent.integer < 0 || start.integer > tensor->arg.shape[d] - extent.integer) {
+            diag(r->sink, NOWHERE, T_HOST_VALUE, "a region", frame->entry->name,
+                 arena_printf(r->arena, "it lies outside dim %d of '%s'", d, region->tensor));
+            return false;
+        }
+        out->address += (uint64_t)product(product(start.integer, tensor->arg.strides[d]), type_bytes(*type));
+        if (!kept) continue;
+        out->shape[out->rank] = extent.integer;
+        out->strides[out->rank++] = tensor->arg.strides[d];
+    }
+    if (region->transposed && out->rank >= 2) {
+        int a = out->rank - 2, b = out->rank - 1;
+        LaunchArg same = *out;
+        out->shape[a] = same.shape[b], out->shape[b] = same.shape[a];
+        out->strides[a] = same.strides[b], out->strides[b] = same.strides[a];
+    }
+    return true;
+}
+
+static bool push_fill(Resolver *r, const Frame *frame, const PlanStep *step) {
+    LaunchArg target, dense;
+    Type type;
+    Scalar value;
+    if (!resolve_region(r, frame, step->region, &target, &type)) return false;
+    if (!compute(r, frame, &step->value, "a value", &value)) return false;
+    dense = target;
+    launch_arg_dense(&dense);
+    for (int d = 0; d < target.rank; d++) {
+        if (target.shape[d] <= 1 || target.strides[d] == dense.strides[d]) continue;
+        diag(r->sink, NOWHERE, T_HOST_REGION);
+        return false;
+    }
+    Action action = {
+        .address = target.address, .base = target.base, .count = elements(&target), .width = type_bytes(type)};
+    action.pattern = bits_of(scalar_convert(type, value));
+    if (action.count > 0) vec_push(r->arena, &r->out->actions, action);
+    return true;
+}
+
+// Room at the end of what there is of a kind; the address.
+static uint64_t take_room(uint64_t base, int64_t *taken, int64_t bytes) {
+    uint64_t address = base + (uint64_t)*taken;
+    *taken += (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    return address;
+}
+
+static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
+    Tensor tensor = {scratch->name, scratch->type, {.is_tensor = true, .base = BASE_WORKSPACE, .rank = scratch->rank}};
+    const int64_t most = INT64_MAX / 4, taken = r->out->workspace > r->out->zeroed ? r->out->workspace : r->out->zeroed;
+    int64_t bytes = type_bytes(scratch->type);
+    for (int d = 0; d < scratch->rank; d++) {
+        Scalar extent;
+        if (!compute(r, frame, &scratch->shape[d], "a shape", &extent)) return false;
+        if (extent.integer < 0 || __builtin_mul_overflow(bytes, extent.integer, &bytes) || bytes > most - taken) {
+            diag(r->sink, NOWHERE, T_HOST_VALUE, "a shape", frame->entry->name,
+                 arena_printf(r->arena, "scratch '%s' is too large or negative", scratch->name));
+            return false;
+        }
+        tensor.arg.shape[d] = extent.integer;
+    }
+    launch_arg_dense(&tensor.arg);
+    if (scratch->zeroed) tensor.arg.address = take_room(r->memory.zeroed, &r->out->zeroed, bytes);
+    if (scratch->zeroed && r->memory.zeroed) {
+        tensor.arg.base = BASE_ZEROED;
+    } else {
+        tensor.arg.address = take_room(r->memory.workspace, &r->out->workspace, bytes);
+        Action clear = {.base = BASE_WORKSPACE,
+                        .address = tensor.arg.address,
+                        .count = elements(&tensor.arg),
+                        .width = type_bytes(scratch->type)};
+        if (scratch->zeroed && clear.count > 0) vec_push(r->arena, &r->out->actions, clear);
+    }
+    vec_push(r->arena, &frame->tensors, tensor);
+    return true;
+}
+
+static bool run_call(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args);
+
+static bool push_launch(Resolver *r, const Frame *frame, const PlanStep *step) {
+    const PlanEntry *entry = plan_entry(r->plan, step->name);
+    if (!entry) {
+        diag(r->sink, NOWHERE, T_NO_ENTRY, step->name);
+        return false;
+    }
+    LaunchArg *args = NEW_ARRAY(r->arena, LaunchArg, step->args.count);
+    for (int i = 0; i < step->args.count; i++) {
+        const PlanArg *arg = &step->args.items[i];
+        Type type;
+        if (arg->region && !resolve_region(r, frame, arg->region, &args[i], &type)) return false;
+        if (!arg->region && !compute(r, frame, &arg->value, "an argument", &args[i].scalar)) return false;
+    }
+    return run_call(r, entry, step->args.count, args);
+}
+
+static bool run_steps(Resolver *r, Frame *frame, const PlanSteps *steps);
+
+static bool run_if(Resolver *r, Frame *frame, const PlanStep *step) {
+    Scalar condition;
+    if (!compute(r, frame, &step->value, "a condition", &condition)) return false;
+    int names = frame->scope.names.count, tensors = frame->tensors.count;
+    bool ok = run_steps(r, frame, scalar_truth(condition) ? &step->then : &step->otherwise);
+    frame->scope.names.count = names;
+    frame->tensors.count = tensors;
+    return ok;
+}
+
+static bool run_step(Resolver *r, Frame *frame, const PlanStep *step) {
+    Scalar value;
+    switch (step->kind) {
+    case DO_LET:
+        if (!compute(r, frame, &step->value, "a let", &value)) return false;
+        bind(r->arena, frame, step->name, scalar_convert(step->type, value));
+        return true;
+    case DO_ASSUME:
+        if (!compute(r, frame, &step->value, "an assumption", &value)) return false;
+        if (!scalar_truth(value)) diag(r->sink, NOWHERE, T_ASSUME_FAILED, frame->entry->name, step->value.text);
+        return scalar_truth(value);
+    case DO_SCRATCH: return push_scratch(r, frame, step->scratch);
+    case DO_IF: return run_if(r, frame, step);
+    case DO_FILL: return push_fill(r, frame, step);
+    case DO_LAUNCH: return push_launch(r, frame, step);
+    }
+    return false;
+}
+
+static bool run_steps(Resolver *r, Frame *frame, const PlanSteps *steps) {
+    for (int i = 0; i < steps->count; i++)
+        if (!run_step(r, frame, steps->items[i])) return false;
+    return true;
+}
+
+static bool run_call(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args) {
+    Frame frame;
+    if (++r->depth > MAX_CALL_DEPTH) {
+        diag(r->sink, NOWHERE, T_BAD_ARTEFACT, "its programs call each other without end");
+        return false;
+    }
+    if (!choose(r, entry, count, args, &frame)) return false;
+    for (int i = 0; i < count; i++) {
+        const PlanParam *p = &frame.variant->params.items[i];
+        Tensor tensor = {p->name, p->type, args[i]};
+        if (p->is_tensor) vec_push(r->arena, &frame.tensors, tensor);
+    }
+    bool ok = run_steps(r, &frame, &frame.variant->steps) && (!frame.variant->symbol || push_kernel(r, &frame, args));
+    r->depth--;
+    return ok;
+}
+
+bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
+                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
+    *out = (Launch){0};
+    Resolver r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .memory = memory, .out = out};
+    LaunchArg *based = arena_copy(arena, args, sizeof *args * (size_t)count);
+    for (int i = 0; i < count; i++) based[i].base = i;
+    return run_call(&r, entry, count, based);
+}

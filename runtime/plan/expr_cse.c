@@ -1,0 +1,149 @@
+#include "runtime/plan/expr_cse.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "support/hash.h"
+#include <string.h>
+
+enum { BUCKETS = 1024 };
+
+struct HostSharer {
+    Arena *arena;
+    int shared;
+    HostNode *buckets[BUCKETS];
+};
+
+HostSharer *host_sharer_new(Arena *arena) {
+    HostSharer *sharer = NEW(arena, HostSharer);
+    sharer->arena = arena;
+    return sharer;
+}
+
+int host_shared(const HostSharer *sharer) {
+    return sharer->shared;
+}
+
+static uint64_t mix_pointer(uint64_t hash, const void *pointer) {
+    return hash_mix(hash, (uint64_t)(uintptr_t)pointer);
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text) {
+    while (text && *text) hash = hash_mix(hash, (uint8_t)*text++);
+    return hash;
+}
+
+// Operands are nodes already: equal where they are the same.
+static uint64_t hash_of(const Expr *e) {
+    uint64_t hash = hash_mix((uint64_t)e->kind, (uint64_t)e->type);
+    switch (e->kind) {
+    case EXPR_INT: return hash_mix(hash, (uint64_t)e->integer);
+    case EXPR_VAR: return mix_text(hash, e->var->name);
+    case EXPR_UNARY: return mix_pointer(hash_mix(hash, (uint64_t)e->unary.op), e->unary.a);
+    case EXPR_BINARY: return mix_pointer(mix_pointer(hash_mix(hash, (uint64_t)e->binary.op), e->binary.a), e->binary.b);
+    case EXPR_SELECT:
+        return mix_pointer(mix_pointer(mix_pointer(hash, e->select.condition), e->select.yes), e->select.no);
+    case EXPR_CAST:
+    case EXPR_BITCAST: return mix_pointer(hash, e->operand);
+    case EXPR_CALL:
+        hash = hash_mix(hash, (uint64_t)e->call.op);
+        for (int i = 0; i < e->call.count; i++) hash = mix_pointer(hash, e->call.args[i].value);
+        return hash;
+    default: return hash;
+    }
+}
+
+static bool same_var(const Var *a, const Var *b) {
+    return a == b || (a->kind == b->kind && a->type == b->type && strcmp(a->name, b->name) == 0);
+}
+
+static bool same(const Expr *a, const Expr *b) {
+    if (a->kind == EXPR_VAR && b->kind == EXPR_VAR) return a->type == b->type && same_var(a->var, b->var);
+    return expr_equal(a, b);   // one step: operands are the same, or differ
+}
+
+// Operands of most calls.
+enum { MOST_ARGS = 4 };
+
+// The expression with nodes for operands. `args` is room for those of a call.
+static Expr with_nodes(HostSharer *s, const Expr *from, Arg *args) {
+    Expr e = *from;
+    switch (e.kind) {
+    case EXPR_UNARY: e.unary.a = host_share(s, from->unary.a); break;
+    case EXPR_BINARY:
+        e.binary.a = host_share(s, from->binary.a);
+        e.binary.b = host_share(s, from->binary.b);
+        break;
+    case EXPR_SELECT:
+        e.select.condition = host_share(s, from->select.condition);
+        e.select.yes = host_share(s, from->select.yes);
+        e.select.no = host_share(s, from->select.no);
+        break;
+    case EXPR_CAST:
+    case EXPR_BITCAST: e.operand = host_share(s, from->operand); break;
+    case EXPR_CALL:
+        e.call.args = e.call.count <= MOST_ARGS ? args : NEW_ARRAY(s->arena, Arg, e.call.count);
+        for (int i = 0; i < e.call.count; i++) {
+            Arg arg = from->call.args[i];
+            e.call.args[i] = (Arg){.value = arg.value ? host_share(s, arg.value) : NULL};
+        }
+        break;
+    default: break;
+    }
+    return e;
+}
+
+static Expr *add_node(HostSharer *s, const Expr *e, HostNode **bucket) {
+    HostNode *node = NEW(s->arena, HostNode);
+    *node = (HostNode){*e, HOST_ALONE, *bucket};
+    if (e->kind == EXPR_CALL)
+        node->expr.call.args = arena_copy(s->arena, e->call.args, sizeof(Arg) * (size_t)e->call.count);
+    return &(*bucket = node)->expr;
+}
+
+Expr *host_share(HostSharer *s, const Expr *from) {
+    Arg args[MOST_ARGS];
+    Expr e = with_nodes(s, from, args);
+    HostNode **bucket = &s->buckets[hash_of(&e) % BUCKETS];
+    bool constant = e.kind == EXPR_INT || e.kind == EXPR_FLOAT;
+    for (HostNode *other = *bucket; other; other = other->next) {
+        if (!same(&other->expr, &e)) continue;
+        if (other->number == HOST_ALONE && !constant) other->number = s->shared++;
+        return &other->expr;
+    }
+    return add_node(s, &e, bucket);
+}
+
+// ---- addresses ----
+
+typedef struct Reads {
+    int64_t unit;
+} Reads;
+
+static bool is_address(const Expr *e) {
+    if (e->kind != EXPR_VAR || e->var->kind != VAR_PARAM || e->var->type != TYPE_I64) return false;
+    size_t length = strlen(e->var->name), suffix = strlen("_address");
+    return length > suffix && strcmp(e->var->name + length - suffix, "_address") == 0;
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+    return b ? gcd(b, a % b) : a;
+}
+
+static bool read_address(Visitor *visitor, Expr *e) {
+    enum { LARGEST = 1 << 16 };
+    Reads *reads = visitor->user;
+    bool remainder = e->kind == EXPR_BINARY && e->binary.op == BIN_MOD && is_address(e->binary.a) &&
+                     e->binary.b->kind == EXPR_INT && e->binary.b->integer > 0 && e->binary.b->integer <= LARGEST;
+    if (is_address(e)) reads->unit = 0;
+    if (!remainder) return true;
+    int64_t by = e->binary.b->integer;
+    if (reads->unit) reads->unit = reads->unit / gcd(reads->unit, by) * by;
+    if (reads->unit > LARGEST) reads->unit = 0;
+    return false;
+}
+
+int64_t host_address_unit(const Expr *expr, int64_t unit) {
+    Reads reads = {unit};
+    Visitor visitor = {.expr = read_address, .user = &reads};
+    visit_expr(&visitor, (Expr *)expr);
+    return reads.unit;
+}

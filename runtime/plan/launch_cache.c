@@ -1,0 +1,236 @@
+// A remembered launch is a row of 64-bit words: the key, then the actions. The key holds all that resolving can read; of addresses that
+// is what is left of them modulo plan->address_unit (0: all of them). In the actions, what lies at an argument or in scratch is
+// told as its distance from there.
+//
+//     key       entry, count of arguments, memory for scratch;   a tensor: rank, address, shape, strides;   a scalar: type, bits
+//     actions   bytes of both kinds of scratch, count;   a kernel: variant, grid, parameters with their bases, maps;   a fill
+//
+// Rows lie in sets by a hash of the key, as lines do in a cache. They are copied out under the lock and read behind it: the lock is
+// held for some hundred bytes, and nothing that may leave by longjmp happens within.
+#include "runtime/plan/launch_cache.h"
+#include "support/hash.h"
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { SETS = 16, WAYS = 4, ROW_WORDS = 384, REQUEST_WORDS = (sizeof(MapRequest) + 7) / 8 };
+
+typedef struct Row {
+    uint64_t hash;
+    int key, count;   // words of the key, of all
+    uint64_t words[ROW_WORDS];
+} Row;
+
+struct LaunchMemo {
+    pthread_mutex_t lock;
+    int64_t hits;
+    int next[SETS];   // the row of a set that is replaced next
+    Row rows[SETS][WAYS];
+};
+
+LaunchMemo *launch_memo_new(Arena *arena) {
+    LaunchMemo *memo = NEW(arena, LaunchMemo);
+    pthread_mutex_init(&memo->lock, NULL);
+    return memo;
+}
+
+int64_t launch_memo_hits(LaunchMemo *memo) {
+    pthread_mutex_lock(&memo->lock);
+    int64_t hits = memo->hits;
+    pthread_mutex_unlock(&memo->lock);
+    return hits;
+}
+
+// ---- writing ----
+
+// Beyond the row's end words are counted, and not written.
+static void put(Row *row, uint64_t word) {
+    if (row->count < ROW_WORDS) row->words[row->count] = word;
+    row->count++;
+}
+
+static void put_words(Row *row, const void *from, int count) {
+    if (row->count + count <= ROW_WORDS) memcpy(&row->words[row->count], from, sizeof(uint64_t) * (size_t)count);
+    row->count += count;
+}
+
+static uint64_t as_pointer(const void *pointer) {
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+static uint64_t hash_of(const Row *row) {
+    uint64_t hash = 0;
+    for (int i = 0; i < row->key && i < ROW_WORDS; i++) hash = hash_mix(hash, row->words[i]);
+    return hash;
+}
+
+// As expressions see it: a signed number of which they take the remainder.
+static uint64_t address_class(const Plan *plan, uint64_t address) {
+    return plan->address_unit ? (uint64_t)((int64_t)address % plan->address_unit) : address;
+}
+
+static void put_key(Row *row, const Plan *plan, const PlanEntry *entry, int count, const LaunchArg *args,
+                    LaunchMemory memory) {
+    row->count = 0;
+    put(row, as_pointer(entry));
+    put(row, (uint64_t)count);
+    put(row, address_class(plan, memory.workspace));
+    put(row, address_class(plan, memory.zeroed));
+    put(row, memory.zeroed != 0);
+    for (int i = 0; i < count; i++) {
+        const LaunchArg *arg = &args[i];
+        if (arg->is_tensor) {
+            put(row, (uint64_t)arg->rank);
+            put(row, address_class(plan, arg->address));
+            put_words(row, arg->shape, arg->rank);
+            put_words(row, arg->strides, arg->rank);
+        } else {
+            uint64_t bits = (uint64_t)arg->scalar.integer;
+            if (type_is_float(arg->scalar.type)) memcpy(&bits, &arg->scalar.real, sizeof bits);
+            put(row, UINT64_C(1) << 32 | (uint64_t)arg->scalar.type);
+            put(row, bits);
+        }
+    }
+    row->key = row->count;
+    row->hash = hash_of(row);
+}
+
+// ---- bases ----
+
+typedef struct Bases {
+    const LaunchArg *args;
+    LaunchMemory memory;
+} Bases;
+
+static uint64_t address_of(const Bases *bases, int base) {
+    switch (base) {
+    case BASE_NONE: return 0;
+    case BASE_ZEROED: return bases->memory.zeroed;
+    case BASE_WORKSPACE: return bases->memory.workspace;
+    default: return bases->args[base].address;
+    }
+}
+
+static void put_based(Row *row, const Bases *bases, uint64_t value, int base) {
+    put(row, (uint64_t)base);
+    put(row, value - address_of(bases, base));
+}
+
+static void put_action(Row *row, const Bases *bases, const Action *action) {
+    put(row, as_pointer(action->variant));
+    if (!action->variant) {
+        put_based(row, bases, action->address, action->base);
+        put(row, (uint64_t)action->count);
+        put(row, (uint64_t)action->width);
+        put(row, action->pattern);
+        return;
+    }
+    put(row, (uint64_t)action->grid);
+    put(row, (uint64_t)action->param_count);
+    for (int i = 0; i < action->param_count; i++) put_based(row, bases, action->params[i], action->bases[i]);
+    for (int i = 0; i < action->variant->maps.count; i++) {
+        uint64_t words[REQUEST_WORDS] = {0};
+        MapRequest request = action->maps[i];
+        request.address -= address_of(bases, request.base);
+        memcpy(words, &request, sizeof request);
+        put_words(row, words, REQUEST_WORDS);
+    }
+}
+
+static void put_launch(Row *row, const Bases *bases, const Launch *launch) {
+    put(row, (uint64_t)launch->workspace);
+    put(row, (uint64_t)launch->zeroed);
+    put(row, (uint64_t)launch->actions.count);
+    for (int i = 0; i < launch->actions.count; i++) put_action(row, bases, &launch->actions.items[i]);
+}
+
+// ---- reading ----
+
+typedef struct Words {
+    const uint64_t *next;
+} Words;
+
+static uint64_t take(Words *words) {
+    return *words->next++;
+}
+
+static uint64_t take_based(Words *words, const Bases *bases, int *base) {
+    *base = (int)take(words);
+    return take(words) + address_of(bases, *base);
+}
+
+static Action take_action(Arena *arena, Words *words, const Bases *bases) {
+    Action action = {.variant = (const PlanVariant *)(uintptr_t)take(words)};
+    if (!action.variant) {
+        action.address = take_based(words, bases, &action.base);
+        action.count = (int64_t)take(words);
+        action.width = (int)take(words);
+        action.pattern = take(words);
+        return action;
+    }
+    int maps = action.variant->maps.count;
+    action.grid = (int64_t)take(words);
+    action.param_count = (int)take(words);
+    action.params = NEW_ARRAY(arena, uint64_t, action.param_count);
+    action.bases = NEW_ARRAY(arena, int, action.param_count);
+    action.maps = NEW_ARRAY(arena, MapRequest, maps + 1);
+    for (int i = 0; i < action.param_count; i++) action.params[i] = take_based(words, bases, &action.bases[i]);
+    for (int i = 0; i < maps; i++, words->next += REQUEST_WORDS) {
+        memcpy(&action.maps[i], words->next, sizeof action.maps[i]);
+        action.maps[i].address += address_of(bases, action.maps[i].base);
+    }
+    return action;
+}
+
+static void take_launch(Arena *arena, const Row *row, const Bases *bases, Launch *out) {
+    Words words = {row->words + row->key};
+    *out = (Launch){.workspace = (int64_t)take(&words)};
+    out->zeroed = (int64_t)take(&words);
+    for (int i = (int)take(&words); i > 0; i--) {
+        Action action = take_action(arena, &words, bases);
+        vec_push(arena, &out->actions, action);
+    }
+}
+
+// ---- the table ----
+
+// Copies the row with the key of `row` there.
+static bool find(LaunchMemo *memo, Row *row) {
+    Row *set = memo->rows[row->hash % SETS];
+    bool found = false;
+    pthread_mutex_lock(&memo->lock);
+    for (int i = 0; i < WAYS && !found; i++) {
+        const Row *other = &set[i];
+        found = other->hash == row->hash && other->key == row->key &&
+                memcmp(other->words, row->words, sizeof row->words[0] * (size_t)row->key) == 0;
+        if (!found) continue;
+        memcpy(row->words, other->words, sizeof row->words[0] * (size_t)other->count);
+        row->count = other->count;
+        memo->hits++;
+    }
+    pthread_mutex_unlock(&memo->lock);
+    return found;
+}
+
+static void remember(LaunchMemo *memo, const Row *row) {
+    int set = (int)(row->hash % SETS);
+    pthread_mutex_lock(&memo->lock);
+    memcpy(&memo->rows[set][memo->next[set]], row, offsetof(Row, words) + sizeof row->words[0] * (size_t)row->count);
+    memo->next[set] = (memo->next[set] + 1) % WAYS;
+    pthread_mutex_unlock(&memo->lock);
+}
+
+bool memo_resolve(Arena *arena, DiagSink *sink, LaunchMemo *memo, const Plan *plan, const PlanEntry *entry, int count,
+                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
+    Row row;
+    const Bases bases = {args, memory};
+    put_key(&row, plan, entry, count, args, memory);
+    if (row.count <= ROW_WORDS && find(memo, &row)) {
+        take_launch(arena, &row, &bases, out);
+        return true;
+    }
+    if (!plan_resolve(arena, sink, plan, entry, count, args, device, memory, out)) return false;
+    put_launch(&row, &bases, out);
+    if (row.count <= ROW_WORDS) remember(memo, &row);
+    return true;
+}

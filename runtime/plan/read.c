@@ -1,0 +1,348 @@
+// The launch plan as JSON, read; plan_write.c writes it. docs/manifest.md describes the format.
+#include "frontend/frontend.h"
+#include "ir/build.h"
+#include "runtime/plan/expr_cse.h"
+#include "runtime/plan/plan.h"
+#include "support/json.h"
+#include <string.h>
+
+static const Span NOWHERE;
+
+const char *const plan_step_names[] = {[DO_LET] = "let", [DO_ASSUME] = "assume", [DO_SCRATCH] = "scratch",
+                                       [DO_IF] = "if",   [DO_FILL] = "fill",     [DO_LAUNCH] = "launch"};
+
+const PlanEntry *plan_entry(const Plan *plan, const char *name) {
+    for (int i = 0; i < plan->entries.count; i++)
+        if (strcmp(plan->entries.items[i].name, name) == 0) return &plan->entries.items[i];
+    return NULL;
+}
+
+bool plan_has(const Plan *plan, const PlanEntry *entry) {
+    for (int i = 0; i < plan->entries.count; i++)
+        if (&plan->entries.items[i] == entry) return true;
+    return false;
+}
+
+// Names are declared in the order in which a launch learns them; an expression may use those before it.
+typedef struct Reader {
+    Arena *arena;
+    Failure *failure;
+    DiagSink *sink;
+    VEC(const char *) names;
+    VEC(Var *) vars;
+    HostSharer *sharer;   // of the entry
+    int64_t address_unit;
+    bool ok;
+} Reader;
+
+static void refuse(Reader *r, const char *what) {
+    if (r->ok) diag(r->sink, NOWHERE, T_BAD_ARTEFACT, what);
+    r->ok = false;
+}
+
+static const char *need_text(Reader *r, const Json *object, const char *name) {
+    const char *text = json_text(json_get(object, name), NULL);
+    if (!text) refuse(r, arena_printf(r->arena, "its plan lacks '%s'", name));
+    return text ? text : "";
+}
+
+static Type need_type(Reader *r, const Json *object) {
+    const char *text = need_text(r, object, "type");
+    Type type = type_named(text);
+    if (type == TYPE_NONE) refuse(r, arena_printf(r->arena, "its plan has the unknown type '%s'", text));
+    return type == TYPE_NONE ? TYPE_I64 : type;
+}
+
+static void declare(Reader *r, const char *name, VarKind kind, Type type) {
+    Var *var = var_new(r->arena, name, kind, type, NOWHERE);
+    vec_push(r->arena, &r->names, name);
+    vec_push(r->arena, &r->vars, var);
+}
+
+// What parsing makes is gone behind it: the expression's nodes are copies, in the plan's arena.
+typedef struct Parsing {
+    Reader *reader;
+    Arena *scratch;
+    const char *text;
+    Expr *expr;
+} Parsing;
+
+static bool parse_expr(void *user) {
+    Parsing *p = user;
+    Reader *r = p->reader;
+    const Expr *expr =
+        parse_host_expr(p->scratch, r->failure, r->sink, p->text, r->names.items, r->names.count, r->vars.items);
+    if (expr) p->expr = host_share(r->sharer, expr);
+    return expr != NULL;
+}
+
+static void free_scratch(void *user) {
+    arena_free(((Parsing *)user)->scratch);
+}
+
+// Most expressions are names: dims of shapes.
+static Var *lone_name(const Reader *r, const char *text) {
+    for (int i = r->names.count - 1; i >= 0; i--)
+        if (strcmp(r->names.items[i], text) == 0) return r->vars.items[i];
+    return NULL;
+}
+
+static HostExpr read_expr(Reader *r, const Json *value) {
+    HostExpr e = {.text = json_text(value, NULL)};
+    if (!e.text || !r->ok) return e;
+    Var *name = lone_name(r, e.text);
+    Parsing parsing = {.reader = r, .text = e.text};
+    if (name) {
+        parsing.expr = host_share(r->sharer, e_var(r->arena, name));
+    } else {
+        parsing.scratch = arena_new(arena_host(r->arena), r->failure);
+        if (!parsing.scratch) fail_out_of_memory(r->failure);
+        fail_scope(r->failure, parse_expr, free_scratch, &parsing);
+    }
+    e.expr = parsing.expr;
+    if (!e.expr) refuse(r, arena_printf(r->arena, "its plan has the expression '%s'", e.text));
+    else r->address_unit = host_address_unit(e.expr, r->address_unit);
+    return e;
+}
+
+static HostExpr need_expr(Reader *r, const Json *value) {
+    HostExpr e = read_expr(r, value);
+    if (!e.text) refuse(r, "its plan lacks an expression");
+    return e;
+}
+
+static HostExpr *read_exprs(Reader *r, const Json *array, HostExpr read(Reader *r, const Json *value), int *count) {
+    *count = array ? array->count : 0;
+    HostExpr *exprs = NEW_ARRAY(r->arena, HostExpr, *count + 1);
+    int i = 0;
+    JSON_EACH(item, array) exprs[i++] = read(r, item);
+    return exprs;
+}
+
+// Shapes are read once all dims have been declared.
+static void read_param(Reader *r, const Json *from, PlanParam *p) {
+    p->name = need_text(r, from, "name");
+    p->type = need_type(r, from);
+    const Json *shape = json_get(from, "shape"), *strides = json_get(from, "strides");
+    p->is_tensor = shape != NULL;
+    if (!p->is_tensor) return;
+    p->address = arena_printf(r->arena, "%s_address", p->name);
+    const char *mode = json_text(json_get(from, "mode"), "in");
+    p->mode = strcmp(mode, "out") == 0 ? MODE_OUT : strcmp(mode, "inout") == 0 ? MODE_INOUT : MODE_IN;
+    p->shape = read_exprs(r, shape, need_expr, &p->rank);
+    int count = p->rank;
+    if (strides) p->strides = read_exprs(r, strides, need_expr, &count);
+    p->zeroed = json_boolean(json_get(from, "zeroed"), false);
+    if (p->rank > LAYOUT_MAX_RANK || count != p->rank) refuse(r, "its plan has a tensor of a wrong rank");
+}
+
+static PlanRegion *read_region(Reader *r, const Json *from) {
+    PlanRegion *region = NEW(r->arena, PlanRegion);
+    int extents = 0;
+    region->tensor = need_text(r, from, "tensor");
+    region->start = read_exprs(r, json_get(from, "start"), need_expr, &region->count);
+    region->extent = read_exprs(r, json_get(from, "extent"), read_expr, &extents);
+    region->transposed = json_boolean(json_get(from, "transposed"), false);
+    if (extents != region->count || extents > LAYOUT_MAX_RANK) refuse(r, "its plan has a region of a wrong rank");
+    return region;
+}
+
+static void read_steps(Reader *r, const Json *array, PlanSteps *out);
+
+// The steps of a branch: what they declare is unknown after it.
+static void read_branch(Reader *r, const Json *array, PlanSteps *out) {
+    int known = r->names.count;
+    read_steps(r, array, out);
+    r->names.count = r->vars.count = known;
+}
+
+static void read_launch(Reader *r, const Json *from, PlanStep *step) {
+    step->name = need_text(r, from, "name");
+    const Json *args = json_get(from, "args");
+    JSON_EACH(item, args) {
+        PlanArg arg = {0};
+        if (json_get(item, "tensor")) arg.region = read_region(r, item);
+        else arg.value = read_expr(r, json_get(item, "value"));
+        if (!arg.region && !arg.value.text) refuse(r, "its plan has an argument without a value");
+        vec_push(r->arena, &step->args, arg);
+    }
+}
+
+static void read_step(Reader *r, const Json *from, PlanStep *step) {
+    const char *what = need_text(r, from, "do");
+    int kind = 0;
+    while (kind <= DO_LAUNCH && strcmp(plan_step_names[kind], what) != 0) kind++;
+    step->kind = kind <= DO_LAUNCH ? (PlanStepKind)kind : DO_LET;
+    if (kind > DO_LAUNCH) refuse(r, arena_printf(r->arena, "its plan has the unknown step '%s'", what));
+    if (step->kind == DO_SCRATCH) read_param(r, from, step->scratch = NEW(r->arena, PlanParam));
+    if (step->kind == DO_FILL) step->region = read_region(r, from);
+    if (step->kind == DO_LAUNCH) read_launch(r, from, step);
+    step->value = read_expr(r, json_get(from, "value"));
+    bool needs_value = step->kind != DO_SCRATCH && step->kind != DO_LAUNCH;
+    if (needs_value && !step->value.text) refuse(r, "its plan has a step without a value");
+    if (step->kind == DO_IF) {
+        read_branch(r, json_get(from, "then"), &step->then);
+        read_branch(r, json_get(from, "else"), &step->otherwise);
+    }
+    if (step->kind == DO_LET) {
+        step->name = need_text(r, from, "name");
+        step->type = need_type(r, from);
+        declare(r, step->name, VAR_LET, step->type);
+    }
+}
+
+static void read_steps(Reader *r, const Json *array, PlanSteps *out) {
+    JSON_EACH(item, array) {
+        if (!r->ok) break;
+        PlanStep *step = NEW(r->arena, PlanStep);
+        read_step(r, item, step);
+        vec_push(r->arena, out, step);
+    }
+}
+
+static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
+    v->symbol = need_text(r, from, "symbol");
+    v->grid = read_expr(r, json_get(from, "grid"));
+    v->threads = (int)json_integer(json_get(from, "threads"), 0);
+    v->shared_bytes = json_integer(json_get(from, "shared_bytes"), 0);
+    if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
+    const Json *cluster = json_get(from, "cluster");
+    for (int i = 0; i < 3; i++) v->cluster[i] = (int)json_integer(json_at(cluster, i), 1);
+    v->overlaps = json_boolean(json_get(from, "overlaps"), false);
+    const Json *resources = json_get(from, "resources");
+    v->registers = (int)json_integer(json_get(resources, "registers"), -1);
+    v->spill_stores = (int)json_integer(json_get(resources, "spill_stores"), 0);
+    v->spill_loads = (int)json_integer(json_get(resources, "spill_loads"), 0);
+    v->stack = (int)json_integer(json_get(resources, "stack"), 0);
+    v->barriers = (int)json_integer(json_get(resources, "barriers"), 0);
+}
+
+// Dims, scalars and addresses of the parameters: the names that every expression of a variant may use.
+static void declare_arguments(Reader *r, const Json *from) {
+    const Json *dims = json_get(from, "dims"), *params = json_get(from, "params");
+    r->names.count = r->vars.count = 0;
+    JSON_EACH(dim, dims)
+    declare(r, json_text(dim, ""), VAR_DIM, TYPE_I64);
+    JSON_EACH(param, params) {
+        const char *name = need_text(r, param, "name");
+        if (!json_get(param, "shape")) declare(r, name, VAR_PARAM, need_type(r, param));
+        else declare(r, arena_printf(r->arena, "%s_address", name), VAR_PARAM, TYPE_I64);
+    }
+}
+
+static const PlanParam *param_named(const PlanVariant *v, const char *name) {
+    for (int i = 0; i < v->params.count; i++)
+        if (strcmp(v->params.items[i].name, name) == 0) return &v->params.items[i];
+    return NULL;
+}
+
+static void read_map(Reader *r, const Json *from, PlanVariant *v) {
+    PlanMap map = {.name = need_text(r, from, "name"), .tensor = need_text(r, from, "tensor")};
+    const Json *box = json_get(from, "box");
+    map.at = (int)json_integer(json_get(from, "at"), -1);
+    map.swizzle = (int)json_integer(json_get(from, "swizzle"), -1);
+    map.tf32 = json_boolean(json_get(from, "tf32"), false);
+    while (map.rank < TENSOR_MAP_RANK && json_at(box, map.rank)) {
+        map.box[map.rank] = (int)json_integer(json_at(box, map.rank), 0);
+        if (map.box[map.rank++] < 1) refuse(r, "its plan has a tensor map with an empty box");
+    }
+    const PlanParam *tensor = param_named(v, map.tensor);
+    bool fits = tensor && tensor->is_tensor && tensor->rank == map.rank && !json_at(box, map.rank) &&
+                tma_swizzle_valid(map.swizzle) && (!map.tf32 || tensor->type == TYPE_F32);
+    int after = v->maps.count ? vec_last(&v->maps).at : -1;
+    if (!fits || map.at <= after || map.at >= v->params.count + v->maps.count + 1)
+        refuse(r, "its plan has a tensor map that fits no tensor");
+    vec_push(r->arena, &v->maps, map);
+}
+
+static void read_variant(Reader *r, const Json *from, bool is_program, PlanVariant *v) {
+    declare_arguments(r, from);
+    const Json *params = json_get(from, "params"), *dims = json_get(from, "dims"), *tuned = json_get(from, "tuned");
+    JSON_EACH(dim, dims)
+    vec_push(r->arena, &v->dims, json_text(dim, ""));
+    JSON_EACH(param, params) {
+        PlanParam p = {0};
+        read_param(r, param, &p);
+        vec_push(r->arena, &v->params, p);
+    }
+    const Json *maps = json_get(from, "maps");
+    JSON_EACH(map, maps)
+    if (r->ok) read_map(r, map, v);
+    v->when = read_expr(r, json_get(from, "when"));
+    read_steps(r, json_get(from, "steps"), &v->steps);
+    v->recorded = json_boolean(json_get(from, "recorded"), false);
+    for (int i = 0; tuned && tuned->kind == JSON_OBJECT && i < tuned->count; i++) {
+        PlanTuned value = {tuned->keys[i], json_integer(&tuned->items[i], 0)};
+        vec_push(r->arena, &v->tuned, value);
+    }
+    if (!is_program && (json_get(from, "symbol") || !json_get(from, "steps"))) read_kernel(r, from, v);
+}
+
+static bool same_exprs(int count, const HostExpr *a, const HostExpr *b) {
+    for (int i = 0; i < count; i++)
+        if (a[i].expr != b[i].expr || strcmp(a[i].text, b[i].text) != 0) return false;
+    return true;
+}
+
+static bool same_param(const PlanParam *a, const PlanParam *b) {
+    if (strcmp(a->name, b->name) != 0 || a->type != b->type || a->is_tensor != b->is_tensor) return false;
+    if (a->rank != b->rank || !a->strides != !b->strides) return false;
+    return same_exprs(a->rank, a->shape, b->shape) && (!a->strides || same_exprs(a->rank, a->strides, b->strides));
+}
+
+static bool same_names(const PlanVariant *a, const PlanVariant *b) {
+    if (a->params.count != b->params.count || a->dims.count != b->dims.count) return false;
+    for (int i = 0; i < a->params.count; i++)
+        if (!same_param(&a->params.items[i], &b->params.items[i])) return false;
+    for (int i = 0; i < a->dims.count; i++)
+        if (strcmp(a->dims.items[i], b->dims.items[i]) != 0) return false;
+    return true;
+}
+
+// What a caller gives is the same for all variants: a tensor is one in each.
+static bool takes_the_same(const PlanVariant *a, const PlanVariant *b) {
+    if (a->params.count != b->params.count) return false;
+    for (int i = 0; i < a->params.count; i++)
+        if (a->params.items[i].is_tensor != b->params.items[i].is_tensor) return false;
+    return true;
+}
+
+static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
+    r->sharer = host_sharer_new(r->arena);
+    entry->name = need_text(r, from, "name");
+    entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
+    const Json *variants = json_get(from, "variants");
+    JSON_EACH(item, variants) {
+        if (!r->ok) break;
+        PlanVariant variant = {0};
+        read_variant(r, item, entry->is_program, &variant);
+        variant.alike = r->ok && entry->variants.count > 0 && same_names(&vec_last(&entry->variants), &variant);
+        vec_push(r->arena, &entry->variants, variant);
+        if (!takes_the_same(&entry->variants.items[0], &variant))
+            refuse(r, arena_printf(r->arena, "its plan has variants of '%s' that take other arguments", entry->name));
+    }
+    entry->shared = host_shared(r->sharer);
+    if (entry->variants.count == 0) refuse(r, arena_printf(r->arena, "its plan has no variant of '%s'", entry->name));
+}
+
+const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length) {
+    Reader r = {.arena = arena, .failure = failure, .sink = sink, .address_unit = 1, .ok = true};
+    const char *why = NULL;
+    const Json *root = json_read(arena, text, length, &why);
+    Plan *plan = NEW(arena, Plan);
+    if (!root) refuse(&r, arena_printf(arena, "its plan is no JSON: %s", why));
+    else if (json_integer(json_get(root, "manifest"), 0) != MANIFEST_FORMAT)
+        refuse(&r, "its plan has a format of another version");
+    if (!r.ok) return NULL;
+    plan->producer = json_text(json_get(root, "producer"), "");
+    plan->target = need_text(&r, root, "target");
+    const Json *entries = json_get(root, "entries");
+    JSON_EACH(item, entries) {
+        if (!r.ok) break;
+        PlanEntry entry = {0};
+        read_entry(&r, item, &entry);
+        vec_push(arena, &plan->entries, entry);
+    }
+    plan->address_unit = r.address_unit;
+    return r.ok ? plan : NULL;
+}

@@ -1,0 +1,127 @@
+#include "support/files.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const Span NOWHERE;
+
+// Reads to the end of an open file, in growing pieces: the size of a pipe is not known before.
+static bool read_all(Arena *arena, int fd, int64_t limit, FileText *out) {
+    size_t capacity = 64 << 10, length = 0;
+    char *text = arena_alloc(arena, capacity);
+    for (;;) {
+        ssize_t got = read(fd, text + length, capacity - length - 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return false;
+        length += (size_t)got;
+        if (got == 0 || (limit && (int64_t)length > limit)) break;
+        if (length + 1 == capacity) {
+            text = arena_grow(arena, text, capacity, 2 * capacity);
+            capacity *= 2;
+        }
+    }
+    text[length] = 0;
+    *out = (FileText){text, length};
+    return true;
+}
+
+bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    struct stat info = {0};
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    *out = (FileText){0};
+    *why = NULL;
+    if (fd < 0 || fstat(fd, &info) != 0) *why = strerror(errno);
+    else if (S_ISDIR(info.st_mode)) *why = "it is a folder";
+    else if (limit && S_ISREG(info.st_mode) && info.st_size > limit) out->length = (size_t)info.st_size;
+    else if (!read_all(arena, fd, limit, out)) *why = strerror(errno);
+    if (fd >= 0 && !is_stdin) close(fd);
+    if (!*why && limit && (int64_t)out->length > limit)
+        *why = arena_printf(arena, "it has more than %lld bytes", (long long)limit);
+    return !*why;
+}
+
+bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out) {
+    const char *why;
+    if (file_load(arena, path, limit, out, &why)) return true;
+    if (limit && (int64_t)out->length > limit)
+        diag(sink, NOWHERE, T_FILE_TOO_LARGE, strcmp(path, "-") == 0 ? "<stdin>" : path, (long long)out->length,
+             (long long)limit);
+    else diag(sink, NOWHERE, T_CANNOT_READ, strcmp(path, "-") == 0 ? "<stdin>" : path, why);
+    return false;
+}
+
+static bool write_all(int fd, const char *data, size_t bytes) {
+    while (bytes > 0) {
+        ssize_t put = write(fd, data, bytes);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return false;
+        data += put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
+bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes) {
+    if (strcmp(path, "-") == 0) {
+        bool ok = write_all(STDOUT_FILENO, data, bytes);
+        if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, "<stdout>", strerror(errno));
+        return ok;
+    }
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {   // a device or pipe cannot be replaced: write into it
+        int fd = S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : open(path, O_WRONLY | O_CLOEXEC);
+        bool ok = fd >= 0 && write_all(fd, data, bytes);
+        if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
+        if (fd >= 0) close(fd);
+        return ok;
+    }
+    char *temporary = arena_printf(arena, "%s.XXXXXX", path);
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    bool ok = fd >= 0 && write_all(fd, data, bytes);
+    mode_t mask = umask(0);   // mkostemp makes the file private; an output is as readable as any other file
+    umask(mask);
+    ok = ok && fchmod(fd, 0666 & ~mask) == 0;
+    int error = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) ok = (error = errno, false);
+    if (ok && rename(temporary, path) != 0) ok = (error = errno, false);
+    if (ok) return true;
+    if (fd >= 0) unlink(temporary);
+    diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(error));
+    return false;
+}
+
+bool file_can_write(Arena *arena, DiagSink *sink, const char *path) {
+    struct stat info;
+    bool there = stat(path, &info) == 0;
+    if (strcmp(path, "-") == 0 || (there && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))) return true;
+    char *temporary = arena_printf(arena, "%s.XXXXXX", path);
+    int fd = there && S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
+    else close(fd), unlink(temporary);
+    return fd >= 0;
+}
+
+bool folder_make(DiagSink *sink, const char *path) {
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
+    diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
+    return false;
+}
+
+char *path_stem(Arena *arena, const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (strcmp(name, "-") == 0) return arena_strdup(arena, "stdin");
+    const char *dot = strrchr(name, '.');
+    return arena_strndup(arena, name, dot && dot != name ? (size_t)(dot - name) : strlen(name));
+}
+
+char *path_beside(Arena *arena, const char *from, const char *path) {
+    const char *slash = strrchr(from, '/');
+    if (!slash || path[0] == '/') return arena_strdup(arena, path);
+    return arena_printf(arena, "%.*s/%s", (int)(slash - from), from, path);
+}

@@ -1,0 +1,193 @@
+#include "tools/test_runner.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/container.h"
+#include <string.h>
+
+static const Span NOWHERE;
+
+char *test_prepared_path(Arena *arena, const char *folder, const char *source, int choice) {
+    return arena_printf(arena, "%s/%s.%d.cubin", folder, path_stem(arena, source), choice);
+}
+
+bool artefact_read(Arena *arena, Failure *failure, DiagSink *sink, const char *path, const Plan **plan,
+                   const void **cubin, size_t *size) {
+    FileText file;
+    size_t length;
+    const char *why = NULL;
+    if (!file_read(arena, sink, path, 0, &file)) return false;
+    const char *manifest = container_plan((const uint8_t *)file.text, file.length, &length, &why);
+    if (!manifest) {
+        diag(sink, NOWHERE, T_BAD_ARTEFACT, why);
+        return false;
+    }
+    *cubin = file.text;
+    *size = file.length;
+    return (*plan = plan_read(arena, failure, sink, manifest, length)) != NULL;
+}
+
+// ---- choices ----
+
+static bool names(const Define *defines, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(defines[i].name, name) == 0) return true;
+    return false;
+}
+
+// A test's own value of a name comes before the user's.
+static TestChoice merge(Arena *arena, int index, int own_count, const Define *own, int count, const Define *defines) {
+    Define *all = NEW_ARRAY(arena, Define, own_count + count + 1);
+    TestChoice choice = {.index = index, .defines = all};
+    for (int i = 0; i < own_count; i++) all[choice.define_count++] = own[i];
+    for (int i = 0; i < count; i++)
+        if (!names(own, own_count, defines[i].name)) all[choice.define_count++] = defines[i];
+    return choice;
+}
+
+bool test_choices(Front *front, int define_count, const Define *defines,
+                  bool (*visit)(void *user, const TestChoice *choice), void *user) {
+    int count = 1;
+    for (int i = 0; i < count; i++) {
+        const Define *own = NULL;
+        int own_count = 0;
+        count = syntax_test_choices(front->syntax, front->arena, i, &own, &own_count);
+        if (i >= count) break;
+        TestChoice choice = merge(front->arena, i, own_count, own, define_count, defines);
+        front->test_choice = i + 1;   // modules made meanwhile have this choice's tests
+        if (!visit(user, &choice)) return false;
+    }
+    return true;
+}
+
+// ---- running ----
+
+typedef struct Run {
+    Front *front;
+    const TestOptions *options;
+    TestCounts *counts;
+    Arena *arena;   // of the choice at hand
+    Module *module;
+    EmuAnswers *answers;   // to its tests, as far as known
+    const TestChoice *choice;
+    Loaded loaded;   // device only
+    bool ok;         // this choice
+    bool complete;   // every choice so far
+} Run;
+
+static void print_label(const Run *run, const Test *test, StrBuf *out) {
+    test_print_label(test, out);
+    int shown = test->bindings.count;
+    for (int i = 0; i < run->choice->define_count; i++)
+        sb_printf(out, "%s%s = %s", shown++ ? ", " : "", run->choice->defines[i].name, run->choice->defines[i].value);
+    sb_char(out, ')');
+}
+
+static void report(Run *run, const Test *test, const EmuTestResult *result, double seconds) {
+    StrBuf line;
+    sb_init(&line, run->arena);
+    sb_str(&line, result->passed ? "ok    " : "FAIL  ");
+    print_label(run, test, &line);
+    if (result->passed) sb_printf(&line, "  worst %.2g of %.2g, %.2f s", result->worst, test->tolerance, seconds);
+    if (result->passed && run->options->verbose && !run->options->on_gpu)
+        sb_printf(&line, "; %lld blocks, %lld barriers, %lld conflicts in %lld shared accesses",
+                  (long long)result->report.blocks, (long long)result->report.barriers,
+                  (long long)result->report.conflicts, (long long)result->report.shared_accesses);
+    if (!result->passed) sb_printf(&line, "  %s", result->why ? result->why : "see the errors");
+    fprintf(run->options->out, "%s\n", sb_text(&line));
+    fflush(run->options->out);
+    if (result->passed) run->counts->passed++;
+    else run->counts->failed++;
+}
+
+static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
+    EmuOptions options = {
+        .seed = run->options->seed, .races = true, .target = run->front->target, .answers = run->answers};
+    if (!emulate_test(run->module, test, &options, result)) result->passed = false;
+}
+
+// A device error ends all: after a fault its context answers nothing but that fault.
+static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
+    TestCase test_case = {0};
+    const char *outside = NULL;
+    const PlanEntry *entry = plan_entry(run->loaded.plan, test->name);
+    if (!entry) {
+        diag(run->front->sink, NOWHERE, T_NO_ENTRY, test->name);
+        return;
+    }
+    if (!test_case_make(run->module, test, run->options->seed, &test_case) ||
+        !test_case_reference(run->module, test, &test_case))
+        return;
+    DeviceRun device = {.loaded = &run->loaded, .entry = entry, .no_guards = run->options->no_guards};
+    run->ok = device_run(run->arena, run->front->sink, &device, test_case.count, test_case.args);
+    outside = device.outside;
+    if (!run->ok) return;
+    if (!test_case_compare(run->module, test, &test_case, result)) result->passed = false;
+    if (!outside) return;
+    result->passed = false;
+    result->why = outside;
+}
+
+static void run_tests(Run *run) {
+    for (int i = 0; run->ok && i < run->module->tests.count; i++) {
+        const Test *test = run->module->tests.items[i];
+        if (run->options->only && strcmp(run->options->only, test->name) != 0) continue;
+        EmuTestResult result = {0};
+        double start = seconds_now();
+        if (run->options->on_gpu) launch_one(run, test, &result);
+        else emulate_one(run, test, &result);
+        report(run, test, &result, seconds_now() - start);
+    }
+}
+
+static void run_loaded(Run *run) {
+    const TestHooks *hooks = &run->options->hooks;
+    const Plan *plan;
+    const void *cubin;
+    run->ok = hooks->artefact(hooks->user, run->front, run->arena, run->choice, &plan, &cubin) &&
+              loaded_open(run->arena, run->front->sink, plan, cubin, &run->loaded);
+    if (!run->ok) return;
+    run_tests(run);
+    loaded_close(&run->loaded);
+}
+
+// An elaboration of the choice, prepared as the options say, and its tests.
+static bool run_in_arena(void *user, Arena *arena) {
+    Run *run = user;
+    const TestHooks *hooks = &run->options->hooks;
+    const TestChoice *choice = run->choice;
+    bool on_gpu = run->options->on_gpu;
+    run->arena = arena;
+    run->answers = NULL;
+    run->module = front_module(run->front, arena, choice->define_count, choice->defines, run->options->only);
+    run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module, &run->answers));
+    if (run->ok && on_gpu) run_loaded(run);
+    else if (run->ok) run_tests(run);
+    return run->ok;
+}
+
+// When a choice fails to compile the others still run; when the device fails nothing does.
+static bool run_choice(void *user, const TestChoice *choice) {
+    Run *run = user;
+    run->choice = choice;
+    bool ok = arena_scope(run->front->failure, run_in_arena, run);
+    run->complete &= ok;
+    return ok || !run->options->on_gpu;
+}
+
+static bool elaborate_alone(void *user, Arena *arena) {
+    const Run *run = user;
+    const TestOptions *options = run->options;
+    return front_module(run->front, arena, options->define_count, options->defines, options->only) != NULL;
+}
+
+bool test_file(Front *front, const TestOptions *options, TestCounts *counts) {
+    Run run = {.front = front, .options = options, .counts = counts, .complete = true};
+    TestCounts before = *counts;
+    test_choices(front, options->define_count, options->defines, run_choice, &run);
+    if (run.complete && counts->passed == before.passed && counts->failed == before.failed) {
+        diag(front->sink, NOWHERE, T_NO_TESTS,
+             options->only ? arena_printf(front->arena, " of '%s'", options->only) : "");
+        run.complete =
+            arena_scope(front->failure, elaborate_alone, &run);   // what is wrong with it is said nevertheless
+    }
+    return run.complete;
+}
