@@ -4,5 +4,6 @@ if(TARGET tilec)
                                 ${CMAKE_SOURCE_DIR}/tools/options.def --every 10 -j 2)
   add_test(NAME damaged_ir COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/damaged_ir.py $<TARGET_FILE:tilec>
                                    ${CMAKE_SOURCE_DIR} --rounds 60 -j 2)
-  set_tests_properties(hostile damaged_ir PROPERTIES TIMEOUT 1500 PROCESSORS 2)
+  tilec_tier("debug:1" hostile damaged_ir)
+  set_tests_properties(hostile damaged_ir PROPERTIES TIMEOUT 1500)
 endif()

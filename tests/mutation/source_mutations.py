@@ -2,11 +2,13 @@
 """Wrong programs must fail their tests: for each example, small mistakes that a person or a pass could make (an output that
 is zero, the last key dropped, a k step skipped...), one at a time. `tilec test` has to answer 1 for each.
 
-    source_mutations.py TILEC EXAMPLES [-j JOBS] [--only EXAMPLE]     exit 0: all were caught
+    source_mutations.py TILEC EXAMPLES [-j JOBS] [--only EXAMPLE] [--sample COUNT]     exit 0: all were caught
 """
 import argparse
 import concurrent.futures
+import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -231,17 +233,32 @@ def run(tilec, examples, folder, index):
     return None if failed else f"{example}: {what}: exit {done.returncode}\n{(done.stdout + done.stderr)[-600:]}"
 
 
+def without_mutation(examples):
+    names = {path.stem for path in examples.glob("*.tile")}
+    return [f"{name}: there is no mutation of it" for name in sorted(names - {row[0] for row in MUTATIONS})]
+
+
+def sample(count, seed):
+    """The numbers of `count` mutations of each example."""
+    of_example = {}
+    for i, row in enumerate(MUTATIONS):
+        of_example.setdefault(row[0], []).append(i)
+    rng = random.Random(seed)
+    return sorted(i for rows in of_example.values() for i in rng.sample(rows, min(count, len(rows))))
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("tilec")
     arguments.add_argument("examples", type=pathlib.Path)
     arguments.add_argument("-j", type=int, default=2, metavar="JOBS")
     arguments.add_argument("--only", metavar="EXAMPLE")
+    arguments.add_argument("--sample", type=int, metavar="COUNT", help="so many of each example, by the seed in TILEC_TEST_SEED")
     options = arguments.parse_args()
 
-    names = {path.stem for path in options.examples.glob("*.tile")}
-    chosen = [i for i, row in enumerate(MUTATIONS) if options.only in (None, row[0])]
-    survivors = [f"{name}: there is no mutation of it" for name in sorted(names - {row[0] for row in MUTATIONS})]
+    chosen = sample(options.sample, os.environ.get("TILEC_TEST_SEED", "1")) if options.sample else range(len(MUTATIONS))
+    chosen = [i for i in chosen if options.only in (None, MUTATIONS[i][0])]
+    survivors = without_mutation(options.examples)
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         for path in options.examples.glob("*.tile"):   # for imports
             (pathlib.Path(folder) / path.name).symlink_to(path.resolve())
@@ -249,7 +266,7 @@ def main():
         survivors += [result for result in results if result]
     print("\n".join(survivors))
     print(f"{len(chosen)} mutations, {len(survivors)} not caught")
-    return 1 if survivors else 0
+    return 1 if survivors or not chosen else 0
 
 
 if __name__ == "__main__":

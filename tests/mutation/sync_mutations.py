@@ -9,12 +9,14 @@ kernel has a variant with facts and a general one, this is done for the text as 
 
 Kernels that are written with their synchronisation (for Hopper) are treated alike, as they are.
 
-    sync_mutations.py TILEC SOURCES [-j JOBS] [--only EXAMPLE] [-v]     exit 0: each deletion was noticed
+    sync_mutations.py TILEC SOURCES [-j JOBS] [--only EXAMPLE] [--case NAME | --list | --sample COUNT] [-v]     exit 0: each deletion was noticed
 """
 import argparse
 import concurrent.futures
 import dataclasses
+import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -430,14 +432,47 @@ def place(text, match):
     return f"line {line}: {match.group(0)}"
 
 
+def case_name(number):
+    """The example and which of its cases it is: gemm_0, gemm_1, ..."""
+    example = CASES[number].example
+    return f"{example}_{sum(case.example == example for case in CASES[:number])}"
+
+
+def sample(count, seed):
+    """One case of each example, and how many of its deletions."""
+    of_example = {}
+    for number, case in enumerate(CASES):
+        of_example.setdefault(case.example, []).append(number)
+    rng = random.Random(seed)
+    return {rng.choice(numbers): (rng, count) for numbers in of_example.values()}
+
+
+def some(matches, rng, count):
+    """`count` of the statements, of different operations as far as there are."""
+    rng.shuffle(matches)
+    seen, first, again = set(), [], []
+    for match in matches:
+        (again if match[1][1] in seen else first).append(match)
+        seen.add(match[1][1])
+    return sorted((first + again)[:count], key=lambda match: match[0])
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("tilec")
     arguments.add_argument("sources", type=pathlib.Path)
     arguments.add_argument("-j", type=int, default=2, metavar="JOBS")
     arguments.add_argument("--only", metavar="EXAMPLE")
+    arguments.add_argument("--case", metavar="NAME", help="one case, as --list names it")
+    arguments.add_argument("--list", action="store_true", help="name the cases, and try none")
+    arguments.add_argument("--sample", type=int, metavar="COUNT",
+                           help="one case of each example, and so many deletions of it, by the seed in TILEC_TEST_SEED")
     arguments.add_argument("-v", action="store_true", help="say for each deletion what the emulator reported")
     options = arguments.parse_args()
+    if options.list:
+        print("\n".join(map(case_name, range(len(CASES)))))
+        return 0
+    sampled = sample(options.sample, os.environ.get("TILEC_TEST_SEED", "1")) if options.sample else None
 
     problems, deletions = [], 0
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
@@ -452,13 +487,19 @@ def main():
 
         jobs = []
         for number, case in enumerate(CASES):
-            if options.only not in (None, case.example):
+            if options.only not in (None, case.example) or options.case not in (None, case_name(number)):
+                continue
+            if sampled is not None and number not in sampled:
                 continue
             whole = lowered(options.tilec, options.sources, case)
-            for part, (kind, text, attribute) in enumerate(texts(whole, case)):
+            kinds = list(enumerate(texts(whole, case)))
+            if sampled:
+                kinds = [sampled[number][0].choice(kinds)]
+            for part, (kind, text, attribute) in kinds:
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
                 jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{part}", text, None)))
-                for position, match in enumerate(statements(text, attribute, case.first or case.kernel)):
+                deleted = list(enumerate(statements(text, attribute, case.first or case.kernel)))
+                for position, match in some(deleted, *sampled[number]) if sampled else deleted:
                     jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}-{part}", text, match)))
         for title, target, text, match, position, job in jobs:
             code, output = job.result()
@@ -479,7 +520,7 @@ def main():
                 problems.append(f"{title}: not noticed without {place(text, match)} (exit {code})")
     print("\n".join(problems))
     print(f"{deletions} deletions, {len(problems)} problems")
-    return 1 if problems else 0
+    return 1 if problems or not jobs else 0
 
 
 if __name__ == "__main__":

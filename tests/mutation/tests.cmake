@@ -1,12 +1,24 @@
-# What must go red: wrong programs, and lowered programs without one of their barriers or waits. More than a thousand runs of the
-# emulator: `./dev test` has the release build do it, in a fifth of the time that sanitizers take.
+# What must fail: wrong programs, and lowered programs without one of their barriers or waits. More than a thousand runs of the
+# emulator: all of them one example or one case at a time, and a sample that another seed makes another one.
 if(TARGET tilec)
-  set(examples_of_source /examples)
-  foreach(mutation source sync)
-    add_test(NAME ${mutation}_mutations
-             COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/${mutation}_mutations.py $<TARGET_FILE:tilec>
-                     ${CMAKE_SOURCE_DIR}${examples_of_${mutation}} -j 3)
-    set_tests_properties(${mutation}_mutations PROPERTIES LABELS mutations TIMEOUT 4500 PROCESSORS 3
-                         COST 1000)   # first: the longest
+  set(sync_driver ${CMAKE_CURRENT_LIST_DIR}/sync_mutations.py)
+  set(sync ${Python3_EXECUTABLE} ${sync_driver} $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR})
+  set(source ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/source_mutations.py $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/examples)
+  add_test(NAME source_mutations_sample COMMAND ${source} -j 1 --sample 1)
+  add_test(NAME sync_mutations_sample COMMAND ${sync} -j 1 --sample 2)
+  tilec_tier("release:1;seeded" source_mutations_sample sync_mutations_sample)
+
+  foreach(example ${examples})
+    get_filename_component(name ${example} NAME_WE)
+    add_test(NAME source_mutations_${name} COMMAND ${source} -j 1 --only ${name})
+    tilec_tier("release:2" source_mutations_${name})
+  endforeach()
+
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sync_driver})
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${sync_driver} - - --list OUTPUT_VARIABLE cases COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[^\n]+" cases "${cases}")
+  foreach(case ${cases})
+    add_test(NAME sync_mutations_${case} COMMAND ${sync} -j 1 --case ${case})
+    tilec_tier("release:2" sync_mutations_${case})
   endforeach()
 endif()

@@ -1,8 +1,8 @@
 # Two hundred random shapes; README of tests/gpu says how the same list runs on a device.
 if(TARGET tilec)
   add_test(NAME random_shapes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_shapes.py test
-                                      $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/examples -j 2)
-  set_tests_properties(random_shapes PROPERTIES TIMEOUT 600 PROCESSORS 2)
+                                      $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/examples -j 1)
+  set_tests_properties(random_shapes PROPERTIES TIMEOUT 600)
   # GEMM kernels of random types, operand orders and tiles, as they leave the passes; two hundred run on a device.
   foreach(target sm_80 sm_90a)
     add_test(NAME random_gemm_${target}
@@ -25,4 +25,6 @@ if(TARGET tilec)
     add_test(NAME random_tile_programs_${target}
              COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/tile_programs.py $<TARGET_FILE:tilec> -- --target=${target})
   endforeach()
+  tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_control_flow
+             random_control_flow_tile random_tile_programs_sm_80 random_tile_programs_sm_90a)
 endif()
