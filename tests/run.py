@@ -27,11 +27,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMES = ROOT / "tests" / "times.tsv"
 TIERS = {"quick": 0, "default": 1, "full": 2}
 LIT_TIERS = {"release": 0, "debug": 1}
-LIMITS = {0: 3.0, 1: 30.0}   # the most CPU seconds of a step in a tier; a longer one belongs to the next
+LIMITS = {0: 2.0, 1: 20.0}   # the most CPU seconds of a step in a tier; a longer one belongs to the next
 LIT_TIMEOUT = 1200
 LIT_BATCH = 6.0              # CPU seconds of the lit tests that share a process
 UNMEASURED = 1.0             # CPU seconds, in a release build
 SANITIZED = 5                # times as long, where only the release step was measured
+NOT_BUILT = ["sh", "-c", "echo not built; false"]
 PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not run"
 KNOWN_PROPERTIES = {"LABELS", "ENVIRONMENT", "TIMEOUT", "WORKING_DIRECTORY", "PROCESSORS", "COST", "REQUIRED_FILES",
                     "SKIP_RETURN_CODE"}
@@ -50,6 +51,7 @@ class Step:
     skip_code: int = None
     declared: list = field(default_factory=list)   # REQUIRED_FILES: what it reads besides the files of its command
     cached: bool = True
+    pinned: bool = False    # stays in its tier, however long it takes
     seconds: float = None   # of CPU, when last measured
     estimate: float = UNMEASURED
     key: str = None
@@ -74,8 +76,6 @@ def ctest_steps(build, seed):
         properties = {p["name"]: p["value"] for p in test["properties"]}
         if unknown := set(properties) - KNOWN_PROPERTIES:
             sys.exit(f"{test['name']}: tests/run.py does not know the property {unknown.pop()}")
-        if "command" not in test:
-            sys.exit(f"{build}/{test['name']}: not built")
         labels = properties.get("LABELS", [])
         tiers = dict(label.split(":") for label in labels if re.fullmatch(r"(release|debug):[0-2]", label))
         if not tiers:
@@ -86,9 +86,9 @@ def ctest_steps(build, seed):
         if "seeded" in labels:
             environment["TILEC_TEST_SEED"] = seed
         skip = properties.get("SKIP_RETURN_CODE")
-        yield Step(f"{build}/{test['name']}", build, int(tiers[build]), test["command"], "",
+        yield Step(f"{build}/{test['name']}", build, int(tiers[build]), test.get("command", NOT_BUILT), "",
                    pathlib.Path(properties.get("WORKING_DIRECTORY", folder)), environment, properties.get("TIMEOUT", 1500), skip,
-                   properties.get("REQUIRED_FILES", []), "uncached" not in labels)
+                   properties.get("REQUIRED_FILES", []), "uncached" not in labels, "seeded" in labels)
 
 
 def lit_steps(build):
@@ -118,7 +118,7 @@ def all_steps(builds, seed):
         if step.seconds is None:
             in_release = times.get(f"release/{step.name.split('/', 1)[1]}", UNMEASURED)
             step.estimate = in_release * (SANITIZED if step.build == "debug" else 1)
-        while step.tier in LIMITS and step.estimate > LIMITS[step.tier]:
+        while not step.pinned and step.tier in LIMITS and step.estimate > LIMITS[step.tier]:
             step.tier += 1
     return steps
 
@@ -295,7 +295,7 @@ def read_options():
     parser.add_argument("--seed", default=head(), help="chooses the samples; the commit when not given")
     parser.add_argument("--no-cache", action="store_true", help="run the steps that are known to pass, too")
     parser.add_argument("--times", action="store_true", help="write what was measured to tests/times.tsv")
-    parser.add_argument("-j", type=int, default=os.cpu_count(), metavar="JOBS")
+    parser.add_argument("-j", type=int, default=len(os.sched_getaffinity(0)), metavar="JOBS")
     parser.add_argument("--builds", default="release,debug", help=argparse.SUPPRESS)
     parser.add_argument("--cache", type=pathlib.Path, default=ROOT / "build" / "test-cache", help=argparse.SUPPRESS)
     parser.add_argument("--started", type=float, default=0, help=argparse.SUPPRESS)   # seconds that ./dev took before

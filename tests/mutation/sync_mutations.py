@@ -497,7 +497,8 @@ def main():
                 kinds = [sampled[number][0].choice(kinds)]
             for part, (kind, text, attribute) in kinds:
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
-                jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{part}", text, None)))
+                if not sampled:
+                    jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{part}", text, None)))
                 deleted = list(enumerate(statements(text, attribute, case.first or case.kernel)))
                 for position, match in some(deleted, *sampled[number]) if sampled else deleted:
                     jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}-{part}", text, match)))

@@ -5,7 +5,7 @@ if(TARGET tilec)
   set(sync ${Python3_EXECUTABLE} ${sync_driver} $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR})
   set(source ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/source_mutations.py $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/examples)
   add_test(NAME source_mutations_sample COMMAND ${source} -j 1 --sample 1)
-  add_test(NAME sync_mutations_sample COMMAND ${sync} -j 1 --sample 2)
+  add_test(NAME sync_mutations_sample COMMAND ${sync} -j 1 --sample 1)
   tilec_tier("release:1;seeded" source_mutations_sample sync_mutations_sample)
 
   foreach(example ${examples})
