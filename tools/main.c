@@ -10,7 +10,7 @@ static const CommandFn commands[COMMAND_COUNT] = {
 #endif
     [COMMAND_TEST] = command_test,     [COMMAND_RUN] = command_run,         [COMMAND_TARGETS] = command_targets,
     [COMMAND_LAYOUT] = command_layout, [COMMAND_EXPLAIN] = command_explain, [COMMAND_DOCTOR] = command_doctor,
-    [COMMAND_DOCS] = command_docs,     [COMMAND_BENCH] = command_bench,
+    [COMMAND_DOCS] = command_docs,     [COMMAND_BENCH] = command_bench,     [COMMAND_REDUCE] = command_reduce,
 };
 
 // --help and --version work with every command. True when that was all.

@@ -21,6 +21,7 @@ enum {   // the words of options.def's column `commands`
     BENCH = 1 << COMMAND_BENCH,
     TUNE = 1 << COMMAND_TUNE,
     OPT = 1 << COMMAND_OPT,
+    REDUCE = 1 << COMMAND_REDUCE,
     DOCTOR = 1 << COMMAND_DOCTOR,
     ALL = ~0,
 };

@@ -23,6 +23,7 @@ bool command_run(Tool *tool, int *code);
 bool command_bench(Tool *tool, int *code);
 bool command_tune(Tool *tool, int *code);
 bool command_opt(Tool *tool, int *code);
+bool command_reduce(Tool *tool, int *code);
 bool command_passes(Tool *tool, int *code);
 bool command_targets(Tool *tool, int *code);
 bool command_layout(Tool *tool, int *code);

@@ -5,6 +5,7 @@ TilecStatus status_of_code(DiagCode code) {
     switch (code) {
     case T_CANNOT_READ:
     case T_CANNOT_WRITE:
+    case T_CANNOT_RUN:
     case T_NO_DRIVER:
     case T_NO_PTXAS:
     case T_PTXAS_START:
