@@ -8,7 +8,7 @@ static const double SAMPLE_SECONDS = 1e-3;    // of a warm sample: long beside a
 static const double SHORT_SECONDS = 100e-6;   // below it the host may not send launches as fast as the device runs them
 
 typedef struct Bench {
-    const Loaded *loaded;
+    const DeviceModule *loaded;
     DiagSink *sink;
     Launch launch;
     LaunchMemory memory;
@@ -39,21 +39,21 @@ Spread spread_of(int count, double *samples) {
 // Memory for scratch, of which some is zero once and for all.
 static bool prepare_scratch(Bench *b, Arena *arena, const PlanEntry *entry, const DeviceArgs *args) {
     const Driver *d = &b->loaded->driver;
-    const Loaded *l = b->loaded;
+    const DeviceModule *l = b->loaded;
     size_t zeroed = (size_t)b->launch.zeroed, rest = (size_t)b->launch.workspace - zeroed;
     return (!zeroed || (cuda_check(d, b->sink, d->allocate(&b->memory.zeroed, zeroed), "cuMemAlloc") &&
                         cuda_check(d, b->sink, d->set8(b->memory.zeroed, 0, zeroed, NULL), "cuMemset") &&
                         cuda_check(d, b->sink, d->context_synchronize(), "cuMemset"))) &&
            (!rest || cuda_check(d, b->sink, d->allocate(&b->memory.workspace, rest), "cuMemAlloc")) &&
-           plan_resolve(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, b->memory, &b->launch);
+           plan_dispatch(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, b->memory, &b->launch);
 }
 
 // And for what displaces the cache.
 static bool prepare(Bench *b, Arena *arena, const PlanEntry *entry, const DeviceArgs *args) {
     const Driver *d = &b->loaded->driver;
-    const Loaded *l = b->loaded;
+    const DeviceModule *l = b->loaded;
     int cache = 0;
-    if (!plan_resolve(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, b->memory, &b->launch) ||
+    if (!plan_dispatch(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, b->memory, &b->launch) ||
         !cuda_check(d, b->sink, d->device_attribute(&cache, CUDA_L2_BYTES, l->hold.device), "cuDeviceGetAttribute"))
         return false;
     size_t bytes = cache > FLUSH_LEAST ? 2 * (size_t)cache : FLUSH_LEAST;
@@ -66,7 +66,7 @@ static bool prepare(Bench *b, Arena *arena, const PlanEntry *entry, const Device
 
 static bool run(Bench *b, int launches) {
     for (int i = 0; i < launches; i++)
-        if (!loaded_run(b->sink, b->loaded, &b->launch, b->stream)) return false;
+        if (!device_module_run(b->sink, b->loaded, &b->launch, b->stream)) return false;
     return true;
 }
 
@@ -119,7 +119,7 @@ static bool measure(Bench *b, Arena *arena, const BenchOptions *options, Spread 
     return true;
 }
 
-bool bench_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+bool bench_launch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
                   const EmuArg *args, const BenchOptions *options, Spread *out) {
     const Driver *d = &loaded->driver;
     Bench b = {.loaded = loaded, .sink = sink, .warm = options->warm};

@@ -27,5 +27,5 @@ typedef struct Spread {   // seconds of a launch
 Spread spread_of(int count, double *samples);   // sorts them; count >= 1
 
 // Copies the arguments over and times launches with them. False: reported.
-bool bench_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
+bool bench_launch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
                   const EmuArg *args, const BenchOptions *options, Spread *out);

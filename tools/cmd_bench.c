@@ -74,18 +74,18 @@ static bool measure(Tool *tool, Report *r, const BenchOptions *options) {
     const Subject *s = r->subject;
     const Plan *plan;
     const void *cubin;
-    Loaded loaded;
+    DeviceModule loaded;
     if (!subject_code((Subject *)s, &plan, &cubin)) return false;
     r->entry = plan_entry(plan, s->func->name);
     if (!r->entry) {
         diag(tool->sink, (Span){0}, T_NO_ENTRY, s->func->name);
         return false;
     }
-    if (!loaded_open(tool->arena, tool->sink, plan, cubin, &loaded)) return false;
-    r->device = loaded_device_name(tool->arena, &loaded);
+    if (!device_module_open(tool->arena, tool->sink, plan, cubin, &loaded)) return false;
+    r->device = device_module_device_name(tool->arena, &loaded);
     bool ok = bench_launch(tool->arena, tool->sink, &loaded, r->entry, func_argument_count(s->func), s->args, options,
                            &r->time);
-    loaded_close(&loaded);
+    device_module_close(&loaded);
     return ok;
 }
 

@@ -23,7 +23,7 @@ static const Kind kinds[KINDS] = {
 
 typedef struct Build {
     Tool *tool;
-    Front front;
+    Loader loader;
     CompileOptions options;
     unsigned emit;   // bit per KindId
     int emit_count;
@@ -92,7 +92,7 @@ static bool make_layouts(Build *b, Arena *arena, StrBuf *text) {
     CompileOptions options = b->options;
     options.upto = UPTO_PASSES;
     options.passes = (PassOptions){.stop_after = "swizzle-allocation", .bisect_limit = -1};
-    if (!compile(&b->front, arena, &options, &compiled)) return false;
+    if (!compile(&b->loader, arena, &options, &compiled)) return false;
     emit_layouts(compiled.module, options.target, b->stem, layouts_form(path_for(b, LAYOUTS)), text);
     return true;
 }
@@ -176,7 +176,7 @@ static bool build_target(void *user, Arena *arena) {
     Build *b = user;
     Compiled compiled = {0};
     bool only_layouts = b->emit == 1u << LAYOUTS;
-    bool ok = only_layouts || compile(&b->front, arena, &b->options, &compiled);
+    bool ok = only_layouts || compile(&b->loader, arena, &b->options, &compiled);
     if (ok && !only_layouts && option_given(&b->tool->options, OPTION_VERBOSE)) talk(b, &compiled);
     return ok && write_products(b, arena, &compiled);
 }
@@ -202,10 +202,10 @@ bool command_build(Tool *tool, int *code) {
     b.options.upto = UPTO_PASSES;
     for (int i = 0; i < KINDS; i++)
         if ((b.emit >> i & 1) && kinds[i].upto > b.options.upto) b.options.upto = kinds[i].upto;
-    b.front = tool_front(tool, targets[0]);
-    if (!front_open(&b.front, path) || !tool_record(tool, path, &b.front)) return false;
+    b.loader = tool_loader(tool, targets[0]);
+    if (!loader_open(&b.loader, path) || !tool_record(tool, path, &b.loader)) return false;
     for (int i = 0; targets[i]; i++) {
-        b.options.target = b.front.target = targets[i];
+        b.options.target = b.loader.target = targets[i];
         if (!arena_scope(tool->failure, build_target, &b)) return false;
     }
     return true;

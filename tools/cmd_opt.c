@@ -4,8 +4,8 @@
 #include "tools/tool.h"
 #include <string.h>
 
-static bool optimise(Tool *tool, Front *front, CompileOptions *options, StrBuf *out) {
-    Module *module = front_module(front, tool->arena, options->define_count, options->defines, options->only);
+static bool optimise(Tool *tool, Loader *loader, CompileOptions *options, StrBuf *out) {
+    Module *module = load_module(loader, tool->arena, options->define_count, options->defines, options->only);
     if (!module) return false;
     bool none = options->passes.passes && options->passes.passes[0] == 0;
     if (!none && !run_pipeline(module, options)) return false;
@@ -23,9 +23,9 @@ bool command_opt(Tool *tool, int *code) {
     if (!tool_defines(tool, &options.define_count, &options.defines) || !pass_flags(tool, &options.passes))
         return false;
     options.only = option_text(&tool->options, OPTION_ONLY, NULL);
-    Front front = tool_front(tool, target);
+    Loader loader = tool_loader(tool, target);
     sb_init(&text, tool->arena);
-    return front_open(&front, path) && optimise(tool, &front, &options, &text) &&
+    return loader_open(&loader, path) && optimise(tool, &loader, &options, &text) &&
            tool_write(tool, option_text(&tool->options, OPTION_OUTPUT, "-"), &text);
 }
 

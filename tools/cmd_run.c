@@ -3,7 +3,7 @@
 #include "tools/subject.h"
 
 static bool run_emulated(Subject *s) {
-    EmuOptions options = {.seed = (uint64_t)s->seed, .races = true, .target = s->front.target};
+    EmuOptions options = {.seed = (uint64_t)s->seed, .races = true, .target = s->loader.target};
     EmuReport report = {0};
     int count = func_argument_count(s->func);
     const Func *func = emulate_choose(s->module, s->func->name, count, s->args);
@@ -18,9 +18,10 @@ static bool run_emulated(Subject *s) {
 static bool run_on_device(Subject *s, int64_t repeat) {
     const Plan *plan;
     const void *cubin;
-    Loaded loaded;
+    DeviceModule loaded;
     Tool *tool = s->tool;
-    if (!subject_code(s, &plan, &cubin) || !loaded_open(tool->arena, tool->sink, plan, cubin, &loaded)) return false;
+    if (!subject_code(s, &plan, &cubin) || !device_module_open(tool->arena, tool->sink, plan, cubin, &loaded))
+        return false;
     const PlanEntry *entry = plan_entry(plan, s->func->name);
     DeviceRun run = {.loaded = &loaded, .entry = entry};
     double best = 0;
@@ -30,7 +31,7 @@ static bool run_on_device(Subject *s, int64_t repeat) {
         ok = device_run(tool->arena, tool->sink, &run, func_argument_count(s->func), s->args);
         if (i == 0 || run.seconds < best) best = run.seconds;
     }
-    loaded_close(&loaded);
+    device_module_close(&loaded);
     if (ok && run.outside) return tool_usage(tool, "%s", run.outside);
     if (ok && (repeat > 1 || option_given(&tool->options, OPTION_VERBOSE)))
         fprintf(stderr, "%s: %.3f us on the device (shortest of %lld)\n", s->func->name, best * 1e6, (long long)repeat);

@@ -10,7 +10,7 @@
 
 typedef struct TestRun {
     Tool *tool;
-    Front front;
+    Loader loader;
     const char *path;
     TestOptions options;
     const char *prepare, *prepared;   // folders
@@ -34,10 +34,10 @@ static bool lower(void *user, Module *module, EmuAnswers **answers) {
     return true;
 }
 
-static bool get_artefact(void *user, Front *front, Arena *arena, const TestChoice *choice, const Plan **plan,
+static bool get_artefact(void *user, Loader *loader, Arena *arena, const TestChoice *choice, const Plan **plan,
                          const void **cubin) {
     TestRun *run = user;
-    (void)front;
+    (void)loader;
     if (run->prepared) return read_prepared(run, arena, choice, plan, cubin);
     diag(run->tool->sink, (Span){0}, T_NO_PREPARED, run->path);
     return false;
@@ -68,14 +68,14 @@ static bool compile_choice(TestRun *run, Arena *arena, const TestChoice *choice,
     CompileOptions options = run->compile;
     options.defines = choice->defines;
     options.define_count = choice->define_count;
-    return compile(&run->front, arena, &options, out);
+    return compile(&run->loader, arena, &options, out);
 }
 
-static bool get_artefact(void *user, Front *front, Arena *arena, const TestChoice *choice, const Plan **plan,
+static bool get_artefact(void *user, Loader *loader, Arena *arena, const TestChoice *choice, const Plan **plan,
                          const void **cubin) {
     TestRun *run = user;
     Compiled compiled;
-    (void)front;
+    (void)loader;
     if (run->prepared) return read_prepared(run, arena, choice, plan, cubin);
     if (!compile_choice(run, arena, choice, &compiled)) return false;
     *cubin = compiled.packed;
@@ -94,13 +94,13 @@ static bool prepare_choice(void *user, const TestChoice *choice) {
 
 static bool prepare(TestRun *run) {
     return folder_make(run->tool->sink, run->prepare) &&
-           test_choices(&run->front, run->options.define_count, run->options.defines, prepare_choice, run);
+           test_choices(&run->loader, run->options.define_count, run->options.defines, prepare_choice, run);
 }
 
 static bool read_flags(TestRun *run) {
     Tool *tool = run->tool;
     int64_t optimize = 1;
-    run->compile = compile_options(run->front.target);
+    run->compile = compile_options(run->loader.target);
     if (!pass_flags(tool, &run->compile.passes)) return false;
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     run->compile.optimize = (int)optimize;
@@ -121,9 +121,9 @@ static const Target *choose_target(Tool *tool, bool on_gpu) {
 
 static bool test_one(TestRun *run, const char *path, TestCounts *counts) {
     run->path = path;
-    run->front = tool_front(run->tool, run->front.target);
-    if (!front_open(&run->front, path)) return false;
-    return run->prepare ? prepare(run) : test_file(&run->front, &run->options, counts);
+    run->loader = tool_loader(run->tool, run->loader.target);
+    if (!loader_open(&run->loader, path)) return false;
+    return run->prepare ? prepare(run) : test_file(&run->loader, &run->options, counts);
 }
 
 bool command_test(Tool *tool, int *code) {
@@ -140,8 +140,8 @@ bool command_test(Tool *tool, int *code) {
     run.options.no_guards = option_given(o, OPTION_NO_GUARDS);
     run.options.only = option_text(o, OPTION_ONLY, NULL);
     run.options.hooks = (TestHooks){lower, get_artefact, &run};
-    run.front.target = choose_target(tool, on == 1);
-    if (!run.front.target || !tool_defines(tool, &run.options.define_count, &run.options.defines)) return false;
+    run.loader.target = choose_target(tool, on == 1);
+    if (!run.loader.target || !tool_defines(tool, &run.options.define_count, &run.options.defines)) return false;
     if (!read_flags(&run)) return false;
     TestCounts counts = {0};
     bool ok = true;

@@ -37,7 +37,7 @@ static bool nothing(Tuning *t, const char *why) {
 static bool choose_kernel(Tuning *t) {
     Subject *s = &t->subject;
     const Tunable *all;
-    int count = syntax_tunables(s->front.syntax, t->tool->arena, &all);
+    int count = syntax_tunables(s->loader.syntax, t->tool->arena, &all);
     int64_t combinations = 1;
     if (!s->only && count > 0) s->only = all[0].kernel;
     for (int i = 0; i < count; i++) {
@@ -152,7 +152,7 @@ static bool write_record(Tuning *t, const Results *best) {
     StrBuf text, now;
     RecordEntry entry = {.kernel = s->func->name, .target = t->job.target, .device = t->job.device};
     if (!record_read(tool->arena, tool->sink, t->record, false, &old)) return false;
-    entry.text = front_signature(&s->front, tool->arena, s->define_count, s->defines, entry.kernel);
+    entry.text = kernel_signature(&s->loader, tool->arena, s->define_count, s->defines, entry.kernel);
     entry.shape = bench_shape(tool->arena, s->func, s->args);
     entry.tilec = TILEC_VERSION;
     entry.problem = record_problem(tool->arena, &entry);
@@ -196,7 +196,7 @@ static bool prepare(Tuning *t) {
     job->path = s->path;
     job->source = source.text;
     job->length = source.length;
-    job->target = s->front.target->name;
+    job->target = s->loader.target->name;
     job->ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
     job->define_count = s->define_count;
     job->defines = s->defines;

@@ -26,8 +26,8 @@ bool subject_open(Tool *tool, bool on_gpu, Subject *out) {
     out->only = option_text(o, OPTION_ONLY, NULL);
     const Target *device = on_gpu ? info_device_target(tool->arena) : NULL;
     bool chosen = option_given(o, OPTION_TARGET);
-    out->front = tool_front(tool, device && !chosen ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80"));
-    return out->front.target && front_open(&out->front, out->path);
+    out->loader = tool_loader(tool, device && !chosen ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80"));
+    return out->loader.target && loader_open(&out->loader, out->path);
 }
 
 // A variant that is a kernel says more than one that is a program: what it multiplies.
@@ -41,7 +41,7 @@ static const Func *entry_named(const Module *module, const char *name) {
 
 bool subject_choose(Subject *s) {
     const char *only = s->only;
-    s->module = front_module(&s->front, s->tool->arena, s->define_count, s->defines, only);
+    s->module = load_module(&s->loader, s->tool->arena, s->define_count, s->defines, only);
     if (!s->module) return false;
     const Func *found = only ? entry_named(s->module, only) : NULL;
     for (int i = 0; !only && i < s->module->funcs.count; i++) {
@@ -72,15 +72,15 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
     return false;
 #else
     Compiled compiled;
-    CompileOptions options = compile_options(s->front.target);
+    CompileOptions options = compile_options(s->loader.target);
     options.optimize = (int)s->optimize;
     options.define_count = s->define_count;
     options.defines = s->defines;
     options.only = s->only;
     options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
     RecordValues shape = bench_shape(tool->arena, s->func, s->args);
-    s->front.shape = &shape;
-    if (!tool_record(tool, s->path, &s->front) || !compile(&s->front, tool->arena, &options, &compiled)) return false;
+    s->loader.shape = &shape;
+    if (!tool_record(tool, s->path, &s->loader) || !compile(&s->loader, tool->arena, &options, &compiled)) return false;
     *cubin = compiled.packed;
     *plan = plan_read(tool->arena, tool->failure, tool->sink, compiled.manifest, strlen(compiled.manifest));
     return *plan != NULL;

@@ -6,7 +6,7 @@
 
 typedef struct Subject {
     Tool *tool;
-    Front front;
+    Loader loader;
     const char *path;
     int64_t seed, optimize;   // --seed, --optimize
     int define_count;

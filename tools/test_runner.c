@@ -43,16 +43,16 @@ static TestChoice merge(Arena *arena, int index, int own_count, const Define *ow
     return choice;
 }
 
-bool test_choices(Front *front, int define_count, const Define *defines,
+bool test_choices(Loader *loader, int define_count, const Define *defines,
                   bool (*visit)(void *user, const TestChoice *choice), void *user) {
     int count = 1;
     for (int i = 0; i < count; i++) {
         const Define *own = NULL;
         int own_count = 0;
-        count = syntax_test_choices(front->syntax, front->arena, i, &own, &own_count);
+        count = syntax_test_choices(loader->syntax, loader->arena, i, &own, &own_count);
         if (i >= count) break;
-        TestChoice choice = merge(front->arena, i, own_count, own, define_count, defines);
-        front->test_choice = i + 1;   // modules made meanwhile have this choice's tests
+        TestChoice choice = merge(loader->arena, i, own_count, own, define_count, defines);
+        loader->test_choice = i + 1;   // modules made meanwhile have this choice's tests
         if (!visit(user, &choice)) return false;
     }
     return true;
@@ -61,16 +61,16 @@ bool test_choices(Front *front, int define_count, const Define *defines,
 // ---- running ----
 
 typedef struct Run {
-    Front *front;
+    Loader *loader;
     const TestOptions *options;
     TestCounts *counts;
     Arena *arena;   // of the choice at hand
     Module *module;
     EmuAnswers *answers;   // to its tests, as far as known
     const TestChoice *choice;
-    Loaded loaded;   // device only
-    bool ok;         // this choice
-    bool complete;   // every choice so far
+    DeviceModule loaded;   // device only
+    bool ok;               // this choice
+    bool complete;         // every choice so far
 } Run;
 
 static void print_label(const Run *run, const Test *test, StrBuf *out) {
@@ -100,7 +100,7 @@ static void report(Run *run, const Test *test, const EmuTestResult *result, doub
 
 static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
     EmuOptions options = {
-        .seed = run->options->seed, .races = true, .target = run->front->target, .answers = run->answers};
+        .seed = run->options->seed, .races = true, .target = run->loader->target, .answers = run->answers};
     if (!emulate_test(run->module, test, &options, result)) result->passed = false;
 }
 
@@ -110,14 +110,14 @@ static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
     const char *outside = NULL;
     const PlanEntry *entry = plan_entry(run->loaded.plan, test->name);
     if (!entry) {
-        diag(run->front->sink, NOWHERE, T_NO_ENTRY, test->name);
+        diag(run->loader->sink, NOWHERE, T_NO_ENTRY, test->name);
         return;
     }
     if (!test_case_make(run->module, test, run->options->seed, &test_case) ||
         !test_case_reference(run->module, test, &test_case))
         return;
     DeviceRun device = {.loaded = &run->loaded, .entry = entry, .no_guards = run->options->no_guards};
-    run->ok = device_run(run->arena, run->front->sink, &device, test_case.count, test_case.args);
+    run->ok = device_run(run->arena, run->loader->sink, &device, test_case.count, test_case.args);
     outside = device.outside;
     if (!run->ok) return;
     if (!test_case_compare(run->module, test, &test_case, result)) result->passed = false;
@@ -142,11 +142,11 @@ static void run_loaded(Run *run) {
     const TestHooks *hooks = &run->options->hooks;
     const Plan *plan;
     const void *cubin;
-    run->ok = hooks->artefact(hooks->user, run->front, run->arena, run->choice, &plan, &cubin) &&
-              loaded_open(run->arena, run->front->sink, plan, cubin, &run->loaded);
+    run->ok = hooks->artefact(hooks->user, run->loader, run->arena, run->choice, &plan, &cubin) &&
+              device_module_open(run->arena, run->loader->sink, plan, cubin, &run->loaded);
     if (!run->ok) return;
     run_tests(run);
-    loaded_close(&run->loaded);
+    device_module_close(&run->loaded);
 }
 
 // An elaboration of the choice, prepared as the options say, and its tests.
@@ -157,7 +157,7 @@ static bool run_in_arena(void *user, Arena *arena) {
     bool on_gpu = run->options->on_gpu;
     run->arena = arena;
     run->answers = NULL;
-    run->module = front_module(run->front, arena, choice->define_count, choice->defines, run->options->only);
+    run->module = load_module(run->loader, arena, choice->define_count, choice->defines, run->options->only);
     run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module, &run->answers));
     if (run->ok && on_gpu) run_loaded(run);
     else if (run->ok) run_tests(run);
@@ -168,7 +168,7 @@ static bool run_in_arena(void *user, Arena *arena) {
 static bool run_choice(void *user, const TestChoice *choice) {
     Run *run = user;
     run->choice = choice;
-    bool ok = arena_scope(run->front->failure, run_in_arena, run);
+    bool ok = arena_scope(run->loader->failure, run_in_arena, run);
     run->complete &= ok;
     return ok || !run->options->on_gpu;
 }
@@ -176,18 +176,18 @@ static bool run_choice(void *user, const TestChoice *choice) {
 static bool elaborate_alone(void *user, Arena *arena) {
     const Run *run = user;
     const TestOptions *options = run->options;
-    return front_module(run->front, arena, options->define_count, options->defines, options->only) != NULL;
+    return load_module(run->loader, arena, options->define_count, options->defines, options->only) != NULL;
 }
 
-bool test_file(Front *front, const TestOptions *options, TestCounts *counts) {
-    Run run = {.front = front, .options = options, .counts = counts, .complete = true};
+bool test_file(Loader *loader, const TestOptions *options, TestCounts *counts) {
+    Run run = {.loader = loader, .options = options, .counts = counts, .complete = true};
     TestCounts before = *counts;
-    test_choices(front, options->define_count, options->defines, run_choice, &run);
+    test_choices(loader, options->define_count, options->defines, run_choice, &run);
     if (run.complete && counts->passed == before.passed && counts->failed == before.failed) {
-        diag(front->sink, NOWHERE, T_NO_TESTS,
-             options->only ? arena_printf(front->arena, " of '%s'", options->only) : "");
+        diag(loader->sink, NOWHERE, T_NO_TESTS,
+             options->only ? arena_printf(loader->arena, " of '%s'", options->only) : "");
         run.complete =
-            arena_scope(front->failure, elaborate_alone, &run);   // what is wrong with it is said nevertheless
+            arena_scope(loader->failure, elaborate_alone, &run);   // what is wrong with it is said nevertheless
     }
     return run.complete;
 }

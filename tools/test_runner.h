@@ -20,7 +20,7 @@ typedef struct TestHooks {
     // meanwhile (NULL before).
     bool (*lower)(void *user, Module *module, EmuAnswers **answers);
     // Device: the artefact of a choice. False: reported.
-    bool (*artefact)(void *user, Front *front, Arena *arena, const TestChoice *choice, const Plan **plan,
+    bool (*artefact)(void *user, Loader *loader, Arena *arena, const TestChoice *choice, const Plan **plan,
                      const void **cubin);
     void *user;
 } TestHooks;
@@ -42,10 +42,10 @@ typedef struct TestCounts {
 } TestCounts;
 
 // Runs the tests and adds to the counts. False: something beside the tests went wrong, and was reported.
-bool test_file(Front *front, const TestOptions *options, TestCounts *counts);
+bool test_file(Loader *loader, const TestOptions *options, TestCounts *counts);
 
 // Calls `visit` for every choice of the file; stops at the first false.
-bool test_choices(Front *front, int define_count, const Define *defines,
+bool test_choices(Loader *loader, int define_count, const Define *defines,
                   bool (*visit)(void *user, const TestChoice *choice), void *user);
 
 // "DIR/gemm.0.cubin": where --prepare puts the artefact of a choice and --prepared finds it.

@@ -103,8 +103,8 @@ bool tool_write(Tool *tool, const char *path, const StrBuf *text) {
     return file_write(tool->arena, tool->sink, path, sb_text(text), text->length);
 }
 
-Front tool_front(Tool *tool, const Target *target) {
-    return (Front){.arena = tool->arena, .failure = tool->failure, .sink = tool->sink, .target = target};
+Loader tool_loader(Tool *tool, const Target *target) {
+    return (Loader){.arena = tool->arena, .failure = tool->failure, .sink = tool->sink, .target = target};
 }
 
 const char *tool_record_path(Tool *tool, const char *source, bool *named) {
@@ -115,11 +115,11 @@ const char *tool_record_path(Tool *tool, const char *source, bool *named) {
     return strcmp(path, "none") == 0 ? NULL : path;
 }
 
-bool tool_record(Tool *tool, const char *source, Front *front) {
+bool tool_record(Tool *tool, const char *source, Loader *loader) {
     bool named;
     Record *record = NEW(tool->arena, Record);
-    front->record_path = tool_record_path(tool, source, &named);
-    if (!front->record_path) return true;
-    front->record = record;
-    return record_read(tool->arena, tool->sink, front->record_path, named, record);
+    loader->record_path = tool_record_path(tool, source, &named);
+    if (!loader->record_path) return true;
+    loader->record = record;
+    return record_read(tool->arena, tool->sink, loader->record_path, named, record);
 }

@@ -43,7 +43,7 @@ const Target **tool_targets(Tool *tool, const char *otherwise);
 const Target *tool_target(Tool *tool, const char *otherwise);   // exactly one
 bool tool_write(Tool *tool, const char *path, const StrBuf *text);
 // The tuning record for a file: --record, else TILEC_RECORD, else the one beside it; `none` is none. False: reported.
-bool tool_record(Tool *tool, const char *source, Front *front);
+bool tool_record(Tool *tool, const char *source, Loader *loader);
 // Where it is, whether or not it exists; NULL: none.
 const char *tool_record_path(Tool *tool, const char *source, bool *named);
-Front tool_front(Tool *tool, const Target *target);
+Loader tool_loader(Tool *tool, const Target *target);

@@ -133,7 +133,7 @@ static const char *difference(const Tune *t, const EmuArg *got) {
 
 // ---- measuring ----
 
-static bool measure(Tune *t, Arena *arena, DiagSink *sink, const Loaded *loaded) {
+static bool measure(Tune *t, Arena *arena, DiagSink *sink, const DeviceModule *loaded) {
     TuneJob *job = t->job;
     const PlanEntry *entry = plan_entry(loaded->plan, job->func->name);
     DeviceRun run = {.loaded = loaded, .entry = entry};
@@ -152,12 +152,12 @@ static bool load_and_measure(void *user, Arena *arena) {
     Tune *t = user;
     const TilecArtefact *artefact = t->candidates[t->at].artefact;
     DiagSink *sink = diag_sink_new(arena);
-    Loaded loaded;
-    bool ok = loaded_open(arena, sink, artefact->plan, artefact->cubin, &loaded);
+    DeviceModule loaded;
+    bool ok = device_module_open(arena, sink, artefact->plan, artefact->cubin, &loaded);
     if (ok) {
-        t->job->device = loaded_device_name(t->job->arena, &loaded);
+        t->job->device = device_module_device_name(t->job->arena, &loaded);
         ok = measure(t, arena, sink, &loaded);
-        loaded_close(&loaded);
+        device_module_close(&loaded);
     }
     if (ok || t->why) return true;
     t->why = arena_strdup(t->job->arena, diag_view(sink, 0).message);

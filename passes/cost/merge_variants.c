@@ -1,11 +1,11 @@
 // One kernel with several tiles: its variants, with conditions by which a launch finds the cheapest.
 #include "ir/build.h"
 #include "ir/rewrite.h"
-#include "passes/cost/search_internal.h"
-#include "passes/tile/swap_operands.h"
-#include "passes/tile/split_k.h"
 #include "passes/cost/cost_cooperative.h"
+#include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
+#include "passes/tile/split_k.h"
+#include "passes/tile/swap_operands.h"
 #include <string.h>
 
 // An expression of one variant with the dims and scalars of another.
@@ -35,7 +35,7 @@ typedef struct Streamed {
 } Streamed;
 
 // Of two names of the grid, each says how many blocks read the tiles that the other one chooses.
-static Streamed streamed(const FitsSearch *search, const Func *kernel, const Stmt *grid, const PingpongCost *cost) {
+static Streamed streamed(const TileSearch *search, const Func *kernel, const Stmt *grid, const PingpongCost *cost) {
     if (grid->grid.count != 2) return (Streamed){0};
     Arena *a = search->arena;
     Expr *rows = grid->grid.iters[0].end, *columns = grid->grid.iters[1].end;
@@ -50,7 +50,7 @@ static Streamed streamed(const FitsSearch *search, const Func *kernel, const Stm
 }
 
 // So many clusters run at once (clusters_of).
-static Expr *clusters(const FitsSearch *search, int split) {
+static Expr *clusters(const TileSearch *search, int split) {
     Arena *a = search->arena;
     Expr *all = e_call(a, OP_SMS, 0, NULL);
     if (split == 1) return all;
@@ -60,71 +60,71 @@ static Expr *clusters(const FitsSearch *search, int split) {
 }
 
 // As apart_clocks, of a problem that the launch knows.
-static Expr *workspace_cost(const FitsSearch *search, const Func *kernel) {
+static Expr *workspace_cost(const TileSearch *search, const Func *kernel) {
     Arena *a = search->arena;
     const WgmmaCosts *costs = &search->target->wgmma;
     const Stmt *grid = func_grid(kernel);
-    PingpongCost cost = cost_pingpong(search->target, fits_as_parted(search, kernel), 1);
-    Expr *all = specialized_steps(a, kernel), *parts = workspace_slices(a, kernel, all);
+    PingpongCost cost = cost_pingpong(search->target, as_specialized(search, kernel), 1);
+    Expr *all = specialized_steps(a, kernel), *splits = workspace_slices(a, kernel, all);
     int64_t m, n;
     specialized_tile(kernel, &m, &n);
     Expr *tiles = e_mul(a, grid->grid.iters[0].end, grid->grid.iters[1].end);
     Expr *rows = e_mul(a, grid->grid.iters[0].end, e_int(a, m)),
          *columns = e_mul(a, grid->grid.iters[1].end, e_int(a, n));
-    Expr *turns = e_call2(a, OP_CEILDIV, e_mul(a, tiles, parts), e_call(a, OP_SMS, 0, NULL));
-    Expr *steps = e_mul(a, turns, e_call2(a, OP_CEILDIV, all, parts));
+    Expr *waves = e_call2(a, OP_CEILDIV, e_mul(a, tiles, splits), e_call(a, OP_SMS, 0, NULL));
+    Expr *steps = e_mul(a, waves, e_call2(a, OP_CEILDIV, all, splits));
     Expr *loop = e_mul(a, steps, e_int(a, larger(cost.step, cost.stream)));
     Expr *memory = e_mul(a, e_mul(a, e_add(a, rows, columns), all), e_int(a, cost.bytes));
-    Expr *sums = e_mul(a, parts, e_mul(a, e_mul(a, rows, columns), e_int(a, 2 * (int64_t)sizeof(float))));
-    Expr *store = e_mul(a, turns, e_int(a, n * (costs->tail_clocks + costs->scattered_clocks)));
+    Expr *sums = e_mul(a, splits, e_mul(a, e_mul(a, rows, columns), e_int(a, 2 * (int64_t)sizeof(float))));
+    Expr *store = e_mul(a, waves, e_int(a, n * (costs->tail_clocks + costs->scattered_clocks)));
     Expr *clocks = e_add(a, e_max(a, loop, e_div(a, memory, e_int(a, costs->memory_bytes))), store);
     clocks = e_add(a, clocks, streamed(search, kernel, grid, &cost).zeros);
     return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->apart_bytes))), e_int(a, costs->apart_clocks));
 }
 
 // As clocks_of does it, of a problem that the launch knows.
-static Expr *parted_clocks(const FitsSearch *search, const Func *kernel, const PingpongCost *cost, int split) {
+static Expr *pingpong_clocks(const TileSearch *search, const Func *kernel, const PingpongCost *cost, int split) {
     Arena *a = search->arena;
     const Stmt *grid = func_grid(kernel);
-    Expr *points = e_int(a, 1), *all = specialized_steps(a, kernel), *steps = all;
-    for (int i = 0; i < grid->grid.count; i++) points = e_mul(a, points, grid->grid.iters[i].end);
+    Expr *tiles = e_int(a, 1), *all = specialized_steps(a, kernel), *steps = all;
+    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(a, tiles, grid->grid.iters[i].end);
     if (split > 1) steps = e_call2(a, OP_CEILDIV, steps, e_int(a, split));
-    Expr *turns = e_call2(a, OP_CEILDIV, points, clusters(search, split));
+    Expr *waves = e_call2(a, OP_CEILDIV, tiles, clusters(search, split));
     Expr *tail = e_int(a, cost->tail), *step = e_int(a, cost->step), *clocks;
     Streamed stream = streamed(search, kernel, grid, cost);
     if (stream.few && cost->stream > cost->step) step = e_select(a, stream.few, e_int(a, cost->stream), step);
     steps = e_mul(a, steps, step);
     if (split > 1) {
-        Expr *loads = e_mul(a, e_mul(a, points, all), e_int(a, cost->loaded));
+        Expr *loads = e_mul(a, e_mul(a, tiles, all), e_int(a, cost->loaded));
         loads = e_div(a, loads, e_int(a, search->target->wgmma.cluster_bytes));
         if (stream.readers)
             loads = e_select(a, e_binary(a, BIN_GE, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
-        clocks = e_add(a, e_max(a, e_mul(a, turns, steps), loads), e_mul(a, turns, tail));
+        clocks = e_add(a, e_max(a, e_mul(a, waves, steps), loads), e_mul(a, waves, tail));
     } else if (cost->hidden) {
-        clocks = e_add(a, e_mul(a, turns, steps), tail);
+        clocks = e_add(a, e_mul(a, waves, steps), tail);
     } else {
-        clocks = e_mul(a, turns, e_add(a, steps, tail));
+        clocks = e_mul(a, waves, e_add(a, steps, tail));
     }
     return stream.few ? e_add(a, clocks, e_select(a, stream.few, stream.zeros, e_int(a, 0))) : clocks;
 }
 
 // What `other` would cost, in the names of `kernel`.
-static Expr *cost_for(const FitsSearch *search, const Func *kernel, const Func *other) {
+static Expr *cost_for(const TileSearch *search, const Func *kernel, const Func *other) {
     Arena *arena = search->arena;
     PingpongCost cost;
     int64_t m, n;
     int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
     if (split == APART) return translated(arena, kernel, other, workspace_cost(search, other));
     if (!specialized_cooperative(arena, search->target, other))
-        cost = cost_pingpong_split(search->target, fits_as_parted(search, other), split);
+        cost = cost_pingpong_split(search->target, as_specialized(search, other), split);
     else if (!cooperative_tile(arena, search->target, other, &m, &n, &cost))
         return translated(arena, kernel, other,
-                          cost_cooperative(arena, search->target, other, fits_through_tile(search, other)));
-    return translated(arena, kernel, other, parted_clocks(search, other, &cost, split));
+                          cost_cooperative(arena, search->target, other, aliases_epilogue(search, other)));
+    return translated(arena, kernel, other, pingpong_clocks(search, other, &cost, split));
 }
 
 // Variants are tried in order: one is taken when none of those behind it costs less, the last one when nothing else is.
-static void set_conditions(const FitsSearch *search, int count, Func **variants) {
+static void set_conditions(const TileSearch *search, int count, Func **variants) {
     Arena *arena = search->arena;
     for (int i = 0; i + 1 < count; i++) {
         Func *kernel = variants[i];
@@ -137,13 +137,13 @@ static void set_conditions(const FitsSearch *search, int count, Func **variants)
 }
 
 // Where points differ in a way that rounds balance, blocks stay for several (lpt_schedule.c).
-static void make_stay(const FitsSearch *search, Func *kernel) {
+static void make_stay(const TileSearch *search, Func *kernel) {
     if (kernel->kind != FUNC_KERNEL || !tiles_balance(search->arena, search->target, kernel)) return;
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
 
 // One whose tiles are split apart is a program; its kernels come after all variants, the sum once.
-static void add_variants(const FitsSearch *search, const Module *module, Module *merged, int count,
+static void add_variants(const TileSearch *search, const Module *module, Module *merged, int count,
                          Func *const *variants) {
     VEC(Func *) kernels = {0};
     for (int v = 0; v < count; v++) {
@@ -160,14 +160,14 @@ static void add_variants(const FitsSearch *search, const Module *module, Module 
     for (int k = 0; k < kernels.count; k++) vec_push(search->arena, &merged->funcs, kernels.items[k]);
 }
 
-void fits_merge(const FitsSearch *search, Module *module, Module *const *others) {
+void merge_tile_variants(const TileSearch *search, Module *module, Module *const *others) {
     Module merged = *module;
     memset(&merged.funcs, 0, sizeof merged.funcs);
     for (int i = 0; i < module->funcs.count; i++) {
         Func *variants[MOST_VARIANTS] = {module->funcs.items[i]};
         int count = 1;
-        Choice *choice =
-            variants[0]->kind == FUNC_KERNEL && search->choices ? fits_choice((FitsSearch *)search, variants[0]) : NULL;
+        TileChoice *choice =
+            variants[0]->kind == FUNC_KERNEL && search->choices ? tile_choice((TileSearch *)search, variants[0]) : NULL;
         int tiles = choice ? choice->tiles.count : 1;
         for (; count < tiles; count++) variants[count] = others[count - 1]->funcs.items[i];
         for (int v = 0; choice && v < count && v < tiles; v++) {

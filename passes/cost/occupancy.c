@@ -9,7 +9,7 @@ enum { REGISTER_SLACK = 24, GEMM_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 
 typedef struct Walk {
     Visitor visitor;
     Arena *arena;
-    FitsEstimate *out;
+    Occupancy *out;
     bool async;       // the target copies asynchronously
     bool wgmma;       // has wgmma
     int64_t stages;   // of the pipelined loop that we are in; 0: none
@@ -26,11 +26,11 @@ static int64_t elements(const Buf *buf) {
 
 static void add_buffer(Walk *walk, const Buf *buf) {
     if (buf->scope != SCOPE_SHARED && buf->scope != SCOPE_FRAGMENT) return;
-    FitsBuffer entry = {.buf = buf, .stages = 1};
+    OccupancyBuffer entry = {.buf = buf, .stages = 1};
     vec_push(walk->arena, &walk->out->buffers, entry);
 }
 
-static FitsBuffer *entry_of(Walk *walk, const Buf *buf) {
+static OccupancyBuffer *entry_of(Walk *walk, const Buf *buf) {
     for (int i = 0; i < walk->out->buffers.count; i++)
         if (walk->out->buffers.items[i].buf == buf) return &walk->out->buffers.items[i];
     return NULL;
@@ -39,7 +39,7 @@ static FitsBuffer *entry_of(Walk *walk, const Buf *buf) {
 // A copy from global memory into a shared buffer within a pipelined loop: the buffer becomes a ring.
 static void note_move(Walk *walk, const Buf *from, const Buf *to) {
     if (!walk->async || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
-    FitsBuffer *entry = entry_of(walk, to);
+    OccupancyBuffer *entry = entry_of(walk, to);
     if (entry && to->scope == SCOPE_SHARED && to->type == from->type) entry->stages = walk->stages;
 }
 
@@ -47,7 +47,7 @@ static void note_copy(Walk *walk, const Stmt *stmt) {
     const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
     if (!from || !to) return;
     note_move(walk, from->buf, to->buf);
-    FitsBuffer *entry = entry_of(walk, to->buf);
+    OccupancyBuffer *entry = entry_of(walk, to->buf);
     if (entry) entry->is_loaded |= from->buf->scope != SCOPE_FRAGMENT;
 }
 
@@ -60,7 +60,7 @@ static void note_gather(Walk *walk, const Stmt *store) {
 }
 
 static void note_read(Walk *walk, const Buf *buf) {
-    FitsBuffer *entry = entry_of(walk, buf);
+    OccupancyBuffer *entry = entry_of(walk, buf);
     if (entry) entry->is_kept = true;
 }
 
@@ -73,7 +73,7 @@ static bool visit_expr_read(Visitor *visitor, Expr *expr) {
 // lie in other threads than it wants. (wgmma's are put in order within the thread.)
 static void note_by_shared(Walk *walk, const Stmt *gemm) {
     for (int i = 0; i < 2; i++) {
-        FitsBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);
+        OccupancyBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);
         if (!entry || entry->buf->scope != SCOPE_FRAGMENT) continue;
         entry->by_shared |= !walk->wgmma && (i == 1 || (type_bytes(entry->buf->type) == 1 && !entry->is_loaded));
     }
@@ -104,8 +104,8 @@ static bool visit(Visitor *visitor, Stmt *stmt) {
     return false;
 }
 
-FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target) {
-    FitsEstimate out = {.threads = 1, .registers = REGISTER_SLACK};
+Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *target) {
+    Occupancy out = {.threads = 1, .registers = REGISTER_SLACK};
     Walk walk = {.arena = arena,
                  .out = &out,
                  .async = target_has(target, FEATURE_CP_ASYNC),
@@ -119,7 +119,7 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
         grid && attr_get(grid->attrs, ATTR_BLOCKS) ? grid_blocks(grid) : target_cluster(target, out.threads);
     int64_t block_threads = blocks > 0 ? out.threads / blocks : out.threads;
     for (int i = 0; i < out.buffers.count; i++) {
-        FitsBuffer *b = &out.buffers.items[i];
+        OccupancyBuffer *b = &out.buffers.items[i];
         int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
         if (b->buf->scope == SCOPE_SHARED || b->by_shared)
             b->bytes = (count * bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
@@ -136,7 +136,7 @@ FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *targe
     return out;
 }
 
-const char *fits_tunables(Arena *arena, const Func *kernel) {
+const char *tunables_text(Arena *arena, const Func *kernel) {
     StrBuf text;
     sb_init(&text, arena);
     for (const Attr *attr = kernel->attrs; attr; attr = attr->next) {
@@ -146,7 +146,7 @@ const char *fits_tunables(Arena *arena, const Func *kernel) {
     return sb_text(&text);
 }
 
-static void table_row(const FitsBuffer *b, StrBuf *out) {
+static void table_row(const OccupancyBuffer *b, StrBuf *out) {
     bool shared = b->buf->scope == SCOPE_SHARED;
     sb_printf(out, "  %-9s%s: %s[", shared ? "shared" : "fragment", b->buf->name, type_text(b->buf->type));
     for (int d = 0; d < b->buf->rank; d++) sb_printf(out, "%s%lld", d ? ", " : "", (long long)buf_extent(b->buf, d));
@@ -159,7 +159,7 @@ static void table_row(const FitsBuffer *b, StrBuf *out) {
     else sb_printf(out, ": %lld registers a thread\n", (long long)b->registers);
 }
 
-void fits_table(const FitsEstimate *e, const Target *t, StrBuf *out) {
+void occupancy_table(const Occupancy *e, const Target *t, StrBuf *out) {
     for (int i = 0; i < e->buffers.count; i++) table_row(&e->buffers.items[i], out);
     if (e->threads > t->max_threads)
         sb_printf(out, "  threads of a point: %lld; a block of %s has %d, a cluster %d blocks\n", (long long)e->threads,
@@ -173,26 +173,28 @@ void fits_table(const FitsEstimate *e, const Target *t, StrBuf *out) {
 
 // ---- hardware features ----
 
-typedef struct Needs {
+typedef struct Requirements {
     const Target *target;
-    bool served;
-} Needs;
+    bool supported;
+} Requirements;
 
-static bool needs_expr(Visitor *visitor, Expr *expr) {
-    Needs *needs = visitor->user;
-    if (expr->kind == EXPR_CALL) needs->served &= target_has(needs->target, op_info(expr->call.op)->feature);
-    return needs->served;
+static bool check_expr(Visitor *visitor, Expr *expr) {
+    Requirements *requirements = visitor->user;
+    if (expr->kind == EXPR_CALL)
+        requirements->supported &= target_has(requirements->target, op_info(expr->call.op)->feature);
+    return requirements->supported;
 }
 
-static bool needs_stmt(Visitor *visitor, Stmt *stmt) {
-    Needs *needs = visitor->user;
-    if (stmt->kind == STMT_CALL) needs->served &= target_has(needs->target, op_info(stmt->call.op)->feature);
-    return needs->served;
+static bool check_stmt(Visitor *visitor, Stmt *stmt) {
+    Requirements *requirements = visitor->user;
+    if (stmt->kind == STMT_CALL)
+        requirements->supported &= target_has(requirements->target, op_info(stmt->call.op)->feature);
+    return requirements->supported;
 }
 
-bool is_served(const Func *kernel, const Target *target) {
-    Needs needs = {target, func_cluster(kernel) <= target->cluster_most};
-    Visitor visitor = {.expr = needs_expr, .stmt = needs_stmt, .user = &needs};
+bool kernel_is_supported(const Func *kernel, const Target *target) {
+    Requirements requirements = {target, func_cluster(kernel) <= target->cluster_most};
+    Visitor visitor = {.expr = check_expr, .stmt = check_stmt, .user = &requirements};
     visit_block(&visitor, (Block *)&kernel->body);
-    return needs.served;
+    return requirements.supported;
 }

@@ -6,10 +6,10 @@
 //   registers       sum over fragments of bytes / threads / 4, plus what addresses and temporaries usually take
 #pragma once
 #include "ir/ir.h"
-#include "target/target.h"
 #include "support/strbuf.h"
+#include "target/target.h"
 
-typedef struct FitsBuffer {
+typedef struct OccupancyBuffer {
     const Buf *buf;
     int64_t stages;      // 1: no ring
     bool is_loaded;      // from memory
@@ -17,20 +17,20 @@ typedef struct FitsBuffer {
     int64_t bytes;       // of shared memory, with stages
     bool is_kept;        // fragment: something other than a reduction reads it
     int64_t registers;   // of a thread; 0 where it is not kept
-} FitsBuffer;
+} OccupancyBuffer;
 
-typedef struct FitsEstimate {
-    VEC(FitsBuffer) buffers;
+typedef struct Occupancy {
+    VEC(OccupancyBuffer) buffers;
     int64_t threads, shared, registers;   // of a block; of a block; of a thread
     bool fits;
-} FitsEstimate;
+} Occupancy;
 
-FitsEstimate fits_estimate(Arena *arena, const Func *kernel, const Target *target);
+Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *target);
 
 // "BM = 128, BN = 64", from the kernel's @tuned attributes; "" without tunables.
-const char *fits_tunables(Arena *arena, const Func *kernel);
+const char *tunables_text(Arena *arena, const Func *kernel);
 // The table of buffers, a line each, with totals against the target's limits; no newline at its end.
-void fits_table(const FitsEstimate *estimate, const Target *target, StrBuf *out);
+void occupancy_table(const Occupancy *estimate, const Target *target, StrBuf *out);
 
 // Whether the target has what a kernel uses: its operations' features, clusters so large.
-bool is_served(const Func *kernel, const Target *target);
+bool kernel_is_supported(const Func *kernel, const Target *target);

@@ -2,18 +2,18 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
-#include "passes/cost/search_internal.h"
-#include "passes/tile/swap_operands.h"
-#include "passes/tile/split_k.h"
 #include "passes/cost/cost_cooperative.h"
+#include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
+#include "passes/tile/split_k.h"
+#include "passes/tile/swap_operands.h"
 #include <string.h>
 
-static bool is_larger(const FitsEstimate *a, const FitsEstimate *b) {
+static bool is_larger(const Occupancy *a, const Occupancy *b) {
     return a->registers != b->registers ? a->registers > b->registers : a->shared > b->shared;
 }
 
-static void remember(FitsSearch *search, const FitsEstimate *estimate, const char *tunables) {
+static void remember(TileSearch *search, const Occupancy *estimate, const char *tunables) {
     search->tried++;
     if (estimate->fits) {
         search->settled = true;
@@ -32,26 +32,26 @@ static void remember(FitsSearch *search, const FitsEstimate *estimate, const cha
 // (passes/cost/cost_pingpong.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
 // kept, and the launch takes the cheapest.
 
-const Func *fits_as_parted(const FitsSearch *search, const Func *kernel) {
-    const Func *turned = operands_swapped(search->arena, search->target, kernel);
-    return turned ? turned : kernel;
+const Func *as_specialized(const TileSearch *search, const Func *kernel) {
+    const Func *swapped = operands_swapped(search->arena, search->target, kernel);
+    return swapped ? swapped : kernel;
 }
 
-static int64_t slots_of(const FitsEstimate *estimate) {
+static int64_t slots_of(const Occupancy *estimate) {
     int64_t slots = 1;
     for (int i = 0; i < estimate->buffers.count; i++)
         if (estimate->buffers.items[i].stages > slots) slots = estimate->buffers.items[i].stages;
     return slots;
 }
 
-static bool is_parted(const FitsSearch *search, const Func *kernel, const FitsEstimate *estimate) {
+static bool is_pingpong(const TileSearch *search, const Func *kernel, const Occupancy *estimate) {
     int64_t shared = estimate->shared + pingpong_barriers(slots_of(estimate));
     shared += specialized_staging(search->arena, search->target, kernel, shared);
     return specialized_pingpong(search->arena, search->target, kernel) && shared <= search->target->shared_block;
 }
 
 // A source kernel for certain compile-time values: variants of one name differ in place or condition.
-static const char *variant_key(const FitsSearch *search, const Func *kernel) {
+static const char *variant_key(const TileSearch *search, const Func *kernel) {
     StrBuf key;
     sb_init(&key, search->arena);
     sb_printf(&key, "%s:%u:", kernel->name, kernel->loc.line);
@@ -59,19 +59,19 @@ static const char *variant_key(const FitsSearch *search, const Func *kernel) {
     return sb_text(&key);
 }
 
-Choice *fits_choice(FitsSearch *search, const Func *kernel) {
+TileChoice *tile_choice(TileSearch *search, const Func *kernel) {
     const char *key = variant_key(search, kernel);
     if (!search->choices) search->choices = strmap_new(search->arena);
-    Choice *choice = strmap_get(search->choices, key);
+    TileChoice *choice = strmap_get(search->choices, key);
     if (choice) return choice;
-    choice = NEW(search->arena, Choice);
+    choice = NEW(search->arena, TileChoice);
     choice->kernel = arena_strdup(search->arena, kernel->name);
     strmap_put(search->choices, key, choice);
     return choice;
 }
 
 // The path without TMA and wgmma keeps operands and addresses of several instructions in registers.
-static bool serves_all(const FitsSearch *search, const FitsEstimate *estimate) {
+static bool fits_fallback(const TileSearch *search, const Occupancy *estimate) {
     enum { MORE = 32 };
     return estimate->fits && estimate->registers + MORE <= search->target->registers_thread;
 }
@@ -81,52 +81,52 @@ static bool serves_all(const FitsSearch *search, const FitsEstimate *estimate) {
 // with the longer ring.
 enum { CLEARLY = 32 };
 
-static bool is_better_together(const Choice *choice, const Tile *a, const Tile *b) {
+static bool is_better_cooperative(const TileChoice *choice, const TileCandidate *a, const TileCandidate *b) {
     if (a->rate < b->rate - b->rate / CLEARLY) return true;
     return !choice->by_rows && a->ring > b->ring && a->rate <= b->rate + b->rate / CLEARLY;
 }
 
 // There is no room for staging.
-bool fits_through_tile(const FitsSearch *search, const Func *kernel) {
-    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+bool aliases_epilogue(const TileSearch *search, const Func *kernel) {
+    Occupancy estimate = occupancy_estimate(search->arena, kernel, search->target);
     return specialized_staging(search->arena, search->target, kernel, 0) > 0 &&
            specialized_staging(search->arena, search->target, kernel, estimate.shared) == 0;
 }
 
-static void compare_together(FitsSearch *search, Choice *choice, const Func *kernel, int combination) {
-    FitsEstimate estimate = fits_estimate(search->arena, kernel, search->target);
+static void compare_cooperative(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
+    Occupancy estimate = occupancy_estimate(search->arena, kernel, search->target);
     int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
     if (estimate.shared + staging > search->target->shared_block) return;
-    bool through = fits_through_tile(search, kernel);
-    Tile tile = {.through = through,
-                 .combination = combination,
-                 .general = serves_all(search, &estimate),
-                 .ring = estimate.shared,
-                 .split = 1};
+    bool alias_epilogue = aliases_epilogue(search, kernel);
+    TileCandidate tile = {.alias_epilogue = alias_epilogue,
+                          .combination = combination,
+                          .fallback = fits_fallback(search, &estimate),
+                          .ring = estimate.shared,
+                          .split = 1};
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
-    if (!cost_cooperative(search->arena, search->target, kernel, through))
+    if (!cost_cooperative(search->arena, search->target, kernel, alias_epilogue))
         tile.m = tile.n = 0;   // the launch cannot choose: one for all
     for (int i = 0; i < choice->tiles.count; i++) {
-        Tile *other = &choice->tiles.items[i];
-        if (other->m != tile.m || other->n != tile.n || (other->through != through && tile.m)) continue;
-        if (is_better_together(choice, &tile, other)) *other = tile;
+        TileCandidate *other = &choice->tiles.items[i];
+        if (other->m != tile.m || other->n != tile.n || (other->alias_epilogue != alias_epilogue && tile.m)) continue;
+        if (is_better_cooperative(choice, &tile, other)) *other = tile;
         return;
     }
     vec_push(search->arena, &choice->tiles, tile);
 }
 
 // The first that fitted comes last: it has the general variant.
-static void order_together(Choice *choice) {
+static void order_cooperative(TileChoice *choice) {
     enum { MOST = 4 };
     if (choice->tiles.count > MOST) choice->tiles.count = MOST;
-    Tile first = choice->tiles.items[0];
+    TileCandidate first = choice->tiles.items[0];
     for (int i = 1; i < choice->tiles.count; i++) choice->tiles.items[i - 1] = choice->tiles.items[i];
     choice->tiles.items[choice->tiles.count - 1] = first;
 }
 
 // The one with slots enough; of such the one that takes k faster, clearly; else the one with the longer ring.
-static bool is_better(const Tile *a, const Tile *b) {
+static bool is_better(const TileCandidate *a, const TileCandidate *b) {
     enum { ENOUGH_SLOTS = 5, CLEARER = 50 };   // a fiftieth
     if (a->slots != b->slots && (a->slots < ENOUGH_SLOTS || b->slots < ENOUGH_SLOTS)) return a->slots > b->slots;
     int64_t own = a->cost.step * b->cost.k, other = b->cost.step * a->cost.k;
@@ -134,9 +134,9 @@ static bool is_better(const Tile *a, const Tile *b) {
     return a->ring > b->ring && other + other / CLEARER >= own;
 }
 
-static void add_split(FitsSearch *search, Choice *choice, const Tile *tile) {
+static void add_split(TileSearch *search, TileChoice *choice, const TileCandidate *tile) {
     for (int i = 0; i < choice->splits.count; i++) {
-        Tile *other = &choice->splits.items[i];
+        TileCandidate *other = &choice->splits.items[i];
         if (other->m != tile->m || other->n != tile->n || other->split != tile->split) continue;
         if (is_better(tile, other)) *other = *tile;
         return;
@@ -145,14 +145,14 @@ static void add_split(FitsSearch *search, Choice *choice, const Tile *tile) {
 }
 
 // (Of tiles that will be turned around parts would be written element by element.)
-static void compare_apart(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
-    if (!can_split_k_workspace(kernel) || fits_as_parted(search, kernel) != kernel) return;
+static void compare_workspace_split(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
+    if (!can_split_k_workspace(kernel) || as_specialized(search, kernel) != kernel) return;
     tile.split = APART;
     add_split(search, choice, &tile);
 }
 
 // Blocks that share steps hold their parts beside the ring.
-static void compare_splits(FitsSearch *search, Choice *choice, const Func *kernel, Tile tile) {
+static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
     enum {
         LEAST_SLOTS = 4,
         MOST_BLOCKS = 4
@@ -165,25 +165,25 @@ static void compare_splits(FitsSearch *search, Choice *choice, const Func *kerne
     }
 }
 
-static void compare(FitsSearch *search, Choice *choice, const Func *kernel, int combination) {
-    const Func *parted = fits_as_parted(search, kernel);
-    FitsEstimate estimate = fits_estimate(search->arena, parted, search->target);
-    if (specialized_cooperative(search->arena, search->target, parted)) {
-        compare_together(search, choice, parted, combination);
+static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
+    const Func *specialized = as_specialized(search, kernel);
+    Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
+    if (specialized_cooperative(search->arena, search->target, specialized)) {
+        compare_cooperative(search, choice, specialized, combination);
         return;
     }
-    if (!is_parted(search, parted, &estimate)) return;
-    Tile tile = {.combination = combination,
-                 .general = serves_all(search, &estimate),
-                 .ring = estimate.shared,
-                 .slots = slots_of(&estimate),
-                 .split = 1};
-    tile.cost = cost_pingpong(search->target, parted, 1);
+    if (!is_pingpong(search, specialized, &estimate)) return;
+    TileCandidate tile = {.combination = combination,
+                          .fallback = fits_fallback(search, &estimate),
+                          .ring = estimate.shared,
+                          .slots = slots_of(&estimate),
+                          .split = 1};
+    tile.cost = cost_pingpong(search->target, specialized, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
-    compare_splits(search, choice, parted, tile);
-    compare_apart(search, choice, kernel, tile);
+    compare_splits(search, choice, specialized, tile);
+    compare_workspace_split(search, choice, kernel, tile);
     for (int i = 0; i < choice->tiles.count; i++) {
-        Tile *other = &choice->tiles.items[i];
+        TileCandidate *other = &choice->tiles.items[i];
         if (other->m != tile.m || other->n != tile.n) continue;
         if (is_better(&tile, other)) *other = tile;
         return;
@@ -209,41 +209,41 @@ static int64_t smaller(int64_t a, int64_t b) {
 }
 
 // Clusters that run at once: multiprocessors come in groups of pairs, which clusters of more than a pair do not fill.
-static int64_t clusters_of(const FitsSearch *search, int64_t multiprocessors, int split) {
+static int64_t clusters_of(const TileSearch *search, int64_t multiprocessors, int split) {
     int64_t clusters = multiprocessors / split;
     return split > 2 ? clusters - clusters / search->target->wgmma.stray_clusters : clusters;
 }
 
 // Parts of all tiles at once, each at a k of its own: what limits is the tensor cores, how soon tiles come, or memory. Then parts are written,
 // as results that TMA does not store, and read by a second launch.
-static double apart_clocks(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
+static double apart_clocks(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = ceiling(problem[0], tile->m) * tile->m, columns = ceiling(problem[1], tile->n) * tile->n;
     int64_t tiles = rows / tile->m * (columns / tile->n), all = ceiling(problem[2], tile->cost.k);
-    int64_t parts = larger(smaller(search->target->multiprocessors / tiles, all / WORKSPACE_STEPS), 1);
-    int64_t turns = ceiling(tiles * parts, search->target->multiprocessors);
-    int64_t loop = turns * ceiling(all, parts) * larger(tile->cost.step, tile->cost.stream);
+    int64_t splits = larger(smaller(search->target->multiprocessors / tiles, all / WORKSPACE_STEPS), 1);
+    int64_t waves = ceiling(tiles * splits, search->target->multiprocessors);
+    int64_t loop = waves * ceiling(all, splits) * larger(tile->cost.step, tile->cost.stream);
     int64_t memory = (rows + columns) * all * tile->cost.bytes / costs->memory_bytes;
-    int64_t sums = parts * rows * columns * 2 * (int64_t)sizeof(float) / costs->apart_bytes;
+    int64_t sums = splits * rows * columns * 2 * (int64_t)sizeof(float) / costs->apart_bytes;
     int64_t store = tile->n * (costs->tail_clocks + costs->scattered_clocks);
     int64_t zeros = (rows - problem[0]) * (columns / tile->n) + (columns - problem[1]) * (rows / tile->m);
     zeros = zeros * all * tile->cost.bytes / costs->zero_bytes;
-    return (double)(larger(loop, memory) + zeros + turns * store + sums + costs->apart_clocks);
+    return (double)(larger(loop, memory) + zeros + waves * store + sums + costs->apart_clocks);
 }
 
-static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_t *problem) {
+static double clocks_of(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
     if (tile->split == APART) return apart_clocks(search, tile, problem);
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;
     int64_t blocks = clusters_of(search, search->target->multiprocessors, tile->split),
-            turns = (rows * columns + blocks - 1) / blocks;
+            waves = (rows * columns + blocks - 1) / blocks;
     int64_t all = (problem[2] + tile->cost.k - 1) / tile->cost.k, steps = (all + tile->split - 1) / tile->split;
-    int64_t tails = tile->cost.hidden ? 1 : turns, step = tile->cost.step, zeros = 0;
+    int64_t tails = tile->cost.hidden ? 1 : waves, step = tile->cost.step, zeros = 0;
     if (rows <= STREAM_READERS || columns <= STREAM_READERS) {
         if (step < tile->cost.stream) step = tile->cost.stream;
         zeros = (rows * tile->m - problem[0]) * columns + (columns * tile->n - problem[1]) * rows;
     }
-    int64_t loop = turns * steps * step, loads = rows * columns * all * tile->cost.loaded;
+    int64_t loop = waves * steps * step, loads = rows * columns * all * tile->cost.loaded;
     int64_t readers = rows < columns ? rows : columns;
     bool apart = tile->split > 1 && readers >= STREAM_READERS;   // they do not read what they share at the same time
     if (apart && loop < loads / costs->cluster_bytes) loop = loads / costs->cluster_bytes;
@@ -251,7 +251,7 @@ static double clocks_of(const FitsSearch *search, const Tile *tile, const int64_
 }
 
 // Takes the tile that lowers the sum of relative times most, given the times so far (0: none); its gain.
-static double take_best(const FitsSearch *search, Choice *choice, int taken, const double *least, double *times) {
+static double take_best(const TileSearch *search, TileChoice *choice, int taken, const double *least, double *times) {
     double best = 0;
     int at = taken;
     for (int i = taken; i < choice->tiles.count; i++) {
@@ -264,7 +264,7 @@ static double take_best(const FitsSearch *search, Choice *choice, int taken, con
         if (gain > best) best = gain, at = i;
     }
     if (at >= choice->tiles.count) return 0;
-    Tile tile = choice->tiles.items[at];
+    TileCandidate tile = choice->tiles.items[at];
     choice->tiles.items[at] = choice->tiles.items[taken];
     choice->tiles.items[taken] = tile;
     for (int p = 0; p < PROBLEMS; p++) {
@@ -276,20 +276,20 @@ static double take_best(const FitsSearch *search, Choice *choice, int taken, con
 
 // The last one serves what the facts of the others exclude, large problems too: by another path, for which it must not
 // be too large.
-static void put_largest_last(Choice *choice) {
+static void put_largest_last(TileChoice *choice) {
     int largest = 0, last = choice->tiles.count - 1;
     for (int i = 1; i <= last; i++) {
-        const Tile *tile = &choice->tiles.items[i], *most = &choice->tiles.items[largest];
+        const TileCandidate *tile = &choice->tiles.items[i], *most = &choice->tiles.items[largest];
         bool larger = tile->m * tile->n > most->m * most->n;
-        if (tile->general == most->general ? larger : tile->general) largest = i;
+        if (tile->fallback == most->fallback ? larger : tile->fallback) largest = i;
     }
     if (last < 1) return;
-    Tile tile = choice->tiles.items[largest];
+    TileCandidate tile = choice->tiles.items[largest];
     choice->tiles.items[largest] = choice->tiles.items[last];
     choice->tiles.items[last] = tile;
 }
 
-static double sum_without(const FitsSearch *search, const Choice *choice, int without, const double *least) {
+static double sum_without(const TileSearch *search, const TileChoice *choice, int without, const double *least) {
     double sum = 0;
     for (int p = 0; p < PROBLEMS; p++) {
         double time = 1e300;
@@ -303,7 +303,7 @@ static double sum_without(const FitsSearch *search, const Choice *choice, int wi
 }
 
 // What was taken early, and is the best for nothing any more.
-static void drop_needless(const FitsSearch *search, Choice *choice, const double *least, double worth) {
+static void drop_needless(const TileSearch *search, TileChoice *choice, const double *least, double worth) {
     for (int i = choice->tiles.count - 1; i >= 0 && choice->tiles.count > 1; i--) {
         if (sum_without(search, choice, i, least) - sum_without(search, choice, -1, least) > worth) continue;
         for (int j = i + 1; j < choice->tiles.count; j++) choice->tiles.items[j - 1] = choice->tiles.items[j];
@@ -311,7 +311,7 @@ static void drop_needless(const FitsSearch *search, Choice *choice, const double
     }
 }
 
-static void keep_few(const FitsSearch *search, Choice *choice) {
+static void keep_few(const TileSearch *search, TileChoice *choice) {
     const double WORTH_A_TILE = 0.008, NEEDLESS = 1e-6;   // of the time of one of the problems
     double least[PROBLEMS], times[PROBLEMS] = {0};
     for (int p = 0; p < PROBLEMS; p++) {
@@ -340,7 +340,7 @@ static const int64_t deep_problems[][3] = {
 enum { DEEP = sizeof deep_problems / sizeof deep_problems[0] };
 
 // Behind the tiles that are kept, in front of the last, those that make deep problems faster.
-static void keep_splits(const FitsSearch *search, Choice *choice) {
+static void keep_splits(const TileSearch *search, TileChoice *choice) {
     const double WORTH_A_SPLIT = 0.05;   // of the time of one of the problems
     double times[DEEP];
     for (int p = 0; p < DEEP; p++) {
@@ -362,7 +362,7 @@ static void keep_splits(const FitsSearch *search, Choice *choice) {
             if (gain > most) most = gain, best = i;
         }
         if (best < 0) return;
-        Tile last = vec_last(&choice->tiles), tile = choice->splits.items[best];
+        TileCandidate last = vec_last(&choice->tiles), tile = choice->splits.items[best];
         vec_last(&choice->tiles) = tile;
         vec_push(search->arena, &choice->tiles, last);
         for (int p = 0; p < DEEP; p++) {
@@ -373,58 +373,58 @@ static void keep_splits(const FitsSearch *search, Choice *choice) {
 }
 
 typedef struct Decide {
-    FitsSearch *search;
+    TileSearch *search;
     bool more;
 } Decide;
 
 static void decide(const char *kernel, void *value, void *user) {
-    Choice *choice = value;
+    TileChoice *choice = value;
     Decide *d = user;
     (void)kernel;
     if (choice->decided) return;
     d->more = choice->decided = true;
-    if (choice->tiles.count > 0 && choice->by_rows) order_together(choice);
+    if (choice->tiles.count > 0 && choice->by_rows) order_cooperative(choice);
     else keep_few(d->search, choice), keep_splits(d->search, choice);
-    if (choice->tiles.count > d->search->rounds) d->search->rounds = choice->tiles.count;
+    if (choice->tiles.count > d->search->tile_count) d->search->tile_count = choice->tiles.count;
 }
 
-bool fits_decide(FitsSearch *search) {
+bool tile_search_decide(TileSearch *search) {
     Decide d = {.search = search};
     if (search->choices) strmap_each(search->choices, decide, &d);
-    if (search->rounds < 1) search->rounds = 1;
+    if (search->tile_count < 1) search->tile_count = 1;
     return d.more;
 }
 
-typedef struct Asked {
+typedef struct ChoosesQuery {
     const char *kernel;
     bool chooses;
-} Asked;
+} ChoosesQuery;
 
-static void ask(const char *key, void *value, void *user) {
-    const Choice *choice = value;
-    Asked *asked = user;
+static void query_choice(const char *key, void *value, void *user) {
+    const TileChoice *choice = value;
+    ChoosesQuery *query = user;
     (void)key;
-    asked->chooses |= choice->tiles.count > 0 && strcmp(choice->kernel, asked->kernel) == 0;
+    query->chooses |= choice->tiles.count > 0 && strcmp(choice->kernel, query->kernel) == 0;
 }
 
-bool fits_chooses(const FitsSearch *search, const char *kernel) {
-    Asked asked = {.kernel = kernel};
-    if (search->choices) strmap_each(search->choices, ask, &asked);
-    return asked.chooses;
+bool tile_search_chooses(const TileSearch *search, const char *kernel) {
+    ChoosesQuery query = {.kernel = kernel};
+    if (search->choices) strmap_each(search->choices, query_choice, &query);
+    return query.chooses;
 }
 
-int fits_check(void *user, Module *module, Func *kernel, int combination) {
-    FitsSearch *search = user;
+int tile_search_check(void *user, Module *module, Func *kernel, int combination) {
+    TileSearch *search = user;
     const int fits = combination, next = combination + 1;
     (void)module;
-    if (!is_served(kernel, search->target)) return fits;   // it will not be compiled
+    if (!kernel_is_supported(kernel, search->target)) return fits;   // it will not be compiled
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
-        Choice *choice = fits_choice(search, kernel);
+        TileChoice *choice = tile_choice(search, kernel);
         if (!choice->decided) {
             compare(search, choice, kernel, combination);
             return next;
         }
-        int last = choice->tiles.count - 1, tile = search->round < last ? search->round : last;
+        int last = choice->tiles.count - 1, tile = search->tile_index < last ? search->tile_index : last;
         if (last >= 0) return choice->tiles.items[tile].combination;
     }
     const char *variant = variant_key(search, kernel);
@@ -438,12 +438,12 @@ int fits_check(void *user, Module *module, Func *kernel, int combination) {
     if (strcmp(search->variant, variant) != 0) return fits;
     search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;
-    const Func *parted = fits_as_parted(search, kernel);
-    FitsEstimate estimate = fits_estimate(search->arena, parted, search->target);
-    if (specialized_cooperative(search->arena, search->target, parted)) {   // with registers for its roles
-        int64_t staging = specialized_staging(search->arena, search->target, parted, estimate.shared);
+    const Func *specialized = as_specialized(search, kernel);
+    Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
+    if (specialized_cooperative(search->arena, search->target, specialized)) {   // with registers for its roles
+        int64_t staging = specialized_staging(search->arena, search->target, specialized, estimate.shared);
         estimate.fits = estimate.shared + staging <= search->target->shared_block;
     }
-    remember(search, &estimate, fits_tunables(search->arena, kernel));
+    remember(search, &estimate, tunables_text(search->arena, kernel));
     return estimate.fits && !search->try_all ? fits : next;
 }

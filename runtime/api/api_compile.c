@@ -36,13 +36,13 @@ static TilecStatus compile_source(Job *job) {
         return TILEC_ERROR_USAGE;
     }
     CompileOptions options = options_of(c, target);
-    Front front = {.arena = job->arena, .failure = &job->failure, .sink = job->sink, .target = target};
+    Loader loader = {.arena = job->arena, .failure = &job->failure, .sink = job->sink, .target = target};
     Compiled compiled;
     Record record;
-    front.record_path = c->options.record;
-    front.record = c->options.record ? &record : NULL;
-    if ((front.record && !record_read(job->arena, job->sink, front.record_path, true, &record)) ||
-        !front_open_text(&front, c->name, c->text, c->length) || !compile(&front, job->arena, &options, &compiled)) {
+    loader.record_path = c->options.record;
+    loader.record = c->options.record ? &record : NULL;
+    if ((loader.record && !record_read(job->arena, job->sink, loader.record_path, true, &record)) ||
+        !loader_open_text(&loader, c->name, c->text, c->length) || !compile(&loader, job->arena, &options, &compiled)) {
         TilecStatus status = status_of(job->sink, 0);
         return status == TILEC_OK ? TILEC_ERROR_INTERNAL : status;
     }

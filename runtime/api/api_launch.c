@@ -6,7 +6,7 @@
 
 struct TilecModule {
     Object object;
-    Loaded loaded;
+    DeviceModule loaded;
 };
 
 typedef struct LoadJob {
@@ -19,7 +19,8 @@ static TilecStatus load(Job *job) {
     LoadJob *l = (LoadJob *)job;
     TilecModule *module = l->module;
     if (FAILURE_CAUGHT(&module->object.failure)) failure_hand_on(&module->object.failure, &job->failure);
-    bool ok = loaded_open(module->object.arena, job->sink, l->artefact->plan, l->artefact->cubin, &module->loaded);
+    bool ok =
+        device_module_open(module->object.arena, job->sink, l->artefact->plan, l->artefact->cubin, &module->loaded);
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }
 
@@ -35,14 +36,14 @@ TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDi
         *out = l.module;
         return status;
     }
-    loaded_close(&l.module->loaded);   // memory may have run out behind the driver's part
+    device_module_close(&l.module->loaded);   // memory may have run out behind the driver's part
     object_free(l.module);
     return status;
 }
 
 void tilec_unload(TilecModule *module) {
     if (!module) return;
-    loaded_close(&module->loaded);
+    device_module_close(&module->loaded);
     object_free(module);
 }
 
@@ -96,7 +97,7 @@ static LaunchArg *launch_args(Arena *arena, size_t count, const TilecArg *args) 
 
 typedef struct LaunchJob {
     Job job;
-    const Loaded *loaded;
+    const DeviceModule *loaded;
     const PlanEntry *entry;
     size_t count;
     const TilecArg *args;
@@ -110,8 +111,8 @@ static TilecStatus launch(Job *job) {
     bool ok;
     if (l->bytes || l->zeroed) {
         Launch planned;
-        ok = loaded_resolve(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, (LaunchMemory){0},
-                            &planned);
+        ok = device_module_dispatch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, (LaunchMemory){0},
+                                    &planned);
         if (l->bytes) *l->bytes = ok ? (size_t)planned.workspace : 0;
         if (l->zeroed) *l->zeroed = ok ? (size_t)planned.zeroed : 0;
     } else {
@@ -119,8 +120,8 @@ static TilecStatus launch(Job *job) {
                              .at.zeroed = (uint64_t)(uintptr_t)l->launch.zeroed,
                              .workspace_size = (int64_t)l->launch.workspace_size,
                              .zeroed_size = (int64_t)l->launch.zeroed_size};
-        ok = loaded_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args,
-                           (CudaStream)l->launch.stream, &given);
+        ok = device_module_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args,
+                                  (CudaStream)l->launch.stream, &given);
     }
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }

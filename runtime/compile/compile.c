@@ -122,7 +122,7 @@ static bool assemble_and_pack(const CompileOptions *options, const AssembleOptio
 }
 
 typedef struct Job {
-    Front *front;
+    Loader *loader;
     const CompileOptions *options;
     Compiled *out;
     AssembleOptions assembling;
@@ -134,7 +134,7 @@ static bool passes_to_plan(void *user) {
     Compiled *out = job->out;
     double start = seconds_now();
     if (!run_pipeline(out->module, options)) return false;
-    front_limit_tiles(job->front, out->module);
+    limit_recorded_tiles(job->loader, out->module);
     out->times.passes = seconds_now() - start;
     if (options->upto == UPTO_PASSES) return true;
     return all_lowered(out->module) && generate(options, out) && assemble_and_pack(options, &job->assembling, out);
@@ -145,13 +145,13 @@ static void after_compile(void *user) {
     stop_assembler(job->assembling.started);
 }
 
-bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled *out) {
+bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out) {
     double start = seconds_now();
-    *out = (Compiled){.times.parse = front->parse_seconds};
-    out->module = front_module(front, arena, options->define_count, options->defines, options->only);
+    *out = (Compiled){.times.parse = loader->parse_seconds};
+    out->module = load_module(loader, arena, options->define_count, options->defines, options->only);
     out->times.elaborate = seconds_now() - start;
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
-    Job job = {front, options, out, {options->target, out->module, options->ptxas, options->lines, NULL}};
+    Job job = {loader, options, out, {options->target, out->module, options->ptxas, options->lines, NULL}};
     if (options->upto == UPTO_CUBIN)
         job.assembling.started = start_assembler(arena, out->module->failure, &job.assembling);
     return fail_scope(out->module->failure, passes_to_plan, after_compile, &job);

@@ -42,7 +42,7 @@ typedef struct Compiled {
 } Compiled;
 
 // Compiles what `front` holds; everything is put into `arena`. False: reported.
-bool compile(Front *front, Arena *arena, const CompileOptions *options, Compiled *out);
+bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out);
 
 // Runs the passes on a module with the parser and the emulator as hooks. False: reported.
 bool run_pipeline(Module *module, const CompileOptions *options);

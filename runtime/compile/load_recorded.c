@@ -12,9 +12,9 @@ static bool names_tunable(const char *define, const Tunable *tunable) {
     return strcmp(own ? define + length + 1 : define, tunable->name) == 0;
 }
 
-int front_drop_tunables(Front *front, int count, const Define *defines, Define *kept) {
+int drop_tunables(Loader *loader, int count, const Define *defines, Define *kept) {
     const Tunable *tunables;
-    int tunable_count = syntax_tunables(front->syntax, front->arena, &tunables), kept_count = 0;
+    int tunable_count = syntax_tunables(loader->syntax, loader->arena, &tunables), kept_count = 0;
     for (int i = 0; i < count; i++) {
         bool tunable = false;
         for (int t = 0; t < tunable_count; t++) tunable |= names_tunable(defines[i].name, &tunables[t]);
@@ -23,16 +23,17 @@ int front_drop_tunables(Front *front, int count, const Define *defines, Define *
     return kept_count;
 }
 
-const char *front_signature(Front *front, Arena *arena, int define_count, const Define *defines, const char *kernel) {
+const char *kernel_signature(Loader *loader, Arena *arena, int define_count, const Define *defines,
+                             const char *kernel) {
     uint64_t hash = 0xcbf29ce484222325;   // FNV-1a
     StrBuf text;
     sb_init(&text, arena);
     Define *kept = NEW_ARRAY(arena, Define, define_count + 1);
     ElaborateOptions options = {.defines = kept, .only = kernel};
-    options.define_count = front_drop_tunables(front, define_count, defines, kept);
-    int diags = diag_count(front->sink);
-    Module *module = elaborate(front->syntax, arena, front->failure, front->sink, &options);
-    diag_truncate(front->sink, diags);
+    options.define_count = drop_tunables(loader, define_count, defines, kept);
+    int diags = diag_count(loader->sink);
+    Module *module = elaborate(loader->syntax, arena, loader->failure, loader->sink, &options);
+    diag_truncate(loader->sink, diags);
     for (int i = 0; module && i < module->funcs.count; i++)
         if (strcmp(module->funcs.items[i]->name, kernel) == 0)
             print_func(module, module->funcs.items[i], (PrintOptions){0}, &text);
@@ -41,7 +42,7 @@ const char *front_signature(Front *front, Arena *arena, int define_count, const 
 }
 
 typedef struct Choosing {
-    Front *front;
+    Loader *loader;
     Arena *arena;
     int tunable_count, define_count;
     const Tunable *tunables;
@@ -80,9 +81,9 @@ static Record usable_entries(const Choosing *c, const char *kernel, bool *stale)
     Record usable = {0};
     bool agrees;
     *stale = false;
-    for (int i = 0; i < c->front->record->entries.count; i++) {
-        const RecordEntry *entry = &c->front->record->entries.items[i];
-        if (strcmp(entry->kernel, kernel) != 0 || strcmp(entry->target, c->front->target->name) != 0) continue;
+    for (int i = 0; i < c->loader->record->entries.count; i++) {
+        const RecordEntry *entry = &c->loader->record->entries.items[i];
+        if (strcmp(entry->kernel, kernel) != 0 || strcmp(entry->target, c->loader->target->name) != 0) continue;
         if (!is_candidate(c, entry, &agrees)) *stale = true;
         else if (agrees) vec_push(c->arena, &usable.entries, *entry);
     }
@@ -103,7 +104,7 @@ static int with_values(const Choosing *c, int count, const Define *defines, cons
     return count;
 }
 
-static bool has_tile(const FrontRecorded *out, const RecordEntry *entry) {
+static bool has_tile(const RecordedDefines *out, const RecordEntry *entry) {
     for (int i = 0; i < out->tiles.count; i++) {
         const RecordEntry *other = out->tiles.items[i].entry;
         if (strcmp(other->kernel, entry->kernel) == 0 && strcmp(other->combination, entry->combination) == 0)
@@ -112,10 +113,10 @@ static bool has_tile(const FrontRecorded *out, const RecordEntry *entry) {
     return false;
 }
 
-static void add_tiles(const Choosing *c, const RecordPlaces *places, FrontRecorded *out) {
+static void add_tiles(const Choosing *c, const RecordPlaces *places, RecordedDefines *out) {
     for (int i = 0; i < places->count; i++) {
         const RecordEntry *entry = places->items[i].entry;
-        FrontTile tile = {.kernel = entry->kernel, .entry = entry, .places = *places};
+        RecordedTile tile = {.kernel = entry->kernel, .entry = entry, .places = *places};
         if (has_tile(out, entry)) continue;
         tile.define_count = with_values(c, c->define_count, c->defines, entry, &tile.defines);
         vec_push(c->arena, &out->tiles, tile);
@@ -138,37 +139,37 @@ static bool all_given(const Choosing *c, const char *kernel) {
 }
 
 // What the record says of a kernel. chooses: a launch chooses among its tiles.
-static void add_kernel(const Choosing *c, const char *kernel, bool chooses, FrontRecorded *out) {
-    Front *front = c->front;
+static void add_kernel(const Choosing *c, const char *kernel, bool chooses, RecordedDefines *out) {
+    Loader *loader = c->loader;
     bool stale, changed;
     if (all_given(c, kernel)) return;
     Record usable = usable_entries(c, kernel, &stale);
-    RecordKey key = {.kernel = kernel, .target = front->target->name, .shape = front->shape};
-    if (usable.entries.count > 0) key.text = front_signature(front, c->arena, c->define_count, c->defines, kernel);
+    RecordKey key = {.kernel = kernel, .target = loader->target->name, .shape = loader->shape};
+    if (usable.entries.count > 0) key.text = kernel_signature(loader, c->arena, c->define_count, c->defines, kernel);
     const RecordEntry *chosen = record_choose(c->arena, &usable, &key, &changed);
-    if (!chosen && (stale || changed)) diag(front->sink, (Span){0}, T_STALE_RECORD, front->record_path, kernel);
+    if (!chosen && (stale || changed)) diag(loader->sink, (Span){0}, T_STALE_RECORD, loader->record_path, kernel);
     if (chosen && chooses) {
         RecordPlaces places = record_places(c->arena, &usable, &key, &changed);
-        chosen = front->shape ? near_entry(&places, front->shape) : NULL;
-        if (!front->shape) add_tiles(c, &places, out);
+        chosen = loader->shape ? near_entry(&places, loader->shape) : NULL;
+        if (!loader->shape) add_tiles(c, &places, out);
     }
     if (chosen) out->define_count = with_values(c, out->define_count, out->defines, chosen, &out->defines);
 }
 
-bool front_has_record(const Front *front) {
-    return front->record && front->target && front->record->entries.count > 0;
+bool loader_has_record(const Loader *loader) {
+    return loader->record && loader->target && loader->record->entries.count > 0;
 }
 
-FrontRecorded front_recorded(Front *front, Arena *arena, int define_count, const Define *defines,
-                             const FitsSearch *search) {
-    Choosing c = {.front = front, .arena = arena, .define_count = define_count, .defines = defines};
-    FrontRecorded out = {.define_count = define_count, .defines = defines};
-    c.tunable_count = syntax_tunables(front->syntax, arena, &c.tunables);
+RecordedDefines recorded_defines(Loader *loader, Arena *arena, int define_count, const Define *defines,
+                                 const TileSearch *search) {
+    Choosing c = {.loader = loader, .arena = arena, .define_count = define_count, .defines = defines};
+    RecordedDefines out = {.define_count = define_count, .defines = defines};
+    c.tunable_count = syntax_tunables(loader->syntax, arena, &c.tunables);
     for (int t = 0; t < c.tunable_count; t++) {
         const char *kernel = c.tunables[t].kernel;
         bool seen = false;
         for (int i = 0; i < t; i++) seen |= strcmp(c.tunables[i].kernel, kernel) == 0;
-        if (!seen) add_kernel(&c, kernel, fits_chooses(search, kernel), &out);
+        if (!seen) add_kernel(&c, kernel, tile_search_chooses(search, kernel), &out);
     }
     return out;
 }
@@ -200,7 +201,7 @@ static Expr *is_near(Arena *arena, const Func *kernel, const RecordValues *shape
 }
 
 // Some shape is near both.
-static bool overlap(const RecordValues *a, const RecordValues *b) {
+static bool intersect(const RecordValues *a, const RecordValues *b) {
     for (int i = 0; i < a->count; i++) {
         const RecordValue *x = &a->items[i];
         for (int k = 0; k < b->count; k++) {
@@ -212,19 +213,19 @@ static bool overlap(const RecordValues *a, const RecordValues *b) {
     return true;
 }
 
-static bool is_own(const FrontTile *tile, int place) {
+static bool is_own(const RecordedTile *tile, int place) {
     return strcmp(tile->places.items[place].entry->combination, tile->entry->combination) == 0;
 }
 
 // The shapes near one of the tile's, and not near a smaller one of another tile.
-static Expr *serves(Arena *arena, const Func *kernel, const FrontTile *tile) {
+static Expr *serves(Arena *arena, const Func *kernel, const RecordedTile *tile) {
     Expr *some = NULL;
     for (int i = 0; i < tile->places.count; i++) {
         if (!is_own(tile, i)) continue;
         const RecordValues *shape = tile->places.items[i].shape;
         Expr *here = is_near(arena, kernel, shape);
         for (int k = 0; k < i; k++)
-            if (!is_own(tile, k) && overlap(shape, tile->places.items[k].shape))
+            if (!is_own(tile, k) && intersect(shape, tile->places.items[k].shape))
                 here =
                     e_and(arena, here, e_unary(arena, UNARY_NOT, is_near(arena, kernel, tile->places.items[k].shape)));
         some = some ? e_binary(arena, BIN_LOGICAL_OR, some, here) : here;
@@ -232,7 +233,7 @@ static Expr *serves(Arena *arena, const Func *kernel, const FrontTile *tile) {
     return some;
 }
 
-void front_add_tile(Front *front, Module *module, const FrontTile *tile, const Module *with) {
+void add_recorded_tile(Loader *loader, Module *module, const RecordedTile *tile, const Module *with) {
     Module merged = *module;
     bool added = false;
     memset(&merged.funcs, 0, sizeof merged.funcs);
@@ -251,10 +252,10 @@ void front_add_tile(Front *front, Module *module, const FrontTile *tile, const M
         vec_push(module->arena, &merged.funcs, func);
     }
     *module = merged;
-    vec_push(module->arena, &front->tiles, *tile);
+    vec_push(module->arena, &loader->tiles, *tile);
 }
 
-static bool is_of_tile(const Func *kernel, const FrontTile *tile) {
+static bool is_of_tile(const Func *kernel, const RecordedTile *tile) {
     if (strcmp(kernel->name, tile->kernel) != 0) return false;
     for (const Attr *attr = kernel->attrs; attr; attr = attr->next) {
         if (attr->id != ATTR_TUNED) continue;
@@ -264,12 +265,12 @@ static bool is_of_tile(const Func *kernel, const FrontTile *tile) {
     return true;
 }
 
-void front_limit_tiles(const Front *front, Module *module) {
+void limit_recorded_tiles(const Loader *loader, Module *module) {
     for (int i = 0; i < module->funcs.count; i++) {
         Func *func = module->funcs.items[i];
         if (!attr_get(func->attrs, ATTR_TUNED_FOR)) continue;
-        for (int t = 0; t < front->tiles.count; t++) {
-            const FrontTile *tile = &front->tiles.items[t];
+        for (int t = 0; t < loader->tiles.count; t++) {
+            const RecordedTile *tile = &loader->tiles.items[t];
             if (!is_of_tile(func, tile)) continue;
             Expr *near = serves(module->arena, func, tile);
             func->when = func->when ? e_and(module->arena, near, func->when) : near;

@@ -60,7 +60,7 @@ static bool runs_stmt(Visitor *visitor, Stmt *stmt) {
 // A program can run where each kernel that it launches has a variant that can.
 static bool can_run(const Module *module, const Func *func, const Target *target) {
     if (never_holds(module->arena, func->when)) return false;
-    if (func->kind != FUNC_PROGRAM) return is_served(func, target);
+    if (func->kind != FUNC_PROGRAM) return kernel_is_supported(func, target);
     Search search = {module, target, NULL, true};
     Visitor visitor = {.stmt = runs_stmt, .user = &search};
     visit_block(&visitor, (Block *)&func->body);
@@ -97,7 +97,7 @@ static void take_out(Module *module, int at) {
     module->funcs.count--;
 }
 
-void keep_served(Module *module, const Target *target) {
+void prune_variants(Module *module, const Target *target) {
     VEC(const Func *) gone = {0};
     for (int i = module->funcs.count - 1; i >= 0; i--) {
         const Func *func = module->funcs.items[i];

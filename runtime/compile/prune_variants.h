@@ -6,4 +6,4 @@
 // Of kernels with one name, leaves out those that the target does not serve, and those whose condition cannot hold, where another
 // one remains; of programs with one name likewise those that launch such kernels, and these with them. What stands
 // alone is left for codegen to refuse.
-void keep_served(Module *module, const Target *target);
+void prune_variants(Module *module, const Target *target);

@@ -220,8 +220,8 @@ static const RecordValue *value_named(const RecordValues *values, const char *na
 }
 
 int64_t record_least(int64_t measured) {
-    enum { PART = 8 };
-    return measured > 0 ? measured - measured / PART : measured;
+    enum { NEAR_FRACTION = 8 };
+    return measured > 0 ? measured - measured / NEAR_FRACTION : measured;
 }
 
 bool record_is_near(const RecordValues *measured, const RecordValues *shape) {

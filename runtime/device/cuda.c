@@ -33,7 +33,7 @@ static void open_optional(Driver *driver) {
     driver->has_graphs = all;
     all = true;
     CUDA_STREAM_FUNCTIONS(X)
-    driver->has_streams = all;
+    driver->has_stream_ids = all;
 #undef X
 }
 

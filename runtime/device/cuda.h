@@ -23,7 +23,7 @@ typedef struct CudaLaunchAttribute {
     int id, unused;
     union {
         char bytes[64];
-        int overlaps;   // of CUDA_LAUNCH_OVERLAPS
+        int pdl;   // of CUDA_LAUNCH_PDL
     } value;
 } CudaLaunchAttribute;
 
@@ -99,7 +99,7 @@ typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *
 typedef struct Driver {
     void *library;
     CudaEncodeTiled encode_tiled;   // NULL: the driver has none
-    bool has_graphs, has_streams;
+    bool has_graphs, has_stream_ids;
 #define X(name, symbol, parameters) CudaResult(*name) parameters;
     CUDA_FUNCTIONS(X)
     CUDA_GRAPH_FUNCTIONS(X)
@@ -119,7 +119,7 @@ enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_CAPTURE_RELAXED = 2,
     CUDA_FUNCTION_CLUSTER_ANY = 14,   // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
     CUDA_CLUSTER_PORTABLE = 8,
-    CUDA_LAUNCH_OVERLAPS = 6,   // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    CUDA_LAUNCH_PDL = 6,   // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 };
 
 // Opens the driver. False: T_NO_DRIVER was reported. The library stays open: a driver cannot be unloaded.

@@ -50,7 +50,7 @@ static bool launch_timed(Arena *arena, DiagSink *sink, DeviceRun *run, int count
     bool ok = cuda_check(d, sink, d->event_create(&from, 0), "cuEventCreate") &&
               cuda_check(d, sink, d->event_create(&to, 0), "cuEventCreate") &&
               cuda_check(d, sink, d->event_record(from, NULL), "cuEventRecord") &&
-              loaded_launch(arena, sink, run->loaded, run->entry, count, args, NULL, &(GivenMemory){0}) &&
+              device_module_launch(arena, sink, run->loaded, run->entry, count, args, NULL, &(GivenMemory){0}) &&
               cuda_check(d, sink, d->event_record(to, NULL), "cuEventRecord") &&
               cuda_check(d, sink, d->context_synchronize(), run->entry->name) &&
               cuda_check(d, sink, d->event_elapsed(&milliseconds, from, to), "cuEventElapsedTime");
@@ -60,8 +60,8 @@ static bool launch_timed(Arena *arena, DiagSink *sink, DeviceRun *run, int count
     return ok;
 }
 
-bool device_upload(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, bool guards, int count,
-                   const EmuArg *args, DeviceArgs *out) {
+bool device_upload(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, bool guards,
+                   int count, const EmuArg *args, DeviceArgs *out) {
     static const PlanParam unknown = {.type = TYPE_I64};
     const PlanVariant *first = &entry->variants.items[0];
     *out = (DeviceArgs){.count = count, .launch = NEW_ARRAY(arena, LaunchArg, count + 1)};
@@ -77,7 +77,7 @@ bool device_upload(Arena *arena, DiagSink *sink, const Loaded *loaded, const Pla
     return true;
 }
 
-void device_free(const Loaded *loaded, DeviceArgs *args) {
+void device_free(const DeviceModule *loaded, DeviceArgs *args) {
     for (int i = 0; i < args->count; i++)
         if (args->uploads[i].block) loaded->driver.release(args->uploads[i].block);
     args->count = 0;

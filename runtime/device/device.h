@@ -12,12 +12,12 @@ typedef struct DeviceArgs {
 
 // Copies arguments over; with `guards` each tensor lies between two zones that nothing may write. Free them either way.
 // False: reported.
-bool device_upload(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, bool guards, int count,
-                   const EmuArg *args, DeviceArgs *out);
-void device_free(const Loaded *loaded, DeviceArgs *args);
+bool device_upload(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, bool guards,
+                   int count, const EmuArg *args, DeviceArgs *out);
+void device_free(const DeviceModule *loaded, DeviceArgs *args);
 
 typedef struct DeviceRun {
-    const Loaded *loaded;
+    const DeviceModule *loaded;
     const PlanEntry *entry;
     bool no_guards;        // no guard zones around the tensors
     double seconds;        // out: time on the device

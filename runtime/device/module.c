@@ -7,8 +7,8 @@
 static const Span NOWHERE;
 
 // A kernel with more dynamic shared memory than the default has to ask for it once.
-static bool load_kernel(Arena *arena, DiagSink *sink, Loaded *l, const PlanVariant *variant) {
-    LoadedKernel kernel = {.variant = variant};
+static bool load_kernel(Arena *arena, DiagSink *sink, DeviceModule *l, const PlanVariant *variant) {
+    DeviceKernel kernel = {.variant = variant};
     const Driver *d = &l->driver;
     if (!cuda_check(d, sink, d->module_function(&kernel.function, l->module, variant->symbol), "cuModuleGetFunction"))
         return false;
@@ -25,7 +25,7 @@ static bool load_kernel(Arena *arena, DiagSink *sink, Loaded *l, const PlanVaria
 }
 
 // Code for sm_90 runs on 9.x from 9.0 on; code for sm_90a on 9.0 alone.
-static bool check_target(DiagSink *sink, const Loaded *l) {
+static bool check_target(DiagSink *sink, const DeviceModule *l) {
     int major = 0, minor = 0, number = 0;
     char suffix = 0;
     l->driver.device_attribute(&major, CUDA_MAJOR, l->hold.device);
@@ -36,7 +36,7 @@ static bool check_target(DiagSink *sink, const Loaded *l) {
     return fits;
 }
 
-static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
+static bool load(Arena *arena, DiagSink *sink, const void *cubin, DeviceModule *l) {
     const Driver *d = &l->driver;
     int grid = INT_MAX;
     if (!check_target(sink, l)) return false;
@@ -55,25 +55,25 @@ static bool load(Arena *arena, DiagSink *sink, const void *cubin, Loaded *l) {
     return true;
 }
 
-bool loaded_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, Loaded *out) {
-    *out = (Loaded){
-        .plan = plan, .maps = map_cache_new(arena), .memo = launch_memo_new(arena), .zeroed = zeroed_new(arena)};
+bool device_module_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, DeviceModule *out) {
+    *out = (DeviceModule){
+        .plan = plan, .maps = map_cache_new(arena), .cache = launch_cache_new(arena), .zeroed = zeroed_pool_new(arena)};
     if (!cubin) {
         diag(sink, NOWHERE, T_NO_CUBIN);
         return false;
     }
     if (!cuda_open(&out->driver, sink) || !cuda_hold(&out->driver, sink, &out->hold)) return false;
     if (load(arena, sink, cubin, out)) return true;
-    loaded_close(out);
+    device_module_close(out);
     return false;
 }
 
 // The thread need not be the one that opened it, nor in the same context.
-void loaded_close(Loaded *loaded) {
+void device_module_close(DeviceModule *loaded) {
     const Driver *d = &loaded->driver;
     if (loaded->module) {
         CudaContext before = cuda_switch(d, &loaded->hold);
-        zeroed_free(d, loaded->zeroed);
+        zeroed_pool_free(d, loaded->zeroed);
         d->module_unload(loaded->module);
         if (before != loaded->hold.context) d->context_set(before);
     }
@@ -81,14 +81,14 @@ void loaded_close(Loaded *loaded) {
     cuda_release(d, &loaded->hold);
 }
 
-const char *loaded_device_name(Arena *arena, const Loaded *loaded) {
+const char *device_module_device_name(Arena *arena, const DeviceModule *loaded) {
     char name[128] = "?";
     loaded->driver.device_name(name, sizeof name, loaded->hold.device);
     name[sizeof name - 1] = 0;
     return arena_strdup(arena, name);
 }
 
-static CudaFunction function_of(const Loaded *l, const PlanVariant *variant) {
+static CudaFunction function_of(const DeviceModule *l, const PlanVariant *variant) {
     for (int i = 0; i < l->kernels.count; i++)
         if (l->kernels.items[i].variant == variant) return l->kernels.items[i].function;
     return NULL;
@@ -96,7 +96,7 @@ static CudaFunction function_of(const Loaded *l, const PlanVariant *variant) {
 
 enum { MAX_MAPS = 4096 / sizeof(TensorMapBytes) };
 
-static bool encode_maps(DiagSink *sink, const Loaded *l, const Action *a, TensorMapBytes *maps, void **params) {
+static bool encode_maps(DiagSink *sink, const DeviceModule *l, const Action *a, TensorMapBytes *maps, void **params) {
     int count = a->variant->maps.count;
     if (count > MAX_MAPS) {
         diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many tensor maps");
@@ -109,7 +109,7 @@ static bool encode_maps(DiagSink *sink, const Loaded *l, const Action *a, Tensor
     return true;
 }
 
-static bool run_kernel(DiagSink *sink, const Loaded *l, const Action *a, CudaStream stream) {
+static bool run_kernel(DiagSink *sink, const DeviceModule *l, const Action *a, CudaStream stream) {
     enum { MAX_PARAMS = 4096 / 8 };   // a kernel's parameters have 4 KiB (PTX ISA, .param)
     void *params[MAX_PARAMS];
     if (a->param_count > MAX_PARAMS) {
@@ -120,19 +120,19 @@ static bool run_kernel(DiagSink *sink, const Loaded *l, const Action *a, CudaStr
     TensorMapBytes maps[MAX_MAPS];
     if (!encode_maps(sink, l, a, maps, params)) return false;
     // Where the kernel waits for those before it itself, the device need not.
-    CudaLaunchAttribute overlaps = {.id = CUDA_LAUNCH_OVERLAPS, .value.overlaps = 1};
+    CudaLaunchAttribute pdl = {.id = CUDA_LAUNCH_PDL, .value.pdl = 1};
     CudaLaunch launch = {.grid = {(unsigned)a->grid, 1, 1},
                          .block = {(unsigned)a->variant->threads, 1, 1},
                          .shared_bytes = (unsigned)a->variant->shared_bytes,
                          .stream = stream,
-                         .attributes = &overlaps,
-                         .attribute_count = a->variant->overlaps};
+                         .attributes = &pdl,
+                         .attribute_count = a->variant->pdl};
     CudaResult result = l->driver.launch(&launch, function_of(l, a->variant), params, NULL);
     return cuda_check(&l->driver, sink, result, a->variant->symbol);
 }
 
 // Elements of 8 bytes whose halves differ are set as two columns of a matrix of 4-byte words.
-static bool run_fill(DiagSink *sink, const Loaded *l, const Action *a, CudaStream stream) {
+static bool run_fill(DiagSink *sink, const DeviceModule *l, const Action *a, CudaStream stream) {
     const Driver *d = &l->driver;
     size_t count = (size_t)a->count;
     unsigned low = (unsigned)a->pattern, high = (unsigned)(a->pattern >> 32);
@@ -148,7 +148,7 @@ static bool run_fill(DiagSink *sink, const Loaded *l, const Action *a, CudaStrea
     return cuda_check(d, sink, result, "cuMemset");
 }
 
-bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, CudaStream stream) {
+bool device_module_run(DiagSink *sink, const DeviceModule *loaded, const Launch *launch, CudaStream stream) {
     for (int i = 0; i < launch->actions.count; i++) {
         const Action *action = &launch->actions.items[i];
         bool ok = action->variant ? run_kernel(sink, loaded, action, stream) : run_fill(sink, loaded, action, stream);
@@ -157,9 +157,10 @@ bool loaded_run(DiagSink *sink, const Loaded *loaded, const Launch *launch, Cuda
     return true;
 }
 
-bool loaded_resolve(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
-                    const LaunchArg *args, LaunchMemory memory, Launch *out) {
-    return memo_resolve(arena, sink, loaded->memo, loaded->plan, entry, count, args, &loaded->device, memory, out);
+bool device_module_dispatch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
+                            const LaunchArg *args, LaunchMemory memory, Launch *out) {
+    return launch_cache_dispatch(arena, sink, loaded->cache, loaded->plan, entry, count, args, &loaded->device, memory,
+                                 out);
 }
 
 static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, int64_t need, int64_t given) {
@@ -171,7 +172,7 @@ static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, 
 typedef struct PoolLaunch {
     Arena *arena;
     DiagSink *sink;
-    const Loaded *loaded;
+    const DeviceModule *loaded;
     const PlanEntry *entry;
     int count;
     const LaunchArg *args;
@@ -184,8 +185,8 @@ typedef struct PoolLaunch {
 static bool launch_there(void *user) {
     const PoolLaunch *l = user;
     Launch launch;
-    return loaded_resolve(l->arena, l->sink, l->loaded, l->entry, l->count, l->args, l->at, &launch) &&
-           loaded_run(l->sink, l->loaded, &launch, l->stream);
+    return device_module_dispatch(l->arena, l->sink, l->loaded, l->entry, l->count, l->args, l->at, &launch) &&
+           device_module_run(l->sink, l->loaded, &launch, l->stream);
 }
 
 static void give_back(void *user) {
@@ -203,18 +204,18 @@ static bool launch_from_pool(PoolLaunch *l, int64_t bytes) {
     return cuda_check(d, l->sink, l->released, "cuMemFreeAsync") && ok;
 }
 
-bool loaded_launch(Arena *arena, DiagSink *sink, const Loaded *loaded, const PlanEntry *entry, int count,
-                   const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
+bool device_module_launch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
+                          const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
     Launch launch;
     const Driver *d = &loaded->driver;
     LaunchMemory at = given->at;
     if (!cuda_enter(d, sink, &loaded->hold)) return false;
-    if (!loaded_resolve(arena, sink, loaded, entry, count, args, at, &launch)) return false;
+    if (!device_module_dispatch(arena, sink, loaded, entry, count, args, at, &launch)) return false;
     if (at.workspace && !is_enough(sink, entry, "workspace", launch.workspace, given->workspace_size)) return false;
     if (at.zeroed && !is_enough(sink, entry, "zeroed workspace", launch.zeroed, given->zeroed_size)) return false;
-    if (at.workspace || launch.workspace == 0) return loaded_run(sink, loaded, &launch, stream);
+    if (at.workspace || launch.workspace == 0) return device_module_run(sink, loaded, &launch, stream);
     if (!at.zeroed && launch.zeroed > 0 &&
-        !zeroed_of_stream(d, sink, loaded->zeroed, stream, launch.zeroed, &at.zeroed))
+        !zeroed_pool_take(d, sink, loaded->zeroed, stream, launch.zeroed, &at.zeroed))
         return false;
     PoolLaunch there = {.arena = arena,
                         .sink = sink,

@@ -1,41 +1,41 @@
 #include "runtime/device/zeroed_pool.h"
 #include <pthread.h>
 
-enum { MOST_KEPT = 256 };
+enum { MOST_BLOCKS = 256 };
 static const int64_t LEAST_BYTES = 4096;
 
 // Streams are known by the driver's number: a handle may be that of another stream once the first one was destroyed, while what was
 // sent to that still runs. For the same reason nothing is freed before the end: it may be in use.
-typedef struct Kept {
+typedef struct PoolBlock {
     unsigned long long stream;
     CudaAddress address;
     int64_t bytes;
-} Kept;
+} PoolBlock;
 
-struct ZeroedMemory {
+struct ZeroedPool {
     pthread_mutex_t lock;
     int count;
-    Kept items[MOST_KEPT];
+    PoolBlock items[MOST_BLOCKS];
 };
 
-ZeroedMemory *zeroed_new(Arena *arena) {
-    ZeroedMemory *memory = NEW(arena, ZeroedMemory);
+ZeroedPool *zeroed_pool_new(Arena *arena) {
+    ZeroedPool *memory = NEW(arena, ZeroedPool);
     pthread_mutex_init(&memory->lock, NULL);
     return memory;
 }
 
-void zeroed_free(const Driver *driver, ZeroedMemory *memory) {
+void zeroed_pool_free(const Driver *driver, ZeroedPool *memory) {
     for (int i = 0; i < memory->count; i++) driver->release(memory->items[i].address);
     memory->count = 0;
 }
 
 static bool may_keep(const Driver *driver, CudaStream stream, unsigned long long *number) {
     int capturing = 0;
-    return driver->has_streams && driver->stream_is_capturing(stream, &capturing) == 0 && !capturing &&
+    return driver->has_stream_ids && driver->stream_is_capturing(stream, &capturing) == 0 && !capturing &&
            driver->stream_number(stream, number) == 0;
 }
 
-static const Kept *find(const ZeroedMemory *memory, unsigned long long stream, int64_t bytes) {
+static const PoolBlock *find(const ZeroedPool *memory, unsigned long long stream, int64_t bytes) {
     for (int i = 0; i < memory->count; i++)
         if (memory->items[i].stream == stream && memory->items[i].bytes >= bytes) return &memory->items[i];
     return NULL;
@@ -47,8 +47,8 @@ typedef struct Call {   // of the driver, the last one
 } Call;
 
 // Cleared in the stream, so before what is launched there next.
-static Call add(const Driver *d, ZeroedMemory *memory, unsigned long long number, CudaStream stream, int64_t bytes) {
-    Kept kept = {.stream = number, .bytes = LEAST_BYTES};
+static Call add(const Driver *d, ZeroedPool *memory, unsigned long long number, CudaStream stream, int64_t bytes) {
+    PoolBlock kept = {.stream = number, .bytes = LEAST_BYTES};
     while (kept.bytes < bytes)
         kept.bytes *= 2;   // so that a stream whose launches grow takes little more than the largest
     Call allocates = {d->allocate_async(&kept.address, (size_t)kept.bytes, stream), "cuMemAllocAsync"};
@@ -59,15 +59,15 @@ static Call add(const Driver *d, ZeroedMemory *memory, unsigned long long number
     return clears;
 }
 
-bool zeroed_of_stream(const Driver *driver, DiagSink *sink, ZeroedMemory *memory, CudaStream stream, int64_t bytes,
+bool zeroed_pool_take(const Driver *driver, DiagSink *sink, ZeroedPool *memory, CudaStream stream, int64_t bytes,
                       CudaAddress *address) {
     unsigned long long number = 0;
     Call call = {0};
     *address = 0;
     if (!may_keep(driver, stream, &number)) return true;
     pthread_mutex_lock(&memory->lock);
-    const Kept *kept = find(memory, number, bytes);
-    if (!kept && memory->count < MOST_KEPT) {
+    const PoolBlock *kept = find(memory, number, bytes);
+    if (!kept && memory->count < MOST_BLOCKS) {
         call = add(driver, memory, number, stream, bytes);
         kept = find(memory, number, bytes);
     }

@@ -73,8 +73,8 @@ static const char *parse_descr(Arena *arena, const char *text, Type wanted, Type
     for (int i = 0; i < DESCRS; i++) {
         if (strcmp(name, descrs[i].written) != 0) continue;
         *type = descrs[i].type;
-        bool rounds = type_is_float(wanted) && (*type == TYPE_F32 || *type == TYPE_F64);
-        if (rounds) return NULL;
+        bool is_rounded = type_is_float(wanted) && (*type == TYPE_F32 || *type == TYPE_F64);
+        if (is_rounded) return NULL;
         break;
     }
     return arena_printf(arena, "its elements are '%s'; %s is wanted", name, type_text(wanted));

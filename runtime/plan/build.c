@@ -196,7 +196,7 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     v->threads = (int)kernel_block_threads(b->module, kernel, b->target);
     for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
     if (grid_blocks(grid) > 1) v->cluster[0] = (int)grid_blocks(grid);
-    v->overlaps = func_calls(kernel, OP_DEPENDENCY_WAIT);
+    v->pdl = func_calls(kernel, OP_DEPENDENCY_WAIT);
     v->how = chosen_text(b, kernel, v->cluster);
     v->shared_bytes = kernel_shared_bytes(kernel);
     v->registers = -1;

@@ -31,7 +31,7 @@ typedef struct Frame {
     VEC(Tensor) tensors;
 } Frame;
 
-typedef struct Resolver {
+typedef struct Dispatcher {
     Arena *arena;
     DiagSink *sink;
     const Plan *plan;
@@ -39,7 +39,7 @@ typedef struct Resolver {
     LaunchMemory memory;
     Launch *out;
     int depth;
-} Resolver;
+} Dispatcher;
 
 // Where a dim is 0 the product of the others may be anything: it wraps.
 static int64_t product(int64_t a, int64_t b) {
@@ -173,7 +173,7 @@ static const char *check_condition(Arena *arena, const Frame *frame) {
 }
 
 // Kinds and number of arguments are the same for all variants.
-static bool check_kinds(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args) {
+static bool check_kinds(Dispatcher *r, const PlanEntry *entry, int count, const LaunchArg *args) {
     const PlanVariant *v = &entry->variants.items[0];
     if (count != v->params.count) {
         diag(r->sink, NOWHERE, T_ARGUMENT_COUNT, entry->name, v->params.count, count);
@@ -201,29 +201,29 @@ static bool is_condition(const PlanEntry *entry, const char *why) {
 
 // A frame of this variant. NULL: it serves; else why not. Where its parameters are those of the variant before it, so are the names, and
 // what is different in the arguments (*different).
-static const char *enter_variant(Resolver *r, const PlanVariant *v, const LaunchArg *args, HostMemo *memo, Frame *frame,
-                                 const char **different) {
+static const char *enter_variant(Dispatcher *r, const PlanVariant *v, const LaunchArg *args, HostValues *cache,
+                                 Frame *frame, const char **different) {
     const PlanEntry *entry = frame->entry;
     bool same = v->alike && frame->variant;
     frame->variant = v;
     if (!same) {
-        memset(memo->known, 0, (size_t)entry->shared);
-        frame->scope = (HostScope){.multiprocessors = r->device->multiprocessors, .memo = memo};
+        memset(cache->known, 0, (size_t)entry->shared);
+        frame->scope = (HostScope){.multiprocessors = r->device->multiprocessors, .cache = cache};
         bind_names(r->arena, frame, args);
         *different = check_params(r->arena, frame, args);
     }
     return *different ? *different : check_condition(r->arena, frame);
 }
 
-static bool choose(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args, Frame *frame) {
+static bool choose(Dispatcher *r, const PlanEntry *entry, int count, const LaunchArg *args, Frame *frame) {
     if (!check_kinds(r, entry, count, args)) return false;
     VEC(const char *) reasons = {0};
-    HostMemo memo = {NEW_ARRAY(r->arena, bool, entry->shared + 1), NEW_ARRAY(r->arena, Scalar, entry->shared + 1)};
+    HostValues cache = {NEW_ARRAY(r->arena, bool, entry->shared + 1), NEW_ARRAY(r->arena, Scalar, entry->shared + 1)};
     const char *different = NULL;
     *frame = (Frame){.entry = entry};
     for (int i = 0; i < entry->variants.count; i++) {
-        const char *why = enter_variant(r, &entry->variants.items[i], args, &memo, frame, &different);
-        frame->scope.memo = why ? &memo : NULL;   // what follows a choice binds names
+        const char *why = enter_variant(r, &entry->variants.items[i], args, &cache, frame, &different);
+        frame->scope.cache = why ? &cache : NULL;   // what follows a choice binds names
         if (!why) return true;
         bool known = false;   // variants often decline for the same reason
         for (int k = 0; k < reasons.count; k++) known |= strcmp(reasons.items[k], why) == 0;
@@ -237,7 +237,7 @@ static bool choose(Resolver *r, const PlanEntry *entry, int count, const LaunchA
 
 // ---- actions ----
 
-static bool compute(Resolver *r, const Frame *frame, const HostExpr *expr, const char *what, Scalar *value) {
+static bool compute(Dispatcher *r, const Frame *frame, const HostExpr *expr, const char *what, Scalar *value) {
     const char *why = NULL;
     if (host_eval(r->arena, &frame->scope, expr->expr, value, &why)) return true;
     diag(r->sink, NOWHERE, T_HOST_VALUE, what, frame->entry->name, why);
@@ -279,7 +279,7 @@ static bool is_map(const PlanVariant *v, int at) {
 }
 
 // Bits of the parameters in the kernel's order: maps stand among what callers give, the dims come last.
-static void fill_params(Resolver *r, const Frame *frame, const LaunchArg *args, Action *action) {
+static void fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args, Action *action) {
     const PlanVariant *v = frame->variant;
     action->param_count = v->params.count + v->maps.count + v->dims.count;
     action->params = NEW_ARRAY(r->arena, uint64_t, action->param_count);
@@ -298,7 +298,7 @@ static void fill_params(Resolver *r, const Frame *frame, const LaunchArg *args, 
     for (int i = 0; i < v->dims.count; i++) *next++ = (uint64_t)value_of(frame, v->dims.items[i]).integer;
 }
 
-static bool push_kernel(Resolver *r, const Frame *frame, const LaunchArg *args) {
+static bool push_kernel(Dispatcher *r, const Frame *frame, const LaunchArg *args) {
     const PlanVariant *v = frame->variant;
     Scalar grid;
     if (!compute(r, frame, &v->grid, "the grid", &grid)) return false;
@@ -321,7 +321,7 @@ static const Tensor *tensor_named(const Frame *frame, const char *name) {
 }
 
 // A part of a tensor, as a tensor of its own.
-static bool resolve_region(Resolver *r, const Frame *frame, const PlanRegion *region, LaunchArg *out, Type *type) {
+static bool region_argument(Dispatcher *r, const Frame *frame, const PlanRegion *region, LaunchArg *out, Type *type) {
     const Tensor *tensor = tensor_named(frame, region->tensor);
     if (!tensor || (region->count > 0 && region->count != tensor->arg.rank)) {
         diag(r->sink, NOWHERE, T_BAD_ARTEFACT, arena_printf(r->arena, "its plan has no tensor '%s'", region->tensor));
@@ -354,11 +354,11 @@ static bool resolve_region(Resolver *r, const Frame *frame, const PlanRegion *re
     return true;
 }
 
-static bool push_fill(Resolver *r, const Frame *frame, const PlanStep *step) {
+static bool push_fill(Dispatcher *r, const Frame *frame, const PlanStep *step) {
     LaunchArg target, dense;
     Type type;
     Scalar value;
-    if (!resolve_region(r, frame, step->region, &target, &type)) return false;
+    if (!region_argument(r, frame, step->region, &target, &type)) return false;
     if (!compute(r, frame, &step->value, "a value", &value)) return false;
     dense = target;
     launch_arg_dense(&dense);
@@ -381,7 +381,7 @@ static uint64_t take_room(uint64_t base, int64_t *taken, int64_t bytes) {
     return address;
 }
 
-static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
+static bool push_scratch(Dispatcher *r, Frame *frame, const PlanParam *scratch) {
     Tensor tensor = {scratch->name, scratch->type, {.is_tensor = true, .base = BASE_WORKSPACE, .rank = scratch->rank}};
     const int64_t most = INT64_MAX / 4, taken = r->out->workspace > r->out->zeroed ? r->out->workspace : r->out->zeroed;
     int64_t bytes = type_bytes(scratch->type);
@@ -411,9 +411,9 @@ static bool push_scratch(Resolver *r, Frame *frame, const PlanParam *scratch) {
     return true;
 }
 
-static bool run_call(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args);
+static bool run_call(Dispatcher *r, const PlanEntry *entry, int count, const LaunchArg *args);
 
-static bool push_launch(Resolver *r, const Frame *frame, const PlanStep *step) {
+static bool push_launch(Dispatcher *r, const Frame *frame, const PlanStep *step) {
     const PlanEntry *entry = plan_entry(r->plan, step->name);
     if (!entry) {
         diag(r->sink, NOWHERE, T_NO_ENTRY, step->name);
@@ -423,15 +423,15 @@ static bool push_launch(Resolver *r, const Frame *frame, const PlanStep *step) {
     for (int i = 0; i < step->args.count; i++) {
         const PlanArg *arg = &step->args.items[i];
         Type type;
-        if (arg->region && !resolve_region(r, frame, arg->region, &args[i], &type)) return false;
+        if (arg->region && !region_argument(r, frame, arg->region, &args[i], &type)) return false;
         if (!arg->region && !compute(r, frame, &arg->value, "an argument", &args[i].scalar)) return false;
     }
     return run_call(r, entry, step->args.count, args);
 }
 
-static bool run_steps(Resolver *r, Frame *frame, const PlanSteps *steps);
+static bool run_steps(Dispatcher *r, Frame *frame, const PlanSteps *steps);
 
-static bool run_if(Resolver *r, Frame *frame, const PlanStep *step) {
+static bool run_if(Dispatcher *r, Frame *frame, const PlanStep *step) {
     Scalar condition;
     if (!compute(r, frame, &step->value, "a condition", &condition)) return false;
     int names = frame->scope.names.count, tensors = frame->tensors.count;
@@ -441,7 +441,7 @@ static bool run_if(Resolver *r, Frame *frame, const PlanStep *step) {
     return ok;
 }
 
-static bool run_step(Resolver *r, Frame *frame, const PlanStep *step) {
+static bool run_step(Dispatcher *r, Frame *frame, const PlanStep *step) {
     Scalar value;
     switch (step->kind) {
     case DO_LET:
@@ -460,13 +460,13 @@ static bool run_step(Resolver *r, Frame *frame, const PlanStep *step) {
     return false;
 }
 
-static bool run_steps(Resolver *r, Frame *frame, const PlanSteps *steps) {
+static bool run_steps(Dispatcher *r, Frame *frame, const PlanSteps *steps) {
     for (int i = 0; i < steps->count; i++)
         if (!run_step(r, frame, steps->items[i])) return false;
     return true;
 }
 
-static bool run_call(Resolver *r, const PlanEntry *entry, int count, const LaunchArg *args) {
+static bool run_call(Dispatcher *r, const PlanEntry *entry, int count, const LaunchArg *args) {
     Frame frame;
     if (++r->depth > MAX_CALL_DEPTH) {
         diag(r->sink, NOWHERE, T_BAD_ARTEFACT, "its programs call each other without end");
@@ -483,10 +483,10 @@ static bool run_call(Resolver *r, const PlanEntry *entry, int count, const Launc
     return ok;
 }
 
-bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
+bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
+                   const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
     *out = (Launch){0};
-    Resolver r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .memory = memory, .out = out};
+    Dispatcher r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .memory = memory, .out = out};
     LaunchArg *based = arena_copy(arena, args, sizeof *args * (size_t)count);
     for (int i = 0; i < count; i++) based[i].base = i;
     return run_call(&r, entry, count, based);

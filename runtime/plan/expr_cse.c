@@ -6,19 +6,19 @@
 
 enum { BUCKETS = 1024 };
 
-struct HostSharer {
+struct ExprCse {
     Arena *arena;
     int shared;
     HostNode *buckets[BUCKETS];
 };
 
-HostSharer *host_sharer_new(Arena *arena) {
-    HostSharer *sharer = NEW(arena, HostSharer);
+ExprCse *expr_cse_new(Arena *arena) {
+    ExprCse *sharer = NEW(arena, ExprCse);
     sharer->arena = arena;
     return sharer;
 }
 
-int host_shared(const HostSharer *sharer) {
+int expr_cse_count(const ExprCse *sharer) {
     return sharer->shared;
 }
 
@@ -64,26 +64,26 @@ static bool same(const Expr *a, const Expr *b) {
 enum { MOST_ARGS = 4 };
 
 // The expression with nodes for operands. `args` is room for those of a call.
-static Expr with_nodes(HostSharer *s, const Expr *from, Arg *args) {
+static Expr with_nodes(ExprCse *s, const Expr *from, Arg *args) {
     Expr e = *from;
     switch (e.kind) {
-    case EXPR_UNARY: e.unary.a = host_share(s, from->unary.a); break;
+    case EXPR_UNARY: e.unary.a = expr_cse(s, from->unary.a); break;
     case EXPR_BINARY:
-        e.binary.a = host_share(s, from->binary.a);
-        e.binary.b = host_share(s, from->binary.b);
+        e.binary.a = expr_cse(s, from->binary.a);
+        e.binary.b = expr_cse(s, from->binary.b);
         break;
     case EXPR_SELECT:
-        e.select.condition = host_share(s, from->select.condition);
-        e.select.yes = host_share(s, from->select.yes);
-        e.select.no = host_share(s, from->select.no);
+        e.select.condition = expr_cse(s, from->select.condition);
+        e.select.yes = expr_cse(s, from->select.yes);
+        e.select.no = expr_cse(s, from->select.no);
         break;
     case EXPR_CAST:
-    case EXPR_BITCAST: e.operand = host_share(s, from->operand); break;
+    case EXPR_BITCAST: e.operand = expr_cse(s, from->operand); break;
     case EXPR_CALL:
         e.call.args = e.call.count <= MOST_ARGS ? args : NEW_ARRAY(s->arena, Arg, e.call.count);
         for (int i = 0; i < e.call.count; i++) {
             Arg arg = from->call.args[i];
-            e.call.args[i] = (Arg){.value = arg.value ? host_share(s, arg.value) : NULL};
+            e.call.args[i] = (Arg){.value = arg.value ? expr_cse(s, arg.value) : NULL};
         }
         break;
     default: break;
@@ -91,22 +91,22 @@ static Expr with_nodes(HostSharer *s, const Expr *from, Arg *args) {
     return e;
 }
 
-static Expr *add_node(HostSharer *s, const Expr *e, HostNode **bucket) {
+static Expr *add_node(ExprCse *s, const Expr *e, HostNode **bucket) {
     HostNode *node = NEW(s->arena, HostNode);
-    *node = (HostNode){*e, HOST_ALONE, *bucket};
+    *node = (HostNode){*e, HOST_UNSHARED, *bucket};
     if (e->kind == EXPR_CALL)
         node->expr.call.args = arena_copy(s->arena, e->call.args, sizeof(Arg) * (size_t)e->call.count);
     return &(*bucket = node)->expr;
 }
 
-Expr *host_share(HostSharer *s, const Expr *from) {
+Expr *expr_cse(ExprCse *s, const Expr *from) {
     Arg args[MOST_ARGS];
     Expr e = with_nodes(s, from, args);
     HostNode **bucket = &s->buckets[hash_of(&e) % BUCKETS];
     bool constant = e.kind == EXPR_INT || e.kind == EXPR_FLOAT;
     for (HostNode *other = *bucket; other; other = other->next) {
         if (!same(&other->expr, &e)) continue;
-        if (other->number == HOST_ALONE && !constant) other->number = s->shared++;
+        if (other->number == HOST_UNSHARED && !constant) other->number = s->shared++;
         return &other->expr;
     }
     return add_node(s, &e, bucket);

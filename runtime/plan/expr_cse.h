@@ -3,12 +3,12 @@
 #pragma once
 #include "runtime/plan/plan.h"
 
-enum { HOST_ALONE = -1 };
+enum { HOST_UNSHARED = -1 };
 
 // An expression of a plan. Its operands are such nodes, too.
 typedef struct HostNode {
     Expr expr;
-    int number;   // HOST_ALONE: it stands at one place, or is a constant
+    int number;   // HOST_UNSHARED: it stands at one place, or is a constant
     struct HostNode *next;
 } HostNode;
 
@@ -16,12 +16,12 @@ static inline int host_number(const Expr *expr) {
     return ((const HostNode *)expr)->number;   // the node begins with its expression
 }
 
-typedef struct HostSharer HostSharer;
+typedef struct ExprCse ExprCse;
 
-HostSharer *host_sharer_new(Arena *arena);
+ExprCse *expr_cse_new(Arena *arena);
 // Names are equal by their text. The nodes lie in the sharer's arena, `expr` (but for its Vars) may go.
-Expr *host_share(HostSharer *sharer, const Expr *expr);
-int host_shared(const HostSharer *sharer);   // numbers given so far
+Expr *expr_cse(ExprCse *sharer, const Expr *expr);
+int expr_cse_count(const ExprCse *sharer);   // numbers given so far
 
 // The least common multiple of `unit` and of the constants that an expression takes remainders of addresses by; 0: it reads an address
 // otherwise, or they have none that is small.

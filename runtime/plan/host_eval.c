@@ -181,16 +181,16 @@ static Scalar compute(Eval *e, const Expr *expr) {
 
 // Conditions of variants compare the same costs with each other.
 static Scalar eval(Eval *e, const Expr *expr) {
-    HostMemo *memo = e->scope->memo;
-    int number = memo ? host_number(expr) : HOST_ALONE;
-    if (number == HOST_ALONE) return compute(e, expr);
-    if (!memo->known[number]) {
+    HostValues *cache = e->scope->cache;
+    int number = cache ? host_number(expr) : HOST_UNSHARED;
+    if (number == HOST_UNSHARED) return compute(e, expr);
+    if (!cache->known[number]) {
         Scalar value = compute(e, expr);
         if (e->why) return value;
-        memo->values[number] = value;
-        memo->known[number] = true;
+        cache->values[number] = value;
+        cache->known[number] = true;
     }
-    return memo->values[number];
+    return cache->values[number];
 }
 
 bool host_eval(Arena *arena, const HostScope *scope, const Expr *expr, Scalar *value, const char **why) {

@@ -21,23 +21,23 @@ typedef struct Row {
     uint64_t words[ROW_WORDS];
 } Row;
 
-struct LaunchMemo {
+struct LaunchCache {
     pthread_mutex_t lock;
     int64_t hits;
     int next[SETS];   // the row of a set that is replaced next
     Row rows[SETS][WAYS];
 };
 
-LaunchMemo *launch_memo_new(Arena *arena) {
-    LaunchMemo *memo = NEW(arena, LaunchMemo);
-    pthread_mutex_init(&memo->lock, NULL);
-    return memo;
+LaunchCache *launch_cache_new(Arena *arena) {
+    LaunchCache *cache = NEW(arena, LaunchCache);
+    pthread_mutex_init(&cache->lock, NULL);
+    return cache;
 }
 
-int64_t launch_memo_hits(LaunchMemo *memo) {
-    pthread_mutex_lock(&memo->lock);
-    int64_t hits = memo->hits;
-    pthread_mutex_unlock(&memo->lock);
+int64_t launch_cache_hits(LaunchCache *cache) {
+    pthread_mutex_lock(&cache->lock);
+    int64_t hits = cache->hits;
+    pthread_mutex_unlock(&cache->lock);
     return hits;
 }
 
@@ -195,10 +195,10 @@ static void take_launch(Arena *arena, const Row *row, const Bases *bases, Launch
 // ---- the table ----
 
 // Copies the row with the key of `row` there.
-static bool find(LaunchMemo *memo, Row *row) {
-    Row *set = memo->rows[row->hash % SETS];
+static bool find(LaunchCache *cache, Row *row) {
+    Row *set = cache->rows[row->hash % SETS];
     bool found = false;
-    pthread_mutex_lock(&memo->lock);
+    pthread_mutex_lock(&cache->lock);
     for (int i = 0; i < WAYS && !found; i++) {
         const Row *other = &set[i];
         found = other->hash == row->hash && other->key == row->key &&
@@ -206,31 +206,32 @@ static bool find(LaunchMemo *memo, Row *row) {
         if (!found) continue;
         memcpy(row->words, other->words, sizeof row->words[0] * (size_t)other->count);
         row->count = other->count;
-        memo->hits++;
+        cache->hits++;
     }
-    pthread_mutex_unlock(&memo->lock);
+    pthread_mutex_unlock(&cache->lock);
     return found;
 }
 
-static void remember(LaunchMemo *memo, const Row *row) {
+static void remember(LaunchCache *cache, const Row *row) {
     int set = (int)(row->hash % SETS);
-    pthread_mutex_lock(&memo->lock);
-    memcpy(&memo->rows[set][memo->next[set]], row, offsetof(Row, words) + sizeof row->words[0] * (size_t)row->count);
-    memo->next[set] = (memo->next[set] + 1) % WAYS;
-    pthread_mutex_unlock(&memo->lock);
+    pthread_mutex_lock(&cache->lock);
+    memcpy(&cache->rows[set][cache->next[set]], row, offsetof(Row, words) + sizeof row->words[0] * (size_t)row->count);
+    cache->next[set] = (cache->next[set] + 1) % WAYS;
+    pthread_mutex_unlock(&cache->lock);
 }
 
-bool memo_resolve(Arena *arena, DiagSink *sink, LaunchMemo *memo, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
+bool launch_cache_dispatch(Arena *arena, DiagSink *sink, LaunchCache *cache, const Plan *plan, const PlanEntry *entry,
+                           int count, const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory,
+                           Launch *out) {
     Row row;
     const Bases bases = {args, memory};
     put_key(&row, plan, entry, count, args, memory);
-    if (row.count <= ROW_WORDS && find(memo, &row)) {
+    if (row.count <= ROW_WORDS && find(cache, &row)) {
         take_launch(arena, &row, &bases, out);
         return true;
     }
-    if (!plan_resolve(arena, sink, plan, entry, count, args, device, memory, out)) return false;
+    if (!plan_dispatch(arena, sink, plan, entry, count, args, device, memory, out)) return false;
     put_launch(&row, &bases, out);
-    if (row.count <= ROW_WORDS) remember(memo, &row);
+    if (row.count <= ROW_WORDS) remember(cache, &row);
     return true;
 }

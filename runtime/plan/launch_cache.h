@@ -4,13 +4,14 @@
 #pragma once
 #include "runtime/plan/plan.h"
 
-typedef struct LaunchMemo LaunchMemo;
+typedef struct LaunchCache LaunchCache;
 
 // A table of a fixed size in `arena`: the last launches, replaced in turn. Threads may use it at the same time.
-LaunchMemo *launch_memo_new(Arena *arena);
+LaunchCache *launch_cache_new(Arena *arena);
 
-// plan_resolve, with the same answer. All calls for a memo have the same plan and device, and entries of that plan.
-bool memo_resolve(Arena *arena, DiagSink *sink, LaunchMemo *memo, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
+// plan_dispatch, with the same answer. All calls for a memo have the same plan and device, and entries of that plan.
+bool launch_cache_dispatch(Arena *arena, DiagSink *sink, LaunchCache *cache, const Plan *plan, const PlanEntry *entry,
+                           int count, const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory,
+                           Launch *out);
 
-int64_t launch_memo_hits(LaunchMemo *memo);   // launches that were remembered, so far
+int64_t launch_cache_hits(LaunchCache *cache);   // launches that were remembered, so far

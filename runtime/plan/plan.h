@@ -6,7 +6,7 @@
 // `A_address` stands for the base address of the tensor A: that is how `aligned(A, 16)` is written.
 //
 //     module --plan_build--> Plan --plan_write--> JSON (the manifest, a section of the cubin) --plan_read--> Plan
-//                                                                 arguments + Plan --plan_resolve--> Launch (actions)
+//                                                                 arguments + Plan --plan_dispatch--> Launch (actions)
 //
 // A Plan is immutable once read; everything lives in the arena it was made in.
 #pragma once
@@ -93,7 +93,7 @@ typedef struct PlanVariant {
     HostExpr grid;        // blocks; 0: nothing to do
     int threads;
     int cluster[3];
-    bool overlaps;                                               // may begin while the kernel before it runs
+    bool pdl;                                                    // may begin while the kernel before it runs
     int64_t shared_bytes;                                        // dynamic
     int registers, spill_stores, spill_loads, stack, barriers;   // as the assembler says; registers -1: unknown
     const char *how;   // what the passes chose, for people; NULL: nothing to say, or the plan was read
@@ -187,8 +187,8 @@ typedef struct LaunchMemory {
 
 // Chooses variants, checks contracts and computes what to launch. To learn the sizes, resolve with a memory of 0 first.
 // False: reported to the sink.
-bool plan_resolve(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
-                  const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
+bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
+                   const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
 
 // ---- host expressions ----
 
@@ -198,15 +198,15 @@ typedef struct HostName {
 } HostName;
 
 // Values of expressions that were evaluated with these names, by the numbers of a plan's entry.
-typedef struct HostMemo {
+typedef struct HostValues {
     bool *known;
     Scalar *values;
-} HostMemo;
+} HostValues;
 
 typedef struct HostScope {
     VEC(HostName) names;
     int multiprocessors;
-    HostMemo *memo;   // only expressions of a plan are evaluated, of one entry; NULL: any
+    HostValues *cache;   // only expressions of a plan are evaluated, of one entry; NULL: any
 } HostScope;
 
 // The value of an expression. False with *why (in `arena`) when it has none: a division by zero, an unknown name.

@@ -30,7 +30,7 @@ typedef struct Reader {
     DiagSink *sink;
     VEC(const char *) names;
     VEC(Var *) vars;
-    HostSharer *sharer;   // of the entry
+    ExprCse *sharer;   // of the entry
     int64_t address_unit;
     bool ok;
 } Reader;
@@ -72,7 +72,7 @@ static bool parse_expr(void *user) {
     Reader *r = p->reader;
     const Expr *expr =
         parse_host_expr(p->scratch, r->failure, r->sink, p->text, r->names.items, r->names.count, r->vars.items);
-    if (expr) p->expr = host_share(r->sharer, expr);
+    if (expr) p->expr = expr_cse(r->sharer, expr);
     return expr != NULL;
 }
 
@@ -93,7 +93,7 @@ static HostExpr read_expr(Reader *r, const Json *value) {
     Var *name = lone_name(r, e.text);
     Parsing parsing = {.reader = r, .text = e.text};
     if (name) {
-        parsing.expr = host_share(r->sharer, e_var(r->arena, name));
+        parsing.expr = expr_cse(r->sharer, e_var(r->arena, name));
     } else {
         parsing.scratch = arena_new(arena_host(r->arena), r->failure);
         if (!parsing.scratch) fail_out_of_memory(r->failure);
@@ -208,7 +208,7 @@ static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
     const Json *cluster = json_get(from, "cluster");
     for (int i = 0; i < 3; i++) v->cluster[i] = (int)json_integer(json_at(cluster, i), 1);
-    v->overlaps = json_boolean(json_get(from, "overlaps"), false);
+    v->pdl = json_boolean(json_get(from, "overlaps"), false);
     const Json *resources = json_get(from, "resources");
     v->registers = (int)json_integer(json_get(resources, "registers"), -1);
     v->spill_stores = (int)json_integer(json_get(resources, "spill_stores"), 0);
@@ -308,7 +308,7 @@ static bool takes_the_same(const PlanVariant *a, const PlanVariant *b) {
 }
 
 static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
-    r->sharer = host_sharer_new(r->arena);
+    r->sharer = expr_cse_new(r->arena);
     entry->name = need_text(r, from, "name");
     entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
     const Json *variants = json_get(from, "variants");
@@ -321,7 +321,7 @@ static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
         if (!takes_the_same(&entry->variants.items[0], &variant))
             refuse(r, arena_printf(r->arena, "its plan has variants of '%s' that take other arguments", entry->name));
     }
-    entry->shared = host_shared(r->sharer);
+    entry->shared = expr_cse_count(r->sharer);
     if (entry->variants.count == 0) refuse(r, arena_printf(r->arena, "its plan has no variant of '%s'", entry->name));
 }
 

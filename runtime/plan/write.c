@@ -126,7 +126,7 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
         key(w, "cluster");
         sb_printf(w->out, "[%d, %d, %d]", v->cluster[0], v->cluster[1], v->cluster[2]);
     }
-    if (v->overlaps) {
+    if (v->pdl) {
         key(w, "overlaps");
         sb_str(w->out, "true");
     }

@@ -64,7 +64,7 @@ static bool run_to(Module *module, const Target *target, const char *stop_after)
 // ---- whole programs: where no conflicts are predicted, none are counted ----
 
 typedef struct Programs {
-    Front front;
+    Loader loader;
     bool is_example;   // of which every access is predicted, and without conflicts
     int sites;
 } Programs;
@@ -97,7 +97,7 @@ static void check_site(Programs *p, const Predictions *predictions, const Func *
 }
 
 static void check_test(Programs *p, Module *module, const Predictions *predictions, const Test *test) {
-    EmuOptions options = {.seed = 1, .target = p->front.target};
+    EmuOptions options = {.seed = 1, .target = p->loader.target};
     EmuReport report = {0};
     TestCase made;
     assert_true(test_case_make(module, test, 1, &made));
@@ -120,11 +120,11 @@ static void check_test(Programs *p, Module *module, const Predictions *predictio
 static bool check_choice(void *user, const TestChoice *choice) {
     Programs *p = user;
     Predictions predictions = {0};
-    Module *module = front_module(&p->front, p->front.arena, choice->define_count, choice->defines, NULL);
+    Module *module = load_module(&p->loader, p->loader.arena, choice->define_count, choice->defines, NULL);
     assert_non_null(module);
-    assert_true(run_to(module, p->front.target, "swizzle-allocation"));
-    predict(module, p->front.target, &predictions);
-    assert_true(run_to(module, p->front.target, NULL));
+    assert_true(run_to(module, p->loader.target, "swizzle-allocation"));
+    predict(module, p->loader.target, &predictions);
+    assert_true(run_to(module, p->loader.target, NULL));
     for (int i = 0; i < predictions.count && p->is_example; i++) {
         const Prediction *q = &predictions.items[i];
         if (q->cost.conflicts && !is_explained(q->kernel, q->buffer))
@@ -139,10 +139,10 @@ static int check_file(const char *path, const char *target, bool is_example) {
     if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
     Programs p = {.is_example = is_example};
     Arena *arena = arena_new(libc_allocator, &failure);
-    p.front = (Front){.arena = arena, .failure = &failure, .sink = diag_sink_new(arena)};
-    p.front.target = target_named(target);
-    assert_true(front_open(&p.front, path));
-    assert_true(test_choices(&p.front, 0, NULL, check_choice, &p));
+    p.loader = (Loader){.arena = arena, .failure = &failure, .sink = diag_sink_new(arena)};
+    p.loader.target = target_named(target);
+    assert_true(loader_open(&p.loader, path));
+    assert_true(test_choices(&p.loader, 0, NULL, check_choice, &p));
     arena_free(arena);
     return p.sites;
 }

@@ -152,9 +152,10 @@ static void test_record(void **state) {
     Arena *arena = *state;
     Failure failure;
     if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
-    Front front = {.arena = arena, .failure = &failure, .sink = diag_sink_new(arena), .target = target_named("sm_80")};
-    assert_true(front_open_text(&front, "add.tile", source, strlen(source)));
-    const char *text = front_signature(&front, arena, 0, NULL, "add");
+    Loader loader = {
+        .arena = arena, .failure = &failure, .sink = diag_sink_new(arena), .target = target_named("sm_80")};
+    assert_true(loader_open_text(&loader, "add.tile", source, strlen(source)));
+    const char *text = kernel_signature(&loader, arena, 0, NULL, "add");
     compile_recorded(NULL, TILEC_OK, "ceildiv(N, 256)", 0);
     compile_recorded(write_record(text), TILEC_OK, "ceildiv(N, 128)", 0);
     compile_recorded(write_record("0"), TILEC_OK, "ceildiv(N, 256)", T_STALE_RECORD);

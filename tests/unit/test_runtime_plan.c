@@ -68,8 +68,8 @@ static LaunchArg real(double value) {
 }
 
 static bool resolve(Fixture *f, const char *name, int count, const LaunchArg *args, Launch *out) {
-    return plan_resolve(f->arena, f->sink, f->plan, plan_entry(f->plan, name), count, args, &device,
-                        (LaunchMemory){0x10000, 0}, out);
+    return plan_dispatch(f->arena, f->sink, f->plan, plan_entry(f->plan, name), count, args, &device,
+                         (LaunchMemory){0x10000, 0}, out);
 }
 
 static void test_first_variant(void **state) {
@@ -261,12 +261,12 @@ static void test_zeroed(void **state) {
     LaunchArg args[] = {tensor(0x1000, 10, 8), tensor(0x2000, 10, 8)};
     const LaunchMemory apart = {.workspace = 0x10000, .zeroed = 0x20000}, all = {.workspace = 0x10000};
     const PlanEntry *counted = plan_entry(f.plan, "counted");
-    assert_true(plan_resolve(f.arena, f.sink, f.plan, counted, 2, args, &device, apart, &launch));
+    assert_true(plan_dispatch(f.arena, f.sink, f.plan, counted, 2, args, &device, apart, &launch));
     assert_int_equal(launch.workspace, 512);
     assert_int_equal(launch.zeroed, 256);
     assert_int_equal(launch.actions.count, 1);
     assert_int_equal(launch.actions.items[0].params[1], 0x20000);
-    assert_true(plan_resolve(f.arena, f.sink, f.plan, counted, 2, args, &device, all, &launch));
+    assert_true(plan_dispatch(f.arena, f.sink, f.plan, counted, 2, args, &device, all, &launch));
     assert_int_equal(launch.workspace, 768);
     assert_int_equal(launch.zeroed, 256);
     assert_int_equal(launch.actions.count, 2);
@@ -495,7 +495,7 @@ static void expect_same_action(const Action *a, const Action *b) {
 
 typedef struct Caller {
     const Plan *plan;
-    LaunchMemo *memo;
+    LaunchCache *memo;
     uint64_t random;
 } Caller;
 
@@ -520,8 +520,8 @@ static void call_twice(Caller *c, Arena *arena) {
                            .zeroed = program ? 0x200000 * (uint64_t)one_of(c, 3) : 0};
     const PlanEntry *entry = plan_entry(c->plan, !program ? "scale" : one_of(c, 2) ? "twice" : "counted");
     int count = program ? 2 : 3;
-    ok[0] = plan_resolve(arena, sinks[0], c->plan, entry, count, args, &device, memory, &launches[0]);
-    ok[1] = memo_resolve(arena, sinks[1], c->memo, c->plan, entry, count, args, &device, memory, &launches[1]);
+    ok[0] = plan_dispatch(arena, sinks[0], c->plan, entry, count, args, &device, memory, &launches[0]);
+    ok[1] = launch_cache_dispatch(arena, sinks[1], c->memo, c->plan, entry, count, args, &device, memory, &launches[1]);
     assert_int_equal(ok[0], ok[1]);
     assert_int_equal(diag_count(sinks[0]), diag_count(sinks[1]));
     if (!ok[0]) return;
@@ -547,14 +547,14 @@ static void test_memo(void **state) {
     assert_int_equal(f.plan->address_unit, 16);
     Caller callers[3];
     pthread_t threads[2];
-    LaunchMemo *memo = launch_memo_new(f.arena);
+    LaunchCache *memo = launch_cache_new(f.arena);
     for (int i = 0; i < 3; i++) callers[i] = (Caller){f.plan, memo, 88172645463325252u + (unsigned)i};
     call_often(&callers[2]);
-    int64_t hits = launch_memo_hits(memo);
+    int64_t hits = launch_cache_hits(memo);
     assert_in_range(hits, 200, 2700);   // some were known, some were not
     for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-    assert_true(launch_memo_hits(memo) > hits);
+    assert_true(launch_cache_hits(memo) > hits);
 }
 
 // Which of two addresses is less is more than what is left of them: each is another launch.
@@ -571,16 +571,16 @@ static void test_memo_addresses(void **state) {
             "{\"when\": \"x_address < y_address && x_address %% 8 == 0\", %s, \"symbol\": \"a\"}, {%s, \"symbol\": \"b\"}",
             params, params));
     assert_int_equal(f.plan->address_unit, 0);
-    LaunchMemo *memo = launch_memo_new(f.arena);
+    LaunchCache *memo = launch_cache_new(f.arena);
     LaunchArg args[] = {tensor(0x1000, 4, 8), tensor(0x2000, 4, 8)};
     for (int i = 0; i < 6; i++) {
         Launch launch;
         LaunchArg turned[] = {args[i % 2], args[1 - i % 2]};
-        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "f"), 2, turned, &device,
-                                 (LaunchMemory){0}, &launch));
+        assert_true(launch_cache_dispatch(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "f"), 2, turned, &device,
+                                          (LaunchMemory){0}, &launch));
         assert_string_equal(launch.actions.items[0].variant->symbol, i % 2 ? "b" : "a");
     }
-    assert_int_equal(launch_memo_hits(memo), 4);
+    assert_int_equal(launch_cache_hits(memo), 4);
 }
 
 // Of many launches the last are known, and one that is too long for a row is resolved each time.
@@ -588,13 +588,13 @@ static void test_memo_bounds(void **state) {
     Fixture f;
     setup(&f, *state);
     Launch launch;
-    LaunchMemo *memo = launch_memo_new(f.arena);
+    LaunchCache *memo = launch_cache_new(f.arena);
     for (int64_t i = 0; i < 2000; i++) {
         LaunchArg args[] = {tensor(0x1000, 1 + i / 2, 256), tensor(0x2000, 1 + i / 2, 256), real(0.5)};
-        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "scale"), 3, args, &device,
-                                 (LaunchMemory){0}, &launch));
+        assert_true(launch_cache_dispatch(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "scale"), 3, args, &device,
+                                          (LaunchMemory){0}, &launch));
         assert_int_equal(launch.actions.items[0].params[5], 1 + i / 2);
-        assert_int_equal(launch_memo_hits(memo), (i + 1) / 2);
+        assert_int_equal(launch_cache_hits(memo), (i + 1) / 2);
     }
     StrBuf steps;
     sb_init(&steps, f.arena);
@@ -603,11 +603,11 @@ static void test_memo_bounds(void **state) {
     for (int i = 0; i < 2; i++) assert_int_equal(program_step(&f, sb_text(&steps)), 0);
     LaunchArg x = tensor(0x1000, 4, 8);
     for (int i = 0; i < 2; i++) {
-        assert_true(memo_resolve(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "p"), 1, &x, &device,
-                                 (LaunchMemory){0}, &launch));
+        assert_true(launch_cache_dispatch(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "p"), 1, &x, &device,
+                                          (LaunchMemory){0}, &launch));
         assert_int_equal(launch.actions.count, 100);
     }
-    assert_int_equal(launch_memo_hits(memo), 1000);
+    assert_int_equal(launch_cache_hits(memo), 1000);
 }
 
 int main(void) {
