@@ -46,6 +46,19 @@ const char *diag_source_name(const DiagSink *sink, int file) {
     return file >= 0 && file < sink->sources.count ? sink->sources.items[file].name : "<none>";
 }
 
+// The variants of a kernel go through the same passes: each gives the same remarks. (What a program prints is a remark, too: a
+// line may be printed several times.)
+static bool is_repeated(const DiagSink *sink, const Diag *remark) {
+    if (remark->row->severity != SEVERITY_REMARK || remark->row->code == T_EMU_PRINT) return false;
+    for (int i = 0; i < sink->diags.count; i++) {
+        const Diag *d = sink->diags.items[i];
+        if (d->row == remark->row && memcmp(&d->span, &remark->span, sizeof d->span) == 0 &&
+            strcmp(d->message, remark->message) == 0)
+            return true;
+    }
+    return false;
+}
+
 Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args) {
     const DiagRow *row = diag_row((int)code);
     Diag *d = NEW(sink->arena, Diag);
@@ -53,7 +66,8 @@ Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args) {
     d->row = row;
     d->span = span;
     d->message = arena_vprintf(sink->arena, row->text, args);
-    if (row->severity == SEVERITY_ERROR && sink->errors++ >= MOST_ERRORS) return d;   // takes labels, is not listed
+    if (is_repeated(sink, d)) return d;   // takes labels, is not listed
+    if (row->severity == SEVERITY_ERROR && sink->errors++ >= MOST_ERRORS) return d;
     vec_push(sink->arena, &sink->diags, d);
     return d;
 }

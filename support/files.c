@@ -9,7 +9,7 @@
 
 static const Span NOWHERE;
 
-// Reads to the end of an open file, in growing pieces: the size of a pipe is not known before.
+// Reads to the end of an open file, in growing steps: the size of a pipe is unknown.
 static bool read_all(Arena *arena, int fd, int64_t limit, FileText *out) {
     size_t capacity = 64 << 10, length = 0;
     char *text = arena_alloc(arena, capacity);
@@ -73,7 +73,7 @@ bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data
         return ok;
     }
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {   // a device or pipe cannot be replaced: write into it
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {   // a device or pipe cannot be replaced by rename
         int fd = S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : open(path, O_WRONLY | O_CLOEXEC);
         bool ok = fd >= 0 && write_all(fd, data, bytes);
         if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
@@ -83,7 +83,7 @@ bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data
     char *temporary = arena_printf(arena, "%s.XXXXXX", path);
     int fd = mkostemp(temporary, O_CLOEXEC);
     bool ok = fd >= 0 && write_all(fd, data, bytes);
-    mode_t mask = umask(0);   // mkostemp makes the file private; an output is as readable as any other file
+    mode_t mask = umask(0);   // mkostemp creates private files; outputs get the usual mode
     umask(mask);
     ok = ok && fchmod(fd, 0666 & ~mask) == 0;
     int error = errno;

@@ -1,30 +1,30 @@
-// Files as the compiler wants them: read whole with a limit, written whole or not at all.
+// Files are read as a whole, with a size limit, and written atomically.
 #pragma once
 #include "support/arena.h"
 #include "support/diag.h"
 #include <stdbool.h>
 
-// Most bytes of a source file that are read; artefacts and tensors may be larger.
+// The size limit of source files; artefacts and tensors have none.
 #define SOURCE_LIMIT ((int64_t)16 << 20)
 
 typedef struct FileText {
-    const char *text;   // terminated by a zero byte that does not count
+    const char *text;   // zero-terminated; the terminator is not in `length`
     size_t length;
 } FileText;
 
-// Reads a file ("-": standard input) into the arena. `limit` 0: no limit. False: *why says why (in `arena`, or static).
+// Reads a file ("-": standard input) into the arena. `limit` 0: none. False: *why is the reason (in `arena`, or static).
 bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why);
 // As file_load; reports to the sink.
 bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out);
-// Writes a file under a temporary name beside it and renames it, so that a reader never sees half of it. "-": standard
+// Writes a temporary file in the same folder and renames it, so that readers never see a partial file. "-": standard
 // output. False: reported.
 bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes);
-// Whether file_write could write there now, for whoever has long work before it. False: reported.
+// Whether file_write can write to `path`: a check before long work. False: reported.
 bool file_can_write(Arena *arena, DiagSink *sink, const char *path);
-// Makes a folder unless it is there. False: reported.
+// Creates a folder unless it exists. False: reported.
 bool folder_make(DiagSink *sink, const char *path);
 
 // "dir/gemm.tile" -> "gemm"
 char *path_stem(Arena *arena, const char *path);
-// `path` as seen from the folder of the file `from`.
+// `path` relative to the folder of the file `from`.
 char *path_beside(Arena *arena, const char *from, const char *path);

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 enum { WARM_UP = 5, MOST_LAUNCHES = 20, MOST_IN_GRAPH = 200, FLUSH_LEAST = 1 << 20 };
-static const double SAMPLE_SECONDS = 1e-3;    // of a warm sample: long beside an event's resolution
-static const double SHORT_SECONDS = 100e-6;   // below it the host may not send launches as fast as the device runs them
+static const double SAMPLE_SECONDS = 1e-3;   // length of a warm sample: much longer than the resolution of an event
+static const double SHORT_SECONDS =
+    100e-6;   // below it the host may enqueue launches more slowly than the device runs them
 
 typedef struct Bench {
     const DeviceModule *loaded;
@@ -16,9 +17,9 @@ typedef struct Bench {
     size_t flush_words;
     CudaEvent from, to;
     CudaStream stream;
-    CudaGraphExec graph;   // NULL: launches are sent one by one
+    CudaGraphExec graph;   // NULL: launches are enqueued one by one
     bool warm;
-    int launches;   // of a sample
+    int launches;   // per sample
 } Bench;
 
 static int by_value(const void *a, const void *b) {
@@ -36,7 +37,7 @@ Spread spread_of(int count, double *samples) {
                     .samples = count};
 }
 
-// Memory for scratch, of which some is zero once and for all.
+// Allocates scratch; zeroed scratch is cleared here, and kernels leave it zero.
 static bool prepare_scratch(Bench *b, Arena *arena, const PlanEntry *entry, const DeviceArgs *args) {
     const Driver *d = &b->loaded->driver;
     const DeviceModule *l = b->loaded;
@@ -48,7 +49,7 @@ static bool prepare_scratch(Bench *b, Arena *arena, const PlanEntry *entry, cons
            plan_dispatch(arena, b->sink, l->plan, entry, args->count, args->launch, &l->device, b->memory, &b->launch);
 }
 
-// And for what displaces the cache.
+// Dispatches the launch; allocates scratch and the buffer that evicts the L2 cache.
 static bool prepare(Bench *b, Arena *arena, const PlanEntry *entry, const DeviceArgs *args) {
     const Driver *d = &b->loaded->driver;
     const DeviceModule *l = b->loaded;
@@ -70,7 +71,7 @@ static bool run(Bench *b, int launches) {
     return true;
 }
 
-// Makes b->launches launches one graph. (Relaxed capture: nothing else of this process is in the graph.)
+// Captures b->launches launches as one graph. (Relaxed capture: no other stream of the process is involved.)
 static bool capture(Bench *b) {
     const Driver *d = &b->loaded->driver;
     CudaGraph graph = NULL;

@@ -1,12 +1,11 @@
-// How long a launch takes on the device, measured by its events.
+// The device time of a launch, measured with CUDA events.
 //
-//     cold   each sample is one launch; before it, twice the L2 cache's size is written, so that operands come from memory
-//     warm   each sample is several launches in a row on the same tensors, after one that is not counted. Short launches are
-//            many, in a CUDA graph, where the driver has graphs
+//     cold   a sample is one launch; a write of twice the size of the L2 cache before it evicts the operands
+//     warm   a sample is several launches in a row on the same tensors, after one untimed launch. Short launches are recorded in
+//            a CUDA graph, if the driver has graphs
 //
-// In both, that write also keeps the device busy while the host sends what is to be timed: launch overhead of the host is
-// not in the times (a graph of many short launches needs no such help). An event's own cost, about a microsecond, is, in a
-// warm sample divided by the launches.
+// In both, the write also keeps the device busy while the host enqueues the timed launches, so the times contain no launch
+// overhead of the host. They contain the cost of an event, about 1 us per sample.
 #pragma once
 #include "runtime/device/device.h"
 #include "runtime/host/workload.h"
@@ -16,16 +15,16 @@ typedef struct BenchOptions {
     bool warm;
 } BenchOptions;
 
-typedef struct Spread {   // seconds of a launch
+typedef struct Spread {   // seconds per launch
     double median;
-    double low, high;   // 95 % confidence interval of the median: order statistics of the binomial distribution
+    double low, high;   // 95 % confidence interval of the median, from order statistics (binomial distribution)
     int samples;
-    int launches;   // timed together in a sample
-    bool graph;     // as one CUDA graph
+    int launches;   // per sample
+    bool graph;     // launched as one CUDA graph
 } Spread;
 
 Spread spread_of(int count, double *samples);   // sorts them; count >= 1
 
-// Copies the arguments over and times launches with them. False: reported.
+// Copies the arguments to the device and times launches. False: reported.
 bool bench_launch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
                   const EmuArg *args, const BenchOptions *options, Spread *out);

@@ -1,4 +1,4 @@
-// What bench and tune read alike from the command line.
+// The options that bench and tune share.
 #pragma once
 #include "tools/bench.h"
 #include "tools/subject.h"

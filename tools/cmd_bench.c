@@ -1,4 +1,4 @@
-// tilec bench: how long a kernel or program takes on the device, for given shapes.
+// tilec bench: measures the device time of a kernel or program for given shapes.
 #include "support/json.h"
 #include "tools/bench.h"
 #include "tools/bench_flags.h"
@@ -8,7 +8,7 @@ typedef struct Report {
     const PlanEntry *entry;
     const char *device;
     Spread time;
-    double bytes, flops;   // flops 0: not known
+    double bytes, flops;   // flops 0: unknown
     bool warm;
 } Report;
 

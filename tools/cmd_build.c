@@ -1,4 +1,4 @@
-// tilec build: a file to PTX, cubin and the other things that --emit names, for one or several targets.
+// tilec build: compiles a file to the kinds of output that --emit names, for one or several targets.
 #include "runtime/compile/compile.h"
 #include "runtime/compile/layouts.h"
 #include "tools/pass_flags.h"
@@ -9,7 +9,7 @@
 
 typedef struct Kind {
     const char *name, *extension;
-    Upto upto;   // how far the pipeline has to go
+    Upto upto;   // the last phase that this kind needs
 } Kind;
 
 typedef enum { TILE, LLVM, PTX, CUBIN, SASS, MANIFEST, HEADER, LAYOUTS, KINDS } KindId;
@@ -44,7 +44,7 @@ static bool add_kind(Build *b, const char *name, size_t length) {
     return false;
 }
 
-// --emit, else what the name after -o ends with, else a cubin.
+// --emit, else the kind that the extension of -o names, else a cubin.
 static bool choose_kinds(Build *b) {
     const char *list = option_text(&b->tool->options, OPTION_EMIT, NULL);
     for (; list; list = list[0] == ',' ? list + 1 : NULL) {
@@ -62,8 +62,8 @@ static bool choose_kinds(Build *b) {
     return add_kind(b, "cubin", 5);
 }
 
-// Where a product goes: -o as it stands when there is one product, standard output when there is no -o (but for the
-// default cubin), else a name of its own: STEM[.TARGET].EXTENSION.
+// The path of an output. A single output goes to -o, or without -o to standard output (but the default cubin to a file).
+// Several outputs are named STEM[.TARGET].EXTENSION.
 static const char *path_for(Build *b, KindId kind) {
     Arena *arena = b->tool->arena;
     bool one = b->emit_count == 1 && !b->many_targets;
@@ -86,7 +86,7 @@ static LayoutsForm layouts_form(const char *path) {
     return ends_with(path, ".svg") ? LAYOUTS_SVG : LAYOUTS_TEXT;
 }
 
-// The layouts that inference and allocation chose; a compile of its own, since lowering uses them up.
+// The layouts report needs a compile of its own that stops before lowering, which removes the layouts.
 static bool make_layouts(Build *b, Arena *arena, StrBuf *text) {
     Compiled compiled;
     CompileOptions options = b->options;
@@ -171,7 +171,7 @@ static void talk(Build *b, const Compiled *compiled) {
     fputs(sb_text(&text), stderr);
 }
 
-// Everything for the target in b->options.
+// Builds all outputs for the target in b->options.
 static bool build_target(void *user, Arena *arena) {
     Build *b = user;
     Compiled compiled = {0};

@@ -1,4 +1,4 @@
-// The commands that answer questions: targets, explain, docs, layout, doctor.
+// The commands that print information: targets, explain, docs, layout, doctor.
 #include "runtime/api/info.h"
 #include "runtime/api/status.h"
 #include "tools/tool.h"

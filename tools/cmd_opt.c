@@ -1,4 +1,4 @@
-// tilec opt: runs passes on a file of any stage and prints what comes out; tilec passes: lists them.
+// tilec opt: runs passes on a file of any stage and prints the result; tilec passes: lists the passes.
 #include "runtime/compile/compile.h"
 #include "tools/pass_flags.h"
 #include "tools/tool.h"

@@ -1,4 +1,4 @@
-// tilec run: a kernel or program on given tensors, on the emulator or on the device.
+// tilec run: runs a kernel or program on given tensors, on the emulator or on the device.
 #include "runtime/device/device.h"
 #include "tools/subject.h"
 
@@ -60,7 +60,7 @@ bool command_run(Tool *tool, int *code) {
     (void)code;
     Subject s;
     int64_t repeat = 1;
-    int on = option_choice(&tool->options, tool->sink, OPTION_ON, "emu gpu", 0);
+    int on = option_choice(&tool->options, tool->sink, OPTION_DEVICE, "emu gpu", 0);
     if (on < 0 || !option_number(&tool->options, tool->sink, OPTION_REPEAT, 1, 1000000, &repeat)) return false;
     if (!subject_open(tool, on == 1, &s) || !subject_choose(&s) || !subject_args(&s)) return false;
     return (on == 1 ? run_on_device(&s, repeat) : run_emulated(&s)) && save_outputs(&s);

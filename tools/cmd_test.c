@@ -1,4 +1,4 @@
-// tilec test: the tests of files, on the emulator (of what the passes made) or on the device.
+// tilec test: runs the tests of files, on the emulator (after the passes) or on the device.
 #include "runtime/api/info.h"
 #include "tools/test_runner.h"
 #include "tools/tool.h"
@@ -19,9 +19,9 @@ typedef struct TestRun {
 #endif
 } TestRun;
 
-static bool read_prepared(TestRun *run, Arena *arena, const TestChoice *choice, const Plan **plan, const void **cubin) {
+static bool read_compiled(TestRun *run, Arena *arena, const TestChoice *choice, const Plan **plan, const void **cubin) {
     size_t size;
-    const char *path = test_prepared_path(arena, run->prepared, run->path, choice->index);
+    const char *path = test_compiled_path(arena, run->prepared, run->path, choice->index);
     return artefact_read(arena, run->tool->failure, run->tool->sink, path, plan, cubin, &size);
 }
 
@@ -38,7 +38,7 @@ static bool get_artefact(void *user, Loader *loader, Arena *arena, const TestCho
                          const void **cubin) {
     TestRun *run = user;
     (void)loader;
-    if (run->prepared) return read_prepared(run, arena, choice, plan, cubin);
+    if (run->prepared) return read_compiled(run, arena, choice, plan, cubin);
     diag(run->tool->sink, (Span){0}, T_NO_PREPARED, run->path);
     return false;
 }
@@ -76,25 +76,25 @@ static bool get_artefact(void *user, Loader *loader, Arena *arena, const TestCho
     TestRun *run = user;
     Compiled compiled;
     (void)loader;
-    if (run->prepared) return read_prepared(run, arena, choice, plan, cubin);
+    if (run->prepared) return read_compiled(run, arena, choice, plan, cubin);
     if (!compile_choice(run, arena, choice, &compiled)) return false;
     *cubin = compiled.packed;
     *plan = plan_read(arena, run->tool->failure, run->tool->sink, compiled.manifest, strlen(compiled.manifest));
     return *plan != NULL;
 }
 
-static bool prepare_choice(void *user, const TestChoice *choice) {
+static bool compile_only_choice(void *user, const TestChoice *choice) {
     TestRun *run = user;
     Compiled compiled;
     Arena *arena = run->tool->arena;
     return compile_choice(run, arena, choice, &compiled) &&
-           file_write(arena, run->tool->sink, test_prepared_path(arena, run->prepare, run->path, choice->index),
+           file_write(arena, run->tool->sink, test_compiled_path(arena, run->prepare, run->path, choice->index),
                       compiled.packed, compiled.packed_size);
 }
 
 static bool prepare(TestRun *run) {
     return folder_make(run->tool->sink, run->prepare) &&
-           test_choices(&run->loader, run->options.define_count, run->options.defines, prepare_choice, run);
+           test_choices(&run->loader, run->options.define_count, run->options.defines, compile_only_choice, run);
 }
 
 static bool read_flags(TestRun *run) {
@@ -112,7 +112,7 @@ static bool read_flags(TestRun *run) {
 
 #endif
 
-// The emulator's usual target is sm_80; on a device it is the device's own.
+// The default target is sm_80 on the emulator, and the target of the device on a device.
 static const Target *choose_target(Tool *tool, bool on_gpu) {
     const Target *device =
         on_gpu && !option_given(&tool->options, OPTION_TARGET) ? info_device_target(tool->arena) : NULL;
@@ -129,12 +129,12 @@ static bool test_one(TestRun *run, const char *path, TestCounts *counts) {
 bool command_test(Tool *tool, int *code) {
     TestRun run = {.tool = tool};
     const Options *o = &tool->options;
-    int on = option_choice(o, tool->sink, OPTION_ON, "emu gpu", 0);
+    int on = option_choice(o, tool->sink, OPTION_DEVICE, "emu gpu", 0);
     int64_t seed = 1;
     if (on < 0 || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed)) return false;
     if (o->operands.count == 0) return tool_usage(tool, "no input file was given");
-    run.prepare = option_text(o, OPTION_PREPARE, NULL);
-    run.prepared = option_text(o, OPTION_PREPARED, NULL);
+    run.prepare = option_text(o, OPTION_COMPILE_ONLY, NULL);
+    run.prepared = option_text(o, OPTION_COMPILED, NULL);
     run.options = (TestOptions){.on_gpu = on == 1, .seed = (uint64_t)seed, .out = stdout};
     run.options.verbose = option_given(o, OPTION_VERBOSE);
     run.options.no_guards = option_given(o, OPTION_NO_GUARDS);

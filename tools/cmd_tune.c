@@ -1,4 +1,4 @@
-// tilec tune: times the combinations of a kernel's tunables on the device and writes them into the tuning record.
+// tilec tune: times all combinations of a kernel's tunables on the device and adds the results to the tuning record.
 #include "tools/bench_flags.h"
 #include "tools/tune.h"
 #include <stdlib.h>
@@ -11,12 +11,12 @@ typedef struct Tuning {
     Tool *tool;
     Subject subject;
     TuneJob job;
-    VEC(Tunable) tunables;   // of the kernel, that no -D fixes
+    VEC(Tunable) tunables;   // of the kernel, without those that -D fixes
     const char *record;
     bool named;
 } Tuning;
 
-// ---- what there is to tune ----
+// ---- combinations ----
 
 static bool is_defined(const Subject *s, const char *kernel, const char *name) {
     size_t length = strlen(kernel);
@@ -33,7 +33,7 @@ static bool nothing(Tuning *t, const char *why) {
     return false;
 }
 
-// The kernel that --only names, else the first that has tunables, and the number of its combinations.
+// Chooses the kernel (--only, else the first with tunables) and counts its combinations.
 static bool choose_kernel(Tuning *t) {
     Subject *s = &t->subject;
     const Tunable *all;
@@ -55,7 +55,7 @@ static bool choose_kernel(Tuning *t) {
     return true;
 }
 
-// In the order of the text, the last name varying fastest.
+// Lists combinations in source order; the last tunable varies fastest.
 static void list_combinations(Tuning *t) {
     Arena *arena = t->tool->arena;
     t->job.results = NEW_ARRAY(arena, TuneResult, t->job.count);
@@ -82,12 +82,12 @@ static double tolerance_of(const Module *module, const char *kernel) {
     return USUAL;
 }
 
-// ---- what is shown ----
+// ---- output ----
 
 static int by_time(const void *a, const void *b) {
     const TuneResult *x = *(const TuneResult *const *)a, *y = *(const TuneResult *const *)b;
     if (x->time.median != y->time.median) return x->time.median < y->time.median ? -1 : 1;
-    return x < y ? -1 : x > y;   // of equals the first
+    return x < y ? -1 : x > y;   // equal times: the first
 }
 
 typedef VEC(const TuneResult *) Results;
@@ -134,7 +134,7 @@ static bool is_replaced(const RecordEntry *old, const RecordEntry *now) {
            (strcmp(old->text, now->text) != 0 || strcmp(old->problem, now->problem) == 0);
 }
 
-// The tunables that a -D fixes are part of a combination too.
+// Tunables that -D fixes belong to the combination too.
 static void add_fixed(const Tuning *t, RecordValues *tuned) {
     for (const Attr *attr = t->subject.func->attrs; attr; attr = attr->next) {
         bool seen = attr->id != ATTR_TUNED;
@@ -144,7 +144,7 @@ static void add_fixed(const Tuning *t, RecordValues *tuned) {
     }
 }
 
-// Lines of other kernels and shapes stay; those of this kernel with another text go.
+// Keeps entries of other kernels and shapes; drops stale entries of this kernel.
 static bool write_record(Tuning *t, const Results *best) {
     Tool *tool = t->tool;
     Subject *s = &t->subject;
@@ -188,7 +188,7 @@ static bool prepare(Tuning *t) {
         !subject_choose(s) || !subject_args(s) || !file_read(tool->arena, tool->sink, s->path, SOURCE_LIMIT, &source))
         return false;
     list_combinations(t);
-    if (!file_can_write(tool->arena, tool->sink, t->record)) return false;   // not after minutes of measuring
+    if (!file_can_write(tool->arena, tool->sink, t->record)) return false;   // report it before measuring
     TuneJob *job = &t->job;
     job->arena = tool->arena;
     job->failure = tool->failure;

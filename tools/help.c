@@ -1,10 +1,10 @@
-// Texts derived from the tables of commands and options.
+// Texts generated from the tables of commands and options.
 #include "tools/options.h"
 #include <string.h>
 
 enum { WIDTH = 100, INDENT = 30 };
 
-// `text` broken into lines from column INDENT on.
+// `text` wrapped into lines, indented to column `indent`.
 static void wrapped(const char *text, int indent, StrBuf *out) {
     int column = indent;
     for (const char *word = text; *word;) {
@@ -58,8 +58,8 @@ void help_overview(StrBuf *out) {
     sb_str(out,
            "tilec: a compiler for GPU tile kernels\n\n"
            "  tilec FILE.tile -o FILE.cubin --target=sm_90a     compiles\n"
-           "  tilec test FILE.tile                              runs the file's tests on the CPU emulator\n"
-           "  tilec opt FILE.tile --print-after=all             shows the program after every pass\n\nCommands:\n");
+           "  tilec test FILE.tile                              runs the tests of a file on the CPU emulator\n"
+           "  tilec opt FILE.tile --print-after=all             prints the program after each pass\n\nCommands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         sb_printf(out, "  %-10s", command_infos[i].name);
         wrapped(command_infos[i].summary, 12, out);
@@ -92,8 +92,8 @@ void help_markdown(StrBuf *out) {
     sb_str(
         out,
         "# The command line\n\n<!-- Made by `tilec docs cli` from tools/commands.def and tools/options.def. -->\n\n"
-        "`tilec FILE` is `tilec build FILE`. `-` is standard input or output. What a command makes goes to standard "
-        "output or to files, which appear whole or not at all; all else goes to standard error.\n\n"
+        "`tilec FILE` stands for `tilec build FILE`. `-` is standard input or output. Results go to standard output or "
+        "to files, which are written atomically; messages go to standard error.\n\n"
         "| exit code | meaning |\n|---|---|\n| 0 | ok |\n| 1 | the source, an argument or a test is wrong |\n| 2 | usage |\n"
         "| 3 | environment: a file, the assembler, the driver, memory |\n| 4 | does not fit the target |\n"
         "| 5 | device fault |\n| 70 | internal error |\n");

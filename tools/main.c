@@ -1,4 +1,4 @@
-// tilec: a thin client of the library. stdout is the product, stderr the talk; the exit code is a TilecStatus.
+// tilec: a thin client of the library. Results go to stdout, messages to stderr; the exit code is a TilecStatus.
 #include "runtime/api/status.h"
 #include "tools/tool.h"
 #include <string.h>
@@ -13,7 +13,7 @@ static const CommandFn commands[COMMAND_COUNT] = {
     [COMMAND_DOCS] = command_docs,     [COMMAND_BENCH] = command_bench,     [COMMAND_REDUCE] = command_reduce,
 };
 
-// --help and --version work with every command. True when that was all.
+// --help and --version, of any command. True: handled.
 static bool answer_general(Tool *tool) {
     if (option_given(&tool->options, OPTION_VERSION)) {
         printf("tilec %s\n", tilec_version());
@@ -51,7 +51,7 @@ static int run(Tool *tool, int argc, char **argv) {
     return ok || code ? code : TILEC_ERROR_INTERNAL;
 }
 
-// A command went well only when standard output has all that it said.
+// A command succeeded only if all of its output was written.
 static int check_output(Tool *tool, int code) {
     tool_flush(tool);
     if (!tool->lost || code != 0) return code;
@@ -71,7 +71,7 @@ static int caught(Failure *failure) {
 }
 
 int main(int argc, char **argv) {
-    static Failure failure;   // static: outlives the jump, and the arena points to it
+    static Failure failure;   // static: survives the longjmp, and the arena points to it
     static Tool tool;
     if (FAILURE_CAUGHT(&failure)) {
         if (tool.sink) tool_show(&tool);

@@ -96,7 +96,7 @@ static bool parse_short(Parser *p, const char *text) {
     return unknown_option(p, text);
 }
 
-// The command is the first word when it names one; else `build`, and the word is its file. `help` asks for --help.
+// The first word if it names a command; else `build`, and the word is its file. `help` stands for --help.
 static bool find_command(Parser *p) {
     Options *out = p->out;
     StrMap *names = strmap_new(p->arena);
@@ -126,7 +126,7 @@ bool options_parse(Arena *arena, DiagSink *sink, int argc, char **argv, Options 
     *out = (Options){0};
     Parser p = {.arena = arena, .sink = sink, .out = out, .argc = argc, .at = 1, .argv = argv};
     if (!find_command(&p)) return false;
-    bool only_operands = out->command == COMMAND_LAYOUT;   // it has an option list of its own
+    bool only_operands = out->command == COMMAND_LAYOUT;   // the calculator parses its own options
     for (; p.at < argc; p.at++) {
         const char *word = argv[p.at];
         bool operand = only_operands || word[0] != '-' || word[1] == 0;
@@ -153,7 +153,7 @@ bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t 
     if (!text) return true;
     errno = 0;
     long long number = strtoll(text, &end, 10);
-    bool begins = text[0] == '-' || (text[0] >= '0' && text[0] <= '9');   // strtoll passes over blanks
+    bool begins = text[0] == '-' || (text[0] >= '0' && text[0] <= '9');   // strtoll skips blanks
     if (begins && end != text && *end == 0 && errno == 0 && number >= low && number <= high) {
         *value = number;
         return true;

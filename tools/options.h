@@ -1,4 +1,4 @@
-// The command line: commands.def and options.def as data, and what was given.
+// The tables commands.def and options.def as data, and the parsed command line.
 #pragma once
 #include "support/diag.h"
 #include "support/vec.h"
@@ -10,7 +10,7 @@ typedef enum {
 #include "tools/commands.def"
 #undef COMMAND
     COMMAND_COUNT,
-    // Commands that this build lacks have numbers all the same, for the table of options.
+    // Commands that tilec-gpu lacks have numbers too, for the table of options.
     COMMAND_LACKING = 16,
 #ifdef TILEC_NO_CODEGEN
     COMMAND_BUILD = COMMAND_LACKING,
@@ -37,7 +37,7 @@ typedef struct OptionInfo {
     const char *name;
     char letter;            // 0: none
     const char *argument;   // NULL: a flag
-    unsigned commands;      // bit per Command
+    unsigned commands;      // one bit per Command
     OptionGroup group;
     const char *help;
 } OptionInfo;
@@ -52,7 +52,7 @@ typedef struct GivenOption {
 
 typedef struct Options {
     Command command;
-    bool named;               // the command line names it; else it is the default
+    bool named;               // the command was given; else it is the default
     VEC(GivenOption) given;   // in order
     VEC(const char *) operands;
 } Options;
@@ -61,10 +61,10 @@ typedef struct Options {
 bool options_parse(Arena *arena, DiagSink *sink, int argc, char **argv, Options *out);
 
 bool option_given(const Options *options, OptionId id);
-const char *option_text(const Options *options, OptionId id, const char *otherwise);   // the last one given
+const char *option_text(const Options *options, OptionId id, const char *otherwise);   // the last value given
 // A number in low..high. False: reported.
 bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t low, int64_t high, int64_t *value);
-// One of the words of a list ("emu gpu"); -1: reported; `otherwise` when not given.
+// The index of the value in a list of words ("emu gpu"); `otherwise`: the default; -1: reported.
 int option_choice(const Options *options, DiagSink *sink, OptionId id, const char *words, int otherwise);
 
 // ---- derived texts (help.c) ----

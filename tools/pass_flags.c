@@ -17,7 +17,7 @@ bool pass_flags(Tool *tool, PassOptions *out) {
         .emulate_each = option_given(o, OPTION_EMULATE_EACH),
         .time_passes = option_given(o, OPTION_TIME_PASSES),
         .remarks = option_given(o, OPTION_REMARKS),
-        .places = option_given(o, OPTION_PLACES),
+        .places = option_given(o, OPTION_PRINT_LOCS),
         .bisect_limit = (int)limit,
         .talk = stderr,
     };

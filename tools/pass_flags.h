@@ -1,4 +1,4 @@
-// The options for work on the compiler, as the pass runner wants them.
+// The options for work on the compiler, as PassOptions.
 #pragma once
 #include "runtime/compile/compile.h"
 #include "tools/tool.h"

@@ -30,7 +30,7 @@ bool subject_open(Tool *tool, bool on_gpu, Subject *out) {
     return out->loader.target && loader_open(&out->loader, out->path);
 }
 
-// A variant that is a kernel says more than one that is a program: what it multiplies.
+// Prefers a variant that is a kernel: the gemms of a program cannot be counted.
 static const Func *entry_named(const Module *module, const char *name) {
     for (int i = 0; i < module->funcs.count; i++) {
         const Func *func = module->funcs.items[i];

@@ -1,4 +1,4 @@
-// What run, bench and tune work on: a kernel or program of a file, with arguments made from NAME=VALUE operands.
+// The subject of run, bench and tune: a kernel or program of a file, with arguments from NAME=VALUE operands.
 #pragma once
 #include "runtime/host/arguments.h"
 #include "runtime/plan/plan.h"
@@ -13,17 +13,17 @@ typedef struct Subject {
     const Define *defines;
     const char *only;   // --only; NULL: not given
     Module *module;
-    const Func *func;   // the one that `only` names, else the first program, else the first kernel
+    const Func *func;   // the function `only`, else the first program, else the first kernel
     EmuArg *args;
 } Subject;
 
-// Reads the file that is the first operand, for the device or the emulator. False: reported.
+// Reads the first operand, a file, for the device or the emulator. False: reported.
 bool subject_open(Tool *tool, bool on_gpu, Subject *out);
-// The module with the function. False: reported.
+// Sets `module` and `func`. False: reported.
 bool subject_choose(Subject *subject);
-// Its arguments, from the operands after the first. False: reported.
+// Sets `args`, from the operands after the first. False: reported.
 bool subject_args(Subject *subject);
-// Its code: from --artefact, else compiled now. False: reported.
+// The code: read from --artefact, else compiled. False: reported.
 bool subject_code(Subject *subject, const Plan **plan, const void **cubin);
-// "NAME=VALUE", split. False: reported.
+// Splits "NAME=VALUE". False: reported.
 bool subject_pair(Tool *tool, const char *text, RunArg *out);

@@ -5,7 +5,7 @@
 
 static const Span NOWHERE;
 
-char *test_prepared_path(Arena *arena, const char *folder, const char *source, int choice) {
+char *test_compiled_path(Arena *arena, const char *folder, const char *source, int choice) {
     return arena_printf(arena, "%s/%s.%d.cubin", folder, path_stem(arena, source), choice);
 }
 
@@ -33,7 +33,7 @@ static bool names(const Define *defines, int count, const char *name) {
     return false;
 }
 
-// A test's own value of a name comes before the user's.
+// The value that a test requires of a name overrides the user's.
 static TestChoice merge(Arena *arena, int index, int own_count, const Define *own, int count, const Define *defines) {
     Define *all = NEW_ARRAY(arena, Define, own_count + count + 1);
     TestChoice choice = {.index = index, .defines = all};
@@ -52,7 +52,7 @@ bool test_choices(Loader *loader, int define_count, const Define *defines,
         count = syntax_test_choices(loader->syntax, loader->arena, i, &own, &own_count);
         if (i >= count) break;
         TestChoice choice = merge(loader->arena, i, own_count, own, define_count, defines);
-        loader->test_choice = i + 1;   // modules made meanwhile have this choice's tests
+        loader->test_choice = i + 1;   // load_module keeps the tests of this choice
         if (!visit(user, &choice)) return false;
     }
     return true;
@@ -66,7 +66,7 @@ typedef struct Run {
     TestCounts *counts;
     Arena *arena;   // of the choice at hand
     Module *module;
-    EmuAnswers *answers;   // to its tests, as far as known
+    EmuAnswers *answers;   // reference results known so far
     const TestChoice *choice;
     DeviceModule loaded;   // device only
     bool ok;               // this choice
@@ -104,7 +104,7 @@ static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
     if (!emulate_test(run->module, test, &options, result)) result->passed = false;
 }
 
-// A device error ends all: after a fault its context answers nothing but that fault.
+// A device error ends the run: after a fault, every call in the context fails.
 static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
     TestCase test_case = {0};
     const char *outside = NULL;
@@ -149,7 +149,7 @@ static void run_loaded(Run *run) {
     device_module_close(&run->loaded);
 }
 
-// An elaboration of the choice, prepared as the options say, and its tests.
+// Elaborates a choice, lowers or compiles it, and runs its tests.
 static bool run_in_arena(void *user, Arena *arena) {
     Run *run = user;
     const TestHooks *hooks = &run->options->hooks;
@@ -164,7 +164,7 @@ static bool run_in_arena(void *user, Arena *arena) {
     return run->ok;
 }
 
-// When a choice fails to compile the others still run; when the device fails nothing does.
+// After a choice fails to compile the others still run; after a device error none does.
 static bool run_choice(void *user, const TestChoice *choice) {
     Run *run = user;
     run->choice = choice;
@@ -186,8 +186,7 @@ bool test_file(Loader *loader, const TestOptions *options, TestCounts *counts) {
     if (run.complete && counts->passed == before.passed && counts->failed == before.failed) {
         diag(loader->sink, NOWHERE, T_NO_TESTS,
              options->only ? arena_printf(loader->arena, " of '%s'", options->only) : "");
-        run.complete =
-            arena_scope(loader->failure, elaborate_alone, &run);   // what is wrong with it is said nevertheless
+        run.complete = arena_scope(loader->failure, elaborate_alone, &run);   // reports errors in the file
     }
     return run.complete;
 }

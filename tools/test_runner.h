@@ -1,8 +1,7 @@
-// The tests of a file, on the emulator or on the device, one line each.
+// Runs the tests of a file, on the emulator or on the device, and prints a line for each.
 //
-// A file's tests fall into choices: those that need the same consts and tunables share one elaboration. For each choice
-// the module is made anew; what happens to it before its tests run is up to the caller (callbacks), so that this file
-// needs neither passes nor LLVM and the small runner for GPU machines can share it.
+// Tests with equal consts and tunables form a choice and share one elaboration. The caller lowers or compiles the module of
+// a choice (TestHooks), so that this file needs neither passes nor LLVM: tilec-gpu links it too.
 #pragma once
 #include "runtime/compile/load_module.h"
 #include "runtime/device/device.h"
@@ -11,13 +10,13 @@
 
 typedef struct TestChoice {
     int index;
-    int define_count;   // the user's and the choice's
+    int define_count;   // the choice's values, then the user's -D
     const Define *defines;
 } TestChoice;
 
 typedef struct TestHooks {
-    // Emulator: lowers the module (or leaves it at tile stage: NULL). False: reported. `answers`: of references that were asked
-    // meanwhile (NULL before).
+    // Emulator: lowers the module; NULL: it stays at the tile stage. False: reported. Sets `answers` (NULL before) to the cache
+    // of reference results, if it made one.
     bool (*lower)(void *user, Module *module, EmuAnswers **answers);
     // Device: the artefact of a choice. False: reported.
     bool (*artefact)(void *user, Loader *loader, Arena *arena, const TestChoice *choice, const Plan **plan,
@@ -28,29 +27,29 @@ typedef struct TestHooks {
 typedef struct TestOptions {
     bool on_gpu;
     uint64_t seed;
-    const char *only;   // tests of this kernel or program; NULL: all
+    const char *only;   // run only the tests of this kernel or program; NULL: all
     int define_count;
     const Define *defines;
     TestHooks hooks;
-    bool verbose;     // what the emulator counted, too
-    bool no_guards;   // device: nothing around the tensors, so that compute-sanitizer sees every access outside them
-    FILE *out;        // a line per test
+    bool verbose;     // also print the counters of the emulator
+    bool no_guards;   // device: no guard zones, so that compute-sanitizer reports every access out of bounds
+    FILE *out;        // gets a line per test
 } TestOptions;
 
 typedef struct TestCounts {
     int passed, failed;
 } TestCounts;
 
-// Runs the tests and adds to the counts. False: something beside the tests went wrong, and was reported.
+// Runs the tests and adds to the counts. False: an error other than a failed test, reported.
 bool test_file(Loader *loader, const TestOptions *options, TestCounts *counts);
 
-// Calls `visit` for every choice of the file; stops at the first false.
+// Calls `visit` for each choice of the file until it returns false.
 bool test_choices(Loader *loader, int define_count, const Define *defines,
                   bool (*visit)(void *user, const TestChoice *choice), void *user);
 
-// "DIR/gemm.0.cubin": where --prepare puts the artefact of a choice and --prepared finds it.
-char *test_prepared_path(Arena *arena, const char *folder, const char *source, int choice);
+// "FOLDER/gemm.0.cubin": the artefact of a choice, written by --compile-only and read by --compiled.
+char *test_compiled_path(Arena *arena, const char *folder, const char *source, int choice);
 
-// Opens an artefact: reads the file and its plan. False: reported.
+// Reads an artefact and its plan. False: reported.
 bool artefact_read(Arena *arena, Failure *failure, DiagSink *sink, const char *path, const Plan **plan,
                    const void **cubin, size_t *size);

@@ -18,7 +18,7 @@ static DiagFormat format_of(const Tool *tool) {
 void tool_flush(Tool *tool) {
     if (tool->lost) return;
     if (fflush(stdout) != 0) tool->lost = errno;
-    else if (ferror(stdout)) tool->lost = EIO;   // a printf met it, and nobody looked at its errno
+    else if (ferror(stdout)) tool->lost = EIO;   // a printf failed, its errno is lost
 }
 
 void tool_show(Tool *tool) {
@@ -26,7 +26,7 @@ void tool_show(Tool *tool) {
     sb_init(&text, tool->arena);
     diag_render(tool->sink, tool->shown, format_of(tool), &text);
     tool->shown = diag_count(tool->sink);
-    tool_flush(tool);   // the product comes before the talk about it
+    tool_flush(tool);   // results before messages
     fputs(sb_text(&text), stderr);
 }
 
@@ -68,7 +68,7 @@ static const Target *find_target(Tool *tool, const char *name) {
     if (target) return target;
     Diag *d = diag(tool->sink, NOWHERE, T_UNKNOWN_TARGET, name);
     size_t length = strlen(name);
-    for (int i = 0; (target = target_at(i)); i++)   // sm_90 for sm_9, sm_90a for sm_90b
+    for (int i = 0; (target = target_at(i)); i++)   // suggests sm_90 for sm_9, sm_90a for sm_90b
         if (length > 3 && strncmp(target->name, name, length - 1) == 0) {
             diag_note(d, "did you mean '%s'?", target->name);
             break;

@@ -1,4 +1,18 @@
-// What the commands share: one run of `tilec`.
+// The command line: what the commands share.
+//
+// In: arguments of the process. Out: files and standard output, diagnostics on standard error, an exit code (TilecStatus).
+// tools/ includes the public header, runtime/ and support/ only. Its files:
+//
+//     main                        parses options, runs a command, prints diagnostics
+//     commands.def, options.def   the tables of commands and options
+//     options, help               parsing; --help, manual, completion, docs/cli.md
+//     tool                        defines, targets, tuning record, output
+//     subject                     the kernel that run, bench and tune work on
+//     cmd_*                       one file per command or group of commands
+//     pass_flags                  options for work on the compiler
+//     test_runner                 runs the tests of a file (test)
+//     bench, bench_flags          times a launch on the device (bench, tune)
+//     tune                        times all combinations of tunables (tune)
 #pragma once
 #include "runtime/compile/load_module.h"
 #include "tools/options.h"
@@ -9,12 +23,12 @@ typedef struct Tool {
     Failure *failure;
     DiagSink *sink;
     Options options;
-    int shown;   // diagnostics printed so far
-    int lost;    // errno of the first time that standard output took no more; 0: it has all
+    int shown;   // number of diagnostics already printed
+    int lost;    // errno of the first failed write to standard output; 0: none failed
 } Tool;
 
-// Each command returns true when all went well; else the diagnostics say what did not. A failing test is no diagnostic:
-// `*code` is then the exit code.
+// A command returns true on success; else the diagnostics give the reason. A failed test is no diagnostic: `*code` is then
+// the exit code.
 typedef bool (*CommandFn)(Tool *tool, int *code);
 
 bool command_build(Tool *tool, int *code);
@@ -33,17 +47,17 @@ bool command_docs(Tool *tool, int *code);
 
 // ---- pieces (tool.c) ----
 void tool_flush(Tool *tool);         // standard output
-void tool_show(Tool *tool);          // prints the diagnostics that were not printed yet, to stderr
-const char *tool_file(Tool *tool);   // the one operand; NULL: reported
-bool tool_usage(Tool *tool, const char *format, ...) __attribute__((format(printf, 2, 3)));   // reports; false
+void tool_show(Tool *tool);          // prints new diagnostics to stderr
+const char *tool_file(Tool *tool);   // the only operand; NULL: reported
+bool tool_usage(Tool *tool, const char *format, ...) __attribute__((format(printf, 2, 3)));   // reports, returns false
 // -D options, in order. False: reported.
 bool tool_defines(Tool *tool, int *count, const Define **defines);
-// --target, several separated by commas; `otherwise` when not given. NULL-terminated. NULL: reported.
+// --target, a comma-separated list; `otherwise`: the default. The result is NULL-terminated; NULL: reported.
 const Target **tool_targets(Tool *tool, const char *otherwise);
 const Target *tool_target(Tool *tool, const char *otherwise);   // exactly one
 bool tool_write(Tool *tool, const char *path, const StrBuf *text);
-// The tuning record for a file: --record, else TILEC_RECORD, else the one beside it; `none` is none. False: reported.
+// Reads the tuning record for a file: --record, else TILEC_RECORD, else FILE.tune; `none`: no record. False: reported.
 bool tool_record(Tool *tool, const char *source, Loader *loader);
-// Where it is, whether or not it exists; NULL: none.
+// Its path, whether or not it exists; NULL: none. *named: the user gave the path.
 const char *tool_record_path(Tool *tool, const char *source, bool *named);
 Loader tool_loader(Tool *tool, const Target *target);

@@ -83,7 +83,7 @@ static bool is_written(const TuneJob *job, int i) {
     return buf && buf->mode != MODE_IN;
 }
 
-// The arguments with outputs of their own.
+// Copies the arguments; outputs get memory of their own.
 static EmuArg *copy_args(Arena *arena, const TuneJob *job, const EmuArg *args) {
     EmuArg *out = NEW_ARRAY(arena, EmuArg, job->func->params.count + 1);
     for (int i = 0; i < job->func->params.count; i++) {
@@ -107,7 +107,7 @@ static double rms_of(const EmuTensor *tensor) {
     return sqrt(squares / (double)count);
 }
 
-// The largest |got - want| / (|want| + rms(want)); the same bits are equal, whatever they mean.
+// The largest |got - want| / (|want| + rms(want)). Equal bits are equal, NaN too.
 static double worst_of(const EmuTensor *got, const EmuTensor *want) {
     size_t width = (size_t)type_bytes(want->type);
     double rms = -1, worst = 0;
@@ -161,11 +161,11 @@ static bool load_and_measure(void *user, Arena *arena) {
     }
     if (ok || t->why) return true;
     t->why = arena_strdup(t->job->arena, diag_view(sink, 0).message);
-    cuda_release(&t->driver, &t->hold);   // a fault stays in its context
+    cuda_release(&t->driver, &t->hold);   // a fault is permanent in its context
     return cuda_hold(&t->driver, t->job->sink, &t->hold);
 }
 
-// False: the device is gone.
+// Measures one candidate. False: the device is not usable any more.
 static bool take(Tune *t) {
     Candidate *c = &t->candidates[t->at];
     TuneResult *result = &t->job->results[t->at];
@@ -199,13 +199,13 @@ static bool with_threads(Tune *t) {
     pthread_t threads[MOST_THREADS];
     int count = 0, wanted = t->job->threads < MOST_THREADS ? t->job->threads : MOST_THREADS;
     while (count < wanted && pthread_create(&threads[count], NULL, compile_all, t) == 0) count++;
-    if (count == 0) compile_all(t);   // no threads to be had
+    if (count == 0) compile_all(t);   // no thread could be created
     bool ok = take_all(t);
     pthread_mutex_lock(&t->lock);
     t->stop = true;
     pthread_mutex_unlock(&t->lock);
     for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < t->job->count; i++) {   // left when the device went
+    for (int i = 0; i < t->job->count; i++) {   // not measured, after a device failure
         tilec_artefact_destroy(t->candidates[i].artefact);
         tilec_diagnostics_destroy(t->candidates[i].diagnostics);
     }

@@ -1,8 +1,8 @@
 // Measures the combinations of a kernel's tunables on the device.
 //
-// Threads compile one combination after the other, through the public API, while the calling thread runs what is ready, in
-// order. Each combination's outputs are compared with the first's that ran; what writes outside its tensors, gives another
-// result or fails is discarded with a reason, and does not end the tuning: after a device fault the context is made anew.
+// Threads compile the combinations through the public API, while the calling thread measures those that are ready, in order.
+// The outputs of each combination are compared with those of the first. A combination that fails, gives another result or
+// writes out of bounds is discarded with a reason; after a device fault the context is re-created and tuning continues.
 #pragma once
 #include "support/fail.h"
 #include "tools/bench.h"
@@ -10,8 +10,8 @@
 typedef struct TuneResult {
     RecordValues tuned;
     const char *text;   // "BM = 128, BN = 64"
-    bool too_large;     // does not fit the target
-    const char *why;    // discarded; NULL: measured, or too large
+    bool too_large;     // exceeds the resources of the target
+    const char *why;    // the reason for discarding it; NULL: measured, or too large
     Spread time;
 } TuneResult;
 
@@ -22,19 +22,19 @@ typedef struct TuneJob {
     const char *path, *source;   // the file and its text
     size_t length;
     const char *target, *ptxas;
-    int define_count;   // the user's
+    int define_count;   // -D
     const Define *defines;
-    const Func *func;   // the kernel, and arguments for it
+    const Func *func;   // the kernel and its arguments
     const EmuArg *args;
-    double tolerance;   // as a test's
+    double tolerance;   // relative error that is allowed between combinations
     int threads;
     BenchOptions bench;
     int count;             // combinations
     TuneResult *results;   // [count], `tuned` and `text` given
     void (*progress)(void *user, int done);
     void *user;
-    const char *device;   // out: its name
+    const char *device;   // out: name of the device
 } TuneJob;
 
-// False: the device cannot be used, reported.
+// False: the device is not usable, reported.
 bool tune_run(TuneJob *job);

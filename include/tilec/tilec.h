@@ -1,29 +1,26 @@
 // libtilec: compiles `.tile` kernels to GPU code, in process, and launches them on CUDA streams.
 //
-//     source text --tilec_compile--> TilecArtefact --tilec_load--> TilecModule --tilec_launch--> work on a CUDA stream
-//                   (no GPU needed)  PTX, cubin, manifest         (libcuda, found at run time)
+//     source text --tilec_compile--> TilecArtefact --tilec_load--> TilecModule --tilec_launch--> work in a CUDA stream
+//                   (no GPU needed)  PTX, cubin, manifest         (libcuda, loaded at run time)
 //
-// An artefact is a launch plan: the kernels of a file in all their variants, and what a launch needs to choose among
-// them and to size grids and workspace. Its cubin carries the plan in a section of its own, so the one file, saved and
-// opened again with tilec_artefact_open, is all that a deployment needs.
+// An artefact holds the code of a file's kernels and their launch plan: all variants, the conditions to choose among them,
+// grids, workspace sizes. The plan is a section of the cubin, so a deployment needs one file, opened with
+// tilec_artefact_open.
 //
 // Conventions
-//   Errors      Every function that can fail returns a TilecStatus; details are a TilecDiagnostics object.
-//   Ownership   `create`, `compile`, `open` and `load` give an object that the matching `destroy` or `unload` frees;
-//               NULL is allowed there. Texts and arrays that a query returns belong to the object asked and live as
-//               long as it.
-//   NULL        A query of NULL has the answer of an empty object: "", 0, false, NULL. Where a call cannot do without it is
-//               TILEC_ERROR_USAGE.
-//   Memory      Host memory of the compiler comes from the context's allocator, except what LLVM, the threads of a
-//               compile and the CUDA driver take for themselves. The library never calls exit or abort and has no
-//               global state.
-//   Threads     A context, an artefact and a module are immutable once made: any number of threads may use one at once
-//               (with an allocator that allows it). A TilecDiagnostics belongs to one thread at a time. A compile has
-//               several kernels compiled side by side, by as many threads as the calling one may use processors;
-//               they block all signals, call nothing of the host's and end before the call returns. ptxas, a process
-//               of its own, does likewise.
-//   Versions    Structures that a caller fills begin with `size`; TILEC_INIT sets it, so that a program built against
-//               an older header keeps working.
+//   Errors      Every function that can fail returns a TilecStatus; details are in a TilecDiagnostics object.
+//   Ownership   `create`, `compile`, `open` and `load` return an object that the matching `destroy` or `unload` frees;
+//               these accept NULL. Strings and arrays that a query returns belong to the queried object and live as long.
+//   NULL        A query of NULL returns the value for an empty object: "", 0, false, NULL. NULL for a required argument
+//               is TILEC_ERROR_USAGE.
+//   Memory      Host memory comes from the context's allocator, except memory of LLVM, of compile threads and of the CUDA
+//               driver. The library never calls exit or abort and has no global state.
+//   Threads     Contexts, artefacts and modules are immutable after creation: any number of threads may use one at the
+//               same time (if the allocator is thread-safe). A TilecDiagnostics belongs to one thread at a time. A
+//               compile runs up to one thread per processor of the caller's affinity mask; the threads block all
+//               signals, call no code of the host program and end before the call returns. So does the process ptxas.
+//   Versions    Structures that a caller fills start with `size`, set by TILEC_INIT, so that a program built against an
+//               older header keeps working.
 //
 // docs/embedding.md is a complete program.
 #ifndef TILEC_H
@@ -48,12 +45,12 @@ TILEC_API const char *tilec_version(void);
 
 // ---- status ----
 
-// What came of a call. The numbers are the exit codes of the command `tilec`.
+// The result of a call. The numbers are the exit codes of the command `tilec`.
 typedef enum TilecStatus {
     TILEC_OK = 0,
     TILEC_ERROR_SOURCE = 1,        // the source, an argument of a launch, or a test is wrong
-    TILEC_ERROR_USAGE = 2,         // the call is wrong: an unknown target, a NULL where something must be
-    TILEC_ERROR_ENVIRONMENT = 3,   // something outside is missing: a file, ptxas, the CUDA driver, memory
+    TILEC_ERROR_USAGE = 2,         // the call is wrong: an unknown target, NULL for a required argument
+    TILEC_ERROR_ENVIRONMENT = 3,   // a resource is missing: a file, ptxas, the CUDA driver, memory
     TILEC_ERROR_TARGET = 4,        // the program does not fit the target: shared memory, registers, threads
     TILEC_ERROR_DEVICE = 5,        // the device reported a fault
     TILEC_ERROR_INTERNAL = 70      // a bug in tilec
@@ -68,23 +65,23 @@ typedef struct TilecDiagnostics TilecDiagnostics;
 
 typedef enum TilecSeverity { TILEC_SEVERITY_ERROR, TILEC_SEVERITY_WARNING, TILEC_SEVERITY_REMARK } TilecSeverity;
 
-// One diagnostic. Lines and columns count from 1 (columns in bytes); line 0: it has no place.
+// One diagnostic. Lines and columns count from 1, columns in bytes; line 0: no source location.
 typedef struct TilecDiagnostic {
-    int code;   // the number of T0123: `tilec explain T0123` says more
+    int code;   // 123 for T0123; `tilec explain T0123` explains it
     TilecSeverity severity;
-    const char *file;   // "" without a place
+    const char *file;   // "": no source location
     int line, column, end_line, end_column;
     const char *message;
-    const char *remedy;   // what to do about it; may be ""
+    const char *remedy;   // how to fix it; may be ""
 } TilecDiagnostic;
 
 // Number of diagnostics; 0 for NULL.
 TILEC_API size_t tilec_diagnostics_count(const TilecDiagnostics *diagnostics);
-// The diagnostic `index`, in order of appearance. False when there is none.
+// The diagnostic `index`, in order of appearance. False: out of range.
 TILEC_API bool tilec_diagnostics_get(const TilecDiagnostics *diagnostics, size_t index, TilecDiagnostic *out);
-// All of them for people: `file:line:col: error[T0123]: text`, an excerpt with a caret, notes. "" for NULL.
+// All diagnostics as text: `file:line:col: error[T0123]: text`, an excerpt with a caret, notes. "" for NULL.
 TILEC_API const char *tilec_diagnostics_text(const TilecDiagnostics *diagnostics);
-// All of them for programs: one JSON object a line. "" for NULL.
+// All diagnostics as JSON, one object per line. "" for NULL.
 TILEC_API const char *tilec_diagnostics_json(const TilecDiagnostics *diagnostics);
 TILEC_API void tilec_diagnostics_destroy(TilecDiagnostics *diagnostics);
 
@@ -92,15 +89,15 @@ TILEC_API void tilec_diagnostics_destroy(TilecDiagnostics *diagnostics);
 
 typedef struct TilecContext TilecContext;
 
-// Host memory: resize(user, NULL, n) allocates, resize(user, p, 0) frees, and NULL means that there is none left.
+// Host memory: resize(user, NULL, n) allocates, resize(user, p, 0) frees; the result NULL means out of memory.
 typedef struct TilecAllocator {
     void *(*resize)(void *user, void *block, size_t bytes);
     void *user;
 } TilecAllocator;
 
-// Makes a context. `allocator` is copied; NULL: the C library's.
+// Creates a context. `allocator` is copied; NULL: malloc and free.
 TILEC_API TilecStatus tilec_context_create(const TilecAllocator *allocator, TilecContext **out);
-// Frees the context. Everything made with it must have been destroyed before.
+// Frees the context. All objects created with it must be destroyed first.
 TILEC_API void tilec_context_destroy(TilecContext *context);
 
 // ---- compiling ----
@@ -114,18 +111,18 @@ typedef struct TilecDefine {
 
 typedef struct TilecCompileOptions {
     size_t size;
-    const char *target;   // "sm_90a"; `tilec targets` lists them. No default
+    const char *target;   // "sm_90a"; `tilec targets` lists them. Required
     const TilecDefine *defines;
     size_t define_count;
-    int optimize;         // LLVM's effort: 0 (the default: a small pipeline, enough for tile code) or 2 (its O2)
-    bool no_lines;        // leaves out the source places of instructions
-    bool no_assemble;     // stops at PTX: tilec_artefact_cubin is then empty, and the artefact cannot be loaded
-    const char *only;     // this kernel or program alone, with what it calls; NULL: all of the file
-    const char *ptxas;    // path; NULL: found on PATH, in CUDA's usual folders, else libnvJitLink
-    const char *record;   // path of the tuning record that `tilec tune` wrote; NULL: none is read
+    int optimize;   // LLVM's optimization level: 0 (the default: a short pipeline that suffices for tile code) or 2 (O2)
+    bool no_lines;        // omits the line table
+    bool no_assemble;     // stops at PTX: the artefact has no cubin and cannot be loaded
+    const char *only;     // compile this kernel or program, with what it calls; NULL: the whole file
+    const char *ptxas;    // path of ptxas; NULL: searched on PATH, in CUDA's usual folders, else libnvJitLink
+    const char *record;   // path of a tuning record, written by `tilec tune`; NULL: none
 } TilecCompileOptions;
 
-// The initial value of a structure that begins with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);
+// The initial value of a structure that starts with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);
 #ifdef __cplusplus
 #define TILEC_INIT(Type) (Type{sizeof(Type)})
 #else
@@ -133,28 +130,28 @@ typedef struct TilecCompileOptions {
     { .size = sizeof(Type) }
 #endif
 
-// Compiles `length` bytes of source. `name` stands in messages and is where imports are looked for.
-// On success *artefact is the result; else NULL. *diagnostics gets errors, warnings and remarks, NULL when there are
-// none (or when there is no memory for them: the status says so). `diagnostics` may be NULL.
+// Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder.
+// *artefact: the result, NULL on failure. *diagnostics: errors, warnings and remarks; NULL: none, or out of memory (see the
+// status). `diagnostics` may be NULL.
 TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
                                     const TilecCompileOptions *options, TilecArtefact **artefact,
                                     TilecDiagnostics **diagnostics);
 
-// Opens an artefact that was saved: the bytes of a cubin made by tilec. They are copied.
+// Opens an artefact from the bytes of a cubin that tilec made. The bytes are copied.
 TILEC_API TilecStatus tilec_artefact_open(TilecContext *context, const void *cubin, size_t size,
                                           TilecArtefact **artefact, TilecDiagnostics **diagnostics);
 TILEC_API void tilec_artefact_destroy(TilecArtefact *artefact);
 
-// The PTX text; "" for an artefact that was opened.
+// The PTX text; "" for an artefact from tilec_artefact_open.
 TILEC_API const char *tilec_artefact_ptx(const TilecArtefact *artefact);
-// The cubin with its plan; *size is set. NULL and 0 when the artefact stopped at PTX.
+// The cubin with its launch plan; sets *size. NULL and 0 if compiled with no_assemble.
 TILEC_API const void *tilec_artefact_cubin(const TilecArtefact *artefact, size_t *size);
 // The launch plan as JSON; docs/manifest.md describes it.
 TILEC_API const char *tilec_artefact_manifest(const TilecArtefact *artefact);
-// The target that it was compiled for.
+// The target, "sm_90a".
 TILEC_API const char *tilec_artefact_target(const TilecArtefact *artefact);
 
-// ---- what an artefact holds ----
+// ---- contents of an artefact ----
 
 // A kernel or a program of the source, with all its variants. Belongs to its artefact.
 typedef struct TilecKernel TilecKernel;
@@ -162,7 +159,7 @@ typedef struct TilecKernel TilecKernel;
 TILEC_API size_t tilec_artefact_kernel_count(const TilecArtefact *artefact);
 // In source order; NULL past the end.
 TILEC_API const TilecKernel *tilec_artefact_kernel(const TilecArtefact *artefact, size_t index);
-// By name; NULL when there is none.
+// By name; NULL: no such kernel.
 TILEC_API const TilecKernel *tilec_artefact_find(const TilecArtefact *artefact, const char *name);
 
 TILEC_API const char *tilec_kernel_name(const TilecKernel *kernel);
@@ -176,26 +173,26 @@ enum { TILEC_MAX_RANK = 8 };
 
 typedef struct TilecParam {
     const char *name;
-    const char *type;   // "bf16", "f32", "i64", ...: of the element or the scalar
+    const char *type;   // element or scalar type: "bf16", "f32", "i64", ...
     bool is_tensor;
-    TilecMode mode;                      // tensors
-    int rank;                            // tensors
-    const char *shape[TILEC_MAX_RANK];   // each dim as text: a name, a number, or an expression of names
+    TilecMode mode;                      // of a tensor
+    int rank;                            // of a tensor
+    const char *shape[TILEC_MAX_RANK];   // each dim: a name, a number, or an expression
 } TilecParam;
 
-// The parameter `index` as the first variant declares it. False when there is none.
+// The parameter `index` of the first variant. False: out of range.
 TILEC_API bool tilec_kernel_param(const TilecKernel *kernel, size_t index, TilecParam *out);
 
 typedef struct TilecVariant {
-    const char *symbol;     // its name in the cubin; "" for a program
-    const char *when;       // the condition under which it is chosen; "" when there is none
-    int threads;            // of a block
-    int64_t shared_bytes;   // of a block
-    int registers;          // of a thread; -1 when unknown (no cubin)
+    const char *symbol;     // name of the function in the cubin; "" for a program
+    const char *when;       // the condition for choosing this variant; "": always
+    int threads;            // per CTA
+    int64_t shared_bytes;   // per CTA
+    int registers;          // per thread; -1: unknown (no cubin)
     int spill_bytes, stack_bytes;
 } TilecVariant;
 
-// The variant `index`, in the order in which a launch tries them. False when there is none.
+// The variant `index`, in the order in which a launch tries them. False: out of range.
 TILEC_API bool tilec_kernel_variant(const TilecKernel *kernel, size_t index, TilecVariant *out);
 
 // ---- launching ----
@@ -204,10 +201,10 @@ typedef struct TilecModule TilecModule;
 
 typedef enum TilecArgKind { TILEC_TENSOR, TILEC_INTEGER, TILEC_REAL } TilecArgKind;
 
-// An argument of a launch: a tensor on the device, or a scalar.
+// An argument of a launch: a tensor in device memory, or a scalar.
 typedef struct TilecArg {
     TilecArgKind kind;
-    void *data;   // tensors: the device address of element [0, ..., 0]
+    void *data;   // tensor: device address of element [0, ..., 0]
     int rank;
     int64_t shape[TILEC_MAX_RANK];
     int64_t strides[TILEC_MAX_RANK];   // in elements
@@ -222,41 +219,41 @@ TILEC_API TilecArg tilec_strided_tensor(void *data, int rank, const int64_t *sha
 TILEC_API TilecArg tilec_integer(int64_t value);
 TILEC_API TilecArg tilec_real(double value);
 
-// Loads the artefact's code into the CUDA context that is current in this thread (when there is none: into device 0's
-// primary context, which is made current). A primary context is retained until unload; one that the caller has created must
-// live as long. TILEC_ERROR_ENVIRONMENT without a driver. The artefact must outlive the module.
+// Loads the artefact's code into the current CUDA context of this thread; if there is none, into the primary context of
+// device 0, which becomes current. A primary context is retained until unload; a context of the caller must live as long as
+// the module. Without a driver: TILEC_ERROR_ENVIRONMENT. The artefact must outlive the module.
 TILEC_API TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics);
-// Unloads it, in any thread (a module in a context that the caller has created: in one where that is current). No launch of it may
-// be running, here or on the device. The context that is current stays so, unless it was retained for this module alone: it ends then.
+// Unloads a module, in any thread; if it is in a context of the caller, that context must be current. No launch of the module may be
+// running on host or device. The current context stays current, unless only this module retained it: then it is destroyed.
 TILEC_API void tilec_unload(TilecModule *module);
 
 typedef struct TilecLaunch {
     size_t size;
     void *stream;   // a CUstream (cudaStream_t); NULL: the default stream
-    // Device memory for scratch, 256-byte aligned; NULL: taken for this launch from the driver's stream-ordered pool.
+    // Device memory for scratch, 256-byte aligned; NULL: allocated for this launch from the stream-ordered memory pool.
     void *workspace;
     size_t workspace_size;   // bytes
-    // The same for scratch that kernels leave zero (`@zeroed`): all zero, as every launch leaves it again, and for one launch at a
+    // Device memory for `@zeroed` scratch, 256-byte aligned: zero before the launch, and zero again after it. For one launch at a
     // time. NULL: see tilec_zeroed_size.
     void *zeroed;
     size_t zeroed_size;   // bytes
 } TilecLaunch;
 
-// Bytes of workspace that launching `kernel` with these arguments needs; 0 for one that has no scratch. Those of tilec_zeroed_size are
-// among them, and need not be there where `zeroed` is given.
+// The bytes of workspace for a launch of `kernel` with these arguments; 0: it has no scratch. They include the bytes of
+// tilec_zeroed_size, which a launch with `zeroed` memory does not use.
 TILEC_API TilecStatus tilec_workspace_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                            size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
 
-// Bytes of `zeroed` that it needs. Where that is given, nothing has to be cleared before a kernel, which costs a launch of its own (1 to
-// 2 us). Where it is NULL, and `workspace` too, the module keeps such memory for each stream until it is unloaded, but for launches
-// into a graph that is being captured; else it is part of the workspace, and each launch clears it.
+// The bytes of `zeroed` memory for a launch. With `zeroed` memory, no clearing kernel (1 to 2 us) runs before the launch. If
+// both `zeroed` and `workspace` are NULL, the module keeps zeroed memory for each stream until it is unloaded (not while the
+// stream is captured into a graph). Otherwise zeroed scratch is taken from the workspace, and each launch clears it.
 TILEC_API TilecStatus tilec_zeroed_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                         size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
 
-// Launches a kernel or program of the module's artefact on a stream and returns at once. Arguments are in the order of the parameters. What the
-// program assumes about shapes, strides and scalars is checked here; nothing is launched when it does not hold.
-// A thread without a CUDA context gets the module's, if that is a primary one. `launch` may be NULL. Faults of
-// the device show up at the caller's next synchronisation.
+// Enqueues a kernel or program of the module's artefact in a stream and returns. Arguments are in the order of the parameters.
+// Shapes, strides and `assume` contracts are checked; if a check fails, nothing is launched. A thread without a current
+// CUDA context gets the module's, if it is a primary context. `launch` may be NULL. Device faults are reported by the
+// caller's next synchronisation.
 TILEC_API TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                    size_t arg_count, const TilecLaunch *launch, TilecDiagnostics **diagnostics);
 

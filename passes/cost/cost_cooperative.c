@@ -183,7 +183,8 @@ static int64_t hidden_share(const Target *target, int64_t moving) {
     return target->wgmma.hidden_share > 0 ? moving / target->wgmma.hidden_share : 0;
 }
 
-bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n, PingpongCost *cost) {
+bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
+                      PingpongCost *cost) {
     Result result = {.kernel = kernel};
     Visitor visitor = {.stmt = find_result, .user = &result};
     visit_block(&visitor, (Block *)&kernel->body);

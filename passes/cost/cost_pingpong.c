@@ -122,13 +122,13 @@ PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgro
     int64_t ring = sum.costs->memory_clocks / (sum.slots > 1 ? sum.slots - 1 : 1);
     int64_t step = larger(larger(multiplying, moving), chain);
     return (PingpongCost){.step = step,
-                        .stream = larger(step, ring),
-                        .k = sum.k,
-                        .bytes = sum.k_bytes,
-                        .loaded = sum.loaded,
-                        .moving = moving,
-                        .tail = sum.columns / warpgroups * column,
-                        .hidden = sum.rows > WGMMA_ROWS};
+                          .stream = larger(step, ring),
+                          .k = sum.k,
+                          .bytes = sum.k_bytes,
+                          .loaded = sum.loaded,
+                          .moving = moving,
+                          .tail = sum.columns / warpgroups * column,
+                          .hidden = sum.rows > WGMMA_ROWS};
 }
 
 PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks) {

@@ -1,4 +1,4 @@
-// One kernel with several tiles: its variants, with conditions by which a launch finds the cheapest.
+// Merges the tiles of a kernel into variants, with conditions by which a launch takes the cheapest.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/cost/cost_cooperative.h"
@@ -8,7 +8,7 @@
 #include "passes/tile/swap_operands.h"
 #include <string.h>
 
-// An expression of one variant with the dims and scalars of another.
+// An expression of one variant in the dims and scalars of another.
 static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *expr) {
     Subst *subst = subst_new(arena);
     for (int i = 0; i < from->dims.count; i++) {
@@ -21,7 +21,7 @@ static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *ex
     return subst_expr(subst, expr);
 }
 
-// What a tile of the grid has behind the end of a tensor: of a name whose end is ceildiv(X, tile), the last one has tile * end - X.
+// The padding of the last tile: tile * end - X for a grid name with end ceildiv(X, tile), else 0.
 static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
     bool divides = end->kind == EXPR_CALL && end->call.op == OP_CEILDIV && expr_is_int(end->call.args[1].value, tile);
     return divides ? e_sub(arena, e_mul(arena, (Expr *)end, e_int(arena, tile)), end->call.args[0].value)
@@ -29,12 +29,12 @@ static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
 }
 
 typedef struct Streamed {
-    Expr *readers;   // blocks that read the tiles of the one operand or the other, the fewer of both; NULL: not known
+    Expr *readers;   // CTAs that read the same tile of an operand, the smaller number of both operands; NULL: unknown
     Expr *few;       // STREAM_READERS or fewer
-    Expr *zeros;     // clocks for what all blocks ask for behind the end
+    Expr *zeros;     // clocks of loads past the end of tensors
 } Streamed;
 
-// Of two names of the grid, each says how many blocks read the tiles that the other one chooses.
+// With two grid names, the extent of one is the number of CTAs that read a tile chosen by the other.
 static Streamed streamed(const TileSearch *search, const Func *kernel, const Stmt *grid, const PingpongCost *cost) {
     if (grid->grid.count != 2) return (Streamed){0};
     Arena *a = search->arena;
@@ -49,7 +49,7 @@ static Streamed streamed(const TileSearch *search, const Func *kernel, const Stm
                       .zeros = e_div(a, zeros, e_int(a, search->target->wgmma.zero_bytes))};
 }
 
-// So many clusters run at once (clusters_of).
+// The number of co-resident clusters (as clusters_of).
 static Expr *clusters(const TileSearch *search, int split) {
     Arena *a = search->arena;
     Expr *all = e_call(a, OP_SMS, 0, NULL);
@@ -59,7 +59,7 @@ static Expr *clusters(const TileSearch *search, int split) {
     return e_max(a, all, e_int(a, 1));
 }
 
-// As apart_clocks, of a problem that the launch knows.
+// As workspace_clocks in search.c, as an expression for the launch.
 static Expr *workspace_cost(const TileSearch *search, const Func *kernel) {
     Arena *a = search->arena;
     const WgmmaCosts *costs = &search->target->wgmma;
@@ -82,7 +82,7 @@ static Expr *workspace_cost(const TileSearch *search, const Func *kernel) {
     return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->apart_bytes))), e_int(a, costs->apart_clocks));
 }
 
-// As clocks_of does it, of a problem that the launch knows.
+// As clocks_of in search.c, as an expression for the launch.
 static Expr *pingpong_clocks(const TileSearch *search, const Func *kernel, const PingpongCost *cost, int split) {
     Arena *a = search->arena;
     const Stmt *grid = func_grid(kernel);
@@ -108,13 +108,13 @@ static Expr *pingpong_clocks(const TileSearch *search, const Func *kernel, const
     return stream.few ? e_add(a, clocks, e_select(a, stream.few, stream.zeros, e_int(a, 0))) : clocks;
 }
 
-// What `other` would cost, in the names of `kernel`.
+// The cost of `other`, in the names of `kernel`.
 static Expr *cost_for(const TileSearch *search, const Func *kernel, const Func *other) {
     Arena *arena = search->arena;
     PingpongCost cost;
     int64_t m, n;
     int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
-    if (split == APART) return translated(arena, kernel, other, workspace_cost(search, other));
+    if (split == BY_WORKSPACE) return translated(arena, kernel, other, workspace_cost(search, other));
     if (!specialized_cooperative(arena, search->target, other))
         cost = cost_pingpong_split(search->target, as_specialized(search, other), split);
     else if (!cooperative_tile(arena, search->target, other, &m, &n, &cost))
@@ -123,7 +123,7 @@ static Expr *cost_for(const TileSearch *search, const Func *kernel, const Func *
     return translated(arena, kernel, other, pingpong_clocks(search, other, &cost, split));
 }
 
-// Variants are tried in order: one is taken when none of those behind it costs less, the last one when nothing else is.
+// Variants are tried in order: a variant is taken if no later one costs less; the last has no condition.
 static void set_conditions(const TileSearch *search, int count, Func **variants) {
     Arena *arena = search->arena;
     for (int i = 0; i + 1 < count; i++) {
@@ -136,19 +136,19 @@ static void set_conditions(const TileSearch *search, int count, Func **variants)
     }
 }
 
-// Where points differ in a way that rounds balance, blocks stay for several (lpt_schedule.c).
+// If the work of tiles differs in a way that LPT scheduling balances, the kernel becomes persistent.
 static void make_stay(const TileSearch *search, Func *kernel) {
     if (kernel->kind != FUNC_KERNEL || !tiles_balance(search->arena, search->target, kernel)) return;
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
 
-// One whose tiles are split apart is a program; its kernels come after all variants, the sum once.
+// A variant with split-K by workspace is a program; its kernels follow all variants, the reduction kernel a single time.
 static void add_variants(const TileSearch *search, const Module *module, Module *merged, int count,
                          Func *const *variants) {
     VEC(Func *) kernels = {0};
     for (int v = 0; v < count; v++) {
         const Func *kernel = variants[v];
-        if (kernel->kind != FUNC_KERNEL || attr_int(kernel->attrs, ATTR_SPLIT, 1) != APART) {
+        if (kernel->kind != FUNC_KERNEL || attr_int(kernel->attrs, ATTR_SPLIT, 1) != BY_WORKSPACE) {
             vec_push(search->arena, &merged->funcs, variants[v]);
             continue;
         }

@@ -1,9 +1,9 @@
-// What a kernel takes, of its tile-stage text (passes/cost/occupancy.h).
+// Estimates the resources of a kernel from its tile-stage text.
 #include "passes/cost/occupancy.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 
-// Registers beside the fragments: addresses, loop counters, and with a gemm operands of a tensor-core instruction.
+// Registers besides the fragments: addresses and loop counters; in a gemm, operands of a tensor-core instruction.
 enum { REGISTER_SLACK = 24, GEMM_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
 
 typedef struct Walk {
@@ -12,7 +12,7 @@ typedef struct Walk {
     Occupancy *out;
     bool async;       // the target copies asynchronously
     bool wgmma;       // has wgmma
-    int64_t stages;   // of the pipelined loop that we are in; 0: none
+    int64_t stages;   // of the enclosing pipelined loop; 0: none
 } Walk;
 
 static int64_t elements(const Buf *buf) {
@@ -36,7 +36,7 @@ static OccupancyBuffer *entry_of(Walk *walk, const Buf *buf) {
     return NULL;
 }
 
-// A copy from global memory into a shared buffer within a pipelined loop: the buffer becomes a ring.
+// An asynchronous copy into a shared buffer in a pipelined loop: the buffer is multi-buffered.
 static void note_move(Walk *walk, const Buf *from, const Buf *to) {
     if (!walk->async || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
     OccupancyBuffer *entry = entry_of(walk, to);
@@ -69,8 +69,8 @@ static bool visit_expr_read(Visitor *visitor, Expr *expr) {
     return true;
 }
 
-// Tensor cores take operand b from shared memory, and operand a from registers: 8-bit elements that were computed, not loaded for it,
-// lie in other threads than it wants. (wgmma's are put in order within the thread.)
+// mma reads operand b from shared memory. Operand a may be in registers, but computed 8-bit elements are in other threads than mma
+// needs, so they are staged too. (For wgmma they are permuted within the thread.)
 static void note_by_shared(Walk *walk, const Stmt *gemm) {
     for (int i = 0; i < 2; i++) {
         OccupancyBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);
@@ -79,7 +79,7 @@ static void note_by_shared(Walk *walk, const Stmt *gemm) {
     }
 }
 
-// A fragment that only reductions read is consumed as it is made: its elements are not all there at once.
+// A fragment that only reductions read is consumed while it is computed: its elements are never live at the same time.
 static void note_operands(Walk *walk, const Stmt *stmt) {
     bool reduces = stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
     for (int i = 0; i < stmt->call.count; i++)

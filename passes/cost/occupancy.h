@@ -1,9 +1,9 @@
-// Does a kernel fit the target? Estimated from its tile-stage text, before any pass, so that unsuitable tunables are
-// passed over in microseconds. What allocation and ptxas find out later is the truth; the estimate errs towards "fits".
+// Does a kernel fit the target? An estimate from its tile-stage text, before all passes: it rejects tunables in microseconds.
+// Allocation and ptxas compute the exact values later; the estimate errs towards "fits".
 //
 //   shared memory   sum over shared buffers of bytes, times the stages of a pipelined loop that copies into them
-//                   asynchronously; and over fragments that a gemm takes by way of it
-//   registers       sum over fragments of bytes / threads / 4, plus what addresses and temporaries usually take
+//                   asynchronously; plus fragments that a gemm reads from shared memory
+//   registers       sum over fragments of bytes / threads / 4, plus an allowance for addresses and temporaries
 #pragma once
 #include "ir/ir.h"
 #include "support/strbuf.h"
@@ -11,26 +11,26 @@
 
 typedef struct OccupancyBuffer {
     const Buf *buf;
-    int64_t stages;      // 1: no ring
-    bool is_loaded;      // from memory
-    bool by_shared;      // fragment: a gemm takes it by way of shared memory
-    int64_t bytes;       // of shared memory, with stages
-    bool is_kept;        // fragment: something other than a reduction reads it
-    int64_t registers;   // of a thread; 0 where it is not kept
+    int64_t stages;      // 1: not multi-buffered
+    bool is_loaded;      // loaded from memory
+    bool by_shared;      // fragment: staged through shared memory for a gemm
+    int64_t bytes;       // of shared memory, all stages
+    bool is_kept;        // fragment: read by more than reductions
+    int64_t registers;   // per thread; 0 if not kept
 } OccupancyBuffer;
 
 typedef struct Occupancy {
     VEC(OccupancyBuffer) buffers;
-    int64_t threads, shared, registers;   // of a block; of a block; of a thread
+    int64_t threads, shared, registers;   // per CTA; bytes per CTA; per thread
     bool fits;
 } Occupancy;
 
 Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *target);
 
-// "BM = 128, BN = 64", from the kernel's @tuned attributes; "" without tunables.
+// "BM = 128, BN = 64", from the kernel's @tuned attributes; "": no tunables.
 const char *tunables_text(Arena *arena, const Func *kernel);
-// The table of buffers, a line each, with totals against the target's limits; no newline at its end.
+// A table of the buffers with totals and the limits of the target; without a final newline.
 void occupancy_table(const Occupancy *estimate, const Target *target, StrBuf *out);
 
-// Whether the target has what a kernel uses: its operations' features, clusters so large.
+// Whether the target has the features of the kernel's operations, and clusters of its size.
 bool kernel_is_supported(const Func *kernel, const Target *target);

@@ -1,4 +1,4 @@
-// The search among combinations of tunables: the first one that fits, or the few that are fastest (passes/cost/search.h).
+// The search over combinations of tunables: the first that fits, or the few that are fastest (passes/cost/search.h).
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
@@ -28,9 +28,8 @@ static void remember(TileSearch *search, const Occupancy *estimate, const char *
 
 // ---- kernels that will be warp-specialized ----
 //
-// How long a problem takes with a tile: as many turns as its points take on the multiprocessors, each of all steps of the loop
-// (passes/cost/cost_pingpong.h). What counts is how well the points fill the last turn, so no tile is best for all problems: a few are
-// kept, and the launch takes the cheapest.
+// The time of a problem with a tile is a number of waves of CTAs times the time of a main loop (the cost models). It depends
+// on how full the last wave is, so no tile is the best for all problems: a few are kept, and the launch takes the cheapest.
 
 const Func *as_specialized(const TileSearch *search, const Func *kernel) {
     const Func *swapped = operands_swapped(search->arena, search->target, kernel);
@@ -50,7 +49,7 @@ static bool is_pingpong(const TileSearch *search, const Func *kernel, const Occu
     return specialized_pingpong(search->arena, search->target, kernel) && shared <= search->target->shared_block;
 }
 
-// A source kernel for certain compile-time values: variants of one name differ in place or condition.
+// Identifies a source kernel with its compile-time values: variants of one name differ in line or condition.
 static const char *variant_key(const TileSearch *search, const Func *kernel) {
     StrBuf key;
     sb_init(&key, search->arena);
@@ -70,15 +69,14 @@ TileChoice *tile_choice(TileSearch *search, const Func *kernel) {
     return choice;
 }
 
-// The path without TMA and wgmma keeps operands and addresses of several instructions in registers.
+// The fallback variant (without TMA and wgmma) keeps operands and addresses of several instructions in registers.
 static bool fits_fallback(const TileSearch *search, const Occupancy *estimate) {
     enum { MORE = 32 };
     return estimate->fits && estimate->registers + MORE <= search->target->registers_thread;
 }
 
-// Of equal tiles (of as many rows, staged alike, where a point is no tile of the result) the fastest; a later one has
-// to be faster by so much, since larger ones fill the last step less well. Of equally fast tiles of the result the one
-// with the longer ring.
+// Of candidates with equal tiles, the fastest is kept. A later (larger) one must be faster by 1/CLEARLY, since it wastes more of a
+// partial last step. Of equally fast candidates the one with more bytes in flight is kept.
 enum { CLEARLY = 32 };
 
 static bool is_better_cooperative(const TileChoice *choice, const TileCandidate *a, const TileCandidate *b) {
@@ -86,7 +84,7 @@ static bool is_better_cooperative(const TileChoice *choice, const TileCandidate 
     return !choice->by_rows && a->ring > b->ring && a->rate <= b->rate + b->rate / CLEARLY;
 }
 
-// There is no room for staging.
+// Whether the epilogue reuses an operand's tile, because shared memory has no space for staging.
 bool aliases_epilogue(const TileSearch *search, const Func *kernel) {
     Occupancy estimate = occupancy_estimate(search->arena, kernel, search->target);
     return specialized_staging(search->arena, search->target, kernel, 0) > 0 &&
@@ -106,7 +104,7 @@ static void compare_cooperative(TileSearch *search, TileChoice *choice, const Fu
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
     if (!cost_cooperative(search->arena, search->target, kernel, alias_epilogue))
-        tile.m = tile.n = 0;   // the launch cannot choose: one for all
+        tile.m = tile.n = 0;   // no cost expression for a launch to compare: keep one tile
     for (int i = 0; i < choice->tiles.count; i++) {
         TileCandidate *other = &choice->tiles.items[i];
         if (other->m != tile.m || other->n != tile.n || (other->alias_epilogue != alias_epilogue && tile.m)) continue;
@@ -116,7 +114,7 @@ static void compare_cooperative(TileSearch *search, TileChoice *choice, const Fu
     vec_push(search->arena, &choice->tiles, tile);
 }
 
-// The first that fitted comes last: it has the general variant.
+// Moves the first tile to the end: the last tile has the fallback variant.
 static void order_cooperative(TileChoice *choice) {
     enum { MOST = 4 };
     if (choice->tiles.count > MOST) choice->tiles.count = MOST;
@@ -125,7 +123,7 @@ static void order_cooperative(TileChoice *choice) {
     choice->tiles.items[choice->tiles.count - 1] = first;
 }
 
-// The one with slots enough; of such the one that takes k faster, clearly; else the one with the longer ring.
+// Prefers enough stages; then less time per k, by a clear margin; then more bytes in flight.
 static bool is_better(const TileCandidate *a, const TileCandidate *b) {
     enum { ENOUGH_SLOTS = 5, CLEARER = 50 };   // a fiftieth
     if (a->slots != b->slots && (a->slots < ENOUGH_SLOTS || b->slots < ENOUGH_SLOTS)) return a->slots > b->slots;
@@ -144,19 +142,19 @@ static void add_split(TileSearch *search, TileChoice *choice, const TileCandidat
     vec_push(search->arena, &choice->splits, *tile);
 }
 
-// (Of tiles that will be turned around parts would be written element by element.)
+// (Not with swapped operands: partial results would be stored element by element.)
 static void compare_workspace_split(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
     if (!can_split_k_workspace(kernel) || as_specialized(search, kernel) != kernel) return;
-    tile.split = APART;
+    tile.split = BY_WORKSPACE;
     add_split(search, choice, &tile);
 }
 
-// Blocks that share steps hold their parts beside the ring.
+// Split-K within a cluster: partial results need shared memory besides the multi-buffered tiles.
 static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
     enum {
         LEAST_SLOTS = 4,
         MOST_BLOCKS = 4
-    };   // larger clusters, and those of three, find fewer places and gained nothing
+    };   // larger clusters, and those of 3, are harder to place and were not faster
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
         if (!can_split(search->target, kernel, tile.split)) continue;
@@ -191,7 +189,7 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
     vec_push(search->arena, &choice->tiles, tile);
 }
 
-// Problems (m, n, k) that the kept tiles should serve: squares, and some that are not.
+// Problems (m, n, k) that the kept tiles are chosen for: square ones and others.
 static const int64_t problems[][3] = {
     {256, 256, 256},       {512, 512, 512},    {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
     {3072, 3072, 3072},    {4096, 4096, 4096}, {6144, 6144, 6144}, {8192, 8192, 8192}, {16, 8192, 8192},
@@ -208,15 +206,15 @@ static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-// Clusters that run at once: multiprocessors come in groups of pairs, which clusters of more than a pair do not fill.
+// Clusters that are co-resident: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do not fill.
 static int64_t clusters_of(const TileSearch *search, int64_t multiprocessors, int split) {
     int64_t clusters = multiprocessors / split;
     return split > 2 ? clusters - clusters / search->target->wgmma.stray_clusters : clusters;
 }
 
-// Parts of all tiles at once, each at a k of its own: what limits is the tensor cores, how soon tiles come, or memory. Then parts are written,
-// as results that TMA does not store, and read by a second launch.
-static double apart_clocks(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
+// Split-K by workspace: the limit of the main kernel is the tensor cores, the arrival of tiles, or memory. It stores partial results
+// without TMA; a second kernel reads and adds them.
+static double workspace_clocks(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = ceiling(problem[0], tile->m) * tile->m, columns = ceiling(problem[1], tile->n) * tile->n;
     int64_t tiles = rows / tile->m * (columns / tile->n), all = ceiling(problem[2], tile->cost.k);
@@ -232,7 +230,7 @@ static double apart_clocks(const TileSearch *search, const TileCandidate *tile, 
 }
 
 static double clocks_of(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
-    if (tile->split == APART) return apart_clocks(search, tile, problem);
+    if (tile->split == BY_WORKSPACE) return workspace_clocks(search, tile, problem);
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;
     int64_t blocks = clusters_of(search, search->target->multiprocessors, tile->split),
@@ -245,12 +243,12 @@ static double clocks_of(const TileSearch *search, const TileCandidate *tile, con
     }
     int64_t loop = waves * steps * step, loads = rows * columns * all * tile->cost.loaded;
     int64_t readers = rows < columns ? rows : columns;
-    bool apart = tile->split > 1 && readers >= STREAM_READERS;   // they do not read what they share at the same time
-    if (apart && loop < loads / costs->cluster_bytes) loop = loads / costs->cluster_bytes;
+    bool independent = tile->split > 1 && readers >= STREAM_READERS;   // they do not read shared operands at the same time
+    if (independent && loop < loads / costs->cluster_bytes) loop = loads / costs->cluster_bytes;
     return (double)(loop + tails * tile->cost.tail + zeros * all * tile->cost.bytes / costs->zero_bytes);
 }
 
-// Takes the tile that lowers the sum of relative times most, given the times so far (0: none); its gain.
+// Takes the tile that lowers the sum of relative times most, given the best times so far (0: none); returns the gain.
 static double take_best(const TileSearch *search, TileChoice *choice, int taken, const double *least, double *times) {
     double best = 0;
     int at = taken;
@@ -274,8 +272,8 @@ static double take_best(const TileSearch *search, TileChoice *choice, int taken,
     return best;
 }
 
-// The last one serves what the facts of the others exclude, large problems too: by another path, for which it must not
-// be too large.
+// The last tile is the fallback for problems that the conditions of the others exclude: prefer a large tile whose variant without
+// TMA still fits.
 static void put_largest_last(TileChoice *choice) {
     int largest = 0, last = choice->tiles.count - 1;
     for (int i = 1; i <= last; i++) {
@@ -302,7 +300,7 @@ static double sum_without(const TileSearch *search, const TileChoice *choice, in
     return sum;
 }
 
-// What was taken early, and is the best for nothing any more.
+// Drops tiles that are not the fastest for any problem any more.
 static void drop_needless(const TileSearch *search, TileChoice *choice, const double *least, double worth) {
     for (int i = choice->tiles.count - 1; i >= 0 && choice->tiles.count > 1; i--) {
         if (sum_without(search, choice, i, least) - sum_without(search, choice, -1, least) > worth) continue;
@@ -312,7 +310,7 @@ static void drop_needless(const TileSearch *search, TileChoice *choice, const do
 }
 
 static void keep_few(const TileSearch *search, TileChoice *choice) {
-    const double WORTH_A_TILE = 0.008, NEEDLESS = 1e-6;   // of the time of one of the problems
+    const double WORTH_A_TILE = 0.008, NEEDLESS = 1e-6;   // of the time of one problem
     double least[PROBLEMS], times[PROBLEMS] = {0};
     for (int p = 0; p < PROBLEMS; p++) {
         least[p] = 1e300;
@@ -330,7 +328,7 @@ static void keep_few(const TileSearch *search, TileChoice *choice) {
     put_largest_last(choice);
 }
 
-// Problems with few tiles and many steps.
+// Problems with few tiles of C and a long K.
 static const int64_t deep_problems[][3] = {
     {64, 1024, 8192},   {128, 128, 16384},  {128, 1024, 8192}, {256, 256, 8192},   {512, 512, 16384},
     {1024, 1024, 8192}, {64, 2048, 8192},   {256, 1024, 4096}, {16, 1024, 4096},   {16, 1024, 28672},
@@ -339,9 +337,9 @@ static const int64_t deep_problems[][3] = {
     {32, 4096, 4096},   {16, 2048, 2048},   {64, 4096, 4096}};
 enum { DEEP = sizeof deep_problems / sizeof deep_problems[0] };
 
-// Behind the tiles that are kept, in front of the last, those that make deep problems faster.
+// Inserts split-K tiles that make deep problems faster, after the kept tiles but before the last.
 static void keep_splits(const TileSearch *search, TileChoice *choice) {
-    const double WORTH_A_SPLIT = 0.05;   // of the time of one of the problems
+    const double WORTH_A_SPLIT = 0.05;   // of the time of one problem
     double times[DEEP];
     for (int p = 0; p < DEEP; p++) {
         times[p] = 1e300;
@@ -417,7 +415,7 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     TileSearch *search = user;
     const int fits = combination, next = combination + 1;
     (void)module;
-    if (!kernel_is_supported(kernel, search->target)) return fits;   // it will not be compiled
+    if (!kernel_is_supported(kernel, search->target)) return fits;   // prune_variants removes it
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
         TileChoice *choice = tile_choice(search, kernel);
         if (!choice->decided) {
@@ -440,7 +438,8 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     search->loc = kernel->loc;
     const Func *specialized = as_specialized(search, kernel);
     Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
-    if (specialized_cooperative(search->arena, search->target, specialized)) {   // with registers for its roles
+    if (specialized_cooperative(search->arena, search->target,
+                                specialized)) {   // its roles set their own register counts
         int64_t staging = specialized_staging(search->arena, search->target, specialized, estimate.shared);
         estimate.fits = estimate.shared + staging <= search->target->shared_block;
     }

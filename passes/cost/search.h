@@ -1,33 +1,45 @@
-// The search among combinations of tunables.
+// The tile search: which values of its tunables a kernel is compiled with.
+//
+// In: the tile-stage text of a kernel for each combination of its tunables, a target. Out: for each kernel the first combination
+// that fits the target; for a warp-specialized kernel up to MOST_VARIANTS tiles, with conditions (`when`) by which a launch takes
+// the cheapest. The files of passes/cost/:
+//
+//     occupancy            estimates shared memory and registers: does a combination fit?
+//     cost_pingpong        clocks of a ping-pong kernel
+//     cost_cooperative     clocks of a cooperative kernel
+//     search               compares combinations, keeps a few tiles
+//     merge_variants       the kept tiles as variants of a kernel, with their conditions
+//
+// The search runs during elaboration (runtime/compile/load_module.c calls it), so before all passes.
 #pragma once
 #include "passes/cost/occupancy.h"
 #include "support/map.h"
 
-// What `elaborate` is given as `user` with tile_search_check: remembers the combinations tried, until a kernel has none that
-// fits.
+// The state of a search, `user` of tile_search_check.
 typedef struct TileSearch {
     Arena *arena;
     const Target *target;
-    bool try_all;          // refuse every combination, to see them all
-    const char *kernel;    // the kernel asked about, or the first that nothing fitted
-    const char *variant;   // for which compile-time values
-    Span loc;              // its place
-    int tried;             // combinations of that kernel
-    bool settled;          // one of them fitted
-    // "BM = 64, BN = 64" and its estimate: the smallest (by shared memory) of those refused, the largest (by fragments,
-    // then shared memory) of those that fit; NULL: none
+    bool try_all;          // reject every combination, to visit them all
+    const char *kernel;    // the kernel being searched, or the first without a combination that fits
+    const char *variant;   // its key: name, line, condition
+    Span loc;              // its location
+    int tried;             // number of combinations tried for that kernel
+    bool settled;          // one of them fits
+    // "BM = 64, BN = 64" and its estimate: the smallest combination (by shared memory) that does not fit, the largest (by
+    // registers, then shared memory) that fits; NULL: none
     const char *smallest_tunables, *largest_tunables;
     Occupancy smallest, largest;
-    StrMap *choices;              // kernel -> what was chosen for it (tile_search_decide)
-    int tile_index, tile_count;   // which of a kernel's tiles is asked for; how many the kernel with most of them has
+    StrMap *choices;              // key of a kernel -> TileChoice (tile_search_decide)
+    int tile_index, tile_count;   // the tile of each kernel to elaborate next; the largest number of tiles of a kernel
 } TileSearch;
 
+// The `fits` callback of elaborate(): returns `combination` to take it, the next number to see another one.
 int tile_search_check(void *user, Module *module, Func *kernel, int combination);
-// Kernels that will be warp-specialized are not content with the first combination that fits: all of them are compared, and a
-// few kept, for problems of different sizes. After an elaboration that chose nothing: true when there are `rounds` more to do,
-// with `round` from 0 on; each gives every such kernel another of its tiles (the last one again where there are no more).
+// For kernels that will be warp-specialized, tile_search_check visits all combinations; this function then keeps a few tiles of
+// each. True: elaborate `tile_count` times more, with `tile_index` from 0; each time every such kernel takes its next tile (or
+// its last one again).
 bool tile_search_decide(TileSearch *search);
-// After tile_search_decide: whether a launch is to choose among tiles of this kernel.
+// After tile_search_decide: whether this kernel keeps tiles from which a launch chooses.
 bool tile_search_chooses(const TileSearch *search, const char *kernel);
-// Adds the kernels of further rounds to the first's, with conditions by which a launch finds the cheapest tile.
+// Adds the kernels of the other elaborations to those of the first, with conditions by which a launch takes the cheapest tile.
 void merge_tile_variants(const TileSearch *search, Module *module, Module *const *others);

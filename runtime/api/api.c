@@ -1,7 +1,7 @@
 // The public API: objects with an arena each, entry points that catch failures.
 //
-// A call works in a temporary arena (Job) with a failure point. What outlives the call is copied into the arena of the
-// object that it makes; those arenas have failure points of their own, which hand failures on to the job's.
+// A call works in a temporary arena (Job) with a failure point. Results are copied into the arena of the object that the
+// call creates; such an arena has its own failure point, which passes failures on to the job's.
 #include "runtime/api/api.h"
 #include "runtime/api/status.h"
 #include "runtime/plan/container.h"
@@ -64,7 +64,7 @@ static void render(TilecDiagnostics *out, const DiagSink *sink) {
     }
 }
 
-// The sink's diagnostics as an object; NULL when there are none, or no memory for them.
+// The diagnostics of a sink as an object; NULL: none, or out of memory.
 static TilecDiagnostics *diagnostics_of(Allocator host, const DiagSink *sink) {
     if (!sink || diag_count(sink) == 0) return NULL;
     TilecDiagnostics *out = object_new(host, sizeof *out);
@@ -86,7 +86,7 @@ static TilecStatus caught(Job *job, TilecStatus (*work)(Job *job)) {
     return work(job);
 }
 
-// Says in a diagnostic what a failure was: in a sink of its own, since the job's may be half done.
+// Reports a failure in a new sink: the job's sink may be inconsistent.
 static TilecStatus describe_failure(Job *job) {
     if (job->text) diag(job->sink, (Span){0}, T_INTERNAL, job->text);
     else diag(job->sink, (Span){0}, T_OUT_OF_MEMORY);

@@ -1,18 +1,27 @@
-// What the files of the public API share. Not for other folders.
+// The public API, include/tilec/tilec.h: what its files share. tools/tune.c, which reads artefacts directly, includes it too.
+//
+// In: calls of an embedder. Out: objects that own their memory, a TilecStatus, diagnostics.
+// The files of runtime/api/:
+//
+//     api              objects, diagnostics, contexts, artefacts
+//     api_compile      tilec_compile; needs LLVM, so that a launch-only library can leave it out
+//     api_launch       tilec_load, tilec_launch
+//     status           diagnostic codes -> TilecStatus
+//     info             facts about the machine, for `tilec doctor` and the layout calculator
 #pragma once
 #include "runtime/plan/plan.h"
 #include "support/diag.h"
 #include "support/fail.h"
 #include "tilec/tilec.h"
 
-// The head of every object that owns memory.
+// First member of every object that owns memory.
 typedef struct Object {
     Allocator host;
     Failure failure;
     Arena *arena;
 } Object;
 
-void *object_new(Allocator host, size_t bytes);   // zeroed, with an arena; NULL: no memory
+void *object_new(Allocator host, size_t bytes);   // zero-filled, with an arena; NULL: out of memory
 void object_free(void *object);
 
 struct TilecContext {
@@ -32,7 +41,7 @@ struct TilecArtefact {
     TilecKernel *kernels;   // one per entry of the plan
 };
 
-// One call: temporary memory and its diagnostics. Calls with arguments embed it as their first member.
+// One API call: temporary memory and diagnostics. Calls with arguments embed it as their first member.
 typedef struct Job {
     Allocator host;
     Failure failure;
@@ -41,12 +50,12 @@ typedef struct Job {
     const char *text;
 } Job;
 
-// Runs `work` with an arena, a sink and a failure point, and frees all but what `work` handed out.
+// Runs `work` with an arena, a sink and a failure point; frees all memory but the objects that `work` created.
 TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **diagnostics);
 
-// What was caught in an object's arena leaves through the job's failure point.
+// Passes a failure that was caught in an object's arena on to the failure point of the job.
 _Noreturn void failure_hand_on(const Failure *from, Failure *to);
 
-// An artefact object of its own memory.
+// Creates an artefact that owns copies of its inputs.
 TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const void *cubin, size_t cubin_size,
                           TilecArtefact **out);

@@ -1,4 +1,4 @@
-// tilec_compile: apart from the rest of the API, which needs no LLVM.
+// tilec_compile, in a file of its own: the rest of the API needs no LLVM.
 #include "runtime/api/api.h"
 #include "runtime/api/status.h"
 #include "runtime/compile/compile.h"
@@ -58,7 +58,7 @@ TilecStatus tilec_compile(TilecContext *context, const char *name, const char *t
     if (diagnostics) *diagnostics = NULL;
     CompileJob c = {.job = {.host = context->host}, .name = name, .text = text, .length = length, .out = artefact};
     size_t known = options->size < sizeof c.options ? options->size : sizeof c.options;
-    memcpy(&c.options, options, known);   // what an older caller does not know stays zero, the default
+    memcpy(&c.options, options, known);   // fields that an older caller lacks stay zero, the default
     if (c.options.define_count > 0 && !c.options.defines) return TILEC_ERROR_USAGE;
     for (size_t i = 0; i < c.options.define_count; i++)
         if (!c.options.defines[i].name || !c.options.defines[i].value) return TILEC_ERROR_USAGE;

@@ -1,4 +1,4 @@
-// Loading an artefact and launching its kernels, for callers that hold their tensors on the device.
+// Loads artefacts and launches their kernels; tensors are in device memory of the caller.
 #include "runtime/api/api.h"
 #include "runtime/api/status.h"
 #include "runtime/device/module.h"
@@ -36,7 +36,7 @@ TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDi
         *out = l.module;
         return status;
     }
-    device_module_close(&l.module->loaded);   // memory may have run out behind the driver's part
+    device_module_close(&l.module->loaded);   // out of memory after the driver loaded the code
     object_free(l.module);
     return status;
 }
@@ -63,7 +63,8 @@ TilecArg tilec_tensor(void *data, int rank, const int64_t *shape) {
     for (int d = rank - 1; d >= 0 && shape; d--) {
         if (d >= TILEC_MAX_RANK) continue;
         strides[d] = stride;
-        if (__builtin_mul_overflow(stride, shape[d], &stride)) stride = INT64_MAX;   // a launch refuses such a tensor
+        if (__builtin_mul_overflow(stride, shape[d], &stride))
+            stride = INT64_MAX;   // tilec_launch rejects such a tensor
     }
     return tilec_strided_tensor(data, rank, shape, strides);
 }
@@ -102,7 +103,7 @@ typedef struct LaunchJob {
     size_t count;
     const TilecArg *args;
     TilecLaunch launch;
-    size_t *bytes, *zeroed;   // asks for one of these sizes only
+    size_t *bytes, *zeroed;   // non-NULL: compute only this size
 } LaunchJob;
 
 static TilecStatus launch(Job *job) {

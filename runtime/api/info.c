@@ -17,8 +17,8 @@ int info_layout(int argc, char **argv) {
 #endif
 }
 
-// sm_90a for 9.0, and sm_86 for 8.7: the architecture's own row, else the highest below it of the same generation (its
-// code runs there, unless it is one with an `a`, whose code runs on its own devices alone).
+// sm_90a for 9.0, sm_86 for 8.7: the row of this architecture, else the highest lower one of the same generation. (Code
+// for an architecture with the suffix `a` runs only on that architecture.)
 static const Target *target_for(int major, int minor) {
     const Target *best = NULL, *t;
     int best_minor = -1;

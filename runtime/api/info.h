@@ -1,8 +1,8 @@
-// What the command line tells about this tilec and the machine it runs on.
+// Facts about the machine, and the layout calculator, for the command line.
 #pragma once
 #include "support/strbuf.h"
 #include "target/target.h"
 
-int info_layout(int argc, char **argv);           // the layout calculator; -1: not built in
+int info_layout(int argc, char **argv);           // runs the layout calculator; -1: not built in
 void info_device(Arena *arena, StrBuf *out);      // driver, devices
-const Target *info_device_target(Arena *arena);   // the best target for the device; NULL without a device
+const Target *info_device_target(Arena *arena);   // best target for device 0; NULL: no device

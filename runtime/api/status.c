@@ -1,6 +1,6 @@
 #include "runtime/api/status.h"
 
-// Ranges of codes (support/diagnostics.def) have a status each; the exceptions stand before them.
+// Each range of codes (support/diagnostics.def) has a status; the exceptions come first.
 TilecStatus status_of_code(DiagCode code) {
     switch (code) {
     case T_CANNOT_READ:

@@ -55,7 +55,7 @@ static bool find_print(Visitor *visitor, Stmt *stmt) {
     return !*found;
 }
 
-// `print` passes its numbers on the stack: such a kernel's frame says nothing about its registers.
+// `print` passes its arguments on the stack, so the stack frame of such a kernel is no sign of spills.
 static bool prints(const Compiled *out, const char *symbol) {
     Func *kernel = kernel_with_symbol(out->module, symbol);
     bool found = false;
@@ -64,7 +64,7 @@ static bool prints(const Compiled *out, const char *symbol) {
     return found;
 }
 
-// A warning with the kernel's name for what ptxas had to put into slow memory.
+// Warns of each kernel whose registers ptxas spilled to local memory.
 static void warn_spills(const Compiled *out) {
     for (int i = 0; i < out->cubin.kernel_count; i++) {
         const KernelResources *k = &out->cubin.kernels[i];
@@ -73,7 +73,7 @@ static void warn_spills(const Compiled *out) {
     }
 }
 
-// A pipeline that was cut short leaves kernels that codegen does not understand; a file of functions leaves nothing to launch.
+// Codegen takes only kernels of the thread stage (--stop-after may leave others), and a file of functions has none.
 static bool all_lowered(const Module *module) {
     int kernels = 0;
     for (int i = 0; i < module->funcs.count; i++) {
@@ -171,7 +171,7 @@ static void report_launches(const PlanSteps *steps, StrBuf *out) {
         if (steps->items[i]->kind == DO_LAUNCH) sb_printf(out, " %s", steps->items[i]->name);
 }
 
-// Up to the next `&&` outside of brackets.
+// Characters up to the next `&&` outside of parentheses.
 static int conjunct_length(const char *text) {
     int length = 0, depth = 0;
     for (; text[length]; length++) {
@@ -181,7 +181,7 @@ static int conjunct_length(const char *text) {
     return length;
 }
 
-// What a model of time says takes thousands of characters: of a long part the beginning is for people, all of it in the manifest.
+// Cost conditions can be thousands of characters long: -v prints the first 60 of a long conjunct, the manifest has them all.
 static void report_condition(const char *text, StrBuf *out) {
     enum { LONG = 400, SHOWN = 60 };
     const char *before = "    when ";
@@ -233,7 +233,6 @@ void report_passes(StrBuf *out) {
     for (int i = 0; (pass = pass_at(i)); i++) sb_printf(out, "%-20s %s\n", pass->name, pass->summary);
 }
 
-// Assembles the smallest kernel there is.
 void report_assembler(Arena *arena, Failure *failure, const char *ptxas, StrBuf *out) {
     static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
     DiagSink *sink = diag_sink_new(arena);

@@ -1,4 +1,16 @@
-// The compile pipeline: module -> passes -> PTX -> cubin -> launch plan. Needs LLVM (through codegen).
+// The compile pipeline, from source text to a cubin that carries its launch plan.
+//
+// In: a source file, a target, -D defines, a tuning record. Out: PTX, cubin, launch plan (Compiled), diagnostics in a sink.
+// The files of runtime/compile/, in the order of the pipeline:
+//
+//     load_module      parse, elaborate, search tiles, merge variants, prune, verify: source text -> Module
+//     record           the tuning record: measured tunables, as a text file
+//     load_recorded    adds the tiles of the tuning record to a module
+//     prune_variants   drops variants that the target cannot run
+//     compile          passes -> codegen -> ptxas -> launch plan -> container; reports for -v
+//     layouts          the report of --emit=layouts
+//
+// compile.c needs LLVM (through codegen/); tilec-gpu is linked without it. The rest needs no LLVM.
 #pragma once
 #include "codegen/codegen.h"
 #include "emulator/emulator.h"
@@ -12,22 +24,22 @@ typedef struct CompileOptions {
     const Target *target;
     int define_count;
     const Define *defines;
-    const char *only;     // this kernel or program; NULL: all
-    PassOptions passes;   // zero but for bisect_limit = -1 is the usual pipeline; see compile_options()
+    const char *only;     // compile this kernel or program alone; NULL: all
+    PassOptions passes;   // all zero, with bisect_limit = -1, is the default pipeline: compile_options()
     int optimize;         // LLVM: 0, 1, 2
-    bool lines;           // source places of instructions
-    bool llvm;            // keep LLVM's IR as text
+    bool lines;           // emit a line table
+    bool llvm;            // keep the LLVM IR as text
     const char *ptxas;
     uint64_t seed;         // of --emulate-each
-    EmuAnswers *answers;   // for it, to be used again; NULL: its own
+    EmuAnswers *answers;   // reference results, shared by several runs; NULL: none are shared
     Upto upto;
 } CompileOptions;
 
 CompileOptions compile_options(const Target *target);
 
 typedef struct CompileTimes {
-    double parse, elaborate, passes, llvm, assemble;   // seconds
-    double build, optimize, emit;                      // LLVM's, of all threads together
+    double parse, elaborate, passes, llvm, assemble;   // wall-clock seconds of each phase
+    double build, optimize, emit;                      // seconds in LLVM, summed over threads
 } CompileTimes;
 
 typedef struct Compiled {
@@ -41,13 +53,13 @@ typedef struct Compiled {
     CompileTimes times;
 } Compiled;
 
-// Compiles what `front` holds; everything is put into `arena`. False: reported.
+// Compiles the source that `loader` opened. The result lies in `arena`. False: reported.
 bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out);
 
 // Runs the passes on a module with the parser and the emulator as hooks. False: reported.
 bool run_pipeline(Module *module, const CompileOptions *options);
 
-// Per kernel variant: condition, threads, shared memory, registers, spills. For people.
+// For -v: condition, threads, shared memory, registers and spills of each kernel variant.
 void report_resources(const Plan *plan, StrBuf *out);
 void report_times(const CompileTimes *times, int kernels, StrBuf *out);
 void report_passes(StrBuf *out);   // the pipeline, a line for each pass

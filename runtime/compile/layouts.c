@@ -81,7 +81,7 @@ static bool same_row(const Row *a, const Row *b) {
     return !strcmp(a->who, b->who) && !strcmp(a->what, b->what) && !strcmp(a->conflicts, b->conflicts);
 }
 
-// Copies of one statement (a pipeline's prologue) are one row.
+// Copies of one statement (in a prologue) are merged into one row.
 static Rows rows_of(const Page *page, const Buf *buf) {
     Rows rows = {0};
     for (int i = 0; i < page->accesses.count; i++) {
@@ -124,7 +124,7 @@ static bool draw(const Page *page, const Buf *buf, Drawing *drawing) {
     return !cx.failed;
 }
 
-// Where the same picture has been; NULL: this is the first time.
+// The earlier place of an equal picture; NULL: there is none.
 static const char *seen_as(Page *page, const Buf *buf) {
     StrBuf key;
     sb_init(&key, page->arena);

@@ -1,11 +1,11 @@
-// The layouts that the passes chose, for people: as text, or with pictures.
+// The report of --emit=layouts: the layouts that the passes chose, as text, SVG or HTML.
 #pragma once
 #include "ir/ir.h"
 #include "support/strbuf.h"
 
 typedef enum { LAYOUTS_TEXT, LAYOUTS_SVG, LAYOUTS_HTML } LayoutsForm;
 
-// Every shared buffer and fragment of every kernel of a module after swizzle-allocation: layout, place, for shared
-// buffers what each access costs, and (SVG, HTML) the beginning of the tile with its banks or owners. `name` is what was
-// compiled. The same module gives the same bytes.
+// `module`: after swizzle-allocation. Lists every shared buffer and fragment of every kernel: layout, offset, bank conflicts of
+// each access, and (SVG, HTML) a picture of the first rows with their banks or owning threads. `name`: the title of the page.
+// The output is deterministic.
 void emit_layouts(Module *module, const Target *target, const char *name, LayoutsForm form, StrBuf *out);

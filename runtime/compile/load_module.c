@@ -42,7 +42,7 @@ bool loader_open_text(Loader *loader, const char *name, const char *text, size_t
     return loader->syntax != NULL;
 }
 
-// Every combination of the file's tunables, to name the largest that would fit.
+// Tries every combination of the file's tunables, to name the largest that fits.
 static void search_all(Loader *loader, Arena *arena, int count, const Define *defines, TileSearch *search) {
     Define *kept = NEW_ARRAY(arena, Define, count + 1);
     ElaborateOptions options = {.defines = kept, .only = search->kernel, .fits = tile_search_check, .user = search};
@@ -68,7 +68,7 @@ static void report_too_large(Loader *loader, Arena *arena, int count, const Defi
     else if (tried[0]) diag_note(d, "no combination of the file's values fits");
 }
 
-// An elaboration for each tile that kernels keep; they become one module. NULL: reported.
+// Elaborates once for each tile that the search keeps, and merges the modules. NULL: reported.
 static Module *elaborate_tiles(Loader *loader, Arena *arena, const ElaborateOptions *options, TileSearch *search) {
     Module **modules = NEW_ARRAY(arena, Module *, search->tile_count);
     for (search->tile_index = 0; search->tile_index < search->tile_count; search->tile_index++) {
@@ -95,16 +95,16 @@ static Module *elaborate_fitting(Loader *loader, Arena *arena, int define_count,
         diag_truncate(loader->sink, diags);
         module = elaborate_tiles(loader, arena, &options, &search);
     }
-    if (search.tried > 0 && !search.settled) {   // whatever elaborate said of it, we know more
+    if (search.tried > 0 && !search.settled) {   // replaces the message of elaborate
         diag_truncate(loader->sink, diags);
         report_too_large(loader, arena, define_count, defines, &search);
         return NULL;
     }
     if (module && loader->target) prune_variants(module, loader->target);
-    return module;   // what has no tunables is measured by the passes
+    return module;   // a kernel without tunables is checked by swizzle-allocation
 }
 
-// Elaborates without a word, to know of which kernels a launch chooses among tiles.
+// Elaborates without diagnostics, to find the kernels that keep several tiles.
 static TileSearch find_choices(Loader *loader, Arena *arena, int define_count, const Define *defines,
                                const char *only) {
     TileSearch search = {.arena = arena, .target = loader->target};
@@ -124,7 +124,7 @@ static bool has_kernel(const Module *module, const char *name) {
 }
 
 static void report_stale(Loader *loader, int diags, const char *kernel) {
-    diag_truncate(loader->sink, diags);   // what was measured once does not even fit
+    diag_truncate(loader->sink, diags);   // the recorded combination does not fit any more
     diag(loader->sink, (Span){0}, T_STALE_RECORD, loader->record_path, kernel);
 }
 

@@ -1,4 +1,4 @@
-// The tuning record's part in choosing tunables.
+// Applies the tuning record to a module: as defines, or as further tiles of a kernel that the launch chooses from.
 #include "ir/build.h"
 #include "ir/print.h"
 #include "runtime/compile/load_module.h"
@@ -55,7 +55,7 @@ static const RecordValue *value_of(const RecordEntry *entry, const char *name) {
     return NULL;
 }
 
-// Whether the text still has these values. *agrees: the user's -D say nothing else.
+// Whether the source still lists these values. *agrees: they do not contradict the -D defines.
 static bool is_candidate(const Choosing *c, const RecordEntry *entry, bool *agrees) {
     int own = 0;
     *agrees = true;
@@ -76,7 +76,7 @@ static bool is_candidate(const Choosing *c, const RecordEntry *entry, bool *agre
     return own > 0 && own == entry->tuned.count;
 }
 
-// The record's entries for a kernel that the text and -D allow. *stale: there are others.
+// The entries for a kernel that the source and -D allow. *stale: the source does not allow some entry.
 static Record usable_entries(const Choosing *c, const char *kernel, bool *stale) {
     Record usable = {0};
     bool agrees;
@@ -90,7 +90,7 @@ static Record usable_entries(const Choosing *c, const char *kernel, bool *stale)
     return usable;
 }
 
-// The user's defines and these values.
+// Appends the values of an entry to the defines; returns the new count.
 static int with_values(const Choosing *c, int count, const Define *defines, const RecordEntry *entry,
                        const Define **out) {
     Define *all = NEW_ARRAY(c->arena, Define, count + entry->tuned.count);
@@ -138,7 +138,7 @@ static bool all_given(const Choosing *c, const char *kernel) {
     return true;
 }
 
-// What the record says of a kernel. chooses: a launch chooses among its tiles.
+// Adds what the record has for a kernel. `chooses`: the kernel keeps several tiles, from which the launch chooses.
 static void add_kernel(const Choosing *c, const char *kernel, bool chooses, RecordedDefines *out) {
     Loader *loader = c->loader;
     bool stale, changed;
@@ -174,9 +174,9 @@ RecordedDefines recorded_defines(Loader *loader, Arena *arena, int define_count,
     return out;
 }
 
-// ---- tiles that were measured, beside those of the model ----
+// ---- recorded tiles as variants ----
 
-// Whether a value of the kernel lies where a measured one speaks for it. NULL: it is fixed for the kernel.
+// The condition that a dim or scalar is near a measured value. NULL: it is a constant of the kernel.
 static Expr *is_near_value(Arena *arena, const Func *kernel, const RecordValue *measured) {
     Var *var = func_dim(kernel, measured->name);
     for (int i = 0; i < kernel->params.count && !var; i++) {
@@ -200,7 +200,7 @@ static Expr *is_near(Arena *arena, const Func *kernel, const RecordValues *shape
     return all;
 }
 
-// Some shape is near both.
+// Whether some shape is near both.
 static bool intersect(const RecordValues *a, const RecordValues *b) {
     for (int i = 0; i < a->count; i++) {
         const RecordValue *x = &a->items[i];
@@ -217,7 +217,7 @@ static bool is_own(const RecordedTile *tile, int place) {
     return strcmp(tile->places.items[place].entry->combination, tile->entry->combination) == 0;
 }
 
-// The shapes near one of the tile's, and not near a smaller one of another tile.
+// The condition that the shape is near one of the tile's shapes, and not near a smaller shape of another tile.
 static Expr *serves(Arena *arena, const Func *kernel, const RecordedTile *tile) {
     Expr *some = NULL;
     for (int i = 0; i < tile->places.count; i++) {

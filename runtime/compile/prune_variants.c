@@ -23,7 +23,7 @@ static bool is_refuted(const Facts *facts, Expr *when) {
     return expr_is_int(simplify_expr(facts_arena(facts), facts, when), 0);
 }
 
-// The condition contradicts the values that it gives to compile-time names.
+// Whether a condition contradicts the values that it itself requires of compile-time names.
 static bool never_holds(Arena *arena, Expr *when) {
     if (!when) return false;
     Facts *facts = facts_new(arena, NULL);
@@ -36,7 +36,7 @@ static bool never_holds(Arena *arena, Expr *when) {
 typedef struct Search {
     const Module *module;
     const Target *target;
-    const char *callee;   // who launches this one?
+    const char *callee;   // the kernel whose launches are searched
     bool found;
 } Search;
 
@@ -57,7 +57,7 @@ static bool runs_stmt(Visitor *visitor, Stmt *stmt) {
     return search->found;
 }
 
-// A program can run where each kernel that it launches has a variant that can.
+// A program can run if each kernel that it launches has a variant that can.
 static bool can_run(const Module *module, const Func *func, const Target *target) {
     if (never_holds(module->arena, func->when)) return false;
     if (func->kind != FUNC_PROGRAM) return kernel_is_supported(func, target);
@@ -106,7 +106,7 @@ void prune_variants(Module *module, const Target *target) {
         take_out(module, i);
     }
     VEC(const Func *) specialised = {0};
-    for (int i = module->funcs.count - 1; i >= 0; i--) {   // what only they launched, under its own name too
+    for (int i = module->funcs.count - 1; i >= 0; i--) {   // kernels that only removed programs launched
         const Func *func = module->funcs.items[i];
         const Func *const *left = (const Func *const *)module->funcs.items;
         if (can_run(module, func, target) || launched(left, module->funcs.count, func->name)) continue;

@@ -35,7 +35,7 @@ static bool read_time(const Json *value, double *out) {
     return isfinite(*out) && *out > 0;
 }
 
-// In the order of their names, whatever that of the line is.
+// Sorted by name, so that the order in a line does not matter.
 static const char *values_text(Arena *arena, const char *head, const RecordValues *values) {
     RecordValue *sorted = arena_copy(arena, values->items, sizeof *sorted * (size_t)values->count);
     StrBuf text;
@@ -56,7 +56,7 @@ const char *record_problem(Arena *arena, const RecordEntry *entry) {
     return values_text(arena, arena_printf(arena, "%s: ", entry->device), &entry->shape);
 }
 
-// NULL: a good line; else what is wrong with it.
+// NULL: the line is valid; else the error.
 static const char *read_entry(Arena *arena, const char *line, size_t length, RecordEntry *out) {
     const char *why;
     const Json *json = json_read(arena, line, length, &why);

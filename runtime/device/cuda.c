@@ -69,14 +69,15 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
     return devices > 0 || no_driver(sink, "there is no device");
 }
 
-// Retains the context if it is its device's primary one. One that ended while it was current here, as its last holder let it go in
-// another thread, begins again: it keeps its handle.
+// Retains the context if it is the primary one of its device. If another thread released the last hold while the context was current
+// here, retaining re-creates it under the same handle.
 static bool retain_primary(const Driver *driver, CudaDeviceHold *hold) {
     unsigned flags = 0, version = 0;
     int active = 0;
     CudaContext primary = NULL;
     if (driver->primary_state(hold->device, &flags, &active) != 0) return false;
-    if (!active && driver->context_version(hold->context, &version) == 0) return false;   // another one, and alive
+    if (!active && driver->context_version(hold->context, &version) == 0)
+        return false;   // a live context that is not the primary one
     if (driver->primary_retain(&primary, hold->device) != 0) return false;
     if (primary == hold->context) return true;
     driver->primary_release(hold->device);
@@ -102,7 +103,7 @@ bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold) {
 
 bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold) {
     CudaContext current = NULL;
-    if (!hold->retained) return true;   // the caller minds its contexts
+    if (!hold->retained) return true;   // the caller sets its contexts
     if (!cuda_check(driver, sink, driver->context_current(&current), "cuCtxGetCurrent")) return false;
     return current || cuda_check(driver, sink, driver->context_set(hold->context), "cuCtxSetCurrent");
 }

@@ -1,7 +1,7 @@
-// The CUDA driver, found at run time: libcuda.so.1 by dlopen. No CUDA header is needed to build.
+// The CUDA driver, loaded at run time: dlopen of libcuda.so.1. The build needs no CUDA header.
 //
-// A Driver is a table of functions, one row each in CUDA_FUNCTIONS. Handles are opaque pointers; a result other than 0
-// is an error that cuda_check turns into a diagnostic.
+// A Driver is a table of functions, one per row of CUDA_FUNCTIONS. Handles are opaque pointers. A result other than 0 is an
+// error; cuda_check reports it.
 #pragma once
 #include "support/arena.h"
 #include "support/diag.h"
@@ -74,7 +74,7 @@ typedef struct CudaLaunch {
     X(event_elapsed, "cuEventElapsedTime", (float *milliseconds, CudaEvent from, CudaEvent to))                        \
     X(event_destroy, "cuEventDestroy_v2", (CudaEvent event))
 
-// The same for CUDA graphs: drivers before CUDA 11.4 do not have all of these.
+// CUDA graphs: optional, drivers before CUDA 11.4 lack some of these.
 #define CUDA_GRAPH_FUNCTIONS(X)                                                                                        \
     X(stream_create, "cuStreamCreate", (CudaStream * stream, unsigned flags))                                          \
     X(stream_destroy, "cuStreamDestroy_v2", (CudaStream stream))                                                       \
@@ -86,19 +86,19 @@ typedef struct CudaLaunch {
     X(graph_exec_destroy, "cuGraphExecDestroy", (CudaGraphExec exec))                                                  \
     X(graph_destroy, "cuGraphDestroy", (CudaGraph graph))
 
-// What tells streams apart: drivers before CUDA 12 do not have it.
+// Identification of streams: optional, drivers before CUDA 12 lack it.
 #define CUDA_STREAM_FUNCTIONS(X)                                                                                       \
     X(stream_is_capturing, "cuStreamIsCapturing", (CudaStream stream, int *status))                                    \
     X(stream_number, "cuStreamGetId", (CudaStream stream, unsigned long long *number))
 
-// cuTensorMapEncodeTiled: drivers before CUDA 12 do not have it. Enumerations of the driver API as integers.
+// cuTensorMapEncodeTiled: optional, drivers before CUDA 12 lack it. Enumerations of the driver API are integers here.
 typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *address, const uint64_t *extents,
                                       const uint64_t *strides, const unsigned *box, const unsigned *element_strides,
                                       int interleave, int swizzle, int promotion, int fill);
 
 typedef struct Driver {
     void *library;
-    CudaEncodeTiled encode_tiled;   // NULL: the driver has none
+    CudaEncodeTiled encode_tiled;   // NULL: not in this driver
     bool has_graphs, has_stream_ids;
 #define X(name, symbol, parameters) CudaResult(*name) parameters;
     CUDA_FUNCTIONS(X)
@@ -122,22 +122,22 @@ enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_LAUNCH_PDL = 6,   // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 };
 
-// Opens the driver. False: T_NO_DRIVER was reported. The library stays open: a driver cannot be unloaded.
+// Opens the driver. False: T_NO_DRIVER reported. The library stays open, since a driver cannot be unloaded.
 bool cuda_open(Driver *driver, DiagSink *sink);
-// True when `result` is success; else reports T_CUDA.
+// True: `result` is success. False: T_CUDA reported, with the name of the call, `what`.
 bool cuda_check(const Driver *driver, DiagSink *sink, CudaResult result, const char *what);
 
-// A context to work in: the one that is current, else device 0's primary context, which is made current. A primary context is retained,
-// also where it was current already: whoever made it so may let it go.
+// A context to work in: the current one, else the primary context of device 0, made current. A primary context is retained, even if
+// it was current: its other holders may release it.
 typedef struct CudaDeviceHold {
     CudaDevice device;
     CudaContext context;
-    bool retained;   // false: a context that the caller has made, and minds
+    bool retained;   // false: a context that the caller created and keeps alive
 } CudaDeviceHold;
 bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold);
-// In a thread that has no context yet: makes the held one current there.
+// Makes the held context current in a thread without a current context.
 bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold);
-// Makes the held one current whatever is; the answer is what was, for context_set. (One that the caller minds is left to the caller.)
+// Makes the held context current if it is retained; returns the previous one, for context_set.
 CudaContext cuda_switch(const Driver *driver, const CudaDeviceHold *hold);
-// Where the context ends with the hold, it is not current in this thread any more.
+// If the context is destroyed with this hold, this thread has no current context afterwards.
 void cuda_release(const Driver *driver, CudaDeviceHold *hold);

@@ -1,7 +1,7 @@
 #include "runtime/device/device.h"
 #include <string.h>
 
-enum { GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };   // on both sides; keeps the 256-byte alignment of cuMemAlloc
+enum { GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };   // size on each side; preserves the 256-byte alignment of cuMemAlloc
 
 static LaunchArg launch_arg_of(const EmuArg *arg, const PlanParam *param) {
     LaunchArg out = {0};
@@ -39,7 +39,7 @@ static bool download(DiagSink *sink, const Driver *d, const Upload *from, EmuTen
         !cuda_check(d, sink, d->to_host(guards + from->guard, data + tensor->bytes, from->guard), "cuMemcpyDtoH"))
         return false;
     for (size_t i = 0; i < 2 * from->guard; i++) *intact &= guards[i] == GUARD_PATTERN;
-    tensor->initialised = NULL;   // a device keeps no marks: what it did not write shows by its poison
+    tensor->initialised = NULL;   // unwritten elements still have their poison value
     return true;
 }
 

@@ -1,4 +1,4 @@
-// Tensors of the host as arguments on the device: for `tilec bench`, and `tilec test` and `tilec run` with --on=gpu.
+// Host tensors as device arguments, for `tilec bench` and for `tilec test` and `tilec run` with --device=gpu.
 #pragma once
 #include "emulator/emulator.h"
 #include "runtime/device/module.h"
@@ -6,12 +6,12 @@
 typedef struct Upload Upload;
 typedef struct DeviceArgs {
     int count;
-    LaunchArg *launch;   // [count] what a launch takes
-    Upload *uploads;     // [count] memory of the tensors
+    LaunchArg *launch;   // [count] arguments of the launch
+    Upload *uploads;     // [count] device memory of the tensors
 } DeviceArgs;
 
-// Copies arguments over; with `guards` each tensor lies between two zones that nothing may write. Free them either way.
-// False: reported.
+// Copies arguments to the device; with `guards`, each tensor lies between two guard zones. Call device_free on success and on
+// failure. False: reported.
 bool device_upload(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, bool guards,
                    int count, const EmuArg *args, DeviceArgs *out);
 void device_free(const DeviceModule *loaded, DeviceArgs *args);
@@ -20,11 +20,10 @@ typedef struct DeviceRun {
     const DeviceModule *loaded;
     const PlanEntry *entry;
     bool no_guards;        // no guard zones around the tensors
-    double seconds;        // out: time on the device
-    const char *outside;   // out: "it wrote outside 'C'", when a guard zone was written; else NULL
+    double seconds;        // out: device time
+    const char *outside;   // out: "it wrote outside 'C'" if a guard zone changed; else NULL
 } DeviceRun;
 
-// Launches with arguments that lie in host memory and waits: copies tensors over, runs, copies them back. A device
-// keeps no marks of what was written: `initialised` of the tensors becomes NULL. False: reported (a driver error,
-// arguments that do not fit).
+// Copies tensors to the device, launches, waits, copies them back. A device does not track initialised elements, so
+// `initialised` of the tensors becomes NULL. False: reported (a driver error, or arguments that match no variant).
 bool device_run(Arena *arena, DiagSink *sink, DeviceRun *run, int count, const EmuArg *args);

@@ -6,7 +6,7 @@
 
 static const Span NOWHERE;
 
-// A kernel with more dynamic shared memory than the default has to ask for it once.
+// More dynamic shared memory than the default needs a function attribute.
 static bool load_kernel(Arena *arena, DiagSink *sink, DeviceModule *l, const PlanVariant *variant) {
     DeviceKernel kernel = {.variant = variant};
     const Driver *d = &l->driver;
@@ -24,13 +24,13 @@ static bool load_kernel(Arena *arena, DiagSink *sink, DeviceModule *l, const Pla
     return true;
 }
 
-// Code for sm_90 runs on 9.x from 9.0 on; code for sm_90a on 9.0 alone.
+// Code for sm_90 runs on 9.0 and later 9.x; code for sm_90a on 9.0 only.
 static bool check_target(DiagSink *sink, const DeviceModule *l) {
     int major = 0, minor = 0, number = 0;
     char suffix = 0;
     l->driver.device_attribute(&major, CUDA_MAJOR, l->hold.device);
     l->driver.device_attribute(&minor, CUDA_MINOR, l->hold.device);
-    if (sscanf(l->plan->target, "sm_%d%c", &number, &suffix) < 1) return true;   // the driver will say
+    if (sscanf(l->plan->target, "sm_%d%c", &number, &suffix) < 1) return true;   // the driver reports it
     bool fits = number / 10 == major && (suffix == 'a' ? number % 10 == minor : number % 10 <= minor);
     if (!fits) diag(sink, NOWHERE, T_WRONG_DEVICE, l->plan->target, major, minor);
     return fits;
@@ -68,7 +68,7 @@ bool device_module_open(Arena *arena, DiagSink *sink, const Plan *plan, const vo
     return false;
 }
 
-// The thread need not be the one that opened it, nor in the same context.
+// May run in another thread, and with another current context, than the open.
 void device_module_close(DeviceModule *loaded) {
     const Driver *d = &loaded->driver;
     if (loaded->module) {
@@ -116,10 +116,11 @@ static bool run_kernel(DiagSink *sink, const DeviceModule *l, const Action *a, C
         diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many parameters");
         return false;
     }
-    for (int i = 0; i < a->param_count; i++) params[i] = &a->params[i];   // little endian: a scalar's bytes come first
+    for (int i = 0; i < a->param_count; i++)
+        params[i] = &a->params[i];   // little endian: the scalar is in the low bytes
     TensorMapBytes maps[MAX_MAPS];
     if (!encode_maps(sink, l, a, maps, params)) return false;
-    // Where the kernel waits for those before it itself, the device need not.
+    // The kernel itself waits for earlier kernels (griddepcontrol.wait), so it may start early.
     CudaLaunchAttribute pdl = {.id = CUDA_LAUNCH_PDL, .value.pdl = 1};
     CudaLaunch launch = {.grid = {(unsigned)a->grid, 1, 1},
                          .block = {(unsigned)a->variant->threads, 1, 1},
@@ -131,7 +132,7 @@ static bool run_kernel(DiagSink *sink, const DeviceModule *l, const Action *a, C
     return cuda_check(&l->driver, sink, result, a->variant->symbol);
 }
 
-// Elements of 8 bytes whose halves differ are set as two columns of a matrix of 4-byte words.
+// 8-byte elements with different halves are set as two columns of a matrix of 4-byte words.
 static bool run_fill(DiagSink *sink, const DeviceModule *l, const Action *a, CudaStream stream) {
     const Driver *d = &l->driver;
     size_t count = (size_t)a->count;
@@ -168,7 +169,7 @@ static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, 
     return need <= given;
 }
 
-// A launch with workspace from the stream's pool, which gets it back whatever happens in between.
+// A launch whose workspace comes from the stream's pool and is released on all paths.
 typedef struct PoolLaunch {
     Arena *arena;
     DiagSink *sink;

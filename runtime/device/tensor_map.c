@@ -1,5 +1,5 @@
-// A small cache in front of cuTensorMapEncodeTiled: the last requests, replaced in turn. A request is a plain value, so
-// what differs in address, extents, strides, box or swizzle is another one.
+// A cache of the last requests to cuTensorMapEncodeTiled, replaced in FIFO order. The key is the whole request: address,
+// extents, strides, box and swizzle.
 #include "runtime/device/tensor_map.h"
 #include "support/hash.h"
 #include <pthread.h>
@@ -17,7 +17,7 @@ typedef struct CachedMap {
 struct MapCache {
     pthread_mutex_t lock;
     int count, next;
-    uint64_t hashes[CACHED];   // of the requests: what is compared first
+    uint64_t hashes[CACHED];   // of the requests, compared first
     CachedMap *items;          // [CACHED]
 };
 

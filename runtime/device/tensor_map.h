@@ -1,4 +1,4 @@
-// Tensor maps at launch: encoded by the driver, and kept, since a program launches with the same tensors again and again.
+// TMA tensor maps: encoded by the driver at launch, and cached, since programs launch with the same tensors again and again.
 #pragma once
 #include "runtime/device/cuda.h"
 #include "runtime/plan/plan.h"
@@ -11,5 +11,5 @@ typedef struct TensorMapBytes {
 typedef struct MapCache MapCache;
 MapCache *map_cache_new(Arena *arena);
 
-// False: reported. Threads may encode at the same time.
+// False: reported. Thread-safe.
 bool map_encode(const Driver *driver, DiagSink *sink, MapCache *cache, const MapRequest *request, TensorMapBytes *out);

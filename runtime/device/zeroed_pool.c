@@ -4,8 +4,8 @@
 enum { MOST_BLOCKS = 256 };
 static const int64_t LEAST_BYTES = 4096;
 
-// Streams are known by the driver's number: a handle may be that of another stream once the first one was destroyed, while what was
-// sent to that still runs. For the same reason nothing is freed before the end: it may be in use.
+// Streams are identified by the driver's number: the handle of a destroyed stream may be reused while its launches still run. For the
+// same reason blocks are freed only with the pool.
 typedef struct PoolBlock {
     unsigned long long stream;
     CudaAddress address;
@@ -41,20 +41,19 @@ static const PoolBlock *find(const ZeroedPool *memory, unsigned long long stream
     return NULL;
 }
 
-typedef struct Call {   // of the driver, the last one
+typedef struct Call {   // the last call of the driver
     CudaResult result;
     const char *name;
 } Call;
 
-// Cleared in the stream, so before what is launched there next.
+// The block is cleared in stream order, so before the next launch.
 static Call add(const Driver *d, ZeroedPool *memory, unsigned long long number, CudaStream stream, int64_t bytes) {
     PoolBlock kept = {.stream = number, .bytes = LEAST_BYTES};
-    while (kept.bytes < bytes)
-        kept.bytes *= 2;   // so that a stream whose launches grow takes little more than the largest
+    while (kept.bytes < bytes) kept.bytes *= 2;   // a stream whose launches grow allocates at most twice the largest
     Call allocates = {d->allocate_async(&kept.address, (size_t)kept.bytes, stream), "cuMemAllocAsync"};
     if (allocates.result != 0) return allocates;
     Call clears = {d->set32(kept.address, 0, (size_t)kept.bytes / sizeof(unsigned), stream), "cuMemset"};
-    if (clears.result != 0) kept.bytes = 0;   // never found
+    if (clears.result != 0) kept.bytes = 0;   // find() skips it
     memory->items[memory->count++] = kept;
     return clears;
 }
@@ -73,5 +72,5 @@ bool zeroed_pool_take(const Driver *driver, DiagSink *sink, ZeroedPool *memory, 
     }
     if (kept) *address = kept->address;
     pthread_mutex_unlock(&memory->lock);
-    return cuda_check(driver, sink, call.result, call.name);   // not under the lock: reporting may leave by longjmp
+    return cuda_check(driver, sink, call.result, call.name);   // outside the lock: reporting may longjmp
 }

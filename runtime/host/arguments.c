@@ -14,7 +14,7 @@ typedef struct Maker {
     const Func *func;
     uint64_t seed;
     EmuArg *args;
-    HostScope dims;   // those given by name
+    HostScope dims;   // dims given by name
 } Maker;
 
 int run_param(const Func *func, const char *name) {
@@ -62,7 +62,7 @@ static bool allocate(Maker *m, const char *name, Type type, int rank, const int6
     return true;
 }
 
-// Elements of a kind: random is N(0, 1) for floats and below 256 for integers.
+// Fills a tensor: zeros, iota, poison or random (floats: N(0, 1); integers: 0 to 255).
 static void fill(Maker *m, Tensor *t, const char *kind, int index) {
     Random random = {m->seed * 1000003 + (uint64_t)index};
     size_t width = (size_t)type_bytes(t->type);
@@ -78,7 +78,7 @@ static void fill(Maker *m, Tensor *t, const char *kind, int index) {
     }
 }
 
-// "[256x192]" (or with commas): the number of dims, -1 when it is malformed.
+// Parses "[256x192]" or "[256,192]"; returns the rank, or -1 if malformed.
 static int parse_shape(const char *text, int64_t *shape) {
     int rank = 0;
     if (*text != '[') return -1;
@@ -140,7 +140,7 @@ static bool check_given(Maker *m, const bool *given) {
     return true;
 }
 
-// M=4096: a dim of the tensors.
+// M=4096: binds a dim.
 static bool give_dim(Maker *m, const RunArg *given) {
     char *end;
     HostName name = {given->name, scalar_integer(TYPE_I64, strtoll(given->value, &end, 0))};
@@ -149,14 +149,14 @@ static bool give_dim(Maker *m, const RunArg *given) {
     return true;
 }
 
-// Binds a dim that stands alone in a shape or stride list.
+// Binds the dim if the expression is a single name.
 static void bind(Arena *arena, HostScope *scope, const Expr *expr, int64_t value) {
     if (!expr || expr->kind != EXPR_VAR) return;
     HostName name = {expr->var->name, scalar_integer(TYPE_I64, value)};
     vec_push(arena, &scope->names, name);
 }
 
-// Tensors that were not given: shapes from the dims of those that were, or from the dims themselves.
+// Makes the tensors that were not given: their shapes follow from bound dims.
 static bool infer_tensors(Maker *m, const bool *given) {
     HostScope scope = m->dims;
     for (int i = 0; i < m->func->params.count; i++) {

@@ -1,4 +1,11 @@
-// One run of a kernel or program on tensors of the host: what `tilec run` does.
+// Arguments of a kernel or program on the host, from NAME=VALUE pairs.
+//
+// In: text, .npy files. Out: EmuArgs, as the emulator and runtime/device/ take them; bytes and FLOPs of a launch.
+// The files of runtime/host/, for the commands run, bench and tune (they need ir/ and emulator/, which tools/ may not include):
+//
+//     npy              reads and writes .npy files
+//     arguments        NAME=VALUE pairs -> arguments
+//     workload         bytes and floating-point operations of a launch
 //
 //     A=x.npy   A=random[256x192]   A=zeros[4]   A=iota[8]   scale=0.125   M=256
 #pragma once
@@ -7,15 +14,15 @@
 #include "runtime/plan/plan.h"
 
 typedef struct RunArg {
-    const char *name, *value;   // as given
+    const char *name, *value;   // text of the command line
 } RunArg;
 
-// The arguments of `func` from NAME=VALUE pairs; outputs that are not given get their shape from the others and are
-// poisoned (NaN, or the largest integer). Where dims are given by name, so do inputs, which are then random. False: reported.
+// Makes the arguments of `func`. The shape of an output that is not given follows from the other arguments; its elements are
+// poisoned (NaN, or the largest integer). If dims are given (M=256), inputs may be missing too: they are random. False: reported.
 bool run_make_args(Arena *arena, DiagSink *sink, const Func *func, int given_count, const RunArg *given, uint64_t seed,
                    EmuArg **args);
 
-// The dense tensor of an argument (for saving it).
+// The tensor of an argument, dense, for saving.
 Tensor run_tensor(const EmuArg *arg);
 
-int run_param(const Func *func, const char *name);   // its index; -1: none
+int run_param(const Func *func, const char *name);   // index of the parameter; -1: none

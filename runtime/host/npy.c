@@ -9,7 +9,7 @@ enum { MAGIC_BYTES = 6, ALIGN = 64 };
 
 typedef struct Descr {
     Type type;
-    const char *written, *also;   // `also` is read too
+    const char *written, *also;   // `also`: a second spelling for reading
 } Descr;
 
 static const Descr descrs[] = {
@@ -33,7 +33,7 @@ static const Descr *descr_of(Type type) {
     return NULL;
 }
 
-// The value of 'key' in the header's dictionary: a pointer to its first character, or NULL.
+// The first character of the value of 'key' in the header's dictionary; NULL: no such key.
 static const char *find_key(const char *header, const char *key) {
     const char *at = strstr(header, key);
     if (!at) return NULL;
@@ -58,7 +58,7 @@ static const char *parse_shape(const char *text, Tensor *out) {
     }
 }
 
-// Which of our types the file's elements have: `wanted` where the names allow it.
+// The type of the file's elements: `wanted` if its descr matches.
 static const char *parse_descr(Arena *arena, const char *text, Type wanted, Type *type) {
     char name[16] = "";
     if (*text == '\'' || *text == '"') text++;

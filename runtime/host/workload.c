@@ -61,13 +61,13 @@ bool bench_value(Arena *arena, Failure *failure, const Func *func, const EmuArg 
     return *value > 0 || (*why = "it is not above 0", false);
 }
 
-// ---- products of the gemms ----
+// ---- floating-point operations ----
 
 typedef struct Count {
     Arena *arena;
     HostScope scope;
     double flops;
-    bool unknown;   // a gemm stands under what is not known before the launch
+    bool unknown;   // a gemm is inside a loop or branch that is unknown before the launch
 } Count;
 
 static double real_of(Count *c, const Expr *e);
@@ -82,7 +82,7 @@ static double real_binary(Count *c, const Expr *e) {
     }
 }
 
-// The value as a real number, `ceildiv` as the true fraction; NaN: not known.
+// The value as a real number, `ceildiv` as the exact fraction; NaN: unknown.
 static double real_of(Count *c, const Expr *e) {
     Scalar value;
     const char *why;

@@ -1,17 +1,17 @@
-// What a launch moves and computes, from the text of the kernel and its arguments.
+// Bytes and floating-point operations of a launch, from the kernel and its arguments.
 #pragma once
 #include "emulator/emulator.h"
 #include "frontend/frontend.h"
 #include "runtime/compile/record.h"
 #include "runtime/plan/plan.h"
 
-// Bytes that have to cross the memory bus: inputs and outputs once, tensors that are both twice.
+// The least bytes of global memory traffic: each input is read, each output written, each inout tensor both.
 double bench_bytes(const Func *func, const EmuArg *args);
-// Floating-point operations of a kernel's gemms for these arguments: two for each product, padding not counted (a
-// `ceildiv` is taken as the true fraction). Of the tile stage. 0: it has none, or they cannot be counted.
+// Floating-point operations of the gemms of a tile-stage kernel: two per multiply-add, without padding (`ceildiv` counts as the
+// exact fraction). 0: no gemm, or a loop count that is unknown before the launch.
 double bench_flops(Arena *arena, const Func *func, const EmuArg *args);
-// The dims and integer scalars by name, as a tuning record has them.
+// Dims and integer scalars by name: the shape of a tuning record.
 RecordValues bench_shape(Arena *arena, const Func *func, const EmuArg *args);
-// The value of an expression over dims and scalar arguments, "2 * M * N * K". False: *why (in `arena`).
+// Evaluates an expression over dims and scalar arguments, "2 * M * N * K". False, with *why (in `arena`).
 bool bench_value(Arena *arena, Failure *failure, const Func *func, const EmuArg *args, const char *text, double *value,
                  const char **why);

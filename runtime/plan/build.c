@@ -11,8 +11,8 @@ typedef struct Builder {
     Arena *arena;
     const Cubin *cubin;
     const Target *target;
-    VEC(const char *) names;   // of the variant so far
-    Map *renamed;              // Var -> the Var of another name that stands for it
+    VEC(const char *) names;   // names taken in this variant
+    Map *renamed;              // Var -> its replacement with a unique name
 } Builder;
 
 static const char *address_name(Arena *arena, const char *tensor) {
@@ -29,8 +29,8 @@ static bool is_taken(const Builder *b, const char *name) {
     return false;
 }
 
-// Names of a module are for people: two `let`s may have the same one, such as those of a function inlined twice, and each may be called
-// as a tensor's address is here.
+// Names of a module need not be unique (a function inlined twice declares its `let`s twice), and may equal the name of a tensor's
+// address. Here each gets a unique one.
 static const char *own_name(Builder *b, const Var *var) {
     const char *name = var->name;
     for (int i = 1; is_taken(b, name); i++) name = arena_printf(b->arena, "%s_%d", var->name, i);
@@ -96,7 +96,7 @@ static PlanArg plan_arg(Builder *b, const Arg *arg) {
 
 static void plan_block(Builder *b, const Block *block, PlanSteps *out);
 
-// The step of a statement; NULL when it is the grid, or nothing that the host does.
+// The step of a statement; NULL: the grid, or no work for the host.
 static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
     PlanStep *step = NEW(b->arena, PlanStep);
     switch (stmt->kind) {
@@ -160,7 +160,7 @@ static const KernelResources *resources_of(const Builder *b, const char *symbol)
     return NULL;
 }
 
-// Clusters, roles, and the operations by which tiles come, are multiplied and go.
+// For -v: clusters, warp roles, and the instructions that load, multiply and store tiles.
 static const char *chosen_text(Builder *b, const Func *kernel, const int cluster[3]) {
     static const OpId telling[] = {OP_TMA_LOAD,   OP_TMA_MULTICAST, OP_CP_ASYNC, OP_WGMMA,     OP_MMA,
                                    OP_PEER_STORE, OP_TMA_STORE,     OP_TMA_ADD,  OP_BULK_LOAD, OP_BULK_STORE};
@@ -221,7 +221,7 @@ static PlanMap plan_map(Builder *b, const Func *func, int at) {
     return out;
 }
 
-// Tensors and their addresses keep their names, scalars and dims take what is free.
+// Tensors and their addresses keep their names; scalars and dims are renamed if theirs is taken.
 static void name_arguments(Builder *b, const Func *func) {
     b->names.count = 0;
     b->renamed = map_new(b->arena);
@@ -277,7 +277,7 @@ const Plan *plan_build(const Module *module, const Target *target, const Cubin *
             vec_push(b.arena, &plan->entries, entry);
             last = &vec_last(&plan->entries);
         }
-        last->is_program &= func->kind == FUNC_PROGRAM;   // else one of its variants is a program
+        last->is_program &= func->kind == FUNC_PROGRAM;   // a kernel may have a variant that is a program
         PlanVariant variant = plan_variant(&b, func);
         vec_push(b.arena, &last->variants, variant);
     }

@@ -1,7 +1,7 @@
-// The launch plan of a compiled module. Apart from plan.h, since only a tilec that compiles needs it.
+// The launch plan of a compiled module (compile time only).
 #pragma once
 #include "codegen/codegen.h"
 #include "runtime/plan/plan.h"
 
-// `cubin` gives the resources; NULL: unknown.
+// `cubin`: source of the resource usage; NULL: unknown.
 const Plan *plan_build(const Module *module, const Target *target, const Cubin *cubin);

@@ -1,14 +1,13 @@
-// From arguments to actions: which variant serves, what its contracts say, how large its grid is.
+// From arguments to actions: chooses a variant, checks its contracts, computes grid and parameters.
 //
-// Binding an argument list to a variant goes in three phases, since a dim may be named before or after the expressions
-// that use it:
+// Arguments are bound to a variant in three phases, since an expression may use a dim before the parameter that binds it:
 //
-//     1. every lone name in a shape or stride list takes the argument's value:      A: [M, K], offs: [E + 1] -> M, K
-//     2. every shape and stride is computed and compared with the argument's:       offs has E + 1 elements?
-//     3. `when` is computed
+//     1. each single name in a shape or stride list is bound to the argument's extent:   A: [M, K], offs: [E + 1] -> M, K
+//     2. each shape and stride expression is compared with the argument:                 does offs have E + 1 elements?
+//     3. `when` is evaluated
 //
-// The first variant that passes all three serves. A variant that does not says why; when none serves, all reasons are
-// shown. Contracts (`assume`) come after the choice: a violated one is an error, it does not try the next variant.
+// The first variant that passes all three is launched. If no variant does, the diagnostic lists the reason of each.
+// Contracts (`assume`) are checked after the choice: a violated contract is an error, and no other variant is tried.
 #include "runtime/plan/plan.h"
 #include <limits.h>
 #include <string.h>
@@ -17,13 +16,13 @@ enum { WORKSPACE_ALIGN = 256, MAX_CALL_DEPTH = 32, MAX_REASONS = 12 };
 
 static const Span NOWHERE;
 
-typedef struct Tensor {   // a name of a program and what it stands for
+typedef struct Tensor {   // a tensor of a program
     const char *name;
     Type type;
     LaunchArg arg;
 } Tensor;
 
-// One call of an entry: its names.
+// The names of one call of an entry.
 typedef struct Frame {
     const PlanEntry *entry;
     const PlanVariant *variant;
@@ -41,7 +40,7 @@ typedef struct Dispatcher {
     int depth;
 } Dispatcher;
 
-// Where a dim is 0 the product of the others may be anything: it wraps.
+// Wraps: if a dim is 0, the product of the others has no bound.
 static int64_t product(int64_t a, int64_t b) {
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }
@@ -66,12 +65,12 @@ static int64_t elements(const LaunchArg *arg) {
     return is_empty(arg) ? 0 : count;
 }
 
-// Whether 64 bits count its bytes, and those from its first to its last element. So they do for all parts of it.
+// Whether the size in bytes, and the distance of the last element from the first, fit 64 bits. They then do for all regions too.
 static bool is_countable(const LaunchArg *arg, Type type) {
     int64_t bytes = type_bytes(type), reach = 0, step;
     for (int d = 0; d < arg->rank; d++) {
         if (__builtin_mul_overflow(bytes, arg->shape[d], &bytes)) return false;
-        if (arg->shape[d] <= 1) continue;   // no address depends on the stride
+        if (arg->shape[d] <= 1) continue;   // the stride is not used
         if (__builtin_mul_overflow(arg->strides[d], type_bytes(type), &step) ||
             __builtin_mul_overflow(step, arg->shape[d] - 1, &step) || step == INT64_MIN ||
             __builtin_add_overflow(reach, step < 0 ? -step : step, &reach))
@@ -124,7 +123,7 @@ static bool eval_integer(Arena *arena, const Frame *frame, const HostExpr *expr,
     return true;
 }
 
-// NULL when the tensor is as declared, else what is different.
+// NULL: the tensor matches its declaration; else the difference.
 static const char *check_tensor(Arena *arena, const Frame *frame, const PlanParam *p, const LaunchArg *arg) {
     const char *why = NULL;
     if (arg->rank != p->rank)
@@ -150,7 +149,7 @@ static const char *check_tensor(Arena *arena, const Frame *frame, const PlanPara
     return NULL;
 }
 
-// NULL when the arguments are as the variant's parameters say, else what is different.
+// NULL: the arguments match the variant's parameters; else the difference.
 static const char *check_params(Arena *arena, const Frame *frame, const LaunchArg *args) {
     const PlanVariant *v = frame->variant;
     const char *why = NULL;
@@ -162,7 +161,7 @@ static const char *check_params(Arena *arena, const Frame *frame, const LaunchAr
     return NULL;
 }
 
-// NULL when the variant's condition holds, else why not: its text, as it is (it may be long, and most launches pass over some variants).
+// NULL: the condition holds; else the reason, without formatting: most launches skip some variants, and conditions are long.
 static const char *check_condition(Arena *arena, const Frame *frame) {
     const PlanVariant *v = frame->variant;
     const char *why = NULL;
@@ -172,7 +171,7 @@ static const char *check_condition(Arena *arena, const Frame *frame) {
     return scalar_truth(holds) ? NULL : v->when.text;
 }
 
-// Kinds and number of arguments are the same for all variants.
+// All variants take the same number and kinds of arguments.
 static bool check_kinds(Dispatcher *r, const PlanEntry *entry, int count, const LaunchArg *args) {
     const PlanVariant *v = &entry->variants.items[0];
     if (count != v->params.count) {
@@ -199,8 +198,8 @@ static bool is_condition(const PlanEntry *entry, const char *why) {
     return false;
 }
 
-// A frame of this variant. NULL: it serves; else why not. Where its parameters are those of the variant before it, so are the names, and
-// what is different in the arguments (*different).
+// Binds the arguments to this variant. NULL: it can be launched; else the reason why not. If its parameters equal those of the
+// previous variant, the names and the result of comparing shapes (*different) are kept.
 static const char *enter_variant(Dispatcher *r, const PlanVariant *v, const LaunchArg *args, HostValues *cache,
                                  Frame *frame, const char **different) {
     const PlanEntry *entry = frame->entry;
@@ -223,9 +222,9 @@ static bool choose(Dispatcher *r, const PlanEntry *entry, int count, const Launc
     *frame = (Frame){.entry = entry};
     for (int i = 0; i < entry->variants.count; i++) {
         const char *why = enter_variant(r, &entry->variants.items[i], args, &cache, frame, &different);
-        frame->scope.cache = why ? &cache : NULL;   // what follows a choice binds names
+        frame->scope.cache = why ? &cache : NULL;   // later steps bind names, so values may change
         if (!why) return true;
-        bool known = false;   // variants often decline for the same reason
+        bool known = false;   // several variants may have the same reason
         for (int k = 0; k < reasons.count; k++) known |= strcmp(reasons.items[k], why) == 0;
         if (!known) vec_push(r->arena, &reasons, why);
     }
@@ -259,7 +258,7 @@ static Scalar value_of(const Frame *frame, const char *name) {
 static MapRequest request_of(const PlanVariant *v, const PlanMap *map, const LaunchArg *args) {
     MapRequest request = {.rank = map->rank, .swizzle = map->swizzle, .tf32 = map->tf32};
     int at = 0;
-    while (strcmp(v->params.items[at].name, map->tensor) != 0) at++;   // plan_read has seen that it is there
+    while (strcmp(v->params.items[at].name, map->tensor) != 0) at++;   // plan_read checked that it exists
     request.type = v->params.items[at].type;
     request.address = args[at].address;
     request.base = args[at].base;
@@ -278,7 +277,7 @@ static bool is_map(const PlanVariant *v, int at) {
     return false;
 }
 
-// Bits of the parameters in the kernel's order: maps stand among what callers give, the dims come last.
+// Parameter bits in the kernel's order: arguments with tensor maps in between, then dims.
 static void fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args, Action *action) {
     const PlanVariant *v = frame->variant;
     action->param_count = v->params.count + v->maps.count + v->dims.count;
@@ -320,7 +319,7 @@ static const Tensor *tensor_named(const Frame *frame, const char *name) {
     return NULL;
 }
 
-// A part of a tensor, as a tensor of its own.
+// A region of a tensor, as a launch argument.
 static bool region_argument(Dispatcher *r, const Frame *frame, const PlanRegion *region, LaunchArg *out, Type *type) {
     const Tensor *tensor = tensor_named(frame, region->tensor);
     if (!tensor || (region->count > 0 && region->count != tensor->arg.rank)) {
@@ -374,7 +373,7 @@ static bool push_fill(Dispatcher *r, const Frame *frame, const PlanStep *step) {
     return true;
 }
 
-// Room at the end of what there is of a kind; the address.
+// Takes `bytes` at the end of the scratch memory at `base`; returns the address.
 static uint64_t take_room(uint64_t base, int64_t *taken, int64_t bytes) {
     uint64_t address = base + (uint64_t)*taken;
     *taken += (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;

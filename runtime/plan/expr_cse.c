@@ -31,7 +31,7 @@ static uint64_t mix_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-// Operands are nodes already: equal where they are the same.
+// Operands are already nodes, so equal operands have equal addresses.
 static uint64_t hash_of(const Expr *e) {
     uint64_t hash = hash_mix((uint64_t)e->kind, (uint64_t)e->type);
     switch (e->kind) {
@@ -57,13 +57,13 @@ static bool same_var(const Var *a, const Var *b) {
 
 static bool same(const Expr *a, const Expr *b) {
     if (a->kind == EXPR_VAR && b->kind == EXPR_VAR) return a->type == b->type && same_var(a->var, b->var);
-    return expr_equal(a, b);   // one step: operands are the same, or differ
+    return expr_equal(a, b);   // compares operands by address first
 }
 
-// Operands of most calls.
+// Arguments of most calls.
 enum { MOST_ARGS = 4 };
 
-// The expression with nodes for operands. `args` is room for those of a call.
+// The expression with its operands replaced by nodes. `args`: storage for the arguments of a call.
 static Expr with_nodes(ExprCse *s, const Expr *from, Arg *args) {
     Expr e = *from;
     switch (e.kind) {

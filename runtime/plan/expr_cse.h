@@ -1,28 +1,29 @@
-// What is equal in the expressions of a plan's entry becomes one object, so that a launch computes it once: conditions of variants
-// compare the cost of each with those of many others.
+// Common subexpressions of a plan's entry become one node, which a launch evaluates a single time. The conditions of variants
+// need it: each compares the cost of its tile with the costs of many others.
 #pragma once
 #include "runtime/plan/plan.h"
 
 enum { HOST_UNSHARED = -1 };
 
-// An expression of a plan. Its operands are such nodes, too.
+// An expression of a plan; its operands are HostNodes too.
 typedef struct HostNode {
     Expr expr;
-    int number;   // HOST_UNSHARED: it stands at one place, or is a constant
+    int number;   // index into HostValues; HOST_UNSHARED: used at one place, or a constant
     struct HostNode *next;
 } HostNode;
 
 static inline int host_number(const Expr *expr) {
-    return ((const HostNode *)expr)->number;   // the node begins with its expression
+    return ((const HostNode *)expr)->number;   // `expr` is the first member
 }
 
 typedef struct ExprCse ExprCse;
 
 ExprCse *expr_cse_new(Arena *arena);
-// Names are equal by their text. The nodes lie in the sharer's arena, `expr` (but for its Vars) may go.
+// The node for `expr`. Vars with equal names are equal. Nodes are allocated in the arena of `cse`; of `expr` only its Vars must
+// outlive the call.
 Expr *expr_cse(ExprCse *sharer, const Expr *expr);
-int expr_cse_count(const ExprCse *sharer);   // numbers given so far
+int expr_cse_count(const ExprCse *sharer);   // number of shared nodes so far
 
-// The least common multiple of `unit` and of the constants that an expression takes remainders of addresses by; 0: it reads an address
-// otherwise, or they have none that is small.
+// The least common multiple of `unit` and of all constants n in `X_address % n` of the expression. 0: the expression uses an
+// address in another way, or the multiple is too large.
 int64_t host_address_unit(const Expr *expr, int64_t unit);

@@ -1,4 +1,4 @@
-// Evaluates the scalar expressions of a launch plan, in the arithmetic of the language.
+// Evaluates the scalar expressions of a launch plan with the arithmetic of the language.
 #include "ir/build.h"
 #include "ir/print.h"
 #include "runtime/plan/expr_cse.h"
@@ -19,7 +19,7 @@ static Scalar refuse(Eval *e, const char *why) {
 }
 
 static Scalar eval_name(Eval *e, const Var *var) {
-    for (int i = e->scope->names.count - 1; i >= 0; i--)   // the latest of that name
+    for (int i = e->scope->names.count - 1; i >= 0; i--)   // the innermost declaration
         if (strcmp(e->scope->names.items[i].name, var->name) == 0)
             return scalar_convert(var->type, e->scope->names.items[i].value);
     return refuse(e, arena_printf(e->arena, "'%s' is not known", var->name));
@@ -87,7 +87,7 @@ static Scalar integer_binary(Eval *e, BinaryOp op, Type type, int64_t a, int64_t
     }
 }
 
-// a <= min(b, c, ..), as launches choose among tiles: up to the first that is less.
+// a <= min(b, c, ...), the condition of a tile: stops at the first operand below a.
 static bool at_most(Eval *e, int64_t a, const Expr *b) {
     bool both = b->kind == EXPR_CALL && b->call.op == OP_MIN;
     if (both) return at_most(e, a, b->call.args[0].value) && at_most(e, a, b->call.args[1].value);
@@ -179,7 +179,7 @@ static Scalar compute(Eval *e, const Expr *expr) {
     return refuse(e, "the host reads no memory of the device");
 }
 
-// Conditions of variants compare the same costs with each other.
+// Shared subexpressions are evaluated a single time.
 static Scalar eval(Eval *e, const Expr *expr) {
     HostValues *cache = e->scope->cache;
     int number = cache ? host_number(expr) : HOST_UNSHARED;

@@ -1,12 +1,12 @@
-// A remembered launch is a row of 64-bit words: the key, then the actions. The key holds all that resolving can read; of addresses that
-// is what is left of them modulo plan->address_unit (0: all of them). In the actions, what lies at an argument or in scratch is
-// told as its distance from there.
+// A cached launch is a row of 64-bit words: the key, then the actions. The key holds everything that a dispatch can read; of an
+// address, its remainder modulo plan->address_unit (0: the whole address). Addresses in the actions are stored relative to the
+// argument or scratch memory that they point into.
 //
 //     key       entry, count of arguments, memory for scratch;   a tensor: rank, address, shape, strides;   a scalar: type, bits
 //     actions   bytes of both kinds of scratch, count;   a kernel: variant, grid, parameters with their bases, maps;   a fill
 //
-// Rows lie in sets by a hash of the key, as lines do in a cache. They are copied out under the lock and read behind it: the lock is
-// held for some hundred bytes, and nothing that may leave by longjmp happens within.
+// Rows are set-associative by a hash of the key. A row is copied out under the lock and decoded after it, so the lock is held for
+// a copy of a few hundred bytes, and nothing that may longjmp runs inside.
 #include "runtime/plan/launch_cache.h"
 #include "support/hash.h"
 #include <pthread.h>
@@ -17,14 +17,14 @@ enum { SETS = 16, WAYS = 4, ROW_WORDS = 384, REQUEST_WORDS = (sizeof(MapRequest)
 
 typedef struct Row {
     uint64_t hash;
-    int key, count;   // words of the key, of all
+    int key, count;   // words of the key; of key and actions
     uint64_t words[ROW_WORDS];
 } Row;
 
 struct LaunchCache {
     pthread_mutex_t lock;
     int64_t hits;
-    int next[SETS];   // the row of a set that is replaced next
+    int next[SETS];   // next row to replace in each set
     Row rows[SETS][WAYS];
 };
 
@@ -43,7 +43,7 @@ int64_t launch_cache_hits(LaunchCache *cache) {
 
 // ---- writing ----
 
-// Beyond the row's end words are counted, and not written.
+// Words past the end of the row are counted but not written.
 static void put(Row *row, uint64_t word) {
     if (row->count < ROW_WORDS) row->words[row->count] = word;
     row->count++;
@@ -64,7 +64,7 @@ static uint64_t hash_of(const Row *row) {
     return hash;
 }
 
-// As expressions see it: a signed number of which they take the remainder.
+// As in expressions: the remainder of a signed number.
 static uint64_t address_class(const Plan *plan, uint64_t address) {
     return plan->address_unit ? (uint64_t)((int64_t)address % plan->address_unit) : address;
 }
@@ -194,7 +194,7 @@ static void take_launch(Arena *arena, const Row *row, const Bases *bases, Launch
 
 // ---- the table ----
 
-// Copies the row with the key of `row` there.
+// Looks up the key of `row` and copies the cached row there.
 static bool find(LaunchCache *cache, Row *row) {
     Row *set = cache->rows[row->hash % SETS];
     bool found = false;

@@ -1,23 +1,35 @@
-// The launch plan of an artefact: what a launch has to know, without any compiler.
+// The launch plan of an artefact: all that a launch needs to know, without a compiler.
 //
-// An entry is a kernel or program of the source with its variants, tried in order. A variant says under which condition
-// (`when`) and for which shapes it serves, and how to launch: grid, threads, shared memory, symbol. All that depends on
-// the arguments is text of the tile language over the names of dims and scalars: `K % 8 == 0`, `ceildiv(M, 128)`.
-// `A_address` stands for the base address of the tensor A: that is how `aligned(A, 16)` is written.
+// An entry is a kernel or program of the source with its variants, tried in order. A variant has a condition (`when`), the
+// shapes of its parameters, and launch parameters: grid, threads, shared memory, symbol. Values that depend on the arguments
+// are expressions of the tile language over dims and scalars: `K % 8 == 0`, `ceildiv(M, 128)`. `A_address` is the base address
+// of the tensor A; `aligned(A, 16)` becomes `A_address % 16 == 0`.
 //
 //     module --plan_build--> Plan --plan_write--> JSON (the manifest, a section of the cubin) --plan_read--> Plan
-//                                                                 arguments + Plan --plan_dispatch--> Launch (actions)
+//                                                                arguments + Plan --plan_dispatch--> Launch (actions)
 //
-// A Plan is immutable once read; everything lives in the arena it was made in.
+// In: a compiled module (build), or a manifest and arguments (read, dispatch). Out: the manifest, or the actions of a launch.
+// The files of runtime/plan/:
+//
+//     build            module -> Plan (at compile time)
+//     write, read      Plan <-> JSON
+//     container        the manifest as a section of the cubin
+//     expr_cse         shares equal subexpressions of an entry, for read
+//     scalar           a number of any scalar type
+//     host_eval        evaluates an expression
+//     dispatch         arguments -> variant -> actions
+//     launch_cache     recent dispatches, keyed by shapes and scalars
+//
+// A Plan is immutable after plan_read; it lies in one arena.
 #pragma once
 #include "ir/ir.h"
 #include "runtime/plan/scalar.h"
 #include "support/strbuf.h"
 
-// A scalar expression over the names that are known at launch.
+// A scalar expression over the dims, scalars and addresses of a launch.
 typedef struct HostExpr {
     const char *text;   // NULL: absent
-    Expr *expr;         // filled by plan_read; it and all in it is a HostNode (runtime/plan/expr_cse.h)
+    Expr *expr;         // set by plan_read; it and its operands are HostNodes (runtime/plan/expr_cse.h)
 } HostExpr;
 
 typedef struct PlanParam {   // also a program's scratch
@@ -26,22 +38,22 @@ typedef struct PlanParam {   // also a program's scratch
     bool is_tensor;
     Mode mode;
     int rank;
-    HostExpr *shape;       // [rank]; a lone unbound name is bound by the argument, all else is checked
+    HostExpr *shape;       // [rank]; a single unbound name is bound to the argument's extent, others are checked
     HostExpr *strides;     // [rank] in elements; NULL: dense row-major
-    const char *address;   // "A_address", the name of a tensor's base address in expressions
-    bool zeroed;           // scratch: each kernel finds it zero, and leaves it so
+    const char *address;   // "A_address": the tensor's base address in expressions
+    bool zeroed;           // scratch that is zero at the start of each kernel and must be zero at its end
 } PlanParam;
 
-// A part of a tensor as an operand of a launch or fill.
+// A rectangular region of a tensor, the operand of a launch or fill.
 typedef struct PlanRegion {
     const char *tensor;
-    int count;          // rank of the tensor; 0: all of it
+    int count;          // rank of the tensor; 0: the whole tensor
     HostExpr *start;    // [count]
-    HostExpr *extent;   // [count]; text NULL: the dim is dropped
+    HostExpr *extent;   // [count]; text NULL: the dim is removed
     bool transposed;
 } PlanRegion;
 
-typedef struct PlanArg {   // exactly one is set
+typedef struct PlanArg {   // exactly one member is set
     PlanRegion *region;
     HostExpr value;
 } PlanArg;
@@ -51,7 +63,7 @@ typedef VEC(PlanStep *) PlanSteps;
 
 typedef enum { DO_LET, DO_ASSUME, DO_SCRATCH, DO_IF, DO_FILL, DO_LAUNCH } PlanStepKind;
 
-// What a variant does before its grid (lets and assumes), or a program's statement.
+// A let or assume before the grid of a kernel, or a statement of a program.
 struct PlanStep {
     PlanStepKind kind;
     const char *name;            // LET; LAUNCH: the entry
@@ -63,13 +75,13 @@ struct PlanStep {
     VEC(PlanArg) args;           // LAUNCH
 };
 
-// A parameter that no caller gives: a tensor map, encoded at launch from a tensor argument.
+// A hidden parameter: a TMA tensor map, encoded at launch from a tensor argument.
 typedef struct PlanMap {
     const char *name;
-    int at;   // its place among the kernel's parameters
+    int at;   // its index among the kernel's parameters
     const char *tensor;
     int rank;                   // the tensor's
-    int box[TENSOR_MAP_RANK];   // elements, the innermost dim first
+    int box[TENSOR_MAP_RANK];   // elements, innermost dim first
     int swizzle;                // bytes
     bool tf32;
 } PlanMap;
@@ -80,46 +92,45 @@ typedef struct PlanTuned {
 } PlanTuned;
 
 typedef struct PlanVariant {
-    HostExpr when;            // absent: always
-    bool alike;               // parameters and dims are those of the variant before it (plan_read)
-    VEC(PlanParam) params;    // what callers give
-    VEC(PlanMap) maps;        // in order of their places
-    VEC(const char *) dims;   // names of dynamic dims and strides: the kernel's last arguments, in order
+    HostExpr when;            // absent: true
+    bool alike;               // parameters and dims equal those of the previous variant (plan_read)
+    VEC(PlanParam) params;    // the arguments of a caller
+    VEC(PlanMap) maps;        // in order of `at`
+    VEC(const char *) dims;   // names of dynamic dims and strides: the last parameters of the kernel, in order
     PlanSteps steps;
     VEC(PlanTuned) tuned;
-    bool recorded;   // these values were measured, for the shapes that `when` names
+    bool recorded;   // from the tuning record, for the shapes in `when`
     // kernels:
-    const char *symbol;   // NULL: a program, also as a variant of a kernel
-    HostExpr grid;        // blocks; 0: nothing to do
+    const char *symbol;   // NULL: a program (a kernel may have a variant that is a program)
+    HostExpr grid;        // number of CTAs; 0: nothing to launch
     int threads;
     int cluster[3];
-    bool pdl;                                                    // may begin while the kernel before it runs
-    int64_t shared_bytes;                                        // dynamic
-    int registers, spill_stores, spill_loads, stack, barriers;   // as the assembler says; registers -1: unknown
-    const char *how;   // what the passes chose, for people; NULL: nothing to say, or the plan was read
+    bool pdl;               // programmatic dependent launch: may start before the previous kernel ends
+    int64_t shared_bytes;   // dynamic shared memory
+    int registers, spill_stores, spill_loads, stack, barriers;   // reported by the assembler; registers -1: unknown
+    const char *how;   // for -v: clusters, roles and mechanisms; NULL: none, or the plan was read from a manifest
 } PlanVariant;
 
 typedef struct PlanEntry {
     const char *name;
     bool is_program;
     VEC(PlanVariant) variants;
-    int shared;   // numbers of expressions that stand at several places (plan_read)
+    int shared;   // count of shared subexpressions (plan_read)
 } PlanEntry;
 
 typedef struct Plan {
     const char *producer;   // version of tilec
     const char *target;
     VEC(PlanEntry) entries;
-    int64_t
-        address_unit;   // all that expressions ask of addresses is what is left modulo this; 0: anything (plan_read)
+    int64_t address_unit;   // expressions use addresses only modulo this; 0: in other ways too (plan_read)
 } Plan;
 
-// In the JSON: raised when a reader of the old format would misunderstand the new one.
+// The format of the manifest; raised if a reader of the previous format would misread the new one.
 enum { MANIFEST_FORMAT = 1 };
 extern const char *const plan_step_names[DO_LAUNCH + 1];
 
 const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when absent
-bool plan_has(const Plan *plan, const PlanEntry *entry);           // this one, not one of its name
+bool plan_has(const Plan *plan, const PlanEntry *entry);           // compares pointers, not names
 
 void plan_write(const Plan *plan, StrBuf *out);
 // Reads a manifest and parses its expressions. NULL: reported to the sink.
@@ -127,47 +138,47 @@ const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char
 
 // ---- launching ----
 
-// What an address is counted from: one of the launch's arguments by its number, or
+// The base of an address: the number of a launch argument, or
 enum { BASE_NONE = -3, BASE_ZEROED, BASE_WORKSPACE };
 
 typedef struct LaunchArg {
     bool is_tensor;
-    int base;   // of the address; callers need not set it
+    int base;   // base of the address; set by plan_dispatch
     uint64_t address;
     int rank;
     int64_t shape[LAYOUT_MAX_RANK], strides[LAYOUT_MAX_RANK];
-    Scalar scalar;   // of type i64, bool or f64: converted to the parameter's
+    Scalar scalar;   // of type i64, bool or f64; converted to the parameter's type
 } LaunchArg;
 
 void launch_arg_dense(LaunchArg *arg);   // sets row-major strides
 
 typedef struct LaunchDevice {
-    int multiprocessors;   // what sms() answers
+    int multiprocessors;   // the value of sms()
     int64_t max_grid;
 } LaunchDevice;
 
-// All that a tensor map is made from. (CUDA driver API, cuTensorMapEncodeTiled.)
+// The inputs of a tensor map. (CUDA driver API, cuTensorMapEncodeTiled.)
 typedef struct MapRequest {
     Type type;
     int rank, swizzle;
-    bool tf32;                         // f32, which loads round
-    int box[TENSOR_MAP_RANK];          // elements; as extent and stride the innermost dim first
+    bool tf32;                         // f32 that TMA rounds to tf32 on load
+    int box[TENSOR_MAP_RANK];          // elements; all three arrays start at the innermost dim
     int64_t extent[TENSOR_MAP_RANK];   // elements
-    int64_t stride[TENSOR_MAP_RANK];   // bytes; [0] is an element's size
+    int64_t stride[TENSOR_MAP_RANK];   // bytes; [0] is the element size
     uint64_t address;
-    int base;   // of the address; no part of the map
+    int base;   // base of the address; not encoded
 } MapRequest;
 
-// One thing for the device to do, in order.
+// A kernel launch or a fill, in stream order.
 typedef struct Action {
     const PlanVariant *variant;   // a kernel; NULL: a fill
     int64_t grid;
     int param_count;
-    uint64_t *params;   // [param_count] bits of each parameter: a pointer, a scalar, a dim; 0 at a tensor map's place
-    int *bases;         // [param_count] of those that are addresses, else BASE_NONE
-    MapRequest *maps;   // as many as the variant's
-    uint64_t address;   // fill: count elements of `width` bytes become `pattern`
-    int base;           // of that address
+    uint64_t *params;   // [param_count] bits of each parameter: pointer, scalar or dim; 0 for a tensor map
+    int *bases;         // [param_count] base of each address, BASE_NONE for other parameters
+    MapRequest *maps;   // [variant->maps.count]
+    uint64_t address;   // fill: sets `count` elements of `width` bytes to `pattern`
+    int base;           // base of that address
     int64_t count;
     int width;
     uint64_t pattern;
@@ -175,18 +186,18 @@ typedef struct Action {
 
 typedef struct Launch {
     VEC(Action) actions;
-    int64_t workspace;   // bytes of scratch there
-    int64_t zeroed;      // bytes of scratch that kernels leave zero, wherever it lies
+    int64_t workspace;   // bytes of scratch in the workspace
+    int64_t zeroed;      // bytes of zeroed scratch, in the workspace or outside
 } Launch;
 
-// Where scratch lies; both addresses are 256-byte aligned.
+// Memory for scratch; both addresses are 256-byte aligned.
 typedef struct LaunchMemory {
     uint64_t workspace;
-    uint64_t zeroed;   // that which kernels leave zero, and is zero; 0: it is in the workspace too, and filled first
+    uint64_t zeroed;   // zeroed scratch, already zero; 0: take it from the workspace and fill it first
 } LaunchMemory;
 
-// Chooses variants, checks contracts and computes what to launch. To learn the sizes, resolve with a memory of 0 first.
-// False: reported to the sink.
+// Chooses variants, checks `assume` contracts and computes the actions. The sizes of scratch are in `out`: dispatch with a
+// zero `memory` first to learn them. False: reported.
 bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                    const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
 
@@ -197,7 +208,7 @@ typedef struct HostName {
     Scalar value;
 } HostName;
 
-// Values of expressions that were evaluated with these names, by the numbers of a plan's entry.
+// Values of shared subexpressions that were already evaluated in this scope, by their number.
 typedef struct HostValues {
     bool *known;
     Scalar *values;
@@ -206,8 +217,8 @@ typedef struct HostValues {
 typedef struct HostScope {
     VEC(HostName) names;
     int multiprocessors;
-    HostValues *cache;   // only expressions of a plan are evaluated, of one entry; NULL: any
+    HostValues *cache;   // only for expressions of one entry of a plan; NULL: none
 } HostScope;
 
-// The value of an expression. False with *why (in `arena`) when it has none: a division by zero, an unknown name.
+// Evaluates an expression. False, with *why (in `arena`): a division by zero or an unknown name.
 bool host_eval(Arena *arena, const HostScope *scope, const Expr *expr, Scalar *value, const char **why);

@@ -1,4 +1,4 @@
-// The launch plan as JSON, read; plan_write.c writes it. docs/manifest.md describes the format.
+// JSON -> launch plan; plan_write.c writes it. docs/manifest.md describes the format.
 #include "frontend/frontend.h"
 #include "ir/build.h"
 #include "runtime/plan/expr_cse.h"
@@ -23,7 +23,7 @@ bool plan_has(const Plan *plan, const PlanEntry *entry) {
     return false;
 }
 
-// Names are declared in the order in which a launch learns them; an expression may use those before it.
+// Names are declared in the order in which a launch binds them; an expression may use only earlier names.
 typedef struct Reader {
     Arena *arena;
     Failure *failure;
@@ -59,7 +59,7 @@ static void declare(Reader *r, const char *name, VarKind kind, Type type) {
     vec_push(r->arena, &r->vars, var);
 }
 
-// What parsing makes is gone behind it: the expression's nodes are copies, in the plan's arena.
+// The parser allocates in a scratch arena; expr_cse copies the nodes to the arena of the plan.
 typedef struct Parsing {
     Reader *reader;
     Arena *scratch;
@@ -80,7 +80,7 @@ static void free_scratch(void *user) {
     arena_free(((Parsing *)user)->scratch);
 }
 
-// Most expressions are names: dims of shapes.
+// A fast path for the most frequent expression: a single name.
 static Var *lone_name(const Reader *r, const char *text) {
     for (int i = r->names.count - 1; i >= 0; i--)
         if (strcmp(r->names.items[i], text) == 0) return r->vars.items[i];
@@ -119,7 +119,7 @@ static HostExpr *read_exprs(Reader *r, const Json *array, HostExpr read(Reader *
     return exprs;
 }
 
-// Shapes are read once all dims have been declared.
+// Shapes are read after all dims are declared.
 static void read_param(Reader *r, const Json *from, PlanParam *p) {
     p->name = need_text(r, from, "name");
     p->type = need_type(r, from);
@@ -149,7 +149,7 @@ static PlanRegion *read_region(Reader *r, const Json *from) {
 
 static void read_steps(Reader *r, const Json *array, PlanSteps *out);
 
-// The steps of a branch: what they declare is unknown after it.
+// The names that a branch declares go out of scope after it.
 static void read_branch(Reader *r, const Json *array, PlanSteps *out) {
     int known = r->names.count;
     read_steps(r, array, out);
@@ -217,7 +217,7 @@ static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     v->barriers = (int)json_integer(json_get(resources, "barriers"), 0);
 }
 
-// Dims, scalars and addresses of the parameters: the names that every expression of a variant may use.
+// Declares dims, scalars and addresses: the names that all expressions of a variant may use.
 static void declare_arguments(Reader *r, const Json *from) {
     const Json *dims = json_get(from, "dims"), *params = json_get(from, "params");
     r->names.count = r->vars.count = 0;
@@ -299,7 +299,7 @@ static bool same_names(const PlanVariant *a, const PlanVariant *b) {
     return true;
 }
 
-// What a caller gives is the same for all variants: a tensor is one in each.
+// All variants of an entry take the same arguments: the same count, and tensors at the same indices.
 static bool takes_the_same(const PlanVariant *a, const PlanVariant *b) {
     if (a->params.count != b->params.count) return false;
     for (int i = 0; i < a->params.count; i++)

@@ -11,7 +11,7 @@ typedef struct Scalar {
 Scalar scalar_integer(Type type, int64_t value);
 Scalar scalar_real(Type type, double value);     // rounds to the type
 Scalar scalar_convert(Type type, Scalar from);   // as T(x) of the language: to an integer toward zero, saturating
-double scalar_double(Scalar value);              // for comparing and printing
+double scalar_double(Scalar value);              // for comparison and printing
 bool scalar_truth(Scalar value);
 
 void scalar_store(Scalar value, void *memory);   // type_bytes(value.type) bytes, little endian

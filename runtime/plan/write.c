@@ -1,4 +1,4 @@
-// The launch plan as JSON, written; plan.c reads it back. docs/manifest.md describes the format.
+// Launch plan -> JSON; plan.c reads it back. docs/manifest.md describes the format.
 #include "runtime/plan/plan.h"
 #include "support/json.h"
 

@@ -44,7 +44,7 @@ def check(label, file, inputs, output, want, tolerance, choice=0, scalars=(), by
     if only and file not in only:
         return True
     with tempfile.TemporaryDirectory() as work:
-        command = [folder / "tilec-gpu", "run", "--on=gpu", "--repeat=3", folder / f"src/{file}.tile",
+        command = [folder / "tilec-gpu", "run", "--device=gpu", "--repeat=3", folder / f"src/{file}.tile",
                    f"--artefact={folder}/cubin/{file}.{choice}.cubin"]
         for name, tensor in inputs.items():
             save(f"{work}/{name}.npy", tensor)

@@ -22,7 +22,7 @@ prepare() {
     cp "$here"/examples/*.tile "$here"/tests/programs/*.tile "$folder/src/"
     [ "$target" != sm_90a ] || cp "$here"/tests/gpu/*.tile "$folder/src/"
     for file in "$folder"/src/*.tile; do
-        if ! "$build/tilec" test --on=gpu --target="$target" --prepare="$folder/cubin" "$file"; then
+        if ! "$build/tilec" test --device=gpu --target="$target" --compile-only="$folder/cubin" "$file"; then
             echo "not prepared: $file"
             status=1
         fi
@@ -37,7 +37,7 @@ run() {
     for file in "$folder"/src/*.tile; do
         echo "== $(basename "$file")"
         local log
-        log=$("$folder/tilec-gpu" test --on=gpu --prepared="$folder/cubin" "$@" "$file" 2>&1) || status=1
+        log=$("$folder/tilec-gpu" test --device=gpu --compiled="$folder/cubin" "$@" "$file" 2>&1) || status=1
         echo "$log"
         passed=$((passed + $(grep -c '^ok ' <<< "$log")))
         failed=$((failed + $(grep -c -e '^FAIL ' -e 'error\[' <<< "$log")))

@@ -77,7 +77,7 @@ class Sanitizer:
             return
         folder, began = self.options.folder, time.monotonic()
         command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit", "20",
-                   str(folder / "tilec-gpu"), "test", "--on=gpu", "--no-guards", f"--prepared={folder / 'cubin'}",
+                   str(folder / "tilec-gpu"), "test", "--device=gpu", "--no-guards", f"--compiled={folder / 'cubin'}",
                    *([f"--only={kernel}"] if kernel else []), str(folder / "src" / f"{program}.tile")]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                    start_new_session=True)

@@ -189,8 +189,8 @@ def file_cases(folder, file):
     for option in ("--dump-dir=/dev/full", "--dump-dir=/proc/none", f"--dump-dir={file}", "--dump-dir="):
         yield Case(option[-40:], ["opt", file, option, "-o", os.devnull], (2, 3))
     for option in ("/dev/null", "/proc/nowhere", file, ""):
-        yield Case(f"--prepare={option[-20:]}", ["test", file, "--on=gpu", f"--prepare={option}", "--target=sm_80"], (2, 3))
-        yield Case(f"--prepared={option[-20:]}", ["test", file, "--on=gpu", f"--prepared={option}", "--target=sm_80"], (1, 2, 3))
+        yield Case(f"--compile-only={option[-20:]}", ["test", file, "--device=gpu", f"--compile-only={option}", "--target=sm_80"], (2, 3))
+        yield Case(f"--compiled={option[-20:]}", ["test", file, "--device=gpu", f"--compiled={option}", "--target=sm_80"], (1, 2, 3))
     for option in ("z=/dev/full", "z=/proc/nowhere/z.npy", f"z={folder}", "z=", "=z", "z", "q=/tmp/q.npy", "x=/dev/full"):
         yield Case(f"run -o {option[-20:]}", ["run", file, "N=5", "by=1", "-o", option], (0, 1, 2, 3))
 
@@ -284,7 +284,7 @@ def artefact_cases(tilec, folder, file):
         path = folder / f"bad{i}.cubin"
         path.write_bytes(bad)
         for command in ("run", "bench"):
-            words = [command, file, "N=5", "by=1", f"--artefact={path}"] + (["--on=gpu"] if command == "run" else [])
+            words = [command, file, "N=5", "by=1", f"--artefact={path}"] + (["--device=gpu"] if command == "run" else [])
             yield Case(f"{command}, artefact {i}", words, (1, 3))
 
 

@@ -3,7 +3,7 @@
 
     random_shapes.py write FOLDER EXAMPLES [--count 200] [--seed 1]        writes .tile files of about 10 tests each
     random_shapes.py test TILEC EXAMPLES [--count 200] [-j JOBS] [...]      writes them and runs `tilec test` on each
-                     [-- ARGUMENTS]                                        e.g. -- --on=gpu --target=sm_90a
+                     [-- ARGUMENTS]                                        e.g. -- --device=gpu --target=sm_90a
 
 The list is the same everywhere for one seed; a smaller count is a sample of the larger list.
 """
