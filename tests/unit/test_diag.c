@@ -173,6 +173,19 @@ static void errors_are_listed_up_to_a_hundred(void **state) {
     assert_int_equal(diag_count(sink), 2);
 }
 
+static void a_remark_is_listed_a_single_time(void **state) {
+    DiagSink *sink = sink_with_source(*state);
+    diag_note(diag(sink, at(2, 5, 9), T_NOT_PIPELINED, "it has one trip"), "first");
+    diag_note(diag(sink, at(2, 5, 9), T_NOT_PIPELINED, "it has one trip"), "second");
+    assert_int_equal(diag_count(sink), 1);
+    assert_null(strstr(rendered(sink, *state, DIAG_TEXT), "second"));
+    diag(sink, at(2, 5, 9), T_NOT_PIPELINED, "another reason");
+    diag(sink, at(3, 5, 9), T_NOT_PIPELINED, "it has one trip");
+    assert_int_equal(diag_count(sink), 3);
+    for (int i = 0; i < 2; i++) diag(sink, at(2, 5, 9), T_EMU_PRINT, "x = 1");   // a program's own output
+    assert_int_equal(diag_count(sink), 5);
+}
+
 static void diagnostics_are_data(void **state) {
     DiagSink *sink = sink_with_source(*state);
     diag(sink, at(2, 10, 13), T_CANNOT_READ, "foo", "gone");
@@ -221,6 +234,7 @@ int main(void) {
         IN_ARENA(json_is_one_object_a_line),
         IN_ARENA(color_changes_nothing_but_color),
         IN_ARENA(errors_are_listed_up_to_a_hundred),
+        IN_ARENA(a_remark_is_listed_a_single_time),
         IN_ARENA(diagnostics_are_data),
         IN_ARENA(codes_are_explained),
         IN_ARENA(the_table_is_in_order),
