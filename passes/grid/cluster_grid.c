@@ -48,7 +48,7 @@ bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks) {
         diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
              s->context->target->cluster_most);
     const char *unused = s->grid->grid.persistent ? "persistent" : has_raster(s->grid) ? "raster" : NULL;
-    if (unused) REMARK(s->context, s->grid->loc, T_GRID_HINT, unused, "blocks of a cluster work together");
+    if (unused) REMARK(s->context, s->grid->loc, T_GRID_HINT, unused, "the CTAs of a cluster share tiles");
     bool changed = want_whole_clusters(s, kernel) || s->grid->grid.count > 1 || unused;
     if (s->grid->grid.count > 1) {
         Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);

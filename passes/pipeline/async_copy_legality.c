@@ -110,7 +110,7 @@ const char *stays_reason(Arena *arena, const Stmt *loop, int at) {
     }
     for (int i = 0; i < effects.count; i++)
         if (effects.items[i].access != ACCESS_READ && map_has(needs.bufs, effects.items[i].buf))
-            return "the loop writes what it reads";
+            return "the loop writes the tensor that it copies from";
     return conflict.reason;
 }
 

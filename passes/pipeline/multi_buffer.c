@@ -20,8 +20,8 @@
 typedef struct MultiBuffer {
     PassContext *context;
     Arena *arena;
-    VEC(Stmt *) loops;   // pipelined, with stages
-    Map *multi_buffered;         // buffers that have got slots
+    VEC(Stmt *) loops;     // pipelined, with stages
+    Map *multi_buffered;   // buffers that have got slots
     Func *kernel;
     bool changed;
 } MultiBuffer;
@@ -39,7 +39,8 @@ static bool touches(Arena *arena, Stmt *stmt, const Buf *buf, bool writes) {
 // What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role that
 // transposes it works ahead).
 static Buf *multi_buffer_target(const Stmt *stmt) {
-    if (via_is(stmt, "ldmatrix") && stmt->call.args[0].region->buf->stage_dims > 0) return stmt->call.args[1].region->buf;
+    if (via_is(stmt, "ldmatrix") && stmt->call.args[0].region->buf->stage_dims > 0)
+        return stmt->call.args[1].region->buf;
     return async_target(stmt);
 }
 
@@ -54,9 +55,10 @@ static const char *loop_problem(MultiBuffer *ring, const Stmt *loop, const Buf *
     const Block *body = &loop->loop.body;
     int at = first_fill(loop, buf);
     if (block_breaks(body)) return "a `break` leaves the loop";
-    if (!fills_whole(body->items[at], buf)) return "the copy fills a part of it";
+    if (!fills_whole(body->items[at], buf)) return "the copy fills only a part of it";
     for (int i = 0; i < body->count; i++) {
-        if (i < at && touches(ring->arena, body->items[i], buf, false)) return "it is used before it is filled";
+        if (i < at && touches(ring->arena, body->items[i], buf, false))
+            return "it is read before the copy that fills it";
         if (i > at && touches(ring->arena, body->items[i], buf, true)) return "it is written again after the copy";
     }
     return via_is(body->items[at], "ldmatrix") ? NULL : stays_reason(ring->arena, loop, at);
@@ -81,7 +83,8 @@ static const char *multi_buffer_problem(MultiBuffer *ring, const Buf *buf) {
         if (problem) return problem;
         inside += count_uses(ring, &loop->loop.body, buf);
     }
-    return inside == count_uses(ring, &ring->kernel->body, buf) ? NULL : "it is used outside of the loop too";
+    return inside == count_uses(ring, &ring->kernel->body, buf) ? NULL
+                                                                : "it is used outside of the loop: declare it inside";
 }
 
 // ---- the loop: from 0 by 1, one iterator ----
@@ -229,7 +232,8 @@ static bool loop_is_multi_buffered(MultiBuffer *ring, const Stmt *loop) {
 }
 
 bool pass_multi_buffer(PassContext *context, Func *kernel) {
-    MultiBuffer ring = {.context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
+    MultiBuffer ring = {
+        .context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
     find_loops(&ring, &kernel->body);
     for (int i = 0; i < ring.loops.count; i++) {
         if (is_plain_loop(ring.loops.items[i]) || !loop_is_multi_buffered(&ring, ring.loops.items[i])) continue;

@@ -117,7 +117,8 @@ static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         Pipeline p = {.context = outer->context, .arena = mapper->arena, .loop = stmt, .ahead = loop_stages(stmt) - 1};
         if (find_moves(&p) > 0) pipeline_loop(&p, out);
         else if (loop_stages(stmt) > 1 && !outer->quiet)
-            REMARK(p.context, stmt->loc, T_NOT_PIPELINED, "it has no asynchronous copies that may start early");
+            REMARK(p.context, stmt->loc, T_NOT_PIPELINED,
+                   "no copy in it can start early: copy whole tiles from global to shared memory in it");
         stmt->loop.kind = LOOP_SERIAL;
         stmt->loop.stages = NULL;
         outer->changed = true;

@@ -42,10 +42,10 @@ typedef struct Selector {
     Arena *arena;
     const Target *target;
     Func *kernel;
-    ExprVec wanted;   // facts that are not proven
-    Map *pipelined;   // statements within a pipelined loop of several stages -> the loop
-    bool fallback;     // this variant has no facts: say nothing of what they would have allowed
-    bool specialized;      // its loop will be warp-specialized: TMA and wgmma
+    ExprVec wanted;     // facts that are not proven
+    Map *pipelined;     // statements within a pipelined loop of several stages -> the loop
+    bool fallback;      // this variant has no facts: say nothing of what they would have allowed
+    bool specialized;   // its loop will be warp-specialized: TMA and wgmma
     bool changed;
 } Selector;
 
@@ -198,7 +198,8 @@ static bool begins_inside(const Facts *facts, const Region *to) {
 // Whether the block makes the copy by TMA, as the source says (`@via(tma)`) or because it pays; `say`: or why not.
 static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
-    if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) || (!away && !is_tile_load(stmt))) return false;
+    if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) || (!away && !is_tile_load(stmt)))
+        return false;
     const Stmt *loop = map_get(s->pipelined, stmt);
     const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
     const Region *to = stmt->call.args[COPY_TO].region;
@@ -213,7 +214,7 @@ static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool s
     if (!by_bulk(stmt) || s->fallback || (!takes_tile_away(stmt) && !is_tile_load(stmt))) return false;
     const char *why =
         s->specialized ? "roles load boxes"
-                  : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
+                       : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }
@@ -285,7 +286,7 @@ static const char *move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, c
     if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return "cp_async";
     if (pipelined && !s->fallback)
         REMARK(s->context, stmt->loc, T_COPY_SLOW, slow,
-               "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and so many cannot be proven");
+               "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and alignment is not known here");
     return slow;
 }
 
@@ -302,8 +303,9 @@ static const char *gemm_problem(Selector *s, const Stmt *gemm) {
     if (!mma) return "the target has no instruction for these types";
     if (b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
-    if (m % mma->m || n % mma->n || k % mma->k) return "the instruction's shape does not divide the tile's";
-    if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the block has a part of a warp";
+    if (m % mma->m || n % mma->n || k % mma->k)
+        return "m, n and k of the tile must be multiples of those of the instruction";
+    if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the threads of a CTA must be a multiple of 32";
     return NULL;
 }
 
@@ -315,7 +317,7 @@ static void select_gemm(Selector *s, Stmt *stmt) {
 
 // Threads add vectors to tensors (vectorize) where they can.
 static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
-    const char *why = "its places are no aligned vectors";
+    const char *why = "its elements are not aligned vectors";
     Candidate c;
     bool adds = false;
     if (s->fallback || !candidate_of(s, stmt, &c)) return;
@@ -343,7 +345,8 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         return;
     }
     if (stmt->kind == STMT_FOR && via_is(stmt, "tma")) {
-        if (!s->fallback) REMARK(s->context, stmt->loc, T_NOT_ADDED, "it does more than to add to a tensor");
+        if (!s->fallback)
+            REMARK(s->context, stmt->loc, T_NOT_ADDED, "its loop has other statements than one addition to a tensor");
         attr_remove(&stmt->attrs, ATTR_VIA);
         s->changed = true;
     }
@@ -386,7 +389,8 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
 static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     select_way(s, stmt, facts);
-    if (via_is(stmt, "tma") && is_tile_load(stmt) && !attr_get(stmt->attrs, ATTR_TF32) && tma_rounds_to_tf32(s->kernel, stmt)) {
+    if (via_is(stmt, "tma") && is_tile_load(stmt) && !attr_get(stmt->attrs, ATTR_TF32) &&
+        tma_rounds_to_tf32(s->kernel, stmt)) {
         attr_set_ints(s->arena, &stmt->attrs, ATTR_TF32, 0, NULL);
         s->changed = true;
     }

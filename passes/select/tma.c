@@ -25,8 +25,9 @@ static bool plain_panel(const Buf *shared, int64_t rows, int64_t columns, TmaPan
     int64_t bytes = columns * type_bits(shared->type) / 8;
     *out = (TmaPanels){rows, columns, 1, 0};
     if (columns > tma_facts.max_box) return *why = "a tile's rows are longer than a box of TMA may be", false;
-    if (bytes % tma_facts.unit_bytes) return *why = "a tile's rows are no multiple of 16 bytes", false;
-    return rows * bytes % tma_facts.shared_align == 0 || (*why = "a tile is no multiple of 128 bytes", false);
+    if (bytes % tma_facts.unit_bytes) return *why = "the rows of a tile must be a multiple of 16 bytes", false;
+    return rows * bytes % tma_facts.shared_align == 0 ||
+           (*why = "the size of a tile must be a multiple of 128 bytes", false);
 }
 
 static bool panels_in(const Buf *shared, int span, TmaPanels *out, const char **why) {
@@ -34,8 +35,8 @@ static bool panels_in(const Buf *shared, int span, TmaPanels *out, const char **
     if (!tile_shape(shared, &rows, &columns, why)) return false;
     if (span == 0) return plain_panel(shared, rows, columns, out, why);
     if (shared->rank - shared->stage_dims == 1) return *why = "a vector has no rows to swizzle", false;
-    if (rows % tma_facts.swizzle_rows) return *why = "a tile's number of rows is no multiple of 8", false;
-    if (columns * bits / 8 % span) return *why = "a tile's rows are no multiple of 32 bytes", false;
+    if (rows % tma_facts.swizzle_rows) return *why = "the number of rows of a tile must be a multiple of 8", false;
+    if (columns * bits / 8 % span) return *why = "the rows of a tile must be a multiple of 32 bytes", false;
     *out = (TmaPanels){rows, span * 8 / bits, columns * bits / 8 / span, span};
     return true;
 }
@@ -324,7 +325,7 @@ bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const
     if (attr_get(gemm->attrs, ATTR_VIA) && !via_is(gemm, "wgmma")) return *why = "@via asks for another way", false;
     if (!wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)n, info))
         return *why = "wgmma has no instruction for these types and columns", false;
-    if (m % info->m || k % info->k) return *why = "wgmma's shape does not divide the tile's", false;
+    if (m % info->m || k % info->k) return *why = "m and k of the tile must be multiples of those of wgmma", false;
     if (!region_is_whole(acc)) return *why = "the accumulator is a part of a fragment", false;
     return operand_serves(a, info, 0, why) && operand_serves(b, info, 1, why);
 }

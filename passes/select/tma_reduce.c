@@ -125,7 +125,7 @@ static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
 
 bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why) {
     Body body = {.lets = subst_new(arena)};
-    if (!body_of(stmt, &body)) return *why = "it does more than to add to a tensor", false;
+    if (!body_of(stmt, &body)) return *why = "its loop has other statements than one addition to a tensor", false;
     const Region *element = body.atomic->call.args[0].region;
     Buf *tensor = element->buf;
     int rank = tensor->rank, own = 0;
@@ -142,8 +142,7 @@ bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why
         expr_const(dims[d].extent, &dims[d].tile);
     }
     if (own < stmt->loop.count) return *why = "TMA adds tiles of dims of the tensor", false;
-    if (body.condition && !is_inside(body.condition, tensor, at))
-        return *why = "it adds only where a condition holds", false;
+    if (body.condition && !is_inside(body.condition, tensor, at)) return *why = "the addition has a condition", false;
     Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, body.atomic->call.args[1].value));
     if (!expr_is_pure(value)) return *why = "what it adds is no plain value", false;
     Region *from = shared_tile(arena, stmt, value);
@@ -425,7 +424,8 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         else stage_addition(staging, stmt, &tile, out);
         return;
     }
-    REMARK(staging->context, stmt->loc, T_NOT_ADDED, "shared memory has no room for its tile");
+    REMARK(staging->context, stmt->loc, T_NOT_ADDED,
+           "shared memory has no space for its tile: use smaller tiles or fewer stages");
     attr_remove(&stmt->attrs, ATTR_VIA);
     block_push(mapper->arena, out, stmt);
 }

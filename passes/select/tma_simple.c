@@ -42,8 +42,8 @@ static bool names_threads(const Stmt *stmt, void *user) {
 }
 
 static const char *kernel_problem(const Func *kernel) {
-    if (block_any(&kernel->body, names_threads, NULL)) return "the kernel names its threads";
-    if (grid_blocks(func_grid(kernel)) > 1) return "a point is several blocks'";
+    if (block_any(&kernel->body, names_threads, NULL)) return "the kernel uses thread indices";
+    if (grid_blocks(func_grid(kernel)) > 1) return "a tile spans a cluster";
     return NULL;
 }
 
@@ -175,7 +175,7 @@ static bool is_both(const Stmt *stmt, void *user) {
 }
 
 const char *tma_simple_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
-                              const Stmt *loop) {
+                               const Stmt *loop) {
     bool away = takes_tile_away(copy);
     Buf *tile = copy->call.args[away ? 0 : 1].region->buf;
     const char *why = kernel_problem(kernel);
@@ -214,11 +214,12 @@ const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
     int products = 0;
     if (takes_tile_away(copy)) return "threads store it as fast";
-    if (!loop) return "no loop loads it ahead: cp.async and loads bring it sooner";
+    if (!loop) return "it is not in a `pipelined` loop, and there cp.async and loads have less latency";
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
         if (is_tile_load(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
-        if (!is_product(target, stmt)) return "its loop does more than to copy and multiply, where cp.async is as fast";
+        if (!is_product(target, stmt))
+            return "its loop has statements other than copies and gemms, where cp.async is as fast";
         const Region *a = stmt->call.args[0].region, *acc = stmt->call.args[2].region;
         work += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);
         products++;

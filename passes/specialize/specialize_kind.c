@@ -12,7 +12,8 @@ static const char *loop_problem(const Target *target, const Stmt *loop) {
     WgmmaInfo info;
     int64_t stages = 0;
     int copies = 0, gemms = 0;
-    if (!loop->loop.stages || !expr_const(loop->loop.stages, &stages) || stages < 2) return "its loop has one stage";
+    if (!loop->loop.stages || !expr_const(loop->loop.stages, &stages) || stages < 2)
+        return "its loop has one stage: use `stages = 2` or more";
     if (loop->loop.count != 1 || !expr_is_int(loop->loop.iters[0].begin, 0) ||
         !expr_is_int(loop->loop.iters[0].step, 1))
         return "its loop does not count from 0 by 1";
@@ -28,7 +29,7 @@ static const char *loop_problem(const Target *target, const Stmt *loop) {
             if (stmt->call.args[0].region->buf->scope != SCOPE_SHARED) return "an operand is not in shared memory";
             gemms++;
         } else {
-            return "its loop does more than to copy and multiply";
+            return "its loop has statements other than copies and gemms";
         }
     }
     return copies > 0 && gemms > 0 ? NULL : "its loop does not copy and multiply";
@@ -49,7 +50,7 @@ typedef struct Search {
 
 static bool find_problem(Visitor *visitor, Stmt *stmt) {
     Search *search = visitor->user;
-    if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) search->problem = "it names its threads";
+    if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) search->problem = "the kernel uses thread indices";
     else if (is_pipelined(stmt) && stmt != search->shape->loop) search->problem = "it has more than one pipelined loop";
     else if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt) &&
              !is_target(search->shape->loop, stmt->decl))
@@ -80,9 +81,10 @@ static const char *shape_of(const Target *target, const Func *kernel, Specialize
     const Block *body = &shape->grid->grid.body;
     for (int i = 0; i < body->count && !shape->loop; i++)
         if (is_pipelined(body->items[i])) shape->loop = body->items[i];
-    if (!shape->loop) return "it has no pipelined loop";
+    if (!shape->loop) return "no loop loads its tiles ahead: use `pipelined`";
     const char *problem = loop_problem(target, shape->loop);
-    if (!problem && func_cluster(kernel) > 1 && meets_early(shape)) problem = "its blocks work together in its loop";
+    if (!problem && func_cluster(kernel) > 1 && meets_early(shape))
+        problem = "its loop synchronizes the CTAs of a cluster";
     if (problem) return problem;
     Search search = {shape, NULL};
     Visitor visitor = {.stmt = find_problem, .user = &search};
@@ -235,10 +237,11 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 
 // ---- in which way? ----
 
-SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape, const char **why) {
+SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape,
+                               const char **why) {
     *shape = (SpecializeShape){0};
     const Stmt *grid = func_grid(kernel);
-    if (grid && attr_get(grid->attrs, ATTR_NO_SPECIALIZE)) return *why = "its grid says so", WS_NONE;
+    if (grid && attr_get(grid->attrs, ATTR_NO_SPECIALIZE)) return *why = "its grid has @no_specialize", WS_NONE;
     *why = shape_of(target, kernel, shape);
     if (!*why && holds_pingpong(target, kernel) && trips_serve(arena, kernel, shape)) return WS_PINGPONG;
     *why = cooperative_problem(arena, target, kernel);

@@ -223,7 +223,8 @@ Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
     for (int g = 0; g < plan->channels.count && !plan->waves; g++) {
         Channel *channel = plan->channels.items[g];
         const Tile *tile = channel->tiles.items[0];
-        bool single_use = channel->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
+        bool single_use =
+            channel->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
         if (!single_use || !is_read_by_rows(plan, tile->buf)) continue;
         *store = store_behind(plan, tile);
         if (*store) return channel;
@@ -272,17 +273,17 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, P
     *plan = (Plan){.arena = arena, .target = target, .grid = func_grid(kernel)};
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
-    if (func_cluster(kernel) > 1) return "its blocks work together";
+    if (func_cluster(kernel) > 1) return "its CTAs form clusters";
     find_ranges(plan, &plan->grid->grid.body, false);
-    if (!plan->pipelined) return "it has no pipelined loop that loads tiles";
+    if (!plan->pipelined) return "no loop loads its tiles ahead: use `pipelined`";
     const char *problem = plan_problem(plan);
     if (problem) return problem;
     slice_producer(plan);
-    if (plan->computed) return "what it loads depends on what it computes";
+    if (plan->computed) return "the addresses of its loads depend on computed values";
     int warpgroups = cooperative_warpgroups_for(target, plan->rows);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups, producers))
-        return "its warpgroups have not enough registers for its fragments";
+        return "its fragments need more registers than its warpgroups have: use smaller tiles or more threads";
     make_groups(plan);
     return NULL;
 }

@@ -25,7 +25,7 @@ static const char *product_problem(Plan *plan, const Stmt *gemm) {
     const char *why;
     int64_t rows = region_extent(gemm->call.args[2].region, 0);
     if (!wgmma_serves(plan->target, gemm, &info, &why)) return why;
-    if (plan->rows && plan->rows != rows) return "its products have different numbers of rows";
+    if (plan->rows && plan->rows != rows) return "its gemms have different numbers of rows";
     plan->rows = rows;
     int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
     if (registers > plan->widest) plan->widest = registers;
@@ -36,7 +36,7 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
     const char *why;
     switch (stmt->kind) {
     case STMT_ROLE:
-    case STMT_THREAD: return "it names its threads";
+    case STMT_THREAD: return "the kernel uses thread indices";
     case STMT_FOR:
     case STMT_WHILE: {
         const Block *body = stmt->kind == STMT_FOR ? &stmt->loop.body : &stmt->while_.body;
@@ -48,7 +48,7 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
             return "it has shared memory beside the tiles that are loaded";
         return NULL;
     case STMT_CALL:
-        if (!is_work(stmt->call.op) || stmt->call.is_async) return "it orders what its threads do itself";
+        if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (loads_tile(stmt, NULL)) return tma_serves(plan->target, stmt, &why) ? NULL : why;
         if (transposes_loaded(stmt, plan)) return NULL;
         if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->scope == SCOPE_SHARED)
@@ -69,7 +69,7 @@ static bool find_problem(Visitor *visitor, Stmt *stmt) {
 static bool find_effect(Visitor *visitor, Expr *expr) {
     Plan *plan = visitor->user;
     bool effect = expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !between_blocks(expr->call.op);
-    if (effect && !plan->problem) plan->problem = "it orders what its threads do itself";
+    if (effect && !plan->problem) plan->problem = "the kernel contains explicit synchronization";
     return !plan->problem;
 }
 
@@ -157,11 +157,12 @@ static const char *transpose_problem(Plan *plan) {
         for (int s = 0; s < tile->live_ranges.count; s++) {
             const LiveRange *range = &tile->live_ranges.items[s];
             const Stmt *fill = range->block->items[range->at];
-            if (transposes_loaded(fill, plan) != transposed) return "a tile is loaded and transposed to";
+            if (transposes_loaded(fill, plan) != transposed)
+                return "a tile is both loaded and the result of a transpose";
             if (!read) continue;
             const Stmt *waves = range->first >= 0 ? range->block->items[range->first] : NULL;
             if (range->first != range->last || !waves || !transposes_loaded(waves, plan))
-                return "a tile that is transposed is used as it is too";
+                return "a transposed tile is also used untransposed";
         }
     }
     return NULL;
@@ -171,7 +172,7 @@ const char *plan_problem(Plan *plan) {
     Visitor visitor = {.stmt = find_problem, .expr = find_effect, .user = plan};
     visit_block(&visitor, (Block *)&plan->grid->grid.body);
     if (plan->problem) return plan->problem;
-    if (!plan->rows) return "it does not multiply";
+    if (!plan->rows) return "it has no gemm";
     const char *problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
     return problem || !plan->waves ? problem : transpose_problem(plan);
