@@ -1,4 +1,4 @@
-// The tile search: which values of its tunables a kernel is compiled with.
+// The tile search: chooses the values of the tunables of a kernel, by the cost models.
 //
 // In: the tile-stage text of a kernel for each combination of its tunables, a target. Out: for each kernel the first combination
 // that fits the target; for a warp-specialized kernel up to MOST_VARIANTS tiles, with conditions (`when`) by which a launch takes
