@@ -172,6 +172,12 @@ static bool leads_back(Sema *s, const Node *call) {
     return true;
 }
 
+static ChoiceVec choices_of(Sema *s, const Func *func) {
+    for (int i = s->made.count - 1; i >= 0; i--)
+        if (s->made.items[i].func == func) return s->made.items[i].choices;
+    fail_internal(s->failure, __FILE__, __LINE__, "%s is launched, but was not made", func->name);
+}
+
 void launch_statement(Sema *s, const Node *call) {
     const Node *kernel = kernel_named(s->syntax, call->text);
     if (!kernel) {
@@ -195,10 +201,7 @@ void launch_statement(Sema *s, const Node *call) {
             if (!launch_argument(s, launch_arg(call, kernel, next++), param, out)) return;
             continue;
         }
-        const Made *made = NULL;   // a compile-time name that became a scalar parameter
-        for (int m = 0; m < s->made.count; m++)
-            if (s->made.items[m].func == func) made = &s->made.items[m];
-        ChoiceVec choices = made->choices;
+        ChoiceVec choices = choices_of(s, func);   // a compile-time name that became a scalar parameter
         const Choice *choice = choice_named(&choices, param->var->name);
         if (choice) out->value = to_type(s, choice->value, param->var->type);
     }

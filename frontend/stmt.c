@@ -347,7 +347,7 @@ enum {
 
 static int contexts_of(const Node *node) {
     switch (node->kind) {
-    case N_TUNE: return K;
+    case N_TUNE:
     case N_GRID: return K;
     case N_CONST:
     case N_LET:

@@ -847,7 +847,7 @@ char *linear_code(LayoutContext *cx, Linear a, int out) {
         const char *name = a.ins[t.in].name;
         if (i) sb_str(&text, " ^ ");
         if (t.shift) sb_char(&text, '(');
-        if (t.masked) sb_printf(&text, t.shift ? "(%s & %lld)" : "(%s & %lld)", name, (long long)t.mask);
+        if (t.masked) sb_printf(&text, "(%s & %lld)", name, (long long)t.mask);
         else sb_str(&text, name);
         if (t.shift) sb_printf(&text, t.shift > 0 ? " << %d)" : " >> %d)", t.shift > 0 ? t.shift : -t.shift);
     }

@@ -35,10 +35,10 @@ bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, con
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     *out = (FileText){0};
     *why = NULL;
-    if (fd < 0 || fstat(fd, &info) != 0) *why = strerror(errno);
-    else if (S_ISDIR(info.st_mode)) *why = "it is a folder";
-    else if (limit && S_ISREG(info.st_mode) && info.st_size > limit) out->length = (size_t)info.st_size;
-    else if (!read_all(arena, fd, limit, out)) *why = strerror(errno);
+    bool opened = fd >= 0 && fstat(fd, &info) == 0, is_folder = opened && S_ISDIR(info.st_mode);
+    if (is_folder) *why = "it is a folder";
+    else if (opened && limit && S_ISREG(info.st_mode) && info.st_size > limit) out->length = (size_t)info.st_size;
+    else if (!opened || !read_all(arena, fd, limit, out)) *why = strerror(errno);
     if (fd >= 0 && !is_stdin) close(fd);
     if (!*why && limit && (int64_t)out->length > limit)
         *why = arena_printf(arena, "it has more than %lld bytes", (long long)limit);

@@ -245,7 +245,8 @@ static double clocks_of(const TileSearch *search, const TileCandidate *tile, con
     int64_t readers = rows < columns ? rows : columns;
     bool independent = tile->split > 1 && readers >= STREAM_READERS;   // they do not read shared operands at the same time
     if (independent && loop < loads / costs->cluster_bytes) loop = loads / costs->cluster_bytes;
-    return (double)(loop + tails * tile->cost.tail + zeros * all * tile->cost.bytes / costs->zero_bytes);
+    int64_t cost = loop + tails * tile->cost.tail + zeros * all * tile->cost.bytes / costs->zero_bytes;
+    return (double)cost;
 }
 
 // Takes the tile that lowers the sum of relative times most, given the best times so far (0: none); returns the gain.
