@@ -1,24 +1,44 @@
 // Loads, stores and conversions of all types, and random numbers.
 //
-// Rounding is float_round's (ir/build.h), so that folded constants and executed code agree. bf16 and f16 are frequent
-// enough for a short way that gives the same bits (a unit test compares them for every halfway case).
+// Rounding gives the bits of float_round (ir/build.h), so that folded constants and executed code agree: a unit test
+// compares the two for every halfway case. It is written on the bits of doubles here, because it is executed so often.
 #include "emulator/values.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-// A binary float format below f32: explicit mantissa bits and exponent bias.
+// A binary float format below f32.
 typedef struct Format {
-    int mantissa, bias, bits;
+    int mantissa, bias, bits;   // explicit mantissa bits
+    double largest;
+    bool saturates;   // values beyond `largest` become it, not infinity
 } Format;
 
-static Format format_of(Type type) {
+static inline Format format_of(Type type) {
     switch (type) {
-    case TYPE_F16: return (Format){10, 15, 16};
-    case TYPE_BF16: return (Format){7, 127, 16};
-    case TYPE_E4M3: return (Format){3, 7, 8};
-    default: return (Format){2, 15, 8};
+    case TYPE_F16: return (Format){10, 15, 16, 65504, false};
+    case TYPE_BF16: return (Format){7, 127, 16, 0x1.fep127, false};
+    case TYPE_E4M3: return (Format){3, 7, 8, 448, true};
+    default: return (Format){2, 15, 8, 57344, true};
     }
+}
+
+static inline double double_of(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint64_t bits_of(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+enum { DOUBLE_DIGITS = 52, DOUBLE_BIAS = 1023 };
+
+static inline double power_of_2(int exponent) {   // of a normal double
+    return double_of((uint64_t)(DOUBLE_BIAS + exponent) << DOUBLE_DIGITS);
 }
 
 // ---- small floats to doubles ----
@@ -38,68 +58,56 @@ static double from_f16(uint16_t bits) {
     return bits >> 15 ? -value : value;
 }
 
-static double from_fp8(Type type, uint8_t bits) {
-    Format format = format_of(type);
-    int fraction = bits & ((1 << format.mantissa) - 1), exponent = (bits & 0x7f) >> format.mantissa;
-    double value;
-    if (type == TYPE_E4M3 && (bits & 0x7f) == 0x7f) value = NAN;
-    else if (type == TYPE_E5M2 && exponent == 31) value = fraction ? NAN : INFINITY;
-    else if (exponent == 0) value = ldexp(fraction, 1 - format.bias - format.mantissa);
-    else value = ldexp(fraction + (1 << format.mantissa), exponent - format.bias - format.mantissa);
+static inline double from_fp8(Type type, uint8_t bits) {
+    bool e4m3 = type == TYPE_E4M3;
+    int rest = bits & 0x7f;
+    uint32_t wide = (uint32_t)rest << (e4m3 ? 20 : 21);   // right digits, exponent 120 or 112 too low
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    value *= e4m3 ? 0x1p120f : 0x1p112f;
+    if (e4m3 ? rest == 0x7f : rest > 0x7c) value = NAN;
+    else if (!e4m3 && rest == 0x7c) value = INFINITY;
     return bits >> 7 ? -value : value;
 }
 
 // ---- doubles to small floats ----
 
-// Bits of a value that the format holds exactly (float_round's result), or of a NaN or infinity.
-static uint32_t encode_exact(Type type, double value) {
-    Format format = format_of(type);
-    uint32_t sign = signbit(value) ? 1u << (format.bits - 1) : 0, most = (1u << (format.bits - 1)) - 1;
-    if (isnan(value)) return most;
-    value = fabs(value);
-    if (value == 0) return sign;
-    if (isinf(value)) return sign | (most >> format.mantissa << format.mantissa);
-    int exponent;
-    double fraction = frexp(value, &exponent);   // in [0.5, 1)
-    exponent += format.bias - 1;
-    if (exponent <= 0) return sign | (uint32_t)ldexp(value, format.bias - 1 + format.mantissa);
-    uint32_t digits = (uint32_t)ldexp(fraction, format.mantissa + 1) - (1u << format.mantissa);
-    return sign | (uint32_t)exponent << format.mantissa | digits;
+// To nearest, ties to even. Below the normal numbers all are multiples of one unit, which is the last digit of `shift`.
+static inline double round_format(Format format, double value) {
+    if (isnan(value)) return value;
+    double size = fabs(value), rounded;
+    int least = 1 - format.bias, drop = DOUBLE_DIGITS - format.mantissa;
+    if (size < power_of_2(least)) {
+        double shift = power_of_2(least + drop);
+        rounded = (size + shift) - shift;
+    } else {
+        uint64_t bits = bits_of(size);
+        bits += ((uint64_t)1 << (drop - 1)) - 1 + (bits >> drop & 1);
+        rounded = double_of(bits >> drop << drop);
+    }
+    if (rounded > format.largest) rounded = format.saturates ? format.largest : INFINITY;
+    return copysign(rounded, value);
 }
 
-// float_round for the two frequent formats, on the bits of an f32; only where the value is one.
-static bool round_quick(Type type, float value, double *out) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7f800000) == 0x7f800000) return false;
-    if (type == TYPE_F16 && (value >= 65520 || value <= -65520)) return false;
-    int drop = type == TYPE_BF16 ? 16 : 13;
-    if (type == TYPE_F16 && (bits & 0x7fffffff) < 0x38800000) {   // below 2^-14: multiples of 2^-24, the unit of 0.75f
-        volatile float shifted = value + 0.75f;
-        float rounded = shifted - 0.75f;
-        *out = copysign(rounded, value);
-        return true;
-    }
-    bits += ((uint32_t)1 << (drop - 1)) - 1 + (bits >> drop & 1);
-    bits &= ~(((uint32_t)1 << drop) - 1);
-    memcpy(&value, &bits, sizeof value);
-    *out = value;
-    return true;
+static inline uint32_t encode_format(Format format, double value) {
+    uint32_t sign = signbit(value) ? 1u << (format.bits - 1) : 0, most = (1u << (format.bits - 1)) - 1;
+    if (isnan(value)) return most;
+    double size = fabs(round_format(format, value));
+    if (isinf(size)) return sign | (most >> format.mantissa << format.mantissa);
+    if (size < power_of_2(1 - format.bias))
+        return sign | (uint32_t)(size * power_of_2(format.bias - 1 + format.mantissa));
+    uint64_t digits = bits_of(size) >> (DOUBLE_DIGITS - format.mantissa);
+    return sign | (uint32_t)(digits - ((uint64_t)(DOUBLE_BIAS - format.bias) << format.mantissa));
 }
 
 static double round_to(Type type, double value) {
-    double out;
-    if ((type == TYPE_BF16 || type == TYPE_F16) && (float)value == value && round_quick(type, (float)value, &out))
-        return out;
-    return float_round(type, value);
-}
-
-static uint32_t encode(Type type, double value) {
-    float narrow = (float)value;
-    if (type != TYPE_BF16 || narrow != value) return encode_exact(type, round_to(type, value));
-    uint32_t bits;   // an f32: to nearest even on its bits
-    memcpy(&bits, &narrow, sizeof bits);
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    switch (type) {
+    case TYPE_F16: return round_format(format_of(TYPE_F16), value);
+    case TYPE_BF16: return round_format(format_of(TYPE_BF16), value);
+    case TYPE_E4M3: return round_format(format_of(TYPE_E4M3), value);
+    case TYPE_E5M2: return round_format(format_of(TYPE_E5M2), value);
+    default: return float_round(type, value);
+    }
 }
 
 // ---- one element ----
@@ -157,12 +165,12 @@ void elements_store(Type type, uint8_t *base, int64_t stride, int64_t count, con
     case TYPE_U16: STORE_AS(uint16_t, in[n].i);
     case TYPE_I32:
     case TYPE_U32: STORE_AS(uint32_t, in[n].i);
-    case TYPE_F16:
-    case TYPE_BF16: STORE_AS(uint16_t, encode(type, in[n].f));
+    case TYPE_F16: STORE_AS(uint16_t, encode_format(format_of(TYPE_F16), in[n].f));
+    case TYPE_BF16: STORE_AS(uint16_t, encode_format(format_of(TYPE_BF16), in[n].f));
     case TYPE_F32: STORE_AS(float, in[n].f);
     case TYPE_F64: STORE_AS(double, in[n].f);
-    case TYPE_E4M3:
-    case TYPE_E5M2: STORE_AS(uint8_t, encode(type, in[n].f));
+    case TYPE_E4M3: STORE_AS(uint8_t, encode_format(format_of(TYPE_E4M3), in[n].f));
+    case TYPE_E5M2: STORE_AS(uint8_t, encode_format(format_of(TYPE_E5M2), in[n].f));
     default: STORE_AS(int64_t, in[n].i);
     }
 }
@@ -184,6 +192,8 @@ void elements_gather(Type type, const uint8_t *base, const int64_t *offsets, uin
     case TYPE_F32: GATHER_AS(float, f, x);
     case TYPE_F64: GATHER_AS(double, f, x);
     case TYPE_I32: GATHER_AS(int32_t, i, x);
+    case TYPE_E4M3: GATHER_AS(uint8_t, f, from_fp8(TYPE_E4M3, x));
+    case TYPE_E5M2: GATHER_AS(uint8_t, f, from_fp8(TYPE_E5M2, x));
     default: break;
     }
     int64_t bytes = type_bytes(type);
