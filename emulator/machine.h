@@ -221,6 +221,7 @@ const WgmmaCode *wgmma_compile(Arena *arena, Failure *failure, const Call *call)
 // ---- happens-before (race.c) ----
 typedef struct Clock Clock;
 typedef struct Cell Cell;
+typedef struct SharedCells SharedCells;
 typedef struct GlobalCell GlobalCell;
 typedef struct IterCell IterCell;
 typedef struct Races Races;
@@ -357,7 +358,7 @@ struct Cta {
     Agent *root;
     uint8_t *shared, *shared_state, *fragments, *fragment_state;
     IterCell *shared_iters, *fragment_iters;
-    Cell *cells;   // shared memory's, by granule
+    SharedCells *cells;   // of shared memory (race.c)
     Agent **agents;
     int agent_count, agent_capacity;
     Barrier *barriers;      // named ones (0: the block's), then the roles'

@@ -114,32 +114,37 @@ static int unordered_lane(const Toucher *a, const Reader *reader) {
     return -1;
 }
 
-static void check_fenced(const Toucher *a, const Cell *cell,
+static void check_fenced(const Toucher *a, const LastWrite *write,
                          int64_t element) {   // of a thread's store before a unit's access
     const Races *races = a->cta->machine->races;
     Machine *machine = a->cta->machine;
-    if (cell->w_thread >= (uint32_t)races->threads) return;
-    if (a->knows[(uint32_t)races->threads + cell->w_thread] >= cell->w_epoch) return;
-    emu_report_pair(machine, a->pc, cell->w_pc, T_EMU_PROXY, element_text(machine->arena, a->mem, element),
-                    party_text(a->cta, (int)cell->w_thread), toucher_text(a));
+    if (write->thread >= (uint32_t)races->threads) return;
+    if (a->knows[(uint32_t)races->threads + write->thread] >= write->epoch) return;
+    emu_report_pair(machine, a->pc, write->pc, T_EMU_PROXY, element_text(machine->arena, a->mem, element),
+                    party_text(a->cta, (int)write->thread), toucher_text(a));
 }
 
-static void check_writer(const Toucher *a, const Cell *cell, int64_t element) {
-    if (!cell->w_epoch || same_thread(a, cell->w_thread)) return;
-    if (a->knows[cell->w_thread] < cell->w_epoch) report_race(a, element, cell->w_thread, true, false, cell->w_pc);
-    else if (!a->agent && a->mem->scope == SCOPE_SHARED) check_fenced(a, cell, element);
+static void check_write(const Toucher *a, const LastWrite *write, int64_t element) {
+    if (!write->epoch || same_thread(a, write->thread)) return;
+    if (a->knows[write->thread] < write->epoch) report_race(a, element, write->thread, true, false, write->pc);
+    else if (!a->agent && a->mem->scope == SCOPE_SHARED) check_fenced(a, write, element);
 }
 
-static void drop_more(Races *races, Cell *cell) {
-    while (cell->more) {
-        uint32_t node = cell->more;
-        cell->more = races->nodes.items[node - 1].next;
+static void drop_more(Races *races, Readers *readers) {
+    while (readers->more) {
+        uint32_t node = readers->more;
+        readers->more = races->nodes.items[node - 1].next;
         races->nodes.items[node - 1].next = races->free_node;
         races->free_node = node;
     }
 }
 
-static void push_more(Races *races, Arena *arena, Cell *cell, Reader reader) {
+static void drop_readers(Races *races, Readers *readers) {
+    drop_more(races, readers);
+    readers->latest.lanes = 0;
+}
+
+static void push_more(Races *races, Arena *arena, uint32_t *list, Reader reader) {
     uint32_t node = races->free_node;
     if (node) {
         races->free_node = races->nodes.items[node - 1].next;
@@ -147,8 +152,8 @@ static void push_more(Races *races, Arena *arena, Cell *cell, Reader reader) {
         vec_push(arena, &races->nodes, (ReaderNode){0});
         node = (uint32_t)races->nodes.count;
     }
-    races->nodes.items[node - 1] = (ReaderNode){reader, cell->more};
-    cell->more = node;
+    races->nodes.items[node - 1] = (ReaderNode){reader, *list};
+    *list = node;
 }
 
 static bool same_moment(const Toucher *a, const Reader *reader) {
@@ -161,12 +166,12 @@ static bool replaces(const Toucher *a, const Reader *reader) {
     return !reader->lanes || (reader->atomic == (a->touch == TOUCH_ATOMIC) && unordered_lane(a, reader) < 0);
 }
 
-static void add_reader(const Toucher *a, Cell *cell) {
+static void add_reader(const Toucher *a, Readers *readers) {
     Races *races = a->cta->machine->races;
     Mask bit = (Mask)1 << a->lane;
-    Reader *known = same_moment(a, &cell->reader) ? &cell->reader : NULL;
-    bool replace = known || replaces(a, &cell->reader);
-    for (uint32_t node = cell->more; node && !known; node = races->nodes.items[node - 1].next) {
+    Reader *known = same_moment(a, &readers->latest) ? &readers->latest : NULL;
+    bool replace = known || replaces(a, &readers->latest);
+    for (uint32_t node = readers->more; node && !known; node = races->nodes.items[node - 1].next) {
         Reader *reader = &races->nodes.items[node - 1].reader;
         if (same_moment(a, reader)) known = reader;
         else replace = replace && replaces(a, reader);
@@ -176,9 +181,9 @@ static void add_reader(const Toucher *a, Cell *cell) {
         known->pc = a->pc;
         return;
     }
-    if (replace) drop_more(races, cell);
-    else push_more(races, a->cta->machine->arena, cell, cell->reader);
-    cell->reader = (Reader){a->epoch, a->warp, bit, a->pc, a->touch == TOUCH_ATOMIC};
+    if (replace) drop_more(races, readers);
+    else push_more(races, a->cta->machine->arena, &readers->more, readers->latest);
+    readers->latest = (Reader){a->epoch, a->warp, bit, a->pc, a->touch == TOUCH_ATOMIC};
 }
 
 static bool check_reader(const Toucher *a, const Reader *reader, int64_t element) {
@@ -189,33 +194,115 @@ static bool check_reader(const Toucher *a, const Reader *reader, int64_t element
     return false;
 }
 
-static void check_readers(const Toucher *a, const Cell *cell, int64_t element) {
+static void check_readers(const Toucher *a, const Readers *readers, int64_t element) {
     const Races *races = a->cta->machine->races;
-    bool ordered = check_reader(a, &cell->reader, element);
-    for (uint32_t node = cell->more; node && ordered; node = races->nodes.items[node - 1].next)
+    if (!readers->latest.lanes) return;
+    bool ordered = check_reader(a, &readers->latest, element);
+    for (uint32_t node = readers->more; node && ordered; node = races->nodes.items[node - 1].next)
         ordered = check_reader(a, &races->nodes.items[node - 1].reader, element);
 }
 
-static void touch_cell(const Toucher *a, Cell *cell, int64_t element) {
-    check_writer(a, cell, element);
-    if (cell->reader.lanes) check_readers(a, cell, element);
-    if (a->touch != TOUCH_WRITE) {
-        add_reader(a, cell);
-        return;
+static LastWrite write_of(const Toucher *a) {
+    return (LastWrite){a->epoch, a->thread, a->pc};
+}
+
+// ---- lines of shared memory ----
+typedef struct Line {
+    LastWrite *writes;
+    Readers *readers;
+    uint8_t *split;
+    int granules;
+} Line;
+
+static SharedCells *cells_new(const Cta *cta) {
+    Arena *arena = cta->machine->arena;
+    SharedCells *cells = NEW(arena, SharedCells);
+    int64_t lines = cta->machine->code->shared_bytes / LINE_BYTES + 1;
+    int64_t granules = lines * (LINE_BYTES / cta->machine->code->granule);
+    cells->writes = NEW_ARRAY(arena, LastWrite, granules);
+    cells->readers = NEW_ARRAY(arena, Readers, granules);
+    cells->split = NEW_ARRAY(arena, uint8_t, lines);
+    return cells;
+}
+
+static Line line_at(const Cta *cta, int64_t number) {
+    int granules = LINE_BYTES / cta->machine->code->granule;
+    SharedCells *cells = cta->cells;
+    return (Line){cells->writes + number * granules, cells->readers + number * granules, cells->split + number,
+                  granules};
+}
+
+static void split_writes(const Line *line) {
+    if (*line->split & SPLIT_WRITES) return;
+    *line->split |= SPLIT_WRITES;
+    for (int g = 1; g < line->granules; g++) line->writes[g] = line->writes[0];
+}
+
+static void copy_readers(Races *races, Arena *arena, const Readers *from, Readers *to) {
+    uint32_t last = 0;
+    *to = (Readers){from->latest, 0};
+    for (uint32_t node = from->more; node; node = races->nodes.items[node - 1].next) {
+        uint32_t copy = 0;
+        push_more(races, arena, &copy, races->nodes.items[node - 1].reader);
+        *(last ? &races->nodes.items[last - 1].next : &to->more) = copy;
+        last = copy;
     }
-    drop_more(a->cta->machine->races, cell);
-    cell->reader.lanes = 0;
-    cell->w_epoch = a->epoch;
-    cell->w_thread = a->thread;
-    cell->w_pc = a->pc;
+}
+
+static void split_readers(const Cta *cta, const Line *line) {
+    if (*line->split & SPLIT_READERS) return;
+    *line->split |= SPLIT_READERS;
+    for (int g = 1; g < line->granules; g++)
+        copy_readers(cta->machine->races, cta->machine->arena, &line->readers[0], &line->readers[g]);
+}
+
+static void unite_readers(const Line *line) {   // when no granule has any
+    for (int g = 0; g < line->granules; g++)
+        if (line->readers[g].latest.lanes) return;
+    *line->split &= (uint8_t)~SPLIT_READERS;
+}
+
+static void check_line(const Toucher *a, const Line *line, int first, int end, int64_t byte) {
+    int granule = LINE_BYTES / line->granules;
+    bool writes = *line->split & SPLIT_WRITES, readers = *line->split & SPLIT_READERS;
+    for (int g = first; g < (writes || readers ? end : first + 1); g++) {
+        int64_t element = (byte + g * granule - a->mem->offset) / a->mem->bytes;
+        if (writes || g == first) check_write(a, &line->writes[writes ? g : 0], element);
+        if (readers || g == first) check_readers(a, &line->readers[readers ? g : 0], element);
+    }
+}
+
+static void write_line(const Toucher *a, const Line *line, int first, int end) {
+    bool whole = end - first == line->granules;
+    if (!whole) split_writes(line);
+    if (!whole && line->readers[0].latest.lanes) split_readers(a->cta, line);
+    for (int g = first; g < end && *line->split & SPLIT_READERS; g++)
+        drop_readers(a->cta->machine->races, &line->readers[g]);
+    if (whole) drop_readers(a->cta->machine->races, &line->readers[0]);
+    for (int g = first; g < (whole ? 1 : end); g++) line->writes[g] = write_of(a);
+    if (whole) *line->split = 0;
+}
+
+static void read_line(const Toucher *a, const Line *line, int first, int end) {
+    if (end - first < line->granules) split_readers(a->cta, line);
+    bool split = *line->split & SPLIT_READERS;
+    for (int g = first; g < (split ? end : first + 1); g++) add_reader(a, &line->readers[split ? g : 0]);
 }
 
 static void touch_shared(const Toucher *a, int64_t byte, int bytes) {
     Cta *cta = a->cta;
     int granule = cta->machine->code->granule;
-    if (!cta->cells) cta->cells = NEW_ARRAY(cta->machine->arena, Cell, cta->machine->code->shared_bytes / granule + 1);
-    for (int64_t at = byte / granule; at * granule < byte + bytes; at++)
-        touch_cell(a, &cta->cells[at], (at * granule - a->mem->offset) / a->mem->bytes);
+    if (!cta->cells) cta->cells = cells_new(cta);
+    for (int64_t number = byte / LINE_BYTES, last = (byte + bytes - 1) / LINE_BYTES; number <= last; number++) {
+        int64_t start = number * LINE_BYTES, from = byte - start, to = byte + bytes - start;
+        Line line = line_at(cta, number);
+        int first = from > 0 ? (int)from / granule : 0;
+        int end = to < LINE_BYTES ? ((int)to + granule - 1) / granule : line.granules;
+        if (*line.split & SPLIT_READERS && end - first == line.granules) unite_readers(&line);
+        check_line(a, &line, first, end, start);
+        if (a->touch == TOUCH_WRITE) write_line(a, &line, first, end);
+        else read_line(a, &line, first, end);
+    }
 }
 
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc) {
@@ -245,9 +332,12 @@ int race_unfinished(Cta *cta, int64_t *byte) {
     for (int t = 1; t < code->block_threads; t++) clock_join(races, all, cta->clocks[cta->first_thread + t]);
     int found = -1;
     for (int64_t at = 0; at < code->shared_bytes / code->granule && found < 0; at++) {
-        const Cell *cell = &cta->cells[at];
-        for (uint32_t node = cell->more, first = 1; first || node; first = 0) {
-            const Reader *reader = first ? &cell->reader : &races->nodes.items[node - 1].reader;
+        Line line = line_at(cta, at * code->granule / LINE_BYTES);
+        int granule = (int)(at % line.granules);
+        if (granule && !(*line.split & SPLIT_READERS)) continue;
+        const Readers *readers = &line.readers[granule];
+        for (uint32_t node = readers->more, first = 1; first || node; first = 0) {
+            const Reader *reader = first ? &readers->latest : &races->nodes.items[node - 1].reader;
             if (!first) node = races->nodes.items[node - 1].next;
             for (Mask m = from_outside(cta, reader) ? reader->lanes : 0; m; m &= m - 1)
                 if (all->at[reader->warp * LANES + (uint32_t)__builtin_ctz(m)] < reader->epoch) found = reader->pc;
@@ -270,11 +360,18 @@ static void touch_global(const Toucher *a, int64_t element) {
     int64_t block = a->cta->index + 1;
     Cell *cell = &mem->thread_cells[element];
     if (mem->cells[element].owner != block) {
-        drop_more(a->cta->machine->races, cell);
+        drop_readers(a->cta->machine->races, &cell->readers);
         *cell = (Cell){0};
         mem->cells[element].owner = block;
     }
-    touch_cell(a, cell, element);
+    check_write(a, &cell->write, element);
+    check_readers(a, &cell->readers, element);
+    if (a->touch != TOUCH_WRITE) {
+        add_reader(a, &cell->readers);
+        return;
+    }
+    drop_readers(a->cta->machine->races, &cell->readers);
+    cell->write = write_of(a);
 }
 
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc) {

@@ -16,11 +16,30 @@ typedef struct Reader {
     bool atomic;   // updates: they go with each other, as reads do
 } Reader;
 
-struct Cell {
-    uint32_t w_epoch, w_thread;   // the last plain write; epoch 0: never written
-    int w_pc;
-    Reader reader;   // since then
-    uint32_t more;   // further readers: index + 1 in the pool
+typedef struct LastWrite {   // the last plain one; epoch 0: never written
+    uint32_t epoch, thread;
+    int pc;
+} LastWrite;
+
+typedef struct Readers {   // since the last write
+    Reader latest;
+    uint32_t more;   // further ones: index + 1 in the pool
+} Readers;
+
+struct Cell {   // of global memory, within a block
+    LastWrite write;
+    Readers readers;
+};
+
+// Of a block's shared memory. Most accesses touch whole lines, whose granules then have all in common: the line's first
+// one stands for them, until an access to a smaller piece splits the line. Writes and readers are split apart from each
+// other; an access to the whole line unites what it makes equal again.
+enum { LINE_BYTES = 16, SPLIT_WRITES = 1, SPLIT_READERS = 2 };
+
+struct SharedCells {
+    LastWrite *writes;   // by granule
+    Readers *readers;
+    uint8_t *split;   // by line
 };
 
 typedef struct ReaderNode {
