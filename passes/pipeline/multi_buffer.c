@@ -1,18 +1,22 @@
-// ring: one buffer per stage, so that the copies of later iterations have a place of their own.
+// multi-buffer: multi-buffering of shared tiles. A tile gets one buffer slot per pipeline stage, so that copies of later iterations do
+// not overwrite the tile that is in use.
 //
 //     pipelined (k in n, stages = 3) {                    shared As: bf16[3, 128, 64];
 //         copy(A[...], As);                               ...
 //         gemm(As, Bs.T, acc);                                copy(A[...], As[k % 3, :, :]);
 //     }                                                       gemm(As[k % 3, :, :], Bs[...].T, acc);
 //
-// A buffer may have slots when every iteration starts it afresh: at the top of the body an asynchronous copy fills all
-// of it, before anything in the iteration reads it and with no other write; nothing outside of such loops touches it
-// (several loops may share it, each filling it for itself); and the copy may start early at all (async_copy_legality.h), else
-// slots would only take room. Anything else keeps its one place, and -R says why.
+// A tile is multi-buffered when
 //
-// The loop comes to count from 0 by 1, so that k % stages is the slot; of several iterators the innermost is pipelined,
-// the others become loops around it. Every entry to the loop starts at slot 0, and within one entry the count is live:
-// slots never depend on the values that the indices take. A buffer that the loop declares is declared before it from then on.
+//   - an asynchronous copy in the loop body fills all of it, before any read in the iteration, and nothing else writes it;
+//   - nothing outside of pipelined loops accesses it (several loops may share it, if each fills it);
+//   - the copy may start in an earlier iteration (async_copy_legality.h).
+//
+// Other tiles keep one buffer, and -R gives the reason.
+//
+// The loop is rewritten to count from 0 by 1, so that k % stages is the slot. Of several iterators the innermost is pipelined, the
+// others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration count, not on the values of the
+// indices. A tile that the loop declares is declared before the loop afterwards.
 #include "ir/rewrite.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/map.h"

@@ -1,8 +1,8 @@
-// Copies of consecutive elements by TMA, without a tensor map: `@via(bulk)` (PTX ISA, "cp.async.bulk").
+// Bulk copy: TMA without a tensor map, `@via(bulk)` (PTX ISA, "cp.async.bulk").
 //
-// They are what TMA's copies of boxes are (tma.h, insert_mbarriers.c): one thread starts them, a load's bytes complete on an mbarrier, stores are
-// waited for in groups. What differs: a row of a tile may have any number of bytes that is a multiple of 16, and the tile lies in shared
-// memory as it is written, row after row; but nothing is cut off at the tensor's edge, so all of the tile has to be known to be inside.
+// As with TMA copies of boxes (tma.h, insert_mbarriers.c), one thread starts them; the bytes of a load complete on an mbarrier, stores are
+// waited for in groups. Differences: a row of a tile may have any length that is a multiple of 16 bytes; the tile has row-major order in
+// shared memory; nothing is cut off at the edge of the tensor, so the whole tile must be provably inside.
 #pragma once
 #include "ir/facts.h"
 #include "passes/lower/lower.h"

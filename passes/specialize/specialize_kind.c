@@ -1,6 +1,6 @@
-// Whether warp-specialize can part a kernel into roles, and in which way: what its loop does, how often, and what registers and shared
-// memory the roles need. select, schedule and whoever compares tiles ask too (warp_specialize.h). The parting itself:
-// warp_specialize.c and cooperative.c.
+// The decision on warp specialization: is a kernel specialized, and are its consumers ping-pong or cooperative? It depends on the main
+// loop, its trip count, and the registers and shared memory of the roles. select, tile-scheduler and the cost models ask too
+// (warp_specialize.h). The transformation: warp_specialize.c and cooperative.c.
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
