@@ -39,6 +39,7 @@ typedef struct PassHooks {
     Module *(*parse)(void *user, Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text);
     // Runs the module's tests on the emulator (for --emulate-each); false when one fails, with *why.
     bool (*emulate)(void *user, Module *module, const char *after_pass, const char **why);
+    void (*begin)(void *user, const char *pass);   // called before each pass of the plan
     void *user;
 } PassHooks;
 

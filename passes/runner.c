@@ -290,6 +290,7 @@ bool run_passes(Module *module, const Target *target, const PassOptions *options
     for (int i = 0; i < runner.plan.count && !runner.failed; i++) {
         Step *step = &runner.plan.items[i];
         Flags changed = {0};
+        if (hooks && hooks->begin) hooks->begin(hooks->user, step->pass->name);
         bool any = run_step(&runner, step, &changed);
         if (!runner.failed) observe(&runner, i + 1, step->pass->name, changed.items, any);
         if (options->stop_after && !strcmp(options->stop_after, step->pass->name)) break;

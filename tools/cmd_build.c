@@ -196,6 +196,7 @@ bool command_build(Tool *tool, int *code) {
     if (!pass_flags(tool, &b.options.passes)) return false;
     b.options.optimize = (int)optimize;
     b.options.only = option_text(&tool->options, OPTION_ONLY, NULL);
+    b.options.repro = repro_base(tool, path);
     b.options.lines = !option_given(&tool->options, OPTION_NO_LINES);
     b.options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
     b.options.llvm = b.emit >> LLVM & 1;

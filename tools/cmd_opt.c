@@ -23,6 +23,7 @@ bool command_opt(Tool *tool, int *code) {
     if (!tool_defines(tool, &options.define_count, &options.defines) || !pass_flags(tool, &options.passes))
         return false;
     options.only = option_text(&tool->options, OPTION_ONLY, NULL);
+    options.repro = repro_base(tool, path);
     Loader loader = tool_loader(tool, target);
     sb_init(&text, tool->arena);
     return loader_open(&loader, path) && optimise(tool, &loader, &options, &text) &&

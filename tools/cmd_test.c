@@ -59,6 +59,7 @@ static bool prepare(TestRun *run) {
 static bool lower(void *user, Module *module, EmuAnswers **answers) {
     TestRun *run = user;
     CompileOptions options = run->compile;
+    options.repro = repro_base(run->tool, run->path);
     bool none = options.passes.passes && options.passes.passes[0] == 0;
     if (options.passes.emulate_each) *answers = options.answers = emu_answers_new(module->arena);
     return none || run_pipeline(module, &options);
@@ -66,6 +67,7 @@ static bool lower(void *user, Module *module, EmuAnswers **answers) {
 
 static bool compile_choice(TestRun *run, Arena *arena, const TestChoice *choice, Compiled *out) {
     CompileOptions options = run->compile;
+    options.repro = repro_base(run->tool, run->path);
     options.defines = choice->defines;
     options.define_count = choice->define_count;
     return compile(&run->loader, arena, &options, out);

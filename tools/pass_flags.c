@@ -1,4 +1,5 @@
 #include "tools/pass_flags.h"
+#include <stdlib.h>
 #include <string.h>
 
 bool pass_flags(Tool *tool, PassOptions *out) {
@@ -22,4 +23,11 @@ bool pass_flags(Tool *tool, PassOptions *out) {
         .talk = stderr,
     };
     return !out->dump_dir || folder_make(tool->sink, out->dump_dir);
+}
+
+const char *repro_base(Tool *tool, const char *path) {
+    const char *variable = getenv("TILEC_REPRO_DIR"), *stem = path_stem(tool->arena, path);
+    const char *folder = option_text(&tool->options, OPTION_REPRO_DIR, variable && variable[0] ? variable : ".");
+    if (strcmp(folder, "none") == 0) return NULL;
+    return strcmp(folder, ".") == 0 ? stem : arena_printf(tool->arena, "%s/%s", folder, stem);
 }

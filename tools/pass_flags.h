@@ -5,3 +5,5 @@
 
 // False: reported.
 bool pass_flags(Tool *tool, PassOptions *out);
+// FOLDER/NAME of reproducers for a file: --repro-dir, else TILEC_REPRO_DIR, else the working directory; NULL: `none`.
+const char *repro_base(Tool *tool, const char *path);

@@ -1,6 +1,7 @@
 #include "runtime/compile/compile.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "runtime/compile/repro.h"
 #include "runtime/plan/build.h"
 #include "runtime/plan/container.h"
 #include <string.h>
@@ -28,25 +29,50 @@ static const char *test_failure(Arena *arena, const Test *test, const EmuTestRes
     return sb_text(&text);
 }
 
+typedef struct Pipeline {
+    Module *module;
+    const CompileOptions *options;
+    EmuOptions emulation;
+    Repro repro;
+    bool ok;
+} Pipeline;
+
 static bool hook_emulate(void *user, Module *module, const char *after_pass, const char **why) {
-    const EmuOptions *options = user;
+    const Pipeline *pipeline = user;
     (void)after_pass;
     for (int i = 0; i < module->tests.count; i++) {
         EmuTestResult result = {0};
-        if (emulate_test(module, module->tests.items[i], options, &result) && result.passed) continue;
+        if (emulate_test(module, module->tests.items[i], &pipeline->emulation, &result) && result.passed) continue;
         *why = test_failure(module->arena, module->tests.items[i], &result);
         return false;
     }
     return true;
 }
 
+static void hook_begin(void *user, const char *pass) {
+    Pipeline *pipeline = user;
+    repro_begin(&pipeline->repro, pass);
+}
+
+static bool run_hooked(void *user) {
+    Pipeline *p = user;
+    PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .begin = hook_begin, .user = p};
+    return p->ok = run_passes(p->module, p->options->target, &p->options->passes, &hooks);
+}
+
+static void after_passes(void *user) {
+    Pipeline *p = user;
+    repro_end(&p->repro, p->ok);
+}
+
 bool run_pipeline(Module *module, const CompileOptions *options) {
-    EmuOptions emulation = {.seed = options->seed,
-                            .races = true,
-                            .target = options->target,
-                            .answers = options->answers ? options->answers : emu_answers_new(module->arena)};
-    PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .user = &emulation};
-    return run_passes(module, options->target, &options->passes, &hooks);
+    Pipeline p = {.module = module, .options = options};
+    p.emulation = (EmuOptions){.seed = options->seed,
+                               .races = true,
+                               .target = options->target,
+                               .answers = options->answers ? options->answers : emu_answers_new(module->arena)};
+    repro_start(&p.repro, module, options);
+    return fail_scope(module->failure, run_hooked, after_passes, &p);
 }
 
 static bool find_print(Visitor *visitor, Stmt *stmt) {
@@ -126,6 +152,8 @@ typedef struct Job {
     const CompileOptions *options;
     Compiled *out;
     AssembleOptions assembling;
+    Repro repro;
+    bool ok;
 } Job;
 
 static bool passes_to_plan(void *user) {
@@ -137,12 +165,15 @@ static bool passes_to_plan(void *user) {
     limit_recorded_tiles(job->loader, out->module);
     out->times.passes = seconds_now() - start;
     if (options->upto == UPTO_PASSES) return true;
-    return all_lowered(out->module) && generate(options, out) && assemble_and_pack(options, &job->assembling, out);
+    if (!all_lowered(out->module)) return false;
+    repro_codegen(&job->repro, out->module, options);
+    return job->ok = generate(options, out) && assemble_and_pack(options, &job->assembling, out);
 }
 
 static void after_compile(void *user) {
     Job *job = user;
     stop_assembler(job->assembling.started);
+    repro_end(&job->repro, job->ok);
 }
 
 bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out) {
@@ -151,7 +182,8 @@ bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compil
     out->module = load_module(loader, arena, options->define_count, options->defines, options->only);
     out->times.elaborate = seconds_now() - start;
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
-    Job job = {loader, options, out, {options->target, out->module, options->ptxas, options->lines, NULL}};
+    Job job = {.loader = loader, .options = options, .out = out};
+    job.assembling = (AssembleOptions){options->target, out->module, options->ptxas, options->lines, NULL};
     if (options->upto == UPTO_CUBIN)
         job.assembling.started = start_assembler(arena, out->module->failure, &job.assembling);
     return fail_scope(out->module->failure, passes_to_plan, after_compile, &job);

@@ -25,6 +25,7 @@ typedef struct CompileOptions {
     int define_count;
     const Define *defines;
     const char *only;     // compile this kernel or program alone; NULL: all
+    const char *repro;    // FOLDER/NAME of reproducers (runtime/compile/repro.h); NULL: none are written
     PassOptions passes;   // all zero, with bisect_limit = -1, is the default pipeline: compile_options()
     int optimize;         // LLVM: 0, 1, 2
     bool lines;           // emit a line table
