@@ -127,7 +127,7 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
         sb_printf(w->out, "[%d, %d, %d]", v->cluster[0], v->cluster[1], v->cluster[2]);
     }
     if (v->pdl) {
-        key(w, "overlaps");
+        key(w, "pdl");
         sb_str(w->out, "true");
     }
     put_integer(w, "shared_bytes", v->shared_bytes);

@@ -16,7 +16,7 @@ static const char plan_text[] =
     "{\"name\": \"x\", \"type\": \"bf16\", \"mode\": \"in\", \"shape\": [\"N\"]},"
     "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}],"
     "\"maps\": [{\"name\": \"x_map\", \"at\": 1, \"tensor\": \"x\", \"box\": [64], \"swizzle\": 128}],"
-    "\"dims\": [\"N\"], \"symbol\": \"mapped\", \"grid\": \"1\", \"threads\": 128, \"overlaps\": true, \"shared_bytes\": 0}]},"
+    "\"dims\": [\"N\"], \"symbol\": \"mapped\", \"grid\": \"1\", \"threads\": 128, \"pdl\": true, \"shared_bytes\": 0}]},"
     "{\"name\": \"twice\", \"kind\": \"program\", \"variants\": [{\"params\": ["
     "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
     "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"], \"steps\": ["
