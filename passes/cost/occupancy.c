@@ -154,19 +154,19 @@ static void table_row(const OccupancyBuffer *b, StrBuf *out) {
     if (b->stages > 1) sb_printf(out, " x %lld stages", (long long)b->stages);
     if (shared) sb_printf(out, ": %lld bytes\n", (long long)b->bytes);
     else if (b->by_shared)
-        sb_printf(out, ": %lld registers a thread, %lld bytes on its way to a gemm\n", (long long)b->registers,
+        sb_printf(out, ": %lld registers per thread, %lld bytes staged for a gemm\n", (long long)b->registers,
                   (long long)b->bytes);
-    else sb_printf(out, ": %lld registers a thread\n", (long long)b->registers);
+    else sb_printf(out, ": %lld registers per thread\n", (long long)b->registers);
 }
 
 void occupancy_table(const Occupancy *e, const Target *t, StrBuf *out) {
     for (int i = 0; i < e->buffers.count; i++) table_row(&e->buffers.items[i], out);
     if (e->threads > t->max_threads)
-        sb_printf(out, "  threads of a point: %lld; a block of %s has %d, a cluster %d blocks\n", (long long)e->threads,
+        sb_printf(out, "  threads of a tile: %lld; a CTA of %s has %d, a cluster %d CTAs\n", (long long)e->threads,
                   t->name, t->max_threads, target_has(t, FEATURE_CLUSTER) ? t->cluster_most : 1);
-    sb_printf(out, "  shared memory of a block: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
+    sb_printf(out, "  shared memory of a CTA: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
               (long long)t->shared_block);
-    sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a block",
+    sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a CTA",
               (long long)e->registers, t->name, t->registers_thread, t->registers_multiprocessor,
               (long long)e->threads);
 }

@@ -218,7 +218,7 @@ static bool is_own(const RecordedTile *tile, int place) {
 }
 
 // The condition that the shape is near one of the tile's shapes, and not near a smaller shape of another tile.
-static Expr *serves(Arena *arena, const Func *kernel, const RecordedTile *tile) {
+static Expr *covers(Arena *arena, const Func *kernel, const RecordedTile *tile) {
     Expr *some = NULL;
     for (int i = 0; i < tile->places.count; i++) {
         if (!is_own(tile, i)) continue;
@@ -272,7 +272,7 @@ void limit_recorded_tiles(const Loader *loader, Module *module) {
         for (int t = 0; t < loader->tiles.count; t++) {
             const RecordedTile *tile = &loader->tiles.items[t];
             if (!is_of_tile(func, tile)) continue;
-            Expr *near = serves(module->arena, func, tile);
+            Expr *near = covers(module->arena, func, tile);
             func->when = func->when ? e_and(module->arena, near, func->when) : near;
         }
     }
