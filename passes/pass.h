@@ -44,8 +44,9 @@ typedef struct PassHooks {
 } PassHooks;
 
 typedef struct PassOptions {
-    const char *passes;        // NULL: the whole pipeline; else comma-separated names
-    const char *print_after;   // pass name or "all"
+    const char *passes;                       // NULL: the whole pipeline; else comma-separated names
+    const char *print_before, *print_after;   // pass name or "all"
+    const char *print_kernel;                 // prints kernels of this name only; NULL: all
     const char *stop_after;
     const char *dump_dir;   // NNN-pass.tile files
     bool print_changed, verify_each, roundtrip_each, emulate_each, time_passes, remarks, places;

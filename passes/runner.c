@@ -100,6 +100,7 @@ static void make_plan(Runner *runner) {
     if (runner->options->passes) plan_list(runner, runner->options->passes);
     else
         for (int i = 0; pipeline_step(i); i++) plan_add(runner, pipeline_step(i));
+    check_name(runner, runner->options->print_before);
     check_name(runner, runner->options->print_after);
     check_name(runner, runner->options->stop_after);
     check_order(runner);
@@ -111,18 +112,25 @@ static PrintOptions print_options(const Runner *runner) {
     return (PrintOptions){.places = runner->options->places, .comments = true};
 }
 
-static void print_kernels(Runner *runner, const char *after, const bool *changed) {
+// `when`: "before" or "after" the pass.
+static void print_kernels(Runner *runner, const char *when, const char *pass, const bool *changed) {
     const Module *module = runner->module;
+    const char *only = runner->options->print_kernel;
     StrBuf text;
     sb_init(&text, module->arena);
     for (int i = 0; i < module->funcs.count; i++) {
         const Func *func = module->funcs.items[i];
-        if (func->kind != FUNC_KERNEL || (changed && !changed[i])) continue;
-        sb_printf(&text, "// after %s (%s)\n", after, func->name);
+        if (func->kind != FUNC_KERNEL || (changed && !changed[i]) || (only && strcmp(only, func->name))) continue;
+        sb_printf(&text, "// %s %s (%s)\n", when, pass, func->name);
         print_func(module, func, print_options(runner), &text);
         sb_char(&text, '\n');
     }
     fputs(sb_text(&text), runner->options->talk);
+}
+
+// Whether an option that takes a pass or "all" names this one.
+static bool selects(const char *option, const char *pass) {
+    return option && (!strcmp(option, "all") || !strcmp(option, pass));
 }
 
 static void dump(Runner *runner, int step, const char *after) {
@@ -203,9 +211,8 @@ static void verify(Runner *runner, const char *after, const bool *changed) {
 static void observe(Runner *runner, int step, const char *after, const bool *changed, bool any) {
     const PassOptions *options = runner->options;
     if (changed && options->verify_each) verify(runner, after, changed);
-    bool print = options->print_after && (!strcmp(options->print_after, "all") || !strcmp(options->print_after, after));
-    if (options->talk && print) print_kernels(runner, after, NULL);
-    else if (options->talk && options->print_changed && any) print_kernels(runner, after, changed);
+    if (options->talk && selects(options->print_after, after)) print_kernels(runner, "after", after, NULL);
+    else if (options->talk && options->print_changed && any) print_kernels(runner, "after", after, changed);
     if (options->dump_dir) dump(runner, step, after);
     if (runner->failed || !any) return;
     if (options->roundtrip_each && runner->hooks && runner->hooks->parse) round_trip(runner, after);
@@ -290,6 +297,8 @@ bool run_passes(Module *module, const Target *target, const PassOptions *options
     for (int i = 0; i < runner.plan.count && !runner.failed; i++) {
         Step *step = &runner.plan.items[i];
         Flags changed = {0};
+        if (options->talk && selects(options->print_before, step->pass->name))
+            print_kernels(&runner, "before", step->pass->name, NULL);
         if (hooks && hooks->begin) hooks->begin(hooks->user, step->pass->name);
         bool any = run_step(&runner, step, &changed);
         if (!runner.failed) observe(&runner, i + 1, step->pass->name, changed.items, any);

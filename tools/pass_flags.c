@@ -9,6 +9,8 @@ bool pass_flags(Tool *tool, PassOptions *out) {
     const char *passes = option_text(o, OPTION_PASSES, NULL);
     *out = (PassOptions){
         .passes = passes && strcmp(passes, "none") == 0 ? "" : passes,
+        .print_before = option_text(o, OPTION_PRINT_BEFORE, NULL),
+        .print_kernel = option_text(o, OPTION_PRINT_KERNEL, NULL),
         .print_after = option_text(o, OPTION_PRINT_AFTER, NULL),
         .stop_after = option_text(o, OPTION_STOP_AFTER, NULL),
         .dump_dir = option_text(o, OPTION_DUMP_DIR, NULL),
