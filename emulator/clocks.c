@@ -197,7 +197,7 @@ void unit_tell(Cta *cta, Clock **clock, UnitKind kind, int number) {
 
 // These threads of a warp learn that the party has come to the epoch; party -1: each learns it of its own fence. Those
 // that knew the same go on sharing their knowledge: what they learn here, they learn together.
-static void learn_together(Cta *cta, int first_thread, Mask lanes, int party, uint32_t epoch) {
+static void learn_shared(Cta *cta, int first_thread, Mask lanes, int party, uint32_t epoch) {
     Races *races = cta->machine->races;
     while (lanes) {
         Clock **clocks = cta->clocks + first_thread, *old = clocks[__builtin_ctz(lanes)];
@@ -222,7 +222,7 @@ static void learn_together(Cta *cta, int first_thread, Mask lanes, int party, ui
 void unit_learn(Agent *agent, Mask lanes, UnitKind kind, int number, uint32_t epoch) {
     const Races *races = agent->cta->machine->races;
     if (races && races->threads)
-        learn_together(agent->cta, agent->first_thread, lanes, unit_party(races, kind, number), epoch);
+        learn_shared(agent->cta, agent->first_thread, lanes, unit_party(races, kind, number), epoch);
 }
 
 uint32_t unit_known(const Agent *agent, int lane, UnitKind kind, int number) {
@@ -245,7 +245,7 @@ void race_fence_async(Agent *agent) {
     Cta *cta = agent->cta;
     if (!cta->machine->races || !cta->machine->races->threads || !(agent->warp || agent->role)) return;
     uint32_t epoch = cta->epochs[agent->first_thread / LANES];
-    learn_together(cta, agent->first_thread, agent->warp ? agent->mask : 1, -1, epoch);
+    learn_shared(cta, agent->first_thread, agent->warp ? agent->mask : 1, -1, epoch);
     clock_tick(cta, agent->first_thread / LANES);   // later stores lie in an epoch that is not fenced
 }
 

@@ -96,7 +96,7 @@ static inline Val constant_int(Compiler *c, int64_t value) {
     return constant(c, (Word){.i = value});
 }
 
-static inline int widen(Compiler *c, Val v) {
+static inline int to_wide(Compiler *c, Val v) {
     if (v.wide || v.slot < 0) return v.slot;
     int slot = new_slot(c);
     emit(c, X_BROADCAST, TYPE_I64, true, slot, v.slot, -1);
@@ -104,7 +104,7 @@ static inline int widen(Compiler *c, Val v) {
 }
 
 static inline int fit(Compiler *c, Val v, bool wide) {
-    return wide ? widen(c, v) : v.slot;
+    return wide ? to_wide(c, v) : v.slot;
 }
 
 // ---- variables ----
@@ -125,7 +125,7 @@ static inline int declare_var(Compiler *c, const Var *var) {
     return info->slot;
 }
 
-// compile_vary.c: what differs between lanes
+// uniformity.c: what differs between lanes
 bool compile_varies(Compiler *c, const Expr *e);
 bool compile_has_break(const Block *block);                                  // out of the loop around it
 bool compile_divergent_break(Compiler *c, const Block *block, bool under);   // some lanes may, while others stay

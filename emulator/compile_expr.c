@@ -70,7 +70,7 @@ static void assign_where(Compiler *c, int dst, bool wide, Val condition, const E
         int masks = new_masks(c, 2), jump = here(c);
         emit(c, X_IF, TYPE_BOOL, true, -1, condition.slot, masks);
         Val v = compile_value(c, value);
-        emit(c, X_ASSIGN, value->type, true, dst, widen(c, v), -1);
+        emit(c, X_ASSIGN, value->type, true, dst, to_wide(c, v), -1);
         patch(c, jump);
         emit(c, X_ENDIF, TYPE_BOOL, true, -1, -1, masks);
         c->masks = masks;
@@ -319,8 +319,8 @@ static const MapCode *compile_line(Compiler *c, const Call *call) {
 }
 
 // Blocks that wait for others: they look for something to come, and then at what came with it, or look until something comes.
-static void poll_check(Compiler *c, OpId op) {
-    if (op == OP_LOAD || (op_is_atomic(op) && c->whiles)) c->code->polls = true;
+static void note_spinning(Compiler *c, OpId op) {
+    if (op == OP_LOAD || (op_is_atomic(op) && c->whiles)) c->code->spins = true;
 }
 
 static void watch_registers(Compiler *c, Call *call) {
@@ -338,7 +338,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
     call->is_async = is_async;
     call->count = count;
     call->args = NEW_ARRAY(c->arena, CallArg, count + 1);
-    poll_check(c, op);
+    note_spinning(c, op);
     for (int i = 0; i < count; i++) call->args[i] = compile_arg(c, op, &args[i]);
     if (op == OP_MMA) {
         const MmaInfo *info = args[0].name ? mma_named(args[0].name) : NULL;
@@ -346,7 +346,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
         call->mma = mma_compile(c->arena, c->failure, info);
     }
     if (op >= OP_MBARRIER_INIT && op <= OP_WGMMA_WAIT) c->code->bulk = true;
-    if (op == OP_DEPENDENCY_WAIT) c->code->overlaps = true;
+    if (op == OP_DEPENDENCY_WAIT) c->code->dependent = true;
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) call->line = compile_line(c, call);
     if (op == OP_WGMMA) watch_registers(c, call);
     Val out = result(c, mark, c->many);

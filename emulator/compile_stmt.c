@@ -17,7 +17,7 @@ static void let_stmt(Compiler *c, const Stmt *s) {
     }
     int mark = c->next;
     Val v = compile_value(c, s->let.value);
-    if (info->varying) emit(c, X_ASSIGN, s->let.var->type, true, slot, widen(c, v), -1);
+    if (info->varying) emit(c, X_ASSIGN, s->let.var->type, true, slot, to_wide(c, v), -1);
     else emit(c, X_MOVE, s->let.var->type, false, slot, v.slot, -1);
     c->next = mark;
 }
@@ -56,7 +56,7 @@ static void pop_join(Compiler *c, Join *join) {   // what waited goes on here
 static void masked_if(Compiler *c, const Stmt *s, Val condition) {
     bool breaks =
         c->loop && c->loop->divergent && (compile_has_break(&s->if_.then) || compile_has_break(&s->if_.otherwise));
-    int masks = new_masks(c, 2), slot = widen(c, condition), test = here(c);
+    int masks = new_masks(c, 2), slot = to_wide(c, condition), test = here(c);
     Join join;
     emit(c, X_IF, TYPE_BOOL, true, -1, slot, masks);
     push_join(c, &join);

@@ -1,22 +1,9 @@
 // The emulator: what a program means, executed on the CPU.
 //
-// It answers for every stage of the compiler whether the program still computes the same, and for thread-stage programs
-// whether they would on a machine that is less kind than this one. The parts, in the order of a run:
+// It checks after every stage of the compiler that the program still computes the same, and for thread-stage programs
+// that no schedule of a real machine changes the result. The files are in emulator.h, in the order of a run.
 //
-//     launch.c      arguments to dims; which variant; a machine for one launch
-//     compile*.c    the function to a list of instructions over slots; what is equal in all lanes
-//     schedule.c    blocks, and in them agents; a random one runs for a random while
-//     polls.c       blocks that wait for what never comes
-//     eval.c        an agent's run: arithmetic for 32 lanes at a time, branches by masks
-//     memory.c      places of elements, bounds, what is initialised
-//     tile.c        tile ops on whole arrays, and those that were started and land late
-//     thread.c      operations of lanes; copies.c: cp.async; matrix.c: ldmatrix and mma; barriers.c
-//     bulk.c        TMA; wgmma.c: matrix instructions of a warpgroup
-//     cluster.c     blocks that read each other's shared memory
-//     race.c        happens-before, with clocks.c and race_blocks.c; conflicts.c: banks of shared memory
-//     test.c        tests: inputs, the reference, the comparison
-//
-// One evaluator serves three ends, because a lane can be three things:
+// One evaluator executes all of them, because a lane can be three things:
 //
 //     a thread of a warp                  in a `thread` region
 //     an iteration of a parallel loop     at tile stage

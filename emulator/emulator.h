@@ -1,7 +1,26 @@
-// Executes kernels of any stage on the CPU: the oracle of all tests. See the essay in emulator.c.
+// Executes kernels of any stage on the CPU: the reference that all tests compare with. emulator.c explains the method.
 //
-// Tile stage: each tile op acts on whole arrays; statements in order. Thread stage: a block is warps of masked lanes that
-// run interleaved by a seeded schedule; asynchronous copies land late; happens-before is tracked with vector clocks.
+// In: a module, a function of any stage (kernel, program, reference) and its tensors; or a test. Out: the tensors' new
+// contents, diagnostics of what was wrong (races, uninitialised reads, deadlocks, ...), and counts (EmuReport).
+//
+// Tile stage: each tile op acts on whole arrays; statements run in order. Thread stage: a block is warps of masked lanes
+// that run interleaved by a seeded schedule; asynchronous copies land late; happens-before is tracked with vector clocks.
+//
+// The files, in the order of a run:
+//
+//     test.c                 tests: inputs, the reference, the comparison; reference_cache.c: results that are known
+//     launch.c               arguments to dims; which variant; a machine for one launch; launches.c: dependent launches
+//     compile*.c             the function to a list of instructions over slots (compile.h)
+//     uniformity.c           which values are equal in all lanes; parallel_references.c: loops with independent iterations
+//     schedule.c             blocks, and in them agents; a random one runs for a random time; livelock.c
+//     eval.c                 an agent's run: arithmetic for 32 lanes at a time, branches by masks
+//     memory.c, values.c     places of elements, bounds, initialisation; elements in memory and values in registers
+//     tile.c                 tile ops on whole arrays, and asynchronous ones that land late
+//     thread.c               operations of lanes; copies.c: cp.async; matrix.c: ldmatrix and mma; barriers.c
+//     bulk.c, wgmma.c        TMA; matrix instructions of a warpgroup
+//     cluster.c              blocks that read each other's shared memory
+//     race.c                 happens-before within a block; clocks.c; race_blocks.c: between blocks
+//     conflicts.c, report.c  bank conflicts of shared memory; diagnostics
 #pragma once
 #include "ir/ir.h"
 
@@ -22,19 +41,18 @@ typedef struct EmuArg {   // by parameter order
     int64_t integer;      //                integers and bool
 } EmuArg;
 
-// What references answered, for tests that run again and again with other kernels (after each pass): each is asked once. Lives in
-// the arena.
-typedef struct EmuAnswers EmuAnswers;
-EmuAnswers *emu_answers_new(Arena *arena);
+// Results of references, for tests that run again with changed kernels (after each pass). Lives in the arena.
+typedef struct EmuReferenceCache EmuReferenceCache;
+EmuReferenceCache *emu_reference_cache_new(Arena *arena);
 
 typedef struct EmuOptions {
     uint64_t seed;          // warp schedules, landing times
     int64_t max_blocks;     // 0: all; else a sample of blocks spread over the grid (first and last included)
-    int multiprocessors;    // what sms() answers; 0: 4
+    int multiprocessors;    // the value of sms(); 0: 4
     bool races;             // happens-before checking (on by default in tests)
     const Target *target;   // banks, warp size
     int64_t max_steps;      // instructions before a program is called endless; 0: very many
-    EmuAnswers *answers;    // of references; NULL: each test asks anew
+    EmuReferenceCache *reference_cache;   // of references; NULL: each test asks anew
 } EmuOptions;
 
 typedef struct EmuSite {   // accesses to shared memory from one place of the source

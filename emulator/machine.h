@@ -194,10 +194,10 @@ typedef struct Code {
     int64_t shared_bytes, fragment_bytes, fragment_elements, block_threads;
     int granule;              // bytes of shared memory that one state describes
     int cluster;              // blocks that work together; 1: each is alone
-    bool overlaps;            // kernels launched before may still run: dependency_wait
+    bool dependent;           // kernels launched before may still run: dependency_wait
     int extents[MAX_RANK];    // of a cluster, by the grid's names
     int64_t padded_threads;   // of a block, to where the next one of the cluster begins to count
-    bool polls;               // blocks may wait for each other: several run at once
+    bool spins;               // blocks may wait for each other: several run at once
     bool bulk;                // TMA or wgmma: there are asynchronous units
     int mbarrier_count, map_count;
     const MapCode **maps;
@@ -214,7 +214,7 @@ static inline bool op_only_looks(OpId op) {
     return op_info(op)->result != RESULT_NONE || op == OP_BARRIER || op == OP_WARP_SYNC || op == OP_FENCE;
 }
 
-bool loop_independent(const Stmt *loop);   // independent.c: its iterations do not see each other
+bool loop_independent(const Stmt *loop);   // parallel_references.c: its iterations do not see each other
 const MmaCode *mma_compile(Arena *arena, Failure *failure, const MmaInfo *info);
 const WgmmaCode *wgmma_compile(Arena *arena, Failure *failure, const Call *call);
 
@@ -306,7 +306,7 @@ struct Agent {
     int64_t *wgmma_groups;   // pending, oldest first
     int wgmma_group_count, wgmma_group_capacity;
     bool wgmma_fenced;
-    Lap *lap;   // polls.c
+    Lap *lap;   // livelock.c
 };
 
 typedef struct Barrier {
@@ -401,7 +401,7 @@ struct Machine {
     bool stop, races_wanted;
     int bulk_count;   // TMA copies under way, of all blocks
     uint64_t steps, most_steps;
-    // In blocks that poll: how often something did more than look; as seen last, since which step, and when to look closely.
+    // In blocks that spin: how often something did more than look; as seen last, since which step, and when to look closely.
     uint64_t moves, seen_moves, still_since, next_look;
 };
 
@@ -460,8 +460,8 @@ bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks);
 void agent_spawn(Agent *agent, const SpawnCode *spawn, int body);
 void agent_fork(Agent *agent, const ForkCode *fork);
 void agent_end(Agent *agent);
-// polls.c
-bool only_polls(Machine *machine);   // all that can run look for ever for what nobody will store: reported
+// livelock.c
+bool livelocked(Machine *machine);   // all that can run wait for a value that no agent will store: reported
 // barriers.c
 Mask clocked(const Agent *agent);   // whose clocks the agent has: none of a whole block at tile stage
 void barrier_sync(Agent *agent, const Call *call, bool waits);
@@ -569,8 +569,9 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
               Arena *keep, EmuReport *report);   // keep: memory of the report; NULL: no sites
 bool run_timed(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
                Arena *keep, EmuReport *report);   // in scratch memory
-// The reference's tensors are filled in: by it, or by what it answered before. False: it reported something.
-bool answer_reference(EmuAnswers *answers, const Module *module, const Func *reference, int count, const EmuArg *args);
+// Fills the reference's tensors, from the cache where it has them. False: the reference reported something.
+bool cached_reference(EmuReferenceCache *reference_cache, const Module *module, const Func *reference, int count,
+                      const EmuArg *args);
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
 // Runs `job` with a module whose arena lives as long as the job, and hands failures on.
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);

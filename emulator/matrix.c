@@ -96,12 +96,12 @@ void matrix_multiply(Agent *agent, const Call *call) {
     if (!type_is_float(type)) multiply_int(code, a, b, c);
     else if (type == TYPE_F64) multiply_f64(code, a, b, c);
     else multiply_f32(code, a, b, c);
-    bool rounds = type != TYPE_F32 && type != TYPE_F64;
+    bool narrow = type != TYPE_F32 && type != TYPE_F64;
     for (int v = 0; v < code->c.values; v++) {
         const int16_t *at = code->c.at + v * LANES;
         for (int l = 0; l < LANES; l++) {
             Word word = c[at[l]];
-            if (rounds) word = word_convert(type, type_is_float(type) ? TYPE_F32 : TYPE_I64, word);
+            if (narrow) word = word_convert(type, type_is_float(type) ? TYPE_F32 : TYPE_I64, word);
             lanes[v].w[l] = word;
         }
     }
@@ -161,7 +161,7 @@ static void matrix_note(Agent *agent, const MatrixMove *move) {
 
 static void move_one(Agent *agent, const MatrixMove *move, int matrix, Word *words) {
     uint8_t *data = mem_data(agent->cta, move->mem);
-    int n = move->row_elements, bytes = move->mem->bytes, part = bytes < 2 ? 2 / bytes : 1;
+    int n = move->row_elements, bytes = move->mem->bytes, packed = bytes < 2 ? 2 / bytes : 1;
     if (move->load)
         for (int r = 0; r < 8; r++)
             elements_load(move->mem->type, data + move->rows[matrix * 8 + r] * bytes, 1, n, words + r * n);
@@ -170,8 +170,9 @@ static void move_one(Agent *agent, const MatrixMove *move, int matrix, Word *wor
         Lanes *lanes = &move->array->data[slot];
         if (!move->load) local_ready(agent, move->array_mem, slot, agent->full);
         for (int l = 0; l < LANES; l++) {
-            int column = l % 4 * move->lane_elements + e;   // transposed: 16 bits are one, of which this is a part
-            Word *at = move->trans ? &words[column / part * n + l / 4 * part + e % part] : &words[l / 4 * n + column];
+            int column = l % 4 * move->lane_elements + e;   // transposed: 16 bits are one, of `packed` elements
+            Word *at =
+                move->trans ? &words[column / packed * n + l / 4 * packed + e % packed] : &words[l / 4 * n + column];
             if (move->load) lanes->w[l] = *at;
             else *at = lanes->w[l];
         }

@@ -210,7 +210,7 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
         sectors_count(agent, bytes, mask, mem->bytes);
     }
     if (!machine->options.races) return;
-    if (mem->scope == SCOPE_GLOBAL && !mem->cells && !machine->code->overlaps) return;
+    if (mem->scope == SCOPE_GLOBAL && !mem->cells && !machine->code->dependent) return;
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         if (agent->parallel) race_iteration(agent, l, mem, offsets[l], write, agent->pc);
@@ -287,14 +287,14 @@ void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes
             converted.w[__builtin_ctz(m)] = word_convert(mem->type, from, value->w[__builtin_ctz(m)]);
     note_access(agent, mem, mask, offsets, true);
     uint8_t *data = mem_data(agent->cta, mem);
-    bool polls = agent->cta->machine->code->polls;
+    bool spins = agent->cta->machine->code->spins;
     Lanes before = {0}, after = {0};
-    if (polls) elements_gather(mem->type, data, offsets, mask, before.w);
+    if (spins) elements_gather(mem->type, data, offsets, mask, before.w);
     if (mask == UINT32_MAX && consecutive(offsets))
         elements_store(mem->type, data + offsets[0] * mem->bytes, 1, LANES, converted.w);
     else elements_scatter(mem->type, data, offsets, mask, converted.w);
-    if (polls) elements_gather(mem->type, data, offsets, mask, after.w);
-    if (polls) agent->cta->machine->moves += memcmp(&before, &after, sizeof after) != 0;
+    if (spins) elements_gather(mem->type, data, offsets, mask, after.w);
+    if (spins) agent->cta->machine->moves += memcmp(&before, &after, sizeof after) != 0;
     access_ready(agent, mem, mask, offsets);
 }
 

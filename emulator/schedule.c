@@ -7,8 +7,8 @@
 #include "emulator/machine.h"
 #include <string.h>
 
-enum { LONGEST_TURN = 512, LONGEST_RUN = 1 << 16 };   // among others; alone
-enum { BULK_PATIENCE = 8 };                           // turns of agents for one of a copy
+enum { LONGEST_SLICE = 512, LONGEST_RUN = 1 << 16 };   // among others; alone
+enum { BULK_PATIENCE = 8 };                            // turns of agents for one of a copy
 
 // ---- agents ----
 static void prepare_locals(Agent *agent, const Code *code, Arena *arena) {
@@ -194,7 +194,7 @@ Cta *ctas_new(Machine *machine, int count) {
         cta->first_thread = cta->rank * (int)code->padded_threads;
         cta->index = -1;
         cta->shared = arena_alloc(arena, (size_t)code->shared_bytes + 16);
-        if (code->overlaps) cta->waited = NEW_ARRAY(arena, Mask, code->padded_threads / LANES);
+        if (code->dependent) cta->waited = NEW_ARRAY(arena, Mask, code->padded_threads / LANES);
         cta->shared_state = arena_alloc(arena, (size_t)(code->shared_bytes / code->granule) + 16);
         cta->fragments = arena_alloc(arena, (size_t)code->fragment_bytes + 16);
         cta->fragment_state = arena_alloc(arena, (size_t)code->fragment_elements + 16);
@@ -315,10 +315,10 @@ static bool run_resident(Machine *machine) {
             if (cta) report_deadlock(cta);
             return !cta;
         }
-        agent_run(agent, ready == 1 && !machine->code->polls && !bulk
+        agent_run(agent, ready == 1 && !machine->code->spins && !bulk
                              ? LONGEST_RUN
-                             : 1 + random_below(&machine->random, LONGEST_TURN));
-        if (out_of_steps(machine, agent) || only_polls(machine)) return false;
+                             : 1 + random_below(&machine->random, LONGEST_SLICE));
+        if (out_of_steps(machine, agent) || livelocked(machine)) return false;
         if (agent == agent->cta->root && agent->status == AGENT_DONE) return true;
     }
     return false;
@@ -362,7 +362,7 @@ bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks) {
     int64_t most = machine->options.max_blocks, clusters = blocks / size, next = 0;
     int64_t count = most > 0 && most < clusters ? most : clusters;
     if (!count) return true;
-    int resident = machine->code->polls ? machine->options.multiprocessors : 1;
+    int resident = machine->code->spins ? machine->options.multiprocessors : 1;
     Cta *ctas = ctas_new(machine, (resident < count ? resident : (int)count) * size);
     for (;;) {
         bool live = false;

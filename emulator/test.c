@@ -1,4 +1,4 @@
-// Tests of a module: arguments from bindings, inputs, poisoned outputs, the reference's answer, the comparison.
+// Tests of a module: arguments from bindings, inputs, poisoned outputs, the reference's result, the comparison.
 //
 // Inputs depend on the seed and the parameter's position alone, so every stage of a program sees the same ones. Outputs
 // begin as NaN (integers: an odd pattern) and are marked as not initialised: an element that nobody writes is found by
@@ -205,7 +205,7 @@ typedef struct TilePadding {
     EmuTensor *to;
 } TilePadding;
 
-static void widen_element(void *user, int64_t offset) {
+static void promote_element(void *user, int64_t offset) {
     TilePadding *w = user;
     if (w->from->initialised[offset] != STATE_READY) return;
     Type from = w->from->type, to = w->to->type;
@@ -221,7 +221,7 @@ static void make_want(Making *m) {
         if (!from) continue;
         Type type = type_is_float(from->type) ? TYPE_F64 : from->type;
         TilePadding w = {from, new_tensor(m, type, from->rank, from->shape, from->strides)};
-        each_element(from, widen_element, &w);
+        each_element(from, promote_element, &w);
         m->out->want[i].tensor = w.to;
     }
 }
@@ -252,20 +252,21 @@ static bool make_case(const Module *module, const Test *test, uint64_t seed, Tes
     return m.ok;
 }
 
-static bool run_reference(const Module *module, const Test *test, TestCase *test_case, EmuAnswers *answers) {
+static bool run_reference(const Module *module, const Test *test, TestCase *test_case,
+                          EmuReferenceCache *reference_cache) {
     const Func *reference = module_reference(module, test->name);
     if (!reference) {
         diag(module->sink, test->loc, T_EMU_NO_REFERENCE, test->name);
         return false;
     }
-    return answer_reference(answers, module, reference, test_case->count, test_case->want);
+    return cached_reference(reference_cache, module, reference, test_case->count, test_case->want);
 }
 
 // ---- comparison ----
 typedef struct Comparing {
     const EmuTensor *got, *want;
     double sum_squares, rms, tolerance, worst;
-    int64_t finite, bad, first_bad, unwritten, first_unwritten, unanswered;
+    int64_t finite, bad, first_bad, unwritten, first_unwritten, missing;
     bool measuring;
 } Comparing;
 
@@ -287,7 +288,7 @@ static void compare_element(void *user, int64_t offset) {
     Comparing *c = user;
     double want = element_real(c->want, c->got->type, offset);   // rounded once
     if (c->measuring) {
-        c->unanswered += c->want->initialised && c->want->initialised[offset] != STATE_READY;
+        c->missing += c->want->initialised && c->want->initialised[offset] != STATE_READY;
         if (!isfinite(want)) return;
         c->sum_squares += want * want;
         c->finite++;
@@ -314,9 +315,8 @@ static const char *index_text(Arena *arena, const EmuTensor *t, int64_t offset) 
 }
 
 static const char *failure_text(Arena *arena, const char *name, const Comparing *c) {
-    if (c->unanswered)
-        return arena_printf(arena, "the reference leaves %lld elements of '%s' unwritten", (long long)c->unanswered,
-                            name);
+    if (c->missing)
+        return arena_printf(arena, "the reference leaves %lld elements of '%s' unwritten", (long long)c->missing, name);
     if (c->unwritten)
         return arena_printf(arena, "%s[%s] was never written (%lld such elements)", name,
                             index_text(arena, c->got, c->first_unwritten), (long long)c->unwritten);
@@ -344,7 +344,7 @@ static bool compare_case(const Module *module, Arena *texts, const Test *test, c
         c.rms = c.finite ? sqrt(c.sum_squares / (double)c.finite) : 0;
         each_element(c.want, compare_element, &c);
         if (c.worst > result->worst) result->worst = c.worst;
-        if (!c.bad && !c.unwritten && !c.unanswered) continue;
+        if (!c.bad && !c.unwritten && !c.missing) continue;
         if (result->passed) result->why = failure_text(texts, buf->name, &c);
         result->passed = false;
     }
@@ -376,7 +376,7 @@ static void test_job(const Module *module, void *user) {
     Arena *keep = job->outer->arena;
     if (!run_timed(module, func, test_case.count, test_case.args, job->options, keep, &result->report)) return;
     result->why = "its reference does not run";
-    if (!run_reference(module, job->test, &test_case, job->options ? job->options->answers : NULL)) return;
+    if (!run_reference(module, job->test, &test_case, job->options ? job->options->reference_cache : NULL)) return;
     compare_case(module, job->outer->arena, job->test, &test_case, result);
 }
 

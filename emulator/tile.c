@@ -263,9 +263,9 @@ static Word combine(OpId op, Type type, Word a, Word b) {
     }
 }
 
-// Which of `parts` partial results term n of `extent` counts in. Any would do: neighbours together.
-static int64_t part_of(int64_t n, int64_t extent, int64_t parts) {
-    return n * parts / extent;
+// The partial result, of `partials`, to which term n of `extent` is added. Neighbours share one.
+static int64_t partial_of(int64_t n, int64_t extent, int64_t partials) {
+    return n * partials / extent;
 }
 
 // Elements before and after the axis: an operand is [outer, axis, inner].
@@ -281,8 +281,8 @@ static void op_reduce(Agent *agent, const Call *call, const View *src, const Vie
     int64_t axis = call->args[2].number, outer, inner;
     EXPECT(machine->failure, axis >= 0 && axis < src->rank, "a reduction over axis %lld", (long long)axis);
     split_axis(src, axis, &outer, &inner);
-    int64_t parts = dst->rank == src->rank ? dst->dims[axis].extent : 1;
-    EXPECT(machine->failure, dst->elements == outer * parts * inner, "a reduction into %lld elements",
+    int64_t partials = dst->rank == src->rank ? dst->dims[axis].extent : 1;
+    EXPECT(machine->failure, dst->elements == outer * partials * inner, "a reduction into %lld elements",
            (long long)dst->elements);
     bool accumulate = call->count > 3 && call->args[3].has_value && call->args[3].number;
     Type type = dst->mem->type;
@@ -294,9 +294,9 @@ static void op_reduce(Agent *agent, const Call *call, const View *src, const Vie
         for (int64_t i = 0; i < inner; i++) {
             const Word *column = in + o * extent * inner + i;
             for (int64_t n = 0; n < extent; n++) {
-                int64_t part = part_of(n, extent, parts);
-                bool first = n == 0 || part_of(n - 1, extent, parts) != part;
-                Word *sum = out + (o * parts + part) * inner + i;
+                int64_t partial = partial_of(n, extent, partials);
+                bool first = n == 0 || partial_of(n - 1, extent, partials) != partial;
+                Word *sum = out + (o * partials + partial) * inner + i;
                 *sum = first && !accumulate ? column[n * inner] : combine(call->op, type, *sum, column[n * inner]);
             }
         }
@@ -359,7 +359,7 @@ static void mark_ready(Agent *agent, const View *view, int64_t offset, int64_t s
     for (int64_t n = 0; n < count; n++) state_set(agent->cta, view->mem, offset + n * stride, 1, STATE_READY);
 }
 
-static bool overlap(const View *a, const View *b) {
+static bool intersect(const View *a, const View *b) {
     if (!a->mem || a->mem != b->mem) return false;
     if (a->nothing || b->nothing || a->rank != b->rank) return true;
     for (int d = 0; d < a->rank; d++) {
@@ -372,7 +372,7 @@ static bool overlap(const View *a, const View *b) {
 // Started gemms on one accumulator run in order: the last of them (this one) needs no wait for those before.
 static bool accumulates_on(const Cta *cta, const View *acc) {
     for (int i = 0; i < cta->pending_count - 1; i++)
-        if (cta->pending[i].live && cta->pending[i].call->op == OP_GEMM && overlap(&cta->pending[i].views[2], acc))
+        if (cta->pending[i].live && cta->pending[i].call->op == OP_GEMM && intersect(&cta->pending[i].views[2], acc))
             return true;
     return false;
 }
@@ -428,7 +428,7 @@ static void op_await(Agent *agent, const Call *call, const View *x) {
     for (int i = 0; i < cta->pending_count; i++) {
         Pending *p = &cta->pending[i];
         for (int k = 0; k < 3 && p->live; k++)
-            if ((k == written_operand(p->call->op)) != reads && overlap(&p->views[k], x)) land(agent, p);
+            if ((k == written_operand(p->call->op)) != reads && intersect(&p->views[k], x)) land(agent, p);
     }
     forget_landed(cta);
 }

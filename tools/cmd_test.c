@@ -27,10 +27,10 @@ static bool read_compiled(TestRun *run, Arena *arena, const TestChoice *choice, 
 
 #ifdef TILEC_NO_CODEGEN
 
-static bool lower(void *user, Module *module, EmuAnswers **answers) {
+static bool lower(void *user, Module *module, EmuReferenceCache **reference_cache) {
     (void)user;
     (void)module;
-    (void)answers;
+    (void)reference_cache;
     return true;
 }
 
@@ -56,12 +56,13 @@ static bool prepare(TestRun *run) {
 
 #else
 
-static bool lower(void *user, Module *module, EmuAnswers **answers) {
+static bool lower(void *user, Module *module, EmuReferenceCache **reference_cache) {
     TestRun *run = user;
     CompileOptions options = run->compile;
     options.repro = repro_base(run->tool, run->path);
     bool none = options.passes.passes && options.passes.passes[0] == 0;
-    if (options.passes.emulate_each) *answers = options.answers = emu_answers_new(module->arena);
+    if (options.passes.emulate_each)
+        *reference_cache = options.reference_cache = emu_reference_cache_new(module->arena);
     return none || run_pipeline(module, &options);
 }
 

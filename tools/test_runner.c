@@ -66,7 +66,7 @@ typedef struct Run {
     TestCounts *counts;
     Arena *arena;   // of the choice at hand
     Module *module;
-    EmuAnswers *answers;   // reference results known so far
+    EmuReferenceCache *reference_cache;   // reference results known so far
     const TestChoice *choice;
     DeviceModule loaded;   // device only
     bool ok;               // this choice
@@ -99,8 +99,10 @@ static void report(Run *run, const Test *test, const EmuTestResult *result, doub
 }
 
 static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
-    EmuOptions options = {
-        .seed = run->options->seed, .races = true, .target = run->loader->target, .answers = run->answers};
+    EmuOptions options = {.seed = run->options->seed,
+                          .races = true,
+                          .target = run->loader->target,
+                          .reference_cache = run->reference_cache};
     if (!emulate_test(run->module, test, &options, result)) result->passed = false;
 }
 
@@ -156,9 +158,9 @@ static bool run_in_arena(void *user, Arena *arena) {
     const TestChoice *choice = run->choice;
     bool on_gpu = run->options->on_gpu;
     run->arena = arena;
-    run->answers = NULL;
+    run->reference_cache = NULL;
     run->module = load_module(run->loader, arena, choice->define_count, choice->defines, run->options->only);
-    run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module, &run->answers));
+    run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module, &run->reference_cache));
     if (run->ok && on_gpu) run_loaded(run);
     else if (run->ok) run_tests(run);
     return run->ok;

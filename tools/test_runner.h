@@ -15,9 +15,9 @@ typedef struct TestChoice {
 } TestChoice;
 
 typedef struct TestHooks {
-    // Emulator: lowers the module; NULL: it stays at the tile stage. False: reported. Sets `answers` (NULL before) to the cache
+    // Emulator: lowers the module; NULL: it stays at the tile stage. False: reported. Sets `reference_cache` (NULL before) to the cache
     // of reference results, if it made one.
-    bool (*lower)(void *user, Module *module, EmuAnswers **answers);
+    bool (*lower)(void *user, Module *module, EmuReferenceCache **reference_cache);
     // Device: the artefact of a choice. False: reported.
     bool (*artefact)(void *user, Loader *loader, Arena *arena, const TestChoice *choice, const Plan **plan,
                      const void **cubin);

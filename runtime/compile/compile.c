@@ -70,7 +70,8 @@ bool run_pipeline(Module *module, const CompileOptions *options) {
     p.emulation = (EmuOptions){.seed = options->seed,
                                .races = true,
                                .target = options->target,
-                               .answers = options->answers ? options->answers : emu_answers_new(module->arena)};
+                               .reference_cache = options->reference_cache ? options->reference_cache
+                                                                           : emu_reference_cache_new(module->arena)};
     repro_start(&p.repro, module, options);
     return fail_scope(module->failure, run_hooked, after_passes, &p);
 }

@@ -31,8 +31,8 @@ typedef struct CompileOptions {
     bool lines;           // emit a line table
     bool llvm;            // keep the LLVM IR as text
     const char *ptxas;
-    uint64_t seed;         // of --emulate-each
-    EmuAnswers *answers;   // reference results, shared by several runs; NULL: none are shared
+    uint64_t seed;                        // of --emulate-each
+    EmuReferenceCache *reference_cache;   // reference results, shared by several runs; NULL: none are shared
     Upto upto;
 } CompileOptions;
 

@@ -561,7 +561,7 @@ static void endless_programs_end(void **state) {
     "reference k { y[0] = 1; for (i in 2) flag[i] = 1; }\n"                                                            \
     "test k () { for (i in 2) flag[i] = 0; } tolerance 0;\n"
 
-static void blocks_that_only_poll_are_stuck(void **state) {
+static void blocks_that_only_spin_are_stuck(void **state) {
     static const char *const ways[] = {
         WAITING("while (load(flag[1 - b], relaxed, device) == 0) { }"),
         WAITING("while (!vote_all(load(flag[1 - b], relaxed, device) != 0)) { }"),
@@ -599,7 +599,7 @@ static const char long_work[] =
     "reference k { var n: i64 = 0; for (i in 300000) n = (n * 5 + i) % 1000; y[0] = n; flag[0] = 1; }\n"
     "test k () { flag[0] = 0; } tolerance 0;\n";
 
-static void work_beside_blocks_that_poll_is_no_deadlock(void **state) {
+static void work_beside_blocks_that_spin_is_no_deadlock(void **state) {
     Outcome out = run_source(*state, long_work, 1);
     if (!out.passed) fail_msg("%s", out.text);
 }
@@ -624,8 +624,8 @@ int main(void) {
         IN_ARENA(roles_race_at_tile_stage),
         IN_ARENA(programs_race_exactly_when_unordered),
         IN_ARENA(endless_programs_end),
-        IN_ARENA(blocks_that_only_poll_are_stuck),
-        IN_ARENA(work_beside_blocks_that_poll_is_no_deadlock),
+        IN_ARENA(blocks_that_only_spin_are_stuck),
+        IN_ARENA(work_beside_blocks_that_spin_is_no_deadlock),
     };
     return run(tests);
 }

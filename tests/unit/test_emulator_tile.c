@@ -374,7 +374,7 @@ static void a_choice_needs_fitting_arguments(void **state) {
 }
 
 // ---- what a reference answered is taken for the same question only ----
-static void answers_belong_to_their_questions(void **state) {
+static void cached_results_belong_to_their_arguments(void **state) {
     static const char source[] = "kernel %s(x: f32[N], y: out f32[N], s: f32) {\n"
                                  "    grid (b in 1) threads 32 { parallel (i in N) y[i] = x[i] * s; }\n"
                                  "}\n"
@@ -388,11 +388,12 @@ static void answers_belong_to_their_questions(void **state) {
     } runs[] = {{"a", "s", 40, 3, 1, true},  {"a", "s", 40, 3, 1, true}, {"a", "2", 40, 3, 1, false},
                 {"a", "2", 40, 2, 1, true},  {"a", "s", 41, 3, 1, true}, {"a", "s", 40, 3, 2, true},
                 {"a", "2", 40, 3, 1, false}, {"b", "s", 40, 3, 1, true}, {"a", "s", 40, 3, 1, true}};
-    EmuAnswers *answers = emu_answers_new(*state);
+    EmuReferenceCache *reference_cache = emu_reference_cache_new(*state);
     for (size_t i = 0; i < COUNT_OF(runs); i++) {
         const char *name = runs[i].name,
                    *text = arena_printf(*state, source, name, name, runs[i].factor, name, runs[i].n, runs[i].s);
-        Outcome out = run_source_with(*state, text, (EmuOptions){.seed = runs[i].seed, .answers = answers});
+        Outcome out =
+            run_source_with(*state, text, (EmuOptions){.seed = runs[i].seed, .reference_cache = reference_cache});
         if (out.passed != runs[i].passes) fail_msg("run %d: %s\n%s", (int)i, out.last.why, out.text);
     }
 }
@@ -444,7 +445,7 @@ int main(void) {
         IN_ARENA(a_choice_needs_fitting_arguments),
         IN_ARENA(roles_have_groups_of_their_own),
         IN_ARENA(devices_and_samples_of_blocks),
-        IN_ARENA(answers_belong_to_their_questions),
+        IN_ARENA(cached_results_belong_to_their_arguments),
         IN_ARENA(memory_may_run_out),
     };
     return run(tests);

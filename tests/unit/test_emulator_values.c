@@ -11,7 +11,7 @@ static bool same(double a, double b) {
     return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b));
 }
 
-static double through_memory(Type type, double value) {
+static double store_and_load(Type type, double value) {
     uint8_t bits[8];
     element_store(type, bits, (Word){.f = value});
     return element_load(type, bits).f;
@@ -35,7 +35,7 @@ static void stores_round_as_the_language_does(void **state) {
             double tries[] = {middle, nextafter(middle, INFINITY), nextafter(middle, -INFINITY), middle * (1 + 1e-7)};
             for (int k = 0; k < 4; k++) {
                 double want = float_round(small[t], tries[k]);
-                assert_true(same(through_memory(small[t], tries[k]), want));
+                assert_true(same(store_and_load(small[t], tries[k]), want));
                 assert_true(same(word_convert(small[t], TYPE_F64, (Word){.f = tries[k]}).f, want));
             }
         }
@@ -48,7 +48,7 @@ static void extremes(void **state) {
                       57344, 61440, 1e300,    1e-300,    0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-133, 3.3895e38, 3.4e38};
     for (int t = 0; t < 4; t++)
         for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-            assert_true(same(through_memory(small[t], tries[i]), float_round(small[t], tries[i])));
+            assert_true(same(store_and_load(small[t], tries[i]), float_round(small[t], tries[i])));
 }
 
 static void integers(void **state) {

@@ -1,29 +1,28 @@
-// What references answered, so that tests which run after each pass ask each reference once: passes change kernels alone.
+// Results of references. Tests run again after each pass, but passes change only kernels: each reference runs a single time.
 //
-// An answer is taken for the same text and equal arguments; it depends on nothing else.
+// A result is used again for the same text and equal arguments. It depends on nothing else.
 #include "emulator/machine.h"
 #include "ir/print.h"
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 27 };   // that are kept
+enum { MOST_BYTES = 1 << 27 };   // of all results
 
-typedef struct Answer {
+typedef struct CachedResult {
     const char *reference;
     int count;
-    EmuArg *asked;      // the arguments before
-    EmuArg *answered;   // and after
-} Answer;
+    EmuArg *before, *after;   // the arguments before the run and after it
+} CachedResult;
 
-struct EmuAnswers {
+struct EmuReferenceCache {
     Arena *arena;
-    VEC(Answer) list;
+    VEC(CachedResult) list;
     size_t bytes;
 };
 
-EmuAnswers *emu_answers_new(Arena *arena) {
-    EmuAnswers *answers = NEW(arena, EmuAnswers);
-    answers->arena = arena;
-    return answers;
+EmuReferenceCache *emu_reference_cache_new(Arena *arena) {
+    EmuReferenceCache *cache = NEW(arena, EmuReferenceCache);
+    cache->arena = arena;
+    return cache;
 }
 
 static size_t elements_of(const EmuTensor *tensor) {
@@ -65,45 +64,47 @@ static bool same_args(int count, const EmuArg *a, const EmuArg *b) {
     return true;
 }
 
-static const Answer *find(const EmuAnswers *answers, const char *reference, int count, const EmuArg *args) {
-    for (int i = 0; i < answers->list.count; i++) {
-        const Answer *answer = &answers->list.items[i];
-        if (answer->count == count && strcmp(answer->reference, reference) == 0 &&
-            same_args(count, answer->asked, args))
-            return answer;
+static const CachedResult *find(const EmuReferenceCache *cache, const char *reference, int count, const EmuArg *args) {
+    for (int i = 0; i < cache->list.count; i++) {
+        const CachedResult *result = &cache->list.items[i];
+        if (result->count == count && strcmp(result->reference, reference) == 0 &&
+            same_args(count, result->before, args))
+            return result;
     }
     return NULL;
 }
 
-static void take(const Answer *answer, const EmuArg *args) {
-    for (int i = 0; i < answer->count; i++) {
-        const EmuTensor *from = answer->answered[i].tensor, *to = args[i].tensor;
+static void copy_result(const CachedResult *result, const EmuArg *args) {
+    for (int i = 0; i < result->count; i++) {
+        const EmuTensor *from = result->after[i].tensor, *to = args[i].tensor;
         if (!from) continue;
         memcpy(to->data, from->data, from->bytes);
         memcpy(to->initialised, from->initialised, elements_of(from));
     }
 }
 
-static bool ask(const Module *module, const Func *reference, int count, const EmuArg *args) {
+static bool run_reference(const Module *module, const Func *reference, int count, const EmuArg *args) {
     EmuReport unused = {0};
     return run_func(module, reference, count, args, NULL, NULL, &unused);
 }
 
-bool answer_reference(EmuAnswers *answers, const Module *module, const Func *reference, int count, const EmuArg *args) {
+bool cached_reference(EmuReferenceCache *cache, const Module *module, const Func *reference, int count,
+                      const EmuArg *args) {
     size_t bytes = 2 * bytes_of(count, args);
-    if (!answers || answers->bytes + bytes > MOST_BYTES) return ask(module, reference, count, args);
+    if (!cache || cache->bytes + bytes > MOST_BYTES) return run_reference(module, reference, count, args);
     StrBuf text;
     sb_init(&text, module->arena);
     print_func(module, reference, (PrintOptions){0}, &text);
-    const Answer *known = find(answers, sb_text(&text), count, args);
+    const CachedResult *known = find(cache, sb_text(&text), count, args);
     if (known) {
-        take(known, args);
+        copy_result(known, args);
         return true;
     }
-    Answer answer = {arena_strdup(answers->arena, sb_text(&text)), count, copy_args(answers->arena, count, args), NULL};
-    if (!ask(module, reference, count, args)) return false;
-    answer.answered = copy_args(answers->arena, count, args);
-    answers->bytes += bytes;
-    vec_push(answers->arena, &answers->list, answer);
+    CachedResult result = {arena_strdup(cache->arena, sb_text(&text)), count, copy_args(cache->arena, count, args),
+                           NULL};
+    if (!run_reference(module, reference, count, args)) return false;
+    result.after = copy_args(cache->arena, count, args);
+    cache->bytes += bytes;
+    vec_push(cache->arena, &cache->list, result);
     return true;
 }

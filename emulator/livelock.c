@@ -1,5 +1,5 @@
-// Blocks that wait for a value which nobody is left to store poll for ever. They are told from those that compute for long without
-// storing anything, beside others that poll.
+// Livelocks: blocks that spin on a value that no block is left to store. They are told from blocks that compute for long without
+// storing anything while others spin.
 //
 // What an agent does next follows from its own state (place, registers, masks) and from memory. So while memory stays as it is, an
 // agent that comes back to a state in which it was goes round for ever, and where all that can run go round, memory
@@ -124,7 +124,7 @@ static bool all_go_round(Machine *machine) {
     return false;
 }
 
-static const Agent *who_polls(const Machine *machine) {
+static const Agent *spinning_agent(const Machine *machine) {
     int c = 0, a = 0;
     Agent *agent;
     while ((agent = next_agent(machine, &c, &a)))
@@ -132,8 +132,8 @@ static const Agent *who_polls(const Machine *machine) {
     return agent;
 }
 
-bool only_polls(Machine *machine) {
-    if (!machine->code->polls) return false;
+bool livelocked(Machine *machine) {
+    if (!machine->code->spins) return false;
     if (machine->moves != machine->seen_moves) {
         machine->seen_moves = machine->moves;
         machine->still_since = machine->steps;
@@ -141,7 +141,7 @@ bool only_polls(Machine *machine) {
     }
     if (machine->steps < machine->next_look) return false;
     bool round = all_go_round(machine);
-    const Agent *agent = who_polls(machine);
+    const Agent *agent = spinning_agent(machine);
     uint64_t still = machine->steps - machine->still_since;
     machine->next_look = machine->steps + still;
     if (machine->stop || !agent || machine->moves != machine->seen_moves || !(round || still > MOST_STILL))
