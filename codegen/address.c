@@ -31,11 +31,11 @@ Known known_of(Gen *gen, Expr *expr) {
     if (expr->kind == EXPR_INT) {
         return (Known){is_narrow((Range){expr->integer, expr->integer}), expr->integer >= 0};
     }
-    uintptr_t bits = (uintptr_t)map_get(gen->known, expr);
+    uintptr_t bits = (uintptr_t)map_get(gen->address.known, expr);
     if (!bits) {
-        Range range = range_of(gen->facts, expr);
+        Range range = range_of(gen->kernel.facts, expr);
         bits = BIT_ASKED | (is_narrow(range) ? BIT_NARROW : 0) | (range.low >= 0 ? BIT_NONNEGATIVE : 0);
-        map_put(gen->known, expr, (void *)bits);
+        map_put(gen->address.known, expr, (void *)bits);
     }
     return (Known){bits & BIT_NARROW, bits & BIT_NONNEGATIVE};
 }
@@ -43,7 +43,7 @@ Known known_of(Gen *gen, Expr *expr) {
 Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative) {
     int have = (int)LLVMGetIntTypeWidth(LLVMTypeOf(value));
     if (have == bits) return value;
-    LLVMTypeRef type = LLVMIntTypeInContext(gen->context, (unsigned)bits);
+    LLVMTypeRef type = LLVMIntTypeInContext(gen->llvm.context, (unsigned)bits);
     if (have > bits) return LLVMBuildTrunc(gen->builder, value, type, "");
     if (!nonnegative) return LLVMBuildSExt(gen->builder, value, type, "");
     Value wide = LLVMBuildZExt(gen->builder, value, type, "");
@@ -70,7 +70,7 @@ static bool is_digits(const Expr *e) {
 static Expr *open_node(Mapper *mapper, Expr *e) {
     Gen *gen = mapper->user;
     if (e->kind != EXPR_VAR || e->var->kind != VAR_LET) return e;
-    Expr *value = map_get(gen->lets, e->var);
+    Expr *value = map_get(gen->address.lets, e->var);
     return value ? value : e;
 }
 
@@ -80,8 +80,8 @@ static Expr *open_lets(Gen *gen, Expr *e) {
 }
 
 void remember_let(Gen *gen, const Var *var, Expr *value) {
-    if (map_has(gen->lets, var) || var->kind != VAR_LET || !is_digits(value)) return;
-    map_put(gen->lets, var, open_lets(gen, value));
+    if (map_has(gen->address.lets, var) || var->kind != VAR_LET || !is_digits(value)) return;
+    map_put(gen->address.lets, var, open_lets(gen, value));
 }
 
 // ---- offsets ----
@@ -105,7 +105,7 @@ static bool is_logical(const Buf *buf) {
 static Expr *laid_out_offset(Gen *gen, const Buf *buf, Expr *const *indices) {
     const Layout *layout = buf->layout;
     Expr *out[LAYOUT_MAX_RANK], *offset = e_int(gen->arena, 0);
-    layout_forward(gen->arena, gen->facts, layout, indices + buf->stage_dims, out);
+    layout_forward(gen->arena, gen->kernel.facts, layout, indices + buf->stage_dims, out);
     for (int i = 0; i < buf->stage_dims; i++) {
         offset = e_add(gen->arena, e_mul(gen->arena, offset, buf->shape[i]), indices[i]);
     }
@@ -116,21 +116,21 @@ static Expr *laid_out_offset(Gen *gen, const Buf *buf, Expr *const *indices) {
 }
 
 static Expr *offset_of(Gen *gen, const Buf *buf, int count, Expr *const *indices, const void *key) {
-    Expr *offset = map_get(gen->offsets, key);
+    Expr *offset = map_get(gen->address.offsets, key);
     if (offset) return offset;
     if (buf->scope == SCOPE_GLOBAL) offset = global_offset(gen->arena, buf, count, indices);
     else offset = is_logical(buf) ? laid_out_offset(gen, buf, indices) : row_major_offset(gen, buf, count, indices);
-    offset = simplify_expr(gen->arena, gen->facts, open_lets(gen, offset));
-    map_put(gen->offsets, key, offset);
+    offset = simplify_expr(gen->arena, gen->kernel.facts, open_lets(gen, offset));
+    map_put(gen->address.offsets, key, offset);
     return offset;
 }
 
 Expr *const *place_indices(Gen *gen, const Region *place) {
-    Expr **indices = map_get(gen->offsets, place->dims);
+    Expr **indices = map_get(gen->address.offsets, place->dims);
     if (indices) return indices;
     indices = NEW_ARRAY(gen->arena, Expr *, place->count);
     for (int i = 0; i < place->count; i++) indices[i] = place->dims[i].start;
-    map_put(gen->offsets, place->dims, indices);
+    map_put(gen->address.offsets, place->dims, indices);
     return indices;
 }
 
@@ -265,15 +265,15 @@ static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t s
     if (parts.stride) base = add_strides(gen, base, element, &parts);
     bytes += parts.constant * size;
     Value distance = const_i64(gen, bytes);
-    return bytes ? LLVMBuildGEP2(gen->builder, gen->i8, base, &distance, 1, "") : base;
+    return bytes ? LLVMBuildGEP2(gen->builder, gen->types.i8, base, &distance, 1, "") : base;
 }
 
 // ---- global memory ----
 
 static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
-    Value base = map_get(gen->tensors, buf);
-    EXPECT(gen->failure, base, "'%s' is not a parameter of '%s'", buf->name, gen->func->name);
-    if (gen->overlaps) base = LLVMBuildLoad2(gen->builder, LLVMGetAllocatedType(base), base, buf->name);
+    Value base = map_get(gen->kernel.tensors, buf);
+    EXPECT(gen->failure, base, "'%s' is not a parameter of '%s'", buf->name, gen->kernel.func->name);
+    if (gen->kernel.waits_for_launch) base = LLVMBuildLoad2(gen->builder, LLVMGetAllocatedType(base), base, buf->name);
     Expr *offset = offset_of(gen, buf, count, indices, key);
     return offset_address(gen, base, memory_type(gen, buf->type), type_bytes(buf->type), offset, 0);
 }
@@ -281,9 +281,9 @@ static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, c
 // An `in` tensor is never written while the kernel runs: its loads may go through the read-only path (ld.global.nc).
 void mark_read_only(Gen *gen, const Buf *buf, Value load) {
     if (buf->scope != SCOPE_GLOBAL || !buf->is_param || buf->mode != MODE_IN) return;
-    LLVMMetadataRef node = LLVMMDNodeInContext2(gen->context, NULL, 0);
-    unsigned kind = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
-    LLVMSetMetadata(load, kind, LLVMMetadataAsValue(gen->context, node));
+    LLVMMetadataRef node = LLVMMDNodeInContext2(gen->llvm.context, NULL, 0);
+    unsigned kind = LLVMGetMDKindIDInContext(gen->llvm.context, "invariant.load", 14);
+    LLVMSetMetadata(load, kind, LLVMMetadataAsValue(gen->llvm.context, node));
 }
 
 // ---- shared memory ----
@@ -295,22 +295,23 @@ static const Buf *storage_of(const Buf *buf) {
 
 static LLVMTypeRef shared_element(Gen *gen, Type type) {
     if (type_bits(type) <= 64) return memory_type(gen, type);
-    return LLVMArrayType2(gen->i8, (uint64_t)type_bytes(type));
+    return LLVMArrayType2(gen->types.i8, (uint64_t)type_bytes(type));
 }
 
 static Value shared_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
-    intptr_t start = (intptr_t)map_get(gen->shared_offsets, storage_of(buf)) - 1;
-    EXPECT(gen->failure, start >= 0, "shared buffer '%s' is not declared in '%s'", buf->name, gen->func->name);
+    intptr_t start = (intptr_t)map_get(gen->address.shared_offsets, storage_of(buf)) - 1;
+    EXPECT(gen->failure, start >= 0, "shared buffer '%s' is not declared in '%s'", buf->name, gen->kernel.func->name);
     Expr *offset = offset_of(gen, buf, count, indices, key);
-    return offset_address(gen, gen->shared, shared_element(gen, buf->type), type_bytes(buf->type), offset, start);
+    return offset_address(gen, gen->address.shared, shared_element(gen, buf->type), type_bytes(buf->type), offset,
+                          start);
 }
 
 // ---- both ----
 
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
-    Value ready = map_get(gen->ready, key);
+    Value ready = map_get(gen->address.ready, key);
     if (ready) {
-        map_remove(gen->ready, key);
+        map_remove(gen->address.ready, key);
         return ready;
     }
     EXPECT(gen->failure, buf->scope != SCOPE_FRAGMENT, "fragment '%s' at thread stage", buf->name);
@@ -331,31 +332,31 @@ Value place_address(Gen *gen, const Region *place) {
 enum { UNIT_BYTES = 16, UNIT_BITS = 14 };
 
 Value shared_units(Gen *gen, Value address) {
-    Value integer = LLVMBuildPtrToInt(gen->builder, address, gen->i32, "");
+    Value integer = LLVMBuildPtrToInt(gen->builder, address, gen->types.i32, "");
     Value units = LLVMBuildLShr(gen->builder, integer, const_i32(gen, __builtin_ctz(UNIT_BYTES)), "");
     return LLVMBuildAnd(gen->builder, units, const_i32(gen, (1 << UNIT_BITS) - 1), "");
 }
 
 // The offset in units, NULL when it is not known to be a whole number of them. Made once for each place in the program.
 static Expr *unit_offset(Gen *gen, const Region *place, int64_t size) {
-    Expr *offset = map_get(gen->offsets, &place->count);
+    Expr *offset = map_get(gen->address.offsets, &place->count);
     if (offset) return offset;
     offset = offset_of(gen, place->buf, place->count, place_indices(gen, place), place);
     int64_t each = UNIT_BYTES / size;
-    if (size > UNIT_BYTES || multiple_of(gen->facts, offset) % each) return NULL;
-    offset = simplify_expr(gen->arena, gen->facts, e_div(gen->arena, offset, e_int(gen->arena, each)));
-    map_put(gen->offsets, &place->count, offset);
+    if (size > UNIT_BYTES || multiple_of(gen->kernel.facts, offset) % each) return NULL;
+    offset = simplify_expr(gen->arena, gen->kernel.facts, e_div(gen->arena, offset, e_int(gen->arena, each)));
+    map_put(gen->address.offsets, &place->count, offset);
     return offset;
 }
 
 Value place_units(Gen *gen, const Region *place) {
     const Buf *buf = place->buf;
-    intptr_t start = (intptr_t)map_get(gen->shared_offsets, storage_of(buf)) - 1;
+    intptr_t start = (intptr_t)map_get(gen->address.shared_offsets, storage_of(buf)) - 1;
     Expr *offset = unit_offset(gen, place, type_bytes(buf->type));
     if (!offset || start < 0 || start % UNIT_BYTES) return shared_units(gen, place_address(gen, place));
     Offset parts = emit_offset(gen, offset);
     Value units =
-        LLVMBuildAdd(gen->builder, gen->shared_units, const_i32(gen, start / UNIT_BYTES + parts.constant), "");
+        LLVMBuildAdd(gen->builder, gen->address.shared_units, const_i32(gen, start / UNIT_BYTES + parts.constant), "");
     return parts.variable ? LLVMBuildAdd(gen->builder, units, fit_bits(gen, parts.variable, 32, true), "") : units;
 }
 
@@ -369,7 +370,7 @@ static bool is_simple(int count, Expr *const *indices) {
 
 void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
     if (buf->scope != SCOPE_GLOBAL || !is_simple(count, indices)) return;
-    map_put(gen->ready, key, memory_address(gen, buf, count, indices, key));
+    map_put(gen->address.ready, key, memory_address(gen, buf, count, indices, key));
 }
 
 void prepare_place(Gen *gen, const Region *place) {

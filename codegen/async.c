@@ -16,25 +16,25 @@ static void emit_mbarrier_wait(Gen *gen, const OpCall *call) {
     Value address = barrier_address(gen, call), parity = emit_i32(gen, arg_expr(gen, call, 1));
     Label spin = new_label(gen, "spin"), done = new_label(gen, "done");
     go_to(gen, spin);
-    const char *wait = gen->tells_peers ? "llvm.nvvm.mbarrier.try.wait.parity.scope.cluster.space.cta"
-                                        : "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
-    Value reached = CALL(gen, wait, gen->i1, address, parity);
+    const char *wait = gen->cluster.tells_peers ? "llvm.nvvm.mbarrier.try.wait.parity.scope.cluster.space.cta"
+                                                : "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
+    Value reached = CALL(gen, wait, gen->types.i1, address, parity);
     LLVMBuildCondBr(gen->builder, reached, done, spin);
     LLVMPositionBuilderAtEnd(gen->builder, done);
 }
 
 static void emit_mbarrier_init(Gen *gen, const OpCall *call) {
-    CALL(gen, "llvm.nvvm.mbarrier.init.shared", gen->none, barrier_address(gen, call),
+    CALL(gen, "llvm.nvvm.mbarrier.init.shared", gen->types.none, barrier_address(gen, call),
          emit_i32(gen, arg_expr(gen, call, 1)));
 }
 
 static void emit_mbarrier_arrive(Gen *gen, const OpCall *call) {
-    CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
+    CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->types.i64, barrier_address(gen, call),
          has_arg(call, 1) ? emit_i32(gen, arg_expr(gen, call, 1)) : const_i32(gen, 1));
 }
 
 static void emit_mbarrier_expect(Gen *gen, const OpCall *call) {
-    CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->i64, barrier_address(gen, call),
+    CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->types.i64, barrier_address(gen, call),
          emit_i32(gen, arg_expr(gen, call, 1)));
 }
 
@@ -42,7 +42,7 @@ static void emit_mbarrier_expect(Gen *gen, const OpCall *call) {
 
 static Value tensor_map(Gen *gen, const OpCall *call, int index) {
     Expr *map = arg_expr(gen, call, index);
-    VarPlace *place = map->kind == EXPR_VAR ? map_get(gen->vars, map->var) : NULL;
+    VarPlace *place = map->kind == EXPR_VAR ? map_get(gen->kernel.vars, map->var) : NULL;
     EXPECT(gen->failure, place, "operand %d of %s is no tensor map", index, op_info(call->op)->text);
     return place->value;
 }
@@ -52,8 +52,8 @@ static void emit_prefetches(Gen *gen, void *user) {
     for (int i = 0; i < kernel->params.count; i++) {
         const Var *var = kernel->params.items[i].var;
         if (!var || var->type != TYPE_TENSORMAP) continue;
-        VarPlace *place = map_get(gen->vars, var);   // by assembly: the intrinsic comes out twice
-        build_asm(gen, "prefetch.tensormap [$0];", "l,~{memory}", gen->none, 1, &place->value);
+        VarPlace *place = map_get(gen->kernel.vars, var);   // by assembly: the intrinsic comes out twice
+        build_asm(gen, "prefetch.tensormap [$0];", "l,~{memory}", gen->types.none, 1, &place->value);
     }
 }
 
@@ -65,7 +65,7 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
         any |= var && var->type == TYPE_TENSORMAP;
     }
     if (!any || !target_has(gen->target, FEATURE_TMA)) return;
-    Value is_first = LLVMBuildICmp(gen->builder, LLVMIntEQ, gen->thread, const_i32(gen, 0), "");
+    Value is_first = LLVMBuildICmp(gen->builder, LLVMIntEQ, gen->kernel.thread, const_i32(gen, 0), "");
     emit_if_then(gen, is_first, emit_prefetches, (void *)kernel);
 }
 
@@ -94,8 +94,8 @@ static int coordinates(Gen *gen, const OpCall *call, int from, Value *out) {
 }
 
 static Value in_cluster_window(Gen *gen, Value shared) {
-    Value integer = LLVMBuildPtrToInt(gen->builder, shared, gen->i64, "");
-    return LLVMBuildIntToPtr(gen->builder, integer, LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE), "");
+    Value integer = LLVMBuildPtrToInt(gen->builder, shared, gen->types.i64, "");
+    return LLVMBuildIntToPtr(gen->builder, integer, LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE), "");
 }
 
 // What the L2 cache shall do with the bytes; NULL where nothing is said.
@@ -122,13 +122,14 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
     args[2] = tensor_map(gen, call, 1);
     int dims = coordinates(gen, call, all ? FIRST_MULTICAST : FIRST_LOAD, args + PLACES), count = PLACES + dims;
     Value blocks = all ? emit_i32(gen, arg_expr(gen, call, LOAD_BLOCKS)) : const_i32(gen, 0);
-    if (!own) args[count++] = LLVMBuildTrunc(gen->builder, blocks, gen->i16, "");
+    if (!own) args[count++] = LLVMBuildTrunc(gen->builder, blocks, gen->types.i16, "");
     args[count++] = policy ? policy : const_i64(gen, 0);
-    if (!own) args[count++] = LLVMConstInt(gen->i1, all, 0);
-    args[count++] = LLVMConstInt(gen->i1, policy != NULL, 0);
+    if (!own) args[count++] = LLVMConstInt(gen->types.i1, all, 0);
+    args[count++] = LLVMConstInt(gen->types.i1, policy != NULL, 0);
     if (!own) args[count++] = const_i32(gen, 0);   // no pair of blocks
     const char *name = "llvm.nvvm.cp.async.bulk.tensor.g2s";
-    call_named(gen, arena_printf(gen->arena, "%s.%stile.%dd", name, own ? "cta." : "", dims), gen->none, count, args);
+    call_named(gen, arena_printf(gen->arena, "%s.%stile.%dd", name, own ? "cta." : "", dims), gen->types.none, count,
+               args);
 }
 
 static void emit_tma_store(Gen *gen, const OpCall *call) {
@@ -138,19 +139,19 @@ static void emit_tma_store(Gen *gen, const OpCall *call) {
     args[1] = tensor_map(gen, call, 0);
     int dims = coordinates(gen, call, FIRST_STORE, args + FIRST_STORE), count = FIRST_STORE + dims;
     args[count++] = const_i64(gen, adds ? tma_facts.evict_last : 0);   // what is added to is added to again
-    args[count++] = LLVMConstInt(gen->i1, adds, 0);
+    args[count++] = LLVMConstInt(gen->types.i1, adds, 0);
     const char *how = adds ? "reduce.add" : "s2g";
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.%s.tile.%dd", how, dims);
-    call_named(gen, name, gen->none, count, args);
+    call_named(gen, name, gen->types.none, count, args);
 }
 
 static void emit_tma_prefetch(Gen *gen, const OpCall *call) {
     Value args[FIRST_PREFETCH + MOST_DIMS + 2] = {tensor_map(gen, call, 0)};
     int dims = coordinates(gen, call, FIRST_PREFETCH, args + FIRST_PREFETCH), count = FIRST_PREFETCH + dims;
     args[count++] = const_i64(gen, 0);
-    args[count++] = LLVMConstInt(gen->i1, 0, 0);   // no policy
+    args[count++] = LLVMConstInt(gen->types.i1, 0, 0);   // no policy
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.prefetch.tile.%dd", dims);
-    call_named(gen, name, gen->none, count, args);
+    call_named(gen, name, gen->types.none, count, args);
 }
 
 // Linear copies. (PTX ISA, "cp.async.bulk")
@@ -163,20 +164,20 @@ static void emit_bulk_load(Gen *gen, const OpCall *call) {
     args[count++] = place_address(gen, arg_place(gen, call, 2));
     args[count++] = place_address(gen, arg_place(gen, call, 1));
     args[count++] = const_i32(gen, arg_const(gen, call, 3) * type_bytes(tile->type));
-    if (!own) args[count++] = LLVMConstInt(gen->i16, 0, 0);
+    if (!own) args[count++] = LLVMConstInt(gen->types.i16, 0, 0);
     args[count++] = const_i64(gen, 0);
-    if (!own) args[count++] = LLVMConstInt(gen->i1, 0, 0);
-    args[count++] = LLVMConstInt(gen->i1, 0, 0);
+    if (!own) args[count++] = LLVMConstInt(gen->types.i1, 0, 0);
+    args[count++] = LLVMConstInt(gen->types.i1, 0, 0);
     const char *name = "llvm.nvvm.cp.async.bulk.global.to.shared";
-    call_named(gen, arena_printf(gen->arena, "%s.%s", name, own ? "cta" : "cluster"), gen->none, count, args);
+    call_named(gen, arena_printf(gen->arena, "%s.%s", name, own ? "cta" : "cluster"), gen->types.none, count, args);
 }
 
 static void emit_bulk_store(Gen *gen, const OpCall *call) {
     const Buf *tile = call->args[1].region->buf;
     Value args[] = {place_address(gen, arg_place(gen, call, 0)), place_address(gen, arg_place(gen, call, 1)),
                     const_i32(gen, arg_const(gen, call, 2) * type_bytes(tile->type)), const_i64(gen, 0),
-                    LLVMConstInt(gen->i1, 0, 0)};
-    call_named(gen, "llvm.nvvm.cp.async.bulk.shared.cta.to.global", gen->none, COUNT_OF(args), args);
+                    LLVMConstInt(gen->types.i1, 0, 0)};
+    call_named(gen, "llvm.nvvm.cp.async.bulk.shared.cta.to.global", gen->types.none, COUNT_OF(args), args);
 }
 
 static void emit_bulk_wait(Gen *gen, const OpCall *call) {
@@ -184,7 +185,7 @@ static void emit_bulk_wait(Gen *gen, const OpCall *call) {
     EXPECT(gen->failure, !reads || strcmp(arg_word(gen, call, 1), "read") == 0, "bulk_wait(n, %s)",
            arg_word(gen, call, 1));
     const char *name = reads ? "llvm.nvvm.cp.async.bulk.wait.group.read" : "llvm.nvvm.cp.async.bulk.wait.group";
-    CALL(gen, name, gen->none, const_i32(gen, arg_const(gen, call, 0)));
+    CALL(gen, name, gen->types.none, const_i32(gen, arg_const(gen, call, 0)));
 }
 
 // ---- all ----

@@ -11,10 +11,10 @@
 static Value emit_peer_load(Gen *gen, const OpCall *call) {
     Region *place = arg_place(gen, call, 0);
     Type type = place->buf->type;
-    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE);
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
     Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place),
                          emit_i32(gen, arg_expr(gen, call, 1)));
-    gen->peers_read = true;
+    gen->cluster.peers_read = true;
     return from_memory(gen, type, LLVMBuildLoad2(gen->builder, memory_type(gen, type), address, ""));
 }
 
@@ -22,20 +22,20 @@ static Value emit_peer_load(Gen *gen, const OpCall *call) {
 // "mbarrier.try_wait"): with it the assembler puts a fence of all memory before the arrival. So they say it where blocks read what
 // others wrote; elsewhere arrivals tell of slots that TMA fills, and order nothing else. By assembly, since LLVM has no such form.
 static void emit_peer_arrive(Gen *gen, const OpCall *call) {
-    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE);
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
     Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, arg_place(gen, call, 0)),
                          emit_i32(gen, arg_expr(gen, call, 1)));
-    Value place = LLVMBuildPtrToInt(gen->builder, address, gen->i64, "");
+    Value place = LLVMBuildPtrToInt(gen->builder, address, gen->types.i64, "");
     build_asm(gen,
-              gen->tells_peers ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
-                               : "mbarrier.arrive.shared::cluster.b64 _, [$0];",
-              "l,~{memory}", gen->none, 1, &place);
+              gen->cluster.tells_peers ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
+                                       : "mbarrier.arrive.shared::cluster.b64 _, [$0];",
+              "l,~{memory}", gen->types.none, 1, &place);
 }
 
 static Value peer_address(Gen *gen, Region *place, Value rank) {
-    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->context, CLUSTER_SPACE);
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
     Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place), rank);
-    return LLVMBuildPtrToInt(gen->builder, address, gen->i64, "");
+    return LLVMBuildPtrToInt(gen->builder, address, gen->types.i64, "");
 }
 
 static void emit_peer_store(Gen *gen, const OpCall *call) {
@@ -43,13 +43,13 @@ static void emit_peer_store(Gen *gen, const OpCall *call) {
     Value rank = emit_i32(gen, arg_expr(gen, call, 1));
     Value value = emit_value_as(gen, arg_expr(gen, call, 2), type);
     bool wide = type_bits(type) == 64;
-    Value bits = build_bitcast(gen, value, wide ? gen->i64 : gen->i32);
+    Value bits = build_bitcast(gen, value, wide ? gen->types.i64 : gen->types.i32);
     Value args[] = {peer_address(gen, arg_place(gen, call, 0), rank), bits,
                     peer_address(gen, arg_place(gen, call, 3), rank)};
     build_asm(gen,
               wide ? "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];"
                    : "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",
-              wide ? "l,l,l,~{memory}" : "l,r,l,~{memory}", gen->none, 3, args);
+              wide ? "l,l,l,~{memory}" : "l,r,l,~{memory}", gen->types.none, 3, args);
 }
 
 // Some tensor is both written and read, or is reached by other means than reading and writing.
@@ -90,29 +90,29 @@ static bool find_loop(Visitor *visitor, Stmt *stmt) {
 }
 
 void cluster_kernel(Gen *gen, const Func *kernel) {
-    Visitor loops = {.stmt = find_loop, .user = &gen->peers_read};
-    gen->shared_alone = !rereads_tensors(gen, kernel);
-    gen->peers_read = gen->tells_peers = false;
+    Visitor loops = {.stmt = find_loop, .user = &gen->cluster.peers_read};
+    gen->cluster.shared_alone = !rereads_tensors(gen, kernel);
+    gen->cluster.peers_read = gen->cluster.tells_peers = false;
     if (func_calls(kernel, OP_PEER_ARRIVE))
-        visit_block(&(Visitor){.expr = find_peer, .user = &gen->tells_peers}, (Block *)&kernel->body);
+        visit_block(&(Visitor){.expr = find_peer, .user = &gen->cluster.tells_peers}, (Block *)&kernel->body);
     visit_block(&loops, (Block *)&kernel->body);
 }
 
 static void emit_cluster_barrier(Gen *gen, const OpCall *call) {
     (void)call;
-    bool restricted = gen->shared_alone && !gen->peers_read;
+    bool restricted = gen->cluster.shared_alone && !gen->cluster.peers_read;
     const char *arrive =
         restricted ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned" : "llvm.nvvm.barrier.cluster.arrive.aligned";
     keep_arrays_packed(gen);
     if (restricted)
-        build_asm(gen, "fence.release.sync_restrict::shared::cta.cluster;", "~{memory}", gen->none, 0, NULL);
-    call_named(gen, arrive, gen->none, 0, NULL);
-    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
+        build_asm(gen, "fence.release.sync_restrict::shared::cta.cluster;", "~{memory}", gen->types.none, 0, NULL);
+    call_named(gen, arrive, gen->types.none, 0, NULL);
+    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->types.none, 0, NULL);
 }
 
 static Value emit_cluster_rank(Gen *gen, const OpCall *call) {   // narrow, by its range
     (void)call;
-    return call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->i32, 0, NULL);
+    return call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->types.i32, 0, NULL);
 }
 
 const OpEmitter cluster_emitters[OP_COUNT] = {

@@ -66,32 +66,32 @@ int64_t kernel_shared_bytes(const Func *kernel) {
 // The alignment that the variant's condition promises, in bytes.
 static int64_t promised_alignment(Gen *gen, const Buf *buf) {
     int64_t align = 256;
-    while (align > 1 && !prove_aligned(gen->facts, buf, align)) align /= 2;
+    while (align > 1 && !prove_aligned(gen->kernel.facts, buf, align)) align /= 2;
     return align > type_bytes(buf->type) ? align : type_bytes(buf->type);
 }
 
 static void set_param_attribute(Gen *gen, int index, const char *name, uint64_t value) {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(gen->function, (LLVMAttributeIndex)index + 1,
-                            LLVMCreateEnumAttribute(gen->context, kind, value));
+    LLVMAddAttributeAtIndex(gen->kernel.function, (LLVMAttributeIndex)index + 1,
+                            LLVMCreateEnumAttribute(gen->llvm.context, kind, value));
 }
 
 // Where kernels launched before may still run, an address counts from the wait on (emit_dependency_wait).
 static Value wait_slot(Gen *gen, Value pointer) {
     Value slot = stack_slot(gen, LLVMTypeOf(pointer), "");
-    LLVMBuildStore(gen->entry, pointer, slot);
+    LLVMBuildStore(gen->llvm.entry, pointer, slot);
     return slot;
 }
 
 static void bind_tensor(Gen *gen, Buf *buf, int index) {
-    Value pointer = LLVMGetParam(gen->function, (unsigned)index);
+    Value pointer = LLVMGetParam(gen->kernel.function, (unsigned)index);
     LLVMSetValueName2(pointer, buf->name, strlen(buf->name));
     set_param_attribute(gen, index, "align", (uint64_t)promised_alignment(gen, buf));
     if (buf->mode == MODE_IN) {
         set_param_attribute(gen, index, "noalias", 0);
         set_param_attribute(gen, index, "readonly", 0);
     }
-    map_put(gen->tensors, buf, gen->overlaps ? wait_slot(gen, pointer) : pointer);
+    map_put(gen->kernel.tensors, buf, gen->kernel.waits_for_launch ? wait_slot(gen, pointer) : pointer);
 }
 
 // An i64 that fits 32 bits arrives as two halves. Were it one i64 that is cut and extended again, LLVM would make a
@@ -101,8 +101,8 @@ static bool is_narrow_param(Gen *gen, Var *var) {
 }
 
 static LLVMTypeRef scalar_param_type(Gen *gen, Var *var) {
-    if (var->type == TYPE_TENSORMAP) return gen->pointer;
-    return is_narrow_param(gen, var) ? LLVMVectorType(gen->i32, 2) : memory_type(gen, var->type);
+    if (var->type == TYPE_TENSORMAP) return gen->types.pointer;
+    return is_narrow_param(gen, var) ? LLVMVectorType(gen->types.i32, 2) : memory_type(gen, var->type);
 }
 
 // A tensor map is passed by value, and instructions take its address in the parameter space: without grid_constant LLVM
@@ -111,25 +111,25 @@ static void bind_tensor_map(Gen *gen, Var *var, int index) {
     enum { ALIGN = 64 };   // of a tensor map (PTX ISA, "tensor map")
     VarPlace *place = NEW(gen->arena, VarPlace);
     LLVMAttributeIndex param = (LLVMAttributeIndex)index + 1;
-    place->value = LLVMGetParam(gen->function, (unsigned)index);
+    place->value = LLVMGetParam(gen->kernel.function, (unsigned)index);
     LLVMSetValueName2(place->value, var->name, strlen(var->name));
     const char *constant = "nvvm.grid_constant";
     unsigned byval = LLVMGetEnumAttributeKindForName("byval", strlen("byval"));
-    LLVMTypeRef type = LLVMArrayType2(gen->i64, (uint64_t)type_bytes(TYPE_TENSORMAP) / 8);
-    LLVMAddAttributeAtIndex(gen->function, param, LLVMCreateTypeAttribute(gen->context, byval, type));
-    LLVMAddAttributeAtIndex(gen->function, param,
-                            LLVMCreateStringAttribute(gen->context, constant, (unsigned)strlen(constant), "", 0));
+    LLVMTypeRef type = LLVMArrayType2(gen->types.i64, (uint64_t)type_bytes(TYPE_TENSORMAP) / 8);
+    LLVMAddAttributeAtIndex(gen->kernel.function, param, LLVMCreateTypeAttribute(gen->llvm.context, byval, type));
+    LLVMAddAttributeAtIndex(gen->kernel.function, param,
+                            LLVMCreateStringAttribute(gen->llvm.context, constant, (unsigned)strlen(constant), "", 0));
     set_param_attribute(gen, index, "align", ALIGN);
-    map_put(gen->vars, var, place);
+    map_put(gen->kernel.vars, var, place);
 }
 
 static void bind_scalar(Gen *gen, Var *var, int index) {
     VarPlace *place = NEW(gen->arena, VarPlace);
-    Value value = LLVMGetParam(gen->function, (unsigned)index);
+    Value value = LLVMGetParam(gen->kernel.function, (unsigned)index);
     LLVMSetValueName2(value, var->name, strlen(var->name));
     place->value = is_narrow_param(gen, var) ? LLVMBuildExtractElement(gen->builder, value, const_i32(gen, 0), "")
                                              : from_memory(gen, var->type, value);
-    map_put(gen->vars, var, place);
+    map_put(gen->kernel.vars, var, place);
 }
 
 static void bind_params(Gen *gen, const Func *kernel) {
@@ -148,33 +148,35 @@ static LLVMTypeRef kernel_type(Gen *gen, const Func *kernel) {
     LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 1);
     for (int i = 0; i < kernel->params.count; i++) {
         Param *param = &kernel->params.items[i];
-        types[i] = param->buf ? gen->global_pointer : scalar_param_type(gen, param->var);
+        types[i] = param->buf ? gen->types.global_pointer : scalar_param_type(gen, param->var);
     }
     for (int i = 0; i < kernel->dims.count; i++) {
         types[kernel->params.count + i] = scalar_param_type(gen, kernel->dims.items[i]);
     }
-    return LLVMFunctionType(gen->none, types, (unsigned)count, 0);
+    return LLVMFunctionType(gen->types.none, types, (unsigned)count, 0);
 }
 
 // ---- kernels ----
 
 static void set_attribute(Gen *gen, const char *key, const char *value) {
     LLVMAttributeRef attribute =
-        LLVMCreateStringAttribute(gen->context, key, (unsigned)strlen(key), value, (unsigned)strlen(value));
-    LLVMAddAttributeAtIndex(gen->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
+        LLVMCreateStringAttribute(gen->llvm.context, key, (unsigned)strlen(key), value, (unsigned)strlen(value));
+    LLVMAddAttributeAtIndex(gen->kernel.function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
 }
 
 static void set_launch_attributes(Gen *gen, const Stmt *grid) {
-    set_attribute(gen, "nvvm.reqntid", arena_printf(gen->arena, "%lld,1,1", (long long)(gen->threads / gen->cluster)));
-    int64_t resident = attr_int(grid->attrs, ATTR_MIN_BLOCKS, 0);
-    if (resident > 0) set_attribute(gen, "nvvm.minctasm", arena_printf(gen->arena, "%lld", (long long)resident));
+    set_attribute(gen, "nvvm.reqntid",
+                  arena_printf(gen->arena, "%lld,1,1", (long long)(gen->kernel.threads / gen->cluster.ctas)));
+    int64_t min_blocks = attr_int(grid->attrs, ATTR_MIN_BLOCKS, 0);
+    if (min_blocks > 0) set_attribute(gen, "nvvm.minctasm", arena_printf(gen->arena, "%lld", (long long)min_blocks));
     if (trades_registers(gen, grid)) {   // ptxas must know what there is to trade
-        set_attribute(gen, "nvvm.maxnreg",
-                      arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen->target, gen->threads)));
+        set_attribute(
+            gen, "nvvm.maxnreg",
+            arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen->target, gen->kernel.threads)));
     }
     const int *cluster = grid->grid.cluster;
-    if (gen->cluster > 1) {
-        set_attribute(gen, "nvvm.cluster_dim", arena_printf(gen->arena, "%lld,1,1", (long long)gen->cluster));
+    if (gen->cluster.ctas > 1) {
+        set_attribute(gen, "nvvm.cluster_dim", arena_printf(gen->arena, "%lld,1,1", (long long)gen->cluster.ctas));
     } else if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
         set_attribute(
             gen, "nvvm.cluster_dim",
@@ -182,36 +184,36 @@ static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     }
 }
 
-static void start_kernel(Gen *gen, const Func *kernel) {
-    gen->func = kernel;
-    gen->overlaps = func_calls(kernel, OP_DEPENDENCY_WAIT);
-    gen->tells_peers = false;
-    gen->facts = facts_new(gen->arena, kernel);
-    gen->vars = map_new(gen->arena);
-    gen->tensors = map_new(gen->arena);
-    gen->arrays = map_new(gen->arena);
-    gen->packed.count = 0;
-    gen->has_mma = func_calls(kernel, OP_MMA) || func_calls(kernel, OP_WGMMA);
-    gen->zero = NULL;
-    gen->shared_offsets = map_new(gen->arena);
-    gen->scopes = map_new(gen->arena);
-    gen->known = map_new(gen->arena);
-    gen->offsets = map_new(gen->arena);
-    gen->lets = map_new(gen->arena);
-    gen->ready = map_new(gen->arena);
-    gen->expansions = map_new(gen->arena);
-    gen->in_flight.count = 0;
-    find_wgmma_arrays(gen, kernel);
-    gen->break_to = NULL;
-    gen->exact = false;
-    int64_t bytes;
-    lay_out_shared(gen->arena, kernel, gen->shared_offsets, &bytes);
-}
-
 static const Stmt *grid_of(Gen *gen, const Func *kernel) {
     const Stmt *grid = func_grid(kernel);
     EXPECT(gen->failure, grid, "kernel '%s' has no grid", kernel->name);
     return grid;
+}
+
+static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
+    Arena *arena = gen->arena;
+    int64_t threads = block_threads(gen, grid), bytes;
+    gen->kernel = (KernelState){.func = kernel,
+                                .facts = facts_new(arena, kernel),
+                                .vars = map_new(arena),
+                                .tensors = map_new(arena),
+                                .expansions = map_new(arena),
+                                .threads = threads,
+                                .grid_extent = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL,
+                                .role = {0, threads, 0},
+                                .waits_for_launch = func_calls(kernel, OP_DEPENDENCY_WAIT),
+                                .has_mma = func_calls(kernel, OP_MMA) || func_calls(kernel, OP_WGMMA)};
+    gen->address = (AddressState){.shared_symbol = gen->address.shared_symbol,
+                                  .shared_offsets = map_new(arena),
+                                  .scopes = map_new(arena),
+                                  .known = map_new(arena),
+                                  .offsets = map_new(arena),
+                                  .ready = map_new(arena),
+                                  .lets = map_new(arena)};
+    gen->registers = (RegisterState){.arrays = map_new(arena)};
+    gen->cluster = (ClusterState){.ctas = grid_blocks(grid), .started = grid_blocks(grid) == 1};
+    find_wgmma_arrays(gen, kernel);
+    lay_out_shared(arena, kernel, gen->address.shared_offsets, &bytes);
 }
 
 int64_t kernel_block_threads(const Module *module, const Func *kernel, const Target *target) {
@@ -223,7 +225,7 @@ static void open_body(Gen *gen) {
     Label entry = new_label(gen, "entry"), start = new_label(gen, "start");
     LLVMPositionBuilderAtEnd(gen->builder, entry);
     Value jump = LLVMBuildBr(gen->builder, start);
-    LLVMPositionBuilderBefore(gen->entry, jump);
+    LLVMPositionBuilderBefore(gen->llvm.entry, jump);
     LLVMPositionBuilderAtEnd(gen->builder, start);
 }
 
@@ -231,52 +233,46 @@ static void open_body(Gen *gen) {
 // is computed from it fits uniform registers.
 static Value uniform_warp(Gen *gen) {
     int lanes = gen->target->warp_lanes;
-    Value warp = LLVMBuildUDiv(gen->builder, gen->thread, const_i32(gen, lanes), "");
-    return CALL(gen, "llvm.nvvm.shfl.sync.idx.i32", gen->i32, const_i32(gen, -1), warp, const_i32(gen, 0),
+    Value warp = LLVMBuildUDiv(gen->builder, gen->kernel.thread, const_i32(gen, lanes), "");
+    return CALL(gen, "llvm.nvvm.shfl.sync.idx.i32", gen->types.i32, const_i32(gen, -1), warp, const_i32(gen, 0),
                 const_i32(gen, lanes - 1));
 }
 
 // Where shared memory begins, in a register that LLVM cannot trace: else it names the symbol anew in every block, and for
 // TMA and wgmma ptxas makes the block's place in its cluster part of each such address, in the innermost loop too.
 static Value shared_base(Gen *gen) {
-    Value base = LLVMBuildPtrToInt(gen->builder, gen->shared_memory, gen->i64, "");
-    Value opaque = build_asm(gen, "mov.b64 $0, $1;", "=l,l", gen->i64, 1, &base);
-    return LLVMBuildIntToPtr(gen->builder, opaque, gen->shared_pointer, "");
+    Value base = LLVMBuildPtrToInt(gen->builder, gen->address.shared_symbol, gen->types.i64, "");
+    Value opaque = build_asm(gen, "mov.b64 $0, $1;", "=l,l", gen->types.i64, 1, &base);
+    return LLVMBuildIntToPtr(gen->builder, opaque, gen->types.shared_pointer, "");
 }
 
 // The thread's index among those of all blocks of the point. What a block writes to another's shared memory must find it
 // running: each says so at once, and waits for the others before its first such write (emit_block).
 static void start_cluster(Gen *gen) {
-    Value rank = call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->i32, 0, NULL);
-    Value first = LLVMBuildMul(gen->builder, rank, const_i32(gen, gen->threads / gen->cluster), "");
-    gen->thread = LLVMBuildAdd(gen->builder, first, gen->thread, "");
-    call_named(gen, "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned", gen->none, 0, NULL);
+    Value rank = call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->types.i32, 0, NULL);
+    Value first = LLVMBuildMul(gen->builder, rank, const_i32(gen, gen->kernel.threads / gen->cluster.ctas), "");
+    gen->kernel.thread = LLVMBuildAdd(gen->builder, first, gen->kernel.thread, "");
+    call_named(gen, "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned", gen->types.none, 0, NULL);
 }
 
 static void emit_kernel(Gen *gen, const Func *kernel) {
-    start_kernel(gen, kernel);
+    const Stmt *grid = grid_of(gen, kernel);
+    start_kernel(gen, kernel, grid);
     const char *symbol = kernel_symbol(gen->module, kernel, gen->arena);
-    gen->function = LLVMAddFunction(gen->llvm, symbol, kernel_type(gen, kernel));
-    LLVMSetFunctionCallConv(gen->function, LLVMPTXKernelCallConv);
+    gen->kernel.function = LLVMAddFunction(gen->llvm.module, symbol, kernel_type(gen, kernel));
+    LLVMSetFunctionCallConv(gen->kernel.function, LLVMPTXKernelCallConv);
     LLVMSetCurrentDebugLocation2(gen->builder, NULL);
-    LLVMSetCurrentDebugLocation2(gen->entry, NULL);
+    LLVMSetCurrentDebugLocation2(gen->llvm.entry, NULL);
     debug_lines_kernel(gen, kernel);
     debug_lines_at(gen, kernel->loc);
-    const Stmt *grid = grid_of(gen, kernel);
-    gen->threads = block_threads(gen, grid);
-    gen->blocks = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL;
-    gen->cluster = grid_blocks(grid);
-    gen->role = (Role){0, gen->threads, 0};
-    gen->role_count = 0;
     set_launch_attributes(gen, grid);
     open_body(gen);
-    gen->thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->i32, 0, NULL);
-    gen->cluster_started = gen->cluster == 1;
+    gen->kernel.thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->types.i32, 0, NULL);
     if (func_cluster(kernel) > 1) cluster_kernel(gen, kernel);
-    if (gen->cluster > 1) start_cluster(gen);
-    gen->warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
-    gen->shared = gen->has_wgmma ? shared_base(gen) : gen->shared_memory;
-    gen->shared_units = gen->has_wgmma ? shared_units(gen, gen->shared) : NULL;
+    if (gen->cluster.ctas > 1) start_cluster(gen);
+    gen->kernel.warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
+    gen->address.shared = gen->common->has_wgmma ? shared_base(gen) : gen->address.shared_symbol;
+    gen->address.shared_units = gen->common->has_wgmma ? shared_units(gen, gen->address.shared) : NULL;
     bind_params(gen, kernel);
     prefetch_tensor_maps(gen, kernel);
     Block body = kernel->body;
@@ -289,13 +285,14 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
 
 static void declare_shared(Gen *gen) {
     enum { ALIGN = 1024 };   // what the widest swizzle pattern repeats after
-    gen->shared_memory = LLVMAddGlobalInAddressSpace(gen->llvm, LLVMArrayType2(gen->i8, 0), "shared$", 3);
-    LLVMSetAlignment(gen->shared_memory, ALIGN);
+    gen->address.shared_symbol =
+        LLVMAddGlobalInAddressSpace(gen->llvm.module, LLVMArrayType2(gen->types.i8, 0), "shared$", 3);
+    LLVMSetAlignment(gen->address.shared_symbol, ALIGN);
 }
 
 static void verify(Gen *gen) {
     char *message = NULL;
-    if (!LLVMVerifyModule(gen->llvm, LLVMReturnStatusAction, &message)) {
+    if (!LLVMVerifyModule(gen->llvm.module, LLVMReturnStatusAction, &message)) {
         LLVMDisposeMessage(message);
         return;
     }
@@ -305,7 +302,7 @@ static void verify(Gen *gen) {
 }
 
 static const char *llvm_text(Gen *gen) {
-    char *text = LLVMPrintModuleToString(gen->llvm);
+    char *text = LLVMPrintModuleToString(gen->llvm.module);
     const char *copy = arena_strdup(gen->arena, text);
     LLVMDisposeMessage(text);
     return copy;
@@ -342,6 +339,7 @@ static void compile(Gen *gen, void *user) {
 
 void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink *sink, Unit *unit) {
     Gen *gen = NEW(arena, Gen);
+    gen->common = common;
     gen->module = common->module;
     gen->unit = unit;
     gen->options = common->options;
@@ -349,25 +347,18 @@ void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink
     gen->arena = arena;
     gen->failure = failure;
     gen->sink = sink;
-    gen->strings = strmap_new(arena);
-    gen->has_wgmma = common->has_wgmma;
-    gen->has_wide_joins = common->has_wide_joins;
+    gen->llvm.strings = strmap_new(arena);
     with_llvm(gen, compile, unit);
 }
 
 // What the code generator's level depends on: of all kernels, so that each is compiled alike whether alone or not.
 static Common common_of(const Module *module, const CodegenOptions *options) {
-    Gen gen = {.module = module,
-               .options = options,
-               .target = options->target,
-               .arena = module->arena,
-               .failure = module->failure,
-               .sink = module->sink};
+    Common common = {.module = module, .options = options};
     for (int i = 0; i < module->funcs.count; i++) {
-        find_wgmma_arrays(&gen, module->funcs.items[i]);
-        find_wide_joins(&gen, module->funcs.items[i]);
+        common.has_wgmma |= func_calls(module->funcs.items[i], OP_WGMMA);
+        common.has_wide_joins |= has_wide_joins(module->funcs.items[i]);
     }
-    return (Common){module, options, gen.has_wgmma, gen.has_wide_joins};
+    return common;
 }
 
 bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result) {

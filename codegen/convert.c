@@ -17,7 +17,7 @@ static Fp8 fp8_of(Type type) {
 }
 
 static Value as_bits(Gen *gen, Value value) {
-    return build_bitcast(gen, value, gen->i32);
+    return build_bitcast(gen, value, gen->types.i32);
 }
 
 // f32 -> 8 bits: the value is clamped, then rounded to nearest even by integer arithmetic on the bits; below the
@@ -28,8 +28,8 @@ static Value fp8_from_f32_bits(Gen *gen, Value x, Type type) {
     int shift = 23 - f.mantissa;
     Value bits = as_bits(gen, x);
     Value sign = LLVMBuildAnd(b, LLVMBuildLShr(b, bits, const_i32(gen, 24), ""), const_i32(gen, 0x80), "");
-    Value size = CALL(gen, "llvm.fabs.f32", gen->f32, x);
-    Value clamped = CALL(gen, "llvm.minnum.f32", gen->f32, size, const_f32(gen, f.largest));
+    Value size = CALL(gen, "llvm.fabs.f32", gen->types.f32, x);
+    Value clamped = CALL(gen, "llvm.minnum.f32", gen->types.f32, size, const_f32(gen, f.largest));
     Value all = as_bits(gen, clamped);
     Value odd = LLVMBuildAnd(b, LLVMBuildLShr(b, all, const_i32(gen, shift), ""), const_i32(gen, 1), "");
     Value up = LLVMBuildAdd(b, LLVMBuildAdd(b, all, const_i32(gen, (1 << (shift - 1)) - 1), ""), odd, "");
@@ -40,26 +40,26 @@ static Value fp8_from_f32_bits(Gen *gen, Value x, Type type) {
     Value is_small = LLVMBuildFCmp(b, LLVMRealOLT, clamped, const_f32(gen, ldexp(1, 1 - f.bias)), "");
     Value code = LLVMBuildOr(b, LLVMBuildSelect(b, is_small, small, normal, ""), sign, "");
     Value is_nan = LLVMBuildFCmp(b, LLVMRealUNO, x, x, "");
-    return LLVMBuildTrunc(b, LLVMBuildSelect(b, is_nan, const_i32(gen, 0x7f), code, ""), gen->i8, "");
+    return LLVMBuildTrunc(b, LLVMBuildSelect(b, is_nan, const_i32(gen, 0x7f), code, ""), gen->types.i8, "");
 }
 
 // e4m3 -> f32: the bits as a tiny f32 with the same mantissa, scaled by the difference of the biases (exact).
 static Value f32_from_e4m3_bits(Gen *gen, Value code) {
     LLVMBuilderRef b = gen->builder;
-    Value wide = LLVMBuildZExt(b, code, gen->i32, "");
+    Value wide = LLVMBuildZExt(b, code, gen->types.i32, "");
     Value size = LLVMBuildAnd(b, wide, const_i32(gen, 0x7f), "");
-    Value tiny = build_bitcast(gen, LLVMBuildShl(b, size, const_i32(gen, 20), ""), gen->f32);
+    Value tiny = build_bitcast(gen, LLVMBuildShl(b, size, const_i32(gen, 20), ""), gen->types.f32);
     Value value = as_bits(gen, LLVMBuildFMul(b, tiny, const_f32(gen, ldexp(1, 120)), ""));
     Value is_nan = LLVMBuildICmp(b, LLVMIntEQ, size, const_i32(gen, 0x7f), "");
     value = LLVMBuildSelect(b, is_nan, const_i32(gen, 0x7fffffff), value, "");
     Value sign = LLVMBuildShl(b, LLVMBuildAnd(b, wide, const_i32(gen, 0x80), ""), const_i32(gen, 24), "");
-    return build_bitcast(gen, LLVMBuildOr(b, value, sign, ""), gen->f32);
+    return build_bitcast(gen, LLVMBuildOr(b, value, sign, ""), gen->types.f32);
 }
 
 static Value fp8_from_f32(Gen *gen, Value x, Type type) {
     if (!target_has(gen->target, FEATURE_MMA_FP8)) return fp8_from_f32_bits(gen, x, type);
     const char *name = type == TYPE_E4M3 ? "llvm.nvvm.ff.to.e4m3x2.rn" : "llvm.nvvm.ff.to.e5m2x2.rn";
-    return LLVMBuildTrunc(gen->builder, CALL(gen, name, gen->i16, const_f32(gen, 0), x), gen->i8, "");
+    return LLVMBuildTrunc(gen->builder, CALL(gen, name, gen->types.i16, const_f32(gen, 0), x), gen->types.i8, "");
 }
 
 // What an element was converted from by one half of the instruction.
@@ -77,7 +77,7 @@ Value join_fp8(Gen *gen, Value low, Value high) {
     const char *low_name, *high_name;
     Value a = fp8_source(gen, low, &low_name), b = fp8_source(gen, high, &high_name);
     if (!a || !b || strcmp(low_name, high_name) != 0) return NULL;
-    return CALL(gen, arena_printf(gen->arena, "%s", low_name), gen->i16, b, a);
+    return CALL(gen, arena_printf(gen->arena, "%s", low_name), gen->types.i16, b, a);
 }
 
 // The x of a 16-bit relu(x), which the conversion has.
@@ -93,7 +93,7 @@ static Value relu_source(Gen *gen, Value value) {
 Value join_relu(Gen *gen, Value low, Value high) {
     Value a = relu_source(gen, low), b = relu_source(gen, high);
     if (!a || !b) return NULL;
-    bool half = LLVMTypeOf(low) == gen->f16;
+    bool half = LLVMTypeOf(low) == gen->types.f16;
     return CALL(gen, half ? "llvm.nvvm.ff2f16x2.rn.relu" : "llvm.nvvm.ff2bf16x2.rn.relu",
                 LLVMVectorType(LLVMTypeOf(low), 2), b, a);
 }
@@ -101,13 +101,14 @@ Value join_relu(Gen *gen, Value low, Value high) {
 static Value f32_from_fp8(Gen *gen, Value code, Type type) {
     LLVMBuilderRef b = gen->builder;
     if (type == TYPE_E5M2) {   // the upper byte of an f16
-        Value bits = LLVMBuildShl(b, LLVMBuildZExt(b, code, gen->i16, ""), LLVMConstInt(gen->i16, 8, 0), "");
-        return LLVMBuildFPExt(b, build_bitcast(gen, bits, gen->f16), gen->f32, "");
+        Value bits =
+            LLVMBuildShl(b, LLVMBuildZExt(b, code, gen->types.i16, ""), LLVMConstInt(gen->types.i16, 8, 0), "");
+        return LLVMBuildFPExt(b, build_bitcast(gen, bits, gen->types.f16), gen->types.f32, "");
     }
     if (!target_has(gen->target, FEATURE_MMA_FP8)) return f32_from_e4m3_bits(gen, code);
-    Value pair =
-        CALL(gen, "llvm.nvvm.e4m3x2.to.f16x2.rn", LLVMVectorType(gen->f16, 2), LLVMBuildZExt(b, code, gen->i16, ""));
-    return LLVMBuildFPExt(b, LLVMBuildExtractElement(b, pair, const_i32(gen, 0), ""), gen->f32, "");
+    Value pair = CALL(gen, "llvm.nvvm.e4m3x2.to.f16x2.rn", LLVMVectorType(gen->types.f16, 2),
+                      LLVMBuildZExt(b, code, gen->types.i16, ""));
+    return LLVMBuildFPExt(b, LLVMBuildExtractElement(b, pair, const_i32(gen, 0), ""), gen->types.f32, "");
 }
 
 // ---- pairs of 8-bit floats to 16 bits: four in a register, exact ----
@@ -145,16 +146,16 @@ Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to) {
     LLVMBuilderRef b = gen->builder;
     if (target_has(gen->target, FEATURE_MMA_FP8)) {   // (to bf16: four instructions; NaNs cost widen_e4m3 eleven)
         const char *name = from == TYPE_E4M3 ? "llvm.nvvm.e4m3x2.to.f16x2.rn" : "llvm.nvvm.e5m2x2.to.f16x2.rn";
-        Value two = LLVMBuildTrunc(b, LLVMBuildLShr(b, four, const_i32(gen, at * 8), ""), gen->i16, "");
-        Value halves = CALL(gen, name, LLVMVectorType(gen->f16, 2), two);
+        Value two = LLVMBuildTrunc(b, LLVMBuildLShr(b, four, const_i32(gen, at * 8), ""), gen->types.i16, "");
+        Value halves = CALL(gen, name, LLVMVectorType(gen->types.f16, 2), two);
         if (to == TYPE_F16) return halves;
-        Value wide = LLVMBuildFPExt(b, halves, LLVMVectorType(gen->f32, 2), "");
+        Value wide = LLVMBuildFPExt(b, halves, LLVMVectorType(gen->types.f32, 2), "");
         return LLVMBuildFPTrunc(b, wide, LLVMVectorType(llvm_value_type(gen, to), 2), "");
     }
     int upper_bytes = at == 0 ? 0x1404 : 0x3424;   // zero, the first, zero, the second
-    Value upper = CALL(gen, "llvm.nvvm.prmt", gen->i32, four, const_i32(gen, 0), const_i32(gen, upper_bytes));
+    Value upper = CALL(gen, "llvm.nvvm.prmt", gen->types.i32, four, const_i32(gen, 0), const_i32(gen, upper_bytes));
     if (from == TYPE_E4M3) return widen_e4m3(gen, upper, to);
-    return to == TYPE_F16 ? build_bitcast(gen, upper, LLVMVectorType(gen->f16, 2)) : NULL;
+    return to == TYPE_F16 ? build_bitcast(gen, upper, LLVMVectorType(gen->types.f16, 2)) : NULL;
 }
 
 // ---- floats ----
@@ -167,14 +168,15 @@ static Value widen_upper(Gen *gen, Value value) {
     Value pair = LLVMGetOperand(value, 0), index = LLVMGetOperand(value, 1);
     bool one = LLVMIsAConstantInt(index) && LLVMConstIntGetZExtValue(index) == 1;
     if (!one || LLVMGetVectorSize(LLVMTypeOf(pair)) != 2) return NULL;
-    Value bits = LLVMBuildAnd(gen->builder, build_bitcast(gen, pair, gen->i32), LLVMConstInt(gen->i32, upper, 0), "");
-    return build_bitcast(gen, bits, gen->f32);
+    Value bits = LLVMBuildAnd(gen->builder, build_bitcast(gen, pair, gen->types.i32),
+                              LLVMConstInt(gen->types.i32, upper, 0), "");
+    return build_bitcast(gen, bits, gen->types.f32);
 }
 
 Value to_compute(Gen *gen, Value value, Type type) {
     Value widened = type == TYPE_BF16 ? widen_upper(gen, value) : NULL;
     if (widened) return widened;
-    if (type == TYPE_F16 || type == TYPE_BF16) return LLVMBuildFPExt(gen->builder, value, gen->f32, "");
+    if (type == TYPE_F16 || type == TYPE_BF16) return LLVMBuildFPExt(gen->builder, value, gen->types.f32, "");
     if (type == TYPE_E4M3 || type == TYPE_E5M2) return f32_from_fp8(gen, value, type);
     return value;
 }
@@ -191,10 +193,10 @@ Value from_compute(Gen *gen, Value value, Type type) {
 // when anything was lost ("round to odd").
 static Value f64_to_odd_f32(Gen *gen, Value value) {
     LLVMBuilderRef b = gen->builder;
-    Value cut = CALL(gen, "llvm.nvvm.d2f.rz", gen->f32, value);
-    Value lost = LLVMBuildFCmp(b, LLVMRealONE, LLVMBuildFPExt(b, cut, gen->f64, ""), value, "");
-    Value sticky = LLVMBuildZExt(b, lost, gen->i32, "");
-    return build_bitcast(gen, LLVMBuildOr(b, as_bits(gen, cut), sticky, ""), gen->f32);
+    Value cut = CALL(gen, "llvm.nvvm.d2f.rz", gen->types.f32, value);
+    Value lost = LLVMBuildFCmp(b, LLVMRealONE, LLVMBuildFPExt(b, cut, gen->types.f64, ""), value, "");
+    Value sticky = LLVMBuildZExt(b, lost, gen->types.i32, "");
+    return build_bitcast(gen, LLVMBuildOr(b, as_bits(gen, cut), sticky, ""), gen->types.f32);
 }
 
 static Value float_to_float(Gen *gen, Value value, Type from, Type to) {
@@ -204,15 +206,15 @@ static Value float_to_float(Gen *gen, Value value, Type from, Type to) {
         return from_compute(gen, f64_to_odd_f32(gen, value), to);
     }
     value = to_compute(gen, value, from);
-    if (to == TYPE_F64) return LLVMBuildFPExt(gen->builder, value, gen->f64, "");
+    if (to == TYPE_F64) return LLVMBuildFPExt(gen->builder, value, gen->types.f64, "");
     return from_compute(gen, value, to);
 }
 
 // ---- floats and integers ----
 
 static Value clamp_i32(Gen *gen, Value value, int64_t low, int64_t high) {
-    Value above = CALL(gen, "llvm.smax.i32", gen->i32, value, const_i32(gen, low));
-    return CALL(gen, "llvm.smin.i32", gen->i32, above, const_i32(gen, high));
+    Value above = CALL(gen, "llvm.smax.i32", gen->types.i32, value, const_i32(gen, low));
+    return CALL(gen, "llvm.smin.i32", gen->types.i32, above, const_i32(gen, high));
 }
 
 // The conversion instruction saturates at 32 and 64 bits. It gives 0 for NaN, except in conversions that have 64 bits
@@ -227,7 +229,7 @@ static Value float_to_int(Gen *gen, Value value, Type from, Type to) {
     value = to_compute(gen, value, from);
     bool small = bits < 32;
     const char *name = names[is_double][bits == 64][is_unsigned && !small];
-    Value result = CALL(gen, name, bits == 64 ? gen->i64 : gen->i32, value);
+    Value result = CALL(gen, name, bits == 64 ? gen->types.i64 : gen->types.i32, value);
     if (is_double || bits == 64) {
         Value is_nan = LLVMBuildFCmp(gen->builder, LLVMRealUNO, value, value, "");
         result = LLVMBuildSelect(gen->builder, is_nan, LLVMConstNull(LLVMTypeOf(result)), result, "");
@@ -244,9 +246,9 @@ static Value small_int_to_f32(Gen *gen, Value value, Type from) {
     LLVMBuilderRef b = gen->builder;
     enum { TWO_23 = 1 << 23, BITS_OF_TWO_23 = 0x4b000000 };
     int64_t half = type_kind(from) == KIND_INT ? (int64_t)1 << (type_bits(from) - 1) : 0;
-    Value wide = LLVMBuildZExt(b, value, gen->i32, "");
+    Value wide = LLVMBuildZExt(b, value, gen->types.i32, "");
     if (half) wide = LLVMBuildXor(b, wide, const_i32(gen, half), "");
-    Value moved = build_bitcast(gen, LLVMBuildOr(b, wide, const_i32(gen, BITS_OF_TWO_23), ""), gen->f32);
+    Value moved = build_bitcast(gen, LLVMBuildOr(b, wide, const_i32(gen, BITS_OF_TWO_23), ""), gen->types.f32);
     return LLVMBuildFSub(b, moved, const_f32(gen, (double)(TWO_23 + half)), "");
 }
 
@@ -256,11 +258,11 @@ static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
     if (to == TYPE_BF16 && type_bits(from) >= 32) {   // f32 would round a first time
         return float_to_float(gen, int_to_float(gen, value, from, TYPE_F64), TYPE_F64, to);
     }
-    LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? llvm_value_type(gen, to) : gen->f32;
+    LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? llvm_value_type(gen, to) : gen->types.f32;
     bool is_signed = type_kind(from) == KIND_INT;
     Value result =
         is_signed ? LLVMBuildSIToFP(gen->builder, value, type, "") : LLVMBuildUIToFP(gen->builder, value, type, "");
-    return type == gen->f32 ? from_compute(gen, result, to) : result;
+    return type == gen->types.f32 ? from_compute(gen, result, to) : result;
 }
 
 static Value int_to_int(Gen *gen, Value value, Type from, Type to) {

@@ -21,14 +21,15 @@ static LLVMMetadataRef file_of(Gen *gen, int index) {
 
 void debug_lines_init(Gen *gen) {
     if (!gen->options->lines) return;
-    gen->debug_lines.builder = LLVMCreateDIBuilder(gen->llvm);
+    gen->debug_lines.builder = LLVMCreateDIBuilder(gen->llvm.module);
     gen->debug_lines.files = map_new(gen->arena);
     LLVMDIBuilderCreateCompileUnit(gen->debug_lines.builder, LLVMDWARFSourceLanguageC, file_of(gen, 0), "tilec", 5, 1,
                                    "", 0, 0, "", 0, (LLVMDWARFEmissionKind)EMISSION_DIRECTIVES_ONLY, 0, 0, 0, "", 0, "",
                                    0);
     Value version = const_i32(gen, LLVMDebugMetadataVersion());
     const char *flag = "Debug Info Version";
-    LLVMAddModuleFlag(gen->llvm, LLVMModuleFlagBehaviorWarning, flag, strlen(flag), LLVMValueAsMetadata(version));
+    LLVMAddModuleFlag(gen->llvm.module, LLVMModuleFlagBehaviorWarning, flag, strlen(flag),
+                      LLVMValueAsMetadata(version));
 }
 
 void debug_lines_kernel(Gen *gen, const Func *kernel) {
@@ -40,18 +41,18 @@ void debug_lines_kernel(Gen *gen, const Func *kernel) {
     gen->debug_lines.scope =
         LLVMDIBuilderCreateFunction(gen->debug_lines.builder, file, kernel->name, strlen(kernel->name), "", 0, file,
                                     line, type, 0, 1, line, LLVMDIFlagZero, 1);
-    LLVMSetSubprogram(gen->function, gen->debug_lines.scope);
+    LLVMSetSubprogram(gen->kernel.function, gen->debug_lines.scope);
 }
 
 // Code without a place of its own (made by a pass) keeps the place of what is before it.
 void debug_lines_at(Gen *gen, Span loc) {
     if (!gen->debug_lines.scope || loc.line <= 0) return;
     LLVMMetadataRef scope = gen->debug_lines.scope;
-    if (loc.file != gen->func->loc.file) {   // a macro from another file
+    if (loc.file != gen->kernel.func->loc.file) {   // a macro from another file
         LLVMMetadataRef file = file_of(gen, loc.file);
         scope = LLVMDIBuilderCreateLexicalBlockFile(gen->debug_lines.builder, scope, file, 0);
     }
-    LLVMMetadataRef place = LLVMDIBuilderCreateDebugLocation(gen->context, (unsigned)loc.line,
+    LLVMMetadataRef place = LLVMDIBuilderCreateDebugLocation(gen->llvm.context, (unsigned)loc.line,
                                                              (unsigned)(loc.column > 0 ? loc.column : 0), scope, NULL);
     LLVMSetCurrentDebugLocation2(gen->builder, place);
 }

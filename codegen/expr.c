@@ -71,7 +71,7 @@ static Value emit_logical(Gen *gen, Expr *expr) {
         Value right = emit(gen, b);
         return is_and ? LLVMBuildAnd(gen->builder, a, right, "") : LLVMBuildOr(gen->builder, a, right, "");
     }
-    Value decided = LLVMConstInt(gen->i1, !is_and, 0);
+    Value decided = LLVMConstInt(gen->types.i1, !is_and, 0);
     return is_and ? branch_choice(gen, a, b, NULL, NULL, decided) : branch_choice(gen, a, NULL, b, decided, NULL);
 }
 
@@ -224,12 +224,12 @@ static Value emit_comparison(Gen *gen, Expr *expr) {
 // depends on b alone is done once for all that is divided by it: a row of a tile takes two multiplications an element, where
 // div.full takes three and their predicates. (PTX ISA, "rcp": 1 ulp, from 2^-126 to 2^126.)
 Value build_quotient(Gen *gen, Value a, Value b) {
-    Value size = CALL(gen, "llvm.fabs.f32", gen->f32, b);
+    Value size = CALL(gen, "llvm.fabs.f32", gen->types.f32, b);
     Value large = LLVMBuildFCmp(gen->builder, LLVMRealOGT, size, const_f32(gen, 0x1p126), "");
     Value small = LLVMBuildFCmp(gen->builder, LLVMRealOLT, size, const_f32(gen, 0x1p-126), "");
     Value scale = LLVMBuildSelect(gen->builder, small, const_f32(gen, 0x1p24), const_f32(gen, 1), "");
     scale = LLVMBuildSelect(gen->builder, large, const_f32(gen, 0x1p-2), scale, "");
-    Value inverse = CALL(gen, "llvm.nvvm.rcp.approx.ftz.f", gen->f32, LLVMBuildFMul(gen->builder, b, scale, ""));
+    Value inverse = CALL(gen, "llvm.nvvm.rcp.approx.ftz.f", gen->types.f32, LLVMBuildFMul(gen->builder, b, scale, ""));
     return LLVMBuildFMul(gen->builder, LLVMBuildFMul(gen->builder, a, scale, ""), inverse, "");
 }
 
@@ -240,7 +240,7 @@ static Value build_float(Gen *gen, BinaryOp op, Value a, Value b) {
     case BIN_SUB: return LLVMBuildFSub(gen->builder, a, b, "");
     case BIN_MUL: return LLVMBuildFMul(gen->builder, a, b, "");
     case BIN_DIV:
-        if (gen->exact || LLVMTypeOf(a) == gen->f64) return LLVMBuildFDiv(gen->builder, a, b, "");
+        if (gen->kernel.exact || LLVMTypeOf(a) == gen->types.f64) return LLVMBuildFDiv(gen->builder, a, b, "");
         return build_quotient(gen, a, b);
     case BIN_MOD: return LLVMBuildFRem(gen->builder, a, b, "");
     default: break;
@@ -282,7 +282,7 @@ static Value emit_unary(Gen *gen, Expr *expr) {
 }
 
 static Value emit_var(Gen *gen, const Var *var) {
-    VarPlace *place = map_get(gen->vars, var);
+    VarPlace *place = map_get(gen->kernel.vars, var);
     EXPECT(gen->failure, place, "variable '%s' is used before its definition", var->name);
     if (!place->in_memory) return place->value;
     return LLVMBuildLoad2(gen->builder, llvm_value_type(gen, var->type), place->value, "");
@@ -311,7 +311,7 @@ static Value emit_cast(Gen *gen, Expr *expr) {
     if (expr->type == TYPE_I64 && !type_is_float(from->type)) {   // the value may stay narrow
         if (type_bits(from->type) == 32 && known_of(gen, expr).narrow) return value;
     }
-    if (from->type == TYPE_I64 && LLVMTypeOf(value) == gen->i32) {
+    if (from->type == TYPE_I64 && LLVMTypeOf(value) == gen->types.i32) {
         if (expr->type == TYPE_I64) return value;
         if (type_kind(expr->type) == KIND_UINT && expr->type == TYPE_U64) {
             return fit_bits(gen, value, 64, known_of(gen, from).nonnegative);
@@ -355,5 +355,5 @@ Value emit_expr(Gen *gen, Expr *expr) {
 Value emit_i32(Gen *gen, Expr *expr) {
     Value value = emit(gen, expr);
     bool is_signed = type_kind(expr->type) == KIND_INT;
-    return LLVMBuildIntCast2(gen->builder, value, gen->i32, is_signed, "");
+    return LLVMBuildIntCast2(gen->builder, value, gen->types.i32, is_signed, "");
 }

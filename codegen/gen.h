@@ -64,88 +64,117 @@ typedef struct Role {
     int barrier;            // the named barrier that is the role's own; 0: the block's
 } Role;
 
-typedef struct DebugLines {
-    LLVMDIBuilderRef builder;   // NULL: no lines
-    Map *files;                 // file index + 1 -> DIFile
-    LLVMMetadataRef scope;      // the kernel's subprogram
-} DebugLines;
-
-// A part of a module's kernels, compiled by one thread as a module of LLVM's.
+// A unit of work: some of a module's kernels, compiled by one thread as one LLVM module.
 typedef struct Unit {
     int first, end;   // functions of the module
-    int64_t weight;   // by and large proportional to the time
+    int64_t weight;   // roughly proportional to the compile time
     bool alone;       // there is no other
     bool emit_llvm;
     const char *ptx, *llvm;         // NULL: not compiled
     double build, optimize, emit;   // seconds
 } Unit;
 
-typedef struct Gen {
+// What all units of a module share.
+typedef struct Common {
     const Module *module;
-    const Unit *unit;
+    const CodegenOptions *options;
+    bool has_wgmma;        // in some kernel of the module
+    bool has_wide_joins;   // likewise: an `if` that writes many registers
+} Common;
+
+// ---- the state of a unit, by what it serves ----
+
+// LLVM's objects, which with_llvm makes and releases.
+typedef struct LlvmState {
+    LLVMContextRef context;
+    LLVMModuleRef module;
+    LLVMBuilderRef entry;   // stands before the end of the entry block: stack slots
+    LLVMTargetMachineRef machine;
+    StrMap *strings;   // text -> global constant
+} LlvmState;
+
+typedef struct LlvmTypes {
+    LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, none, global_pointer, shared_pointer, pointer;
+} LlvmTypes;
+
+typedef struct DebugLines {
+    LLVMDIBuilderRef builder;   // NULL: no lines
+    Map *files;                 // file index + 1 -> DIFile
+    LLVMMetadataRef scope;      // the kernel's subprogram
+} DebugLines;
+
+// The kernel that is emitted: its threads, its variables, and the position in its control flow.
+typedef struct KernelState {
+    const Func *func;
+    Value function;
+    Facts *facts;
+    Map *vars;                 // Var -> VarPlace
+    Map *tensors;              // Buf (global) -> pointer value
+    Map *expansions;           // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
+    int64_t threads;           // of the CTA, or of all CTAs that share a tile
+    const Expr *grid_extent;   // inside the kernel its value is %nctaid
+    Value thread;              // index in the CTA (or among those of all its CTAs), i32
+    Value warp;                // of the thread, provably equal for its lanes; NULL: the kernel has no roles
+    Role role;
+    int role_count;          // roles emitted so far
+    Label break_to;          // behind the innermost loop
+    bool exact;              // inside ieee()
+    bool waits_for_launch;   // kernels launched before may still run until dependency_wait
+    bool has_mma;            // it has a matrix instruction
+} KernelState;
+
+// Addresses, and what is known of index expressions (address.c).
+typedef struct AddressState {
+    Value shared_symbol;   // the CTA's dynamic shared memory
+    Value shared;          // the address where it begins
+    Value shared_units;    // the same as matrix descriptors count, i32; NULL: no wgmma in the module
+    Map *shared_offsets;   // Buf -> byte offset + 1
+    Map *scopes;           // Block -> what is known about expressions there
+    Map *known;            // of the block that is emitted: Expr -> bits
+    Map *offsets;          // Region or Expr of an access -> its offset expression
+    Map *ready;            // Region, Expr or Stmt of an access -> its address, computed ahead
+    Map *lets;             // Var -> its value, where offsets may look into it
+} AddressState;
+
+// `local` arrays (register_arrays.c).
+typedef struct RegisterState {
+    Map *arrays;                   // Buf -> RegisterArray
+    VEC(RegisterArray *) packed;   // those of floats, several in a register
+    Value zero;                    // opaque to the optimizer
+    Map *wgmma_arrays;             // Buf that wgmma reads or writes -> itself (wgmma.c)
+    Map *narrow_operands;          // those of them that are left operands of 8 bits
+    VEC(Buf *) in_flight;          // those whose declarations are open
+} RegisterState;
+
+// CTAs that work on one tile, and CTAs of a hardware cluster (cluster.c).
+typedef struct ClusterState {
+    int64_t ctas;        // that share a tile
+    bool started;        // all of them are known to run
+    bool shared_alone;   // they communicate through shared memory only
+    bool tells_peers;    // an arrival at another CTA's mbarrier publishes data that `peer` reads
+    bool peers_read;     // another CTA's shared memory has been read so far, or in a loop
+} ClusterState;
+
+typedef struct Gen {
+    const Common *common;
+    const Module *module;
     const CodegenOptions *options;
     const Target *target;
+    const Unit *unit;
     Arena *arena;
     Failure *failure;
     DiagSink *sink;   // for reports (names of files are the module's sink's)
-
-    LLVMContextRef context;
-    LLVMModuleRef llvm;
     LLVMBuilderRef builder;
-    LLVMBuilderRef entry;   // stands before the end of the entry block: stack slots
-    LLVMTargetMachineRef machine;
-    LLVMTypeRef i1, i8, i16, i32, i64, f16, bf16, f32, f64, none, global_pointer, shared_pointer, pointer;
+    LlvmState llvm;
+    LlvmTypes types;
     DebugLines debug_lines;
-    Value shared_memory;   // the block's dynamic shared memory: the symbol
-    StrMap *strings;       // text -> global constant
-
-    // The kernel in work.
-    const Func *func;
-    bool overlaps;   // kernels launched before may still run
-    Value function;
-    Facts *facts;
-    Map *vars;                     // Var -> VarPlace
-    Map *tensors;                  // Buf (global) -> pointer value
-    Map *arrays;                   // Buf -> RegisterArray
-    VEC(RegisterArray *) packed;   // those of floats, several in a register
-    Value zero;                    // that nobody can know to be one (register_arrays.c)
-    Map *shared_offsets;           // Buf -> byte offset + 1
-    Map *scopes;                   // Block -> what is known about expressions there (address.c)
-    Map *known;                    // of the block in work: Expr -> bits
-    Map *offsets;                  // Region or Expr of an access -> its offset expression
-    Map *ready;                    // Region, Expr or Stmt of an access -> its address, computed ahead
-    Map *expansions;               // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
-    Map *lets;                     // Var -> its value, where offsets may look through it
-    bool has_wgmma;                // of the module's kernels, some one
-    bool has_wide_joins;           // likewise: find_wide_joins
-    bool has_mma;                  // of this kernel: a matrix instruction
-    Map *wgmma_arrays;             // Buf (local) that wgmma reads or writes -> itself (wgmma.c)
-    Map *narrow_operands;          // those of them that are left operands of 8 bits
-    VEC(Buf *) in_flight;          // those whose declarations are open
-    Value thread;                  // index in the block, i32
-    Value shared;                  // where shared memory begins
-    Value shared_units;            // the same as matrix descriptors count, i32; NULL: no wgmma in the module
-    Value warp;                    // of the thread, known to be equal for its lanes; NULL: the kernel has no roles
-    int64_t threads;               // of the block, or of the cluster of blocks that share a point
-    int64_t cluster;               // blocks of a point
-    bool cluster_started;          // all blocks of the cluster are known to run
-    bool shared_alone;             // is what blocks of a cluster tell each other, not global memory
-    bool tells_peers;              // an arrival at another block's mbarrier, of what is read by `peer`
-    bool peers_read;               // another block's shared memory, by what has been emitted so far or in a loop
-    const Expr *blocks;            // the grid's extent as an expression: inside the kernel its value is %nctaid
-    Role role;
-    int role_count;   // roles met so far
-    Label break_to;
-    bool exact;   // inside ieee()
+    KernelState kernel;
+    AddressState address;
+    RegisterState registers;
+    ClusterState cluster;
 } Gen;
 
 // ---- units of work ----
-typedef struct Common {   // what all units of a module share
-    const Module *module;
-    const CodegenOptions *options;
-    bool has_wgmma, has_wide_joins;
-} Common;
-
 // codegen.c: compiles a unit; everything is put into `arena`. Without `ptx`: reported to `sink`.
 void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink *sink, Unit *unit);
 // parallel.c: how the kernels are parted; all in one unit where LLVM's text is wanted, since that is one text.
@@ -276,7 +305,7 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 bool is_wgmma(const Stmt *stmt);                        // wgmma, its fence, commit or wait
 int emit_wgmma(Gen *gen, const Block *block, int at);   // the statements of that kind from `at` on: how many there were
 void find_wgmma_arrays(Gen *gen, const Func *kernel);
-void find_wide_joins(Gen *gen, const Func *kernel);   // an `if` that writes many registers
+bool has_wide_joins(const Func *kernel);   // an `if` that writes many registers
 
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);

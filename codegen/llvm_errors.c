@@ -37,20 +37,20 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
 }
 
 static void open_llvm(Gen *gen) {
-    gen->context = LLVMContextCreate();
-    LLVMContextSetDiagnosticHandler(gen->context, on_diagnostic, gen);
-    gen->llvm = LLVMModuleCreateWithNameInContext("tilec", gen->context);
-    gen->builder = LLVMCreateBuilderInContext(gen->context);
-    gen->entry = LLVMCreateBuilderInContext(gen->context);
+    gen->llvm.context = LLVMContextCreate();
+    LLVMContextSetDiagnosticHandler(gen->llvm.context, on_diagnostic, gen);
+    gen->llvm.module = LLVMModuleCreateWithNameInContext("tilec", gen->llvm.context);
+    gen->builder = LLVMCreateBuilderInContext(gen->llvm.context);
+    gen->llvm.entry = LLVMCreateBuilderInContext(gen->llvm.context);
 }
 
 static void close_llvm(Gen *gen) {
     if (gen->debug_lines.builder) LLVMDisposeDIBuilder(gen->debug_lines.builder);
-    if (gen->entry) LLVMDisposeBuilder(gen->entry);
+    if (gen->llvm.entry) LLVMDisposeBuilder(gen->llvm.entry);
     if (gen->builder) LLVMDisposeBuilder(gen->builder);
-    if (gen->llvm) LLVMDisposeModule(gen->llvm);
-    if (gen->machine) LLVMDisposeTargetMachine(gen->machine);
-    if (gen->context) LLVMContextDispose(gen->context);
+    if (gen->llvm.module) LLVMDisposeModule(gen->llvm.module);
+    if (gen->llvm.machine) LLVMDisposeTargetMachine(gen->llvm.machine);
+    if (gen->llvm.context) LLVMContextDispose(gen->llvm.context);
 }
 
 typedef struct Use {

@@ -28,7 +28,7 @@ static Value real(Gen *gen, Value like, double value) {
 }
 
 static bool is_f64(Gen *gen, Value x) {
-    return LLVMTypeOf(x) == gen->f64;
+    return LLVMTypeOf(x) == gen->types.f64;
 }
 
 static Value mul(Gen *gen, Value a, Value b) {
@@ -94,12 +94,12 @@ static Value factorial_series(Gen *gen, Value x, int first, int step, double sig
 // y 2^k for integral k in [-2040, 2040], in two steps so that results near the ends of the range come out.
 static Value scale_f64(Gen *gen, Value y, Value k) {
     LLVMBuilderRef b = gen->builder;
-    Value n = CALL(gen, "llvm.nvvm.d2i.rz", gen->i32, k);
+    Value n = CALL(gen, "llvm.nvvm.d2i.rz", gen->types.i32, k);
     Value half = LLVMBuildAShr(b, n, const_i32(gen, 1), "");
     Value parts[] = {half, LLVMBuildSub(b, n, half, "")};
     for (int i = 0; i < 2; i++) {
-        Value biased = LLVMBuildSExt(b, LLVMBuildAdd(b, parts[i], const_i32(gen, 1023), ""), gen->i64, "");
-        y = mul(gen, y, build_bitcast(gen, LLVMBuildShl(b, biased, const_i64(gen, 52), ""), gen->f64));
+        Value biased = LLVMBuildSExt(b, LLVMBuildAdd(b, parts[i], const_i32(gen, 1023), ""), gen->types.i64, "");
+        y = mul(gen, y, build_bitcast(gen, LLVMBuildShl(b, biased, const_i64(gen, 52), ""), gen->types.f64));
     }
     return y;
 }
@@ -128,7 +128,7 @@ static Value exp2_f64(Gen *gen, Value x) {
 
 // One instruction with .ftz, four without: results below the smallest normal number are 0.
 static Value exp2_of(Gen *gen, Value x) {
-    return is_f64(gen, x) ? exp2_f64(gen, x) : CALL(gen, "llvm.nvvm.ex2.approx.ftz.f32", gen->f32, x);
+    return is_f64(gen, x) ? exp2_f64(gen, x) : CALL(gen, "llvm.nvvm.ex2.approx.ftz.f32", gen->types.f32, x);
 }
 
 static Value exp_of(Gen *gen, Value x) {
@@ -139,7 +139,7 @@ static Value exp_of(Gen *gen, Value x) {
 static Value tanh_of(Gen *gen, Value x) {
     LLVMBuilderRef b = gen->builder;
     if (!is_f64(gen, x)) {
-        Value call = CALL(gen, "llvm.tanh.f32", gen->f32, x);
+        Value call = CALL(gen, "llvm.tanh.f32", gen->types.f32, x);
         LLVMSetFastMathFlags(call, LLVMFastMathApproxFunc);
         return call;
     }
@@ -149,7 +149,7 @@ static Value tanh_of(Gen *gen, Value x) {
     Value small = LLVMBuildFDiv(b, sinh, sqrt_exact(gen, fma_of(gen, sinh, sinh, one)), "");
     Value e = exp_f64(gen, mul(gen, size, real(gen, x, 2)));
     Value large = sub(gen, one, LLVMBuildFDiv(b, real(gen, x, 2), add(gen, e, one), ""));
-    large = CALL(gen, "llvm.copysign.f64", gen->f64, large, x);
+    large = CALL(gen, "llvm.copysign.f64", gen->types.f64, large, x);
     return choose(gen, less(gen, size, real(gen, x, 0.5)), small, large);
 }
 
@@ -162,8 +162,8 @@ typedef struct FloatShape {
 } FloatShape;
 
 static FloatShape shape_of(Gen *gen, Value x) {
-    if (is_f64(gen, x)) return (FloatShape){gen->i64, 52, 1023, 12, 0x1p-1022};
-    return (FloatShape){gen->i32, 23, 127, 4, 0x1p-126};
+    if (is_f64(gen, x)) return (FloatShape){gen->types.i64, 52, 1023, 12, 0x1p-1022};
+    return (FloatShape){gen->types.i32, 23, 127, 4, 0x1p-126};
 }
 
 // log(1 + f) by the series of atanh.
@@ -208,8 +208,9 @@ static Value log_of(Gen *gen, Value x, double scale, double unit) {
 // x - k pi/2 with k in *quadrant.
 static Value reduce_angle(Gen *gen, Value x, int count, const double *parts, Value *quadrant) {
     Value k = rint_of(gen, mul(gen, x, real(gen, x, TWO_OVER_PI)));
-    *quadrant = is_f64(gen, x) ? LLVMBuildTrunc(gen->builder, CALL(gen, "llvm.nvvm.d2ll.rz", gen->i64, k), gen->i32, "")
-                               : CALL(gen, "llvm.nvvm.f2i.rz", gen->i32, k);
+    *quadrant = is_f64(gen, x) ? LLVMBuildTrunc(gen->builder, CALL(gen, "llvm.nvvm.d2ll.rz", gen->types.i64, k),
+                                                gen->types.i32, "")
+                               : CALL(gen, "llvm.nvvm.f2i.rz", gen->types.i32, k);
     Value minus_k = LLVMBuildFNeg(gen->builder, k, "");
     for (int i = 0; i < count; i++) x = fma_of(gen, minus_k, real(gen, x, parts[i]), x);
     return x;
@@ -243,8 +244,8 @@ typedef struct SineCall {
 
 static void sine_of_large(Gen *gen, void *user) {
     SineCall *call = user;
-    Value wide = sine_f64(gen, LLVMBuildFPExt(gen->builder, call->x, gen->f64, ""), call->ahead);
-    LLVMBuildStore(gen->builder, LLVMBuildFPTrunc(gen->builder, wide, gen->f32, ""), call->slot);
+    Value wide = sine_f64(gen, LLVMBuildFPExt(gen->builder, call->x, gen->types.f64, ""), call->ahead);
+    LLVMBuildStore(gen->builder, LLVMBuildFPTrunc(gen->builder, wide, gen->types.f32, ""), call->slot);
 }
 
 // sin(x + ahead pi/2). In f32 the parts of pi/2 serve to 2^15; larger arguments branch to f64.
@@ -253,29 +254,30 @@ static Value sine_of(Gen *gen, Value x, int ahead) {
     if (is_f64(gen, x)) return sine_f64(gen, x, ahead);
     Value quadrant, r = reduce_angle(gen, x, 3, parts, &quadrant);
     Value value = sine_of_quadrant(gen, r, LLVMBuildAdd(gen->builder, quadrant, const_i32(gen, ahead), ""));
-    SineCall call = {x, stack_slot(gen, gen->f32, "sine"), ahead};
+    SineCall call = {x, stack_slot(gen, gen->types.f32, "sine"), ahead};
     LLVMBuildStore(gen->builder, value, call.slot);
     Value is_large = LLVMBuildFCmp(gen->builder, LLVMRealOGT, fabs_of(gen, x), real(gen, x, 0x1p15), "");
     emit_if_then(gen, is_large, sine_of_large, &call);
-    return LLVMBuildLoad2(gen->builder, gen->f32, call.slot, "");
+    return LLVMBuildLoad2(gen->builder, gen->types.f32, call.slot, "");
 }
 
 // ---- roots ----
 
 static Value sqrt_of(Gen *gen, Value x) {
-    if (gen->exact || is_f64(gen, x)) return sqrt_exact(gen, x);
-    return CALL(gen, "llvm.nvvm.sqrt.approx.f", gen->f32, x);
+    if (gen->kernel.exact || is_f64(gen, x)) return sqrt_exact(gen, x);
+    return CALL(gen, "llvm.nvvm.sqrt.approx.f", gen->types.f32, x);
 }
 
 static Value rsqrt_of(Gen *gen, Value x) {
-    if (gen->exact || is_f64(gen, x)) return LLVMBuildFDiv(gen->builder, real(gen, x, 1), sqrt_exact(gen, x), "");
-    return CALL(gen, "llvm.nvvm.rsqrt.approx.f", gen->f32, x);
+    if (gen->kernel.exact || is_f64(gen, x))
+        return LLVMBuildFDiv(gen->builder, real(gen, x, 1), sqrt_exact(gen, x), "");
+    return CALL(gen, "llvm.nvvm.rsqrt.approx.f", gen->types.f32, x);
 }
 
 // (There is no maximum of f64 in which NaN stays.)
 static Value relu_of(Gen *gen, Value x) {
     Value zero = real(gen, x, 0);
-    if (!is_f64(gen, x)) return CALL(gen, "llvm.maximum.f32", gen->f32, x, zero);
+    if (!is_f64(gen, x)) return CALL(gen, "llvm.maximum.f32", gen->types.f32, x, zero);
     return choose(gen, LLVMBuildFCmp(gen->builder, LLVMRealOLE, x, zero, ""), zero, x);
 }
 
@@ -378,14 +380,15 @@ static Value emit_int_abs(Gen *gen, Expr *call) {
     Value x = emit_expr(gen, call->call.args[0].value);
     if (type_kind(call->type) != KIND_INT) return x;
     unsigned bits = LLVMGetIntTypeWidth(LLVMTypeOf(x));
-    return CALL(gen, arena_printf(gen->arena, "llvm.abs.i%u", bits), LLVMTypeOf(x), x, LLVMConstInt(gen->i1, 0, 0));
+    return CALL(gen, arena_printf(gen->arena, "llvm.abs.i%u", bits), LLVMTypeOf(x), x,
+                LLVMConstInt(gen->types.i1, 0, 0));
 }
 
 static Value emit_exact(Gen *gen, Expr *call) {
-    bool outer = gen->exact;
-    gen->exact = true;
+    bool outer = gen->kernel.exact;
+    gen->kernel.exact = true;
     Value value = emit_expr(gen, call->call.args[0].value);
-    gen->exact = outer;
+    gen->kernel.exact = outer;
     return value;
 }
 
@@ -393,17 +396,19 @@ static Value emit_exact(Gen *gen, Expr *call) {
 // strides by that same expression, whose value is the number of blocks; a bare sms() is the number of multiprocessor
 // identifiers, which is not below that of multiprocessors.
 static Value emit_launched(Gen *gen, const char *name) {
-    return call_named(gen, name, gen->i32, 0, NULL);
+    return call_named(gen, name, gen->types.i32, 0, NULL);
 }
 
 static bool is_number_of_blocks(Gen *gen, const Expr *call) {
-    return gen->blocks && gen->blocks->kind == EXPR_CALL && expr_equal(call, gen->blocks);
+    return gen->kernel.grid_extent && gen->kernel.grid_extent->kind == EXPR_CALL &&
+           expr_equal(call, gen->kernel.grid_extent);
 }
 
 Value emit_math(Gen *gen, Expr *call) {
     if (is_number_of_blocks(gen, call)) {
         Value blocks = emit_launched(gen, "llvm.nvvm.read.ptx.sreg.nctaid.x");
-        return gen->cluster > 1 ? LLVMBuildUDiv(gen->builder, blocks, const_i32(gen, gen->cluster), "") : blocks;
+        return gen->cluster.ctas > 1 ? LLVMBuildUDiv(gen->builder, blocks, const_i32(gen, gen->cluster.ctas), "")
+                                     : blocks;
     }
     switch (call->call.op) {
     case OP_MIN:

@@ -22,7 +22,7 @@ static Piece piece_shape(Gen *gen, RegisterArray *array, int64_t bytes) {
     int bits = array->bits >= 32 ? array->bits : bytes >= 4 ? 32 : (int)bytes * 8;
     int lanes = (int)(bytes * 8 / bits);
     LLVMTypeRef lane =
-        array->bits >= bits ? memory_type(gen, array->type) : LLVMIntTypeInContext(gen->context, (unsigned)bits);
+        array->bits >= bits ? memory_type(gen, array->type) : LLVMIntTypeInContext(gen->llvm.context, (unsigned)bits);
     return (Piece){lanes == 1 ? lane : LLVMVectorType(lane, (unsigned)lanes), bits, lanes};
 }
 
@@ -57,7 +57,7 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
     Value base = place_address(gen, memory);
     for (int64_t at = 0; at < bytes; at += piece) {
         Value offset = const_i64(gen, at);
-        Value address = at ? LLVMBuildGEP2(gen->builder, gen->i8, base, &offset, 1, "") : base;
+        Value address = at ? LLVMBuildGEP2(gen->builder, gen->types.i8, base, &offset, 1, "") : base;
         int64_t index = first + at * 8 / array->bits;
         if (is_load) load_piece(gen, memory->buf, address, array, index, piece);
         else store_piece(gen, address, array, index, piece);
@@ -81,13 +81,13 @@ static void emit_vector_add(Gen *gen, const OpCall *call) {
     sb_printf(&constraints, "l");
     for (int i = 0; i < count; i++) {
         Value bits = register_get_bits(gen, array, first + i * 32 / array->bits, 32);
-        args[1 + i] = packed ? build_bitcast(gen, bits, gen->i32) : bits;
+        args[1 + i] = packed ? build_bitcast(gen, bits, gen->types.i32) : bits;
         sb_printf(&text, "%s$%d", i ? ", " : count > 1 ? "{" : "", i + 1);
         sb_printf(&constraints, packed ? ",r" : ",f");
     }
     sb_printf(&text, count > 1 ? "};" : ";");
     sb_printf(&constraints, ",~{memory}");
-    build_asm(gen, sb_text(&text), sb_text(&constraints), gen->none, 1 + count, args);
+    build_asm(gen, sb_text(&text), sb_text(&constraints), gen->types.none, 1 + count, args);
 }
 
 // ---- asynchronous copies to shared memory ----
@@ -104,14 +104,14 @@ static void emit_cp_async(Gen *gen, const OpCall *call) {
                                     (int)bytes, valid ? ".s" : "");
     Value shared = place_address(gen, to), global = place_address(gen, from);
     if (!valid) {
-        CALL(gen, name, gen->none, shared, global);
+        CALL(gen, name, gen->types.none, shared, global);
         return;
     }
-    CALL(gen, name, gen->none, shared, global, LLVMBuildMul(gen->builder, valid, const_i32(gen, size), ""));
+    CALL(gen, name, gen->types.none, shared, global, LLVMBuildMul(gen->builder, valid, const_i32(gen, size), ""));
 }
 
 static void emit_cp_async_wait(Gen *gen, const OpCall *call) {
-    CALL(gen, "llvm.nvvm.cp.async.wait.group", gen->none, const_i32(gen, arg_const(gen, call, 0)));
+    CALL(gen, "llvm.nvvm.cp.async.wait.group", gen->types.none, const_i32(gen, arg_const(gen, call, 0)));
 }
 
 // ---- atomics ----
@@ -136,8 +136,8 @@ static LLVMAtomicRMWBinOp atomic_operation(Gen *gen, OpId op, Type type) {
 
 static Value emit_cas(Gen *gen, Value address, Value expected, Value desired) {
     LLVMTypeRef type = LLVMTypeOf(expected);
-    unsigned bits = (unsigned)LLVMSizeOfTypeInBits(LLVMGetModuleDataLayout(gen->llvm), type);
-    LLVMTypeRef integer = LLVMIntTypeInContext(gen->context, bits);
+    unsigned bits = (unsigned)LLVMSizeOfTypeInBits(LLVMGetModuleDataLayout(gen->llvm.module), type);
+    LLVMTypeRef integer = LLVMIntTypeInContext(gen->llvm.context, bits);
     Value pair = LLVMBuildAtomicCmpXchgSyncScope(gen->builder, address, build_bitcast(gen, expected, integer),
                                                  build_bitcast(gen, desired, integer), LLVMAtomicOrderingMonotonic,
                                                  LLVMAtomicOrderingMonotonic, scope_id(gen, "device"));
@@ -175,7 +175,7 @@ static void make_atomic(Gen *gen, Value access, Type type, const char *order, co
 
 // Ordered accesses move integers: not every float width has an atomic load.
 static LLVMTypeRef atomic_type(Gen *gen, Type type) {
-    return LLVMIntTypeInContext(gen->context, (unsigned)type_bits(type));
+    return LLVMIntTypeInContext(gen->llvm.context, (unsigned)type_bits(type));
 }
 
 static Value emit_ordered_load(Gen *gen, const OpCall *call) {

@@ -4,7 +4,7 @@
 
 static LLVMTypeRef struct_of(Gen *gen, LLVMTypeRef type, int count) {
     LLVMTypeRef types[8] = {type, type, type, type, type, type, type, type};
-    return count == 1 ? type : LLVMStructTypeInContext(gen->context, types, (unsigned)count, 0);
+    return count == 1 ? type : LLVMStructTypeInContext(gen->llvm.context, types, (unsigned)count, 0);
 }
 
 static Value struct_field(Gen *gen, Value value, int index, int count) {
@@ -23,7 +23,7 @@ static void emit_ldmatrix(Gen *gen, const OpCall *call) {
     int count = (int)arg_const(gen, call, 2), per_matrix = 32 / array->bits;
     const char *name = matrix_name(gen, call, "ldmatrix", count);
     Value rows = place_address(gen, arg_place(gen, call, 1));
-    Value loaded = CALL(gen, name, struct_of(gen, gen->i32, count), rows);
+    Value loaded = CALL(gen, name, struct_of(gen, gen->types.i32, count), rows);
     mark_call(gen, loaded, "convergent");
     for (int i = 0; i < count; i++) {
         register_set_bits(gen, array, first + i * per_matrix, 32, struct_field(gen, loaded, i, count));
@@ -38,9 +38,9 @@ static void emit_stmatrix(Gen *gen, const OpCall *call) {
     const char *name = matrix_name(gen, call, "stmatrix", count);
     Value args[5] = {place_address(gen, arg_place(gen, call, 0))};
     for (int i = 0; i < count; i++) {
-        args[1 + i] = build_bitcast(gen, register_get_bits(gen, array, first + i * per_matrix, 32), gen->i32);
+        args[1 + i] = build_bitcast(gen, register_get_bits(gen, array, first + i * per_matrix, 32), gen->types.i32);
     }
-    mark_call(gen, call_named(gen, name, gen->none, 1 + count, args), "convergent");
+    mark_call(gen, call_named(gen, name, gen->types.none, 1 + count, args), "convergent");
 }
 
 // How an instruction of the target's table is called: the intrinsic's name after the shape.
@@ -64,8 +64,8 @@ static const char *mma_suffix(Gen *gen, const MmaInfo *info) {
 
 // The type of a 32-bit operand register: f16 pairs have their own, everything else below 32 bits is an integer.
 static LLVMTypeRef mma_register(Gen *gen, RegisterArray *array, bool is_tf32) {
-    if (array->type == TYPE_F16) return LLVMVectorType(gen->f16, 2);
-    return array->bits < 32 || is_tf32 ? gen->i32 : array->element;
+    if (array->type == TYPE_F16) return LLVMVectorType(gen->types.f16, 2);
+    return array->bits < 32 || is_tf32 ? gen->types.i32 : array->element;
 }
 
 typedef struct MmaOperand {
@@ -90,7 +90,7 @@ static int mma_collect(Gen *gen, MmaOperand operand, Value *args) {
     int bits = operand.array->bits > 32 ? operand.array->bits : 32, step = bits / operand.array->bits;
     for (int i = 0; i < operand.registers; i++) {
         Value value = register_get_bits(gen, operand.array, operand.first + i * step, bits);
-        args[i] = operand.is_tf32 ? CALL(gen, "llvm.nvvm.f2tf32.rna", gen->i32, value)
+        args[i] = operand.is_tf32 ? CALL(gen, "llvm.nvvm.f2tf32.rna", gen->types.i32, value)
                                   : build_bitcast(gen, value, operand.type);
     }
     return operand.registers;

@@ -26,7 +26,7 @@ int64_t arg_const(Gen *gen, const OpCall *call, int index) {
     Value constant = emit_index(gen, arg_expr(gen, call, index));
     EXPECT(gen->failure, value_const(constant, &value), "operand %d of %s is not a constant", index,
            op_info(call->op)->text);
-    return LLVMTypeOf(constant) == gen->i1 ? value & 1 : value;
+    return LLVMTypeOf(constant) == gen->types.i1 ? value & 1 : value;
 }
 
 const char *arg_word(Gen *gen, const OpCall *call, int index) {
@@ -63,7 +63,7 @@ static void emit_print(Gen *gen, const OpCall *call) {
     StrBuf format;
     sb_init(&format, gen->arena);
     format_text(&format, arg_word(gen, call, 0));
-    LLVMTypeRef room = LLVMArrayType2(gen->i64, (uint64_t)(call->count > 1 ? call->count - 1 : 1));
+    LLVMTypeRef room = LLVMArrayType2(gen->types.i64, (uint64_t)(call->count > 1 ? call->count - 1 : 1));
     Value buffer = stack_slot(gen, room, "print");
     for (int i = 1; i < call->count; i++) {
         if (!has_arg(call, i)) continue;
@@ -71,19 +71,19 @@ static void emit_print(Gen *gen, const OpCall *call) {
         Value value = print_value(gen, arg_expr(gen, call, i), &piece);
         sb_printf(&format, " %s", piece);
         Value offset = const_i64(gen, i - 1);
-        LLVMBuildStore(gen->builder, value, LLVMBuildGEP2(gen->builder, gen->i64, buffer, &offset, 1, ""));
+        LLVMBuildStore(gen->builder, value, LLVMBuildGEP2(gen->builder, gen->types.i64, buffer, &offset, 1, ""));
     }
     sb_char(&format, '\n');
-    CALL(gen, "vprintf", gen->i32, string_constant(gen, sb_text(&format)), buffer);
+    CALL(gen, "vprintf", gen->types.i32, string_constant(gen, sb_text(&format)), buffer);
 }
 
 static void emit_assert_failure(Gen *gen, void *user) {
     const OpCall *call = user;
     const char *text = has_arg(call, 1) ? call->args[1].name : "assertion failed";
     const char *file = diag_source_name(gen->module->sink, call->loc.file);
-    CALL(gen, "__assertfail", gen->none, string_constant(gen, text), string_constant(gen, file),
-         const_i32(gen, call->loc.line), string_constant(gen, gen->func->name), const_i64(gen, 1));
-    call_named(gen, "llvm.trap", gen->none, 0, NULL);
+    CALL(gen, "__assertfail", gen->types.none, string_constant(gen, text), string_constant(gen, file),
+         const_i32(gen, call->loc.line), string_constant(gen, gen->kernel.func->name), const_i64(gen, 1));
+    call_named(gen, "llvm.trap", gen->types.none, 0, NULL);
 }
 
 static void emit_assert(Gen *gen, const OpCall *call) {
@@ -135,6 +135,6 @@ Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc) {
     EXPECT(gen->failure, row, "%s at thread stage", op_info(op)->text);
     if (row->value) return row->value(gen, &call);
     if (row->statement) row->statement(gen, &call);
-    else call_named(gen, row->intrinsic, gen->none, 0, NULL);
+    else call_named(gen, row->intrinsic, gen->types.none, 0, NULL);
     return NULL;
 }

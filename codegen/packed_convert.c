@@ -69,7 +69,7 @@ static bool neighbours(PackedConvert *n, const Expr *load, Value *four, int *at)
     int64_t index = register_index(n->gen, load->load.buf, load->load.count, load->load.indices);
     int pack = array->pack;
     *four = LLVMBuildZExt(n->gen->builder, register_get_bits(n->gen, array, index - index % pack, pack * array->bits),
-                          n->gen->i32, "");
+                          n->gen->types.i32, "");
     *at = (int)(index % pack) / 2 * 2;
     if (n->paired && n->lane != index % 2) return false;
     n->lane = (int)(index % 2);
@@ -91,7 +91,7 @@ static Value integer_pair(PackedConvert *n, const Expr *expr, int64_t *high) {
     if (expr->type == TYPE_U8 && neighbours(n, expr, &four, &at)) {
         enum { WITH_ZEROS = 0x4140, NEXT = 0x0202 };
         *high = UINT8_MAX;
-        return CALL(n->gen, "llvm.nvvm.prmt", n->gen->i32, four, const_i32(n->gen, 0),
+        return CALL(n->gen, "llvm.nvvm.prmt", n->gen->types.i32, four, const_i32(n->gen, 0),
                     const_i32(n->gen, WITH_ZEROS + (at ? NEXT : 0)));
     }
     if (expr->kind != EXPR_BINARY || expr->binary.b->kind != EXPR_INT) return NULL;

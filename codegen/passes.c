@@ -35,7 +35,7 @@ static const char *const TRIPLE = "nvptx64-nvidia-cuda";
 
 static LLVMCodeGenOptLevel codegen_level(const Gen *gen) {
     if (gen->options->optimize >= 2) return LLVMCodeGenLevelDefault;
-    return gen->has_wgmma || gen->has_wide_joins ? LLVMCodeGenLevelLess : LLVMCodeGenLevelNone;
+    return gen->common->has_wgmma || gen->common->has_wide_joins ? LLVMCodeGenLevelLess : LLVMCodeGenLevelNone;
 }
 
 // LLVM's list of targets belongs to the process and has no lock.
@@ -56,11 +56,11 @@ void target_machine(Gen *gen) {
         LLVMDisposeMessage(message);
         fail_internal(gen->failure, __FILE__, __LINE__, "LLVM has no NVPTX target: %s", text);
     }
-    gen->machine = LLVMCreateTargetMachine(target, TRIPLE, gen->target->name, gen->target->ptx_feature,
-                                           codegen_level(gen), LLVMRelocDefault, LLVMCodeModelDefault);
-    LLVMSetTarget(gen->llvm, TRIPLE);
-    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(gen->machine);
-    LLVMSetModuleDataLayout(gen->llvm, layout);
+    gen->llvm.machine = LLVMCreateTargetMachine(target, TRIPLE, gen->target->name, gen->target->ptx_feature,
+                                                codegen_level(gen), LLVMRelocDefault, LLVMCodeModelDefault);
+    LLVMSetTarget(gen->llvm.module, TRIPLE);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(gen->llvm.machine);
+    LLVMSetModuleDataLayout(gen->llvm.module, layout);
     LLVMDisposeTargetData(layout);
 }
 
@@ -76,7 +76,7 @@ static const char *pipeline(const Gen *gen) {
 
 void run_llvm_passes(Gen *gen) {
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-    LLVMErrorRef error = LLVMRunPasses(gen->llvm, pipeline(gen), gen->machine, options);
+    LLVMErrorRef error = LLVMRunPasses(gen->llvm.module, pipeline(gen), gen->llvm.machine, options);
     LLVMDisposePassBuilderOptions(options);
     if (!error) return;
     char *message = LLVMGetErrorMessage(error);
@@ -88,11 +88,11 @@ void run_llvm_passes(Gen *gen) {
 static void add_attribute(Gen *gen, Value function, const char *name) {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
     LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                            LLVMCreateEnumAttribute(gen->context, kind, 0));
+                            LLVMCreateEnumAttribute(gen->llvm.context, kind, 0));
 }
 
 static void skip_late_passes(Gen *gen) {
-    for (Value f = LLVMGetFirstFunction(gen->llvm); f; f = LLVMGetNextFunction(f)) {
+    for (Value f = LLVMGetFirstFunction(gen->llvm.module); f; f = LLVMGetNextFunction(f)) {
         if (LLVMIsDeclaration(f)) continue;
         add_attribute(gen, f, "optnone");
         add_attribute(gen, f, "noinline");   // optnone demands it
@@ -103,7 +103,7 @@ const char *emit_ptx(Gen *gen) {
     char *message = NULL;
     if (codegen_level(gen) == LLVMCodeGenLevelLess) skip_late_passes(gen);
     LLVMMemoryBufferRef buffer = NULL;
-    if (LLVMTargetMachineEmitToMemoryBuffer(gen->machine, gen->llvm, LLVMAssemblyFile, &message, &buffer)) {
+    if (LLVMTargetMachineEmitToMemoryBuffer(gen->llvm.machine, gen->llvm.module, LLVMAssemblyFile, &message, &buffer)) {
         const char *text = arena_strdup(gen->arena, message);
         LLVMDisposeMessage(message);
         fail_internal(gen->failure, __FILE__, __LINE__, "LLVM's code generator: %s", text);

@@ -53,13 +53,13 @@ static RegisterArray *new_array(Gen *gen, const Buf *buf) {
 // A declaration inside a loop starts afresh each time: without the poison, LLVM would carry old elements around.
 void declare_register_array(Gen *gen, Buf *buf) {
     if (buf->alias_of) return;
-    RegisterArray *array = map_get(gen->arrays, buf);
+    RegisterArray *array = map_get(gen->registers.arrays, buf);
     if (!array) {
-        map_put(gen->arrays, buf, array = new_array(gen, buf));
+        map_put(gen->registers.arrays, buf, array = new_array(gen, buf));
         if (array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
-            vec_push(gen->arena, &gen->packed, array);
+            vec_push(gen->arena, &gen->registers.packed, array);
     }
-    if (map_has(gen->wgmma_arrays, buf)) vec_push(gen->arena, &gen->in_flight, buf);
+    if (map_has(gen->registers.wgmma_arrays, buf)) vec_push(gen->arena, &gen->registers.in_flight, buf);
     for (int64_t i = 0; i < array->count / array->pack; i++) {
         LLVMBuildStore(gen->builder, LLVMGetPoison(array->slot_type), array->slots[i]);
     }
@@ -68,7 +68,7 @@ void declare_register_array(Gen *gen, Buf *buf) {
 
 RegisterArray *register_array(Gen *gen, const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
-    RegisterArray *array = map_get(gen->arrays, buf);
+    RegisterArray *array = map_get(gen->registers.arrays, buf);
     EXPECT(gen->failure, array, "'%s' is used before its declaration", buf->name);
     return array;
 }
@@ -101,7 +101,7 @@ static bool set_pair(Gen *gen, RegisterArray *array, int64_t index, Value value)
     }
     Value pair = join_fp8(gen, array->last.value, value);
     if (!pair) return false;
-    Value halves = build_bitcast(gen, array->last.before, LLVMVectorType(gen->i16, (unsigned)array->pack / 2));
+    Value halves = build_bitcast(gen, array->last.before, LLVMVectorType(gen->types.i16, (unsigned)array->pack / 2));
     halves = LLVMBuildInsertElement(b, halves, pair, const_i32(gen, index % array->pack / 2), "");
     LLVMBuildStore(b, build_bitcast(gen, halves, array->slot_type), *slot_of(gen, array, index));
     array->last.block = NULL;
@@ -124,7 +124,7 @@ void register_set(Gen *gen, RegisterArray *array, int64_t index, Value value) {
 
 // Elements index .. as one integer of `bits` bits, the first in the low bits; an element itself when it is that wide.
 Value register_get_bits(Gen *gen, RegisterArray *array, int64_t index, int bits) {
-    LLVMTypeRef integer = LLVMIntTypeInContext(gen->context, (unsigned)bits);
+    LLVMTypeRef integer = LLVMIntTypeInContext(gen->llvm.context, (unsigned)bits);
     int count = bits / array->bits;
     if (count <= 1) return to_memory(gen, array->type, register_get(gen, array, index));
     if (count == array->pack && index % array->pack == 0) {
@@ -161,7 +161,8 @@ void register_set_bits(Gen *gen, RegisterArray *array, int64_t index, int bits, 
 // ---- packed over barriers ----
 
 static Value pure_asm(Gen *gen, const char *text, const char *constraints, int count, Value *args) {
-    LLVMTypeRef types[] = {gen->i32, gen->i32}, type = LLVMFunctionType(gen->i32, types, (unsigned)count, 0);
+    LLVMTypeRef types[] = {gen->types.i32, gen->types.i32},
+                type = LLVMFunctionType(gen->types.i32, types, (unsigned)count, 0);
     Value code =
         LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 0, 0, LLVMInlineAsmDialectATT, 0);
     Value call = LLVMBuildCall2(gen->builder, type, code, args, (unsigned)count, "");
@@ -172,26 +173,27 @@ static Value pure_asm(Gen *gen, const char *text, const char *constraints, int c
 // Grids have one dim, so the number of blocks along z is 1, and half of it 0.
 static Value unknown_zero(Gen *gen) {
     LLVMBuilderRef builder = gen->builder;
-    gen->builder = gen->entry;
+    gen->builder = gen->llvm.entry;
     Value zero = pure_asm(gen, "{\n\tmov.u32 $0, %nctaid.z;\n\tshr.u32 $0, $0, 1;\n\t}", "=r", 0, NULL);
     gen->builder = builder;
     return zero;
 }
 
 Value hidden_zero(Gen *gen) {
-    if (!gen->zero) gen->zero = unknown_zero(gen);
-    return gen->zero;
+    if (!gen->registers.zero) gen->registers.zero = unknown_zero(gen);
+    return gen->registers.zero;
 }
 
 void keep_arrays_packed(Gen *gen) {
-    if (gen->has_mma || !gen->packed.count) return;   // operands of matrix instructions are not converted
+    if (gen->kernel.has_mma || !gen->registers.packed.count)
+        return;   // operands of matrix instructions are not converted
     hidden_zero(gen);
-    for (int i = 0; i < gen->packed.count; i++) {
-        RegisterArray *array = gen->packed.items[i];
+    for (int i = 0; i < gen->registers.packed.count; i++) {
+        RegisterArray *array = gen->registers.packed.items[i];
         array->last.block = NULL;
         for (int64_t k = 0; k < array->count / array->pack; k++) {
             Value old = LLVMBuildLoad2(gen->builder, array->slot_type, array->slots[k], "");
-            Value args[] = {build_bitcast(gen, old, gen->i32), gen->zero};
+            Value args[] = {build_bitcast(gen, old, gen->types.i32), gen->registers.zero};
             Value same = pure_asm(gen, "or.b32 $0, $1, $2;", "=r,r,r", COUNT_OF(args), args);
             LLVMBuildStore(gen->builder, build_bitcast(gen, same, array->slot_type), array->slots[k]);
         }

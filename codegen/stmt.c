@@ -13,19 +13,19 @@ static int emit_roles(Gen *gen, const Block *block, int at, int64_t *first);
 // ---- variables ----
 
 static void bind_value(Gen *gen, const Var *var, Value value) {
-    VarPlace *place = map_get(gen->vars, var);
-    if (!place) map_put(gen->vars, var, place = NEW(gen->arena, VarPlace));
+    VarPlace *place = map_get(gen->kernel.vars, var);
+    if (!place) map_put(gen->kernel.vars, var, place = NEW(gen->arena, VarPlace));
     *place = (VarPlace){.value = value};
 }
 
 static void emit_var_decl(Gen *gen, Stmt *stmt) {
     Var *var = stmt->let.var;
-    VarPlace *place = map_get(gen->vars, var);
+    VarPlace *place = map_get(gen->kernel.vars, var);
     LLVMTypeRef type = llvm_value_type(gen, var->type);
     if (!place) {
         place = NEW(gen->arena, VarPlace);
         *place = (VarPlace){.value = stack_slot(gen, type, var->name), .in_memory = true};
-        map_put(gen->vars, var, place);
+        map_put(gen->kernel.vars, var, place);
     }
     Value value = stmt->let.value ? emit_expr(gen, stmt->let.value) : LLVMGetPoison(type);
     LLVMBuildStore(gen->builder, value, place->value);
@@ -35,19 +35,19 @@ static void emit_let(Gen *gen, Stmt *stmt) {
     Var *var = stmt->let.var;
     Value value = emit_index(gen, stmt->let.value);
     bind_value(gen, var, value);
-    facts_bind(gen->facts, var, stmt->let.value);
+    facts_bind(gen->kernel.facts, var, stmt->let.value);
     remember_let(gen, var, stmt->let.value);
 }
 
 static void emit_assign(Gen *gen, Stmt *stmt) {
-    VarPlace *place = map_get(gen->vars, stmt->let.var);
+    VarPlace *place = map_get(gen->kernel.vars, stmt->let.var);
     EXPECT(gen->failure, place && place->in_memory, "'%s' is not a variable", stmt->let.var->name);
     LLVMBuildStore(gen->builder, emit_expr(gen, stmt->let.value), place->value);
 }
 
 // The same place in the shared memory of that block of the cluster.
 static Value in_block(Gen *gen, Value address, Expr *block) {
-    return CALL(gen, "llvm.nvvm.mapa.shared.cluster", LLVMPointerTypeInContext(gen->context, 7), address,
+    return CALL(gen, "llvm.nvvm.mapa.shared.cluster", LLVMPointerTypeInContext(gen->llvm.context, 7), address,
                 emit_i32(gen, block));
 }
 
@@ -75,23 +75,23 @@ typedef struct ScopeState {
 } ScopeState;
 
 static ScopeState enter_scope(Gen *gen, const void *key) {
-    ScopeState state = {gen->known, facts_mark(gen->facts)};
-    gen->known = map_get(gen->scopes, key);
-    if (!gen->known) map_put(gen->scopes, key, gen->known = map_new(gen->arena));
+    ScopeState state = {gen->address.known, facts_mark(gen->kernel.facts)};
+    gen->address.known = map_get(gen->address.scopes, key);
+    if (!gen->address.known) map_put(gen->address.scopes, key, gen->address.known = map_new(gen->arena));
     return state;
 }
 
 static void leave_scope(Gen *gen, ScopeState state) {
-    gen->known = state.known;
-    facts_release(gen->facts, state.mark);
+    gen->address.known = state.known;
+    facts_release(gen->kernel.facts, state.mark);
 }
 
 // ---- clusters ----
 
 void await_cluster(Gen *gen) {
-    if (gen->cluster_started) return;
-    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
-    gen->cluster_started = true;
+    if (gen->cluster.started) return;
+    call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->types.none, 0, NULL);
+    gen->cluster.started = true;
 }
 
 static bool find_spread_store(Visitor *visitor, Stmt *stmt) {
@@ -103,7 +103,7 @@ static bool find_spread_store(Visitor *visitor, Stmt *stmt) {
 // The last place on the straight way through the kernel before a write to another block, or a barrier.
 static void await_cluster_before(Gen *gen, Stmt *stmt) {
     bool straight = stmt->kind == STMT_GRID || stmt->kind == STMT_THREAD || stmt->kind == STMT_BLOCK, found = false;
-    if (gen->cluster_started || straight) return;
+    if (gen->cluster.started || straight) return;
     Visitor visitor = {.stmt = find_spread_store, .user = &found};
     Block one = {.items = &stmt, .count = 1, .capacity = 1};
     visit_block(&visitor, &one);
@@ -112,8 +112,8 @@ static void await_cluster_before(Gen *gen, Stmt *stmt) {
 
 void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
-    int64_t first = gen->role.first;
-    int in_flight = gen->in_flight.count;
+    int64_t first = gen->kernel.role.first;
+    int in_flight = gen->registers.in_flight.count;
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         if (is_wgmma(stmt)) {
@@ -121,12 +121,12 @@ void emit_block(Gen *gen, Block *block) {
         } else if (stmt->kind == STMT_ROLE) {
             i += emit_roles(gen, block, i, &first) - 1;
         } else {
-            first = gen->role.first;
+            first = gen->kernel.role.first;
             await_cluster_before(gen, stmt);
             emit_stmt(gen, stmt);
         }
     }
-    gen->in_flight.count = in_flight;
+    gen->registers.in_flight.count = in_flight;
     leave_scope(gen, state);
 }
 
@@ -142,10 +142,10 @@ void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user),
 
 static void emit_arm(Gen *gen, Stmt *stmt, bool holds) {
     Block *arm = holds ? &stmt->if_.then : &stmt->if_.otherwise;
-    int mark = facts_mark(gen->facts);
-    facts_assume(gen->facts, stmt->if_.condition, holds);
+    int mark = facts_mark(gen->kernel.facts);
+    facts_assume(gen->kernel.facts, stmt->if_.condition, holds);
     emit_block(gen, arm);
-    facts_release(gen->facts, mark);
+    facts_release(gen->kernel.facts, mark);
 }
 
 // Addresses that the arm's accesses need and that depend on nothing inside of it.
@@ -184,16 +184,18 @@ static bool find_unrolled_stores(Visitor *visitor, Stmt *stmt) {
 }
 
 static bool find_joining_if(Visitor *visitor, Stmt *stmt) {
-    Gen *gen = visitor->user;
-    Visitor arms = {.stmt = find_unrolled_stores, .user = &gen->has_wide_joins};
+    bool *found = visitor->user;
+    Visitor arms = {.stmt = find_unrolled_stores, .user = found};
     if (stmt->kind == STMT_IF) visit_stmt(&arms, stmt);
-    return !gen->has_wide_joins;
+    return !*found;
 }
 
-void find_wide_joins(Gen *gen, const Func *kernel) {
-    Visitor visitor = {.stmt = find_joining_if, .user = gen};
+bool has_wide_joins(const Func *kernel) {
+    bool found = false;
+    Visitor visitor = {.stmt = find_joining_if, .user = &found};
     Block body = kernel->body;
     visit_block(&visitor, &body);
+    return found;
 }
 
 static void emit_if(Gen *gen, Stmt *stmt) {
@@ -257,7 +259,7 @@ static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t 
     LLVMBuilderRef b = gen->builder;
     Label loop = new_label(gen, "rolled"), done = new_label(gen, "done"), before = LLVMGetInsertBlock(b);
     go_to(gen, loop);
-    Value first = LLVMBuildPhi(b, gen->i32, iter->var->name);
+    Value first = LLVMBuildPhi(b, gen->types.i32, iter->var->name);
     for (int64_t i = 0; i < copies; i++) {
         Value index = LLVMBuildAdd(b, first, const_i32(gen, i * step), "");
         if (LLVMIsAInstruction(index)) LLVMSetNSW(index, 1);
@@ -282,8 +284,9 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
         emit_rolled(gen, stmt, depth, begin, end, step, copies);
         return;
     }
-    gen->break_to = depth == stmt->loop.count - 1 && has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
-    Label after = gen->break_to;
+    gen->kernel.break_to =
+        depth == stmt->loop.count - 1 && has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
+    Label after = gen->kernel.break_to;
     for (int64_t i = begin; i < end; i += step) {
         bind_value(gen, iter->var, i >= INT32_MIN && i <= INT32_MAX ? const_i32(gen, i) : const_i64(gen, i));
         emit_nest(gen, stmt, depth + 1);
@@ -293,8 +296,8 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
 
 // The iterator is 32 bits wide when it still fits after the last step.
 static int iter_bits(Gen *gen, const Iter *iter) {
-    Range begin = range_of(gen->facts, iter->begin), end = range_of(gen->facts, iter->end);
-    Range step = range_of(gen->facts, iter->step);
+    Range begin = range_of(gen->kernel.facts, iter->begin), end = range_of(gen->kernel.facts, iter->end);
+    Range step = range_of(gen->kernel.facts, iter->step);
     bool narrow = begin.low >= INT32_MIN && begin.high <= INT32_MAX && end.low >= INT32_MIN && step.high <= INT32_MAX &&
                   end.high <= INT32_MAX - step.high + 1;
     return narrow ? 32 : 64;
@@ -313,8 +316,8 @@ static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
     LLVMPositionBuilderAtEnd(b, loop);
     Value index = LLVMBuildPhi(b, LLVMTypeOf(begin), iter->var->name);
     bind_value(gen, iter->var, index);
-    facts_iter(gen->facts, iter);
-    gen->break_to = done;   // a break leaves the innermost loop
+    facts_iter(gen->kernel.facts, iter);
+    gen->kernel.break_to = done;   // a break leaves the innermost loop
     emit_nest(gen, stmt, depth + 1);
     Value next = LLVMBuildAdd(b, index, step, "");
     if (LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
@@ -334,22 +337,22 @@ static void emit_nest(Gen *gen, Stmt *stmt, int depth) {
     int64_t begin, end, step;
     bool unrolls = (stmt->loop.kind == LOOP_UNROLL || stmt->loop.kind == LOOP_VECTORIZED) &&
                    unroll_bounds(gen, iter, &begin, &end, &step);
-    int mark = facts_mark(gen->facts);
+    int mark = facts_mark(gen->kernel.facts);
     if (unrolls) {
-        facts_iter(gen->facts, iter);
+        facts_iter(gen->kernel.facts, iter);
         emit_unrolled(gen, stmt, depth, begin, end, step);
     } else {
         emit_serial(gen, stmt, depth);
     }
-    facts_release(gen->facts, mark);
+    facts_release(gen->kernel.facts, mark);
     leave_scope(gen, state);
 }
 
 static void emit_for(Gen *gen, Stmt *stmt) {
     EXPECT(gen->failure, stmt->loop.kind != LOOP_PARALLEL, "a parallel loop at thread stage (line %d)", stmt->loc.line);
-    Label outer = gen->break_to;
+    Label outer = gen->kernel.break_to;
     emit_nest(gen, stmt, 0);
-    gen->break_to = outer;
+    gen->kernel.break_to = outer;
 }
 
 static void emit_while(Gen *gen, Stmt *stmt) {
@@ -357,13 +360,13 @@ static void emit_while(Gen *gen, Stmt *stmt) {
     go_to(gen, head);
     LLVMBuildCondBr(gen->builder, emit_expr(gen, stmt->while_.condition), body, done);
     LLVMPositionBuilderAtEnd(gen->builder, body);
-    Label outer = gen->break_to;
-    gen->break_to = done;
-    int mark = facts_mark(gen->facts);
-    facts_assume(gen->facts, stmt->while_.condition, true);
+    Label outer = gen->kernel.break_to;
+    gen->kernel.break_to = done;
+    int mark = facts_mark(gen->kernel.facts);
+    facts_assume(gen->kernel.facts, stmt->while_.condition, true);
     emit_block(gen, &stmt->while_.body);
-    facts_release(gen->facts, mark);
-    gen->break_to = outer;
+    facts_release(gen->kernel.facts, mark);
+    gen->kernel.break_to = outer;
     LLVMBuildBr(gen->builder, head);
     LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(gen->builder));
     LLVMPositionBuilderAtEnd(gen->builder, done);
@@ -371,8 +374,8 @@ static void emit_while(Gen *gen, Stmt *stmt) {
 
 // What follows a break is never reached; it goes to a block without predecessors, which the passes drop.
 static void emit_break(Gen *gen) {
-    EXPECT(gen->failure, gen->break_to, "a break outside a loop");
-    LLVMBuildBr(gen->builder, gen->break_to);
+    EXPECT(gen->failure, gen->kernel.break_to, "a break outside a loop");
+    LLVMBuildBr(gen->builder, gen->kernel.break_to);
     LLVMPositionBuilderAtEnd(gen->builder, new_label(gen, "unreached"));
 }
 
@@ -452,23 +455,23 @@ int64_t block_threads(Gen *gen, const Stmt *grid) {
 }
 
 static void check_trade(Gen *gen, const Stmt *grid) {
-    const char *why = roles_cannot_trade(gen->arena, gen->target, &grid->grid.body, gen->threads);
+    const char *why = roles_cannot_trade(gen->arena, gen->target, &grid->grid.body, gen->kernel.threads);
     if (why) diag(gen->sink, grid->loc, T_ROLE_REGISTERS, why);
 }
 
 static void set_registers(Gen *gen, int64_t regs) {
-    int64_t at_launch = registers_at_launch(gen->target, gen->threads);
+    int64_t at_launch = registers_at_launch(gen->target, gen->kernel.threads);
     if (!regs || regs == at_launch || !target_has(gen->target, FEATURE_WGMMA)) return;
     const char *name =
         regs > at_launch ? "llvm.nvvm.setmaxnreg.inc.sync.aligned.u32" : "llvm.nvvm.setmaxnreg.dec.sync.aligned.u32";
-    CALL(gen, name, gen->none, const_i32(gen, regs));
+    CALL(gen, name, gen->types.none, const_i32(gen, regs));
 }
 
 // Whether the thread is among `count` from `first` on: by its warp where that decides, so that no warp parts.
 static Value is_among(Gen *gen, int64_t first, int64_t count) {
     int64_t lanes = gen->target->warp_lanes;
-    bool whole = gen->warp && first % lanes == 0 && count % lanes == 0;
-    Value index = whole ? gen->warp : gen->thread;
+    bool whole = gen->kernel.warp && first % lanes == 0 && count % lanes == 0;
+    Value index = whole ? gen->kernel.warp : gen->kernel.thread;
     int64_t unit = whole ? lanes : 1;
     index = LLVMBuildSub(gen->builder, index, const_i32(gen, first / unit), "");
     return LLVMBuildICmp(gen->builder, LLVMIntULT, index, const_i32(gen, count / unit), "");
@@ -487,12 +490,12 @@ static void emit_role_body(Gen *gen, void *user) {
 }
 
 static void emit_role(Gen *gen, Stmt *stmt, int64_t first, int64_t regs) {
-    Role outer = gen->role;
+    Role outer = gen->kernel.role;
     Roles one = {&stmt, 1, first, regs};
-    gen->role = (Role){first, stmt->role.threads, gen->target->max_barriers - 1 - gen->role_count++};
+    gen->kernel.role = (Role){first, stmt->role.threads, gen->target->max_barriers - 1 - gen->kernel.role_count++};
     debug_lines_at(gen, stmt->loc);
     emit_if_then(gen, is_among(gen, first, stmt->role.threads), emit_role_body, &one);
-    gen->role = outer;
+    gen->kernel.role = outer;
 }
 
 // A warpgroup changes its registers at once, so before its roles part.
@@ -519,7 +522,7 @@ static int emit_roles(Gen *gen, const Block *block, int at, int64_t *first) {
 
 static void emit_thread_body(Gen *gen, void *user) {
     Stmt *stmt = user;
-    Value rest = LLVMBuildSub(gen->builder, gen->thread, const_i32(gen, gen->role.first), "");
+    Value rest = LLVMBuildSub(gen->builder, gen->kernel.thread, const_i32(gen, gen->kernel.role.first), "");
     ScopeState state = enter_scope(gen, &stmt->thread);
     for (int i = 0; i < stmt->thread.count; i++) {   // the first runs fastest, as in a grid
         const Iter *iter = &stmt->thread.iters[i];
@@ -527,7 +530,7 @@ static void emit_thread_body(Gen *gen, void *user) {
         Value extent = fit_bits(gen, emit_index(gen, iter->end), 32, true);
         bind_value(gen, iter->var, last ? rest : LLVMBuildURem(gen->builder, rest, extent, ""));
         if (!last) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
-        facts_iter(gen->facts, iter);
+        facts_iter(gen->kernel.facts, iter);
     }
     emit_block(gen, &stmt->thread.body);
     leave_scope(gen, state);
@@ -535,11 +538,11 @@ static void emit_thread_body(Gen *gen, void *user) {
 
 static void emit_thread(Gen *gen, Stmt *stmt) {
     int64_t extent = thread_extent(gen, stmt);
-    if (extent == gen->role.count) {
+    if (extent == gen->kernel.role.count) {
         emit_thread_body(gen, stmt);
         return;
     }
-    emit_if_then(gen, is_among(gen, gen->role.first, extent), emit_thread_body, stmt);
+    emit_if_then(gen, is_among(gen, gen->kernel.role.first, extent), emit_thread_body, stmt);
 }
 
 // A block runs, so the grid is not empty: no factor of its extent is zero. (Facts about ceildiv and min go to their
@@ -552,14 +555,14 @@ static void assume_positive(Gen *gen, Expr *extent) {
         assume_positive(gen, extent->call.args[0].value);
         if (extent->call.op == OP_MIN) assume_positive(gen, extent->call.args[1].value);
     } else if (extent->kind == EXPR_VAR) {
-        facts_assume(gen->facts, e_lt(gen->arena, e_int(gen->arena, 0), extent), true);
+        facts_assume(gen->kernel.facts, e_lt(gen->arena, e_int(gen->arena, 0), extent), true);
     }
 }
 
 // The block's number gives the grid's iterators, the first running fastest; it is below what the machine can launch.
 static void emit_grid(Gen *gen, Stmt *stmt) {
-    Value rest = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->i32, 0, NULL);
-    if (gen->cluster > 1) rest = LLVMBuildUDiv(gen->builder, rest, const_i32(gen, gen->cluster), "");
+    Value rest = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->types.i32, 0, NULL);
+    if (gen->cluster.ctas > 1) rest = LLVMBuildUDiv(gen->builder, rest, const_i32(gen, gen->cluster.ctas), "");
     ScopeState state = enter_scope(gen, &stmt->grid);
     check_trade(gen, stmt);
     for (int i = 0; i < stmt->grid.count; i++) {
@@ -569,9 +572,9 @@ static void emit_grid(Gen *gen, Stmt *stmt) {
         bind_value(gen, iter->var, last ? rest : LLVMBuildURem(gen->builder, rest, extent, ""));
         if (!last) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
         assume_positive(gen, iter->end);
-        facts_iter(gen->facts, iter);
+        facts_iter(gen->kernel.facts, iter);
         Expr *limit = e_int(gen->arena, gen->target->max_grid);
-        facts_assume(gen->facts, e_lt(gen->arena, e_var(gen->arena, iter->var), limit), true);
+        facts_assume(gen->kernel.facts, e_lt(gen->arena, e_var(gen->arena, iter->var), limit), true);
     }
     emit_block(gen, &stmt->grid.body);
     leave_scope(gen, state);
@@ -601,7 +604,7 @@ static void emit_stmt(Gen *gen, Stmt *stmt) {
     case STMT_ROLE: return;   // emit_block
     case STMT_THREAD: emit_thread(gen, stmt); return;
     case STMT_CALL: emit_op(gen, stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->loc); return;
-    case STMT_ASSUME: facts_assume(gen->facts, stmt->assume, true); return;
+    case STMT_ASSUME: facts_assume(gen->kernel.facts, stmt->assume, true); return;
     case STMT_LAUNCH: break;
     }
     fail_internal(gen->failure, __FILE__, __LINE__, "a launch inside a kernel");

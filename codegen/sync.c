@@ -6,23 +6,24 @@
 
 // `barrier()` in a role waits for the role's threads, at a named barrier from the end of the list.
 static void emit_barrier(Gen *gen, const OpCall *call) {
-    bool named = has_arg(call, 0), whole = !named && !gen->role.barrier;
+    bool named = has_arg(call, 0), whole = !named && !gen->kernel.role.barrier;
     if (whole) keep_arrays_packed(gen);
-    if (whole && gen->cluster > 1) {   // of all blocks that share the point
-        call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->none, 0, NULL);
-        call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->none, 0, NULL);
+    if (whole && gen->cluster.ctas > 1) {   // of all blocks that share the point
+        call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->types.none, 0, NULL);
+        call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->types.none, 0, NULL);
         return;
     }
     if (whole) {
-        CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.all", gen->none, const_i32(gen, 0));
+        CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.all", gen->types.none, const_i32(gen, 0));
         return;
     }
-    Value id = named ? emit_i32(gen, arg_expr(gen, call, 0)) : const_i32(gen, gen->role.barrier);
-    Value count = has_arg(call, 1) ? emit_i32(gen, arg_expr(gen, call, 1))
-                                   : const_i32(gen, whole_warps(gen, named ? gen->threads : gen->role.count));
+    Value id = named ? emit_i32(gen, arg_expr(gen, call, 0)) : const_i32(gen, gen->kernel.role.barrier);
+    Value count = has_arg(call, 1)
+                      ? emit_i32(gen, arg_expr(gen, call, 1))
+                      : const_i32(gen, whole_warps(gen, named ? gen->kernel.threads : gen->kernel.role.count));
     const char *name = call->op == OP_BARRIER ? "llvm.nvvm.barrier.cta.sync.aligned.count"
                                               : "llvm.nvvm.barrier.cta.arrive.aligned.count";
-    CALL(gen, name, gen->none, id, count);
+    CALL(gen, name, gen->types.none, id, count);
 }
 
 static const char *sync_scope(Gen *gen, const char *word) {
@@ -36,7 +37,7 @@ static const char *sync_scope(Gen *gen, const char *word) {
 
 unsigned scope_id(Gen *gen, const char *word) {
     const char *name = sync_scope(gen, word);
-    return LLVMGetSyncScopeID(gen->context, name, strlen(name));
+    return LLVMGetSyncScopeID(gen->llvm.context, name, strlen(name));
 }
 
 static void emit_fence(Gen *gen, const OpCall *call) {
@@ -48,10 +49,10 @@ static void emit_fence(Gen *gen, const OpCall *call) {
 // kernel is at work on them, cannot come before it.
 static void emit_dependency_wait(Gen *gen, const OpCall *call) {
     (void)call;
-    build_asm(gen, "griddepcontrol.wait;", "~{memory}", gen->none, 0, NULL);
-    for (int i = 0; i < gen->func->params.count; i++) {
-        const Buf *tensor = gen->func->params.items[i].buf;
-        Value slot = tensor ? map_get(gen->tensors, tensor) : NULL;
+    build_asm(gen, "griddepcontrol.wait;", "~{memory}", gen->types.none, 0, NULL);
+    for (int i = 0; i < gen->kernel.func->params.count; i++) {
+        const Buf *tensor = gen->kernel.func->params.items[i].buf;
+        Value slot = tensor ? map_get(gen->kernel.tensors, tensor) : NULL;
         if (!slot) continue;
         LLVMTypeRef type = LLVMGetAllocatedType(slot);
         Value address = LLVMBuildLoad2(gen->builder, type, slot, "");
@@ -61,7 +62,7 @@ static void emit_dependency_wait(Gen *gen, const OpCall *call) {
 
 static void emit_launch_dependents(Gen *gen, const OpCall *call) {
     (void)call;
-    build_asm(gen, "griddepcontrol.launch_dependents;", "~{memory}", gen->none, 0, NULL);
+    build_asm(gen, "griddepcontrol.launch_dependents;", "~{memory}", gen->types.none, 0, NULL);
 }
 
 // ---- lanes ----
@@ -72,7 +73,7 @@ static Value all_lanes(Gen *gen) {
 
 static void emit_warp_sync(Gen *gen, const OpCall *call) {
     (void)call;
-    CALL(gen, "llvm.nvvm.bar.warp.sync", gen->none, all_lanes(gen));
+    CALL(gen, "llvm.nvvm.bar.warp.sync", gen->types.none, all_lanes(gen));
 }
 
 static Value shuffle_i32(Gen *gen, OpId op, Value x, Value lane) {
@@ -80,7 +81,7 @@ static Value shuffle_i32(Gen *gen, OpId op, Value x, Value lane) {
         [OP_SHFL_XOR] = "bfly", [OP_SHFL_UP] = "up", [OP_SHFL_DOWN] = "down", [OP_SHFL_IDX] = "idx"};
     const char *name = arena_printf(gen->arena, "llvm.nvvm.shfl.sync.%s.i32", names[op]);
     Value clamp = const_i32(gen, op == OP_SHFL_UP ? 0 : gen->target->warp_lanes - 1);
-    return CALL(gen, name, gen->i32, all_lanes(gen), x, lane, clamp);
+    return CALL(gen, name, gen->types.i32, all_lanes(gen), x, lane, clamp);
 }
 
 // Values of any width travel as 32-bit pieces; an i64 that provably fits 32 bits as one.
@@ -90,37 +91,37 @@ static Value emit_shuffle(Gen *gen, const OpCall *call) {
     bool is_index = operand->type == TYPE_I64;
     Value x = is_index ? emit_index(gen, operand) : emit_expr(gen, operand);
     Value lane = emit_i32(gen, arg_expr(gen, call, 1));
-    if (is_index && LLVMTypeOf(x) == gen->i32) {
+    if (is_index && LLVMTypeOf(x) == gen->types.i32) {
         return fit_bits(gen, shuffle_i32(gen, call->op, x, lane), 64, known_of(gen, operand).nonnegative);
     }
     LLVMTypeRef type = LLVMTypeOf(x);
     int bits = operand->type == TYPE_BOOL ? 1 : type_bits(operand->type);
-    Value integer = build_bitcast(gen, x, LLVMIntTypeInContext(gen->context, (unsigned)bits));
+    Value integer = build_bitcast(gen, x, LLVMIntTypeInContext(gen->llvm.context, (unsigned)bits));
     if (bits <= 32) {
-        Value moved = shuffle_i32(gen, call->op, LLVMBuildZExt(b, integer, gen->i32, ""), lane);
+        Value moved = shuffle_i32(gen, call->op, LLVMBuildZExt(b, integer, gen->types.i32, ""), lane);
         return build_bitcast(gen, LLVMBuildTrunc(b, moved, LLVMTypeOf(integer), ""), type);
     }
     Value half = const_i64(gen, 32);
-    Value low = shuffle_i32(gen, call->op, LLVMBuildTrunc(b, integer, gen->i32, ""), lane);
-    Value upper = LLVMBuildTrunc(b, LLVMBuildLShr(b, integer, half, ""), gen->i32, "");
-    Value high = LLVMBuildZExt(b, shuffle_i32(gen, call->op, upper, lane), gen->i64, "");
-    Value joined = LLVMBuildOr(b, LLVMBuildShl(b, high, half, ""), LLVMBuildZExt(b, low, gen->i64, ""), "");
+    Value low = shuffle_i32(gen, call->op, LLVMBuildTrunc(b, integer, gen->types.i32, ""), lane);
+    Value upper = LLVMBuildTrunc(b, LLVMBuildLShr(b, integer, half, ""), gen->types.i32, "");
+    Value high = LLVMBuildZExt(b, shuffle_i32(gen, call->op, upper, lane), gen->types.i64, "");
+    Value joined = LLVMBuildOr(b, LLVMBuildShl(b, high, half, ""), LLVMBuildZExt(b, low, gen->types.i64, ""), "");
     return build_bitcast(gen, joined, type);
 }
 
 static Value emit_vote(Gen *gen, const OpCall *call) {
     const char *name = call->op == OP_VOTE_ANY ? "llvm.nvvm.vote.any.sync" : "llvm.nvvm.vote.all.sync";
-    return CALL(gen, name, gen->i1, all_lanes(gen), emit_expr(gen, arg_expr(gen, call, 0)));
+    return CALL(gen, name, gen->types.i1, all_lanes(gen), emit_expr(gen, arg_expr(gen, call, 0)));
 }
 
 static Value emit_elect(Gen *gen, const OpCall *call) {
     (void)call;
     if (target_has(gen->target, FEATURE_MBARRIER)) {   // elect.sync came with Hopper, as they did
-        LLVMTypeRef parts[] = {gen->i32, gen->i1};
-        LLVMTypeRef pair = LLVMStructTypeInContext(gen->context, parts, 2, 0);
+        LLVMTypeRef parts[] = {gen->types.i32, gen->types.i1};
+        LLVMTypeRef pair = LLVMStructTypeInContext(gen->llvm.context, parts, 2, 0);
         return LLVMBuildExtractValue(gen->builder, CALL(gen, "llvm.nvvm.elect.sync", pair, all_lanes(gen)), 1, "");
     }
-    Value lane = call_named(gen, "llvm.nvvm.read.ptx.sreg.laneid", gen->i32, 0, NULL);
+    Value lane = call_named(gen, "llvm.nvvm.read.ptx.sreg.laneid", gen->types.i32, 0, NULL);
     return LLVMBuildICmp(gen->builder, LLVMIntEQ, lane, const_i32(gen, 0), "");
 }
 

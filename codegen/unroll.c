@@ -74,12 +74,12 @@ static bool search_stmt(Visitor *visitor, Stmt *stmt) {
 }
 
 bool must_expand(Gen *gen, Stmt *loop, const Var *var) {
-    intptr_t known = (intptr_t)map_get(gen->expansions, var);
+    intptr_t known = (intptr_t)map_get(gen->kernel.expansions, var);
     if (known) return known == 1;
     Search search = {.derived = map_new(gen->arena)};
     map_put(search.derived, var, &search);
     Visitor visitor = {.expr = search_expr, .stmt = search_stmt, .region = search_region, .user = &search};
     visit_block(&visitor, &loop->loop.body);
-    map_put(gen->expansions, var, (void *)(intptr_t)(search.found ? 1 : 2));
+    map_put(gen->kernel.expansions, var, (void *)(intptr_t)(search.found ? 1 : 2));
     return search.found;
 }

@@ -41,21 +41,20 @@ enum { A_OPERAND = 1 };   // place in ops.def's row
 static bool note_arrays(Visitor *visitor, Stmt *stmt) {
     Gen *gen = visitor->user;
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_WGMMA) return true;
-    gen->has_wgmma = true;
     for (int i = 0; i < stmt->call.count; i++) {
         Region *region = stmt->call.args[i].region;
         if (!region || region->buf->scope != SCOPE_LOCAL) continue;
         Buf *root = region->buf;
         while (root->alias_of) root = root->alias_of;
-        map_put(gen->wgmma_arrays, root, root);
-        if (i == A_OPERAND && type_bits(root->type) == 8) map_put(gen->narrow_operands, root, root);
+        map_put(gen->registers.wgmma_arrays, root, root);
+        if (i == A_OPERAND && type_bits(root->type) == 8) map_put(gen->registers.narrow_operands, root, root);
     }
     return true;
 }
 
 void find_wgmma_arrays(Gen *gen, const Func *kernel) {
-    gen->wgmma_arrays = map_new(gen->arena);
-    gen->narrow_operands = map_new(gen->arena);
+    gen->registers.wgmma_arrays = map_new(gen->arena);
+    gen->registers.narrow_operands = map_new(gen->arena);
     Visitor visitor = {.stmt = note_arrays, .user = gen};
     Block body = kernel->body;
     visit_block(&visitor, &body);
@@ -118,7 +117,7 @@ static bool is_float_register(const RegisterArray *array) {
 
 static Value get_register(Gen *gen, RegisterArray *array, int64_t index) {
     Value value = register_get_bits(gen, array, index, REGISTER_BITS);
-    return build_bitcast(gen, value, is_float_register(array) ? gen->f32 : gen->i32);
+    return build_bitcast(gen, value, is_float_register(array) ? gen->types.f32 : gen->types.i32);
 }
 
 // ---- one wgmma statement ----
@@ -280,8 +279,8 @@ static void write_wgmma(Asm *code, const OpCall *call) {
 static void tie_operands(Asm *code, const OpCall *call) {
     Gen *gen = code->gen;
     if (call->op == OP_WGMMA_WAIT || call->op == OP_WGMMA_FENCE) {
-        for (int i = 0; i < gen->in_flight.count; i++) {
-            RegisterArray *array = register_array(gen, gen->in_flight.items[i]);
+        for (int i = 0; i < gen->registers.in_flight.count; i++) {
+            RegisterArray *array = register_array(gen, gen->registers.in_flight.items[i]);
             tie(code, array, 0, array->count / per_register(array));
         }
     }
@@ -330,9 +329,9 @@ static void emit_asm(Asm *code) {
         args[inputs + i] = get_register(gen, code->tied.items[i].array, code->tied.items[i].index);
         types[i] = LLVMTypeOf(args[inputs + i]);
     }
-    LLVMTypeRef result = tied == 0   ? gen->none
+    LLVMTypeRef result = tied == 0   ? gen->types.none
                          : tied == 1 ? types[0]
-                                     : LLVMStructTypeInContext(gen->context, types, (unsigned)tied, 0);
+                                     : LLVMStructTypeInContext(gen->llvm.context, types, (unsigned)tied, 0);
     const char *text = arena_printf(gen->arena, "{\n.reg .b64 a, b;\n.reg .b32 low, high;\n%s}", sb_text(&code->text));
     Value out = build_asm(gen, text, constraints_of(code), result, inputs + tied, args);
     for (int i = 0; i < tied; i++) {
@@ -357,9 +356,10 @@ static OpCall call_of(const Stmt *stmt) {
 static bool follows_work(const Gen *gen, const Block *block, int at) {
     enum { FEW = 2 };   // warpgroups
     if (block->items[at]->call.op != OP_WGMMA_WAIT || at == 0) return false;
-    if (gen->role.count > (int64_t)FEW * target_warpgroup(gen->target)) return false;
+    if (gen->kernel.role.count > (int64_t)FEW * target_warpgroup(gen->target)) return false;
     bool chained = false;
-    for (int i = 0; i < gen->in_flight.count; i++) chained |= map_has(gen->narrow_operands, gen->in_flight.items[i]);
+    for (int i = 0; i < gen->registers.in_flight.count; i++)
+        chained |= map_has(gen->registers.narrow_operands, gen->registers.in_flight.items[i]);
     if (!chained) return false;
     const Stmt *before = block->items[at - 1];
     return before->kind == STMT_BLOCK || before->kind == STMT_STORE ||
