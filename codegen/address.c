@@ -206,8 +206,8 @@ static bool emit_stepped(Gen *gen, const Expr *term, Offset *sum, Value *value) 
     factor = fit_bits(gen, factor, 64, true);
     Value rest = NULL;
     for (int i = 0; i < stepped.rest.count; i++) {
-        Value part = fit_bits(gen, emit_index(gen, stepped.rest.items[i]), 64, true);
-        rest = rest ? LLVMBuildAdd(gen->builder, rest, part, "") : part;
+        Value term = fit_bits(gen, emit_index(gen, stepped.rest.items[i]), 64, true);
+        rest = rest ? LLVMBuildAdd(gen->builder, rest, term, "") : term;
     }
     *value = LLVMBuildMul(gen->builder, rest, factor, "");
     sum->stride = LLVMBuildMul(gen->builder, factor, const_i64(gen, stepped.unit), "");
@@ -257,13 +257,13 @@ static Value add_strides(Gen *gen, Value base, LLVMTypeRef element, const Offset
 
 // base + offset elements + bytes
 static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t size, Expr *offset, int64_t bytes) {
-    Offset parts = emit_offset(gen, offset);
-    if (parts.variable) {
-        Value index = fit_bits(gen, parts.variable, 64, parts.nonnegative);
+    Offset sum = emit_offset(gen, offset);
+    if (sum.variable) {
+        Value index = fit_bits(gen, sum.variable, 64, sum.nonnegative);
         base = LLVMBuildGEP2(gen->builder, element, base, &index, 1, "");
     }
-    if (parts.stride) base = add_strides(gen, base, element, &parts);
-    bytes += parts.constant * size;
+    if (sum.stride) base = add_strides(gen, base, element, &sum);
+    bytes += sum.constant * size;
     Value distance = const_i64(gen, bytes);
     return bytes ? LLVMBuildGEP2(gen->builder, gen->types.i8, base, &distance, 1, "") : base;
 }
@@ -354,10 +354,10 @@ Value place_units(Gen *gen, const Region *place) {
     intptr_t start = (intptr_t)map_get(gen->address.shared_offsets, storage_of(buf)) - 1;
     Expr *offset = unit_offset(gen, place, type_bytes(buf->type));
     if (!offset || start < 0 || start % UNIT_BYTES) return shared_units(gen, place_address(gen, place));
-    Offset parts = emit_offset(gen, offset);
+    Offset sum = emit_offset(gen, offset);
     Value units =
-        LLVMBuildAdd(gen->builder, gen->address.shared_units, const_i32(gen, start / UNIT_BYTES + parts.constant), "");
-    return parts.variable ? LLVMBuildAdd(gen->builder, units, fit_bits(gen, parts.variable, 32, true), "") : units;
+        LLVMBuildAdd(gen->builder, gen->address.shared_units, const_i32(gen, start / UNIT_BYTES + sum.constant), "");
+    return sum.variable ? LLVMBuildAdd(gen->builder, units, fit_bits(gen, sum.variable, 32, true), "") : units;
 }
 
 // Indices that mean the same before the branch: no memory is read, not even a local array that the arm may change.

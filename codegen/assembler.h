@@ -10,7 +10,7 @@ typedef struct Assembly {
     DiagSink *sink;
     const char *ptx;
     const AssembleOptions *options;
-    bool sparing;          // of registers: ptxas leaves out what takes many
+    bool few_registers;    // of registers: ptxas leaves out what takes many
     Process *started;      // ahead; NULL: none, or taken
     const uint8_t *data;   // the cubin
     size_t size;
@@ -19,7 +19,7 @@ typedef struct Assembly {
     const char *failed;   // UNAVAILABLE: why it could not be run
 } Assembly;
 
-enum { SPARING_LEVEL = 2 };   // --register-usage-level; 5 is the default
+enum { FEW_REGISTERS_LEVEL = 2 };   // --register-usage-level; 5 is the default
 
 const char *assembler_path(Arena *arena, const AssembleOptions *options);   // of ptxas; NULL: there is none
 AssembleStatus run_ptxas(Assembly *assembly, const char *path);

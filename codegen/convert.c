@@ -115,18 +115,18 @@ static Value f32_from_fp8(Gen *gen, Value code, Type type) {
 
 // The bits at the places of the wider type, times the difference of the biases. All ones is NaN: one more than its bits carries
 // to where no other value has a bit, and from there the exponent is filled.
-typedef struct TilePadding {
+typedef struct Fp8Upcast {
     int shift;          // from the upper byte of 16 bits
     double scale;       // 2 to the difference of the biases
     uint32_t one;       // of the last bit, in both halves
     uint32_t carried;   // the bit that only the NaN's carry sets
     uint32_t fill;      // that bit / 2 times this is what its exponent lacks
-} TilePadding;
+} Fp8Upcast;
 
-static Value widen_e4m3(Gen *gen, Value upper, Type to) {
-    static const TilePadding to_f16 = {1, 0x1p8, 0x00800080, 0x40004000, 1},
-                          to_bf16 = {4, 0x1p120, 0x00100010, 0x08000800, 15};
-    const TilePadding *w = to == TYPE_F16 ? &to_f16 : &to_bf16;
+static Value upcast_e4m3(Gen *gen, Value upper, Type to) {
+    static const Fp8Upcast to_f16 = {1, 0x1p8, 0x00800080, 0x40004000, 1},
+                           to_bf16 = {4, 0x1p120, 0x00100010, 0x08000800, 15};
+    const Fp8Upcast *w = to == TYPE_F16 ? &to_f16 : &to_bf16;
     LLVMBuilderRef b = gen->builder;
     LLVMTypeRef pair = LLVMVectorType(llvm_value_type(gen, to), 2);
     Value sign = LLVMBuildAnd(b, upper, const_i32(gen, 0x80008000), "");
@@ -144,7 +144,7 @@ static Value widen_e4m3(Gen *gen, Value upper, Type to) {
 Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to) {
     if (to != TYPE_F16 && to != TYPE_BF16) return NULL;
     LLVMBuilderRef b = gen->builder;
-    if (target_has(gen->target, FEATURE_MMA_FP8)) {   // (to bf16: four instructions; NaNs cost widen_e4m3 eleven)
+    if (target_has(gen->target, FEATURE_MMA_FP8)) {   // (to bf16: four instructions; NaNs cost upcast_e4m3 eleven)
         const char *name = from == TYPE_E4M3 ? "llvm.nvvm.e4m3x2.to.f16x2.rn" : "llvm.nvvm.e5m2x2.to.f16x2.rn";
         Value two = LLVMBuildTrunc(b, LLVMBuildLShr(b, four, const_i32(gen, at * 8), ""), gen->types.i16, "");
         Value halves = CALL(gen, name, LLVMVectorType(gen->types.f16, 2), two);
@@ -154,7 +154,7 @@ Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to) {
     }
     int upper_bytes = at == 0 ? 0x1404 : 0x3424;   // zero, the first, zero, the second
     Value upper = CALL(gen, "llvm.nvvm.prmt", gen->types.i32, four, const_i32(gen, 0), const_i32(gen, upper_bytes));
-    if (from == TYPE_E4M3) return widen_e4m3(gen, upper, to);
+    if (from == TYPE_E4M3) return upcast_e4m3(gen, upper, to);
     return to == TYPE_F16 ? build_bitcast(gen, upper, LLVMVectorType(gen->types.f16, 2)) : NULL;
 }
 
@@ -162,7 +162,7 @@ Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to) {
 
 // The upper one of two bf16 in a register: the register is the f32, but for the other one's bits. (ptxas takes it out and shifts it
 // back.) NULL: `value` is none.
-static Value widen_upper(Gen *gen, Value value) {
+static Value upper_half_as_f32(Gen *gen, Value value) {
     uint64_t upper = 0xffff0000;
     if (!LLVMIsAExtractElementInst(value)) return NULL;
     Value pair = LLVMGetOperand(value, 0), index = LLVMGetOperand(value, 1);
@@ -174,7 +174,7 @@ static Value widen_upper(Gen *gen, Value value) {
 }
 
 Value to_compute(Gen *gen, Value value, Type type) {
-    Value widened = type == TYPE_BF16 ? widen_upper(gen, value) : NULL;
+    Value widened = type == TYPE_BF16 ? upper_half_as_f32(gen, value) : NULL;
     if (widened) return widened;
     if (type == TYPE_F16 || type == TYPE_BF16) return LLVMBuildFPExt(gen->builder, value, gen->types.f32, "");
     if (type == TYPE_E4M3 || type == TYPE_E5M2) return f32_from_fp8(gen, value, type);

@@ -73,8 +73,8 @@ static void after_use(void *user) {
 }
 
 void with_llvm(Gen *gen, void (*work)(Gen *gen, void *user), void *user) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, install_handler);
+    static pthread_once_t installed = PTHREAD_ONCE_INIT;
+    pthread_once(&installed, install_handler);
     Use use = {.here = {.gen = gen}, .outer = watch, .work = work, .user = user};
     watch = &use.here;
     fail_scope(gen->failure, use_llvm, after_use, &use);

@@ -96,9 +96,9 @@ static Value scale_f64(Gen *gen, Value y, Value k) {
     LLVMBuilderRef b = gen->builder;
     Value n = CALL(gen, "llvm.nvvm.d2i.rz", gen->types.i32, k);
     Value half = LLVMBuildAShr(b, n, const_i32(gen, 1), "");
-    Value parts[] = {half, LLVMBuildSub(b, n, half, "")};
+    Value pieces[] = {half, LLVMBuildSub(b, n, half, "")};
     for (int i = 0; i < 2; i++) {
-        Value biased = LLVMBuildSExt(b, LLVMBuildAdd(b, parts[i], const_i32(gen, 1023), ""), gen->types.i64, "");
+        Value biased = LLVMBuildSExt(b, LLVMBuildAdd(b, pieces[i], const_i32(gen, 1023), ""), gen->types.i64, "");
         y = mul(gen, y, build_bitcast(gen, LLVMBuildShl(b, biased, const_i64(gen, 52), ""), gen->types.f64));
     }
     return y;
@@ -206,13 +206,13 @@ static Value log_of(Gen *gen, Value x, double scale, double unit) {
 // ---- sine and cosine ----
 
 // x - k pi/2 with k in *quadrant.
-static Value reduce_angle(Gen *gen, Value x, int count, const double *parts, Value *quadrant) {
+static Value reduce_angle(Gen *gen, Value x, int count, const double *pieces, Value *quadrant) {
     Value k = rint_of(gen, mul(gen, x, real(gen, x, TWO_OVER_PI)));
     *quadrant = is_f64(gen, x) ? LLVMBuildTrunc(gen->builder, CALL(gen, "llvm.nvvm.d2ll.rz", gen->types.i64, k),
                                                 gen->types.i32, "")
                                : CALL(gen, "llvm.nvvm.f2i.rz", gen->types.i32, k);
     Value minus_k = LLVMBuildFNeg(gen->builder, k, "");
-    for (int i = 0; i < count; i++) x = fma_of(gen, minus_k, real(gen, x, parts[i]), x);
+    for (int i = 0; i < count; i++) x = fma_of(gen, minus_k, real(gen, x, pieces[i]), x);
     return x;
 }
 
@@ -250,9 +250,9 @@ static void sine_of_large(Gen *gen, void *user) {
 
 // sin(x + ahead pi/2). In f32 the parts of pi/2 serve to 2^15; larger arguments branch to f64.
 static Value sine_of(Gen *gen, Value x, int ahead) {
-    static const double parts[] = {0x1.921fb6p0, -0x1.777a5cp-25, -0x1.ee59dap-50};
+    static const double pieces[] = {0x1.921fb6p0, -0x1.777a5cp-25, -0x1.ee59dap-50};
     if (is_f64(gen, x)) return sine_f64(gen, x, ahead);
-    Value quadrant, r = reduce_angle(gen, x, 3, parts, &quadrant);
+    Value quadrant, r = reduce_angle(gen, x, 3, pieces, &quadrant);
     Value value = sine_of_quadrant(gen, r, LLVMBuildAdd(gen->builder, quadrant, const_i32(gen, ahead), ""));
     SineCall call = {x, stack_slot(gen, gen->types.f32, "sine"), ahead};
     LLVMBuildStore(gen->builder, value, call.slot);

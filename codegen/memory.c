@@ -41,8 +41,8 @@ static void store_piece(Gen *gen, Value address, RegisterArray *array, int64_t i
     Piece piece = piece_shape(gen, array, bytes);
     Value value = piece.lanes == 1 ? register_get_bits(gen, array, index, piece.bits) : LLVMGetPoison(piece.type);
     for (int lane = 0; piece.lanes > 1 && lane < piece.lanes; lane++) {
-        Value part = register_get_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits);
-        value = LLVMBuildInsertElement(gen->builder, value, part, const_i32(gen, lane), "");
+        Value bits = register_get_bits(gen, array, index + lane * piece.bits / array->bits, piece.bits);
+        value = LLVMBuildInsertElement(gen->builder, value, bits, const_i32(gen, lane), "");
     }
     LLVMSetAlignment(LLVMBuildStore(gen->builder, value, address), (unsigned)bytes);
 }

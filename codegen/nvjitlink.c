@@ -79,8 +79,8 @@ AssembleStatus run_nvjitlink(Assembly *assembly) {
     const char *options[5] = {arch, "-O3", "-verbose"};
     uint32_t count = 3;
     if (assembly->options->lines) options[count++] = "-lineinfo";
-    if (assembly->sparing)
-        options[count++] = arena_printf(assembly->arena, "-Xptxas=--register-usage-level=%d", SPARING_LEVEL);
+    if (assembly->few_registers)
+        options[count++] = arena_printf(assembly->arena, "-Xptxas=--register-usage-level=%d", FEW_REGISTERS_LEVEL);
     Handle handle = NULL;
     if (library.create(&handle, count, options) != SUCCESS) return REFUSED;
     int status = library.add_data(handle, INPUT_PTX, assembly->ptx, strlen(assembly->ptx) + 1, "tilec");

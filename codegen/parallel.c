@@ -73,34 +73,34 @@ enum { MOST_THREADS = 64, STACK_BYTES = 8 << 20 };
 
 typedef struct Pool Pool;
 
-typedef struct Worker {
+typedef struct CompileThread {
     Pool *pool;
     pthread_t thread;
     Failure failure;
     Arena *arena;   // NULL: no memory, nothing was done
-} Worker;
+} CompileThread;
 
 struct Pool {
     const Common *common;
     Unit **units;   // in the order in which they are begun
     int count;
     atomic_int next;
-    Worker *workers;
-    int worker_count;
+    CompileThread *threads;
+    int thread_count;
 };
 
 static void *work(void *user) {
-    Worker *worker = user;
-    Pool *pool = worker->pool;
-    worker->arena = arena_new(libc_allocator, &worker->failure);
-    if (!worker->arena) return NULL;
+    CompileThread *self = user;
+    Pool *pool = self->pool;
+    self->arena = arena_new(libc_allocator, &self->failure);
+    if (!self->arena) return NULL;
     // The loop goes on after a unit that failed, unless memory is short.
-    if (FAILURE_CAUGHT(&worker->failure) && worker->failure.kind == FAIL_OUT_OF_MEMORY) return NULL;
+    if (FAILURE_CAUGHT(&self->failure) && self->failure.kind == FAIL_OUT_OF_MEMORY) return NULL;
     for (;;) {
         int i = atomic_fetch_add(&pool->next, 1);
         if (i >= pool->count) return NULL;
-        DiagSink *sink = diag_sink_new(worker->arena);
-        compile_unit(pool->common, worker->arena, &worker->failure, sink, pool->units[i]);
+        DiagSink *sink = diag_sink_new(self->arena);
+        compile_unit(pool->common, self->arena, &self->failure, sink, pool->units[i]);
         if (diag_count(sink)) pool->units[i]->ptx = NULL;   // to be said again, where it is heard
     }
 }
@@ -111,7 +111,7 @@ static int processors(void) {
 }
 
 // Starts up to `wanted` threads, which see no signals: these are for the host's own. How many there are.
-static int start_threads(int wanted, Worker *workers) {
+static int start_threads(int wanted, CompileThread *threads) {
     sigset_t all, before;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes)) return 0;
@@ -119,7 +119,7 @@ static int start_threads(int wanted, Worker *workers) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int count = 0;
-    while (count < wanted && pthread_create(&workers[count].thread, &attributes, work, &workers[count]) == 0) count++;
+    while (count < wanted && pthread_create(&threads[count].thread, &attributes, work, &threads[count]) == 0) count++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return count;
@@ -127,7 +127,7 @@ static int start_threads(int wanted, Worker *workers) {
 
 static void free_arenas(void *user) {
     const Pool *pool = user;
-    for (int i = 0; i < pool->worker_count; i++) arena_free(pool->workers[i].arena);
+    for (int i = 0; i < pool->thread_count; i++) arena_free(pool->threads[i].arena);
 }
 
 // The texts, from the threads' arenas to the caller's.
@@ -156,13 +156,13 @@ static void compile_side_by_side(const Common *common, int count, Unit *units) {
     int wanted = processors() < count ? processors() : count;
     if (wanted > MOST_THREADS) wanted = MOST_THREADS;
     if (wanted < 2) return;
-    Worker *workers = NEW_ARRAY(common->module->arena, Worker, wanted);
-    for (int i = 0; i < wanted; i++) workers[i].pool = &pool;
-    int started = start_threads(wanted - 1, workers + 1);
-    if (started) work(&workers[0]);
-    for (int i = 1; i <= started; i++) pthread_join(workers[i].thread, NULL);
-    pool.workers = workers;
-    pool.worker_count = started + 1;
+    CompileThread *threads = NEW_ARRAY(common->module->arena, CompileThread, wanted);
+    for (int i = 0; i < wanted; i++) threads[i].pool = &pool;
+    int started = start_threads(wanted - 1, threads + 1);
+    if (started) work(&threads[0]);
+    for (int i = 1; i <= started; i++) pthread_join(threads[i].thread, NULL);
+    pool.threads = threads;
+    pool.thread_count = started + 1;
     fail_scope(common->module->failure, keep_texts, free_arenas, &pool);
 }
 

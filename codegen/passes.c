@@ -47,8 +47,8 @@ static void register_target(void) {
 }
 
 void target_machine(Gen *gen) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_target);
+    static pthread_once_t registered = PTHREAD_ONCE_INIT;
+    pthread_once(&registered, register_target);
     LLVMTargetRef target = NULL;
     char *message = NULL;
     if (LLVMGetTargetFromTriple(TRIPLE, &target, &message)) {

@@ -65,7 +65,7 @@ struct Process {
 #define MFD_NOEXEC_SEAL 8u
 #endif
 
-static int above_streams(int fd) {
+static int above_stdio(int fd) {
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);   // the host has closed its standard streams
     close(fd);
@@ -75,7 +75,7 @@ static int above_streams(int fd) {
 static int memory_file(void) {
     int fd = memfd_create("tilec", MFD_CLOEXEC | MFD_NOEXEC_SEAL);   // (some systems allow no other)
     if (fd < 0 && errno == EINVAL) fd = memfd_create("tilec", MFD_CLOEXEC);
-    return above_streams(fd);
+    return above_stdio(fd);
 }
 
 static bool write_all(int fd, const char *data, size_t size) {
@@ -114,7 +114,7 @@ static bool open_files(Process *process) {
 static bool begin_lease(Process *process) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", process->fd[INPUT]);
-    process->lease = above_streams(open(path, O_RDONLY | O_CLOEXEC));
+    process->lease = above_stdio(open(path, O_RDONLY | O_CLOEXEC));
     if (process->lease < 0) return false;
     return fcntl(process->lease, F_SETLEASE, F_WRLCK) == 0 && fcntl(process->lease, F_SETOWN, 0) == 0;
 }

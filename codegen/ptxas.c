@@ -114,7 +114,7 @@ static AssembleStatus run_assembler(Assembly *assembly) {
 //     2. for half as many blocks
 //     3. sparing of registers (--register-usage-level), which holds for all kernels of the cubin
 //
-enum { ONE_LESS, HALF, SPARING, ROUNDS };
+enum { ONE_LESS, HALF, FEW_REGISTERS, STEPS };
 
 typedef struct Ask {
     const char *symbol;
@@ -168,15 +168,15 @@ static int blocks_in_shared(const AssembleOptions *options, const char *symbol) 
 
 // How many blocks are to remain of so many; as many: as it is. A few bytes beside two stay: half of the warps cost more (attention
 // of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
-static int fewer_blocks(int blocks, int most, int bytes, int round) {
+static int fewer_blocks(int blocks, int most, int bytes, int step) {
     enum { FEW_BYTES = 64 };
     if (blocks > most) return most > 1 ? most : 1;
     if (blocks == 2 && bytes <= FEW_BYTES) return blocks;
-    return bytes > FEW_BYTES ? 1 : round == ONE_LESS ? blocks - 1 : blocks / 2;
+    return bytes > FEW_BYTES ? 1 : step == ONE_LESS ? blocks - 1 : blocks / 2;
 }
 
 // Asks more of ptxas for a kernel that spills. False: there is nothing more to ask.
-static bool ask_more(const Try *best, const KernelResources *found, int round, Ask *ask) {
+static bool ask_more(const Try *best, const KernelResources *found, int step, Ask *ask) {
     const AssembleOptions *options = best->assembly.options;
     Arena *arena = best->assembly.arena;
     int threads = directive(arena, best->ptx, found->symbol, ".reqntid ");
@@ -185,7 +185,7 @@ static bool ask_more(const Try *best, const KernelResources *found, int round, A
     if (blocks <= 1) ask->rolled = true;
     else if (!directive(arena, best->ptx, found->symbol, ".minnctapersm ") &&
              !directive(arena, best->ptx, found->symbol, ".maxnreg ")) {
-        int fewer = fewer_blocks(blocks, blocks_in_shared(options, found->symbol), spilled_bytes(found), round);
+        int fewer = fewer_blocks(blocks, blocks_in_shared(options, found->symbol), spilled_bytes(found), step);
         if (fewer < blocks) ask->blocks = fewer;
     }
     return ask->rolled != before.rolled || ask->blocks != before.blocks;
@@ -223,13 +223,13 @@ static void run_try(Try *try) {
 }
 
 // Another assembly, in place of the best so far if it is better.
-static void try_again(Try *best, int round) {
+static void try_again(Try *best, int step) {
     Try other = {.ptx = best->ptx, .assembly = best->assembly};
-    bool more = other.assembly.sparing = round == SPARING;
+    bool more = other.assembly.few_registers = step == FEW_REGISTERS;
     for (int i = 0; i < best->cubin.kernel_count; i++) {
         const KernelResources *found = &best->cubin.kernels[i];
         Ask ask = ask_of(&best->asks, found->symbol);
-        if (round != SPARING && spilled_bytes(found)) more |= ask_more(best, found, round, &ask);
+        if (step != FEW_REGISTERS && spilled_bytes(found)) more |= ask_more(best, found, step, &ask);
         vec_push(best->assembly.arena, &other.asks, ask);
     }
     if (!more) return;
@@ -259,7 +259,7 @@ bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, c
     int errors = diag_errors(sink);
     double start = now();
     run_try(&best);
-    for (int round = 0; round < ROUNDS && best.status == ASSEMBLED && best.bytes; round++) try_again(&best, round);
+    for (int step = 0; step < STEPS && best.status == ASSEMBLED && best.bytes; step++) try_again(&best, step);
     out->seconds = now() - start;
     out->log = assembly->log;
     out->assembler = assembly->assembler;

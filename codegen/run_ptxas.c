@@ -13,16 +13,16 @@
 
 enum { ARGUMENTS = 12 };
 
-static void make_arguments(Arena *arena, const char *path, const AssembleOptions *options, bool sparing,
+static void make_arguments(Arena *arena, const char *path, const AssembleOptions *options, bool few_registers,
                            bool side_by_side, const char *arguments[ARGUMENTS]) {
     const char *const all[] = {
         path, arena_printf(arena, "-arch=%s", options->target->name), "-v", INPUT_FILE, "-o", OUTPUT_FILE};
     int count = (int)(sizeof all / sizeof all[0]);
     memcpy(arguments, all, sizeof all);
     if (options->lines) arguments[count++] = "-lineinfo";
-    if (sparing) {
+    if (few_registers) {
         arguments[count++] = "--register-usage-level";
-        arguments[count++] = arena_printf(arena, "%d", SPARING_LEVEL);
+        arguments[count++] = arena_printf(arena, "%d", FEW_REGISTERS_LEVEL);
     }
     if (side_by_side) {
         arguments[count++] = "-split-compile";
@@ -43,7 +43,7 @@ static AssembleStatus take(Assembly *assembly, const Program *program, const cha
 
 static AssembleStatus run(Assembly *assembly, const char *path, bool side_by_side) {
     const char *arguments[ARGUMENTS];
-    make_arguments(assembly->arena, path, assembly->options, assembly->sparing, side_by_side, arguments);
+    make_arguments(assembly->arena, path, assembly->options, assembly->few_registers, side_by_side, arguments);
     Program program = {.arguments = arguments, .input = assembly->ptx, .input_size = strlen(assembly->ptx)};
     const char *failed = run_program(assembly->arena, assembly->failure, &program);
     return take(assembly, &program, failed);

@@ -117,8 +117,8 @@ static Value emit_vote(Gen *gen, const OpCall *call) {
 static Value emit_elect(Gen *gen, const OpCall *call) {
     (void)call;
     if (target_has(gen->target, FEATURE_MBARRIER)) {   // elect.sync came with Hopper, as they did
-        LLVMTypeRef parts[] = {gen->types.i32, gen->types.i1};
-        LLVMTypeRef pair = LLVMStructTypeInContext(gen->llvm.context, parts, 2, 0);
+        LLVMTypeRef fields[] = {gen->types.i32, gen->types.i1};
+        LLVMTypeRef pair = LLVMStructTypeInContext(gen->llvm.context, fields, 2, 0);
         return LLVMBuildExtractValue(gen->builder, CALL(gen, "llvm.nvvm.elect.sync", pair, all_lanes(gen)), 1, "");
     }
     Value lane = call_named(gen, "llvm.nvvm.read.ptx.sreg.laneid", gen->types.i32, 0, NULL);

@@ -124,9 +124,9 @@ static bool check_conversion(LayoutContext *cx, Linear a, int element_bits, int6
 }
 
 static int rank_of_high(const uint64_t *columns, int count, uint64_t unit, uint64_t modulus) {
-    uint64_t parts[128];
-    for (int i = 0; i < count; i++) parts[i] = modulus ? columns[i] / unit % modulus : columns[i] / unit;
-    return bits_rank(parts, count);
+    uint64_t quotients[128];
+    for (int i = 0; i < count; i++) quotients[i] = modulus ? columns[i] / unit % modulus : columns[i] / unit;
+    return bits_rank(quotients, count);
 }
 
 SharedCost shared_cost_linear(LayoutContext *cx, Linear a, int element_bits, int64_t width, MemoryShape memory) {
@@ -183,10 +183,10 @@ ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destinat
     }
     uint64_t span[128], wanted[128];
     int registers = images_of(source, "register", span), lanes = images_of(source, "lane", span + registers);
-    int needed = images_of(destination, "register", wanted), in_lane = registers + lanes;
+    int wanted_count = images_of(destination, "register", wanted), in_lane = registers + lanes;
     // 1. Everything a warp needs must lie within the warp: registers and lanes of the destination, warps up to lanes.
-    memcpy(wanted + needed, span, sizeof *span * (size_t)in_lane);
-    bool within = bits_rank(wanted, needed + in_lane) == bits_rank(span, in_lane) &&
+    memcpy(wanted + wanted_count, span, sizeof *span * (size_t)in_lane);
+    bool within = bits_rank(wanted, wanted_count + in_lane) == bits_rank(span, in_lane) &&
                   reachable(source, destination, "lane", span, in_lane) &&
                   reachable(source, destination, "warp", span, in_lane) &&
                   reachable(source, destination, "block", span, in_lane);
@@ -194,11 +194,11 @@ ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destinat
     // 2. A lane has the elements of its source registers, an affine space, and needs those of its destination
     // registers, another. They meet in 1 / 2^missing of what it needs, or not at all. As every element has one sender and one
     // receiver, the transfers are a bipartite graph, and as many rounds suffice as the busiest lane has edges (Koenig).
-    int missing = bits_rank(wanted, needed + registers) - bits_rank(span, registers);
-    bool meet = reachable(source, destination, "lane", wanted, needed + registers) &&
-                reachable(source, destination, "warp", wanted, needed + registers) &&
-                reachable(source, destination, "block", wanted, needed + registers);
-    int64_t all = (int64_t)1 << bits_rank(wanted, needed);
+    int missing = bits_rank(wanted, wanted_count + registers) - bits_rank(span, registers);
+    bool meet = reachable(source, destination, "lane", wanted, wanted_count + registers) &&
+                reachable(source, destination, "warp", wanted, wanted_count + registers) &&
+                reachable(source, destination, "block", wanted, wanted_count + registers);
+    int64_t all = (int64_t)1 << bits_rank(wanted, wanted_count);
     cost.shuffles = meet ? all - (all >> missing) : all;
     cost.kind = cost.shuffles ? CONVERT_BY_SHUFFLES : CONVERT_IN_REGISTERS;
     return cost;

@@ -279,14 +279,14 @@ Tuple cute_idx2crd(LayoutContext *cx, Tuple shape, Tuple index) {
     Tuple *items = NEW_ARRAY(cx->arena, Tuple, shape.count);
     int64_t rest = index.value;
     for (int i = 0; i < shape.count; i++) {
-        Tuple part = whole ? tuple_int(rest) : index.items[i];
+        Tuple digit = whole ? tuple_int(rest) : index.items[i];
         if (whole && i < shape.count - 1) {   // the last mode does not wrap
             int64_t size = tuple_product(cx, shape.items[i]);
             if (size < 1) return layout_refuse(cx, "extents are at least 1"), index;
-            part = tuple_int(rest % size);
+            digit = tuple_int(rest % size);
             rest /= size;
         }
-        items[i] = cute_idx2crd(cx, shape.items[i], part);
+        items[i] = cute_idx2crd(cx, shape.items[i], digit);
     }
     return (Tuple){.kind = TUPLE_LIST, .count = shape.count, .items = items};
 }

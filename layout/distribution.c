@@ -80,19 +80,19 @@ const Layout *tv_blocked(Arena *arena, int rank, const int64_t *shape, int64_t t
 
 const Layout *tv_in_stretches(Arena *arena, const Layout *tv, int fast, int64_t group) {
     Layout *out = layout_new(arena, 2, tv->rank_out);
-    const LayoutMode *threads = &tv->in[TV_THREAD].modes[0], *turns = NULL;
+    const LayoutMode *threads = &tv->in[TV_THREAD].modes[0], *repeats = NULL;
     for (int i = 0; i < tv->in[TV_VALUE].count; i++) {
         const LayoutMode *mode = &tv->in[TV_VALUE].modes[i];
-        if (mode->out == fast && mode->extent > 1 && mode->stride == threads->stride * threads->extent) turns = mode;
+        if (mode->out == fast && mode->extent > 1 && mode->stride == threads->stride * threads->extent) repeats = mode;
     }
-    if (!turns || threads->out != fast || threads->extent <= group || threads->extent % group != 0) return tv;
+    if (!repeats || threads->out != fast || threads->extent <= group || threads->extent % group != 0) return tv;
     int64_t step = threads->stride * group;
     layout_add(out, TV_THREAD, group, threads->stride, fast);
-    layout_add(out, TV_THREAD, threads->extent / group, step * turns->extent, fast);
+    layout_add(out, TV_THREAD, threads->extent / group, step * repeats->extent, fast);
     for (int input = 0; input < 2; input++) {
         for (int i = input == TV_THREAD; i < tv->in[input].count; i++) {
             const LayoutMode *mode = &tv->in[input].modes[i];
-            layout_add(out, input, mode->extent, mode == turns ? step : mode->stride, mode->out);
+            layout_add(out, input, mode->extent, mode == repeats ? step : mode->stride, mode->out);
         }
     }
     return layout_finish(out);
@@ -157,16 +157,16 @@ const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis) {
     return tv_project(arena, tv, rank, dims, NULL);
 }
 
-const Layout *tv_in_parts(Arena *arena, const Layout *tv, int axis, int64_t parts) {
+const Layout *tv_split_axis(Arena *arena, const Layout *tv, int axis, int64_t splits) {
     Layout *split = layout_new(arena, 2, tv->rank_out + 1);
-    int64_t left = parts;
+    int64_t left = splits;
     for (int input = 0; input < 2; input++) {
         for (int i = 0; i < tv->in[input].count; i++) {
             const LayoutMode *mode = &tv->in[input].modes[i];
             bool along = input == TV_THREAD && mode->stride != 0 && mode->out == axis;
             int64_t taken = !along ? 1 : left < mode->extent ? left : mode->extent;
             if (left % taken != 0 || mode->extent % taken != 0) return NULL;
-            layout_add(split, input, taken, parts / left, tv->rank_out);
+            layout_add(split, input, taken, splits / left, tv->rank_out);
             layout_add(split, input, mode->extent / taken, mode->stride * taken, mode->out);
             left /= taken;
         }
@@ -174,8 +174,8 @@ const Layout *tv_in_parts(Arena *arena, const Layout *tv, int axis, int64_t part
     return left == 1 ? layout_finish(split) : NULL;
 }
 
-const Layout *tv_reduce_to_parts(Arena *arena, const Layout *tv, int axis, int64_t parts) {
-    const Layout *split = tv_in_parts(arena, tv, axis, parts);
+const Layout *tv_partial_reduce(Arena *arena, const Layout *tv, int axis, int64_t splits) {
+    const Layout *split = tv_split_axis(arena, tv, axis, splits);
     int dims[LAYOUT_MAX_RANK];
     for (int d = 0; d < tv->rank_out; d++) dims[d] = d == axis ? tv->rank_out : d;
     return split ? tv_project(arena, split, tv->rank_out, dims, NULL) : NULL;

@@ -43,9 +43,9 @@ const Layout *tv_project(Arena *arena, const Layout *tv, int rank, const int *di
 const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis);
 // The same tile with one more output, rank_out: the fastest thread digits along `axis`, `parts` threads of them, no longer lie
 // along the axis but number parts of it. NULL when no digits make up `parts`.
-const Layout *tv_in_parts(Arena *arena, const Layout *tv, int axis, int64_t parts);
-// A reduction to `parts` results along `axis`, one for each of those threads (tv_in_parts); NULL as there.
-const Layout *tv_reduce_to_parts(Arena *arena, const Layout *tv, int axis, int64_t parts);
+const Layout *tv_split_axis(Arena *arena, const Layout *tv, int axis, int64_t splits);
+// A reduction to `parts` results along `axis`, one for each of those threads (tv_split_axis); NULL as there.
+const Layout *tv_partial_reduce(Arena *arena, const Layout *tv, int axis, int64_t splits);
 int64_t tv_threads_along(const Layout *tv, int axis);
 // Replicas moved to points of their own, beyond the extent of output 0.
 const Layout *tv_without_replicas(Arena *arena, const Layout *tv);

@@ -222,8 +222,8 @@ static Linear slice_to_linear(LayoutContext *cx, const Encoding *e, const int64_
 // ---- shared encodings ----
 
 // Sizes of one CTA's part.
-static void shape_per_cta(const Encoding *e, const int64_t *shape, int64_t *part) {
-    for (int d = 0; d < e->rank; d++) part[d] = shape[d] / (e->cta_split[d] < shape[d] ? e->cta_split[d] : shape[d]);
+static void shape_per_cta(const Encoding *e, const int64_t *shape, int64_t *per_cta) {
+    for (int d = 0; d < e->rank; d++) per_cta[d] = shape[d] / (e->cta_split[d] < shape[d] ? e->cta_split[d] : shape[d]);
 }
 
 // offset -> (row, column) of a rows x columns box: columns first; row bit r also flips the column bits of its phase.
@@ -248,12 +248,12 @@ static Linear swizzled_to_linear(LayoutContext *cx, const Encoding *e, const int
         return linear_empty();
     layout_mul(cx, e->vec, e->max_phase);
     if (cx->failed) return linear_empty();
-    PerDim part;
-    shape_per_cta(e, shape, part);
-    if (e->rank == 1) return combine(cx, linear_identity1d(cx, part[0], "offset", "dim0"), e, shape);
+    PerDim per_cta;
+    shape_per_cta(e, shape, per_cta);
+    if (e->rank == 1) return combine(cx, linear_identity1d(cx, per_cta[0], "offset", "dim0"), e, shape);
     int column_dim = (int)e->order[0], row_dim = (int)e->order[1];
-    Linear cta = swizzled_box(cx, part[row_dim], part[column_dim], e, row_dim, column_dim);
-    for (int i = 2; i < e->rank; i++) cta = times(cx, cta, part[e->order[i]], "offset", e->order[i]);
+    Linear cta = swizzled_box(cx, per_cta[row_dim], per_cta[column_dim], e, row_dim, column_dim);
+    for (int i = 2; i < e->rank; i++) cta = times(cx, cta, per_cta[e->order[i]], "offset", e->order[i]);
     return combine(cx, cta, e, shape);
 }
 
@@ -298,10 +298,10 @@ static bool check_nvmma(LayoutContext *cx, const Encoding *e) {
 }
 
 // The box of one TMA copy: at most 256 per dim, the contiguous one exactly the swizzle's width.
-static bool tma_box(LayoutContext *cx, const Encoding *e, const int64_t *part, int64_t *box) {
+static bool tma_box(LayoutContext *cx, const Encoding *e, const int64_t *per_cta, int64_t *box) {
     enum { MOST = 256 };
     int contiguous = e->transposed ? 0 : e->rank - 1;
-    for (int d = 0; d < e->rank; d++) box[d] = part[d] < MOST ? part[d] : MOST;
+    for (int d = 0; d < e->rank; d++) box[d] = per_cta[d] < MOST ? per_cta[d] : MOST;
     if (!e->swizzle_bytes) return true;
     int64_t width = 8 * e->swizzle_bytes / e->element_bits / (e->fp4_padded ? 2 : 1);
     if (box[contiguous] < width)
@@ -325,10 +325,10 @@ static Linear unrotate(LayoutContext *cx, const Encoding *e, Linear a) {
 }
 
 static Linear nvmma_to_linear(LayoutContext *cx, const Encoding *e, const int64_t *shape) {
-    PerDim part, box, stored;
+    PerDim per_cta, box, stored;
     if (!check_nvmma(cx, e)) return linear_empty();
-    shape_per_cta(e, shape, part);
-    if (!tma_box(cx, e, part, box)) return linear_empty();
+    shape_per_cta(e, shape, per_cta);
+    if (!tma_box(cx, e, per_cta, box)) return linear_empty();
     rotate(e, box, stored);
     Linear layout;
     if (e->swizzle_bytes == 0) {   // plain, the stored last dim fastest

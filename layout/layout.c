@@ -427,12 +427,12 @@ bool layout_injective(const Layout *layout) {
         Digit digits[MAX_DIGITS];
         int count = digits_of(layout, out, digits);
         int64_t reach = 0;
-        bool apart = true;
+        bool disjoint = true;
         for (int d = 0; d < count; d++) {
-            apart = apart && digits[d].stride > reach;
+            disjoint = disjoint && digits[d].stride > reach;
             reach += (digits[d].extent - 1) * digits[d].stride;
         }
-        if (!apart && !sums_differ(digits, count)) return false;
+        if (!disjoint && !sums_differ(digits, count)) return false;
     }
     return true;
 }

@@ -565,8 +565,8 @@ static int *chosen(LayoutContext *cx, const LinearDim *dims, int count, const ch
     return indices;
 }
 
-static Linear part(LayoutContext *cx, Linear a, const char *const *ins, int in_count, bool among_ins,
-                   const char *const *outs, int out_count, bool among_outs) {
+static Linear submap(LayoutContext *cx, Linear a, const char *const *ins, int in_count, bool among_ins,
+                     const char *const *outs, int out_count, bool among_outs) {
     int kept_ins, kept_outs;
     int *in_order = chosen(cx, a.ins, a.in_count, ins, in_count, among_ins, &kept_ins);
     int *out_order = chosen(cx, a.outs, a.out_count, outs, out_count, among_outs, &kept_outs);
@@ -575,7 +575,7 @@ static Linear part(LayoutContext *cx, Linear a, const char *const *ins, int in_c
 
 Linear linear_sublayout(LayoutContext *cx, Linear a, const char *const *ins, int in_count, const char *const *outs,
                         int out_count) {
-    return part(cx, a, ins, in_count, true, outs, out_count, true);
+    return submap(cx, a, ins, in_count, true, outs, out_count, true);
 }
 
 // ---- parts, quotients, division ----
@@ -588,8 +588,8 @@ static bool all_zero(Linear a) {
 
 bool linear_sublayout_is_zero(LayoutContext *cx, Linear a, const char *const *ins, int in_count,
                               const char *const *outs, int out_count) {
-    Linear part = linear_sublayout(cx, a, ins, in_count, outs, out_count);
-    return !cx->failed && all_zero(part);
+    Linear submap = linear_sublayout(cx, a, ins, in_count, outs, out_count);
+    return !cx->failed && all_zero(submap);
 }
 
 bool linear_square_is_identity(LayoutContext *cx, Linear a, const char *const *names, int count) {
@@ -609,10 +609,10 @@ bool linear_quotient(LayoutContext *cx, Linear a, const char *const *names, int 
     for (int i = 0; i < count; i++)
         if (linear_find_in(a, names[i]) < 0) return false;
     if (!linear_square_is_identity(cx, a, names, count)) return false;
-    Linear above = part(cx, a, names, count, true, names, count, false);
-    Linear below = part(cx, a, names, count, false, names, count, true);
+    Linear above = submap(cx, a, names, count, true, names, count, false);
+    Linear below = submap(cx, a, names, count, false, names, count, true);
     if (cx->failed || !all_zero(above) || !all_zero(below)) return false;
-    *result = part(cx, a, names, count, false, names, count, false);
+    *result = submap(cx, a, names, count, false, names, count, false);
     return !cx->failed;
 }
 

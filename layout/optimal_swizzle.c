@@ -95,10 +95,11 @@ static void sort(Bits *set) {
 
 // ---- 1 vector ----
 
-typedef enum { NOT_FILLED, BY_SOURCE, BY_DESTINATION } Filler;
+typedef enum { BY_NEITHER, BY_SOURCE, BY_DESTINATION } VectorSide;
 
 // Fills the vector to a word with bits that are registers on one side and warps on the other, then with warps.
-static Filler fill_word(LayoutContext *cx, Linear source, Linear destination, int word_bits, int dim, Bits *vector) {
+static VectorSide fill_word(LayoutContext *cx, Linear source, Linear destination, int word_bits, int dim,
+                            Bits *vector) {
     Bits zeros = {{0}, 0}, source_regs = images(source, "register"), destination_regs = images(destination, "register");
     Bits source_warps = images(source, "warp"), destination_warps = images(destination, "warp");
     Bits block = images(source, "block");
@@ -126,12 +127,12 @@ static Filler fill_word(LayoutContext *cx, Linear source, Linear destination, in
     return by_source ? BY_SOURCE : BY_DESTINATION;
 }
 
-static Filler choose_vector(LayoutContext *cx, Linear source, Linear destination, int element_bits, Bits *vector) {
+static VectorSide choose_vector(LayoutContext *cx, Linear source, Linear destination, int element_bits, Bits *vector) {
     int dim = linear_out_bits(source);
     Bits source_regs = images(source, "register"), destination_regs = images(destination, "register");
     *vector = common(cx, &source_regs, &destination_regs, dim);
     truncate_to(vector, log2_floor(WIDEST_BITS / element_bits));
-    if (((int64_t)element_bits << vector->count) >= WORD_BITS) return NOT_FILLED;
+    if (((int64_t)element_bits << vector->count) >= WORD_BITS) return BY_NEITHER;
     return fill_word(cx, source, destination, log2_floor(WORD_BITS / element_bits), dim, vector);
 }
 
@@ -179,14 +180,14 @@ static Bits choose_segment(const Bits *source, const Bits *destination, int dim,
 // ---- 4 bank ----
 
 // Banks that one side holds in registers come first, so that it can still vectorise its accesses.
-static void registers_first(Bits *bank, Linear source, Linear destination, Filler filler) {
+static void registers_first(Bits *bank, Linear source, Linear destination, VectorSide side) {
     Bits source_regs = images(source, "register"), destination_regs = images(destination, "register");
     Bits in_source = {{0}, 0}, in_destination = {{0}, 0};
     for (int i = 0; i < bank->count; i++) {
         if (has(&source_regs, bank->items[i])) add(&in_source, bank->items[i]);
         if (has(&destination_regs, bank->items[i])) add(&in_destination, bank->items[i]);
     }
-    bool source_first = filler == NOT_FILLED ? in_source.count > in_destination.count : filler == BY_SOURCE;
+    bool source_first = side == BY_NEITHER ? in_source.count > in_destination.count : side == BY_SOURCE;
     Bits order = source_first ? in_source : in_destination;
     Bits rest = not_in(bank, &order);
     append(&order, &rest);
@@ -216,16 +217,16 @@ static bool check_sides(LayoutContext *cx, Linear source, Linear destination, in
 // Builds (vector, bank, segment, block, reps) -> the outputs of `source`.
 static Linear assemble(LayoutContext *cx, Linear source, const Bits *vector, const Bits *bank, const Bits *segment,
                        const Bits *block, const Bits *reps) {
-    const Bits *parts[] = {vector, bank, segment, block, reps};
+    const Bits *groups[] = {vector, bank, segment, block, reps};
     static const char *const names[] = {"vector", "bank", "segment", "block", "reps"};
     bool with_block = linear_find_in(source, "block") >= 0;
     LinearDim ins[5];
     uint64_t columns[5 * 64];
     int in_count = 0, count = 0;
     for (int i = 0; i < 5; i++) {
-        if (parts[i] == block && !with_block) continue;
-        ins[in_count++] = (LinearDim){names[i], parts[i]->count};
-        for (int j = 0; j < parts[i]->count; j++) columns[count++] = parts[i]->items[j];
+        if (groups[i] == block && !with_block) continue;
+        ins[in_count++] = (LinearDim){names[i], groups[i]->count};
+        for (int j = 0; j < groups[i]->count; j++) columns[count++] = groups[i]->items[j];
     }
     Linear result = linear_make(cx, ins, in_count, source.outs, source.out_count, columns);
     if (!cx->failed && !linear_is_surjective(result)) layout_refuse(cx, "no swizzle covers the tensor");
@@ -237,7 +238,7 @@ static Linear assemble(LayoutContext *cx, Linear source, const Bits *vector, con
 typedef struct Attempt {
     Bits vector, writers, readers;
     int kept_reps;
-    Filler filler;
+    VectorSide side;
 } Attempt;
 
 static Linear build(LayoutContext *cx, Linear source, Linear destination, int element_bits, const Attempt *attempt) {
@@ -266,14 +267,14 @@ static Linear build(LayoutContext *cx, Linear source, Linear destination, int el
         bool both = has(&source_regs, segment.items[i]) && has(&destination_regs, segment.items[i]);
         add(both && stay-- <= 0 ? &reps : &kept, segment.items[i]);
     }
-    if (words_log2(vector->count, element_bits) < 2) registers_first(&bank, source, destination, attempt->filler);
+    if (words_log2(vector->count, element_bits) < 2) registers_first(&bank, source, destination, attempt->side);
     return assemble(cx, source, vector, &bank, &kept, &all_blocks, &reps);
 }
 
 Linear optimal_swizzle(LayoutContext *cx, Linear source, Linear destination, int element_bits) {
     if (!check_sides(cx, source, destination, element_bits)) return linear_empty();
     Attempt attempt = {.kept_reps = 0};
-    attempt.filler = choose_vector(cx, source, destination, element_bits, &attempt.vector);
+    attempt.side = choose_vector(cx, source, destination, element_bits, &attempt.vector);
     attempt.writers = active_lanes(source, attempt.vector.count, element_bits);
     attempt.readers = active_lanes(destination, attempt.vector.count, element_bits);
     return build(cx, source, destination, element_bits, &attempt);
@@ -362,7 +363,7 @@ SwizzleChoice optimal_swizzle_choice(LayoutContext *cx, Linear source, Linear de
         for (int load = ACCESS_PLAIN; load <= (load_matrix ? ACCESS_MATRIX_TRANSPOSED : ACCESS_PLAIN); load++) {
             const Instruction *is = &instructions[store], *il = &instructions[load];
             bool transposes = store == ACCESS_MATRIX_TRANSPOSED || load == ACCESS_MATRIX_TRANSPOSED;
-            Attempt attempt = {.filler = NOT_FILLED};
+            Attempt attempt = {.side = BY_NEITHER};
             if ((transposes && element_bits != 16) ||
                 !common_row(cx, source, destination, is, il, row_bits, &attempt.vector) ||
                 !rows_of(source, is, &attempt.vector, &attempt.writers) ||

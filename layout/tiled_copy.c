@@ -84,16 +84,16 @@ Cute tiled_mma_tv(LayoutContext *cx, TiledMma mma, Operand operand) {
     int mode[2];
     modes_of(operand, mode);
     Cute whole = cute_column_major(cx, tiled_mma_tile(cx, mma, operand));
-    Cute parts = tiled_mma_partition(cx, mma, operand, whole);
-    if (cx->failed) return parts;
+    Cute partition = tiled_mma_partition(cx, mma, operand, whole);
+    if (cx->failed) return partition;
     if (operand != OPERAND_C) {   // (ThrM, ThrN) -> ThrM, or (ThrM, ThrN) -> ThrN
         int64_t m = cute_size(cx, mma.threads.modes[1]), n = cute_size(cx, mma.threads.modes[2]);
         Cute grid = cute_tuple(cx, (Cute[]){cute_leaf(m, operand == OPERAND_A), cute_leaf(n, operand == OPERAND_B)}, 2);
         Tiler inner = pair_of(cx, any(), pair_of(cx, tiler_layout(grid), any()));
-        parts = cute_compose_tiler(cx, parts, pair_of(cx, inner, any()));
+        partition = cute_compose_tiler(cx, partition, pair_of(cx, inner, any()));
     }
     Cute to_grid = cute_right_inverse(cx, mma.threads);
-    return cute_compose_tiler(cx, parts, pair_of(cx, tiler_layout(to_grid), any()));
+    return cute_compose_tiler(cx, partition, pair_of(cx, tiler_layout(to_grid), any()));
 }
 
 // ---- tiled copies ----
@@ -128,8 +128,8 @@ TiledCopySteps tiled_copy_steps(LayoutContext *cx, Cute operand_tv, Tuple tile, 
     for (int i = 0; i < 2; i++) {
         Tuple unit = tuple_list(cx, (Tuple[]){tuple_int(i == 0), tuple_int(i == 1)}, 2);
         s.projection[i] = cute_make(cx, tile, unit);
-        s.raw[i] = cute_composition(cx, s.projection[i], s.layout_tv);
-        s.tiler[i] = cute_filter(cx, s.raw[i]);
+        s.unfiltered[i] = cute_composition(cx, s.projection[i], s.layout_tv);
+        s.tiler[i] = cute_filter(cx, s.unfiltered[i]);
     }
     // 3. The part as a tile of its own: its coordinates -> offsets of the MMA's tile, and back.
     Cute whole = cute_column_major(cx, tile);

@@ -41,10 +41,10 @@ TiledCopy tiled_copy(LayoutContext *cx, Cute threads, Cute values);
 // The steps of make_tiled_copy_C_atom and its siblings: the first `values` values of each thread of an operand of a
 // tiled MMA.
 typedef struct TiledCopySteps {
-    Cute layout_tv;                         // truncated to `values`, still in offsets of the MMA's tile
-    Cute projection[2], raw[2], tiler[2];   // per mode: the coordinate, composed with layout_tv, filtered
-    Cute tile_to_mma, inverse;              // tile coordinate -> MMA offset, and back
-    Cute tv;                                // (thread, value) -> tile coordinate
+    Cute layout_tv;                                // truncated to `values`, still in offsets of the MMA's tile
+    Cute projection[2], unfiltered[2], tiler[2];   // per mode: the coordinate, composed with layout_tv, filtered
+    Cute tile_to_mma, inverse;                     // tile coordinate -> MMA offset, and back
+    Cute tv;                                       // (thread, value) -> tile coordinate
 } TiledCopySteps;
 TiledCopySteps tiled_copy_steps(LayoutContext *cx, Cute operand_tv, Tuple tile, int64_t values);
 TiledCopy tiled_copy_of_mma(LayoutContext *cx, TiledMma mma, Operand operand, int64_t values);

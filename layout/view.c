@@ -143,10 +143,10 @@ View view_distribute(LayoutContext *cx, View v, const int64_t *threads, const ch
     for (int d = v.rank - 1; d >= 0; d--) {
         Dim coord = dim_known(0);
         if (threads[d] > 1) {
-            const char *part = inner == 1 ? arena_printf(cx->arena, "(%s %% %lld)", thread, (long long)threads[d])
-                                          : arena_printf(cx->arena, "(%s / %lld %% %lld)", thread, (long long)inner,
-                                                         (long long)threads[d]);
-            coord = dim_named(part);
+            const char *index = inner == 1 ? arena_printf(cx->arena, "(%s %% %lld)", thread, (long long)threads[d])
+                                           : arena_printf(cx->arena, "(%s / %lld %% %lld)", thread, (long long)inner,
+                                                          (long long)threads[d]);
+            coord = dim_named(index);
         }
         inner = layout_mul(cx, inner, threads[d]);
         add_offset(cx, &v, dim_mul(cx, coord, parent.stride[d]));

@@ -8,10 +8,10 @@ void sb_init(StrBuf *sb, Arena *arena) {
 
 // Makes room for `count` more bytes and the terminator.
 static void reserve(StrBuf *sb, size_t count) {
-    size_t needed = sb->length + count + 1;
-    if (needed <= sb->capacity) return;
+    size_t required = sb->length + count + 1;
+    if (required <= sb->capacity) return;
     size_t capacity = sb->capacity ? 2 * sb->capacity : 64;
-    if (capacity < needed) capacity = needed;
+    if (capacity < required) capacity = required;
     sb->text = arena_grow(sb->arena, sb->text, sb->length, capacity);
     sb->capacity = capacity;
 }

@@ -35,13 +35,13 @@ static int64_t reduce_partials(const Stmt *reduce) {
 
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src) {
     if (!reduces_to_partials(reduce)) return src;
-    return tv_in_parts(arena, src, reduce_op_axis(reduce), reduce_partials(reduce));
+    return tv_split_axis(arena, src, reduce_op_axis(reduce), reduce_partials(reduce));
 }
 
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src) {
     int axis = reduce_op_axis(reduce);
     if (!reduces_to_partials(reduce)) return tv_reduce(arena, src, axis);
-    return tv_reduce_to_parts(arena, src, axis, reduce_partials(reduce));
+    return tv_partial_reduce(arena, src, axis, reduce_partials(reduce));
 }
 
 static bool along_axis(const LayoutMode *mode, int axis) {

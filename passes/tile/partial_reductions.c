@@ -258,7 +258,7 @@ static Buf *new_partials(const Sum *s, int64_t partials) {
     for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? partials : buf_extent(src, d);
     Buf *partial =
         buf_new_const(s->arena, "partial", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape, s->reduce->loc);
-    partial->layout = tv_reduce_to_parts(s->arena, src->layout, axis, partials);
+    partial->layout = tv_partial_reduce(s->arena, src->layout, axis, partials);
     partial->owner = s->sum->owner;
     return partial;
 }
@@ -310,7 +310,7 @@ static bool shares(const Sum *s) {
     if (s->scales && s->reduce->call.op != OP_REDUCE_SUM) return false;
     const Layout *layout = s->reduce->call.args[REDUCE_SRC].region->buf->layout;
     int64_t partials = tv_threads_along(layout, reduce_op_axis(s->reduce));
-    return partials > 1 && tv_reduce_to_parts(s->arena, layout, reduce_op_axis(s->reduce), partials);
+    return partials > 1 && tv_partial_reduce(s->arena, layout, reduce_op_axis(s->reduce), partials);
 }
 
 // The longest run of statements from `from` on that update `sum` only, ending with one that does.

@@ -2,8 +2,8 @@
 #include "runtime/device/cuda.h"
 #include <stdio.h>
 #include <string.h>
-#if __has_include("layout/calc.h")
-#include "layout/calc.h"
+#if __has_include("layout/calculator/calc.h")
+#include "layout/calculator/calc.h"
 #define HAVE_LAYOUT_CALCULATOR 1
 #endif
 

@@ -2,7 +2,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
-#include "layout/draw.h"
+#include "layout/calculator/draw.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/shared_access.h"
 #include <string.h>

@@ -33,7 +33,7 @@ static void test_library(void **state) {
     make_copy(&k);
     AssembleOptions options = {.target = target_named("sm_80")};
     Assembly assembly = {
-        .arena = k.arena, .failure = &failure, .sink = k.module->sink, .options = &options, .sparing = true};
+        .arena = k.arena, .failure = &failure, .sink = k.module->sink, .options = &options, .few_registers = true};
     assembly.ptx = ptx_of(&k, "sm_80");
     AssembleStatus status = run_nvjitlink(&assembly);
     if (status == UNAVAILABLE) {   // (skip() would leave past the arena)

@@ -1,7 +1,7 @@
 // Questions by the line: refusals, bad syntax, overflow, and mutations of good lines, which must be answered whatever
 // they are.
-#include "layout/batch.h"
-#include "layout/calc.h"
+#include "layout/calculator/batch.h"
+#include "layout/calculator/calc.h"
 #include "tests/unit/unit.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Every claim of the five write-ups that the algebra answers to, true or not: a test is named after what is claimed,
 // and says what is really so. docs/layouts.md tells the story; "claims ..." in a comment marks an error of the
 // write-up.
-#include "layout/calc.h"
+#include "layout/calculator/calc.h"
 #include "layout/tiled_copy.h"
 #include "layout/tma.h"
 #include "layout/view.h"

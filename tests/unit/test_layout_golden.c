@@ -1,6 +1,6 @@
 // The golden tables, line by line, through the batch: what CuTe's C++ headers print, Triton's unit tests and an
 // independent reference of linear layouts, TileLang's bank swizzles element by element.
-#include "layout/batch.h"
+#include "layout/calculator/batch.h"
 #include "tests/unit/unit.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -289,16 +289,16 @@ static void a_dim_in_parts(void **state) {
     const Layout *c = parse(*state, "((4,8,2),(2,2)):((2@1,1@0,16@0),(1@1,8@0))", 0);
     assert_int_equal(tv_threads_along(c, 1), 4);
     assert_int_equal(tv_threads_along(c, 0), 16);
-    assert_string_equal(layout_text(*state, tv_reduce_to_parts(*state, c, 1, 4)), "((4,8,2),2):((1@1,1@0,16@0),8@0)");
-    assert_string_equal(layout_text(*state, tv_reduce_to_parts(*state, c, 1, 2)),
+    assert_string_equal(layout_text(*state, tv_partial_reduce(*state, c, 1, 4)), "((4,8,2),2):((1@1,1@0,16@0),8@0)");
+    assert_string_equal(layout_text(*state, tv_partial_reduce(*state, c, 1, 2)),
                         "((2,2,8,2),2):((1@1,0,1@0,16@0),8@0)");
-    assert_string_equal(layout_text(*state, tv_reduce_to_parts(*state, c, 0, 16)), "((4,16),2):((2@1,1@0),1@1)");
-    assert_null(tv_in_parts(*state, c, 1, 3));
-    assert_null(tv_in_parts(*state, c, 1, 8));
+    assert_string_equal(layout_text(*state, tv_partial_reduce(*state, c, 0, 16)), "((4,16),2):((2@1,1@0),1@1)");
+    assert_null(tv_split_axis(*state, c, 1, 3));
+    assert_null(tv_split_axis(*state, c, 1, 8));
     for (int axis = 0; axis < 2; axis++)
         for (int64_t parts = 1; parts <= tv_threads_along(c, axis); parts *= 2) {
-            const Layout *split = tv_in_parts(*state, c, axis, parts);
-            const Layout *after = tv_reduce(*state, tv_reduce_to_parts(*state, c, axis, parts), axis);
+            const Layout *split = tv_split_axis(*state, c, axis, parts);
+            const Layout *after = tv_reduce(*state, tv_partial_reduce(*state, c, axis, parts), axis);
             assert_string_equal(layout_text(*state, after), layout_text(*state, tv_reduce(*state, c, axis)));
             assert_int_equal(tv_threads_along(split, axis), tv_threads_along(c, axis) / parts);
             assert_int_equal(tv_threads_along(split, 2), parts);

@@ -1,4 +1,4 @@
-#include "layout/calc.h"
+#include "layout/calculator/calc.h"
 #include "layout/bridge.h"
 #include "layout/encoding.h"
 #include "layout/optimal_swizzle.h"

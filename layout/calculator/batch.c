@@ -1,5 +1,5 @@
-#include "layout/batch.h"
-#include "layout/batch_json.h"
+#include "layout/calculator/batch.h"
+#include "layout/calculator/batch_json.h"
 #include "layout/swizzle.h"
 #include "support/fail.h"
 #include "support/vec.h"
@@ -102,9 +102,9 @@ static void answer_slice(Question *q) {
     Tuple coord = tuple_parse(q->cx, q->field[2]);
     if (q->cx->failed) return;
     int64_t offset;
-    Cute part = cute_slice(q->cx, a, coord, &offset);
+    Cute slice = cute_slice(q->cx, a, coord, &offset);
     if (offset) sb_printf(q->out, "%lld + ", (long long)offset);
-    cute_print(q->out, part);
+    cute_print(q->out, slice);
 }
 
 static void list_offsets(Question *q, Swizzle s, Cute a) {

@@ -1,6 +1,6 @@
 // Pictures of the layouts that the passes chose.
+#include "layout/calculator/draw.h"
 #include "layout/distribution.h"
-#include "layout/draw.h"
 
 enum { MOST_ROWS = 32, MOST_NARROW = 32, MOST_WIDE = 16 };   // of cells
 
@@ -59,7 +59,7 @@ static int64_t place_of(const Layout *layout, const Plane *plane, int64_t row, i
     return layout_linear(layout, coordinate);
 }
 
-static bool stays_together(const Layout *layout, const Plane *plane, int64_t run) {
+static bool stays_contiguous(const Layout *layout, const Plane *plane, int64_t run) {
     for (int64_t row = 0; row < plane->rows; row++)
         for (int64_t column = 0; column < plane->columns; column++) {
             int64_t first = place_of(layout, plane, row, column - column % run);
@@ -92,7 +92,7 @@ Drawing draw_shared(LayoutContext *cx, const char *title, const Layout *layout, 
     for (int i = 0; i < layout->rank_in; i++) shape[i] = layout_extent_in(layout, i);
     Plane plane = plane_of(layout->rank_in, shape, MOST_NARROW);
     while (2 * run * element_bits <= WIDEST_BITS && plane.columns % (2 * run) == 0 &&
-           stays_together(layout, &plane, 2 * run))
+           stays_contiguous(layout, &plane, 2 * run))
         run *= 2;
     const char *more;
     Drawing d = window(cx, title, &plane, rows_to_draw(layout, &plane, element_bits, memory),

@@ -1,4 +1,4 @@
-// The JSON half of layout/batch.h.
+// The JSON half of layout/calculator/batch.h.
 #pragma once
 #include "support/arena.h"
 

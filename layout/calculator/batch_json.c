@@ -1,4 +1,4 @@
-#include "layout/batch_json.h"
+#include "layout/calculator/batch_json.h"
 #include "layout/encoding.h"
 #include "layout/optimal_swizzle.h"
 #include "support/json.h"

@@ -1,4 +1,4 @@
-#include "layout/draw.h"
+#include "layout/calculator/draw.h"
 #include <string.h>
 
 enum { MOST_CELLS = 1 << 16 };
@@ -82,7 +82,7 @@ static void mark_phase(Drawing *d, int first, int lanes, int column, int width, 
         for (int j = 0; j < lanes; j++) {
             int64_t a = addresses[i] / m.bank_bytes, b = addresses[j] / m.bank_bytes;
             int words = bytes > m.bank_bytes ? bytes / m.bank_bytes : 1;
-            int64_t apart = a > b ? a - b : b - a, around = apart % m.banks;
+            int64_t distance = a > b ? a - b : b - a, around = distance % m.banks;
             bool same_bank = around < words || m.banks - around < words;
             for (int k = column; k < column + width && k < d->columns && i != j && a != b && same_bank; k++)
                 d->cells[(first + i) * d->columns + k].marked = true;
@@ -90,7 +90,7 @@ static void mark_phase(Drawing *d, int first, int lanes, int column, int width, 
 }
 
 // Do runs of `step` columns stay together in memory?
-static bool stays_together(Swizzled a, int64_t rows, int64_t columns, int step) {
+static bool stays_contiguous(Swizzled a, int64_t rows, int64_t columns, int step) {
     if (columns % step) return false;
     for (int64_t i = 0; i < rows * columns; i++) {
         int64_t column = i / rows, first = i - column % step * rows;
@@ -128,7 +128,7 @@ Drawing draw_banks(LayoutContext *cx, Swizzled a, int element_bits, int access_b
     int64_t row_bytes = (int64_t)memory.banks * memory.bank_bytes, worst = 0, least = 0;
     int step = access_bytes * 8 > element_bits ? access_bytes * 8 / element_bits : 1;   // elements of one access
     int widest = access_bytes > memory.bank_bytes ? access_bytes : memory.bank_bytes, phase = (int)(row_bytes / widest);
-    int run = stays_together(a, rows, columns, step) ? step : 1;
+    int run = stays_contiguous(a, rows, columns, step) ? step : 1;
     Drawing d = bank_cells(cx, a, rows, columns, run, element_bits, memory);
     for (int64_t j = 0; j < columns; j += step)
         for (int row = 0; row < d.rows; row += WARP) {

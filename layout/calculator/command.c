@@ -1,6 +1,6 @@
 // `tilec layout`: the calculator and the batch on the command line.
-#include "layout/batch.h"
-#include "layout/calc.h"
+#include "layout/calculator/batch.h"
+#include "layout/calculator/calc.h"
 #include "support/fail.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Drawings as text, SVG and HTML.
-#include "layout/draw.h"
+#include "layout/calculator/draw.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -3,12 +3,12 @@
 // Two kinds of picture, by what the layout is. A map from coordinates to one output, such as `linear(Sw<..> o ..)`, is
 // a table of the output: rows are the first input. Anything else maps hardware (registers and threads, or offsets of
 // shared memory) to the coordinates of a tensor: cell (i, j) shows who is there.
-#include "layout/draw.h"
+#include "layout/calculator/draw.h"
 #include <string.h>
 
 enum { MOST_BITS = 20 };   // of the inputs: they are enumerated
 
-static int64_t part_of(uint64_t packed, int shift, int bits) {
+static int64_t bit_field(uint64_t packed, int shift, int bits) {
     return (int64_t)(packed >> shift & (((uint64_t)1 << bits) - 1));
 }
 
@@ -23,10 +23,10 @@ static const char *hint_of(LayoutContext *cx, Linear a, uint64_t in) {
     uint64_t out = linear_apply_packed(a, in);
     for (int i = 0; i < a.in_count; i++)
         sb_printf(&text, "%s%s %lld", i ? ", " : "", a.ins[i].name,
-                  (long long)part_of(in, linear_in_shift(a, i), a.ins[i].bits));
+                  (long long)bit_field(in, linear_in_shift(a, i), a.ins[i].bits));
     for (int i = 0; i < a.out_count; i++)
         sb_printf(&text, "%s%s %lld", i ? ", " : ": ", a.outs[i].name,
-                  (long long)part_of(out, linear_out_shift(a, i), a.outs[i].bits));
+                  (long long)bit_field(out, linear_out_shift(a, i), a.outs[i].bits));
     return sb_text(&text);
 }
 
@@ -52,7 +52,7 @@ static const char *owner_text(LayoutContext *cx, Linear a, uint64_t in, int *col
     int shift = linear_in_shift(a, reg), bits = a.ins[reg].bits;
     int64_t thread = (int64_t)((in >> (shift + bits) << shift) | (in & (((uint64_t)1 << shift) - 1)));
     *colour = (int)(thread % 16);
-    return arena_printf(cx->arena, "T%lld V%lld", (long long)thread, (long long)part_of(in, shift, bits));
+    return arena_printf(cx->arena, "T%lld V%lld", (long long)thread, (long long)bit_field(in, shift, bits));
 }
 
 static Drawing owners(LayoutContext *cx, Linear a) {
@@ -62,7 +62,7 @@ static Drawing owners(LayoutContext *cx, Linear a) {
     Drawing d = draw_blank(cx, linear_text(cx->arena, a), (int64_t)1 << rows, columns);
     for (uint64_t in = 0; in < (uint64_t)1 << bits && !cx->failed; in++) {
         uint64_t out = linear_apply_packed(a, in);
-        DrawCell *cell = &d.cells[part_of(out, 0, rows) * columns + (int64_t)(out >> rows)];
+        DrawCell *cell = &d.cells[bit_field(out, 0, rows) * columns + (int64_t)(out >> rows)];
         if (*cell->text) {   // the first holder is shown
             copies++;
             continue;

@@ -9,7 +9,7 @@
 // layout or a tiler where one is wanted; a tuple of layouts is the layout of those modes. `calc_help` lists the
 // functions.
 #pragma once
-#include "layout/draw.h"
+#include "layout/calculator/draw.h"
 #include "layout/linear.h"
 #include <stdio.h>
 
