@@ -16,8 +16,8 @@ static void emit_mbarrier_wait(Gen *gen, const OpCall *call) {
     Value address = barrier_address(gen, call), parity = emit_i32(gen, arg_expr(gen, call, 1));
     Label spin = new_label(gen, "spin"), done = new_label(gen, "done");
     go_to(gen, spin);
-    const char *wait = gen->cluster.tells_peers ? "llvm.nvvm.mbarrier.try.wait.parity.scope.cluster.space.cta"
-                                                : "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
+    const char *wait = gen->cluster.scope ? "llvm.nvvm.mbarrier.try.wait.parity.scope.cluster.space.cta"
+                                          : "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
     Value reached = CALL(gen, wait, gen->types.i1, address, parity);
     LLVMBuildCondBr(gen->builder, reached, done, spin);
     LLVMPositionBuilderAtEnd(gen->builder, done);

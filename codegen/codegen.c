@@ -211,8 +211,9 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
                                   .ready = map_new(arena),
                                   .lets = map_new(arena)};
     gen->registers = (RegisterState){.arrays = map_new(arena)};
-    gen->cluster = (ClusterState){.ctas = grid_blocks(grid), .started = grid_blocks(grid) == 1};
-    find_wgmma_arrays(gen, kernel);
+    gen->cluster = (ClusterState){.ctas = grid_blocks(grid),
+                                  .started = grid_blocks(grid) == 1,
+                                  .scope = attr_get(kernel->attrs, ATTR_CLUSTER_SCOPE)};
     lay_out_shared(arena, kernel, gen->address.shared_offsets, &bytes);
 }
 
@@ -268,7 +269,6 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     set_launch_attributes(gen, grid);
     open_body(gen);
     gen->kernel.thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->types.i32, 0, NULL);
-    if (func_cluster(kernel) > 1) cluster_kernel(gen, kernel);
     if (gen->cluster.ctas > 1) start_cluster(gen);
     gen->kernel.warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
     gen->address.shared = gen->common->has_wgmma ? shared_base(gen) : gen->address.shared_symbol;
@@ -356,7 +356,7 @@ static Common common_of(const Module *module, const CodegenOptions *options) {
     Common common = {.module = module, .options = options};
     for (int i = 0; i < module->funcs.count; i++) {
         common.has_wgmma |= func_calls(module->funcs.items[i], OP_WGMMA);
-        common.has_wide_joins |= has_wide_joins(module->funcs.items[i]);
+        common.coalesces |= attr_get(module->funcs.items[i]->attrs, ATTR_COALESCE) != NULL;
     }
     return common;
 }

@@ -340,7 +340,11 @@ static Value emit(Gen *gen, Expr *expr) {
     case EXPR_CALL: break;
     }
     if (op_is_pure(expr->call.op)) return emit_math(gen, expr);
-    return emit_op(gen, expr->call.op, expr->call.count, expr->call.args, expr->type, expr->loc);
+    return emit_op(gen, &(OpCall){.op = expr->call.op,
+                                  .count = expr->call.count,
+                                  .args = expr->call.args,
+                                  .type = expr->type,
+                                  .loc = expr->loc});
 }
 
 Value emit_index(Gen *gen, Expr *expr) {

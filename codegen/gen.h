@@ -78,8 +78,8 @@ typedef struct Unit {
 typedef struct Common {
     const Module *module;
     const CodegenOptions *options;
-    bool has_wgmma;        // in some kernel of the module
-    bool has_wide_joins;   // likewise: an `if` that writes many registers
+    bool has_wgmma;   // in some kernel of the module
+    bool coalesces;   // some kernel has @coalesce
 } Common;
 
 // ---- the state of a unit, by what it serves ----
@@ -141,18 +141,14 @@ typedef struct RegisterState {
     Map *arrays;                   // Buf -> RegisterArray
     VEC(RegisterArray *) packed;   // those of floats, several in a register
     Value zero;                    // opaque to the optimizer
-    Map *wgmma_arrays;             // Buf that wgmma reads or writes -> itself (wgmma.c)
-    Map *narrow_operands;          // those of them that are left operands of 8 bits
-    VEC(Buf *) in_flight;          // those whose declarations are open
+    VEC(const Buf *) wgmma;        // those with @wgmma_registers whose declarations are open
 } RegisterState;
 
 // CTAs that work on one tile, and CTAs of a hardware cluster (cluster.c).
 typedef struct ClusterState {
-    int64_t ctas;        // that share a tile
-    bool started;        // all of them are known to run
-    bool shared_alone;   // they communicate through shared memory only
-    bool tells_peers;    // an arrival at another CTA's mbarrier publishes data that `peer` reads
-    bool peers_read;     // another CTA's shared memory has been read so far, or in a loop
+    int64_t ctas;   // that share a tile
+    bool started;   // all of them are known to run
+    bool scope;     // @cluster_scope
 } ClusterState;
 
 typedef struct Gen {
@@ -273,16 +269,18 @@ typedef struct OpCall {
     OpId op;
     int count;
     Arg *args;
-    Type type;   // of the result; TYPE_NONE for a statement
+    Type type;           // of the result; TYPE_NONE for a statement
+    const Attr *attrs;   // of a statement
     Span loc;
 } OpCall;
+OpCall call_of(const Stmt *stmt);   // a STMT_CALL
 bool has_arg(const OpCall *call, int index);
 Expr *arg_expr(Gen *gen, const OpCall *call, int index);
 Region *arg_place(Gen *gen, const OpCall *call, int index);
 int64_t arg_const(Gen *gen, const OpCall *call, int index);
 const char *arg_word(Gen *gen, const OpCall *call, int index);
 bool op_supported(Gen *gen, const OpCall *call);   // false: the target lacks it, and that has been reported
-Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc);   // NULL: no result
+Value emit_op(Gen *gen, const OpCall *call);       // NULL: no result
 
 // How an op is emitted: one of the three.
 typedef struct OpEmitter {
@@ -298,14 +296,11 @@ extern const OpEmitter sync_emitters[OP_COUNT], memory_emitters[OP_COUNT], mma_e
 unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope: block, cluster, device, system
 
 // ---- async.c, cluster.c ----
-void cluster_kernel(Gen *gen, const Func *kernel);   // before its body
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 
 // ---- wgmma.c ----
 bool is_wgmma(const Stmt *stmt);                        // wgmma, its fence, commit or wait
 int emit_wgmma(Gen *gen, const Block *block, int at);   // the statements of that kind from `at` on: how many there were
-void find_wgmma_arrays(Gen *gen, const Func *kernel);
-bool has_wide_joins(const Func *kernel);   // an `if` that writes many registers
 
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);

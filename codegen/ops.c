@@ -5,6 +5,10 @@
 
 // ---- operands ----
 
+OpCall call_of(const Stmt *stmt) {
+    return (OpCall){stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->attrs, stmt->loc};
+}
+
 bool has_arg(const OpCall *call, int index) {
     return index < call->count && (call->args[index].value || call->args[index].region || call->args[index].name);
 }
@@ -128,13 +132,13 @@ bool op_supported(Gen *gen, const OpCall *call) {
     return false;
 }
 
-Value emit_op(Gen *gen, OpId op, int count, Arg *args, Type type, Span loc) {
-    OpCall call = {op, count, args, type, loc};
-    if (!op_supported(gen, &call)) return type == TYPE_NONE ? NULL : LLVMGetPoison(llvm_value_type(gen, type));
-    const OpEmitter *row = emitter_of(op);
-    EXPECT(gen->failure, row, "%s at thread stage", op_info(op)->text);
-    if (row->value) return row->value(gen, &call);
-    if (row->statement) row->statement(gen, &call);
+Value emit_op(Gen *gen, const OpCall *call) {
+    if (!op_supported(gen, call))
+        return call->type == TYPE_NONE ? NULL : LLVMGetPoison(llvm_value_type(gen, call->type));
+    const OpEmitter *row = emitter_of(call->op);
+    EXPECT(gen->failure, row, "%s at thread stage", op_info(call->op)->text);
+    if (row->value) return row->value(gen, call);
+    if (row->statement) row->statement(gen, call);
     else call_named(gen, row->intrinsic, gen->types.none, 0, NULL);
     return NULL;
 }

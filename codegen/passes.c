@@ -35,7 +35,7 @@ static const char *const TRIPLE = "nvptx64-nvidia-cuda";
 
 static LLVMCodeGenOptLevel codegen_level(const Gen *gen) {
     if (gen->options->optimize >= 2) return LLVMCodeGenLevelDefault;
-    return gen->common->has_wgmma || gen->common->has_wide_joins ? LLVMCodeGenLevelLess : LLVMCodeGenLevelNone;
+    return gen->common->coalesces ? LLVMCodeGenLevelLess : LLVMCodeGenLevelNone;
 }
 
 // LLVM's list of targets belongs to the process and has no lock.

@@ -59,7 +59,7 @@ void declare_register_array(Gen *gen, Buf *buf) {
         if (array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
             vec_push(gen->arena, &gen->registers.packed, array);
     }
-    if (map_has(gen->registers.wgmma_arrays, buf)) vec_push(gen->arena, &gen->registers.in_flight, buf);
+    if (attr_get(buf->attrs, ATTR_WGMMA_REGISTERS)) vec_push(gen->arena, &gen->registers.wgmma, buf);
     for (int64_t i = 0; i < array->count / array->pack; i++) {
         LLVMBuildStore(gen->builder, LLVMGetPoison(array->slot_type), array->slots[i]);
     }

@@ -113,7 +113,7 @@ static void await_cluster_before(Gen *gen, Stmt *stmt) {
 void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
     int64_t first = gen->kernel.role.first;
-    int in_flight = gen->registers.in_flight.count;
+    int open_arrays = gen->registers.wgmma.count;
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         if (is_wgmma(stmt)) {
@@ -126,7 +126,7 @@ void emit_block(Gen *gen, Block *block) {
             emit_stmt(gen, stmt);
         }
     }
-    gen->registers.in_flight.count = in_flight;
+    gen->registers.wgmma.count = open_arrays;
     leave_scope(gen, state);
 }
 
@@ -162,40 +162,6 @@ static void prepare_arm(Gen *gen, const Block *arm) {
             return;
         }
     }
-}
-
-static bool find_unrolled_stores(Visitor *visitor, Stmt *stmt) {
-    enum { MANY = 32 };
-    int64_t trips = 1;
-    bool *found = visitor->user;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL) return !*found;
-    for (int i = 0; i < stmt->loop.count; i++) {
-        const Iter *iter = &stmt->loop.iters[i];
-        int64_t begin, end, step;
-        if (expr_const(iter->begin, &begin) && expr_const(iter->end, &end) && expr_const(iter->step, &step))
-            trips *= (end - begin) / step;
-    }
-    for (int i = 0; i < stmt->loop.body.count && trips >= MANY; i++) {
-        const Stmt *inner = stmt->loop.body.items[i];
-        if (inner->kind == STMT_IF && inner->if_.then.count > 0) inner = inner->if_.then.items[0];
-        *found |= inner->kind == STMT_STORE && inner->store.buf->scope == SCOPE_LOCAL;
-    }
-    return !*found;
-}
-
-static bool find_joining_if(Visitor *visitor, Stmt *stmt) {
-    bool *found = visitor->user;
-    Visitor arms = {.stmt = find_unrolled_stores, .user = found};
-    if (stmt->kind == STMT_IF) visit_stmt(&arms, stmt);
-    return !*found;
-}
-
-bool has_wide_joins(const Func *kernel) {
-    bool found = false;
-    Visitor visitor = {.stmt = find_joining_if, .user = &found};
-    Block body = kernel->body;
-    visit_block(&visitor, &body);
-    return found;
 }
 
 static void emit_if(Gen *gen, Stmt *stmt) {
@@ -587,6 +553,11 @@ static void emit_decl(Gen *gen, Stmt *stmt) {
     if (stmt->decl->scope == SCOPE_LOCAL) declare_register_array(gen, stmt->decl);
 }
 
+static void emit_call(Gen *gen, const Stmt *stmt) {
+    OpCall call = call_of(stmt);
+    emit_op(gen, &call);
+}
+
 static void emit_stmt(Gen *gen, Stmt *stmt) {
     debug_lines_at(gen, stmt->loc);
     switch (stmt->kind) {
@@ -603,7 +574,7 @@ static void emit_stmt(Gen *gen, Stmt *stmt) {
     case STMT_GRID: emit_grid(gen, stmt); return;
     case STMT_ROLE: return;   // emit_block
     case STMT_THREAD: emit_thread(gen, stmt); return;
-    case STMT_CALL: emit_op(gen, stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->loc); return;
+    case STMT_CALL: emit_call(gen, stmt); return;
     case STMT_ASSUME: facts_assume(gen->kernel.facts, stmt->assume, true); return;
     case STMT_LAUNCH: break;
     }

@@ -27,37 +27,10 @@
 // Limits: what a wait ties is whole arrays, whichever groups are pending; an array that is indexed by registers of two
 // runs that wait for different groups is therefore used no earlier than the source says, but could be.
 #include "codegen/gen.h"
-#include "ir/rewrite.h"
 #include <string.h>
 
 bool is_wgmma(const Stmt *stmt) {
     return stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_WGMMA;
-}
-
-// ---- which arrays can be in flight ----
-
-enum { A_OPERAND = 1 };   // place in ops.def's row
-
-static bool note_arrays(Visitor *visitor, Stmt *stmt) {
-    Gen *gen = visitor->user;
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_WGMMA) return true;
-    for (int i = 0; i < stmt->call.count; i++) {
-        Region *region = stmt->call.args[i].region;
-        if (!region || region->buf->scope != SCOPE_LOCAL) continue;
-        Buf *root = region->buf;
-        while (root->alias_of) root = root->alias_of;
-        map_put(gen->registers.wgmma_arrays, root, root);
-        if (i == A_OPERAND && type_bits(root->type) == 8) map_put(gen->registers.narrow_operands, root, root);
-    }
-    return true;
-}
-
-void find_wgmma_arrays(Gen *gen, const Func *kernel) {
-    gen->registers.wgmma_arrays = map_new(gen->arena);
-    gen->registers.narrow_operands = map_new(gen->arena);
-    Visitor visitor = {.stmt = note_arrays, .user = gen};
-    Block body = kernel->body;
-    visit_block(&visitor, &body);
 }
 
 // ---- the operands of a piece of assembly ----
@@ -274,24 +247,30 @@ static void write_wgmma(Asm *code, const OpCall *call) {
 
 // ---- a run of statements ----
 
-// What must be tied before operands can be numbered: the registers of each product; all that can be in flight for a
-// wait or fence.
+static RegisterArray *wgmma_array(Gen *gen, const Buf *buf) {
+    while (buf->alias_of) buf = buf->alias_of;
+    EXPECT(gen->failure, attr_get(buf->attrs, ATTR_WGMMA_REGISTERS), "wgmma on '%s' without @%s", buf->name,
+           attr_name(ATTR_WGMMA_REGISTERS));
+    return register_array(gen, buf);
+}
+
+// Before operands can be numbered: ties the registers of each product, and for a wait or fence all that can be in flight.
 static void tie_operands(Asm *code, const OpCall *call) {
     Gen *gen = code->gen;
     if (call->op == OP_WGMMA_WAIT || call->op == OP_WGMMA_FENCE) {
-        for (int i = 0; i < gen->registers.in_flight.count; i++) {
-            RegisterArray *array = register_array(gen, gen->registers.in_flight.items[i]);
+        for (int i = 0; i < gen->registers.wgmma.count; i++) {
+            RegisterArray *array = register_array(gen, gen->registers.wgmma.items[i]);
             tie(code, array, 0, array->count / per_register(array));
         }
     }
     if (call->op != OP_WGMMA) return;
     WgmmaInfo info = shape_of(gen, call);
     Region *acc = arg_place(gen, call, W_ACC), *a = arg_place(gen, call, W_A);
-    RegisterArray *array = register_array(gen, acc->buf);
+    RegisterArray *array = wgmma_array(gen, acc->buf);
     int64_t elements = (int64_t)info.m * info.n / (4 * gen->target->warp_lanes);
     tie(code, array, place_register_index(gen, acc), elements / per_register(array));
     if (a->buf->scope == SCOPE_LOCAL) {
-        tie(code, register_array(gen, a->buf), place_register_index(gen, a), A_REGISTERS * steps_of(gen, call));
+        tie(code, wgmma_array(gen, a->buf), place_register_index(gen, a), A_REGISTERS * steps_of(gen, call));
     }
 }
 
@@ -340,10 +319,6 @@ static void emit_asm(Asm *code) {
     }
 }
 
-static OpCall call_of(const Stmt *stmt) {
-    return (OpCall){stmt->call.op, stmt->call.count, stmt->call.args, TYPE_NONE, stmt->loc};
-}
-
 // ptxas takes a wait for an instruction like others, and moves it up past all arithmetic of its basic block that does not touch
 // the registers in flight: past the work that shall run beside the product. An instruction that is never executed, as nobody can
 // know, stays behind that work, and waits do not pass it. (Seen in the SASS of ptxas 13.0; a warp's barrier does not hold them, a
@@ -358,8 +333,7 @@ static bool follows_work(const Gen *gen, const Block *block, int at) {
     if (block->items[at]->call.op != OP_WGMMA_WAIT || at == 0) return false;
     if (gen->kernel.role.count > (int64_t)FEW * target_warpgroup(gen->target)) return false;
     bool chained = false;
-    for (int i = 0; i < gen->registers.in_flight.count; i++)
-        chained |= map_has(gen->registers.narrow_operands, gen->registers.in_flight.items[i]);
+    for (int i = 0; i < gen->registers.wgmma.count; i++) chained |= type_bits(gen->registers.wgmma.items[i]->type) == 8;
     if (!chained) return false;
     const Stmt *before = block->items[at - 1];
     return before->kind == STMT_BLOCK || before->kind == STMT_STORE ||

@@ -79,3 +79,4 @@ bool pass_insert_sync(PassContext *context, Func *kernel);
 bool pass_lower_tile_op(PassContext *context, Func *kernel);
 bool pass_vectorize(PassContext *context, Func *kernel);
 bool pass_unroll(PassContext *context, Func *kernel);
+bool pass_annotate_kernel(PassContext *context, Func *kernel);

@@ -114,6 +114,12 @@ static bool all_lowered(const Module *module) {
     return kernels > 0;
 }
 
+// The facts that codegen goes by: the pipeline's last pass, which a list of passes or a bisection may have left out.
+static bool annotate(const CompileOptions *options, Module *module) {
+    PassOptions annotation = {.passes = "annotate-kernel", .bisect_limit = -1};
+    return run_passes(module, options->target, &annotation, NULL);
+}
+
 static bool generate(const CompileOptions *options, Compiled *out) {
     CodegenOptions codegen = {.target = options->target, .optimize = options->optimize, .lines = options->lines};
     CodegenResult result = {0};
@@ -166,7 +172,7 @@ static bool passes_to_plan(void *user) {
     limit_recorded_tiles(job->loader, out->module);
     out->times.passes = seconds_now() - start;
     if (options->upto == UPTO_PASSES) return true;
-    if (!all_lowered(out->module)) return false;
+    if (!all_lowered(out->module) || !annotate(options, out->module)) return false;
     repro_codegen(&job->repro, out->module, options);
     return job->ok = generate(options, out) && assemble_and_pack(options, &job->assembling, out);
 }

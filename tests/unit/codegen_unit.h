@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/codegen.h"
 #include "ir/build.h"
+#include "passes/pass.h"
 #include "tests/unit/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,9 @@ static inline const char *ptx_of(Kernel *k, const char *target) {
     CodegenOptions options = {.target = target_named(target), .optimize = 1};
     CodegenResult result;
     bool show = getenv("SHOW_LLVM") != NULL;
-    bool ok = codegen_module(k->module, &options, show, &result);
+    PassOptions annotation = {.passes = "annotate-kernel", .bisect_limit = -1};
+    bool ok =
+        run_passes(k->module, options.target, &annotation, NULL) && codegen_module(k->module, &options, show, &result);
     if (show) fprintf(stderr, "%s\n", result.llvm);
     if (getenv("SHOW_PTX")) fprintf(stderr, "%s\n", result.ptx);
     StrBuf text;
