@@ -108,7 +108,6 @@ static LLVMTypeRef scalar_param_type(Gen *gen, Var *var) {
 // A tensor map is passed by value, and instructions take its address in the parameter space: without grid_constant LLVM
 // would make a copy in local memory, which they do not accept.
 static void bind_tensor_map(Gen *gen, Var *var, int index) {
-    enum { ALIGN = 64 };   // of a tensor map (PTX ISA, "tensor map")
     VarPlace *place = NEW(gen->arena, VarPlace);
     LLVMAttributeIndex param = (LLVMAttributeIndex)index + 1;
     place->value = LLVMGetParam(gen->kernel.function, (unsigned)index);
@@ -119,7 +118,7 @@ static void bind_tensor_map(Gen *gen, Var *var, int index) {
     LLVMAddAttributeAtIndex(gen->kernel.function, param, LLVMCreateTypeAttribute(gen->llvm.context, byval, type));
     LLVMAddAttributeAtIndex(gen->kernel.function, param,
                             LLVMCreateStringAttribute(gen->llvm.context, constant, (unsigned)strlen(constant), "", 0));
-    set_param_attribute(gen, index, "align", ALIGN);
+    set_param_attribute(gen, index, "align", (uint64_t)tma_facts.map_align);
     map_put(gen->kernel.vars, var, place);
 }
 
@@ -284,10 +283,10 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
 // ---- the module ----
 
 static void declare_shared(Gen *gen) {
-    enum { ALIGN = 1024 };   // what the widest swizzle pattern repeats after
+    int64_t align = (int64_t)tma_facts.spans[0] * tma_facts.swizzle_rows;   // the period of the widest swizzle
     gen->address.shared_symbol =
         LLVMAddGlobalInAddressSpace(gen->llvm.module, LLVMArrayType2(gen->types.i8, 0), "shared$", 3);
-    LLVMSetAlignment(gen->address.shared_symbol, ALIGN);
+    LLVMSetAlignment(gen->address.shared_symbol, (unsigned)align);
 }
 
 static void verify(Gen *gen) {

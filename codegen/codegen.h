@@ -1,4 +1,5 @@
-// Thread-stage IR to LLVM IR, PTX and cubin. The only folder that includes llvm-c.
+// codegen/: thread-stage IR to LLVM IR, PTX and cubin. The only folder that includes llvm-c. Comes in: a module that
+// annotate-kernel has run on. Goes out: one PTX text, a cubin, machine code as text. gen.h lists the files in order.
 //
 // ABI of a kernel: one parameter per Func parameter in order (tensor: 64-bit global pointer; scalar: its type; tensor map:
 // its 128 bytes by value, aligned to 64), then one i64 per entry of func->dims. The grid is one-dimensional. Shared memory

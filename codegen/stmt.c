@@ -47,8 +47,8 @@ static void emit_assign(Gen *gen, Stmt *stmt) {
 
 // The same place in the shared memory of that block of the cluster.
 static Value in_block(Gen *gen, Value address, Expr *block) {
-    return CALL(gen, "llvm.nvvm.mapa.shared.cluster", LLVMPointerTypeInContext(gen->llvm.context, 7), address,
-                emit_i32(gen, block));
+    return CALL(gen, "llvm.nvvm.mapa.shared.cluster", LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE),
+                address, emit_i32(gen, block));
 }
 
 static void emit_store(Gen *gen, Stmt *stmt) {

@@ -147,17 +147,18 @@ static uint32_t swizzle_mode(const WgmmaForm *form) {
 
 // `form` is the place of an operand's form among the arguments; lead, stride and step follow it.
 static Descriptor descriptor_of(Asm *code, const OpCall *call, int operand, int form) {
-    enum { UNIT = 16, FIELD = 0x3FFF, LEAD_SHIFT = 16, MODE_SHIFT = 30 };
+    enum { LEAD_SHIFT = 16, MODE_SHIFT = 30 };
+    const int64_t unit = tma_facts.unit_bytes, field = tma_facts.descriptor_bytes / unit - 1;
     Gen *gen = code->gen;
     const WgmmaForm *how = wgmma_form(arg_word(gen, call, form));
     EXPECT(gen->failure, how, "wgmma operand form '%s'", arg_word(gen, call, form));
-    uint32_t lead = (uint32_t)(number_or_zero(gen, call, form + 1) / UNIT) & FIELD;
-    uint32_t stride = (uint32_t)(number_or_zero(gen, call, form + 2) / UNIT) & FIELD;
+    uint32_t lead = (uint32_t)(number_or_zero(gen, call, form + 1) / unit & field);
+    uint32_t stride = (uint32_t)(number_or_zero(gen, call, form + 2) / unit & field);
     Value low = place_units(gen, arg_place(gen, call, operand));
     low = LLVMBuildAdd(gen->builder, low, const_i32(gen, (int64_t)lead << LEAD_SHIFT), "");
     return (Descriptor){.low = add_input(code, low, 'r'),
                         .high = stride | swizzle_mode(how) << MODE_SHIFT,
-                        .step = number_or_zero(gen, call, form + 3) / UNIT,
+                        .step = number_or_zero(gen, call, form + 3) / unit,
                         .transposed = !how->k_major};
 }
 
@@ -231,7 +232,7 @@ static void write_wgmma(Asm *code, const OpCall *call) {
     int64_t steps = steps_of(gen, call);
     p.acc = register_array(gen, acc->buf);
     p.acc_first = place_register_index(gen, acc);
-    p.acc_registers = (int64_t)p.info.m * p.info.n / (4 * gen->target->warp_lanes) / per_register(p.acc);
+    p.acc_registers = (int64_t)p.info.m * p.info.n / target_warpgroup(gen->target) / per_register(p.acc);
     if (a->buf->scope == SCOPE_LOCAL) {
         p.a = register_array(gen, a->buf);
         p.a_first = place_register_index(gen, a);
@@ -267,7 +268,7 @@ static void tie_operands(Asm *code, const OpCall *call) {
     WgmmaInfo info = shape_of(gen, call);
     Region *acc = arg_place(gen, call, W_ACC), *a = arg_place(gen, call, W_A);
     RegisterArray *array = wgmma_array(gen, acc->buf);
-    int64_t elements = (int64_t)info.m * info.n / (4 * gen->target->warp_lanes);
+    int64_t elements = (int64_t)info.m * info.n / target_warpgroup(gen->target);
     tie(code, array, place_register_index(gen, acc), elements / per_register(array));
     if (a->buf->scope == SCOPE_LOCAL) {
         tie(code, wgmma_array(gen, a->buf), place_register_index(gen, a), A_REGISTERS * steps_of(gen, call));

@@ -1,3 +1,13 @@
+// layout/: layouts of tiles in registers and memory. Comes in: layouts as text or values, shapes, machine facts given by the
+// caller. Goes out: layouts, access costs, text and pictures. The compiler uses the first group; `tilec layout` uses all:
+//
+//     layout.c  distribution.c                           layouts of the passes; how a tile is spread over threads
+//     cost.c  swizzle.c                                  bank conflicts, sectors, shuffles; XOR swizzles
+//     tuple.c  cute.c  view.c  tiled_copy.c              CuTe: nested tuples, shape:stride algebra, tiled copies and MMAs
+//     linear.c  encoding.c  optimal_swizzle.c  tma.c     Triton: linear layouts over F2, named encodings, best swizzles
+//     bridge.c  context.c                                conversions between these; arena and refusals
+//     calculator/                                        expressions, batches, pictures, the command line
+//
 // The layout of the passes: a mixed-radix map from input coordinates to output coordinates, with an optional swizzle.
 //
 // Each input is split into digits, fastest first, as in CuTe; a digit d of extent e contributes d * stride to one

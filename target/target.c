@@ -9,26 +9,26 @@
 
 enum { KB = 1024, MB = 1024 * KB };
 
-// What every row shares: a warp's width, the register file, the shape of memory.
+// Common to all rows: the width of a warp, the register file, the shape of memory.
 #define COMMON                                                                                                         \
     .warp_lanes = 32, .max_threads = 1024, .shared_default = 48 * KB, .shared_reserved = KB, .registers_thread = 255,  \
     .registers_multiprocessor = 64 * KB, .partitions = 4, .register_unit = 8, .registers_least = 24, .banks = 32,      \
     .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8,               \
     .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX
 
-// Shared memory of a multiprocessor; a block may have all of it but the reserved part.
+// Shared memory of a multiprocessor; a block may use all of it except the reserved bytes.
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB
 
-// The second cache; what may stay in it beside what streams through, of the share that an H200 keeps (32 of its 50 MB).
+// The L2 cache, and the share that stays resident while other data streams through: that of an H200, 32 of 50 MB.
 #define L2(megabytes) .l2_bytes = (megabytes)*MB, .l2_kept = (int64_t)(megabytes)*MB / 8 * 5
 
 #define BIT(feature) (1u << FEATURE_##feature)
 #define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))
 #define ADA (AMPERE | BIT(MMA_FP8))
 #define NO_CLUSTERS .max_cluster = 1, .cluster_most = 1
-#define CLUSTERS .max_cluster = 8, .cluster_most = 16   // of any launch; with leave, 16 on some
+#define CLUSTERS .max_cluster = 8, .cluster_most = 16   // portable; 16 by opt-in
 #define HOPPER                                                                                                         \
-    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(PDL) |                                    \
+    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(PDL) |                                        \
      BIT(VECTOR_RED))   // and what came after it
 
 static const Target targets[] = {
@@ -46,8 +46,8 @@ static const Target targets[] = {
                .strip_bytes = 128,
                .work_clocks = 3,
                .work_elements = 256,
-               .beside_clocks = 7,
-               .beside_elements = 900,
+               .hidden_clocks = 7,
+               .hidden_elements = 900,
                .tile_clocks = 3800,
                .hidden_share = 8,
                .alone_clocks = 3000,
@@ -66,8 +66,8 @@ static const Target targets[] = {
                .cluster_clocks = 1500,
                .cluster_bytes = 5000,
                .memory_bytes = 2200,
-               .apart_clocks = 4500,
-               .apart_bytes = 2500,
+               .second_launch_clocks = 4500,
+               .workspace_bytes = 2500,
                .peer_bytes = 9,
                .stray_clusters = 8}},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .ptx_feature = "+ptx86", .summary = "Blackwell: B200",
@@ -83,8 +83,9 @@ static const Target targets[] = {
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };
 
-// As many blocks as leave each a quarter of the most threads: several then share a multiprocessor, and the memory accesses of
-// one overlap the other's arithmetic and waiting. More than is portable only where else a block would fill it alone.
+// The most CTAs that leave each a quarter of the largest number of threads: several CTAs then share a multiprocessor, and
+// memory accesses of one overlap arithmetic and waits of the others. A non-portable size is taken only if a CTA would
+// otherwise fill the multiprocessor alone.
 int target_cluster(const Target *target, int64_t threads) {
     if (threads <= target->max_threads) return 1;
     if (!target_has(target, FEATURE_CLUSTER)) return 0;
@@ -114,14 +115,14 @@ const char *feature_text(Feature feature) {
         [FEATURE_LDMATRIX] = "ldmatrix",
         [FEATURE_STMATRIX] = "stmatrix",
         [FEATURE_MMA] = "mma",
-        [FEATURE_MMA_FP8] = "mma of fp8",
-        [FEATURE_MMA_FP8_UNITS] = "units for it",
+        [FEATURE_MMA_FP8] = "mma.fp8",
+        [FEATURE_MMA_FP8_UNITS] = "native fp8",
         [FEATURE_MBARRIER] = "mbarrier",
         [FEATURE_TMA] = "TMA",
         [FEATURE_WGMMA] = "wgmma",
         [FEATURE_CLUSTER] = "clusters",
-        [FEATURE_PDL] = "launches that overlap",
-        [FEATURE_VECTOR_RED] = "red of vectors",
+        [FEATURE_PDL] = "PDL",
+        [FEATURE_VECTOR_RED] = "red.vector",
     };
     _Static_assert(sizeof texts / sizeof texts[0] == FEATURE_COUNT, "a feature without its name");
     return texts[feature];

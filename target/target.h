@@ -1,5 +1,13 @@
-// Machine facts as data: limits of each architecture, its instructions and their register layouts. Passes, emulator and
-// codegen read these rows; no pass knows a number of a machine by heart.
+// Machine facts as data. Comes in: the name of a target, an instruction or a swizzle. Goes out: rows of tables: limits of each
+// architecture, its instructions with their register layouts, measured costs. Passes, emulator and codegen read these rows; a
+// number of a machine stands nowhere else. docs/adding-a-target.md is the recipe. The files:
+//
+//     target.c    the architectures: limits, features, costs
+//     mma.c       tensor-core instructions of a warp
+//     wgmma.c     tensor-core instructions of a warpgroup
+//     tma.c       tensor maps and swizzles
+//     red.c       vector reductions to global memory
+//     atoms.def   instructions as atoms of the layout calculator
 #pragma once
 #include "layout/layout.h"
 #include <stdbool.h>
@@ -12,7 +20,7 @@ typedef enum {
     FEATURE_STMATRIX,
     FEATURE_MMA,
     FEATURE_MMA_FP8,
-    FEATURE_MMA_FP8_UNITS,   // multiplied as they are; else ptxas converts them to f16, for each instruction anew
+    FEATURE_MMA_FP8_UNITS,   // multiplied natively; otherwise ptxas converts operands to f16 for each instruction
     FEATURE_MBARRIER,
     FEATURE_TMA,
     FEATURE_WGMMA,
@@ -23,34 +31,38 @@ typedef enum {
 } Feature;
 const char *feature_text(Feature feature);
 
-// Of wgmma in a loop that TMA feeds, measured on a device (passes/cost/cost_pingpong.c).
+// Costs of GEMM loops fed by TMA, measured on a device; inputs of the models in passes/cost/. Clocks are those of a
+// multiprocessor; bytes are per clock unless a comment says otherwise.
 typedef struct WgmmaCosts {
-    int64_t k_bytes, columns,
-        column_clocks;            // an instruction takes k_bytes of k, and column_clocks for so many columns
-    int64_t shared_bytes;         // of shared memory in a clock, TMA's and the instructions' together
-    int64_t step_clocks;          // for the waits and arrivals of a step
-    int64_t latency_clocks;       // from the tile's arrival to its release, beside the instructions
-    int64_t instruction_clocks;   // of each of them at least, one after the other
-    int64_t tail_clocks;          // for the results of 64 rows, for each column
-    int64_t scattered_clocks;     // as well, where they are stored from registers
-    int64_t memory_clocks;        // from asking for a tile in memory to having it, where all multiprocessors ask
-    int64_t zero_bytes;           // behind a tensor's end that TMA fills in a clock, for all multiprocessors together
-    int64_t cluster_clocks;       // for blocks of a cluster to meet with their parts of a tile
-    int64_t cluster_bytes;        // that the L2 cache gives all clusters in a clock
-    int64_t memory_bytes;         // that memory gives all multiprocessors in a clock
-    int64_t apart_clocks;         // for a second launch, of what adds up parts of tiles
-    int64_t apart_bytes;          // of such parts that are written or read in a clock, by all
-    int64_t peer_bytes;           // of other blocks' shared memory that a block reads in a clock
-    int64_t stray_clusters;       // of so many clusters of three or more one finds no place
-    // where warpgroups share a point and do other work between products (passes/cost/cost_cooperative.c):
-    int64_t strip_bytes;                      // of k, for which a strip of rows takes 2 clocks a column
-    int64_t work_clocks, work_elements;       // for so many elements of other work, by one warpgroup
-    int64_t beside_clocks, beside_elements;   // the same where products of the next step run beside it
-    int64_t tile_clocks;                     // besides the steps of a point
-    int64_t hidden_share;                     // of the clocks of loads beside products one in so many counts
-    int64_t alone_clocks;                     // as well, where a point is a block, and nothing is loaded before it
-    int64_t alias_clocks;                   // as well, where results leave by way of a tile
-    int64_t wait_clocks;                      // besides the work of a step
+    // one wgmma instruction
+    int64_t k_bytes, columns, column_clocks;   // it covers k_bytes of k, and takes column_clocks per `columns` columns
+    int64_t instruction_clocks;                // minimum per instruction, if instructions run one after the other
+    // one k step, one tile
+    int64_t shared_bytes;       // bandwidth of shared memory, shared by TMA and wgmma
+    int64_t step_clocks;        // waits and arrivals of a step
+    int64_t latency_clocks;     // from the arrival of a slot to its release, without the instructions
+    int64_t tail_clocks;        // epilogue: per column of 64 rows
+    int64_t scattered_clocks;   // added per column if the epilogue stores from registers
+    // memory
+    int64_t memory_clocks;   // latency of a load under full load
+    int64_t memory_bytes;    // bandwidth of device memory, all multiprocessors
+    int64_t zero_bytes;      // zeros that TMA fills in beyond a tensor's end, all multiprocessors
+    // clusters and split-K
+    int64_t cluster_clocks;         // to exchange the partial tiles of a cluster
+    int64_t cluster_bytes;          // bandwidth of the L2 cache, all clusters
+    int64_t peer_bytes;             // read by a CTA from the shared memory of other CTAs
+    int64_t stray_clusters;         // one in this many clusters of 3+ CTAs cannot be co-scheduled
+    int64_t second_launch_clocks;   // split-K by workspace: the launch of the reduction kernel
+    int64_t workspace_bytes;        // bandwidth to write or read the workspace, all multiprocessors
+    // cooperative warpgroups that do other work between products (passes/cost/cost_cooperative.c)
+    int64_t strip_bytes;                      // of k, for which 64 rows take 2 clocks per column
+    int64_t work_clocks, work_elements;       // clocks of one warpgroup per work_elements elements of other work
+    int64_t hidden_clocks, hidden_elements;   // the same, hidden behind products of the next step
+    int64_t tile_clocks;                      // per tile, without its steps
+    int64_t hidden_share;   // reciprocal of the share of load time that overlaps MMA and is still charged
+    int64_t alone_clocks;   // added if a CTA computes a single tile, so that nothing is loaded ahead
+    int64_t alias_clocks;   // added if the epilogue is staged in an operand's tile
+    int64_t wait_clocks;    // per step, without its work
 } WgmmaCosts;
 
 typedef struct Target {
@@ -60,31 +72,32 @@ typedef struct Target {
     unsigned features;         // bit per Feature
     int warp_lanes;            // 32
     int max_threads;           // per block
-    int64_t shared_block;      // bytes a block may have (opt-in)
-    int64_t shared_default;    // bytes without opting in
+    int64_t shared_block;      // most bytes of a block, with opt-in
+    int64_t shared_default;    // the same without opt-in
     int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per block
-    int registers_thread;                             // most a thread can have
+    int registers_thread;                             // limit of a thread
     int registers_multiprocessor;
-    int register_unit, registers_least;   // what setmaxnreg takes: multiples of the unit, from the least on
-    int partitions;                 // of a multiprocessor: each runs every fourth warp, with its share of the registers
-    int multiprocessors;            // of the usual device, for cost models
-    WgmmaCosts wgmma;               // for those with the feature
-    int banks, bank_bytes;          // shared memory
-    int sector_bytes, line_bytes;   // global memory
-    int64_t l2_bytes, l2_kept;      // of the usual device; what stays in it beside what streams through
-    int64_t memory_period;          // rows so many bytes apart, or a multiple, load the memory's channels unequally
-    int memory_starts;              // different columns that spread such rows
-    int vector_bytes;               // widest load or store of a thread
-    int max_barriers;               // named barriers
-    int64_t max_grid;               // blocks along x
-    int max_cluster, cluster_most;   // blocks of a cluster, of any launch and with leave; 1: there are no clusters
-    bool
-        tests_cluster_window;   // a TMA load to an address in the cluster's window tests whose it is, and calls what serves another's
+    int register_unit, registers_least;   // setmaxnreg takes multiples of the unit, from the least on
+    int partitions;                       // of a multiprocessor; each has its own warps and its share of the registers
+    int multiprocessors;                  // of the most common device, for cost models
+    WgmmaCosts wgmma;                     // of targets with FEATURE_WGMMA
+    int banks, bank_bytes;                // shared memory
+    int sector_bytes, line_bytes;         // global memory
+    int64_t l2_bytes,
+        l2_kept;   // of the most common device; the share that stays resident while other data streams through
+    int64_t memory_period;   // rows at a distance of a multiple of this many bytes load the memory channels unequally
+    int memory_starts;       // number of different start columns that spread such rows
+    int vector_bytes;        // widest load or store of a thread
+    int max_barriers;        // named barriers
+    int64_t max_grid;        // blocks along x
+    int max_cluster, cluster_most;   // blocks of a cluster: portable, and non-portable (opt-in); 1: no clusters
+    // A TMA load to an address in the cluster's window of shared memory calls a slow path that checks whose memory it is.
+    bool tests_cluster_window;
 } Target;
 
 const Target *target_named(const char *name);   // NULL when unknown
 const Target *target_at(int index);             // NULL past the end; for listing
-// Blocks among which a point of `threads` threads is divided: 1 when one block holds them all, 0 when no cluster does.
+// Number of CTAs that share a tile of `threads` threads: 1 if one CTA holds them all, 0 if no cluster does.
 int target_cluster(const Target *target, int64_t threads);
 static inline int target_warpgroup(const Target *t) {
     return t->partitions * t->warp_lanes;
@@ -135,9 +148,7 @@ typedef struct WgmmaInfo {
     char acc_layout[64];   // (thread of the warpgroup, value) -> (m, n)
 } WgmmaInfo;
 enum { WGMMA_ROWS = 64 };   // m of all of them
-enum {
-    WGMMA_ROOM = 30
-};   // registers beside an instruction's accumulators that threads must start with (ptxas, C7602)
+enum { WGMMA_ROOM = 30 };   // registers that a thread must have at launch besides the accumulators (ptxas, C7602)
 bool wgmma_named(const char *name, WgmmaInfo *out);   // false: there is no such instruction
 // The instruction with these operands and this n; false when the target has none.
 bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
@@ -165,6 +176,7 @@ typedef struct TmaFacts {
     int spans
         [TMA_SPANS];   // bytes of a row that the swizzles take, the widest first; a pattern repeats after swizzle_rows
     int swizzle_rows;
+    int map_align;      // bytes, of a tensor map
     int shared_align;   // bytes, of a box in shared memory
     // L2 may fetch up to so many bytes where fewer are asked for: what whole tiles want. But where rows do not begin at multiples of
     // that it takes reads in halves of such lines from 4.5 to 4.1 TB/s (H200, rows of 1152 bytes in boxes of 128 bytes).

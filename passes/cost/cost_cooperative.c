@@ -2,7 +2,7 @@
 // warpgroups do not hide from one another: the more of them there are, the less.
 //
 //     products     each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
-//     the rest     `beside_clocks` for `beside_elements` of all tile statements in the loop, divided by the warpgroups
+//     the rest     `hidden_clocks` for `hidden_elements` of all tile statements in the loop, divided by the warpgroups
 //
 // (`work_clocks` for `work_elements` where no product runs beside it) and `wait_clocks` besides, and a point
 // `tile_clocks` (its first scores and last product run alone, its results are written), and `alone_clocks` where it is
@@ -95,7 +95,7 @@ static int64_t clocks_of(int64_t elements, int64_t clocks, int64_t each) {
 
 static int64_t step_clocks(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
     int64_t elements = work_elements(arena, target, kernel, sum);
-    return sum->multiplying + clocks_of(elements, target->wgmma.beside_clocks, target->wgmma.beside_elements);
+    return sum->multiplying + clocks_of(elements, target->wgmma.hidden_clocks, target->wgmma.hidden_elements);
 }
 
 int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows) {

@@ -79,7 +79,8 @@ static Expr *workspace_cost(const TileSearch *search, const Func *kernel) {
     Expr *store = e_mul(a, waves, e_int(a, n * (costs->tail_clocks + costs->scattered_clocks)));
     Expr *clocks = e_add(a, e_max(a, loop, e_div(a, memory, e_int(a, costs->memory_bytes))), store);
     clocks = e_add(a, clocks, streamed(search, kernel, grid, &cost).zeros);
-    return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->apart_bytes))), e_int(a, costs->apart_clocks));
+    return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->workspace_bytes))),
+                 e_int(a, costs->second_launch_clocks));
 }
 
 // As clocks_of in search.c, as an expression for the launch.

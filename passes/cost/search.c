@@ -222,11 +222,11 @@ static double workspace_clocks(const TileSearch *search, const TileCandidate *ti
     int64_t waves = ceiling(tiles * splits, search->target->multiprocessors);
     int64_t loop = waves * ceiling(all, splits) * larger(tile->cost.step, tile->cost.stream);
     int64_t memory = (rows + columns) * all * tile->cost.bytes / costs->memory_bytes;
-    int64_t sums = splits * rows * columns * 2 * (int64_t)sizeof(float) / costs->apart_bytes;
+    int64_t sums = splits * rows * columns * 2 * (int64_t)sizeof(float) / costs->workspace_bytes;
     int64_t store = tile->n * (costs->tail_clocks + costs->scattered_clocks);
     int64_t zeros = (rows - problem[0]) * (columns / tile->n) + (columns - problem[1]) * (rows / tile->m);
     zeros = zeros * all * tile->cost.bytes / costs->zero_bytes;
-    return (double)(larger(loop, memory) + zeros + waves * store + sums + costs->apart_clocks);
+    return (double)(larger(loop, memory) + zeros + waves * store + sums + costs->second_launch_clocks);
 }
 
 static double clocks_of(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
@@ -243,7 +243,8 @@ static double clocks_of(const TileSearch *search, const TileCandidate *tile, con
     }
     int64_t loop = waves * steps * step, loads = rows * columns * all * tile->cost.loaded;
     int64_t readers = rows < columns ? rows : columns;
-    bool independent = tile->split > 1 && readers >= STREAM_READERS;   // they do not read shared operands at the same time
+    bool independent =
+        tile->split > 1 && readers >= STREAM_READERS;   // they do not read shared operands at the same time
     if (independent && loop < loads / costs->cluster_bytes) loop = loads / costs->cluster_bytes;
     int64_t cost = loop + tails * tile->cost.tail + zeros * all * tile->cost.bytes / costs->zero_bytes;
     return (double)cost;

@@ -13,7 +13,7 @@ int reduce_op_axis(const Stmt *reduce);
 bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
 Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b);   // of two partial results
-// The source's layout with only that along the axis which is reduced (tv_split_axis), and the destination's. NULL: the
+// The source's layout with only that along the axis which is reduced (tv_in_parts), and the destination's. NULL: the
 // threads along the axis do not come out as so many parts.
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src);
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
