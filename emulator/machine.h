@@ -572,6 +572,11 @@ bool run_timed(const Module *module, const Func *func, int count, const EmuArg *
 // Fills the reference's tensors, from the cache where it has them. False: the reference reported something.
 bool cached_reference(EmuReferenceCache *reference_cache, const Module *module, const Func *reference, int count,
                       const EmuArg *args);
+// The result of a test that has passed before, of a module with the same text and with the same options. False: there is none.
+bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,
+                 const EmuOptions *options, EmuTestResult *result);
+// Keeps the result of a test that has passed without a diagnostic, of the module that cached_test saw last.
+void cache_test(EmuReferenceCache *cache, const Test *test, const EmuOptions *options, const EmuTestResult *result);
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
 // Runs `job` with a module whose arena lives as long as the job, and hands failures on.
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);

@@ -1,6 +1,8 @@
 // Results of references. Tests run again after each pass, but passes change only kernels: each reference runs a single time.
 //
-// A result is used again for the same text and equal arguments. It depends on nothing else.
+// A result is used again for the same text and equal arguments. It depends on nothing else. So does the result of a whole
+// test: one that has passed without a diagnostic is not run again while the module's text stays the same (after the last
+// pass, the module is what the test command runs).
 #include "emulator/machine.h"
 #include "ir/print.h"
 #include <string.h>
@@ -13,8 +15,18 @@ typedef struct CachedResult {
     EmuArg *before, *after;   // the arguments before the run and after it
 } CachedResult;
 
+typedef struct PassedTest {
+    const Test *test;
+    EmuOptions options;
+    EmuTestResult result;
+} PassedTest;
+
 struct EmuReferenceCache {
     Arena *arena;
+    const Module *module;
+    char *text;   // of the module, when the tests in `passed` ran
+    size_t capacity;
+    VEC(PassedTest) passed;
     VEC(CachedResult) list;
     size_t bytes;
 };
@@ -107,4 +119,42 @@ bool cached_reference(EmuReferenceCache *cache, const Module *module, const Func
     cache->bytes += bytes;
     vec_push(cache->arena, &cache->list, result);
     return true;
+}
+
+// ---- tests ----
+static void remember_text(EmuReferenceCache *cache, const Module *module, const char *text, size_t length) {
+    if (length >= cache->capacity) {
+        cache->capacity = 2 * length + 1;
+        cache->text = arena_alloc(cache->arena, cache->capacity);
+    }
+    memcpy(cache->text, text, length + 1);
+    cache->module = module;
+    cache->passed.count = 0;
+}
+
+static bool same_options(const EmuOptions *a, const EmuOptions *b) {
+    return a->seed == b->seed && a->max_blocks == b->max_blocks && a->multiprocessors == b->multiprocessors &&
+           a->races == b->races && a->target == b->target && a->max_steps == b->max_steps;
+}
+
+bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,
+                 const EmuOptions *options, EmuTestResult *result) {
+    StrBuf text;
+    sb_init(&text, scratch);
+    print_module(module, (PrintOptions){.places = true, .tests = true}, &text);
+    if (cache->module != module || strcmp(cache->text, sb_text(&text)) != 0) {
+        remember_text(cache, module, sb_text(&text), text.length);
+        return false;
+    }
+    for (int i = 0; i < cache->passed.count; i++) {
+        const PassedTest *passed = &cache->passed.items[i];
+        if (passed->test != test || !same_options(&passed->options, options)) continue;
+        *result = passed->result;
+        return true;
+    }
+    return false;
+}
+
+void cache_test(EmuReferenceCache *cache, const Test *test, const EmuOptions *options, const EmuTestResult *result) {
+    vec_push(cache->arena, &cache->passed, ((PassedTest){test, *options, *result}));
 }

@@ -366,7 +366,10 @@ typedef struct TestJob {
 static void test_job(const Module *module, void *user) {
     TestJob *job = user;
     EmuTestResult *result = job->result;
+    EmuReferenceCache *cache = job->options ? job->options->reference_cache : NULL;
     TestCase test_case = {0};
+    int diagnostics = diag_count(module->sink);
+    if (cache && cached_test(cache, job->outer, module->arena, job->test, job->options, result)) return;
     result->why = "its inputs cannot be made";
     if (!make_case(module, job->test, job->options ? job->options->seed : 0, &test_case)) return;
     result->why = "no variant takes its arguments";
@@ -376,8 +379,9 @@ static void test_job(const Module *module, void *user) {
     Arena *keep = job->outer->arena;
     if (!run_timed(module, func, test_case.count, test_case.args, job->options, keep, &result->report)) return;
     result->why = "its reference does not run";
-    if (!run_reference(module, job->test, &test_case, job->options ? job->options->reference_cache : NULL)) return;
-    compare_case(module, job->outer->arena, job->test, &test_case, result);
+    if (!run_reference(module, job->test, &test_case, cache)) return;
+    bool passed = compare_case(module, job->outer->arena, job->test, &test_case, result);
+    if (cache && passed && diag_count(module->sink) == diagnostics) cache_test(cache, job->test, job->options, result);
 }
 
 bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result) {
