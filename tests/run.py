@@ -245,7 +245,7 @@ def kill(pid):
 
 class Report:
     def __init__(self):
-        self.results, self.live = [], sys.stdout.isatty()
+        self.results, self.live, self.said = [], sys.stdout.isatty(), time.monotonic()
 
     def add(self, result, total):
         self.results.append(result)
@@ -254,6 +254,9 @@ class Report:
                      f"       alone: ./dev test --only '^{re.escape(result.step.name)}$'")
         elif self.live:
             print(f"\r\033[K[{len(self.results)}/{total}] {result.step.name}", end="", flush=True)
+        elif time.monotonic() > self.said + 60:   # a log shows that it goes on
+            self.said = time.monotonic()
+            self.say(f"    [{len(self.results)}/{total}]")
 
     def say(self, text):
         print(("\r\033[K" if self.live else "") + text, flush=True)
