@@ -103,9 +103,10 @@ def read_times():
     return {name: float(seconds) for name, seconds in (line.split("\t") for line in lines if not line.startswith("#"))}
 
 
-def write_times(measured, steps):
-    """The measured times in place of the old ones; steps that are no more are dropped."""
-    times = {step.name: step.seconds for step in steps if step.seconds is not None} | measured
+def write_times(measured, steps, builds):
+    """The measured times in place of the old ones; steps of these builds that are no more are dropped."""
+    known = {step.name for step in steps}
+    times = {name: seconds for name, seconds in read_times().items() if name in known or name.split("/")[0] not in builds} | measured
     TIMES.write_text("# CPU seconds of each step; refreshed by ./dev test full --times\n"
                      + "".join(f"{name}\t{times[name]:.1f}\n" for name in sorted(times)))
 
@@ -368,7 +369,8 @@ def main():
         sys.exit("no such test")
     report = run_all(chosen, options, start)
     if options.times:
-        write_times({r.step.name: r.seconds for r in report.results if r.outcome == PASSED and not r.from_cache}, steps)
+        measured = {r.step.name: r.seconds for r in report.results if r.outcome == PASSED and not r.from_cache}
+        write_times(measured, steps, options.builds.split(","))
     return 1 if report.count(FAILED) else 0
 
 
