@@ -49,9 +49,9 @@ bool tensor_map_read(const Func *func, const Param *param, TensorMap *out, const
         if (buf && strcmp(buf->name, attr->args[0].text) == 0) out->tensor = buf;
     }
     if (!out->tensor) return false;
-    *why = "has a box that is no list of 1 to 5 extents from 1 to 256, innermost first";
+    *why = "needs a box of 1 to 5 extents from 1 to 256, innermost first";
     if (!read_box(attr->args[1].text, out)) return false;
-    *why = "has a box whose rank is not the tensor's";
+    *why = "has a box and a tensor of different ranks";
     if (out->rank != out->tensor->rank) return false;
     *why = "has a swizzle that is not 0, 32, 64 or 128";
     if (!tma_swizzle_valid(attr->args[2].integer)) return false;
@@ -60,9 +60,9 @@ bool tensor_map_read(const Func *func, const Param *param, TensorMap *out, const
     *why = "is @tf32, and its tensor is not of f32";
     if (out->tf32 && out->tensor->type != TYPE_F32) return false;
     int64_t row = (int64_t)out->box[0] * type_bits(out->tensor->type) / 8;
-    *why = "has a box whose rows are no multiple of 16 bytes";
+    *why = "has a box with rows that are not a multiple of 16 bytes";
     if (row % tma_facts.unit_bytes != 0 || type_kind(out->tensor->type) == KIND_OPAQUE) return false;
-    *why = "has a box whose rows are longer than the swizzle";
+    *why = "has a box with rows longer than the swizzle";
     if (out->swizzle && row > out->swizzle) return false;
     *why = NULL;
     return true;

@@ -197,7 +197,7 @@ static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
                                            : c->kind == FUNC_REFERENCE && buf->scope == SCOPE_LOCAL;
     if (!here && !buf->is_param)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name,
-               "outside of its place: shared and fragment in a grid, not in a parallel loop; local in a thread region; "
+               "here: shared and fragment belong in a grid, outside of parallel loops; local in a thread region; "
                "scratch in a program");
     if (buf->scope == SCOPE_FRAGMENT && v->func->stage == STAGE_THREAD)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "at thread stage");
@@ -471,7 +471,7 @@ static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     case STMT_GRID: check_grid(v, *c, stmt); break;
     case STMT_ROLE:
         if (!c->grid || c->thread || c->parallel || stmt->role.threads < 1)
-            REPORT(v, stmt->loc, T_IR_PLACE, stmt->role.name, "here: roles stand at block level in a grid");
+            REPORT(v, stmt->loc, T_IR_PLACE, stmt->role.name, "here: a role must be at block level in a grid");
         check_role(v, *c, stmt);
         break;
     case STMT_THREAD: check_thread(v, *c, stmt); break;

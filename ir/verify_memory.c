@@ -76,7 +76,8 @@ void check_allocation(Verifier *v, const Func *kernel) {
         const Use *use = &uses.items.items[i];
         const Buf *buf = use->buf;
         int align = buf->align > type_bytes(buf->type) ? buf->align : type_bytes(buf->type);
-        if (buf->offset % align != 0) REPORT(v, buf->loc, T_IR_ALLOCATION, buf->name, "is not aligned as it asks for");
+        if (buf->offset % align != 0)
+            REPORT(v, buf->loc, T_IR_ALLOCATION, buf->name, "has an @offset that is not a multiple of its alignment");
         for (int k = 0; k < i; k++)
             if (overlap(use, &uses.items.items[k])) {
                 REPORT(v, buf->loc, T_IR_ALLOCATION, buf->name,

@@ -47,7 +47,7 @@ static void check_memory(Verifier *v, const Context *c, const OpInfo *info, cons
     if (!(scopes & (int)buf->scope) && !filled)
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is not in the right kind of memory");
     if (filled && attr_get(buf->attrs, ATTR_ZEROED))   // between the fill and a kernel other launches may see it
-        REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is @zeroed: it is zero already, and stays so");
+        REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is @zeroed, so it must not be filled");
     if (strcmp(operand->name, "bar") == 0 && buf->type != TYPE_MBARRIER)
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is no mbarrier");
     bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE;
@@ -141,7 +141,7 @@ static bool type_fits(Type type, const char *name) {
 static void check_described(Verifier *v, const OpInfo *info, int at, const WgmmaInfo *shape, const Arg *args,
                             Span loc) {
     const WgmmaForm *form = args[at].name ? wgmma_form(args[at].name) : NULL;
-    if (!form) report_operand(v, info, at, "is none of k128, k64, k32, k0, mn128, mn64, mn32, mn0", loc);
+    if (!form) report_operand(v, info, at, "must be one of k128, k64, k32, k0, mn128, mn64, mn32, mn0", loc);
     else if (!form->k_major && !shape->can_transpose)
         report_operand(v, info, at, "must be k..: only 16-bit types transpose", loc);
     for (int i = at + 1; i <= at + 3; i++) {

@@ -190,7 +190,7 @@ static void round_trip(Runner *runner, const char *after) {
 }
 
 static void emulate(Runner *runner, const char *after, bool is_input) {
-    const char *why = "it says not why";
+    const char *why = "no reason given";
     if (runner->hooks->emulate(runner->hooks->user, runner->module, after, &why)) return;
     if (is_input) diag(runner->module->sink, no_place, T_TEST_FAILS, why);
     else diag(runner->module->sink, no_place, T_EMULATE_AFTER, after, why);

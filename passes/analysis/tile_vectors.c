@@ -236,7 +236,7 @@ int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fa
         if (!access->is_atomic || buf->scope != SCOPE_GLOBAL || run_stride(access, loop->iters[fast]) != STRIDE_UNIT)
             continue;
         int64_t elements = access->adds ? red_elements(target, type_text(buf->type)) : 1;
-        if (elements == 1) return *why = "the target has no instruction for vectors of them", 1;
+        if (elements == 1) return *why = "the target has no vector reduction instruction for this type", 1;
         if (!access_in_runs(loop, access, fast)) return *why = "the addition has a condition per element", 1;
         if (is_used_elsewhere(accesses, access)) return *why = "the loop uses the tensor elsewhere too", 1;
         most = elements < most ? elements : most;

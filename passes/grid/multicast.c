@@ -97,16 +97,16 @@ const char *share_tiles(Scheduler *s, Func *kernel) {
     Visitor visitor = {.stmt = share_copy, .user = &share}, drop = {.stmt = drop_share, .user = &share};
     if (!has_cluster(grid)) return "there is none";
     if (!specialized_pingpong(s->arena, s->context->target, kernel))
-        return "nothing reaches from one block of it to another, and only plain products in roles share tiles";
+        return "only ping-pong GEMMs use multicast, and no operation reaches another CTA of the cluster";
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
-        return "tiles are shared along the first two of several names";
+        return "multicast needs a grid of two or more names, and a cluster along the first two";
     if (cluster_blocks(grid) > s->context->target->max_cluster) return "it is larger than the target's";
     visit_block(&visitor, &kernel->body);
     if (share.some && !share.differ) return NULL;
     visit_block(&drop, &kernel->body);
     return share.some
-               ? "its blocks may take unequally many steps, or not all that is said of points holds beyond the grid"
-               : "its blocks have no tile in common";
+               ? "the trip counts of its CTAs may differ, or an `assume` need not hold for tiles outside of the grid"
+               : "its CTAs read no tile in common";
 }
 
 static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {

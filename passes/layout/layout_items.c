@@ -118,8 +118,9 @@ static void collect_reduce(Inference *inference, Item *item) {
 // Why the threads here cannot execute a product by these instructions; NULL: they can.
 static const char *threads_problem(const Inference *inference, const Item *item) {
     const Target *target = inference->context->target;
-    if (item->mma && inference->threads % target->warp_lanes) return "the threads are no whole warps";
-    if (item->is_wgmma && inference->threads % target_warpgroup(target)) return "the threads are no whole warpgroups";
+    if (item->mma && inference->threads % target->warp_lanes) return "the threads must be a multiple of a warp";
+    if (item->is_wgmma && inference->threads % target_warpgroup(target))
+        return "the threads must be a multiple of a warpgroup";
     return NULL;
 }
 

@@ -79,7 +79,7 @@ static int count_uses(MultiBuffer *ring, const Block *block, const Buf *buf) {
 // The loops that fill the buffer; NULL when all of them may ring it and nothing else uses it, else the reason.
 static const char *multi_buffer_problem(MultiBuffer *ring, const Buf *buf) {
     int inside = 0;
-    if (buf->alias_of || buf->offset >= 0) return "its place is fixed already";
+    if (buf->alias_of || buf->offset >= 0) return "it has an @offset or @alias";
     for (int i = 0; i < ring->loops.count; i++) {
         const Stmt *loop = ring->loops.items[i];
         if (first_fill(loop, buf) < 0) continue;

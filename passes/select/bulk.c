@@ -81,13 +81,13 @@ const char *bulk_problem(const Target *target, const Facts *facts, const Stmt *c
     if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1)) return "TMA needs a contiguous last dim";
     if (rows.rank < 1 || rows.rank > 2) return "a tile has more than two dims";
     if (!is_whole_tile(rows.tile) || !is_piece(&rows)) return "bulk copies move whole tiles of the last dims";
-    if (!lies_in_rows(facts, &rows)) return "its tile has another layout than row after row";
+    if (!lies_in_rows(facts, &rows)) return "its tile is not in row-major order";
     if (rows.columns * element % unit) return "the rows of a tile must be a multiple of 16 bytes";
     if (rows.count * rows.columns * element > tma_facts.max_transaction)
-        return "a tile has more bytes than a phase of an mbarrier";
+        return "a tile has more bytes than an mbarrier phase can count";
     if (multiple_of(facts, rows.at->dims[rows.at->count - 1].start) * element % unit)
         return "its rows must start at multiples of 16 bytes: `assume` it of the address and of the row length, such as K % 8 == 0";
-    return is_inside(facts, rows.at) ? NULL : "it cannot be shown to be inside of its tensor";
+    return is_inside(facts, rows.at) ? NULL : "it is not provably inside its tensor: `assume` it, such as M % 128 == 0";
 }
 
 // ---- how ----

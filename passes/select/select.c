@@ -203,7 +203,7 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
     const Stmt *loop = map_get(s->pipelined, stmt);
     const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
     const Region *to = stmt->call.args[COPY_TO].region;
-    if (away && !why && !begins_inside(facts, to)) why = "it may begin before its tensor";
+    if (away && !why && !begins_inside(facts, to)) why = "it may start before the begin of its tensor";
     if (!why && !asked) why = tma_simple_cost(s->target, s->kernel, stmt, loop);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
@@ -213,7 +213,7 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
 static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     if (!by_bulk(stmt) || s->fallback || (!takes_tile_away(stmt) && !is_tile_load(stmt))) return false;
     const char *why =
-        s->specialized ? "roles load boxes"
+        s->specialized ? "the producer of a warp-specialized kernel loads boxes"
                        : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
@@ -224,8 +224,9 @@ static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
     const char *why = NULL;
     if (s->fallback || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
     if (tma_reduce(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
-    if (!why && s->specialized && !tile->value) why = "a role adds what is in its registers";
-    if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region)) why = "it may begin before its tensor";
+    if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
+    if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region))
+        why = "it may start before the begin of its tensor";
     if (!why && !via_is(stmt, "tma")) why = added_tile_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
     return !why;

@@ -14,10 +14,10 @@ static bool tile_shape(const Buf *shared, int64_t *rows, int64_t *columns, const
     for (int d = shared->stage_dims; d < shared->rank - 1; d++) {
         int64_t extent = buf_extent(shared, d);
         if (extent > tma_facts.max_box) return *why = "a tile has more rows than a box of TMA may have", false;
-        if (extent < 1) return *why = "a tile has no constant shape", false;
+        if (extent < 1) return *why = "a tile needs constant extents", false;
         *rows *= extent;
     }
-    return *columns >= 1 || (*why = "a tile has no constant shape", false);
+    return *columns >= 1 || (*why = "a tile needs constant extents", false);
 }
 
 // As it lies; where it has slots, each has to start where a box may.
@@ -89,12 +89,12 @@ bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
     }
     int64_t bytes = buf_extent(shared, shared->rank - 1) * type_bits(shared->type) / 8;
     bool spans = shared->rank - shared->stage_dims > 1 && bytes % tma_facts.spans[TMA_SPANS - 1] == 0;
-    *why = fits ? "a tile's layout is not one in which TMA writes" : spans ? of_span : reason;
+    *why = fits ? "TMA cannot write the layout of a tile" : spans ? of_span : reason;
     return false;
 }
 
 bool tma_matrix_panels(const Buf *shared, TmaPanels *out, const char **why) {
-    if (shared->rank - shared->stage_dims != 2) return *why = "a tile has not two dims", false;
+    if (shared->rank - shared->stage_dims != 2) return *why = "a tile must have two dims", false;
     if (tma_panels(shared, out, why) && out->swizzle) return true;
     for (int i = 0; i < TMA_SPANS; i++)   // (its rows may have another order)
         if (panels_in(shared, tma_facts.spans[i], out, why)) return true;
@@ -297,7 +297,7 @@ bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile)
 
 // The left operand from registers, which the instruction takes as it is.
 static bool register_operand_serves(const Region *region, const char **why) {
-    if (!region_is_whole(region) || region->transposed) return *why = "an operand is a part of a fragment", false;
+    if (!region_is_whole(region) || region->transposed) return *why = "an operand must be a whole fragment", false;
     return true;
 }
 
@@ -306,13 +306,14 @@ static bool operand_serves(const Region *region, const WgmmaInfo *info, int oper
     TmaPanels panels;
     bool k_major = region->transposed == (operand == 1);
     if (buf->scope == SCOPE_FRAGMENT && operand == 0) return register_operand_serves(region, why);
-    if (buf->scope != SCOPE_SHARED) return *why = "an operand is not in shared memory", false;
+    if (buf->scope != SCOPE_SHARED)
+        return *why = "an operand is not in shared memory: copy it to a `shared` buffer", false;
     if (!k_major && !info->can_transpose) return *why = "an operand of this type must be contiguous along k", false;
     if (!tma_matrix_panels(buf, &panels, why)) return false;
     for (int d = buf->stage_dims; d < buf->rank; d++) {   // whole panels of it may be an operand
         int64_t start, unit = d == buf->rank - 1 ? panels.columns : buf_extent(buf, d);
         if (!region->dims[d].extent || !expr_const(region->dims[d].start, &start) || start % unit != 0)
-            return *why = "an operand is a part of a tile", false;
+            return *why = "an operand must start at a whole swizzle panel of its tile", false;
     }
     return true;
 }
@@ -322,11 +323,11 @@ bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const
     const Region *a = args[0].region, *b = args[1].region, *acc = args[2].region;
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
     if (!target_has(target, FEATURE_WGMMA)) return *why = "the target has no wgmma", false;
-    if (attr_get(gemm->attrs, ATTR_VIA) && !via_is(gemm, "wgmma")) return *why = "@via asks for another way", false;
+    if (attr_get(gemm->attrs, ATTR_VIA) && !via_is(gemm, "wgmma")) return *why = "@via names another mechanism", false;
     if (!wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)n, info))
         return *why = "wgmma has no instruction for these types and columns", false;
     if (m % info->m || k % info->k) return *why = "m and k of the tile must be multiples of those of wgmma", false;
-    if (!region_is_whole(acc)) return *why = "the accumulator is a part of a fragment", false;
+    if (!region_is_whole(acc)) return *why = "the accumulator must be a whole fragment", false;
     return operand_serves(a, info, 0, why) && operand_serves(b, info, 1, why);
 }
 

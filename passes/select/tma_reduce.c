@@ -144,7 +144,7 @@ bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why
     if (own < stmt->loop.count) return *why = "TMA adds tiles of dims of the tensor", false;
     if (body.condition && !is_inside(body.condition, tensor, at)) return *why = "the addition has a condition", false;
     Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, body.atomic->call.args[1].value));
-    if (!expr_is_pure(value)) return *why = "what it adds is no plain value", false;
+    if (!expr_is_pure(value)) return *why = "the added value has side effects", false;
     Region *from = shared_tile(arena, stmt, value);
     if (!from && body.condition && !is_harmless(value))   // what is not added is not asked for
         value = e_select(arena, (Expr *)body.condition, value, e_zero(arena, value->type));
@@ -176,8 +176,7 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
     const char *why;
     if (!tma_takes(target, tile->copy, &why)) return why;
     if (!type_can_be_added(tile->copy->call.args[COPY_TO].region->buf->type)) return "TMA does not add this type";
-    if (block_any(&kernel->body, tells_others, NULL))
-        return "a fence or a release follows, which does not wait for TMA";
+    if (block_any(&kernel->body, tells_others, NULL)) return "a fence or release follows, which does not order TMA";
     return block_add_problem(arena, kernel, tile->copy, !tile->value);
 }
 
@@ -186,7 +185,7 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
     const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
     int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector each
-    return buf_slot_bytes(from) < least ? "each thread adds few elements" : NULL;
+    return buf_slot_bytes(from) < least ? "each thread adds too few elements to gain from TMA" : NULL;
 }
 
 // ---- what staging does ----

@@ -95,14 +95,14 @@ static Uses uses_of(Arena *arena, const Func *kernel, const Buf *tile) {
 }
 
 static const char *tile_problem(const Uses *uses) {
-    if (uses->dynamic) return "other operations take its tile as it lies";
-    return uses->across ? "its tile is used across its rows, which has bank conflicts in TMA's swizzle" : NULL;
+    if (uses->dynamic) return "another operation fixes the layout of its tile";
+    return uses->across ? "its tile is accessed by columns, which has bank conflicts with the TMA swizzles" : NULL;
 }
 
 // ---- loads ----
 
 static const char *load_problem(const Stmt *copy, const Uses *uses) {
-    if (copy->call.args[0].region->buf->mode != MODE_IN) return "the kernel writes what it copies";
+    if (copy->call.args[0].region->buf->mode != MODE_IN) return "the kernel writes the tensor that it copies from";
     return uses->filled ? "its tile is written by threads too" : NULL;
 }
 
@@ -153,7 +153,7 @@ static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *c
     const Iter *loops[32];
     find_address_uses(&uses_, &func_grid(kernel)->grid.body, loops, 0);
     if (uses_.uses != 1) return "its tensor is used elsewhere too";
-    return uses_.repeat ? "it may go to one place several times" : NULL;
+    return uses_.repeat ? "it may write the same elements several times" : NULL;
 }
 
 const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
@@ -180,8 +180,8 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const Func *k
     Buf *tile = copy->call.args[away ? 0 : 1].region->buf;
     const char *why = kernel_problem(kernel);
     if (why) return why;
-    if (copy->call.is_async) return "the source starts and awaits it itself";
-    if (loop && loop_stages(loop) >= type_bits(TYPE_I32)) return "its loop has more stages than a word has bits";
+    if (copy->call.is_async) return "the source synchronizes it explicitly";
+    if (loop && loop_stages(loop) >= type_bits(TYPE_I32)) return "its loop has 32 or more stages";
     if (away ? !tma_takes(target, copy, &why) : !tma_serves(target, copy, &why)) return why;
     Uses uses = uses_of(arena, kernel, tile);
     why = away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
@@ -193,7 +193,7 @@ const char *block_bulk_problem(Arena *arena, const Target *target, const Func *k
                                const Stmt *copy, const Stmt *loop) {
     bool away = takes_tile_away(copy);
     const char *why = kernel_problem(kernel);
-    if (!why && loop && loop_stages(loop) >= type_bits(TYPE_I32)) why = "its loop has more stages than a word has bits";
+    if (!why && loop && loop_stages(loop) >= type_bits(TYPE_I32)) why = "its loop has 32 or more stages";
     if (!why) why = bulk_problem(target, facts, copy);
     if (why) return why;
     Uses uses = uses_of(arena, kernel, copy->call.args[away ? 0 : 1].region->buf);
@@ -213,7 +213,7 @@ static bool is_product(const Target *target, const Stmt *stmt) {
 const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
     int products = 0;
-    if (takes_tile_away(copy)) return "threads store it as fast";
+    if (takes_tile_away(copy)) return "stores by threads are as fast";
     if (!loop) return "it is not in a `pipelined` loop, and there cp.async and loads have less latency";
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
@@ -224,9 +224,8 @@ const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt
         work += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);
         products++;
     }
-    if (products == 1) return "its loop of products loads fragments ahead, behind waits for cp.async";
+    if (products == 1) return "with cp.async its loop loads fragments ahead, which is faster";
     if (buf_slot_bytes(copy->call.args[1].region->buf) < least)
-        return "cp.async takes each thread one instruction for it";
-    return work < tma_facts.hidden_products ? "its loop's products do not hide the time it takes longer than cp.async"
-                                            : NULL;
+        return "cp.async needs only one instruction per thread for it";
+    return work < tma_facts.hidden_products ? "its gemms are too short to hide the latency of TMA" : NULL;
 }

@@ -21,18 +21,19 @@ static const char *loop_problem(const Target *target, const Stmt *loop) {
         const Stmt *stmt = body->items[i];
         if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (is_call(stmt, OP_COPY)) {
-            if (gemms > 0) return "its loop copies after it multiplies";
+            if (gemms > 0) return "its loop copies after a gemm: move the copies to the top";
             if (!tma_serves(target, stmt, &why)) return why;
             copies++;
         } else if (is_call(stmt, OP_GEMM)) {
             if (!wgmma_serves(target, stmt, &info, &why)) return why;
-            if (stmt->call.args[0].region->buf->scope != SCOPE_SHARED) return "an operand is not in shared memory";
+            if (stmt->call.args[0].region->buf->scope != SCOPE_SHARED)
+                return "an operand is not in shared memory: copy it to a `shared` buffer";
             gemms++;
         } else {
             return "its loop has statements other than copies and gemms";
         }
     }
-    return copies > 0 && gemms > 0 ? NULL : "its loop does not copy and multiply";
+    return copies > 0 && gemms > 0 ? NULL : "its loop has no copy or no gemm";
 }
 
 static bool is_target(const Stmt *loop, const Buf *buf) {
@@ -54,9 +55,8 @@ static bool find_problem(Visitor *visitor, Stmt *stmt) {
     else if (is_pipelined(stmt) && stmt != search->shape->loop) search->problem = "it has more than one pipelined loop";
     else if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt) &&
              !is_target(search->shape->loop, stmt->decl))
-        search->problem = "it has shared memory beside the tiles that are loaded";
-    else if (stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE)
-        search->problem = "its control flow is not the same for every role";
+        search->problem = "it has a shared buffer that is not loaded by `copy` in the loop: use a fragment";
+    else if (stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE) search->problem = "it has a `var` or a `while`";
     return !search->problem;
 }
 

@@ -41,18 +41,18 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
     case STMT_WHILE: {
         const Block *body = stmt->kind == STMT_FOR ? &stmt->loop.body : &stmt->while_.body;
         bool leaves = block_any(body, loads_tile, NULL) && block_breaks(body);
-        return leaves ? "it leaves a loop that loads" : NULL;
+        return leaves ? "a `break` leaves a loop that loads" : NULL;
     }
     case STMT_DECL:
         if (stmt->decl->scope == SCOPE_SHARED && !tile_of(plan, stmt->decl))
-            return "it has shared memory beside the tiles that are loaded";
+            return "it has a shared buffer that is not loaded by `copy` in the loop: use a fragment";
         return NULL;
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (loads_tile(stmt, NULL)) return tma_serves(plan->target, stmt, &why) ? NULL : why;
         if (transposes_loaded(stmt, plan)) return NULL;
         if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->scope == SCOPE_SHARED)
-            return "a tile is not only written by its copies";
+            return "a tile is written by other statements than copies";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }
@@ -126,9 +126,10 @@ static const char *memory_problem(Plan *plan) {
     for (int i = 0; i < effects.count; i++) {
         const Effect *a = &effects.items[i];
         if (a->access == ACCESS_READ) continue;
-        if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY) return "a tile is not only written by its copies";
+        if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY)
+            return "a tile is written by other statements than copies";
         for (int j = 0; j < plan->sources.count; j++)
-            if (plan->sources.items[j] == a->buf) return "it writes to what it loads from";
+            if (plan->sources.items[j] == a->buf) return "it writes a tensor that it loads";
     }
     return NULL;
 }
@@ -136,8 +137,8 @@ static const char *memory_problem(Plan *plan) {
 static const char *copies_problem(Plan *plan) {
     for (int i = 0; i < plan->tiles.count; i++) {
         Tile *tile = plan->tiles.items[i];
-        if (tile->buf->alias_of) return "a tile shares its memory";
-        if (!find_live_ranges(plan, tile)) return "a tile is used where it was not loaded";
+        if (tile->buf->alias_of) return "a tile has an @alias";
+        if (!find_live_ranges(plan, tile)) return "a tile is used outside of the block of the copy that loads it";
     }
     return NULL;
 }

@@ -41,7 +41,8 @@ static bool is_transposed_tile(const OperandSwap *swap, const Arg *arg) {
 
 // A whole accumulator.
 static Arg accumulator(OperandSwap *swap, const Arg *arg) {
-    if (arg->region->transposed || !region_is_whole(arg->region)) swap->problem = "a part of its accumulator is used";
+    if (arg->region->transposed || !region_is_whole(arg->region))
+        swap->problem = "only a part of its accumulator is used";
     return arg_region(region_whole(swap->arena, map_get(swap->swapped, arg->region->buf)));
 }
 
@@ -52,7 +53,7 @@ static void swap_copy(OperandSwap *swap, Arg *args) {
     int rank = memory->count;
     if (memory->buf->scope == SCOPE_FRAGMENT || rank < 2 || !memory->dims[rank - 1].extent ||
         !memory->dims[rank - 2].extent)
-        swap->problem = "its accumulator is copied to what is no tile of memory";
+        swap->problem = "its accumulator is not copied to a tile in memory";
     *acc = accumulator(swap, acc);
     *other = arg_region(other_way(swap, memory));
 }
