@@ -52,19 +52,19 @@ def reference(q, k, v, causal, scale, grad=None):
     heads = [x.reshape(-1, s, x.shape[3]) for x in (q, k, v) + ((grad,) if grad is not None else ())]
     mask = torch.ones(s, s, dtype=torch.bool, device=q.device).triu(1) if causal else None
     results = []
-    for parts in zip(*(x.split(max(1, CHUNK // s ** 2)) for x in heads)):
-        parts = [x.float() for x in parts]
-        scores = parts[0] @ parts[1].transpose(1, 2) * scale
+    for pieces in zip(*(x.split(max(1, CHUNK // s ** 2)) for x in heads)):
+        pieces = [x.float() for x in pieces]
+        scores = pieces[0] @ pieces[1].transpose(1, 2) * scale
         lse = (scores.masked_fill_(mask, float("-inf")) if causal else scores).logsumexp(-1)
         weights = scores.sub_(lse[:, :, None]).exp_()
-        out = weights @ parts[2]
+        out = weights @ pieces[2]
         if grad is None:
             results.append((out.to(BF16), lse))
             continue
-        inner = weights * (parts[3] @ parts[2].transpose(1, 2) - (out * parts[3]).sum(-1, keepdim=True)) * scale
-        results.append(((inner @ parts[1]).to(BF16), (inner.transpose(1, 2) @ parts[0]).to(BF16),
-                        (weights.transpose(1, 2) @ parts[3]).to(BF16)))
-    return tuple(torch.cat(parts).view(q.shape[:3] + parts[0].shape[2:]) for parts in zip(*results))
+        inner = weights * (pieces[3] @ pieces[2].transpose(1, 2) - (out * pieces[3]).sum(-1, keepdim=True)) * scale
+        results.append(((inner @ pieces[1]).to(BF16), (inner.transpose(1, 2) @ pieces[0]).to(BF16),
+                        (weights.transpose(1, 2) @ pieces[3]).to(BF16)))
+    return tuple(torch.cat(pieces).view(q.shape[:3] + pieces[0].shape[2:]) for pieces in zip(*results))
 
 
 # ---- peers ----
@@ -257,7 +257,7 @@ def family_extra(library, f):
     o = torch.full_like(f.q, float("nan"))
     lse = torch.empty(f.tokens * f.heads, device="cuda")
     b, s = len(f.lengths), f.longest
-    strides = {f"{name}_{part}": x.stride(dim) for name, x in (("q", f.q), ("k", f.k)) for part, dim in (("row", 0), ("head", 1))}
+    strides = {f"{name}_{piece}": x.stride(dim) for name, x in (("q", f.q), ("k", f.k)) for piece, dim in (("row", 0), ("head", 1))}
     strides |= {} if not f.equal else {"q_batch": s * f.q.stride(0), "k_batch": s * f.k.stride(0)}
     call = FamilyCall(q=f.q.data_ptr(), k=f.k.data_ptr(), v=f.v.data_ptr(), o=o.data_ptr(), lse=lse.data_ptr(), batch=b, heads=f.heads,
                       kv_heads=f.groups, queries=s, keys=s, head_dim=f.d, causal=f.causal, window=f.window if f.window < s else 0,
@@ -272,16 +272,16 @@ def flex(f):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     q, k, v = [f.shown(x) if f.equal else f.shown(x)[None] for x in (f.q, f.k, f.v)]
     document = torch.repeat_interleave(torch.arange(len(f.lengths), device="cuda"), torch.tensor(f.lengths, device="cuda"))
-    apart = (lambda b, h, i, j: f.seen(i, j)) if f.equal else (lambda b, h, i, j: (document[i] == document[j]) & f.seen(i, j))
-    mask = create_block_mask(apart, None, None, q.shape[2], q.shape[2])
+    gap = (lambda b, h, i, j: f.seen(i, j)) if f.equal else (lambda b, h, i, j: (document[i] == document[j]) & f.seen(i, j))
+    mask = create_block_mask(gap, None, None, q.shape[2], q.shape[2])
 
     def capped(s, b, h, i, j):
         return f.cap * torch.tanh(s / f.cap)
 
     def work(q, k, v):
-        parts = flex_attention(q, k, v, score_mod=capped if f.cap else None, block_mask=mask, enable_gqa=f.heads > f.groups,
+        pieces = flex_attention(q, k, v, score_mod=capped if f.cap else None, block_mask=mask, enable_gqa=f.heads > f.groups,
                                return_lse=f.sink is not None)
-        return parts if f.sink is None else (parts[0] * torch.sigmoid(parts[1] - f.sink[:, None])[..., None]).to(BF16)
+        return pieces if f.sink is None else (pieces[0] * torch.sigmoid(pieces[1] - f.sink[:, None])[..., None]).to(BF16)
     torch._dynamo.reset()
     run = torch.compile(work, dynamic=False)
     return (lambda: run(q, k, v)) if f.equal else lambda: run(q, k, v)[0]
@@ -319,8 +319,8 @@ def family_peers(f):
 
 
 def family_label(b, s, g, window, cap, sinks):
-    parts = [f"{b}x{s}", f"{g} of 16 heads"] + [f"window {window}"] * (window > 0) + ["soft cap"] * (cap > 0) + ["sinks"] * sinks
-    return ", ".join(parts)
+    pieces = [f"{b}x{s}", f"{g} of 16 heads"] + [f"window {window}"] * (window > 0) + ["soft cap"] * (cap > 0) + ["sinks"] * sinks
+    return ", ".join(pieces)
 
 
 @bench("family", "TFLOP/s", [(4, 4096, 16, 0, 0.0, False), (4, 4096, 4, 0, 0.0, False), (4, 4096, 4, 0, 20.0, False),
@@ -359,15 +359,15 @@ class Sequences:
     """Sequences of s tokens, or `mixed`: of 1 to 2 s, and about as many in all. Their pages lie in random order."""
 
     def __init__(self, b, s, mixed):
-        parts = torch.rand(b, generator=torch.Generator().manual_seed(b)) if mixed else torch.ones(b)
-        self.lengths = (parts * (s / parts.mean())).clamp(min=1).to(torch.int32).tolist()
+        pieces = torch.rand(b, generator=torch.Generator().manual_seed(b)) if mixed else torch.ones(b)
+        self.lengths = (pieces * (s / pieces.mean())).clamp(min=1).to(torch.int32).tolist()
         self.tokens, self.longest = sum(self.lengths), max(self.lengths)
         used = [-(-n // PAGE) for n in self.lengths]
         self.pages = sum(used)
         self.table = torch.zeros(b, max(used), dtype=torch.int32)
         order = torch.randperm(self.pages).to(torch.int32)
-        for row, part in zip(self.table, order.split(used)):
-            row[:len(part)] = part
+        for row, piece in zip(self.table, order.split(used)):
+            row[:len(piece)] = piece
         self.table, self.length = self.table.cuda(), torch.tensor(self.lengths, dtype=torch.int32).cuda()
 
     def of(self, cache, i):

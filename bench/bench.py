@@ -36,7 +36,7 @@ from table import BENCHES, UNCHECKED, Own, description
 # ---- results are right ----
 
 
-def _parts(tensors):
+def _pieces(tensors):
     return [tensors] if isinstance(tensors, torch.Tensor) else tensors
 
 
@@ -48,7 +48,7 @@ def _is_result(value):
 def error_of(got, want):
     """Relative error in norm, by slices to save memory; NaN stays NaN."""
     error = scale = 0.0
-    for a, b in zip(_parts(got), _parts(want), strict=True):
+    for a, b in zip(_pieces(got), _pieces(want), strict=True):
         for left, right in zip(a.split(max(1, a.shape[0] // 8)), b.split(max(1, b.shape[0] // 8))):
             error += (left.double() - right.double()).square().sum().item()
             scale += right.double().square().sum().item()
@@ -60,7 +60,7 @@ def right(problem, launch):
     if problem.prepare:
         problem.prepare()
     else:
-        for out in _parts(problem.out):
+        for out in _pieces(problem.out):
             out.fill_(float("nan"))
     result = launch()
     torch.cuda.synchronize()
@@ -311,7 +311,7 @@ def show(plan):
 
 def compile_peers(plan, options):
     """One of the processes of --warm: runs each setting once, so that the compilers' caches have it."""
-    number, count = map(int, options.part.split("/"))
+    number, count = map(int, options.piece.split("/"))
     for entry, shape in plan[number::count]:
         peers = entry.make(*shape).peers
         for value in peers.values():
@@ -363,10 +363,10 @@ def main():
         return show(plan)
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    if options.warm and not options.part:
+    if options.warm and not options.piece:
         warm(options.warm)
     torch.cuda.set_stream(measure.stream())
-    if options.part:
+    if options.piece:
         return compile_peers(plan, options)
     stage("start")
     print("  ".join(f"{key} {value}" for key, value in device().items()), flush=True)

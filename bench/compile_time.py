@@ -28,7 +28,7 @@ DEFINES = {   # one value of the names that every build must fix, where the file
     "attention": ["D=128"], "center_columns": ["M=64"], "rmsnorm": ["N=4096"], "softmax": ["N=4096"],
 }
 SHORT = ["attention", "center_columns", "gemm", "gemm_bias_gelu", "gemm_split_k", "rmsnorm", "softmax", "transpose", "vector_add"]
-PARTS = ["parse", "elaborate", "passes", "LLVM", "build", "optimize", "emit"]   # the last three: of all threads together
+PHASES = ["parse", "elaborate", "passes", "LLVM", "build", "optimize", "emit"]   # the last three: of all threads together
 REPORT = re.compile(r"([\d.]+) ms from source to PTX for (\d+) kernel")
 
 
@@ -42,7 +42,7 @@ def run(command):
 def wall_times(commands):
     """Wall time of each command, the commands taking turns."""
     rows = []
-    for turn in range(options.runs + 1):
+    for round_ in range(options.runs + 1):
         row = []
         for command in commands:
             start = time.perf_counter()
@@ -52,7 +52,7 @@ def wall_times(commands):
             row.append(1e3 * (time.perf_counter() - start))
             if status:
                 raise SystemExit(f"{' '.join(command)}: status {status}")
-        if turn > 0:   # the first warms the file cache
+        if round_ > 0:   # the first warms the file cache
             rows.append(row)
     return summary(rows)
 
@@ -76,7 +76,7 @@ def own_times(name, ptx, level=1):
         report = REPORT.search(text)
         kernels = int(report.group(2))
         rows.append([float(report.group(1))] +
-                    [float(re.search(rf"{part} ([\d.]+)", text[report.start():]).group(1)) for part in PARTS])
+                    [float(re.search(rf"{phase} ([\d.]+)", text[report.start():]).group(1)) for phase in PHASES])
     return summary(rows), kernels
 
 
@@ -86,11 +86,11 @@ def compare_levels(ptxas, folder):
     for name in SHORT:
         for level in (0, 1, 2):
             ptx = folder / f"{name}.ptx"
-            (own, *parts), _ = own_times(name, ptx, level)
+            (own, *phases), _ = own_times(name, ptx, level)
             assemble = [ptxas, f"-arch={options.target}", "-lineinfo", "-v", str(ptx), "-o", str(folder / "out.cubin")]
             registers = max(int(used) for used in re.findall(r"Used (\d+) registers", run(assemble)))
             (assembler,) = wall_times([assemble])
-            llvm, _, optimize, emit = parts[3:]
+            llvm, _, optimize, emit = phases[3:]
             print(f"| {name} | {level} | {own:.1f} | {100 * llvm / own:.0f} % | {optimize:.1f} "
                   f"| {emit:.1f} | {registers} | {assembler:.0f} |", flush=True)
 
@@ -98,13 +98,13 @@ def compare_levels(ptxas, folder):
 def measure(ptxas, folder, name):
     """Prints a row; what is wrong with it."""
     ptx, cubin = folder / f"{name}.ptx", folder / f"{name}.cubin"
-    (own, *parts), kernels = own_times(name, ptx)
+    (own, *phases), kernels = own_times(name, ptx)
     assemble = [ptxas, f"-arch={options.target}", "-lineinfo", "-v", str(ptx), "-o", str(folder / "out.cubin")]
     to_ptx, to_cubin, alone, split = wall_times(
         [build_command(name, folder / "out.ptx"), build_command(name, cubin), assemble,
          assemble + ["-split-compile", "0"]])
     ratio = to_cubin / alone
-    cells = [own, own / kernels] + parts + [to_ptx, to_cubin, alone, split]
+    cells = [own, own / kernels] + phases + [to_ptx, to_cubin, alone, split]
     print(f"| {name} | {kernels} | " + " | ".join(f"{cell:.1f}" for cell in cells) +
           f" | {ratio:.2f} | {to_cubin / split:.2f} |", flush=True)
     wrong = []
@@ -136,7 +136,7 @@ def main():
         if options.levels:
             compare_levels(ptxas, pathlib.Path(folder))
             return 0
-        columns = ["example", "kernels", "own", "own / kernel"] + PARTS
+        columns = ["example", "kernels", "own", "own / kernel"] + PHASES
         print("| " + " | ".join(columns + ["to PTX", "to cubin", "ptxas", "split", "to cubin / ptxas", "/ split"]) + " |")
         print("|---|" + "---:|" * (len(columns) + 5))
         for path in sorted(FOLDER.glob("*.tile")):

@@ -122,8 +122,8 @@ def gemm_w4(m, n, k):
     scale = (torch.rand(k // GROUP, n, device="cuda") + 0.5).to(BF16)
 
     def weights(packed, dtype):   # byte j of a group: the k's j and j + 64
-        parts = packed.view(n, k // GROUP, GROUP // 2)
-        both = torch.cat((parts & 15, parts >> 4), -1).to(dtype) - 8
+        pieces = packed.view(n, k // GROUP, GROUP // 2)
+        both = torch.cat((pieces & 15, pieces >> 4), -1).to(dtype) - 8
         return (both * scale.t()[:, :, None].to(dtype)).view(n, k)
     return problem(m, n, k, c, a.float() @ weights(packed, torch.float32).t(), [Own("gemm_w4", [a, packed, scale, c])],
                    lambda a, packed: a @ weights(packed, BF16).t(), [a, packed],

@@ -14,7 +14,7 @@ measure() {   # name, file of questions
     start=$(date +%s.%N)
     "$tilec" layout --batch < "$scratch/questions" > "$scratch/answers"
     end=$(date +%s.%N)
-    test "$(wc -l < "$scratch/answers")" = "$lines"
+    test "$(wc -l < "$scratch/results")" = "$lines"
     awk -v name="$1" -v lines="$lines" -v start="$start" -v end="$end" -v need=200000 'BEGIN {
         rate = lines / (end - start)
         printf "%-22s %10.0f questions/s  (%.1f x the promised %d)\n", name, rate, rate / need, need }'

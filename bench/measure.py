@@ -10,7 +10,7 @@ SAMPLE_MS = 1.0       # work of one sample: long beside the resolution of events
 WARM_UP_MS = 300.0    # of all candidates in turns before the first sample: clocks settle at what the power limit allows
 LIMIT = 200           # launches of one sample
 SHORT_MS = SAMPLE_MS  # what may be shorter is timed in a graph: how long the host takes to launch would decide how many share one
-TOGETHER = 20         # launches of such a graph
+PER_GRAPH = 20         # launches of such a graph
 CHOOSING = ((1, 1.10), (4, 1.03), (9, 1.0))   # among settings: rounds, and how far behind the leader one may be to run again
 
 
@@ -70,9 +70,9 @@ def _rough(launch):
     rough = min(_elapsed(launch) for _ in range(2))
     if rough > SHORT_MS:
         return rough
-    replay = captured([launch], TOGETHER)
+    replay = captured([launch], PER_GRAPH)
     replay()
-    return _elapsed(replay) / TOGETHER
+    return _elapsed(replay) / PER_GRAPH
 
 
 def _prepared(candidates):
@@ -93,7 +93,7 @@ def _warm_up(graphs, milliseconds):
         spent += _elapsed(lambda: [replay() for replay, _ in graphs.values()])
 
 
-def _in_turns(graphs, rounds):
+def _interleaved(graphs, rounds):
     times = {name: [] for name in graphs}
     order = list(graphs)
     for number in range(rounds):
@@ -112,7 +112,7 @@ def compare(candidates, rounds=25, warm_up_ms=WARM_UP_MS):
     name -> list, by round, so that times of one round belong together."""
     graphs = _prepared(candidates)
     _warm_up(graphs, warm_up_ms)
-    return _in_turns(graphs, rounds)
+    return _interleaved(graphs, rounds)
 
 
 def _relative(times):
@@ -127,7 +127,7 @@ def best_of(launches, warm_up_ms=100.0):
     graphs = _prepared({index: [launch] for index, launch in enumerate(launches)})
     _warm_up(graphs, warm_up_ms)
     for rounds, behind in CHOOSING:
-        took = _relative(_in_turns(graphs, rounds))
+        took = _relative(_interleaved(graphs, rounds))
         limit = behind * min(took.values())
         graphs = {index: graph for index, graph in graphs.items() if took[index] <= limit}
         if len(graphs) == 1:

@@ -259,9 +259,9 @@ def matmul_weights_kernel(a, w, scale, c, m, n, k, FOUR: tl.constexpr, BM: tl.co
             low = tl.load(at, (i < m)[:, None], 0.0)
             high = tl.load(at + BK // 2, (i < m)[:, None], 0.0)
             pair = tl.load(w + j[:, None] * (k // 2) + (step * (BK // 2) + half)[None, :])
-            part = tl.dot(low, ((pair & 15).to(tl.bfloat16) - 8).T)
-            part = tl.dot(high, ((pair >> 4).to(tl.bfloat16) - 8).T, part)
-            acc += part * tl.load(scale + step * n + j).to(tl.float32)[None, :]
+            piece = tl.dot(low, ((pair & 15).to(tl.bfloat16) - 8).T)
+            piece = tl.dot(high, ((pair >> 4).to(tl.bfloat16) - 8).T, piece)
+            acc += piece * tl.load(scale + step * n + j).to(tl.float32)[None, :]
         else:
             kk = step * BK + tl.arange(0, BK)
             x = tl.load(a + i[:, None] * k + kk[None, :], (i < m)[:, None], 0.0)
@@ -383,7 +383,7 @@ def family(q, k, v, o, starts, longest, causal, window, cap, bm, bn, warps, stag
 
 
 @triton.jit
-def latent_kernel(q, c, table, length, part, lse, width, scale, R: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+def latent_kernel(q, c, table, length, piece, lse, width, scale, R: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
                   SPLITS: tl.constexpr, PAGE: tl.constexpr):
     split, b = tl.program_id(0), tl.program_id(2)
     row = tl.program_id(1) * BM + tl.arange(0, BM)
@@ -413,28 +413,28 @@ def latent_kernel(q, c, table, length, part, lse, width, scale, R: tl.constexpr,
         acc = tl.dot(p.to(k0.dtype), k0, acc * alpha[:, None])
         top = new
     slot = line * SPLITS + split
-    tl.store(part + slot[:, None] * 512 + near[None, :], acc / tl.maximum(total, 1e-30)[:, None], here[:, None])
+    tl.store(piece + slot[:, None] * 512 + near[None, :], acc / tl.maximum(total, 1e-30)[:, None], here[:, None])
     tl.store(lse + slot, tl.where(total > 0, top + tl.log2(total), -1e30), here)
 
 
 @triton.jit
-def latent_combine_kernel(part, lse, o, SPLITS: tl.constexpr):
+def latent_combine_kernel(piece, lse, o, SPLITS: tl.constexpr):
     line = tl.program_id(0).to(tl.int64)
     split, column = tl.arange(0, SPLITS), tl.arange(0, 512)
     w = tl.load(lse + line * SPLITS + split)
     w = tl.exp2(w - tl.max(w, 0))
-    x = tl.load(part + (line * SPLITS + split)[:, None] * 512 + column[None, :])
+    x = tl.load(piece + (line * SPLITS + split)[:, None] * 512 + column[None, :])
     tl.store(o + line * 512 + column, (tl.sum(x * w[:, None], 0) / tl.sum(w, 0)).to(o.dtype.element_ty))
 
 
 def latent(q, c, table, length, o, scale, page, bm, bn, warps, stages, splits):
     """q [B, 1, R, 576], c [pages, page, 1, 576], bn keys of a page at a time."""
     b, _, r, _ = q.shape
-    part = torch.empty(b * r, splits, 512, device="cuda")
+    piece = torch.empty(b * r, splits, 512, device="cuda")
     lse = torch.empty(b * r, splits, device="cuda")
 
     def launch():
-        latent_kernel[(splits, triton.cdiv(r, bm), b)](q, c, table, length, part, lse, table.shape[1], scale * 1.44269504, R=r,
+        latent_kernel[(splits, triton.cdiv(r, bm), b)](q, c, table, length, piece, lse, table.shape[1], scale * 1.44269504, R=r,
                                                        BM=bm, BN=bn, SPLITS=splits, PAGE=page, num_warps=warps, num_stages=stages)
-        latent_combine_kernel[(b * r,)](part, lse, o, SPLITS=splits, num_warps=4)
+        latent_combine_kernel[(b * r,)](piece, lse, o, SPLITS=splits, num_warps=4)
     return launch

@@ -44,7 +44,7 @@ static int64_t weight_of(const Func *func) {
 }
 
 // A unit costs more than a millisecond of its own, so small kernels share one. By the program alone, never by the machine:
-// how kernels are parted shows in the labels of the PTX.
+// how kernels are split into units shows in the labels of the PTX.
 int make_units(const Module *module, bool emit_llvm, Unit **units) {
     Arena *arena = module->arena;
     int count = 0, functions = module->funcs.count;

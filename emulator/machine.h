@@ -311,7 +311,7 @@ struct Agent {
 
 typedef struct Barrier {
     int64_t expected, arrived;
-    int64_t gone;   // threads of a cluster that have ended: nobody waits for them
+    int64_t gone;   // threads of a cluster that have ended: no barrier waits for them
     Clock *clock;   // of those who arrived
 } Barrier;
 

@@ -94,7 +94,7 @@ void clock_release(Races *races, Clock *clock);                        // NULL: 
 
 enum { WHOLE = UINT32_MAX };   // for a thread: all of the block
 
-// Whoever touches global memory: a thread or unit, or the block as one.
+// An agent that accesses global memory: a thread or unit, or the block as one.
 typedef struct Party {
     int64_t block;
     uint32_t thread, self, epoch;   // self: the thread that a unit acts for

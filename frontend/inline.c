@@ -59,8 +59,8 @@ static int uses(const Node *node, const char *name, bool in_loop) {
 }
 
 // A parameter stands for its argument where that costs nothing; otherwise for a let.
-static void bind_scalar(Sema *s, const Node *param, Value value, bool once) {
-    bool direct = is_poison(value) || value_is_const(value) || value.expr->kind == EXPR_VAR || once ||
+static void bind_scalar(Sema *s, const Node *param, Value value, bool single) {
+    bool direct = is_poison(value) || value_is_const(value) || value.expr->kind == EXPR_VAR || single ||
                   s->context == IN_KERNEL;   // the host computes there: no statements
     if (direct) {
         declare_value(s, param->text, value, param->span);

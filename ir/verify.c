@@ -287,9 +287,9 @@ static void enter_iter(Verifier *v, Context *c, const Iter *iter, LoopKind kind)
     if (kind == LOOP_PARALLEL && v->parallel_count < 64) {
         uint64_t bit = (uint64_t)1 << v->parallel_count++;
         int64_t first, last, step;
-        bool once = expr_const(iter->begin, &first) && expr_const(iter->end, &last) && expr_const(iter->step, &step) &&
+        bool single = expr_const(iter->begin, &first) && expr_const(iter->end, &last) && expr_const(iter->step, &step) &&
                     last - first <= step;
-        if (!once) c->parallel_iterators |= bit;
+        if (!single) c->parallel_iterators |= bit;
         depends.iterators |= bit;
     }
     set_depends(v, iter->var, depends);

@@ -221,7 +221,7 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
 }
 
 // A transposed tile of bytes: 8 rows of 16 bytes for each of four matrices, on both sides.
-static void gather_turned(Gather *gather, Stmt *copy, bool load) {
+static void gather_transposed(Gather *gather, Stmt *copy, bool load) {
     const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
     Buf *buf = load ? from->buf : to->buf;
     int steps = (int)(region_extent(to, 1) / TRANSPOSE_K), rank = buf->rank;
@@ -258,8 +258,8 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
         return;
     }
     if (via_is(stmt, "ldmatrix")) {
-        gather_turned(gather, stmt, true);
-        gather_turned(gather, stmt, false);
+        gather_transposed(gather, stmt, true);
+        gather_transposed(gather, stmt, false);
         return;
     }
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {

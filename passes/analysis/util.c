@@ -209,14 +209,14 @@ void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
         *bodies[b] = (Block){0};
     }
     stmt_effects(arena, &shell, out);
-    EffectVec parts[2] = {{0}, {0}};
+    EffectVec pieces[2] = {{0}, {0}};
     for (int b = 0; b < count; b++)
-        for (int i = 0; i < inner[b].count; i++) path_effects(arena, inner[b].items[i], &parts[b]);
+        for (int i = 0; i < inner[b].count; i++) path_effects(arena, inner[b].items[i], &pieces[b]);
     for (int b = 0; b < count; b++)
-        for (int i = 0; i < parts[b].count; i++) {
-            const Effect *effect = &parts[b].items[i];
+        for (int i = 0; i < pieces[b].count; i++) {
+            const Effect *effect = &pieces[b].items[i];
             bool again = b == 1 && stmt->kind == STMT_IF && effect->access == ACCESS_WRITE;
-            if (!again || !writes(&parts[0], effect->buf)) vec_push(arena, out, *effect);
+            if (!again || !writes(&pieces[0], effect->buf)) vec_push(arena, out, *effect);
         }
 }
 

@@ -245,8 +245,8 @@ Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, b
     Sum sum;
     const Stmt *grid = func_grid(kernel);
     const WgmmaCosts *costs = &target->wgmma;
-    Expr *points = e_int(arena, 1), *step = e_int(arena, step_clocks(arena, target, kernel, &sum) + costs->wait_clocks);
-    for (int i = 0; i < grid->grid.count; i++) points = e_mul(arena, points, grid->grid.iters[i].end);
+    Expr *tiles = e_int(arena, 1), *step = e_int(arena, step_clocks(arena, target, kernel, &sum) + costs->wait_clocks);
+    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(arena, tiles, grid->grid.iters[i].end);
     Expr *steps = steps_of(arena, kernel);
     if (!steps) return NULL;
     bool equal = cooperative_equal_tiles(arena, kernel), stays = !equal && grid->grid.persistent;
@@ -254,9 +254,9 @@ Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, b
     Expr *besides =
         e_int(arena, costs->tile_clocks + (alone ? costs->alone_clocks : 0) + (aliased ? costs->alias_clocks : 0));
     Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_call(arena, OP_SMS, 0, NULL);
-    if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, points, sms), point);
-    if (alone) return e_max(arena, e_div(arena, e_mul(arena, points, point), sms), point);   // the device balances them
+    if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, tiles, sms), point);
+    if (alone) return e_max(arena, e_div(arena, e_mul(arena, tiles, point), sms), point);   // the device balances them
     Expr *even =
-        e_add(arena, e_mul(arena, points, point), e_mul(arena, e_div(arena, point, e_int(arena, UNEVEN)), sms));
+        e_add(arena, e_mul(arena, tiles, point), e_mul(arena, e_div(arena, point, e_int(arena, UNEVEN)), sms));
     return e_max(arena, e_div(arena, even, sms), point);
 }

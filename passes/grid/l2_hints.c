@@ -150,8 +150,8 @@ static Expr *first_step(const L2Hints *s, const Stmt *load) {
     Expr *period = e_int(a, s->target->memory_period / type_bytes(from->buf->type));
     Expr *aligned = e_binary(a, BIN_EQ, e_mod(a, global_stride(a, from->buf, dim), period), e_int(a, 0));
     Expr *alone = e_and(a, at_most(s, readers_of(s, from), e_int(a, 1)), aligned);
-    Expr *part = e_div(a, e_mul(a, e_mod(a, number, starts), s->loop->loop.iters[0].end), starts);
-    Expr *start = e_select(a, alone, part, e_int(a, 0));
+    Expr *piece = e_div(a, e_mul(a, e_mod(a, number, starts), s->loop->loop.iters[0].end), starts);
+    Expr *start = e_select(a, alone, piece, e_int(a, 0));
     return expr_is_int(start, 0) ? NULL : start;
 }
 

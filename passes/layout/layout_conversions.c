@@ -61,7 +61,7 @@ static const Layout *reduced_layout(Inference *inference, const Item *item) {
     return result ? result : dst->layout;
 }
 
-static const Layout *needed_layout(Inference *inference, const Item *item, const FragmentUse *use) {
+static const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use) {
     Arena *arena = inference->arena;
     const Buf *buf = use->buf;
     if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
@@ -105,7 +105,7 @@ void convert_where_layouts_meet(Inference *inference) {
                 reads |= !written && (!other->is_store || other->keeps || updates(item));
                 writes |= other->is_store;
             }
-            const Layout *required = needed_layout(inference, item, use);
+            const Layout *required = required_layout(inference, item, use);
             if (!first || layout_equal(required, use->buf->layout)) continue;
             convert(inference, item, use->buf, required, reads, writes);
         }

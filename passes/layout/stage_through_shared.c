@@ -163,9 +163,9 @@ static void stage_scan(Staging *m, Stmt *scan, Block *out) {
 static void give_scratch(Staging *m, Stmt *reduce, Block *out) {
     const Buf *src = reduce->call.args[REDUCE_SRC].region->buf, *dst = reduce->call.args[REDUCE_DST].region->buf;
     const Layout *layout = reduce_source(m->arena, reduce, src->layout);
-    int64_t parts = tv_warps_along(layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
-    if (parts <= 1 || reduce->call.args[REDUCE_SCRATCH].region) return;
-    int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[3] = {blocks, parts, 1};
+    int64_t pieces = tv_warps_along(layout, reduce_op_axis(reduce), m->context->target->warp_lanes);
+    if (pieces <= 1 || reduce->call.args[REDUCE_SCRATCH].region) return;
+    int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[3] = {blocks, pieces, 1};
     for (int d = 0; d < dst->rank; d++) shape[2] *= buf_extent(dst, d);
     int rank = blocks > 1 ? 3 : 2;
     reduce->call.args[REDUCE_SCRATCH] =

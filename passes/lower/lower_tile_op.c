@@ -92,10 +92,10 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
 // An arrival of each of several parts of the role: by the first thread of each.
 static bool lower_pieces(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
-    int64_t parts;
+    int64_t pieces;
     bool counts = arrive->call.count > 1 && arrive->call.args[1].value;
-    if (!counts || !expr_const(arrive->call.args[1].value, &parts) || lower->one) return false;
-    Expr *within = e_mod(arena, lower_thread(lower), e_int(arena, lower->threads / parts));
+    if (!counts || !expr_const(arrive->call.args[1].value, &pieces) || lower->one) return false;
+    Expr *within = e_mod(arena, lower_thread(lower), e_int(arena, lower->threads / pieces));
     Stmt *first = s_if(arena, e_binary(arena, BIN_EQ, within, e_int(arena, 0)));
     Stmt *one = s_call(arena, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
     one->loc = arrive->loc;

@@ -129,11 +129,11 @@ static void start_stmt(Starter *s, Stmt *stmt) {
         consume(s, stmt);
     } else {
         int count = stmt_bodies(stmt, bodies);
-        bool parts = false;
-        for (int b = 0; b < count; b++) parts |= block_any(bodies[b], matters, s);
-        if (parts) wait_for(s, 0);
+        bool pieces = false;
+        for (int b = 0; b < count; b++) pieces |= block_any(bodies[b], matters, s);
+        if (pieces) wait_for(s, 0);
         else wait_before(s, stmt);
-        for (int b = 0; b < count && parts; b++) make_mma_async(s->arena, bodies[b], s->consumes);
+        for (int b = 0; b < count && pieces; b++) make_mma_async(s->arena, bodies[b], s->consumes);
         push(s, stmt);
     }
 }

@@ -9,10 +9,10 @@ static bool equal_tiles(Arena *arena, const Block *work, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
-        bool parts = stmt->kind == STMT_IF || stmt->kind == STMT_WHILE;
+        bool pieces = stmt->kind == STMT_IF || stmt->kind == STMT_WHILE;
         for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) {
             if (!block_any(bodies[b], loads_tile, NULL)) continue;
-            if (parts || (stmt->kind == STMT_FOR && !common_trips(arena, work, stmt))) return false;
+            if (pieces || (stmt->kind == STMT_FOR && !common_trips(arena, work, stmt))) return false;
             if (!equal_tiles(arena, work, bodies[b])) return false;
         }
     }

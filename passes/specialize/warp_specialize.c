@@ -38,9 +38,9 @@ enum { PINGPONG_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
 static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity), *slots = integer(p, p->slots);
-    Expr *rounds = e_cast(a, TYPE_I32, e_mod(a, e_div(a, steps, slots), integer(p, 2)));
+    Expr *waves = e_cast(a, TYPE_I32, e_mod(a, e_div(a, steps, slots), integer(p, 2)));
     block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, e_cast(a, TYPE_I32, e_mod(a, steps, slots)))));
-    block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, rounds)));
+    block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, waves)));
     Stmt *wrap = s_if(a, e_binary(a, BIN_GE, slot, small(p, p->slots)));
     block_push(a, &wrap->if_.then, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
     block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
@@ -457,7 +457,7 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
 }
 
-static void part(PassContext *context, Func *kernel, Stmt *grid) {
+static void piece(PassContext *context, Func *kernel, Stmt *grid) {
     Arena *a = context->arena;
     RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
     Block body = {0};
@@ -513,7 +513,7 @@ bool pass_warp_specialize(PassContext *context, Func *kernel) {
     if (kind == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
     if (!chosen(shape.loop)) return false;
     Visitor back = {.stmt = fall_back, .user = context->arena};
-    if (multi_buffers_everything(shape.loop)) part(context, kernel, (Stmt *)shape.grid);
+    if (multi_buffers_everything(shape.loop)) piece(context, kernel, (Stmt *)shape.grid);
     else visit_block(&back, &kernel->body);
     return true;
 }

@@ -547,15 +547,15 @@ static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter 
     Affine begin = affine_of(m->env, iters->begin);
     Trips trips = trips_of(m, stmt, iters, &begin);
     State *left = trips.open ? state_copy(m, s) : NULL;
-    int64_t step = 1, period = scenarios_period(m->scenarios, stmt), part = period + 1;
-    int64_t cut = trips.count > 3 * part ? (trips.count - 3 * part) / period * period : 0;
+    int64_t step = 1, period = scenarios_period(m->scenarios, stmt), piece = period + 1;
+    int64_t cut = trips.count > 3 * piece ? (trips.count - 3 * piece) / period * period : 0;
     Affine middle = cut ? affine_more(m->env, scenarios_multiple(m->scenarios, stmt), cut) : affine_const(0);
     expr_const(iters->step, &step);
     for (int64_t i = 0; i < trips.count - cut && !s->dead && !m->failed; i++) {
-        if (cut && (i == part || i == 2 * part)) forget_assigned(m, body);
+        if (cut && (i == piece || i == 2 * piece)) forget_assigned(m, body);
         Affine at = affine_const(i);
-        if (cut && i >= 2 * part) at = affine_const(i + cut);
-        else if (i >= part) at = affine_add(at, middle, 1);
+        if (cut && i >= 2 * piece) at = affine_const(i + cut);
+        else if (i >= piece) at = affine_add(at, middle, 1);
         if (2 * i >= trips.count - cut) at = affine_add(at, trips.more, 1);
         affine_bind(m->env, iters->var, affine_add(begin, at, step));
         if (attr_get(stmt->attrs, ATTR_TILE_LOOP)) drop_globals(s);

@@ -133,17 +133,17 @@ static void pad_call(const TilePadding *w, Stmt *stmt) {
         Buf *wider = region ? map_get(w->wider, region->buf) : NULL;
         if (!wider || map_has(w->stays, region->buf)) continue;
         int64_t columns = buf_extent(wider, 1);
-        Region *part = clone_region(w->arena, NULL, region);
-        part->buf = wider;
+        Region *piece = clone_region(w->arena, NULL, region);
+        piece->buf = wider;
         if (is_call(stmt, OP_COPY)) {
             Region *from = clone_region(w->arena, NULL, stmt->call.args[COPY_FROM].region);
             RegionDim *last = &from->dims[from->count - 1];
             last->extent = e_int(w->arena, columns);
             last->tile = columns;
             stmt->call.args[COPY_FROM] = arg_region(from);
-            part = region_whole(w->arena, wider);
+            piece = region_whole(w->arena, wider);
         }
-        stmt->call.args[i] = arg_region(part);
+        stmt->call.args[i] = arg_region(piece);
     }
 }
 

@@ -38,19 +38,19 @@ def kernel(rng, name):
     bk = max(16, min(bk, 128))
     while (bm + bn) * bk * bytes_each > 40000 or (bm * bn) // 256 > 100:
         bn = max(8, bn // 2 // 8 * 8)
-    turned_a, turned_b = rng.random() < 0.3, rng.random() < 0.5
+    transposed_a, transposed_b = rng.random() < 0.3, rng.random() < 0.5
     options = rng.choice(["", "", " persistent"]) + rng.choice(["", "", " cluster (2, 1)"]) + rng.choice(["", "", " raster 4"])
     threads, stages = rng.choice([128, 256, 256]), rng.choice([1, 2, 2, 3, 4])
     while stages > 1 and (bm + bn) * bk * bytes_each * stages > MOST_SHARED:
         stages -= 1
-    a_shape, a_tile, a_at, a = ("K, M", (bk, bm), "k * %d, bm * %d" % (bk, bm), "As.T") if turned_a else (
+    a_shape, a_tile, a_at, a = ("K, M", (bk, bm), "k * %d, bm * %d" % (bk, bm), "As.T") if transposed_a else (
         "M, K", (bm, bk), "bm * %d, k * %d" % (bm, bk), "As")
-    b_shape, b_tile, b_at, b = ("N, K", (bn, bk), "bn * %d, k * %d" % (bn, bk), "Bs.T") if turned_b else (
+    b_shape, b_tile, b_at, b = ("N, K", (bn, bk), "bn * %d, k * %d" % (bn, bk), "Bs.T") if transposed_b else (
         "K, N", (bk, bn), "k * %d, bn * %d" % (bk, bn), "Bs")
     precision = ", precision = tf32" if elements == "f32" and rng.random() < 0.7 else ""
     tolerance = "1e-2" if precision else TOLERANCE[results]
     m, n, k = extent(rng, bm), extent(rng, bn), extent(rng, bk)
-    a_of, b_of = ("A[k, m]" if turned_a else "A[m, k]"), ("B[n, k]" if turned_b else "B[k, n]")
+    a_of, b_of = ("A[k, m]" if transposed_a else "A[m, k]"), ("B[n, k]" if transposed_b else "B[k, n]")
     fill = "" if elements != "i8" else """ {
     for (m in M, k in K) %s = i8((m * 7 + k * 3) %% 255 - 127);
     for (n in N, k in K) %s = i8((n * 13 + k * 5) %% 17 - 8);

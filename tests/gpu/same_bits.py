@@ -36,8 +36,8 @@ def differs(artefact, name, types, shapes, sizes):
     first = torch.empty(sizes["M"], sizes["N"], device="cuda", dtype=TYPES[types[1]])
     artefact.kernel(name).bind([a, b, first])()
     batch = max(d for d in range(1, BATCH + 1) if runs % d == 0)
-    count, apart = first.numel(), -(-first.numel() // ALIGNED) * ALIGNED
-    outputs = first.new_empty(batch, apart)
+    count, separate = first.numel(), -(-first.numel() // ALIGNED) * ALIGNED
+    outputs = first.new_empty(batch, separate)
     launches = [artefact.kernel(name).bind([a, b, output[:count].view(first.shape)]) for output in outputs]
     want, got = first.view(-1).view(torch.uint8), outputs.view(torch.uint8)[:, :first.nbytes]
     bad = torch.zeros((), device="cuda", dtype=torch.int64)

@@ -84,12 +84,12 @@ reference {called} {{
 def write(folder, columns):
     folder.mkdir(parents=True, exist_ok=True)
     for name in TYPES:
-        parts = []
+        pieces = []
         for way in ways(name):
             wanted = [n for n in columns_of(name, way) if not columns or n in columns]
             if wanted:
-                parts.append(kernel(name, way, wanted))
-        (folder / f"wgmma_{name}.tile").write_text("\n".join(parts))
+                pieces.append(kernel(name, way, wanted))
+        (folder / f"wgmma_{name}.tile").write_text("\n".join(pieces))
 
 
 def check(tilec, folder):

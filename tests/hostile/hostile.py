@@ -294,12 +294,12 @@ def cases(arguments, folder):
     yield from option_cases(pathlib.Path(arguments.options).read_text(), file)
     yield from command_cases(file)
     for make in (source_cases, stdin_cases, file_cases, npy_cases, record_cases, assembler_cases):
-        part = folder / make.__name__
-        part.mkdir()
-        yield from make(part, file) if make not in (source_cases, stdin_cases) else make(part if make is source_cases else file)
-    part = folder / "artefacts"
-    part.mkdir()
-    yield from artefact_cases(arguments.tilec, part, file)
+        piece = folder / make.__name__
+        piece.mkdir()
+        yield from make(piece, file) if make not in (source_cases, stdin_cases) else make(piece if make is source_cases else file)
+    piece = folder / "artefacts"
+    piece.mkdir()
+    yield from artefact_cases(arguments.tilec, piece, file)
 
 
 def check(tilec, folder, case):

@@ -26,7 +26,7 @@ SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|peer_arrive|warp_s
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait|release)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
 PROGRAM = re.compile(r"^program (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
-APART = "@apart"   # no attribute: kernels that such a program launches
+SEPARATE = "@apart"   # no attribute: kernels that such a program launches
 REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
 TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
 
@@ -91,7 +91,7 @@ def gemm_tests(kernel, step, rest=""):
     return [f"test {kernel} (M = {m}, N = {n}, K = {k}{rest}) tolerance 2e-2;" for m, n, k in shapes]
 
 
-def parted_tests(kernel, step, rest=""):
+def split_tests(kernel, step, rest=""):
     """For kernels in roles: also one tile of a block, and several in turn; K = 0 and odd shapes go to the general variant."""
     shapes = [(64, 64, step)] + [(832, 64, n * step) for n in (1, 2, 3, 7)]
     return [f"test {kernel} (M = {m}, N = {n}, K = {k}{rest}) tolerance 2e-2;" for m, n, k in shapes]
@@ -143,8 +143,8 @@ CASES = [
     Case("gemm", ["BM=64", "BN=64", "STAGES=2"], gemm_tests("gemm", 64)),
     Case("gemm", ["BM=64", "BN=64", "STAGES=4"], gemm_tests("gemm", 64)),
     Case("gemm", [], gemm_tests("gemm", 64)),
-    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=3"], parted_tests("gemm", 64), target="sm_90a"),
-    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=2"], parted_tests("gemm", 64), target="sm_90a"),
+    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=3"], split_tests("gemm", 64), target="sm_90a"),
+    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=2"], split_tests("gemm", 64), target="sm_90a"),
     Case("softmax_long", ["WIDTH=256"], ["test softmax_long (M = 2, N = 1000) tolerance 1e-5;",
                                          "test softmax_long (M = 2, N = 1500) tolerance 1e-5;",
                                          "test ranks (M = 2, N = 4) { for (i in M, j in N) x[i, j] = i32(i * N + j); } "
@@ -219,9 +219,9 @@ CASES = [
     Case("rmsnorm", ["N=32768", "LONG=32768", "PART=4096"],
          [f"test rmsnorm (M = {m}, N = 32768, eps = 1e-6) tolerance 1e-2;" for m in (1, 9)], target="sm_90a",
          first="rmsnorm_rows__C_32768"),
-    *(Case("layer_norm", ["N=32768", "LONG=32768", f"PART={part}"],
+    *(Case("layer_norm", ["N=32768", "LONG=32768", f"PART={piece}"],
            [f"test layer_norm (M = {m}, N = 32768, eps = 1e-5) tolerance 1e-2;" for m in (1, 9)], target="sm_90a",
-           first="layer_norm_rows__C_32768") for part in (4096, 2048)),
+           first="layer_norm_rows__C_32768") for piece in (4096, 2048)),
     Case("cumulative_sum", ["N=32768", "LONG=16384", "PART=4096"],
          [f"test cumulative_sum (M = {m}, N = 32768) tolerance 1e-4;" for m in (1, 7)], target="sm_90a",
          first="cumulative_rows__C_32768"),
@@ -255,7 +255,7 @@ CASES = [
         f"test combine (B = 1, G = 1, R = 2, S = {slots}, D = 128, BC = {count}) "
         f"{{ for (b in B) {{ span[b, 0] = 0; span[b, 1] = {slots - 1}; }} }} tolerance 1e-2;" for slots in (2, 300)],
            kernel="combine") for count in (256, 64, 16, 2)),
-    Case("gemm_swiglu", ["BM=64", "BN=64", "STAGES=3"], parted_tests("gemm_swiglu", 64), target="sm_90a"),
+    Case("gemm_swiglu", ["BM=64", "BN=64", "STAGES=3"], split_tests("gemm_swiglu", 64), target="sm_90a"),
     Case("gemm_swiglu", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm_swiglu", 64)),
     Case("gemm_w4", ["BM=16", "BN=64", "STAGES=3"], target="sm_90a", tests=[
         f"test gemm_w4 (M = 16, N = {n}, K = {k}) {{ for (n in N, b in {(k + 127) // 128 * 64}) W[n, b] = (n * 37 + b * 101) % 256; }} tolerance 2e-2;"
@@ -387,10 +387,10 @@ def each_alone(text):
             own = ""
             if match is kept:
                 head, condition, body = re.split(r"(when \(.*?\)) \{\n", match.group(0), maxsplit=1, flags=re.S)
-                facts = [part for part in condition[len("when ("):-1].split(" &&") if "sms()" not in part]
+                facts = [piece for piece in condition[len("when ("):-1].split(" &&") if "sms()" not in piece]
                 own = f"{head}when ({' &&'.join(facts)}) {{\n{body}"
             alone = alone[:match.start()] + own + alone[match.end():]
-        yield APART if kept in programs else "@tile_variant", alone
+        yield SEPARATE if kept in programs else "@tile_variant", alone
 
 
 def texts(whole, case):
@@ -399,7 +399,7 @@ def texts(whole, case):
     if case.first:
         return
     for attribute, alone in each_alone(whole):
-        yield " (in parts)" if attribute == APART else " (one of several)", alone, attribute
+        yield " (in parts)" if attribute == SEPARATE else " (one of several)", alone, attribute
     general = general_only(whole)
     if general is not None:
         yield " (general)", general, "@fallback"
@@ -413,8 +413,8 @@ def statements(text, attribute, only):
             continue
         attributes = "".join(k["attrs"] for k in kernel)
         if any(re.search(r"__(parts_\d+x\d+|sum)$", k["name"]) for k in kernel):
-            attributes += APART
-        if attribute in attributes if attribute else not re.search(f"@fallback|@tile_variant|{APART}", attributes):
+            attributes += SEPARATE
+        if attribute in attributes if attribute else not re.search(f"@fallback|@tile_variant|{SEPARATE}", attributes):
             yield match
 
 
@@ -495,13 +495,13 @@ def main():
             kinds = list(enumerate(texts(whole, case)))
             if sampled:
                 kinds = [sampled[number][0].choice(kinds)]
-            for part, (kind, text, attribute) in kinds:
+            for piece, (kind, text, attribute) in kinds:
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
                 if not sampled:
-                    jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{part}", text, None)))
+                    jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{piece}", text, None)))
                 deleted = list(enumerate(statements(text, attribute, case.first or case.kernel)))
                 for position, match in some(deleted, *sampled[number]) if sampled else deleted:
-                    jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}-{part}", text, match)))
+                    jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}-{piece}", text, match)))
         for title, target, text, match, position, job in jobs:
             code, output = job.result()
             if match is None:

@@ -98,12 +98,12 @@ static inline const char *ptx_of(Kernel *k, const char *target) {
     return result.ptx;
 }
 
-static inline void expect_text(const char *ptx, const char *part) {
-    if (!strstr(ptx, part)) fail_msg("no '%s' in\n%s", part, ptx);
+static inline void expect_text(const char *ptx, const char *piece) {
+    if (!strstr(ptx, piece)) fail_msg("no '%s' in\n%s", piece, ptx);
 }
 
-static inline void expect_none(const char *ptx, const char *part) {
-    if (strstr(ptx, part)) fail_msg("'%s' in\n%s", part, ptx);
+static inline void expect_none(const char *ptx, const char *piece) {
+    if (strstr(ptx, piece)) fail_msg("'%s' in\n%s", piece, ptx);
 }
 
 #define START(k, threads)                                                                                              \

@@ -47,9 +47,9 @@ static const char *assembled(Use *u) {
     return ptx;
 }
 
-static int occurrences(const char *text, const char *part) {
+static int occurrences(const char *text, const char *piece) {
     int count = 0;
-    for (const char *at = text; (at = strstr(at, part)) != NULL; at++) count++;
+    for (const char *at = text; (at = strstr(at, piece)) != NULL; at++) count++;
     return count;
 }
 

@@ -30,9 +30,9 @@ static void make_kernels(Kernel *kernels, Arena *arena, Failure *failure, bool p
     diag_add_source(kernels[0].module->sink, "other.tile", "kernel\n", 7);
 }
 
-static int count_of(const char *text, const char *part) {
+static int count_of(const char *text, const char *piece) {
     int count = 0;
-    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) count++;
+    for (const char *at = strstr(text, piece); at; at = strstr(at + 1, piece)) count++;
     return count;
 }
 
@@ -65,9 +65,9 @@ static void test_one_text(void **state) {
         assert_memory_equal(place, expected, strlen(expected));
         before = entry;
     }
-    const char *const once[] = {".version",    ".target",      ".extern .shared", ".extern .func",
+    const char *const single[] = {".version",    ".target",      ".extern .shared", ".extern .func",
                                 "test.tile\"", "other.tile\"", ".section"};
-    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) assert_int_equal(count_of(ptx, once[i]), 1);
+    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++) assert_int_equal(count_of(ptx, single[i]), 1);
     assert_int_equal(count_of(ptx, "\t.file\t"), 2);
     AssembleOptions options = {.target = target_named("sm_80"), .lines = true};
     Cubin cubin;
@@ -101,7 +101,7 @@ static void test_units(void **state) {
     assert_int_equal(units[KERNELS / 2 - 1].end, KERNELS);
 }
 
-static void test_reported_once(void **state) {
+static void test_single_report(void **state) {
     START_KERNELS(false);
     for (int i = 2; i < 4; i++) {
         Buf *shared = local_buf(&kernels[i], "s", SCOPE_SHARED, TYPE_BF16, 1024);
@@ -141,7 +141,7 @@ static void test_leaves(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(test_one_text), IN_ARENA(test_any_number_of_threads),
-        IN_ARENA(test_units),    IN_ARENA(test_reported_once),
+        IN_ARENA(test_units),    IN_ARENA(test_single_report),
         IN_ARENA(test_leaves),
     };
     return run(tests);

@@ -24,10 +24,10 @@ static int64_t distance(Place a, Place b) {
 
 // Every place once; the mean distance of points that follow each other, times a thousand.
 static int64_t walk(Arena *arena, int64_t rows, int64_t columns) {
-    int64_t points = rows * columns, way = 0;
-    bool *taken = NEW_ARRAY(arena, bool, points);
+    int64_t tiles = rows * columns, way = 0;
+    bool *taken = NEW_ARRAY(arena, bool, tiles);
     Place before = {0};
-    for (int64_t i = 0; i < points; i++) {
+    for (int64_t i = 0; i < tiles; i++) {
         Place place = place_of(arena, i, rows, columns);
         assert_in_range(place.row, 0, rows - 1);
         assert_in_range(place.column, 0, columns - 1);
@@ -36,10 +36,10 @@ static int64_t walk(Arena *arena, int64_t rows, int64_t columns) {
         if (i > 0) way += distance(before, place);
         before = place;
     }
-    return points > 1 ? 1000 * way / (points - 1) : 1000;
+    return tiles > 1 ? 1000 * way / (tiles - 1) : 1000;
 }
 
-static void test_every_place_once(void **state) {
+static void test_every_tile_a_single_time(void **state) {
     Arena *arena = *state;
     for (int64_t rows = 1; rows <= 19; rows++)
         for (int64_t columns = 1; columns <= 19; columns++) assert_true(walk(arena, rows, columns) < 2000);
@@ -74,7 +74,7 @@ static void test_quarters_are_squares(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_every_place_once),
+        IN_ARENA(test_every_tile_a_single_time),
         IN_ARENA(test_powers_of_two),
         IN_ARENA(test_quarters_are_squares),
     };

@@ -105,11 +105,11 @@ static bool is_enough(Program *p) {
 }
 
 // Without any one barrier or wait it is not.
-static void expect_all_needed(Program *p, Block *block) {
+static void expect_all_required(Program *p, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) expect_all_needed(p, bodies[b]);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) expect_all_required(p, bodies[b]);
         if (!is_sync(stmt)) continue;
         block_remove(block, i);
         assert_false(is_enough(p));
@@ -122,7 +122,7 @@ static void synchronise(Program *p) {
     pass_software_pipeline(&p->context, p->kernel);
     assert_true(pass_insert_sync(&p->context, p->kernel));
     assert_true(is_enough(p));
-    expect_all_needed(p, &p->kernel->body);
+    expect_all_required(p, &p->kernel->body);
     assert_false(pass_insert_sync(&p->context, p->kernel));
 }
 

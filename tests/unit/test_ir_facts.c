@@ -522,15 +522,15 @@ static void assumptions_are_used_soundly(void **state) {
     Maker maker = {&b, &random, TYPE_I64, NULL};
     int compared = 0, folded = 0;
     for (int n = 0; n < 4000; n++) {
-        Point points[30];
-        for (int k = 0; k < 30; k++) points[k] = random_point(&b, &random, b.any);
+        Point samples[30];
+        for (int k = 0; k < 30; k++) samples[k] = random_point(&b, &random, b.any);
         const Expr *assumed[2];
         bool truth[2];
         int mark = facts_mark(b.facts);
         bad = false;
         for (int a = 0; a < 2; a++) {
             assumed[a] = random_condition(&maker, 1);
-            truth[a] = evaluate(&points[0], assumed[a]);
+            truth[a] = evaluate(&samples[0], assumed[a]);
             if (!bad) facts_assume(b.facts, assumed[a], truth[a]);
         }
         Expr *e = n % 2 ? random_condition(&maker, 1) : random_expr(&maker, 2);
@@ -538,9 +538,9 @@ static void assumptions_are_used_soundly(void **state) {
         bool valid = !bad;
         for (int k = 0; valid && k < 30; k++) {
             bad = false;
-            bool holds = evaluate(&points[k], assumed[0]) == truth[0] && evaluate(&points[k], assumed[1]) == truth[1];
+            bool holds = evaluate(&samples[k], assumed[0]) == truth[0] && evaluate(&samples[k], assumed[1]) == truth[1];
             if (bad || !holds) continue;
-            check_value(&b, e, simple, &points[k]);
+            check_value(&b, e, simple, &samples[k]);
             compared++;
         }
         folded += simple->kind == EXPR_INT;

@@ -597,9 +597,9 @@ static void tt_pattern_10_tiles_vectorise_and_distribute_with_run_time_strides(v
     assert_string_equal(view_text(*state, tile), "(128,64):(N,1) + 128*N*bm + 64*bn");
     // Claims that vectorize needs known strides: it needs known extents; a run-time stride stays a factor.
     Dim first[2];
-    View part = view_distribute(&cx, view_vectorize(&cx, tile, (int64_t[]){1, 2}), (int64_t[]){8, 4}, "lane", first);
-    assert_string_equal(view_text(*state, part), "(16,8):(8*N,8) + 128*N*bm + 64*bn + 2*(lane % 4) + (lane / 4 % 8)*N");
-    assert_int_equal(part.element[1], 2);
+    View piece = view_distribute(&cx, view_vectorize(&cx, tile, (int64_t[]){1, 2}), (int64_t[]){8, 4}, "lane", first);
+    assert_string_equal(view_text(*state, piece), "(16,8):(8*N,8) + 128*N*bm + 64*bn + 2*(lane % 4) + (lane / 4 % 8)*N");
+    assert_int_equal(piece.element[1], 2);
     // The stride override: the same places with strides known.
     View fixed = view_with_strides(&cx, tile, (int64_t[]){4096, 1});
     assert_string_equal(cute_text(*state, view_layout(&cx, fixed)), "(128,64):(4096,1)");

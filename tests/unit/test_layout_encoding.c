@@ -66,8 +66,8 @@ static void wgmma_accumulator_is_the_atoms(void **state) {
     LinearDim split[] = {{"lane", 5}, {"warp", 2}, {"register", 5}};   // thread = lane + 32 * warp
     Linear threads = linear_reshape_ins(&cx, atom, split, 3);
     const char *order[] = {"register", "lane", "warp"}, *outs[] = {"dim0", "dim1"};
-    Linear part = linear_sublayout(&cx, encoded, order, 3, outs, 2);
-    assert_true(linear_equal(linear_transpose_ins(&cx, threads, order, 3), part));
+    Linear piece = linear_sublayout(&cx, encoded, order, 3, outs, 2);
+    assert_true(linear_equal(linear_transpose_ins(&cx, threads, order, 3), piece));
     assert_false(cx.failed);
 }
 

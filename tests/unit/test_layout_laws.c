@@ -245,9 +245,9 @@ static bool slices_partition(LayoutContext *cx) {
     Tuple coord[64];
     for (int i = 0; i < a.rank; i++) coord[i] = (Tuple){.kind = TUPLE_ANY};
     coord[0] = tuple_int(at);
-    Cute part = cute_slice(cx, a, tuple_list(cx, coord, a.rank), &offset);
-    for (int64_t i = 0; i < cute_size(cx, part); i++)
-        HOLDS(offset + cute_at(part, i) == cute_at(a, at + i * count), a, part);
+    Cute piece = cute_slice(cx, a, tuple_list(cx, coord, a.rank), &offset);
+    for (int64_t i = 0; i < cute_size(cx, piece); i++)
+        HOLDS(offset + cute_at(piece, i) == cute_at(a, at + i * count), a, piece);
     return !cx->failed;
 }
 
@@ -426,8 +426,8 @@ static bool code_computes_the_map(LayoutContext *cx) {
             LinearTerm *terms;
             uint64_t value = 0;
             for (int t = linear_terms(cx, a, i, &terms); t-- > 0;) {
-                uint64_t part = (uint64_t)in[terms[t].in] & (terms[t].masked ? terms[t].mask : ~(uint64_t)0);
-                value ^= terms[t].shift < 0 ? part >> -terms[t].shift : part << terms[t].shift;
+                uint64_t piece = (uint64_t)in[terms[t].in] & (terms[t].masked ? terms[t].mask : ~(uint64_t)0);
+                value ^= terms[t].shift < 0 ? piece >> -terms[t].shift : piece << terms[t].shift;
             }
             assert_int_equal(value, out[i]);
         }

@@ -285,7 +285,7 @@ static void a_dropped_dim_is_replicated(void **state) {
 }
 
 // The parts of a dim are the threads that lie along it: each in its own, and what is left of the dim stays with the others.
-static void a_dim_in_parts(void **state) {
+static void a_dim_in_pieces(void **state) {
     const Layout *c = parse(*state, "((4,8,2),(2,2)):((2@1,1@0,16@0),(1@1,8@0))", 0);
     assert_int_equal(tv_threads_along(c, 1), 4);
     assert_int_equal(tv_threads_along(c, 0), 16);
@@ -296,12 +296,12 @@ static void a_dim_in_parts(void **state) {
     assert_null(tv_split_axis(*state, c, 1, 3));
     assert_null(tv_split_axis(*state, c, 1, 8));
     for (int axis = 0; axis < 2; axis++)
-        for (int64_t parts = 1; parts <= tv_threads_along(c, axis); parts *= 2) {
-            const Layout *split = tv_split_axis(*state, c, axis, parts);
-            const Layout *after = tv_reduce(*state, tv_partial_reduce(*state, c, axis, parts), axis);
+        for (int64_t pieces = 1; pieces <= tv_threads_along(c, axis); pieces *= 2) {
+            const Layout *split = tv_split_axis(*state, c, axis, pieces);
+            const Layout *after = tv_reduce(*state, tv_partial_reduce(*state, c, axis, pieces), axis);
             assert_string_equal(layout_text(*state, after), layout_text(*state, tv_reduce(*state, c, axis)));
-            assert_int_equal(tv_threads_along(split, axis), tv_threads_along(c, axis) / parts);
-            assert_int_equal(tv_threads_along(split, 2), parts);
+            assert_int_equal(tv_threads_along(split, axis), tv_threads_along(c, axis) / pieces);
+            assert_int_equal(tv_threads_along(split, 2), pieces);
             assert_true(layout_injective(split));
         }
 }
@@ -388,7 +388,7 @@ int main(void) {
         IN_ARENA(blocked_distributions_are_the_expected_ones),
         IN_ARENA(stretches_are_blocked_by_groups),
         IN_ARENA(a_dropped_dim_is_replicated),
-        IN_ARENA(a_dim_in_parts),
+        IN_ARENA(a_dim_in_pieces),
         IN_ARENA(plain_shared_layouts),
         IN_ARENA(runs_and_periods_agree_with_enumeration),
     };

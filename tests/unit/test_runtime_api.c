@@ -200,7 +200,7 @@ static TilecStatus compile_refusing(Counting *counting, bool assembles) {
     return status;
 }
 
-static void refuse_in_turn(bool assembles, long most) {
+static void refuse_one_by_one(bool assembles, long most) {
     Counting all = {0};
     TilecStatus wanted = compile_refusing(&all, assembles);
     assert_true(wanted == TILEC_OK || (assembles && wanted == TILEC_ERROR_ENVIRONMENT));   // no ptxas here
@@ -217,8 +217,8 @@ static void refuse_in_turn(bool assembles, long most) {
 
 static void test_no_memory(void **state) {   // covers T9902
     (void)state;
-    refuse_in_turn(false, 200);
-    refuse_in_turn(true, 40);
+    refuse_one_by_one(false, 200);
+    refuse_one_by_one(true, 40);
 }
 
 // One context, many threads: each compiles and asks for itself, and all get the same text.

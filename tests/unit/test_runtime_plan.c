@@ -259,9 +259,9 @@ static void test_zeroed(void **state) {
     Launch launch;
     setup(&f, *state);
     LaunchArg args[] = {tensor(0x1000, 10, 8), tensor(0x2000, 10, 8)};
-    const LaunchMemory apart = {.workspace = 0x10000, .zeroed = 0x20000}, all = {.workspace = 0x10000};
+    const LaunchMemory distance = {.workspace = 0x10000, .zeroed = 0x20000}, all = {.workspace = 0x10000};
     const PlanEntry *counted = plan_entry(f.plan, "counted");
-    assert_true(plan_dispatch(f.arena, f.sink, f.plan, counted, 2, args, &device, apart, &launch));
+    assert_true(plan_dispatch(f.arena, f.sink, f.plan, counted, 2, args, &device, distance, &launch));
     assert_int_equal(launch.workspace, 512);
     assert_int_equal(launch.zeroed, 256);
     assert_int_equal(launch.actions.count, 1);
@@ -495,7 +495,7 @@ static void expect_same_action(const Action *a, const Action *b) {
 
 typedef struct Caller {
     const Plan *plan;
-    LaunchCache *memo;
+    LaunchCache *cache;
     uint64_t random;
 } Caller;
 
@@ -521,7 +521,7 @@ static void call_twice(Caller *c, Arena *arena) {
     const PlanEntry *entry = plan_entry(c->plan, !program ? "scale" : one_of(c, 2) ? "twice" : "counted");
     int count = program ? 2 : 3;
     ok[0] = plan_dispatch(arena, sinks[0], c->plan, entry, count, args, &device, memory, &launches[0]);
-    ok[1] = launch_cache_dispatch(arena, sinks[1], c->memo, c->plan, entry, count, args, &device, memory, &launches[1]);
+    ok[1] = launch_cache_dispatch(arena, sinks[1], c->cache, c->plan, entry, count, args, &device, memory, &launches[1]);
     assert_int_equal(ok[0], ok[1]);
     assert_int_equal(diag_count(sinks[0]), diag_count(sinks[1]));
     if (!ok[0]) return;
@@ -541,24 +541,24 @@ static void *call_often(void *user) {
     return NULL;
 }
 
-static void test_memo(void **state) {
+static void test_launch_cache(void **state) {
     Fixture f;
     setup(&f, *state);
     assert_int_equal(f.plan->address_unit, 16);
     Caller callers[3];
     pthread_t threads[2];
-    LaunchCache *memo = launch_cache_new(f.arena);
-    for (int i = 0; i < 3; i++) callers[i] = (Caller){f.plan, memo, 88172645463325252u + (unsigned)i};
+    LaunchCache *cache = launch_cache_new(f.arena);
+    for (int i = 0; i < 3; i++) callers[i] = (Caller){f.plan, cache, 88172645463325252u + (unsigned)i};
     call_often(&callers[2]);
-    int64_t hits = launch_cache_hits(memo);
+    int64_t hits = launch_cache_hits(cache);
     assert_in_range(hits, 200, 2700);   // some were known, some were not
     for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-    assert_true(launch_cache_hits(memo) > hits);
+    assert_true(launch_cache_hits(cache) > hits);
 }
 
 // Which of two addresses is less is more than what is left of them: each is another launch.
-static void test_memo_addresses(void **state) {
+static void test_launch_cache_addresses(void **state) {
     Fixture f;
     setup(&f, *state);
     const char *params = "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"]},"
@@ -571,30 +571,30 @@ static void test_memo_addresses(void **state) {
             "{\"when\": \"x_address < y_address && x_address %% 8 == 0\", %s, \"symbol\": \"a\"}, {%s, \"symbol\": \"b\"}",
             params, params));
     assert_int_equal(f.plan->address_unit, 0);
-    LaunchCache *memo = launch_cache_new(f.arena);
+    LaunchCache *cache = launch_cache_new(f.arena);
     LaunchArg args[] = {tensor(0x1000, 4, 8), tensor(0x2000, 4, 8)};
     for (int i = 0; i < 6; i++) {
         Launch launch;
-        LaunchArg turned[] = {args[i % 2], args[1 - i % 2]};
-        assert_true(launch_cache_dispatch(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "f"), 2, turned, &device,
+        LaunchArg swapped[] = {args[i % 2], args[1 - i % 2]};
+        assert_true(launch_cache_dispatch(f.arena, f.sink, cache, f.plan, plan_entry(f.plan, "f"), 2, swapped, &device,
                                           (LaunchMemory){0}, &launch));
         assert_string_equal(launch.actions.items[0].variant->symbol, i % 2 ? "b" : "a");
     }
-    assert_int_equal(launch_cache_hits(memo), 4);
+    assert_int_equal(launch_cache_hits(cache), 4);
 }
 
 // Of many launches the last are known, and one that is too long for a row is resolved each time.
-static void test_memo_bounds(void **state) {
+static void test_launch_cache_bounds(void **state) {
     Fixture f;
     setup(&f, *state);
     Launch launch;
-    LaunchCache *memo = launch_cache_new(f.arena);
+    LaunchCache *cache = launch_cache_new(f.arena);
     for (int64_t i = 0; i < 2000; i++) {
         LaunchArg args[] = {tensor(0x1000, 1 + i / 2, 256), tensor(0x2000, 1 + i / 2, 256), real(0.5)};
-        assert_true(launch_cache_dispatch(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "scale"), 3, args, &device,
+        assert_true(launch_cache_dispatch(f.arena, f.sink, cache, f.plan, plan_entry(f.plan, "scale"), 3, args, &device,
                                           (LaunchMemory){0}, &launch));
         assert_int_equal(launch.actions.items[0].params[5], 1 + i / 2);
-        assert_int_equal(launch_cache_hits(memo), (i + 1) / 2);
+        assert_int_equal(launch_cache_hits(cache), (i + 1) / 2);
     }
     StrBuf steps;
     sb_init(&steps, f.arena);
@@ -603,11 +603,11 @@ static void test_memo_bounds(void **state) {
     for (int i = 0; i < 2; i++) assert_int_equal(program_step(&f, sb_text(&steps)), 0);
     LaunchArg x = tensor(0x1000, 4, 8);
     for (int i = 0; i < 2; i++) {
-        assert_true(launch_cache_dispatch(f.arena, f.sink, memo, f.plan, plan_entry(f.plan, "p"), 1, &x, &device,
+        assert_true(launch_cache_dispatch(f.arena, f.sink, cache, f.plan, plan_entry(f.plan, "p"), 1, &x, &device,
                                           (LaunchMemory){0}, &launch));
         assert_int_equal(launch.actions.count, 100);
     }
-    assert_int_equal(launch_cache_hits(memo), 1000);
+    assert_int_equal(launch_cache_hits(cache), 1000);
 }
 
 int main(void) {
@@ -617,7 +617,7 @@ int main(void) {
         IN_ARENA(test_round_trip),    IN_ARENA(test_empty_variant),     IN_ARENA(test_damaged),
         IN_ARENA(test_host_eval),     IN_ARENA(test_program_refuses),   IN_ARENA(test_maps),
         IN_ARENA(test_bad_maps),      IN_ARENA(test_shared_conditions), IN_ARENA(test_names_differ),
-        IN_ARENA(test_memo),          IN_ARENA(test_memo_addresses),    IN_ARENA(test_memo_bounds),
+        IN_ARENA(test_launch_cache),          IN_ARENA(test_launch_cache_addresses),    IN_ARENA(test_launch_cache_bounds),
         IN_ARENA(test_zeroed),        IN_ARENA(test_inconsistent),      IN_ARENA(test_refuses_uncountable),
     };
     return run(tests);

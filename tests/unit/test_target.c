@@ -32,7 +32,7 @@ static void features_have_names(void **state) {
 }
 
 // (lane, value) of a 32-lane fragment owns every element of [rows, columns] exactly once.
-static void owns_each_once(Arena *arena, const char *text, int64_t rows, int64_t columns) {
+static void owns_each(Arena *arena, const char *text, int64_t rows, int64_t columns) {
     const char *why = NULL;
     const Layout *tv = layout_parse(arena, text, 0, &why);
     assert_non_null(tv);
@@ -51,13 +51,13 @@ static void owns_each_once(Arena *arena, const char *text, int64_t rows, int64_t
     assert_non_null(layout_inverse(arena, tv, &why));
 }
 
-static void fragments_own_each_element_once(void **state) {
+static void fragments_own_each_element(void **state) {
     int count = 0;
     for (const MmaInfo *row; (row = mma_at(count)) != NULL; count++) {
         assert_ptr_equal(mma_named(row->name), row);
-        owns_each_once(*state, row->a_layout, row->m, row->k);
-        owns_each_once(*state, row->b_layout, row->n, row->k);
-        owns_each_once(*state, row->c_layout, row->m, row->n);
+        owns_each(*state, row->a_layout, row->m, row->k);
+        owns_each(*state, row->b_layout, row->n, row->k);
+        owns_each(*state, row->c_layout, row->m, row->n);
     }
     assert_int_equal(count, 8);
     assert_null(mma_named("m16n8k16"));
@@ -178,7 +178,7 @@ static void paired_operands_agree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(targets_are_listed_and_found),      IN_ARENA(features_have_names),
-        IN_ARENA(fragments_own_each_element_once),   IN_ARENA(fragments_of_16_bits),
+        IN_ARENA(fragments_own_each_element),   IN_ARENA(fragments_of_16_bits),
         IN_ARENA(fragments_of_32_and_8_bits),        IN_ARENA(instructions_are_found_by_type_and_target),
         IN_ARENA(warpgroup_instructions_have_names), IN_ARENA(paired_operands_agree),
     };

@@ -15,7 +15,7 @@ enum { MOST_RUNS = 64 };   // at once
 typedef struct Candidate {
     const char *text;   // NULL: none, go on with the next index
     size_t length;
-    const char *key;   // its identity, for whoever remembers what was rejected
+    const char *key;   // its identity, for a record of rejected candidates
 } Candidate;
 
 typedef struct Run {
