@@ -118,6 +118,7 @@ static bool keep(Reducer *r, FileText text) {
 // One step of a family: false at its end.
 static bool step(void *user, Arena *arena) {
     Reducer *r = user;
+    if (r->oracle.stopped) return false;
     r->arena = arena;
     r->tree = source_parse(arena, r->best.text, (int)r->best.length);
     r->edits = (Edits){0};

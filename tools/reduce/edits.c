@@ -158,9 +158,7 @@ static bool has(const Items *items, const Node *item) {
 static void delete_items(SourceTree *tree, const Items *items, Changes *changes) {
     for (int i = 0; i < items->count; i++) {
         const Node *group = items->items[i]->parent;
-        int first = 0, from, to;
-        while (group->kids.items[first] != items->items[i]) first++;
-        int last = first;
+        int first = items->items[i]->index, last = first, from, to;
         while (first > 0 && has(items, group->kids.items[first - 1])) first--;
         while (last + 1 < group->kids.count && has(items, group->kids.items[last + 1])) last++;
         cut(group, first, last, &from, &to);

@@ -122,7 +122,10 @@ typedef struct Builder {
 static Node *add_node(Builder *b, NodeKind kind, Node *parent, int from, int to) {
     Node *node = NEW(b->tree->arena, Node);
     *node = (Node){.kind = kind, .from = from, .to = to, .parent = parent};
-    if (parent) vec_push(b->tree->arena, &parent->kids, node);
+    if (parent) {
+        node->index = parent->kids.count;
+        vec_push(b->tree->arena, &parent->kids, node);
+    }
     if (kind == NODE_ITEM) vec_push(b->tree->arena, &b->tree->items, node);
     if (kind == NODE_GROUP) vec_push(b->tree->arena, &b->tree->groups, node);
     return node;

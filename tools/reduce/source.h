@@ -32,6 +32,7 @@ struct Node {
     bool brackets;   // a group between brackets; else the file, or the list of `shared a: ..., b: ...;`
     bool block;      // a group of statements; else its items are separated by commas
     Node *parent;
+    int index;   // among the kids of the parent
     VEC(Node *) kids;
 };
 
