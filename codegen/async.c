@@ -57,7 +57,7 @@ static void emit_prefetches(Gen *gen, void *user) {
     }
 }
 
-// The first copy with a map has to fetch it from global memory; the prefetch runs beside what the kernel does first.
+// The first copy with a map has to fetch it from global memory; the prefetch overlaps the start of the kernel.
 void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
     bool any = false;
     for (int i = 0; i < kernel->params.count; i++) {
@@ -98,7 +98,7 @@ static Value in_cluster_window(Gen *gen, Value shared) {
     return LLVMBuildIntToPtr(gen->builder, integer, LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE), "");
 }
 
-// What the L2 cache shall do with the bytes; NULL where nothing is said.
+// The L2 cache policy of a copy; NULL: none.
 static Value cache_policy(Gen *gen, const OpCall *call) {
     if (call->op == OP_TMA_MULTICAST || !(has_arg(call, LOAD_EVICT_FIRST) || has_arg(call, LOAD_KEEP))) return NULL;
     Value policy = const_i64(gen, tma_facts.evict_normal);
@@ -110,8 +110,8 @@ static Value cache_policy(Gen *gen, const OpCall *call) {
     return policy;
 }
 
-// To one place of several blocks, or into the block's own memory, which is a window of its own where ptxas tests addresses of the
-// cluster's.
+// Multicast to several CTAs, or to the CTA's own shared memory: by its own window where ptxas would test addresses of the
+// cluster's window (tests_cluster_window).
 static void emit_tma_load(Gen *gen, const OpCall *call) {
     enum { PLACES = 3 };
     bool all = call->op == OP_TMA_MULTICAST, own = !all && gen->target->tests_cluster_window;

@@ -17,7 +17,8 @@ static double now(void) {
 
 // ---- names and sizes ----
 
-// No name of PTX (PTX ISA, "Identifiers", "Constants"), or one of a function that kernels call, or that LLVM takes out (NVVMReflect).
+// Not an identifier of PTX (PTX ISA, "Identifiers", "Constants"), or a function that kernels call or that LLVM removes
+// (NVVMReflect).
 static bool is_reserved(const char *name) {
     static const char *const names[] = {
         "_", "WARP_SZ", "vprintf", "__assertfail", "__nvvm_reflect", "__nvvm_reflect_ocl"};
@@ -246,8 +247,8 @@ static Value shared_base(Gen *gen) {
     return LLVMBuildIntToPtr(gen->builder, opaque, gen->types.shared_pointer, "");
 }
 
-// The thread's index among those of all blocks of the point. What a block writes to another's shared memory must find it
-// running: each says so at once, and waits for the others before its first such write (emit_block).
+// The thread's index among those of all CTAs of the tile. A CTA may write to another's shared memory only while that one runs:
+// each arrives at the start, and waits for the others before its first such write (emit_block).
 static void start_cluster(Gen *gen) {
     Value rank = call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->types.i32, 0, NULL);
     Value first = LLVMBuildMul(gen->builder, rank, const_i32(gen, gen->kernel.threads / gen->cluster.ctas), "");

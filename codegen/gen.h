@@ -173,7 +173,7 @@ typedef struct Gen {
 // ---- units of work ----
 // codegen.c: compiles a unit; everything is put into `arena`. Without `ptx`: reported to `sink`.
 void compile_unit(const Common *common, Arena *arena, Failure *failure, DiagSink *sink, Unit *unit);
-// parallel.c: how the kernels are split into units; all in one unit where LLVM's text is wanted, since that is one text.
+// parallel.c: divides the kernels into units; one unit if LLVM's text is wanted, since that is one text.
 int make_units(const Module *module, bool emit_llvm, Unit **units);
 // All units, on as many threads as there are processors; texts are in the module's arena. False: reported.
 bool compile_units(const Common *common, int count, Unit *units);
@@ -227,7 +227,7 @@ void mark_read_only(Gen *gen, const Buf *buf, Value load);
 
 // ---- register_arrays.c ----
 void declare_register_array(Gen *gen, Buf *buf);
-Value hidden_zero(Gen *gen);         // opaque to the optimizer
+Value hidden_zero(Gen *gen);         // a zero opaque to the optimizer
 void keep_arrays_packed(Gen *gen);   // across a barrier
 RegisterArray *register_array(Gen *gen, const Buf *buf);
 Value register_get(Gen *gen, RegisterArray *array, int64_t index);

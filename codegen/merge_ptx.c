@@ -1,5 +1,5 @@
-// One PTX text of several: what stands at the head of a text and what it declares of the outside once, source files with one
-// numbering. Labels need nothing, since they are their functions' own; other names are told apart by whoever made them.
+// Merges PTX texts: one head, external declarations without duplicates, one numbering of source files. Labels are local to
+// functions; other names already differ between units (string_constant, kernel_symbol).
 //
 //     .version .target .address_size               the head: the first text's
 //     .extern .shared ... shared$[];               outside: once; a function's declaration ends with a line ";"
@@ -37,7 +37,7 @@ static int file_number(Merge *merge, char *path) {
     return merge->files.count;
 }
 
-// The files of a text stand at its end, and are needed before.
+// The .file directives stand at the end of a text; the .loc directives before use their numbers.
 static void read_files(Merge *merge, const char *text) {
     static const char mark[] = "\n\t.file\t";
     merge->numbers.count = 0;

@@ -1,9 +1,8 @@
-// Kernels side by side: each, or a few small ones, are a module of LLVM's of their own, in a context of the thread that
-// compiles them.
+// Compiles kernels in parallel: a large kernel, or a few small ones, form a unit, which is one LLVM module in a context of the
+// thread that compiles it.
 //
-// A thread has its own arena, failure point and sink; the IR is only read. What does not work out there, for whatever
-// reason, is left to the caller, who does it again: so reports and failures are those of a compile without threads, in the
-// order of the kernels.
+// A thread has its own arena, failure point and sink; the IR is only read. A unit that fails on a thread, for any reason, is
+// compiled again by the caller, so reports and failures equal those of a compile without threads, in the order of the kernels.
 #include "codegen/gen.h"
 #include "ir/rewrite.h"
 #include <pthread.h>
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- parting ----
+// ---- units ----
 
 enum { WORTH_A_UNIT = 300 };   // some 12 ms
 
@@ -34,7 +33,7 @@ static bool weigh(Visitor *visitor, Stmt *stmt) {
     return false;
 }
 
-// Statements, unrolled ones as often as they will be there: by and large proportional to the time.
+// Number of statements after unrolling, roughly proportional to the compile time.
 static int64_t weight_of(const Func *func) {
     int64_t weight = 0;
     Visitor visitor = {.stmt = weigh, .user = &weight};
@@ -43,8 +42,8 @@ static int64_t weight_of(const Func *func) {
     return weight;
 }
 
-// A unit costs more than a millisecond of its own, so small kernels share one. By the program alone, never by the machine:
-// how kernels are split into units shows in the labels of the PTX.
+// A unit has an overhead of more than a millisecond, so small kernels share one. The division depends on the program only,
+// never on the machine, since it shows in the labels of the PTX.
 int make_units(const Module *module, bool emit_llvm, Unit **units) {
     Arena *arena = module->arena;
     int count = 0, functions = module->funcs.count;

@@ -48,7 +48,7 @@ const char *find_program(Arena *arena, const char *name) {
 //
 // A program that is started ahead has to wait for its input somewhere. Not at a pipe: ptxas reads its input twice. Not at
 // another file: ptxas reads its options first, but spends half of its start behind that. So it waits where it opens the input:
-// whoever opens a file on which there is a write lease sleeps until the lease is given back (fcntl(2), "Leases").
+// a process that opens a file with a write lease sleeps until the lease is given back (fcntl(2), "Leases").
 // The kernel takes it away after /proc/sys/fs/lease-break-time, 45 s by default; the program then finds nothing and says so.
 
 const char INPUT_FILE[] = "<", OUTPUT_FILE[] = ">";

@@ -106,13 +106,13 @@ static AssembleStatus run_assembler(Assembly *assembly) {
 
 // ---- spills ----
 //
-// ptxas settles on a number of registers that lets some blocks on a multiprocessor, and may find too late that a few values do not fit.
-// What spills is assembled again, as long as it does:
+// ptxas chooses a number of registers by the CTAs that fit on a multiprocessor, and may then have to spill a few values. A kernel
+// that spills is assembled again, until it does not:
 //
-//     1. for no more blocks than shared memory has room for, which ptxas does not know, or else for one less; a kernel that has all
-//        registers there are, with its loops as they stand: ptxas unrolls them, for more loads under way at once
-//     2. for half as many blocks
-//     3. sparing of registers (--register-usage-level), which holds for all kernels of the cubin
+//     1. for the number of CTAs that shared memory has room for, which ptxas does not know, or else for one less; a kernel with
+//        the largest number of registers: without unrolling by ptxas, which keeps more loads in flight
+//     2. for half as many CTAs
+//     3. with a low --register-usage-level, which applies to all kernels of the cubin
 //
 enum { ONE_LESS, HALF, FEW_REGISTERS, STEPS };
 
@@ -166,8 +166,8 @@ static int blocks_in_shared(const AssembleOptions *options, const char *symbol) 
                  (kernel_shared_bytes(kernel) + options->target->shared_reserved));
 }
 
-// How many blocks are to remain of so many; as many: as it is. A few bytes beside two stay: half of the warps cost more (attention
-// of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
+// The number of CTAs per multiprocessor to ask for; `blocks`: unchanged. With two CTAs a few spilled bytes are kept: half as many
+// warps cost more (attention of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
 static int fewer_blocks(int blocks, int most, int bytes, int step) {
     enum { FEW_BYTES = 64 };
     if (blocks > most) return most > 1 ? most : 1;

@@ -2,12 +2,12 @@
 //
 // An element of a `local` array lives in a stack slot that mem2reg turns into a register. Elements below 32 bits share
 // slots of 32 bits (two f16 or bf16, four bytes), because that is the register in which matrix instructions, 16-byte
-// loads and the packed conversions hold them: a pair is then moved as a whole and never taken apart.
+// loads and the packed conversions hold them: a pair is then moved as a whole and never unpacked.
 //
 //     local a: bf16[8]     slots: <2 x bfloat> x 4      ldmatrix writes slots 0..3, mma reads them, nothing between
 //
-// Who keeps many 16-bit floats over a barrier wants them so: but LLVM and ptxas both see that the second f32(a[i]) is the first,
-// and keep that, in twice the registers. So each slot takes in a zero at a barrier, one that they cannot know to be it.
+// Many 16-bit floats that live across a barrier should stay packed. But LLVM and ptxas see that the second f32(a[i]) equals the
+// first and keep the f32, in twice the registers. So at a barrier each slot is or-ed with a zero opaque to both.
 #include "codegen/gen.h"
 #include <string.h>
 

@@ -5,8 +5,8 @@
 // examples/ on sm_80 and sm_90a), in half the time. How many threads there are is not said, so that the cubin, which
 // records the options, does not depend on the machine.
 //
-// Of the 20 ms that a small kernel takes, 6 are ptxas's start. So it is started before there is PTX, and starts while we make that.
-// What did not work out that way is done again from the beginning: nobody has to ask why.
+// A small kernel takes 20 ms, of which 6 are the start of ptxas. So ptxas is started before there is PTX, and loads while codegen
+// runs. If that fails for any reason, ptxas is run again from the beginning.
 #include "codegen/assembler.h"
 #include "codegen/process.h"
 #include <string.h>

@@ -100,7 +100,7 @@ static bool find_spread_store(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-// The last place on the straight way through the kernel before a write to another block, or a barrier.
+// The last statement of the kernel's straight-line path before a write to another CTA, or a barrier.
 static void await_cluster_before(Gen *gen, Stmt *stmt) {
     bool straight = stmt->kind == STMT_GRID || stmt->kind == STMT_THREAD || stmt->kind == STMT_BLOCK, found = false;
     if (gen->cluster.started || straight) return;
@@ -433,7 +433,7 @@ static void set_registers(Gen *gen, int64_t regs) {
     CALL(gen, name, gen->types.none, const_i32(gen, regs));
 }
 
-// Whether the thread is among `count` from `first` on: by its warp where that decides, so that no warp parts.
+// Whether the thread is among `count` from `first` on: by its warp where that decides, so that no warp diverges.
 static Value is_among(Gen *gen, int64_t first, int64_t count) {
     int64_t lanes = gen->target->warp_lanes;
     bool whole = gen->kernel.warp && first % lanes == 0 && count % lanes == 0;
@@ -464,7 +464,7 @@ static void emit_role(Gen *gen, Stmt *stmt, int64_t first, int64_t regs) {
     gen->kernel.role = outer;
 }
 
-// A warpgroup changes its registers at once, so before its roles part.
+// A warpgroup changes its registers as a whole, so before control divides into its roles.
 static void emit_sharing_roles(Gen *gen, void *user) {
     const Roles *roles = user;
     int64_t first = roles->first;

@@ -1,4 +1,4 @@
-// Synchronisation and lanes: barriers, fences, launches that overlap, and what the lanes of a warp tell each other.
+// Synchronisation and lanes: barriers, fences, programmatic dependent launch, shuffles and votes.
 #include "codegen/gen.h"
 #include <string.h>
 
@@ -8,7 +8,7 @@
 static void emit_barrier(Gen *gen, const OpCall *call) {
     bool named = has_arg(call, 0), whole = !named && !gen->kernel.role.barrier;
     if (whole) keep_arrays_packed(gen);
-    if (whole && gen->cluster.ctas > 1) {   // of all blocks that share the point
+    if (whole && gen->cluster.ctas > 1) {   // of all CTAs that share the tile
         call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->types.none, 0, NULL);
         call_named(gen, "llvm.nvvm.barrier.cluster.wait.aligned", gen->types.none, 0, NULL);
         return;
@@ -45,8 +45,7 @@ static void emit_fence(Gen *gen, const OpCall *call) {
                             scope_id(gen, arg_word(gen, call, 0)), "");
 }
 
-// The addresses of all tensors come out of the wait anew: loads that may be moved, of tensors that are never written while the
-// kernel is at work on them, cannot come before it.
+// The wait redefines the addresses of all tensors, so that LLVM cannot move loads of read-only tensors before it.
 static void emit_dependency_wait(Gen *gen, const OpCall *call) {
     (void)call;
     build_asm(gen, "griddepcontrol.wait;", "~{memory}", gen->types.none, 0, NULL);

@@ -320,15 +320,19 @@ static void emit_asm(Asm *code) {
     }
 }
 
-// ptxas takes a wait for an instruction like others, and moves it up past all arithmetic of its basic block that does not touch
-// the registers in flight: past the work that shall run beside the product. An instruction that is never executed, as nobody can
-// know, stays behind that work, and waits do not pass it. (Seen in the SASS of ptxas 13.0; a warp's barrier does not hold them, a
-// trap serialises.) Where no straight code stands before there is nothing to keep.
+// ptxas schedules a wait like any other instruction, and moves it up past all arithmetic of its basic block that does not touch
+// the registers in flight: past the work that should overlap the product. An instruction that is never executed, which ptxas
+// cannot prove, stays behind that work, and waits do not pass it. (Seen in the SASS of ptxas 13.0. A warp barrier does not hold
+// waits; a trap serialises.) Without straight-line code before the wait there is nothing to hold.
 //
-// Measured on an H200, attention with head dim 128: 8-bit floats 1.00 to 1.11 of what it was. In bf16 it is less clear, since
-// slots that are freed late cost something too: two warpgroups 0.97 to 1.05, with lazy rescaling 1.04 to 1.09; three, of which
-// there is always one whose products run beside the others' work, 0.97 to 0.99. So only chains of 8-bit products have it, whose
-// work takes longest beside them.
+// Measured on an H200, attention with head dim 128, speed relative to no anchor:
+//
+//     8-bit floats                             1.00 to 1.11
+//     bf16, two warpgroups                     0.97 to 1.05   (slots are freed later, which costs something)
+//     bf16, two warpgroups, lazy rescaling     1.04 to 1.09
+//     bf16, three warpgroups                   0.97 to 0.99   (products of one always overlap work of the others)
+//
+// So only chains of 8-bit products have the anchor: their work between products takes longest.
 static bool follows_work(const Gen *gen, const Block *block, int at) {
     enum { FEW = 2 };   // warpgroups
     if (block->items[at]->call.op != OP_WGMMA_WAIT || at == 0) return false;

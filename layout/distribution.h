@@ -9,7 +9,7 @@
 //                                                       threads 8 .. 15 all have those of rows 1 and 9
 //
 // Functions that make one cover exactly `threads` threads, and at least the shape: what does not divide is padded up,
-// and who uses it compares coordinates with the shape.
+// and users compare coordinates with the shape.
 #pragma once
 #include "layout/layout.h"
 

@@ -178,14 +178,14 @@ typedef struct TmaFacts {
     int swizzle_rows;
     int map_align;      // bytes, of a tensor map
     int shared_align;   // bytes, of a box in shared memory
-    // L2 may fetch up to so many bytes where fewer are asked for: what whole tiles want. But where rows do not begin at multiples of
-    // that it takes reads in halves of such lines from 4.5 to 4.1 TB/s (H200, rows of 1152 bytes in boxes of 128 bytes).
+    // L2 promotion: L2 fetches up to this many bytes if fewer are read, which suits whole tiles. If rows do not start at multiples
+    // of it, bandwidth falls from 4.5 to 4.1 TB/s (H200, rows of 1152 bytes in boxes of 128 bytes).
     int fetch_bytes;
     int64_t max_transaction;    // bytes that one phase of an mbarrier can expect
     int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes
     int64_t evict_first, evict_normal,
         evict_last;   // cache policies of a copy, as createpolicy makes them for all of its bytes
-    // Multiply-adds of a block by mma that hide what a load takes longer by TMA than by cp.async (measured, passes/select/tma_simple.c).
+    // Multiply-adds of a CTA by mma that hide the longer latency of TMA compared to cp.async (measured; passes/select/tma_simple.c).
     int64_t hidden_products;
 } TmaFacts;
 extern const TmaFacts tma_facts;

@@ -2,7 +2,7 @@
 //
 // Two kinds of picture, by what the layout is. A map from coordinates to one output, such as `linear(Sw<..> o ..)`, is
 // a table of the output: rows are the first input. Anything else maps hardware (registers and threads, or offsets of
-// shared memory) to the coordinates of a tensor: cell (i, j) shows who is there.
+// shared memory) to the coordinates of a tensor: cell (i, j) shows its owner.
 #include "layout/calculator/draw.h"
 #include <string.h>
 
