@@ -74,7 +74,7 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
 enum {
     MOST_DIMS = 5,
     LOAD_EVICT_FIRST = 3,
-    LOAD_KEEP = 4,
+    LOAD_EVICT_LAST = 4,
     LOAD_BLOCKS = 3,
     FIRST_MULTICAST = 4,
     FIRST_LOAD = 5,
@@ -100,9 +100,10 @@ static Value in_cluster_window(Gen *gen, Value shared) {
 
 // The L2 cache policy of a copy; NULL: none.
 static Value cache_policy(Gen *gen, const OpCall *call) {
-    if (call->op == OP_TMA_MULTICAST || !(has_arg(call, LOAD_EVICT_FIRST) || has_arg(call, LOAD_KEEP))) return NULL;
+    if (call->op == OP_TMA_MULTICAST || !(has_arg(call, LOAD_EVICT_FIRST) || has_arg(call, LOAD_EVICT_LAST)))
+        return NULL;
     Value policy = const_i64(gen, tma_facts.evict_normal);
-    for (int i = LOAD_KEEP; i >= LOAD_EVICT_FIRST; i--) {
+    for (int i = LOAD_EVICT_LAST; i >= LOAD_EVICT_FIRST; i--) {
         if (!has_arg(call, i)) continue;
         Value special = const_i64(gen, i == LOAD_EVICT_FIRST ? tma_facts.evict_first : tma_facts.evict_last);
         policy = LLVMBuildSelect(gen->builder, emit_expr(gen, arg_expr(gen, call, i)), special, policy, "");
