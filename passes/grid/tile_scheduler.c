@@ -1,11 +1,10 @@
-// schedule: every grid becomes one-dimensional, in an order that the caches like.
+// tile-scheduler: makes every grid one-dimensional, in an order with L2 reuse, and persistent where the source asks for it.
 //
 //     grid (bm in X, bn in Y) threads T { body }
 //
-// becomes `grid (block in X * Y)` with the old names as lets. Plainly, the first name runs fastest: bm = block % X, bn
-// = block / X. With raster R the order runs in groups of R rows: down R values of bm, then the next bn, and when all of
-// bn is done the next R rows. Blocks that run together then share R tiles of A and few of B, where row after row would
-// stream all of one of them past the L2 cache for each tile of the other:
+// becomes `grid (block in X * Y)` with the old names as lets. In plain order the first name runs fastest: bm = block % X, bn = block / X.
+// With raster R the order runs in groups of R rows: R values of bm, then the next bn; after all of bn the next R rows. CTAs that run at
+// the same time then share R tiles of A and few of B. In plain order each tile of one operand would stream all of the other past L2:
 //
 //     X = 5, Y = 3, R = 2:        bn 0  1  2
 //                          bm 0      0  2  4        group = block / (R * Y), first row = group * R
@@ -14,18 +13,17 @@
 //                             3      7  9 11        bn = (block % (R * Y)) / rows
 //                             4     12 13 14
 //
-// With raster hilbert it is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any size.
+// With `raster hilbert` the order is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any size.
 //
-// The raster is the source's; else `DEFAULT_RASTER` where it pays: some tile read depends on the first name and not on
-// the second, and some on the second and not on the first, as in a gemm. (Attention reads keys by head only: there all
-// blocks of a head in a row are best, which is the plain order.)
+// The raster comes from the source; else it is `DEFAULT_RASTER` where it pays: one tile that is read depends on the first name and not on
+// the second, another on the second and not on the first, as in a gemm. (Attention reads keys by head only. There the plain order is best,
+// in which the CTAs of a head are neighbours.)
 //
-// Blocks that take unequally long start with the longest (lpt_schedule.c). Those of a cluster lie beside each other, whether
-// operations reach from one to another (cluster_grid.c) or they load tiles for each other (multicast.c).
+// When the work of tiles differs, the longest start first (lpt_schedule.c). The CTAs of a cluster are neighbours in the order, whether
+// operations access other CTAs of the cluster (cluster_grid.c) or tiles are multicast (multicast.c).
 //
-// persistent: as many blocks as run at once, each looping over the points worker, worker + workers, ... A point's
-// shared and fragment buffers are declared once, around the loop. The loop counts turns from 0, so that whatever counts
-// its iterations (slots, phases) goes on simply.
+// persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ... Its shared buffers and
+// fragments are declared outside of that loop. The loop counts waves from 0, so that slots and phases continue from tile to tile.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/grid/hilbert.h"
 #include "passes/grid/l2_hints.h"

@@ -1,8 +1,7 @@
-// select: by which mechanism each copy and gemm happens, and what must be known for it.
+// select: chooses the mechanism of each copy and gemm, and the facts that it needs.
 //
-// Two questions, asked of every tile loop (tile_loop.h: copies and parallel loops in one form). First, what would let
-// its global accesses be wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector
-// divides, wants
+// Two decisions for every tile loop (tile_loop.h: copies and parallel loops in one form). First, which facts make its global
+// accesses wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector divides, needs
 //
 //     aligned(A, 16)        the base address
 //     K % 8 == 0            each stride of another dim: every row starts on a vector
@@ -12,20 +11,20 @@
 // one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant
 // has, what is the widest access that is provably aligned (loop_vector)?
 //
-//     @via(tma)        global to shared by TMA, and @via(wgmma): where warp-specialize will part the kernel into roles
-//     @via(tma)        tiles to and from shared memory by TMA, elsewhere: where it serves and pays (tma_simple.c)
-//     @via(tma)        additions of a tile to a tensor, by TMA's reduce-add: likewise (tma_reduce.h)
-//     @via(tma_store)  accumulators to global by way of shared memory and TMA, in such a kernel
-//     @via(ldmatrix)     a tile of bytes that is transposed in shared memory, in such a kernel: by ldmatrix and stmatrix
+//     @via(tma)        global to shared by TMA, and @via(wgmma): in kernels that warp-specialize will specialize
+//     @via(tma)        in other kernels tiles to and from shared memory by TMA, where possible and faster (tma_simple.c)
+//     @via(tma)        TMA reduce: additions of a tile to a tensor, where possible and faster (tma_reduce.h)
+//     @via(tma_store)  the epilogue of a warp-specialized kernel: accumulators to global via shared memory and TMA
+//     @via(ldmatrix)   transposition of a tile of bytes in shared memory, in a warp-specialized kernel
 //     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
-//                      once. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
+//                      a time. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
 //     @via(plain)      element by element
 //
 // A parallel loop whose body is one such store is a gather and gets its @via like a copy. A gemm goes to the tensor
 // cores (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is
-// multiplied out (`fma`). Asynchronous or not is decided here, before pipelining; whether it pays is not asked: it
-// always did.
+// computed by FMAs (`fma`). Whether a copy is asynchronous is decided here, before pipelining; in all measurements it
+// was faster.
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"

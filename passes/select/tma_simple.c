@@ -1,16 +1,20 @@
-// What is asked of a copy, beside what TMA can do at all (tma.h):
+// TMA copies in kernels without warp specialization: legality beyond the rules of TMA itself (tma.h), and cost.
 //
-//     memory     TMA is another proxy: what it reads of global memory nobody writes in the kernel, and what it writes nobody
-//                else touches. A tile that it fills is filled by TMA alone, so that threads only read it. (Where tiles share
-//                their bytes insert-sync puts a fence.)
-//     waits      each start has its wait (insert_mbarriers.c places them), with a bit of a word for each slot
-//     order      its tile lies in TMA's swizzle, which suits rows and matrix operands, and has conflicts for columns
-//     cost       a copy is one thread's few instructions and a wait of all, where cp.async is an instruction for each 16 bytes of a
-//                thread, but its bytes take longer to come. So it pays in loops of several products by mma, which want the issue
-//                slots and last long enough to hide that: 1.22 of cp.async on an H200 (gemm_swiglu, 2^20 multiply-adds a step). Beside other
-//                work it was 1.05 and 0.88 (attention, head dims 128 and 64), without products 0.71 to 0.97, in a loop or not. (A loop of
-//                one product loads fragments ahead behind waits for cp.async, lower_gemm_loop.c, which gains more.) Where the source
-//                writes `@via(tma)` nobody asks what it costs.
+//     memory     TMA is another proxy. The kernel must not write global memory that TMA reads, and must not access global memory that
+//                TMA writes. A tile that TMA fills is filled by TMA only; threads only read it. (When tiles share storage insert-sync
+//                adds a fence.)
+//     waits      each start has its wait (insert_mbarriers.c places them), with a phase bit for each slot
+//     order      the tile has a swizzle of TMA: good for access by rows and for MMA operands, with bank conflicts by columns
+//     cost       a TMA copy is a few instructions of one thread and a wait of all threads; cp.async is one instruction per 16 bytes of a
+//                thread, but has less latency. TMA pays in loops with several MMA products, which need the issue slots and are long
+//                enough to hide the latency. A loop of one product loads fragments ahead with cp.async (lower_gemm_loop.c), which
+//                gains more. `@via(tma)` in the source skips this estimate.
+//
+// Speed of TMA relative to cp.async on an H200:
+//
+//     gemm_swiglu, 2^20 multiply-adds an iteration    1.22
+//     attention, head dim 128; 64                     1.05; 0.88
+//     loops without products, straight-line code      0.71 to 0.97
 #include "passes/select/tma_simple.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
