@@ -255,7 +255,7 @@ static const Place *region_place(Compiler *c, const Region *region) {
 }
 
 static bool takes_tiles(OpId op) {
-    return op >= OP_COPY && op <= OP_AWAIT;
+    return op_is(op, OP_CLASS_TILE);
 }
 
 static const MapCode *compile_map(Compiler *c, const Var *var) {
@@ -331,6 +331,12 @@ static void watch_registers(Compiler *c, Call *call) {
     }
 }
 
+static bool uses_async_unit(OpId op) {
+    Feature feature = op_info(op)->feature;
+    return feature == FEATURE_MBARRIER || feature == FEATURE_TMA || feature == FEATURE_WGMMA ||
+           op_is(op, OP_CLASS_TENSOR_MAP);
+}
+
 Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async, Type type) {
     int mark = c->next;
     Call *call = NEW(c->arena, Call);
@@ -345,7 +351,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
         EXPECT(c->failure, info, "unknown instruction '%s'", args[0].name ? args[0].name : "");
         call->mma = mma_compile(c->arena, c->failure, info);
     }
-    if (op >= OP_MBARRIER_INIT && op <= OP_WGMMA_WAIT) c->code->bulk = true;
+    c->code->bulk |= uses_async_unit(op);
     if (op == OP_DEPENDENCY_WAIT) c->code->dependent = true;
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) call->line = compile_line(c, call);
     if (op == OP_WGMMA) watch_registers(c, call);

@@ -410,7 +410,7 @@ void agent_run(Agent *agent, int64_t budget) {
         case X_CALL: {
             const Call *call = in->extra;
             machine->moves += !op_is_atomic(call->op) && !op_only_looks(call->op);
-            if (call->op >= OP_COPY && call->op <= OP_AWAIT) call_tile_op(agent, in, call);
+            if (op_is(call->op, OP_CLASS_TILE)) call_tile_op(agent, in, call);
             else call_thread_op(agent, in, call);
             break;
         }

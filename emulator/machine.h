@@ -207,7 +207,7 @@ Code *compile_func(const Module *module, const Func *func, const Target *target,
 Code *compile_expr(const Module *module, const Func *func, const Expr *expr, Arena *arena);
 // Atomics, loads and stores with an order: they say themselves whether they did more than look.
 static inline bool op_is_atomic(OpId op) {
-    return op >= OP_ATOMIC_ADD && op <= OP_STORE;
+    return op_is(op, OP_CLASS_ELEMENT);
 }
 // Nothing is different behind it, for other agents too.
 static inline bool op_only_looks(OpId op) {

@@ -122,7 +122,7 @@ static bool is_word(const Operand *operand) {
 
 // Operands of the tile ops are regions; those of all others are places of elements, or whole buffers.
 static bool takes_tiles(OpId op) {
-    return op >= OP_COPY && op <= OP_AWAIT;
+    return op_is(op, OP_CLASS_TILE);
 }
 
 static bool is_bar(const Operand *operand) {
@@ -131,7 +131,7 @@ static bool is_bar(const Operand *operand) {
 
 // Ops that put their value into their first operand: the value takes its type.
 static bool stores_value(OpId op) {
-    return op == OP_FILL || op == OP_STORE || (op >= OP_ATOMIC_ADD && op <= OP_ATOMIC_CAS);
+    return op == OP_FILL || op == OP_STORE || op_is(op, OP_CLASS_ATOMIC);
 }
 
 static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand, const Node *node, const Arg *first) {
@@ -214,7 +214,8 @@ static Value pure_call(Sema *s, const OpInfo *info, const Node *call) {
     }
     Arg args[OP_MAX_OPERANDS] = {0};
     for (int i = 0; i < info->operand_count; i++) args[i].value = out[i];
-    if (!s->verbatim || s->constant) return value_expr(s, e_call(s->arena, info->id, info->operand_count, args), call->span);
+    if (!s->verbatim || s->constant)
+        return value_expr(s, e_call(s->arena, info->id, info->operand_count, args), call->span);
     Expr *e = NEW(s->arena, Expr);   // as e_call does it, unfolded
     *e = (Expr){.kind = EXPR_CALL,
                 .type = info->result == RESULT_FLOATING && !type_is_float(out[0]->type) ? TYPE_F32 : out[0]->type};

@@ -411,7 +411,7 @@ static bool check_scan(Sema *s, OpId op, const Arg *args, Span span) {
 
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span) {
     if (op == OP_GEMM) return check_gemm(s, args, span);
-    if (op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL) return check_reduce(s, op, args, span);
+    if (op_is(op, OP_CLASS_REDUCTION)) return check_reduce(s, op, args, span);
     if (op == OP_SCAN_SUM || op == OP_SCAN_MAX) return check_scan(s, op, args, span);
     return true;
 }

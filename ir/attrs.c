@@ -82,3 +82,32 @@ void attr_remove(Attr **list, AttrId id) {
     while (*list && (*list)->id != id) list = &(*list)->next;
     if (*list) *list = (*list)->next;
 }
+
+// ---- mechanisms ----
+static const char *const via_names[] = {
+    [VIA_NONE] = NULL,
+#define VIA(NAME, text, what, meaning) [VIA_##NAME] = text,
+#include "ir/via.def"
+#undef VIA
+};
+_Static_assert(sizeof via_names / sizeof via_names[0] == VIA_COUNT, "a mechanism without its row");
+
+const char *via_text(Via via) {
+    return via_names[via];
+}
+
+Via via_named(const char *text) {
+    int via = VIA_NONE + 1;
+    while (via < VIA_COUNT && strcmp(via_names[via], text) != 0) via++;
+    return via < VIA_COUNT ? (Via)via : VIA_NONE;
+}
+
+Via via_of(const Stmt *stmt) {
+    const char *text = attr_text(stmt->attrs, ATTR_VIA);
+    return text ? via_named(text) : VIA_NONE;
+}
+
+void via_set(Arena *arena, Stmt *stmt, Via via) {
+    if (via == VIA_NONE) attr_remove(&stmt->attrs, ATTR_VIA);
+    else attr_set_text(arena, &stmt->attrs, ATTR_VIA, via_names[via]);
+}

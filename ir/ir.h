@@ -95,6 +95,23 @@ void attr_set_ints(Arena *arena, Attr **list, AttrId id, int count, const int64_
 void attr_set_text(Arena *arena, Attr **list, AttrId id, const char *text);
 void attr_remove(Attr **list, AttrId id);
 
+// ---- mechanisms: the values of @via ----
+typedef enum {
+    VIA_NONE,   // none chosen yet
+#define VIA(NAME, text, what, meaning) VIA_##NAME,
+#include "ir/via.def"
+#undef VIA
+    VIA_COUNT
+} Via;
+
+const char *via_text(Via via);
+Via via_named(const char *text);   // VIA_NONE when unknown
+Via via_of(const Stmt *stmt);
+static inline bool via_is(const Stmt *stmt, Via via) {
+    return via_of(stmt) == via;
+}
+void via_set(Arena *arena, Stmt *stmt, Via via);   // VIA_NONE: removes it
+
 // ---- scalars ----
 typedef enum {
     VAR_DIM,       // a dynamic tensor dimension or stride: an implicit i64 parameter, bound by the arguments
@@ -446,8 +463,19 @@ typedef struct Operand {
     int flags;
 } Operand;
 
-enum { MOST_CLUSTER = 16 };      // blocks of a cluster, on any target
-enum { OP_MAX_OPERANDS = 14 };   // REDUCE_OPERANDS, SCAN_OPERANDS and ATOMIC_OPERANDS of ops.def are defined in ops.c
+enum { MOST_CLUSTER = 16 };   // blocks of a cluster, on any target
+enum { OP_MAX_OPERANDS = 14 };
+enum {   // sets of ops that are handled alike (ops.def)
+    OP_CLASS_PURE = 1,
+    OP_CLASS_TILE = 2,
+    OP_CLASS_REDUCTION = 4,
+    OP_CLASS_SCAN = 8,
+    OP_CLASS_ELEMENT = 16,
+    OP_CLASS_ATOMIC = 32,
+    OP_CLASS_COMMUTES = 64,
+    OP_CLASS_INTEGER = 128,
+    OP_CLASS_TENSOR_MAP = 256
+};
 typedef struct OpInfo {
     OpId id;
     const char *text;
@@ -456,17 +484,24 @@ typedef struct OpInfo {
     Participants participants;
     Completion completion;
     Feature feature;
+    int classes;   // OP_CLASS_ bits
     const char *summary;
     int operand_count;
     Operand operands[OP_MAX_OPERANDS];
 } OpInfo;
 
-const OpInfo *op_info(OpId op);
+extern const OpInfo op_rows[OP_COUNT];
+static inline const OpInfo *op_info(OpId op) {
+    return &op_rows[op];
+}
 // The row of the i-th operand; a variadic one is the last and stands for all that follow. NULL: it has none.
 const Operand *op_operand(OpId op, int i);
 OpId op_named(const char *text);   // OP_COUNT when unknown
 // It writes memory, reads what others write, or meets other threads: not to be evaluated twice.
 bool op_must_not_repeat(OpId op);
+static inline bool op_is(OpId op, int classes) {   // of one of these classes
+    return (op_info(op)->classes & classes) != 0;
+}
 static inline bool op_is_pure(OpId op) {
-    return op <= OP_SMS;
-}   // scalar functions come first in the table
+    return op_is(op, OP_CLASS_PURE);
+}

@@ -28,21 +28,23 @@
 #define CONST OPERAND_CONST
 #define VARIADIC OPERAND_VARIADIC
 
-// `accumulate = true` makes dst an update (questions.c, stmt_effects).
-#define REDUCE_OPERANDS                                                                                                \
-    OPERANDS({"src", READ, S | F}, {"dst", WRITE, F | S}, {"axis", VALUE, 0, GENERIC, NAMED | CONST},                  \
-             {"accumulate", VALUE, 0, GENERIC, NAMED | OPTIONAL | CONST},                                              \
-             {"scratch", UPDATE, S, GENERIC, NAMED | OPTIONAL})
-#define SCAN_OPERANDS                                                                                                  \
-    OPERANDS({"src", READ, S | F}, {"dst", WRITE, F | S}, {"axis", VALUE, 0, GENERIC, NAMED | CONST},                  \
-             {"scratch", UPDATE, S, GENERIC, NAMED | OPTIONAL})
-#define ATOMIC_OPERANDS OPERANDS({"x", UPDATE, G | S}, {"v", VALUE})
+#define PLAIN 0
+#define PURE OP_CLASS_PURE
+#define TILE_OP OP_CLASS_TILE
+#define REDUCTION OP_CLASS_REDUCTION
+#define SCAN OP_CLASS_SCAN
+#define ELEMENT_OP OP_CLASS_ELEMENT
+#define ATOMIC OP_CLASS_ATOMIC
+#define COMMUTES OP_CLASS_COMMUTES
+#define INTEGER OP_CLASS_INTEGER
+#define TENSOR_MAP OP_CLASS_TENSOR_MAP
 
 // ---- the table ----
-#define OPERAND_COUNT(...) ((int)(sizeof((Operand[]){{NULL}, __VA_ARGS__}) / sizeof(Operand)) - 1)
+#define OPERAND_COUNT(...) ((int)(sizeof((Operand[]){__VA_ARGS__{NULL}}) / sizeof(Operand)) - 1)
+#define OPERAND(name_, ...) {#name_, __VA_ARGS__},
 #define OPERANDS(...) .operand_count = OPERAND_COUNT(__VA_ARGS__), .operands = {__VA_ARGS__}
-static const OpInfo rows[] = {
-#define OP(id_, text_, stages_, result_, by_, done_, feature_, summary_, ...)                                          \
+const OpInfo op_rows[] = {
+#define OP(id_, text_, stages_, result_, by_, done_, feature_, classes_, summary_, ...)                                \
     [OP_##id_] = {.id = OP_##id_,                                                                                      \
                   .text = text_,                                                                                       \
                   .stages = stages_,                                                                                   \
@@ -50,6 +52,7 @@ static const OpInfo rows[] = {
                   .participants = BY_##by_,                                                                            \
                   .completion = DONE_##done_,                                                                          \
                   .feature = FEATURE_##feature_,                                                                       \
+                  .classes = (classes_),                                                                               \
                   .summary = summary_,                                                                                 \
                   __VA_ARGS__},
 #include "ir/ops.def"
@@ -58,19 +61,14 @@ static const OpInfo rows[] = {
 };
 
 // ---- an op whose row is missing or incomplete does not compile ----
-_Static_assert(sizeof rows / sizeof rows[0] == OP_COUNT, "an op without its row");
-_Static_assert(OP_SMS + 1 == OP_COPY, "scalar functions come first, OP_SMS is the last of them (op_is_pure)");
+_Static_assert(sizeof op_rows / sizeof op_rows[0] == OP_COUNT, "an op without its row");
 #define OPERANDS(...) OPERAND_COUNT(__VA_ARGS__)
-#define OP(id_, text_, stages_, result_, by_, done_, feature_, summary_, ...)                                          \
+#define OP(id_, text_, stages_, result_, by_, done_, feature_, classes_, summary_, ...)                                \
     _Static_assert(sizeof text_ > 1 && sizeof summary_ > 1, #id_ ": a name and a summary");                            \
     _Static_assert((stages_) != 0, #id_ ": stands nowhere");                                                           \
     _Static_assert((__VA_ARGS__) <= OP_MAX_OPERANDS, #id_ ": more operands than OP_MAX_OPERANDS");
 #include "ir/ops.def"
 #undef OP
-
-const OpInfo *op_info(OpId op) {
-    return &rows[op];
-}
 
 const Operand *op_operand(OpId op, int i) {
     const OpInfo *info = op_info(op);
@@ -88,6 +86,6 @@ bool op_must_not_repeat(OpId op) {
 
 OpId op_named(const char *text) {
     int op = 0;
-    while (op < OP_COUNT && strcmp(rows[op].text, text) != 0) op++;
+    while (op < OP_COUNT && strcmp(op_rows[op].text, text) != 0) op++;
     return (OpId)op;
 }

@@ -273,8 +273,7 @@ void put_string(StrBuf *out, const char *text) {
 // The type that decides literals among a call's operands: those of min, max, ... are beside each other, a stored value
 // takes its place's type.
 static Place operand_place(const OpInfo *info, int count, const Arg *args, int at) {
-    bool stores =
-        info->id == OP_FILL || info->id == OP_STORE || (info->id >= OP_ATOMIC_ADD && info->id <= OP_ATOMIC_CAS);
+    bool stores = info->id == OP_FILL || info->id == OP_STORE || op_is(info->id, OP_CLASS_ATOMIC);
     if (stores && count > 0 && args[0].region) return exactly(args[0].region->buf->type);
     if (info->result != RESULT_PROMOTE) return anywhere;
     if (is_literal(args[at].value))

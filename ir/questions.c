@@ -1,6 +1,6 @@
 // Questions about code, and what a statement reads and writes. By walks (rewrite.c).
 #include "ir/build.h"
-#include "ir/rewrite.h"
+#include "ir/query.h"
 
 // ---- expressions ----
 
@@ -170,9 +170,9 @@ static void add_effect(EffectWalk *walk, Buf *buf, Region *region, Access access
 
 // Whether a reduction accumulates: then dst is also read.
 static bool accumulates(OpId op, int count, const Arg *args) {
-    if (op < OP_REDUCE_SUM || op > OP_REDUCE_ALL) return false;
-    enum { ACCUMULATE = 3 };   // place in REDUCE_OPERANDS
-    return count > ACCUMULATE && args[ACCUMULATE].value && !expr_is_int(args[ACCUMULATE].value, 0);
+    enum { ACCUMULATE = OPERAND_INDEX(REDUCE_SUM, accumulate) };
+    return op_is(op, OP_CLASS_REDUCTION) && count > ACCUMULATE && args[ACCUMULATE].value &&
+           !expr_is_int(args[ACCUMULATE].value, 0);
 }
 
 static void call_effects(EffectWalk *walk, OpId op, int count, const Arg *args) {

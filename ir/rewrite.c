@@ -1,7 +1,7 @@
 // Walking, mapping, cloning.
 //
 // All of it stands on two enumerations: the expressions that a statement holds itself (each_slot) and the blocks below
-// it (each_body). A new kind of statement is added there, once.
+// it (stmt_bodies). A new kind of statement is added there, once.
 #include "ir/rewrite.h"
 #include "ir/build.h"
 
@@ -26,13 +26,12 @@ static void iter_slots(const SlotFn *fn, Iter *iter) {
     slot(fn, &iter->step);
 }
 
-// Iterators that a statement declares; their number.
-static int declared_iters(const Stmt *stmt, Iter **iters) {
+int stmt_iters(const Stmt *stmt, Iter **iters) {
     switch (stmt->kind) {
     case STMT_FOR: return *iters = stmt->loop.iters, stmt->loop.count;
     case STMT_GRID: return *iters = stmt->grid.iters, stmt->grid.count;
     case STMT_THREAD: return *iters = stmt->thread.iters, stmt->thread.count;
-    default: return 0;
+    default: *iters = NULL; return 0;
     }
 }
 
@@ -70,12 +69,11 @@ static void plain_slots(Stmt *stmt, const SlotFn *fn) {
 
 static void each_slot(Stmt *stmt, const SlotFn *fn) {
     Iter *iters;
-    for (int i = 0, count = declared_iters(stmt, &iters); i < count; i++) iter_slots(fn, &iters[i]);
+    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) iter_slots(fn, &iters[i]);
     plain_slots(stmt, fn);
 }
 
-// The blocks directly below; their number.
-static int each_body(Stmt *stmt, Block *bodies[2]) {
+int stmt_bodies(Stmt *stmt, Block *bodies[2]) {
     switch (stmt->kind) {
     case STMT_FOR: return bodies[0] = &stmt->loop.body, 1;
     case STMT_WHILE: return bodies[0] = &stmt->while_.body, 1;
@@ -136,7 +134,7 @@ void visit_stmt(Visitor *visitor, Stmt *stmt) {
     if (visitor->stmt && !visitor->stmt(visitor, stmt)) return;
     each_slot(stmt, &(SlotFn){visit_slot, visit_arg, visitor});
     Block *bodies[2];
-    for (int i = 0, count = each_body(stmt, bodies); i < count; i++) visit_block(visitor, bodies[i]);
+    for (int i = 0, count = stmt_bodies(stmt, bodies); i < count; i++) visit_block(visitor, bodies[i]);
 }
 
 void visit_block(Visitor *visitor, Block *block) {
@@ -245,7 +243,7 @@ static void map_arg_slot(void *user, Arg *arg, const Operand *operand) {
 void map_stmt(Mapper *mapper, Stmt *stmt) {
     each_slot(stmt, &(SlotFn){map_slot, map_arg_slot, mapper});
     Block *bodies[2];
-    for (int i = 0, count = each_body(stmt, bodies); i < count; i++) map_block(mapper, bodies[i]);
+    for (int i = 0, count = stmt_bodies(stmt, bodies); i < count; i++) map_block(mapper, bodies[i]);
 }
 
 void map_block(Mapper *mapper, Block *block) {
@@ -258,7 +256,7 @@ void rewrite_block(StmtMapper *mapper, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
-        for (int b = 0, count = each_body(stmt, bodies); b < count; b++) rewrite_block(mapper, bodies[b]);
+        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) rewrite_block(mapper, bodies[b]);
         mapper->stmt(mapper, stmt, &out);
     }
     *block = out;
@@ -337,8 +335,7 @@ static bool subst_names(Visitor *visitor, Stmt *stmt) {
         stmt->decl->alias_of = replaced_buf(subst, stmt->decl->alias_of);
     }
     Iter *iters;
-    for (int i = 0, count = declared_iters(stmt, &iters); i < count; i++)
-        iters[i].var = replaced_var(subst, iters[i].var);
+    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) iters[i].var = replaced_var(subst, iters[i].var);
     return true;
 }
 
@@ -430,7 +427,7 @@ static Stmt *clone_with(Subst *subst, const Stmt *stmt) {
     own_arrays(subst->arena, copy);
     SlotFn fn = {clone_slot, clone_arg, subst};
     Iter *iters;
-    for (int i = 0, count = declared_iters(copy, &iters); i < count; i++) {
+    for (int i = 0, count = stmt_iters(copy, &iters); i < count; i++) {
         iter_slots(&fn, &iters[i]);
         iters[i].var = clone_var(subst, iters[i].var);
     }
@@ -441,7 +438,7 @@ static Stmt *clone_with(Subst *subst, const Stmt *stmt) {
     if (copy->kind == STMT_STORE) copy->store.buf = replaced_buf(subst, stmt->store.buf);
     // 3. What is below, which sees the declarations.
     Block *bodies[2];
-    for (int i = 0, count = each_body(copy, bodies); i < count; i++) {
+    for (int i = 0, count = stmt_bodies(copy, bodies); i < count; i++) {
         Block from = *bodies[i];
         *bodies[i] = (Block){0};
         clone_block(subst->arena, subst, &from, bodies[i]);

@@ -3,7 +3,12 @@
 #include "ir/ir.h"
 #include "support/map.h"
 
-// ---- visiting: `expr` is called for every expression before its operands, `stmt` for every statement before its body;
+// The blocks directly below a statement, in order; at most 2.
+int stmt_bodies(Stmt *stmt, Block *bodies[2]);
+// The iterators that a statement declares (loop, grid, thread region) in *iters; 0 when it has none.
+int stmt_iters(const Stmt *stmt, Iter **iters);
+
+// ---- visiting (without expressions: query.h): `expr` is called for every expression before its operands, `stmt` for every statement before its body;
 // returning false skips what is below ----
 typedef struct Visitor {
     bool (*expr)(struct Visitor *visitor, Expr *expr);
@@ -50,9 +55,9 @@ Func *clone_func(Arena *arena, const Func *func);
 Region *clone_region(Arena *arena, Subst *subst, const Region *region);
 
 bool expr_uses_var(const Expr *expr, const Var *var);
-bool expr_reads_memory(const Expr *expr);    // any load
-bool expr_must_not_repeat(const Expr *expr);    // a call inside may be evaluated only once (op_must_not_repeat)
-bool expr_writes_memory(const Expr *expr);   // an atomic inside
+bool expr_reads_memory(const Expr *expr);      // any load
+bool expr_must_not_repeat(const Expr *expr);   // a call inside may be evaluated only once (op_must_not_repeat)
+bool expr_writes_memory(const Expr *expr);     // an atomic inside
 bool expr_uses_buf(const Expr *expr, const Buf *buf);
 bool stmt_uses_buf(const Stmt *stmt, const Buf *buf);   // it or what is below
 bool block_uses_buf(const Block *block, const Buf *buf);

@@ -38,7 +38,7 @@
 //      map's type and rank. Operands of wgmma have the types and forms of the instruction.
 #include "ir/verify.h"
 #include "ir/build.h"
-#include "ir/rewrite.h"
+#include "ir/query.h"
 #include "ir/verify_impl.h"
 #include "layout/distribution.h"
 #include <string.h>
@@ -67,7 +67,7 @@ static bool adds_elements(const Stmt *stmt) {
 }
 
 static bool multiplies(const Stmt *stmt) {
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
+    return is_call(stmt, OP_GEMM);
 }
 
 static bool moves_elements(const Stmt *stmt) {
@@ -75,46 +75,31 @@ static bool moves_elements(const Stmt *stmt) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
 }
 
-static bool copies(const Stmt *stmt, Scope from, Scope to) {
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || stmt->call.count < 2) return false;
-    const Region *a = stmt->call.args[0].region, *b = stmt->call.args[1].region;
-    return a && b && a->buf->scope == from && b->buf->scope == to;
-}
-
-static bool moves_tile(const Stmt *stmt) {
-    return copies(stmt, SCOPE_GLOBAL, SCOPE_SHARED) || copies(stmt, SCOPE_SHARED, SCOPE_GLOBAL);
-}
-
-// Whether the statement is one that the mechanism (attrs.def) does.
-static bool via_fits(const Stmt *stmt, const char *mechanism, bool *known) {
-    const struct {
-        const char *name;
-        bool fits;
-    } all[] = {{"plain", moves_elements(stmt)},
-               {"vector", moves_elements(stmt)},
-               {"cp_async", moves_elements(stmt)},
-               {"mma", multiplies(stmt)},
-               {"fma", multiplies(stmt)},
-               {"wgmma", multiplies(stmt)},
-               {"ldmatrix", copies(stmt, SCOPE_SHARED, SCOPE_SHARED)},
-               {"tma", moves_tile(stmt) || adds_elements(stmt)},
-               {"bulk", moves_tile(stmt)},
-               {"tma_store", copies(stmt, SCOPE_FRAGMENT, SCOPE_GLOBAL)}};
-    for (int i = 0; i < COUNT_OF(all); i++)
-        if (strcmp(all[i].name, mechanism) == 0) return *known = true, all[i].fits;
-    return *known = false;
+// Whether the statement is one that the mechanism (via.def) does.
+static bool via_fits(const Stmt *stmt, Via via) {
+    enum { MOVE = 1, PRODUCT = 2, TILE = 4, STORE = 8, SHARED = 16, ADDITION = 32 };
+    static const int does[] = {
+#define VIA(NAME, text, what, meaning) [VIA_##NAME] = (what),
+#include "ir/via.def"
+#undef VIA
+    };
+    int what = does[via];
+    return (what & MOVE && moves_elements(stmt)) || (what & PRODUCT && multiplies(stmt)) ||
+           (what & TILE && (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt))) ||
+           (what & STORE && is_fragment_to_global_copy(stmt)) || (what & ADDITION && adds_elements(stmt)) ||
+           (what & SHARED && is_copy_between(stmt, SCOPE_SHARED, SCOPE_SHARED));
 }
 
 // A mechanism at what it cannot do would be passed over without a word.
 static void check_mechanism(Verifier *v, const Stmt *stmt) {
-    const char *via = attr_text(stmt->attrs, ATTR_VIA);
-    bool known = true;
-    if (via && !via_fits(stmt, via, &known)) {
-        if (known) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, arena_printf(v->arena, "via(%s)", via));
-        else REPORT(v, stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VIA), "one of the mechanisms in docs/language.md");
-    }
+    const char *text = attr_text(stmt->attrs, ATTR_VIA);
+    Via via = via_of(stmt);
+    if (text && via == VIA_NONE)
+        REPORT(v, stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VIA), "one of the mechanisms in docs/language.md");
+    else if (via != VIA_NONE && !via_fits(stmt, via))
+        REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, arena_printf(v->arena, "via(%s)", text));
     if (!attr_get(stmt->attrs, ATTR_TF32)) return;
-    bool rounds_to_tf32 = copies(stmt, SCOPE_GLOBAL, SCOPE_SHARED) && stmt->call.args[1].region->buf->type == TYPE_F32;
+    bool rounds_to_tf32 = is_global_to_shared_copy(stmt) && ARG(stmt, COPY, dst).region->buf->type == TYPE_F32;
     if (!rounds_to_tf32) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_TF32));
 }
 

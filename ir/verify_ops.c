@@ -262,18 +262,14 @@ static void check_early(Verifier *v, const OpInfo *info, const Arg *args, Span l
         report_operand(v, info, 1, "is 'early', which is for global memory", loc);
 }
 
-static bool wants_integers(OpId op) {
-    return (op >= OP_ATOMIC_AND && op <= OP_ATOMIC_XOR) || op == OP_ATOMIC_INC;
-}
-
 static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
-    if (op >= OP_TMA_LOAD && op <= OP_TMA_PREFETCH) check_tma(v, info, count, args, loc);
+    if (op_is(op, OP_CLASS_TENSOR_MAP)) check_tma(v, info, count, args, loc);
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
     if (op == OP_LOAD) check_early(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
-    if (wants_integers(op) && type_is_float(args[0].region->buf->type))
+    if (op_is(op, OP_CLASS_INTEGER) && type_is_float(args[0].region->buf->type))
         REPORT(v, loc, T_IR_OPERAND, "x", info->text, "is no integer");
     if (op == OP_VATOMIC_ADD) check_red(v, info, args, loc);
     if (op == OP_ALIGNED) check_bounds(v, info, 1, &args[1], 1, MOST_ALIGNED, loc);
@@ -283,7 +279,7 @@ static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *
         check_same(v, args[0].region, args[1].region, false, loc);
     if (op == OP_TRANSPOSE) check_same(v, args[0].region, args[1].region, true, loc);
     if (op == OP_GEMM) check_gemm(v, args, loc);
-    if (op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL) check_reduce(v, info, args, loc);
+    if (op_is(op, OP_CLASS_REDUCTION)) check_reduce(v, info, args, loc);
     if (op == OP_MMA && !mma_named(args[0].name))
         REPORT(v, loc, T_IR_OPERAND, "shape", info->text, "names no instruction");
 }

@@ -251,13 +251,13 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     TileLoop loop;
     (void)facts;
-    if (tma_copy(gather->context->arena, stmt) || via_is(stmt, "wgmma"))
+    if (tma_copy(gather->context->arena, stmt) || via_is(stmt, VIA_WGMMA))
         return;   // not by lanes: their layout is dictated
-    if (via_is(stmt, "tma_store")) {
+    if (via_is(stmt, VIA_TMA_STORE)) {
         gather_stagings(gather, stmt);
         return;
     }
-    if (via_is(stmt, "ldmatrix")) {
+    if (via_is(stmt, VIA_LDMATRIX)) {
         gather_transposed(gather, stmt, true);
         gather_transposed(gather, stmt, false);
         return;

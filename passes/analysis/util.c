@@ -1,28 +1,6 @@
 #include "passes/analysis/util.h"
 #include <string.h>
 
-int stmt_bodies(Stmt *stmt, Block *bodies[2]) {
-    switch (stmt->kind) {
-    case STMT_FOR: bodies[0] = &stmt->loop.body; return 1;
-    case STMT_WHILE: bodies[0] = &stmt->while_.body; return 1;
-    case STMT_BLOCK: bodies[0] = &stmt->block; return 1;
-    case STMT_GRID: bodies[0] = &stmt->grid.body; return 1;
-    case STMT_ROLE: bodies[0] = &stmt->role.body; return 1;
-    case STMT_THREAD: bodies[0] = &stmt->thread.body; return 1;
-    case STMT_IF: bodies[0] = &stmt->if_.then, bodies[1] = &stmt->if_.otherwise; return 2;
-    default: return 0;
-    }
-}
-
-int stmt_iters(const Stmt *stmt, Iter **iters) {
-    switch (stmt->kind) {
-    case STMT_FOR: *iters = stmt->loop.iters; return stmt->loop.count;
-    case STMT_GRID: *iters = stmt->grid.iters; return stmt->grid.count;
-    case STMT_THREAD: *iters = stmt->thread.iters; return stmt->thread.count;
-    default: *iters = NULL; return 0;
-    }
-}
-
 // ---- mapping a statement's own expressions ----
 
 typedef struct OwnMap {
@@ -90,32 +68,23 @@ bool stmt_map_own(Arena *arena, Stmt *stmt, ExprFn map, void *user) {
 
 // ---- what an expression is ----
 
-typedef struct Traits {
-    bool memory, mutable_var, effect;
-} Traits;
-
-static bool traits_expr(Visitor *visitor, Expr *expr) {
-    Traits *traits = visitor->user;
-    if (expr->kind == EXPR_LOAD) traits->memory = true;
-    if (expr->kind == EXPR_VAR && expr->var->kind == VAR_MUTABLE) traits->mutable_var = true;
-    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) traits->effect = true;
-    return true;
-}
-
-static Traits traits_of(const Expr *expr) {
-    Traits traits = {0};
-    Visitor visitor = {.expr = traits_expr, .user = &traits};
-    visit_expr(&visitor, (Expr *)expr);
-    return traits;
+static bool is_unstable(const Expr *e, const void *what) {
+    (void)what;
+    return e->kind == EXPR_LOAD || (e->kind == EXPR_VAR && e->var->kind == VAR_MUTABLE) ||
+           (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
 }
 
 bool expr_is_stable(const Expr *expr) {
-    Traits traits = traits_of(expr);
-    return !traits.memory && !traits.mutable_var && !traits.effect;
+    return !any_expr(expr, is_unstable, NULL);
+}
+
+static bool has_effect(const Expr *e, const void *what) {
+    (void)what;
+    return e->kind == EXPR_CALL && !op_is_pure(e->call.op);
 }
 
 bool expr_is_pure(const Expr *expr) {
-    return !traits_of(expr).effect;
+    return !any_expr(expr, has_effect, NULL);
 }
 
 void assume_stable(Facts *facts, const Expr *condition, bool holds) {
@@ -150,22 +119,11 @@ bool block_breaks(const Block *block) {
     return false;
 }
 
-bool block_any(const Block *block, bool (*predicate)(const Stmt *stmt, void *user), void *user) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        if (predicate(stmt, user)) return true;
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
-            if (block_any(bodies[b], predicate, user)) return true;
-    }
-    return false;
-}
-
 const char *gemm_type(const Stmt *gemm, int operand) {
-    enum { ACC = 2, PRECISION = 3 };
     Type type = gemm->call.args[operand].region->buf->type;
-    const char *precision = gemm->call.args[PRECISION].name;
-    bool fewer = operand < ACC && type == TYPE_F32 && precision && strcmp(precision, "tf32") == 0;
+    const char *precision = ARG(gemm, GEMM, precision).name;
+    bool fewer =
+        operand < (int)OPERAND_INDEX(GEMM, acc) && type == TYPE_F32 && precision && strcmp(precision, "tf32") == 0;
     return fewer ? "tf32" : type_text(type);
 }
 
@@ -173,17 +131,8 @@ Region *call_region(const Stmt *call, int index) {
     return index < call->call.count ? call->call.args[index].region : NULL;
 }
 
-const char *via_of(const Stmt *stmt) {
-    const char *via = attr_text(stmt->attrs, ATTR_VIA);
-    return via ? via : "";
-}
-
-bool via_is(const Stmt *stmt, const char *mechanism) {
-    return !strcmp(via_of(stmt), mechanism);
-}
-
 bool starts_copy(const Stmt *stmt) {
-    if (attr_get(stmt->attrs, ATTR_VIA)) return via_is(stmt, "cp_async");
+    if (via_of(stmt)) return via_is(stmt, VIA_CP_ASYNC);
     return stmt->kind == STMT_CALL && stmt->call.is_async;
 }
 

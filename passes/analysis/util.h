@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/build.h"
 #include "ir/facts.h"
-#include "ir/rewrite.h"
+#include "ir/query.h"
 #include "passes/pass.h"
 
 // A remark of a pass (-R): silent unless asked for.
@@ -10,11 +10,6 @@
     do {                                                                                                               \
         if ((context)->remarks) diag((context)->sink, (span), __VA_ARGS__);                                            \
     } while (0)
-
-// The blocks directly below a statement, in order; at most 2.
-int stmt_bodies(Stmt *stmt, Block *bodies[2]);
-// The statement's own iterators (loop, grid, thread region) in *iters; 0 when it has none.
-int stmt_iters(const Stmt *stmt, Iter **iters);
 
 // Maps the expressions that stand in the statement itself, not in its bodies (iterator bounds and conditions included).
 // True when one became another.
@@ -33,24 +28,15 @@ void assume_stable(Facts *facts, const Expr *condition, bool holds);
 Expr *iter_trips(Arena *arena, const Iter *iter);
 // A `break` in the block that leaves the loop around it.
 bool block_breaks(const Block *block);
-// Some statement in the block or below satisfies the predicate.
-bool block_any(const Block *block, bool (*predicate)(const Stmt *stmt, void *user), void *user);
 
 // What instructions call the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" where the source allows it.
 const char *gemm_type(const Stmt *gemm, int operand);
 
 // The operand of a call at `index`: NULL when it is absent or no region.
 Region *call_region(const Stmt *call, int index);
-// The mechanism that select chose ("" before).
-const char *via_of(const Stmt *stmt);
-bool via_is(const Stmt *stmt, const char *mechanism);
 
 // A copy or gather that starts cp.async copies: the mechanism says so, or before there is one, the program.
 bool starts_copy(const Stmt *stmt);
-
-static inline bool is_call(const Stmt *stmt, OpId op) {
-    return stmt->kind == STMT_CALL && stmt->call.op == op;
-}
 
 // `aligned(buf, bytes)`.
 Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);

@@ -1,7 +1,7 @@
 // Estimates the resources of a kernel from its tile-stage text.
 #include "passes/cost/occupancy.h"
 #include "ir/build.h"
-#include "ir/rewrite.h"
+#include "ir/query.h"
 
 // Registers besides the fragments: addresses and loop counters; in a gemm, operands of a tensor-core instruction.
 enum { REGISTER_SLACK = 24, GEMM_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
@@ -81,7 +81,7 @@ static void note_by_shared(Walk *walk, const Stmt *gemm) {
 
 // A fragment that only reductions read is consumed while it is computed: its elements are never live at the same time.
 static void note_operands(Walk *walk, const Stmt *stmt) {
-    bool reduces = stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
+    bool reduces = is_reduction(stmt);
     for (int i = 0; i < stmt->call.count; i++)
         if (stmt->call.args[i].region && !(reduces && i == 0)) note_read(walk, stmt->call.args[i].region->buf);
     if (stmt->call.op != OP_GEMM) return;

@@ -55,7 +55,7 @@ static void mark_before(Marker *marker, const Block *block, int copy) {
 static void mark_block(Marker *marker, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Block *bodies[2];
-        if (via_is(block->items[i], "tma_store")) mark_before(marker, block, i);
+        if (via_is(block->items[i], VIA_TMA_STORE)) mark_before(marker, block, i);
         for (int b = 0, count = stmt_bodies(block->items[i], bodies); b < count; b++) mark_block(marker, bodies[b]);
     }
 }

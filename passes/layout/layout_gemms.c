@@ -70,7 +70,7 @@ static void infer_mma(Inference *inference, Item *item, bool rows) {
         item->warps_m = fixed->args[0].integer;
         item->warps_n = fixed->args[1].integer;
     } else if (!choose_warps(item, warps, rows)) {
-        attr_set_text(inference->arena, &item->stmt->attrs, ATTR_VIA, "fma");
+        via_set(inference->arena, item->stmt, VIA_FMA);
         item->mma = NULL;
         return;
     }

@@ -131,12 +131,11 @@ static void collect_gemm(Inference *inference, Item *item) {
     item->m = region_extent(acc, 0);
     item->n = region_extent(acc, 1);
     item->k = region_extent(a, 1);
-    const char *via = attr_text(item->stmt->attrs, ATTR_VIA);
     item->mma = gemm_instruction(inference->context->target, item->stmt);
-    item->is_wgmma = via && strcmp(via, "wgmma") == 0;
+    item->is_wgmma = via_is(item->stmt, VIA_WGMMA);
     const char *why = threads_problem(inference, item);
     if (why || (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why))) {
-        diag(inference->context->sink, item->stmt->loc, T_VIA, via, why);
+        diag(inference->context->sink, item->stmt->loc, T_VIA, via_text(via_of(item->stmt)), why);
         inference->failed = true;
         item->is_wgmma = false;
     }
@@ -180,7 +179,7 @@ static void collect_scalar(Inference *inference, Item *item) {
 
 // Of copies that `select` chose it is known already.
 static void check_tma(Inference *inference, const Stmt *copy) {
-    const Buf *tile = copy->call.args[takes_tile_away(copy) ? COPY_FROM : COPY_TO].region->buf;
+    const Buf *tile = copy->call.args[is_shared_to_global_copy(copy) ? COPY_FROM : COPY_TO].region->buf;
     TmaPanels panels;
     const char *why;
     if (!tma_panels(tile, &panels, &why)) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
@@ -190,7 +189,7 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
     const Stmt *copy = tma_copy(inference->arena, stmt);
     if (copy && !by_bulk(copy)) check_tma(inference, copy);
-    if (copy || via_is(stmt, "ldmatrix")) return;   // one thread starts it; it has places of its own
+    if (copy || via_is(stmt, VIA_LDMATRIX)) return;   // one thread starts it; it has places of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;

@@ -33,8 +33,7 @@ typedef struct Staging {
     bool changed;
 } Staging;
 
-static Buf *shared_like(Staging *m, const char *name, Type type, int rank, const int64_t *shape, Block *out,
-                        Span loc) {
+static Buf *shared_like(Staging *m, const char *name, Type type, int rank, const int64_t *shape, Block *out, Span loc) {
     Buf *buf = buf_new_const(m->arena, name, SCOPE_SHARED, type, rank, shape, loc);
     Stmt *decl = s_decl(m->arena, buf);
     decl->loc = loc;
@@ -57,8 +56,7 @@ static void operand_shape(const Region *region, int *rank, int64_t *shape) {
 }
 
 // from -> shared -> to, both regions of the same shape.
-static void crosses_shared(Staging *m, const char *name, Type type, Region *from, Region *to, Span loc,
-                           Block *out) {
+static void crosses_shared(Staging *m, const char *name, Type type, Region *from, Region *to, Span loc, Block *out) {
     int64_t shape[LAYOUT_MAX_RANK];
     int rank;
     operand_shape(to, &rank, shape);
@@ -88,7 +86,7 @@ static bool a_is_usable(Staging *m, const Stmt *gemm) {
     const MmaInfo *info = gemm_instruction(m->context->target, gemm);
     if (strcmp(info->a_type, type_text(a->buf->type)) != 0) return false;
     const Layout *required = fragment_operand_a(m->arena, info, region_extent(acc, 0), region_extent(a, 1),
-                                              warps->args[0].integer, kernel_threads(m->kernel));
+                                                warps->args[0].integer, kernel_threads(m->kernel));
     return a->buf->layout && layout_equal(a->buf->layout, required);
 }
 
@@ -103,7 +101,7 @@ static void operand_to_shared(Staging *m, Stmt *gemm, int operand, Block *out) {
 }
 
 static void stage_gemm(Staging *m, Stmt *gemm, Block *out) {
-    bool by_mma = !via_is(gemm, "wgmma");   // whose operand in registers layout-inference has converted
+    bool by_mma = !via_is(gemm, VIA_WGMMA);   // whose operand in registers layout-inference has converted
     if (gemm->call.args[0].region->buf->scope == SCOPE_FRAGMENT && by_mma && !a_is_usable(m, gemm))
         operand_to_shared(m, gemm, 0, out);
     if (gemm->call.args[1].region->buf->scope == SCOPE_FRAGMENT) operand_to_shared(m, gemm, 1, out);
@@ -133,8 +131,7 @@ static bool load_source(Staging *m, Stmt *call, Block *out) {
     return true;
 }
 
-static Region *scratch_of(Staging *m, Type type, int64_t blocks, int rank, const int64_t *shape, Span loc,
-                          Block *out) {
+static Region *scratch_of(Staging *m, Type type, int64_t blocks, int rank, const int64_t *shape, Span loc, Block *out) {
     Buf *scratch = shared_like(m, "partial", type, rank, shape, out, loc);
     if (blocks > 1) {   // each block has all parts
         scratch->stage_dims = 1;

@@ -96,14 +96,15 @@ static void find_order(Touch *touch, const Stmt *gemm) {
 
 static bool find_touch(Visitor *visitor, Stmt *stmt) {
     Touch *touch = visitor->user;
-    if (!by_bulk(stmt) && !via_is(stmt, "tma") && !via_is(stmt, "tma_store") && !via_is(stmt, "wgmma")) return true;
+    if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA) && !via_is(stmt, VIA_TMA_STORE) && !via_is(stmt, VIA_WGMMA))
+        return true;
     const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(touch->arena, stmt);
     for (int i = 0; copy && i < copy->call.count; i++)
         if (call_region(copy, i) && call_region(copy, i)->buf == touch->buf) {
             touch->found = true;
             touch->in_rows |= by_bulk(stmt);
         }
-    if (via_is(stmt, "wgmma")) find_order(touch, stmt);
+    if (via_is(stmt, VIA_WGMMA)) find_order(touch, stmt);
     return true;
 }
 
@@ -316,7 +317,7 @@ static void check_size(PassContext *context, const Func *kernel, const Lifetimes
 
 static bool is_transposed_tile(const Stmt *stmt, void *user) {
     (void)user;
-    return via_is(stmt, "ldmatrix");
+    return via_is(stmt, VIA_LDMATRIX);
 }
 
 static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec *accesses) {
@@ -352,7 +353,8 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         lifetimes.lifetimes.items[i].bytes = buf_space(buf);
         lifetimes.lifetimes.items[i].align = alignment_of(context, kernel, buf);
         bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
-        if (spread || lifetimes.lifetimes.items[i].bytes <= context->target->line_bytes) keep_disjoint(&lifetimes.lifetimes.items[i]);
+        if (spread || lifetimes.lifetimes.items[i].bytes <= context->target->line_bytes)
+            keep_disjoint(&lifetimes.lifetimes.items[i]);
         if (!spread && grid_blocks(func_grid(kernel)) > 1)
             diag(context->sink, buf->loc, T_TILE_SHARED, buf->name, (long long)grid_blocks(func_grid(kernel)));
     }

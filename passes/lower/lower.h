@@ -1,14 +1,19 @@
 // What lowering, stage-through-shared and swizzle-allocation share about gemms, reductions and shared-memory access patterns.
 #pragma once
 #include "ir/facts.h"
-#include "ir/ir.h"
+#include "ir/match.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/pass.h"
 #include "support/map.h"
 
 // ---- reductions ----
-enum { REDUCE_SRC, REDUCE_DST, REDUCE_AXIS, REDUCE_ACCUMULATE, REDUCE_SCRATCH };   // operands, in the op table's order
-bool is_reduction(const Stmt *stmt);
+enum {
+    REDUCE_SRC = OPERAND_INDEX(REDUCE_SUM, src),
+    REDUCE_DST = OPERAND_INDEX(REDUCE_SUM, dst),
+    REDUCE_AXIS = OPERAND_INDEX(REDUCE_SUM, axis),
+    REDUCE_ACCUMULATE = OPERAND_INDEX(REDUCE_SUM, accumulate),
+    REDUCE_SCRATCH = OPERAND_INDEX(REDUCE_SUM, scratch)
+};
 int reduce_op_axis(const Stmt *reduce);
 bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
@@ -19,16 +24,33 @@ const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src)
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
 
 // ---- scans ----
-enum { SCAN_SRC, SCAN_DST, SCAN_AXIS, SCAN_SCRATCH };   // operands, in the op table's order
-bool is_scan(const Stmt *stmt);
+enum {
+    SCAN_SRC = OPERAND_INDEX(SCAN_SUM, src),
+    SCAN_DST = OPERAND_INDEX(SCAN_SUM, dst),
+    SCAN_AXIS = OPERAND_INDEX(SCAN_SUM, axis),
+    SCAN_SCRATCH = OPERAND_INDEX(SCAN_SUM, scratch)
+};
 int scan_axis(const Stmt *scan);
 int64_t scan_scratch(const Layout *tv, int axis, int64_t lanes);   // elements that the warps exchange; 0: none
 // Where a reduction or scan has its scratch among its operands; -1: neither.
 int scratch_operand(const Stmt *stmt);
 
-// Operands, in the op table's order.
-enum { GEMM_A, GEMM_B, GEMM_ACC, GEMM_PRECISION, GEMM_ACCUMULATE };
-enum { COPY_FROM, COPY_TO, COPY_BAR, COPY_STAGE, COPY_TAIL, COPY_EVICT_FIRST, COPY_BLOCKS };
+// Places of operands (ir/match.h names them where no loop over them needs a number).
+enum {
+    GEMM_A = OPERAND_INDEX(GEMM, a),
+    GEMM_B = OPERAND_INDEX(GEMM, b),
+    GEMM_ACC = OPERAND_INDEX(GEMM, acc),
+    GEMM_ACCUMULATE = OPERAND_INDEX(GEMM, accumulate)
+};
+enum {
+    COPY_FROM = OPERAND_INDEX(COPY, src),
+    COPY_TO = OPERAND_INDEX(COPY, dst),
+    COPY_BAR = OPERAND_INDEX(COPY, bar),
+    COPY_STAGE = OPERAND_INDEX(COPY, stage),
+    COPY_TAIL = OPERAND_INDEX(COPY, tail),
+    COPY_EVICT_FIRST = OPERAND_INDEX(COPY, evict_first),
+    COPY_BLOCKS = OPERAND_INDEX(COPY, blocks)
+};
 
 // ---- gemm by mma: how operands come from shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma
@@ -86,16 +108,17 @@ Region *lower_element(Lower *lower, const Region *region);
 // Statements of a block (lower_tile_op.c); regions, roles and their turns (lower_roles.c, lower_order.c).
 void lower_block(Lower *lower, const Block *from, Block *to);
 void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
-Stmt *lower_single_thread(Lower *lower, Expr *guard, Block *out);   // an `if` for thread 0, and for the guard (NULL: none)
+Stmt *lower_single_thread(Lower *lower, Expr *guard,
+                          Block *out);   // an `if` for thread 0, and for the guard (NULL: none)
 // A `thread (t in n)` region for `threads` threads; statements that are lowered from here on go by its index.
 Stmt *open_region(Lower *lower, int64_t threads, Span loc);
 // Scalars that all roles see, the roles, and between them what the whole block does.
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
-bool is_order_barrier(const Stmt *stmt, void *user);                     // for block_any
-void open_order(Lower *lower, const Stmt *role, Block *out);        // the first turn: the last warpgroup says so
-bool lower_order(Lower *lower, const Stmt *stmt, Block *out);        // false: it neither begins nor ends one
-bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);             // a `@leader` wait; false: it is everybody's
-void lower_pdl(Lower *lower, int64_t threads, Block *top);   // of a grid's lowered body
+bool is_order_barrier(const Stmt *stmt, void *user);            // for block_any
+void open_order(Lower *lower, const Stmt *role, Block *out);    // the first turn: the last warpgroup says so
+bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // false: it neither begins nor ends one
+bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: it is everybody's
+void lower_pdl(Lower *lower, int64_t threads, Block *top);      // of a grid's lowered body
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
 // The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its

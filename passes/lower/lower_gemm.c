@@ -27,8 +27,7 @@
 // ---- what is known about a gemm ----
 
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm) {
-    const char *via = attr_text(gemm->attrs, ATTR_VIA);
-    if (!via || strcmp(via, "mma") != 0) return NULL;
+    if (!via_is(gemm, VIA_MMA)) return NULL;
     return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
 }
 

@@ -46,7 +46,7 @@ static bool only_starts_copies(const Stmt *stmt) {
         return stmt->if_.otherwise.count == 0;
     }
     if (stmt->kind == STMT_FOR)
-        return stmt->loop.kind == LOOP_PARALLEL && attr_get(stmt->attrs, ATTR_VIA) && !via_is(stmt, "tma");
+        return stmt->loop.kind == LOOP_PARALLEL && via_of(stmt) != VIA_NONE && !via_is(stmt, VIA_TMA);
     return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
 }
 

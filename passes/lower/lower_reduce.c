@@ -14,10 +14,6 @@
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower.h"
 
-bool is_reduction(const Stmt *stmt) {
-    return stmt->kind == STMT_CALL && stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
-}
-
 int reduce_op_axis(const Stmt *reduce) {
     int64_t axis = 0;
     expr_const(reduce->call.args[REDUCE_AXIS].value, &axis);
@@ -58,7 +54,7 @@ typedef struct Reduce {
     const Layout *whole;         // the source's
     const Layout *src, *dst;     // the source's as it is reduced (reduce_source), the destination's
     Type type;                   // of the arithmetic
-    Buf *from, *to, *partial;       // local arrays
+    Buf *from, *to, *partial;    // local arrays
     int64_t count;               // results per thread
     int64_t blocks;              // that share the threads: each has its own scratch, with all parts
 } Reduce;
@@ -201,7 +197,8 @@ static Expr *warp_partial(Reduce *reduce, Expr **first_lane) {
         Expr *digit = e_mod(arena, e_div(arena, thread, e_int(arena, radix)), e_int(arena, mode->extent));
         bool along = along_axis(mode, reduce->axis), replica = mode->stride == 0;
         if (along && above > 1) {
-            partial = e_add(arena, partial, e_mul(arena, e_div(arena, digit, e_int(arena, within)), e_int(arena, weight)));
+            partial =
+                e_add(arena, partial, e_mul(arena, e_div(arena, digit, e_int(arena, within)), e_int(arena, weight)));
             weight *= above;
         }
         Expr *same = NULL;
@@ -332,8 +329,9 @@ static void share_partials(Reduce *reduce, Buf *scratch, int64_t partials, Block
     block_push(arena, &read->loop.body, s_store1(arena, reduce->partial, slot, identity(reduce)));
     Stmt *each = counted(reduce, "w", (partials + group - 1) / group, &trip);
     Expr *partial = e_add(arena, e_mul(arena, trip, e_int(arena, group)), e_mod(arena, thread, e_int(arena, group)));
-    Block *inside = guarded(reduce, partials % group ? simple(reduce, e_lt(arena, partial, e_int(arena, partials))) : NULL,
-                            &each->loop.body);
+    Block *inside =
+        guarded(reduce, partials % group ? simple(reduce, e_lt(arena, partial, e_int(arena, partials))) : NULL,
+                &each->loop.body);
     Expr *sum = combine(reduce, partial_at(reduce, slot), load_partial(reduce, scratch, partial, slot));
     block_push(arena, inside, s_store1(arena, reduce->partial, slot, sum));
     block_push(arena, &read->loop.body, each);

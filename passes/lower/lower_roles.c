@@ -18,14 +18,14 @@ static bool needs_threads(const Stmt *stmt, void *user) {
     case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
     case STMT_CALL: {
         OpId op = stmt->call.op;
-        return !via_is(stmt, "tma") && op != OP_MBARRIER_WAIT && op != OP_MBARRIER_EXPECT && op != OP_MBARRIER_ARRIVE;
+        return !via_is(stmt, VIA_TMA) && op != OP_MBARRIER_WAIT && op != OP_MBARRIER_EXPECT && op != OP_MBARRIER_ARRIVE;
     }
     default: return true;
     }
 }
 
 static bool wants_warpgroup(const Stmt *stmt, void *user) {
-    return via_is(stmt, "wgmma") || via_is(stmt, "tma_store") || is_order_barrier(stmt, user);
+    return via_is(stmt, VIA_WGMMA) || via_is(stmt, VIA_TMA_STORE) || is_order_barrier(stmt, user);
 }
 
 // The same in all lanes, so that descriptors are in uniform registers.

@@ -47,10 +47,6 @@ typedef struct Scan {
     int64_t blocks;   // that share the threads
 } Scan;
 
-bool is_scan(const Stmt *stmt) {
-    return stmt->kind == STMT_CALL && (stmt->call.op == OP_SCAN_SUM || stmt->call.op == OP_SCAN_MAX);
-}
-
 int scan_axis(const Stmt *scan) {
     int64_t axis = 0;
     expr_const(scan->call.args[SCAN_AXIS].value, &axis);

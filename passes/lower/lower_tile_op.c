@@ -107,7 +107,7 @@ static bool lower_pieces(Lower *lower, const Stmt *arrive, Block *out) {
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     const OpInfo *info = op_info(stmt->call.op);
-    if (via_is(stmt, "wgmma")) {
+    if (via_is(stmt, VIA_WGMMA)) {
         lower_wgmma(lower, stmt, out);
         return;
     }
@@ -238,11 +238,12 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     if (copy) {
         Block *to = lower->one ? out : &lower_single_thread(lower, NULL, out)->if_.then;
         if (by_bulk(copy)) lower_bulk(lower, copy, to);
-        else if (takes_tile_away(copy)) lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
+        else if (is_shared_to_global_copy(copy))
+            lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
         else lower_tma(lower, copy, to);
         return;
     }
-    if (via_is(stmt, "ldmatrix")) {
+    if (via_is(stmt, VIA_LDMATRIX)) {
         lower_transpose(lower, stmt, out);
         return;
     }
@@ -282,7 +283,7 @@ void lower_block(Lower *lower, const Block *from, Block *to) {
     for (int i = 0; i < from->count; i++) {
         Stmt *stmt = from->items[i];
         if (attr_get(stmt->attrs, ATTR_EPILOGUE_SUBTILE)) block_push(lower->arena, &loops, stmt);
-        else if (via_is(stmt, "tma_store")) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
+        else if (via_is(stmt, VIA_TMA_STORE)) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
         else lower_stmt(lower, stmt, to);
     }
     facts_release(lower->facts, mark);

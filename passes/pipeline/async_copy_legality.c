@@ -9,7 +9,7 @@ int64_t loop_stages(const Stmt *loop) {
 }
 
 Buf *async_target(const Stmt *stmt) {
-    if (!via_is(stmt, "cp_async") && !via_is(stmt, "tma") && !by_bulk(stmt)) return NULL;
+    if (!via_is(stmt, VIA_CP_ASYNC) && !via_is(stmt, VIA_TMA) && !by_bulk(stmt)) return NULL;
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) {
         Buf *to = stmt->call.args[1].region->buf;
         return to->scope == SCOPE_SHARED ? to : NULL;

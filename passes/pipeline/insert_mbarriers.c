@@ -50,7 +50,7 @@ typedef struct Waits {
 } Waits;
 
 static bool is_load(const Stmt *stmt) {
-    return (via_is(stmt, "tma") || by_bulk(stmt)) && is_tile_load(stmt) && !call_region(stmt, COPY_BAR);
+    return (via_is(stmt, VIA_TMA) || by_bulk(stmt)) && is_global_to_shared_copy(stmt) && !call_region(stmt, COPY_BAR);
 }
 
 static Buf *tile_of(const Stmt *copy) {
@@ -302,8 +302,8 @@ static bool is_role(const Stmt *stmt, void *user) {
 
 static bool is_store(const Stmt *stmt, void *user) {
     (void)user;
-    return (via_is(stmt, "tma") && is_addition(stmt)) ||
-           ((via_is(stmt, "tma") || by_bulk(stmt)) && takes_tile_away(stmt));
+    return (via_is(stmt, VIA_TMA) && is_addition(stmt)) ||
+           ((via_is(stmt, VIA_TMA) || by_bulk(stmt)) && is_shared_to_global_copy(stmt));
 }
 
 static bool waits_last(const Block *body) {

@@ -43,7 +43,7 @@ static bool touches(Arena *arena, Stmt *stmt, const Buf *buf, bool writes) {
 // What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role that
 // transposes it works ahead).
 static Buf *multi_buffer_target(const Stmt *stmt) {
-    if (via_is(stmt, "ldmatrix") && stmt->call.args[0].region->buf->stage_dims > 0)
+    if (via_is(stmt, VIA_LDMATRIX) && stmt->call.args[0].region->buf->stage_dims > 0)
         return stmt->call.args[1].region->buf;
     return async_target(stmt);
 }
@@ -65,7 +65,7 @@ static const char *loop_problem(MultiBuffer *ring, const Stmt *loop, const Buf *
             return "it is read before the copy that fills it";
         if (i > at && touches(ring->arena, body->items[i], buf, true)) return "it is written again after the copy";
     }
-    return via_is(body->items[at], "ldmatrix") ? NULL : stays_reason(ring->arena, loop, at);
+    return via_is(body->items[at], VIA_LDMATRIX) ? NULL : stays_reason(ring->arena, loop, at);
 }
 
 static int count_uses(MultiBuffer *ring, const Block *block, const Buf *buf) {

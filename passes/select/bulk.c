@@ -11,11 +11,11 @@ typedef struct Rows {
 } Rows;
 
 bool by_bulk(const Stmt *stmt) {
-    return via_is(stmt, "bulk");
+    return via_is(stmt, VIA_BULK);
 }
 
 static Rows rows_of(const Stmt *copy) {
-    bool away = takes_tile_away(copy);
+    bool away = is_shared_to_global_copy(copy);
     Rows rows = {.tile = copy->call.args[away ? COPY_FROM : COPY_TO].region,
                  .at = copy->call.args[away ? COPY_TO : COPY_FROM].region};
     const Buf *buf = rows.tile->buf;
@@ -112,7 +112,7 @@ static void push_row(Lower *lower, const Stmt *copy, const Rows *rows, Expr *row
     Arg from = arg_region(region_element(arena, rows->at->buf, rank, far));
     Arg to = arg_region(lower_element(lower, region_element(arena, rows->tile->buf, count, near)));
     Arg n = arg_value(e_int(arena, elements));
-    bool away = takes_tile_away(copy);
+    bool away = is_shared_to_global_copy(copy);
     Arg load[] = {to, from, away ? n : arg_region(lower_element(lower, copy->call.args[COPY_BAR].region)), n};
     Arg store[] = {from, to, n};
     Stmt *call =
@@ -136,7 +136,7 @@ void lower_bulk(Lower *lower, const Stmt *copy, Block *out) {
         facts_release(lower->facts, mark);
         block_push(arena, out, loop);
     }
-    if (!takes_tile_away(copy)) return;
+    if (!is_shared_to_global_copy(copy)) return;
     Stmt *commit = s_call(arena, OP_BULK_COMMIT, 0, NULL);
     commit->loc = copy->loc;
     block_push(arena, out, commit);

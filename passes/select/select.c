@@ -145,25 +145,16 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- TMA and wgmma ----
 
-static bool is_gemm(const Stmt *stmt, void *user) {
+// A loop that warp-specialize could take.
+static bool is_product_loop(const Stmt *stmt, void *user) {
     (void)user;
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM;
-}
-
-static bool multiplies_pingpong(const Stmt *stmt, void *user) {
-    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED && block_any(&stmt->loop.body, is_gemm, user);
+    return is_loop(stmt, LOOP_PIPELINED) && block_calls(&stmt->loop.body, OP_GEMM);
 }
 
 // Whether warp-specialize will take the kernel.
 static bool will_specialize(Selector *s, const char **why) {
     if (attr_get(s->kernel->attrs, ATTR_FALLBACK)) return *why = NULL, false;
     return can_specialize(s->arena, s->target, s->kernel, why);
-}
-
-static bool loads_tile(const Stmt *stmt) {
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_COPY &&
-           stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL &&
-           stmt->call.args[1].region->buf->scope == SCOPE_SHARED;
 }
 
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
@@ -196,8 +187,9 @@ static bool begins_inside(const Facts *facts, const Region *to) {
 
 // Whether the block makes the copy by TMA, as the source says (`@via(tma)`) or because it pays; `say`: or why not.
 static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
-    bool away = takes_tile_away(stmt), asked = via_is(stmt, "tma");
-    if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) || (!away && !is_tile_load(stmt)))
+    bool away = is_shared_to_global_copy(stmt), asked = via_is(stmt, VIA_TMA);
+    if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) ||
+        (!away && !is_global_to_shared_copy(stmt)))
         return false;
     const Stmt *loop = map_get(s->pipelined, stmt);
     const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
@@ -210,7 +202,8 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
 
 // Whether bulk copies make it, as the source says: cp.async is as fast, in what was measured (docs/performance.md, "Rows").
 static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
-    if (!by_bulk(stmt) || s->fallback || (!takes_tile_away(stmt) && !is_tile_load(stmt))) return false;
+    if (!by_bulk(stmt) || s->fallback || (!is_shared_to_global_copy(stmt) && !is_global_to_shared_copy(stmt)))
+        return false;
     const char *why =
         s->specialized ? "the producer of a warp-specialized kernel loads boxes"
                        : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
@@ -226,7 +219,7 @@ static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
     if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
     if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region))
         why = "it may start before the begin of its tensor";
-    if (!why && !via_is(stmt, "tma")) why = added_tile_cost(s->target, s->kernel, tile);
+    if (!why && !via_is(stmt, VIA_TMA)) why = added_tile_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
     return !why;
 }
@@ -236,7 +229,7 @@ static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     AddedTile tile;
     if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
     if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
-    if (loads_tile(stmt)) want_map(s, facts, stmt->call.args[0].region->buf, true);
+    if (is_global_to_shared_copy(stmt)) want_map(s, facts, stmt->call.args[0].region->buf, true);
     else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf, true);
 }
 
@@ -246,7 +239,7 @@ static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {
     if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
     bool line = block_bulk(s, stmt, facts, false);
     if (!line && !tma_simple(s, stmt, facts, false)) return;
-    want_map(s, facts, stmt->call.args[takes_tile_away(stmt) ? COPY_TO : COPY_FROM].region->buf, !line);
+    want_map(s, facts, stmt->call.args[is_shared_to_global_copy(stmt) ? COPY_TO : COPY_FROM].region->buf, !line);
 }
 
 static void want_small_dims(Selector *s) {
@@ -260,8 +253,8 @@ static void want_small_dims(Selector *s) {
 
 // ---- mechanisms ----
 
-static void set_via(Selector *s, Stmt *stmt, const char *mechanism) {
-    attr_set_text(s->arena, &stmt->attrs, ATTR_VIA, mechanism);
+static void set_via(Selector *s, Stmt *stmt, Via via) {
+    via_set(s->arena, stmt, via);
     s->changed = true;
 }
 
@@ -276,16 +269,16 @@ static bool is_contiguous_move(const Candidate *c, const Expr *load) {
     return true;
 }
 
-static const char *move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Candidate *c) {
+static Via move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Candidate *c) {
     int64_t vector = loop_vector(facts, &c->loop, &c->accesses, c->fast, s->target);
-    const char *slow = vector > 1 ? "vector" : "plain";
+    Via slow = vector > 1 ? VIA_VECTOR : VIA_PLAIN;
     const Expr *load = tile_move(s->arena, &c->loop);
     if (!load || !target_has(s->target, FEATURE_CP_ASYNC)) return slow;
     int64_t bytes = is_contiguous_move(c, load) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
     bool pipelined = map_has(s->pipelined, stmt);
-    if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return "cp_async";
+    if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return VIA_CP_ASYNC;
     if (pipelined && !s->fallback)
-        REMARK(s->context, stmt->loc, T_COPY_SLOW, slow,
+        REMARK(s->context, stmt->loc, T_COPY_SLOW, via_text(slow),
                "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and alignment is not known here");
     return slow;
 }
@@ -312,7 +305,7 @@ static const char *gemm_problem(Selector *s, const Stmt *gemm) {
 static void select_gemm(Selector *s, Stmt *stmt) {
     const char *problem = gemm_problem(s, stmt);
     if (problem) REMARK(s->context, stmt->loc, T_GEMM_SLOW, problem);
-    set_via(s, stmt, problem ? "fma" : "mma");
+    set_via(s, stmt, problem ? VIA_FMA : VIA_MMA);
 }
 
 // Threads add vectors to tensors (vectorize) where they can.
@@ -331,11 +324,11 @@ static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
 
 static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     AddedTile tile;
-    bool asked = via_is(stmt, "tma");
-    if (!asked && attr_get(stmt->attrs, ATTR_VIA)) return;
+    bool asked = via_is(stmt, VIA_TMA);
+    if (!asked && via_of(stmt) != VIA_NONE) return;
     bool by_tma = block_add(s, stmt, facts, true, &tile);
-    if (by_tma && !asked) set_via(s, stmt, "tma");
-    if (!by_tma && asked) attr_remove(&stmt->attrs, ATTR_VIA), s->changed = true;
+    if (by_tma && !asked) set_via(s, stmt, VIA_TMA);
+    if (!by_tma && asked) set_via(s, stmt, VIA_NONE);
     if (!by_tma) say_added_singly(s, stmt, facts);
 }
 
@@ -344,28 +337,27 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         select_addition(s, stmt, facts);
         return;
     }
-    if (stmt->kind == STMT_FOR && via_is(stmt, "tma")) {
+    if (stmt->kind == STMT_FOR && via_is(stmt, VIA_TMA)) {
         if (!s->fallback)
             REMARK(s->context, stmt->loc, T_NOT_ADDED, "its loop has other statements than one addition to a tensor");
-        attr_remove(&stmt->attrs, ATTR_VIA);
-        s->changed = true;
+        set_via(s, stmt, VIA_NONE);
     }
-    bool line = by_bulk(stmt), asked = line || via_is(stmt, "tma");
-    asked &= (is_tile_load(stmt) || takes_tile_away(stmt)) && !call_region(stmt, COPY_BAR);
+    bool line = by_bulk(stmt), asked = line || via_is(stmt, VIA_TMA);
+    asked &= (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt)) && !call_region(stmt, COPY_BAR);
     if (asked && (line ? block_bulk(s, stmt, facts, true) : s->specialized || tma_simple(s, stmt, facts, true))) return;
-    if (asked) attr_remove(&stmt->attrs, ATTR_VIA);   // another way
-    if (attr_get(stmt->attrs, ATTR_VIA)) return;
+    if (asked) via_set(s->arena, stmt, VIA_NONE);   // another way
+    if (via_of(stmt) != VIA_NONE) return;
     bool is_call = stmt->kind == STMT_CALL;
     if (s->specialized && stores_by_tma(s, stmt)) {
-        set_via(s, stmt, "tma_store");
+        set_via(s, stmt, VIA_TMA_STORE);
         return;
     }
-    if (s->specialized && is_call && (stmt->call.op == OP_GEMM || loads_tile(stmt))) {
-        set_via(s, stmt, stmt->call.op == OP_GEMM ? "wgmma" : "tma");
+    if (s->specialized && is_call && (stmt->call.op == OP_GEMM || is_global_to_shared_copy(stmt))) {
+        set_via(s, stmt, stmt->call.op == OP_GEMM ? VIA_WGMMA : VIA_TMA);
         return;
     }
     if (!asked && tma_simple(s, stmt, facts, true)) {
-        set_via(s, stmt, "tma");
+        set_via(s, stmt, VIA_TMA);
         return;
     }
     if (is_call && stmt->call.op == OP_GEMM) {
@@ -373,7 +365,7 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         return;
     }
     if (s->specialized && transposes_tile(s->target, stmt)) {
-        set_via(s, stmt, "ldmatrix");
+        set_via(s, stmt, VIA_LDMATRIX);
         return;
     }
     bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
@@ -383,13 +375,13 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         say_added_singly(s, stmt, facts);
         return;
     }
-    set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : "plain");
+    set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : VIA_PLAIN);
 }
 
 static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     select_way(s, stmt, facts);
-    if (via_is(stmt, "tma") && is_tile_load(stmt) && !attr_get(stmt->attrs, ATTR_TF32) &&
+    if (via_is(stmt, VIA_TMA) && is_global_to_shared_copy(stmt) && !attr_get(stmt->attrs, ATTR_TF32) &&
         tma_rounds_to_tf32(s->kernel, stmt)) {
         attr_set_ints(s->arena, &stmt->attrs, ATTR_TF32, 0, NULL);
         s->changed = true;
@@ -408,7 +400,7 @@ static bool select_kernel(PassContext *context, Func *kernel, bool fallback) {
     find_pipelined(&s, &kernel->body, NULL);
     const char *why;
     s.specialized = will_specialize(&s, &why);
-    bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, multiplies_pingpong, NULL);
+    bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, is_product_loop, NULL);
     if (!s.specialized && why && might) REMARK(context, kernel->loc, T_NOT_SPECIALIZED, why);
     kernel_walk(s.arena, kernel, select_stmt, &s);
     return s.changed;

@@ -323,7 +323,7 @@ bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const
     const Region *a = args[0].region, *b = args[1].region, *acc = args[2].region;
     int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
     if (!target_has(target, FEATURE_WGMMA)) return *why = "the target has no wgmma", false;
-    if (attr_get(gemm->attrs, ATTR_VIA) && !via_is(gemm, "wgmma")) return *why = "@via names another mechanism", false;
+    if (via_of(gemm) != VIA_NONE && !via_is(gemm, VIA_WGMMA)) return *why = "@via names another mechanism", false;
     if (!wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)n, info))
         return *why = "wgmma has no instruction for these types and columns", false;
     if (m % info->m || k % info->k) return *why = "m and k of the tile must be multiples of those of wgmma", false;
@@ -340,7 +340,7 @@ typedef struct Touches {
 
 static bool takes_pairs(const Stmt *gemm) {
     const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region;
-    return via_is(gemm, "wgmma") && a->buf->scope == SCOPE_FRAGMENT && b->transposed;
+    return via_is(gemm, VIA_WGMMA) && a->buf->scope == SCOPE_FRAGMENT && b->transposed;
 }
 
 static bool find_other(Visitor *visitor, Stmt *stmt) {
@@ -348,7 +348,7 @@ static bool find_other(Visitor *visitor, Stmt *stmt) {
     Block one = {.items = &stmt, .count = 1, .capacity = 1};
     if (stmt->kind == STMT_THREAD || is_addition(stmt)) touches->others |= block_uses_buf(&one, touches->buf);
     if (stmt->kind != STMT_CALL) return true;
-    bool is_gemm = stmt->call.op == OP_GEMM, by_tma = via_is(stmt, "tma") || via_is(stmt, "tma_store");
+    bool is_gemm = stmt->call.op == OP_GEMM, by_tma = via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE);
     for (int i = 0; i < stmt->call.count && (is_gemm || by_tma); i++) {
         if (!call_region(stmt, i) || call_region(stmt, i)->buf != touches->buf) continue;
         touches->others |= by_tma || i != 1 || !takes_pairs(stmt);

@@ -159,8 +159,8 @@ bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why
 Stmt *tma_copy(Arena *arena, Stmt *stmt) {
     AddedTile tile;
     const char *why;
-    if (!by_bulk(stmt) && !via_is(stmt, "tma")) return NULL;
-    if (stmt->kind == STMT_CALL) return is_tile_load(stmt) || takes_tile_away(stmt) ? stmt : NULL;
+    if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA)) return NULL;
+    if (stmt->kind == STMT_CALL) return is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt) ? stmt : NULL;
     return is_addition(stmt) && tma_reduce(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;
 }
 
@@ -273,7 +273,7 @@ static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, B
 // are unrolled.
 
 static bool multiplies_to(const Stmt *stmt, void *fragment) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma") && stmt->call.args[GEMM_ACC].region->buf == fragment;
+    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA) && stmt->call.args[GEMM_ACC].region->buf == fragment;
 }
 
 typedef struct Source {
@@ -339,7 +339,7 @@ static Stmt *new_box_store(Staging *staging, Stmt *stmt, const AddedTile *tile, 
     loop.loop.body = (Block){0};
     block_push(a, &loop.loop.body, only);
     Stmt *out = clone_stmt(a, subst_new(a), &loop);
-    attr_remove(&out->attrs, ATTR_VIA);
+    via_set(staging->arena, out, VIA_NONE);
     return out;
 }
 
@@ -397,7 +397,7 @@ static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, 
         push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
     }
     block_push(arena, out, addition);
-    attr_remove(&stmt->attrs, ATTR_VIA);
+    via_set(staging->arena, stmt, VIA_NONE);
     stmt->loop.body = (Block){0};
     block_push(arena, &stmt->loop.body, store);
 }
@@ -407,7 +407,7 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     AddedTile tile;
     const char *why;
     bool staged =
-        via_is(stmt, "tma") && is_addition(stmt) && tma_reduce(staging->arena, stmt, &tile, &why) && tile.value;
+        via_is(stmt, VIA_TMA) && is_addition(stmt) && tma_reduce(staging->arena, stmt, &tile, &why) && tile.value;
     if (!staged) {
         block_push(mapper->arena, out, stmt);
         return;
@@ -425,7 +425,7 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     }
     REMARK(staging->context, stmt->loc, T_NOT_ADDED,
            "shared memory has no space for its tile: use smaller tiles or fewer stages");
-    attr_remove(&stmt->attrs, ATTR_VIA);
+    via_set(staging->arena, stmt, VIA_NONE);
     block_push(mapper->arena, out, stmt);
 }
 
@@ -451,7 +451,7 @@ static bool add_whole(Visitor *visitor, Stmt *stmt) {
     Wholes *wholes = visitor->user;
     AddedTile tile;
     const char *why;
-    if (via_is(stmt, "tma") && is_addition(stmt) && tma_reduce(wholes->arena, stmt, &tile, &why) && tile.value)
+    if (via_is(stmt, VIA_TMA) && is_addition(stmt) && tma_reduce(wholes->arena, stmt, &tile, &why) && tile.value)
         wholes->bytes += buf_slot_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
     return true;
 }

@@ -27,19 +27,6 @@
 
 enum { LEAST_VECTORS = 2 };   // that each thread would copy otherwise
 
-static bool copies_between(const Stmt *stmt, Scope from, Scope to) {
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_COPY && stmt->call.args[0].region->buf->scope == from &&
-           stmt->call.args[1].region->buf->scope == to;
-}
-
-bool is_tile_load(const Stmt *stmt) {
-    return copies_between(stmt, SCOPE_GLOBAL, SCOPE_SHARED);
-}
-
-bool takes_tile_away(const Stmt *stmt) {
-    return copies_between(stmt, SCOPE_SHARED, SCOPE_GLOBAL);
-}
-
 static bool names_threads(const Stmt *stmt, void *user) {
     (void)user;
     return stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
@@ -79,7 +66,7 @@ static bool use_by(Visitor *visitor, Stmt *stmt) {
     TileLoop loop;
     EffectVec effects = {0};
     if (stmt->kind == STMT_STORE) uses->filled |= stmt->store.buf == uses->tile;
-    if (is_tile_load(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
+    if (is_global_to_shared_copy(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) return false;
     if (tile_loop_of(uses->arena, stmt, &loop)) {
         use_by_loop(uses, &loop);
@@ -175,12 +162,12 @@ const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy
 static bool is_both(const Stmt *stmt, void *user) {
     const Buf *tile = user;
     return by_bulk(stmt) && stmt->kind == STMT_CALL &&
-           stmt->call.args[takes_tile_away(stmt) ? 0 : 1].region->buf == tile;
+           stmt->call.args[is_shared_to_global_copy(stmt) ? 0 : 1].region->buf == tile;
 }
 
 const char *tma_simple_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
                                const Stmt *loop) {
-    bool away = takes_tile_away(copy);
+    bool away = is_shared_to_global_copy(copy);
     Buf *tile = copy->call.args[away ? 0 : 1].region->buf;
     const char *why = kernel_problem(kernel);
     if (why) return why;
@@ -195,7 +182,7 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const Func *k
 
 const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
                                const Stmt *copy, const Stmt *loop) {
-    bool away = takes_tile_away(copy);
+    bool away = is_shared_to_global_copy(copy);
     const char *why = kernel_problem(kernel);
     if (!why && loop && loop_stages(loop) >= type_bits(TYPE_I32)) why = "its loop has 32 or more stages";
     if (!why) why = bulk_problem(target, facts, copy);
@@ -217,11 +204,11 @@ static bool is_product(const Target *target, const Stmt *stmt) {
 const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
     int products = 0;
-    if (takes_tile_away(copy)) return "stores by threads are as fast";
+    if (is_shared_to_global_copy(copy)) return "stores by threads are as fast";
     if (!loop) return "it is not in a `pipelined` loop, and there cp.async and loads have less latency";
     for (int i = 0; i < loop->loop.body.count; i++) {
         const Stmt *stmt = loop->loop.body.items[i];
-        if (is_tile_load(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
+        if (is_global_to_shared_copy(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (!is_product(target, stmt))
             return "its loop has statements other than copies and gemms, where cp.async is as fast";
         const Region *a = stmt->call.args[0].region, *acc = stmt->call.args[2].region;

@@ -5,13 +5,9 @@
 #include "ir/ir.h"
 #include "target/target.h"
 
-// Tile to tile, whole: a tensor's tile to shared memory, or shared memory to a tensor's tile.
-bool is_tile_load(const Stmt *stmt);
-bool takes_tile_away(const Stmt *stmt);
-
 // Why TMA cannot make the copy; NULL: it can. `loop`: the pipelined one around it, of several stages; NULL: none.
 const char *tma_simple_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
-                              const Stmt *loop);
+                               const Stmt *loop);
 // The same of bulk copies (bulk.h), as far as facts are known.
 const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
                                const Stmt *copy, const Stmt *loop);

@@ -40,7 +40,7 @@ typedef struct Starter {
 } Starter;
 
 static bool is_product(const Stmt *stmt) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma");
+    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
 }
 
 static const Buf *operand_buf(const Stmt *gemm, int operand) {

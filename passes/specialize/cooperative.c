@@ -37,7 +37,8 @@
 
 // ---- all roles ----
 
-void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel), Block *out) {
+void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel),
+                   Block *out) {
     for (int g = 0; g < m->plan->channels.count; g++) {
         Channel *channel = m->plan->channels.items[g];
         int parity = fills(channel);
@@ -99,8 +100,8 @@ Stmt *shell_of(Maker *m, const Stmt *stmt) {
 
 void push_full(Maker *m, const Channel *channel, Block *out) {
     RoleBuilder *p = m->builder;
-    push_on(p, OP_MBARRIER_WAIT, channel->full, slot_index(p, &channel->counter), e_var(p->arena, channel->counter.parity),
-            out);
+    push_on(p, OP_MBARRIER_WAIT, channel->full, slot_index(p, &channel->counter),
+            e_var(p->arena, channel->counter.parity), out);
 }
 
 void learn_scalars(Facts *facts, const Block *block) {
@@ -140,8 +141,8 @@ static void push_setup(Maker *m, Block *out) {
 
 static bool find_other_product(Visitor *visitor, Stmt *stmt) {
     bool *all = visitor->user;
-    if (is_call(stmt, OP_GEMM)) *all &= via_is(stmt, "wgmma");
-    if (loads_tile(stmt, NULL)) *all &= via_is(stmt, "tma");
+    if (is_call(stmt, OP_GEMM)) *all &= via_is(stmt, VIA_WGMMA);
+    if (loads_tile(stmt, NULL)) *all &= via_is(stmt, VIA_TMA);
     return *all;
 }
 
@@ -156,7 +157,8 @@ static void find_single_use(const Plan *plan) {
     for (int g = 0; g < plan->channels.count; g++) {
         Channel *channel = plan->channels.items[g];
         const Tile *tile = channel->tiles.items[0];
-        channel->single_use = tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;
+        channel->single_use =
+            tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;
     }
 }
 
@@ -170,10 +172,11 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     Plan *plan = m->plan;
     int64_t shared = 0;
     const Stmt *store;
-    for (int g = 0; g < plan->channels.count; g++) shared += plan->channels.items[g]->slots * plan->channels.items[g]->bytes;
+    for (int g = 0; g < plan->channels.count; g++)
+        shared += plan->channels.items[g]->slots * plan->channels.items[g]->bytes;
     if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
     Channel *channel = cooperative_staged(plan, &store);
-    if (!channel || !via_is(store, "tma_store")) return;
+    if (!channel || !via_is(store, VIA_TMA_STORE)) return;
     LiveRange *range = &channel->tiles.items[0]->live_ranges.items[0];
     channel->store = store;
     while (range->block->items[range->last] != store) range->last++;

@@ -50,7 +50,7 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
         } else if (!loads_tile(stmt, NULL) && !transposes_loaded(stmt, m->plan) &&
                    !(stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)) {
             Stmt *clone = clone_for_role(m, stmt);
-            if (via_is(clone, "tma_store")) stage_store(m, stmt, clone);
+            if (via_is(clone, VIA_TMA_STORE)) stage_store(m, stmt, clone);
             block_push(a, out, clone);
         }
         push_live_ranges(m, from, i, false, out);

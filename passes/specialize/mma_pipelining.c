@@ -30,7 +30,7 @@ typedef struct Rotation {
 } Rotation;
 
 static bool is_product(const Stmt *stmt) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma");
+    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
 }
 
 // What the iteration binds: a product that uses it stays.

@@ -26,17 +26,17 @@ typedef struct Row {   // of products that follow each other, with waits for the
 } Row;
 
 static bool is_started(const Stmt *stmt) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma") && stmt->call.is_async;
+    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA) && stmt->call.is_async;
 }
 
 static bool has_product(const Stmt *stmt, void *user) {
     (void)user;
-    return is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma");
+    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
 }
 
 static bool is_work(const Stmt *stmt) {
     if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) return true;
-    return stmt->kind == STMT_CALL && stmt->call.op >= OP_REDUCE_SUM && stmt->call.op <= OP_REDUCE_ALL;
+    return is_reduction(stmt);
 }
 
 static bool only_waits(const Block *block, int from, int to) {

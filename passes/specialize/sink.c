@@ -142,7 +142,7 @@ static bool needs(const Stmt *stmt, const Stmt *scalar) {
 }
 
 static bool starts(const Stmt *stmt, const Map *consumes) {
-    return via_is(stmt, "wgmma") || map_has(consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
+    return via_is(stmt, VIA_WGMMA) || map_has(consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
 }
 
 void sink_scalars(Arena *arena, Block *block, const Map *consumes) {

@@ -233,7 +233,7 @@ static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, co
     Stmt *started = vec_last(out);
     Sharing sharing = sharing_of(copy);
     Arg args[COPY_EVICT_FIRST + 1] = {started->call.args[0], started->call.args[1],
-                               element(p, p->full, slot_index(p, counter))};
+                                      element(p, p->full, slot_index(p, counter))};
     if (started->call.count > COPY_EVICT_FIRST) args[COPY_EVICT_FIRST] = started->call.args[COPY_EVICT_FIRST];
     Stmt *with_bar = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
     with_bar->loc = started->loc;
@@ -327,7 +327,7 @@ typedef struct StoreWalk {
 
 static bool stage_store(Visitor *visitor, Stmt *stmt) {
     StoreWalk *walk = visitor->user;
-    if (via_is(stmt, "tma_store")) add_staging(walk->p, stmt, 1, walk->buffers);
+    if (via_is(stmt, VIA_TMA_STORE)) add_staging(walk->p, stmt, 1, walk->buffers);
     return true;
 }
 
@@ -448,11 +448,10 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     p->waves = integer(p, 1);
     p->single_tile = cluster;
     if (cluster) return;
-    p->ctas =
-        bind(p, "ctas", blocks_of(p), out);   // in the words of the grid: codegen knows the number of blocks
+    p->ctas = bind(p, "ctas", blocks_of(p), out);        // in the words of the grid: codegen knows the number of blocks
     Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));   // mostly there is one turn: the first loads wait for this
-    Expr *waves = e_select(a, e_binary(a, BIN_EQ, p->tiles, p->ctas), integer(p, 1),
-                           e_call2(a, OP_CEILDIV, rest, p->ctas));
+    Expr *waves =
+        e_select(a, e_binary(a, BIN_EQ, p->tiles, p->ctas), integer(p, 1), e_call2(a, OP_CEILDIV, rest, p->ctas));
     p->waves = bind(p, "waves", waves, out);
     push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
 }
@@ -493,15 +492,15 @@ static void piece(PassContext *context, Func *kernel, Stmt *grid) {
 
 static bool chosen(const Stmt *loop) {
     for (int i = 0; i < loop->loop.body.count; i++)
-        if (is_call(loop->loop.body.items[i], OP_GEMM)) return via_is(loop->loop.body.items[i], "wgmma");
+        if (is_call(loop->loop.body.items[i], OP_GEMM)) return via_is(loop->loop.body.items[i], VIA_WGMMA);
     return false;
 }
 
 // Without slots there is nothing to load ahead: back to what works without roles.
 static bool fall_back(Visitor *visitor, Stmt *stmt) {
-    bool copies = via_is(stmt, "tma") || via_is(stmt, "tma_store");
-    if (copies) attr_set_text(visitor->user, &stmt->attrs, ATTR_VIA, "plain");
-    if (via_is(stmt, "wgmma")) attr_set_text(visitor->user, &stmt->attrs, ATTR_VIA, "fma");
+    bool copies = via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE);
+    if (copies) via_set(visitor->user, stmt, VIA_PLAIN);
+    if (via_is(stmt, VIA_WGMMA)) via_set(visitor->user, stmt, VIA_FMA);
     return true;
 }
 

@@ -5,7 +5,7 @@
 
 // Memory operations with an order, by which blocks work together: the role that computes does them as the block would.
 static bool between_blocks(OpId op) {
-    return (op >= OP_ATOMIC_ADD && op <= OP_STORE) || op == OP_FENCE;
+    return op_is(op, OP_CLASS_ELEMENT) || op == OP_FENCE;
 }
 
 static bool is_work(OpId op) {
@@ -16,7 +16,7 @@ static bool is_work(OpId op) {
     case OP_TRANSPOSE:
     case OP_ASSERT:
     case OP_PRINT: return true;
-    default: return (op >= OP_REDUCE_SUM && op <= OP_REDUCE_ALL) || between_blocks(op);
+    default: return op_is(op, OP_CLASS_REDUCTION) || between_blocks(op);
     }
 }
 

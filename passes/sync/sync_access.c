@@ -41,8 +41,7 @@ static void set_region(MemAccess *access, const Region *region) {
 
 // What comes to the same in any order.
 static OpId update_of(OpId op) {
-    bool any = op >= OP_ATOMIC_ADD && op <= OP_ATOMIC_XOR;
-    return any ? op : OP_COUNT;
+    return op_is(op, OP_CLASS_COMMUTES) ? op : OP_COUNT;
 }
 
 // ---- tile loops ----
@@ -137,8 +136,9 @@ static bool collect_expr(Visitor *visitor, Expr *expr) {
 static void collect_region(Visitor *visitor, Region *region, const Operand *operand) {
     Collect *c = visitor->user;
     if (!operand || operand->access == ACCESS_NAME || !is_memory(region->buf)) return;
-    bool atomic = c->op >= OP_ATOMIC_ADD && c->op <= OP_STORE, write = operand->access != ACCESS_READ;
-    bool single = atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
+    bool atomic = op_is(c->op, OP_CLASS_ELEMENT), write = operand->access != ACCESS_READ;
+    bool single =
+        atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
     MemAccess *access = add(c->arena, c->out, c->stmt, region->buf, single ? WHO_ONE : c->who, write);
     if (c->alone) access->update = update_of(c->op);
     access->flag = atomic;

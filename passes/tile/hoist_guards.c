@@ -264,7 +264,7 @@ static bool always_holds(Facts *facts, const Expr *guard) {
 static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     HoistGuards *u = user;
     if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL || starts_copy(stmt)) return;
-    if (via_is(stmt, "tma")) return;
+    if (via_is(stmt, VIA_TMA)) return;
     Facts *facts = (Facts *)at;   // as it was when we return
     int mark = facts_mark(facts);
     for (int i = 0; i < stmt->loop.count; i++) facts_iter(facts, &stmt->loop.iters[i]);

@@ -176,7 +176,7 @@ static bool skip_rescale(Arena *arena, Block *block) {
         Block *bodies[2];
         if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
         for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) changed |= skip_rescale(arena, bodies[b]);
-        if (is_call(stmt, OP_GEMM) && via_is(stmt, "wgmma")) changed |= skip_before(arena, block, i);
+        if (is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA)) changed |= skip_before(arena, block, i);
     }
     return changed;
 }

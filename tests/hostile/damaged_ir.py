@@ -27,17 +27,18 @@ NUMBER = re.compile(r"\b\d+\b")
 
 BUFFER = re.compile(r"\b(\w+): (?:in |out |inout )?(?:\w+)\[([^\]]*)\]")
 OP = re.compile(r'^OP\(\w+, "(\w+)", (.*?), "(?:[^"\\]|\\.)*", (.*)\)$', re.M)
-OPERAND = re.compile(r'\{"(\w+)", (\w+)([^}]*)\}')
+OPERAND = re.compile(r"OPERAND\((\w+), (\w+)([^)]*)\)")
 ATTR = re.compile(r'^ATTR\(\w+, "(\w+)", "([isne*]*)"', re.M)
-MECHANISMS = ["plain", "vector", "cp_async", "mma", "fma", "ldmatrix", "tma", "tma_store", "bulk", "wgmma"]
-operations, attributes = [], []   # of the tables: (name, [(operand, access, flags)]), (name, pattern)
+MECHANISM = re.compile(r'^VIA\(\w+, "(\w+)"', re.M)
+operations, attributes, mechanisms = [], [], []   # of the tables: (name, [(operand, access, flags)]), (name, pattern), name
 
 
 def read_tables(source):
     for name, _, operands in OP.findall((source / "ir/ops.def").read_text()):
         operations.append((name, OPERAND.findall(operands) or ([("src", "READ", ""), ("dst", "WRITE", "")] if "_OPERANDS" in operands else [])))
     attributes.extend(ATTR.findall((source / "ir/attrs.def").read_text()))
-    if len(operations) < 80 or len(attributes) < 20:
+    mechanisms.extend(MECHANISM.findall((source / "ir/via.def").read_text()))
+    if len(operations) < 80 or len(attributes) < 20 or len(mechanisms) < 8:
         sys.exit("damaged_ir: the tables have another form")
 
 
@@ -65,7 +66,7 @@ def some_call(text, rng):
 
 def some_attribute(rng):
     name, pattern = rng.choice(attributes)
-    made = {"i": lambda: rng.choice(["0", "1", "4", "128", "-8"]), "s": lambda: '"64,8"', "n": lambda: rng.choice(MECHANISMS), "e": lambda: "1"}
+    made = {"i": lambda: rng.choice(["0", "1", "4", "128", "-8"]), "s": lambda: '"64,8"', "n": lambda: rng.choice(mechanisms), "e": lambda: "1"}
     return f"@{name}" + (f"({', '.join(made[letter]() for letter in pattern if letter != '*')})" if pattern else "")
 
 

@@ -299,7 +299,7 @@ static void test_atomics(void **state) {
     for (Type type = TYPE_I8; type <= TYPE_F64; type++) {
         Buf *spread = local_buf(&k, "cells", SCOPE_SHARED, type, 64);
         for (OpId op = OP_ATOMIC_ADD; op <= OP_ATOMIC_CAS; op++) {
-            bool integers = (op >= OP_ATOMIC_AND && op <= OP_ATOMIC_XOR) || op == OP_ATOMIC_INC;
+            bool integers = op_is(op, OP_CLASS_INTEGER);
             if (integers && type_is_float(type)) continue;
             Arg value = arg_value(input(&u, type));
             int count = op == OP_ATOMIC_CAS ? 3 : 2;

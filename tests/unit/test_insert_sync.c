@@ -67,8 +67,8 @@ static void push_gemm(Program *p, int64_t stages, Expr *trips) {
     Expr *at = e_mul(a, e_var(a, k), e_int(a, 32)), *zero = e_int(a, 0);
     Stmt *first = call(p, &loop->loop.body, OP_COPY, tile(p, A, zero, at, 64, 32), region_whole(a, As), NULL);
     Stmt *second = call(p, &loop->loop.body, OP_COPY, tile(p, B, at, zero, 32, 64), region_whole(a, Bs), NULL);
-    attr_set_text(a, &first->attrs, ATTR_VIA, "cp_async");
-    attr_set_text(a, &second->attrs, ATTR_VIA, "cp_async");
+    via_set(a, first, VIA_CP_ASYNC);
+    via_set(a, second, VIA_CP_ASYNC);
     call(p, &loop->loop.body, OP_GEMM, region_whole(a, As), region_whole(a, Bs), region_whole(a, acc));
     block_push(a, &p->grid->grid.body, loop);
 }

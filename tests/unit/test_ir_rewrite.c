@@ -162,7 +162,7 @@ static void substitution_is_simultaneous(void **state) {
 
 static void clones_share_nothing_that_changes(void **state) {
     Kernel k = build(*state);
-    attr_set_text(k.arena, &k.copy->attrs, ATTR_VIA, "plain");
+    via_set(k.arena, k.copy, VIA_PLAIN);
     const char *before = text_of(k.arena, k.func);
     Func *copy = clone_func(k.arena, k.func);
     assert_string_equal(text_of(k.arena, copy), before);
@@ -177,7 +177,7 @@ static void clones_share_nothing_that_changes(void **state) {
     // Whatever is done to the clone leaves the original alone.
     Mapper mapper = {.arena = k.arena, .expr = twice_constants};
     map_block(&mapper, &copy->body);
-    attr_set_text(k.arena, &copy->body.items[0]->grid.body.items[2]->attrs, ATTR_VIA, "cp_async");
+    via_set(k.arena, copy->body.items[0]->grid.body.items[2], VIA_CP_ASYNC);
     block_remove(&loop->loop.body, 0);
     copy->body.items[0]->grid.body.items[0]->decl->offset = 16;
     assert_string_equal(text_of(k.arena, k.func), before);

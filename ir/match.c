@@ -1,0 +1,43 @@
+#include "ir/match.h"
+#include <string.h>
+
+static const Arg absent;
+
+void call_operands(const Stmt *call, void *operands) {
+    const OpInfo *info = op_info(call->call.op);
+    for (int i = 0; i < info->operand_count; i++) {
+        const Arg *arg = i < call->call.count ? &call->call.args[i] : &absent;
+        const void *member = arg;
+        if (info->operands[i].access == ACCESS_VALUE) member = arg->value;
+        else if (info->operands[i].access != ACCESS_NAME) member = arg->region;
+        memcpy((char *)operands + (size_t)i * sizeof member, &member, sizeof member);
+    }
+}
+
+ReduceOp reduce_of(const Stmt *stmt) {
+    ReduceOp operands;
+    call_operands(stmt, &operands);
+    return operands;
+}
+
+ScanOp scan_of(const Stmt *stmt) {
+    ScanOp operands;
+    call_operands(stmt, &operands);
+    return operands;
+}
+
+bool match_reduce(const Stmt *stmt, ReduceOp *out) {
+    if (is_reduction(stmt)) return *out = reduce_of(stmt), true;
+    return false;
+}
+
+bool match_scan(const Stmt *stmt, ScanOp *out) {
+    if (is_scan(stmt)) return *out = scan_of(stmt), true;
+    return false;
+}
+
+bool is_copy_between(const Stmt *stmt, Scope from, Scope to) {
+    if (!is_call(stmt, OP_COPY)) return false;
+    const Region *src = ARG(stmt, COPY, src).region, *dst = ARG(stmt, COPY, dst).region;
+    return src && dst && src->buf->scope == from && dst->buf->scope == to;
+}

@@ -1,0 +1,128 @@
+// Walks without recursion. A walk remembers the last levels of its path; deeper programs are legal but rare, and there the way
+// back is looked up from the root.
+#include "ir/query.h"
+
+// ---- walking over statements ----
+
+static void enter(StmtWalk *walk, Stmt *owner, Block *block) {
+    walk->depth++;
+    walk->levels[walk->depth % WALK_LEVELS].owner = owner;
+    walk->levels[walk->depth % WALK_LEVELS].block = block;
+    walk->levels[walk->depth % WALK_LEVELS].next = 0;
+    if (walk->depth >= walk->lost + WALK_LEVELS) walk->lost = walk->depth - WALK_LEVELS + 1;
+}
+
+StmtWalk *walk_block(StmtWalk *walk, const Block *block) {
+    walk->top = (Block *)block;
+    walk->depth = -1;
+    walk->lost = 0;
+    walk->stmt = NULL;
+    walk->skip = true;   // there is no current statement to go into
+    enter(walk, NULL, walk->top);
+    return walk;
+}
+
+StmtWalk *walk_stmt(StmtWalk *walk, const Stmt *stmt) {
+    walk->only = (Stmt *)stmt;
+    walk->only_block = (Block){&walk->only, 1, 1};
+    return walk_block(walk, &walk->only_block);
+}
+
+// Fills the levels up to `depth` again, which lead to the block `to`. False: not below `block`, which is at level `at`.
+static bool look_up(StmtWalk *walk, Block *block, Stmt *owner, int at, int depth, const Stmt *to) {
+    for (int i = 0; i < block->count; i++) {
+        Block *bodies[2];
+        bool found = at == depth && block->items[i] == to;
+        for (int b = 0, count = at < depth ? stmt_bodies(block->items[i], bodies) : 0; b < count && !found; b++)
+            found = look_up(walk, bodies[b], block->items[i], at + 1, depth, to);
+        if (!found) continue;
+        if (at <= depth - WALK_LEVELS) return true;
+        walk->levels[at % WALK_LEVELS].owner = owner;
+        walk->levels[at % WALK_LEVELS].block = block;
+        walk->levels[at % WALK_LEVELS].next = i + 1;
+        return true;
+    }
+    return false;
+}
+
+// One level up: into the other branch of the same `if`, or behind the statement.
+static void leave(StmtWalk *walk) {
+    Stmt *owner = walk->levels[walk->depth % WALK_LEVELS].owner;
+    bool then = owner && owner->kind == STMT_IF && walk->levels[walk->depth % WALK_LEVELS].block == &owner->if_.then;
+    walk->depth--;
+    if (walk->depth >= 0 && walk->depth < walk->lost) {
+        walk->lost = walk->depth < WALK_LEVELS ? 0 : walk->depth - WALK_LEVELS + 1;
+        look_up(walk, walk->top, NULL, 0, walk->depth, owner);
+    }
+    if (then) enter(walk, owner, &owner->if_.otherwise);
+}
+
+Stmt *walk_next(StmtWalk *walk) {
+    Block *bodies[2];
+    if (!walk->skip && stmt_bodies(walk->stmt, bodies) > 0) enter(walk, walk->stmt, bodies[0]);
+    walk->skip = false;
+    while (walk->depth >= 0) {
+        Block *block = walk->levels[walk->depth % WALK_LEVELS].block;
+        int *next = &walk->levels[walk->depth % WALK_LEVELS].next;
+        if (*next < block->count) {
+            walk->block = block;
+            walk->index = (*next)++;
+            return walk->stmt = block->items[walk->index];
+        }
+        leave(walk);
+    }
+    return NULL;
+}
+
+// ---- statements ----
+
+bool block_any(const Block *block, StmtTest *is, void *user) {
+    FOR_EACH_STMT (stmt, block)
+        if (is(stmt, user)) return true;
+    return false;
+}
+
+const Stmt *block_first_call(const Block *block, OpId op) {
+    FOR_EACH_STMT (stmt, block)
+        if (is_call(stmt, op)) return stmt;
+    return NULL;
+}
+
+// ---- expressions ----
+
+typedef struct Search {
+    ExprTest *is;
+    const void *what;
+    bool found;
+} Search;
+
+static bool look_at(Visitor *visitor, Expr *expr) {
+    Search *search = visitor->user;
+    search->found |= search->is(expr, search->what);
+    return !search->found;
+}
+
+static bool go_on(Visitor *visitor, Stmt *stmt) {
+    (void)stmt;
+    return !((const Search *)visitor->user)->found;
+}
+
+bool any_expr(const Expr *expr, ExprTest *is, const void *what) {
+    Search search = {is, what, false};
+    Visitor visitor = {.expr = look_at, .user = &search};
+    visit_expr(&visitor, (Expr *)expr);
+    return search.found;
+}
+
+bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what) {
+    Search search = {is, what, false};
+    Visitor visitor = {.expr = look_at, .stmt = go_on, .user = &search};
+    visit_stmt(&visitor, (Stmt *)stmt);
+    return search.found;
+}
+
+bool block_any_expr(const Block *block, ExprTest *is, const void *what) {
+    for (int i = 0; i < block->count; i++)
+        if (stmt_any_expr(block->items[i], is, what)) return true;
+    return false;
+}

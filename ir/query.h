@@ -1,0 +1,62 @@
+// Questions about programs as loops, without callbacks:
+//
+//     FOR_EACH_STMT(stmt, &kernel->body) {        every statement of the block and below, outermost first, in order
+//         if (is_loop(stmt, LOOP_PARALLEL)) SKIP_BODY(stmt);      go on behind it
+//         if (is_call(stmt, OP_GEMM)) return true;                break, continue and return are those of any loop
+//     }
+//
+// The statement is const; FOR_EACH_STMT_MUT takes a block that may be changed and gives a Stmt *. There, statements may be
+// changed in place, and ones behind the current one in its block added or removed. FOR_EACH_STMT_IN starts with a statement
+// itself. What needs the expressions, too, is any_expr below or a Visitor (rewrite.h).
+#pragma once
+#include "ir/match.h"
+#include "ir/rewrite.h"
+
+enum { WALK_LEVELS = 32 };   // that are remembered; the way back into more is looked up again
+
+// Where a loop over statements is: a path of blocks from its root to the current statement.
+typedef struct StmtWalk {
+    Stmt *only;   // FOR_EACH_STMT_IN: the root, as a block of one
+    Block only_block;
+    Block *top;     // where it began
+    Stmt *stmt;     // the current one
+    Block *block;   // where it stands
+    int index;
+    int depth, lost;   // of the current block; levels before `lost` are not remembered
+    bool skip;         // go on behind it
+    struct {
+        Stmt *owner;
+        Block *block;
+        int next;
+    } levels[WALK_LEVELS];   // the last ones, by depth modulo their number
+} StmtWalk;
+
+StmtWalk *walk_block(StmtWalk *walk, const Block *block);
+StmtWalk *walk_stmt(StmtWalk *walk, const Stmt *stmt);
+Stmt *walk_next(StmtWalk *walk);   // NULL: it was the last one
+
+// Two loops, of which the outer one runs once: it declares the walk.
+#define WALK_EACH(Type, stmt, start)                                                                                   \
+    for (StmtWalk stmt##_walk, *stmt##_at = start; stmt##_at; stmt##_at = NULL)                                        \
+        for (Type stmt; (stmt = walk_next(&stmt##_walk)) != NULL;)
+#define FOR_EACH_STMT(stmt, block) WALK_EACH(const Stmt *, stmt, walk_block(&stmt##_walk, block))
+#define FOR_EACH_STMT_IN(stmt, top) WALK_EACH(const Stmt *, stmt, walk_stmt(&stmt##_walk, top))
+#define FOR_EACH_STMT_MUT(stmt, block) WALK_EACH(Stmt *, stmt, walk_block(&stmt##_walk, block))
+#define SKIP_BODY(stmt) ((void)(stmt##_walk.skip = true))
+// Where the statement stands.
+#define BLOCK_OF(stmt) (stmt##_walk.block)
+#define INDEX_OF(stmt) (stmt##_walk.index)
+
+// ---- statements of a block and below ----
+typedef bool StmtTest(const Stmt *stmt, void *user);
+bool block_any(const Block *block, StmtTest *is, void *user);
+const Stmt *block_first_call(const Block *block, OpId op);   // NULL: none
+static inline bool block_calls(const Block *block, OpId op) {
+    return block_first_call(block, op) != NULL;
+}
+
+// ---- expressions: of an expression and all in it; of a statement and all below it ----
+typedef bool ExprTest(const Expr *expr, const void *what);
+bool any_expr(const Expr *expr, ExprTest *is, const void *what);
+bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what);
+bool block_any_expr(const Block *block, ExprTest *is, const void *what);
