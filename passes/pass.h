@@ -20,10 +20,21 @@ typedef struct PassContext {
 
 typedef bool (*PassFn)(PassContext *context, Func *kernel);
 
+// What a pass may rely on, as bits 1 << PRE_x (preconditions.def).
+typedef enum {
+#define PRECONDITION(NAME, text, check) PRE_##NAME,
+#include "passes/preconditions.def"
+#undef PRECONDITION
+    PRE_COUNT
+} Precondition;
+const char *precondition_text(Precondition which);
+const Stmt *precondition_broken(Precondition which, const Func *kernel);   // the first statement that does; NULL: it holds
+
 typedef struct Pass {
     const char *name;
     Stage from, to;
     const char *needs;     // passes that must have run before, space separated
+    int relies;            // on these preconditions
     const char *keeps;     // what it preserves, for people
     const char *summary;   // one sentence
     PassFn run;

@@ -3,9 +3,17 @@
 #include <ctype.h>
 #include <string.h>
 
+// The words of the column `relies`.
+#define NOTHING 0
+#define STAGES (1 << PRE_STAGES)
+#define VIA (1 << PRE_VIA)
+#define LAYOUTS (1 << PRE_LAYOUTS)
+#define SHARED (1 << PRE_SHARED)
+#define NO_TILE_OPS (1 << PRE_NO_TILE_OPS)
+
 static const Pass passes[] = {
-#define PASS(suffix, name, from, to, needs, keeps, summary)                                                            \
-    {name, STAGE_##from, STAGE_##to, needs, keeps, summary, pass_##suffix},
+#define PASS(suffix, name, from, to, needs, relies, keeps, summary)                                                    \
+    {name, STAGE_##from, STAGE_##to, needs, relies, keeps, summary, pass_##suffix},
 #include "passes/passes.def"
 };
 
@@ -41,6 +49,8 @@ static void document_pass(const Pass *pass, StrBuf *out) {
     if (pass->from == pass->to) sb_printf(out, "- stage: %s\n", stage_text(pass->from));
     else sb_printf(out, "- stage: %s to %s\n", stage_text(pass->from), stage_text(pass->to));
     if (*pass->needs) sb_printf(out, "- after: %s\n", pass->needs);
+    for (int i = 0, bits = pass->relies; bits; i++, bits >>= 1)
+        if (bits & 1) sb_printf(out, "- relies on: %s\n", precondition_text((Precondition)i));
     sb_printf(out, "- keeps: %s\n\n", pass->keeps);
 }
 

@@ -232,7 +232,21 @@ static bool allowed(Runner *runner, const Pass *pass, const Func *func) {
     return number <= limit;
 }
 
+// Whether the kernel is as the pass relies on.
+static bool check_preconditions(Runner *runner, const Pass *pass, const Func *func) {
+    for (int i = 0; i < PRE_COUNT; i++) {
+        const Stmt *broken = pass->relies & 1 << i ? precondition_broken((Precondition)i, func) : NULL;
+        if (!broken) continue;
+        diag(runner->module->sink, broken->loc, T_PRECONDITION, pass->name, func->name,
+             precondition_text((Precondition)i));
+        return false;
+    }
+    return true;
+}
+
 static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context) {
+    if (runner->options->verify_each && !check_preconditions(runner, step->pass, func))
+        return runner->failed = true, false;
     int errors = diag_errors(runner->module->sink);
     double start = now();
     bool changed = step->pass->run(context, func);

@@ -2,6 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef NDEBUG
+enum { VERIFY_BY_DEFAULT = 0 };
+#else
+enum { VERIFY_BY_DEFAULT = 1 };
+#endif
+
 bool pass_flags(Tool *tool, PassOptions *out) {
     const Options *o = &tool->options;
     int64_t limit = -1;
@@ -15,7 +21,7 @@ bool pass_flags(Tool *tool, PassOptions *out) {
         .stop_after = option_text(o, OPTION_STOP_AFTER, NULL),
         .dump_dir = option_text(o, OPTION_DUMP_DIR, NULL),
         .print_changed = option_given(o, OPTION_PRINT_CHANGED),
-        .verify_each = option_given(o, OPTION_VERIFY_EACH),
+        .verify_each = VERIFY_BY_DEFAULT || option_given(o, OPTION_VERIFY_EACH),
         .roundtrip_each = option_given(o, OPTION_ROUNDTRIP_EACH),
         .emulate_each = option_given(o, OPTION_EMULATE_EACH),
         .time_passes = option_given(o, OPTION_TIME_PASSES),
