@@ -1,8 +1,8 @@
-// Points that take unequally long: the longest first, in sections that a cache holds.
+// LPT scheduling: longest processing time first, in L2-sized sections.
 //
-// Blocks that take unequally long, as under a causal mask, start with the longest, so that short ones fill the end. That is
-// where loops' trips rise (or fall) with one name of the grid alone: points come by that name, last to first, and within by the
-// others. These are taken in sections whose tiles stay in the L2 cache together, as read by other blocks of the section:
+// When the work of tiles differs, as under a causal mask, the longest tiles start first, so that short ones fill the end. This applies
+// where trip counts rise (or fall) with one name of the grid only: tiles are ordered by that name, last to first, then by the others.
+// The other names are divided into sections whose tiles fit the L2 cache together:
 //
 //     grid (m in M, h in H, b in B), trips rise with m, K[b, h, ...] and V[b, h, ...] read whole:
 //         others = H * B      fit = what L2 holds of K[b, h] and V[b, h]      group = M * together
@@ -10,10 +10,10 @@
 //         first = block / group * together, height = min(together, others - first): the last section may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
-// Where the source says `persistent`, and roles are made of the block later, a block stays for several such points (`@lpt`): one
-// of each round of as many as there are blocks, in the next round from the other end, so that who had the longest of one has the
-// shortest of the next (persistent_loop.c). Every section begins with a round of its own, and with another block. Where data says how long
-// points take besides, the device balances them better (seven sequences of 17 to 5000: 1.3 to 1.5 times as fast), and there are no sections.
+// In persistent kernels that will be warp-specialized (`@lpt`) each CTA computes several tiles, dealt in snake order: one tile of each
+// wave, in the next wave from the other end, so that the CTA with the longest tile of one wave gets the shortest of the next
+// (persistent_loop.c). Each section begins with a new wave, and at the next CTA. When work depends on data too, the hardware scheduler
+// balances better (seven sequences of 17 to 5000 tokens: 1.3 to 1.5 times as fast), and there are no sections.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
 #include "support/map.h"

@@ -1,13 +1,13 @@
-// Tiles that blocks of a cluster share.
+// Multicast: tiles that several CTAs of a cluster read.
 //
-// Blocks of `cluster (x, y)` have x points beside each other along the first name and y along the second. What does not depend on the
-// first name is the same tile for x blocks whose ranks are 1 apart, what does not depend on the second for y blocks that are x
-// apart: warp-specialize lets one of them load it for all (`@multicast`).
+// The CTAs of `cluster (x, y)` compute x neighbouring tiles along the first name of the grid and y along the second. A tile that does not
+// depend on the first name is the same for x CTAs with adjacent ranks; one that does not depend on the second, for y CTAs with ranks x
+// apart. warp-specialize lets one of them load it for all (`@multicast`).
 //
-//     grid (bm in X, bn in Y) cluster (2, 1):     A[bm * BM, ..] each its own,  B[bn * BN, ..] @multicast(2, 1)
+//     grid (bm in X, bn in Y) cluster (2, 1):     A[bm * BM, ..] one load per CTA,  B[bn * BN, ..] @multicast(2, 1)
 //
-// Clusters are points of a grid of their own, in raster order. Where they hang over the grid's end, the blocks there take part in all
-// that is loaded and multiplied; what others would see of it they leave.
+// Clusters form a grid of their own, in raster order. Where a cluster extends beyond the end of the grid, its CTAs outside take part in all
+// loads and products, and skip the stores.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/warp_specialize.h"
