@@ -279,7 +279,7 @@ def parse():
     arguments.add_argument("--rounds", type=int, default=25)
     arguments.add_argument("--budget", type=float, default=math.inf, help="seconds: rows that would not fit are left out")
     arguments.add_argument("--warm", type=int, default=0, metavar="N", help="first compile what the peers compile, in N processes")
-    arguments.add_argument("--part", default="", help=argparse.SUPPRESS)   # I/N: such a process
+    arguments.add_argument("--shard", default="", help=argparse.SUPPRESS)   # I/N: such a process
     arguments.add_argument("-v", "--verbose", action="store_true", help="how long each step takes")
     arguments.add_argument("--list", action="store_true", help="what there is, and how long it takes")
     return arguments.parse_args()
@@ -311,7 +311,7 @@ def show(plan):
 
 def compile_peers(plan, options):
     """One of the processes of --warm: runs each setting once, so that the compilers' caches have it."""
-    number, count = map(int, options.piece.split("/"))
+    number, count = map(int, options.shard.split("/"))
     for entry, shape in plan[number::count]:
         peers = entry.make(*shape).peers
         for value in peers.values():
@@ -321,7 +321,7 @@ def compile_peers(plan, options):
 
 
 def warm(count):
-    command = [sys.executable, __file__, *sys.argv[1:], "--part"]
+    command = [sys.executable, __file__, *sys.argv[1:], "--shard"]
     children = [subprocess.Popen([*command, f"{number}/{count}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 for number in range(count)]
     for child in children:
@@ -363,10 +363,10 @@ def main():
         return show(plan)
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    if options.warm and not options.piece:
+    if options.warm and not options.shard:
         warm(options.warm)
     torch.cuda.set_stream(measure.stream())
-    if options.piece:
+    if options.shard:
         return compile_peers(plan, options)
     stage("start")
     print("  ".join(f"{key} {value}" for key, value in device().items()), flush=True)

@@ -92,7 +92,7 @@ class Cache:
         path = self.root / "tests" / "lit" / step.name.split("/", 1)[1]
         self.add_path(found, path)
         for name in ("lit.cfg.py", "exits.sh"):
-            self.add_path(found, path.parents[len(path.relative_to(self.root / "tests" / "lit").pieces) - 1] / name)
+            self.add_path(found, self.root / "tests" / "lit" / name)
         for name in ("tilec", "tilec-gpu", "libtilec-launch.so", "tests/fake_cuda/libcuda.so.1"):
             self.add_path(found, build / name)
         places = {"examples": self.root / "examples", "programs": self.root / "tests" / "programs", "S": path.parent, "bin": build}
