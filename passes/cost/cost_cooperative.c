@@ -11,9 +11,9 @@
 // number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile,
 // head dims 64, 128 and 256, causal or not, lengths 1024, 4096 and 16384: of its tiles it names the fastest in all
 // eighteen cases; docs/hopper.md.)
-#include "passes/cost/cost_cooperative.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/cost/cost.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 #include <stdint.h>

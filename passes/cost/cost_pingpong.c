@@ -19,9 +19,9 @@
 // results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an H200 with
 // examples/gemm.tile at seven sizes, 7 to 18 tiles each: what the model puts first was the fastest at each of them. Of 1 to 512 rows, 130
 // products and 69 tiles, a third of them shared by blocks of a cluster: 3 % slower than the fastest in the mean.)
-#include "passes/cost/cost_pingpong.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/cost/cost.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 #include "passes/tile/split_k.h"

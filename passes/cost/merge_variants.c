@@ -1,7 +1,7 @@
 // Merges the tiles of a kernel into variants, with conditions by which a launch takes the cheapest.
 #include "ir/build.h"
 #include "ir/rewrite.h"
-#include "passes/cost/cost_cooperative.h"
+#include "passes/cost/cost.h"
 #include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
 #include "passes/tile/split_k.h"

@@ -2,7 +2,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
-#include "passes/cost/cost_cooperative.h"
+#include "passes/cost/cost.h"
 #include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
 #include "passes/tile/split_k.h"

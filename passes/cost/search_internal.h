@@ -1,6 +1,6 @@
 // Shared by search.c and merge_variants.c.
 #pragma once
-#include "passes/cost/cost_pingpong.h"
+#include "passes/cost/cost.h"
 #include "passes/cost/search.h"
 
 enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, BY_WORKSPACE = 0 };

@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/ir.h"
 #include "layout/distribution.h"
-#include "target/target.h"
+#include "passes/pass.h"
 
 // The accumulator [m, n] of a gemm by `info` over warps_m x warps_n warps (the rest of the threads replicate), and its
 // operand a [m, k] in registers (every warp along n has it).
@@ -28,3 +28,7 @@ Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, 
 Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const int *dims, Expr *value);
 // `thread` is the first of the replicas of its elements: a condition, NULL when there are no replicas.
 Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread);
+
+// Afterwards every `parallel` loop reads each fragment by one list of iterators and constants; other views are copies of the
+// fragment. True when something changed.
+bool separate_views(PassContext *context, Func *kernel);

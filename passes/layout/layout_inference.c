@@ -9,10 +9,10 @@
 //     reduction  layout(dst) == layout(src) without the axis: threads along it all get the result        (common)
 //     scan       layout(dst) == layout(src)                                                              (common)
 //
-// The three phases are TileLang's: strict (what instructions dictate: layout_gemms.c), common (propagate to a fixpoint), free (a fragment
+// The three phases are TileLang's: strict (what instructions dictate), common (propagate to a fixpoint), free (a fragment
 // nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned accesses;
 // then propagate again). Where an item needs a fragment in another layout than it has, a second fragment and a copy are
-// inserted (layout_conversions.c): stage-through-shared sends that copy through shared memory. Items are collected in layout_items.c.
+// inserted: stage-through-shared sends that copy through shared memory. Items are collected in layout_items.c.
 //
 //     softmax:  copy(x[row, :], v)        free: 8 bf16 per thread and access       v: 128:8@0 | (8,4):(1@0,1024@0)
 //               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1
@@ -22,19 +22,138 @@
 // shared memory), and iteration spaces with run-time extents, which it first cuts into chunks of constant size.
 #include "passes/layout/layout_inference.h"
 #include "ir/build.h"
+#include "ir/rewrite.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/fragment.h"
-#include "passes/layout/fragment_views.h"
 #include "passes/lower/lower.h"
+#include "passes/select/tma.h"
 
-// ---- common: propagation ----
-
-void set_layout(Inference *inference, Buf *buf, const Layout *layout) {
+static void set_layout(Inference *inference, Buf *buf, const Layout *layout) {
     if (buf->layout) return;
     buf->layout = layout;
     inference->changed = true;
 }
+
+// ---- strict: what instructions dictate, over how many warps ----
+
+static int find_group(Inference *inference, int i) {
+    while (inference->items.items[i]->group != i) i = inference->items.items[i]->group;
+    return i;
+}
+
+// Items that touch a common fragment belong together: their rows are split over warps in one way.
+static void join_groups(Inference *inference) {
+    Map *first = map_new(inference->arena);
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        for (int u = 0; u < item->uses.count; u++) {
+            Item *other = map_get(first, item->uses.items[u].buf);
+            if (!other) {
+                map_put(first, item->uses.items[u].buf, item);
+                continue;
+            }
+            int root = find_group(inference, i), other_root = find_group(inference, other->group);
+            inference->items.items[root]->group = other_root;
+        }
+    }
+}
+
+static bool reduces_rows(const Item *item) {
+    return item->kind == ITEM_REDUCE && item->stmt->call.args[0].region->buf->rank == 2 &&
+           expr_is_int(item->stmt->call.args[2].value, 1);
+}
+
+static bool has_register_operand(const Item *item) {
+    return item->kind == ITEM_GEMM && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
+}
+
+// A warp should own whole rows when a row is reduced or when rows feed a further gemm from registers.
+static bool group_wants_rows(Inference *inference, int root) {
+    for (int i = 0; i < inference->items.count; i++)
+        if (find_group(inference, i) == root &&
+            (reduces_rows(inference->items.items[i]) || has_register_operand(inference->items.items[i])))
+            return true;
+    return false;
+}
+
+// Splits of the warps over [m, n]: most warps busy, then whole rows as far as wanted, then the least operand traffic.
+static bool choose_warps(Item *item, int64_t warps, bool rows) {
+    int64_t best = INT64_MAX;
+    for (int64_t wm = 1; wm <= warps; wm++) {
+        for (int64_t wn = 1; wm * wn <= warps; wn++) {
+            if (warps % (wm * wn) != 0) continue;
+            if (item->m % (wm * item->mma->m) != 0 || item->n % (wn * item->mma->n) != 0) continue;
+            int64_t unused = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
+            int64_t cost = unused * 1000000 + (rows ? wn * 1000 + traffic : traffic * 2 + (item->n / wn % 16 != 0));
+            if (cost >= best) continue;
+            best = cost;
+            item->warps_m = wm;
+            item->warps_n = wn;
+        }
+    }
+    return best != INT64_MAX;
+}
+
+static void infer_mma(Inference *inference, Item *item, bool rows) {
+    int64_t warps = inference->threads / inference->context->target->warp_lanes;
+    const Attr *fixed = attr_get(item->stmt->attrs, ATTR_WARPS);
+    if (fixed) {
+        item->warps_m = fixed->args[0].integer;
+        item->warps_n = fixed->args[1].integer;
+    } else if (!choose_warps(item, warps, rows)) {
+        via_set(inference->arena, item->stmt, VIA_FMA);
+        item->mma = NULL;
+        return;
+    }
+    item->map = fragment_accumulator(inference->arena, item->mma, item->m, item->n, item->warps_m, item->warps_n,
+                                     inference->threads);
+    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
+    if (has_register_operand(item) && item->warps_n == 1)
+        set_layout(
+            inference, item->stmt->call.args[0].region->buf,
+            fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
+}
+
+static int64_t warpgroups(const Inference *inference) {
+    return inference->threads / target_warpgroup(inference->context->target);
+}
+
+static const Layout *wgmma_operand(const Inference *inference, const Item *item) {
+    bool paired = wgmma_pairs(inference->arena, inference->kernel, item->stmt, &item->wgmma);
+    return (paired ? fragment_wgmma_paired : fragment_wgmma_a)(inference->arena, &item->wgmma, item->m, item->k,
+                                                               warpgroups(inference), inference->threads);
+}
+
+static void infer_wgmma(Inference *inference, Item *item) {
+    item->map =
+        fragment_wgmma(inference->arena, &item->wgmma, item->m, item->n, warpgroups(inference), inference->threads);
+    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
+    if (has_register_operand(item))
+        set_layout(inference, item->stmt->call.args[0].region->buf, wgmma_operand(inference, item));
+}
+
+// Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
+static void infer_fma(Inference *inference, Item *item) {
+    int64_t shape[] = {item->m, item->n};
+    int64_t vector = item->n % 4 == 0 ? 4 : 1;
+    Buf *acc = item->stmt->call.args[2].region->buf;
+    set_layout(inference, acc, tv_blocked(inference->arena, 2, shape, inference->threads, 1, vector, 0));
+    item->map = acc->layout;
+}
+
+static void infer_strict(Inference *inference) {
+    join_groups(inference);
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if (item->kind != ITEM_GEMM) continue;
+        if (item->mma) infer_mma(inference, item, group_wants_rows(inference, find_group(inference, i)));
+        else if (item->is_wgmma) infer_wgmma(inference, item);
+        if (!item->map) infer_fma(inference, item);
+    }
+}
+
+// ---- common: propagation ----
 
 // The map of a loop from the layout of a fragment that it accesses with all its iterators.
 static const Layout *map_from_use(Inference *inference, const Item *item, const FragmentUse *use) {
@@ -49,7 +168,7 @@ static const Layout *map_from_use(Inference *inference, const Item *item, const 
     return tv_project(inference->arena, use->buf->layout, item->loop.rank, dims, NULL);
 }
 
-const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
+static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
     int64_t held[LAYOUT_MAX_RANK];
     for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
     return tv_project(inference->arena, item->map, use->rank, use->dims, held);
@@ -204,6 +323,124 @@ static void infer_free(Inference *inference) {
         Item *item = inference->items.items[i];
         if (item->kind == ITEM_LOOP && !item->map) item->map = blocked_map(inference, item);
     }
+}
+
+// ---- conversions ----
+//
+// Conversions: where an item needs a fragment in another layout than it has, a second fragment, copied from and to the first one
+// around the item.
+
+static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
+    Block *block = map_get(map, stmt);
+    if (!block) map_put(map, stmt, block = NEW(inference->arena, Block));
+    return block;
+}
+
+// Within the threads it is a loop like others; else stage-through-shared replaces it.
+static Stmt *whole_copy(Arena *arena, Buf *from, Buf *to) {
+    Arg args[] = {arg_region(region_whole(arena, from)), arg_region(region_whole(arena, to))};
+    Stmt *copy = s_call(arena, OP_COPY, 2, args);
+    if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
+        attr_set_text(arena, &copy->attrs, ATTR_MAP, layout_text(arena, to->layout));
+    return copy;
+}
+
+// A second fragment in the layout that the item needs, copied from and to the first one around it.
+static void convert(Inference *inference, Item *item, Buf *buf, const Layout *required, bool reads, bool writes) {
+    Arena *arena = inference->arena;
+    Buf *other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, item->stmt->loc);
+    other->layout = required;
+    Block *before = conversions(inference, inference->before, item->stmt);
+    block_push(arena, before, s_decl(arena, other));
+    if (reads) block_push(arena, before, whole_copy(arena, buf, other));
+    if (writes) block_push(arena, conversions(inference, inference->after, item->stmt), whole_copy(arena, other, buf));
+    Subst *subst = subst_new(arena);
+    subst_buf(subst, buf, other);
+    Block one = {.items = &item->stmt, .count = 1, .capacity = 1};
+    if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
+    else subst_block(subst, &one);
+    inference->changed = true;
+    if (inference->context->remarks)
+        diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name, layout_text(arena, buf->layout),
+             layout_text(arena, required));
+}
+
+// Some layout in which every thread holds every element: the buffer's own if it is one.
+static const Layout *replicated(Inference *inference, const Buf *buf) {
+    int64_t shape[LAYOUT_MAX_RANK];
+    if (tv_replicas(buf->layout) == tv_threads(buf->layout)) return buf->layout;
+    for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
+    return tv_replicated(inference->arena, buf->rank, shape, inference->threads);
+}
+
+static const Layout *reduced_layout(Inference *inference, const Item *item) {
+    const Arg *args = item->stmt->call.args;
+    const Buf *src = args[REDUCE_SRC].region->buf, *dst = args[REDUCE_DST].region->buf;
+    const Layout *result = reduce_result(inference->arena, item->stmt, item->map);
+    int axis = reduce_op_axis(item->stmt);
+    if (!result)
+        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(dst, axis),
+             (long long)tv_threads_along(item->map, axis), axis, src->name);
+    return result ? result : dst->layout;
+}
+
+static const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use) {
+    Arena *arena = inference->arena;
+    const Buf *buf = use->buf;
+    if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
+    if (item->kind == ITEM_REDUCE) return use->is_store ? reduced_layout(inference, item) : item->map;
+    if (item->kind == ITEM_SCAN) return item->map;
+    if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
+    if (use->is_store) return item->map;
+    if (item->is_wgmma) return wgmma_operand(inference, item);
+    if (!item->mma || item->warps_n != 1) return buf->layout;   // stage-through-shared takes it through shared memory
+    return fragment_operand_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads);
+}
+
+static bool is_conversion(const Item *item) {
+    return item->kind == ITEM_LOOP && item->stmt->kind == STMT_CALL && item->stmt->call.op == OP_COPY &&
+           item->uses.count == 2 && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT &&
+           item->stmt->call.args[1].region->buf->scope == SCOPE_FRAGMENT &&
+           region_is_whole(item->stmt->call.args[0].region) && region_is_whole(item->stmt->call.args[1].region);
+}
+
+// What the item writes depends on what was there.
+static bool updates(const Item *item) {
+    if (item->kind == ITEM_REDUCE) {
+        const Expr *accumulate = item->stmt->call.args[3].value;
+        return accumulate && expr_is_int(accumulate, 1);
+    }
+    return item->kind != ITEM_LOOP && item->kind != ITEM_SCAN;
+}
+
+static void convert_where_layouts_meet(Inference *inference) {
+    for (int i = 0; i < inference->items.count; i++) {
+        Item *item = inference->items.items[i];
+        if ((!item->map && item->kind != ITEM_SCALAR) || is_conversion(item)) continue;
+        for (int u = 0; u < item->uses.count; u++) {
+            const FragmentUse *use = &item->uses.items[u];
+            bool reads = false, writes = false, first = true, written = false;   // written: nothing older is read
+            for (int v = 0; v < item->uses.count; v++) {
+                const FragmentUse *other = &item->uses.items[v];
+                if (other->buf != use->buf) continue;
+                first &= v >= u;
+                written |= item->kind == ITEM_LOOP && other->is_store && !other->keeps;
+                reads |= !written && (!other->is_store || other->keeps || updates(item));
+                writes |= other->is_store;
+            }
+            const Layout *required = required_layout(inference, item, use);
+            if (!first || layout_equal(required, use->buf->layout)) continue;
+            convert(inference, item, use->buf, required, reads, writes);
+        }
+    }
+}
+
+static void push_with_conversions(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Inference *inference = mapper->user;
+    Block *before = map_get(inference->before, stmt), *after = map_get(inference->after, stmt);
+    if (before) block_append(mapper->arena, out, before);
+    block_push(mapper->arena, out, stmt);
+    if (after) block_append(mapper->arena, out, after);
 }
 
 // ---- run-time extents ----

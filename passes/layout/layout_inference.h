@@ -55,17 +55,3 @@ typedef struct Inference {
 } Inference;
 
 void collect_item(void *inference, Stmt *stmt, const Facts *facts);   // layout_items.c; for scope_walk
-
-void set_layout(Inference *inference, Buf *buf, const Layout *layout);   // unless it has one
-// The layout that a fragment has for the loop: an iteration's element is the executing thread's own.
-const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use);
-
-// ---- strict (layout_gemms.c) ----
-void infer_strict(Inference *inference);
-int find_group(Inference *inference, int i);   // of the item: those with a common fragment are in one
-// Of a in registers; with k in pairs, where b's order is free, it is what an accumulator is.
-const Layout *wgmma_operand(const Inference *inference, const Item *item);
-
-// ---- conversions (layout_conversions.c) ----
-void convert_where_layouts_meet(Inference *inference);                    // notes them
-void push_with_conversions(StmtMapper *mapper, Stmt *stmt, Block *out);   // inserts them; `user`: the Inference

@@ -31,7 +31,7 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
     return true;
 }
 
-// The loop's other accesses of the fragment go through the same iterators (fragment_views.h: all that can be made so are).
+// The loop's other accesses of the fragment go through the same iterators (separate_views: all that can be made so are).
 static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
     for (int u = 0; u < item->uses.count; u++) {
         const FragmentUse *use = &item->uses.items[u];

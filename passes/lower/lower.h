@@ -105,7 +105,7 @@ Buf *lower_physical(Lower *lower, Buf *shared);
 // An element operand (of atomics, loads, stores, mbarriers) in physical coordinates.
 Region *lower_element(Lower *lower, const Region *region);
 
-// Statements of a block (lower_tile_op.c); regions, roles and their turns (lower_roles.c, lower_order.c).
+// Statements of a block (lower_tile_op.c); regions, roles and order barriers (lower_roles.c).
 void lower_block(Lower *lower, const Block *from, Block *to);
 void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
 Stmt *lower_single_thread(Lower *lower, Expr *guard,
@@ -114,11 +114,8 @@ Stmt *lower_single_thread(Lower *lower, Expr *guard,
 Stmt *open_region(Lower *lower, int64_t threads, Span loc);
 // Scalars that all roles see, the roles, and between them what the whole block does.
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
-bool is_order_barrier(const Stmt *stmt, void *user);            // for block_any
-void open_order(Lower *lower, const Stmt *role, Block *out);    // the first turn: the last warpgroup says so
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // false: it neither begins nor ends one
 bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: it is everybody's
-void lower_pdl(Lower *lower, int64_t threads, Block *top);      // of a grid's lowered body
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
 // The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its

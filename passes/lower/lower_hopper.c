@@ -116,7 +116,8 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
     const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
     Boxes boxes;
     if (!boxes_of(lower, copy, to, from, &boxes)) return;
-    Expr *evict_first = copy->call.count > COPY_EVICT_FIRST ? lower_expr(lower, copy->call.args[COPY_EVICT_FIRST].value) : NULL;
+    Expr *evict_first =
+        copy->call.count > COPY_EVICT_FIRST ? lower_expr(lower, copy->call.args[COPY_EVICT_FIRST].value) : NULL;
     Expr *blocks = copy->call.count > COPY_BLOCKS ? lower_expr(lower, copy->call.args[COPY_BLOCKS].value) : NULL;
     int first = blocks ? 4 : 5;   // where the coordinates begin
     for (int64_t p = 0; p < boxes.panels.count; p++) {
@@ -149,7 +150,7 @@ void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out) {
 //
 //     bulk_wait(1, read)      the store before the last has read its buffer: this one
 //     barrier()               ... which all threads know now
-//     loops                   what the box still needs (epilogue_fusion.c)
+//     loops                   what the box still needs (stage_through_shared.c)
 //     stmatrix                16 rows and 16 columns of a warp at once
 //     fence_async()           ordinary stores, read by TMA
 //     barrier()

@@ -14,18 +14,18 @@ typedef struct Version {
     const Layout *map;
     const TileAccessVec *accesses;
     int fast;
-    int64_t vector;                 // n
-    int64_t from, values;           // of the thread's values, those that are done
-    bool inside;                    // the whole tile was tested: no guards
-    Expr *group;                    // q
-    Expr *element;                  // e, or constant 0
+    int64_t vector;                  // n
+    int64_t from, values;            // of the thread's values, those that are done
+    bool inside;                     // the whole tile was tested: no guards
+    Expr *group;                     // q
+    Expr *element;                   // e, or constant 0
     Expr *index_[LAYOUT_MAX_RANK];   // of this element: the loop's iterators
-    Expr *first[LAYOUT_MAX_RANK];   // of the group
-    Expr *first_replica;            // NULL: no replicas
-    Map *temporaries;               // Expr (load) or Stmt (store) -> local Buf holding the group
-    Map *indices;                   // of a gather: Expr (index) -> local Buf of those of `unrolled` groups
-    Expr *number;                   // of the group among these
-    Subst *vars;                    // the body's lets and iterators in this version
+    Expr *first[LAYOUT_MAX_RANK];    // of the group
+    Expr *first_replica;             // NULL: no replicas
+    Map *temporaries;                // Expr (load) or Stmt (store) -> local Buf holding the group
+    Map *indices;                    // of a gather: Expr (index) -> local Buf of those of `unrolled` groups
+    Expr *number;                    // of the group among these
+    Subst *vars;                     // the body's lets and iterators in this version
 } Version;
 
 // ---- points and the body at them (lower_loop_body.c) ----
@@ -45,24 +45,22 @@ Expr *bind_index(Version *version, Block *out);
 Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Block *out);
 bool touches_registers(const Version *version);
 
-// ---- in vectors (lower_loop_vectors.c) ----
+// ---- accesses of groups (lower_loop_access.c) ----
 bool is_vector_access(const Version *version, const TileAccess *access);
 // buf[..., first + e] of the group as an lvalue: physical indices with e added to the last one.
 Expr **run_indices(Version *version, const TileAccess *access, Expr *e, Buf **buf, int *count);
 void group_in_vectors(Version *version, Block *out);
 
-// ---- started copies (lower_loop_copies.c) ----
 bool can_start(const Version *version);
 // The indices of a gather are read before its first copy starts: each would wait for the one before.
 void load_indices(Version *version, int64_t unrolled, Block *out);
 void start_group(Version *version, Block *out);
 
-// ---- guards of the whole tile (lower_bounds.c) ----
+// ---- conditions around the loop (lower_loop_guards.c) ----
 bool needs_two_versions(const Version *version);
 // The condition that the whole tile of every guarded access is inside. NULL: there is none.
 Expr *whole_tile_inside(Version *version);
 
-// ---- what is not done (lower_warp_branch.c) ----
 // Where a warp's threads can say at once that the loop has nothing to do for any of them: the block for what it does.
 Block *unless_skipped(const Version *version, Block *out);
 void leave_out(Version *version);   // values for which no thread does anything

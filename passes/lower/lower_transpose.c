@@ -60,7 +60,8 @@ static Arg place_of(Transpose *transpose, const Region *tile, Expr *row, Expr *c
 
 static Buf *push_bytes(Transpose *transpose, const char *name, Block *out) {
     int64_t bytes = (int64_t)4 * 4;   // of four registers
-    Buf *buf = buf_new_const(transpose->arena, name, SCOPE_LOCAL, transpose->to->buf->type, 1, &bytes, transpose->to->loc);
+    Buf *buf =
+        buf_new_const(transpose->arena, name, SCOPE_LOCAL, transpose->to->buf->type, 1, &bytes, transpose->to->loc);
     block_push(transpose->arena, out, s_decl(transpose->arena, buf));
     return buf;
 }
@@ -103,14 +104,16 @@ static Expr *loaded_row(Transpose *transpose) {
 }
 
 static Expr *stored_row(Transpose *transpose) {
-    Expr *pair = plus(transpose, times(transpose, lane_bits(transpose, 4, 1), 16), times(transpose, lane_bits(transpose, 0, 3), 2));
+    Expr *pair = plus(transpose, times(transpose, lane_bits(transpose, 4, 1), 16),
+                      times(transpose, lane_bits(transpose, 0, 3), 2));
     Expr *within = e_binary(transpose->arena, BIN_XOR, lane_bits(transpose, 3, 1), lane_bits(transpose, 2, 1));
     return plus(transpose, transpose->d0, plus(transpose, pair, within));
 }
 
 static void push_load(Transpose *transpose, Buf *bytes, Block *out) {
     Expr *d = plus(transpose, transpose->d0, times(transpose, lane_bits(transpose, 4, 1), 16));
-    push_move(transpose, OP_LDMATRIX, array_start(transpose, bytes), place_of(transpose, transpose->from, loaded_row(transpose), d), true, out);
+    push_move(transpose, OP_LDMATRIX, array_start(transpose, bytes),
+              place_of(transpose, transpose->from, loaded_row(transpose), d), true, out);
 }
 
 static void push_store(Transpose *transpose, Buf *bytes, Block *out) {
@@ -131,8 +134,10 @@ static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterle
 // Warps divide the rows where they can, else the columns, so that the places of a warp's rounds differ by constants.
 void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     Arena *arena = lower->arena;
-    Transpose transpose = {.lower = lower, .arena = arena, .from = copy->call.args[0].region, .to = copy->call.args[1].region};
-    int64_t rows = region_extent(transpose.to, 0) / TRANSPOSE_ROWS, columns = region_extent(transpose.to, 1) / TRANSPOSE_K;
+    Transpose transpose = {
+        .lower = lower, .arena = arena, .from = copy->call.args[0].region, .to = copy->call.args[1].region};
+    int64_t rows = region_extent(transpose.to, 0) / TRANSPOSE_ROWS,
+            columns = region_extent(transpose.to, 1) / TRANSPOSE_K;
     int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes;
     bool by_rows = rows % warps == 0;
     int64_t each_rows = by_rows ? rows / warps : rows, each_columns = by_rows ? columns : (columns + warps - 1) / warps;
@@ -156,7 +161,8 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
         body = &some->if_.then;
         facts_assume(lower->facts, some->if_.condition, true);
     }
-    Buf *loaded = push_bytes(&transpose, "loaded", body), *deinterleaved = push_bytes(&transpose, "deinterleaved", body);
+    Buf *loaded = push_bytes(&transpose, "loaded", body),
+        *deinterleaved = push_bytes(&transpose, "deinterleaved", body);
     push_load(&transpose, loaded, body);
     Stmt *which = s_if(arena, e_lt(arena, transpose.lane, e_int(arena, lanes / 2)));
     push_deinterleaved(&transpose, loaded, deinterleaved, 0, &which->if_.then);

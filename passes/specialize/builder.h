@@ -12,8 +12,8 @@ typedef struct RoleBuilder {
     Arena *arena;
     Stmt *grid;
     Span loc;
-    int consumers;                    // warpgroups that compute
-    int64_t producer_registers;       // 0: nothing is traded
+    int consumers;                // warpgroups that compute
+    int64_t producer_registers;   // 0: nothing is traded
     Expr *tiles, *ctas, *waves;   // of the grid; blocks; points of a block
     Var *cta, *block;
     Expr *sections,
@@ -25,7 +25,7 @@ typedef struct RoleBuilder {
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     bool some_steps;        // every point has a product
-    bool single_tile;              // a block has one point: nobody waits for its last slots
+    bool single_tile;       // a block has one point: nobody waits for its last slots
     int cluster;            // blocks that load tiles for each other; 1: none
     Buf *full, *empty;
     Expr *steps;   // of each point; NULL: they differ
@@ -41,7 +41,8 @@ typedef struct SpecializeShape {
 // Of points in turn: most consumers, and a thread's registers for addresses and counters.
 enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
-SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape, const char **why);
+SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape,
+                               const char **why);
 int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of points in turn
 
 // All warpgroups compute one point together: the kernel can be parted so, whether select has seen it or not. NULL, or why not.
@@ -49,11 +50,12 @@ const char *cooperative_problem(Arena *arena, const Target *target, const Func *
 // One statement of the kernel (or one of each branch) writes the buffer, and none reads it after that, in any block.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
 int64_t cooperative_slots(Arena *arena, const Target *target,
-                       const Func *kernel);                          // bytes that transposed tiles still need
+                          const Func *kernel);                          // bytes that transposed tiles still need
 int cooperative_warpgroups(const Target *target, const Func *kernel);   // that compute
-bool cooperative_equal_tiles(Arena *arena, const Func *kernel);        // all points take equally many steps: blocks stay
+bool cooperative_equal_tiles(Arena *arena, const Func *kernel);   // all points take equally many steps: blocks stay
 bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel);   // a tile: needs no staging
-bool specialize_cooperative(PassContext *context, Func *kernel);   // false: its copies and products are not by TMA and wgmma
+bool specialize_cooperative(PassContext *context,
+                            Func *kernel);   // false: its copies and products are not by TMA and wgmma
 
 // Registers of a thread that computes, of `consumers` warpgroups, when those of `producers` others have so many; 0: all that it
 // can have.
@@ -241,7 +243,8 @@ static inline void push_wait(RoleBuilder *p, int64_t pending, Block *out) {
     push_call(p, OP_WGMMA_WAIT, COUNT_OF(args), args, out);
 }
 
-static inline Arg staging_buffer(RoleBuilder *p, const char *name, Type type, int rank, const int64_t *shape, Block *out) {
+static inline Arg staging_buffer(RoleBuilder *p, const char *name, Type type, int rank, const int64_t *shape,
+                                 Block *out) {
     Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, type, rank, shape, p->loc);
     buf->stage_dims = rank - 2;
     block_push(p->arena, out, s_decl(p->arena, buf));

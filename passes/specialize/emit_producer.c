@@ -29,7 +29,8 @@ static bool is_transposing(const Channel *channel) {
 static void push_started(Maker *m, const Stmt *copy, const Channel *channel, Block *out) {
     RoleBuilder *p = m->builder;
     Stmt *clone = clone_for_role(m, copy);
-    Arg args[] = {clone->call.args[0], clone->call.args[1], element(p, channel->full, slot_index(p, &channel->counter))};
+    Arg args[] = {clone->call.args[0], clone->call.args[1],
+                  element(p, channel->full, slot_index(p, &channel->counter))};
     Stmt *started = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
     started->loc = copy->loc;
     started->attrs = clone->attrs;
@@ -43,7 +44,8 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
     const Channel *channel = tile->channel;
     Expr *slot = slot_index(p, &channel->counter);
     if (tile == channel->tiles.items[0]) {
-        if (!channel->single_use) push_on(p, OP_MBARRIER_WAIT, channel->empty, slot, e_var(p->arena, channel->counter.parity), out);
+        if (!channel->single_use)
+            push_on(p, OP_MBARRIER_WAIT, channel->empty, slot, e_var(p->arena, channel->counter.parity), out);
         push_on(p, OP_MBARRIER_EXPECT, channel->full, slot, integer(p, channel->bytes), out);
     }
     push_started(m, copy, channel, out);
@@ -155,7 +157,7 @@ static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
     Arg none[2] = {{0}};
     const Channel *from = tile_of(m->plan, copy->call.args[0].region->buf)->channel,
-                *to = tile_of(m->plan, copy->call.args[1].region->buf)->channel;
+                  *to = tile_of(m->plan, copy->call.args[1].region->buf)->channel;
     Expr *slot = slot_index(p, &to->counter);
     if (!to->single_use) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
     push_full(m, from, out);
@@ -213,5 +215,6 @@ void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
     int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
             transposing = share ? all - loading : all;
     push_loading_roles(m, kernel, loading, out);
-    if (m->plan->waves) push_filling_role(m, kernel, "transpose", transposing, is_transposing, is_transposed, &transpose, out);
+    if (m->plan->waves)
+        push_filling_role(m, kernel, "transpose", transposing, is_transposing, is_transposed, &transpose, out);
 }

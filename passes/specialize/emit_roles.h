@@ -13,18 +13,19 @@ typedef struct Maker {
     Block buffers;                // shared memory of the role
     bool staged;                  // results leave by way of a tile that nobody waits for
     Facts *facts;                 // of the role that loads
-    const Channel *own;             // what that loads; NULL: all
+    const Channel *own;           // what that loads; NULL: all
     const Stmt *delayed, *into;   // a copy, and the loop that it goes into
 } Maker;
 
 // ---- of all roles (cooperative.c) ----
 // Of the tiles that a role fills the first phase of `empty` is over, of those that it reads that of `full` is not.
-void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel), Block *out);
+void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel),
+                   Block *out);
 Stmt *clone_for_role(Maker *m, const Stmt *stmt);   // with the slots of its tiles
 // The statement without its bodies, which are empty. Loops get an iterator of their own.
 Stmt *shell_of(Maker *m, const Stmt *stmt);
 void push_full(Maker *m, const Channel *channel, Block *out);   // waits for the group's tiles
-void learn_scalars(Facts *facts, const Block *block);       // its scalars and assumptions
+void learn_scalars(Facts *facts, const Block *block);           // its scalars and assumptions
 
 // ---- the roles ----
 void push_filling_roles(Maker *m, const Func *kernel, Block *out);   // emit_producer.c

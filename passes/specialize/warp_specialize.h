@@ -3,6 +3,7 @@
 #pragma once
 #include "ir/ir.h"
 #include "passes/select/tma.h"
+#include "support/map.h"
 #include "target/target.h"
 
 // Whether the kernel, before or after select, can be parted; false: *why, after "the kernel is not warp-specialized: ".
@@ -31,3 +32,6 @@ Expr *specialized_steps(Arena *arena, const Func *kernel);
 // The points of such a kernel take unequally long, and `persistent` makes blocks that stay for several of them, long and short
 // ones (lpt_schedule.c).
 bool tiles_balance(Arena *arena, const Target *target, const Func *kernel);
+// Drops each `wgmma_wait(n)` of the kernel before which at most n MMAs are pending (async_mma.c). `single_trip`: loops known to
+// have at most one trip.
+void drop_redundant_waits(Arena *arena, Func *kernel, const Map *single_trip);

@@ -1,5 +1,5 @@
 // Whether a kernel's warpgroups can work on one point together: its tiles, the statements that use them, what the role that loads
-// has to know (producer_slice.c), what stands against it (ws_legality.c), registers. (What comes of it: cooperative.c.)
+// has to know, what stands against it, registers. (What comes of it: cooperative.c.)
 //
 // A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All statements
 // that use it stand there.
@@ -94,7 +94,7 @@ static int copies_below(const Plan *plan, const Stmt *stmt, const Buf *buf) {
     return copies.count;
 }
 
-bool find_live_ranges(Plan *plan, Tile *tile) {
+static bool find_live_ranges(Plan *plan, Tile *tile) {
     int uses = 0;
     for (int s = 0; s < tile->live_ranges.count; s++) {
         LiveRange *range = &tile->live_ranges.items[s];
@@ -151,7 +151,7 @@ static bool read_by_threads(const Plan *plan, const Buf *buf) {
     return by.found;
 }
 
-const Stmt *transpose_copy(const Plan *plan, const Tile *tile) {
+static const Stmt *transpose_copy(const Plan *plan, const Tile *tile) {
     for (int s = 0; s < tile->live_ranges.count; s++) {
         const LiveRange *range = &tile->live_ranges.items[s];
         if (range->first >= 0 && transposes_loaded(range->block->items[range->first], (void *)plan) &&
@@ -230,6 +230,278 @@ Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
         if (*store) return channel;
     }
     return NULL;
+}
+
+// ---- the producer's slice ----
+//
+// What the role that loads has to know.
+//
+// Where tiles lie, and whether and how often they are loaded: the scalars in that, what these come of, and the loops and branches
+// around all of it. The role that loads does those too, so nothing of it may come of what is computed, or of memory that the
+// kernel writes or that other blocks write meanwhile.
+
+static bool is_value(const Stmt *stmt) {
+    return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
+}
+
+static bool need_piece(Visitor *visitor, Expr *expr) {
+    Plan *plan = visitor->user;
+    bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
+    if (named && !map_has(plan->required, expr->var)) {
+        map_put(plan->required, expr->var, expr->var);
+        plan->found = true;
+    }
+    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) plan->computed = true;
+    if (expr->kind == EXPR_LOAD && (!expr->load.buf->is_param || expr->load.buf->mode != MODE_IN))
+        plan->computed = true;
+    return true;
+}
+
+static void need_expr(Plan *plan, Expr *expr) {
+    Visitor visitor = {.expr = need_piece, .user = plan};
+    if (expr) visit_expr(&visitor, expr);
+}
+
+bool load_does(const Stmt *stmt, void *user) {
+    const Plan *plan = user;
+    return loads_tile(stmt, NULL) ||
+           ((stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->required, stmt->let.var));
+}
+
+bool transposer_runs(const Stmt *stmt, void *plan) {
+    return transposes_loaded(stmt, plan) || (!loads_tile(stmt, NULL) && load_does(stmt, plan));
+}
+
+static bool find_other(Visitor *visitor, Expr *expr) {
+    Plan *plan = visitor->user;
+    bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
+    plan->other |= named && !map_has(plan->required, expr->var);
+    plan->other |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
+    return true;
+}
+
+bool load_knows(Plan *plan, const Stmt *stmt) {
+    Visitor visitor = {.expr = find_other, .user = plan};
+    if (is_value(stmt)) return map_has(plan->required, stmt->let.var);
+    if (stmt->kind != STMT_ASSUME) return false;
+    plan->other = false;
+    visit_expr(&visitor, stmt->assume);
+    return !plan->other;
+}
+
+static void need_control(Plan *plan, const Stmt *stmt) {
+    if (stmt->kind == STMT_IF) need_expr(plan, stmt->if_.condition);
+    if (stmt->kind == STMT_WHILE) need_expr(plan, stmt->while_.condition);
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) {
+        need_expr(plan, stmt->loop.iters[i].begin);
+        need_expr(plan, stmt->loop.iters[i].end);
+        need_expr(plan, stmt->loop.iters[i].step);
+    }
+}
+
+static void need_block(Plan *plan, const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
+        const Region *from = loads_tile(stmt, NULL) ? stmt->call.args[0].region : NULL;
+        for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
+        Block *bodies[2];
+        int count = stmt_bodies(stmt, bodies);
+        bool does = false;
+        for (int b = 0; b < count; b++) does |= block_any(bodies[b], load_does, plan);
+        if (!does) continue;
+        need_control(plan, stmt);
+        for (int b = 0; b < count; b++) need_block(plan, bodies[b]);
+    }
+}
+
+static void slice_producer(Plan *plan) {
+    plan->required = map_new(plan->arena);
+    do {
+        plan->found = false;
+        need_block(plan, &plan->grid->grid.body);
+    } while (plan->found && !plan->computed);
+}
+
+// ---- legality ----
+//
+// Why the warpgroups of a kernel cannot work on one point together: statements that they could not share, memory that somebody else
+// writes, tiles that are used where they were not loaded.
+
+// Memory operations with an order, by which blocks work together: the role that computes does them as the block would.
+static bool between_blocks(OpId op) {
+    return op_is(op, OP_CLASS_ELEMENT) || op == OP_FENCE;
+}
+
+static bool is_work(OpId op) {
+    switch (op) {
+    case OP_COPY:
+    case OP_FILL:
+    case OP_GEMM:
+    case OP_TRANSPOSE:
+    case OP_ASSERT:
+    case OP_PRINT: return true;
+    default: return op_is(op, OP_CLASS_REDUCTION) || between_blocks(op);
+    }
+}
+
+static const char *product_problem(Plan *plan, const Stmt *gemm) {
+    WgmmaInfo info;
+    const char *why;
+    int64_t rows = region_extent(gemm->call.args[2].region, 0);
+    if (!wgmma_serves(plan->target, gemm, &info, &why)) return why;
+    if (plan->rows && plan->rows != rows) return "its gemms have different numbers of rows";
+    plan->rows = rows;
+    int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
+    if (registers > plan->widest) plan->widest = registers;
+    return NULL;
+}
+
+static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
+    const char *why;
+    switch (stmt->kind) {
+    case STMT_ROLE:
+    case STMT_THREAD: return "the kernel uses thread indices";
+    case STMT_FOR:
+    case STMT_WHILE: {
+        const Block *body = stmt->kind == STMT_FOR ? &stmt->loop.body : &stmt->while_.body;
+        bool leaves = block_any(body, loads_tile, NULL) && block_breaks(body);
+        return leaves ? "a `break` leaves a loop that loads" : NULL;
+    }
+    case STMT_DECL:
+        if (stmt->decl->scope == SCOPE_SHARED && !tile_of(plan, stmt->decl))
+            return "it has a shared buffer that is not loaded by `copy` in the loop: use a fragment";
+        return NULL;
+    case STMT_CALL:
+        if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
+        if (loads_tile(stmt, NULL)) return tma_serves(plan->target, stmt, &why) ? NULL : why;
+        if (transposes_loaded(stmt, plan)) return NULL;
+        if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->scope == SCOPE_SHARED)
+            return "a tile is written by other statements than copies";
+        return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
+    default: return NULL;
+    }
+}
+
+// (memory_problem sees what parallel loops do to memory.)
+static bool find_problem(Visitor *visitor, Stmt *stmt) {
+    Plan *plan = visitor->user;
+    if (plan->problem || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL)) return false;
+    plan->problem = stmt_problem(plan, stmt);
+    return !plan->problem;
+}
+
+static bool find_effect(Visitor *visitor, Expr *expr) {
+    Plan *plan = visitor->user;
+    bool effect = expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !between_blocks(expr->call.op);
+    if (effect && !plan->problem) plan->problem = "the kernel contains explicit synchronization";
+    return !plan->problem;
+}
+
+static bool find_order(Visitor *visitor, Expr *expr) {
+    bool *orders = visitor->user;
+    *orders |= expr->kind == EXPR_CALL && between_blocks(expr->call.op);
+    return !*orders;
+}
+
+static bool find_order_stmt(Visitor *visitor, Stmt *stmt) {
+    bool *orders = visitor->user;
+    *orders |= stmt->kind == STMT_CALL && between_blocks(stmt->call.op);
+    return !*orders;
+}
+
+static bool works_with_others(const Block *body) {
+    bool orders = false;
+    Visitor visitor = {.stmt = find_order_stmt, .expr = find_order, .user = &orders};
+    visit_block(&visitor, (Block *)body);
+    return orders;
+}
+
+// Blocks do not tell each other about what one has read, and it does not come round to its reads again.
+static bool reads_before(const Block *body, const Buf *buf) {
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *stmt = body->items[i];
+        bool loop = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
+        const Block one = {.items = (Stmt **)&body->items[i], .count = 1, .capacity = 1};
+        if (loop && block_uses_buf(&one, buf)) return false;
+    }
+    return !works_with_others(body);
+}
+
+bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
+    const Stmt *grid = func_grid(kernel);
+    EffectVec effects = {0};
+    int reads = 0, writes = 0;
+    path_effects(arena, grid, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *effect = &effects.items[i];
+        if (effect->buf != buf) continue;
+        if (writes > 0 || effect->access == ACCESS_UPDATE) return false;
+        reads += effect->access == ACCESS_READ;
+        writes += effect->access == ACCESS_WRITE;
+    }
+    return reads == 0 || reads_before(&grid->grid.body, buf);
+}
+
+// Only copies write tiles, and nobody writes what they come from. (What else is written to global memory and used again,
+// insert-sync orders within the role.)
+static const char *memory_problem(Plan *plan) {
+    EffectVec effects = {0};
+    path_effects(plan->arena, plan->grid, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *a = &effects.items[i];
+        if (a->access == ACCESS_READ) continue;
+        if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY)
+            return "a tile is written by other statements than copies";
+        for (int j = 0; j < plan->sources.count; j++)
+            if (plan->sources.items[j] == a->buf) return "it writes a tensor that it loads";
+    }
+    return NULL;
+}
+
+static const char *copies_problem(Plan *plan) {
+    for (int i = 0; i < plan->tiles.count; i++) {
+        Tile *tile = plan->tiles.items[i];
+        if (tile->buf->alias_of) return "a tile has an @alias";
+        if (!find_live_ranges(plan, tile)) return "a tile is used outside of the block of the copy that loads it";
+    }
+    return NULL;
+}
+
+bool is_transposed_tile(const Plan *plan, const Tile *tile) {
+    const LiveRange *range = &tile->live_ranges.items[0];
+    return transposes_loaded(range->block->items[range->at], (void *)plan);
+}
+
+// What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in the same
+// block, always by a load or always by transposing.
+static const char *transpose_problem(Plan *plan) {
+    for (int i = 0; i < plan->tiles.count; i++) {
+        const Tile *tile = plan->tiles.items[i];
+        bool transposed = is_transposed_tile(plan, tile), read = transpose_copy(plan, tile) != NULL;
+        if (transposed && read) return "a tile is transposed twice";
+        for (int s = 0; s < tile->live_ranges.count; s++) {
+            const LiveRange *range = &tile->live_ranges.items[s];
+            const Stmt *fill = range->block->items[range->at];
+            if (transposes_loaded(fill, plan) != transposed)
+                return "a tile is both loaded and the result of a transpose";
+            if (!read) continue;
+            const Stmt *waves = range->first >= 0 ? range->block->items[range->first] : NULL;
+            if (range->first != range->last || !waves || !transposes_loaded(waves, plan))
+                return "a transposed tile is also used untransposed";
+        }
+    }
+    return NULL;
+}
+
+static const char *plan_problem(Plan *plan) {
+    Visitor visitor = {.stmt = find_problem, .expr = find_effect, .user = plan};
+    visit_block(&visitor, (Block *)&plan->grid->grid.body);
+    if (plan->problem) return plan->problem;
+    if (!plan->rows) return "it has no gemm";
+    const char *problem = memory_problem(plan);
+    if (!problem) problem = copies_problem(plan);
+    return problem || !plan->waves ? problem : transpose_problem(plan);
 }
 
 // ---- warpgroups and registers ----

@@ -20,9 +20,9 @@ struct Channel {   // tiles that are filled and emptied together
     VEC(Tile *) tiles;
     int64_t slots, bytes;
     bool by_threads;     // some statement reads them without wgmma
-    bool single_use;           // they are filled once in a block: nobody waits for them to be empty
-    bool transposed;         // the role that transposes fills them
-    bool untransposed;            // it alone reads them
+    bool single_use;     // they are filled once in a block: nobody waits for them to be empty
+    bool transposed;     // the role that transposes fills them
+    bool untransposed;   // it alone reads them
     const Stmt *store;   // results that leave by way of its tile, when nothing needs that any more
     Buf *full, *empty;
     Counter counter;   // of the role that is being made
@@ -35,7 +35,7 @@ typedef struct Plan {
     VEC(Tile *) tiles;
     VEC(Channel *) channels;
     VEC(const Buf *) sources;   // of the tiles that are loaded
-    Map *required;                // scalars that the role that loads has to know
+    Map *required;              // scalars that the role that loads has to know
     const char *problem;
     int64_t rows;     // of the products
     int64_t widest;   // registers of a thread for the accumulators of one instruction
@@ -51,9 +51,9 @@ int cooperative_warpgroups_for(const Target *target, int64_t rows);   // that co
 Channel *cooperative_staged(const Plan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
-Tile *tile_of(const Plan *plan, const Buf *buf);   // NULL: no tile
-const Buf *loaded_tile(const Stmt *stmt);          // what the copy loads; NULL: it is none
-bool loads_tile(const Stmt *stmt, void *user);     // for block_any
+Tile *tile_of(const Plan *plan, const Buf *buf);        // NULL: no tile
+const Buf *loaded_tile(const Stmt *stmt);               // what the copy loads; NULL: it is none
+bool loads_tile(const Stmt *stmt, void *user);          // for block_any
 bool transposes_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
 // The role that loads copies a tile there, or changes a scalar that it needs; for block_any, of a Plan.
 bool load_does(const Stmt *stmt, void *plan);
@@ -62,8 +62,4 @@ bool transposer_runs(const Stmt *stmt, void *plan);   // the same of the role th
 bool load_knows(Plan *plan, const Stmt *stmt);
 
 // ---- of the plan itself ----
-const char *plan_problem(Plan *plan);      // what stands against it, registers aside (ws_legality.c); NULL: nothing
-void slice_producer(Plan *plan);              // what the role that loads has to know (producer_slice.c)
-bool find_live_ranges(Plan *plan, Tile *tile);   // where the tile is used; false: somewhere else too
-bool is_transposed_tile(const Plan *plan, const Tile *tile);             // transposing fills it
-const Stmt *transpose_copy(const Plan *plan, const Tile *tile);   // that transposes the tile; NULL: none does
+bool is_transposed_tile(const Plan *plan, const Tile *tile);   // transposing fills it

@@ -2,7 +2,7 @@
 //
 // The statements of a block run in order as if one thread did them; threads run apart. So between two accesses that
 // conflict there must be a barrier, and between a started copy and its use a wait and a barrier. Where is found by
-// playing the kernel through (sync_model.h), not by patterns:
+// playing the kernel through (sync_model.c), not by patterns:
 //
 //  1. groups     each maximal run of started copies closes a group: after the run, or after the `if` around it, so
 //                that the number of groups does not depend on whether there was a copy
@@ -28,7 +28,7 @@
 // releases that order it, and tiles that it copies to and awaits get their barriers in a role too: the role's own. Blocks of a grid
 // are not ordered with one another.
 #include "passes/analysis/util.h"
-#include "passes/sync/sync_model.h"
+#include "passes/sync/sync.h"
 
 // ---- groups ----
 

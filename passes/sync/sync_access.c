@@ -1,7 +1,7 @@
-#include "passes/sync/sync_access.h"
 #include "layout/distribution.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma_reduce.h"
+#include "passes/sync/sync.h"
 #include <string.h>
 
 bool is_leaf(const Stmt *stmt) {

@@ -12,7 +12,7 @@
 // A barrier ends all live accesses that have landed. A pending copy knows its age, the number of cp.async groups closed
 // after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
 //
-// Control flow. Loops are played with real trip counts: where they are not known with those of scenarios (sync_scenarios.h), and
+// Control flow. Loops are played with real trip counts: where they are not known with those of scenarios (sync_scenarios.c), and
 // of long loops the first, the last, and some that may be anywhere between them; what is cut out are multiples of S, so that slots
 // k % S come as they would. A
 // count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
@@ -27,8 +27,7 @@
 //            commit (no copy)       As[1] age 0
 //            gemm on slot 0         As[1] age 1
 //     k = 1  await As[1]            As[1] age 1, gemm's reads of slot 0                    (the same wait and barrier)
-#include "passes/sync/sync_model.h"
-#include "passes/sync/sync_scenarios.h"
+#include "passes/sync/sync.h"
 #include <string.h>
 
 typedef struct Live {

@@ -1,6 +1,5 @@
-#include "passes/sync/sync_scenarios.h"
 #include "passes/analysis/util.h"
-#include "passes/sync/sync_access.h"
+#include "passes/sync/sync.h"
 
 typedef struct Choice {
     int first, second;

@@ -39,7 +39,7 @@
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 #include "passes/specialize/builder.h"
-#include "passes/specialize/redundant_waits.h"
+#include "passes/specialize/warp_specialize.h"
 
 typedef struct
     Edges {   // of a condition: it holds before `until` and from `from` on; NULL: by no comparison that falls, that rises
@@ -48,8 +48,8 @@ typedef struct
 
 typedef struct Split {
     Arena *arena;
-    Map *edges;   // loop -> Edges: where its plain part begins and ends
-    Map *single_trip;    // loops whose plain part is the first and has one iteration, and then that part
+    Map *edges;         // loop -> Edges: where its plain part begins and ends
+    Map *single_trip;   // loops whose plain part is the first and has one iteration, and then that part
 } Split;
 
 static bool is_running(const Stmt *stmt, void *user) {
@@ -157,7 +157,8 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     map_put(split->edges, stmt, edges);
     if (edges->until) return;
     Expr *trips = e_sub(split->arena, edges->from, iter->begin);
-    if (prove(facts, e_binary(split->arena, BIN_LE, trips, e_int(split->arena, 1)))) map_put(split->single_trip, stmt, stmt);
+    if (prove(facts, e_binary(split->arena, BIN_LE, trips, e_int(split->arena, 1))))
+        map_put(split->single_trip, stmt, stmt);
 }
 
 static Stmt *piece_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {

@@ -2,7 +2,7 @@
 #include "ir/build.h"
 #include "layout/distribution.h"
 #include "passes/pass.h"
-#include "passes/sync/sync_model.h"
+#include "passes/sync/sync.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 

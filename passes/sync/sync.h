@@ -1,0 +1,133 @@
+// Barriers, cp.async groups and waits (pass insert-sync).
+//
+// In: a kernel whose shared buffers have layouts and offsets; started copies, `await`s. Out: the same kernel with `barrier`,
+// `cp_async_commit`, `cp_async_wait`, `bulk_wait` and `fence_async` where conflicting accesses need them; no `await`.
+//
+//     insert_sync.c      the pass: groups, placement, pruning
+//     sync_model.c       executes the kernel symbolically and finds the conflicts that nothing orders yet
+//     sync_scenarios.c   the trip counts that it is executed with
+//     sync_access.c      the memory accesses of a statement
+#pragma once
+#include "passes/analysis/affine.h"
+#include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
+
+// ---- accesses (sync_access.c) ----
+//
+// Accesses of memory by statements of the tile stage, as insert-sync sees them: which elements, by which threads.
+
+typedef enum {
+    WHO_MAPPED,   // element by element, by the threads that the statement's @map names
+    WHO_ONE,      // by one thread
+    WHO_ALL,      // by all threads, or by threads unknown
+} Who;
+
+// A dim of the accessed box: elements start + low .. start + low + length - 1. length -1: unknown elements.
+typedef struct BoxDim {
+    Expr *start;
+    int64_t low, length;
+    int64_t factors[LAYOUT_MAX_RANK];   // of the tile loop's iterators (WHO_MAPPED)
+} BoxDim;
+
+typedef struct MemAccess {
+    Buf *
+        buf;   // NULL: all of global memory (of a fence or a release, which come after what the block did); of an await, all memory
+    const Stmt *stmt;
+    int id;   // for the user's tables
+    bool write;
+    bool flag;            // an atomic, or an access with a memory order: what blocks tell each other
+    OpId update;          // atomic, and in any order among its like: nobody asks what was there before; OP_COUNT: none
+    bool async;           // lands later, at a wait for its cp.async group
+    bool elsewhere;       // in another block's memory: who reads it here waits for its mbarrier
+    bool tma;             // by TMA: lands at a wait for its mbarrier, or (a store, which reads) at a bulk_wait
+    const Region *bar;    // that mbarrier
+    bool pseudo;          // an await, a cluster's barrier: asks for what has landed, touches nothing
+    bool orders_later;    // a fence: what all threads do in global memory after it comes after it
+    bool after_barrier;   // behind the statement's own barrier (reductions through scratch)
+    Who who;
+    int rank;
+    BoxDim dims[LAYOUT_MAX_RANK];
+    const Layout *map;   // WHO_MAPPED
+    int loop_rank;
+    int64_t extents[LAYOUT_MAX_RANK];
+} MemAccess;
+
+typedef VEC(MemAccess *) MemAccessVec;
+
+// Accesses of global and shared memory by a leaf (bodies of parallel loops and thread regions included), or by the
+// bounds and conditions of other statements.
+void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
+void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
+// A fence or a release: what the block did comes before it.
+bool orders_memory(const Stmt *stmt);
+// Leaves are executed as one; other statements' bodies are walked.
+bool is_leaf(const Stmt *stmt);
+
+// Two accesses that meet in an element do so in one thread: the boxes start at the same element (the caller's check)
+// and every element belongs to one and the same thread in both maps. By enumeration.
+bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b);
+// Bytes of the block's shared memory that an access with these starts may touch: its slot's where that is known. False
+// when the buffer has no place yet.
+bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, int64_t *end);
+
+// ---- the model (sync_model.c) ----
+//
+// A kernel's memory accesses played through, block-wide: which of them still need a barrier or a wait between them.
+
+// What stands before a statement, or at the end of a `while` body (its condition is read again there).
+typedef struct Sync {
+    const Stmt *before;
+    const Block *at_end;
+    bool commit, barrier;
+    bool bulk, fence;   // bulk_wait(0, read), fence_async(): before the barrier
+    int wait;           // cp.async groups that may be pending; -1: no wait
+} Sync;
+
+typedef struct SyncPlan {
+    Map *by_place;        // Stmt or Block -> Sync
+    VEC(Sync *) syncs;    // in order of discovery
+    Map *commits;         // statements after which a cp.async group closes
+    VEC(Stmt *) groups;   // the same, in order
+} SyncPlan;
+
+typedef struct SyncModel SyncModel;
+
+SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan);
+// Of a role: its accesses of scratch buffers, which stage-through-shared made, so that no source orders them, of global memory that it
+// writes and uses again, and of `awaited` buffers (their roots).
+SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan);
+// Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
+void sync_model_place(SyncModel *model);
+// Plays it again, awaits being no accesses: true when the plan is enough.
+bool sync_model_check(SyncModel *model);
+// Statements played so far: what the caller budgets by.
+int64_t sync_model_steps(const SyncModel *model);
+
+// ---- scenarios (sync_scenarios.c) ----
+//
+// Trip counts that are not known, and which of them insert-sync plays a kernel through with.
+//
+// A loop of unknown length takes 0 .. S + 1 iterations, or 2 S + 2 and more, S being the least common multiple of the slots of the
+// kernel's rings (the constants of k % S), 1 for a loop that does not count slots. How many more is an unknown: what depends on it is not
+// decided. One within a loop takes two numbers in turn, as it may differ from one entry to the next, and one in each where it ends in
+// another slot. A scenario is one such number for each; where they are too many some are left with few, or open.
+//
+// Limits. A large number is one that leaves 2 over, where slots are counted: a condition for large ones that leave something else over
+// (`n > 20 && n % 3 == 0`) is never met. Of a large number only the first S + 1 and the last S + 1 iterations are played.
+
+typedef struct Scenarios Scenarios;
+typedef struct Quantity Quantity;   // a trip count: of the loops that end at a variable, or of one iterator
+
+Scenarios *scenarios_new(Arena *arena, Block *body);
+int64_t scenarios_period(const Scenarios *scenarios,
+                         const Stmt *loop);   // S for a loop that counts slots, else 1; S for NULL
+// What more iterations of a loop are a multiple of: of all numbers of slots, where it counts them.
+int64_t scenarios_multiple(const Scenarios *scenarios, const Stmt *loop);
+Quantity *scenario_quantity(const Scenarios *scenarios, const Var *var);   // NULL: none ends there
+bool scenario_is_open(const Quantity *quantity);             // it may be any number: there were too many scenarios
+Affine scenario_trips(AffineEnv *env, Quantity *quantity);   // the next entry's
+
+void scenarios_reset(Scenarios *scenarios);   // the first one
+bool scenarios_next(Scenarios *scenarios);    // false: that was the last
+// Dims and parameters that loops end at are bound from the start, lets where they stand.
+void scenario_start(Scenarios *scenarios, AffineEnv *env);
