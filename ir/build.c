@@ -550,3 +550,32 @@ Expr *e_min(Arena *arena, Expr *a, Expr *b) {
 Expr *e_max(Arena *arena, Expr *a, Expr *b) {
     return e_call2(arena, OP_MAX, a, b);
 }
+
+Expr *e_eq(Arena *arena, Expr *a, Expr *b) {
+    return e_binary(arena, BIN_EQ, a, b);
+}
+
+Expr *e_ge(Arena *arena, Expr *a, Expr *b) {
+    return e_binary(arena, BIN_GE, a, b);
+}
+
+Expr *e_both(Arena *arena, Expr *a, Expr *b) {
+    return a && b ? e_and(arena, a, b) : a ? a : b;
+}
+
+// ---- with a constant on the right ----
+Expr *e_plus(Arena *arena, Expr *a, int64_t n) {
+    return e_add(arena, a, e_int(arena, n));
+}
+
+Expr *e_times(Arena *arena, Expr *a, int64_t n) {
+    return e_mul(arena, a, e_int(arena, n));
+}
+
+Expr *e_over(Arena *arena, Expr *a, int64_t n) {
+    return e_div(arena, a, e_int(arena, n));
+}
+
+Expr *e_rem(Arena *arena, Expr *a, int64_t n) {
+    return e_mod(arena, a, e_int(arena, n));
+}

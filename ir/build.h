@@ -30,6 +30,14 @@ Expr *e_lt(Arena *arena, Expr *a, Expr *b);
 Expr *e_and(Arena *arena, Expr *a, Expr *b);   // logical; true is neutral
 Expr *e_min(Arena *arena, Expr *a, Expr *b);
 Expr *e_max(Arena *arena, Expr *a, Expr *b);
+Expr *e_eq(Arena *arena, Expr *a, Expr *b);
+Expr *e_ge(Arena *arena, Expr *a, Expr *b);
+Expr *e_both(Arena *arena, Expr *a, Expr *b);   // a && b, where NULL is true
+// With a constant on the right: a + n, a * n, a / n, a % n.
+Expr *e_plus(Arena *arena, Expr *a, int64_t n);
+Expr *e_times(Arena *arena, Expr *a, int64_t n);
+Expr *e_over(Arena *arena, Expr *a, int64_t n);
+Expr *e_rem(Arena *arena, Expr *a, int64_t n);
 
 bool expr_is_int(const Expr *e, int64_t value);   // the integer constant `value`
 bool expr_const(const Expr *e, int64_t *value);   // an integer constant
@@ -50,6 +58,8 @@ Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices);
 Arg arg_value(Expr *value);
 Arg arg_region(Region *region);
 Arg arg_name(const char *name);
+Arg arg_int(Arena *arena, int64_t value);
+Arg arg_element(Arena *arena, Buf *buf, Expr *index);   // of a buffer of rank 1
 
 Stmt *stmt_new(Arena *arena, StmtKind kind, Span loc);
 Stmt *s_let(Arena *arena, Var *var, Expr *value);
@@ -66,6 +76,16 @@ void block_push(Arena *arena, Block *block, Stmt *stmt);
 void block_insert(Arena *arena, Block *block, int at, Stmt *stmt);
 void block_remove(Block *block, int at);
 void block_append(Arena *arena, Block *to, const Block *from);
+
+// New statements at a block's end.
+Stmt *block_call(Arena *arena, Block *block, Span loc, OpId op, int count, const Arg *args);
+// block_call(arena, block, loc, op, Arg...): at least one operand.
+#define BLOCK_CALL(arena, block, loc, op, ...)                                                                         \
+    block_call(arena, block, loc, op, (int)(sizeof((Arg[]){__VA_ARGS__}) / sizeof(Arg)), (Arg[]){__VA_ARGS__})
+Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc);   // the new variable
+Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_t count, Span loc);   // a local array
+void block_store1(Arena *arena, Block *block, Buf *buf, Expr *index, Expr *value);
+Block *block_if(Arena *arena, Block *block, Expr *condition);   // its body; NULL: the block itself
 
 // Scalar arithmetic in the exact semantics of the language (used by folding and by the emulator):
 double float_round(Type type, double value);   // to nearest even; e4m3/e5m2 saturate; f64 unchanged

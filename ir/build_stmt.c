@@ -92,6 +92,14 @@ Arg arg_name(const char *name) {
     return (Arg){.name = name};
 }
 
+Arg arg_int(Arena *arena, int64_t value) {
+    return arg_value(e_int(arena, value));
+}
+
+Arg arg_element(Arena *arena, Buf *buf, Expr *index) {
+    return arg_region(region_element(arena, buf, 1, &index));
+}
+
 // ---- statements ----
 Stmt *stmt_new(Arena *arena, StmtKind kind, Span loc) {
     Stmt *stmt = NEW(arena, Stmt);
@@ -183,4 +191,34 @@ void block_remove(Block *block, int at) {
 
 void block_append(Arena *arena, Block *to, const Block *from) {
     for (int i = 0, count = from->count; i < count; i++) vec_push(arena, to, from->items[i]);
+}
+
+Stmt *block_call(Arena *arena, Block *block, Span loc, OpId op, int count, const Arg *args) {
+    Stmt *call = s_call(arena, op, count, args);
+    call->loc = loc;
+    block_push(arena, block, call);
+    return call;
+}
+
+Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc) {
+    Var *var = var_new(arena, name, VAR_LET, value->type, loc);
+    block_push(arena, block, s_let(arena, var, value));
+    return e_var(arena, var);
+}
+
+Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_t count, Span loc) {
+    Buf *local = buf_new_const(arena, name, SCOPE_LOCAL, type, 1, &count, loc);
+    block_push(arena, block, s_decl(arena, local));
+    return local;
+}
+
+void block_store1(Arena *arena, Block *block, Buf *buf, Expr *index, Expr *value) {
+    block_push(arena, block, s_store1(arena, buf, index, value));
+}
+
+Block *block_if(Arena *arena, Block *block, Expr *condition) {
+    if (!condition) return block;
+    Stmt *only = s_if(arena, condition);
+    block_push(arena, block, only);
+    return &only->if_.then;
 }

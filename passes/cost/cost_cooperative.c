@@ -222,8 +222,8 @@ static Expr *at_middle(Mapper *mapper, Expr *expr) {
     if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
     for (int i = 0; i < middle->grid->grid.count; i++)
         if (middle->grid->grid.iters[i].var == expr->var)
-            return e_div(middle->arena, e_sub(middle->arena, middle->grid->grid.iters[i].end, e_int(middle->arena, 1)),
-                         e_int(middle->arena, 2));
+            return e_over(middle->arena, e_sub(middle->arena, middle->grid->grid.iters[i].end, e_int(middle->arena, 1)),
+                          2);
     const Block *body = &middle->grid->grid.body;
     for (int i = 0; i < body->count; i++)
         if (body->items[i]->kind == STMT_LET && body->items[i]->let.var == expr->var)
@@ -256,7 +256,6 @@ Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, b
     Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_call(arena, OP_SMS, 0, NULL);
     if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, tiles, sms), point);
     if (alone) return e_max(arena, e_div(arena, e_mul(arena, tiles, point), sms), point);   // the device balances them
-    Expr *even =
-        e_add(arena, e_mul(arena, tiles, point), e_mul(arena, e_div(arena, point, e_int(arena, UNEVEN)), sms));
+    Expr *even = e_add(arena, e_mul(arena, tiles, point), e_mul(arena, e_over(arena, point, UNEVEN), sms));
     return e_max(arena, e_div(arena, even, sms), point);
 }

@@ -24,8 +24,7 @@ static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *ex
 // The padding of the last tile: tile * end - X for a grid name with end ceildiv(X, tile), else 0.
 static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
     bool divides = end->kind == EXPR_CALL && end->call.op == OP_CEILDIV && expr_is_int(end->call.args[1].value, tile);
-    return divides ? e_sub(arena, e_mul(arena, (Expr *)end, e_int(arena, tile)), end->call.args[0].value)
-                   : e_int(arena, 0);
+    return divides ? e_sub(arena, e_times(arena, (Expr *)end, tile), end->call.args[0].value) : e_int(arena, 0);
 }
 
 typedef struct Streamed {
@@ -42,11 +41,11 @@ static Streamed streamed(const TileSearch *search, const Func *kernel, const Stm
     int64_t m, n;
     specialized_tile(kernel, &m, &n);
     Expr *zeros = e_add(a, e_mul(a, behind_end(a, rows, m), columns), e_mul(a, behind_end(a, columns, n), rows));
-    zeros = e_mul(a, e_mul(a, zeros, specialized_steps(a, kernel)), e_int(a, cost->bytes));
+    zeros = e_times(a, e_mul(a, zeros, specialized_steps(a, kernel)), cost->bytes);
     Expr *readers = e_min(a, rows, columns);
     return (Streamed){.readers = readers,
                       .few = e_binary(a, BIN_LE, readers, e_int(a, STREAM_READERS)),
-                      .zeros = e_div(a, zeros, e_int(a, search->target->wgmma.zero_bytes))};
+                      .zeros = e_over(a, zeros, search->target->wgmma.zero_bytes)};
 }
 
 // The number of co-resident clusters (as clusters_of).
@@ -54,8 +53,8 @@ static Expr *clusters(const TileSearch *search, int split) {
     Arena *a = search->arena;
     Expr *all = e_call(a, OP_SMS, 0, NULL);
     if (split == 1) return all;
-    all = e_div(a, all, e_int(a, split));
-    if (split > 2) all = e_sub(a, all, e_div(a, all, e_int(a, search->target->wgmma.stray_clusters)));
+    all = e_over(a, all, split);
+    if (split > 2) all = e_sub(a, all, e_over(a, all, search->target->wgmma.stray_clusters));
     return e_max(a, all, e_int(a, 1));
 }
 
@@ -69,18 +68,16 @@ static Expr *workspace_cost(const TileSearch *search, const Func *kernel) {
     int64_t m, n;
     specialized_tile(kernel, &m, &n);
     Expr *tiles = e_mul(a, grid->grid.iters[0].end, grid->grid.iters[1].end);
-    Expr *rows = e_mul(a, grid->grid.iters[0].end, e_int(a, m)),
-         *columns = e_mul(a, grid->grid.iters[1].end, e_int(a, n));
+    Expr *rows = e_times(a, grid->grid.iters[0].end, m), *columns = e_times(a, grid->grid.iters[1].end, n);
     Expr *waves = e_call2(a, OP_CEILDIV, e_mul(a, tiles, splits), e_call(a, OP_SMS, 0, NULL));
     Expr *steps = e_mul(a, waves, e_call2(a, OP_CEILDIV, all, splits));
-    Expr *loop = e_mul(a, steps, e_int(a, larger(cost.step, cost.stream)));
-    Expr *memory = e_mul(a, e_mul(a, e_add(a, rows, columns), all), e_int(a, cost.bytes));
-    Expr *sums = e_mul(a, splits, e_mul(a, e_mul(a, rows, columns), e_int(a, 2 * (int64_t)sizeof(float))));
-    Expr *store = e_mul(a, waves, e_int(a, n * (costs->tail_clocks + costs->scattered_clocks)));
-    Expr *clocks = e_add(a, e_max(a, loop, e_div(a, memory, e_int(a, costs->memory_bytes))), store);
+    Expr *loop = e_times(a, steps, larger(cost.step, cost.stream));
+    Expr *memory = e_times(a, e_mul(a, e_add(a, rows, columns), all), cost.bytes);
+    Expr *sums = e_mul(a, splits, e_times(a, e_mul(a, rows, columns), 2 * (int64_t)sizeof(float)));
+    Expr *store = e_times(a, waves, n * (costs->tail_clocks + costs->scattered_clocks));
+    Expr *clocks = e_add(a, e_max(a, loop, e_over(a, memory, costs->memory_bytes)), store);
     clocks = e_add(a, clocks, streamed(search, kernel, grid, &cost).zeros);
-    return e_add(a, e_add(a, clocks, e_div(a, sums, e_int(a, costs->workspace_bytes))),
-                 e_int(a, costs->second_launch_clocks));
+    return e_plus(a, e_add(a, clocks, e_over(a, sums, costs->workspace_bytes)), costs->second_launch_clocks);
 }
 
 // As clocks_of in search.c, as an expression for the launch.
@@ -96,10 +93,9 @@ static Expr *pingpong_clocks(const TileSearch *search, const Func *kernel, const
     if (stream.few && cost->stream > cost->step) step = e_select(a, stream.few, e_int(a, cost->stream), step);
     steps = e_mul(a, steps, step);
     if (split > 1) {
-        Expr *loads = e_mul(a, e_mul(a, tiles, all), e_int(a, cost->loaded));
-        loads = e_div(a, loads, e_int(a, search->target->wgmma.cluster_bytes));
-        if (stream.readers)
-            loads = e_select(a, e_binary(a, BIN_GE, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
+        Expr *loads = e_times(a, e_mul(a, tiles, all), cost->loaded);
+        loads = e_over(a, loads, search->target->wgmma.cluster_bytes);
+        if (stream.readers) loads = e_select(a, e_ge(a, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
         clocks = e_add(a, e_max(a, e_mul(a, waves, steps), loads), e_mul(a, waves, tail));
     } else if (cost->hidden) {
         clocks = e_add(a, e_mul(a, waves, steps), tail);

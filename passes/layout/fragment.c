@@ -42,8 +42,8 @@ const Layout *fragment_wgmma_paired(Arena *arena, const WgmmaInfo *info, int64_t
 
 // The digit of `index` whose step is `weight`; the slowest one (of `total`) needs no remainder.
 static Expr *digit_of(Arena *arena, Expr *index, int64_t weight, int64_t extent, int64_t total) {
-    Expr *digit = e_div(arena, index, e_int(arena, weight));
-    return weight * extent < total ? e_mod(arena, digit, e_int(arena, extent)) : digit;
+    Expr *digit = e_over(arena, index, weight);
+    return weight * extent < total ? e_rem(arena, digit, extent) : digit;
 }
 
 static bool is_used(const LayoutMode *mode, int rank, const int *dims) {
@@ -59,7 +59,7 @@ Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const 
         const LayoutMode *mode = &map->in[TV_VALUE].modes[i];
         if (is_used(mode, rank, dims)) {
             Expr *digit = digit_of(arena, value, weight, mode->extent, total);
-            slot = e_add(arena, slot, e_mul(arena, digit, e_int(arena, place)));
+            slot = e_add(arena, slot, e_times(arena, digit, place));
             place *= mode->extent;
         }
         weight *= mode->extent;
@@ -74,7 +74,7 @@ Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread) {
         const LayoutMode *mode = &map->in[TV_THREAD].modes[i];
         if (mode->stride == 0) {
             Expr *digit = digit_of(arena, thread, weight, mode->extent, tv_threads(map));
-            Expr *is_first = e_binary(arena, BIN_EQ, digit, e_int(arena, 0));
+            Expr *is_first = e_eq(arena, digit, e_int(arena, 0));
             first = first ? e_and(arena, first, is_first) : is_first;
         }
         weight *= mode->extent;
@@ -120,7 +120,7 @@ Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, 
             Piece piece = piece_from(&seen->in[TV_VALUE], left.stride, left.out, left.extent);
             if (piece.extent < 2 || left.extent % piece.extent != 0) return NULL;
             Expr *digit = digit_of(arena, value, piece.weight, piece.extent, total);
-            slot = e_add(arena, slot, e_mul(arena, digit, e_int(arena, place)));
+            slot = e_add(arena, slot, e_times(arena, digit, place));
             place *= piece.extent;
             left.extent /= piece.extent;
             left.stride *= piece.extent;

@@ -462,7 +462,7 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
         Expr *steps = e_call2(arena, OP_CEILDIV, count, iter->step);
         Stmt *outer =
             s_for(arena, LOOP_SERIAL, chunk, e_int(arena, 0), e_call2(arena, OP_CEILDIV, steps, e_int(arena, size)));
-        Expr *at = e_add(arena, e_mul(arena, e_var(arena, chunk), e_int(arena, size)), e_var(arena, inner));
+        Expr *at = e_add(arena, e_times(arena, e_var(arena, chunk), size), e_var(arena, inner));
         Subst *subst = subst_new(arena);
         subst_var(subst, iter->var, e_add(arena, iter->begin, e_mul(arena, at, iter->step)));
         subst_block(subst, &stmt->loop.body);

@@ -95,13 +95,13 @@ void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **
     Expr *eight = e_int(arena, 8), *sixteen = e_int(arena, 16);
     if (load->count == 2) lane = e_mod(arena, lane, sixteen);
     Expr *low = e_mod(arena, lane, eight);
-    Expr *middle = e_mul(arena, e_mod(arena, e_div(arena, lane, eight), e_int(arena, 2)), eight);
+    Expr *middle = e_mul(arena, e_rem(arena, e_div(arena, lane, eight), 2), eight);
     Expr *high = e_mul(arena, e_div(arena, lane, sixteen), eight);
     bool by_middle = !load->is_b == !load->trans;
     Expr *first = by_middle ? e_mod(arena, lane, sixteen) : e_add(arena, low, high);
     Expr *second = by_middle ? high : middle;
     *outer = load->trans ? second : first;
-    *inner = e_mul(arena, load->trans ? first : second, e_int(arena, load->pack));
+    *inner = e_times(arena, load->trans ? first : second, load->pack);
 }
 
 // ---- emitting ----
@@ -134,7 +134,7 @@ Stmt *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, E
 }
 
 static Expr *times(Gemm *gemm, Expr *a, int64_t b) {
-    return e_mul(gemm->arena, a, e_int(gemm->arena, b));
+    return e_times(gemm->arena, a, b);
 }
 static Expr *plus(Gemm *gemm, Expr *a, Expr *b) {
     return e_add(gemm->arena, a, b);
@@ -154,8 +154,8 @@ static void push_ldmatrix(Gemm *gemm, int operand, MatrixLoad load, Buf *local, 
     slot = in_set(gemm, operand, slot);
     matrix_lane_exprs(arena, &load, gemm->lane, &outer, &inner);
     Region *from = operand_element(gemm, operand, plus(gemm, outer0, outer), plus(gemm, inner0, inner));
-    Arg args[] = {arg_region(region_element(arena, local, 1, &slot)), arg_region(from),
-                  arg_value(e_int(arena, load.count)), arg_value(e_bool(arena, load.trans))};
+    Arg args[] = {arg_element(arena, local, slot), arg_region(from), arg_int(arena, load.count),
+                  arg_value(e_bool(arena, load.trans))};
     Stmt *call = s_call(arena, OP_LDMATRIX, 4, args);
     call->loc = place(gemm);
     block_push(arena, out, call);
@@ -258,12 +258,12 @@ static void convert_tile(Gemm *gemm, int operand, Expr *tile, Expr *to, Block *o
     Expr *source = v;
     if (gemm->step > gemm->info->k && operand == 0) {   // a row's 4 values in a register; the instruction wants 2 and 2
         Expr *two = e_int(arena, 2), *pair = e_mod(arena, v, two), *row = e_mod(arena, e_div(arena, v, two), two),
-             *high = e_mod(arena, e_div(arena, v, e_int(arena, 4)), two), *half = e_div(arena, v, e_int(arena, 8));
+             *high = e_mod(arena, e_over(arena, v, 4), two), *half = e_over(arena, v, 8);
         source =
             plus(gemm, plus(gemm, times(gemm, half, 8), times(gemm, row, 4)), plus(gemm, times(gemm, high, 2), pair));
     }
     Expr *value = e_load1(arena, from, in_set(gemm, operand, plus(gemm, times(gemm, tile, values), source)));
-    block_push(arena, &each->loop.body, s_store1(arena, wide, plus(gemm, to, v), e_cast(arena, wide->type, value)));
+    block_store1(arena, &each->loop.body, wide, plus(gemm, to, v), e_cast(arena, wide->type, value));
     facts_release(gemm->lower->facts, mark);
     block_push(arena, out, each);
 }
@@ -301,7 +301,7 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
                       times(gemm, plus(gemm, times(gemm, i, gemm->n_tiles), j), gemm->c_values)};
     Buf *locals[3] = {gemm->wide_a ? gemm->wide_a : gemm->a, gemm->wide_b ? gemm->wide_b : gemm->b, gemm->acc};
     Arg args[4] = {arg_name(gemm->info->name)};
-    for (int o = 0; o < 3; o++) args[o + 1] = arg_region(region_element(arena, locals[o], 1, &slots[o]));
+    for (int o = 0; o < 3; o++) args[o + 1] = arg_element(arena, locals[o], slots[o]);
     Stmt *call = s_call(arena, OP_MMA, 4, args);
     call->loc = place(gemm);
     block_push(arena, pieces > 1 ? &halves->loop.body : &columns->loop.body, call);
@@ -326,10 +326,10 @@ static void warp_corner(Gemm *gemm, Block *out) {
     const Attr *split = attr_get(gemm->stmt->attrs, ATTR_WARPS);
     int64_t warps_m = split->args[0].integer, warps_n = split->args[1].integer;
     int64_t lanes = gemm->lower->target->warp_lanes;
-    Expr *thread = lower_thread(gemm->lower), *warp = e_div(arena, thread, e_int(arena, lanes));
-    gemm->lane = bound(gemm, "lane", e_mod(arena, thread, e_int(arena, lanes)), out);
-    Expr *m = e_mod(arena, warp, e_int(arena, warps_m));
-    Expr *n = e_mod(arena, e_div(arena, warp, e_int(arena, warps_m)), e_int(arena, warps_n));
+    Expr *thread = lower_thread(gemm->lower), *warp = e_over(arena, thread, lanes);
+    gemm->lane = bound(gemm, "lane", e_rem(arena, thread, lanes), out);
+    Expr *m = e_rem(arena, warp, warps_m);
+    Expr *n = e_rem(arena, e_over(arena, warp, warps_m), warps_n);
     gemm->row0 = bound(gemm, "row0", times(gemm, m, gemm->m_tiles * gemm->info->m), out);
     gemm->column0 = bound(gemm, "column0", times(gemm, n, gemm->n_tiles * gemm->info->n), out);
 }
@@ -451,7 +451,7 @@ static void clear_accumulator(Gemm *gemm, Block *out) {
     Expr *r;
     Stmt *unless = s_if(arena, e_unary(arena, UNARY_NOT, lower_expr(gemm->lower, args[GEMM_ACCUMULATE].value)));
     Stmt *values = gemm_counted(gemm, LOOP_UNROLL, "r", tv_values(args[GEMM_ACC].region->buf->layout), &r);
-    block_push(arena, &values->loop.body, s_store1(arena, acc, r, e_zero(arena, acc->type)));
+    block_store1(arena, &values->loop.body, acc, r, e_zero(arena, acc->type));
     block_push(arena, &unless->if_.then, values);
     block_push(arena, out, unless);
 }

@@ -198,7 +198,7 @@ static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *o
 }
 
 static Stmt *at_step(Gemm *gemm, Expr *kk, int64_t step) {
-    return s_if(gemm->arena, e_binary(gemm->arena, BIN_EQ, kk, e_int(gemm->arena, step)));
+    return s_if(gemm->arena, e_eq(gemm->arena, kk, e_int(gemm->arena, step)));
 }
 
 // All steps but the last share the copies; the commit follows the last part.
@@ -218,12 +218,12 @@ static void interleave_copies(const Copies *copies, Expr *kk, Block *out) {
 
 static void next_fragments(Gemm *gemm, Expr *kk, Block *out) {
     Arena *arena = gemm->arena;
-    Expr *next = e_add(arena, kk, e_int(arena, 1));
+    Expr *next = e_plus(arena, kk, 1);
     Stmt *within = s_if(arena, e_lt(arena, next, e_int(arena, gemm->k_steps)));
     Gemm at = *gemm;
     int mark = facts_mark(gemm->lower->facts);
     facts_assume(gemm->lower->facts, within->if_.condition, true);
-    at.set = e_mod(arena, next, e_int(arena, 2));
+    at.set = e_rem(arena, next, 2);
     gemm_load(&at, next, &within->if_.then);
     facts_release(gemm->lower->facts, mark);
     block_push(arena, out, within);
@@ -236,7 +236,7 @@ static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block
     Block *body = &steps->loop.body;
     next_fragments(gemm, kk, body);
     interleave_copies(copies, kk, body);
-    gemm->set = e_mod(gemm->arena, kk, e_int(gemm->arena, 2));
+    gemm->set = e_rem(gemm->arena, kk, 2);
     gemm_convert(gemm, body);
     gemm_multiply(gemm, kk, 0, gemm->m_tiles / 2, body);
     enter_tile(gemm, loop, next_tile(gemm->arena, &loop->loop.iters[0]), &last->if_.then);
@@ -295,7 +295,7 @@ static bool leaves_copies(const Block *body) {
 
 static void push_last_wait(Lower *lower, const Copies *copies, Block *out) {
     if (!copies->masked || !copies->left || (!lower->repeats && !shares_memory(lower, copies))) return;
-    Arg none = arg_value(e_int(lower->arena, 0));
+    Arg none = arg_int(lower->arena, 0);
     block_push(lower->arena, out, s_call(lower->arena, OP_CP_ASYNC_WAIT, 1, &none));
 }
 

@@ -105,7 +105,7 @@ static void set_coordinates(Lower *lower, const Boxes *boxes, int64_t panel, Arg
     const Region *region = boxes->region;
     for (int d = 0; d < region->count; d++) {
         Expr *start = lower_expr(lower, region->dims[region->count - 1 - d].start);
-        if (d == 0) start = e_add(arena, start, e_int(arena, panel * boxes->panels.columns));
+        if (d == 0) start = e_plus(arena, start, panel * boxes->panels.columns);
         out[d] = arg_value(simplify_expr(arena, lower->facts, start));
     }
 }
@@ -176,18 +176,18 @@ static void push_plain(Store *store, OpId op, int count, const Arg *args, Block 
 // Of several warpgroups each stores its own rows: this is the thread within it.
 static Expr *thread_of_warpgroup(Lower *lower) {
     Expr *t = lower_thread(lower);
-    return lower->warpgroup ? e_mod(lower->arena, t, e_int(lower->arena, target_warpgroup(lower->target))) : t;
+    return lower->warpgroup ? e_rem(lower->arena, t, target_warpgroup(lower->target)) : t;
 }
 
 static Stmt *push_first_thread(Store *store) {
     Arena *arena = store->lower->arena;
-    Stmt *only = s_if(arena, e_binary(arena, BIN_EQ, thread_of_warpgroup(store->lower), e_int(arena, 0)));
+    Stmt *only = s_if(arena, e_eq(arena, thread_of_warpgroup(store->lower), e_int(arena, 0)));
     block_push(arena, store->out, only);
     return only;
 }
 
 static void push_store_wait(Store *store, int64_t pending) {
-    Arg args[] = {arg_value(e_int(store->lower->arena, pending)), arg_name("read")};
+    Arg args[] = {arg_int(store->lower->arena, pending), arg_name("read")};
     push_plain(store, OP_BULK_WAIT, COUNT_OF(args), args, &push_first_thread(store)->if_.then);
 }
 
@@ -197,8 +197,8 @@ static void push_barrier(Store *store) {
     Arena *arena = lower->arena;
     Arg args[2] = {{0}};
     if (lower->warpgroup) {
-        args[0] = arg_value(e_add(arena, e_var(arena, lower->warpgroup), e_int(arena, TMA_STORE_BARRIER)));
-        args[1] = arg_value(e_int(arena, target_warpgroup(lower->target)));
+        args[0] = arg_value(e_plus(arena, e_var(arena, lower->warpgroup), TMA_STORE_BARRIER));
+        args[1] = arg_int(arena, target_warpgroup(lower->target));
     }
     push_plain(store, OP_BARRIER, COUNT_OF(args), args, store->out);
 }
@@ -206,7 +206,7 @@ static void push_barrier(Store *store) {
 // Where the warpgroup's rows begin.
 static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
     if (!lower->warpgroup || rows == 0) return e_int(lower->arena, 0);
-    return e_mul(lower->arena, e_var(lower->arena, lower->warpgroup), e_int(lower->arena, rows));
+    return e_times(lower->arena, e_var(lower->arena, lower->warpgroup), rows);
 }
 
 // Indices of a staging buffer: the warpgroup's part, where there are several, the slot, row and column. Of a whole tile: row and
@@ -216,10 +216,10 @@ static Region *staging_place(Store *store, Buf *buf, Expr *slot, Expr *row, Expr
     Expr *at[4];
     int count = 0, rank;
     if (store->tile) {
-        row = e_add(lower->arena,
-                    e_add(lower->arena, warpgroup_rows(lower, store->shape.strips * store->shape.rows), row),
-                    e_int(lower->arena, store->first_row));
-        column = e_add(lower->arena, column, e_int(lower->arena, store->first_column));
+        row = e_plus(lower->arena,
+                     e_add(lower->arena, warpgroup_rows(lower, store->shape.strips * store->shape.rows), row),
+                     store->first_row);
+        column = e_plus(lower->arena, column, store->first_column);
     } else if (lower->warpgroup) at[count++] = e_var(lower->arena, lower->warpgroup);
     if (!store->tile && buf->rank - count == 3) at[count++] = slot;
     at[count++] = row;
@@ -241,15 +241,13 @@ static void push_matrices(Store *store, Buf *buf, Expr *slot, Expr *column, Expr
     Stmt *convert = s_for(arena, LOOP_UNROLL, r, zero, e_int(arena, values));
     Expr *from = e_add(arena, first, e_var(arena, r));
     block_push(arena, to, s_decl(arena, out));
-    block_push(arena, &convert->loop.body,
-               s_store1(arena, out, e_var(arena, r), e_cast(arena, type, e_load1(arena, acc, from))));
+    block_store1(arena, &convert->loop.body, out, e_var(arena, r), e_cast(arena, type, e_load1(arena, acc, from)));
     block_push(arena, to, convert);
-    Expr *lane = e_mod(arena, t, e_int(arena, lanes)), *sixteen = e_int(arena, 16);
-    Expr *row = e_add(arena, e_mul(arena, e_div(arena, t, e_int(arena, lanes)), sixteen), e_mod(arena, t, sixteen));
-    Expr *half = count == 4 ? e_mul(arena, e_div(arena, lane, sixteen), e_int(arena, 8)) : zero;
+    Expr *lane = e_rem(arena, t, lanes), *sixteen = e_int(arena, 16);
+    Expr *row = e_add(arena, e_mul(arena, e_over(arena, t, lanes), sixteen), e_mod(arena, t, sixteen));
+    Expr *half = count == 4 ? e_times(arena, e_div(arena, lane, sixteen), 8) : zero;
     Arg args[] = {arg_region(staging_place(store, buf, slot, row, e_add(arena, column, half))),
-                  arg_region(region_element(arena, out, 1, &zero)), arg_value(e_int(arena, count)),
-                  arg_value(e_bool(arena, false))};
+                  arg_element(arena, out, zero), arg_int(arena, count), arg_value(e_bool(arena, false))};
     push_plain(store, OP_STMATRIX, COUNT_OF(args), args, to);
 }
 
@@ -259,8 +257,8 @@ static void push_columns(Store *store, Buf *buf, Expr *slot, int64_t first, int6
     int64_t pairs = columns / 16;
     Var *j = var_new(arena, "j", VAR_ITER, TYPE_I64, store->copy->loc);
     Stmt *each = s_for(arena, LOOP_UNROLL, j, e_int(arena, 0), e_int(arena, pairs)), *rest = s_block(arena);
-    Expr *column = e_mul(arena, e_var(arena, j), e_int(arena, 16));
-    Expr *value = e_add(arena, e_mul(arena, e_var(arena, j), e_int(arena, 8)), e_int(arena, first));
+    Expr *column = e_times(arena, e_var(arena, j), 16);
+    Expr *value = e_plus(arena, e_times(arena, e_var(arena, j), 8), first);
     int mark = facts_mark(store->lower->facts);
     facts_iter(store->lower->facts, &each->loop.iters[0]);
     push_matrices(store, buf, slot, column, value, 4, &each->loop.body);
@@ -297,10 +295,7 @@ static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_
     for (int d = 0; d < to->count; d++) {
         const RegionDim *dim = &to->dims[to->count - 1 - d];
         bool rows = d > 0 && dim->extent;
-        Expr *at = e_add(arena, lower_expr(lower, dim->start),
-                         e_int(arena, d == 0 ? column
-                                      : rows ? strip * store->shape.rows
-                                             : 0));
+        Expr *at = e_plus(arena, lower_expr(lower, dim->start), d == 0 ? column : rows ? strip * store->shape.rows : 0);
         if (rows && lower->warpgroup)
             at = e_add(arena, at, warpgroup_rows(lower, store->shape.strips * store->shape.rows));
         args[2 + d] = arg_value(simplify_expr(arena, lower->facts, at));
@@ -408,7 +403,7 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
 }
 
 static Arg number(Lower *lower, int64_t value) {
-    return arg_value(e_int(lower->arena, value));
+    return arg_int(lower->arena, value);
 }
 
 static void set_described(Lower *lower, const Described *o, Arg *out) {
@@ -433,7 +428,7 @@ static Arg left_operand(Products *p, int64_t strip, int64_t k) {
     int64_t rows = p->strips * p->info.m, group = target_warpgroup(lower->target);
     if (!p->registers) return operand_place(lower, &p->a, strip * p->info.m, k, rows);
     Expr *first = e_int(lower->arena, (strip * region_extent(a, 1) + k) * p->info.m / group);
-    return arg_region(region_element(lower->arena, lower_local(lower, a->buf), 1, &first));
+    return arg_element(lower->arena, lower_local(lower, a->buf), first);
 }
 
 static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block *out) {
@@ -447,7 +442,7 @@ static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block
                                      info->a_type, strcmp(info->a_type, info->b_type) ? "_" : "",
                                      strcmp(info->a_type, info->b_type) ? info->b_type : "");
     Arg args[COUNT] = {arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, 0, k, 0),
-                       arg_region(region_element(arena, acc, 1, &first)), number(lower, steps)};
+                       arg_element(arena, acc, first), number(lower, steps)};
     if (!p->registers) set_described(lower, &p->a, args + A_FORM);
     set_described(lower, &p->b, args + B_FORM);
     if (k == 0) args[ACCUMULATE] = p->gemm->call.args[GEMM_ACCUMULATE];

@@ -29,7 +29,7 @@
 Expr *bind_index(Version *version, Block *out) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
-    Expr *in[2] = {lower_thread(version->lower), e_mul(arena, version->group, e_int(arena, version->vector))};
+    Expr *in[2] = {lower_thread(version->lower), e_times(arena, version->group, version->vector)};
     Expr *coordinates[LAYOUT_MAX_RANK], *padding = NULL;
     layout_forward(arena, facts, version->map, in, coordinates);
     for (int d = 0; d < version->loop->rank; d++) {
@@ -78,7 +78,7 @@ Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t cou
     Stmt *loop = s_for(arena, kind, var, e_int(arena, 0), e_int(arena, count));
     loop->loc = version->loop->origin->loc;
     facts_iter(version->lower->facts, &loop->loop.iters[0]);
-    version->group = e_add(arena, e_mul(arena, version->group, e_int(arena, count)), e_var(arena, var));
+    version->group = e_add(arena, e_times(arena, version->group, count), e_var(arena, var));
     block_push(arena, out, loop);
     return &loop->loop.body;
 }
@@ -101,7 +101,7 @@ static void emit_groups(Version *version, Block *out) {
     Block *around = body;
     body = group_loop(version, LOOP_UNROLL, "q", unrolled, body);
     if (unrolled > 1) version->number = e_var(arena, around->items[around->count - 1]->loop.iters[0].var);
-    version->group = e_add(arena, version->group, e_int(arena, version->from / version->vector));
+    version->group = e_plus(arena, version->group, version->from / version->vector);
     Expr *padding = bind_index(version, body);
     if (padding) {
         Stmt *inside = s_if(arena, padding);

@@ -55,7 +55,7 @@ static void load_group(Version *version, const TileAccess *access, Block *out) {
     int count;
     Stmt *load = element_loop(version, LOOP_VECTORIZED, &var);
     Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
-    block_push(arena, &load->loop.body, s_store1(arena, local, e, e_load(arena, buf, count, indices)));
+    block_store1(arena, &load->loop.body, local, e, e_load(arena, buf, count, indices));
     map_put(version->temporaries, access->load, local);
     Expr *guard = group_guard(version, access);
     if (!guard) {
@@ -63,7 +63,7 @@ static void load_group(Version *version, const TileAccess *access, Block *out) {
         return;
     }
     Stmt *choice = s_if(arena, guard), *zero = element_loop(version, LOOP_UNROLL, &var);
-    block_push(arena, &zero->loop.body, s_store1(arena, local, e_var(arena, var), e_zero(arena, local->type)));
+    block_store1(arena, &zero->loop.body, local, e_var(arena, var), e_zero(arena, local->type));
     block_push(arena, &choice->if_.then, load);
     block_push(arena, &choice->if_.otherwise, zero);
     block_push(arena, out, choice);
@@ -120,10 +120,10 @@ static Expr *valid_elements(Version *version, const TileAccess *load, Expr *cons
     Expr *condition = load->condition ? version_expr(version, load->condition) : NULL;
     Expr *guard = both(version, condition, access_guard(arena, facts, load->buf, last, at));
     Expr *room = e_sub(arena, load->buf->shape[last], at[last]);
-    bool low = prove(facts, e_binary(arena, BIN_GE, at[last], e_int(arena, 0)));
-    if (!low) guard = both(version, guard, e_binary(arena, BIN_GE, at[last], e_int(arena, 0)));
+    bool low = prove(facts, e_ge(arena, at[last], e_int(arena, 0)));
+    if (!low) guard = both(version, guard, e_ge(arena, at[last], e_int(arena, 0)));
     Expr *valid = n;
-    if (!prove(facts, e_binary(arena, BIN_GE, room, n))) {
+    if (!prove(facts, e_ge(arena, room, n))) {
         bool whole = multiple_of(facts, simplify_expr(arena, facts, room)) % version->vector == 0;
         if (whole) guard = both(version, guard, e_lt(arena, at[last], load->buf->shape[last]));
         else valid = e_max(arena, e_min(arena, room, n), e_int(arena, 0));
@@ -178,7 +178,7 @@ void start_group(Version *version, Block *out) {
     Expr *valid = valid_elements(version, load, from);
     Arg args[4] = {arg_region(region_element(arena, buf, count, to)),
                    arg_region(region_element(arena, load->buf, load->count, from)),
-                   arg_value(e_int(arena, version->vector)),
+                   arg_int(arena, version->vector),
                    {0}};
     if (valid) args[3] = arg_value(valid);
     Stmt *copy = s_call(arena, OP_CP_ASYNC, 4, args);
@@ -205,7 +205,7 @@ void load_indices(Version *version, int64_t unrolled, Block *out) {
     for (int d = 0; d < load->count; d++) {
         Buf *read = map_get(version->indices, load->indices[d]);
         Expr *index = read ? e_cast(arena, TYPE_I64, version_expr(version, load->indices[d])) : NULL;
-        if (read) block_push(arena, body, s_store1(arena, read, number, index));
+        if (read) block_store1(arena, body, read, number, index);
     }
     facts_release(facts, mark);
     version->group = outer;

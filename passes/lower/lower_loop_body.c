@@ -8,7 +8,7 @@
 
 static Expr *value_number(Version *version) {
     Arena *arena = version->arena;
-    return e_add(arena, e_mul(arena, version->group, e_int(arena, version->vector)), version->element);
+    return e_add(arena, e_times(arena, version->group, version->vector), version->element);
 }
 
 Expr *at_index(Version *version, Expr *expr, Expr *const *index_) {
@@ -54,7 +54,7 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
     int64_t weight = tv_values(tv_project(version->arena, version->map, count, dims, NULL));
     for (int d = 0; d < count; d++) {
         if (dims[d] >= 0) continue;
-        slot = e_add(version->arena, slot, e_mul(version->arena, indices[d], e_int(version->arena, weight)));
+        slot = e_add(version->arena, slot, e_times(version->arena, indices[d], weight));
         weight *= held[d];
     }
     return simplify_expr(version->arena, version->lower->facts, slot);
@@ -159,12 +159,12 @@ static void version_store(Version *version, Stmt *stmt, Block *out) {
     Buf *buf = stmt->store.buf, *temporary = map_get(version->temporaries, stmt);
     Expr *value = version_expr(version, stmt->store.value);
     if (temporary) {
-        block_push(arena, out, s_store1(arena, temporary, version->element, value));
+        block_store1(arena, out, temporary, version->element, value);
         return;
     }
     if (buf->scope == SCOPE_FRAGMENT) {
         Expr *slot = fragment_slot(version, buf, stmt->store.count, stmt->store.indices);
-        block_push(arena, out, s_store1(arena, lower_local(lower, buf), slot, value));
+        block_store1(arena, out, lower_local(lower, buf), slot, value);
         return;
     }
     int count = stmt->store.count;
@@ -223,7 +223,7 @@ static void version_call_stmt(Version *version, Stmt *stmt, Block *out) {
     Buf *temporary = map_get(version->temporaries, stmt);
     if (temporary) {
         Expr *value = e_cast(version->arena, temporary->type, version_expr(version, stmt->call.args[1].value));
-        block_push(version->arena, out, s_store1(version->arena, temporary, version->element, value));
+        block_store1(version->arena, out, temporary, version->element, value);
         return;
     }
     Expr call = {.kind = EXPR_CALL};

@@ -13,8 +13,7 @@ static bool guard_is_uniform(const Version *version, const TileAccess *access) {
     for (int d = 0; d < access->count; d++) {
         int64_t coefficient;
         Expr *inside = e_lt(arena, access->indices[d], access->buf->shape[d]);
-        bool proven =
-            prove(facts, inside) && prove(facts, e_binary(arena, BIN_GE, access->indices[d], e_int(arena, 0)));
+        bool proven = prove(facts, inside) && prove(facts, e_ge(arena, access->indices[d], e_int(arena, 0)));
         if (proven || (linear_in(access->indices[d], fast, &coefficient) && coefficient == 0)) continue;
         if (d != access->count - 1 || run_stride(access, fast) != STRIDE_UNIT) return false;
         Expr *base = simplify_expr(arena, facts, e_sub(arena, access->indices[d], e_var(arena, (Var *)fast)));
@@ -48,7 +47,7 @@ Expr *whole_tile_inside(Version *version) {
         for (int d = 0; d < access->count; d++) {
             Expr *high = corner(version, access->indices[d], true), *low = corner(version, access->indices[d], false);
             if (!high || !low) return NULL;
-            Expr *tests[2] = {e_lt(arena, high, access->buf->shape[d]), e_binary(arena, BIN_GE, low, e_int(arena, 0))};
+            Expr *tests[2] = {e_lt(arena, high, access->buf->shape[d]), e_ge(arena, low, e_int(arena, 0))};
             for (int i = 0; i < 2; i++)
                 if (!prove(facts, tests[i])) all = both(version, all, simplify_expr(arena, facts, tests[i]));
         }

@@ -137,7 +137,7 @@ static void reduce_values(Reduce *reduce, Block *out) {
     Expr *slot, *value;
     int mark = facts_mark(reduce->lower->facts);
     Stmt *clear = counted(reduce, "d", reduce->count, &slot);
-    block_push(arena, &clear->loop.body, s_store1(arena, reduce->partial, slot, identity(reduce)));
+    block_store1(arena, &clear->loop.body, reduce->partial, slot, identity(reduce));
     block_push(arena, out, clear);
     Stmt *loop = counted(reduce, "r", tv_values(reduce->src), &value);
     slot = simple(reduce, fragment_projected_value(arena, reduce->src, reduce->rank, reduce->dims, value));
@@ -166,7 +166,7 @@ static void push_butterfly(Reduce *reduce, int64_t mask, Block *out) {
         var_new(arena, "other", VAR_LET, reduce->type, reduce->stmt->loc);   // && and || must not skip the shuffle
     block_push(arena, &loop->loop.body, s_let(arena, var, other));
     Expr *sum = combine(reduce, partial_at(reduce, slot), e_var(arena, var));
-    block_push(arena, &loop->loop.body, s_store1(arena, reduce->partial, slot, sum));
+    block_store1(arena, &loop->loop.body, reduce->partial, slot, sum);
     facts_release(reduce->lower->facts, mark);
     block_push(arena, out, loop);
 }
@@ -194,17 +194,15 @@ static Expr *warp_partial(Reduce *reduce, Expr **first_lane) {
     for (int i = 0; i < reduce->src->in[TV_THREAD].count; i++) {
         const LayoutMode *mode = &reduce->src->in[TV_THREAD].modes[i];
         tv_split_digit(radix, mode->extent, reduce->lower->target->warp_lanes, &within, &above);
-        Expr *digit = e_mod(arena, e_div(arena, thread, e_int(arena, radix)), e_int(arena, mode->extent));
+        Expr *digit = e_rem(arena, e_over(arena, thread, radix), mode->extent);
         bool along = along_axis(mode, reduce->axis), replica = mode->stride == 0;
         if (along && above > 1) {
-            partial =
-                e_add(arena, partial, e_mul(arena, e_div(arena, digit, e_int(arena, within)), e_int(arena, weight)));
+            partial = e_add(arena, partial, e_times(arena, e_over(arena, digit, within), weight));
             weight *= above;
         }
         Expr *same = NULL;
-        if (along && within > 1)
-            same = e_binary(arena, BIN_EQ, e_mod(arena, digit, e_int(arena, within)), e_int(arena, 0));
-        if (replica) same = e_binary(arena, BIN_EQ, digit, e_int(arena, 0));
+        if (along && within > 1) same = e_eq(arena, e_rem(arena, digit, within), e_int(arena, 0));
+        if (replica) same = e_eq(arena, digit, e_int(arena, 0));
         if (same) *first_lane = *first_lane ? e_and(arena, *first_lane, same) : same;
         radix *= mode->extent;
     }
@@ -228,8 +226,8 @@ static Expr *result_number(Reduce *reduce, Expr *slot) {
     layout_forward(arena, reduce->lower->facts, reduce->dst, in, at);
     int last = dst->rank - 1;
     int64_t extent = buf_extent(dst, last), run = results_in_a_run(reduce, extent);
-    Expr *within = e_mul(arena, e_mod(arena, at[last], e_int(arena, run)), e_int(arena, extent / run));
-    at[last] = e_add(arena, within, e_div(arena, at[last], e_int(arena, run)));
+    Expr *within = e_times(arena, e_rem(arena, at[last], run), extent / run);
+    at[last] = e_add(arena, within, e_over(arena, at[last], run));
     for (int d = 0; d <= last; d++) number = e_add(arena, e_mul(arena, number, dst->shape[d]), at[d]);
     return simple(reduce, number);
 }
@@ -267,7 +265,7 @@ static bool lanes_agree(const Reduce *reduce) {
 }
 
 static Expr *lane_of(Reduce *reduce) {
-    return e_mod(reduce->arena, lower_thread(reduce->lower), e_int(reduce->arena, reduce->lower->target->warp_lanes));
+    return e_rem(reduce->arena, lower_thread(reduce->lower), reduce->lower->target->warp_lanes);
 }
 
 // One lane of each warp writes; where several blocks share the threads, to the scratch of each of them, which reads its own.
@@ -296,7 +294,7 @@ static void write_partials(Reduce *reduce, const Buf *scratch, Block *out) {
 static Expr *load_partial(Reduce *reduce, Buf *scratch, Expr *partial, Expr *slot) {
     int count;
     int64_t block_threads = reduce->lower->threads / reduce->blocks;
-    Expr *mine = e_div(reduce->arena, lower_thread(reduce->lower), e_int(reduce->arena, block_threads));
+    Expr *mine = e_over(reduce->arena, lower_thread(reduce->lower), block_threads);
     Expr *at[3] = {mine, simple(reduce, partial), result_number(reduce, slot)};
     Expr **indices = lower_indices(reduce->lower, scratch, scratch->rank, at + 3 - scratch->rank, &count);
     return e_load(reduce->arena, lower_physical(reduce->lower, scratch), count, indices);
@@ -309,10 +307,10 @@ static void read_partials(Reduce *reduce, Buf *scratch, int64_t partials, Block 
     int mark = facts_mark(reduce->lower->facts);
     Stmt *read = counted(reduce, "d", reduce->count, &slot);
     Block *inside = guarded(reduce, result_exists(reduce, slot), &read->loop.body);
-    block_push(arena, inside, s_store1(arena, reduce->partial, slot, identity(reduce)));
+    block_store1(arena, inside, reduce->partial, slot, identity(reduce));
     Stmt *each = counted(reduce, "w", partials, &partial);
     Expr *sum = combine(reduce, partial_at(reduce, slot), load_partial(reduce, scratch, partial, slot));
-    block_push(arena, &each->loop.body, s_store1(arena, reduce->partial, slot, sum));
+    block_store1(arena, &each->loop.body, reduce->partial, slot, sum);
     block_push(arena, inside, each);
     block_push(arena, out, read);
     facts_release(reduce->lower->facts, mark);
@@ -326,14 +324,14 @@ static void share_partials(Reduce *reduce, Buf *scratch, int64_t partials, Block
     Expr *slot, *trip, *thread = lower_thread(reduce->lower);
     int mark = facts_mark(reduce->lower->facts);
     Stmt *read = counted(reduce, "d", reduce->count, &slot);
-    block_push(arena, &read->loop.body, s_store1(arena, reduce->partial, slot, identity(reduce)));
+    block_store1(arena, &read->loop.body, reduce->partial, slot, identity(reduce));
     Stmt *each = counted(reduce, "w", (partials + group - 1) / group, &trip);
-    Expr *partial = e_add(arena, e_mul(arena, trip, e_int(arena, group)), e_mod(arena, thread, e_int(arena, group)));
+    Expr *partial = e_add(arena, e_times(arena, trip, group), e_rem(arena, thread, group));
     Block *inside =
         guarded(reduce, partials % group ? simple(reduce, e_lt(arena, partial, e_int(arena, partials))) : NULL,
                 &each->loop.body);
     Expr *sum = combine(reduce, partial_at(reduce, slot), load_partial(reduce, scratch, partial, slot));
-    block_push(arena, inside, s_store1(arena, reduce->partial, slot, sum));
+    block_store1(arena, inside, reduce->partial, slot, sum);
     block_push(arena, &read->loop.body, each);
     block_push(arena, out, read);
     facts_release(reduce->lower->facts, mark);
@@ -365,7 +363,7 @@ static void store_result(Reduce *reduce, Block *out) {
     if (accumulate->value && expr_is_int(accumulate->value, 1))
         value = combine(reduce, e_cast(arena, reduce->type, e_load1(arena, reduce->to, slot)), value);
     Block *inside = guarded(reduce, result_exists(reduce, slot), &loop->loop.body);
-    block_push(arena, inside, s_store1(arena, reduce->to, slot, e_cast(arena, reduce->to->type, value)));
+    block_store1(arena, inside, reduce->to, slot, e_cast(arena, reduce->to->type, value));
     facts_release(reduce->lower->facts, mark);
     block_push(arena, out, loop);
 }

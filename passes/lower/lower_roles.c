@@ -11,8 +11,8 @@
 
 static Stmt *order_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc) {
     Arena *arena = lower->arena;
-    Arg args[] = {arg_value(e_add(arena, warpgroup, e_int(arena, ORDER_BARRIER))),
-                  arg_value(e_int(arena, 2 * target_warpgroup(lower->target)))};
+    Arg args[] = {arg_value(e_plus(arena, warpgroup, ORDER_BARRIER)),
+                  arg_int(arena, 2 * target_warpgroup(lower->target))};
     Stmt *barrier = s_call(arena, op, COUNT_OF(args), args);
     barrier->loc = loc;
     return barrier;
@@ -20,7 +20,7 @@ static Stmt *order_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc) {
 
 static Stmt *if_warpgroup(Lower *lower, int64_t number) {
     Expr *wg = e_var(lower->arena, lower->warpgroup);
-    return s_if(lower->arena, e_binary(lower->arena, BIN_EQ, wg, e_int(lower->arena, number)));
+    return s_if(lower->arena, e_eq(lower->arena, wg, e_int(lower->arena, number)));
 }
 
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out) {
@@ -30,7 +30,7 @@ bool lower_order(Lower *lower, const Stmt *stmt, Block *out) {
     if (!lower->warpgroup) return true;   // it is alone
     Expr *wg = e_var(arena, lower->warpgroup), *one = e_int(arena, 1);
     Expr *last = e_int(arena, lower->threads / target_warpgroup(lower->target) - 1);
-    Expr *next = e_select(arena, e_binary(arena, BIN_EQ, wg, last), e_int(arena, 0), e_add(arena, wg, one));
+    Expr *next = e_select(arena, e_eq(arena, wg, last), e_int(arena, 0), e_add(arena, wg, one));
     OpId op = begins ? OP_BARRIER : OP_BARRIER_ARRIVE;
     block_push(arena, out, order_barrier(lower, op, begins ? wg : next, stmt->loc));
     return true;
@@ -93,10 +93,10 @@ static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
     if (count < 2 || !block_any(&role->role.body, wants_warpgroup, NULL)) return;
     Expr *zero = e_int(arena, 0);
     lower->warpgroup = var_new(arena, "wg", VAR_LET, TYPE_I64, role->loc);
-    Expr *number = e_call2(arena, OP_SHFL_IDX, e_div(arena, lower_thread(lower), e_int(arena, group)), zero);
+    Expr *number = e_call2(arena, OP_SHFL_IDX, e_over(arena, lower_thread(lower), group), zero);
     Stmt *range = stmt_new(arena, STMT_ASSUME, role->loc);
     Expr *wg = e_var(arena, lower->warpgroup);
-    range->assume = e_and(arena, e_binary(arena, BIN_GE, wg, zero), e_lt(arena, wg, e_int(arena, count)));
+    range->assume = e_and(arena, e_ge(arena, wg, zero), e_lt(arena, wg, e_int(arena, count)));
     block_push(arena, out, s_let(arena, lower->warpgroup, number));
     block_push(arena, out, range);
     facts_enter(lower->facts, range);

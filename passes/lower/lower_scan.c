@@ -158,7 +158,7 @@ static Expr *element(const Scan *scan, Buf *buf, Expr *slot) {
 }
 
 static void put(const Scan *scan, Block *out, Buf *buf, Expr *slot, Expr *value) {
-    block_push(scan->arena, out, s_store1(scan->arena, buf, slot, value));
+    block_store1(scan->arena, out, buf, slot, value);
 }
 
 static Buf *declare(const Scan *scan, const char *name, int64_t count, Block *out) {
@@ -185,8 +185,8 @@ static Block *counted(const Scan *scan, const char *name, int64_t count, Expr **
 }
 
 static Expr *thread_digit(const Scan *scan, int mode) {
-    Expr *above = e_div(scan->arena, lower_thread(scan->lower), number(scan, thread_weight(scan->layout, mode)));
-    return simple(scan, e_mod(scan->arena, above, number(scan, scan->layout->in[TV_THREAD].modes[mode].extent)));
+    Expr *above = e_over(scan->arena, lower_thread(scan->lower), thread_weight(scan->layout, mode));
+    return simple(scan, e_rem(scan->arena, above, scan->layout->in[TV_THREAD].modes[mode].extent));
 }
 
 // Number among the slots of `to` of the one that has number `slot` among those of `from`; digit `fixed` (-1: none), which
@@ -211,7 +211,7 @@ static Expr *place(const Scan *scan, Expr *slot, Digits from, Digits to, int fix
 }
 
 static Expr *next(const Scan *scan, Expr *index) {
-    return e_add(scan->arena, index, number(scan, 1));
+    return e_plus(scan->arena, index, 1);
 }
 
 // ---- in the thread ----
@@ -366,10 +366,10 @@ static Expr *is_first(const Scan *scan, const Exchange *x, bool any_lane) {
         int64_t extent = tv->in[TV_THREAD].modes[i].extent, weight = thread_weight(tv, i);
         if (extent == 1 || is_key(&scan->levels, x->level, tv, i)) continue;
         tv_split_digit(weight, extent, scan->lower->target->warp_lanes, &within, &above);
-        Expr *digit = thread_digit(scan, i), *lanes = e_mod(scan->arena, digit, number(scan, within));
-        Expr *warps = e_div(scan->arena, digit, number(scan, within)), *zero = number(scan, 0);
-        if (within > 1 && !any_lane) first = both(scan, first, e_binary(scan->arena, BIN_EQ, lanes, zero));
-        if (above > 1 && i != x->mode) first = both(scan, first, e_binary(scan->arena, BIN_EQ, warps, zero));
+        Expr *digit = thread_digit(scan, i), *lanes = e_rem(scan->arena, digit, within);
+        Expr *warps = e_over(scan->arena, digit, within), *zero = number(scan, 0);
+        if (within > 1 && !any_lane) first = both(scan, first, e_eq(scan->arena, lanes, zero));
+        if (above > 1 && i != x->mode) first = both(scan, first, e_eq(scan->arena, warps, zero));
     }
     return first ? simple(scan, first) : NULL;
 }
@@ -414,7 +414,7 @@ static void write_totals(const Scan *scan, const Exchange *x, Block *out) {
 static Expr *read_total(const Scan *scan, const Exchange *x, Expr *partial, Expr *slot) {
     int count;
     int64_t block_threads = scan->lower->threads / scan->blocks;
-    Expr *own = e_div(scan->arena, lower_thread(scan->lower), number(scan, block_threads));
+    Expr *own = e_over(scan->arena, lower_thread(scan->lower), block_threads);
     Expr **at = scratch_at(scan, x, simple(scan, own), partial, slot, &count);
     return e_load(scan->arena, lower_physical(scan->lower, scan->scratch), count, at);
 }

@@ -37,7 +37,7 @@ static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
 
 Stmt *lower_single_thread(Lower *lower, Expr *guard, Block *out) {
     Arena *arena = lower->arena;
-    Expr *first = e_binary(arena, BIN_EQ, lower_thread(lower), e_int(arena, 0));
+    Expr *first = e_eq(arena, lower_thread(lower), e_int(arena, 0));
     Stmt *only = s_if(arena, guard ? e_and(arena, first, guard) : first);
     block_push(arena, out, only);
     return only;
@@ -54,7 +54,7 @@ static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
             lower->failed = true;
             return;
         }
-        block_push(arena, out, s_store1(arena, lower_local(lower, buf), e_int(arena, slot), value));
+        block_store1(arena, out, lower_local(lower, buf), e_int(arena, slot), value);
         return;
     }
     int count;
@@ -95,8 +95,8 @@ static bool lower_pieces(Lower *lower, const Stmt *arrive, Block *out) {
     int64_t pieces;
     bool counts = arrive->call.count > 1 && arrive->call.args[1].value;
     if (!counts || !expr_const(arrive->call.args[1].value, &pieces) || lower->one) return false;
-    Expr *within = e_mod(arena, lower_thread(lower), e_int(arena, lower->threads / pieces));
-    Stmt *first = s_if(arena, e_binary(arena, BIN_EQ, within, e_int(arena, 0)));
+    Expr *within = e_rem(arena, lower_thread(lower), lower->threads / pieces);
+    Stmt *first = s_if(arena, e_eq(arena, within, e_int(arena, 0)));
     Stmt *one = s_call(arena, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
     one->loc = arrive->loc;
     block_push(arena, &first->if_.then, one);

@@ -45,7 +45,7 @@ static Expr *plus(Transpose *transpose, Expr *a, Expr *b) {
 }
 
 static Expr *times(Transpose *transpose, Expr *a, int64_t factor) {
-    return e_mul(transpose->arena, a, e_int(transpose->arena, factor));
+    return e_times(transpose->arena, a, factor);
 }
 
 static Arg place_of(Transpose *transpose, const Region *tile, Expr *row, Expr *column) {
@@ -67,7 +67,7 @@ static Buf *push_bytes(Transpose *transpose, const char *name, Block *out) {
 }
 
 static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool trans, Block *out) {
-    Arg args[] = {first, second, arg_value(e_int(transpose->arena, 4)), arg_value(e_bool(transpose->arena, trans))};
+    Arg args[] = {first, second, arg_int(transpose->arena, 4), arg_value(e_bool(transpose->arena, trans))};
     Stmt *call = s_call(transpose->arena, op, COUNT_OF(args), args);
     call->loc = transpose->to->loc;
     block_push(transpose->arena, out, call);
@@ -75,7 +75,7 @@ static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool
 
 static Arg array_start(Transpose *transpose, Buf *buf) {
     Expr *zero = e_int(transpose->arena, 0);
-    return arg_region(region_element(transpose->arena, buf, 1, &zero));
+    return arg_element(transpose->arena, buf, zero);
 }
 
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d) {
@@ -88,8 +88,8 @@ void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d) {
 
 // Bits from .. from + count of the lane's number.
 static Expr *lane_bits(Transpose *transpose, int from, int count) {
-    Expr *high = e_div(transpose->arena, transpose->lane, e_int(transpose->arena, (int64_t)1 << from));
-    return e_mod(transpose->arena, high, e_int(transpose->arena, (int64_t)1 << count));
+    Expr *high = e_over(transpose->arena, transpose->lane, (int64_t)1 << from);
+    return e_rem(transpose->arena, high, (int64_t)1 << count);
 }
 
 // transpose_row as expressions. The rows k are sums of one for each bit.
@@ -127,7 +127,7 @@ static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterle
     for (int b = 0; b < 16; b++) {
         int p = b % 2, f = b / 2 % 2, e = b / 4 % 2 ^ other, u = b / 8;
         Expr *value = e_load1(arena, loaded, e_int(arena, 4 * (2 * u + f) + 2 * p + e));
-        block_push(arena, out, s_store1(arena, deinterleaved, e_int(arena, b), value));
+        block_store1(arena, out, deinterleaved, e_int(arena, b), value);
     }
 }
 
@@ -141,15 +141,15 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes;
     bool by_rows = rows % warps == 0;
     int64_t each_rows = by_rows ? rows / warps : rows, each_columns = by_rows ? columns : (columns + warps - 1) / warps;
-    Expr *t = lower_thread(lower), *warp = e_div(arena, t, e_int(arena, lanes));
+    Expr *t = lower_thread(lower), *warp = e_over(arena, t, lanes);
     Var *i = var_new(arena, "i", VAR_ITER, TYPE_I64, copy->loc);
     Stmt *each = s_for(arena, LOOP_UNROLL, i, e_int(arena, 0), e_int(arena, each_rows * each_columns));
     each->loc = copy->loc;
     int mark = facts_mark(lower->facts);
     facts_iter(lower->facts, &each->loop.iters[0]);
-    transpose.lane = e_mod(arena, t, e_int(arena, lanes));
-    Expr *row = e_mod(arena, e_var(arena, i), e_int(arena, each_rows));
-    Expr *column = e_div(arena, e_var(arena, i), e_int(arena, each_rows));
+    transpose.lane = e_rem(arena, t, lanes);
+    Expr *row = e_rem(arena, e_var(arena, i), each_rows);
+    Expr *column = e_over(arena, e_var(arena, i), each_rows);
     if (by_rows) row = plus(&transpose, times(&transpose, row, warps), warp);
     else column = plus(&transpose, times(&transpose, column, warps), warp);
     transpose.d0 = times(&transpose, row, TRANSPOSE_ROWS);

@@ -121,7 +121,7 @@ static Expr *at_zero(VectorLoop *v, Expr *expr) {
 static Arg place(VectorLoop *v, Buf *buf, int count, Expr *const *indices, int64_t element) {
     Expr *at[LAYOUT_MAX_RANK * 2];
     for (int d = 0; d < count; d++) at[d] = at_zero(v, indices[d]);
-    at[count - 1] = e_add(v->arena, at[count - 1], e_int(v->arena, element));
+    at[count - 1] = e_plus(v->arena, at[count - 1], element);
     return arg_region(region_element(v->arena, buf, count, at));
 }
 
@@ -133,7 +133,7 @@ static void move_wide(VectorLoop *v, const TileAccess *access, Buf *local, Expr 
         Arg memory = place(v, access->buf, access->count, access->indices, at);
         Arg registers = place(v, local, 1, &first, at);
         Arg args[] = {access->is_store ? memory : registers, access->is_store ? registers : memory,
-                      arg_value(e_int(v->arena, width))};
+                      arg_int(v->arena, width)};
         Stmt *move = s_call(v->arena, op, COUNT_OF(args), args);
         move->loc = v->stmt->loc;
         block_push(v->arena, out, move);

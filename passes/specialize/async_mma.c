@@ -56,7 +56,7 @@ static void push(Starter *s, Stmt *stmt) {
 // All but the last `pending`.
 static void wait_for(Starter *s, int pending) {
     if (s->started.count <= pending) return;
-    Arg args[] = {arg_value(e_int(s->arena, pending))};
+    Arg args[] = {arg_int(s->arena, pending)};
     push(s, s_call(s->arena, OP_WGMMA_WAIT, COUNT_OF(args), args));
     int over = s->started.count - pending;
     for (int i = 0; i < over; i++)

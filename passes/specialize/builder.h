@@ -123,7 +123,7 @@ static inline void push_call(RoleBuilder *p, OpId op, int count, const Arg *args
 }
 
 static inline Arg element(RoleBuilder *p, Buf *buf, Expr *index) {
-    return arg_region(region_element(p->arena, buf, 1, &index));
+    return arg_element(p->arena, buf, index);
 }
 
 static inline void push_on(RoleBuilder *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
@@ -134,7 +134,7 @@ static inline void push_on(RoleBuilder *p, OpId op, Buf *bar, Expr *index, Expr 
 
 static inline void push_range(RoleBuilder *p, Expr *x, Expr *low, Expr *end, Block *out) {
     Stmt *assume = stmt_new(p->arena, STMT_ASSUME, p->loc);
-    assume->assume = e_and(p->arena, e_binary(p->arena, BIN_GE, x, low), e_lt(p->arena, x, end));
+    assume->assume = e_and(p->arena, e_ge(p->arena, x, low), e_lt(p->arena, x, end));
     block_push(p->arena, out, assume);
 }
 
@@ -171,7 +171,7 @@ static inline void push_advance(RoleBuilder *p, const Counter *counter, Block *o
     }
     Expr *slot = e_var(a, counter->slot);
     block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
-    Stmt *wrap = s_if(a, e_binary(a, BIN_EQ, slot, small(p, counter->slots)));
+    Stmt *wrap = s_if(a, e_eq(a, slot, small(p, counter->slots)));
     block_push(a, &wrap->if_.then, s_assign(a, counter->slot, small(p, 0)));
     block_push(a, &wrap->if_.then, flip);
     block_push(a, out, wrap);

@@ -87,7 +87,7 @@ static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *
     if (loaded_tile(copy) != vec_last(&channel->tiles)->buf) return;
     Arena *a = m->plan->arena;
     const Iter *iter = &m->into->loop.iters[0];
-    Expr *first = e_binary(a, BIN_EQ, e_var(a, iter->var), iter->begin);
+    Expr *first = e_eq(a, e_var(a, iter->var), iter->begin);
     Stmt *single_use = s_if(a, subst_expr(m->subst, first));
     push_load(m, m->delayed, &single_use->if_.then);
     block_push(a, out, single_use);

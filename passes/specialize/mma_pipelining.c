@@ -168,7 +168,7 @@ static int rotate_loop(Rotation *r, const Block *block, int at, Block *out) {
     append(r, &body, 0, r->head, &loop->loop.body);
     append_copy(r, &body, r->moves, body.count, NULL, &loop->loop.body);
     append(r, &body, r->head, r->moves, &loop->loop.body);
-    iter->begin = e_add(a, iter->begin, e_int(a, 1));
+    iter->begin = e_plus(a, iter->begin, 1);
     block_push(a, to, loop);
     int behind = arrivals_behind(r, block, at + 1, body.items[r->ends]);
     if (!runs) append_copy(r, block, at + 1, at + 1 + behind, NULL, &some->if_.otherwise);

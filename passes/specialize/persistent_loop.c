@@ -112,7 +112,7 @@ static Block *push_sections(Maker *m, Block *body) {
     Expr *around = e_select(a, e_lt(a, ahead, p->ctas), ahead, e_sub(a, ahead, p->ctas));
     Expr *own = bind(p, "own", around, body);
     body = &push_tile_loop(p, "wave", p->waves, &wave, body)->loop.body;
-    Expr *back = e_binary(a, BIN_EQ, e_mod(a, wave, integer(p, 2)), integer(p, 1));
+    Expr *back = e_eq(a, e_mod(a, wave, integer(p, 2)), integer(p, 1));
     Expr *from = e_select(a, back, e_sub(a, e_sub(a, p->ctas, integer(p, 1)), own), own);
     Expr *place = bind(p, "place", e_add(a, e_mul(a, wave, p->ctas), from), body);
     Expr *number = bind(p, "number", e_add(a, e_mul(a, section, p->section), place), body);

@@ -41,7 +41,7 @@ static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block
     Expr *waves = e_cast(a, TYPE_I32, e_mod(a, e_div(a, steps, slots), integer(p, 2)));
     block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, e_cast(a, TYPE_I32, e_mod(a, steps, slots)))));
     block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, waves)));
-    Stmt *wrap = s_if(a, e_binary(a, BIN_GE, slot, small(p, p->slots)));
+    Stmt *wrap = s_if(a, e_ge(a, slot, small(p, p->slots)));
     block_push(a, &wrap->if_.then, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
     block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
     block_push(a, out, wrap);
@@ -142,12 +142,12 @@ static Sharing sharing_of(const Stmt *copy) {
 
 // Which of them the block is.
 static Expr *place_among(RoleBuilder *p, const Sharing *sharing) {
-    Expr *number = e_div(p->arena, rank_of(p), integer(p, sharing->rank_stride));
-    return e_mod(p->arena, number, integer(p, sharing->blocks));
+    Expr *number = e_over(p->arena, rank_of(p), sharing->rank_stride);
+    return e_rem(p->arena, number, sharing->blocks);
 }
 
 static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
-    return e_binary(p->arena, BIN_EQ, place_among(p, sharing), integer(p, 0));
+    return e_eq(p->arena, place_among(p, sharing), integer(p, 0));
 }
 
 // Calls for each way in which tiles of the loop are shared, once.
@@ -272,7 +272,7 @@ static void push_load_role(RoleBuilder *p, Block *out) {
 // wgmma reads the slot until the wait; then it is empty again.
 static void push_consume(RoleBuilder *p, const Counter *counter, Expr *condition, Block *out) {
     Arena *a = p->arena;
-    Expr *slot = e_var(a, counter->slot), *first = e_binary(a, BIN_EQ, slot, small(p, 0));
+    Expr *slot = e_var(a, counter->slot), *first = e_eq(a, slot, small(p, 0));
     Expr *before = e_sub(a, e_select(a, first, small(p, p->slots), slot), small(p, 1));
     Stmt *consume = s_if(a, condition);
     Telling telling = {e_cast(a, TYPE_I64, before), &consume->if_.then};
@@ -450,8 +450,7 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     if (cluster) return;
     p->ctas = bind(p, "ctas", blocks_of(p), out);        // in the words of the grid: codegen knows the number of blocks
     Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));   // mostly there is one turn: the first loads wait for this
-    Expr *waves =
-        e_select(a, e_binary(a, BIN_EQ, p->tiles, p->ctas), integer(p, 1), e_call2(a, OP_CEILDIV, rest, p->ctas));
+    Expr *waves = e_select(a, e_eq(a, p->tiles, p->ctas), integer(p, 1), e_call2(a, OP_CEILDIV, rest, p->ctas));
     p->waves = bind(p, "waves", waves, out);
     push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
 }

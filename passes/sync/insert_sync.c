@@ -119,10 +119,10 @@ static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, 
 
 static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
     if (!sync) return;
-    Arg none[2] = {{0}}, groups = arg_value(e_int(w->arena, sync->wait));
+    Arg none[2] = {{0}}, groups = arg_int(w->arena, sync->wait);
     if (sync->commit) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
     if (sync->wait >= 0) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
-    Arg read[] = {arg_value(e_int(w->arena, 0)), arg_name("read")};
+    Arg read[] = {arg_int(w->arena, 0), arg_name("read")};
     if (sync->bulk) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
     if (sync->fence) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
     if (sync->barrier) push_call(w, OP_BARRIER, 2, none, loc, out);
