@@ -43,10 +43,7 @@ static Buf *shared_like(Staging *m, const char *name, Type type, int rank, const
 }
 
 static void push_copy(Staging *m, Region *from, Region *to, Span loc, Block *out) {
-    Arg args[] = {arg_region(from), arg_region(to)};
-    Stmt *copy = s_call(m->arena, OP_COPY, 2, args);
-    copy->loc = loc;
-    block_push(m->arena, out, copy);
+    BLOCK_CALL(m->arena, out, loc, OP_COPY, arg_region(from), arg_region(to));
 }
 
 static void operand_shape(const Region *region, int *rank, int64_t *shape) {

@@ -92,7 +92,15 @@ typedef struct Lower {
     bool failed;
 } Lower;
 
-Expr *lower_thread(Lower *lower);   // t
+Expr *lower_thread(Lower *lower);                     // t
+Expr *lower_lane(Lower *lower);                       // of the warp
+Expr *lower_simple(const Lower *lower, Expr *expr);   // simplified with what is known
+// The thread's value number `value` of the layout lies within the buffer's shape; NULL: all do.
+Expr *lower_inside(Lower *lower, const Layout *layout, const Buf *buf, Expr *value);
+// The body of a new loop begin .. end, whose index is known to the facts until they are released.
+Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begin, int64_t end, Span loc, Expr **index,
+                     Block *out);
+void lower_barrier(Lower *lower, Block *out);   // of all threads of the CTA or role
 // Physical indices of a shared element (ring dims, then Forward); others' as they are.
 Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count);
 // All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.

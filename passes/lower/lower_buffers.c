@@ -11,6 +11,39 @@ Expr *lower_thread(Lower *lower) {
     return e_var(lower->arena, lower->thread);
 }
 
+Expr *lower_lane(Lower *lower) {
+    return e_rem(lower->arena, lower_thread(lower), lower->target->warp_lanes);
+}
+
+Expr *lower_simple(const Lower *lower, Expr *expr) {
+    return simplify_expr(lower->arena, lower->facts, expr);
+}
+
+Expr *lower_inside(Lower *lower, const Layout *layout, const Buf *buf, Expr *value) {
+    Expr *in[2] = {lower_thread(lower), value}, *at[LAYOUT_MAX_RANK], *inside = NULL;
+    layout_forward(lower->arena, lower->facts, layout, in, at);
+    for (int d = 0; d < buf->rank; d++)
+        if (layout->out_shape[d] > buf_extent(buf, d))
+            inside = e_both(lower->arena, inside, e_lt(lower->arena, at[d], buf->shape[d]));
+    return inside ? lower_simple(lower, inside) : NULL;
+}
+
+Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begin, int64_t end, Span loc, Expr **index,
+                     Block *out) {
+    Arena *arena = lower->arena;
+    Var *var = var_new(arena, name, VAR_ITER, TYPE_I64, loc);
+    Stmt *loop = s_for(arena, kind, var, e_int(arena, begin), e_int(arena, end));
+    *index = e_var(arena, var);
+    facts_iter(lower->facts, &loop->loop.iters[0]);
+    block_push(arena, out, loop);
+    return &loop->loop.body;
+}
+
+void lower_barrier(Lower *lower, Block *out) {
+    Arg all[2] = {{0}};
+    block_call(lower->arena, out, (Span){0}, OP_BARRIER, COUNT_OF(all), all);
+}
+
 // ---- buffers ----
 
 Buf *lower_local(Lower *lower, Buf *fragment) {

@@ -154,11 +154,8 @@ static void push_ldmatrix(Gemm *gemm, int operand, MatrixLoad load, Buf *local, 
     slot = in_set(gemm, operand, slot);
     matrix_lane_exprs(arena, &load, gemm->lane, &outer, &inner);
     Region *from = operand_element(gemm, operand, plus(gemm, outer0, outer), plus(gemm, inner0, inner));
-    Arg args[] = {arg_element(arena, local, slot), arg_region(from), arg_int(arena, load.count),
-                  arg_value(e_bool(arena, load.trans))};
-    Stmt *call = s_call(arena, OP_LDMATRIX, 4, args);
-    call->loc = place(gemm);
-    block_push(arena, out, call);
+    BLOCK_CALL(arena, out, place(gemm), OP_LDMATRIX, arg_element(arena, local, slot), arg_region(from),
+               arg_int(arena, load.count), arg_value(e_bool(arena, load.trans)));
 }
 
 // Value v of the instruction's layout lies at (outer, k) = layout(lane, v); a run of them in one access where memory has it so.
@@ -302,9 +299,7 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     Buf *locals[3] = {gemm->wide_a ? gemm->wide_a : gemm->a, gemm->wide_b ? gemm->wide_b : gemm->b, gemm->acc};
     Arg args[4] = {arg_name(gemm->info->name)};
     for (int o = 0; o < 3; o++) args[o + 1] = arg_element(arena, locals[o], slots[o]);
-    Stmt *call = s_call(arena, OP_MMA, 4, args);
-    call->loc = place(gemm);
-    block_push(arena, pieces > 1 ? &halves->loop.body : &columns->loop.body, call);
+    block_call(arena, pieces > 1 ? &halves->loop.body : &columns->loop.body, place(gemm), OP_MMA, 4, args);
     if (pieces > 1) block_push(arena, &columns->loop.body, halves);
     block_push(arena, &rows->loop.body, columns);
     facts_release(gemm->lower->facts, mark);

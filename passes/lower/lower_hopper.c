@@ -23,9 +23,7 @@ static int64_t warpgroups_of(const Lower *lower) {
 }
 
 static void push_op(Lower *lower, const Stmt *of, OpId op, int count, const Arg *args, Block *out) {
-    Stmt *call = s_call(lower->arena, op, count, args);
-    call->loc = of->loc;
-    block_push(lower->arena, out, call);
+    block_call(lower->arena, out, of->loc, op, count, args);
 }
 
 // ---- tensor maps ----
@@ -168,9 +166,7 @@ typedef struct Store {
 } Store;
 
 static void push_plain(Store *store, OpId op, int count, const Arg *args, Block *out) {
-    Stmt *call = s_call(store->lower->arena, op, count, args);
-    call->loc = store->copy->loc;
-    block_push(store->lower->arena, out, call);
+    block_call(store->lower->arena, out, store->copy->loc, op, count, args);
 }
 
 // Of several warpgroups each stores its own rows: this is the thread within it.

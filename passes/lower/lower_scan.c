@@ -15,9 +15,9 @@
 //
 // An element costs two operations, one in its vector and one with its base; shuffles and exchanges are for vectors. Elements
 // beyond the source's shape count as the identity: they are read by nobody, or lie behind all others.
-#include "ir/build.h"
-#include "passes/layout/fragment.h"
-#include "passes/lower/lower.h"
+#include "layout/distribution.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower_reduce.h"
 
 typedef struct Level {
     int input, mode;   // a digit of threads or of values
@@ -32,19 +32,13 @@ typedef struct Levels {
 typedef uint32_t Digits;   // a set of digits of values
 
 typedef struct Scan {
-    Lower *lower;
+    Combiner c;
     Arena *arena;
-    Stmt *stmt;
-    OpId op;   // the reduction's that combines
-    int axis;
     const Layout *layout;
     Levels levels;
-    Type type;   // of the arithmetic
     Buf *run, *base, *total;
     Digits all, vectors, left;   // those of run, of base, of total
-    Buf *scratch;
-    int64_t taken;    // elements of the scratch that former levels have
-    int64_t blocks;   // that share the threads
+    int64_t taken;               // elements of the scratch that former levels have
 } Scan;
 
 int scan_axis(const Stmt *scan) {
@@ -137,24 +131,8 @@ int64_t scan_scratch(const Layout *tv, int axis, int64_t lanes) {
 
 // ---- making code ----
 
-static Expr *number(const Scan *scan, int64_t value) {
-    return e_int(scan->arena, value);
-}
-
 static Expr *simple(const Scan *scan, Expr *expr) {
-    return simplify_expr(scan->arena, scan->lower->facts, expr);
-}
-
-static Expr *combined(const Scan *scan, Expr *a, Expr *b) {
-    return reduce_combine(scan->arena, scan->op, a, b);
-}
-
-static Expr *identity(const Scan *scan) {
-    return reduce_identity(scan->arena, scan->op, scan->type);
-}
-
-static Expr *element(const Scan *scan, Buf *buf, Expr *slot) {
-    return e_load1(scan->arena, buf, slot);
+    return lower_simple(scan->c.lower, expr);
 }
 
 static void put(const Scan *scan, Block *out, Buf *buf, Expr *slot, Expr *value) {
@@ -162,30 +140,15 @@ static void put(const Scan *scan, Block *out, Buf *buf, Expr *slot, Expr *value)
 }
 
 static Buf *declare(const Scan *scan, const char *name, int64_t count, Block *out) {
-    Buf *buf = buf_new_const(scan->arena, name, SCOPE_LOCAL, scan->type, 1, &count, scan->stmt->loc);
-    block_push(scan->arena, out, s_decl(scan->arena, buf));
-    return buf;
+    return block_local(scan->arena, out, name, scan->c.type, count, scan->c.loc);
 }
 
 static Expr *named(const Scan *scan, const char *name, Expr *value, Block *out) {
-    Var *var = var_new(scan->arena, name, VAR_LET, value->type, scan->stmt->loc);
-    block_push(scan->arena, out, s_let(scan->arena, var, value));
-    return e_var(scan->arena, var);
-}
-
-// An unrolled loop; its index is known to the facts until they are released.
-static Block *counted(const Scan *scan, const char *name, int64_t count, Expr **index, Block *out) {
-    Var *var = var_new(scan->arena, name, VAR_ITER, TYPE_I64, scan->stmt->loc);
-    Stmt *loop = s_for(scan->arena, LOOP_UNROLL, var, number(scan, 0), number(scan, count));
-    loop->loc = scan->stmt->loc;
-    *index = e_var(scan->arena, var);
-    facts_iter(scan->lower->facts, &loop->loop.iters[0]);
-    block_push(scan->arena, out, loop);
-    return &loop->loop.body;
+    return block_let(scan->arena, out, name, value, scan->c.loc);
 }
 
 static Expr *thread_digit(const Scan *scan, int mode) {
-    Expr *above = e_over(scan->arena, lower_thread(scan->lower), thread_weight(scan->layout, mode));
+    Expr *above = e_over(scan->arena, lower_thread(scan->c.lower), thread_weight(scan->layout, mode));
     return simple(scan, e_rem(scan->arena, above, scan->layout->in[TV_THREAD].modes[mode].extent));
 }
 
@@ -193,74 +156,54 @@ static Expr *thread_digit(const Scan *scan, int mode) {
 // `from` lacks, is `value`.
 static Expr *place(const Scan *scan, Expr *slot, Digits from, Digits to, int fixed, Expr *value) {
     Arena *arena = scan->arena;
-    Expr *found = number(scan, 0);
+    Expr *found = e_int(scan->arena, 0);
     int64_t weight = 1, radix = 1;
     if (from == to) return slot;
     for (int i = 0; i < scan->layout->in[TV_VALUE].count; i++) {
         int64_t extent = scan->layout->in[TV_VALUE].modes[i].extent;
-        Expr *digit = i == fixed ? value : number(scan, 0);
+        Expr *digit = i == fixed ? value : e_int(scan->arena, 0);
         if (from >> i & 1) {
-            digit = e_mod(arena, e_div(arena, slot, number(scan, weight)), number(scan, extent));
+            digit = e_mod(arena, e_div(arena, slot, e_int(scan->arena, weight)), e_int(scan->arena, extent));
             weight *= extent;
         }
         if (!(to >> i & 1)) continue;
-        found = e_add(arena, found, e_mul(arena, digit, number(scan, radix)));
+        found = e_add(arena, found, e_mul(arena, digit, e_int(scan->arena, radix)));
         radix *= extent;
     }
     return simple(scan, found);
 }
 
-static Expr *next(const Scan *scan, Expr *index) {
-    return e_plus(scan->arena, index, 1);
-}
-
 // ---- in the thread ----
 
-static Expr *inside_source(const Scan *scan, Expr *value) {
+static void load_values(const Scan *scan, Buf *src, Block *out) {
     Arena *arena = scan->arena;
-    const Buf *buf = scan->stmt->call.args[SCAN_SRC].region->buf;
-    Expr *in[2] = {lower_thread(scan->lower), value}, *at[LAYOUT_MAX_RANK], *inside = NULL;
-    layout_forward(arena, scan->lower->facts, scan->layout, in, at);
-    for (int d = 0; d < buf->rank; d++) {
-        if (scan->layout->out_shape[d] <= buf_extent(buf, d)) continue;
-        Expr *test = e_lt(arena, at[d], buf->shape[d]);
-        inside = inside ? e_and(arena, inside, test) : test;
-    }
-    return inside ? simple(scan, inside) : NULL;
-}
-
-static void load_values(const Scan *scan, Buf *from, Block *out) {
     Expr *value;
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "r", tv_values(scan->layout), &value, out);
-    Expr *source = e_cast(scan->arena, scan->type, element(scan, from, value)), *inside = inside_source(scan, value);
-    put(scan, body, scan->run, value, inside ? e_select(scan->arena, inside, source, identity(scan)) : source);
-    facts_release(scan->lower->facts, mark);
+    Block *body = counted(&scan->c, "r", tv_values(scan->layout), &value, out);
+    Expr *source = e_load1(arena, lower_local(scan->c.lower, src), value);
+    source = e_cast(arena, scan->c.type, source);
+    Expr *inside = lower_inside(scan->c.lower, scan->layout, src, value);
+    put(scan, body, scan->run, value, inside ? e_select(arena, inside, source, identity(&scan->c)) : source);
 }
 
 // buf[digit = i + 1] and buf[digit = i], for all i in order: inclusive sums along the digit.
 static void sum_along(const Scan *scan, Buf *buf, Digits digits, int mode, Block *out) {
     Expr *slot, *step;
     Digits rest = digits & ~((Digits)1 << mode);
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "d", digits_count(scan->layout, rest), &slot, out);
-    body = counted(scan, "i", scan->layout->in[TV_VALUE].modes[mode].extent - 1, &step, body);
-    Expr *here = place(scan, slot, rest, digits, mode, next(scan, step));
+    Block *body = counted(&scan->c, "d", digits_count(scan->layout, rest), &slot, out);
+    body = counted(&scan->c, "i", scan->layout->in[TV_VALUE].modes[mode].extent - 1, &step, body);
+    Expr *here = place(scan, slot, rest, digits, mode, e_plus(scan->arena, step, 1));
     Expr *before = place(scan, slot, rest, digits, mode, step);
-    put(scan, body, buf, here, combined(scan, element(scan, buf, before), element(scan, buf, here)));
-    facts_release(scan->lower->facts, mark);
+    put(scan, body, buf, here, combined(&scan->c, e_load1(scan->arena, buf, before), e_load1(scan->arena, buf, here)));
 }
 
 // The sums along the digit have been made in `buf`: what is left is its last ones.
 static Buf *last_along(const Scan *scan, Buf *buf, Digits digits, int mode, Block *out) {
-    Expr *slot, *last = number(scan, scan->layout->in[TV_VALUE].modes[mode].extent - 1);
+    Expr *slot, *last = e_int(scan->arena, scan->layout->in[TV_VALUE].modes[mode].extent - 1);
     Digits rest = digits & ~((Digits)1 << mode);
     int64_t count = digits_count(scan->layout, rest);
     Buf *total = declare(scan, "total", count, out);
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "d", count, &slot, out);
-    put(scan, body, total, slot, element(scan, buf, place(scan, slot, rest, digits, mode, last)));
-    facts_release(scan->lower->facts, mark);
+    Block *body = counted(&scan->c, "d", count, &slot, out);
+    put(scan, body, total, slot, e_load1(scan->arena, buf, place(scan, slot, rest, digits, mode, last)));
     return total;
 }
 
@@ -269,13 +212,12 @@ static void scan_values(Scan *scan, const Level *level, bool more, Block *out) {
     int mode = level->mode;
     Digits own = (Digits)1 << mode, rest = scan->vectors & ~own;
     sum_along(scan, scan->total, scan->left, mode, out);
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "d", digits_count(scan->layout, rest), &slot, out);
-    body = counted(scan, "i", level->extent - 1, &step, body);
-    Expr *at = place(scan, slot, rest, scan->vectors, mode, next(scan, step));
+    Block *body = counted(&scan->c, "d", digits_count(scan->layout, rest), &slot, out);
+    body = counted(&scan->c, "i", level->extent - 1, &step, body);
+    Expr *at = place(scan, slot, rest, scan->vectors, mode, e_plus(scan->arena, step, 1));
     Expr *before = place(scan, slot, rest, scan->left, mode, step);
-    put(scan, body, scan->base, at, combined(scan, element(scan, scan->total, before), element(scan, scan->base, at)));
-    facts_release(scan->lower->facts, mark);
+    put(scan, body, scan->base, at,
+        combined(&scan->c, e_load1(scan->arena, scan->total, before), e_load1(scan->arena, scan->base, at)));
     if (more) scan->total = last_along(scan, scan->total, scan->left, mode, out);
     scan->left &= ~own;
 }
@@ -283,11 +225,9 @@ static void scan_values(Scan *scan, const Level *level, bool more, Block *out) {
 // base of each vector gets what `before` says of its total.
 static void add_before(const Scan *scan, Buf *before, Block *out) {
     Expr *slot;
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "d", digits_count(scan->layout, scan->vectors), &slot, out);
-    Expr *from = element(scan, before, place(scan, slot, scan->vectors, scan->left, -1, NULL));
-    put(scan, body, scan->base, slot, combined(scan, from, element(scan, scan->base, slot)));
-    facts_release(scan->lower->facts, mark);
+    Block *body = counted(&scan->c, "d", digits_count(scan->layout, scan->vectors), &slot, out);
+    Expr *from = e_load1(scan->arena, before, place(scan, slot, scan->vectors, scan->left, -1, NULL));
+    put(scan, body, scan->base, slot, combined(&scan->c, from, e_load1(scan->arena, scan->base, slot)));
 }
 
 // ---- in the warp ----
@@ -296,26 +236,26 @@ static void scan_lanes(const Scan *scan, int mode, int64_t within, bool more, Bl
     Arena *arena = scan->arena;
     Expr *slot;
     int64_t weight = thread_weight(scan->layout, mode), count = digits_count(scan->layout, scan->left);
-    int64_t lanes = scan->lower->target->warp_lanes;
-    Expr *digit = named(scan, "along", simple(scan, e_mod(arena, thread_digit(scan, mode), number(scan, within))), out);
+    int64_t lanes = scan->c.lower->target->warp_lanes;
+    Expr *digit =
+        named(scan, "along", simple(scan, e_mod(arena, thread_digit(scan, mode), e_int(scan->arena, within))), out);
     Buf *before = declare(scan, "before", count, out);
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "d", count, &slot, out);
-    Expr *total = element(scan, scan->total, slot);
+    Block *body = counted(&scan->c, "d", count, &slot, out);
+    Expr *total = e_load1(scan->arena, scan->total, slot);
     for (int64_t step = 1; step < within; step *= 2) {
-        Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, number(scan, step * weight)), body);
-        Expr *reaches = e_lt(arena, digit, number(scan, step));
-        put(scan, body, scan->total, slot, e_select(arena, reaches, total, combined(scan, other, total)));
+        Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, e_int(scan->arena, step * weight)), body);
+        Expr *reaches = e_lt(arena, digit, e_int(scan->arena, step));
+        put(scan, body, scan->total, slot, e_select(arena, reaches, total, combined(&scan->c, other, total)));
     }
-    Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, number(scan, weight)), body);
-    put(scan, body, before, slot, e_select(arena, e_lt(arena, digit, number(scan, 1)), identity(scan), other));
+    Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, e_int(scan->arena, weight)), body);
+    put(scan, body, before, slot,
+        e_select(arena, e_lt(arena, digit, e_int(scan->arena, 1)), identity(&scan->c), other));
     if (more) {
-        Expr *lane = e_mod(arena, lower_thread(scan->lower), number(scan, lanes));
-        Expr *behind = e_mul(arena, e_sub(arena, number(scan, within - 1), digit), number(scan, weight));
+        Expr *lane = e_mod(arena, lower_thread(scan->c.lower), e_int(scan->arena, lanes));
+        Expr *behind = e_mul(arena, e_sub(arena, e_int(scan->arena, within - 1), digit), e_int(scan->arena, weight));
         put(scan, body, scan->total, slot,
             e_call2(arena, OP_SHFL_IDX, total, simple(scan, e_add(arena, lane, behind))));
     }
-    facts_release(scan->lower->facts, mark);
     add_before(scan, before, out);
 }
 
@@ -333,8 +273,8 @@ typedef struct Exchange {
 static Exchange exchange_of(const Scan *scan, int l, Block *out) {
     const Layout *tv = scan->layout;
     Arena *arena = scan->arena;
-    Exchange x = {.level = l, .mode = scan->levels.items[l].mode, .agree = true, .key = number(scan, 0)};
-    int64_t lanes = scan->lower->target->warp_lanes, within, above, radix = 1;
+    Exchange x = {.level = l, .mode = scan->levels.items[l].mode, .agree = true, .key = e_int(scan->arena, 0)};
+    int64_t lanes = scan->c.lower->target->warp_lanes, within, above, radix = 1;
     split_level(tv, &scan->levels.items[l], lanes, &x.within, &x.above);
     x.keys = key_count(&scan->levels, l, tv);
     x.count = digits_count(tv, scan->left);
@@ -343,18 +283,14 @@ static Exchange exchange_of(const Scan *scan, int l, Block *out) {
         int64_t extent = tv->in[TV_THREAD].modes[i].extent;
         tv_split_digit(thread_weight(tv, i), extent, lanes, &within, &above);
         x.agree &= within == 1;
-        x.key = e_add(arena, x.key, e_mul(arena, thread_digit(scan, i), number(scan, radix)));
+        x.key = e_add(arena, x.key, e_mul(arena, thread_digit(scan, i), e_int(scan->arena, radix)));
         radix *= extent;
     }
     x.agree &= tv_threads(tv) % lanes == 0;
     x.key = simple(scan, x.key);
-    Expr *mine = e_div(arena, thread_digit(scan, x.mode), number(scan, x.within));
+    Expr *mine = e_div(arena, thread_digit(scan, x.mode), e_int(scan->arena, x.within));
     x.mine = named(scan, "mine", simple(scan, mine), out);
     return x;
-}
-
-static Expr *both(const Scan *scan, Expr *a, Expr *b) {
-    return a && b ? e_and(scan->arena, a, b) : a ? a : b;
 }
 
 // Of the threads that have the same totals the first one; or, with `any_lane`, all lanes of the first warp.
@@ -365,98 +301,76 @@ static Expr *is_first(const Scan *scan, const Exchange *x, bool any_lane) {
     for (int i = 0; i < tv->in[TV_THREAD].count; i++) {
         int64_t extent = tv->in[TV_THREAD].modes[i].extent, weight = thread_weight(tv, i);
         if (extent == 1 || is_key(&scan->levels, x->level, tv, i)) continue;
-        tv_split_digit(weight, extent, scan->lower->target->warp_lanes, &within, &above);
+        tv_split_digit(weight, extent, scan->c.lower->target->warp_lanes, &within, &above);
         Expr *digit = thread_digit(scan, i), *lanes = e_rem(scan->arena, digit, within);
-        Expr *warps = e_over(scan->arena, digit, within), *zero = number(scan, 0);
-        if (within > 1 && !any_lane) first = both(scan, first, e_eq(scan->arena, lanes, zero));
-        if (above > 1 && i != x->mode) first = both(scan, first, e_eq(scan->arena, warps, zero));
+        Expr *warps = e_over(scan->arena, digit, within), *zero = e_int(scan->arena, 0);
+        if (within > 1 && !any_lane) first = e_both(scan->arena, first, e_eq(scan->arena, lanes, zero));
+        if (above > 1 && i != x->mode) first = e_both(scan->arena, first, e_eq(scan->arena, warps, zero));
     }
     return first ? simple(scan, first) : NULL;
 }
 
-static Expr **scratch_at(const Scan *scan, const Exchange *x, Expr *block, Expr *partial, Expr *slot, int *count) {
+// Where the scratch has the total of a warp's part.
+static Expr *scratch_row(const Scan *scan, const Exchange *x, Expr *partial, Expr *slot) {
     Arena *arena = scan->arena;
-    int64_t near = x->agree ? x->above : x->keys;   // what differs between lanes lies side by side
-    Expr *row = x->agree ? e_add(arena, e_mul(arena, slot, number(scan, x->keys)), x->key)
-                         : e_add(arena, e_mul(arena, partial, number(scan, x->count)), slot);
-    Expr *at = e_add(arena, e_mul(arena, row, number(scan, near)), x->agree ? partial : x->key);
-    Expr *in[3] = {block, simple(scan, e_add(arena, number(scan, scan->taken), at)), number(scan, 0)};
-    int rank = scan->scratch->rank;
-    return lower_indices(scan->lower, scan->scratch, rank, in + 3 - rank, count);
-}
-
-static Block *guarded(const Scan *scan, Expr *guard, Block *out) {
-    if (!guard) return out;
-    Stmt *only = s_if(scan->arena, guard);
-    block_push(scan->arena, out, only);
-    return &only->if_.then;
+    int64_t near = x->agree ? x->above : x->keys;   // what differs between lanes is adjacent
+    Expr *row = x->agree ? e_add(arena, e_times(arena, slot, x->keys), x->key)
+                         : e_add(arena, e_times(arena, partial, x->count), slot);
+    Expr *at = e_add(arena, e_times(arena, row, near), x->agree ? partial : x->key);
+    return simple(scan, e_add(arena, e_int(arena, scan->taken), at));
 }
 
 // Where several blocks share the threads, to the slice of each of them: a lane for each where all have the same totals.
 static void write_totals(const Scan *scan, const Exchange *x, Block *out) {
     Arena *arena = scan->arena;
+    const Combiner *c = &scan->c;
     Expr *block = NULL, *slot, *first;
-    int count, mark = facts_mark(scan->lower->facts);
-    bool spread = scan->blocks > 1 && x->agree;
+    bool spread = c->blocks > 1 && x->agree;
     first = is_first(scan, x, spread);
     if (spread) {
-        block = e_mod(arena, lower_thread(scan->lower), number(scan, scan->lower->target->warp_lanes));
-        first = both(scan, first, e_lt(arena, block, number(scan, scan->blocks)));
+        block = lower_lane(c->lower);
+        first = e_both(arena, first, e_lt(arena, block, e_int(arena, c->blocks)));
     }
-    Block *inside = counted(scan, "d", x->count, &slot, guarded(scan, first, out));
-    if (scan->blocks > 1 && !spread) inside = counted(scan, "block", scan->blocks, &block, inside);
-    Expr **at = scratch_at(scan, x, block, x->mine, slot, &count);
-    block_push(arena, inside,
-               s_store(arena, lower_physical(scan->lower, scan->scratch), count, at, element(scan, scan->total, slot)));
-    facts_release(scan->lower->facts, mark);
-}
-
-static Expr *read_total(const Scan *scan, const Exchange *x, Expr *partial, Expr *slot) {
-    int count;
-    int64_t block_threads = scan->lower->threads / scan->blocks;
-    Expr *own = e_over(scan->arena, lower_thread(scan->lower), block_threads);
-    Expr **at = scratch_at(scan, x, simple(scan, own), partial, slot, &count);
-    return e_load(scan->arena, lower_physical(scan->lower, scan->scratch), count, at);
+    Block *inside = counted(c, "d", x->count, &slot, block_if(arena, out, first));
+    if (c->blocks > 1 && !spread) inside = counted(c, "block", c->blocks, &block, inside);
+    Expr *row = scratch_row(scan, x, x->mine, slot), *zero = e_int(arena, 0);
+    scratch_store(c, block, row, zero, e_load1(arena, scan->total, slot), inside);
 }
 
 static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t group, Block *out) {
-    for (int64_t mask = 1; mask < group; mask *= 2) {
-        Expr *here = element(scan, buf, slot);
-        Expr *other = named(scan, "other", e_call2(scan->arena, OP_SHFL_XOR, here, number(scan, mask)), out);
-        put(scan, out, buf, slot, combined(scan, here, other));
-    }
+    for (int64_t mask = 1; mask < group; mask *= 2)
+        put(scan, out, buf, slot, butterfly(&scan->c, buf, slot, mask, out));
 }
 
 // before[slot] = the parts of the warps before this one; total[slot] = all of them. `group` lanes share the parts (1: each
 // reads all).
 static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool more, int64_t group, Block *out) {
     Arena *arena = scan->arena;
-    Expr *slot, *trip, *lane = e_mod(arena, lower_thread(scan->lower), number(scan, group));
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "d", x->count, &slot, out);
-    put(scan, body, before, slot, identity(scan));
-    if (more) put(scan, body, scan->total, slot, identity(scan));
-    Block *each = counted(scan, "w", (x->above + group - 1) / group, &trip, body);
-    Expr *partial = simple(scan, e_add(arena, e_mul(arena, trip, number(scan, group)), lane));
-    Expr *exists = x->above % group ? simple(scan, e_lt(arena, partial, number(scan, x->above))) : NULL;
-    each = guarded(scan, exists, each);
-    Expr *other = named(scan, "other", read_total(scan, x, partial, slot), each);
-    Expr *sum = element(scan, before, slot), *all = element(scan, scan->total, slot);
-    put(scan, each, before, slot, e_select(arena, e_lt(arena, partial, x->mine), combined(scan, sum, other), sum));
-    if (more) put(scan, each, scan->total, slot, combined(scan, all, other));
+    Expr *slot, *trip, *lane = e_mod(arena, lower_thread(scan->c.lower), e_int(scan->arena, group));
+    Block *body = counted(&scan->c, "d", x->count, &slot, out);
+    put(scan, body, before, slot, identity(&scan->c));
+    if (more) put(scan, body, scan->total, slot, identity(&scan->c));
+    Block *each = counted(&scan->c, "w", (x->above + group - 1) / group, &trip, body);
+    Expr *partial = simple(scan, e_add(arena, e_mul(arena, trip, e_int(scan->arena, group)), lane));
+    Expr *exists = x->above % group ? simple(scan, e_lt(arena, partial, e_int(scan->arena, x->above))) : NULL;
+    each = block_if(scan->arena, each, exists);
+    Expr *other =
+        named(scan, "other", scratch_load(&scan->c, scratch_row(scan, x, partial, slot), e_int(arena, 0)), each);
+    Expr *sum = e_load1(scan->arena, before, slot), *all = e_load1(scan->arena, scan->total, slot);
+    put(scan, each, before, slot, e_select(arena, e_lt(arena, partial, x->mine), combined(&scan->c, sum, other), sum));
+    if (more) put(scan, each, scan->total, slot, combined(&scan->c, all, other));
     push_butterflies(scan, before, slot, group, body);
     if (more) push_butterflies(scan, scan->total, slot, group, body);
-    facts_release(scan->lower->facts, mark);
 }
 
 static void scan_warps(Scan *scan, int level, bool more, Block *out) {
     enum { FEW = 4 };   // loads that take no longer than one and the butterflies
-    Arg none[2] = {{0}};
-    int64_t group = 1, lanes = scan->lower->target->warp_lanes;
+    int64_t group = 1, lanes = scan->c.lower->target->warp_lanes;
     Exchange x = exchange_of(scan, level, out);
     while (x.agree && x.above > FEW && group < x.above && group < lanes) group *= 2;
     write_totals(scan, &x, out);
-    block_push(scan->arena, out, s_call(scan->arena, OP_BARRIER, COUNT_OF(none), none));
+    EXPECT(scan->c.lower->context->failure, scan->c.scratch, "a scan across warps has no scratch");
+    lower_barrier(scan->c.lower, out);
     Buf *before = declare(scan, "before", x.count, out);
     read_totals(scan, &x, before, more, group, out);
     add_before(scan, before, out);
@@ -467,7 +381,7 @@ static void scan_warps(Scan *scan, int level, bool more, Block *out) {
 
 static void scan_threads(Scan *scan, int level, bool more, Block *out) {
     int64_t within, above;
-    split_level(scan->layout, &scan->levels.items[level], scan->lower->target->warp_lanes, &within, &above);
+    split_level(scan->layout, &scan->levels.items[level], scan->c.lower->target->warp_lanes, &within, &above);
     if (within > 1) scan_lanes(scan, scan->levels.items[level].mode, within, more || above > 1, out);
     if (above > 1) scan_warps(scan, level, more, out);
 }
@@ -477,17 +391,14 @@ static void scan_vectors(Scan *scan, int first, Block *out) {
     Expr *slot;
     int64_t count = digits_count(scan->layout, scan->vectors);
     scan->base = declare(scan, "base", count, out);
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "d", count, &slot, out);
-    put(scan, body, scan->base, slot, identity(scan));
-    facts_release(scan->lower->facts, mark);
+    Block *body = counted(&scan->c, "d", count, &slot, out);
+    put(scan, body, scan->base, slot, identity(&scan->c));
     if (first > 0) {
         scan->total = last_along(scan, scan->run, scan->all, scan->levels.items[0].mode, out);
     } else {
         scan->total = declare(scan, "total", count, out);
-        body = counted(scan, "d", count, &slot, out);
-        put(scan, body, scan->total, slot, element(scan, scan->run, slot));
-        facts_release(scan->lower->facts, mark);
+        body = counted(&scan->c, "d", count, &slot, out);
+        put(scan, body, scan->total, slot, e_load1(scan->arena, scan->run, slot));
     }
     scan->left = scan->vectors;
     for (int l = first; l < scan->levels.count; l++) {
@@ -499,35 +410,28 @@ static void scan_vectors(Scan *scan, int first, Block *out) {
 
 static void store_results(const Scan *scan, Buf *to, Block *out) {
     Expr *value;
-    int mark = facts_mark(scan->lower->facts);
-    Block *body = counted(scan, "r", tv_values(scan->layout), &value, out);
-    Expr *result = element(scan, scan->run, value);
+    Block *body = counted(&scan->c, "r", tv_values(scan->layout), &value, out);
+    Expr *result = e_load1(scan->arena, scan->run, value);
     if (scan->base) {
-        Expr *before = element(scan, scan->base, place(scan, value, scan->all, scan->vectors, -1, NULL));
-        result = combined(scan, before, result);
+        Expr *before = e_load1(scan->arena, scan->base, place(scan, value, scan->all, scan->vectors, -1, NULL));
+        result = combined(&scan->c, before, result);
     }
     put(scan, body, to, value, e_cast(scan->arena, to->type, result));
-    facts_release(scan->lower->facts, mark);
 }
 
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out) {
-    Buf *src = stmt->call.args[SCAN_SRC].region->buf, *dst = stmt->call.args[SCAN_DST].region->buf;
-    const Region *scratch = stmt->call.args[SCAN_SCRATCH].region;
-    Scan scan = {.lower = lower, .arena = lower->arena, .stmt = stmt, .axis = scan_axis(stmt), .layout = src->layout};
-    EXPECT(lower->context->failure,
-           src->scope == SCOPE_FRAGMENT && dst->scope == SCOPE_FRAGMENT && src->layout && dst->layout &&
-               layout_equal(src->layout, dst->layout),
-           "a scan of '%s' was not materialized", src->name);
-    if (!levels_of(scan.layout, scan.axis, &scan.levels)) return false;
-    scan.op = stmt->call.op == OP_SCAN_SUM ? OP_REDUCE_SUM : OP_REDUCE_MAX;
-    scan.type = type_compute(dst->type);
-    scan.blocks = grid_blocks(func_grid(lower->kernel));
-    scan.scratch = scratch ? scratch->buf : NULL;
+    Buf *src = call_region(stmt, SCAN_SRC)->buf, *dst = call_region(stmt, SCAN_DST)->buf;
+    OpId op = stmt->call.op == OP_SCAN_SUM ? OP_REDUCE_SUM : OP_REDUCE_MAX;
+    Scan scan = {.c = combiner_of(lower, stmt, op, SCAN_SCRATCH), .arena = lower->arena, .layout = src->layout};
+    EXPECT(lower->context->failure, layout_equal(src->layout, dst->layout), "'%s' and its scan have different layouts",
+           src->name);
+    if (!levels_of(scan.layout, scan_axis(stmt), &scan.levels)) return false;
     scan.all = scan.vectors = all_digits(scan.layout);
     Stmt *block = s_block(lower->arena);
     Block *body = &block->block;
+    int mark = facts_mark(lower->facts);
     scan.run = declare(&scan, "run", tv_values(scan.layout), body);
-    load_values(&scan, lower_local(lower, src), body);
+    load_values(&scan, src, body);
     bool in_vectors = scan.levels.count > 0 && scan.levels.items[0].input == TV_VALUE;
     if (in_vectors) {
         sum_along(&scan, scan.run, scan.all, scan.levels.items[0].mode, body);
@@ -535,6 +439,7 @@ bool lower_scan(Lower *lower, Stmt *stmt, Block *out) {
     }
     if (scan.levels.count > in_vectors) scan_vectors(&scan, in_vectors, body);
     store_results(&scan, lower_local(lower, dst), body);
+    facts_release(lower->facts, mark);
     block_push(lower->arena, out, block);
     return true;
 }

@@ -97,9 +97,7 @@ static bool lower_pieces(Lower *lower, const Stmt *arrive, Block *out) {
     if (!counts || !expr_const(arrive->call.args[1].value, &pieces) || lower->one) return false;
     Expr *within = e_rem(arena, lower_thread(lower), lower->threads / pieces);
     Stmt *first = s_if(arena, e_eq(arena, within, e_int(arena, 0)));
-    Stmt *one = s_call(arena, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
-    one->loc = arrive->loc;
-    block_push(arena, &first->if_.then, one);
+    block_call(arena, &first->if_.then, arrive->loc, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
     block_push(arena, out, first);
     return true;
 }

@@ -67,10 +67,8 @@ static Buf *push_bytes(Transpose *transpose, const char *name, Block *out) {
 }
 
 static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool trans, Block *out) {
-    Arg args[] = {first, second, arg_int(transpose->arena, 4), arg_value(e_bool(transpose->arena, trans))};
-    Stmt *call = s_call(transpose->arena, op, COUNT_OF(args), args);
-    call->loc = transpose->to->loc;
-    block_push(transpose->arena, out, call);
+    BLOCK_CALL(transpose->arena, out, transpose->to->loc, op, first, second, arg_int(transpose->arena, 4),
+               arg_value(e_bool(transpose->arena, trans)));
 }
 
 static Arg array_start(Transpose *transpose, Buf *buf) {

@@ -132,11 +132,8 @@ static void move_wide(VectorLoop *v, const TileAccess *access, Buf *local, Expr 
     for (int64_t at = 0; at < v->n; at += width) {
         Arg memory = place(v, access->buf, access->count, access->indices, at);
         Arg registers = place(v, local, 1, &first, at);
-        Arg args[] = {access->is_store ? memory : registers, access->is_store ? registers : memory,
-                      arg_int(v->arena, width)};
-        Stmt *move = s_call(v->arena, op, COUNT_OF(args), args);
-        move->loc = v->stmt->loc;
-        block_push(v->arena, out, move);
+        BLOCK_CALL(v->arena, out, v->stmt->loc, op, access->is_store ? memory : registers,
+                   access->is_store ? registers : memory, arg_int(v->arena, width));
     }
 }
 

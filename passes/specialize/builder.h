@@ -117,9 +117,7 @@ static inline Expr *bind(RoleBuilder *p, const char *name, Expr *value, Block *o
 }
 
 static inline void push_call(RoleBuilder *p, OpId op, int count, const Arg *args, Block *out) {
-    Stmt *call = s_call(p->arena, op, count, args);
-    call->loc = p->loc;
-    block_push(p->arena, out, call);
+    block_call(p->arena, out, p->loc, op, count, args);
 }
 
 static inline Arg element(RoleBuilder *p, Buf *buf, Expr *index) {

@@ -111,9 +111,7 @@ typedef struct Writer {
 } Writer;
 
 static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, Block *out) {
-    Stmt *call = s_call(w->arena, op, count, args);
-    call->loc = loc;
-    block_push(w->arena, out, call);
+    block_call(w->arena, out, loc, op, count, args);
     w->changed = true;
 }
 
