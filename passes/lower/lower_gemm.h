@@ -22,5 +22,5 @@ void gemm_load(Gemm *gemm, Expr *kk, Block *out);   // operands of k step kk to 
 void gemm_convert(Gemm *gemm, Block *out);          // b of the set in use to the instruction's type
 // Products of k step kk, of the instruction tiles' rows from .. to.
 void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out);
-// A loop 0 .. count, whose index is known to the facts until they are released.
-Stmt *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, Expr **index);
+// The body of a loop 0 .. count, whose index is known to the facts until they are released.
+Block *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, Expr **index, Block *out);

@@ -197,8 +197,8 @@ static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *o
     }
 }
 
-static Stmt *at_step(Gemm *gemm, Expr *kk, int64_t step) {
-    return s_if(gemm->arena, e_eq(gemm->arena, kk, e_int(gemm->arena, step)));
+static Block *at_step(Gemm *gemm, Expr *kk, int64_t step, Block *out) {
+    return block_if(gemm->arena, out, e_eq(gemm->arena, kk, e_int(gemm->arena, step)));
 }
 
 // All steps but the last share the copies; the commit follows the last part.
@@ -206,11 +206,11 @@ static void interleave_copies(const Copies *copies, Expr *kk, Block *out) {
     Gemm *gemm = copies->gemm;
     int64_t pieces = gemm->k_steps - 1, count = copies_count(copies);
     for (int64_t p = 0; p < pieces; p++) {
-        Stmt *piece = at_step(gemm, kk, p);
-        if (p == 0) block_append(gemm->arena, &piece->if_.then, &copies->first);
-        push_copies(copies, count * p / pieces, count * (p + 1) / pieces, &piece->if_.then);
-        if (p == pieces - 1) block_append(gemm->arena, &piece->if_.then, &copies->last);
-        if (piece->if_.then.count > 0) block_push(gemm->arena, out, piece);
+        Block piece = {0};
+        if (p == 0) block_append(gemm->arena, &piece, &copies->first);
+        push_copies(copies, count * p / pieces, count * (p + 1) / pieces, &piece);
+        if (p == pieces - 1) block_append(gemm->arena, &piece, &copies->last);
+        if (piece.count > 0) block_append(gemm->arena, at_step(gemm, kk, p, out), &piece);
     }
 }
 
@@ -218,31 +218,26 @@ static void interleave_copies(const Copies *copies, Expr *kk, Block *out) {
 
 static void next_fragments(Gemm *gemm, Expr *kk, Block *out) {
     Arena *arena = gemm->arena;
-    Expr *next = e_plus(arena, kk, 1);
-    Stmt *within = s_if(arena, e_lt(arena, next, e_int(arena, gemm->k_steps)));
+    Expr *next = e_plus(arena, kk, 1), *within = e_lt(arena, next, e_int(arena, gemm->k_steps));
     Gemm at = *gemm;
     int mark = facts_mark(gemm->lower->facts);
-    facts_assume(gemm->lower->facts, within->if_.condition, true);
+    facts_assume(gemm->lower->facts, within, true);
     at.set = e_rem(arena, next, 2);
-    gemm_load(&at, next, &within->if_.then);
+    gemm_load(&at, next, block_if(arena, out, within));
     facts_release(gemm->lower->facts, mark);
-    block_push(arena, out, within);
 }
 
 static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block *out) {
     Expr *kk;
-    Stmt *steps = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk),
-         *last = at_step(gemm, kk, gemm->k_steps - 1);
-    Block *body = &steps->loop.body;
+    Block *body = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk, out);
     next_fragments(gemm, kk, body);
     interleave_copies(copies, kk, body);
     gemm->set = e_rem(gemm->arena, kk, 2);
     gemm_convert(gemm, body);
     gemm_multiply(gemm, kk, 0, gemm->m_tiles / 2, body);
-    enter_tile(gemm, loop, next_tile(gemm->arena, &loop->loop.iters[0]), &last->if_.then);
-    block_push(gemm->arena, body, last);
+    Expr *tile = next_tile(gemm->arena, &loop->loop.iters[0]);
+    enter_tile(gemm, loop, tile, at_step(gemm, kk, gemm->k_steps - 1, body));
     gemm_multiply(gemm, kk, gemm->m_tiles / 2, gemm->m_tiles, body);
-    block_push(gemm->arena, out, steps);
 }
 
 // ---- the last wait ----
