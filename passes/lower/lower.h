@@ -103,6 +103,8 @@ Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begi
 void lower_barrier(Lower *lower, Block *out);   // of all threads of the CTA or role
 // Physical indices of a shared element (ring dims, then Forward); others' as they are.
 Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count);
+// The same as an operand: an element of the physical buffer.
+Region *lower_place(Lower *lower, Buf *shared, int count, Expr *const *indices);
 // All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.
 Expr *lower_expr(Lower *lower, Expr *expr);
 Expr *lower_load(Lower *lower, Expr *load);   // outside loops

@@ -86,6 +86,12 @@ Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indic
     return physical;
 }
 
+Region *lower_place(Lower *lower, Buf *shared, int count, Expr *const *indices) {
+    int rank;
+    Expr **place = lower_indices(lower, shared, count, indices, &rank);
+    return region_element(lower->arena, lower_physical(lower, shared), rank, place);
+}
+
 // ---- expressions outside loops ----
 
 int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
@@ -139,10 +145,8 @@ Expr *lower_expr(Lower *lower, Expr *expr) {
 
 Region *lower_element(Lower *lower, const Region *region) {
     Expr *indices[LAYOUT_MAX_RANK];
-    int count;
     for (int d = 0; d < region->count; d++) indices[d] = lower_expr(lower, region->dims[d].start);
     if (region->buf->scope != SCOPE_SHARED || region->buf->lowered)
         return region_element(lower->arena, region->buf, region->count, indices);
-    Expr **physical = lower_indices(lower, region->buf, region->count, indices, &count);
-    return region_element(lower->arena, lower_physical(lower, region->buf), count, physical);
+    return lower_place(lower, region->buf, region->count, indices);
 }

@@ -114,10 +114,7 @@ static Span place(const Gemm *gemm) {
 static Region *operand_element(Gemm *gemm, int operand, Expr *outer, Expr *inner) {
     const Region *region = gemm->stmt->call.args[operand].region;
     Expr *at[2] = {operand == 0 ? outer : inner, operand == 0 ? inner : outer};
-    int count;
-    Expr **indices = region_indices(gemm->arena, region, at);
-    indices = lower_indices(gemm->lower, region->buf, region->count, indices, &count);
-    return region_element(gemm->arena, lower_physical(gemm->lower, region->buf), count, indices);
+    return lower_place(gemm->lower, region->buf, region->count, region_indices(gemm->arena, region, at));
 }
 
 Block *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, Expr **index, Block *out) {

@@ -22,10 +22,6 @@ static int64_t warpgroups_of(const Lower *lower) {
     return lower->warpgroup ? lower->threads / target_warpgroup(lower->target) : 1;
 }
 
-static void push_op(Lower *lower, const Stmt *of, OpId op, int count, const Arg *args, Block *out) {
-    block_call(lower->arena, out, of->loc, op, count, args);
-}
-
 // ---- tensor maps ----
 
 // A box of the region's tile, with these extents; 1 at its other dims.
@@ -41,20 +37,17 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
     for (int i = 0; i < kernel->params.count; i++) {
         const Attr *attr = attr_get(kernel->params.items[i].attrs, ATTR_TMA);
         if (!attr || strcmp(attr->args[0].text, tensor->name)) continue;
-        bool rounds_to_tf32 = attr_get(kernel->params.items[i].attrs, ATTR_TF32) != NULL;
-        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle && rounds_to_tf32 == tf32)
+        bool rounds_totf32 = attr_get(kernel->params.items[i].attrs, ATTR_TF32) != NULL;
+        if (!strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle && rounds_totf32 == tf32)
             return kernel->params.items[i].var;
         taken++;
     }
     const char *name =
         taken ? arena_printf(arena, "%s_map%d", tensor->name, taken) : arena_printf(arena, "%s_map", tensor->name);
     Param param = {.var = var_new(arena, name, VAR_PARAM, TYPE_TENSORMAP, kernel->loc)};
-    Attr *attr = NEW(arena, Attr);
-    *attr = (Attr){.id = ATTR_TMA, .count = 3};
-    attr->args[0].text = tensor->name;
-    attr->args[1].text = sb_text(&box);
-    attr->args[2].integer = swizzle;
-    param.attrs = attr;
+    param.attrs = NEW(arena, Attr);
+    *param.attrs =
+        (Attr){.id = ATTR_TMA, .count = 3, .args = {{.text = tensor->name}, {.text = sb_text(&box)}, {swizzle}}};
     if (tf32) attr_set_ints(arena, &param.attrs, ATTR_TF32, 0, NULL);
     vec_push(arena, &kernel->params, param);
     return param.var;
@@ -65,11 +58,10 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
 // Where a tile has this element, from its slot on.
 static Region *place_in(Lower *lower, const Region *tile, int count, Expr *const *at) {
     Expr *indices[LAYOUT_MAX_RANK + TENSOR_MAP_RANK];
-    int slots = tile->buf->stage_dims, rank;
+    int slots = tile->buf->stage_dims;
     for (int d = 0; d < slots; d++) indices[d] = lower_expr(lower, tile->dims[d].start);
     for (int d = 0; d < count; d++) indices[slots + d] = at[d];
-    Expr **place = lower_indices(lower, tile->buf, slots + count, indices, &rank);
-    return region_element(lower->arena, lower_physical(lower, tile->buf), rank, place);
+    return lower_place(lower, tile->buf, slots + count, indices);
 }
 
 typedef struct Boxes {   // that a tile is copied in: its panels
@@ -124,7 +116,7 @@ void lower_tma(Lower *lower, const Stmt *copy, Block *out) {
         set_coordinates(lower, &boxes, p, args + first);
         if (blocks) args[MASK] = arg_value(blocks);
         else if (evict_first) args[EVICT_FIRST] = arg_value(evict_first);
-        push_op(lower, copy, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + from->count, args, out);
+        block_call(lower->arena, out, copy->loc, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + from->count, args);
     }
 }
 
@@ -136,9 +128,9 @@ void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out) {
         Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(lower->arena, boxes.map)),
                                          arg_region(box_place(lower, &boxes, p))};
         set_coordinates(lower, &boxes, p, args + 2);
-        push_op(lower, copy, op, 2 + to->count, args, out);
+        block_call(lower->arena, out, copy->loc, op, 2 + to->count, args);
     }
-    push_op(lower, copy, OP_BULK_COMMIT, 0, NULL, out);
+    block_call(lower->arena, out, copy->loc, OP_BULK_COMMIT, 0, NULL);
 }
 
 // ---- stores ----
@@ -175,26 +167,23 @@ static Expr *thread_of_warpgroup(Lower *lower) {
     return lower->warpgroup ? e_rem(lower->arena, t, target_warpgroup(lower->target)) : t;
 }
 
-static Stmt *push_first_thread(Store *store) {
+static Block *push_first_thread(Store *store) {
     Arena *arena = store->lower->arena;
-    Stmt *only = s_if(arena, e_eq(arena, thread_of_warpgroup(store->lower), e_int(arena, 0)));
-    block_push(arena, store->out, only);
-    return only;
+    return block_if(arena, store->out, e_eq(arena, thread_of_warpgroup(store->lower), e_int(arena, 0)));
 }
 
 static void push_store_wait(Store *store, int64_t pending) {
-    Arg args[] = {arg_int(store->lower->arena, pending), arg_name("read")};
-    push_plain(store, OP_BULK_WAIT, COUNT_OF(args), args, &push_first_thread(store)->if_.then);
+    BLOCK_CALL(store->lower->arena, push_first_thread(store), store->copy->loc, OP_BULK_WAIT,
+               arg_int(store->lower->arena, pending), arg_name("read"));
 }
 
 // Of the warpgroup.
 static void push_barrier(Store *store) {
     Lower *lower = store->lower;
-    Arena *arena = lower->arena;
     Arg args[2] = {{0}};
     if (lower->warpgroup) {
-        args[0] = arg_value(e_plus(arena, e_var(arena, lower->warpgroup), TMA_STORE_BARRIER));
-        args[1] = arg_int(arena, target_warpgroup(lower->target));
+        args[0] = arg_value(e_plus(lower->arena, e_var(lower->arena, lower->warpgroup), TMA_STORE_BARRIER));
+        args[1] = arg_int(lower->arena, target_warpgroup(lower->target));
     }
     push_plain(store, OP_BARRIER, COUNT_OF(args), args, store->out);
 }
@@ -209,58 +198,51 @@ static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
 // column, from the box's first on.
 static Region *staging_place(Store *store, Buf *buf, Expr *slot, Expr *row, Expr *column) {
     Lower *lower = store->lower;
+    Arena *arena = lower->arena;
     Expr *at[4];
-    int count = 0, rank;
+    int count = 0;
     if (store->tile) {
-        row = e_plus(lower->arena,
-                     e_add(lower->arena, warpgroup_rows(lower, store->shape.strips * store->shape.rows), row),
-                     store->first_row);
-        column = e_plus(lower->arena, column, store->first_column);
-    } else if (lower->warpgroup) at[count++] = e_var(lower->arena, lower->warpgroup);
+        row = e_add(arena, warpgroup_rows(lower, store->shape.strips * store->shape.rows), row);
+        row = e_plus(arena, row, store->first_row);
+        column = e_plus(arena, column, store->first_column);
+    } else if (lower->warpgroup) at[count++] = e_var(arena, lower->warpgroup);
     if (!store->tile && buf->rank - count == 3) at[count++] = slot;
     at[count++] = row;
     at[count++] = column;
-    Expr **place = lower_indices(lower, buf, count, at, &rank);
-    return region_element(lower->arena, lower_physical(lower, buf), rank, place);
+    return lower_place(lower, buf, count, at);
 }
 
 // 8 or 16 columns (`count` matrices) from `column` of the box, whose registers start at `first`.
 static void push_matrices(Store *store, Buf *buf, Expr *slot, Expr *column, Expr *first, int count, Block *to) {
     Lower *lower = store->lower;
     Arena *arena = lower->arena;
-    int64_t values = (int64_t)2 * count, lanes = lower->target->warp_lanes;
-    Expr *t = thread_of_warpgroup(lower), *zero = e_int(arena, 0);
-    Buf *acc = lower_local(lower, store->copy->call.args[0].region->buf);
-    Type type = store->copy->call.args[1].region->buf->type;
-    Buf *out = buf_new_const(arena, "out", SCOPE_LOCAL, type, 1, &values, store->copy->loc);
-    Var *r = var_new(arena, "r", VAR_ITER, TYPE_I64, store->copy->loc);
-    Stmt *convert = s_for(arena, LOOP_UNROLL, r, zero, e_int(arena, values));
-    Expr *from = e_add(arena, first, e_var(arena, r));
-    block_push(arena, to, s_decl(arena, out));
-    block_store1(arena, &convert->loop.body, out, e_var(arena, r), e_cast(arena, type, e_load1(arena, acc, from)));
-    block_push(arena, to, convert);
-    Expr *lane = e_rem(arena, t, lanes), *sixteen = e_int(arena, 16);
-    Expr *row = e_add(arena, e_mul(arena, e_over(arena, t, lanes), sixteen), e_mod(arena, t, sixteen));
-    Expr *half = count == 4 ? e_times(arena, e_div(arena, lane, sixteen), 8) : zero;
-    Arg args[] = {arg_region(staging_place(store, buf, slot, row, e_add(arena, column, half))),
-                  arg_element(arena, out, zero), arg_int(arena, count), arg_value(e_bool(arena, false))};
-    push_plain(store, OP_STMATRIX, COUNT_OF(args), args, to);
+    const Region *from = call_region(store->copy, COPY_FROM), *tensor = call_region(store->copy, COPY_TO);
+    Span loc = store->copy->loc;
+    Expr *t = thread_of_warpgroup(lower), *zero = e_int(arena, 0), *r;
+    Buf *acc = lower_local(lower, from->buf);
+    Type type = tensor->buf->type;
+    Buf *out = block_local(arena, to, "out", type, (int64_t)2 * count, loc);
+    Block *convert = lower_counted(lower, LOOP_UNROLL, "r", 0, (int64_t)2 * count, loc, &r, to);
+    block_store1(arena, convert, out, r, e_cast(arena, type, e_load1(arena, acc, e_add(arena, first, r))));
+    Expr *lane = e_rem(arena, t, lower->target->warp_lanes), *warp = e_over(arena, t, lower->target->warp_lanes);
+    Expr *row = e_add(arena, e_times(arena, warp, 16), e_rem(arena, t, 16));
+    Expr *half = count == 4 ? e_times(arena, e_over(arena, lane, 16), 8) : zero;
+    Region *place = staging_place(store, buf, slot, row, e_add(arena, column, half));
+    BLOCK_CALL(arena, to, loc, OP_STMATRIX, arg_region(place), arg_element(arena, out, zero), arg_int(arena, count),
+               arg_value(e_bool(arena, false)));
 }
 
 // The registers of a box, from `first` on, to its buffer: 16 columns at a time.
 static void push_columns(Store *store, Buf *buf, Expr *slot, int64_t first, int64_t columns) {
     Arena *arena = store->lower->arena;
     int64_t pairs = columns / 16;
-    Var *j = var_new(arena, "j", VAR_ITER, TYPE_I64, store->copy->loc);
-    Stmt *each = s_for(arena, LOOP_UNROLL, j, e_int(arena, 0), e_int(arena, pairs)), *rest = s_block(arena);
-    Expr *column = e_times(arena, e_var(arena, j), 16);
-    Expr *value = e_plus(arena, e_times(arena, e_var(arena, j), 8), first);
-    int mark = facts_mark(store->lower->facts);
-    facts_iter(store->lower->facts, &each->loop.iters[0]);
-    push_matrices(store, buf, slot, column, value, 4, &each->loop.body);
-    facts_release(store->lower->facts, mark);
-    if (pairs > 0) block_push(arena, store->out, each);
+    Expr *j;
+    if (pairs > 0) {
+        Block *body = lower_counted(store->lower, LOOP_UNROLL, "j", 0, pairs, store->copy->loc, &j, store->out);
+        push_matrices(store, buf, slot, e_times(arena, j, 16), e_plus(arena, e_times(arena, j, 8), first), 4, body);
+    }
     if (columns % 16 == 0) return;
+    Stmt *rest = s_block(arena);
     push_matrices(store, buf, slot, e_int(arena, pairs * 16), e_int(arena, first + pairs * 8), 2, &rest->block);
     block_push(arena, store->out, rest);
 }
@@ -273,32 +255,40 @@ static void push_loops(Store *store, int64_t first, int64_t count) {
     }
 }
 
+// Of the box at this strip and column: coordinates in the tensor, innermost first.
+static void box_coordinates(Store *store, const Region *to, int64_t strip, int64_t column, Arg *out) {
+    Lower *lower = store->lower;
+    for (int d = 0; d < to->count; d++) {
+        const RegionDim *dim = &to->dims[to->count - 1 - d];
+        Expr *at = lower_expr(lower, dim->start);
+        if (d == 0) at = e_plus(lower->arena, at, column);
+        if (d > 0 && dim->extent) {
+            at = e_plus(lower->arena, at, strip * store->shape.rows);
+            at = e_add(lower->arena, at, warpgroup_rows(lower, store->shape.strips * store->shape.rows));
+        }
+        out[d] = arg_value(lower_simple(lower, at));
+    }
+}
+
 static void push_box(Store *store, Buf *buf, int64_t slot, int64_t strip, int64_t column, int64_t columns,
                      int swizzle) {
     Lower *lower = store->lower;
     Arena *arena = lower->arena;
-    const Region *to = store->copy->call.args[1].region;
-    int64_t n = buf_extent(store->copy->call.args[0].region->buf, 1);
-    int64_t first = (strip * n + column) * store->shape.rows / target_warpgroup(lower->target);
-    push_loops(store, first, columns * store->shape.rows / target_warpgroup(lower->target));
+    const Region *from = call_region(store->copy, COPY_FROM), *to = call_region(store->copy, COPY_TO);
+    int64_t group = target_warpgroup(lower->target), rows = store->shape.rows;
+    int64_t first = (strip * buf_extent(from->buf, 1) + column) * rows / group;
+    push_loops(store, first, columns * rows / group);
     push_columns(store, buf, e_int(arena, slot), first, columns);
     push_plain(store, OP_FENCE_ASYNC, 0, NULL, store->out);
     push_barrier(store);
-    int64_t extents[] = {store->shape.rows, columns};
+    int64_t extents[] = {rows, columns};
     Expr *zero = e_int(arena, 0);
     Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to, extents, swizzle, false))),
                                      arg_region(staging_place(store, buf, e_int(arena, slot), zero, zero))};
-    for (int d = 0; d < to->count; d++) {
-        const RegionDim *dim = &to->dims[to->count - 1 - d];
-        bool rows = d > 0 && dim->extent;
-        Expr *at = e_plus(arena, lower_expr(lower, dim->start), d == 0 ? column : rows ? strip * store->shape.rows : 0);
-        if (rows && lower->warpgroup)
-            at = e_add(arena, at, warpgroup_rows(lower, store->shape.strips * store->shape.rows));
-        args[2 + d] = arg_value(simplify_expr(arena, lower->facts, at));
-    }
-    Stmt *only = push_first_thread(store);
-    push_plain(store, OP_TMA_STORE, 2 + to->count, args, &only->if_.then);
-    if (!store->tile || store->last) push_plain(store, OP_BULK_COMMIT, 0, NULL, &only->if_.then);
+    box_coordinates(store, to, strip, column, args + 2);
+    Block *only = push_first_thread(store);
+    push_plain(store, OP_TMA_STORE, 2 + to->count, args, only);
+    if (!store->tile || store->last) push_plain(store, OP_BULK_COMMIT, 0, NULL, only);
 }
 
 // Stores that may still read when a box is written: those since its slot's last, in this tile or the one before.
@@ -398,15 +388,11 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
     return arg_region(panel_place(lower, o->region, panel, eight));
 }
 
-static Arg number(Lower *lower, int64_t value) {
-    return arg_int(lower->arena, value);
-}
-
 static void set_described(Lower *lower, const Described *o, Arg *out) {
     out[0] = arg_name(arena_printf(lower->arena, "%s%d", o->k_major ? "k" : "mn", o->panels.swizzle));
-    out[1] = number(lower, o->lead);
-    out[2] = number(lower, o->stride);
-    out[3] = number(lower, o->step);
+    out[1] = arg_int(lower->arena, o->lead);
+    out[2] = arg_int(lower->arena, o->stride);
+    out[3] = arg_int(lower->arena, o->step);
 }
 
 typedef struct Products {   // of a gemm, by one warpgroup
@@ -438,11 +424,11 @@ static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block
                                      info->a_type, strcmp(info->a_type, info->b_type) ? "_" : "",
                                      strcmp(info->a_type, info->b_type) ? info->b_type : "");
     Arg args[COUNT] = {arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, 0, k, 0),
-                       arg_element(arena, acc, first), number(lower, steps)};
+                       arg_element(arena, acc, first), arg_int(lower->arena, steps)};
     if (!p->registers) set_described(lower, &p->a, args + A_FORM);
     set_described(lower, &p->b, args + B_FORM);
     if (k == 0) args[ACCUMULATE] = p->gemm->call.args[GEMM_ACCUMULATE];
-    push_op(lower, p->gemm, OP_WGMMA, COUNT, args, out);
+    block_call(lower->arena, out, p->gemm->loc, OP_WGMMA, COUNT, args);
 }
 
 // Behind another product the fence of that one serves both.
@@ -476,10 +462,10 @@ void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out) {
     check_order(&p, m, k);
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
-    if (!is_fenced(out)) push_op(lower, gemm, OP_WGMMA_FENCE, 0, NULL, out);
+    if (!is_fenced(out)) block_call(lower->arena, out, gemm->loc, OP_WGMMA_FENCE, 0, NULL);
     for (int64_t at = 0; at < k; at += run)
         for (int64_t strip = 0; strip < p.strips; strip++) push_run(&p, strip, at, run / p.info.k, out);
-    push_op(lower, gemm, OP_WGMMA_COMMIT, 0, NULL, out);
-    Arg none = number(lower, 0);
-    if (!gemm->call.is_async) push_op(lower, gemm, OP_WGMMA_WAIT, 1, &none, out);
+    block_call(lower->arena, out, gemm->loc, OP_WGMMA_COMMIT, 0, NULL);
+    Arg none = arg_int(lower->arena, 0);
+    if (!gemm->call.is_async) block_call(lower->arena, out, gemm->loc, OP_WGMMA_WAIT, 1, &none);
 }

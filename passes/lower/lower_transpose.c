@@ -40,30 +40,13 @@ static int64_t key_transposed(const Layout *layout, int64_t place) {
     return place;
 }
 
-static Expr *plus(Transpose *transpose, Expr *a, Expr *b) {
-    return e_add(transpose->arena, a, b);
-}
-
-static Expr *times(Transpose *transpose, Expr *a, int64_t factor) {
-    return e_times(transpose->arena, a, factor);
-}
-
 static Arg place_of(Transpose *transpose, const Region *tile, Expr *row, Expr *column) {
     Expr *at[LAYOUT_MAX_RANK];
-    int count = 0, rank;
+    int count = 0;
     for (int d = 0; d < tile->buf->stage_dims; d++) at[count++] = lower_expr(transpose->lower, tile->dims[d].start);
     at[count++] = row;
     at[count++] = column;
-    Expr **physical = lower_indices(transpose->lower, tile->buf, count, at, &rank);
-    return arg_region(region_element(transpose->arena, lower_physical(transpose->lower, tile->buf), rank, physical));
-}
-
-static Buf *push_bytes(Transpose *transpose, const char *name, Block *out) {
-    int64_t bytes = (int64_t)4 * 4;   // of four registers
-    Buf *buf =
-        buf_new_const(transpose->arena, name, SCOPE_LOCAL, transpose->to->buf->type, 1, &bytes, transpose->to->loc);
-    block_push(transpose->arena, out, s_decl(transpose->arena, buf));
-    return buf;
+    return arg_region(lower_place(transpose->lower, tile->buf, count, at));
 }
 
 static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool trans, Block *out) {
@@ -72,8 +55,7 @@ static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool
 }
 
 static Arg array_start(Transpose *transpose, Buf *buf) {
-    Expr *zero = e_int(transpose->arena, 0);
-    return arg_element(transpose->arena, buf, zero);
+    return arg_element(transpose->arena, buf, e_int(transpose->arena, 0));
 }
 
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d) {
@@ -92,24 +74,27 @@ static Expr *lane_bits(Transpose *transpose, int from, int count) {
 
 // transpose_row as expressions. The rows k are sums of one for each bit.
 static Expr *loaded_row(Transpose *transpose) {
+    Arena *arena = transpose->arena;
     Expr *k = transpose->k0;
     for (int b = 0; b < 4; b++) {
         int weight, d;
         transpose_row(transpose->to->buf->layout, 1 << b, true, &weight, &d);
-        k = plus(transpose, k, times(transpose, lane_bits(transpose, b, 1), weight));
+        k = e_add(arena, k, e_times(arena, lane_bits(transpose, b, 1), weight));
     }
     return k;
 }
 
 static Expr *stored_row(Transpose *transpose) {
-    Expr *pair = plus(transpose, times(transpose, lane_bits(transpose, 4, 1), 16),
-                      times(transpose, lane_bits(transpose, 0, 3), 2));
-    Expr *within = e_binary(transpose->arena, BIN_XOR, lane_bits(transpose, 3, 1), lane_bits(transpose, 2, 1));
-    return plus(transpose, transpose->d0, plus(transpose, pair, within));
+    Arena *arena = transpose->arena;
+    Expr *pair =
+        e_add(arena, e_times(arena, lane_bits(transpose, 4, 1), 16), e_times(arena, lane_bits(transpose, 0, 3), 2));
+    Expr *within = e_xor(arena, lane_bits(transpose, 3, 1), lane_bits(transpose, 2, 1));
+    return e_add(arena, transpose->d0, e_add(arena, pair, within));
 }
 
 static void push_load(Transpose *transpose, Buf *bytes, Block *out) {
-    Expr *d = plus(transpose, transpose->d0, times(transpose, lane_bits(transpose, 4, 1), 16));
+    Arena *arena = transpose->arena;
+    Expr *d = e_add(arena, transpose->d0, e_times(arena, lane_bits(transpose, 4, 1), 16));
     push_move(transpose, OP_LDMATRIX, array_start(transpose, bytes),
               place_of(transpose, transpose->from, loaded_row(transpose), d), true, out);
 }
@@ -139,28 +124,24 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes;
     bool by_rows = rows % warps == 0;
     int64_t each_rows = by_rows ? rows / warps : rows, each_columns = by_rows ? columns : (columns + warps - 1) / warps;
-    Expr *t = lower_thread(lower), *warp = e_over(arena, t, lanes);
-    Var *i = var_new(arena, "i", VAR_ITER, TYPE_I64, copy->loc);
-    Stmt *each = s_for(arena, LOOP_UNROLL, i, e_int(arena, 0), e_int(arena, each_rows * each_columns));
-    each->loc = copy->loc;
     int mark = facts_mark(lower->facts);
-    facts_iter(lower->facts, &each->loop.iters[0]);
-    transpose.lane = e_rem(arena, t, lanes);
-    Expr *row = e_rem(arena, e_var(arena, i), each_rows);
-    Expr *column = e_over(arena, e_var(arena, i), each_rows);
-    if (by_rows) row = plus(&transpose, times(&transpose, row, warps), warp);
-    else column = plus(&transpose, times(&transpose, column, warps), warp);
-    transpose.d0 = times(&transpose, row, TRANSPOSE_ROWS);
-    transpose.k0 = times(&transpose, column, TRANSPOSE_K);
-    Block *body = &each->loop.body;
+    Expr *i, *warp = e_over(arena, lower_thread(lower), lanes);
+    Block *body = lower_counted(lower, LOOP_UNROLL, "i", 0, each_rows * each_columns, copy->loc, &i, out);
+    transpose.lane = lower_lane(lower);
+    Expr *row = e_rem(arena, i, each_rows), *column = e_over(arena, i, each_rows);
+    if (by_rows) row = e_add(arena, e_times(arena, row, warps), warp);
+    else column = e_add(arena, e_times(arena, column, warps), warp);
+    transpose.d0 = e_times(arena, row, TRANSPOSE_ROWS);
+    transpose.k0 = e_times(arena, column, TRANSPOSE_K);
     if (!by_rows && columns % warps) {
-        Stmt *some = s_if(arena, e_lt(arena, column, e_int(arena, columns)));
-        block_push(arena, body, some);
-        body = &some->if_.then;
-        facts_assume(lower->facts, some->if_.condition, true);
+        Expr *exists = e_lt(arena, column, e_int(arena, columns));
+        body = block_if(arena, body, exists);
+        facts_assume(lower->facts, exists, true);
     }
-    Buf *loaded = push_bytes(&transpose, "loaded", body),
-        *deinterleaved = push_bytes(&transpose, "deinterleaved", body);
+    enum { BYTES = 4 * 4 };   // of four registers
+    Type type = transpose.to->buf->type;
+    Buf *loaded = block_local(arena, body, "loaded", type, BYTES, copy->loc);
+    Buf *deinterleaved = block_local(arena, body, "deinterleaved", type, BYTES, copy->loc);
     push_load(&transpose, loaded, body);
     Stmt *which = s_if(arena, e_lt(arena, transpose.lane, e_int(arena, lanes / 2)));
     push_deinterleaved(&transpose, loaded, deinterleaved, 0, &which->if_.then);
@@ -168,5 +149,4 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     block_push(arena, body, which);
     push_store(&transpose, deinterleaved, body);
     facts_release(lower->facts, mark);
-    block_push(arena, out, each);
 }
