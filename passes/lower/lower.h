@@ -85,11 +85,11 @@ typedef struct Lower {
     Var *thread;      // the thread index of the region being made
     Var *warpgroup;   // of a role of several: which one the thread is of. NULL: there is one
     int64_t threads;
-    Map *locals;     // fragment Buf -> local Buf
-    Map *physical;   // shared Buf -> physical Buf
-    bool one;        // the role does only what one thread does: the others stay away from all of it
-    bool repeats;    // what is being lowered stands in a loop
-    bool failed;
+    Map *locals;           // fragment Buf -> local Buf
+    Map *physical;         // shared Buf -> physical Buf
+    Block *declarations;   // of these
+    bool one;              // the role does only what one thread does: the others stay away from all of it
+    bool repeats;          // what is being lowered stands in a loop
 } Lower;
 
 Expr *lower_thread(Lower *lower);                     // t
@@ -108,8 +108,8 @@ Region *lower_place(Lower *lower, Buf *shared, int count, Expr *const *indices);
 // All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.
 Expr *lower_expr(Lower *lower, Expr *expr);
 Expr *lower_load(Lower *lower, Expr *load);   // outside loops
-// The slot of a fragment element that every thread holds; -1 when not all do.
-int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices);
+// The slot of a fragment element that every thread holds; where not all do, an error.
+int64_t lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc);
 Buf *lower_local(Lower *lower, Buf *fragment);   // its local array
 Buf *lower_physical(Lower *lower, Buf *shared);
 // An element operand (of atomics, loads, stores, mbarriers) in physical coordinates.
@@ -118,8 +118,8 @@ Region *lower_element(Lower *lower, const Region *region);
 // Statements of a block (lower_tile_op.c); regions, roles and order barriers (lower_roles.c).
 void lower_block(Lower *lower, const Block *from, Block *to);
 void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
-Stmt *lower_single_thread(Lower *lower, Expr *guard,
-                          Block *out);   // an `if` for thread 0, and for the guard (NULL: none)
+// The body of an `if` for thread 0 and the guard (NULL: none).
+Block *lower_single_thread(Lower *lower, Expr *guard, Block *out);
 // A `thread (t in n)` region for `threads` threads; statements that are lowered from here on go by its index.
 Stmt *open_region(Lower *lower, int64_t threads, Span loc);
 // Scalars that all roles see, the roles, and between them what the whole block does.

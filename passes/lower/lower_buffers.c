@@ -76,6 +76,8 @@ Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indic
     Arena *arena = lower->arena;
     Expr **physical = NEW_ARRAY(arena, Expr *, 2 * LAYOUT_MAX_RANK);
     int lead = buf->scope == SCOPE_SHARED && buf->layout ? count - buf->layout->rank_in : count;
+    EXPECT(lower->context->failure, lead >= 0 && count <= buf->rank,
+           "'%s' has rank %d, %d indices and a layout of rank %d", buf->name, buf->rank, count, count - lead);
     for (int d = 0; d < lead; d++) physical[d] = simplify_expr(arena, lower->facts, indices[d]);
     *physical_count = lead;
     if (lead == count) return physical;
@@ -94,7 +96,7 @@ Region *lower_place(Lower *lower, Buf *shared, int count, Expr *const *indices) 
 
 // ---- expressions outside loops ----
 
-int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
+static int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
     int64_t out[LAYOUT_MAX_RANK], at;
     if (!fragment->layout || tv_replicas(fragment->layout) != tv_threads(fragment->layout)) return -1;
     for (int64_t v = 0; v < tv_values(fragment->layout); v++) {
@@ -107,16 +109,18 @@ int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
     return -1;
 }
 
+int64_t lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc) {
+    int64_t slot = replicated_slot(fragment, count, indices);
+    if (slot >= 0) return slot;
+    diag(lower->context->sink, loc, T_FRAGMENT_INDEX, fragment->name);
+    return 0;
+}
+
 Expr *lower_load(Lower *lower, Expr *expr) {
     Arena *arena = lower->arena;
     Buf *buf = expr->load.buf;
     if (buf->scope == SCOPE_FRAGMENT) {
-        int64_t slot = replicated_slot(buf, expr->load.count, expr->load.indices);
-        if (slot < 0) {
-            diag(lower->context->sink, expr->loc, T_FRAGMENT_INDEX, buf->name);
-            lower->failed = true;
-            slot = 0;
-        }
+        int64_t slot = lower_replicated_slot(lower, buf, expr->load.count, expr->load.indices, expr->loc);
         return e_load1(arena, lower_local(lower, buf), e_int(arena, slot));
     }
     if (buf->scope == SCOPE_SHARED && !buf->lowered) {

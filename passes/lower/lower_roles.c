@@ -108,8 +108,10 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     Stmt *region = open_region(lower, role->role.threads, role->loc);
     name_warpgroup(lower, role, &body);
     open_order(lower, role, &body);
-    lower->one = !block_any(&role->role.body, needs_threads, NULL);
-    lower_block(lower, &role->role.body, lower->one ? &lower_single_thread(lower, NULL, &body)->if_.then : &body);
+    bool one = !block_any(&role->role.body, needs_threads, NULL);
+    Block *work = one ? lower_single_thread(lower, NULL, &body) : &body;
+    lower->one = one;
+    lower_block(lower, &role->role.body, work);
     lower->one = false;
     lower->warpgroup = NULL;
     region->thread.body = body;

@@ -32,48 +32,33 @@ static bool is_loop_op(const Stmt *stmt) {
 
 static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
     diag(lower->context->sink, stmt->loc, T_NOT_LOWERED, what);
-    lower->failed = true;
 }
 
-Stmt *lower_single_thread(Lower *lower, Expr *guard, Block *out) {
+Block *lower_single_thread(Lower *lower, Expr *guard, Block *out) {
     Arena *arena = lower->arena;
-    Expr *first = e_eq(arena, lower_thread(lower), e_int(arena, 0));
-    Stmt *only = s_if(arena, guard ? e_and(arena, first, guard) : first);
-    block_push(arena, out, only);
-    return only;
+    if (lower->one) return block_if(arena, out, guard);
+    return block_if(arena, out, e_both(arena, e_eq(arena, lower_thread(lower), e_int(arena, 0)), guard));
 }
 
 static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     Buf *buf = stmt->store.buf;
-    Expr *value = lower_expr(lower, stmt->store.value);
+    int count = stmt->store.count;
+    Expr *value = lower_expr(lower, stmt->store.value), *guard = NULL;
     if (buf->scope == SCOPE_FRAGMENT) {
-        int64_t slot = replicated_slot(buf, stmt->store.count, stmt->store.indices);
-        if (slot < 0) {
-            diag(lower->context->sink, stmt->loc, T_FRAGMENT_INDEX, buf->name);
-            lower->failed = true;
-            return;
-        }
+        int64_t slot = lower_replicated_slot(lower, buf, count, stmt->store.indices, stmt->loc);
         block_store1(arena, out, lower_local(lower, buf), e_int(arena, slot), value);
         return;
     }
-    int count;
-    Expr **indices = NEW_ARRAY(arena, Expr *, stmt->store.count);
-    for (int d = 0; d < stmt->store.count; d++) indices[d] = lower_expr(lower, stmt->store.indices[d]);
-    if (buf->scope == SCOPE_LOCAL) {
-        block_push(arena, out, s_store(arena, buf, stmt->store.count, indices, value));
-        return;
-    }
-    Expr *guard =
-        buf->scope == SCOPE_GLOBAL ? access_guard(arena, lower->facts, buf, stmt->store.count, indices) : NULL;
-    Stmt *only = lower_single_thread(lower, guard, out);
+    Expr **indices = NEW_ARRAY(arena, Expr *, count);
+    for (int d = 0; d < count; d++) indices[d] = lower_expr(lower, stmt->store.indices[d]);
+    if (buf->scope == SCOPE_GLOBAL) guard = access_guard(arena, lower->facts, buf, count, indices);
+    if (buf->scope != SCOPE_LOCAL) out = lower_single_thread(lower, guard, out);
     if (buf->scope == SCOPE_SHARED) {
-        indices = lower_indices(lower, buf, stmt->store.count, indices, &count);
+        indices = lower_indices(lower, buf, count, indices, &count);
         buf = lower_physical(lower, buf);
-        block_push(arena, &only->if_.then, s_store(arena, buf, count, indices, value));
-    } else {
-        block_push(arena, &only->if_.then, s_store(arena, buf, stmt->store.count, indices, value));
     }
+    block_push(arena, out, s_store(arena, buf, count, indices, value));
 }
 
 static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
@@ -89,54 +74,44 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
     }
 }
 
-// An arrival of each of several parts of the role: by the first thread of each.
-static bool lower_pieces(Lower *lower, const Stmt *arrive, Block *out) {
+// An arrival of each of several groups of the role's threads: by the first thread of each.
+static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
-    int64_t pieces;
+    int64_t groups;
     bool counts = arrive->call.count > 1 && arrive->call.args[1].value;
-    if (!counts || !expr_const(arrive->call.args[1].value, &pieces) || lower->one) return false;
-    Expr *within = e_rem(arena, lower_thread(lower), lower->threads / pieces);
-    Stmt *first = s_if(arena, e_eq(arena, within, e_int(arena, 0)));
-    block_call(arena, &first->if_.then, arrive->loc, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
-    block_push(arena, out, first);
+    if (!counts || !expr_const(arrive->call.args[1].value, &groups) || lower->one) return false;
+    Expr *within = e_rem(arena, lower_thread(lower), lower->threads / groups);
+    Block *first = block_if(arena, out, e_eq(arena, within, e_int(arena, 0)));
+    block_call(arena, first, arrive->loc, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
     return true;
 }
 
-static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
-    Arena *arena = lower->arena;
-    const OpInfo *info = op_info(stmt->call.op);
-    if (via_is(stmt, VIA_WGMMA)) {
-        lower_wgmma(lower, stmt, out);
-        return;
-    }
-    if (stmt->call.op == OP_GEMM) {
-        lower_gemm(lower, stmt, out);
-        return;
-    }
-    if (is_reduction(stmt)) {
-        lower_reduce(lower, stmt, out);
-        return;
-    }
-    if (is_scan(stmt)) {
-        if (!lower_scan(lower, stmt, out)) not_lowered(lower, stmt, info->text);
-        return;
-    }
-    if (lower_order(lower, stmt, out)) return;
-    if (!(info->stages & STAGE_BIT_THREAD)) {
-        not_lowered(lower, stmt, info->text);
-        return;
-    }
+// An operation that threads do as it is, with its operands in physical coordinates.
+static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
+    OpId op = stmt->call.op;
     bool touches_memory = false;
     for (int i = 0; i < stmt->call.count; i++) {
         Arg *arg = &stmt->call.args[i];
         if (arg->value) arg->value = lower_expr(lower, arg->value);
         if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
     }
-    if (stmt->call.op == OP_MBARRIER_ARRIVE && lower_pieces(lower, stmt, out)) return;
-    if (stmt->call.op == OP_MBARRIER_WAIT && lower_leader_wait(lower, stmt, out)) return;
-    bool by_one =
-        (touches_memory && stmt->call.op != OP_MBARRIER_WAIT) || stmt->call.op == OP_PRINT;   // block level: once
-    block_push(arena, by_one && !lower->one ? &lower_single_thread(lower, NULL, out)->if_.then : out, stmt);
+    if (op == OP_MBARRIER_ARRIVE && lower_counted_arrival(lower, stmt, out)) return;
+    if (op == OP_MBARRIER_WAIT && lower_leader_wait(lower, stmt, out)) return;
+    bool by_one = (touches_memory && op != OP_MBARRIER_WAIT) || op == OP_PRINT;   // of the CTA
+    block_push(lower->arena, by_one ? lower_single_thread(lower, NULL, out) : out, stmt);
+}
+
+static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
+    const OpInfo *info = op_info(stmt->call.op);
+    bool lowered = true;
+    if (via_is(stmt, VIA_WGMMA)) lower_wgmma(lower, stmt, out);
+    else if (stmt->call.op == OP_GEMM) lower_gemm(lower, stmt, out);
+    else if (is_reduction(stmt)) lower_reduce(lower, stmt, out);
+    else if (is_scan(stmt)) lowered = lower_scan(lower, stmt, out);
+    else if (lower_order(lower, stmt, out)) return;
+    else if (info->stages & STAGE_BIT_THREAD) lower_thread_call(lower, stmt, out);
+    else lowered = false;
+    if (!lowered) not_lowered(lower, stmt, info->text);
 }
 
 static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
@@ -188,10 +163,6 @@ static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
 }
 
 // A hand-written thread region is already what it should be, but for the buffers it names.
-typedef struct ThreadMapper {
-    Lower *lower;
-} ThreadMapper;
-
 static Expr *thread_region_expr(Mapper *mapper, Expr *expr) {
     Lower *lower = mapper->user;
     if (expr->kind != EXPR_LOAD) return expr;
@@ -234,7 +205,7 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     TileLoop loop;
     const Stmt *copy = tma_copy(lower->arena, stmt);
     if (copy) {
-        Block *to = lower->one ? out : &lower_single_thread(lower, NULL, out)->if_.then;
+        Block *to = lower_single_thread(lower, NULL, out);
         if (by_bulk(copy)) lower_bulk(lower, copy, to);
         else if (is_shared_to_global_copy(copy))
             lower_tma_away(lower, copy, copy == stmt ? OP_TMA_STORE : OP_TMA_ADD, to);
@@ -335,7 +306,7 @@ static void declare_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return;
     Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
     decl->loc = stmt->loc;
-    vec_push(lower->arena, (Block *)map_get(lower->physical, lower), decl);
+    block_push(lower->arena, lower->declarations, decl);
 }
 
 static bool is_role(const Stmt *stmt, void *user) {
@@ -347,7 +318,7 @@ static void lower_grid(Lower *lower, Stmt *grid) {
     Arena *arena = lower->arena;
     Block top = {0};
     int64_t threads = kernel_threads(lower->kernel);
-    map_put(lower->physical, lower, &top);   // where declare_shared collects
+    lower->declarations = &top;
     StmtMapper declare = {.arena = arena, .stmt = declare_shared, .user = lower};
     rewrite_block(&declare, &grid->grid.body);
     facts_enter(lower->facts, grid);
