@@ -1,4 +1,4 @@
-// Products run while the program goes on; it waits for one where something needs that it is over.
+// Asynchronous MMA: products run while the program continues, and each wait comes as late as its result allows.
 //
 // A product by wgmma (a gemm in a role) reads its operands and its accumulator until a wait. Each becomes `async`, and before the
 // first statement that it conflicts with comes
@@ -20,8 +20,8 @@
 //
 // A wait for a tile stays before the first product that reads it, so that the ones before it run meanwhile.
 //
-// Nothing is under way where control flow parts or meets: a loop or branch that has products, or arrivals, starts and ends with
-// none.
+// No product is in flight where control flow branches or joins: a loop or branch that has products or arrivals starts and ends
+// without any.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"

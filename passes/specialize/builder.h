@@ -1,5 +1,18 @@
-// What the two ways of parting a kernel into roles build with: points of a block, counters of ring slots, roles, staged stores.
-// (warp_specialize.c: a point each in turn; cooperative.c: all warpgroups on one point; which, and whether: specialize_kind.c.)
+// Warp specialization: kernels fed by TMA become roles of one CTA that meet at mbarriers.
+//
+// In: a tile-stage kernel whose copies and gemms have mechanisms (`@via(tma)`, `@via(wgmma)`) and whose tiles are multi-buffered.
+// Out: a producer role, an optional transposer, and consumer roles with asynchronous MMA, over persistent CTAs where tiles
+// take equally long; other kernels are unchanged.
+//
+//     specialize_kind.c   whether and how: ping-pong, cooperative, or not; registers and shared memory of roles
+//     warp_specialize.c   the pass; ping-pong kernels: each consumer warpgroup computes a tile of its own
+//     ws_analysis.c       cooperative kernels: tiles, live ranges, channels, the producer's slice, legality
+//     cooperative.c       ... their roles: all consumer warpgroups compute one tile
+//     emit_producer.c     ... producer and transposer      emit_consumer.c   ... consumers
+//     persistent_loop.c   ... the persistent loop over tiles
+//     sink.c, mma_pipelining.c, async_mma.c, order_barriers.c   rewrite a consumer's body, in this order
+//
+// This header: what both kinds build roles with.
 #pragma once
 #include "ir/build.h"
 #include "passes/analysis/util.h"
@@ -14,17 +27,17 @@ typedef struct RoleBuilder {
     Span loc;
     int consumers;                // warpgroups that compute
     int64_t producer_registers;   // 0: nothing is traded
-    Expr *tiles, *ctas, *waves;   // of the grid; blocks; points of a block
+    Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; tiles of this CTA
     Var *cta, *block;
     Expr *sections,
         *section;    // how many, and the points of one, where points differ and blocks stay; `turns` are of a section
     Expr *shift;     // workers by which a section begins further than the one before
     Var *quotient;   // the section of a point, as its lets name it
-    // in turn
+    // ping-pong
     Block shared, fragments, work;   // of one point, apart
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
-    bool some_steps;        // every point has a product
+    bool some_steps;        // every tile has an MMA
     bool single_tile;       // a block has one point: nobody waits for its last slots
     int cluster;            // blocks that load tiles for each other; 1: none
     Buf *full, *empty;
@@ -38,21 +51,22 @@ typedef struct SpecializeShape {
     const Stmt *grid, *loop;   // the pipelined one; of WS_PINGPONG
 } SpecializeShape;
 
-// Of points in turn: most consumers, and a thread's registers for addresses and counters.
+// Ping-pong: the largest number of consumers; registers of a thread for addresses and counters.
 enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
 SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape,
                                const char **why);
-int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of points in turn
+int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of a ping-pong kernel
 
-// All warpgroups compute one point together: the kernel can be parted so, whether select has seen it or not. NULL, or why not.
+// Why the kernel, before or after select, cannot have cooperative consumers; NULL: it can.
 const char *cooperative_problem(Arena *arena, const Target *target, const Func *kernel);
 // One statement of the kernel (or one of each branch) writes the buffer, and none reads it after that, in any block.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
 int64_t cooperative_slots(Arena *arena, const Target *target,
                           const Func *kernel);                          // bytes that transposed tiles still need
 int cooperative_warpgroups(const Target *target, const Func *kernel);   // that compute
-bool cooperative_equal_tiles(Arena *arena, const Func *kernel);   // all points take equally many steps: blocks stay
+bool cooperative_equal_tiles(Arena *arena,
+                             const Func *kernel);   // all tiles take equally many steps: CTAs are persistent
 bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel);   // a tile: needs no staging
 bool specialize_cooperative(PassContext *context,
                             Func *kernel);   // false: its copies and products are not by TMA and wgmma
@@ -77,7 +91,7 @@ void make_mma_async(Arena *arena, Block *block, const Map *consumes);
 // Products at the end of a loop from registers go behind the first product of the next iteration (mma_pipelining.c).
 void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes);
 
-// Warpgroups start their products in turn, where such a loop's iteration has one row of them (order_barriers.c).
+// Order barriers between consumer warpgroups around the MMAs of a loop whose iteration has one row of them (order_barriers.c).
 void insert_order_barriers(Arena *arena, Block *block);
 
 // Of a role's body (sink.c): fills with zeros go where a product can overwrite, given what is known; declarations of

@@ -1,4 +1,5 @@
-// The role that computes: all that the other roles do not do, with waits for the tiles that it uses and arrivals when it has.
+// The consumer role: all statements of the tile that other roles do not execute, with waits for its input tiles and arrivals
+// after their last use.
 #include "ir/build.h"
 #include "passes/specialize/emit_roles.h"
 

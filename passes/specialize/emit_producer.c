@@ -1,6 +1,6 @@
-// Roles that bring tiles for others: those that load, and the one that transposes.
+// Producer roles: loads, and the transposer.
 //
-// Such a role goes through the control flow of the point, as far as tiles are brought in it, and does nothing else.
+// Such a role executes the control flow around the copies of its tiles, and nothing else.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
@@ -94,7 +94,7 @@ static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *
     m->delayed = NULL;
 }
 
-// ---- what brings tiles ----
+// ---- producers ----
 
 static void fill_block(Maker *m, const Block *from, Block *out);
 

@@ -1,8 +1,8 @@
-// Making the roles of a kernel whose warpgroups work on one point together (cooperative.c).
+// Emitting the roles of a cooperative kernel (cooperative.c).
 #pragma once
 #include "passes/specialize/ws_analysis.h"
 
-typedef struct ProducerEmitter ProducerEmitter;   // of a role that brings tiles for others (emit_producer.c)
+typedef struct ProducerEmitter ProducerEmitter;   // what a producing role does (emit_producer.c)
 
 typedef struct Maker {
     RoleBuilder *builder;
@@ -31,10 +31,10 @@ void learn_scalars(Facts *facts, const Block *block);           // its scalars a
 void push_filling_roles(Maker *m, const Func *kernel, Block *out);   // emit_producer.c
 void push_compute_role(Maker *m, const Func *kernel, Block *out);    // emit_consumer.c
 
-// ---- points (persistent_loop.c) ----
-// The loop over points of a persistent block; the role itself where a point is a block.
+// ---- tiles (persistent_loop.c) ----
+// The persistent loop over tiles; the body of the role itself where each CTA has one tile.
 Block *push_tiles(Maker *m, Stmt *role);
-// What is the same for all points is computed once, before the roles.
+// Scalars that are the same for all tiles move before the roles.
 void hoist_scalars(RoleBuilder *p, Block *body, Block *out);
 void find_section(RoleBuilder *p, Block *body);   // `let section = block / group`: the rounds know it
 // `hoisted`: of points in sections, which blocks stay for; NULL: there are none.

@@ -1,11 +1,11 @@
-// A product at the end of a loop goes behind the first product of the next iteration, so that the tensor cores have work while
-// the threads turn one product's result into the next one's operand.
+// Software pipelining of MMA across iterations: the last MMA of an iteration moves behind the first one of the next, so that the
+// tensor cores have work while the threads compute the operand of the next MMA from the result of the one before.
 //
 //     for (n in N) {                    if (0 < N) {
 //         s = Qs * Ks[n]                    s = Qs * Ks[0];  p = softmax(s)
 //         p = softmax(s)        =>          for (n in 1 .. N) {
 //         o += p * Vs[n]                        s = Qs * Ks[n]
-//     }                                         o += p * Vs[n - 1]      runs beside the softmax below
+//     }                                         o += p * Vs[n - 1]      overlaps the softmax below
 //                                               p = softmax(s)
 //                                           }
 //                                           o += p * Vs[N - 1]

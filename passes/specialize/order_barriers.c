@@ -1,5 +1,4 @@
-// Warpgroups that work on one point together take turns at the tensor cores, so that the products of one run beside what the
-// others do between theirs.
+// Order barriers between cooperative consumer warpgroups: the MMAs of one warpgroup overlap the other work of the others.
 //
 //     mbarrier_wait(Ks_full[i], ..)         @leader mbarrier_wait(Ks_full[i], ..)
 //     async gemm(Qs, Ks[i].T, s)            order_acquire()
@@ -10,12 +9,13 @@
 //                                           wgmma_wait(1)
 //                                           softmax of s
 //
-// Without turns all of them multiply, and then all of them compute: the tensor cores wait. A turn is short: products are only
-// started in it. What the first warpgroup has waited for the others know by their turns (`@leader`), so that one of them asks.
+// Without order barriers all warpgroups start their MMAs at the same time and then compute at the same time, while the tensor
+// cores are idle. An ordered section is short: it only starts MMAs. Only the first warpgroup waits for a tile (`@leader`); the order
+// barrier makes the result of its wait visible to the others.
 //
-// A loop takes turns when each of its iterations has one row of products, of which one is another iteration's (mma_pipelining.c),
-// and work on fragments besides; and so does the first iteration, where it stands before the loop. Every warpgroup goes through
-// the same control flow, so they have equally many turns.
+// A loop gets an ordered section when each iteration has one row of MMAs, one of them of another iteration (mma_pipelining.c), and
+// other work on fragments. The prologue of such a loop gets one, too. All warpgroups have the same control flow, so they execute
+// equally many ordered sections.
 #include "ir/build.h"
 #include "passes/specialize/builder.h"
 

@@ -1,10 +1,10 @@
-// Points of a kernel whose warpgroups work on one together: how many a block has, and in which order it comes by them.
+// The persistent loop of a cooperative kernel: how many tiles a CTA has, and in which order it takes them.
 #include "ir/build.h"
 #include "passes/specialize/emit_roles.h"
 
-// ---- which a block stays for ----
+// ---- whether CTAs are persistent ----
 
-// Every loop that loads takes equally many steps for all points.
+// Every loop that loads takes equally many steps for all tiles.
 static bool equal_tiles(Arena *arena, const Block *work, const Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];

@@ -1,5 +1,5 @@
-// What a role's body gains once its copies are gone: accumulators that the first product overwrites, fragments that live no longer
-// than they must, scalars no earlier than they are needed.
+// Cleanup of a consumer's body: a product overwrites its accumulator in place of a fill with zeros; declarations of fragments and
+// computations of scalars sink to their uses.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/builder.h"

@@ -1,10 +1,10 @@
-// warp-specialize: one warp loads, warpgroups compute.
+// warp-specialize: ping-pong kernels, of a producer warp and one or two consumer warpgroups.
 //
 // A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of that), and
 // whose tile one warpgroup can hold, is warp-specialized, over persistent blocks (others: cooperative.c):
 //
-//     load       walks through all points of the block and all k steps, and keeps the ring of slots full
-//     compute0   \ a point each in turn, by one warpgroup: while one writes its results the other has the tensor cores
+//     load       the producer: executes all tiles of the CTA and all k steps, and keeps the slots of the multi-buffer full
+//     compute0   \ consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main loop of the other
 //     compute1   / ("ping-pong")
 //
 // Roles meet at mbarriers, a pair for each slot of the ring. `full` completes when the bytes of all copies have landed;
@@ -32,7 +32,7 @@
 
 enum { PINGPONG_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
 
-// ---- parting ----
+// ---- the consumers ----
 
 // Over steps that another consumer takes.
 static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block *out) {

@@ -1,4 +1,4 @@
-// Whether a kernel's warpgroups can work on one point together: its tiles, the statements that use them, what the role that loads
+// Analysis and legality of cooperative kernels: tiles, the statements that use them, what the role that loads
 // has to know, what stands against it, registers. (What comes of it: cooperative.c.)
 //
 // A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All statements
@@ -234,7 +234,7 @@ Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
 
 // ---- the producer's slice ----
 //
-// What the role that loads has to know.
+// Scalars that the producer computes, too.
 //
 // Where tiles lie, and whether and how often they are loaded: the scalars in that, what these come of, and the loops and branches
 // around all of it. The role that loads does those too, so nothing of it may come of what is computed, or of memory that the
