@@ -4,34 +4,12 @@
 
 // ---- expressions ----
 
-typedef bool IsExpr(const Expr *expr, const void *what);
-
-typedef struct Search {
-    IsExpr *is;
-    const void *what;
-    bool found;
-} Search;
-
-static bool look_at(Visitor *visitor, Expr *expr) {
-    Search *search = visitor->user;
-    search->found |= search->is(expr, search->what);
-    return !search->found;
-}
-
-// Whether one is that, of the expression and all in it.
-static bool any_is(const Expr *expr, IsExpr *is, const void *what) {
-    Search search = {is, what, false};
-    Visitor visitor = {.expr = look_at, .user = &search};
-    visit_expr(&visitor, (Expr *)expr);
-    return search.found;
-}
-
 static bool is_var(const Expr *e, const void *var) {
     return e->kind == EXPR_VAR && e->var == var;
 }
 
 bool expr_uses_var(const Expr *expr, const Var *var) {
-    return any_is(expr, is_var, var);
+    return any_expr(expr, is_var, var);
 }
 
 static bool reads_memory(const Expr *e, const void *what) {
@@ -40,7 +18,7 @@ static bool reads_memory(const Expr *e, const void *what) {
 }
 
 bool expr_reads_memory(const Expr *expr) {
-    return any_is(expr, reads_memory, NULL);
+    return any_expr(expr, reads_memory, NULL);
 }
 
 static bool must_not_repeat(const Expr *e, const void *what) {
@@ -49,7 +27,7 @@ static bool must_not_repeat(const Expr *e, const void *what) {
 }
 
 bool expr_must_not_repeat(const Expr *expr) {
-    return any_is(expr, must_not_repeat, NULL);
+    return any_expr(expr, must_not_repeat, NULL);
 }
 
 static bool writes_memory(const Expr *e, const void *what) {
@@ -61,7 +39,7 @@ static bool writes_memory(const Expr *e, const void *what) {
 }
 
 bool expr_writes_memory(const Expr *expr) {
-    return any_is(expr, writes_memory, NULL);
+    return any_expr(expr, writes_memory, NULL);
 }
 
 // ---- buffers ----
@@ -110,42 +88,25 @@ bool block_uses_buf(const Block *block, const Buf *buf) {
 }
 
 // ---- operations ----
-typedef struct OpSearch {
-    OpId op;
-    bool found;
-} OpSearch;
-
-static bool find_op(Visitor *visitor, Stmt *stmt) {
-    OpSearch *search = visitor->user;
-    search->found |= stmt->kind == STMT_CALL && stmt->call.op == search->op;
-    return !search->found;
-}
-
 bool func_calls(const Func *func, OpId op) {
-    OpSearch search = {op, false};
-    Visitor visitor = {.stmt = find_op, .user = &search};
-    visit_block(&visitor, (Block *)&func->body);
-    return search.found;
+    return block_calls(&func->body, op);
 }
 
 // ---- clusters ----
-static bool find_cluster_expr(Visitor *visitor, Expr *expr) {
-    bool *found = visitor->user;
-    *found |= expr->kind == EXPR_CALL && op_info(expr->call.op)->feature == FEATURE_CLUSTER;
-    return !*found;
+static bool is_cluster_call(const Expr *e, const void *what) {
+    (void)what;
+    return e->kind == EXPR_CALL && op_info(e->call.op)->feature == FEATURE_CLUSTER;
 }
 
-static bool find_cluster_stmt(Visitor *visitor, Stmt *stmt) {
-    bool *found = visitor->user;
-    *found |= stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_CLUSTER;
-    return !*found;
+static bool reaches_cluster(const Block *block) {
+    FOR_EACH_STMT (stmt, block)
+        if (stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_CLUSTER) return true;
+    return block_any_expr(block, is_cluster_call, NULL);
 }
 
 int func_cluster(const Func *kernel) {
-    bool found = false;
     const Stmt *grid = func_grid(kernel);
-    Visitor visitor = {.expr = find_cluster_expr, .stmt = find_cluster_stmt, .user = &found};
-    if (grid) visit_block(&visitor, (Block *)&grid->grid.body);
+    bool found = grid && reaches_cluster(&grid->grid.body);
     int blocks = 1;
     for (int i = 0; i < 3 && found; i++)
         if (grid->grid.cluster[i] > 1) blocks *= grid->grid.cluster[i];
