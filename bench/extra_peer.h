@@ -1,4 +1,5 @@
-// An attention library of your own as a peer: `bench.py --extra NAME=LIBRARY.so`, which exports these first three functions.
+// An attention library of your own as a peer: `bench.py --extra NAME=LIBRARY.so`, which exports these first three
+// functions.
 #pragma once
 
 typedef struct AttentionCall {
@@ -21,7 +22,8 @@ long long attention_workspace(const AttentionCall *call, int backward);
 int attention_forward(const AttentionCall *call);
 int attention_backward(const AttentionCall *call);
 
-// If there are these, too, rows of groups of heads, windows, soft caps and sequences one behind the other have the peer as well.
+// If there are these, too, rows of groups of heads, windows, soft caps and sequences one behind the other have the peer
+// as well.
 typedef struct AttentionFamilyCall {
     const void *q, *k,
         *v;   // bf16, [batch, heads or kv_heads, queries or keys, head_dim], or [heads.., tokens, head_dim], by the strides

@@ -326,8 +326,8 @@ Value place_address(Gen *gen, const Region *place) {
 // ---- addresses in matrix descriptors: units of 16 bytes, 14 bits ----
 //
 // base + offset, each in units: what does not change in a loop is then one sum before it. Nothing carries beyond the 14
-// bits, since they reach past all of shared memory. In a cluster the upper bits of a shared address hold the block's rank,
-// so the base is masked.
+// bits, since they reach past all of shared memory. In a cluster the upper bits of a shared address hold the block's
+// rank, so the base is masked.
 
 enum { UNIT_BYTES = 16, UNIT_BITS = 14 };
 

@@ -111,8 +111,8 @@ static Value cache_policy(Gen *gen, const OpCall *call) {
     return policy;
 }
 
-// Multicast to several CTAs, or to the CTA's own shared memory: by its own window where ptxas would test addresses of the
-// cluster's window (tests_cluster_window).
+// Multicast to several CTAs, or to the CTA's own shared memory: by its own window where ptxas would test addresses of
+// the cluster's window (tests_cluster_window).
 static void emit_tma_load(Gen *gen, const OpCall *call) {
     enum { PLACES = 3 };
     bool all = call->op == OP_TMA_MULTICAST, own = !all && gen->target->tests_cluster_window;

@@ -1,6 +1,7 @@
 // CTAs of a cluster: the shared memory of another has the address that `mapa` makes of one's own. (PTX ISA, "mapa",
-// "barrier.cluster".) The barrier's arrival releases and its wait acquires at cluster scope. A barrier with @shared_only releases
-// shared memory alone, by a fence before an arrival that releases nothing ("fence", .sync_restrict); annotate-kernel says why.
+// "barrier.cluster".) The barrier's arrival releases and its wait acquires at cluster scope. A barrier with
+// @shared_only releases shared memory alone, by a fence before an arrival that releases nothing ("fence",
+// .sync_restrict); annotate-kernel says why.
 #include "codegen/gen.h"
 
 static Value emit_peer_load(Gen *gen, const OpCall *call) {

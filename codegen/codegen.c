@@ -230,8 +230,8 @@ static void open_body(Gen *gen) {
     LLVMPositionBuilderAtEnd(gen->builder, start);
 }
 
-// The warp's index from its first lane: so ptxas knows that branches by it do not part the lanes of a warp, and that what
-// is computed from it fits uniform registers.
+// The warp's index from its first lane: so ptxas knows that branches by it do not part the lanes of a warp, and that
+// what is computed from it fits uniform registers.
 static Value uniform_warp(Gen *gen) {
     int lanes = gen->target->warp_lanes;
     Value warp = LLVMBuildUDiv(gen->builder, gen->kernel.thread, const_i32(gen, lanes), "");
@@ -239,16 +239,16 @@ static Value uniform_warp(Gen *gen) {
                 const_i32(gen, lanes - 1));
 }
 
-// Where shared memory begins, in a register that LLVM cannot trace: else it names the symbol anew in every block, and for
-// TMA and wgmma ptxas makes the block's place in its cluster part of each such address, in the innermost loop too.
+// Where shared memory begins, in a register that LLVM cannot trace: else it names the symbol anew in every block, and
+// for TMA and wgmma ptxas makes the block's place in its cluster part of each such address, in the innermost loop too.
 static Value shared_base(Gen *gen) {
     Value base = LLVMBuildPtrToInt(gen->builder, gen->address.shared_symbol, gen->types.i64, "");
     Value opaque = build_asm(gen, "mov.b64 $0, $1;", "=l,l", gen->types.i64, 1, &base);
     return LLVMBuildIntToPtr(gen->builder, opaque, gen->types.shared_pointer, "");
 }
 
-// The thread's index among those of all CTAs of the tile. A CTA may write to another's shared memory only while that one runs:
-// each arrives at the start, and waits for the others before its first such write (emit_block).
+// The thread's index among those of all CTAs of the tile. A CTA may write to another's shared memory only while that
+// one runs: each arrives at the start, and waits for the others before its first such write (emit_block).
 static void start_cluster(Gen *gen) {
     Value rank = call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->types.i32, 0, NULL);
     Value first = LLVMBuildMul(gen->builder, rank, const_i32(gen, gen->kernel.threads / gen->cluster.ctas), "");

@@ -1,9 +1,9 @@
 // codegen/: thread-stage IR to LLVM IR, PTX and cubin. The only folder that includes llvm-c. Comes in: a module that
 // annotate-kernel has run on. Goes out: one PTX text, a cubin, machine code as text. gen.h lists the files in order.
 //
-// ABI of a kernel: one parameter per Func parameter in order (tensor: 64-bit global pointer; scalar: its type; tensor map:
-// its 128 bytes by value, aligned to 64), then one i64 per entry of func->dims. The grid is one-dimensional. Shared memory
-// is dynamic, kernel_shared_bytes() of it.
+// ABI of a kernel: one parameter per Func parameter in order (tensor: 64-bit global pointer; scalar: its type; tensor
+// map: its 128 bytes by value, aligned to 64), then one i64 per entry of func->dims. The grid is one-dimensional.
+// Shared memory is dynamic, kernel_shared_bytes() of it.
 #pragma once
 #include "ir/ir.h"
 #include "support/strbuf.h"
@@ -21,8 +21,8 @@ typedef struct CodegenResult {
     double build_seconds, optimize_seconds, emit_seconds;   // LLVM's, of all threads together
 } CodegenResult;
 
-// Compiles every kernel of the module (all at thread stage) into one PTX text; entry names by kernel_symbol(). Kernels are
-// compiled side by side, on threads of its own that end before it returns; the text does not depend on how many.
+// Compiles every kernel of the module (all at thread stage) into one PTX text; entry names by kernel_symbol(). Kernels
+// are compiled side by side, on threads of its own that end before it returns; the text does not depend on how many.
 bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result);
 bool op_has_code(OpId op);   // codegen can emit it (at thread stage)
 // Unique entry name of a kernel variant: its name, with `__1`, `__2`, ... for later variants.

@@ -113,8 +113,8 @@ static Value f32_from_fp8(Gen *gen, Value code, Type type) {
 
 // ---- pairs of 8-bit floats to 16 bits: four in a register, exact ----
 
-// The bits at the places of the wider type, times the difference of the biases. All ones is NaN: one more than its bits carries
-// to where no other value has a bit, and from there the exponent is filled.
+// The bits at the places of the wider type, times the difference of the biases. All ones is NaN: one more than its bits
+// carries to where no other value has a bit, and from there the exponent is filled.
 typedef struct Fp8Upcast {
     int shift;          // from the upper byte of 16 bits
     double scale;       // 2 to the difference of the biases
@@ -160,8 +160,8 @@ Value convert_fp8_pair(Gen *gen, Value four, int at, Type from, Type to) {
 
 // ---- floats ----
 
-// The upper one of two bf16 in a register: the register is the f32, but for the other one's bits. (ptxas takes it out and shifts it
-// back.) NULL: `value` is none.
+// The upper one of two bf16 in a register: the register is the f32, but for the other one's bits. (ptxas takes it out
+// and shifts it back.) NULL: `value` is none.
 static Value upper_half_as_f32(Gen *gen, Value value) {
     uint64_t upper = 0xffff0000;
     if (!LLVMIsAExtractElementInst(value)) return NULL;
@@ -240,8 +240,8 @@ static Value float_to_int(Gen *gen, Value value, Type from, Type to) {
     return LLVMBuildTrunc(gen->builder, clamp_i32(gen, result, low, high), llvm_value_type(gen, to), "");
 }
 
-// At most 16 bits to f32, without the conversion instruction, of which a multiprocessor does few at a time: behind the bits of 2^23
-// an integer is itself. Signed ones are moved up by half their range first.
+// At most 16 bits to f32, without the conversion instruction, of which a multiprocessor does few at a time: behind the
+// bits of 2^23 an integer is itself. Signed ones are moved up by half their range first.
 static Value small_int_to_f32(Gen *gen, Value value, Type from) {
     LLVMBuilderRef b = gen->builder;
     enum { TWO_23 = 1 << 23, BITS_OF_TWO_23 = 0x4b000000 };

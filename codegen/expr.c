@@ -220,9 +220,9 @@ static Value emit_comparison(Gen *gen, Expr *expr) {
 
 // ---- floats ----
 
-// a / b of f32 within 2 ulp: a times the reciprocal of b, both scaled where that of b would leave the normal numbers. What
-// depends on b alone is done once for all that is divided by it: a row of a tile takes two multiplications an element, where
-// div.full takes three and their predicates. (PTX ISA, "rcp": 1 ulp, from 2^-126 to 2^126.)
+// a / b of f32 within 2 ulp: a times the reciprocal of b, both scaled where that of b would leave the normal numbers.
+// What depends on b alone is done once for all that is divided by it: a row of a tile takes two multiplications an
+// element, where div.full takes three and their predicates. (PTX ISA, "rcp": 1 ulp, from 2^-126 to 2^126.)
 Value build_quotient(Gen *gen, Value a, Value b) {
     Value size = CALL(gen, "llvm.fabs.f32", gen->types.f32, b);
     Value large = LLVMBuildFCmp(gen->builder, LLVMRealOGT, size, const_f32(gen, 0x1p126), "");

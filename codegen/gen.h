@@ -258,7 +258,8 @@ Value to_compute(Gen *gen, Value value, Type type);   // floats below f32 to f32
 Value from_compute(Gen *gen, Value value, Type type);
 
 // ---- packed_convert.c ----
-// A cast to f16 or bf16 of what comes from 8-bit elements of a local array, computed with its neighbour; NULL: it is another.
+// A cast to f16 or bf16 of what comes from 8-bit elements of a local array, computed with its neighbour; NULL: it is
+// another.
 Value emit_packed_convert(Gen *gen, Expr *cast);
 
 // ---- math.c ----
@@ -288,7 +289,8 @@ typedef struct OpEmitter {
     Value (*value)(Gen *gen, const OpCall *call);
     const char *intrinsic;   // its name: a call without operands and result
 } OpEmitter;
-// By family, in the file that implements it: sync.c, memory.c, mma.c, async.c, cluster.c. The rows of other ops are empty.
+// By family, in the file that implements it: sync.c, memory.c, mma.c, async.c, cluster.c. The rows of other ops are
+// empty.
 extern const OpEmitter sync_emitters[OP_COUNT], memory_emitters[OP_COUNT], mma_emitters[OP_COUNT],
     async_emitters[OP_COUNT], cluster_emitters[OP_COUNT];
 

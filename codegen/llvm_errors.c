@@ -3,8 +3,8 @@
 // Where LLVM cannot go on (an instruction that the target does not have, say) it calls a handler that must not return,
 // or ends the process. The handler belongs to the process; which compile an error belongs to is known by the thread. It
 // leaves by longjmp through LLVM's frames, whose own memory is then lost: such an error is a bug in tilec, and losing
-// some kilobytes is better than losing the process. For the same reason the objects of a compile that LLVM gave up on are
-// abandoned, not disposed: their state is unknown.
+// some kilobytes is better than losing the process. For the same reason the objects of a compile that LLVM gave up on
+// are abandoned, not disposed: their state is unknown.
 #include "codegen/gen.h"
 #include <llvm-c/ErrorHandling.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// Merges PTX texts: one head, external declarations without duplicates, one numbering of source files. Labels are local to
-// functions; other names already differ between units (string_constant, kernel_symbol).
+// Merges PTX texts: one head, external declarations without duplicates, one numbering of source files. Labels are local
+// to functions; other names already differ between units (string_constant, kernel_symbol).
 //
 //     .version .target .address_size               the head: the first text's
 //     .extern .shared ... shared$[];               outside: once; a function's declaration ends with a line ";"

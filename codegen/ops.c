@@ -1,5 +1,6 @@
-// Operations with effects: their operands, and the table that says how each is emitted. Each family has its own file, which
-// ends with its rows: sync.c, memory.c, mma.c, async.c, cluster.c. (wgmma.c takes runs of statements, see emit_block.)
+// Operations with effects: their operands, and the table that says how each is emitted. Each family has its own file,
+// which ends with its rows: sync.c, memory.c, mma.c, async.c, cluster.c. (wgmma.c takes runs of statements, see
+// emit_block.)
 #include "codegen/gen.h"
 #include <string.h>
 

@@ -1,17 +1,17 @@
 // Small integers and 8-bit floats become 16-bit floats two at a time.
 //
-// Weights of few bits are converted for the tensor cores: bf16((f32(w[i] & 15) - 8) * f32(scale)), an element each. Elements
-// 2 n and 2 n + 1 of a `local` array share a register, and so do those of the array that they come from; so each statement
-// computes both, and takes its own. LLVM sees that what the neighbour computes is the same, if it is: if not, a statement has only
-// worked for nothing.
+// Weights of few bits are converted for the tensor cores: bf16((f32(w[i] & 15) - 8) * f32(scale)), an element each.
+// Elements 2 n and 2 n + 1 of a `local` array share a register, and so do those of the array that they come from; so
+// each statement computes both, and takes its own. LLVM sees that what the neighbour computes is the same, if it is: if
+// not, a statement has only worked for nothing.
 //
 //     bytes b0 b1 of a register   ->   0 b0 0 b1          one permutation
 //     an integer below 2^7        ->   as the last bits of a bf16 that is 2^7: 2^7 plus itself (f16: below 2^10)
 //     minus 8                     ->   minus 2^7 + 8, exact
 //     times the scale             ->   one multiplication: it rounds as f32's product would be rounded
 //
-// That is the same value as in f32 where every operand is a number of the narrow type, and one operation alone rounds: for the
-// product of two the f32 has all bits; and integers up to 2^8 (2^11) are exact.
+// That is the same value as in f32 where every operand is a number of the narrow type, and one operation alone rounds:
+// for the product of two the f32 has all bits; and integers up to 2^8 (2^11) are exact.
 #include "codegen/gen.h"
 #include <math.h>
 

@@ -1,8 +1,9 @@
-// Compiles kernels in parallel: a large kernel, or a few small ones, form a unit, which is one LLVM module in a context of the
-// thread that compiles it.
+// Compiles kernels in parallel: a large kernel, or a few small ones, form a unit, which is one LLVM module in a context
+// of the thread that compiles it.
 //
-// A thread has its own arena, failure point and sink; the IR is only read. A unit that fails on a thread, for any reason, is
-// compiled again by the caller, so reports and failures equal those of a compile without threads, in the order of the kernels.
+// A thread has its own arena, failure point and sink; the IR is only read. A unit that fails on a thread, for any
+// reason, is compiled again by the caller, so reports and failures equal those of a compile without threads, in the
+// order of the kernels.
 #include "codegen/gen.h"
 #include "ir/rewrite.h"
 #include <pthread.h>
@@ -42,8 +43,8 @@ static int64_t weight_of(const Func *func) {
     return weight;
 }
 
-// A unit has an overhead of more than a millisecond, so small kernels share one. The division depends on the program only,
-// never on the machine, since it shows in the labels of the PTX.
+// A unit has an overhead of more than a millisecond, so small kernels share one. The division depends on the program
+// only, never on the machine, since it shows in the labels of the PTX.
 int make_units(const Module *module, bool emit_llvm, Unit **units) {
     Arena *arena = module->arena;
     int count = 0, functions = module->funcs.count;

@@ -15,13 +15,13 @@
 //     -O1  the pipeline below      52 ms  255 regs  1224 instr     115 ms  177 regs  1200 instr
 //     -O2  default<O2>, level 2   345 ms  255 regs  1360 instr     513 ms  178 regs  1208 instr
 //
-// Level "none" does not coalesce registers: every phi and every tied operand of assembly is a move in the PTX. ptxas removes
-// them, but not before it looks at wgmma: a move of an accumulator in flight makes it insert a wait (C7517). So a module
-// with wgmma is generated at level "less", which coalesces; that its kernels are marked optnone keeps the passes of that
-// level away which level "none" was chosen to avoid. (ms for LLVM, a ping-pong GEMM of 128 x 192 on Hopper: 11 at level none,
-// 13 so, 18 at level less; for sm_80's gemm 20, 28 and 100.) So is one in which an `if` writes many registers, which are
-// joined after it: there ptxas leaves moves in, on the way past the `if` too. (Attention on sm_80's path, instructions of the
-// loop: 1167, of which 100 moves, and 1049.)
+// Level "none" does not coalesce registers: every phi and every tied operand of assembly is a move in the PTX. ptxas
+// removes them, but not before it looks at wgmma: a move of an accumulator in flight makes it insert a wait (C7517). So
+// a module with wgmma is generated at level "less", which coalesces; that its kernels are marked optnone keeps the
+// passes of that level away which level "none" was chosen to avoid. (ms for LLVM, a ping-pong GEMM of 128 x 192 on
+// Hopper: 11 at level none, 13 so, 18 at level less; for sm_80's gemm 20, 28 and 100.) So is one in which an `if`
+// writes many registers, which are joined after it: there ptxas leaves moves in, on the way past the `if` too.
+// (Attention on sm_80's path, instructions of the loop: 1167, of which 100 moves, and 1049.)
 //
 // Shared memory has 64-bit pointers: 32-bit ones are an option of the whole process (--nvptx-short-ptr), which a
 // library must not set. ptxas drops the upper halves, since its shared-memory instructions take 32-bit addresses.

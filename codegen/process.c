@@ -43,13 +43,14 @@ const char *find_program(Arena *arena, const char *name) {
 
 // ---- running it ----
 //
-// Nothing here allocates from the arena while the program runs, so leaving for want of memory leaves no zombie; the files
-// are closed on that way too.
+// Nothing here allocates from the arena while the program runs, so leaving for want of memory leaves no zombie; the
+// files are closed on that way too.
 //
-// A program that is started ahead has to wait for its input somewhere. Not at a pipe: ptxas reads its input twice. Not at
-// another file: ptxas reads its options first, but spends half of its start behind that. So it waits where it opens the input:
-// a process that opens a file with a write lease sleeps until the lease is given back (fcntl(2), "Leases").
-// The kernel takes it away after /proc/sys/fs/lease-break-time, 45 s by default; the program then finds nothing and says so.
+// A program that is started ahead has to wait for its input somewhere. Not at a pipe: ptxas reads its input twice. Not
+// at another file: ptxas reads its options first, but spends half of its start behind that. So it waits where it opens
+// the input: a process that opens a file with a write lease sleeps until the lease is given back (fcntl(2), "Leases").
+// The kernel takes it away after /proc/sys/fs/lease-break-time, 45 s by default; the program then finds nothing and
+// says so.
 
 const char INPUT_FILE[] = "<", OUTPUT_FILE[] = ">";
 
@@ -92,7 +93,8 @@ static void close_file(int *fd) {
     *fd = -1;
 }
 
-// Lets the program open its input. By name: closing alone would not do while a process that the host forked holds a copy.
+// Lets the program open its input. By name: closing alone would not do while a process that the host forked holds a
+// copy.
 static void end_lease(Process *process) {
     if (process->lease >= 0) fcntl(process->lease, F_SETLEASE, F_UNLCK);
     close_file(&process->lease);
@@ -110,7 +112,8 @@ static bool open_files(Process *process) {
     return true;
 }
 
-// A lease wants a descriptor that only reads and has no owner: its owner would be sent a signal when the program opens the file.
+// A lease wants a descriptor that only reads and has no owner: its owner would be sent a signal when the program opens
+// the file.
 static bool begin_lease(Process *process) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", process->fd[INPUT]);

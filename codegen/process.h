@@ -24,8 +24,9 @@ typedef struct Program {
 // Runs the program and waits for it. NULL, or why it could not be started.
 const char *run_program(Arena *arena, Failure *failure, Program *program);
 
-// A program that is loaded while its input is made: started, it waits where it opens INPUT_FILE. NULL: it cannot be started, or
-// nothing here makes it wait; run_program, later, says why. Each one is to be finished or stopped, which an arena does not do.
+// A program that is loaded while its input is made: started, it waits where it opens INPUT_FILE. NULL: it cannot be
+// started, or nothing here makes it wait; run_program, later, says why. Each one is to be finished or stopped, which an
+// arena does not do.
 typedef struct Process Process;
 Process *start_program(Arena *arena, Failure *failure, const char *const *arguments);
 // As run_program, but for the arguments, which it has.

@@ -106,8 +106,8 @@ static AssembleStatus run_assembler(Assembly *assembly) {
 
 // ---- spills ----
 //
-// ptxas chooses a number of registers by the CTAs that fit on a multiprocessor, and may then have to spill a few values. A kernel
-// that spills is assembled again, until it does not:
+// ptxas chooses a number of registers by the CTAs that fit on a multiprocessor, and may then have to spill a few
+// values. A kernel that spills is assembled again, until it does not:
 //
 //     1. for the number of CTAs that shared memory has room for, which ptxas does not know, or else for one less; a kernel with
 //        the largest number of registers: without unrolling by ptxas, which keeps more loads in flight
@@ -166,8 +166,9 @@ static int blocks_in_shared(const AssembleOptions *options, const char *symbol) 
                  (kernel_shared_bytes(kernel) + options->target->shared_reserved));
 }
 
-// The number of CTAs per multiprocessor to ask for; `blocks`: unchanged. With two CTAs a few spilled bytes are kept: half as many
-// warps cost more (attention of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the time).
+// The number of CTAs per multiprocessor to ask for; `blocks`: unchanged. With two CTAs a few spilled bytes are kept:
+// half as many warps cost more (attention of unaligned sequences by mma, head dim 64, H200: 1.33 to 1.51 times the
+// time).
 static int fewer_blocks(int blocks, int most, int bytes, int step) {
     enum { FEW_BYTES = 64 };
     if (blocks > most) return most > 1 ? most : 1;

@@ -6,8 +6,9 @@
 //
 //     local a: bf16[8]     slots: <2 x bfloat> x 4      ldmatrix writes slots 0..3, mma reads them, nothing between
 //
-// Many 16-bit floats that live across a barrier should stay packed. But LLVM and ptxas see that the second f32(a[i]) equals the
-// first and keep the f32, in twice the registers. So at a barrier each slot is or-ed with a zero opaque to both.
+// Many 16-bit floats that live across a barrier should stay packed. But LLVM and ptxas see that the second f32(a[i])
+// equals the first and keep the f32, in twice the registers. So at a barrier each slot is or-ed with a zero opaque to
+// both.
 #include "codegen/gen.h"
 #include <string.h>
 
@@ -87,8 +88,8 @@ Value register_get(Gen *gen, RegisterArray *array, int64_t index) {
     return LLVMBuildExtractElement(gen->builder, slot, const_i32(gen, index % array->pack), "");
 }
 
-// 8-bit floats come out of the conversion in pairs, and 16-bit ones that are not negative by it: the second of two in a slot takes
-// the first along.
+// 8-bit floats come out of the conversion in pairs, and 16-bit ones that are not negative by it: the second of two in a
+// slot takes the first along.
 static bool set_pair(Gen *gen, RegisterArray *array, int64_t index, Value value) {
     LLVMBuilderRef b = gen->builder;
     if (array->bits > 16 || index % 2 == 0 || array->pack < 2 || array->last.index != index - 1) return false;

@@ -1,12 +1,12 @@
 // Running ptxas.
 //
-// Kernels are assembled side by side, as many as there are processors (--split-compile, CUDA 13): a launch plan has several,
-// and each costs far more than all that comes before. The machine code is the same, instruction for instruction (all of
-// examples/ on sm_80 and sm_90a), in half the time. How many threads there are is not said, so that the cubin, which
-// records the options, does not depend on the machine.
+// Kernels are assembled side by side, as many as there are processors (--split-compile, CUDA 13): a launch plan has
+// several, and each costs far more than all that comes before. The machine code is the same, instruction for
+// instruction (all of examples/ on sm_80 and sm_90a), in half the time. How many threads there are is not said, so that
+// the cubin, which records the options, does not depend on the machine.
 //
-// A small kernel takes 20 ms, of which 6 are the start of ptxas. So ptxas is started before there is PTX, and loads while codegen
-// runs. If that fails for any reason, ptxas is run again from the beginning.
+// A small kernel takes 20 ms, of which 6 are the start of ptxas. So ptxas is started before there is PTX, and loads
+// while codegen runs. If that fails for any reason, ptxas is run again from the beginning.
 #include "codegen/assembler.h"
 #include "codegen/process.h"
 #include <string.h>

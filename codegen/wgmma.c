@@ -255,7 +255,8 @@ static RegisterArray *wgmma_array(Gen *gen, const Buf *buf) {
     return register_array(gen, buf);
 }
 
-// Before operands can be numbered: ties the registers of each product, and for a wait or fence all that can be in flight.
+// Before operands can be numbered: ties the registers of each product, and for a wait or fence all that can be in
+// flight.
 static void tie_operands(Asm *code, const OpCall *call) {
     Gen *gen = code->gen;
     if (call->op == OP_WGMMA_WAIT || call->op == OP_WGMMA_FENCE) {
@@ -320,10 +321,11 @@ static void emit_asm(Asm *code) {
     }
 }
 
-// ptxas schedules a wait like any other instruction, and moves it up past all arithmetic of its basic block that does not touch
-// the registers in flight: past the work that should overlap the product. An instruction that is never executed, which ptxas
-// cannot prove, stays behind that work, and waits do not pass it. (Seen in the SASS of ptxas 13.0. A warp barrier does not hold
-// waits; a trap serialises.) Without straight-line code before the wait there is nothing to hold.
+// ptxas schedules a wait like any other instruction, and moves it up past all arithmetic of its basic block that does
+// not touch the registers in flight: past the work that should overlap the product. An instruction that is never
+// executed, which ptxas cannot prove, stays behind that work, and waits do not pass it. (Seen in the SASS of ptxas
+// 13.0. A warp barrier does not hold waits; a trap serialises.) Without straight-line code before the wait there is
+// nothing to hold.
 //
 // Measured on an H200, attention with head dim 128, speed relative to no anchor:
 //

@@ -1,18 +1,19 @@
-// TMA: copies between tensors and shared memory by a unit of its own: of boxes, and of consecutive elements (which are a box of rows of a
-// few bytes here).
+// TMA: copies between tensors and shared memory by a unit of its own: of boxes, and of consecutive elements (which are
+// a box of rows of a few bytes here).
 //
-// A started copy is kept in the block's list. Whenever the schedule lets it, some copy of the list moves some of its rows,
-// in an order of its own: bytes land late, in pieces, and no two copies in the order in which they were started. A load
-// tells its mbarrier how many bytes have landed. A store first reads shared memory and then, some time later, writes
-// the tensor: bulk_wait with `read` waits for the first of these only. A wait moves what it waits for there and then.
+// A started copy is kept in the block's list. Whenever the schedule lets it, some copy of the list moves some of its
+// rows, in an order of its own: bytes land late, in pieces, and no two copies in the order in which they were started.
+// A load tells its mbarrier how many bytes have landed. A store first reads shared memory and then, some time later,
+// writes the tensor: bulk_wait with `read` waits for the first of these only. A wait moves what it waits for there and
+// then.
 //
 //     tma_load(As, map, full, 64, 0)       As is being written; nothing moves
 //     ... other agents run ...             rows 17, 30, 43, ... land: full lacks 14336 of 16384 bytes
 //     mbarrier_wait(full, 0)               blocks until the phase completes
 //
-// Where the bytes of a box lie in shared memory: row after row, `pitch` bytes apart; the units of 16 bytes change places
-// by the bits of their address (target/tma.c), so the destination's own address counts. Coordinates may lie outside of
-// the tensor on any side: a load writes zeros there (and counts their bytes), a store leaves them out.
+// Where the bytes of a box lie in shared memory: row after row, `pitch` bytes apart; the units of 16 bytes change
+// places by the bits of their address (target/tma.c), so the destination's own address counts. Coordinates may lie
+// outside of the tensor on any side: a load writes zeros there (and counts their bytes), a store leaves them out.
 //
 // What is read and written, and by whom, is noted for happens-before when the copy starts (race.c): the unit's access
 // stands there until somebody waits for it, so an access that comes too early finds it whenever it comes.
@@ -34,7 +35,8 @@ struct BulkCopy {
 };
 
 // ---- boxes ----
-// Elements of the row that lie inside of the tensor: `count` from its element `skip` on, at element *offset of the tensor.
+// Elements of the row that lie inside of the tensor: `count` from its element `skip` on, at element *offset of the
+// tensor.
 static int64_t row_inside(const BulkCopy *copy, int64_t row, int64_t *skip, int64_t *offset) {
     const MapCode *map = copy->map;
     const Mem *mem = copy->tensor;
@@ -270,7 +272,8 @@ static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
     else start_load(agent, cta, copy, box.lane);
 }
 
-// Elements of the tensor that follow each other in memory from this one on: to the end of its row, or of all rows that have no gaps between.
+// Elements of the tensor that follow each other in memory from this one on: to the end of its row, or of all rows that
+// have no gaps between.
 static int64_t line_room(const Agent *agent, const Place *place, int lane, const Mem *mem) {
     int64_t room = 1, dense = 1;
     for (int d = place->rank - 1; d >= 0 && mem->stride[d] == dense; d--) {
@@ -335,7 +338,8 @@ void bulk_start(Agent *agent, const Call *call) {
 }
 
 // ---- groups of stores ----
-// Units count the groups of a warp. A thread that waits for its own group learns of all that the warp had closed by then.
+// Units count the groups of a warp. A thread that waits for its own group learns of all that the warp had closed by
+// then.
 void bulk_commit(Agent *agent) {
     Cta *cta = agent->cta;
     int warp = agent->first_thread / LANES;

@@ -67,8 +67,8 @@ static void make_clocks(Cta *cta, int warps, int units) {
     }
 }
 
-// Threads [first, first + count) begin: whatever is remembered of earlier ones in this memory lies in epochs that all of
-// them know.
+// Threads [first, first + count) begin: whatever is remembered of earlier ones in this memory lies in epochs that all
+// of them know.
 static void begin_threads(Cta *cta, int first, int count) {
     Races *races = cta->machine->races;
     if (!races->threads) return;

@@ -1,11 +1,11 @@
 // Clusters: blocks that run at the same time, use each other's shared memory and meet at a barrier.
 //
-// The blocks of a cluster have memory, barriers and agents of their own, but one set of clocks (race.c): their threads are
-// numbered through. So an access to another block's memory is compared with that block's own accesses as one within a block
-// is, and the cluster's barrier tells everybody everything.
+// The blocks of a cluster have memory, barriers and agents of their own, but one set of clocks (race.c): their threads
+// are numbered through. So an access to another block's memory is compared with that block's own accesses as one within
+// a block is, and the cluster's barrier tells everybody everything.
 //
-// A block's shared memory goes with the block. That another one's read comes before the end must follow from the program, not
-// from the schedule: when a block ends, each such read must be in the past of one of its threads.
+// A block's shared memory goes with the block. That another one's read comes before the end must follow from the
+// program, not from the schedule: when a block ends, each such read must be in the past of one of its threads.
 #include "emulator/machine.h"
 
 // ---- other blocks' memory ----

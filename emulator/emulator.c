@@ -24,13 +24,13 @@
 // outputs begin uninitialised in every block; lanes that take part in a warp-wide operation must all be there; vector
 // accesses must be aligned.
 //
-// Limits. Blocks run one after another unless the kernel loads with an order, or has atomics in a `while`: then as many as there are
-// multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses that race are
-// executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread that overwrites
-// the source of its own cp.async before waiting for it is not reported (other threads are). Atomics order nothing within
-// a block. At tile stage accesses to another block of the cluster are not checked for races (at thread stage they are).
-// Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not looked at, nor whether a
-// role's registers suffice.
+// Limits. Blocks run one after another unless the kernel loads with an order, or has atomics in a `while`: then as many
+// as there are multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses
+// that race are executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread
+// that overwrites the source of its own cp.async before waiting for it is not reported (other threads are). Atomics
+// order nothing within a block. At tile stage accesses to another block of the cluster are not checked for races (at
+// thread stage they are). Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not
+// looked at, nor whether a role's registers suffice.
 #include "emulator/machine.h"
 #include <time.h>
 

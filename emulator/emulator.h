@@ -3,8 +3,9 @@
 // In: a module, a function of any stage (kernel, program, reference) and its tensors; or a test. Out: the tensors' new
 // contents, diagnostics of what was wrong (races, uninitialised reads, deadlocks, ...), and counts (EmuReport).
 //
-// Tile stage: each tile op acts on whole arrays; statements run in order. Thread stage: a block is warps of masked lanes
-// that run interleaved by a seeded schedule; asynchronous copies land late; happens-before is tracked with vector clocks.
+// Tile stage: each tile op acts on whole arrays; statements run in order. Thread stage: a block is warps of masked
+// lanes that run interleaved by a seeded schedule; asynchronous copies land late; happens-before is tracked with vector
+// clocks.
 //
 // The files, in the order of a run:
 //
@@ -69,11 +70,13 @@ typedef struct EmuReport {
     const EmuSite *sites;   // in the module's arena, in order of the code (thread stage)
 } EmuReport;
 
-// Runs a kernel variant, or a program (its kernels are chosen by `when`), with these arguments. False when something was
-// reported to the module's sink: race, uninitialised or out-of-range access, divergent barrier, deadlock, failed assert.
+// Runs a kernel variant, or a program (its kernels are chosen by `when`), with these arguments. False when something
+// was reported to the module's sink: race, uninitialised or out-of-range access, divergent barrier, deadlock, failed
+// assert.
 bool emulate_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
                   EmuReport *report);
-// Picks the first variant of `name` whose `when` and shapes hold for the arguments (or the program). NULL: none, reported.
+// Picks the first variant of `name` whose `when` and shapes hold for the arguments (or the program). NULL: none,
+// reported.
 const Func *emulate_choose(const Module *module, const char *name, int count, const EmuArg *args);
 // Runs a reference (tensors of f64) or a test's fill block.
 bool emulate_reference(const Module *module, const Func *reference, int count, const EmuArg *args);

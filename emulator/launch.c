@@ -265,8 +265,8 @@ const Func *choose_variant(const Module *module, const char *name, int count, co
 
 // ---- runs ----
 
-// What a kernel is given as @zeroed is zero when it begins (a program may not fill it, nor one that is a variant of a kernel), and
-// again at its end.
+// What a kernel is given as @zeroed is zero when it begins (a program may not fill it, nor one that is a variant of a
+// kernel), and again at its end.
 static void check_zeroed(Machine *machine, const char *verb) {
     const Code *code = machine->code;
     if (code->func->kind != FUNC_KERNEL || machine->options.max_blocks) return;   // a sample of blocks need not

@@ -1,16 +1,18 @@
-// Livelocks: blocks that spin on a value that no block is left to store. They are told from blocks that compute for long without
-// storing anything while others spin.
+// Livelocks: blocks that spin on a value that no block is left to store. They are told from blocks that compute for
+// long without storing anything while others spin.
 //
-// What an agent does next follows from its own state (place, registers, masks) and from memory. So while memory stays as it is, an
-// agent that comes back to a state in which it was goes round for ever, and where all that can run go round, memory
-// stays as it is. Barriers delay agents and tell them nothing, so the order in which they run does not matter.
+// What an agent does next follows from its own state (place, registers, masks) and from memory. So while memory stays
+// as it is, an agent that comes back to a state in which it was goes round for ever, and where all that can run go
+// round, memory stays as it is. Barriers delay agents and tell them nothing, so the order in which they run does not
+// matter.
 //
-// All are run side by side, an instruction each, in laps. In a lap an agent keeps its state after 1, 2, 4, 8, ... of its
-// instructions, and is back when it is in the kept one again (Brent's way to find a period). A lap is over when all that ran in it are
-// back: a deadlock; or when something moved: memory, a copy, an agent that begins or ends: none. One that ran up to a barrier where
-// nobody will come stops no other lap than its own.
+// All are run side by side, an instruction each, in laps. In a lap an agent keeps its state after 1, 2, 4, 8, ... of
+// its instructions, and is back when it is in the kept one again (Brent's way to find a period). A lap is over when all
+// that ran in it are back: a deadlock; or when something moved: memory, a copy, an agent that begins or ends: none. One
+// that ran up to a barrier where nobody will come stops no other lap than its own.
 //
-// Limit: who counts its looks is never in the same state again. That ends when very many instructions have moved nothing.
+// Limit: who counts its looks is never in the same state again. That ends when very many instructions have moved
+// nothing.
 #include "emulator/machine.h"
 #include <string.h>
 

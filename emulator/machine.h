@@ -301,7 +301,8 @@ struct Agent {
     // TMA stores, by lane: groups that are closed, that no longer read; the last that has a store; epochs of the newest
     int bulk_closed[LANES], bulk_read[LANES], bulk_last[LANES], bulk_pc;
     uint32_t bulk_epochs[LANES][BULK_GROUPS];
-    // wgmma: statements of its warpgroup that it has executed, and waited for; how many there were when it closed a group
+    // wgmma: statements of its warpgroup that it has executed, and waited for; how many there were when it closed a
+    // group
     int64_t wgmma_issued, wgmma_waited;
     int64_t *wgmma_groups;   // pending, oldest first
     int wgmma_group_count, wgmma_group_capacity;
@@ -401,7 +402,8 @@ struct Machine {
     bool stop, races_wanted;
     int bulk_count;   // TMA copies under way, of all blocks
     uint64_t steps, most_steps;
-    // In blocks that spin: how often something did more than look; as seen last, since which step, and when to look closely.
+    // In blocks that spin: how often something did more than look; as seen last, since which step, and when to look
+    // closely.
     uint64_t moves, seen_moves, still_since, next_look;
 };
 
@@ -515,7 +517,8 @@ void races_start_cluster(Cta *cta);   // all blocks of a cluster begin; cta is t
 void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element,
                Touch touch);   // in the memory of another block of the cluster
 void races_meet(Cta *cta);     // each block of the cluster learns what the others wrote to global memory
-// An access of another block to this one's shared memory that none of its threads is ordered after; -1: none. *byte: where.
+// An access of another block to this one's shared memory that none of its threads is ordered after; -1: none. *byte:
+// where.
 int race_unfinished(Cta *cta, int64_t *byte);
 void races_watch(Machine *machine, Mem *mem, int64_t elements);
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc);
@@ -572,7 +575,8 @@ bool run_timed(const Module *module, const Func *func, int count, const EmuArg *
 // Fills the reference's tensors, from the cache where it has them. False: the reference reported something.
 bool cached_reference(EmuReferenceCache *reference_cache, const Module *module, const Func *reference, int count,
                       const EmuArg *args);
-// The result of a test that has passed before, of a module with the same text and with the same options. False: there is none.
+// The result of a test that has passed before, of a module with the same text and with the same options. False: there
+// is none.
 bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,
                  const EmuOptions *options, EmuTestResult *result);
 // Keeps the result of a test that has passed without a diagnostic, of the module that cached_test saw last.

@@ -27,13 +27,13 @@
 //     thread 9: x = As[0]                   ordered
 //
 // A unit does not see ordinary stores by being ordered after them: the thread must also have executed fence_async after
-// the store, and the unit be ordered after that. So a clock has, beside each thread, the epoch up to which its stores are
-// known to be fenced.
+// the store, and the unit be ordered after that. So a clock has, beside each thread, the epoch up to which its stores
+// are known to be fenced.
 //
 // Global memory within a block works the same way. Between blocks nothing is ordered except by release and acquire: of
-// one thread to another (PTX ISA, "Release and acquire patterns": a thread's `fence` makes its later atomics releases and
-// its earlier ones acquires). What the releasing thread knew then, of its own block and of others, the acquiring one knows,
-// and whoever learns from that one in its block:
+// one thread to another (PTX ISA, "Release and acquire patterns": a thread's `fence` makes its later atomics releases
+// and its earlier ones acquires). What the releasing thread knew then, of its own block and of others, the acquiring
+// one knows, and whoever learns from that one in its block:
 //
 //     block 0, thread 7: part[0] = 1        (epoch 3)
 //     barrier()                              thread 0 knows 7 up to 3

@@ -1,5 +1,5 @@
-// What the parts of the race detector share (emulator/race.c explains it): clocks.c has what threads and units know, race.c the accesses
-// of a block, race_blocks.c those between blocks. All lives in the machine's arena.
+// What the parts of the race detector share (emulator/race.c explains it): clocks.c has what threads and units know,
+// race.c the accesses of a block, race_blocks.c those between blocks. All lives in the machine's arena.
 #pragma once
 #include "emulator/machine.h"
 

@@ -113,8 +113,8 @@ static bool all_know(const Cta *cta, const Known *known) {
     return true;
 }
 
-// What all threads of the block know no longer needs the thread that learned it and when: of what a spinning thread learns, again and again,
-// the latest takes the place of all before it. Looked for when the list has doubled.
+// What all threads of the block know no longer needs the thread that learned it and when: of what a spinning thread
+// learns, again and again, the latest takes the place of all before it. Looked for when the list has doubled.
 static void settle(const Cta *cta, BlockKnown *block) {
     const Machine *machine = cta->machine;
     enum { FEW = 32 };

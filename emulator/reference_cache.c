@@ -1,8 +1,9 @@
-// Results of references. Tests run again after each pass, but passes change only kernels: each reference runs a single time.
+// Results of references. Tests run again after each pass, but passes change only kernels: each reference runs a single
+// time.
 //
-// A result is used again for the same text and equal arguments. It depends on nothing else. So does the result of a whole
-// test: one that has passed without a diagnostic is not run again while the module's text stays the same (after the last
-// pass, the module is what the test command runs).
+// A result is used again for the same text and equal arguments. It depends on nothing else. So does the result of a
+// whole test: one that has passed without a diagnostic is not run again while the module's text stays the same (after
+// the last pass, the module is what the test command runs).
 #include "emulator/machine.h"
 #include "ir/print.h"
 #include <string.h>

@@ -3,7 +3,8 @@
 // A block is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps
 // and roles of one-lane agents, and it goes on when they have ended. Among all agents that can run a random one is
 // taken (by the seed) for a random number of instructions; now and then a copy of TMA makes some progress. When none
-// can run and some have not ended, everything waits for something that will not come: a deadlock, reported with who waits where.
+// can run and some have not ended, everything waits for something that will not come: a deadlock, reported with who
+// waits where.
 #include "emulator/machine.h"
 #include <string.h>
 
@@ -91,8 +92,8 @@ static void thread_indices(Agent *warp, const SpawnCode *spawn, int first) {   /
     }
 }
 
-// At tile stage a thread region is one of its role's statements: its threads know what the role knows, and the role what
-// they did.
+// At tile stage a thread region is one of its role's statements: its threads know what the role knows, and the role
+// what they did.
 static void tell_threads(const Agent *agent, int64_t threads) {
     Cta *cta = agent->cta;
     Clock *clock = NULL;

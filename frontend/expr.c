@@ -54,8 +54,8 @@ static bool writes_memory(Sema *s, const Block *block) {
     return writes;
 }
 
-// The value of `node`, which is evaluated after `earlier`: where statements emitted for it write memory, what the earlier
-// ones read is read before them.
+// The value of `node`, which is evaluated after `earlier`: where statements emitted for it write memory, what the
+// earlier ones read is read before them.
 Value value_after(Sema *s, int count, Value *earlier, const Node *node) {
     Block extra = {0};
     Value value = lazily(s, node, &extra);

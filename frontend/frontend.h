@@ -1,8 +1,9 @@
 // Text to IR: scanner (lang.l), grammar (lang.y), syntax tree (ast.h), then names, types, shapes and elaboration.
 //
-// Elaboration makes the IR that passes see: compile-time names, consts and tunables are replaced by their values, fn and
-// macro are inlined, imports are merged. A compile-time name that is not a tensor dim becomes an i64 (or f32, bool) scalar
-// parameter; either way the kernel's `when` states the value, so that one artefact holds several specialisations.
+// Elaboration makes the IR that passes see: compile-time names, consts and tunables are replaced by their values, fn
+// and macro are inlined, imports are merged. A compile-time name that is not a tensor dim becomes an i64 (or f32, bool)
+// scalar parameter; either way the kernel's `when` states the value, so that one artefact holds several
+// specialisations.
 #pragma once
 #include "ir/ir.h"
 
@@ -24,8 +25,9 @@ typedef struct Define {   // -D NAME=VALUE, a tuning record's entry, or a test's
     const char *value;    // text of a constant expression or a type name
 } Define;
 
-// Combinations of tunables are tried in order ("the first that fits"), from number 0 on, the last name varying fastest. Says of this
-// kernel, elaborated, which combination is to be tried: `combination` itself where it fits, else a later one.
+// Combinations of tunables are tried in order ("the first that fits"), from number 0 on, the last name varying fastest.
+// Says of this kernel, elaborated, which combination is to be tried: `combination` itself where it fits, else a later
+// one.
 typedef int (*FitsFn)(void *user, Module *module, Func *kernel, int combination);
 
 typedef struct ElaborateOptions {
@@ -37,8 +39,8 @@ typedef struct ElaborateOptions {
     int test_choice;   // 1 + index of syntax_test_choices: its tests alone; 0: those that these values serve
 } ElaborateOptions;
 
-// The module for these values. Without a value for a compile-time name: one variant for each distinct value in the file's
-// tests. Tests of the module are those that need just these consts and tunables. NULL when errors were reported.
+// The module for these values. Without a value for a compile-time name: one variant for each distinct value in the
+// file's tests. Tests of the module are those that need just these consts and tunables. NULL when errors were reported.
 Module *elaborate(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, const ElaborateOptions *options);
 
 // The file's tests need one elaboration for each distinct choice of consts and tunables: choice `index` as defines.

@@ -255,7 +255,8 @@ static bool calls(const Node *node, const char *name) {
     return false;
 }
 
-// A kernel whose compile-time values only programs give is made only for their calls, and so is a program that is a variant of one.
+// A kernel whose compile-time values only programs give is made only for their calls, and so is a program that is a
+// variant of one.
 static bool only_called(Sema *s, const Node *node) {
     bool open = false, called = false, kernel = false;
     for (int i = 0; i < node->kids[0]->count; i++) open |= !define_of(s, node->kids[0]->kids[i]->text);

@@ -1,4 +1,5 @@
-// What the scanner, the grammar and their driver share. Not for other files of the folder (they see ast.h and syntax.h).
+// What the scanner, the grammar and their driver share. Not for other files of the folder (they see ast.h and
+// syntax.h).
 #pragma once
 #include "frontend/ast.h"
 

@@ -29,7 +29,8 @@ static void import_file(Syntax *syntax, const Node *node, const char *from) {
     read_file(syntax, resolved, text, length, true);
 }
 
-// Enters a declaration under its name. Kernels and programs may share a name when all but the last have a condition: variants.
+// Enters a declaration under its name. Kernels and programs may share a name when all but the last have a condition:
+// variants.
 static void declare(Syntax *syntax, StrMap *map, Node *node) {
     const Node *before = strmap_get(map, node->text);
     bool variants = before && map == syntax->launchables && ast_kid(before, 2);

@@ -1,5 +1,6 @@
-// Constructors. They fold constants and drop neutral elements (x + 0, x * 1, 0 / x, ...), so that what passes build reads
-// as a person would write it; they never reorder. Index arithmetic is i64. Integer folding wraps as the type does.
+// Constructors. They fold constants and drop neutral elements (x + 0, x * 1, 0 / x, ...), so that what passes build
+// reads as a person would write it; they never reorder. Index arithmetic is i64. Integer folding wraps as the type
+// does.
 #pragma once
 #include "ir/ir.h"
 

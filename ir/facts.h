@@ -33,5 +33,6 @@ Expr *simplify_expr(Arena *arena, const Facts *facts, Expr *expr);
 // Row-major (or strided) element offset of an access into a global tensor.
 Expr *global_offset(Arena *arena, const Buf *buf, int count, Expr *const *indices);
 Expr *global_stride(Arena *arena, const Buf *buf, int dim);
-// Layout Forward as expressions: the outputs for given inputs. The same order of operations for constants and variables.
+// Layout Forward as expressions: the outputs for given inputs. The same order of operations for constants and
+// variables.
 void layout_forward(Arena *arena, const Facts *facts, const Layout *layout, Expr *const *in, Expr **out);

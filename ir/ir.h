@@ -426,14 +426,14 @@ int64_t tensor_map_row_bytes(const TensorMap *map);   // rows * row_bytes is wha
 int64_t tensor_map_pitch(const TensorMap *map);       // bytes from row to row in shared memory
 
 // ---- roles (roles.c) ----
-// Registers of a thread when a block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8. Of nine
-// warps one partition runs three.
+// Registers of a thread when a block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8. Of
+// nine warps one partition runs three.
 int64_t registers_at_launch(const Target *target, int64_t threads);
-// So many roles from this one on, with as many registers each, fill whole warpgroups together; 0: none do. The first one begins
-// one.
+// So many roles from this one on, with as many registers each, fill whole warpgroups together; 0: none do. The first
+// one begins one.
 int roles_of_warpgroups(const Target *target, const Block *block, int at);
-// A block keeps the registers that it starts with: a role that takes more than others give waits forever. And only whole
-// warpgroups change their count. NULL: the roles of the block can trade; else why not.
+// A block keeps the registers that it starts with: a role that takes more than others give waits forever. And only
+// whole warpgroups change their count. NULL: the roles of the block can trade; else why not.
 const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *block, int64_t threads);
 
 // ---- the op table ----

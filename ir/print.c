@@ -387,7 +387,8 @@ static void put_func_attrs(Printer *p, const Func *func) {
     if (p->out->length > start) p->out->text[p->out->length - 1] = '\n';
 }
 
-// A condition, broken before a term of its top-level && where a line would get too long; `level` is that of what it stands in.
+// A condition, broken before a term of its top-level && where a line would get too long; `level` is that of what it
+// stands in.
 static void put_terms(Printer *p, const Expr *e, int level, size_t indent) {
     bool chain = e->kind == EXPR_BINARY && e->binary.op == BIN_LOGICAL_AND;
     if (chain) put_terms(p, e->binary.a, LEVEL_AND, indent);

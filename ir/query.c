@@ -1,5 +1,5 @@
-// Walks without recursion. A walk remembers the last levels of its path; deeper programs are legal but rare, and there the way
-// back is looked up from the root.
+// Walks without recursion. A walk remembers the last levels of its path; deeper programs are legal but rare, and there
+// the way back is looked up from the root.
 #include "ir/query.h"
 
 // ---- walking over statements ----

@@ -5,9 +5,9 @@
 //         if (is_call(stmt, OP_GEMM)) return true;                break, continue and return are those of any loop
 //     }
 //
-// The statement is const; FOR_EACH_STMT_MUT takes a block that may be changed and gives a Stmt *. There, statements may be
-// changed in place, and ones behind the current one in its block added or removed. FOR_EACH_STMT_IN starts with a statement
-// itself. What needs the expressions, too, is any_expr below or a Visitor (rewrite.h).
+// The statement is const; FOR_EACH_STMT_MUT takes a block that may be changed and gives a Stmt *. There, statements may
+// be changed in place, and ones behind the current one in its block added or removed. FOR_EACH_STMT_IN starts with a
+// statement itself. What needs the expressions, too, is any_expr below or a Visitor (rewrite.h).
 #pragma once
 #include "ir/match.h"
 #include "ir/rewrite.h"

@@ -8,8 +8,8 @@ int stmt_bodies(Stmt *stmt, Block *bodies[2]);
 // The iterators that a statement declares (loop, grid, thread region) in *iters; 0 when it has none.
 int stmt_iters(const Stmt *stmt, Iter **iters);
 
-// ---- visiting (without expressions: query.h): `expr` is called for every expression before its operands, `stmt` for every statement before its body;
-// returning false skips what is below ----
+// ---- visiting (without expressions: query.h): `expr` is called for every expression before its operands, `stmt` for
+// every statement before its body; returning false skips what is below ----
 typedef struct Visitor {
     bool (*expr)(struct Visitor *visitor, Expr *expr);
     bool (*stmt)(struct Visitor *visitor, Stmt *stmt);
@@ -32,8 +32,8 @@ Expr *map_expr(Mapper *mapper, Expr *expr);
 void map_stmt(Mapper *mapper, Stmt *stmt);   // all expressions of the statement and below, in place
 void map_block(Mapper *mapper, Block *block);
 
-// ---- mapping statements: `stmt` may push any number of statements to `out` in place of the given one (pushing the same
-// one keeps it). Bodies are rewritten first (post-order) ----
+// ---- mapping statements: `stmt` may push any number of statements to `out` in place of the given one (pushing the
+// same one keeps it). Bodies are rewritten first (post-order) ----
 typedef struct StmtMapper {
     Arena *arena;
     void (*stmt)(struct StmtMapper *mapper, Stmt *stmt, Block *out);
@@ -62,8 +62,8 @@ bool expr_uses_buf(const Expr *expr, const Buf *buf);
 bool stmt_uses_buf(const Stmt *stmt, const Buf *buf);   // it or what is below
 bool block_uses_buf(const Block *block, const Buf *buf);
 bool func_calls(const Func *func, OpId op);   // as a statement
-// Blocks of a cluster of the kernel, where some operation reaches from one to another; else 1: that a grid asks for clusters
-// changes nothing by itself.
+// Blocks of a cluster of the kernel, where some operation reaches from one to another; else 1: that a grid asks for
+// clusters changes nothing by itself.
 int func_cluster(const Func *kernel);
 
 // ---- effects: which buffers a statement reads and writes, from the op table ----

@@ -29,7 +29,7 @@ int roles_of_warpgroups(const Target *target, const Block *block, int at) {
 const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *block, int64_t threads) {
     int64_t group = warpgroup_threads(target), at_launch = registers_at_launch(target, threads);
     int64_t first = 0, wanted = 0, most = threads * at_launch;
-    int concurrent = 0;                                      // roles of the present warpgroups that are left
+    int concurrent = 0;                                    // roles of the present warpgroups that are left
     if (!target_has(target, FEATURE_WGMMA)) return NULL;   // registers do not change hands
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];

@@ -272,8 +272,8 @@ static void enter_iter(Verifier *v, Context *c, const Iter *iter, LoopKind kind)
     if (kind == LOOP_PARALLEL && v->parallel_count < 64) {
         uint64_t bit = (uint64_t)1 << v->parallel_count++;
         int64_t first, last, step;
-        bool single = expr_const(iter->begin, &first) && expr_const(iter->end, &last) && expr_const(iter->step, &step) &&
-                    last - first <= step;
+        bool single = expr_const(iter->begin, &first) && expr_const(iter->end, &last) &&
+                      expr_const(iter->step, &step) && last - first <= step;
         if (!single) c->parallel_iterators |= bit;
         depends.iterators |= bit;
     }

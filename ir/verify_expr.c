@@ -1,4 +1,5 @@
-// The verifier's rules of names, expressions and regions: those that ir/verify.c numbers 1 to 5, and what the others ask of an expression.
+// The verifier's rules of names, expressions and regions: those that ir/verify.c numbers 1 to 5, and what the others
+// ask of an expression.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/verify_impl.h"

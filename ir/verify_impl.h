@@ -47,7 +47,8 @@ typedef struct Depends {
 #define REPORT(v, loc, ...) ((v)->broken = true, (void)diag((v)->sink, (loc), __VA_ARGS__))
 
 // verify_expr.c
-// A Var or Buf is visible from here on; undeclare_names leaves a scope: what was declared since `mark` (declared.count) is gone.
+// A Var or Buf is visible from here on; undeclare_names leaves a scope: what was declared since `mark` (declared.count)
+// is gone.
 void declare_name(Verifier *v, const void *object, const char *name, Span loc);
 void undeclare_names(Verifier *v, int mark);
 void check_visible(Verifier *v, const void *object, const char *name, Span loc);

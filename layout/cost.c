@@ -192,8 +192,9 @@ ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destinat
                   reachable(source, destination, "block", span, in_lane);
     if (!within) return cost;
     // 2. A lane has the elements of its source registers, an affine space, and needs those of its destination
-    // registers, another. They meet in 1 / 2^missing of what it needs, or not at all. As every element has one sender and one
-    // receiver, the transfers are a bipartite graph, and as many rounds suffice as the busiest lane has edges (Koenig).
+    // registers, another. They meet in 1 / 2^missing of what it needs, or not at all. As every element has one sender
+    // and one receiver, the transfers are a bipartite graph, and as many rounds suffice as the busiest lane has edges
+    // (Koenig).
     int missing = bits_rank(wanted, wanted_count + registers) - bits_rank(span, registers);
     bool meet = reachable(source, destination, "lane", wanted, wanted_count + registers) &&
                 reachable(source, destination, "warp", wanted, wanted_count + registers) &&

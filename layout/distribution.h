@@ -24,8 +24,9 @@ int64_t tv_replicas(const Layout *tv);   // threads that have the same
 // per dim are powers of two, or all that are left; what no dim can use replicates.
 const Layout *tv_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int fast, int64_t vector,
                          int64_t fast_threads);
-// A tv_blocked whose `group` neighbouring threads have a stretch of dim `fast` to themselves, its blocks still side by side:
-// not blocks of all threads in turns. As it was where so many threads are all there are along the dim, or have one block each.
+// A tv_blocked whose `group` neighbouring threads have a stretch of dim `fast` to themselves, its blocks still side by
+// side: not blocks of all threads in turns. As it was where so many threads are all there are along the dim, or have
+// one block each.
 const Layout *tv_in_stretches(Arena *arena, const Layout *tv, int fast, int64_t group);
 // Every thread has every element.
 const Layout *tv_replicated(Arena *arena, int rank, const int64_t *shape, int64_t threads);
@@ -41,8 +42,8 @@ const Layout *tv_of_instruction(Arena *arena, const Layout *instruction, const i
 const Layout *tv_project(Arena *arena, const Layout *tv, int rank, const int *dims, const int64_t *held);
 // A reduction over one dim: the projection onto the others ([1] when there are none).
 const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis);
-// The same tile with one more output, rank_out: the fastest thread digits along `axis`, `parts` threads of them, no longer lie
-// along the axis but number parts of it. NULL when no digits make up `parts`.
+// The same tile with one more output, rank_out: the fastest thread digits along `axis`, `parts` threads of them, no
+// longer lie along the axis but number parts of it. NULL when no digits make up `parts`.
 const Layout *tv_split_axis(Arena *arena, const Layout *tv, int axis, int64_t splits);
 // A reduction to `parts` results along `axis`, one for each of those threads (tv_split_axis); NULL as there.
 const Layout *tv_partial_reduce(Arena *arena, const Layout *tv, int axis, int64_t splits);

@@ -1,5 +1,6 @@
-// layout/: layouts of tiles in registers and memory. Comes in: layouts as text or values, shapes, machine facts given by the
-// caller. Goes out: layouts, access costs, text and pictures. The compiler uses the first group; `tilec layout` uses all:
+// layout/: layouts of tiles in registers and memory. Comes in: layouts as text or values, shapes, machine facts given
+// by the caller. Goes out: layouts, access costs, text and pictures. The compiler uses the first group; `tilec layout`
+// uses all:
 //
 //     layout.c  distribution.c                           layouts of the passes; how a tile is spread over threads
 //     cost.c  swizzle.c                                  bank conflicts, sectors, shuffles; XOR swizzles

@@ -28,7 +28,8 @@ typedef enum {
     PRE_COUNT
 } Precondition;
 const char *precondition_text(Precondition which);
-const Stmt *precondition_broken(Precondition which, const Func *kernel);   // the first statement that does; NULL: it holds
+const Stmt *precondition_broken(Precondition which,
+                                const Func *kernel);   // the first statement that does; NULL: it holds
 
 typedef struct Pass {
     const char *name;

@@ -1,6 +1,6 @@
 // support/: data structures without knowledge of compilers. Comes in: bytes, allocators. Goes out: values in arenas,
-// diagnostics. The files: arena.c (memory), fail.c (leaving a compile), vec.h, strbuf.c, map.c, hash.h (containers), utf8.c,
-// json.c, files.c (text, files), diag.c, diag_text.c, diagnostics.def (diagnostics).
+// diagnostics. The files: arena.c (memory), fail.c (leaving a compile), vec.h, strbuf.c, map.c, hash.h (containers),
+// utf8.c, json.c, files.c (text, files), diag.c, diag_text.c, diagnostics.def (diagnostics).
 //
 // Memory by lifetime: everything of one compile is allocated in one arena and freed at once.
 //
@@ -42,6 +42,6 @@ char *arena_vprintf(Arena *arena, const char *format, va_list args);
 #define NEW(arena, Type) ((Type *)arena_alloc((arena), sizeof(Type)))
 #define NEW_ARRAY(arena, Type, count) ((Type *)arena_alloc((arena), sizeof(Type) * (size_t)(count)))
 
-// Calls `work` with an arena of its own and frees the arena afterwards, also when `work` leaves through the failure point
-// (which then goes on to the caller's). Nothing that `work` returns may lie in that arena.
+// Calls `work` with an arena of its own and frees the arena afterwards, also when `work` leaves through the failure
+// point (which then goes on to the caller's). Nothing that `work` returns may lie in that arena.
 bool arena_scope(Failure *failure, bool (*work)(void *user, Arena *arena), void *user);

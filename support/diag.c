@@ -46,8 +46,8 @@ const char *diag_source_name(const DiagSink *sink, int file) {
     return file >= 0 && file < sink->sources.count ? sink->sources.items[file].name : "<none>";
 }
 
-// The variants of a kernel go through the same passes: each gives the same remarks. (What a program prints is a remark, too: a
-// line may be printed several times.)
+// The variants of a kernel go through the same passes: each gives the same remarks. (What a program prints is a remark,
+// too: a line may be printed several times.)
 static bool is_repeated(const DiagSink *sink, const Diag *remark) {
     if (remark->row->severity != SEVERITY_REMARK || remark->row->code == T_EMU_PRINT) return false;
     for (int i = 0; i < sink->diags.count; i++) {

@@ -13,8 +13,8 @@
 // stand: the text of the rightmost follows its underline, each other text hangs below its mark on a line of its own.
 //
 // Columns of spans are bytes; what is printed is cells. A line is first laid out (`Cells`): every byte gets the cell in
-// which its character begins, tabs become spaces, wide characters take two cells, what cannot be printed becomes U+FFFD.
-// A line longer than fits is cut to a window around its first mark.
+// which its character begins, tabs become spaces, wide characters take two cells, what cannot be printed becomes
+// U+FFFD. A line longer than fits is cut to a window around its first mark.
 #include "support/diag_impl.h"
 #include "support/utf8.h"
 #include <string.h>
@@ -169,7 +169,8 @@ static void underline(Writer *w, const Marks *marks, Severity severity, int from
     end_line(w);
 }
 
-// One line with `|` under each mark before `count` that has a text; with `text`, the last one's text instead of its bar.
+// One line with `|` under each mark before `count` that has a text; with `text`, the last one's text instead of its
+// bar.
 static void hang(Writer *w, const Marks *marks, int count, bool text, Severity severity, int from, int indent) {
     gutter(w, 0);
     repeat(w->out, ' ', indent);

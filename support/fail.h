@@ -1,8 +1,8 @@
 // The way out of a compile that cannot go on: out of memory, or a broken promise inside tilec itself.
 //
 // Every entry point of the library opens a failure point. Code below calls `fail_*`, which does not return; the entry
-// point sees a status, frees the arena and answers with an error. All state of a compile lives in arenas (LLVM's objects
-// hang on a cleanup list), so leaving early loses nothing.
+// point sees a status, frees the arena and answers with an error. All state of a compile lives in arenas (LLVM's
+// objects hang on a cleanup list), so leaving early loses nothing.
 //
 //     Failure failure;
 //     if (FAILURE_CAUGHT(&failure)) { ... failure.kind, failure.message ...; return; }
@@ -21,8 +21,9 @@ typedef struct Failure {
 
 #define FAILURE_CAUGHT(failure) ((failure)->kind = FAIL_NONE, (failure)->message[0] = 0, setjmp((failure)->point) != 0)
 
-// What `work` answers, with `after` done behind it. Where `work` leaves by the failure point, `after` is done on the way to
-// the caller's, which stands in `failure` again by then. What both see through `user` must not be in registers of `work`.
+// What `work` answers, with `after` done behind it. Where `work` leaves by the failure point, `after` is done on the
+// way to the caller's, which stands in `failure` again by then. What both see through `user` must not be in registers
+// of `work`.
 bool fail_scope(Failure *failure, bool (*work)(void *user), void (*after)(void *user), void *user);
 
 _Noreturn void fail_out_of_memory(Failure *failure);

@@ -12,7 +12,8 @@ typedef struct FileText {
     size_t length;
 } FileText;
 
-// Reads a file ("-": standard input) into the arena. `limit` 0: none. False: *why is the reason (in `arena`, or static).
+// Reads a file ("-": standard input) into the arena. `limit` 0: none. False: *why is the reason (in `arena`, or
+// static).
 bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why);
 // As file_load; reports to the sink.
 bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out);

@@ -1,5 +1,5 @@
-// Additions to consecutive elements of global memory by one instruction: red, which returns no old values. Each element is
-// added to atomically, by itself. (PTX ISA, "red": .vec_32_bit of f32 and of packed types, and packed types alone.)
+// Additions to consecutive elements of global memory by one instruction: red, which returns no old values. Each element
+// is added to atomically, by itself. (PTX ISA, "red": .vec_32_bit of f32 and of packed types, and packed types alone.)
 #include "target/target.h"
 #include <string.h>
 

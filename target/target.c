@@ -83,9 +83,9 @@ static const Target targets[] = {
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };
 
-// The most CTAs that leave each a quarter of the largest number of threads: several CTAs then share a multiprocessor, and
-// memory accesses of one overlap arithmetic and waits of the others. A non-portable size is taken only if a CTA would
-// otherwise fill the multiprocessor alone.
+// The most CTAs that leave each a quarter of the largest number of threads: several CTAs then share a multiprocessor,
+// and memory accesses of one overlap arithmetic and waits of the others. A non-portable size is taken only if a CTA
+// would otherwise fill the multiprocessor alone.
 int target_cluster(const Target *target, int64_t threads) {
     if (threads <= target->max_threads) return 1;
     if (!target_has(target, FEATURE_CLUSTER)) return 0;

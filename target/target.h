@@ -1,6 +1,6 @@
-// Machine facts as data. Comes in: the name of a target, an instruction or a swizzle. Goes out: rows of tables: limits of each
-// architecture, its instructions with their register layouts, measured costs. Passes, emulator and codegen read these rows; a
-// number of a machine stands nowhere else. docs/adding-a-target.md is the recipe. The files:
+// Machine facts as data. Comes in: the name of a target, an instruction or a swizzle. Goes out: rows of tables: limits
+// of each architecture, its instructions with their register layouts, measured costs. Passes, emulator and codegen read
+// these rows; a number of a machine stands nowhere else. docs/adding-a-target.md is the recipe. The files:
 //
 //     target.c    the architectures: limits, features, costs
 //     mma.c       tensor-core instructions of a warp
@@ -91,7 +91,8 @@ typedef struct Target {
     int max_barriers;        // named barriers
     int64_t max_grid;        // blocks along x
     int max_cluster, cluster_most;   // blocks of a cluster: portable, and non-portable (opt-in); 1: no clusters
-    // A TMA load to an address in the cluster's window of shared memory calls a slow path that checks whose memory it is.
+    // A TMA load to an address in the cluster's window of shared memory calls a slow path that checks whose memory it
+    // is.
     bool tests_cluster_window;
 } Target;
 
@@ -107,7 +108,8 @@ static inline bool target_has(const Target *t, Feature f) {
 }
 
 // A tensor-core instruction of one warp: c[m, n] += a[m, k] * b[k, n]. Register layouts are thread-value layouts in the
-// notation of layout/layout.h: (lane, value) -> coordinates (m, k), (n, k) and (m, n). (PTX ISA, "Matrix fragments for mma".)
+// notation of layout/layout.h: (lane, value) -> coordinates (m, k), (n, k) and (m, n). (PTX ISA, "Matrix fragments for
+// mma".)
 typedef struct MmaInfo {
     const char *name;   // the word in `mma(m16n8k16_f32_bf16, ...)`
     int m, n, k;
@@ -135,15 +137,15 @@ const RedInfo *red_of(const char *type, int64_t elements);      // NULL: there i
 int64_t red_elements(const Target *target, const char *type);   // the most at once; 1: an element at a time
 
 // A tensor-core instruction of one warpgroup: acc[m, n] += a[m, k] * b[n, k], m = 64. Too many for rows: every n from 8
-// to 256 in steps of 8 (8-bit integers above 32: of 16), with k 32 bytes long. The word is `m64n256k16_f32_bf16`; fp8 may
-// mix, with b's type last: `m64n128k32_f32_e4m3_e5m2`. (PTX ISA, "wgmma.mma_async", matrix shapes.)
+// to 256 in steps of 8 (8-bit integers above 32: of 16), with k 32 bytes long. The word is `m64n256k16_f32_bf16`; fp8
+// may mix, with b's type last: `m64n128k32_f32_e4m3_e5m2`. (PTX ISA, "wgmma.mma_async", matrix shapes.)
 typedef struct WgmmaInfo {
     int m, n, k;
     char acc_type[8], a_type[8], b_type[8];   // type texts
     bool can_transpose;                       // operands with m or n contiguous (16-bit types)
     const char *a_layout;                     // of a in registers: (thread of the warpgroup, value) -> (m, k)
-    // The same where k comes in another order, in which a thread holds of a what it holds of an accumulator: pairs of columns, 8
-    // apart; and that order, k -> place in memory of b. NULL: a_layout is so already.
+    // The same where k comes in another order, in which a thread holds of a what it holds of an accumulator: pairs of
+    // columns, 8 apart; and that order, k -> place in memory of b. NULL: a_layout is so already.
     const char *a_paired, *k_paired;
     char acc_layout[64];   // (thread of the warpgroup, value) -> (m, n)
 } WgmmaInfo;
@@ -162,7 +164,8 @@ typedef struct WgmmaForm {
 } WgmmaForm;
 const WgmmaForm *wgmma_form(const char *name);   // NULL: unknown
 
-// The matrices that ldmatrix and stmatrix move: one thread each gives the address of a row. (PTX ISA, "ldmatrix", "stmatrix".)
+// The matrices that ldmatrix and stmatrix move: one thread each gives the address of a row. (PTX ISA, "ldmatrix",
+// "stmatrix".)
 typedef struct MatrixFacts {
     int rows, row_bytes;
 } MatrixFacts;
@@ -178,14 +181,15 @@ typedef struct TmaFacts {
     int swizzle_rows;
     int map_align;      // bytes, of a tensor map
     int shared_align;   // bytes, of a box in shared memory
-    // L2 promotion: L2 fetches up to this many bytes if fewer are read, which suits whole tiles. If rows do not start at multiples
-    // of it, bandwidth falls from 4.5 to 4.1 TB/s (H200, rows of 1152 bytes in boxes of 128 bytes).
+    // L2 promotion: L2 fetches up to this many bytes if fewer are read, which suits whole tiles. If rows do not start
+    // at multiples of it, bandwidth falls from 4.5 to 4.1 TB/s (H200, rows of 1152 bytes in boxes of 128 bytes).
     int fetch_bytes;
     int64_t max_transaction;    // bytes that one phase of an mbarrier can expect
     int64_t descriptor_bytes;   // offsets in a matrix descriptor are below this, in units of unit_bytes
     int64_t evict_first, evict_normal,
         evict_last;   // cache policies of a copy, as createpolicy makes them for all of its bytes
-    // Multiply-adds of a CTA by mma that hide the longer latency of TMA compared to cp.async (measured; passes/select/tma_simple.c).
+    // Multiply-adds of a CTA by mma that hide the longer latency of TMA compared to cp.async (measured;
+    // passes/select/tma_simple.c).
     int64_t hidden_products;
 } TmaFacts;
 extern const TmaFacts tma_facts;

@@ -4,8 +4,8 @@
 //     warm   a sample is several launches in a row on the same tensors, after one untimed launch. Short launches are recorded in
 //            a CUDA graph, if the driver has graphs
 //
-// In both, the write also keeps the device busy while the host enqueues the timed launches, so the times contain no launch
-// overhead of the host. They contain the cost of an event, about 1 us per sample.
+// In both, the write also keeps the device busy while the host enqueues the timed launches, so the times contain no
+// launch overhead of the host. They contain the cost of an event, about 1 us per sample.
 #pragma once
 #include "runtime/device/device.h"
 #include "runtime/host/workload.h"

@@ -62,8 +62,8 @@ static bool choose_kinds(Build *b) {
     return add_kind(b, "cubin", 5);
 }
 
-// The path of an output. A single output goes to -o, or without -o to standard output (but the default cubin to a file).
-// Several outputs are named STEM[.TARGET].EXTENSION.
+// The path of an output. A single output goes to -o, or without -o to standard output (but the default cubin to a
+// file). Several outputs are named STEM[.TARGET].EXTENSION.
 static const char *path_for(Build *b, KindId kind) {
     Arena *arena = b->tool->arena;
     bool one = b->emit_count == 1 && !b->many_targets;

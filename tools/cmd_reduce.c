@@ -1,9 +1,10 @@
 // tilec reduce: makes a program that shows a failure small, with any command as the judge of what shows it.
 //
-// Hierarchical delta debugging (Misherghi and Su, 2006): families of edits (tools/reduce/edits.h) go from the outer brackets
-// inwards and from halves to single pieces. The first edit that leaves the failure is kept, and the family goes on with what
-// came of it, at the same index; rounds over all families end with one that keeps nothing. What was rejected is never run
-// again. Runs are made ahead, as if the ones before would be rejected, so the result is the same for any number of jobs.
+// Hierarchical delta debugging (Misherghi and Su, 2006): families of edits (tools/reduce/edits.h) go from the outer
+// brackets inwards and from halves to single pieces. The first edit that leaves the failure is kept, and the family
+// goes on with what came of it, at the same index; rounds over all families end with one that keeps nothing. What was
+// rejected is never run again. Runs are made ahead, as if the ones before would be rejected, so the result is the same
+// for any number of jobs.
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/map.h"

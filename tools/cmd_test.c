@@ -39,13 +39,13 @@ static bool get_artefact(void *user, Loader *loader, Arena *arena, const TestCho
     TestRun *run = user;
     (void)loader;
     if (run->prepared) return read_compiled(run, arena, choice, plan, cubin);
-    diag(run->tool->sink, (Span){0}, T_NO_PREPARED, run->path);
+    diag(run->tool->sink, (Span){0}, T_NOT_COMPILED, run->path);
     return false;
 }
 
 static bool read_flags(TestRun *run) {
     if (!run->prepare) return true;
-    diag(run->tool->sink, (Span){0}, T_NO_PREPARED, run->path);
+    diag(run->tool->sink, (Span){0}, T_NOT_COMPILED, run->path);
     return false;
 }
 

@@ -68,7 +68,7 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
     size_t size;
     if (path) return artefact_read(tool->arena, tool->failure, tool->sink, path, plan, cubin, &size);
 #ifdef TILEC_NO_CODEGEN
-    diag(tool->sink, (Span){0}, T_NO_PREPARED, s->path);
+    diag(tool->sink, (Span){0}, T_NOT_COMPILED, s->path);
     return false;
 #else
     Compiled compiled;

@@ -1,7 +1,7 @@
 // Runs the tests of a file, on the emulator or on the device, and prints a line for each.
 //
-// Tests with equal consts and tunables form a choice and share one elaboration. The caller lowers or compiles the module of
-// a choice (TestHooks), so that this file needs neither passes nor LLVM: tilec-gpu links it too.
+// Tests with equal consts and tunables form a choice and share one elaboration. The caller lowers or compiles the
+// module of a choice (TestHooks), so that this file needs neither passes nor LLVM: tilec-gpu links it too.
 #pragma once
 #include "runtime/compile/load_module.h"
 #include "runtime/device/device.h"
@@ -15,8 +15,8 @@ typedef struct TestChoice {
 } TestChoice;
 
 typedef struct TestHooks {
-    // Emulator: lowers the module; NULL: it stays at the tile stage. False: reported. Sets `reference_cache` (NULL before) to the cache
-    // of reference results, if it made one.
+    // Emulator: lowers the module; NULL: it stays at the tile stage. False: reported. Sets `reference_cache` (NULL
+    // before) to the cache of reference results, if it made one.
     bool (*lower)(void *user, Module *module, EmuReferenceCache **reference_cache);
     // Device: the artefact of a choice. False: reported.
     bool (*artefact)(void *user, Loader *loader, Arena *arena, const TestChoice *choice, const Plan **plan,

@@ -1,7 +1,7 @@
 // The command line: what the commands share.
 //
-// In: arguments of the process. Out: files and standard output, diagnostics on standard error, an exit code (TilecStatus).
-// tools/ includes the public header, runtime/ and support/ only. Its files:
+// In: arguments of the process. Out: files and standard output, diagnostics on standard error, an exit code
+// (TilecStatus). tools/ includes the public header, runtime/ and support/ only. Its files:
 //
 //     main                        parses options, runs a command, prints diagnostics
 //     commands.def, options.def   the tables of commands and options
@@ -27,8 +27,8 @@ typedef struct Tool {
     int lost;    // errno of the first failed write to standard output; 0: none failed
 } Tool;
 
-// A command returns true on success; else the diagnostics give the reason. A failed test is no diagnostic: `*code` is then
-// the exit code.
+// A command returns true on success; else the diagnostics give the reason. A failed test is no diagnostic: `*code` is
+// then the exit code.
 typedef bool (*CommandFn)(Tool *tool, int *code);
 
 bool command_build(Tool *tool, int *code);

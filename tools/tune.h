@@ -1,8 +1,9 @@
 // Measures the combinations of a kernel's tunables on the device.
 //
-// Threads compile the combinations through the public API, while the calling thread measures those that are ready, in order.
-// The outputs of each combination are compared with those of the first. A combination that fails, gives another result or
-// writes out of bounds is discarded with a reason; after a device fault the context is re-created and tuning continues.
+// Threads compile the combinations through the public API, while the calling thread measures those that are ready, in
+// order. The outputs of each combination are compared with those of the first. A combination that fails, gives another
+// result or writes out of bounds is discarded with a reason; after a device fault the context is re-created and tuning
+// continues.
 #pragma once
 #include "support/fail.h"
 #include "tools/bench.h"

@@ -3,8 +3,8 @@
 //     source text --tilec_compile--> TilecArtefact --tilec_load--> TilecModule --tilec_launch--> work in a CUDA stream
 //                   (no GPU needed)  PTX, cubin, manifest         (libcuda, loaded at run time)
 //
-// An artefact holds the code of a file's kernels and their launch plan: all variants, the conditions to choose among them,
-// grids, workspace sizes. The plan is a section of the cubin, so a deployment needs one file, opened with
+// An artefact holds the code of a file's kernels and their launch plan: all variants, the conditions to choose among
+// them, grids, workspace sizes. The plan is a section of the cubin, so a deployment needs one file, opened with
 // tilec_artefact_open.
 //
 // Conventions
@@ -131,8 +131,8 @@ typedef struct TilecCompileOptions {
 #endif
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder.
-// *artefact: the result, NULL on failure. *diagnostics: errors, warnings and remarks; NULL: none, or out of memory (see the
-// status). `diagnostics` may be NULL.
+// *artefact: the result, NULL on failure. *diagnostics: errors, warnings and remarks; NULL: none, or out of memory (see
+// the status). `diagnostics` may be NULL.
 TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
                                     const TilecCompileOptions *options, TilecArtefact **artefact,
                                     TilecDiagnostics **diagnostics);
@@ -220,11 +220,12 @@ TILEC_API TilecArg tilec_integer(int64_t value);
 TILEC_API TilecArg tilec_real(double value);
 
 // Loads the artefact's code into the current CUDA context of this thread; if there is none, into the primary context of
-// device 0, which becomes current. A primary context is retained until unload; a context of the caller must live as long as
-// the module. Without a driver: TILEC_ERROR_ENVIRONMENT. The artefact must outlive the module.
+// device 0, which becomes current. A primary context is retained until unload; a context of the caller must live as
+// long as the module. Without a driver: TILEC_ERROR_ENVIRONMENT. The artefact must outlive the module.
 TILEC_API TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics);
-// Unloads a module, in any thread; if it is in a context of the caller, that context must be current. No launch of the module may be
-// running on host or device. The current context stays current, unless only this module retained it: then it is destroyed.
+// Unloads a module, in any thread; if it is in a context of the caller, that context must be current. No launch of the
+// module may be running on host or device. The current context stays current, unless only this module retained it: then
+// it is destroyed.
 TILEC_API void tilec_unload(TilecModule *module);
 
 typedef struct TilecLaunch {
@@ -233,8 +234,8 @@ typedef struct TilecLaunch {
     // Device memory for scratch, 256-byte aligned; NULL: allocated for this launch from the stream-ordered memory pool.
     void *workspace;
     size_t workspace_size;   // bytes
-    // Device memory for `@zeroed` scratch, 256-byte aligned: zero before the launch, and zero again after it. For one launch at a
-    // time. NULL: see tilec_zeroed_size.
+    // Device memory for `@zeroed` scratch, 256-byte aligned: zero before the launch, and zero again after it. For one
+    // launch at a time. NULL: see tilec_zeroed_size.
     void *zeroed;
     size_t zeroed_size;   // bytes
 } TilecLaunch;
@@ -244,16 +245,17 @@ typedef struct TilecLaunch {
 TILEC_API TilecStatus tilec_workspace_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                            size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
 
-// The bytes of `zeroed` memory for a launch. With `zeroed` memory, no clearing kernel (1 to 2 us) runs before the launch. If
-// both `zeroed` and `workspace` are NULL, the module keeps zeroed memory for each stream until it is unloaded (not while the
-// stream is captured into a graph). Otherwise zeroed scratch is taken from the workspace, and each launch clears it.
+// The bytes of `zeroed` memory for a launch. With `zeroed` memory, no clearing kernel (1 to 2 us) runs before the
+// launch. If both `zeroed` and `workspace` are NULL, the module keeps zeroed memory for each stream until it is
+// unloaded (not while the stream is captured into a graph). Otherwise zeroed scratch is taken from the workspace, and
+// each launch clears it.
 TILEC_API TilecStatus tilec_zeroed_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                         size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
 
-// Enqueues a kernel or program of the module's artefact in a stream and returns. Arguments are in the order of the parameters.
-// Shapes, strides and `assume` contracts are checked; if a check fails, nothing is launched. A thread without a current
-// CUDA context gets the module's, if it is a primary context. `launch` may be NULL. Device faults are reported by the
-// caller's next synchronisation.
+// Enqueues a kernel or program of the module's artefact in a stream and returns. Arguments are in the order of the
+// parameters. Shapes, strides and `assume` contracts are checked; if a check fails, nothing is launched. A thread
+// without a current CUDA context gets the module's, if it is a primary context. `launch` may be NULL. Device faults are
+// reported by the caller's next synchronisation.
 TILEC_API TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                    size_t arg_count, const TilecLaunch *launch, TilecDiagnostics **diagnostics);
 

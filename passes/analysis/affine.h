@@ -27,8 +27,8 @@ Affine affine_of(AffineEnv *env, const Expr *expr);
 Affine affine_const(int64_t value);
 Affine affine_more(AffineEnv *env, int64_t multiple,
                    int64_t most);   // a new unknown: 0 or a multiple of this, up to most
-// The least and the largest that the number may be, as far as unknowns are such: INT64_MIN or INT64_MAX where it has no end. False when
-// there are others.
+// The least and the largest that the number may be, as far as unknowns are such: INT64_MIN or INT64_MAX where it has no
+// end. False when there are others.
 bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high);
 Affine affine_add(Affine a, Affine b, int64_t factor);   // a + factor * b
 bool affine_is_const(const Affine *a, int64_t *value);

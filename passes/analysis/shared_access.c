@@ -193,7 +193,8 @@ static void gather_scratch(Gather *gather, Stmt *reduce) {
     }
 }
 
-// A store by TMA: 16 rows of a warp and 8 columns a matrix, two matrices beside each other where there are so many columns.
+// A store by TMA: 16 rows of a warp and 8 columns a matrix, two matrices beside each other where there are so many
+// columns.
 static void gather_staging(Gather *gather, Stmt *copy, Buf *buf, int64_t columns) {
     int rank = buf->rank, matrix = matrix_facts.rows, rows = 2 * matrix;   // two matrices above each other
     int steps = (int)((columns + rows - 1) / rows);

@@ -1,4 +1,5 @@
-// What a tile loop reads and writes: every load and store of its body, with its indices and conditions over the iterators.
+// What a tile loop reads and writes: every load and store of its body, with its indices and conditions over the
+// iterators.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"

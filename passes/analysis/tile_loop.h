@@ -27,8 +27,8 @@ typedef struct TileAccess {
     int count;
     Expr **indices;   // with the body's pure lets put in
     bool is_store, is_atomic;
-    bool adds;          // an atomic addition whose old value nobody uses
-    OpId update;        // an atomic whose old value nobody uses; OP_COUNT: none
+    bool adds;          // an atomic addition whose old value is unused
+    OpId update;        // an atomic whose old value is unused; OP_COUNT: none
     bool elsewhere;     // written in the shared memory of a block of the cluster
     bool is_peer;       // read in the shared memory of a block of the cluster: atomic for all that would vectorize it
     Expr *condition;    // of the `if` and `?:` around it, over the iterators; NULL: none
@@ -38,7 +38,8 @@ typedef struct TileAccess {
     Stmt *store;        // the statement, for stores
 } TileAccess;
 typedef VEC(TileAccess) TileAccessVec;
-// The loop is `shared[..] = global[..];`, or of `condition ? global[..] : 0`, of one type: the load. NULL: it does more.
+// The loop is `shared[..] = global[..];`, or of `condition ? global[..] : 0`, of one type: the load. NULL: it does
+// more.
 const Expr *tile_move(Arena *arena, const TileLoop *loop);
 void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out);
 
@@ -47,12 +48,12 @@ void tile_accesses(Arena *arena, const TileLoop *loop, TileAccessVec *out);
 bool linear_in(const Expr *expr, const Var *var, int64_t *coefficient);
 typedef enum { STRIDE_NONE, STRIDE_UNIT, STRIDE_OTHER } StrideKind;   // how an access moves with an iterator
 StrideKind access_stride(const TileAccess *access, const Var *iter);
-// The same for runs of 2, 4, .. iterations from multiples of that on: those of x[.., iter / n, .., iter % n] are consecutive too,
-// if they divide n. `run_start`: what the first one's last index is a multiple of, whatever run it is.
+// The same for runs of 2, 4, .. iterations from multiples of that on: those of x[.., iter / n, .., iter % n] are
+// consecutive too, if they divide n. `run_start`: what the first one's last index is a multiple of, whatever run it is.
 StrideKind run_stride(const TileAccess *access, const Var *iter);
 Expr *run_start(Arena *arena, const TileAccess *access, Var *iter);
-// The access takes consecutive elements along `fast`, in groups of which all or none happen: its condition is that of the
-// group's first point.
+// The access takes consecutive elements along `fast`, in groups of which all or none happen: its condition is that of
+// the group's first point.
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast);
 // The same, and as vectors: these are read before all that a group does, and written behind it, in order.
 bool access_in_vectors(const TileLoop *loop, const TileAccessVec *accesses, const TileAccess *access, int fast);
@@ -66,8 +67,8 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses);
 // for as many as an instruction takes of them.
 int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                     const Target *target);
-// As many elements as one instruction adds to global memory along `fast`, of the atomics there; 1: *why. An atomic is a request of
-// its own, so where one takes an element alone, threads side by side take elements that are.
+// As many elements as one instruction adds to global memory along `fast`, of the atomics there; 1: *why. An atomic is a
+// request of its own, so where one takes an element alone, threads side by side take elements that are.
 int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fast, const Target *target,
                      const char **why);
 // A shared-memory access of the loop moves across `fast` with another stride (a transposed side).

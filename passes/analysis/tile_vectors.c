@@ -1,5 +1,5 @@
-// How the accesses of a tile loop move with its iterators: strides, runs of consecutive elements, and as how wide vectors they
-// go. Whoever gives threads iterations asks for the fast dim and the vector along it.
+// How the accesses of a tile loop move with its iterators: strides, runs of consecutive elements, and as how wide
+// vectors they go. Whoever gives threads iterations asks for the fast dim and the vector along it.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"
@@ -203,8 +203,8 @@ static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAcce
     return true;
 }
 
-// The bytes of the widest elements that move along `fast`. Global ones that the loop comes back to do not count where others are
-// new each time: they are in a cache, and two instructions for a vector of them are as good as one.
+// The bytes of the widest elements that move along `fast`. Global ones that the loop comes back to do not count where
+// others are new each time: they are in a cache, and two instructions for a vector of them are as good as one.
 static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
     int64_t indices_ = 1;
     for (int i = 0; i < loop->rank; i++) indices_ *= loop->extents[i];

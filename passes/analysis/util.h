@@ -29,7 +29,8 @@ Expr *iter_trips(Arena *arena, const Iter *iter);
 // A `break` in the block that leaves the loop around it.
 bool block_breaks(const Block *block);
 
-// What instructions call the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" where the source allows it.
+// What instructions call the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" where the source allows
+// it.
 const char *gemm_type(const Stmt *gemm, int operand);
 
 // The operand of a call at `index`: NULL when it is absent or no region.
@@ -44,6 +45,6 @@ Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);
 // Storage: follows alias_of.
 const Buf *buf_root(const Buf *buf);
 
-// What a statement and everything below it does to buffers on one way through it: of the two branches of an `if` only one is
-// executed, so what both write is written once.
+// What a statement and everything below it does to buffers on one way through it: of the two branches of an `if` only
+// one is executed, so what both write is written once.
 void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out);

@@ -1,4 +1,5 @@
-// What a kernel that is warp-specialized costs, in clocks of a multiprocessor: the model by which a launch chooses among tiles.
+// What a kernel that is warp-specialized costs, in clocks of a multiprocessor: the model by which a launch chooses
+// among tiles.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
@@ -31,7 +32,6 @@ int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel,
 // The tile m by n that a point stores, if that is one of products or of sums of such, as in a GEMM, and what it costs.
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
                       PingpongCost *cost);
-// Clocks for a launch, in the kernel's dims and scalars. Of a source kernel, whose grid is not yet flat. NULL: that is not known
-// before it runs.
-// `through`: its results leave by way of a tile.
+// Clocks for a launch, in the kernel's dims and scalars. Of a source kernel, whose grid is not yet flat. NULL: that is
+// not known before it runs. `through`: its results leave by way of a tile.
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased);

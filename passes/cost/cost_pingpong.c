@@ -1,4 +1,5 @@
-// A step of the loop takes as long as the slowest of the tensor cores, shared memory, and the chain of one step's instructions:
+// A step of the loop takes as long as the slowest of the tensor cores, shared memory, and the chain of one step's
+// instructions:
 //
 //     tensor cores    each strip of 64 rows by n columns: a little more than n / 2 clocks for 32 bytes of k; and for the step's
 //                     waits and arrivals `step_clocks`
@@ -12,13 +13,15 @@
 //                     or two blocks read a tile; what many read is in the L2 cache for most of them. There, too, rows behind the end are
 //                     dear: each block asks for its own zeros, `zero_bytes` a clock, of all blocks together.
 //
-// Blocks of a cluster that share the steps of a tile are at different k's. Where two or more read the same, they do not do so at the same time: the L2
-// cache gives all of them together `cluster_bytes` a clock. (Of other blocks requests for the same bytes are joined.)
+// Blocks of a cluster that share the steps of a tile are at different k's. Where two or more read the same, they do not
+// do so at the same time: the L2 cache gives all of them together `cluster_bytes` a clock. (Of other blocks requests
+// for the same bytes are joined.)
 //
-// So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 waits for shared memory. After the loop a point writes its
-// results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an H200 with
-// examples/gemm.tile at seven sizes, 7 to 18 tiles each: what the model puts first was the fastest at each of them. Of 1 to 512 rows, 130
-// products and 69 tiles, a third of them shared by blocks of a cluster: 3 % slower than the fastest in the mean.)
+// So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 waits for shared memory. After the loop a point
+// writes its results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an
+// H200 with examples/gemm.tile at seven sizes, 7 to 18 tiles each: what the model puts first was the fastest at each of
+// them. Of 1 to 512 rows, 130 products and 69 tiles, a third of them shared by blocks of a cluster: 3 % slower than the
+// fastest in the mean.)
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/cost/cost.h"

@@ -139,7 +139,8 @@ static void make_stay(const TileSearch *search, Func *kernel) {
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
 
-// A variant with split-K by workspace is a program; its kernels follow all variants, the reduction kernel a single time.
+// A variant with split-K by workspace is a program; its kernels follow all variants, the reduction kernel a single
+// time.
 static void add_variants(const TileSearch *search, const Module *module, Module *merged, int count,
                          Func *const *variants) {
     VEC(Func *) kernels = {0};

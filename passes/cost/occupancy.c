@@ -69,8 +69,8 @@ static bool visit_expr_read(Visitor *visitor, Expr *expr) {
     return true;
 }
 
-// mma reads operand b from shared memory. Operand a may be in registers, but computed 8-bit elements are in other threads than mma
-// needs, so they are staged too. (For wgmma they are permuted within the thread.)
+// mma reads operand b from shared memory. Operand a may be in registers, but computed 8-bit elements are in other
+// threads than mma needs, so they are staged too. (For wgmma they are permuted within the thread.)
 static void note_by_shared(Walk *walk, const Stmt *gemm) {
     for (int i = 0; i < 2; i++) {
         OccupancyBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);

@@ -1,5 +1,5 @@
-// Does a kernel fit the target? An estimate from its tile-stage text, before all passes: it rejects tunables in microseconds.
-// Allocation and ptxas compute the exact values later; the estimate errs towards "fits".
+// Does a kernel fit the target? An estimate from its tile-stage text, before all passes: it rejects tunables in
+// microseconds. Allocation and ptxas compute the exact values later; the estimate errs towards "fits".
 //
 //   shared memory   sum over shared buffers of bytes, times the stages of a pipelined loop that copies into them
 //                   asynchronously; plus fragments that a gemm reads from shared memory

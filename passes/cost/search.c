@@ -28,8 +28,9 @@ static void remember(TileSearch *search, const Occupancy *estimate, const char *
 
 // ---- kernels that will be warp-specialized ----
 //
-// The time of a problem with a tile is a number of waves of CTAs times the time of a main loop (the cost models). It depends
-// on how full the last wave is, so no tile is the best for all problems: a few are kept, and the launch takes the cheapest.
+// The time of a problem with a tile is a number of waves of CTAs times the time of a main loop (the cost models). It
+// depends on how full the last wave is, so no tile is the best for all problems: a few are kept, and the launch takes
+// the cheapest.
 
 const Func *as_specialized(const TileSearch *search, const Func *kernel) {
     const Func *swapped = operands_swapped(search->arena, search->target, kernel);
@@ -75,8 +76,8 @@ static bool fits_fallback(const TileSearch *search, const Occupancy *estimate) {
     return estimate->fits && estimate->registers + MORE <= search->target->registers_thread;
 }
 
-// Of candidates with equal tiles, the fastest is kept. A later (larger) one must be faster by 1/CLEARLY, since it wastes more of a
-// partial last step. Of equally fast candidates the one with more bytes in flight is kept.
+// Of candidates with equal tiles, the fastest is kept. A later (larger) one must be faster by 1/CLEARLY, since it
+// wastes more of a partial last step. Of equally fast candidates the one with more bytes in flight is kept.
 enum { CLEARLY = 32 };
 
 static bool is_better_cooperative(const TileChoice *choice, const TileCandidate *a, const TileCandidate *b) {
@@ -206,14 +207,15 @@ static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-// Clusters that are co-resident: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do not fill.
+// Clusters that are co-resident: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do not
+// fill.
 static int64_t clusters_of(const TileSearch *search, int64_t multiprocessors, int split) {
     int64_t clusters = multiprocessors / split;
     return split > 2 ? clusters - clusters / search->target->wgmma.stray_clusters : clusters;
 }
 
-// Split-K by workspace: the limit of the main kernel is the tensor cores, the arrival of tiles, or memory. It stores partial results
-// without TMA; a second kernel reads and adds them.
+// Split-K by workspace: the limit of the main kernel is the tensor cores, the arrival of tiles, or memory. It stores
+// partial results without TMA; a second kernel reads and adds them.
 static double workspace_clocks(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = ceiling(problem[0], tile->m) * tile->m, columns = ceiling(problem[1], tile->n) * tile->n;
@@ -274,8 +276,8 @@ static double take_best(const TileSearch *search, TileChoice *choice, int taken,
     return best;
 }
 
-// The last tile is the fallback for problems that the conditions of the others exclude: prefer a large tile whose variant without
-// TMA still fits.
+// The last tile is the fallback for problems that the conditions of the others exclude: prefer a large tile whose
+// variant without TMA still fits.
 static void put_largest_last(TileChoice *choice) {
     int largest = 0, last = choice->tiles.count - 1;
     for (int i = 1; i <= last; i++) {

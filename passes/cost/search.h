@@ -1,8 +1,8 @@
 // The tile search: chooses the values of the tunables of a kernel, by the cost models.
 //
-// In: the tile-stage text of a kernel for each combination of its tunables, a target. Out: for each kernel the first combination
-// that fits the target; for a warp-specialized kernel up to MOST_VARIANTS tiles, with conditions (`when`) by which a launch takes
-// the cheapest. The files of passes/cost/:
+// In: the tile-stage text of a kernel for each combination of its tunables, a target. Out: for each kernel the first
+// combination that fits the target; for a warp-specialized kernel up to MOST_VARIANTS tiles, with conditions (`when`)
+// by which a launch takes the cheapest. The files of passes/cost/:
 //
 //     occupancy            estimates shared memory and registers: does a combination fit?
 //     cost_pingpong        clocks of a ping-pong kernel
@@ -25,8 +25,8 @@ typedef struct TileSearch {
     Span loc;              // its location
     int tried;             // number of combinations tried for that kernel
     bool settled;          // one of them fits
-    // "BM = 64, BN = 64" and its estimate: the smallest combination (by shared memory) that does not fit, the largest (by
-    // registers, then shared memory) that fits; NULL: none
+    // "BM = 64, BN = 64" and its estimate: the smallest combination (by shared memory) that does not fit, the largest
+    // (by registers, then shared memory) that fits; NULL: none
     const char *smallest_tunables, *largest_tunables;
     Occupancy smallest, largest;
     StrMap *choices;              // key of a kernel -> TileChoice (tile_search_decide)
@@ -35,11 +35,12 @@ typedef struct TileSearch {
 
 // The `fits` callback of elaborate(): returns `combination` to take it, the next number to see another one.
 int tile_search_check(void *user, Module *module, Func *kernel, int combination);
-// For kernels that will be warp-specialized, tile_search_check visits all combinations; this function then keeps a few tiles of
-// each. True: elaborate `tile_count` times more, with `tile_index` from 0; each time every such kernel takes its next tile (or
-// its last one again).
+// For kernels that will be warp-specialized, tile_search_check visits all combinations; this function then keeps a few
+// tiles of each. True: elaborate `tile_count` times more, with `tile_index` from 0; each time every such kernel takes
+// its next tile (or its last one again).
 bool tile_search_decide(TileSearch *search);
 // After tile_search_decide: whether this kernel keeps tiles from which a launch chooses.
 bool tile_search_chooses(const TileSearch *search, const char *kernel);
-// Adds the kernels of the other elaborations to those of the first, with conditions by which a launch takes the cheapest tile.
+// Adds the kernels of the other elaborations to those of the first, with conditions by which a launch takes the
+// cheapest tile.
 void merge_tile_variants(const TileSearch *search, Module *module, Module *const *others);

@@ -1,7 +1,8 @@
 // Grids of blocks that work together in clusters.
 //
-// Where blocks of a cluster work together (operations reach from one to another), they lie beside each other, since that is
-// how the machine groups them: block / C is the cluster, block % C the rank in it, C the number of blocks of a cluster.
+// Where blocks of a cluster work together (operations reach from one to another), they lie beside each other, since
+// that is how the machine groups them: block / C is the cluster, block % C the rank in it, C the number of blocks of a
+// cluster.
 //
 //     grid (part in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
 //                                                   part = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)

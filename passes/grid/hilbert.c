@@ -20,8 +20,9 @@
 #include "passes/grid/hilbert.h"
 #include "ir/build.h"
 
-// 16 by 16 cells: of 8 by 8 points in a grid of 128 by 128. Blocks that run at the same time (132) then read 28 rows and columns of
-// points, as with more cuts, of which 10 to 13 were not read by those before them; groups of 8 rows have 26, and 17 new ones.
+// 16 by 16 cells: of 8 by 8 points in a grid of 128 by 128. Blocks that run at the same time (132) then read 28 rows
+// and columns of points, as with more cuts, of which 10 to 13 were not read by those before them; groups of 8 rows have
+// 26, and 17 new ones.
 enum { LEVELS = 4 };
 
 typedef struct Way {
@@ -108,8 +109,8 @@ static void cut(Way *way) {
     way->reversed = bind(way, "reversed", differ(way, way->reversed, e_and(a, flipped, last)));
 }
 
-void hilbert_tile(Arena *arena, Type type, Expr *number, Expr *rows, Expr *columns, Expr **row, Expr **column,
-                   Span loc, Block *out) {
+void hilbert_tile(Arena *arena, Type type, Expr *number, Expr *rows, Expr *columns, Expr **row, Expr **column, Span loc,
+                  Block *out) {
     Way way = {.arena = arena, .type = type, .loc = loc, .out = out, .reversed = e_bool(arena, false)};
     way.number = bind(&way, "inside", e_cast(arena, type, number));
     way.extent[0] = bind(&way, "long", e_cast(arena, type, rows));

@@ -1,16 +1,16 @@
 // Tiles that few blocks read.
 //
-// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what all blocks
-// share:
+// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what
+// all blocks share:
 //
 //     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, evict_first = rows <= 2);
 //
-// where bm does not occur: further rows of blocks would read it again, later. (Not where a dim's index is the block's and the step's,
-// `X[y + k, ..]`: parts of one block are read by its neighbours too, at other steps.)
+// where bm does not occur: further rows of blocks would read it again, later. (Not where a dim's index is the block's
+// and the step's, `X[y + k, ..]`: parts of one block are read by its neighbours too, at other steps.)
 //
-// And where each block streams tiles of its own, all of them go through k at one pace. At any time they read the same columns of
-// many rows, and where a row is a multiple of some large power of two, such addresses are not spread evenly over the channels of
-// the memory. So blocks begin at different steps, and go round:
+// And where each block streams tiles of its own, all of them go through k at one pace. At any time they read the same
+// columns of many rows, and where a row is a multiple of some large power of two, such addresses are not spread evenly
+// over the channels of the memory. So blocks begin at different steps, and go round:
 //
 //     let start = rows <= 1 && K % 2048 == 0 ? bn % 8 * steps / 8 : 0;
 //     pipelined (k in steps) {
@@ -20,9 +20,9 @@
 //         gemm(As, Bs.T, acc);
 //     }
 //
-// The terms of a sum come in another order, for a tile always the same. Blocks that share tiles are to read the same k at the same
-// time, so they all begin with the first. (H200, 8192 rows of 8192 numbers: 2.5 % with 16 rows of A, up to 1.5 % with 64; with 128,
-// where two blocks read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost 2 %.)
+// The terms of a sum come in another order, for a tile always the same. Blocks that share tiles are to read the same k
+// at the same time, so they all begin with the first. (H200, 8192 rows of 8192 numbers: 2.5 % with 16 rows of A, up to
+// 1.5 % with 64; with 128, where two blocks read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost 2 %.)
 #include "passes/grid/l2_hints.h"
 #include "ir/build.h"
 #include "ir/facts.h"
@@ -120,8 +120,8 @@ static int64_t tile_bytes(const Stmt *load) {
     return bytes;
 }
 
-// The largest of the tiles: what streams where the others are few rows. (What stands before the first load is latency of the
-// whole kernel: one is enough to ask about.)
+// The largest of the tiles: what streams where the others are few rows. (What stands before the first load is latency
+// of the whole kernel: one is enough to ask about.)
 static const Stmt *largest_load(const Stmt *loop) {
     const Stmt *largest = NULL;
     for (int i = 0; i < loop->loop.body.count; i++) {

@@ -1,8 +1,8 @@
 // LPT scheduling: longest processing time first, in L2-sized sections.
 //
-// When the work of tiles differs, as under a causal mask, the longest tiles start first, so that short ones fill the end. This applies
-// where trip counts rise (or fall) with one name of the grid only: tiles are ordered by that name, last to first, then by the others.
-// The other names are divided into sections whose tiles fit the L2 cache together:
+// When the work of tiles differs, as under a causal mask, the longest tiles start first, so that short ones fill the
+// end. This applies where trip counts rise (or fall) with one name of the grid only: tiles are ordered by that name,
+// last to first, then by the others. The other names are divided into sections whose tiles fit the L2 cache together:
 //
 //     grid (m in M, h in H, b in B), trips rise with m, K[b, h, ...] and V[b, h, ...] read whole:
 //         others = H * B      fit = what L2 holds of K[b, h] and V[b, h]      group = M * together
@@ -10,10 +10,11 @@
 //         first = block / group * together, height = min(together, others - first): the last section may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
-// In persistent kernels that will be warp-specialized (`@lpt`) each CTA computes several tiles, dealt in snake order: one tile of each
-// wave, in the next wave from the other end, so that the CTA with the longest tile of one wave gets the shortest of the next
-// (persistent_loop.c). Each section begins with a new wave, and at the next CTA. When work depends on data too, the hardware scheduler
-// balances better (seven sequences of 17 to 5000 tokens: 1.3 to 1.5 times as fast), and there are no sections.
+// In persistent kernels that will be warp-specialized (`@lpt`) each CTA computes several tiles, dealt in snake order:
+// one tile of each wave, in the next wave from the other end, so that the CTA with the longest tile of one wave gets
+// the shortest of the next (persistent_loop.c). Each section begins with a new wave, and at the next CTA. When work
+// depends on data too, the hardware scheduler balances better (seven sequences of 17 to 5000 tokens: 1.3 to 1.5 times
+// as fast), and there are no sections.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
 #include "support/map.h"
@@ -92,8 +93,8 @@ static Trend trend_of(const Trends *t, const Expr *e) {
     }
 }
 
-// Where begin and end go the same way, as those of a window that slides, begin is what is held up: by the tensor's start. (The order of
-// points is for speed alone.)
+// Where begin and end go the same way, as those of a window that slides, begin is what is held up: by the tensor's
+// start. (The order of points is for speed alone.)
 static Trend trend_of_trip_count(const Trends *t, const Expr *begin, const Expr *end) {
     Trend rise = trend_of(t, end), fall = opposite(trend_of(t, begin));
     bool slides = rise != TREND_UNKNOWN && fall == opposite(rise);
@@ -138,7 +139,8 @@ int deciding_iter(Scheduler *s, Trend *trend) {
 
 // ---- sections ----
 
-// What of the tensors the points of one section read again and again: those read at the other names' indices, not at `var`.
+// What of the tensors the points of one section read again and again: those read at the other names' indices, not at
+// `var`.
 typedef struct Kept {
     Scheduler *s;
     const Var *var;
@@ -179,8 +181,8 @@ static void keep_region(Visitor *visitor, Region *region, const Operand *operand
     kept->bytes = kept->bytes ? e_add(a, kept->bytes, bytes) : bytes;
 }
 
-// Where blocks stay, the points of a round start together: some of them shall share what they read, or memory is too slow for all, and
-// there shall be one for each block.
+// Where blocks stay, the points of a round start together: some of them shall share what they read, or memory is too
+// slow for all, and there shall be one for each block.
 static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
     enum { SHARERS = 4 };
     int64_t blocks = s->context->target->multiprocessors, most = 1;
@@ -189,8 +191,9 @@ static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
     return e_max(s->arena, e_min(s->arena, fit, e_int(s->arena, most)), least);
 }
 
-// Points of the others in a section: about as many as L2 keeps, with room for what streams through it, but more than one. Sections
-// are equal as far as that goes: a last one of few points would not fill the device. NULL: they read nothing in common.
+// Points of the others in a section: about as many as L2 keeps, with room for what streams through it, but more than
+// one. Sections are equal as far as that goes: a last one of few points would not fill the device. NULL: they read
+// nothing in common.
 static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *others) {
     enum { LEAST = 2 };
     Arena *a = s->arena;
@@ -234,8 +237,9 @@ static void bind_division(Scheduler *s, Expr *number, Expr *divisor, const char 
     assume_within(s, *rest, divisor);
 }
 
-// The deciding iterator's level, longest first, and the number among the others, from the number of a point: by sections, if there are any. What
-// is assumed of the numbers keeps their divisions in 32 bits: a block alone on its multiprocessor waits for them.
+// The deciding iterator's level, longest first, and the number among the others, from the number of a point: by
+// sections, if there are any. What is assumed of the numbers keeps their divisions in 32 bits: a block alone on its
+// multiprocessor waits for them.
 static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Expr *extent, Expr *others, Expr **other) {
     Arena *a = s->arena;
     Expr *most = e_int(a, s->context->target->max_grid), *one = e_int(a, 1);

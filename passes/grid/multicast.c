@@ -1,13 +1,13 @@
 // Multicast: tiles that several CTAs of a cluster read.
 //
-// The CTAs of `cluster (x, y)` compute x neighbouring tiles along the first name of the grid and y along the second. A tile that does not
-// depend on the first name is the same for x CTAs with adjacent ranks; one that does not depend on the second, for y CTAs with ranks x
-// apart. warp-specialize lets one of them load it for all (`@multicast`).
+// The CTAs of `cluster (x, y)` compute x neighbouring tiles along the first name of the grid and y along the second. A
+// tile that does not depend on the first name is the same for x CTAs with adjacent ranks; one that does not depend on
+// the second, for y CTAs with ranks x apart. warp-specialize lets one of them load it for all (`@multicast`).
 //
 //     grid (bm in X, bn in Y) cluster (2, 1):     A[bm * BM, ..] one load per CTA,  B[bn * BN, ..] @multicast(2, 1)
 //
-// Clusters form a grid of their own, in raster order. Where a cluster extends beyond the end of the grid, its CTAs outside take part in all
-// loads and products, and skip the stores.
+// Clusters form a grid of their own, in raster order. Where a cluster extends beyond the end of the grid, its CTAs
+// outside take part in all loads and products, and skip the stores.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/warp_specialize.h"

@@ -1,10 +1,12 @@
-// tile-scheduler: makes every grid one-dimensional, in an order with L2 reuse, and persistent where the source asks for it.
+// tile-scheduler: makes every grid one-dimensional, in an order with L2 reuse, and persistent where the source asks for
+// it.
 //
 //     grid (bm in X, bn in Y) threads T { body }
 //
-// becomes `grid (block in X * Y)` with the old names as lets. In plain order the first name runs fastest: bm = block % X, bn = block / X.
-// With raster R the order runs in groups of R rows: R values of bm, then the next bn; after all of bn the next R rows. CTAs that run at
-// the same time then share R tiles of A and few of B. In plain order each tile of one operand would stream all of the other past L2:
+// becomes `grid (block in X * Y)` with the old names as lets. In plain order the first name runs fastest: bm = block %
+// X, bn = block / X. With raster R the order runs in groups of R rows: R values of bm, then the next bn; after all of
+// bn the next R rows. CTAs that run at the same time then share R tiles of A and few of B. In plain order each tile of
+// one operand would stream all of the other past L2:
 //
 //     X = 5, Y = 3, R = 2:        bn 0  1  2
 //                          bm 0      0  2  4        group = block / (R * Y), first row = group * R
@@ -13,17 +15,19 @@
 //                             3      7  9 11        bn = (block % (R * Y)) / rows
 //                             4     12 13 14
 //
-// With `raster hilbert` the order is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any size.
+// With `raster hilbert` the order is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any
+// size.
 //
-// The raster comes from the source; else it is `DEFAULT_RASTER` where it pays: one tile that is read depends on the first name and not on
-// the second, another on the second and not on the first, as in a gemm. (Attention reads keys by head only. There the plain order is best,
-// in which the CTAs of a head are neighbours.)
+// The raster comes from the source; else it is `DEFAULT_RASTER` where it pays: one tile that is read depends on the
+// first name and not on the second, another on the second and not on the first, as in a gemm. (Attention reads keys by
+// head only. There the plain order is best, in which the CTAs of a head are neighbours.)
 //
-// When the work of tiles differs, the longest start first (lpt_schedule.c). The CTAs of a cluster are neighbours in the order, whether
-// operations access other CTAs of the cluster (cluster_grid.c) or tiles are multicast (multicast.c).
+// When the work of tiles differs, the longest start first (lpt_schedule.c). The CTAs of a cluster are neighbours in the
+// order, whether operations access other CTAs of the cluster (cluster_grid.c) or tiles are multicast (multicast.c).
 //
-// persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ... Its shared buffers and
-// fragments are declared outside of that loop. The loop counts waves from 0, so that slots and phases continue from tile to tile.
+// persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ... Its
+// shared buffers and fragments are declared outside of that loop. The loop counts waves from 0, so that slots and
+// phases continue from tile to tile.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/grid/hilbert.h"
 #include "passes/grid/l2_hints.h"
@@ -83,7 +87,8 @@ void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
     assume_within(s, e_var(s->arena, iter->var), extent);
 }
 
-// a / b, where b is mostly `often`: a division takes as long as a hundred additions, and nothing is loaded before it is done.
+// a / b, where b is mostly `often`: a division takes as long as a hundred additions, and nothing is loaded before it is
+// done.
 static Expr *divided(Arena *arena, Expr *a, Expr *b, Expr *often) {
     return e_select(arena, e_binary(arena, BIN_EQ, b, often), e_div(arena, a, often), e_div(arena, a, b));
 }
@@ -228,8 +233,7 @@ static bool divide_tile(Scheduler *s) {
     int64_t threads = 1;
     if (attr_get(s->grid->attrs, ATTR_BLOCKS) || !expr_const(s->grid->grid.threads, &threads)) return false;
     int blocks = target_cluster(s->context->target, threads);
-    if (blocks == 0)
-        diag(s->context->sink, s->grid->loc, T_TILE_THREADS, (long long)threads, s->context->target->name);
+    if (blocks == 0) diag(s->context->sink, s->grid->loc, T_TILE_THREADS, (long long)threads, s->context->target->name);
     if (blocks <= 1) return false;
     attr_set_int(s->arena, &s->grid->attrs, ATTR_BLOCKS, blocks);
     return true;
@@ -252,7 +256,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     bool shares = !not_shared, changed = shares || drop_cluster(&s, not_shared) || divided || has_raster(grid);
     const char *why;
     bool specialized = can_specialize(context->arena, context->target, kernel,
-                                 &why);   // warp-specialize makes its blocks persistent itself
+                                      &why);   // warp-specialize makes its blocks persistent itself
     if (!shares && grid->grid.count > 1 && specialized_pingpong(context->arena, context->target, kernel))
         l2_hints(context->arena, context->target, grid);   // (what is shared has to come in one order)
     if (shares) {

@@ -23,7 +23,7 @@ void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent);   // the old
 
 Expr *raster_of(Scheduler *s);                      // NULL: plain, or a curve
 void decompose(Scheduler *s, Expr *number);         // the old iterators from the number of a point; fills s->top
-Expr *grid_tiles(Scheduler *s);                    // how many
+Expr *grid_tiles(Scheduler *s);                     // how many
 void set_iter(Scheduler *s, Var *var, Expr *end);   // the grid's only one
 void drop_raster(Stmt *grid);
 bool has_raster(const Stmt *grid);

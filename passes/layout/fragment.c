@@ -132,8 +132,8 @@ Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, 
 // ---- one view of a fragment per loop ----
 //
 // A loop may read a fragment in several ways: v[i, j], transposed as v[j, i], one row of it as v[0, j]. A thread-value
-// layout makes one of them the executing thread's own element. Each further way gets a fragment of its own, copied before the
-// loop; layout inference then gives it the layout that the loop needs, and the copy becomes the conversion:
+// layout makes one of them the executing thread's own element. Each further way gets a fragment of its own, copied
+// before the loop; layout inference then gives it the layout that the loop needs, and the copy becomes the conversion:
 //
 //     parallel (i in 8, j in 8) w[i, j] = v[i, j] + v[j, i];
 //     ~>  fragment v_1: f32[8, 8];

@@ -1,7 +1,7 @@
 // layout-inference: how every fragment is spread over the threads, and which thread does which iteration.
 //
-// Items are the tile ops of a kernel: loops (parallel, copy, fill, transpose), reductions and gemms. Each has a map, the
-// thread-value layout of its iteration space; each fragment has a thread-value layout. They constrain one another:
+// Items are the tile ops of a kernel: loops (parallel, copy, fill, transpose), reductions and gemms. Each has a map,
+// the thread-value layout of its iteration space; each fragment has a thread-value layout. They constrain one another:
 //
 //     gemm       dictates its accumulator (and its a operand in registers): the instruction's own register layout,
 //                repeated over warps                                                                      (strict)
@@ -9,10 +9,11 @@
 //     reduction  layout(dst) == layout(src) without the axis: threads along it all get the result        (common)
 //     scan       layout(dst) == layout(src)                                                              (common)
 //
-// The three phases are TileLang's: strict (what instructions dictate), common (propagate to a fixpoint), free (a fragment
-// nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned accesses;
-// then propagate again). Where an item needs a fragment in another layout than it has, a second fragment and a copy are
-// inserted: stage-through-shared sends that copy through shared memory. Items are collected in layout_items.c.
+// The three phases are TileLang's: strict (what instructions dictate), common (propagate to a fixpoint), free (a
+// fragment nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned
+// accesses; then propagate again). Where an item needs a fragment in another layout than it has, a second fragment and
+// a copy are inserted: stage-through-shared sends that copy through shared memory. Items are collected in
+// layout_items.c.
 //
 //     softmax:  copy(x[row, :], v)        free: 8 bf16 per thread and access       v: 128:8@0 | (8,4):(1@0,1024@0)
 //               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1
@@ -254,8 +255,8 @@ static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kin
     return false;
 }
 
-// Rows that are reduced or scanned share the threads evenly, in whole warps or in parts of one that read half a line: so a row's
-// parts meet by few shuffles, and through shared memory only where the block has fewer rows than warps.
+// Rows that are reduced or scanned share the threads evenly, in whole warps or in parts of one that read half a line:
+// so a row's parts meet by few shuffles, and through shared memory only where the block has fewer rows than warps.
 static int64_t fast_threads(Inference *inference, const Item *item) {
     bool shares = runs_along_fast(inference, item, ITEM_REDUCE) || runs_along_fast(inference, item, ITEM_SCAN);
     if (item->fast_threads > 0 || !shares) return item->fast_threads;
@@ -327,8 +328,8 @@ static void infer_free(Inference *inference) {
 
 // ---- conversions ----
 //
-// Conversions: where an item needs a fragment in another layout than it has, a second fragment, copied from and to the first one
-// around the item.
+// Conversions: where an item needs a fragment in another layout than it has, a second fragment, copied from and to the
+// first one around the item.
 
 static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     Block *block = map_get(map, stmt);
@@ -507,7 +508,8 @@ static void write_decisions(Inference *inference) {
     }
 }
 
-// Vectors must lie along the map's first value digit; a map that came from a fragment may be narrower than the memory allows.
+// Vectors must lie along the map's first value digit; a map that came from a fragment may be narrower than the memory
+// allows.
 static void narrow_vectors(Inference *inference) {
     for (int i = 0; i < inference->items.count; i++) {
         Item *item = inference->items.items[i];

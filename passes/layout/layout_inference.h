@@ -1,4 +1,5 @@
-// What the parts of layout-inference share: the items of a kernel, with the fragments that each uses, and what is known of them.
+// What the parts of layout-inference share: the items of a kernel, with the fragments that each uses, and what is known
+// of them.
 #pragma once
 #include "ir/facts.h"
 #include "ir/ir.h"

@@ -1,4 +1,5 @@
-// Collecting the items that layout-inference solves for: the tile ops of a kernel, and the fragments that each reads and writes.
+// Collecting the items that layout-inference solves for: the tile ops of a kernel, and the fragments that each reads
+// and writes.
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/layout_inference.h"
@@ -31,7 +32,8 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
     return true;
 }
 
-// The loop's other accesses of the fragment go through the same iterators (separate_views: all that can be made so are).
+// The loop's other accesses of the fragment go through the same iterators (separate_views: all that can be made so
+// are).
 static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
     for (int u = 0; u < item->uses.count; u++) {
         const FragmentUse *use = &item->uses.items[u];

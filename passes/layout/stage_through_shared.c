@@ -1,5 +1,5 @@
-// stage-through-shared: what lowering will need in shared memory becomes declared buffers and plain copies, so that lowering
-// creates no storage and swizzle-allocation and insert-sync see all of it.
+// stage-through-shared: what lowering will need in shared memory becomes declared buffers and plain copies, so that
+// lowering creates no storage and swizzle-allocation and insert-sync see all of it.
 //
 //     copy(f, g) of fragments in two layouts    shared s; copy(f, s); copy(s, g)
 //     gemm with an operand in the wrong place   shared s; copy(a, s); gemm(s, ...)
@@ -9,8 +9,8 @@
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
 //     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
 //
-// What is done to an accumulator before a store by TMA is marked (@epilogue_subtile). The new copies get their maps from
-// layout-inference, which is run again on what is new.
+// What is done to an accumulator before a store by TMA is marked (@epilogue_subtile). The new copies get their maps
+// from layout-inference, which is run again on what is new.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
@@ -207,9 +207,9 @@ static void stage_effect(Staging *m, Stmt *stmt, Block *out) {
 
 // ---- staged stores ----
 
-// Worth it when the global side takes wider vectors than the fragment's runs, or when a thread would test bounds for many
-// single elements (registers need unrolled code; a copy from shared memory can loop). The kernel must have as much shared
-// memory that is free by then: its input tiles.
+// Worth it when the global side takes wider vectors than the fragment's runs, or when a thread would test bounds for
+// many single elements (registers need unrolled code; a copy from shared memory can loop). The kernel must have as much
+// shared memory that is free by then: its input tiles.
 static void find_work(void *user, Stmt *stmt, const Facts *facts) {
     Staging *m = user;
     TileLoop loop;
@@ -255,15 +255,16 @@ static void find_role_work(void *user, Stmt *stmt, const Facts *facts) {
 //
 // Arithmetic on an accumulator on its way to memory, box by box with the store.
 //
-// A store by TMA takes a box of the fragment at a time (lower_hopper.c), with barriers between. A loop before it that does its
-// work for the whole fragment first has all that it reads in registers at once, beside the fragment: 128 by 128 sums and as many
-// terms of another tensor are more than a warpgroup has. Done with each box it needs a box's terms.
+// A store by TMA takes a box of the fragment at a time (lower_hopper.c), with barriers between. A loop before it that
+// does its work for the whole fragment first has all that it reads in registers at once, beside the fragment: 128 by
+// 128 sums and as many terms of another tensor are more than a warpgroup has. Done with each box it needs a box's
+// terms.
 //
 //     @epilogue_subtile parallel (i in 128, j in 128) acc[i, j] += R[bm * 128 + i, bn * 128 + j];
 //     @via(tma_store) copy(acc, C[bm * 128, bn * 128]);          4 times: terms of a box, sums, stmatrix, store
 //
-// It may be so when the loop runs over the fragment as the threads hold it, writes registers only, and does not read what the
-// copy writes. Shared memory is not read: barriers for it would stand between the loop and the copy.
+// It may be so when the loop runs over the fragment as the threads hold it, writes registers only, and does not read
+// what the copy writes. Shared memory is not read: barriers for it would stand between the loop and the copy.
 
 static bool leaves_registers(const Stmt *stmt, void *user) {
     (void)user;

@@ -282,8 +282,8 @@ static void place(Lifetimes *lifetimes, Life *life) {
     life->buf->align = (int)life->align;
 }
 
-// Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between the last
-// read of one and the first write of the next.
+// Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between the
+// last read of one and the first write of the next.
 static void keep_disjoint(Life *life) {
     if (life->first < 0) return;
     life->first = 0;

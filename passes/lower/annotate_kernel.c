@@ -1,7 +1,7 @@
 // annotate-kernel: facts about a whole kernel that codegen needs at single statements.
 //
-// Each is an attribute, so that the dump shows what codegen goes by; run again, the pass finds the same. What no longer holds
-// is removed.
+// Each is an attribute, so that the dump shows what codegen goes by; run again, the pass finds the same. What no longer
+// holds is removed.
 //
 //     local acc: f32[64];                 local acc: f32[64] @wgmma_registers;
 //     wgmma(..., acc[0], ...);            wgmma(..., acc[0], ...);

@@ -1,4 +1,5 @@
-// What lowering, stage-through-shared and swizzle-allocation share about gemms, reductions and shared-memory access patterns.
+// What lowering, stage-through-shared and swizzle-allocation share about gemms, reductions and shared-memory access
+// patterns.
 #pragma once
 #include "ir/facts.h"
 #include "ir/match.h"
@@ -18,7 +19,7 @@ int reduce_op_axis(const Stmt *reduce);
 bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
 Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b);   // of two partial results
-// The source's layout with only that along the axis which is reduced (tv_in_parts), and the destination's. NULL: the
+// The source's layout with only that along the axis which is reduced (tv_split_axis), and the destination's. NULL: the
 // threads along the axis do not come out as so many parts.
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src);
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
@@ -58,8 +59,9 @@ const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NU
 // Elements of k of the operands that are loaded at once: what one instruction takes, or two.
 int64_t gemm_step(const Target *target, const Stmt *gemm);
 
-// One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer dim is
-// contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the block: 16 (x4) or 8 (x2) by 32 bytes of k.
+// One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer
+// dim is contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the block: 16 (x4) or 8 (x2) by
+// 32 bytes of k.
 typedef struct MatrixLoad {
     bool is_b;    // b: two n tiles of 8; a: one m tile of 16
     bool trans;   // the outer dim is contiguous in memory
@@ -132,8 +134,8 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   /
 // @vector); count 0: all.
 void lower_loop_slice(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
-// A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are loaded a
-// step ahead.
+// A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are
+// loaded a step ahead.
 bool is_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out);
 // Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
@@ -144,8 +146,8 @@ void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out);
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(ldmatrix)
-// Row k of S (`load`: of ldmatrix) or d of T (of stmatrix) whose address the lane gives, from the warp's corner on; the other one
-// is where in it. T's layout (NULL: not known yet) says in which order it has k.
+// Row k of S (`load`: of ldmatrix) or d of T (of stmatrix) whose address the lane gives, from the warp's corner on; the
+// other one is where in it. T's layout (NULL: not known yet) says in which order it has k.
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the digits of its layout along the axis leave gaps

@@ -8,14 +8,14 @@
 //     mma           acc[(i * NT + j) * 4] += a[i * 8] * b[j * 4]
 //
 // All four operand orders come from one table: ldmatrix gives lane l the row fragment it needs when k is contiguous in
-// memory; when the other dim is contiguous the .trans form transposes each 8x8 block. (PTX ISA, ldmatrix; "Matrix fragments
-// for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded by the instruction's own layout, in runs
-// along k. An operand a in registers is used where it is.
+// memory; when the other dim is contiguous the .trans form transposes each 8x8 block. (PTX ISA, ldmatrix; "Matrix
+// fragments for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded by the instruction's own
+// layout, in runs along k. An operand a in registers is used where it is.
 //
-// 8-bit elements that are contiguous along k are for ldmatrix 16-bit pairs: it gives each lane what the instructions of 8-bit
-// types want. Where there are none, operands are converted to 16 bits in registers, exactly, and one load of 32 k feeds two
-// instructions. The lane has k = 4 * member + {0,1,2,3} and the instruction takes them for 2 * member + {0,1} | + 8: a
-// permutation of k, the same for both operands.
+// 8-bit elements that are contiguous along k are for ldmatrix 16-bit pairs: it gives each lane what the instructions of
+// 8-bit types want. Where there are none, operands are converted to 16 bits in registers, exactly, and one load of 32 k
+// feeds two instructions. The lane has k = 4 * member + {0,1,2,3} and the instruction takes them for 2 * member + {0,1}
+// | + 8: a permutation of k, the same for both operands.
 //
 // Loops over tiles that end in a gemm: lower_gemm_loop.c.
 #include "passes/lower/lower_gemm.h"
@@ -83,7 +83,8 @@ int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout) {
 void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner) {
     if (load->count == 2) lane %= 16;
     int low = lane % 8, middle = lane / 8 % 2 * 8, high = lane / 16 * 8;
-    // The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps which side the lanes walk.
+    // The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps which side the lanes
+    // walk.
     bool row_half_first = !load->is_b;
     int first = row_half_first == !load->trans ? low + middle : low + high;
     int second = row_half_first == !load->trans ? high : middle;
@@ -164,7 +165,8 @@ static Expr *load_element(Gemm *gemm, const Region *element, Expr *beyond) {
     return e_load(gemm->arena, element->buf, element->count, indices);
 }
 
-// Value v of the instruction's layout lies at (outer, k) = layout(lane, v); a run of them in one access where memory has it so.
+// Value v of the instruction's layout lies at (outer, k) = layout(lane, v); a run of them in one access where memory
+// has it so.
 static void push_elements(Gemm *gemm, const Load *load, const char *text, int values, Block *out) {
     Arena *arena = gemm->arena;
     const char *why;

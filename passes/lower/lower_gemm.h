@@ -16,7 +16,8 @@ typedef struct Gemm {
     Expr *set;                           // which of the two sets of operand registers; NULL: there is one
 } Gemm;
 
-// Declares operand registers (`sets` of them) and finds the accumulator and the warp's corner. Needs lower, arena, stmt, info.
+// Declares operand registers (`sets` of them) and finds the accumulator and the warp's corner. Needs lower, arena,
+// stmt, info.
 void gemm_begin(Gemm *gemm, int sets, Block *body);
 void gemm_load(Gemm *gemm, Expr *kk, Block *out);   // operands of k step kk to the set in use
 void gemm_convert(Gemm *gemm, Block *out);          // b of the set in use to the instruction's type

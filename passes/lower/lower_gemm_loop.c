@@ -1,7 +1,7 @@
 // A loop over tiles that waits for its copies at its top and ends in a gemm on the tensor cores, for one thread.
 //
-// The fragments of the next k step are loaded while this one is multiplied, also across the iteration, so that the tensor
-// cores idle neither at the barrier nor behind a burst of copies:
+// The fragments of the next k step are loaded while this one is multiplied, also across the iteration, so that the
+// tensor cores idle neither at the barrier nor behind a burst of copies:
 //
 //     if (0 < steps) { wait; barrier; load(tile 0, step 0) }
 //     for (k in steps) unroll (kk in 4) {
@@ -15,13 +15,14 @@
 //     }
 //     wait for the copies of tiles that do not exist, if something else uses their memory;
 //
-// Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the top
-// of the next iteration, and after the last load of tile k, so they order what they did before. There are products on both
-// sides, so that a warp that waits has some in flight.
+// Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the
+// top of the next iteration, and after the last load of tile k, so they order what they did before. There are products
+// on both sides, so that a warp that waits has some in flight.
 //
-// Branches would part the copies and loads from the products that hide them, so there are none: the last iteration loads
-// its own tile again, and `if (k + 2 < steps) copy` becomes a copy with nothing valid, which reads nothing and writes zeros
-// to the slot it would have filled. Nobody reads that, but something else may live there later: hence the last wait.
+// Branches would part the copies and loads from the products that hide them, so there are none: the last iteration
+// loads its own tile again, and `if (k + 2 < steps) copy` becomes a copy with nothing valid, which reads nothing and
+// writes zeros to the slot it would have filled. Nobody reads that, but something else may live there later: hence the
+// last wait.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
@@ -110,8 +111,8 @@ static bool only_cp_async(const Block *block) {
     return true;
 }
 
-// The copies go to a slot that is also free where their condition does not hold. In a loop with few, known trips the condition may
-// decide the trip, and the slot with it (`if (k <= 0) copy(.., As[1])`), which the other trips read.
+// The copies go to a slot that is also free where their condition does not hold. In a loop with few, known trips the
+// condition may decide the trip, and the slot with it (`if (k <= 0) copy(.., As[1])`), which the other trips read.
 static bool reaches_loop_end(const Block *block, const Stmt *loop) {
     int64_t trips;
     if (!expr_const(loop->loop.iters[0].end, &trips)) return true;

@@ -1,10 +1,10 @@
 // Copies by TMA and gemms by wgmma, for one thread.
 //
-// One thread starts a copy, a box at a time: a panel of the tile, one swizzle span wide (tma.h). The tensor map is a parameter
-// that launches fill in; it is made here, from the panel and the tensor, so that the two cannot disagree.
+// One thread starts a copy, a box at a time: a panel of the tile, one swizzle span wide (tma.h). The tensor map is a
+// parameter that launches fill in; it is made here, from the panel and the tensor, so that the two cannot disagree.
 //
-// A gemm is a run of instructions for each strip of 64 rows and each panel along k. How an operand lies in its panels is the
-// instruction's to know (PTX ISA, "Matrix descriptor"; "Strides"):
+// A gemm is a run of instructions for each strip of 64 rows and each panel along k. How an operand lies in its panels
+// is the instruction's to know (PTX ISA, "Matrix descriptor"; "Strides"):
 //
 //     k contiguous    rows of a panel are rows of the operand: 8 of them are `stride` bytes; the next k is `step` = the
 //                     instruction's k in bytes, within the row
@@ -135,8 +135,8 @@ void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out) {
 
 // ---- stores ----
 //
-// A box at a time: the registers go to a buffer by stmatrix, in the swizzle that TMA undoes, and one thread starts the store. It
-// reads the buffer while the next box is written to the other one:
+// A box at a time: the registers go to a buffer by stmatrix, in the swizzle that TMA undoes, and one thread starts the
+// store. It reads the buffer while the next box is written to the other one:
 //
 //     bulk_wait(1, read)      the store before the last has read its buffer: this one
 //     barrier()               ... which all threads know now
@@ -194,8 +194,8 @@ static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
     return e_times(lower->arena, e_var(lower->arena, lower->warpgroup), rows);
 }
 
-// Indices of a staging buffer: the warpgroup's part, where there are several, the slot, row and column. Of a whole tile: row and
-// column, from the box's first on.
+// Indices of a staging buffer: the warpgroup's part, where there are several, the slot, row and column. Of a whole
+// tile: row and column, from the box's first on.
 static Region *staging_place(Store *store, Buf *buf, Expr *slot, Expr *row, Expr *column) {
     Lower *lower = store->lower;
     Arena *arena = lower->arena;

@@ -1,7 +1,7 @@
 // Loops of a tile (parallel, copy, fill, transpose) as what one thread does.
 //
-// The map numbers the thread's iterations: value v of thread t is the point map(t, v). They run in groups of n = @vector
-// consecutive points along the fast dim:
+// The map numbers the thread's iterations: value v of thread t is the point map(t, v). They run in groups of n =
+// @vector consecutive points along the fast dim:
 //
 //     unroll (q in V / n) {
 //         let i = ..., j = ...;                                  the group's first point, by Forward of the map
@@ -12,15 +12,16 @@
 //         if (guard) vectorized (e in 8) y[i, j + e] = y_v[e];   and written (or added to) in one
 //     }
 //
-// A fragment element is the thread's own slot, known from the group and e. Guards are what facts could not prove; when a
-// guard differs between the elements of a group there are two versions, chosen by one test for the whole tile: an
+// A fragment element is the thread's own slot, known from the group and e. Guards are what facts could not prove; when
+// a guard differs between the elements of a group there are two versions, chosen by one test for the whole tile: an
 // unguarded one in vectors, and a guarded one element by element. Points beyond the loop's extents (a padded map) and
-// memory writes by replicas are masked. A condition on a few registers around all of the body, like that of a row, is put to the
-// warp first: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`, and none of its threads goes through the loop for nothing.
-// Started copies become cp_async with the number of valid elements; the indices of a gather are read before the first one.
+// memory writes by replicas are masked. A condition on a few registers around all of the body, like that of a row, is
+// put to the warp first: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`, and none of its threads goes through the loop
+// for nothing. Started copies become cp_async with the number of valid elements; the indices of a gather are read
+// before the first one.
 //
-// Here: groups, and the versions that a loop needs. Its body at a point, vectors, started copies, guards of the whole tile, what
-// is skipped: lower_loop_*.c.
+// Here: groups, and the versions that a loop needs. Its body at a point, vectors, started copies, guards of the whole
+// tile, what is skipped: lower_loop_*.c.
 #include "passes/lower/lower_loop.h"
 #include "passes/layout/fragment.h"
 
@@ -61,8 +62,8 @@ static bool writes_registers(const Version *version) {
     return false;
 }
 
-// Registers have constant indices, so groups that touch them are unrolled; others only so far that enough loads are under
-// way at once.
+// Registers have constant indices, so groups that touch them are unrolled; others only so far that enough loads are
+// under way at once.
 static int64_t unrolled_groups(const Version *version, int64_t groups) {
     enum { UNDER_WAY = 8 };
     if (touches_registers(version) || groups <= UNDER_WAY) return groups;

@@ -1,5 +1,5 @@
-// What the parts of the lowering of loops share (lower_loop.c): one version of a loop, for one thread, and the group and element at
-// which it stands.
+// What the parts of the lowering of loops share (lower_loop.c): one version of a loop, for one thread, and the group
+// and element at which it stands.
 #pragma once
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -38,8 +38,8 @@ Expr *guard_of(Version *version, const Buf *buf, int count, Expr *const *indices
 void push_guarded(Version *version, Expr *guard, Stmt *stmt, Block *out);   // guard NULL: as it is
 
 // ---- groups (lower_loop.c) ----
-// The coordinates of the group's first point as lets, with what is known of them. Returns what says that it is no padding of the
-// map; NULL: none is.
+// The coordinates of the group's first point as lets, with what is known of them. Returns what says that it is no
+// padding of the map; NULL: none is.
 Expr *bind_index(Version *version, Block *out);
 // The block for one of `count` groups, and the group in it.
 Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Block *out);

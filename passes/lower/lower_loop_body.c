@@ -1,5 +1,5 @@
-// The body of a loop at one point, as one thread does it: elements of fragments become its own slots, those of shared buffers
-// physical, those of global tensors guarded.
+// The body of a loop at one point, as one thread does it: elements of fragments become its own slots, those of shared
+// buffers physical, those of global tensors guarded.
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower_loop.h"
 #include <string.h>

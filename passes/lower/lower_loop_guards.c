@@ -86,8 +86,8 @@ static bool find_memory(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_CALL || (stmt->kind == STMT_STORE && stmt->store.buf->scope != SCOPE_FRAGMENT);
 }
 
-// The condition around all of the body, where it is the same for many of the thread's points: one of registers that belong
-// to a row, say. NULL: there is none.
+// The condition around all of the body, where it is the same for many of the thread's points: one of registers that
+// belong to a row, say. NULL: there is none.
 static const Expr *shared_condition(const Version *version) {
     const TileLoop *loop = version->loop;
     if (loop->body.count != 1 || loop->body.items[0]->kind != STMT_IF) return NULL;
@@ -154,8 +154,8 @@ static bool never_holds(Version *version, const Expr *condition, Expr *const *in
            prove(version->lower->facts, e_binary(version->arena, BIN_NE, holds->binary.a, holds->binary.b));
 }
 
-// All of the body is under a condition that no thread's first or last values can fulfil: the loop over registers, each an instruction of
-// its own, begins behind the former and ends before the latter.
+// All of the body is under a condition that no thread's first or last values can fulfil: the loop over registers, each
+// an instruction of its own, begins behind the former and ends before the latter.
 void leave_out(Version *version) {
     const Block *body = &version->loop->body;
     if (body->count != 1 || body->items[0]->kind != STMT_IF || !touches_registers(version)) return;

@@ -177,8 +177,8 @@ static void reduce_lanes(const Reduce *reduce, Block *out) {
 
 // ---- across warps ----
 
-// The number of the warp's partial result (from the digits along the axis above the warp), and the condition of the lanes that
-// are first along the axis within their warp (the others hold the same).
+// The number of the warp's partial result (from the digits along the axis above the warp), and the condition of the
+// lanes that are first along the axis within their warp (the others hold the same).
 static Expr *warp_partial(const Reduce *reduce, Expr **first_lane) {
     Arena *arena = reduce->c.arena;
     Expr *thread = lower_thread(reduce->c.lower), *partial = e_int(arena, 0), *zero = partial;
@@ -209,8 +209,8 @@ static int64_t results_in_a_run(const Reduce *reduce, int64_t extent) {
     return next && extent % first->extent == 0 ? first->extent : 1;
 }
 
-// Number of the thread's result `slot` among all results in the scratch: row-major, but what lanes hold is adjacent, not what
-// a thread does, so that their accesses have no bank conflicts.
+// Number of the thread's result `slot` among all results in the scratch: row-major, but what lanes hold is adjacent,
+// not what a thread does, so that their accesses have no bank conflicts.
 static Expr *result_number(const Reduce *reduce, Expr *slot) {
     Arena *arena = reduce->c.arena;
     const Buf *dst = reduce->result;
@@ -240,7 +240,8 @@ static bool lanes_agree(const Reduce *reduce) {
     return radix % reduce->c.lower->target->warp_lanes == 0;
 }
 
-// One lane of each warp writes; where several CTAs share the threads, to the scratch of each of them, which reads its own.
+// One lane of each warp writes; where several CTAs share the threads, to the scratch of each of them, which reads its
+// own.
 static void write_partials(const Reduce *reduce, Block *out) {
     const Combiner *c = &reduce->c;
     Arena *arena = c->arena;
@@ -268,7 +269,8 @@ static void read_partials(const Reduce *reduce, int64_t partials, Block *out) {
     add(reduce, slot, load_partial(reduce, partial, slot), body);
 }
 
-// The lanes of a warp share the partial results, a load each for as many as there are lanes, and combine them by butterflies.
+// The lanes of a warp share the partial results, a load each for as many as there are lanes, and combine them by
+// butterflies.
 static void share_partials(const Reduce *reduce, int64_t partials, Block *out) {
     Arena *arena = reduce->c.arena;
     Lower *lower = reduce->c.lower;

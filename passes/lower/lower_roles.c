@@ -1,4 +1,5 @@
-// Roles as thread regions: each gets one of its own, for its threads, and what stands between them one for all of the block.
+// Roles as thread regions: each gets one of its own, for its threads, and what stands between them one for all of the
+// block.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
@@ -7,7 +8,8 @@
 
 // ---- order barriers of warpgroups (order_barriers.c) ----
 //
-// A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@leader` waits are the first one's.
+// A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@leader` waits are the
+// first one's.
 
 static Stmt *order_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc) {
     Arena *arena = lower->arena;

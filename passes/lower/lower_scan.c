@@ -1,5 +1,6 @@
-// A running sum or maximum for one thread. Source and destination have one layout, whatever it is: its digits along the axis,
-// sorted by their strides, are levels of a mixed-radix number, and each level adds to all that lies behind it what lies before it.
+// A running sum or maximum for one thread. Source and destination have one layout, whatever it is: its digits along the
+// axis, sorted by their strides, are levels of a mixed-radix number, and each level adds to all that lies behind it
+// what lies before it.
 //
 //     v: f32[2048] over 128 threads    values of a vector (4:1), lanes (32:4), values (4:128), warps (4:512)
 //
@@ -13,8 +14,8 @@
 //                       before theirs; many parts are shared by the lanes, which meet by butterflies (as in lower_reduce.c, and
 //                       as there each block of a cluster has all parts in a slice of its own)
 //
-// An element costs two operations, one in its vector and one with its base; shuffles and exchanges are for vectors. Elements
-// beyond the source's shape count as the identity: they are read by nobody, or lie behind all others.
+// An element costs two operations, one in its vector and one with its base; shuffles and exchanges are for vectors.
+// Elements beyond the source's shape count as the identity: they are read by nobody, or lie behind all others.
 #include "layout/distribution.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower_reduce.h"
@@ -152,8 +153,8 @@ static Expr *thread_digit(const Scan *scan, int mode) {
     return simple(scan, e_rem(scan->arena, above, scan->layout->in[TV_THREAD].modes[mode].extent));
 }
 
-// Number among the slots of `to` of the one that has number `slot` among those of `from`; digit `fixed` (-1: none), which
-// `from` lacks, is `value`.
+// Number among the slots of `to` of the one that has number `slot` among those of `from`; digit `fixed` (-1: none),
+// which `from` lacks, is `value`.
 static Expr *place(const Scan *scan, Expr *slot, Digits from, Digits to, int fixed, Expr *value) {
     Arena *arena = scan->arena;
     Expr *found = e_int(scan->arena, 0);
@@ -342,8 +343,8 @@ static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t gro
         put(scan, out, buf, slot, butterfly(&scan->c, buf, slot, mask, out));
 }
 
-// before[slot] = the parts of the warps before this one; total[slot] = all of them. `group` lanes share the parts (1: each
-// reads all).
+// before[slot] = the parts of the warps before this one; total[slot] = all of them. `group` lanes share the parts (1:
+// each reads all).
 static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool more, int64_t group, Block *out) {
     Arena *arena = scan->arena;
     Expr *slot, *trip, *lane = e_mod(arena, lower_thread(scan->c.lower), e_int(scan->arena, group));

@@ -274,8 +274,8 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
 
 // Launches that overlap (`@pdl`).
 //
-// Every thread waits for the kernels launched before, ahead of its first use of global memory, be it by a scalar that all roles
-// see; the next kernel may begin as soon as all blocks of this one have, since it waits likewise.
+// Every thread waits for the kernels launched before, ahead of its first use of global memory, be it by a scalar that
+// all roles see; the next kernel may begin as soon as all blocks of this one have, since it waits likewise.
 
 static bool uses_global(Arena *arena, const Stmt *stmt) {
     EffectVec effects = {0};

@@ -1,23 +1,23 @@
 // copy(S.T, T) of bytes in shared memory, by the matrix instructions.
 //
-// They move matrices of 8 rows of 16 bytes, and transpose elements of 16 bits: here pairs of bytes (d, d + 1) of a row k of S.
-// What is left is to part the pairs. A lane gets of each matrix the pair number l / 4 of its rows 2 (l % 4) and 2 (l % 4) + 1, so
-// of two matrices four rows of k; bytes 0 and 2 of each are one row d of T, bytes 1 and 3 the next one. Four bytes are what a lane
-// gives to a row of a matrix that it stores: those at 4 (l % 4) of a row's 16.
+// They move matrices of 8 rows of 16 bytes, and transpose elements of 16 bits: here pairs of bytes (d, d + 1) of a row
+// k of S. What is left is to part the pairs. A lane gets of each matrix the pair number l / 4 of its rows 2 (l % 4) and
+// 2 (l % 4) + 1, so of two matrices four rows of k; bytes 0 and 2 of each are one row d of T, bytes 1 and 3 the next
+// one. Four bytes are what a lane gives to a row of a matrix that it stores: those at 4 (l % 4) of a row's 16.
 //
 //     S    k0 .. k0 + 15, 32 columns d             T    32 rows d, k0 .. k0 + 15
 //
 //     ldmatrix.trans, 4 matrices                            lane l, register r = 2 u + f
 //         matrix 2 u + f = rows k(., f), columns 16 u ..    (k(2q, f), d) (k(2q, f), d + 1) (k(2q + 1, f), d) (k(2q + 1, f), d + 1)
-//     registers 2 u and 2 u + 1 are parted                  q = l % 4, d = d0 + 16 u + 2 (l / 4)
+//     registers 2 u and 2 u + 1 are deinterleaved           q = l % 4, d = d0 + 16 u + 2 (l / 4)
 //     stmatrix, 4 matrices
 //         matrix 2 u + e = rows d0 + 16 u + 2 i + e         (k(2q, 0), d + e) (k(2q + 1, 0), ..) (k(2q, 1), ..) (k(2q + 1, 1), ..)
 //
-// Rows 2 i and 2 (i + 4) lie in the same banks: swizzles repeat after 8 rows. So for i >= 4 the two rows of a pair change places,
-// between matrices 2 u and 2 u + 1.
+// Rows 2 i and 2 (i + 4) lie in the same banks: swizzles repeat after 8 rows. So for i >= 4 the two rows of a pair
+// change places, between matrices 2 u and 2 u + 1.
 //
-// k(r, f) is the k whose place among the 16 bytes of a row of T is 4 (r / 2) + r % 2 + 2 f: T may have k in any order of bits
-// (wgmma_pairs), the lanes give other rows of S then. (PTX ISA, "ldmatrix", "stmatrix".)
+// k(r, f) is the k whose place among the 16 bytes of a row of T is 4 (r / 2) + r % 2 + 2 f: T may have k in any order
+// of bits (wgmma_pairs), the lanes give other rows of S then. (PTX ISA, "ldmatrix", "stmatrix".)
 #include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"

@@ -16,12 +16,12 @@
 //         work on slot k % 3
 //     }
 //
-// Each wait ends one phase of its slot, and the bit of the slot in `phases` is the parity of the next: that is right however often
-// and with whatever trips the loop is entered, also where blocks stay for several points. A copy that is not started early is
-// waited for before the first statement that touches its tile.
+// Each wait ends one phase of its slot, and the bit of the slot in `phases` is the parity of the next: that is right
+// however often and with whatever trips the loop is entered, also where blocks stay for several points. A copy that is
+// not started early is waited for before the first statement that touches its tile.
 //
-// That all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there before is fenced,
-// insert-sync sees to.
+// That all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there
+// before is fenced, insert-sync sees to.
 #include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
@@ -187,7 +187,8 @@ static bool touches(Waits *w, Stmt *stmt, const Arrival *arrival) {
     return false;
 }
 
-// The first statement from `from` on that touches what has arrived or may leave the block; where none does, `from`: the wait comes at once.
+// The first statement from `from` on that touches what has arrived or may leave the block; where none does, `from`: the
+// wait comes at once.
 static int wait_place(Waits *w, const Block *block, int from, const Arrival *arrival) {
     for (int i = from; i < block->count; i++) {
         const Block alone = {.items = &block->items[i], .count = 1, .capacity = 1};

@@ -1,5 +1,5 @@
-// multi-buffer: multi-buffering of shared tiles. A tile gets one buffer slot per pipeline stage, so that copies of later iterations do
-// not overwrite the tile that is in use.
+// multi-buffer: multi-buffering of shared tiles. A tile gets one buffer slot per pipeline stage, so that copies of
+// later iterations do not overwrite the tile that is in use.
 //
 //     pipelined (k in n, stages = 3) {                    shared As: bf16[3, 128, 64];
 //         copy(A[...], As);                               ...
@@ -14,9 +14,9 @@
 //
 // Other tiles keep one buffer, and -R gives the reason.
 //
-// The loop is rewritten to count from 0 by 1, so that k % stages is the slot. Of several iterators the innermost is pipelined, the
-// others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration count, not on the values of the
-// indices. A tile that the loop declares is declared before the loop afterwards.
+// The loop is rewritten to count from 0 by 1, so that k % stages is the slot. Of several iterators the innermost is
+// pipelined, the others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration
+// count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
 #include "ir/rewrite.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/map.h"
@@ -40,8 +40,8 @@ static bool touches(Arena *arena, Stmt *stmt, const Buf *buf, bool writes) {
     return false;
 }
 
-// What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role that
-// transposes it works ahead).
+// What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role
+// that transposes it works ahead).
 static Buf *multi_buffer_target(const Stmt *stmt) {
     if (via_is(stmt, VIA_LDMATRIX) && stmt->call.args[0].region->buf->stage_dims > 0)
         return stmt->call.args[1].region->buf;

@@ -1,7 +1,7 @@
 // software-pipeline: software pipelining of copies within one role. Copies start some iterations before their use.
 //
-// With S slots a loop keeps S - 1 copies in flight. The prologue starts the first of them. Each iteration waits for its own slot,
-// starts the copy of S - 1 iterations later, and computes:
+// With S slots a loop keeps S - 1 copies in flight. The prologue starts the first of them. Each iteration waits for its
+// own slot, starts the copy of S - 1 iterations later, and computes:
 //
 //     for (p in S - 1) if (p < n) async copy(p -> slot p)               prologue
 //     for (k in n) {
@@ -14,12 +14,12 @@
 //     copies started    0 1        2 in 2     3 in 0     -          -
 //     work                         0 in 0     1 in 1     2 in 2     3 in 0
 //
-// Iteration k starts a copy into the slot that iteration k - 1 has read. The barrier after the wait makes the copies of all threads
-// visible; it also shows that all threads have finished with that slot. So one barrier per iteration is enough. The tests against n make
-// trip counts below S correct; simplify removes them where n is known.
+// Iteration k starts a copy into the slot that iteration k - 1 has read. The barrier after the wait makes the copies of
+// all threads visible; it also shows that all threads have finished with that slot. So one barrier per iteration is
+// enough. The tests against n make trip counts below S correct; simplify removes them where n is known.
 //
-// Only copies to multi-buffered tiles move (multi-buffer and this pass both ask async_copy_legality.h); the lets of their indices are
-// cloned. Other copies stay in place. A loop without a copy that moves becomes a plain `for`.
+// Only copies to multi-buffered tiles move (multi-buffer and this pass both ask async_copy_legality.h); the lets of
+// their indices are cloned. Other copies stay in place. A loop without a copy that moves becomes a plain `for`.
 #include "passes/pipeline/async_copy_legality.h"
 
 typedef struct Pipeline {

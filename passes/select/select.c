@@ -1,15 +1,16 @@
 // select: chooses the mechanism of each copy and gemm, and the facts that it needs.
 //
-// Two decisions for every tile loop (tile_loop.h: copies and parallel loops in one form). First, which facts make its global
-// accesses wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector divides, needs
+// Two decisions for every tile loop (tile_loop.h: copies and parallel loops in one form). First, which facts make its
+// global accesses wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector divides,
+// needs
 //
 //     aligned(A, 16)        the base address
 //     K % 8 == 0            each stride of another dim: every row starts on a vector
 //     K < 2147483648        every dynamic dim: indices fit 32 bits
 //
-// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@fallback`. So
-// one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each variant
-// has, what is the widest access that is provably aligned (loop_vector)?
+// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@fallback`.
+// So one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each
+// variant has, what is the widest access that is provably aligned (loop_vector)?
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): in kernels that warp-specialize will specialize
 //     @via(tma)        in other kernels tiles to and from shared memory by TMA, where possible and faster (tma_simple.c)
@@ -162,7 +163,8 @@ static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     return stores_tile(s->arena, s->target, s->kernel, stmt, &store);
 }
 
-// What a tensor map asks: an aligned base, rows that start on a unit; and of `boxes` no empty dim. (CUDA driver API, cuTensorMapEncodeTiled.)
+// What a tensor map asks: an aligned base, rows that start on a unit; and of `boxes` no empty dim. (CUDA driver API,
+// cuTensorMapEncodeTiled.)
 static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
     int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
     if (!prove_aligned(facts, tensor, unit)) want(s, aligned_fact(s->arena, tensor, unit));
@@ -200,7 +202,8 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
     return !why;
 }
 
-// Whether bulk copies make it, as the source says: cp.async is as fast, in what was measured (docs/performance.md, "Rows").
+// Whether bulk copies make it, as the source says: cp.async is as fast, in what was measured (docs/performance.md,
+// "Rows").
 static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     if (!by_bulk(stmt) || s->fallback || (!is_shared_to_global_copy(stmt) && !is_global_to_shared_copy(stmt)))
         return false;

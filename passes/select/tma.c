@@ -48,7 +48,8 @@ static LayoutSwizzle swizzle_of(int span) {
     return (LayoutSwizzle){__builtin_ctz((unsigned)(span / unit)), __builtin_ctz((unsigned)unit), SHIFT};
 }
 
-// Whether steps along an input are, in elements from the buffer's start, `stride` each up to `extent`, then `far` each up to `times`.
+// Whether steps along an input are, in elements from the buffer's start, `stride` each up to `extent`, then `far` each
+// up to `times`.
 static bool steps_are(const Layout *layout, int input, int64_t extent, int64_t stride, int64_t times, int64_t far) {
     int64_t expected = stride, done = 1;
     for (int i = 0; i < layout->in[input].count; i++) {
@@ -76,8 +77,8 @@ static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *pa
     return steps_are(layout, rank - 1, panels->columns, 1, panels->count, stride);
 }
 
-// The widest span that the tile's shape has; of a tile that has a layout, that of the layout. Why there is none: rows of whole spans
-// are lacking what spans ask, others what a tile asks that lies as it does.
+// The widest span that the tile's shape has; of a tile that has a layout, that of the layout. Why there is none: rows
+// of whole spans are lacking what spans ask, others what a tile asks that lies as it does.
 bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
     bool fits = false;
     const char *reason = NULL, *of_span = NULL;
@@ -101,8 +102,8 @@ bool tma_matrix_panels(const Buf *shared, TmaPanels *out, const char **why) {
     return false;
 }
 
-// Rows of a panel in row-major order of their dims: [panel, element]. One digit for each dim, so that 8 rows, of which a period of
-// the swizzle is, may be of any of them.
+// Rows of a panel in row-major order of their dims: [panel, element]. One digit for each dim, so that 8 rows, of which
+// a period of the swizzle is, may be of any of them.
 static const Layout *boxes_layout(Arena *arena, const Buf *shared, const TmaPanels *panels) {
     int rank = shared->rank - shared->stage_dims;
     Layout *layout = layout_new(arena, rank, 2);
@@ -163,8 +164,8 @@ static bool ends_as_box(const Region *region, int d) {
     return expr_is_int(dim->start, 0) && expr_equal(dim->extent, region->buf->shape[d]);
 }
 
-// Whether the region's tile is a box of its tensor: `dims` dims of known extents, the last one the tensor's; at the others it is at one
-// index, wherever they stand.
+// Whether the region's tile is a box of its tensor: `dims` dims of known extents, the last one the tensor's; at the
+// others it is at one index, wherever they stand.
 static bool is_tile(const Region *region, int dims, const char **why) {
     int rank = region->count;
     if (region->transposed) return *why = "TMA does not transpose", false;
@@ -243,7 +244,8 @@ bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy) {
 
 // ---- stores ----
 
-// Behind whole boxes it is a narrower one in a slot of theirs: TMA reads rows of the span, however few columns it stores of them.
+// Behind whole boxes it is a narrower one in a slot of theirs: TMA reads rows of the span, however few columns it
+// stores of them.
 static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
     store->tail = store->tail_columns = columns;
     if (columns > 0 && store->chunks > 0) {

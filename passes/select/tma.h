@@ -1,14 +1,14 @@
-// What TMA and wgmma ask of copies and gemms. select asks whether they can serve; swizzle-allocation lays their buffers out;
-// lower-tile-op writes their operands. One source of truth: the descriptor on the host, the place in shared memory and the
-// matrix descriptor all follow from the layout that tma_layout gives a buffer.
+// What TMA and wgmma ask of copies and gemms. select asks whether they can serve; swizzle-allocation lays their buffers
+// out; lower-tile-op writes their operands. One source of truth: the descriptor on the host, the place in shared memory
+// and the matrix descriptor all follow from the layout that tma_layout gives a buffer.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
 
-// A tile [.., columns] in shared memory lies in panels of as many columns as one swizzle span holds, each a block of rows of
-// that many bytes, in row-major order of the dims before: the box that TMA copies at once, and what wgmma's descriptors describe.
-// Where no span fits, or the rows are no multiple of 8, it is one panel as it lies. (PTX ISA, "Swizzling modes"; "Matrix
-// descriptor".)
+// A tile [.., columns] in shared memory lies in panels of as many columns as one swizzle span holds, each a block of
+// rows of that many bytes, in row-major order of the dims before: the box that TMA copies at once, and what wgmma's
+// descriptors describe. Where no span fits, or the rows are no multiple of 8, it is one panel as it lies. (PTX ISA,
+// "Swizzling modes"; "Matrix descriptor".)
 typedef struct TmaPanels {
     int64_t rows, columns;   // of a panel, elements
     int64_t count;
@@ -22,18 +22,19 @@ const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a tile that h
 // The same with another order within the rows: the digits of `order` (WgmmaInfo.k_paired), which repeats.
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order);
 
-// Whether TMA can serve a copy from a tensor to a shared tile, given what the tensor's `when` will say (unit inner stride, rows
-// and base aligned to tma_facts.unit_bytes). false: *why.
+// Whether TMA can serve a copy from a tensor to a shared tile, given what the tensor's `when` will say (unit inner
+// stride, rows and base aligned to tma_facts.unit_bytes). false: *why.
 bool tma_serves(const Target *target, const Stmt *copy, const char **why);
 // The same from a shared tile to a tensor; what begins before the tensor is left to the caller (T0738).
 bool tma_takes(const Target *target, const Stmt *copy, const char **why);
 
-// Whether what a copy brings may be rounded to tf32 on its way (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32): only products in tf32 use the
-// tile. TMA rounds to the nearest, where wgmma leaves bits out.
+// Whether what a copy brings may be rounded to tf32 on its way (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32): only products in
+// tf32 use the tile. TMA rounds to the nearest, where wgmma leaves bits out.
 bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy);
 
-// A store of an accumulator, by way of shared memory: boxes of 64 rows (one warpgroup's, of the instruction) and one swizzle span
-// of columns; the columns that are left are a narrower box, which takes turns with the others at the slots in shared memory.
+// A store of an accumulator, by way of shared memory: boxes of 64 rows (one warpgroup's, of the instruction) and one
+// swizzle span of columns; the columns that are left are a narrower box, which takes turns with the others at the slots
+// in shared memory.
 typedef struct TmaStore {
     int64_t strips, chunks;   // boxes along m; whole ones along n
     int64_t rows, columns;    // of a whole one
@@ -42,7 +43,8 @@ typedef struct TmaStore {
     int tail_swizzle;
 } TmaStore;
 bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why);   // copy: fragment to tensor
-// Whether a shared tile that is needed no more can be the way: it has the accumulator's shape, and lies as the boxes do.
+// Whether a shared tile that is needed no more can be the way: it has the accumulator's shape, and lies as the boxes
+// do.
 bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile);
 enum { TMA_STORE_SLOTS = 2 };   // for boxes: one is written while the other is read
 // Warpgroups of one role meet around their stores at named barriers, from this one on. (Below: where roles take turns.)
@@ -50,15 +52,16 @@ enum { TMA_STORE_BARRIER = 4 };
 // Where they take turns, each waits at one of its own.
 enum { ORDER_BARRIER = 8 };
 
-// Whether wgmma can serve a gemm whose operands stand in shared memory, or the left one in registers: acc [m, n] in registers.
+// Whether wgmma can serve a gemm whose operands stand in shared memory, or the left one in registers: acc [m, n] in
+// registers.
 bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why);
-// Whether the right operand of a gemm by wgmma has k in pairs (WgmmaInfo.k_paired), as the left one in registers has then: where
-// that spares conversions, and nothing but such products and threads touches the tile.
+// Whether the right operand of a gemm by wgmma has k in pairs (WgmmaInfo.k_paired), as the left one in registers has
+// then: where that spares conversions, and nothing but such products and threads touches the tile.
 bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const WgmmaInfo *info);
 
 // ---- transposed tiles ----
 
-// `copy(S.T, T)` between whole shared tiles of bytes: what wgmma wants of operands that it cannot read as they lie. ldmatrix and
-// stmatrix can do it (lower_transpose.c).
+// `copy(S.T, T)` between whole shared tiles of bytes: what wgmma wants of operands that it cannot read as they lie.
+// ldmatrix and stmatrix can do it (lower_transpose.c).
 bool transposes_tile(const Target *target, const Stmt *stmt);
 enum { TRANSPOSE_K = 16, TRANSPOSE_ROWS = 32 };   // of T, columns and rows that a warp does at once

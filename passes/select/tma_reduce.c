@@ -180,8 +180,8 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
     return block_add_problem(arena, kernel, tile->copy, !tile->value);
 }
 
-// TMA is as fast as vectors of neighbouring elements where threads add many of them, and faster where they add one each, or
-// pairs, as of an accumulator (measured: docs/hopper.md).
+// TMA is as fast as vectors of neighbouring elements where threads add many of them, and faster where they add one
+// each, or pairs, as of an accumulator (measured: docs/hopper.md).
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
     const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
     int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector each
@@ -212,7 +212,8 @@ static void push_op(Staging *staging, OpId op, int count, const Arg *args, Span 
     block_push(staging->arena, out, call);
 }
 
-// Until nothing reads the tile any more: that is known to who started the additions, and to the others behind the barrier.
+// Until nothing reads the tile any more: that is known to who started the additions, and to the others behind the
+// barrier.
 static void push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
     Arg args[] = {arg_value(e_int(staging->arena, pending)), arg_name("read")};
     push_op(staging, OP_BULK_WAIT, COUNT_OF(args), args, loc, out);
@@ -268,9 +269,9 @@ static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, B
 
 // ---- staging, box by box ----
 //
-// A role's accumulator goes by way of two boxes of so many rows as its warpgroups have at once, a swizzle span wide: one is written while
-// TMA reads the other. The loops run over the whole tile, as the registers lie; which of them a box takes is known when they
-// are unrolled.
+// A role's accumulator goes by way of two boxes of so many rows as its warpgroups have at once, a swizzle span wide:
+// one is written while TMA reads the other. The loops run over the whole tile, as the registers lie; which of them a
+// box takes is known when they are unrolled.
 
 static bool multiplies_to(const Stmt *stmt, void *fragment) {
     return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA) && stmt->call.args[GEMM_ACC].region->buf == fragment;

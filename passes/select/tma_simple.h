@@ -1,5 +1,5 @@
-// TMA in kernels that are not warp-specialized: whether a copy can and should be made so. (How its bytes are waited for:
-// insert_mbarriers.c. In roles: warp_specialize.h.)
+// TMA in kernels that are not warp-specialized: whether a copy can and should be made so. (How its bytes are waited
+// for: insert_mbarriers.c. In roles: warp_specialize.h.)
 #pragma once
 #include "ir/facts.h"
 #include "ir/ir.h"

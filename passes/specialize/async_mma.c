@@ -1,13 +1,13 @@
 // Asynchronous MMA: products run while the program continues, and each wait comes as late as its result allows.
 //
-// A product by wgmma (a gemm in a role) reads its operands and its accumulator until a wait. Each becomes `async`, and before the
-// first statement that it conflicts with comes
+// A product by wgmma (a gemm in a role) reads its operands and its accumulator until a wait. Each becomes `async`, and
+// before the first statement that it conflicts with comes
 //
 //     wgmma_wait(n)      all products are over but for the last n that were started
 //
-// where n is the number of products started after the last one that conflicts. A statement conflicts with a product when it
-// touches the accumulator or an operand in registers; an arrival at a slot's barrier, when the product reads the
-// slot. Arrivals do not wait: they go behind the next wait that ends the product.
+// where n is the number of products started after the last one that conflicts. A statement conflicts with a product
+// when it touches the accumulator or an operand in registers; an arrival at a slot's barrier, when the product reads
+// the slot. Arrivals do not wait: they go behind the next wait that ends the product.
 //
 //     gemm(Qs, Ks[i].T, s)          async gemm(Qs, Ks[i].T, s)
 //     arrive(K_empty[i])            async gemm(p, Vs[j], o)
@@ -20,8 +20,8 @@
 //
 // A wait for a tile stays before the first product that reads it, so that the ones before it run meanwhile.
 //
-// No product is in flight where control flow branches or joins: a loop or branch that has products or arrivals starts and ends
-// without any.
+// No product is in flight where control flow branches or joins: a loop or branch that has products or arrivals starts
+// and ends without any.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
@@ -149,7 +149,8 @@ void make_mma_async(Arena *arena, Block *block, const Map *consumes) {
 
 // ---- redundant waits ----
 //
-// The most products that can be under way are counted along the control flow; a loop is gone through until its count rests.
+// The most products that can be under way are counted along the control flow; a loop is gone through until its count
+// rests.
 
 enum { MANY = 1 << 8 };   // as many as there can be: a loop that never waits
 

@@ -1,8 +1,8 @@
 // Warp specialization: kernels fed by TMA become roles of one CTA that meet at mbarriers.
 //
-// In: a tile-stage kernel whose copies and gemms have mechanisms (`@via(tma)`, `@via(wgmma)`) and whose tiles are multi-buffered.
-// Out: a producer role, an optional transposer, and consumer roles with asynchronous MMA, over persistent CTAs where tiles
-// take equally long; other kernels are unchanged.
+// In: a tile-stage kernel whose copies and gemms have mechanisms (`@via(tma)`, `@via(wgmma)`) and whose tiles are
+// multi-buffered. Out: a producer role, an optional transposer, and consumer roles with asynchronous MMA, over
+// persistent CTAs where tiles take equally long; other kernels are unchanged.
 //
 //     specialize_kind.c   whether and how: ping-pong, cooperative, or not; registers and shared memory of roles
 //     warp_specialize.c   the pass; ping-pong kernels: each consumer warpgroup computes a tile of its own
@@ -34,14 +34,14 @@ typedef struct RoleBuilder {
     Expr *shift;     // workers by which a section begins further than the one before
     Var *quotient;   // the section of a point, as its lets name it
     // ping-pong
-    Block shared, fragments, work;   // of one point, apart
+    Block shared, fragments, work;   // of one tile, separate
     Stmt *loop;
     int64_t slots, bytes;   // of the ring; of all copies into one slot
     bool some_steps;        // every tile has an MMA
-    bool single_tile;       // a block has one point: nobody waits for its last slots
-    int cluster;            // blocks that load tiles for each other; 1: none
+    bool single_tile;       // a CTA has one tile: its last slots are not waited for
+    int cluster;            // CTAs that share their loads; 1: none
     Buf *full, *empty;
-    Expr *steps;   // of each point; NULL: they differ
+    Expr *steps;   // of each tile; NULL: they differ
 } RoleBuilder;
 
 // Whether a kernel is warp-specialized, and how (specialize_kind.c).
@@ -71,8 +71,8 @@ bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *
 bool specialize_cooperative(PassContext *context,
                             Func *kernel);   // false: its copies and products are not by TMA and wgmma
 
-// Registers of a thread that computes, of `consumers` warpgroups, when those of `producers` others have so many; 0: all that it
-// can have.
+// Registers of a thread that computes, of `consumers` warpgroups, when those of `producers` others have so many; 0: all
+// that it can have.
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer);
 // What the producers' threads get beside fragments of so many registers, with `room` for addresses and counters.
 int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room);
@@ -91,7 +91,8 @@ void make_mma_async(Arena *arena, Block *block, const Map *consumes);
 // Products at the end of a loop from registers go behind the first product of the next iteration (mma_pipelining.c).
 void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes);
 
-// Order barriers between consumer warpgroups around the MMAs of a loop whose iteration has one row of them (order_barriers.c).
+// Order barriers between consumer warpgroups around the MMAs of a loop whose iteration has one row of them
+// (order_barriers.c).
 void insert_order_barriers(Arena *arena, Block *block);
 
 // Of a role's body (sink.c): fills with zeros go where a product can overwrite, given what is known; declarations of

@@ -1,8 +1,9 @@
 // Cooperative kernels: a producer, and a consumer role of W warpgroups that compute one tile of the grid.
 //
-// The work of a CTA on a tile is split in two. The producer `load` executes the tile's loops and starts the TMA copies to shared
-// memory. The consumer `compute` does the rest. The W * 64 rows of its accumulators are split over W warpgroups: each has 64 rows (or
-// a multiple of 64), multiplies them by wgmma, and executes on its rows the statements between the products.
+// The work of a CTA on a tile is split in two. The producer `load` executes the tile's loops and starts the TMA copies
+// to shared memory. The consumer `compute` does the rest. The W * 64 rows of its accumulators are split over W
+// warpgroups: each has 64 rows (or a multiple of 64), multiplies them by wgmma, and executes on its rows the statements
+// between the products.
 //
 //     source                              load                                compute
 //     copy(Q.., Qs)                       wait(Qs_empty) async copy(Q..)      wait(Qs_full)
@@ -15,21 +16,23 @@
 //     }                                   }                                   }
 //     copy(o, O..)                                                            arrive(Qs_empty) copy(o, O..)
 //
-// Each tile has a pair of mbarriers a slot: `full` completes when its bytes have landed, `empty` when all warpgroups have
-// arrived, each when it has read it. Tiles that are filled and read by the same statements share a pair. Both roles go through
-// the same control flow and count slots as they meet the tiles, so trip counts may differ from tile to tile, but must not
-// depend on results of the consumer.
+// Each tile has a pair of mbarriers a slot: `full` completes when its bytes have landed, `empty` when all warpgroups
+// have arrived, each when it has read it. Tiles that are filled and read by the same statements share a pair. Both
+// roles go through the same control flow and count slots as they meet the tiles, so trip counts may differ from tile to
+// tile, but must not depend on results of the consumer.
 //
-// A tile that is transposed to another one in shared memory (`copy(Vs.T, Vt)` of bytes, which wgmma reads in one order only) is the
-// work of a third role, `transpose`, with the same control flow: it waits for `full` of the one and `empty` of the other,
-// and arrives at `empty` of the one and `full` of the other. Those that compute see only the other.
+// A tile that is transposed to another one in shared memory (`copy(Vs.T, Vt)` of bytes, which wgmma reads in one order
+// only) is the work of a third role, `transpose`, with the same control flow: it waits for `full` of the one and
+// `empty` of the other, and arrives at `empty` of the one and `full` of the other. Those that compute see only the
+// other.
 //
-// A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All statements
-// that use it stand there; the wait comes before the first of them, the arrival after the last.
+// A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All
+// statements that use it stand there; the wait comes before the first of them, the arrival after the last.
 //
 // Products then become asynchronous (async_mma.c), and some move behind those of the next iteration
-// (mma_pipelining.c), and the warpgroups start them in order (order_barriers.c). Where all tiles take equally many steps,
-// CTAs are persistent and prefetch across tiles; otherwise each tile is a CTA, and the hardware balances them (persistent_loop.c). The roles: emit_producer.c, emit_consumer.c.
+// (mma_pipelining.c), and the warpgroups start them in order (order_barriers.c). Where all tiles take equally many
+// steps, CTAs are persistent and prefetch across tiles; otherwise each tile is a CTA, and the hardware balances them
+// (persistent_loop.c). The roles: emit_producer.c, emit_consumer.c.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"

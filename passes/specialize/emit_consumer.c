@@ -1,5 +1,5 @@
-// The consumer role: all statements of the tile that other roles do not execute, with waits for its input tiles and arrivals
-// after their last use.
+// The consumer role: all statements of the tile that other roles do not execute, with waits for its input tiles and
+// arrivals after their last use.
 #include "ir/build.h"
 #include "passes/specialize/emit_roles.h"
 
@@ -73,8 +73,8 @@ static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
     return false;
 }
 
-// One thread arrives for its warpgroup. That the others have waited for the tile, too, is sure where they multiply together after
-// it: not where a point has no steps.
+// One thread arrives for its warpgroup. That the others have waited for the tile, too, is sure where they multiply
+// together after it: not where a point has no steps.
 static bool has_all_waited(const Maker *m, const Channel *channel, const Block *before) {
     for (int i = before->count - 1; i >= 0; i--) {
         const Stmt *stmt = before->items[i];
@@ -96,8 +96,8 @@ static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (channel) push_advance(m->builder, &channel->counter, out);
 }
 
-// Where a point is a block nobody waits for the last arrivals: those behind all loops, if no other tile of the group comes.
-// False: there is a loop before them.
+// Where a point is a block nobody waits for the last arrivals: those behind all loops, if no other tile of the group
+// comes. False: there is a loop before them.
 static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
     for (int i = block->count - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
@@ -142,7 +142,7 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     sink_scalars(p->arena, &work, m->consumes);
     make_mma_async(p->arena, &work, m->consumes);
     // Where tiles are transposed turns lose (attention in 8 bits: 0.89 to 1.01): a late tile holds up all.
-    if (p->consumers > 1 && !m->plan->waves) insert_order_barriers(p->arena, &work);
+    if (p->consumers > 1 && !m->plan->transposes) insert_order_barriers(p->arena, &work);
     if (!p->waves) drop_last_arrivals(m, &work, map_new(p->arena));
     learn_scalars(facts, &work);
     m->facts = facts;

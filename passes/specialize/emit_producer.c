@@ -52,8 +52,8 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
     if (tile == vec_last(&channel->tiles) && !channel->single_use) push_advance(p, &channel->counter, out);
 }
 
-// A tile that is loaded once before a loop of loads has one slot, which is free late, when the loop of the point before is over;
-// the loop's first tiles have slots that are free earlier. So it goes behind the first of them:
+// A tile that is loaded once before a loop of loads has one slot, which is free late, when the loop of the point before
+// is over; the loop's first tiles have slots that are free earlier. So it goes behind the first of them:
 //
 //     copy(Q.., Qs)                     for (n in steps) {
 //     for (n in steps) {                    copy(K.., Ks)
@@ -211,10 +211,10 @@ static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Bl
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
     static const ProducerEmitter transpose = {transposes_loaded, transposer_runs, push_transposed};
     const Target *target = m->builder->context->target;
-    bool share = m->plan->waves && m->plan->producers == 1;
+    bool share = m->plan->transposes && m->plan->producers == 1;
     int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
             transposing = share ? all - loading : all;
     push_loading_roles(m, kernel, loading, out);
-    if (m->plan->waves)
+    if (m->plan->transposes)
         push_filling_role(m, kernel, "transpose", transposing, is_transposing, is_transposed, &transpose, out);
 }

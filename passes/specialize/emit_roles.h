@@ -9,9 +9,9 @@ typedef struct Maker {
     Plan *plan;
     const ProducerEmitter *emitter;
     Subst *subst;
-    Map *consumes;                // arrivals at `empty` -> Group, whose first member is the Release
+    Map *consumes;                // arrivals at `empty` -> Channel, whose first member is the Consume
     Block buffers;                // shared memory of the role
-    bool staged;                  // results leave by way of a tile that nobody waits for
+    bool staged;                  // the epilogue is staged in a tile that has no waiter
     Facts *facts;                 // of the role that loads
     const Channel *own;           // what that loads; NULL: all
     const Stmt *delayed, *into;   // a copy, and the loop that it goes into

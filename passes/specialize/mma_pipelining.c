@@ -1,5 +1,6 @@
-// Software pipelining of MMA across iterations: the last MMA of an iteration moves behind the first one of the next, so that the
-// tensor cores have work while the threads compute the operand of the next MMA from the result of the one before.
+// Software pipelining of MMA across iterations: the last MMA of an iteration moves behind the first one of the next, so
+// that the tensor cores have work while the threads compute the operand of the next MMA from the result of the one
+// before.
 //
 //     for (n in N) {                    if (0 < N) {
 //         s = Qs * Ks[n]                    s = Qs * Ks[0];  p = softmax(s)
@@ -11,12 +12,13 @@
 //                                           o += p * Vs[N - 1]
 //                                       }
 //
-// The product that moves has its left operand in registers (that is what the iteration has computed for it) and takes its tile
-// along: the wait for it, which stands before, and the arrival that frees its slot, behind. It may pass what stands from the
-// top of the body to the first product, if nothing there touches its accumulator or writes its operand, and if it needs no scalar
-// of its own iteration. Its tile is read by nothing else of the iteration (slots are counted once, where the last reader frees
-// them, so that the product finds the slot of its own iteration) and must have two slots: the next copy may come before what
-// this iteration's first product waits for. Where the loop is known to run there is no `if`.
+// The product that moves has its left operand in registers (that is what the iteration has computed for it) and takes
+// its tile along: the wait for it, which stands before, and the arrival that frees its slot, behind. It may pass what
+// stands from the top of the body to the first product, if nothing there touches its accumulator or writes its operand,
+// and if it needs no scalar of its own iteration. Its tile is read by nothing else of the iteration (slots are counted
+// once, where the last reader frees them, so that the product finds the slot of its own iteration) and must have two
+// slots: the next copy may come before what this iteration's first product waits for. Where the loop is known to run
+// there is no `if`.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/builder.h"
@@ -140,7 +142,8 @@ static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
     return false;
 }
 
-// Arrivals behind the loop, from `at` on, that have nothing to do with the product that was moved: they need not wait for it.
+// Arrivals behind the loop, from `at` on, that have nothing to do with the product that was moved: they need not wait
+// for it.
 static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *gemm) {
     int count = 0;
     while (at + count < block->count && map_has(r->consumes, block->items[at + count]) &&

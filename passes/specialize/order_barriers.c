@@ -1,4 +1,5 @@
-// Order barriers between cooperative consumer warpgroups: the MMAs of one warpgroup overlap the other work of the others.
+// Order barriers between cooperative consumer warpgroups: the MMAs of one warpgroup overlap the other work of the
+// others.
 //
 //     mbarrier_wait(Ks_full[i], ..)         @leader mbarrier_wait(Ks_full[i], ..)
 //     async gemm(Qs, Ks[i].T, s)            order_acquire()
@@ -9,13 +10,13 @@
 //                                           wgmma_wait(1)
 //                                           softmax of s
 //
-// Without order barriers all warpgroups start their MMAs at the same time and then compute at the same time, while the tensor
-// cores are idle. An ordered section is short: it only starts MMAs. Only the first warpgroup waits for a tile (`@leader`); the order
-// barrier makes the result of its wait visible to the others.
+// Without order barriers all warpgroups start their MMAs at the same time and then compute at the same time, while the
+// tensor cores are idle. An ordered section is short: it only starts MMAs. Only the first warpgroup waits for a tile
+// (`@leader`); the order barrier makes the result of its wait visible to the others.
 //
-// A loop gets an ordered section when each iteration has one row of MMAs, one of them of another iteration (mma_pipelining.c), and
-// other work on fragments. The prologue of such a loop gets one, too. All warpgroups have the same control flow, so they execute
-// equally many ordered sections.
+// A loop gets an ordered section when each iteration has one row of MMAs, one of them of another iteration
+// (mma_pipelining.c), and other work on fragments. The prologue of such a loop gets one, too. All warpgroups have the
+// same control flow, so they execute equally many ordered sections.
 #include "ir/build.h"
 #include "passes/specialize/builder.h"
 

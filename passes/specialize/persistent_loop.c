@@ -98,9 +98,9 @@ void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *ou
 
 // ---- the loop over them, in a role ----
 
-// Of a section the worker's place in this round, in the next one from the other end: who had a long point has a short one next.
-// The last round of a section has not one for each, and who has one in it changes from section to section: each begins with another
-// worker, as far ahead as spreads them evenly.
+// Of a section the worker's place in this round, in the next one from the other end: who had a long point has a short
+// one next. The last round of a section has not one for each, and who has one in it changes from section to section:
+// each begins with another worker, as far ahead as spreads them evenly.
 static Block *push_sections(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
     Arena *a = p->arena;

@@ -1,13 +1,13 @@
-// Cleanup of a consumer's body: a product overwrites its accumulator in place of a fill with zeros; declarations of fragments and
-// computations of scalars sink to their uses.
+// Cleanup of a consumer's body: a product overwrites its accumulator in place of a fill with zeros; declarations of
+// fragments and computations of scalars sink to their uses.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/builder.h"
 
 // ---- fills ----
 
-// An accumulator that is filled with zeros for a product that can overwrite it instead: the next statement that touches it, or
-// the first that does in a loop which is next, and runs.
+// An accumulator that is filled with zeros for a product that can overwrite it instead: the next statement that touches
+// it, or the first that does in a loop which is next, and runs.
 typedef struct Overwrites {
     Arena *arena;
     Facts *facts;
@@ -73,8 +73,8 @@ void fold_zero_init(Arena *arena, Facts *facts, Block *block) {
 
 // ---- fragments as deep as their uses ----
 
-// A fragment that is overwritten before it is read in the one loop or block that uses it is declared there: nothing of it is
-// carried from one iteration to the next.
+// A fragment that is overwritten before it is read in the one loop or block that uses it is declared there: nothing of
+// it is carried from one iteration to the next.
 static bool overwrites_all(const Stmt *stmt, const Buf *buf) {
     enum { ACC = 2, ACCUMULATE = 4 };
     if (is_call(stmt, OP_GEMM) && stmt->call.args[ACC].region->buf == buf)
@@ -118,8 +118,8 @@ void sink_fragments(Arena *arena, Block *block) {
 
 // ---- scalars as late as their uses ----
 
-// What only the end of a point needs to know (where its results go) is computed there, while the last products run: behind the
-// last loop before the first use, and what starts there.
+// What only the end of a point needs to know (where its results go) is computed there, while the last products run:
+// behind the last loop before the first use, and what starts there.
 
 typedef struct Names {
     const Stmt *stmt;

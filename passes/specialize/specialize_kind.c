@@ -1,6 +1,6 @@
-// The decision on warp specialization: is a kernel specialized, and are its consumers ping-pong or cooperative? It depends on the main
-// loop, its trip count, and the registers and shared memory of the roles. select, tile-scheduler and the cost models ask too
-// (warp_specialize.h). The transformation: warp_specialize.c and cooperative.c.
+// The decision on warp specialization: is a kernel specialized, and are its consumers ping-pong or cooperative? It
+// depends on the main loop, its trip count, and the registers and shared memory of the roles. select, tile-scheduler
+// and the cost models ask too (warp_specialize.h). The transformation: warp_specialize.c and cooperative.c.
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
@@ -173,8 +173,8 @@ static bool trips_serve(Arena *arena, const Func *kernel, const SpecializeShape 
     return func_cluster(kernel) > 1 ? roles_agree(shape) : most_trips(arena, shape) != NULL;
 }
 
-// Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing to do. Nor
-// has it where a block has one point.
+// Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing
+// to do. Nor has it where a block has one point.
 int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
     if (func_cluster(kernel) > 1) return 1;
     for (int i = 0; i < loop->loop.body.count; i++) {

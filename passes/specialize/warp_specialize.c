@@ -1,7 +1,7 @@
 // warp-specialize: ping-pong kernels, of a producer warp and one or two consumer warpgroups.
 //
-// A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of that), and
-// whose tile one warpgroup can hold, is warp-specialized, over persistent blocks (others: cooperative.c):
+// A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of
+// that), and whose tile one warpgroup can hold, is warp-specialized, over persistent blocks (others: cooperative.c):
 //
 //     load       the producer: executes all tiles of the CTA and all k steps, and keeps the slots of the multi-buffer full
 //     compute0   \ consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main loop of the other
@@ -16,13 +16,13 @@
 //     async copy(A.., As[s], bar = full[s])       wgmma_wait(1)     the step before this one is done
 //     async copy(B.., Bs[s], bar = full[s])       arrive(empty[slot before s])
 //
-// A phase of a barrier has a parity. Slots and parities come from counters that live across points, since the ring does; a
-// consumer skips the steps of the other's points. A wait on a fresh
-// barrier with parity 1 passes at once: that is how the first round finds all slots empty. (PTX ISA, "mbarrier"; the protocol
-// and its traps are in docs/hopper.md.)
+// A phase of a barrier has a parity. Slots and parities come from counters that live across points, since the ring
+// does; a consumer skips the steps of the other's points. A wait on a fresh barrier with parity 1 passes at once: that
+// is how the first round finds all slots empty. (PTX ISA, "mbarrier"; the protocol and its traps are in
+// docs/hopper.md.)
 //
-// The two consumers take the tensor cores in turn, by a pair of named barriers: without it the second would wait for a phase
-// two away, which has the parity of the one that is over.
+// The two consumers take the tensor cores in turn, by a pair of named barriers: without it the second would wait for a
+// phase two away, which has the parity of the one that is over.
 //
 //     compute0   barrier(1) products of point 0  arrive(2)  results of point 0   barrier(1) products of point 2 ...
 //     compute1   arrive(1)  barrier(2)    ...               products of point 1  arrive(1)  results of point 1  ...
@@ -69,8 +69,8 @@ static void push_with_slot(RoleBuilder *p, const Stmt *stmt, Subst *subst, const
     block_push(p->arena, out, clone);
 }
 
-// An accumulator that the point only fills with zeros before the loop needs no fill when the first product overwrites it, and
-// there is a first product.
+// An accumulator that the point only fills with zeros before the loop needs no fill when the first product overwrites
+// it, and there is a first product.
 static bool is_zero_fill(const RoleBuilder *p, const Stmt *stmt) {
     if (!p->some_steps || !is_call(stmt, OP_FILL) || !region_is_whole(stmt->call.args[0].region)) return false;
     const Expr *value = stmt->call.args[1].value;
@@ -88,8 +88,8 @@ static bool is_zero_fill(const RoleBuilder *p, const Stmt *stmt) {
     return zero && gemms == 1;
 }
 
-// The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up to the
-// loop.
+// The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up
+// to the loop.
 static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block *out) {
     Arena *a = p->arena;
     push_block(p, e_add(a, e_var(a, p->cta), e_mul(a, wave, p->ctas)), subst, out);
@@ -123,9 +123,10 @@ static void push_skipped_wave(RoleBuilder *p, Expr *wave, const Counter *counter
 
 // ---- tiles that several blocks of a cluster read ----
 //
-// schedule has said which (`@multicast`): the first of the blocks that share a tile loads it for all of them. Its slot has to be empty
-// in all, so consumers tell the loading block, too. All blocks go through equally many points and steps. The role that loads stays until
-// all slots are empty, since the other blocks' consumers arrive at its barriers to the end.
+// schedule has said which (`@multicast`): the first of the blocks that share a tile loads it for all of them. Its slot
+// has to be empty in all, so consumers tell the loading block, too. All blocks go through equally many points and
+// steps. The role that loads stays until all slots are empty, since the other blocks' consumers arrive at its barriers
+// to the end.
 
 static Expr *rank_of(const RoleBuilder *p) {
     return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);

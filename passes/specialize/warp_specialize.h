@@ -1,37 +1,38 @@
-// Which kernels warp-specialize can part into roles: select asks before it chooses TMA and wgmma for one, and whoever estimates
-// what a choice of tunables needs.
+// Which kernels warp-specialize accepts: select asks before it chooses TMA and wgmma, and the cost models ask for each
+// choice of tunables.
 #pragma once
 #include "ir/ir.h"
 #include "passes/select/tma.h"
 #include "support/map.h"
 #include "target/target.h"
 
-// Whether the kernel, before or after select, can be parted; false: *why, after "the kernel is not warp-specialized: ".
+// Whether the kernel, before or after select, can be warp-specialized; false: *why, after "the kernel is not
+// warp-specialized: ".
 bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why);
-// Its consumers take points in turn (a loop that does nothing but load and multiply, a tile that one warpgroup can hold); else
-// all of them work on one together.
+// Its consumers ping-pong: a loop of loads and MMA alone, and a tile that one warpgroup can hold. Else they are
+// cooperative.
 bool specialized_pingpong(Arena *arena, const Target *target, const Func *kernel);
-// All of them work on one together, and not only because the tile is too large for one.
+// Its consumers are cooperative, and not only because the tile is too large for one warpgroup.
 bool specialized_cooperative(Arena *arena, const Target *target, const Func *kernel);
-// Registers of a thread that the fragments of such a kernel need when a point is that many warpgroups'.
+// Registers of a thread that the fragments of such a kernel need when so many warpgroups share a tile.
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the products of such a kernel's loop, in wgmma's layout.
 // (or sums of such, made element by element)
 bool is_accumulator(const Func *kernel, const Buf *fragment);
-// The statement stores such a fragment by TMA, in such a kernel: to a tensor that nobody reads or writes after that, since what
-// TMA stores is not ordered with what threads do.
+// The statement stores such a fragment by TMA, in such a kernel: to a tensor that is neither read nor written after
+// that, since TMA stores are not ordered with accesses of threads.
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out);
-// Shared memory beside the buffers of the source, bytes: for stores by TMA, for slots of transposed tiles. `shared`: of those
-// buffers; where there is no room beside them, results may leave by way of one.
+// Shared memory beside the buffers of the source, bytes: for stores by TMA, for slots of transposed tiles. `shared`: of
+// those buffers; where there is no room beside them, results may leave by way of one.
 int64_t pingpong_barriers(int64_t slots);   // bytes of `full` and `empty`
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared);
 // The tile that one product of such a kernel's loop computes.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
 // The steps of that loop, or what no point has more of, in names that are the same for all points.
 Expr *specialized_steps(Arena *arena, const Func *kernel);
-// The points of such a kernel take unequally long, and `persistent` makes blocks that stay for several of them, long and short
-// ones (lpt_schedule.c).
+// The points of such a kernel take unequally long, and `persistent` makes blocks that stay for several of them, long
+// and short ones (lpt_schedule.c).
 bool tiles_balance(Arena *arena, const Target *target, const Func *kernel);
-// Drops each `wgmma_wait(n)` of the kernel before which at most n MMAs are pending (async_mma.c). `single_trip`: loops known to
-// have at most one trip.
+// Drops each `wgmma_wait(n)` of the kernel before which at most n MMAs are pending (async_mma.c). `single_trip`: loops
+// known to have at most one trip.
 void drop_redundant_waits(Arena *arena, Func *kernel, const Map *single_trip);

@@ -1,8 +1,8 @@
 // Analysis and legality of cooperative kernels: tiles, the statements that use them, what the role that loads
 // has to know, what stands against it, registers. (What comes of it: cooperative.c.)
 //
-// A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All statements
-// that use it stand there.
+// A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All
+// statements that use it stand there.
 #include "passes/specialize/ws_analysis.h"
 #include "ir/build.h"
 
@@ -46,7 +46,7 @@ static void find_ranges(Plan *plan, const Block *block, bool pipelined) {
             Buf *buf = stmt->call.args[1].region->buf;
             Tile *tile = tile_of(plan, buf);
             bool loads = loads_tile(stmt, NULL);
-            plan->waves |= !loads;
+            plan->transposes |= !loads;
             if (!tile) {
                 tile = NEW(plan->arena, Tile);
                 tile->buf = buf;
@@ -220,7 +220,7 @@ static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
 }
 
 Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
-    for (int g = 0; g < plan->channels.count && !plan->waves; g++) {
+    for (int g = 0; g < plan->channels.count && !plan->transposes; g++) {
         Channel *channel = plan->channels.items[g];
         const Tile *tile = channel->tiles.items[0];
         bool single_use =
@@ -236,9 +236,9 @@ Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
 //
 // Scalars that the producer computes, too.
 //
-// Where tiles lie, and whether and how often they are loaded: the scalars in that, what these come of, and the loops and branches
-// around all of it. The role that loads does those too, so nothing of it may come of what is computed, or of memory that the
-// kernel writes or that other blocks write meanwhile.
+// Where tiles lie, and whether and how often they are loaded: the scalars in that, what these come of, and the loops
+// and branches around all of it. The role that loads does those too, so nothing of it may come of what is computed, or
+// of memory that the kernel writes or that other blocks write meanwhile.
 
 static bool is_value(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
@@ -325,8 +325,8 @@ static void slice_producer(Plan *plan) {
 
 // ---- legality ----
 //
-// Why the warpgroups of a kernel cannot work on one point together: statements that they could not share, memory that somebody else
-// writes, tiles that are used where they were not loaded.
+// Why the warpgroups of a kernel cannot work on one point together: statements that they could not share, memory that
+// somebody else writes, tiles that are used where they were not loaded.
 
 // Memory operations with an order, by which blocks work together: the role that computes does them as the block would.
 static bool between_blocks(OpId op) {
@@ -443,8 +443,8 @@ bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
     return reads == 0 || reads_before(&grid->grid.body, buf);
 }
 
-// Only copies write tiles, and nobody writes what they come from. (What else is written to global memory and used again,
-// insert-sync orders within the role.)
+// Only copies write tiles, and nobody writes what they come from. (What else is written to global memory and used
+// again, insert-sync orders within the role.)
 static const char *memory_problem(Plan *plan) {
     EffectVec effects = {0};
     path_effects(plan->arena, plan->grid, &effects);
@@ -473,8 +473,8 @@ bool is_transposed_tile(const Plan *plan, const Tile *tile) {
     return transposes_loaded(range->block->items[range->at], (void *)plan);
 }
 
-// What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in the same
-// block, always by a load or always by transposing.
+// What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in
+// the same block, always by a load or always by transposing.
 static const char *transpose_problem(Plan *plan) {
     for (int i = 0; i < plan->tiles.count; i++) {
         const Tile *tile = plan->tiles.items[i];
@@ -501,7 +501,7 @@ static const char *plan_problem(Plan *plan) {
     if (!plan->rows) return "it has no gemm";
     const char *problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
-    return problem || !plan->waves ? problem : transpose_problem(plan);
+    return problem || !plan->transposes ? problem : transpose_problem(plan);
 }
 
 // ---- warpgroups and registers ----
@@ -516,11 +516,12 @@ int cooperative_warpgroups_for(const Target *target, int64_t rows) {
     return 1;
 }
 
-// Warpgroups that load, or transpose. Those that transpose share the one that loads where a warpgroup of their own would leave the
-// fragments less than SLACK: with 192 columns of 8 bits that costs more than one warp less that transposes.
+// Warpgroups that load, or transpose. Those that transpose share the one that loads where a warpgroup of their own
+// would leave the fragments less than SLACK: with 192 columns of 8 bits that costs more than one warp less that
+// transposes.
 static int producers_for(const Plan *plan, const Func *kernel, int warpgroups) {
     enum { SLACK = 32, GIVEN = 40 };   // registers of a thread: beside its fragments; of one that transposes
-    if (!plan->waves) return 1;
+    if (!plan->transposes) return 1;
     int64_t most = consumer_registers(plan->target, warpgroups, MOST_PRODUCERS, GIVEN);
     return !most || fragment_registers(plan->target, kernel, warpgroups) + SLACK <= most ? MOST_PRODUCERS : 1;
 }
@@ -575,7 +576,7 @@ static bool find_stages(Visitor *visitor, Stmt *stmt) {
 int64_t cooperative_slots(Arena *arena, const Target *target, const Func *kernel) {
     Plan plan;
     int64_t bytes = 0, stages = 1;
-    if (ws_analyze(arena, target, kernel, &plan) || !plan.waves) return 0;
+    if (ws_analyze(arena, target, kernel, &plan) || !plan.transposes) return 0;
     Visitor visitor = {.stmt = find_stages, .user = &stages};
     visit_block(&visitor, (Block *)&kernel->body);
     for (int i = 0; i < plan.tiles.count; i++)

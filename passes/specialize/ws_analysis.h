@@ -20,7 +20,7 @@ struct Channel {   // tiles that are filled and emptied together
     VEC(Tile *) tiles;
     int64_t slots, bytes;
     bool by_threads;     // some statement reads them without wgmma
-    bool single_use;     // they are filled once in a block: nobody waits for them to be empty
+    bool single_use;     // filled a single time per CTA: the producer does not wait for empty
     bool transposed;     // the role that transposes fills them
     bool untransposed;   // it alone reads them
     const Stmt *store;   // results that leave by way of its tile, when nothing needs that any more
@@ -35,19 +35,19 @@ typedef struct Plan {
     VEC(Tile *) tiles;
     VEC(Channel *) channels;
     VEC(const Buf *) sources;   // of the tiles that are loaded
-    Map *required;              // scalars that the role that loads has to know
+    Map *required;              // scalars in the producer's slice
     const char *problem;
     int64_t rows;     // of the products
     int64_t widest;   // registers of a thread for the accumulators of one instruction
     bool pipelined, computed, found, other;
-    bool waves;      // some tile is transposed in shared memory, by a role of its own
-    int producers;   // warpgroups that load or transpose
+    bool transposes;   // some tile is transposed in shared memory, by a role of its own
+    int producers;     // warpgroups that load or transpose
 } Plan;
 
-// NULL, or why the kernel cannot be parted so. `plan`: of a kernel that can.
+// NULL, or why the kernel cannot be warp-specialized so. `plan`: of a kernel that can.
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
 int cooperative_warpgroups_for(const Target *target, int64_t rows);   // that compute
-// The group whose tile the store can go through instead of staging of its own, and the store; NULL: there is none.
+// The channel whose tile the store can use instead of staging of its own, and the store; NULL: there is none.
 Channel *cooperative_staged(const Plan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 

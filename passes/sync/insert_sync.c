@@ -24,9 +24,9 @@
 //
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
-// accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with the fences and
-// releases that order it, and tiles that it copies to and awaits get their barriers in a role too: the role's own. Blocks of a grid
-// are not ordered with one another.
+// accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with
+// the fences and releases that order it, and tiles that it copies to and awaits get their barriers in a role too: the
+// role's own. Blocks of a grid are not ordered with one another.
 #include "passes/analysis/util.h"
 #include "passes/sync/sync.h"
 

@@ -1,7 +1,8 @@
 // Barriers, cp.async groups and waits (pass insert-sync).
 //
-// In: a kernel whose shared buffers have layouts and offsets; started copies, `await`s. Out: the same kernel with `barrier`,
-// `cp_async_commit`, `cp_async_wait`, `bulk_wait` and `fence_async` where conflicting accesses need them; no `await`.
+// In: a kernel whose shared buffers have layouts and offsets; started copies, `await`s. Out: the same kernel with
+// `barrier`, `cp_async_commit`, `cp_async_wait`, `bulk_wait` and `fence_async` where conflicting accesses need them; no
+// `await`.
 //
 //     insert_sync.c      the pass: groups, placement, pruning
 //     sync_model.c       executes the kernel symbolically and finds the conflicts that nothing orders yet
@@ -36,7 +37,7 @@ typedef struct MemAccess {
     int id;   // for the user's tables
     bool write;
     bool flag;            // an atomic, or an access with a memory order: what blocks tell each other
-    OpId update;          // atomic, and in any order among its like: nobody asks what was there before; OP_COUNT: none
+    OpId update;          // commutative atomic whose result is unused; OP_COUNT: none
     bool async;           // lands later, at a wait for its cp.async group
     bool elsewhere;       // in another block's memory: who reads it here waits for its mbarrier
     bool tma;             // by TMA: lands at a wait for its mbarrier, or (a store, which reads) at a bulk_wait
@@ -93,8 +94,8 @@ typedef struct SyncPlan {
 typedef struct SyncModel SyncModel;
 
 SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan);
-// Of a role: its accesses of scratch buffers, which stage-through-shared made, so that no source orders them, of global memory that it
-// writes and uses again, and of `awaited` buffers (their roots).
+// Of a role: its accesses of scratch buffers, which stage-through-shared made, so that no source orders them, of global
+// memory that it writes and uses again, and of `awaited` buffers (their roots).
 SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
 void sync_model_place(SyncModel *model);
@@ -107,13 +108,15 @@ int64_t sync_model_steps(const SyncModel *model);
 //
 // Trip counts that are not known, and which of them insert-sync plays a kernel through with.
 //
-// A loop of unknown length takes 0 .. S + 1 iterations, or 2 S + 2 and more, S being the least common multiple of the slots of the
-// kernel's rings (the constants of k % S), 1 for a loop that does not count slots. How many more is an unknown: what depends on it is not
-// decided. One within a loop takes two numbers in turn, as it may differ from one entry to the next, and one in each where it ends in
-// another slot. A scenario is one such number for each; where they are too many some are left with few, or open.
+// A loop of unknown length takes 0 .. S + 1 iterations, or 2 S + 2 and more, S being the least common multiple of the
+// slots of the kernel's rings (the constants of k % S), 1 for a loop that does not count slots. How many more is an
+// unknown: what depends on it is not decided. One within a loop takes two numbers in turn, as it may differ from one
+// entry to the next, and one in each where it ends in another slot. A scenario is one such number for each; where they
+// are too many some are left with few, or open.
 //
-// Limits. A large number is one that leaves 2 over, where slots are counted: a condition for large ones that leave something else over
-// (`n > 20 && n % 3 == 0`) is never met. Of a large number only the first S + 1 and the last S + 1 iterations are played.
+// Limits. A large number is one that leaves 2 over, where slots are counted: a condition for large ones that leave
+// something else over (`n > 20 && n % 3 == 0`) is never met. Of a large number only the first S + 1 and the last S + 1
+// iterations are played.
 
 typedef struct Scenarios Scenarios;
 typedef struct Quantity Quantity;   // a trip count: of the loops that end at a variable, or of one iterator

@@ -166,10 +166,10 @@ bool orders_memory(const Stmt *stmt) {
     return orders;
 }
 
-// A signal to other blocks (a fence, then an atomic; or a release) is one thread's: what the others did must come before it.
-// One that they give is seen by one thread, at an acquire, which needs nothing more: the others wait for the value that it
-// left in shared memory; or at an atomic, and known after that thread's fence, which therefore comes before what the others do.
-// (PTX ISA, "Release and acquire patterns".)
+// A signal to other blocks (a fence, then an atomic; or a release) is one thread's: what the others did must come
+// before it. One that they give is seen by one thread, at an acquire, which needs nothing more: the others wait for the
+// value that it left in shared memory; or at an atomic, and known after that thread's fence, which therefore comes
+// before what the others do. (PTX ISA, "Release and acquire patterns".)
 static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
     if (!orders_memory(call)) return;
     add(arena, out, call, NULL, WHO_ONE, true)->orders_later = call->call.op == OP_FENCE;

@@ -12,13 +12,13 @@
 // A barrier ends all live accesses that have landed. A pending copy knows its age, the number of cp.async groups closed
 // after its own; a wait(n) lands those of age n and above. Ages are exact, so n comes out as large as is right.
 //
-// Control flow. Loops are played with real trip counts: where they are not known with those of scenarios (sync_scenarios.c), and
-// of long loops the first, the last, and some that may be anywhere between them; what is cut out are multiples of S, so that slots
-// k % S come as they would. A
-// count that is named (`let steps`) is bound to the scenario's, so that tests like k + 2 < steps are decided. A
-// condition that is not decided goes both ways, and after it what is live on either way is live: nothing on any path is
-// missed. So it is with one that depends on how many more iterations a long loop takes (affine_more), and with a loop of which
-// nothing is known, or too much is open: it may end before any of its iterations.
+// Control flow. Loops are played with real trip counts: where they are not known with those of scenarios
+// (sync_scenarios.c), and of long loops the first, the last, and some that may be anywhere between them; what is cut
+// out are multiples of S, so that slots k % S come as they would. A count that is named (`let steps`) is bound to the
+// scenario's, so that tests like k + 2 < steps are decided. A condition that is not decided goes both ways, and after
+// it what is live on either way is live: nothing on any path is missed. So it is with one that depends on how many more
+// iterations a long loop takes (affine_more), and with a loop of which nothing is known, or too much is open: it may
+// end before any of its iterations.
 //
 //     gemm, S = 3, steps = 2        live before the statement                              missing
 //     copies 0, commit              -
@@ -121,8 +121,8 @@ static bool same_live(const Live *a, const Live *b) {
            a->fenced == b->fenced;
 }
 
-// Looks from *at on, and leaves there where to look for what came behind the live one: states that were copies of each other have
-// their accesses in the same order.
+// Looks from *at on, and leaves there where to look for what came behind the live one: states that were copies of each
+// other have their accesses in the same order.
 static void state_add(SyncModel *m, State *s, const Live *live, int *at) {
     for (int i = 0, count = s->live.count; i < count; i++) {
         if (*at >= count) *at = 0;
@@ -309,12 +309,14 @@ static bool uses_mbarrier(const MemAccess *access) {
     return access->buf && access->buf->type == TYPE_MBARRIER && !(call && access->stmt->call.op == OP_MBARRIER_INIT);
 }
 
-// What is told to another block is awaited there by its mbarrier; and mbarriers, once they are, order what is done with them.
+// What is told to another block is awaited there by its mbarrier; and mbarriers, once they are, order what is done with
+// them.
 static bool is_ordered(const MemAccess *before, const MemAccess *after) {
     return before->elsewhere || (uses_mbarrier(before) && uses_mbarrier(after));
 }
 
-// A wait for another block's flag, behind one that this block has set: these are different ones, where nothing says that they are the same.
+// A wait for another block's flag, behind one that this block has set: these are different ones, where nothing says
+// that they are the same.
 static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *start) {
     bool waits = x->flag && x->stmt->kind == STMT_WHILE && x->stmt->while_.body.count == 0;
     return waits && y->access->flag && !same_start(x, y->start, start);
@@ -540,8 +542,8 @@ static Trips trips_of(SyncModel *m, const Stmt *stmt, const Iter *iter, const Af
     return (Trips){least, step == 1 ? affine_add(length, affine_const(low), -1) : more, false};
 }
 
-// The first iterations, some in the middle where there are many, and the last. Where it may end before any of them, what is live
-// before each is live behind it.
+// The first iterations, some in the middle where there are many, and the last. Where it may end before any of them,
+// what is live before each is live behind it.
 static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body) {
     Affine begin = affine_of(m->env, iters->begin);
     Trips trips = trips_of(m, stmt, iters, &begin);

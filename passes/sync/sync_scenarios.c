@@ -188,7 +188,8 @@ static void find_period(Scenarios *m, Block *body) {
 
 enum { MOST_SCENARIOS = 300 };
 
-// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough; then all at once.
+// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough; then all at
+// once.
 static void limit_scenarios(Scenarios *m) {
     int64_t count = 1;
     for (int q = m->quantities.count - 1; q >= 0; q--) {

@@ -1,5 +1,5 @@
-// hoist-guards: a condition inside a parallel loop that only some trips of the loop around it, or some blocks, need is asked once for
-// the block.
+// hoist-guards: a condition inside a parallel loop that only some trips of the loop around it, or some blocks, need is
+// asked once for the block.
 //
 //     for (n in ceildiv(T, 64)) {                         for (n in ceildiv(T, 64)) {
 //         ...                                                 ...
@@ -7,22 +7,23 @@
 //             if (n * 64 + j >= T) s[i, j] = -inf;                if (n * 64 + j >= T) s[i, j] = -inf;
 //         }                                                   }
 //
-// All trips but the last go without a compare and a select for each element. The same holds for the diagonal of a causal
-// mask, the two edges of a window, and conditions that do not depend on the parallel indices at all.
+// All trips but the last go without a compare and a select for each element. The same holds for the diagonal of a
+// causal mask, the two edges of a window, and conditions that do not depend on the parallel indices at all.
 //
-// Inside, two bounds of one thing are one compare: x >= a || x > b becomes x > min(a - 1, b). And numbers that need 64 bits are
-// compared with the indices, which do not, once for the block:
+// Inside, two bounds of one thing are one compare: x >= a || x > b becomes x > min(a - 1, b). And numbers that need 64
+// bits are compared with the indices, which do not, once for the block:
 //
 //     parallel (i in 128, j in 64)                       let bound = i32(min(max(at - n * 64, -128), 63));
 //         if (n * 64 + j > at + i) s[i, j] = -inf   =>   parallel (i in 128, j in 64) if (i32(j) > i32(i) + bound) s[i, j] = -inf
 //
-// The guard is what the condition becomes when each parallel index takes the end of its range at which a comparison is most
-// likely to hold: an affine comparison holds somewhere exactly when it holds there. `&&` and `||` are taken apart; of `&&`
-// that is a bound (both may hold, each elsewhere), as good as any for masks. A comparison of anything else (data, products of
-// indices) may hold. It is one loop with a branch, not a loop for each phase: it stays one pipeline, and the code does not grow.
+// The guard is what the condition becomes when each parallel index takes the end of its range at which a comparison is
+// most likely to hold: an affine comparison holds somewhere exactly when it holds there. `&&` and `||` are taken apart;
+// of `&&` that is a bound (both may hold, each elsewhere), as good as any for masks. A comparison of anything else
+// (data, products of indices) may hold. It is one loop with a branch, not a loop for each phase: it stays one pipeline,
+// and the code does not grow.
 //
-// Left alone: loops whose guard is known to hold, or whose indices are compared in 32 bits (so the pass finds its own result), or that do
-// something whatever the condition.
+// Left alone: loops whose guard is known to hold, or whose indices are compared in 32 bits (so the pass finds its own
+// result), or that do something whatever the condition.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/kernel_walk.h"
@@ -178,7 +179,8 @@ static void add_term(Arena *arena, Expr **sum, const Var *index, int64_t coeffic
     *sum = *sum ? e_add(arena, *sum, term) : term;
 }
 
-// a > b as left > right + bound: left and right have the parallel indices, and the bound, which has the rest, is kept where it decides.
+// a > b as left > right + bound: left and right have the parallel indices, and the bound, which has the rest, is kept
+// where it decides.
 static Narrow *narrow_of(const Space *space, const Expr *e) {
     enum { MOST = 1 << 20 };   // of what the indices make
     Arena *arena = space->arena;

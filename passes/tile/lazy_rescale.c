@@ -8,15 +8,16 @@
 //     copy(s, p)                                                     parallel (i, d) if (alpha[i] != 1) o[i, d] = o[i, d] * alpha[i]
 //     gemm(p, Vs, o)                                                 gemm(p, Vs, o)
 //
-// A row maximum grows seldom, later in the loop ever less often. Where it did not grow the factor is 1, and skipping the
-// multiplication gives the same bits. Each warp tests whether any of its rows needs the rescale (lower-tile-op). The rescale moves
-// behind the exponentials and conversions, so that no branch separates them.
+// A row maximum grows seldom, later in the loop ever less often. Where it did not grow the factor is 1, and skipping
+// the multiplication gives the same bits. Each warp tests whether any of its rows needs the rescale (lower-tile-op).
+// The rescale moves behind the exponentials and conversions, so that no branch separates them.
 //
-// The exponent old[i] * c - top[i] * c has been contracted to fma(old[i], c, -(top[i] * c)). With old[i] == top[i] that is the rounding
-// error of the product, and the factor is nearly 1. It becomes (old[i] - top[i]) * c, which is exactly 0.
+// The exponent old[i] * c - top[i] * c has been contracted to fma(old[i], c, -(top[i] * c)). With old[i] == top[i] that
+// is the rounding error of the product, and the factor is nearly 1. It becomes (old[i] - top[i]) * c, which is exactly
+// 0.
 //
-// Multiplications that overlap exponentials cost less than the branch. So the accumulator must have more elements than exponentials
-// are computed in an iteration:
+// Multiplications that overlap exponentials cost less than the branch. So the accumulator must have more elements than
+// exponentials are computed in an iteration:
 //
 //     head dim    keys a step    speed with lazy rescale
 //     128         128            0.97

@@ -1,17 +1,18 @@
 // Columns that nobody multiplies, so that a tile has whole swizzle spans.
 //
-// wgmma takes any number of columns that is a multiple of 8. A right operand that is contiguous along n lies in panels as wide as a
-// swizzle's span, of 16 elements of 16 bits at least; with 40 columns half of the last panel is over:
+// wgmma takes any number of columns that is a multiple of 8. A right operand that is contiguous along n lies in panels
+// as wide as a swizzle's span, of 16 elements of 16 bits at least; with 40 columns half of the last panel is over:
 //
 //     shared Bs: bf16[64, 40];                              shared Bs: bf16[64, 48];
 //     copy(B[k * 64, j * 40], Bs);                =>        copy(B[k * 64 +: 64, j * 40 +: 48], Bs);
 //     gemm(As, Bs, acc);                                    gemm(As, Bs[:, 0 +: 40], acc);
 //
-// TMA brings what stands there in the tensor, or zeros, and the instruction, of 40 columns, does not read it. It costs its part of
-// shared memory and of what is loaded.
+// TMA brings what stands there in the tensor, or zeros, and the instruction, of 40 columns, does not read it. It costs
+// its part of shared memory and of what is loaded.
 //
 // Panels of 128 bytes are worth more than what they may be short of: with boxes of 32 bytes a product has half of the
-// speed (docs/hopper.md). So a tile gets up to a third more columns for wider ones, where shared memory has room for them.
+// speed (docs/hopper.md). So a tile gets up to a third more columns for wider ones, where shared memory has room for
+// them.
 #include "passes/tile/pad_tiles.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -36,8 +37,8 @@ typedef struct TilePadding {
 
 // ---- which ----
 
-// The columns that the tile has then: of panels no wider than `span` bytes, the widest for which a third more is enough, or the narrowest.
-// (With panels of 64 bytes as it is, more columns cost as much as wider panels save.)
+// The columns that the tile has then: of panels no wider than `span` bytes, the widest for which a third more is
+// enough, or the narrowest. (With panels of 64 bytes as it is, more columns cost as much as wider panels save.)
 static int64_t wider_columns(const Buf *tile, int span) {
     int64_t bits = type_bits(tile->type), columns = buf_extent(tile, 1), wider = columns;
     for (int i = 0; i < TMA_SPANS - 1; i++)

@@ -11,16 +11,17 @@
 //                    accumulate = true);                  reduce_sum(part, sum, axis = 1);
 //     }
 //
-// `part` has an element for each thread that lies along the axis, so an accumulation is additions in registers: no shuffles,
-// no scratch, no barrier. It holds for all reductions that accumulate; the terms of one may be grouped freely.
+// `part` has an element for each thread that lies along the axis, so an accumulation is additions in registers: no
+// shuffles, no scratch, no barrier. It holds for all reductions that accumulate; the terms of one may be grouped
+// freely.
 //
 // Taken: consecutive statements of a block, a loop among them, in which nothing is done with `sum` but to accumulate
-// reductions of one kind over one axis, from sources of one layout, and, if that is a sum, to multiply it by factors that are
-// the same for all of a row. Anything else before and after is as it was: without the fill just before, `sum` keeps being
-// scaled itself, and the parts are accumulated onto it.
+// reductions of one kind over one axis, from sources of one layout, and, if that is a sum, to multiply it by factors
+// that are the same for all of a row. Anything else before and after is as it was: without the fill just before, `sum`
+// keeps being scaled itself, and the parts are accumulated onto it.
 //
-// Declined: what no threads share, reductions that are read within the loop (a running maximum), factors that an `if` or a
-// later statement of their own loop hang on.
+// Declined: what no threads share, reductions that are read within the loop (a running maximum), factors that an `if`
+// or a later statement of their own loop hang on.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "layout/distribution.h"
@@ -40,7 +41,7 @@ typedef struct PartialReductions {
 typedef struct Sum {
     Arena *arena;
     Buf *sum;
-    Buf *partial;            // when rewriting
+    Buf *partial;         // when rewriting
     const Stmt *reduce;   // the first reduction; others are like it
     bool in_loop;         // a reduction stands in a loop
     bool scales;
@@ -256,8 +257,8 @@ static Buf *new_partials(const Sum *s, int64_t partials) {
     int axis = reduce_op_axis(s->reduce);
     int64_t shape[LAYOUT_MAX_RANK];
     for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? partials : buf_extent(src, d);
-    Buf *partial =
-        buf_new_const(s->arena, "partial", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape, s->reduce->loc);
+    Buf *partial = buf_new_const(s->arena, "partial", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape,
+                                 s->reduce->loc);
     partial->layout = tv_partial_reduce(s->arena, src->layout, axis, partials);
     partial->owner = s->sum->owner;
     return partial;

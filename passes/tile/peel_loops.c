@@ -1,5 +1,5 @@
-// peel-loops: loop peeling. A loop with an `if` that holds only in its first or last iterations becomes two or three loops, when
-// asynchronous products overlap the other work of an iteration.
+// peel-loops: loop peeling. A loop with an `if` that holds only in its first or last iterations becomes two or three
+// loops, when asynchronous products overlap the other work of an iteration.
 //
 //     for (n in begin .. end) {                           let plain = min(end, max(begin, T / 64));
 //         async gemm(Qs, Ks[n].T, s)                      for (n in begin .. plain) {
@@ -15,15 +15,16 @@
 //                                                             softmax of s
 //                                                         }
 //
-// When the first loop is one iteration, the start of pipelined MMA, waits in it for more products than are in flight are removed.
+// When the first loop is one iteration, the start of pipelined MMA, waits in it for more products than are in flight
+// are removed.
 //
-// Why only beside asynchronous products: ptxas moves a wait past instructions that do not use its registers, but not past a branch. With
-// the `if` in the loop, the wait for a product that could overlap the softmax moves up to the branch. Loops without such products stay
-// whole; hoist_guards.c serves them.
+// Why only beside asynchronous products: ptxas moves a wait past instructions that do not use its registers, but not
+// past a branch. With the `if` in the loop, the wait for a product that could overlap the softmax moves up to the
+// branch. Loops without such products stay whole; hoist_guards.c serves them.
 //
-// The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index. A rising one holds in all
-// iterations from some n on; a falling one, as at the near edge of a window, in all iterations up to some n, which gives a loop before
-// the plain one, too. The limits are computed before the loops.
+// The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index. A rising
+// one holds in all iterations from some n on; a falling one, as at the near edge of a window, in all iterations up to
+// some n, which gives a loop before the plain one, too. The limits are computed before the loops.
 //
 //     if (n * 64 + 63 > at || n * 64 + window <= at + 127)  =>   let near = min(end, max(begin, (at + 127 - window + 64) / 64));
 //                                                                let plain = min(end, max(near, ceildiv(at - 62, 64)));
@@ -31,8 +32,8 @@
 //                                                                for (n in near .. plain) { ... }
 //                                                                for (n in plain .. end) { ... mask s ... }
 //
-// Not peeled: conditions on values that the iteration computes; loops with several such conditions; loops with a `break` (the next loop
-// would continue).
+// Not peeled: conditions on values that the iteration computes; loops with several such conditions; loops with a
+// `break` (the next loop would continue).
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/kernel_walk.h"

@@ -220,8 +220,8 @@ static bool runs_single_trip(Simplifier *s, const Iter *iter) {
            provably(s, BIN_LE, iter->end, e_add(s->arena, iter->begin, iter->step));
 }
 
-// Iterators that take one value (`once`) go to their uses; true when none is left. `parallel` keeps them: its map counts
-// them.
+// Iterators that take one value (`once`) go to their uses; true when none is left. `parallel` keeps them: its map
+// counts them.
 static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *single) {
     if (loop->loop.kind == LOOP_PARALLEL || block_breaks(&loop->loop.body)) return false;
     Subst *subst = subst_new(s->arena);

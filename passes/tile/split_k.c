@@ -1,10 +1,10 @@
 // split-k: the steps of a product's loop, shared by the blocks of a cluster.
 //
-// Where a product has few tiles and many steps, most multiprocessors have nothing to do. `@split(S)` on a kernel (the choice of
-// tiles puts it there, or whoever writes it) makes each tile the work of S blocks: a cluster, of which each block takes a
-// stretch of the steps.
-// The partial tiles then meet in the blocks' shared memory, and each block adds up its share of the rows, always in the order of
-// the blocks: the same bits in every run, without workspace and without a second launch.
+// Where a product has few tiles and many steps, most multiprocessors have nothing to do. `@split(S)` on a kernel (the
+// choice of tiles puts it there, or whoever writes it) makes each tile the work of S blocks: a cluster, of which each
+// block takes a stretch of the steps. The partial tiles then meet in the blocks' shared memory, and each block adds up
+// its share of the rows, always in the order of the blocks: the same bits in every run, without workspace and without a
+// second launch.
 //
 //     grid (bm in X, bn in Y) {                 grid (s in 4, bm in X, bn in Y) cluster (4, 1) {
 //         fill(acc, 0);                             fill(acc, 0);
@@ -23,7 +23,8 @@
 //         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
 //     }                                         }
 //
-// Where the blocks are no divisor of the rows, the last of them add nothing: of 6 blocks with 64 rows 4 have 16 rows each, `if (s < 4)`.
+// Where the blocks are no divisor of the rows, the last of them add nothing: of 6 blocks with 64 rows 4 have 16 rows
+// each, `if (s < 4)`.
 //
 // It is a rewriting of the tile program: roles, layouts and barriers come from the passes that follow.
 #include "passes/tile/split_k.h"
@@ -229,8 +230,9 @@ bool pass_split_k(PassContext *context, Func *kernel) {
 
 // ---- blocks anywhere ----
 //
-// A cluster has few blocks, and for all of them to begin together there must be room. For the longest loops as many blocks as the device runs
-// at once share the steps of a tile, in two launches: of partial tiles into workspace, and of their sums, part after part.
+// A cluster has few blocks, and for all of them to begin together there must be room. For the longest loops as many
+// blocks as the device runs at once share the steps of a tile, in two launches: of partial tiles into workspace, and of
+// their sums, part after part.
 //
 //     program gemm(A, B, C) when (.. && this costs less) {
 //         let parts = max(min(sms() / tiles, steps / 8), 1);
@@ -294,7 +296,8 @@ static int place_of_result(const Func *kernel) {
     return (int)(result_of(kernel, &slices) - kernel->params.items);
 }
 
-// What the kernels of both launches build on, so that neither needs a variant that does without: the workspace is aligned.
+// What the kernels of both launches build on, so that neither needs a variant that does without: the workspace is
+// aligned.
 static Expr *map_facts(Arena *arena, const Func *func) {
     Expr *all = NULL;
     for (int i = 0; i < func->params.count; i++) {
@@ -325,8 +328,8 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     Func *func = clone_func(arena, kernel);
     Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
     find_pieces(func, &s.slices);
-    const char *name =
-        arena_printf(arena, "%s__split_k_%lldx%lld", kernel->name, (long long)s.slices.rows, (long long)s.slices.columns);
+    const char *name = arena_printf(arena, "%s__split_k_%lldx%lld", kernel->name, (long long)s.slices.rows,
+                                    (long long)s.slices.columns);
     func->name = free_name(arena, module, name);
     Block *body = &s.grid->grid.body;
     Region *to = body->items[s.slices.store]->call.args[COPY_TO].region;
@@ -346,7 +349,8 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     return func;
 }
 
-// grid (b in ceildiv(N, columns), m in M) threads 32: parts are read IN_FLIGHT at a time, since what waits for one of them waits for all.
+// grid (b in ceildiv(N, columns), m in M) threads 32: parts are read IN_FLIGHT at a time, since what waits for one of
+// them waits for all.
 static Func *sum_kernel(Arena *arena, const Target *target, const Module *module, const Func *kernel, Type type) {
     enum { IN_FLIGHT = 8 };
     Func *func = clone_func(arena, kernel);
@@ -432,7 +436,7 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
     Func *program = clone_func(arena, kernel);
     find_pieces(program, &slices);
     SplitKWorkspace workspace = {program, slices_kernel(arena, module, kernel),
-                   sum_kernel(arena, target, module, kernel, slices.acc->type)};
+                                 sum_kernel(arena, target, module, kernel, slices.acc->type)};
     const Stmt *grid = func_grid(program);
     Buf *result = program->params.items[place_of_result(program)].buf;
     Var *count = var_new(arena, "slices", VAR_LET, TYPE_I64, program->loc);

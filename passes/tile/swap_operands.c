@@ -1,7 +1,7 @@
 // swap-operands: a product whose tile has too few rows for the tensor cores is turned around.
 //
-// wgmma multiplies strips of 64 rows. A tile of 16 rows, right for few rows of A, would leave three quarters of every product
-// unused, but its columns may make whole strips:
+// wgmma multiplies strips of 64 rows. A tile of 16 rows, right for few rows of A, would leave three quarters of every
+// product unused, but its columns may make whole strips:
 //
 //     fragment acc: f32[16, 64];                            fragment acc: f32[64, 16];
 //     pipelined (k in steps, stages = 8) {                  pipelined (k in steps, stages = 8) {
@@ -11,9 +11,9 @@
 //     }                                                     }
 //     copy(acc, C[bm * 16, bn * 64]);                       copy(acc, C[bm * 16 +: 16, bn * 64 +: 64].T);
 //
-// Each element is the sum of the same products in the same order. It happens where the kernel could not be warp-specialized as
-// it stands and can be afterwards (warp_specialize.h), and where every use of the accumulators can be turned: fills, copies to
-// and from memory, reductions, and loops over elements.
+// Each element is the sum of the same products in the same order. It happens where the kernel could not be
+// warp-specialized as it stands and can be afterwards (warp_specialize.h), and where every use of the accumulators can
+// be turned: fills, copies to and from memory, reductions, and loops over elements.
 #include "passes/tile/swap_operands.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"

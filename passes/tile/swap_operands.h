@@ -1,7 +1,7 @@
-// Which kernels `swap-operands` turns around, or gives wider tiles: whoever estimates what a choice of tunables costs asks.
+// Which kernels `swap-operands` changes, for the estimate of what a choice of tunables costs.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
 
-// A copy of the tile-stage kernel with its accumulators turned or its tiles wider; NULL: it stays as it is.
+// A copy of the tile-stage kernel with its operands swapped or its tiles padded; NULL: it stays as it is.
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel);

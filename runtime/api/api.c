@@ -1,7 +1,7 @@
 // The public API: objects with an arena each, entry points that catch failures.
 //
-// A call works in a temporary arena (Job) with a failure point. Results are copied into the arena of the object that the
-// call creates; such an arena has its own failure point, which passes failures on to the job's.
+// A call works in a temporary arena (Job) with a failure point. Results are copied into the arena of the object that
+// the call creates; such an arena has its own failure point, which passes failures on to the job's.
 #include "runtime/api/api.h"
 #include "runtime/api/status.h"
 #include "runtime/plan/container.h"

@@ -1,4 +1,5 @@
-// The public API, include/tilec/tilec.h: what its files share. tools/tune.c, which reads artefacts directly, includes it too.
+// The public API, include/tilec/tilec.h: what its files share. tools/tune.c, which reads artefacts directly, includes
+// it too.
 //
 // In: calls of an embedder. Out: objects that own their memory, a TilecStatus, diagnostics.
 // The files of runtime/api/:

@@ -12,7 +12,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_CUBIN_BROKEN:
     case T_NO_DISASSEMBLER:
     case T_DISASSEMBLER_REFUSED:
-    case T_NO_PREPARED:
+    case T_NOT_COMPILED:
     case T_OUT_OF_MEMORY: return TILEC_ERROR_ENVIRONMENT;
     case T_CUDA: return TILEC_ERROR_DEVICE;
     case T_WRONG_DEVICE:

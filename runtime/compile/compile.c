@@ -220,7 +220,8 @@ static int conjunct_length(const char *text) {
     return length;
 }
 
-// Cost conditions can be thousands of characters long: -v prints the first 60 of a long conjunct, the manifest has them all.
+// Cost conditions can be thousands of characters long: -v prints the first 60 of a long conjunct, the manifest has them
+// all.
 static void report_condition(const char *text, StrBuf *out) {
     enum { LONG = 400, SHOWN = 60 };
     const char *before = "    when ";

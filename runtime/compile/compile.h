@@ -1,7 +1,7 @@
 // The compile pipeline, from source text to a cubin that carries its launch plan.
 //
-// In: a source file, a target, -D defines, a tuning record. Out: PTX, cubin, launch plan (Compiled), diagnostics in a sink.
-// The files of runtime/compile/, in the order of the pipeline:
+// In: a source file, a target, -D defines, a tuning record. Out: PTX, cubin, launch plan (Compiled), diagnostics in a
+// sink. The files of runtime/compile/, in the order of the pipeline:
 //
 //     load_module      parse, elaborate, search tiles, merge variants, prune, verify: source text -> Module
 //     record           the tuning record: measured tunables, as a text file

@@ -5,7 +5,7 @@
 
 typedef enum { LAYOUTS_TEXT, LAYOUTS_SVG, LAYOUTS_HTML } LayoutsForm;
 
-// `module`: after swizzle-allocation. Lists every shared buffer and fragment of every kernel: layout, offset, bank conflicts of
-// each access, and (SVG, HTML) a picture of the first rows with their banks or owning threads. `name`: the title of the page.
-// The output is deterministic.
+// `module`: after swizzle-allocation. Lists every shared buffer and fragment of every kernel: layout, offset, bank
+// conflicts of each access, and (SVG, HTML) a picture of the first rows with their banks or owning threads. `name`: the
+// title of the page. The output is deterministic.
 void emit_layouts(Module *module, const Target *target, const char *name, LayoutsForm form, StrBuf *out);

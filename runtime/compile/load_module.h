@@ -1,12 +1,13 @@
-// Source text -> verified module: parse, elaborate with the chosen tunables, prune variants, verify. Every command starts here.
+// Source text -> verified module: parse, elaborate with the chosen tunables, prune variants, verify. Every command
+// starts here.
 #pragma once
 #include "frontend/frontend.h"
 #include "passes/cost/search.h"
 #include "runtime/compile/record.h"
 #include "support/files.h"
 
-// A measured tile of the tuning record. Its variants of the kernel are tried before those of the cost model, for shapes near the
-// measured ones.
+// A measured tile of the tuning record. Its variants of the kernel are tried before those of the cost model, for shapes
+// near the measured ones.
 typedef struct RecordedTile {
     const char *kernel;
     const RecordEntry *entry;   // the tunables that were measured
@@ -34,12 +35,13 @@ bool loader_open(Loader *loader, const char *path);
 // Parses a text that did not come from a file; it must outlive the front.
 bool loader_open_text(Loader *loader, const char *name, const char *text, size_t length);
 
-// Elaborates with `defines`, then with the values of the tuning record, then with those that the tile search chooses; verifies.
-// NULL: reported; if no combination of tunables fits the target, as T_NOTHING_FITS with the buffers and the largest that does.
+// Elaborates with `defines`, then with the values of the tuning record, then with those that the tile search chooses;
+// verifies. NULL: reported; if no combination of tunables fits the target, as T_NOTHING_FITS with the buffers and the
+// largest that does.
 Module *load_module(Loader *loader, Arena *arena, int define_count, const Define *defines, const char *only);
 
-// What the record adds to the user's defines: for a kernel with several tiles (tile_search_chooses) tiles, chosen at launch; for
-// other kernels, and if the shape is known, one combination as defines.
+// What the record adds to the user's defines: for a kernel with several tiles (tile_search_chooses) tiles, chosen at
+// launch; for other kernels, and if the shape is known, one combination as defines.
 typedef struct RecordedDefines {
     int define_count;
     const Define *defines;   // the -D defines, then those of the record: "gemm.BM"
@@ -52,8 +54,8 @@ RecordedDefines recorded_defines(Loader *loader, Arena *arena, int define_count,
 bool loader_has_record(const Loader *loader);
 // Inserts the kernels of `with`, which was elaborated with the tile's defines, before the kernels of their name.
 void add_recorded_tile(Loader *loader, Module *module, const RecordedTile *tile, const Module *with);
-// After the passes: restricts recorded tiles to shapes near the measured ones, by their `when`. Earlier, the passes would use
-// these bounds and generate other code than what was measured.
+// After the passes: restricts recorded tiles to shapes near the measured ones, by their `when`. Earlier, the passes
+// would use these bounds and generate other code than what was measured.
 void limit_recorded_tiles(const Loader *loader, Module *module);
 // A hash of the kernel's text, elaborated with the first value of each tunable. "": no such kernel, or it has errors.
 const char *kernel_signature(Loader *loader, Arena *arena, int define_count, const Define *defines, const char *kernel);

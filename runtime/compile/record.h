@@ -3,17 +3,18 @@
 //     {"kernel": "gemm", "text": "8c1f...", "target": "sm_90a", "device": "NVIDIA H200", "shape": {"M": 4096, ...},
 //      "tuned": {"BM": 128, ...}, "us": 171.20, "us_low": 170.93, "us_high": 171.61, "tilec": "0.1.0"}
 //
-// `text` is a hash of the elaborated kernel: edits of comments, tests and other kernels keep an entry valid, edits of the kernel
-// make it stale. A damaged line is skipped with a warning.
+// `text` is a hash of the elaborated kernel: edits of comments, tests and other kernels keep an entry valid, edits of
+// the kernel make it stale. A damaged line is skipped with a warning.
 //
-// One combination for all shapes (the kernel keeps one tile): take the entries of the nearest shape (distance: the sum of |log2|
-// of the ratios of dims; if the shape is unknown, all entries). Each pair of shape and device is a problem. The combination that
-// was measured for the most problems wins; ties go to the least geometric mean of times relative to each problem's best, then to
-// the first line.
+// One combination for all shapes (the kernel keeps one tile): take the entries of the nearest shape (distance: the sum
+// of |log2| of the ratios of dims; if the shape is unknown, all entries). Each pair of shape and device is a problem.
+// The combination that was measured for the most problems wins; ties go to the least geometric mean of times relative
+// to each problem's best, then to the first line.
 //
-// One combination for each shape (the launch chooses among tiles): a measured combination covers the shapes near it, in which no
-// value is larger than the measured one and none is more than an eighth smaller. With the same tile, such a problem has at most
-// as many tiles and K steps as the measured one; larger problems were not measured. If several shapes are near, the smallest wins.
+// One combination for each shape (the launch chooses among tiles): a measured combination covers the shapes near it, in
+// which no value is larger than the measured one and none is more than an eighth smaller. With the same tile, such a
+// problem has at most as many tiles and K steps as the measured one; larger problems were not measured. If several
+// shapes are near, the smallest wins.
 #pragma once
 #include "support/files.h"
 #include "support/vec.h"

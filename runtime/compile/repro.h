@@ -2,8 +2,8 @@
 //
 //     gemm.select.repro.tile     its first lines say how the failure is seen, and how `tilec reduce` makes the file smaller
 //
-// Nothing is kept while all goes well but the text of the program before the first pass: the passes before the one that failed
-// run again, on that text, once it has failed.
+// Nothing is kept while all goes well but the text of the program before the first pass: the passes before the one that
+// failed run again, on that text, once it has failed.
 #pragma once
 #include "runtime/compile/compile.h"
 
@@ -21,6 +21,6 @@ void repro_start(Repro *repro, Module *module, const CompileOptions *options);
 void repro_begin(Repro *repro, const char *pass);
 // In the place of both for codegen, whose input is the module itself.
 void repro_codegen(Repro *repro, Module *module, const CompileOptions *options);
-// After the last: writes the file where a promise was broken, be it that diagnostics say so or that the failure point was left
-// to, and says so in a remark.
+// After the last: writes the file where a promise was broken, be it that diagnostics say so or that the failure point
+// was left to, and says so in a remark.
 void repro_end(Repro *repro, bool ok);

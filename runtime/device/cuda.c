@@ -69,8 +69,8 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
     return devices > 0 || no_driver(sink, "there is no device");
 }
 
-// Retains the context if it is the primary one of its device. If another thread released the last hold while the context was current
-// here, retaining re-creates it under the same handle.
+// Retains the context if it is the primary one of its device. If another thread released the last hold while the
+// context was current here, retaining re-creates it under the same handle.
 static bool retain_primary(const Driver *driver, CudaDeviceHold *hold) {
     unsigned flags = 0, version = 0;
     int active = 0;

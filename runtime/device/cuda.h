@@ -1,7 +1,7 @@
 // The CUDA driver, loaded at run time: dlopen of libcuda.so.1. The build needs no CUDA header.
 //
-// A Driver is a table of functions, one per row of CUDA_FUNCTIONS. Handles are opaque pointers. A result other than 0 is an
-// error; cuda_check reports it.
+// A Driver is a table of functions, one per row of CUDA_FUNCTIONS. Handles are opaque pointers. A result other than 0
+// is an error; cuda_check reports it.
 #pragma once
 #include "support/arena.h"
 #include "support/diag.h"
@@ -127,8 +127,8 @@ bool cuda_open(Driver *driver, DiagSink *sink);
 // True: `result` is success. False: T_CUDA reported, with the name of the call, `what`.
 bool cuda_check(const Driver *driver, DiagSink *sink, CudaResult result, const char *what);
 
-// A context to work in: the current one, else the primary context of device 0, made current. A primary context is retained, even if
-// it was current: its other holders may release it.
+// A context to work in: the current one, else the primary context of device 0, made current. A primary context is
+// retained, even if it was current: its other holders may release it.
 typedef struct CudaDeviceHold {
     CudaDevice device;
     CudaContext context;

@@ -10,8 +10,8 @@ typedef struct DeviceArgs {
     Upload *uploads;     // [count] device memory of the tensors
 } DeviceArgs;
 
-// Copies arguments to the device; with `guards`, each tensor lies between two guard zones. Call device_free on success and on
-// failure. False: reported.
+// Copies arguments to the device; with `guards`, each tensor lies between two guard zones. Call device_free on success
+// and on failure. False: reported.
 bool device_upload(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, bool guards,
                    int count, const EmuArg *args, DeviceArgs *out);
 void device_free(const DeviceModule *loaded, DeviceArgs *args);

@@ -44,8 +44,8 @@ bool device_module_run(DiagSink *sink, const DeviceModule *loaded, const Launch 
 bool device_module_dispatch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
                             const LaunchArg *args, LaunchMemory memory, Launch *out);
 
-// Scratch memory of the caller, with sizes in bytes. Workspace 0: allocated from the stream's memory pool for this launch.
-// Both 0: zeroed scratch comes from the stream's zeroed pool, if possible.
+// Scratch memory of the caller, with sizes in bytes. Workspace 0: allocated from the stream's memory pool for this
+// launch. Both 0: zeroed scratch comes from the stream's zeroed pool, if possible.
 typedef struct GivenMemory {
     LaunchMemory at;
     int64_t workspace_size, zeroed_size;

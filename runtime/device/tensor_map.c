@@ -1,5 +1,5 @@
-// A cache of the last requests to cuTensorMapEncodeTiled, replaced in FIFO order. The key is the whole request: address,
-// extents, strides, box and swizzle.
+// A cache of the last requests to cuTensorMapEncodeTiled, replaced in FIFO order. The key is the whole request:
+// address, extents, strides, box and swizzle.
 #include "runtime/device/tensor_map.h"
 #include "support/hash.h"
 #include <pthread.h>
@@ -65,7 +65,8 @@ static const char *refusal(const MapRequest *r) {
     return NULL;
 }
 
-// Up to how many bytes L2 fetches where fewer are asked for: the most, where all rows begin at multiples of that (tma_facts).
+// Up to how many bytes L2 fetches where fewer are asked for: the most, where all rows begin at multiples of that
+// (tma_facts).
 static int promotion_of(const MapRequest *r) {
     enum { PROMOTE_128 = 2, PROMOTE_256 = 3 };
     for (int d = 1; d < r->rank; d++)

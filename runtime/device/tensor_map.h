@@ -1,4 +1,5 @@
-// TMA tensor maps: encoded by the driver at launch, and cached, since programs launch with the same tensors again and again.
+// TMA tensor maps: encoded by the driver at launch, and cached, since programs launch with the same tensors again and
+// again.
 #pragma once
 #include "runtime/device/cuda.h"
 #include "runtime/plan/plan.h"

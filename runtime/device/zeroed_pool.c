@@ -4,8 +4,8 @@
 enum { MOST_BLOCKS = 256 };
 static const int64_t LEAST_BYTES = 4096;
 
-// Streams are identified by the driver's number: the handle of a destroyed stream may be reused while its launches still run. For the
-// same reason blocks are freed only with the pool.
+// Streams are identified by the driver's number: the handle of a destroyed stream may be reused while its launches
+// still run. For the same reason blocks are freed only with the pool.
 typedef struct PoolBlock {
     unsigned long long stream;
     CudaAddress address;

@@ -1,7 +1,8 @@
 // Arguments of a kernel or program on the host, from NAME=VALUE pairs.
 //
 // In: text, .npy files. Out: EmuArgs, as the emulator and runtime/device/ take them; bytes and FLOPs of a launch.
-// The files of runtime/host/, for the commands run, bench and tune (they need ir/ and emulator/, which tools/ may not include):
+// The files of runtime/host/, for the commands run, bench and tune (they need ir/ and emulator/, which tools/ may not
+// include):
 //
 //     npy              reads and writes .npy files
 //     arguments        NAME=VALUE pairs -> arguments
@@ -17,8 +18,9 @@ typedef struct RunArg {
     const char *name, *value;   // text of the command line
 } RunArg;
 
-// Makes the arguments of `func`. The shape of an output that is not given follows from the other arguments; its elements are
-// poisoned (NaN, or the largest integer). If dims are given (M=256), inputs may be missing too: they are random. False: reported.
+// Makes the arguments of `func`. The shape of an output that is not given follows from the other arguments; its
+// elements are poisoned (NaN, or the largest integer). If dims are given (M=256), inputs may be missing too: they are
+// random. False: reported.
 bool run_make_args(Arena *arena, DiagSink *sink, const Func *func, int given_count, const RunArg *given, uint64_t seed,
                    EmuArg **args);
 

@@ -1,7 +1,7 @@
 // NumPy's .npy files: one dense tensor in C order, little endian.
 //
-// Types without a NumPy name are stored as opaque bytes of their width, as ml_dtypes does: bf16 as '<V2' ('<u2' is read too),
-// e4m3 and e5m2 as '|V1' ('|u1' is read too). Files of f32 or f64 are rounded to the type of the parameter.
+// Types without a NumPy name are stored as opaque bytes of their width, as ml_dtypes does: bf16 as '<V2' ('<u2' is read
+// too), e4m3 and e5m2 as '|V1' ('|u1' is read too). Files of f32 or f64 are rounded to the type of the parameter.
 #pragma once
 #include "runtime/plan/scalar.h"
 #include "support/files.h"

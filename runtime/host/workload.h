@@ -7,8 +7,8 @@
 
 // The least bytes of global memory traffic: each input is read, each output written, each inout tensor both.
 double bench_bytes(const Func *func, const EmuArg *args);
-// Floating-point operations of the gemms of a tile-stage kernel: two per multiply-add, without padding (`ceildiv` counts as the
-// exact fraction). 0: no gemm, or a loop count that is unknown before the launch.
+// Floating-point operations of the gemms of a tile-stage kernel: two per multiply-add, without padding (`ceildiv`
+// counts as the exact fraction). 0: no gemm, or a loop count that is unknown before the launch.
 double bench_flops(Arena *arena, const Func *func, const EmuArg *args);
 // Dims and integer scalars by name: the shape of a tuning record.
 RecordValues bench_shape(Arena *arena, const Func *func, const EmuArg *args);

@@ -29,8 +29,8 @@ static bool is_taken(const Builder *b, const char *name) {
     return false;
 }
 
-// Names of a module need not be unique (a function inlined twice declares its `let`s twice), and may equal the name of a tensor's
-// address. Here each gets a unique one.
+// Names of a module need not be unique (a function inlined twice declares its `let`s twice), and may equal the name of
+// a tensor's address. Here each gets a unique one.
 static const char *own_name(Builder *b, const Var *var) {
     const char *name = var->name;
     for (int i = 1; is_taken(b, name); i++) name = arena_printf(b->arena, "%s_%d", var->name, i);

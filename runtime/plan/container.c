@@ -1,8 +1,8 @@
 // Adding a section to a cubin without moving a byte of it.
 //
-// The header of an ELF file points to the table of section headers, which may be anywhere in the file. We append the plan,
-// the section names plus one, and a new table with one more row, and update the pointer. Offsets inside the cubin stay
-// valid; drivers and tools ignore the unknown section.
+// The header of an ELF file points to the table of section headers, which may be anywhere in the file. We append the
+// plan, the section names plus one, and a new table with one more row, and update the pointer. Offsets inside the cubin
+// stay valid; drivers and tools ignore the unknown section.
 //
 //     | ELF header | cubin's sections ... | old names | old table | plan | names + ".tilec.plan" | new table |
 //                                                                                                  ^ e_shoff
@@ -14,8 +14,8 @@ static const char SECTION[] = ".tilec.plan";
 
 enum { ALIGN = 8 };
 
-// Reads and checks the header: section table and section names must lie inside the file. Copies, since a file in memory need
-// not be aligned.
+// Reads and checks the header: section table and section names must lie inside the file. Copies, since a file in memory
+// need not be aligned.
 static bool read_header(const uint8_t *file, size_t size, Elf64_Ehdr *header, Elf64_Shdr *names, const char **why) {
     *why = "it is no 64-bit ELF file";
     if (size < sizeof *header) return false;

@@ -1,6 +1,7 @@
 // From arguments to actions: chooses a variant, checks its contracts, computes grid and parameters.
 //
-// Arguments are bound to a variant in three phases, since an expression may use a dim before the parameter that binds it:
+// Arguments are bound to a variant in three phases, since an expression may use a dim before the parameter that binds
+// it:
 //
 //     1. each single name in a shape or stride list is bound to the argument's extent:   A: [M, K], offs: [E + 1] -> M, K
 //     2. each shape and stride expression is compared with the argument:                 does offs have E + 1 elements?
@@ -65,7 +66,8 @@ static int64_t elements(const LaunchArg *arg) {
     return is_empty(arg) ? 0 : count;
 }
 
-// Whether the size in bytes, and the distance of the last element from the first, fit 64 bits. They then do for all regions too.
+// Whether the size in bytes, and the distance of the last element from the first, fit 64 bits. They then do for all
+// regions too.
 static bool is_countable(const LaunchArg *arg, Type type) {
     int64_t bytes = type_bytes(type), reach = 0, step;
     for (int d = 0; d < arg->rank; d++) {
@@ -161,7 +163,8 @@ static const char *check_params(Arena *arena, const Frame *frame, const LaunchAr
     return NULL;
 }
 
-// NULL: the condition holds; else the reason, without formatting: most launches skip some variants, and conditions are long.
+// NULL: the condition holds; else the reason, without formatting: most launches skip some variants, and conditions are
+// long.
 static const char *check_condition(Arena *arena, const Frame *frame) {
     const PlanVariant *v = frame->variant;
     const char *why = NULL;
@@ -198,8 +201,8 @@ static bool is_condition(const PlanEntry *entry, const char *why) {
     return false;
 }
 
-// Binds the arguments to this variant. NULL: it can be launched; else the reason why not. If its parameters equal those of the
-// previous variant, the names and the result of comparing shapes (*different) are kept.
+// Binds the arguments to this variant. NULL: it can be launched; else the reason why not. If its parameters equal those
+// of the previous variant, the names and the result of comparing shapes (*different) are kept.
 static const char *enter_variant(Dispatcher *r, const PlanVariant *v, const LaunchArg *args, HostValues *cache,
                                  Frame *frame, const char **different) {
     const PlanEntry *entry = frame->entry;

@@ -1,12 +1,12 @@
-// A cached launch is a row of 64-bit words: the key, then the actions. The key holds everything that a dispatch can read; of an
-// address, its remainder modulo plan->address_unit (0: the whole address). Addresses in the actions are stored relative to the
-// argument or scratch memory that they point into.
+// A cached launch is a row of 64-bit words: the key, then the actions. The key holds everything that a dispatch can
+// read; of an address, its remainder modulo plan->address_unit (0: the whole address). Addresses in the actions are
+// stored relative to the argument or scratch memory that they point into.
 //
 //     key       entry, count of arguments, memory for scratch;   a tensor: rank, address, shape, strides;   a scalar: type, bits
 //     actions   bytes of both kinds of scratch, count;   a kernel: variant, grid, parameters with their bases, maps;   a fill
 //
-// Rows are set-associative by a hash of the key. A row is copied out under the lock and decoded after it, so the lock is held for
-// a copy of a few hundred bytes, and nothing that may longjmp runs inside.
+// Rows are set-associative by a hash of the key. A row is copied out under the lock and decoded after it, so the lock
+// is held for a copy of a few hundred bytes, and nothing that may longjmp runs inside.
 #include "runtime/plan/launch_cache.h"
 #include "support/hash.h"
 #include <pthread.h>

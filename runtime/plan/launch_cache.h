@@ -1,6 +1,6 @@
-// A cache of recent dispatches. Programs launch the same shapes again and again, and the actions of a launch depend only on shapes,
-// strides, scalars and the alignment of addresses. A launch whose key is in the cache takes the cached actions, with its own
-// addresses inserted, and evaluates no expression.
+// A cache of recent dispatches. Programs launch the same shapes again and again, and the actions of a launch depend
+// only on shapes, strides, scalars and the alignment of addresses. A launch whose key is in the cache takes the cached
+// actions, with its own addresses inserted, and evaluates no expression.
 #pragma once
 #include "runtime/plan/plan.h"
 

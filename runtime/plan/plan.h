@@ -1,15 +1,15 @@
 // The launch plan of an artefact: all that a launch needs to know, without a compiler.
 //
-// An entry is a kernel or program of the source with its variants, tried in order. A variant has a condition (`when`), the
-// shapes of its parameters, and launch parameters: grid, threads, shared memory, symbol. Values that depend on the arguments
-// are expressions of the tile language over dims and scalars: `K % 8 == 0`, `ceildiv(M, 128)`. `A_address` is the base address
-// of the tensor A; `aligned(A, 16)` becomes `A_address % 16 == 0`.
+// An entry is a kernel or program of the source with its variants, tried in order. A variant has a condition (`when`),
+// the shapes of its parameters, and launch parameters: grid, threads, shared memory, symbol. Values that depend on the
+// arguments are expressions of the tile language over dims and scalars: `K % 8 == 0`, `ceildiv(M, 128)`. `A_address` is
+// the base address of the tensor A; `aligned(A, 16)` becomes `A_address % 16 == 0`.
 //
 //     module --plan_build--> Plan --plan_write--> JSON (the manifest, a section of the cubin) --plan_read--> Plan
 //                                                                arguments + Plan --plan_dispatch--> Launch (actions)
 //
-// In: a compiled module (build), or a manifest and arguments (read, dispatch). Out: the manifest, or the actions of a launch.
-// The files of runtime/plan/:
+// In: a compiled module (build), or a manifest and arguments (read, dispatch). Out: the manifest, or the actions of a
+// launch. The files of runtime/plan/:
 //
 //     build            module -> Plan (at compile time)
 //     write, read      Plan <-> JSON
@@ -196,8 +196,8 @@ typedef struct LaunchMemory {
     uint64_t zeroed;   // zeroed scratch, already zero; 0: take it from the workspace and fill it first
 } LaunchMemory;
 
-// Chooses variants, checks `assume` contracts and computes the actions. The sizes of scratch are in `out`: dispatch with a
-// zero `memory` first to learn them. False: reported.
+// Chooses variants, checks `assume` contracts and computes the actions. The sizes of scratch are in `out`: dispatch
+// with a zero `memory` first to learn them. False: reported.
 bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                    const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
 

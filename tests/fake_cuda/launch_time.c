@@ -1,9 +1,10 @@
-// Host time of launches through the public API, against the fake driver beside this file: what libtilec does before the driver is called.
+// Host time of launches through the public API, against the fake driver beside this file: what libtilec does before the
+// driver is called.
 //
 //     launch_time CUBIN KERNEL [LAUNCHES]        a kernel or program of three matrices [M, K], [N, K], [M, N] of 2 bytes
 //
-// Shapes that were not launched before ("cold"), the same again ("shape": other addresses; "same"). Under callgrind, which counts
-// instructions: valgrind --tool=callgrind --toggle-collect=tilec_launch.
+// Shapes that were not launched before ("cold"), the same again ("shape": other addresses; "same"). Under callgrind,
+// which counts instructions: valgrind --tool=callgrind --toggle-collect=tilec_launch.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

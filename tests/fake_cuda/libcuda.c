@@ -1,9 +1,10 @@
 // A CUDA driver without a device: enough of libcuda to test loading and launching where there is none. Device memory is
 // host memory; a launch checks what it can and writes down what it got, one line each, into the file FAKE_CUDA_LOG.
 // FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the
-// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0; with FAKE_CUDA_CAPTURING all streams are being captured. A tensor map made here begins with the address
-// and the first extent. What depends on how many blocks a launch has: FAKE_CUDA_WRONG of them spoil the tensor that was made
-// last, FAKE_CUDA_FAULT of them fail, and with FAKE_CUDA_TIMED each takes a microsecond. A launch of a kernel `mapped` notes them from its second parameter.
+// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0; with FAKE_CUDA_CAPTURING all streams are being
+// captured. A tensor map made here begins with the address and the first extent. What depends on how many blocks a
+// launch has: FAKE_CUDA_WRONG of them spoil the tensor that was made last, FAKE_CUDA_FAULT of them fail, and with
+// FAKE_CUDA_TIMED each takes a microsecond. A launch of a kernel `mapped` notes them from its second parameter.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 
 enum { OK = 0, NO_CONTEXT = 201, FAULT = 700 };
 
-// Their addresses stand for contexts: device 0's primary one, which is there while it is retained, and one that a caller made
-// (fake_cuda_own). A thread has one of them current, or none.
+// Their addresses stand for contexts: device 0's primary one, which is there while it is retained, and one that a
+// caller made (fake_cuda_own). A thread has one of them current, or none.
 static int context, own;
 static _Atomic int retained;
 static _Thread_local void *current;

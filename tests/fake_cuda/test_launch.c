@@ -160,7 +160,8 @@ static TilecStatus launch_on(uintptr_t stream, int64_t n) {
     return launch("counted", n, &options);
 }
 
-// What kernels leave zero is kept with the stream: cleared once, again for a launch that wants more, and for another stream.
+// What kernels leave zero is kept with the stream: cleared once, again for a launch that wants more, and for another
+// stream.
 static void test_zeroed(void **state) {
     (void)state;
     load();
@@ -220,8 +221,8 @@ static void test_zeroed_too_large(void **state) {
     expect_code(908);
 }
 
-// Nobody knows where a graph will run: each launch clears what it uses. So it is in a workspace that the caller brings; but where
-// the caller says that some memory is zero, nothing is cleared.
+// Nobody knows where a graph will run: each launch clears what it uses. So it is in a workspace that the caller brings;
+// but where the caller says that some memory is zero, nothing is cleared.
 static void test_zeroed_elsewhere(void **state) {
     (void)state;
     static _Alignas(256) char memory[512], zero[512];

@@ -66,7 +66,7 @@ static void test_one_text(void **state) {
         before = entry;
     }
     const char *const single[] = {".version",    ".target",      ".extern .shared", ".extern .func",
-                                "test.tile\"", "other.tile\"", ".section"};
+                                  "test.tile\"", "other.tile\"", ".section"};
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++) assert_int_equal(count_of(ptx, single[i]), 1);
     assert_int_equal(count_of(ptx, "\t.file\t"), 2);
     AssembleOptions options = {.target = target_named("sm_80"), .lines = true};

@@ -1,6 +1,6 @@
-// What accesses cost. Bank conflicts, three ways: as swizzle-allocation predicts them for each access (passes/analysis/shared_access.h, which counts
-// with layout/cost.h), by the ranks of linear layouts, and as the emulator counts them while a program runs. Sectors of
-// global memory, vector widths and shuffles the same way.
+// What accesses cost. Bank conflicts, three ways: as swizzle-allocation predicts them for each access
+// (passes/analysis/shared_access.h, which counts with layout/cost.h), by the ranks of linear layouts, and as the
+// emulator counts them while a program runs. Sectors of global memory, vector widths and shuffles the same way.
 #include "tests/unit/emulator_unit.h"
 
 #include "layout/cost.h"

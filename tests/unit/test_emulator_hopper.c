@@ -1,8 +1,8 @@
 // TMA and wgmma on the emulator: every type and form of wgmma against a reference, boxes of TMA of every rank and
 // swizzle against what a thread finds in shared memory, and programs with a mistake that must be reported.
 //
-// Where wgmma expects its operands is stated here as layouts of units of 16 bytes, (row in eight, eights) and so on, with
-// the exchange on the unit's number; emulator/wgmma.c computes bytes of addresses.
+// Where wgmma expects its operands is stated here as layouts of units of 16 bytes, (row in eight, eights) and so on,
+// with the exchange on the unit's number; emulator/wgmma.c computes bytes of addresses.
 #include "target/target.h"
 #include "tests/unit/emulator_unit.h"
 #include <stdlib.h>
@@ -516,10 +516,11 @@ static void stores_are_fenced_for_products(void **state) {
 
 // ---- random programs against the definition ----
 //
-// Straight-line programs of 64 threads on two areas of shared memory, and what they mean as a graph: a node for each event,
-// one more for what a unit does by itself. A copy follows the event that starts it; a wait follows the copy; all events of a
-// thread follow each other; a barrier is all threads'. Wrong are accesses to one area (not both reads) without a path between
-// them, and a unit's access after a thread's store without a fence of that thread on the way from one to the other.
+// Straight-line programs of 64 threads on two areas of shared memory, and what they mean as a graph: a node for each
+// event, one more for what a unit does by itself. A copy follows the event that starts it; a wait follows the copy; all
+// events of a thread follow each other; a barrier is all threads'. Wrong are accesses to one area (not both reads)
+// without a path between them, and a unit's access after a thread's store without a fence of that thread on the way
+// from one to the other.
 typedef enum { READS, WRITES, FENCES, BARRIERS, LOADS, AWAITS, STORES, DONE, KINDS } Kind;
 
 typedef struct Event {

@@ -444,9 +444,9 @@ static void roles_race_at_tile_stage(void **state) {
 
 // ---- random programs against the definition of a race ----
 //
-// Straight-line programs of 64 threads on 4 shared elements. All threads meet at every barrier and warp_sync, so what is
-// ordered can be read off the text: a before b when they are of one thread, or with a barrier between them, or with a
-// warp_sync between them in one warp. An asynchronous copy is an access from where it starts until its thread waits.
+// Straight-line programs of 64 threads on 4 shared elements. All threads meet at every barrier and warp_sync, so what
+// is ordered can be read off the text: a before b when they are of one thread, or with a barrier between them, or with
+// a warp_sync between them in one warp. An asynchronous copy is an access from where it starts until its thread waits.
 typedef enum { READS, WRITES, UPDATES, COPIES, WAITS, BARRIERS, WARP_SYNCS, KINDS } Kind;
 typedef struct Event {
     Kind kind;

@@ -13,7 +13,7 @@ static Place place_of(Arena *arena, int64_t number, int64_t rows, int64_t column
     Expr *row, *column;
     Place place = {-1, -1};
     hilbert_tile(arena, TYPE_I32, e_int(arena, number), e_int(arena, rows), e_int(arena, columns), &row, &column,
-                  (Span){0}, &lets);
+                 (Span){0}, &lets);
     assert_true(expr_const(row, &place.row) && expr_const(column, &place.column));
     return place;
 }
@@ -59,7 +59,8 @@ static void test_powers_of_two(void **state) {
     assert_int_equal(walk(arena, 8, 4), 1000);
 }
 
-// What few blocks read together: 64 points that follow each other lie in 8 by 8, wherever they begin at a multiple of it.
+// What few blocks read together: 64 points that follow each other lie in 8 by 8, wherever they begin at a multiple of
+// it.
 static void test_quarters_are_squares(void **state) {
     Arena *arena = *state;
     for (int64_t first = 0; first < 32 * 32; first += 64) {

@@ -8,7 +8,8 @@ static Stmt *assignment(Arena *arena, int64_t number) {
     return s_let(arena, var, e_int(arena, number));
 }
 
-// A tree of `depth` levels: each holds a let, an `if` of which both branches go on (the second one with a let alone), a let.
+// A tree of `depth` levels: each holds a let, an `if` of which both branches go on (the second one with a let alone), a
+// let.
 static void grow(Arena *arena, Block *block, int depth, int64_t *number) {
     block_push(arena, block, assignment(arena, (*number)++));
     if (depth == 0) return;
@@ -27,7 +28,8 @@ static bool keep(Visitor *visitor, Stmt *stmt) {
     return visited->items[visited->count++] = stmt, true;
 }
 
-// The same statements in the same order as the recursive walk, also where the tree is deeper than what a walk remembers.
+// The same statements in the same order as the recursive walk, also where the tree is deeper than what a walk
+// remembers.
 static void loops_visit_in_order(void **state) {
     Arena *arena = *state;
     enum { MOST = 2000 };

@@ -598,7 +598,8 @@ static void tt_pattern_10_tiles_vectorise_and_distribute_with_run_time_strides(v
     // Claims that vectorize needs known strides: it needs known extents; a run-time stride stays a factor.
     Dim first[2];
     View piece = view_distribute(&cx, view_vectorize(&cx, tile, (int64_t[]){1, 2}), (int64_t[]){8, 4}, "lane", first);
-    assert_string_equal(view_text(*state, piece), "(16,8):(8*N,8) + 128*N*bm + 64*bn + 2*(lane % 4) + (lane / 4 % 8)*N");
+    assert_string_equal(view_text(*state, piece),
+                        "(16,8):(8*N,8) + 128*N*bm + 64*bn + 2*(lane % 4) + (lane / 4 % 8)*N");
     assert_int_equal(piece.element[1], 2);
     // The stride override: the same places with strides known.
     View fixed = view_with_strides(&cx, tile, (int64_t[]){4096, 1});

@@ -284,7 +284,8 @@ static void a_dropped_dim_is_replicated(void **state) {
     assert_int_equal(scalar->out_shape[0], 1);
 }
 
-// The parts of a dim are the threads that lie along it: each in its own, and what is left of the dim stays with the others.
+// The parts of a dim are the threads that lie along it: each in its own, and what is left of the dim stays with the
+// others.
 static void a_dim_in_pieces(void **state) {
     const Layout *c = parse(*state, "((4,8,2),(2,2)):((2@1,1@0,16@0),(1@1,8@0))", 0);
     assert_int_equal(tv_threads_along(c, 1), 4);
@@ -349,7 +350,8 @@ static void runs_and_periods_agree_with_enumeration(void **state) {
     assert_true(kept > 1000 && torn > 1000 && refused > 10);
 }
 
-// The layout that the passes give a tile for TMA and wgmma (passes/select/tma.h) is the one that the tensor map's box writes.
+// The layout that the passes give a tile for TMA and wgmma (passes/select/tma.h) is the one that the tensor map's box
+// writes.
 static void bank_swizzles_are_what_tma_writes(void **state) {
     static const int64_t rows[] = {8, 64, 200, 256};
     for (int bits = 8; bits <= 32; bits *= 2)

@@ -1,6 +1,5 @@
-// What passes rely on (passes/preconditions.def): each precondition that a row of passes.def declares is broken once, and
-// --verify-each names the pass and the precondition.
-// covers T0509
+// What passes rely on (passes/preconditions.def): each precondition that a row of passes.def declares is broken once,
+// and --verify-each names the pass and the precondition. covers T0509
 #include "ir/build.h"
 #include "passes/pass.h"
 #include "tests/unit/unit.h"

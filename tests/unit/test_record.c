@@ -71,7 +71,8 @@ static int64_t near(Arena *arena, const Record *record, int n) {
     return -1;
 }
 
-// A shape speaks for those that are up to an eighth smaller; of several the smallest does, whatever their order in the file.
+// A shape speaks for those that are up to an eighth smaller; of several the smallest does, whatever their order in the
+// file.
 static void test_places(void **state) {
     Arena *arena = *state;
     static const Row rows[] = {{"d", 1024, 1, 5}, {"d", 1024, 2, 4}, {"d", 960, 1, 5}, {"d", 960, 3, 4},

@@ -1,4 +1,5 @@
-// The pieces of `tilec reduce`: tokens, the tree of brackets, printing, and what each family of edits makes of a program.
+// The pieces of `tilec reduce`: tokens, the tree of brackets, printing, and what each family of edits makes of a
+// program.
 #include "support/strbuf.h"
 #include "tests/unit/unit.h"
 #include "tools/reduce/edits.h"

@@ -52,9 +52,9 @@ static DiagCode last_code(const Case *c) {
     return count ? diag_view(c->module->sink, count - 1).code : (DiagCode)0;
 }
 
-#define HAS(text, piece)                                                                                                \
+#define HAS(text, piece)                                                                                               \
     do {                                                                                                               \
-        if (!strstr(text, piece)) fail_msg("'%s' is not in:\n%s", piece, text);                                          \
+        if (!strstr(text, piece)) fail_msg("'%s' is not in:\n%s", piece, text);                                        \
     } while (0)
 
 // The point of failure was left to in `select`: the file has what simplify made, and runs select alone.

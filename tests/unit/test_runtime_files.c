@@ -1,7 +1,7 @@
 // Files, JSON, .npy and the cubin as container: everything that reads bytes from outside.
+#include "runtime/host/npy.h"
 #include "runtime/plan/container.h"
 #include "support/files.h"
-#include "runtime/host/npy.h"
 #include "support/json.h"
 #include "tests/unit/unit.h"
 #include <elf.h>

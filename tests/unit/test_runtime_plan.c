@@ -209,8 +209,8 @@ static void test_refuses(void **state) {
     refuses(&f, T_GRID_SIZE, 3, huge);   // covers T0913
 }
 
-// Shapes and strides that 64 bits cannot count are refused, whatever they would wrap to; strides that no address depends on may be
-// anything.
+// Shapes and strides that 64 bits cannot count are refused, whatever they would wrap to; strides that no address
+// depends on may be anything.
 static void test_refuses_uncountable(void **state) {
     const int64_t large = INT64_C(1) << 32;
     Fixture f;
@@ -506,7 +506,8 @@ static int64_t one_of(Caller *c, int64_t count) {
     return (int64_t)(c->random >> 8) % count;
 }
 
-// A launch that may have been before, at addresses and with strides that decide the variant: resolved, and from the memo.
+// A launch that may have been before, at addresses and with strides that decide the variant: resolved, and from the
+// memo.
 static void call_twice(Caller *c, Arena *arena) {
     DiagSink *sinks[2] = {diag_sink_new(arena), diag_sink_new(arena)};
     Launch launches[2];
@@ -521,7 +522,8 @@ static void call_twice(Caller *c, Arena *arena) {
     const PlanEntry *entry = plan_entry(c->plan, !program ? "scale" : one_of(c, 2) ? "twice" : "counted");
     int count = program ? 2 : 3;
     ok[0] = plan_dispatch(arena, sinks[0], c->plan, entry, count, args, &device, memory, &launches[0]);
-    ok[1] = launch_cache_dispatch(arena, sinks[1], c->cache, c->plan, entry, count, args, &device, memory, &launches[1]);
+    ok[1] =
+        launch_cache_dispatch(arena, sinks[1], c->cache, c->plan, entry, count, args, &device, memory, &launches[1]);
     assert_int_equal(ok[0], ok[1]);
     assert_int_equal(diag_count(sinks[0]), diag_count(sinks[1]));
     if (!ok[0]) return;
@@ -612,13 +614,27 @@ static void test_launch_cache_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_first_variant), IN_ARENA(test_second_variant),    IN_ARENA(test_strides),
-        IN_ARENA(test_empty_grid),    IN_ARENA(test_refuses),           IN_ARENA(test_program),
-        IN_ARENA(test_round_trip),    IN_ARENA(test_empty_variant),     IN_ARENA(test_damaged),
-        IN_ARENA(test_host_eval),     IN_ARENA(test_program_refuses),   IN_ARENA(test_maps),
-        IN_ARENA(test_bad_maps),      IN_ARENA(test_shared_conditions), IN_ARENA(test_names_differ),
-        IN_ARENA(test_launch_cache),          IN_ARENA(test_launch_cache_addresses),    IN_ARENA(test_launch_cache_bounds),
-        IN_ARENA(test_zeroed),        IN_ARENA(test_inconsistent),      IN_ARENA(test_refuses_uncountable),
+        IN_ARENA(test_first_variant),
+        IN_ARENA(test_second_variant),
+        IN_ARENA(test_strides),
+        IN_ARENA(test_empty_grid),
+        IN_ARENA(test_refuses),
+        IN_ARENA(test_program),
+        IN_ARENA(test_round_trip),
+        IN_ARENA(test_empty_variant),
+        IN_ARENA(test_damaged),
+        IN_ARENA(test_host_eval),
+        IN_ARENA(test_program_refuses),
+        IN_ARENA(test_maps),
+        IN_ARENA(test_bad_maps),
+        IN_ARENA(test_shared_conditions),
+        IN_ARENA(test_names_differ),
+        IN_ARENA(test_launch_cache),
+        IN_ARENA(test_launch_cache_addresses),
+        IN_ARENA(test_launch_cache_bounds),
+        IN_ARENA(test_zeroed),
+        IN_ARENA(test_inconsistent),
+        IN_ARENA(test_refuses_uncountable),
     };
     return run(tests);
 }

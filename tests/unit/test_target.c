@@ -140,8 +140,8 @@ static void warpgroup_instructions_have_names(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(wgmma_named(wrong[i], &info));
 }
 
-// Where a is in pairs of k, b's memory has them in the same order: what the instruction takes for a's element (m, k) is what the
-// order says of k. And a thread's part of a is its part of an accumulator.
+// Where a is in pairs of k, b's memory has them in the same order: what the instruction takes for a's element (m, k) is
+// what the order says of k. And a thread's part of a is its part of an accumulator.
 static void paired_operands_agree(void **state) {
     Arena *arena = *state;
     WgmmaInfo info;
@@ -178,7 +178,7 @@ static void paired_operands_agree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(targets_are_listed_and_found),      IN_ARENA(features_have_names),
-        IN_ARENA(fragments_own_each_element),   IN_ARENA(fragments_of_16_bits),
+        IN_ARENA(fragments_own_each_element),        IN_ARENA(fragments_of_16_bits),
         IN_ARENA(fragments_of_32_and_8_bits),        IN_ARENA(instructions_are_found_by_type_and_target),
         IN_ARENA(warpgroup_instructions_have_names), IN_ARENA(paired_operands_agree),
     };

@@ -1,8 +1,8 @@
 // The command that says whether a program still shows the failure, run for many candidates at once.
 //
-// Each run gets a file of its own in the folder of the result (so that imports are found), a process group of its own, an
-// empty standard input and a time limit. Signals that end `tilec reduce` are taken while it waits: it stops the runs, removes
-// its files and keeps the best program so far.
+// Each run gets a file of its own in the folder of the result (so that imports are found), a process group of its own,
+// an empty standard input and a time limit. Signals that end `tilec reduce` are taken while it waits: it stops the
+// runs, removes its files and keeps the best program so far.
 #pragma once
 #include "support/diag.h"
 #include "support/vec.h"
