@@ -499,8 +499,8 @@ const Operand *op_operand(OpId op, int i);
 OpId op_named(const char *text);   // OP_COUNT when unknown
 // It writes memory, reads what others write, or meets other threads: not to be evaluated twice.
 bool op_must_not_repeat(OpId op);
-static inline bool op_is(OpId op, int classes) {   // of one of these classes
-    return (op_info(op)->classes & classes) != 0;
+static inline bool op_is(OpId op, int classes) {   // of one of these classes; OP_COUNT, no operation, is of none
+    return op < OP_COUNT && (op_info(op)->classes & classes) != 0;
 }
 static inline bool op_is_pure(OpId op) {
     return op_is(op, OP_CLASS_PURE);
