@@ -490,7 +490,7 @@ typedef struct OpInfo {
     Operand operands[OP_MAX_OPERANDS];
 } OpInfo;
 
-extern const OpInfo op_rows[OP_COUNT];
+extern const OpInfo op_rows[OP_COUNT + 1];   // the last row is OP_COUNT's: no operation
 static inline const OpInfo *op_info(OpId op) {
     return &op_rows[op];
 }
@@ -500,7 +500,7 @@ OpId op_named(const char *text);   // OP_COUNT when unknown
 // It writes memory, reads what others write, or meets other threads: not to be evaluated twice.
 bool op_must_not_repeat(OpId op);
 static inline bool op_is(OpId op, int classes) {   // of one of these classes; OP_COUNT, no operation, is of none
-    return op < OP_COUNT && (op_info(op)->classes & classes) != 0;
+    return (op_info(op)->classes & classes) != 0;
 }
 static inline bool op_is_pure(OpId op) {
     return op_is(op, OP_CLASS_PURE);

@@ -58,10 +58,11 @@ const OpInfo op_rows[] = {
 #include "ir/ops.def"
 #undef OP
 #undef OPERANDS
+    [OP_COUNT] = {.id = OP_COUNT},   // no operation: of no class
 };
 
 // ---- an op whose row is missing or incomplete does not compile ----
-_Static_assert(sizeof op_rows / sizeof op_rows[0] == OP_COUNT, "an op without its row");
+_Static_assert(sizeof op_rows / sizeof op_rows[0] == OP_COUNT + 1, "an op without its row");
 #define OPERANDS(...) OPERAND_COUNT(__VA_ARGS__)
 #define OP(id_, text_, stages_, result_, by_, done_, feature_, classes_, summary_, ...)                                \
     _Static_assert(sizeof text_ > 1 && sizeof summary_ > 1, #id_ ": a name and a summary");                            \

@@ -46,8 +46,8 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
         taken ? arena_printf(arena, "%s_map%d", tensor->name, taken) : arena_printf(arena, "%s_map", tensor->name);
     Param param = {.var = var_new(arena, name, VAR_PARAM, TYPE_TENSORMAP, kernel->loc)};
     param.attrs = NEW(arena, Attr);
-    *param.attrs =
-        (Attr){.id = ATTR_TMA, .count = 3, .args = {{.text = tensor->name}, {.text = sb_text(&box)}, {swizzle}}};
+    *param.attrs = (Attr){
+        .id = ATTR_TMA, .count = 3, .args = {{.text = tensor->name}, {.text = sb_text(&box)}, {.integer = swizzle}}};
     if (tf32) attr_set_ints(arena, &param.attrs, ATTR_TF32, 0, NULL);
     vec_push(arena, &kernel->params, param);
     return param.var;

@@ -331,6 +331,7 @@ static void lower_grid(Lower *lower, Stmt *grid) {
     }
     bool pdl = attr_get(grid->attrs, ATTR_PDL) && target_has(lower->target, FEATURE_PDL);
     if (pdl) lower_pdl(lower, threads, &top);
+    lower->declarations = NULL;   // `top` is gone
     grid->grid.body = top;
 }
 
