@@ -82,10 +82,34 @@ bool block_any(const Block *block, StmtTest *is, void *user) {
     return false;
 }
 
+bool stmt_any(const Stmt *stmt, StmtTest *is, void *user) {
+    FOR_EACH_STMT_IN (below, stmt)
+        if (is(below, user)) return true;
+    return false;
+}
+
 const Stmt *block_first_call(const Block *block, OpId op) {
     FOR_EACH_STMT (stmt, block)
         if (is_call(stmt, op)) return stmt;
     return NULL;
+}
+
+EffectVec effects_of(Arena *arena, const Stmt *stmt) {
+    EffectVec effects = {0};
+    stmt_effects(arena, stmt, &effects);
+    return effects;
+}
+
+bool stmt_touches(Arena *arena, const Stmt *stmt, const Buf *buf) {
+    FOR_EACH_EFFECT (effect, arena, stmt)
+        if (effect->buf == buf) return true;
+    return false;
+}
+
+bool stmt_writes(Arena *arena, const Stmt *stmt, const Buf *buf) {
+    FOR_EACH_EFFECT (effect, arena, stmt)
+        if (effect->buf == buf && effect->access != ACCESS_READ) return true;
+    return false;
 }
 
 // ---- expressions ----

@@ -43,6 +43,17 @@ Stmt *walk_next(StmtWalk *walk);   // NULL: it was the last one
 #define FOR_EACH_STMT_IN(stmt, top) WALK_EACH(const Stmt *, stmt, walk_stmt(&stmt##_walk, top))
 #define FOR_EACH_STMT_MUT(stmt, block) WALK_EACH(Stmt *, stmt, walk_block(&stmt##_walk, block))
 #define SKIP_BODY(stmt) ((void)(stmt##_walk.skip = true))
+// The statements of the block itself, while none is added or removed; the bodies of a statement.
+#define FOR_EACH_ITEM(stmt, block) VEC_EACH_PTR (Stmt, stmt, block)
+#define FOR_EACH_BODY(body, stmt)                                                                                      \
+    for (Block * body, *body##_all[2], **body##_at = body##_all,                                                       \
+                                       **body##_end = body##_all + stmt_bodies((Stmt *)(stmt), body##_all);            \
+         body##_at != body##_end && (body = *body##_at, true); body##_at++)
+// What the statement and everything below it does to buffers.
+#define FOR_EACH_EFFECT(effect, arena, stmt)                                                                           \
+    for (EffectVec effect##_all = effects_of(arena, stmt), *effect##_outer = &effect##_all; effect##_outer;            \
+         effect##_outer = NULL)                                                                                        \
+        VEC_EACH (const Effect, effect, &effect##_all)
 // Where the statement stands.
 #define BLOCK_OF(stmt) (stmt##_walk.block)
 #define INDEX_OF(stmt) (stmt##_walk.index)
@@ -50,10 +61,15 @@ Stmt *walk_next(StmtWalk *walk);   // NULL: it was the last one
 // ---- statements of a block and below ----
 typedef bool StmtTest(const Stmt *stmt, void *user);
 bool block_any(const Block *block, StmtTest *is, void *user);
+bool stmt_any(const Stmt *stmt, StmtTest *is, void *user);   // it or one below
 const Stmt *block_first_call(const Block *block, OpId op);   // NULL: none
 static inline bool block_calls(const Block *block, OpId op) {
     return block_first_call(block, op) != NULL;
 }
+
+EffectVec effects_of(Arena *arena, const Stmt *stmt);
+bool stmt_touches(Arena *arena, const Stmt *stmt, const Buf *buf);   // reads or writes it
+bool stmt_writes(Arena *arena, const Stmt *stmt, const Buf *buf);
 
 // ---- expressions: of an expression and all in it; of a statement and all below it ----
 typedef bool ExprTest(const Expr *expr, const void *what);

@@ -3,6 +3,7 @@
 //     VEC(Stmt *) stmts = {0};
 //     vec_push(arena, &stmts, stmt);
 //     for (int i = 0; i < stmts.count; i++) use(stmts.items[i]);
+//     VEC_EACH_PTR(Stmt, stmt, &stmts) use(stmt);
 #pragma once
 #include "support/arena.h"
 
@@ -22,6 +23,15 @@
         }                                                                                                              \
         (vec)->items[(vec)->count++] = (item);                                                                         \
     } while (0)
+
+// Loops over a vector that does not grow meanwhile. Of structures: VEC_EACH(Edge, edge, &edges) has an Edge *edge. Of
+// pointers: VEC_EACH_PTR(Stmt, stmt, &stmts) has a Stmt *stmt.
+#define VEC_END(vec) ((vec)->count ? (vec)->items + (vec)->count : (vec)->items)
+#define VEC_EACH(Type, item, vec)                                                                                      \
+    for (Type *item = (vec)->items, *item##_end = VEC_END(vec); item != item##_end; item++)
+#define VEC_EACH_PTR(Type, item, vec)                                                                                  \
+    for (Type * item, **item##_at = (vec)->items, **item##_end = VEC_END(vec);                                         \
+         item##_at != item##_end && (item = *item##_at, 1); item##_at++)
 
 #define vec_pop(vec) ((vec)->items[--(vec)->count])
 #define vec_last(vec) ((vec)->items[(vec)->count - 1])

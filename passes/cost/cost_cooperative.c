@@ -56,7 +56,7 @@ static bool add_work(Visitor *visitor, Stmt *stmt) {
             most = elements > most ? elements : most;
         }
         sum->elements += most;
-    } else if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) {
+    } else if (is_loop(stmt, LOOP_PARALLEL)) {
         int64_t elements = 1, extent;
         for (int i = 0; i < stmt->loop.count; i++)
             if (expr_const(iter_trips(sum->arena, &stmt->loop.iters[i]), &extent)) elements *= extent;
@@ -68,12 +68,10 @@ static bool add_work(Visitor *visitor, Stmt *stmt) {
 
 // The loop that loads, and the loops around it.
 static const Stmt *find_loop(const Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         if (is_pipelined(stmt)) return stmt;
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) {
-            const Stmt *inner = find_loop(bodies[b]);
+        FOR_EACH_BODY (body, stmt) {
+            const Stmt *inner = find_loop(body);
             if (inner) return inner;
         }
     }
@@ -163,7 +161,7 @@ static bool find_read(Visitor *visitor, Expr *expr) {
 static bool find_link(Visitor *visitor, Stmt *stmt) {
     Link *link = visitor->user;
     link->writes |= stmt->kind == STMT_STORE && stmt->store.buf == link->to;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return true;
+    if (!is_loop(stmt, LOOP_PARALLEL)) return true;
     link->reads = link->writes = false;
     Visitor inside = {.stmt = find_link, .expr = find_read, .user = link};
     visit_block(&inside, &stmt->loop.body);

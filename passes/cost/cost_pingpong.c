@@ -93,7 +93,7 @@ static bool add_call(Visitor *visitor, Stmt *stmt) {
 }
 
 static bool find_loop(Visitor *visitor, Stmt *stmt) {
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
+    if (!is_loop(stmt, LOOP_PIPELINED)) return true;
     Sum *sum = visitor->user;
     Visitor calls = {.stmt = add_call, .user = sum};
     if (stmt->loop.stages) expr_const(stmt->loop.stages, &sum->slots);

@@ -93,9 +93,9 @@ static bool visit(Visitor *visitor, Stmt *stmt) {
     Walk *walk = visitor->user;
     if (stmt->kind == STMT_CALL) note_operands(walk, stmt);
     if (stmt->kind == STMT_DECL && !stmt->decl->alias_of) add_buffer(walk, stmt->decl);
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) note_copy(walk, stmt);
+    if (is_call(stmt, OP_COPY)) note_copy(walk, stmt);
     if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
+    if (!is_loop(stmt, LOOP_PIPELINED)) return true;
     int64_t outer = walk->stages, stages = 0;
     if (stmt->loop.stages) expr_const(stmt->loop.stages, &stages);
     walk->stages = stages;
@@ -118,8 +118,7 @@ Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *tar
     int64_t blocks =
         grid && attr_get(grid->attrs, ATTR_BLOCKS) ? grid_blocks(grid) : target_cluster(target, out.threads);
     int64_t block_threads = blocks > 0 ? out.threads / blocks : out.threads;
-    for (int i = 0; i < out.buffers.count; i++) {
-        OccupancyBuffer *b = &out.buffers.items[i];
+    VEC_EACH (OccupancyBuffer, b, &out.buffers) {
         int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
         if (b->buf->scope == SCOPE_SHARED || b->by_shared)
             b->bytes = (count * bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;

@@ -106,8 +106,7 @@ static void compare_cooperative(TileSearch *search, TileChoice *choice, const Fu
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
     if (!cost_cooperative(search->arena, search->target, kernel, alias_epilogue))
         tile.m = tile.n = 0;   // no cost expression for a launch to compare: keep one tile
-    for (int i = 0; i < choice->tiles.count; i++) {
-        TileCandidate *other = &choice->tiles.items[i];
+    VEC_EACH (TileCandidate, other, &choice->tiles) {
         if (other->m != tile.m || other->n != tile.n || (other->alias_epilogue != alias_epilogue && tile.m)) continue;
         if (is_better_cooperative(choice, &tile, other)) *other = tile;
         return;
@@ -134,8 +133,7 @@ static bool is_better(const TileCandidate *a, const TileCandidate *b) {
 }
 
 static void add_split(TileSearch *search, TileChoice *choice, const TileCandidate *tile) {
-    for (int i = 0; i < choice->splits.count; i++) {
-        TileCandidate *other = &choice->splits.items[i];
+    VEC_EACH (TileCandidate, other, &choice->splits) {
         if (other->m != tile->m || other->n != tile->n || other->split != tile->split) continue;
         if (is_better(tile, other)) *other = *tile;
         return;
@@ -181,8 +179,7 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
     specialized_tile(kernel, &tile.m, &tile.n);
     compare_splits(search, choice, specialized, tile);
     compare_workspace_split(search, choice, kernel, tile);
-    for (int i = 0; i < choice->tiles.count; i++) {
-        TileCandidate *other = &choice->tiles.items[i];
+    VEC_EACH (TileCandidate, other, &choice->tiles) {
         if (other->m != tile.m || other->n != tile.n) continue;
         if (is_better(&tile, other)) *other = tile;
         return;

@@ -3,14 +3,14 @@
 
 int64_t loop_stages(const Stmt *loop) {
     int64_t stages = 1;
-    if (loop->kind != STMT_FOR || loop->loop.kind != LOOP_PIPELINED) return 1;
+    if (!is_loop(loop, LOOP_PIPELINED)) return 1;
     if (loop->loop.stages) expr_const(loop->loop.stages, &stages);
     return stages < 1 ? 1 : stages;
 }
 
 Buf *async_target(const Stmt *stmt) {
     if (!via_is(stmt, VIA_CP_ASYNC) && !via_is(stmt, VIA_TMA) && !by_bulk(stmt)) return NULL;
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_COPY) {
+    if (is_call(stmt, OP_COPY)) {
         Buf *to = stmt->call.args[1].region->buf;
         return to->scope == SCOPE_SHARED ? to : NULL;
     }

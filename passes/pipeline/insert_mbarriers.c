@@ -94,9 +94,8 @@ static void join(Waits *w, Buf *tile, bool repeats) {
 static void find_runs(Waits *w, const Block *block, bool repeats) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        Block *bodies[2];
         bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_runs(w, bodies[b], repeats || loop);
+        FOR_EACH_BODY (body, stmt) find_runs(w, body, repeats || loop);
         if (!is_load(stmt)) continue;
         int end = run_end(w, block, i);
         for (; i < end; i++)
@@ -248,9 +247,8 @@ static void rewrite(Waits *w, Block *block) {
     Dues dues = {0};
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        Block *bodies[2];
         push_dues(w, &dues, i, &out);
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) rewrite(w, bodies[b]);
+        FOR_EACH_BODY (body, stmt) rewrite(w, body);
         Arrival *arrival = awaited(w, stmt);
         if (arrival) {
             if (is_first_await(w, block, i, arrival))
@@ -271,8 +269,7 @@ static void rewrite(Waits *w, Block *block) {
 
 static void declare(Waits *w, Span loc, Block *out) {
     Arena *a = w->arena;
-    for (int i = 0; i < w->arrivals.count; i++) {
-        Arrival *arrival = w->arrivals.items[i];
+    VEC_EACH_PTR (Arrival, arrival, &w->arrivals) {
         arrival->full = buf_new_const(a, "full", SCOPE_SHARED, TYPE_MBARRIER, 1, &arrival->slots, loc);
         block_push(a, out, s_decl(a, arrival->full));
         if (arrival->repeats) arrival->phases = var_new(a, "phases", VAR_MUTABLE, TYPE_I32, loc);
@@ -281,8 +278,7 @@ static void declare(Waits *w, Span loc, Block *out) {
 
 static void set_up(Waits *w, Span loc, Block *out) {
     Arena *a = w->arena;
-    for (int i = 0; i < w->arrivals.count; i++) {
-        Arrival *arrival = w->arrivals.items[i];
+    VEC_EACH_PTR (Arrival, arrival, &w->arrivals) {
         for (int64_t s = 0; s < arrival->slots; s++) {
             Arg args[] = {barrier_at(w, arrival, e_int(a, s)), arg_value(e_int(a, 1))};
             push_call(w, OP_MBARRIER_INIT, COUNT_OF(args), args, loc, out);

@@ -80,8 +80,7 @@ static int count_uses(MultiBuffer *ring, const Block *block, const Buf *buf) {
 static const char *multi_buffer_problem(MultiBuffer *ring, const Buf *buf) {
     int inside = 0;
     if (buf->alias_of || buf->offset >= 0) return "it has an @offset or @alias";
-    for (int i = 0; i < ring->loops.count; i++) {
-        const Stmt *loop = ring->loops.items[i];
+    FOR_EACH_ITEM (loop, &ring->loops) {
         if (first_fill(loop, buf) < 0) continue;
         const char *problem = loop_problem(ring, loop, buf);
         if (problem) return problem;
@@ -181,8 +180,7 @@ static void multi_buffer(MultiBuffer *ring, Buf *buf) {
         if (first_fill(ring->loops.items[i], buf) >= 0 && loop_stages(ring->loops.items[i]) > slots)
             slots = loop_stages(ring->loops.items[i]);
     add_slot_dim(ring, buf, slots);
-    for (int i = 0; i < ring->loops.count; i++) {
-        Stmt *loop = ring->loops.items[i];
+    FOR_EACH_ITEM (loop, &ring->loops) {
         if (first_fill(loop, buf) < 0) continue;
         index_slots(ring, loop, buf);
     }
@@ -207,11 +205,9 @@ static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 // Loops of one iterator from 0 by 1, after those that need it were rewritten.
 static void find_loops(MultiBuffer *ring, const Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         if (loop_stages(stmt) > 1) vec_push(ring->arena, &ring->loops, stmt);
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_loops(ring, bodies[b]);
+        FOR_EACH_BODY (body, stmt) find_loops(ring, body);
     }
 }
 

@@ -113,7 +113,7 @@ static void pipeline_loop(Pipeline *p, Block *out) {
 
 static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Pipeline *outer = mapper->user;
-    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED) {
+    if (is_loop(stmt, LOOP_PIPELINED)) {
         Pipeline p = {.context = outer->context, .arena = mapper->arena, .loop = stmt, .ahead = loop_stages(stmt) - 1};
         if (find_moves(&p) > 0) pipeline_loop(&p, out);
         else if (loop_stages(stmt) > 1 && !outer->quiet)

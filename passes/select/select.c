@@ -72,11 +72,10 @@ static void find_pipelined(Selector *s, const Block *block, Stmt *around) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i], *loop = around;
         int64_t stages;
-        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED)
+        if (is_loop(stmt, LOOP_PIPELINED))
             loop = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1 ? stmt : NULL;
         if (loop) map_put(s->pipelined, stmt, loop);
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_pipelined(s, bodies[b], loop);
+        FOR_EACH_BODY (body, stmt) find_pipelined(s, body, loop);
     }
 }
 
@@ -99,8 +98,7 @@ static void want(Selector *s, Expr *fact) {
 static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate *c) {
     int widest = 1;
     int64_t common = c->loop.extents[c->fast];   // its trailing zeros are what is common
-    for (int a = 0; a < c->accesses.count; a++) {
-        const TileAccess *access = &c->accesses.items[a];
+    VEC_EACH (const TileAccess, access, &c->accesses) {
         bool memory = access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED;
         if (!memory || !is_unit(c, access)) continue;
         int bytes = type_bytes(access->buf->type);
@@ -137,8 +135,7 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (!candidate_of(s, stmt, &c)) return;
     int64_t vector = possible_vector(s, facts, &c);
     if (vector <= 1) return;
-    for (int a = 0; a < c.accesses.count; a++) {
-        const TileAccess *access = &c.accesses.items[a];
+    VEC_EACH (const TileAccess, access, &c.accesses) {
         if (access->buf->scope == SCOPE_GLOBAL && (!access->is_atomic || access->adds) && is_unit(&c, access))
             want_access(s, facts, access, vector);
     }
@@ -264,8 +261,7 @@ static void set_via(Selector *s, Stmt *stmt, Via via) {
 // Both ends move along the fast dim, in whole vectors; `vector` alone would hold for the index loads of a gather too.
 static bool is_contiguous_move(const Candidate *c, const Expr *load) {
     const Stmt *store = c->loop.body.items[0];
-    for (int a = 0; a < c->accesses.count; a++) {
-        const TileAccess *access = &c->accesses.items[a];
+    VEC_EACH (const TileAccess, access, &c->accesses) {
         bool end = access->store == store || access->load == load;
         if (end && !access_in_runs(&c->loop, access, c->fast)) return false;
     }

@@ -347,8 +347,7 @@ static bool takes_pairs(const Stmt *gemm) {
 
 static bool find_other(Visitor *visitor, Stmt *stmt) {
     Touches *touches = visitor->user;
-    Block one = {.items = &stmt, .count = 1, .capacity = 1};
-    if (stmt->kind == STMT_THREAD || is_addition(stmt)) touches->others |= block_uses_buf(&one, touches->buf);
+    if (stmt->kind == STMT_THREAD || is_addition(stmt)) touches->others |= stmt_uses_buf(stmt, touches->buf);
     if (stmt->kind != STMT_CALL) return true;
     bool is_gemm = stmt->call.op == OP_GEMM, by_tma = via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE);
     for (int i = 0; i < stmt->call.count && (is_gemm || by_tma); i++) {

@@ -18,7 +18,7 @@ typedef struct Body {
 } Body;
 
 static bool body_of(const Stmt *stmt, Body *body) {
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return false;
+    if (!is_loop(stmt, LOOP_PARALLEL)) return false;
     const Block *block = &stmt->loop.body;
     while (block->count > 0) {
         Stmt *last = vec_last(block);

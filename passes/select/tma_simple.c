@@ -52,8 +52,7 @@ static void use_by_loop(Uses *uses, const TileLoop *loop) {
     TileAccessVec accesses = {0};
     tile_accesses(uses->arena, loop, &accesses);
     int fast = loop_fast_dim(loop, &accesses);
-    for (int i = 0; i < accesses.count; i++) {
-        const TileAccess *access = &accesses.items[i];
+    VEC_EACH (const TileAccess, access, &accesses) {
         if (access->buf != uses->tile) continue;
         uses->filled |= access->is_store;
         uses->dynamic |= access->is_peer;
@@ -67,7 +66,7 @@ static bool use_by(Visitor *visitor, Stmt *stmt) {
     EffectVec effects = {0};
     if (stmt->kind == STMT_STORE) uses->filled |= stmt->store.buf == uses->tile;
     if (is_global_to_shared_copy(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) return false;
+    if (is_call(stmt, OP_GEMM)) return false;
     if (tile_loop_of(uses->arena, stmt, &loop)) {
         use_by_loop(uses, &loop);
         return false;
@@ -110,11 +109,10 @@ typedef struct AddressUses {
 
 static void find_address_uses(AddressUses *uses_, const Block *block, const Iter **loops, int depth) {
     enum { DEEPEST = 32 };
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         Block *bodies[2];
         int count = stmt_bodies(stmt, bodies), inner = depth;
-        bool leaf = count == 0 || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL);
+        bool leaf = count == 0 || is_loop(stmt, LOOP_PARALLEL);
         if (leaf) {
             EffectVec effects = {0};
             stmt_effects(uses_->arena, stmt, &effects);
@@ -206,8 +204,7 @@ const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt
     int products = 0;
     if (is_shared_to_global_copy(copy)) return "stores by threads are as fast";
     if (!loop) return "it is not in a `pipelined` loop, and there cp.async and loads have less latency";
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (is_global_to_shared_copy(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (!is_product(target, stmt))
             return "its loop has statements other than copies and gemms, where cp.async is as fast";

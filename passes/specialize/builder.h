@@ -104,7 +104,7 @@ void sink_scalars(Arena *arena, Block *block, const Map *consumes);
 // ---- expressions and calls ----
 
 static inline bool is_pipelined(const Stmt *stmt) {
-    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
+    return is_loop(stmt, LOOP_PIPELINED);
 }
 
 // Shared memory that a pass has made for those who compute.

@@ -41,8 +41,7 @@
 
 void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel),
                    Block *out) {
-    for (int g = 0; g < m->plan->channels.count; g++) {
-        Channel *channel = m->plan->channels.items[g];
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         int parity = fills(channel);
         if (!concerns(channel) || (m->own && channel != m->own)) continue;
         const char *name = channel->tiles.items[0]->buf->name;
@@ -115,8 +114,7 @@ void learn_scalars(Facts *facts, const Block *block) {
 
 static void push_group_barriers(Maker *m, Block *out) {
     Arena *a = m->plan->arena;
-    for (int g = 0; g < m->plan->channels.count; g++) {
-        Channel *channel = m->plan->channels.items[g];
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         const char *name = channel->tiles.items[0]->buf->name;
         const char *prefix = m->plan->channels.count > 1 ? arena_printf(a, "%s_", name) : "";
         channel->full = push_barriers(m->builder, arena_printf(a, "%sfull", prefix), channel->slots, out);
@@ -128,8 +126,7 @@ static void push_group_barriers(Maker *m, Block *out) {
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
     Arg none[2] = {{0}};
-    for (int g = 0; g < m->plan->channels.count; g++) {
-        Channel *channel = m->plan->channels.items[g];
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         Expr *s;
         Stmt *each = push_loop(p, "s", integer(p, channel->slots), &s, out);
         each->loop.kind = LOOP_UNROLL;
@@ -156,8 +153,7 @@ static bool all_chosen(const Plan *plan) {
 }
 
 static void find_single_use(const Plan *plan) {
-    for (int g = 0; g < plan->channels.count; g++) {
-        Channel *channel = plan->channels.items[g];
+    VEC_EACH_PTR (Channel, channel, &plan->channels) {
         const Tile *tile = channel->tiles.items[0];
         channel->single_use =
             tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;

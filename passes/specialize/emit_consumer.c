@@ -12,8 +12,7 @@ static void push_empty(Maker *m, Channel *channel, Block *out) {
 
 // Waits for tiles whose first use the statement is, or arrivals where it is the last.
 static void push_live_ranges(Maker *m, const Block *block, int at, bool first, Block *out) {
-    for (int g = 0; g < m->plan->channels.count; g++) {
-        Channel *channel = m->plan->channels.items[g];
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         const Tile *tile = channel->tiles.items[0];
         for (int s = 0; s < tile->live_ranges.count && !channel->untransposed; s++) {
             const LiveRange *range = &tile->live_ranges.items[s];
@@ -26,8 +25,7 @@ static void push_live_ranges(Maker *m, const Block *block, int at, bool first, B
 }
 
 static void stage_store(Maker *m, const Stmt *store, Stmt *clone) {
-    for (int g = 0; g < m->plan->channels.count; g++) {
-        const Channel *channel = m->plan->channels.items[g];
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         if (channel->store != store) continue;
         Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, channel->tiles.items[0]->buf));
         set_staging(m->builder, clone, tile, none);
@@ -42,7 +40,7 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
         Stmt *stmt = from->items[i];
         push_live_ranges(m, from, i, true, out);
         Block *bodies[2], *to[2];
-        int count = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL ? 0 : stmt_bodies(stmt, bodies);
+        int count = is_loop(stmt, LOOP_PARALLEL) ? 0 : stmt_bodies(stmt, bodies);
         if (count > 0) {
             Stmt *shell = shell_of(m, stmt);
             stmt_bodies(shell, to);

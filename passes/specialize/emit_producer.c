@@ -62,8 +62,7 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
 //     }                                 }
 static Stmt *first_load(const Block *block, int from) {
     for (int i = from; i < block->count; i++) {
-        Block one = {.items = &block->items[i], .count = 1, .capacity = 1};
-        if (block_any(&one, loads_tile, NULL)) return block->items[i];
+        if (stmt_any(block->items[i], loads_tile, NULL)) return block->items[i];
     }
     return NULL;
 }
@@ -196,8 +195,7 @@ static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Bl
         push_filling_role(m, kernel, "load", threads, is_loaded, is_loaded, &load, out);
         return;
     }
-    for (int g = 0; g < m->plan->channels.count; g++) {
-        Channel *channel = m->plan->channels.items[g];
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         if (!is_loaded(channel)) continue;
         const char *name = arena_printf(m->plan->arena, "load_%s", channel->tiles.items[0]->buf->name);
         m->own = channel;

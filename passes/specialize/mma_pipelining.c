@@ -39,8 +39,7 @@ static bool is_product(const Stmt *stmt) {
 static bool is_bound_in(const Stmt *loop, const Var *var) {
     for (int i = 0; i < loop->loop.count; i++)
         if (loop->loop.iters[i].var == var) return true;
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (stmt->kind == STMT_LET && stmt->let.var == var) return true;
     }
     return false;
@@ -102,8 +101,7 @@ static bool may_move(Rotation *r, const Stmt *loop) {
         if (uses_iteration(loop, body->items[i])) return false;
     EffectVec effects = {0};
     for (int i = 0; i < r->head; i++) stmt_effects(r->arena, body->items[i], &effects);
-    for (int e = 0; e < effects.count; e++) {
-        const Effect *effect = &effects.items[e];
+    VEC_EACH (const Effect, effect, &effects) {
         if (effect->buf == acc->buf || (effect->buf == a->buf && effect->access != ACCESS_READ)) return false;
     }
     return true;
@@ -186,14 +184,11 @@ void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes) {
     int outer = facts_mark(facts);
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        Block *bodies[2];
         Rotation r = {.arena = arena, .consumes = consumes, .facts = facts};
-        bool loop = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_SERIAL && stmt->loop.count == 1 &&
-                    expr_is_int(stmt->loop.iters[0].step, 1);
+        bool loop = is_loop(stmt, LOOP_SERIAL) && stmt->loop.count == 1 && expr_is_int(stmt->loop.iters[0].step, 1);
         int mark = facts_mark(facts);
         facts_enter(facts, stmt);
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
-            pipeline_mma(arena, facts, bodies[b], consumes);
+        FOR_EACH_BODY (body, stmt) pipeline_mma(arena, facts, body, consumes);
         if (!is_scalar(stmt)) facts_release(facts, mark);
         if (loop && find_pieces(&r, &stmt->loop.body) && may_move(&r, stmt)) i += rotate_loop(&r, block, i, &out);
         else block_push(arena, &out, stmt);

@@ -36,7 +36,7 @@ static bool has_product(const Stmt *stmt, void *user) {
 }
 
 static bool is_work(const Stmt *stmt) {
-    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) return true;
+    if (is_loop(stmt, LOOP_PARALLEL)) return true;
     return is_reduction(stmt);
 }
 
@@ -51,9 +51,8 @@ static bool find_row(const Block *block, Row *row) {
     *row = (Row){0};
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        Block one = {.items = &block->items[i], .count = 1, .capacity = 1};
         if (!is_started(stmt)) {
-            if (block_any(&one, has_product, NULL)) return false;
+            if (stmt_any(block->items[i], has_product, NULL)) return false;
             works |= row->rows > 0 && is_work(stmt);
             continue;
         }
@@ -84,12 +83,11 @@ static void surround(Arena *arena, Block *block, const Row *row) {
 void insert_order_barriers(Arena *arena, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        Block *bodies[2];
         Row row, first;
-        bool loop = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_SERIAL;
-        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
+        bool loop = is_loop(stmt, LOOP_SERIAL);
+        if (is_loop(stmt, LOOP_PARALLEL)) continue;
         if (!loop || !find_row(&stmt->loop.body, &row) || row.products < 2) {
-            for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) insert_order_barriers(arena, bodies[b]);
+            FOR_EACH_BODY (inner, stmt) insert_order_barriers(arena, inner);
             continue;
         }
         Stmt *before = i > 0 ? block->items[i - 1] : NULL;

@@ -6,14 +6,12 @@
 
 // Every loop that loads takes equally many steps for all tiles.
 static bool equal_tiles(Arena *arena, const Block *work, const Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        Block *bodies[2];
+    FOR_EACH_ITEM (stmt, block) {
         bool pieces = stmt->kind == STMT_IF || stmt->kind == STMT_WHILE;
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) {
-            if (!block_any(bodies[b], loads_tile, NULL)) continue;
+        FOR_EACH_BODY (body, stmt) {
+            if (!block_any(body, loads_tile, NULL)) continue;
             if (pieces || (stmt->kind == STMT_FOR && !common_trips(arena, work, stmt))) return false;
-            if (!equal_tiles(arena, work, bodies[b])) return false;
+            if (!equal_tiles(arena, work, body)) return false;
         }
     }
     return true;
@@ -39,8 +37,7 @@ void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
     Map *inside = map_new(p->arena);
     map_put(inside, p->block, p->block);
     Block kept = {0};
-    for (int i = 0; i < body->count; i++) {
-        Stmt *stmt = body->items[i];
+    FOR_EACH_ITEM (stmt, body) {
         Expr *value = stmt->kind == STMT_LET ? stmt->let.value : stmt->kind == STMT_ASSUME ? stmt->assume : NULL;
         Names names = {inside, !value || !expr_is_stable(value)};
         Visitor visitor = {.expr = find_inside, .user = &names};
@@ -54,8 +51,7 @@ void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
 // Every name in it is the same for all points.
 static bool is_common(const RoleBuilder *p, const Block *body, const Expr *expr) {
     bool common = !expr_uses_var(expr, p->block);
-    for (int i = 0; i < body->count; i++) {
-        const Stmt *stmt = body->items[i];
+    FOR_EACH_ITEM (stmt, body) {
         if (stmt->kind == STMT_LET || stmt->kind == STMT_VAR) common &= !expr_uses_var(expr, stmt->let.var);
     }
     return common;

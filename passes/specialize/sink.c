@@ -22,8 +22,7 @@ static bool is_zero_fill(const Stmt *stmt) {
 
 static Stmt *first_touch(const Block *block, int from, const Buf *buf) {
     for (int i = from; i < block->count; i++) {
-        Block one = {.items = &block->items[i], .count = 1, .capacity = 1};
-        if (block_uses_buf(&one, buf)) return block->items[i];
+        if (stmt_uses_buf(block->items[i], buf)) return block->items[i];
     }
     return NULL;
 }
@@ -55,11 +54,10 @@ static void drop_in_block(Overwrites *o, Block *block) {
     int mark = facts_mark(o->facts);
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        Block *bodies[2];
         if (is_scalar(stmt) || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL))
             facts_enter(o->facts, stmt);
-        if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL)
-            for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) drop_in_block(o, bodies[b]);
+        if (!is_loop(stmt, LOOP_PARALLEL))
+            FOR_EACH_BODY (body, stmt) drop_in_block(o, body);
         if (!is_dropped(o, block, i)) block_push(o->arena, &kept, stmt);
     }
     facts_release(o->facts, mark);
@@ -87,13 +85,12 @@ static bool overwrites_all(const Stmt *stmt, const Buf *buf) {
 static Block *only_user(const Block *block, int from, const Buf *buf) {
     Stmt *user = NULL;
     for (int i = from; i < block->count; i++) {
-        Block one = {.items = &block->items[i], .count = 1, .capacity = 1};
-        if (!block_uses_buf(&one, buf)) continue;
+        if (!stmt_uses_buf(block->items[i], buf)) continue;
         if (user) return NULL;
         user = block->items[i];
     }
     Block *bodies[2];
-    if (!user || (user->kind == STMT_FOR && user->loop.kind == LOOP_PARALLEL)) return NULL;
+    if (!user || is_loop(user, LOOP_PARALLEL)) return NULL;
     return stmt_bodies(user, bodies) == 1 ? bodies[0] : NULL;
 }
 
@@ -110,9 +107,8 @@ void sink_fragments(Arena *arena, Block *block) {
     }
     *block = kept;
     for (int i = 0; i < block->count; i++) {
-        Block *bodies[2];
-        if (block->items[i]->kind == STMT_FOR && block->items[i]->loop.kind == LOOP_PARALLEL) continue;
-        for (int b = 0, count = stmt_bodies(block->items[i], bodies); b < count; b++) sink_fragments(arena, bodies[b]);
+        if (is_loop(block->items[i], LOOP_PARALLEL)) continue;
+        FOR_EACH_BODY (body, block->items[i]) sink_fragments(arena, body);
     }
 }
 

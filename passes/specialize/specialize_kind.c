@@ -17,8 +17,7 @@ static const char *loop_problem(const Target *target, const Stmt *loop) {
     if (loop->loop.count != 1 || !expr_is_int(loop->loop.iters[0].begin, 0) ||
         !expr_is_int(loop->loop.iters[0].step, 1))
         return "its loop does not count from 0 by 1";
-    for (int i = 0; i < body->count; i++) {
-        const Stmt *stmt = body->items[i];
+    FOR_EACH_ITEM (stmt, body) {
         if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (is_call(stmt, OP_COPY)) {
             if (gemms > 0) return "its loop copies after a gemm: move the copies to the top";
@@ -37,8 +36,7 @@ static const char *loop_problem(const Target *target, const Stmt *loop) {
 }
 
 static bool is_target(const Stmt *loop, const Buf *buf) {
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf == buf) return true;
     }
     return false;
@@ -101,8 +99,7 @@ typedef struct Trips {
 } Trips;
 
 static Expr *let_value(const Block *work, const Var *var) {
-    for (int i = 0; i < work->count; i++) {
-        const Stmt *stmt = work->items[i];
+    FOR_EACH_ITEM (stmt, work) {
         if (stmt->kind == STMT_LET && stmt->let.var == var) return stmt->let.value;
     }
     return NULL;
@@ -177,8 +174,7 @@ static bool trips_serve(Arena *arena, const Func *kernel, const SpecializeShape 
 // to do. Nor has it where a block has one point.
 int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
     if (func_cluster(kernel) > 1) return 1;
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
         WgmmaInfo info;
         const char *why;
         if (!is_call(stmt, OP_GEMM) || !wgmma_serves(target, stmt, &info, &why)) continue;
@@ -325,7 +321,7 @@ static bool find_sums(Visitor *visitor, Stmt *stmt) {
     Sums *sums = visitor->user;
     for (int i = GEMM_A; i <= GEMM_B && is_call(stmt, OP_GEMM); i++)
         sums->operand |= stmt->call.args[i].region->buf == sums->fragment;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return true;
+    if (!is_loop(stmt, LOOP_PARALLEL)) return true;
     sums->loop = stmt;
     sums->stored = sums->product = false;
     Visitor inside = {.stmt = find_sum, .expr = find_term, .user = sums};

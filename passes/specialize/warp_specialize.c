@@ -77,13 +77,11 @@ static bool is_zero_fill(const RoleBuilder *p, const Stmt *stmt) {
     bool zero = value->kind == EXPR_FLOAT ? value->real == 0 : expr_is_int(value, 0);
     const Buf *buf = stmt->call.args[0].region->buf;
     int gemms = 0;
-    for (int i = 0; i < p->loop->loop.body.count; i++) {
-        const Stmt *gemm = p->loop->loop.body.items[i];
+    FOR_EACH_ITEM (gemm, &p->loop->loop.body) {
         if (is_call(gemm, OP_GEMM) && gemm->call.args[2].region->buf == buf) gemms += gemm->call.args[4].value ? 2 : 1;
     }
     for (int i = 0; p->work.items[i] != p->loop; i++) {
-        Block one = {.items = &p->work.items[i], .count = 1, .capacity = 1};
-        if (p->work.items[i] != stmt && block_uses_buf(&one, buf)) return false;
+        if (p->work.items[i] != stmt && stmt_uses_buf(p->work.items[i], buf)) return false;
     }
     return zero && gemms == 1;
 }
@@ -259,8 +257,7 @@ static void push_load_role(RoleBuilder *p, Block *out) {
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, &counter), e_var(a, counter.parity), body);
     push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter), integer(p, p->bytes), body);
-    for (int i = 0; i < p->loop->loop.body.count; i++) {
-        const Stmt *stmt = p->loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
         else if (is_call(stmt, OP_COPY)) push_started_copy(p, stmt, subst, &counter, body);
     }
@@ -309,8 +306,7 @@ static void push_products(RoleBuilder *p, Subst *subst, Expr *steps, const Count
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_on(p, OP_MBARRIER_WAIT, p->full, slot_index(p, counter), e_var(a, counter->parity), body);
     int products = 0;
-    for (int i = 0; i < p->loop->loop.body.count; i++) {
-        const Stmt *stmt = p->loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
         if (!is_call(stmt, OP_GEMM)) continue;
         push_product(p, stmt, subst, k, counter, body);
@@ -391,8 +387,7 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
 // ---- the kernel ----
 
 static void sort_statements(RoleBuilder *p, const Block *from) {
-    for (int i = 0; i < from->count; i++) {
-        Stmt *stmt = from->items[i];
+    FOR_EACH_ITEM (stmt, from) {
         bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt);
         bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;
         block_push(p->arena, shared ? &p->shared : fragment ? &p->fragments : &p->work, stmt);
@@ -402,8 +397,7 @@ static void sort_statements(RoleBuilder *p, const Block *from) {
 
 static void count_slots(RoleBuilder *p) {
     expr_const(p->loop->loop.stages, &p->slots);
-    for (int i = 0; i < p->loop->loop.body.count; i++) {
-        const Stmt *stmt = p->loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (!is_call(stmt, OP_COPY)) continue;
         const Region *to = stmt->call.args[1].region;
         p->bytes += region_extent(to, 0) * region_extent(to, 1) * type_bits(to->buf->type) / 8;
@@ -431,8 +425,7 @@ static bool has_steps(PassContext *context, const Func *kernel, const RoleBuilde
 }
 
 static bool multi_buffers_everything(const Stmt *loop) {
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->stage_dims != 1) return false;
     }
     return true;

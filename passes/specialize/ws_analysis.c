@@ -59,9 +59,8 @@ static void find_ranges(Plan *plan, const Block *block, bool pipelined) {
         }
         bool inside = pipelined;
         if (is_pipelined(stmt)) inside = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1;
-        Block *bodies[2];
-        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) find_ranges(plan, bodies[b], inside);
+        if (is_loop(stmt, LOOP_PARALLEL)) continue;
+        FOR_EACH_BODY (body, stmt) find_ranges(plan, body, inside);
     }
 }
 
@@ -96,8 +95,7 @@ static int copies_below(const Plan *plan, const Stmt *stmt, const Buf *buf) {
 
 static bool find_live_ranges(Plan *plan, Tile *tile) {
     int uses = 0;
-    for (int s = 0; s < tile->live_ranges.count; s++) {
-        LiveRange *range = &tile->live_ranges.items[s];
+    VEC_EACH (LiveRange, range, &tile->live_ranges) {
         for (int i = range->at + 1; i < range->block->count; i++) {
             const Stmt *stmt = range->block->items[i];
             if (filled_tile(plan, stmt) == tile->buf) break;
@@ -137,8 +135,8 @@ typedef struct ByThreads {
 
 static bool find_reader(Visitor *visitor, Stmt *stmt) {
     ByThreads *by = visitor->user;
-    bool leaf = stmt->kind == STMT_CALL || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) ||
-                stmt->kind == STMT_LET || stmt->kind == STMT_STORE;
+    bool leaf =
+        stmt->kind == STMT_CALL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_LET || stmt->kind == STMT_STORE;
     if (!leaf) return true;
     if (!is_call(stmt, OP_GEMM) && filled_tile(by->plan, stmt) != by->buf) by->found |= stmt_uses_buf(stmt, by->buf);
     return false;
@@ -152,8 +150,7 @@ static bool read_by_threads(const Plan *plan, const Buf *buf) {
 }
 
 static const Stmt *transpose_copy(const Plan *plan, const Tile *tile) {
-    for (int s = 0; s < tile->live_ranges.count; s++) {
-        const LiveRange *range = &tile->live_ranges.items[s];
+    VEC_EACH (const LiveRange, range, &tile->live_ranges) {
         if (range->first >= 0 && transposes_loaded(range->block->items[range->first], (void *)plan) &&
             range->block->items[range->first]->call.args[0].region->buf == tile->buf)
             return range->block->items[range->first];
@@ -162,8 +159,7 @@ static const Stmt *transpose_copy(const Plan *plan, const Tile *tile) {
 }
 
 static void make_groups(Plan *plan) {
-    for (int i = 0; i < plan->tiles.count; i++) {
-        Tile *tile = plan->tiles.items[i];
+    VEC_EACH_PTR (Tile, tile, &plan->tiles) {
         for (int g = 0; g < plan->channels.count && !tile->channel; g++)
             if (share_barriers(plan->channels.items[g]->tiles.items[0], tile)) tile->channel = plan->channels.items[g];
         if (!tile->channel) {
@@ -300,8 +296,7 @@ static void need_control(Plan *plan, const Stmt *stmt) {
 }
 
 static void need_block(Plan *plan, const Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
         const Region *from = loads_tile(stmt, NULL) ? stmt->call.args[0].region : NULL;
         for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
@@ -386,7 +381,7 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
 // (memory_problem sees what parallel loops do to memory.)
 static bool find_problem(Visitor *visitor, Stmt *stmt) {
     Plan *plan = visitor->user;
-    if (plan->problem || (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL)) return false;
+    if (plan->problem || is_loop(stmt, LOOP_PARALLEL)) return false;
     plan->problem = stmt_problem(plan, stmt);
     return !plan->problem;
 }
@@ -422,8 +417,7 @@ static bool reads_before(const Block *body, const Buf *buf) {
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
         bool loop = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
-        const Block one = {.items = (Stmt **)&body->items[i], .count = 1, .capacity = 1};
-        if (loop && block_uses_buf(&one, buf)) return false;
+        if (loop && stmt_uses_buf(body->items[i], buf)) return false;
     }
     return !works_with_others(body);
 }
@@ -433,8 +427,7 @@ bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
     EffectVec effects = {0};
     int reads = 0, writes = 0;
     path_effects(arena, grid, &effects);
-    for (int i = 0; i < effects.count; i++) {
-        const Effect *effect = &effects.items[i];
+    VEC_EACH (const Effect, effect, &effects) {
         if (effect->buf != buf) continue;
         if (writes > 0 || effect->access == ACCESS_UPDATE) return false;
         reads += effect->access == ACCESS_READ;
@@ -448,8 +441,7 @@ bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
 static const char *memory_problem(Plan *plan) {
     EffectVec effects = {0};
     path_effects(plan->arena, plan->grid, &effects);
-    for (int i = 0; i < effects.count; i++) {
-        const Effect *a = &effects.items[i];
+    VEC_EACH (const Effect, a, &effects) {
         if (a->access == ACCESS_READ) continue;
         if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY)
             return "a tile is written by other statements than copies";
@@ -460,8 +452,7 @@ static const char *memory_problem(Plan *plan) {
 }
 
 static const char *copies_problem(Plan *plan) {
-    for (int i = 0; i < plan->tiles.count; i++) {
-        Tile *tile = plan->tiles.items[i];
+    VEC_EACH_PTR (Tile, tile, &plan->tiles) {
         if (tile->buf->alias_of) return "a tile has an @alias";
         if (!find_live_ranges(plan, tile)) return "a tile is used outside of the block of the copy that loads it";
     }
@@ -476,12 +467,10 @@ bool is_transposed_tile(const Plan *plan, const Tile *tile) {
 // What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in
 // the same block, always by a load or always by transposing.
 static const char *transpose_problem(Plan *plan) {
-    for (int i = 0; i < plan->tiles.count; i++) {
-        const Tile *tile = plan->tiles.items[i];
+    VEC_EACH_PTR (Tile, tile, &plan->tiles) {
         bool transposed = is_transposed_tile(plan, tile), read = transpose_copy(plan, tile) != NULL;
         if (transposed && read) return "a tile is transposed twice";
-        for (int s = 0; s < tile->live_ranges.count; s++) {
-            const LiveRange *range = &tile->live_ranges.items[s];
+        VEC_EACH (const LiveRange, range, &tile->live_ranges) {
             const Stmt *fill = range->block->items[range->at];
             if (transposes_loaded(fill, plan) != transposed)
                 return "a tile is both loaded and the result of a transpose";
