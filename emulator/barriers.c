@@ -38,7 +38,8 @@ static bool count_agrees(Agent *agent, Barrier *barrier, int64_t id, int64_t exp
     return false;
 }
 
-void barrier_sync(Agent *agent, const Call *call, bool waits) {
+static void barrier_sync(Agent *agent, const Call *call) {
+    bool waits = call->op == OP_BARRIER;
     Cta *cta = agent->cta;
     Machine *machine = cta->machine;
     bool named = call->count > 0 && call->args[0].has_value;
@@ -70,7 +71,7 @@ void barrier_sync(Agent *agent, const Call *call, bool waits) {
     if (barrier->arrived >= expected) complete(cta, barrier, (int)id);
 }
 
-void warp_sync(Agent *agent) {
+static void warp_sync(Agent *agent) {
     Cta *cta = agent->cta;
     if (!agent->warp || !whole_warp(agent, "warp_sync") || !cta->machine->races) return;
     Clock *clock = NULL;
@@ -164,7 +165,7 @@ static void initialise(Agent *agent, const Mem *mem, int64_t element, int lane, 
 }
 
 // Announces what the thread has initialised until now to the asynchronous proxy.
-void fence_mbarrier_init(Agent *agent) {
+static void fence_mbarrier_init(Agent *agent) {
     Cta *cta = agent->cta;
     bool any = false;
     for (int i = 0; i < cta->mbarrier_count; i++) {
@@ -235,7 +236,7 @@ MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane, bool
     return state_readable_in(agent, cta, mem, offsets[lane], 1, lane) ? mbarrier_at(cta, mem, offsets[lane]) : NULL;
 }
 
-void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call) {
+static void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call) {
     bool told = false;
     for (Mask m = in->wide ? agent->mask : 1; m && !agent->cta->machine->stop; m &= m - 1) {
         int l = __builtin_ctz(m);
@@ -248,7 +249,7 @@ void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call) {
     if (told && clocked(agent)) clock_tick(agent->cta, agent->first_thread / LANES);
 }
 
-void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
+static void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
     Cta *cta = agent->cta;
     const Place *place = call->args[0].place;
     const Mem *mem = machine_mem(cta->machine, place->mem);
@@ -278,3 +279,15 @@ void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
     agent->passed = 0;
     if (told && clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
 }
+
+const OpHandler barrier_handlers[OP_COUNT] = {
+    [OP_BARRIER] = {.effect = barrier_sync},
+    [OP_BARRIER_ARRIVE] = {.effect = barrier_sync},
+    [OP_WARP_SYNC] = {.no_operands = warp_sync},
+    [OP_MBARRIER_INIT] = {.with_result = mbarrier_op},
+    [OP_MBARRIER_ARRIVE] = {.with_result = mbarrier_op},
+    [OP_MBARRIER_EXPECT] = {.with_result = mbarrier_op},
+    [OP_MBARRIER_WAIT] = {.with_result = mbarrier_op},
+    [OP_FENCE_MBARRIER_INIT] = {.no_operands = fence_mbarrier_init},
+    [OP_PEER_ARRIVE] = {.with_result = mbarrier_peer_arrive},
+};

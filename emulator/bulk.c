@@ -255,8 +255,8 @@ static void start_store(Agent *agent, BulkCopy *copy, int lane) {
     int64_t bytes = copy->map->rows * copy->map->row_bytes;
     if (copy->held_bytes < bytes) copy->held = NEW_ARRAY(cta->machine->arena, uint8_t, copy->held_bytes = bytes);
     copy->agent = agent;
-    copy->group = agent->bulk_last[lane] = agent->bulk_closed[lane];
-    agent->bulk_pc = agent->pc;
+    copy->group = agent->bulk.last[lane] = agent->bulk.closed[lane];
+    agent->bulk.pc = agent->pc;
 }
 
 // Into the memory of a block: the agent's own, or another of the cluster.
@@ -330,7 +330,7 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
     }
 }
 
-void bulk_start(Agent *agent, const Call *call) {
+static void bulk_start(Agent *agent, const Call *call) {
     for (Mask m = agent->mask; m && !agent->cta->machine->stop; m &= m - 1) {
         if (call->line) start_line(agent, call, __builtin_ctz(m));
         else start_lane(agent, call, __builtin_ctz(m));
@@ -340,12 +340,13 @@ void bulk_start(Agent *agent, const Call *call) {
 // ---- groups of stores ----
 // Units count the groups of a warp. A thread that waits for its own group learns of all that the warp had closed by
 // then.
-void bulk_commit(Agent *agent) {
+static void bulk_commit(Agent *agent) {
+    if (!agent->warp) return;   // at tile stage nothing is late
     Cta *cta = agent->cta;
     int warp = agent->first_thread / LANES;
     for (Mask m = agent->mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
-        agent->bulk_epochs[l][agent->bulk_closed[l]++ % BULK_GROUPS] = unit_epoch(cta, UNIT_READS, warp);
+        agent->bulk.epochs[l][agent->bulk.closed[l]++ % BULK_GROUPS] = unit_epoch(cta, UNIT_READS, warp);
     }
     unit_next(cta, UNIT_READS, warp);
     unit_next(cta, UNIT_WRITES, warp);
@@ -362,7 +363,8 @@ static void finish_groups(Agent *agent, int lane, int groups, bool only_reads) {
     }
 }
 
-void bulk_wait(Agent *agent, const Call *call) {
+static void bulk_wait(Agent *agent, const Call *call) {
+    if (!agent->warp) return;
     int n = (int)call->args[0].number, warp = agent->first_thread / LANES;
     bool only_reads = call->count > 1 && call->args[1].name;
     if (n >= BULK_GROUPS) {
@@ -371,11 +373,11 @@ void bulk_wait(Agent *agent, const Call *call) {
         return;
     }
     for (Mask m = agent->mask; m; m &= m - 1) {
-        int l = __builtin_ctz(m), groups = agent->bulk_closed[l] - n;
+        int l = __builtin_ctz(m), groups = agent->bulk.closed[l] - n;
         if (groups <= 0) continue;
         finish_groups(agent, l, groups, only_reads);
-        if (groups > agent->bulk_read[l]) agent->bulk_read[l] = groups;
-        uint32_t epoch = agent->bulk_epochs[l][(groups - 1) % BULK_GROUPS];
+        if (groups > agent->bulk.read[l]) agent->bulk.read[l] = groups;
+        uint32_t epoch = agent->bulk.epochs[l][(groups - 1) % BULK_GROUPS];
         unit_learn(agent, (Mask)1 << l, UNIT_READS, warp, epoch);
         if (!only_reads) unit_learn(agent, (Mask)1 << l, UNIT_WRITES, warp, epoch);
     }
@@ -386,8 +388,8 @@ void bulk_agent_ends(Agent *agent) {   // shared memory may be gone after it
     Cta *cta = agent->cta;
     for (Mask m = agent->full; m; m &= m - 1) {
         int l = __builtin_ctz(m);
-        if (agent->bulk_last[l] >= agent->bulk_read[l])
-            emu_report(cta->machine, agent->bulk_pc, T_EMU_PENDING, thread_text(agent, l),
+        if (agent->bulk.last[l] >= agent->bulk.read[l])
+            emu_report(cta->machine, agent->bulk.pc, T_EMU_PENDING, thread_text(agent, l),
                        "the reading half of its tma_store");
     }
     for (int i = 0; i < cta->bulk_count; i++)
@@ -423,3 +425,10 @@ int bulk_writing(const Cta *cta, int64_t byte) {
     }
     return -1;
 }
+
+const OpHandler bulk_handlers[OP_COUNT] = {
+    [OP_TMA_LOAD] = {.effect = bulk_start},          [OP_TMA_MULTICAST] = {.effect = bulk_start},
+    [OP_TMA_ADD] = {.effect = bulk_start},           [OP_TMA_STORE] = {.effect = bulk_start},
+    [OP_BULK_LOAD] = {.effect = bulk_start},         [OP_BULK_STORE] = {.effect = bulk_start},
+    [OP_BULK_COMMIT] = {.no_operands = bulk_commit}, [OP_BULK_WAIT] = {.effect = bulk_wait},
+};

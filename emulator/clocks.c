@@ -1,5 +1,5 @@
 // What threads and asynchronous units know of each other: emulator/race.c explains it.
-#include "emulator/race.h"
+#include "emulator/race_impl.h"
 #include <string.h>
 
 // ---- clocks ----

@@ -8,6 +8,11 @@
 // program, not from the schedule: when a block ends, each such read must be in the past of one of its threads.
 #include "emulator/machine.h"
 
+static void cluster_rank(Agent *agent, const Instr *in, const Call *call) {
+    (void)call;
+    for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = agent->cta->rank;
+}
+
 // ---- other blocks' memory ----
 static void report_end(const Cta *cta, int pc, const char *what) {
     emu_report(cta->machine, pc, T_EMU_PEER_ENDS, what, (long long)cta->index);
@@ -28,7 +33,7 @@ Cta *cluster_peer(Agent *agent, int64_t rank, int lane) {
     return NULL;
 }
 
-void peer_load(Agent *agent, const Instr *in, const Call *call) {
+static void peer_load(Agent *agent, const Instr *in, const Call *call) {
     Machine *machine = agent->cta->machine;
     const Place *place = call->args[0].place;
     const Mem *mem = machine_mem(machine, place->mem);
@@ -69,7 +74,7 @@ static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, 
     return true;
 }
 
-void peer_store(Agent *agent, const Call *call) {
+static void peer_store(Agent *agent, const Call *call) {
     int64_t offsets[LANES];
     Mask mask = place_offsets(agent, call->args[0].place, agent->mask, NULL, offsets);
     for (Mask m = mask; m && !agent->cta->machine->stop; m &= m - 1) {
@@ -119,7 +124,7 @@ static bool all_there(const Cta *cta) {
     return cta->cluster->arrived + cta->cluster->gone >= block_threads(cta->machine) * cta->machine->code->cluster;
 }
 
-void cluster_barrier(Agent *agent) {
+static void cluster_barrier(Agent *agent) {
     Cta *cta = agent->cta;
     Machine *machine = cta->machine;
     Barrier *barrier = cta->cluster;
@@ -157,3 +162,10 @@ void cluster_block_ends(Cta *cta) {
     int pc = race_unfinished(cta, &byte);
     if (pc >= 0) report_end(cta, pc, arena_printf(cta->machine->arena, "byte %lld of shared memory", (long long)byte));
 }
+
+const OpHandler cluster_handlers[OP_COUNT] = {
+    [OP_CLUSTER_RANK] = {.with_result = cluster_rank},
+    [OP_PEER] = {.with_result = peer_load},
+    [OP_PEER_STORE] = {.effect = peer_store},
+    [OP_CLUSTER_BARRIER] = {.no_operands = cluster_barrier},
+};

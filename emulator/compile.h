@@ -1,6 +1,7 @@
 // The inside of the compiler from functions to code: what compile*.c share. compile.c explains it.
 #pragma once
-#include "emulator/machine.h"
+#include "emulator/code.h"
+#include "emulator/handlers.h"
 
 typedef struct Val {
     int slot;

@@ -342,6 +342,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
     int mark = c->next;
     Call *call = NEW(c->arena, Call);
     call->op = op;
+    call->handler = op_handler(op);
     call->is_async = is_async;
     call->count = count;
     call->args = NEW_ARRAY(c->arena, CallArg, count + 1);

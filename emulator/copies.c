@@ -9,13 +9,13 @@
 #include <string.h>
 
 static Copy *new_copy(Agent *agent) {
-    if (agent->copy_count == agent->copy_capacity) {
-        int grown = agent->copy_capacity ? 2 * agent->copy_capacity : 16;
-        agent->copies = arena_grow(agent->cta->machine->arena, agent->copies, sizeof(Copy) * (size_t)agent->copy_count,
-                                   sizeof(Copy) * (size_t)grown);
-        agent->copy_capacity = grown;
+    if (agent->cp_async.count == agent->cp_async.capacity) {
+        int grown = agent->cp_async.capacity ? 2 * agent->cp_async.capacity : 16;
+        agent->cp_async.copies = arena_grow(agent->cta->machine->arena, agent->cp_async.copies,
+                                            sizeof(Copy) * (size_t)agent->cp_async.count, sizeof(Copy) * (size_t)grown);
+        agent->cp_async.capacity = grown;
     }
-    return &agent->copies[agent->copy_count++];
+    return &agent->cp_async.copies[agent->cp_async.count++];
 }
 
 // Elements that each lane really reads: `valid` of them, none where the last operand says so.
@@ -38,7 +38,7 @@ static void start_lane(Agent *agent, Copy *copy, int l, int64_t to, int64_t n) {
     const Cta *cta = agent->cta;
     bool races = cta->machine->options.races;
     copy->to[l] = copy->dst->offset + to * copy->dst->bytes;
-    copy->group[l] = agent->committed[l];
+    copy->group[l] = agent->cp_async.committed[l];
     access_aligned(agent, copy->dst, to, copy->bytes, l);
     if (copy->valid[l]) {
         int64_t count = copy->valid[l] / copy->src->bytes;
@@ -51,7 +51,7 @@ static void start_lane(Agent *agent, Copy *copy, int l, int64_t to, int64_t n) {
     state_set(cta, copy->dst, to, n, STATE_WRITING);
 }
 
-void copy_start(Agent *agent, const Call *call) {
+static void copy_start(Agent *agent, const Call *call) {
     Machine *machine = agent->cta->machine;
     int64_t n = call->args[2].number, spans[LANES], whole[LANES], to[LANES];
     for (int l = 0; l < LANES; l++) whole[l] = n;
@@ -74,8 +74,12 @@ void copy_start(Agent *agent, const Call *call) {
     conflicts_count(agent, copy->dst, bytes_at, copy->pending, copy->bytes);
 }
 
-void copy_commit(Agent *agent) {
-    for (Mask m = agent->mask; m; m &= m - 1) agent->committed[__builtin_ctz(m)]++;
+static void copy_commit(Agent *agent) {
+    if (!agent->warp) {
+        tile_commit(agent);
+        return;
+    }
+    for (Mask m = agent->mask; m; m &= m - 1) agent->cp_async.committed[__builtin_ctz(m)]++;
 }
 
 static void land_lane(Agent *agent, Copy *copy, int l) {
@@ -94,36 +98,42 @@ static void land_lane(Agent *agent, Copy *copy, int l) {
 
 static void forget_landed(Agent *agent) {
     int kept = 0;
-    for (int i = 0; i < agent->copy_count; i++) {
-        if (!agent->copies[i].pending) continue;
-        if (kept != i) agent->copies[kept] = agent->copies[i];
+    for (int i = 0; i < agent->cp_async.count; i++) {
+        if (!agent->cp_async.copies[i].pending) continue;
+        if (kept != i) agent->cp_async.copies[kept] = agent->cp_async.copies[i];
         kept++;
     }
-    agent->copy_count = kept;
+    agent->cp_async.count = kept;
 }
 
-void copy_wait(Agent *agent, int64_t groups) {
-    for (int i = 0; i < agent->copy_count; i++) {
-        Copy *copy = &agent->copies[i];
+static void copy_wait(Agent *agent, const Call *call) {
+    int64_t groups = call->args[0].number;
+    if (!agent->warp) {
+        tile_wait(agent, groups);
+        return;
+    }
+    for (int i = 0; i < agent->cp_async.count; i++) {
+        Copy *copy = &agent->cp_async.copies[i];
         for (Mask m = copy->pending & agent->mask; m; m &= m - 1) {
             int l = __builtin_ctz(m);
-            if (copy->group[l] < agent->committed[l] - groups) land_lane(agent, copy, l);
+            if (copy->group[l] < agent->cp_async.committed[l] - groups) land_lane(agent, copy, l);
         }
     }
     forget_landed(agent);
 }
 
 void copies_land_all(Agent *agent) {
-    for (int i = 0; i < agent->copy_count; i++)
-        for (Mask m = agent->copies[i].pending; m; m &= m - 1) land_lane(agent, &agent->copies[i], __builtin_ctz(m));
-    agent->copy_count = 0;
+    for (int i = 0; i < agent->cp_async.count; i++)
+        for (Mask m = agent->cp_async.copies[i].pending; m; m &= m - 1)
+            land_lane(agent, &agent->cp_async.copies[i], __builtin_ctz(m));
+    agent->cp_async.count = 0;
 }
 
 int copy_writing(const Cta *cta, int64_t byte) {
     for (int a = 0; a < cta->agent_count; a++) {
         const Agent *agent = cta->agents[a];
-        for (int i = 0; i < agent->copy_count; i++) {
-            const Copy *copy = &agent->copies[i];
+        for (int i = 0; i < agent->cp_async.count; i++) {
+            const Copy *copy = &agent->cp_async.copies[i];
             for (Mask m = copy->pending; m; m &= m - 1) {
                 int64_t to = copy->to[__builtin_ctz(m)];
                 if (byte >= to && byte < to + copy->bytes) return copy->pc;
@@ -132,3 +142,9 @@ int copy_writing(const Cta *cta, int64_t byte) {
     }
     return -1;
 }
+
+const OpHandler copy_handlers[OP_COUNT] = {
+    [OP_CP_ASYNC] = {.effect = copy_start},
+    [OP_CP_ASYNC_COMMIT] = {.no_operands = copy_commit},
+    [OP_CP_ASYNC_WAIT] = {.effect = copy_wait},
+};

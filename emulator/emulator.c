@@ -31,7 +31,7 @@
 // order nothing within a block. At tile stage accesses to another block of the cluster are not checked for races (at
 // thread stage they are). Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not
 // looked at, nor whether a role's registers suffice.
-#include "emulator/machine.h"
+#include "emulator/launch.h"
 #include <time.h>
 
 typedef struct RunJob {

@@ -7,21 +7,17 @@
 // lanes that run interleaved by a seeded schedule; asynchronous copies land late; happens-before is tracked with vector
 // clocks.
 //
-// The files, in the order of a run:
+// Headers in the order of a run; each says what comes in, what goes out, and its files:
 //
-//     test.c                 tests: inputs, the reference, the comparison; reference_cache.c: results that are known
-//     launch.c               arguments to dims; which variant; a machine for one launch; launches.c: dependent launches
-//     compile*.c             the function to a list of instructions over slots (compile.h)
-//     uniformity.c           which values are equal in all lanes; parallel_references.c: loops with independent iterations
-//     schedule.c             blocks, and in them agents; a random one runs for a random time; livelock.c
-//     eval.c                 an agent's run: arithmetic for 32 lanes at a time, branches by masks
-//     memory.c, values.c     places of elements, bounds, initialisation; elements in memory and values in registers
-//     tile.c                 tile ops on whole arrays, and asynchronous ones that land late
-//     thread.c               operations of lanes; copies.c: cp.async; matrix.c: ldmatrix and mma; barriers.c
-//     bulk.c, wgmma.c        TMA; matrix instructions of a warpgroup
-//     cluster.c              blocks that read each other's shared memory
-//     race.c                 happens-before within a block; clocks.c; race_blocks.c: between blocks
-//     conflicts.c, report.c  bank conflicts of shared memory; diagnostics
+//     launch.h      tests and their inputs; arguments to dims; which variant runs; a machine for one launch
+//     code.h        a function is compiled to instructions over slots (compile.h: what the compiler's files share)
+//     machine.h     agents and blocks: a random agent runs for a random time; reports
+//     handlers.h    the table from op to handler
+//     memory.h      places of elements, bounds, initialisation, bank conflicts
+//     barriers.h    barriers, mbarriers, clusters
+//     async.h       started tile ops, cp.async, TMA, wgmma
+//     race.h        happens-before (race_impl.h: what its files share)
+//     values.h      elements in memory and values in registers; random numbers
 #pragma once
 #include "ir/ir.h"
 

@@ -410,8 +410,7 @@ void agent_run(Agent *agent, int64_t budget) {
         case X_CALL: {
             const Call *call = in->extra;
             machine->moves += !op_is_atomic(call->op) && !op_only_looks(call->op);
-            if (op_is(call->op, OP_CLASS_TILE)) call_tile_op(agent, in, call);
-            else call_thread_op(agent, in, call);
+            run_op(agent, in, call);
             break;
         }
         case X_LAUNCH: machine->stop |= !launch_callee(machine, in->extra, agent); break;

@@ -84,7 +84,7 @@ MULTIPLY(multiply_f32, float, f)
 MULTIPLY(multiply_f64, double, f)
 MULTIPLY(multiply_int, uint64_t, i)
 
-void matrix_multiply(Agent *agent, const Call *call) {
+static void matrix_multiply(Agent *agent, const Call *call) {
     const MmaCode *code = call->mma;
     Word a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS];
     Lanes *lanes = NULL;
@@ -183,10 +183,16 @@ static void move_one(Agent *agent, const MatrixMove *move, int matrix, Word *wor
             elements_store(move->mem->type, data + move->rows[matrix * 8 + r] * bytes, 1, n, words + r * n);
 }
 
-void matrix_move(Agent *agent, const Call *call) {
+static void matrix_move(Agent *agent, const Call *call) {
     MatrixMove move;
     Word words[8 * 16];
     if (!matrix_setup(agent, call, &move)) return;
     matrix_note(agent, &move);
     for (int i = 0; i < move.count; i++) move_one(agent, &move, i, words);
 }
+
+const OpHandler matrix_handlers[OP_COUNT] = {
+    [OP_LDMATRIX] = {.effect = matrix_move},
+    [OP_STMATRIX] = {.effect = matrix_move},
+    [OP_MMA] = {.effect = matrix_multiply},
+};

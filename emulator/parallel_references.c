@@ -7,7 +7,7 @@
 //         so that each iteration has elements of its own;
 //     nothing breaks out of the loop, and no call has an effect;
 //     the bounds of j do not depend on i.
-#include "emulator/machine.h"
+#include "emulator/code.h"
 
 typedef struct Stored {
     const Buf *buf;

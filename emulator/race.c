@@ -44,7 +44,7 @@
 //
 // In a parallel loop at tile stage each iteration is a thread of its own, and loops follow each other; there a block is
 // one party.
-#include "emulator/race.h"
+#include "emulator/race_impl.h"
 
 // ---- threads of a block ----
 typedef struct Toucher {

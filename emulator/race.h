@@ -1,109 +1,80 @@
-// What the parts of the race detector share (emulator/race.c explains it): clocks.c has what threads and units know,
-// race.c the accesses of a block, race_blocks.c those between blocks. All lives in the machine's arena.
+// Happens-before: which accesses are ordered (race.c explains the method).
+//
+// In: accesses of threads and of asynchronous units, and the synchronisation between them. Out: reports of pairs of
+// accesses that conflict and are not ordered.
+//
+// Files in order: clocks.c (what threads and units know), race.c (accesses of a block), race_blocks.c (between blocks).
+// race_impl.h has what these three share.
 #pragma once
-#include "emulator/machine.h"
+#include "emulator/code.h"
 
-struct Clock {
-    int users;
-    Clock *next;   // of the free ones
-    uint32_t at[];
-};
+typedef struct Machine Machine;
+typedef struct Cta Cta;
+typedef struct Clock Clock;
+typedef struct Cell Cell;
+typedef struct SharedCells SharedCells;
+typedef struct GlobalCell GlobalCell;
+typedef struct IterCell IterCell;
+typedef struct Races Races;
 
-typedef struct Reader {
-    uint32_t epoch, warp;
-    Mask lanes;   // 0: none
+typedef enum { TOUCH_READ, TOUCH_WRITE, TOUCH_ATOMIC } Touch;
+
+// Asynchronous units have components in clocks, as threads have.
+typedef enum {
+    UNIT_READS,      // of shared memory by the TMA stores of a warp
+    UNIT_WRITES,     // of the tensor by them
+    UNIT_WGMMA,      // of a warpgroup
+    UNIT_MBARRIER,   // the copies that complete on it
+} UnitKind;
+
+typedef struct Actor {   // an operation of a unit
+    uint32_t unit, epoch;
+    Clock *clock;   // what was known when it started
     int pc;
-    bool atomic;   // updates: they go with each other, as reads do
-} Reader;
+} Actor;
 
-typedef struct LastWrite {   // the last plain one; epoch 0: never written
-    uint32_t epoch, thread;
-    int pc;
-} LastWrite;
+// ---- a launch, a block ----
+Races *races_new(Machine *machine);
+void races_watch(Machine *machine, Mem *mem, int64_t elements);
+void races_start(Cta *cta);           // a block begins
+void races_start_cluster(Cta *cta);   // all blocks of a cluster begin; cta is the first
+void races_meet(Cta *cta);            // each block of the cluster learns what the others wrote to global memory
 
-typedef struct Readers {   // since the last write
-    Reader latest;
-    uint32_t more;   // further ones: index + 1 in the pool
-} Readers;
+// ---- accesses ----
+void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc);
+void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc);
+void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, bool write, int pc);
+void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element,
+               Touch touch);   // in the memory of another block of the cluster
+// An access of another block to this one's shared memory that none of its threads is ordered after; -1: none. *byte:
+// where.
+int race_unfinished(Cta *cta, int64_t *byte);
+void actor_shared(Cta *cta, const Actor *actor, int64_t byte, int bytes, Touch touch, const Mem *mem);
+void actor_global(Agent *agent, int lane, const Actor *actor, const Mem *mem, int64_t element, int64_t count,
+                  Touch touch);
 
-struct Cell {   // of global memory, within a block
-    LastWrite write;
-    Readers readers;
-};
+// ---- synchronisation ----
+void race_release(Agent *agent, int lane, const Mem *mem, int64_t element);
+void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element);
+void race_atomic(Agent *agent, int lane, const Mem *mem, int64_t element);
+void race_fence(Agent *agent);
+void race_fence_async(Agent *agent);
+void clock_arrive(Cta *cta, Clock **into, int thread);   // `into` learns what the thread did and knows
+// The thread learns what `from` knows. arrived: it told `from` everything before.
+void clock_depart(Cta *cta, Clock *from, int thread, bool arrived);
+void clock_tick(Cta *cta, int warp);   // after clock_arrive of its threads
+void clock_merge(Cta *cta, Clock **into, const Clock *from);
+void clock_drop(Cta *cta, Clock **clock);
+uint32_t thread_epoch(const Agent *agent);
 
-// Of a block's shared memory. Most accesses touch whole lines, whose granules then have all in common: the line's first
-// one stands for them, until an access to a smaller piece splits the line. Writes and readers are split apart from each
-// other; an access to the whole line unites what it makes equal again.
-enum { LINE_BYTES = 16, SPLIT_WRITES = 1, SPLIT_READERS = 2 };
-
-struct SharedCells {
-    LastWrite *writes;   // by granule
-    Readers *readers;
-    uint8_t *split;   // by line
-};
-
-typedef struct ReaderNode {
-    Reader reader;
-    uint32_t next;
-} ReaderNode;
-
-struct IterCell {
-    uint32_t seq;                       // the parallel loop; older ones are over
-    int64_t writer, reader, reader_2;   // iteration + 1; the first two different readers
-    int w_pc, r_pc;
-};
-
-// Who of a block touched something, and when.
-typedef struct Moment {
-    uint32_t thread, epoch;   // or a unit; thread WHOLE: the block as one
-    uint32_t stamp;           // of all blocks
-} Moment;
-
-struct GlobalCell {                     // across blocks; block + 1, 0: none
-    int64_t writer, reader, reader_2;   // the last writer, and two different readers
-    Moment wrote, read, read_2;
-    int w_pc, r_pc, r2_pc;
-    bool w_atomic;
-    int64_t owner;   // the block that the thread cell speaks of
-};
-
-struct Races {
-    int threads;   // of a block (of all of a cluster), in whole warps
-    int parties;   // components of a clock: threads, their fences, units
-    int first_unit, warps, groups;
-    Clock *free;
-    VEC(ReaderNode) nodes;
-    uint32_t free_node;
-    uint32_t stamp;                       // advances with every release and fence; 1: there was none
-    const Clock *last_into, *last_from;   // the last join, which need not be repeated
-    const Clock *last_own, *last_told;    // the same for what a thread learns
-    Clock *last_next;
-    Map *locations;   // released: address -> KnownVec
-    Map *blocks;      // block + 1 -> BlockKnown
-};
-
-// ---- clocks ----
-
-// A clock has users; who keeps one counts itself in, and releases it. What is written to must have one user.
-Clock *clock_new(Races *races, Arena *arena);   // of unknown contents
-Clock *clock_copy(Races *races, Arena *arena, const Clock *from);
-void clock_join(const Races *races, Clock *into, const Clock *from);   // into knows what both know together
-void clock_release(Races *races, Clock *clock);                        // NULL: nothing
-
-// ---- between blocks ----
-
-enum { WHOLE = UINT32_MAX };   // for a thread: all of the block
-
-// An agent that accesses global memory: a thread or unit, or the block as one.
-typedef struct Party {
-    int64_t block;
-    uint32_t thread, self, epoch;   // self: the thread that a unit acts for
-    const uint32_t *knows;
-} Party;
-
-Party party_of(const Agent *agent, int lane);
-Party party_of_unit(const Agent *agent, int lane, const Actor *actor);
-// Reports what another block did with the element unordered with this access, and remembers the access.
-void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element, Touch touch, int pc);
-
-const char *touch_text(bool write, bool atomic);   // "reads"
+// ---- units ----
+Actor actor_start(const Cta *cta, UnitKind kind, int number, int pc);   // an operation in the unit's open epoch
+void actor_acts_for(const Agent *agent, Mask lanes, Actor *actor);      // it knows what these threads know
+void actor_end(Cta *cta, Actor *actor);
+uint32_t actor_knows(const Cta *cta, const Actor *actor, int thread);                   // epoch of that thread
+uint32_t unit_epoch(const Cta *cta, UnitKind kind, int number);                         // the open one
+void unit_next(Cta *cta, UnitKind kind, int number);                                    // closes it
+void unit_tell(Cta *cta, Clock **clock, UnitKind kind, int number);                     // the clock learns of it
+void unit_learn(Agent *agent, Mask lanes, UnitKind kind, int number, uint32_t epoch);   // threads learn up to there
+uint32_t unit_known(const Agent *agent, int lane, UnitKind kind, int number);   // the last epoch that it knows of
+uint32_t unit_known_best(const Cta *cta, UnitKind kind, int number);            // that some thread knows of

@@ -1,5 +1,5 @@
 // Accesses of different blocks, which release and acquire alone order: emulator/race.c explains it.
-#include "emulator/race.h"
+#include "emulator/race_impl.h"
 
 // What a thread knows of its block when it releases; stamp 0: nothing.
 typedef struct Told {

@@ -4,7 +4,7 @@
 // A result is used again for the same text and equal arguments. It depends on nothing else. So does the result of a
 // whole test: one that has passed without a diagnostic is not run again while the module's text stays the same (after
 // the last pass, the module is what the test command runs).
-#include "emulator/machine.h"
+#include "emulator/launch.h"
 #include "ir/print.h"
 #include <string.h>
 

@@ -51,11 +51,11 @@ static Agent *agent_make(Cta *cta) {
 }
 
 static void start_units(Agent *agent) {
-    memset(agent->bulk_closed, 0, sizeof agent->bulk_closed);
-    memset(agent->bulk_read, 0, sizeof agent->bulk_read);
-    memset(agent->bulk_last, -1, sizeof agent->bulk_last);
-    agent->wgmma_group_count = 0;
-    agent->wgmma_fenced = false;
+    memset(agent->bulk.closed, 0, sizeof agent->bulk.closed);
+    memset(agent->bulk.read, 0, sizeof agent->bulk.read);
+    memset(agent->bulk.last, -1, sizeof agent->bulk.last);
+    agent->wgmma.count = 0;
+    agent->wgmma.fenced = false;
 }
 
 Agent *agent_start(Cta *cta, int pc) {
@@ -71,9 +71,9 @@ Agent *agent_start(Cta *cta, int pc) {
     agent->role = NULL;
     agent->parallel = NULL;
     agent->warp = false;
-    agent->children = agent->first_thread = agent->copy_count = 0;
+    agent->children = agent->first_thread = agent->cp_async.count = 0;
     agent->passed = 0;
-    memset(agent->committed, 0, sizeof agent->committed);
+    memset(agent->cp_async.committed, 0, sizeof agent->cp_async.committed);
     if (cta->machine->code->bulk) start_units(agent);
     return agent;
 }

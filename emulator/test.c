@@ -3,7 +3,8 @@
 // Inputs depend on the seed and the parameter's position alone, so every stage of a program sees the same ones. Outputs
 // begin as NaN (integers: an odd pattern) and are marked as not initialised: an element that nobody writes is found by
 // its mark, and on a device by its poison.
-#include "emulator/machine.h"
+#include "emulator/launch.h"
+#include "emulator/memory.h"
 #include <math.h>
 #include <string.h>
 

@@ -138,7 +138,7 @@ static Word early_value(Machine *machine, const Mem *mem, const uint8_t *at) {
     return element_load(mem->type, random_below(&machine->random, 2) ? at : (const uint8_t *)&other);
 }
 
-static void atomic_access(Agent *agent, const Instr *in, const Call *call) {
+static void element_access(Agent *agent, const Instr *in, const Call *call) {
     OpId op = call->op;
     Machine *machine = agent->cta->machine;
     const Place *place = call->args[0].place;
@@ -205,7 +205,8 @@ static void vote(Agent *agent, const Instr *in, const Call *call) {
     for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = result;
 }
 
-static void elect(Agent *agent, const Instr *in) {
+static void elect(Agent *agent, const Instr *in, const Call *call) {
+    (void)call;
     int first = __builtin_ctz(agent->mask);
     for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = l == first;
 }
@@ -241,98 +242,29 @@ static void assert_op(Agent *agent, const Instr *in, const Call *call) {
     }
 }
 
-// regs(x)[r] as an operand of an instruction: lowering makes a local array of the fragment, which this is not yet.
-static bool takes_fragments(Agent *agent, const Call *call) {
-    for (int i = 0; i < call->count; i++) {
-        if (!call->args[i].place || !call->args[i].place->regs) continue;
-        emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, "regs as an operand");
-        return agent->cta->machine->stop = true;
-    }
-    return false;
-}
-
-void call_thread_op(Agent *agent, const Instr *in, const Call *call) {
-    if (takes_fragments(agent, call)) return;
-    switch (call->op) {
-    case OP_ATOMIC_ADD:
-    case OP_ATOMIC_MAX:
-    case OP_ATOMIC_MIN:
-    case OP_ATOMIC_AND:
-    case OP_ATOMIC_OR:
-    case OP_ATOMIC_XOR:
-    case OP_ATOMIC_EXCH:
-    case OP_ATOMIC_INC:
-    case OP_ATOMIC_CAS:
-    case OP_LOAD:
-    case OP_STORE: atomic_access(agent, in, call); break;
-    case OP_PEER: peer_load(agent, in, call); break;
-    case OP_PEER_STORE: peer_store(agent, call); break;
-    case OP_CLUSTER_RANK:
-        for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = agent->cta->rank;
-        break;
-    case OP_CLUSTER_BARRIER: cluster_barrier(agent); break;
-    case OP_FENCE: race_fence(agent); break;
-    case OP_DEPENDENCY_WAIT: dependency_wait(agent); break;
-    case OP_LAUNCH_DEPENDENTS: break;   // kernels run one after the other here
-    case OP_PRINT: print_op(agent, in, call); break;
-    case OP_ASSERT: assert_op(agent, in, call); break;
-    case OP_BARRIER: barrier_sync(agent, call, true); break;
-    case OP_BARRIER_ARRIVE: barrier_sync(agent, call, false); break;
-    case OP_WARP_SYNC: warp_sync(agent); break;
-    case OP_CP_ASYNC_COMMIT:
-        if (agent->warp) copy_commit(agent);
-        else tile_commit(agent);
-        break;
-    case OP_CP_ASYNC_WAIT:
-        if (agent->warp) copy_wait(agent, call->args[0].number);
-        else tile_wait(agent, call->args[0].number);
-        break;
-    case OP_VLOAD:
-    case OP_VSTORE:
-    case OP_VATOMIC_ADD: vector_access(agent, call); break;
-    case OP_CP_ASYNC: copy_start(agent, call); break;
-    case OP_LDMATRIX:
-    case OP_STMATRIX: matrix_move(agent, call); break;
-    case OP_MMA: matrix_multiply(agent, call); break;
-    case OP_SHFL_XOR:
-    case OP_SHFL_UP:
-    case OP_SHFL_DOWN:
-    case OP_SHFL_IDX: shuffle(agent, in, call); break;
-    case OP_VOTE_ANY:
-    case OP_VOTE_ALL: vote(agent, in, call); break;
-    case OP_ELECT: elect(agent, in); break;
-    case OP_MBARRIER_INIT:
-    case OP_MBARRIER_ARRIVE:
-    case OP_MBARRIER_EXPECT:
-    case OP_MBARRIER_WAIT: mbarrier_op(agent, in, call); break;
-    case OP_FENCE_MBARRIER_INIT: fence_mbarrier_init(agent); break;
-    case OP_FENCE_ASYNC: race_fence_async(agent); break;
-    case OP_PEER_ARRIVE: mbarrier_peer_arrive(agent, in, call); break;
-    case OP_TMA_LOAD:
-    case OP_TMA_MULTICAST:
-    case OP_TMA_ADD:
-    case OP_TMA_STORE:
-    case OP_BULK_LOAD:
-    case OP_BULK_STORE: bulk_start(agent, call); break;
-    case OP_TMA_PREFETCH: break;   // a hint
-    case OP_BULK_COMMIT:
-        if (agent->warp) bulk_commit(agent);
-        break;
-    case OP_ORDER_ACQUIRE:
-    case OP_ORDER_RELEASE: break;   // at tile stage the role is one
-    case OP_BULK_WAIT:
-        if (agent->warp) bulk_wait(agent, call);
-        break;
-    case OP_WGMMA: wgmma_start(agent, call); break;
-    case OP_WGMMA_FENCE: wgmma_fence(agent); break;
-    case OP_WGMMA_COMMIT: wgmma_commit(agent); break;
-    case OP_WGMMA_WAIT:
-        if (agent->warp) wgmma_wait(agent, call->args[0].number);
-        else tile_wait_products(agent, call->args[0].number);
-        break;
-    default:
-        emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, op_info(call->op)->text);
-        agent->cta->machine->stop = true;
-        break;
-    }
-}
+// ---- the table ----
+const OpHandler thread_handlers[OP_COUNT] = {
+    [OP_VLOAD] = {.effect = vector_access},
+    [OP_VSTORE] = {.effect = vector_access},
+    [OP_VATOMIC_ADD] = {.effect = vector_access},
+    [OP_ATOMIC_ADD] = {.with_result = element_access},
+    [OP_ATOMIC_MAX] = {.with_result = element_access},
+    [OP_ATOMIC_MIN] = {.with_result = element_access},
+    [OP_ATOMIC_AND] = {.with_result = element_access},
+    [OP_ATOMIC_OR] = {.with_result = element_access},
+    [OP_ATOMIC_XOR] = {.with_result = element_access},
+    [OP_ATOMIC_EXCH] = {.with_result = element_access},
+    [OP_ATOMIC_INC] = {.with_result = element_access},
+    [OP_ATOMIC_CAS] = {.with_result = element_access},
+    [OP_LOAD] = {.with_result = element_access},
+    [OP_STORE] = {.with_result = element_access},
+    [OP_SHFL_XOR] = {.with_result = shuffle},
+    [OP_SHFL_UP] = {.with_result = shuffle},
+    [OP_SHFL_DOWN] = {.with_result = shuffle},
+    [OP_SHFL_IDX] = {.with_result = shuffle},
+    [OP_VOTE_ANY] = {.with_result = vote},
+    [OP_VOTE_ALL] = {.with_result = vote},
+    [OP_ELECT] = {.with_result = elect},
+    [OP_PRINT] = {.with_result = print_op},
+    [OP_ASSERT] = {.with_result = assert_op},
+};

@@ -29,7 +29,7 @@ typedef struct View {
 
 typedef void (*ViewFn)(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words);
 
-struct Pending {
+struct PendingTile {
     const Call *call;
     const Agent *agent;
     int pc;
@@ -381,17 +381,17 @@ static void start_async(Agent *agent, const Call *call, const View *views, bool 
     Cta *cta = agent->cta;
     if (cta->pending_count == cta->pending_capacity) {
         int grown = cta->pending_capacity ? 2 * cta->pending_capacity : 8;
-        cta->pending = arena_grow(cta->machine->arena, cta->pending, sizeof(Pending) * (size_t)cta->pending_count,
-                                  sizeof(Pending) * (size_t)grown);
+        cta->pending = arena_grow(cta->machine->arena, cta->pending, sizeof(PendingTile) * (size_t)cta->pending_count,
+                                  sizeof(PendingTile) * (size_t)grown);
         cta->pending_capacity = grown;
     }
-    Pending *p = &cta->pending[cta->pending_count++];
-    *p = (Pending){.call = call,
-                   .agent = agent,
-                   .pc = agent->pc,
-                   .group = agent->committed[0],
-                   .live = true,
-                   .overwrites = overwrites};
+    PendingTile *p = &cta->pending[cta->pending_count++];
+    *p = (PendingTile){.call = call,
+                       .agent = agent,
+                       .pc = agent->pc,
+                       .group = agent->cp_async.committed[0],
+                       .live = true,
+                       .overwrites = overwrites};
     memcpy(p->views, views, sizeof p->views);
     int written = written_operand(call->op);
     for (int i = 0; i < 3; i++)
@@ -403,7 +403,7 @@ static void start_async(Agent *agent, const Call *call, const View *views, bool 
     view_rows(agent, &views[written], NULL, mark_writing);
 }
 
-static void land(Agent *agent, Pending *p) {
+static void land(Agent *agent, PendingTile *p) {
     int pc = agent->pc;
     agent->pc = p->pc;   // faults are the op's, not the wait's
     for (int i = 0; i < 3; i++)
@@ -426,7 +426,7 @@ static void op_await(Agent *agent, const Call *call, const View *x) {
     Cta *cta = agent->cta;
     bool reads = call->count > 1 && call->args[1].name && strcmp(call->args[1].name, "reads") == 0;
     for (int i = 0; i < cta->pending_count; i++) {
-        Pending *p = &cta->pending[i];
+        PendingTile *p = &cta->pending[i];
         for (int k = 0; k < 3 && p->live; k++)
             if ((k == written_operand(p->call->op)) != reads && intersect(&p->views[k], x)) land(agent, p);
     }
@@ -435,14 +435,14 @@ static void op_await(Agent *agent, const Call *call, const View *x) {
 
 // At tile stage the block, or a role, is one agent and its started copies are in groups as a thread's are.
 void tile_commit(Agent *agent) {
-    agent->committed[0]++;
+    agent->cp_async.committed[0]++;
 }
 
 void tile_wait(Agent *agent, int64_t pending_groups) {
     Cta *cta = agent->cta;
     for (int i = 0; i < cta->pending_count; i++) {
-        Pending *p = &cta->pending[i];
-        if (p->agent == agent && p->group < agent->committed[0] - pending_groups) land(agent, p);
+        PendingTile *p = &cta->pending[i];
+        if (p->agent == agent && p->group < agent->cp_async.committed[0] - pending_groups) land(agent, p);
     }
     forget_landed(cta);
 }
@@ -454,7 +454,7 @@ void tile_wait_products(Agent *agent, int64_t pending) {
     for (int i = 0; i < cta->pending_count; i++)
         started += cta->pending[i].agent == agent && cta->pending[i].call->op == OP_GEMM;
     for (int i = 0; i < cta->pending_count && started > pending; i++) {
-        Pending *p = &cta->pending[i];
+        PendingTile *p = &cta->pending[i];
         if (p->agent != agent || p->call->op != OP_GEMM) continue;
         land(agent, p);
         started--;
@@ -520,8 +520,7 @@ static bool overwrites(const Agent *agent, const Call *call) {
     return call->op == OP_GEMM && call->count > 4 && call->args[4].has_value && !agent->regs[call->args[4].slot].i[0];
 }
 
-void call_tile_op(Agent *agent, const Instr *in, const Call *call) {
-    (void)in;
+static void tile_op(Agent *agent, const Call *call) {
     View views[4];
     memset(views, 0, sizeof views);
     int count = 0;
@@ -534,3 +533,5 @@ void call_tile_op(Agent *agent, const Instr *in, const Call *call) {
     else if (call->is_async) start_async(agent, call, views, overwrites(agent, call));
     else perform(agent, call, views, overwrites(agent, call));
 }
+
+const OpHandler tile_handler = {.effect = tile_op};

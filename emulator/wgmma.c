@@ -197,7 +197,7 @@ static bool take_registers(Agent *agent, const Mem *mem, int64_t element, int64_
     Machine *machine = agent->cta->machine;
     for (int64_t e = element; e < element + count; e++) {
         if (reads && !array->busy[e] && !local_ready(agent, mem, e, agent->full)) return false;
-        if (array->touched[e] || !agent->wgmma_fenced) {
+        if (array->touched[e] || !agent->wgmma.fenced) {
             const char *who = array->touched[e] ? thread_text(agent, 0) : "wgmma_wait";
             emu_report(machine, agent->pc, T_EMU_WGMMA_FENCE, element_text(machine->arena, mem, e), who);
         }
@@ -212,10 +212,10 @@ static void give_back(Agent *agent, const Mem *mem, int64_t element, int64_t cou
     for (int64_t e = element; e < element + count; e++) array->busy[e]--;
 }
 
-void wgmma_fence(Agent *agent) {
+static void wgmma_fence(Agent *agent) {
     const Code *code = agent->cta->machine->code;
     if (!whole_warp(agent, "wgmma_fence")) return;
-    agent->wgmma_fenced = true;
+    agent->wgmma.fenced = true;
     for (int i = 0; i < code->mem_count; i++) {
         const Mem *mem = &code->mems[i];
         if (!mem->watched || mem->local < 0) continue;
@@ -313,7 +313,7 @@ static bool whole_group(Agent *agent) {   // its threads all belong to the threa
 static Statement *next_statement(Agent *agent, const Call *call) {
     Arena *arena = agent->cta->machine->arena;
     Warpgroup *group = warpgroup_of(agent);
-    int64_t number = agent->wgmma_issued++;
+    int64_t number = agent->wgmma.issued++;
     if (number < group->first + group->count) return statement(group, number);
     if (group->count == group->capacity) {
         int grown = group->capacity ? 2 * group->capacity : 8;
@@ -369,7 +369,7 @@ static void complete_statement(Agent *agent, Statement *s) {   // all warps have
         if (cta->agents[i]->status == AGENT_WARPGROUP) cta->agents[i]->status = AGENT_READY;
 }
 
-void wgmma_start(Agent *agent, const Call *call) {
+static void wgmma_start(Agent *agent, const Call *call) {
     if (!whole_warp(agent, "wgmma") || !whole_group(agent)) return;
     Statement mine = {0}, *s = next_statement(agent, call);
     if (s->call != call) {
@@ -400,16 +400,15 @@ void wgmma_start(Agent *agent, const Call *call) {
 }
 
 // ---- groups ----
-void wgmma_commit(Agent *agent) {
+static void wgmma_commit(Agent *agent) {
     if (!whole_warp(agent, "wgmma_commit")) return;
-    if (agent->wgmma_group_count == agent->wgmma_group_capacity) {
-        int grown = agent->wgmma_group_capacity ? 2 * agent->wgmma_group_capacity : 8;
-        agent->wgmma_groups =
-            arena_grow(agent->cta->machine->arena, agent->wgmma_groups,
-                       sizeof(int64_t) * (size_t)agent->wgmma_group_count, sizeof(int64_t) * (size_t)grown);
-        agent->wgmma_group_capacity = grown;
+    if (agent->wgmma.count == agent->wgmma.capacity) {
+        int grown = agent->wgmma.capacity ? 2 * agent->wgmma.capacity : 8;
+        agent->wgmma.groups = arena_grow(agent->cta->machine->arena, agent->wgmma.groups,
+                                         sizeof(int64_t) * (size_t)agent->wgmma.count, sizeof(int64_t) * (size_t)grown);
+        agent->wgmma.capacity = grown;
     }
-    agent->wgmma_groups[agent->wgmma_group_count++] = agent->wgmma_issued;
+    agent->wgmma.groups[agent->wgmma.count++] = agent->wgmma.issued;
 }
 
 static void release(Agent *agent, Statement *s) {   // this warp has waited for it
@@ -430,35 +429,47 @@ static void forget_released(Warpgroup *group) {
     memmove(group->items, group->items + gone, sizeof *group->items * (size_t)group->count);
 }
 
-void wgmma_wait(Agent *agent, int64_t groups) {
+static void wgmma_wait(Agent *agent, const Call *call) {
+    int64_t groups = call->args[0].number;
+    if (!agent->warp) {
+        tile_wait_products(agent, groups);
+        return;
+    }
     Warpgroup *group = warpgroup_of(agent);
     if (!whole_warp(agent, "wgmma_wait")) return;
-    int waited = agent->wgmma_group_count - (int)groups;   // so many of the pending groups, oldest first
-    agent->wgmma_fenced = false;
+    int waited = agent->wgmma.count - (int)groups;   // so many of the pending groups, oldest first
+    agent->wgmma.fenced = false;
     if (waited <= 0) return;
-    int64_t end = agent->wgmma_groups[waited - 1];
-    if (end > agent->wgmma_waited && statement(group, end - 1)->issued < WARPGROUP) {
+    int64_t end = agent->wgmma.groups[waited - 1];
+    if (end > agent->wgmma.waited && statement(group, end - 1)->issued < WARPGROUP) {
         agent->status = AGENT_WARPGROUP;
         agent->wait_pc = agent->pc;
         agent->pc--;
         return;
     }
     for (; group->done < end; group->done++) compute(agent->cta, statement(group, group->done));
-    for (; agent->wgmma_waited < end; agent->wgmma_waited++) release(agent, statement(group, agent->wgmma_waited));
+    for (; agent->wgmma.waited < end; agent->wgmma.waited++) release(agent, statement(group, agent->wgmma.waited));
     forget_released(group);
-    agent->wgmma_group_count -= waited;
-    memmove(agent->wgmma_groups, agent->wgmma_groups + waited, sizeof(int64_t) * (size_t)agent->wgmma_group_count);
+    agent->wgmma.count -= waited;
+    memmove(agent->wgmma.groups, agent->wgmma.groups + waited, sizeof(int64_t) * (size_t)agent->wgmma.count);
 }
 
 void wgmma_agent_starts(Agent *agent) {
     const Warpgroup *group = warpgroup_of(agent);
-    agent->wgmma_issued = agent->wgmma_waited = group->first + group->count;
+    agent->wgmma.issued = agent->wgmma.waited = group->first + group->count;
 }
 
 void wgmma_agent_ends(Agent *agent) {
     Machine *machine = agent->cta->machine;
-    if (agent->wgmma_waited == agent->wgmma_issued) return;
-    const Statement *s = statement(warpgroup_of(agent), agent->wgmma_waited);
+    if (agent->wgmma.waited == agent->wgmma.issued) return;
+    const Statement *s = statement(warpgroup_of(agent), agent->wgmma.waited);
     emu_report(machine, s->pc, T_EMU_PENDING, thread_text(agent, 0), "its wgmma");
     machine->stop = true;
 }
+
+const OpHandler wgmma_handlers[OP_COUNT] = {
+    [OP_WGMMA] = {.effect = wgmma_start},
+    [OP_WGMMA_FENCE] = {.no_operands = wgmma_fence},
+    [OP_WGMMA_COMMIT] = {.no_operands = wgmma_commit},
+    [OP_WGMMA_WAIT] = {.effect = wgmma_wait},
+};

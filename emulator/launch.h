@@ -1,0 +1,37 @@
+// Launches: from arguments to a machine that runs.
+//
+// In: a function with arguments; or a test. Out: the tensors' contents, a report.
+//
+// Files in order: test.c, reference_cache.c, emulator.c, launch.c, launches.c (launches that overlap).
+#pragma once
+#include "emulator/code.h"
+
+typedef struct Machine Machine;
+
+// ---- launch.c ----
+bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent);   // a program's kernel or program
+// Dims of func by the arguments' shapes and strides, in order of func->dims; false with *why when they do not fit.
+bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *args, int64_t *dims, Arena *arena,
+               const char **why);
+bool host_value(const Module *module, const Func *func, const Expr *expr, int count, const EmuArg *args,
+                const int64_t *dims, Arena *arena, Word *out);
+bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+              Arena *keep, EmuReport *report);   // keep: memory of the report; NULL: no sites
+const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
+
+// ---- emulator.c ----
+bool run_timed(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
+               Arena *keep, EmuReport *report);   // in scratch memory
+// Runs `job` with a module whose arena lives as long as the job, and hands failures on.
+void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);
+
+// ---- reference_cache.c ----
+// Fills the reference's tensors, from the cache where it has them. False: the reference reported something.
+bool cached_reference(EmuReferenceCache *reference_cache, const Module *module, const Func *reference, int count,
+                      const EmuArg *args);
+// The result of a test that has passed before, of a module with the same text and with the same options. False: there
+// is none.
+bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,
+                 const EmuOptions *options, EmuTestResult *result);
+// Keeps the result of a test that has passed without a diagnostic, of the module that cached_test saw last.
+void cache_test(EmuReferenceCache *cache, const Test *test, const EmuOptions *options, const EmuTestResult *result);

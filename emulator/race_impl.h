@@ -1,0 +1,109 @@
+// What the parts of the race detector share (emulator/race.c explains it): clocks.c has what threads and units know,
+// race.c the accesses of a block, race_blocks.c those between blocks. All lives in the machine's arena.
+#pragma once
+#include "emulator/machine.h"
+
+struct Clock {
+    int users;
+    Clock *next;   // of the free ones
+    uint32_t at[];
+};
+
+typedef struct Reader {
+    uint32_t epoch, warp;
+    Mask lanes;   // 0: none
+    int pc;
+    bool atomic;   // updates: they go with each other, as reads do
+} Reader;
+
+typedef struct LastWrite {   // the last plain one; epoch 0: never written
+    uint32_t epoch, thread;
+    int pc;
+} LastWrite;
+
+typedef struct Readers {   // since the last write
+    Reader latest;
+    uint32_t more;   // further ones: index + 1 in the pool
+} Readers;
+
+struct Cell {   // of global memory, within a block
+    LastWrite write;
+    Readers readers;
+};
+
+// Of a block's shared memory. Most accesses touch whole lines, whose granules then have all in common: the line's first
+// one stands for them, until an access to a smaller piece splits the line. Writes and readers are split apart from each
+// other; an access to the whole line unites what it makes equal again.
+enum { LINE_BYTES = 16, SPLIT_WRITES = 1, SPLIT_READERS = 2 };
+
+struct SharedCells {
+    LastWrite *writes;   // by granule
+    Readers *readers;
+    uint8_t *split;   // by line
+};
+
+typedef struct ReaderNode {
+    Reader reader;
+    uint32_t next;
+} ReaderNode;
+
+struct IterCell {
+    uint32_t seq;                       // the parallel loop; older ones are over
+    int64_t writer, reader, reader_2;   // iteration + 1; the first two different readers
+    int w_pc, r_pc;
+};
+
+// Who of a block touched something, and when.
+typedef struct Moment {
+    uint32_t thread, epoch;   // or a unit; thread WHOLE: the block as one
+    uint32_t stamp;           // of all blocks
+} Moment;
+
+struct GlobalCell {                     // across blocks; block + 1, 0: none
+    int64_t writer, reader, reader_2;   // the last writer, and two different readers
+    Moment wrote, read, read_2;
+    int w_pc, r_pc, r2_pc;
+    bool w_atomic;
+    int64_t owner;   // the block that the thread cell speaks of
+};
+
+struct Races {
+    int threads;   // of a block (of all of a cluster), in whole warps
+    int parties;   // components of a clock: threads, their fences, units
+    int first_unit, warps, groups;
+    Clock *free;
+    VEC(ReaderNode) nodes;
+    uint32_t free_node;
+    uint32_t stamp;                       // advances with every release and fence; 1: there was none
+    const Clock *last_into, *last_from;   // the last join, which need not be repeated
+    const Clock *last_own, *last_told;    // the same for what a thread learns
+    Clock *last_next;
+    Map *locations;   // released: address -> KnownVec
+    Map *blocks;      // block + 1 -> BlockKnown
+};
+
+// ---- clocks ----
+
+// A clock has users; who keeps one counts itself in, and releases it. What is written to must have one user.
+Clock *clock_new(Races *races, Arena *arena);   // of unknown contents
+Clock *clock_copy(Races *races, Arena *arena, const Clock *from);
+void clock_join(const Races *races, Clock *into, const Clock *from);   // into knows what both know together
+void clock_release(Races *races, Clock *clock);                        // NULL: nothing
+
+// ---- between blocks ----
+
+enum { WHOLE = UINT32_MAX };   // for a thread: all of the block
+
+// An agent that accesses global memory: a thread or unit, or the block as one.
+typedef struct Party {
+    int64_t block;
+    uint32_t thread, self, epoch;   // self: the thread that a unit acts for
+    const uint32_t *knows;
+} Party;
+
+Party party_of(const Agent *agent, int lane);
+Party party_of_unit(const Agent *agent, int lane, const Actor *actor);
+// Reports what another block did with the element unordered with this access, and remembers the access.
+void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element, Touch touch, int pc);
+
+const char *touch_text(bool write, bool atomic);   // "reads"
