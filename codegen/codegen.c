@@ -215,6 +215,11 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
                                   .started = grid_blocks(grid) == 1,
                                   .scope = attr_get(kernel->attrs, ATTR_CLUSTER_SCOPE)};
     lay_out_shared(arena, kernel, gen->address.shared_offsets, &bytes);
+    if (gen->cluster.ctas > gen->target->cluster_most) {
+        diag(gen->sink, grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, (int)gen->cluster.ctas, gen->target->name,
+             gen->target->cluster_most);
+        gen->kernel.abandoned = true;
+    }
 }
 
 int64_t kernel_block_threads(const Module *module, const Func *kernel, const Target *target) {

@@ -6,11 +6,19 @@
 
 enum { EMISSION_DIRECTIVES_ONLY = 3 };
 
+// PTX has no escapes in the name of a .file.
+static const char *plain_path(Gen *gen, const char *path) {
+    char *plain = arena_strdup(gen->arena, path);
+    for (char *c = plain; *c; c++)
+        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ' || *c == 0x7f) *c = '_';
+    return plain;
+}
+
 static LLVMMetadataRef file_of(Gen *gen, int index) {
     void *key = (void *)(intptr_t)(index + 1);
     LLVMMetadataRef file = map_get(gen->debug_lines.files, key);
     if (file) return file;
-    const char *path = diag_source_name(gen->module->sink, index);
+    const char *path = plain_path(gen, diag_source_name(gen->module->sink, index));
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
     size_t folder = slash ? (size_t)(slash - path) : 0;
@@ -46,6 +54,7 @@ void debug_lines_kernel(Gen *gen, const Func *kernel) {
 
 // Code without a place of its own (made by a pass) keeps the place of what is before it.
 void debug_lines_at(Gen *gen, Span loc) {
+    if (loc.line > 0) gen->kernel.place = loc;
     if (!gen->debug_lines.scope || loc.line <= 0) return;
     LLVMMetadataRef scope = gen->debug_lines.scope;
     if (loc.file != gen->kernel.func->loc.file) {   // a macro from another file

@@ -45,6 +45,8 @@ typedef struct VarPlace {
 
 // A `local` array: `slots` hold `pack` elements each (one 32-bit register, or one element of 32 bits and more).
 typedef struct RegisterArray {
+    const char *name;
+    bool reported;   // an index outside of it
     Type type;
     int bits;        // of an element in memory
     int64_t count;   // elements
@@ -121,6 +123,9 @@ typedef struct KernelState {
     bool exact;              // inside ieee()
     bool waits_for_launch;   // kernels launched before may still run until dependency_wait
     bool has_mma;            // it has a matrix instruction
+    Span place;              // of the statement that is emitted
+    int64_t statements;      // emitted so far
+    bool abandoned;          // reported as too large: the rest is not emitted
 } KernelState;
 
 // Addresses, and what is known of index expressions (address.c).
@@ -306,7 +311,7 @@ int emit_wgmma(Gen *gen, const Block *block, int at);   // the statements of tha
 
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);
-int64_t block_threads(Gen *gen, const Stmt *grid);
+int64_t block_threads(const Gen *gen, const Stmt *grid);
 void await_cluster(Gen *gen);   // where control is uniform: until all blocks of the cluster run
 bool has_roles(const Func *kernel);
 bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can

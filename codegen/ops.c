@@ -128,6 +128,9 @@ bool op_supported(Gen *gen, const OpCall *call) {
         const RedInfo *row = red_of(type_text(arg_place(gen, call, 0)->buf->type), arg_const(gen, call, 2));
         if (row) feature = row->feature;
     }
+    for (int i = 0; i < call->count; i++)   // a memory scope
+        if (call->args[i].name && !call->args[i].is_string && strcmp(call->args[i].name, "cluster") == 0)
+            feature = FEATURE_CLUSTER;
     if (feature == FEATURE_BASE || target_has(gen->target, feature)) return true;
     diag(gen->sink, call->loc, T_NEEDS_FEATURE, info->text, feature_text(feature), gen->target->name);
     return false;

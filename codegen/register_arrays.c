@@ -39,7 +39,9 @@ static RegisterArray *new_array(Gen *gen, const Buf *buf) {
     if (array->count > MOST_ELEMENTS) {
         diag(gen->sink, buf->loc, T_LOCAL_SIZE, buf->name, (long long)array->count, MOST_ELEMENTS);
         array->count = MOST_ELEMENTS;
+        array->reported = gen->kernel.abandoned = true;
     }
+    array->name = buf->name;
     array->type = buf->type;
     array->bits = type_bits(buf->type);
     array->element = llvm_value_type(gen, buf->type);
@@ -74,12 +76,13 @@ RegisterArray *register_array(Gen *gen, const Buf *buf) {
     return array;
 }
 
+// The verifier knows an index that is a constant; that of an unrolled loop is known here.
 static Value *slot_of(Gen *gen, RegisterArray *array, int64_t index) {
-    if (index >= array->count && diag_errors(gen->sink) > 0)
-        return &array->slots[0];   // of what was reported as too large
-    EXPECT(gen->failure, index >= 0 && index < array->count, "index %lld of a local array with %lld elements",
-           (long long)index, (long long)array->count);
-    return &array->slots[index / array->pack];
+    if (index >= 0 && index < array->count) return &array->slots[index / array->pack];
+    if (!array->reported)
+        diag(gen->sink, gen->kernel.place, T_INDEX_RANGE, (long long)index, 0, array->name, (long long)array->count);
+    array->reported = true;
+    return &array->slots[0];
 }
 
 Value register_get(Gen *gen, RegisterArray *array, int64_t index) {

@@ -114,7 +114,7 @@ void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
     int64_t first = gen->kernel.role.first;
     int open_arrays = gen->registers.wgmma.count;
-    for (int i = 0; i < block->count; i++) {
+    for (int i = 0; i < block->count && !gen->kernel.abandoned; i++) {
         Stmt *stmt = block->items[i];
         if (is_wgmma(stmt)) {
             i += emit_wgmma(gen, block, i) - 1;
@@ -242,8 +242,11 @@ static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t 
 static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t end, int64_t step) {
     const Iter *iter = &stmt->loop.iters[depth];
     EXPECT(gen->failure, step > 0, "loop over '%s' with step %lld", iter->var->name, (long long)step);
-    EXPECT(gen->failure, (end - begin) / step <= UNROLL_LIMIT, "unroll of %lld iterations",
-           (long long)((end - begin) / step));
+    if ((end - begin) / step > UNROLL_LIMIT) {
+        if (!gen->kernel.abandoned)
+            diag(gen->sink, stmt->loc, T_IR_UNROLL, (long long)((end - begin) / step), UNROLL_LIMIT);
+        gen->kernel.abandoned = true;
+    }
     bool small = begin >= INT32_MIN && end <= INT32_MAX / 2;
     int64_t copies = small ? copies_of_rolled(gen, stmt, depth, (end - begin + step - 1) / step) : 0;
     if (copies) {
@@ -253,7 +256,7 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
     gen->kernel.break_to =
         depth == stmt->loop.count - 1 && has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
     Label after = gen->kernel.break_to;
-    for (int64_t i = begin; i < end; i += step) {
+    for (int64_t i = begin; i < end && !gen->kernel.abandoned; i += step) {
         bind_value(gen, iter->var, i >= INT32_MIN && i <= INT32_MAX ? const_i32(gen, i) : const_i64(gen, i));
         emit_nest(gen, stmt, depth + 1);
     }
@@ -365,27 +368,6 @@ static int64_t thread_extent(Gen *gen, const Stmt *stmt) {
     return count;
 }
 
-// The most threads that a region or a group of roles in this block has.
-static int64_t most_threads(Gen *gen, const Block *block) {
-    int64_t most = 0, side_by_side = 0;
-    for (int i = 0; i < block->count; i++) {
-        const Stmt *stmt = block->items[i];
-        int64_t count = 0;
-        side_by_side = stmt->kind == STMT_ROLE ? side_by_side + whole_warps(gen, stmt->role.threads) : 0;
-        if (stmt->kind == STMT_ROLE) count = side_by_side;
-        if (stmt->kind == STMT_THREAD) count = thread_extent(gen, stmt);
-        if (stmt->kind == STMT_FOR) count = most_threads(gen, &stmt->loop.body);
-        if (stmt->kind == STMT_WHILE) count = most_threads(gen, &stmt->while_.body);
-        if (stmt->kind == STMT_BLOCK) count = most_threads(gen, &stmt->block);
-        if (stmt->kind == STMT_IF) {
-            int64_t then = most_threads(gen, &stmt->if_.then), otherwise = most_threads(gen, &stmt->if_.otherwise);
-            count = then > otherwise ? then : otherwise;
-        }
-        if (count > most) most = count;
-    }
-    return most;
-}
-
 static bool find_role(Visitor *visitor, Stmt *stmt) {
     *(bool *)visitor->user |= stmt->kind == STMT_ROLE;
     return true;
@@ -414,10 +396,8 @@ bool trades_registers(const Gen *gen, const Stmt *grid) {
     return target_has(gen->target, FEATURE_WGMMA) && roles_set_registers(&grid->grid.body);
 }
 
-int64_t block_threads(Gen *gen, const Stmt *grid) {
-    int64_t declared = 1, threads = most_threads(gen, &grid->grid.body);
-    if (!threads && grid->grid.threads && expr_const(grid->grid.threads, &declared)) threads = declared;
-    return threads ? threads : 1;
+int64_t block_threads(const Gen *gen, const Stmt *grid) {
+    return grid_threads(grid, gen->target->warp_lanes);
 }
 
 static void check_trade(Gen *gen, const Stmt *grid) {
@@ -558,8 +538,18 @@ static void emit_call(Gen *gen, const Stmt *stmt) {
     emit_op(gen, &call);
 }
 
+// LLVM's time grows faster than the number of statements.
+static void count_statement(Gen *gen, const Stmt *stmt) {
+    enum { MOST_STATEMENTS = 1 << 14 };
+    if (gen->kernel.statements++ != MOST_STATEMENTS) return;
+    diag(gen->sink, stmt->loc.line > 0 ? stmt->loc : gen->kernel.func->loc, T_CODE_SIZE, gen->kernel.func->name,
+         MOST_STATEMENTS);
+    gen->kernel.abandoned = true;
+}
+
 static void emit_stmt(Gen *gen, Stmt *stmt) {
     debug_lines_at(gen, stmt->loc);
+    count_statement(gen, stmt);
     switch (stmt->kind) {
     case STMT_LET: emit_let(gen, stmt); return;
     case STMT_VAR: emit_var_decl(gen, stmt); return;

@@ -405,6 +405,7 @@ Func *module_reference(const Module *module, const char *name);
 Var *func_dim(const Func *func, const char *name);   // NULL when absent
 const Stmt *func_grid(const Func *kernel);           // its grid statement
 int64_t grid_blocks(const Stmt *grid);               // that share a point: @blocks, 1 without
+int64_t grid_threads(const Stmt *grid, int lanes);   // that run: those of thread regions and roles, else as declared
 
 // ---- arguments, and parameters that are none: tensor maps, made at launch (tensormap.c) ----
 bool param_is_hidden(const Param *param);

@@ -1,10 +1,47 @@
-// Roles that trade registers.
+// The threads of a grid, and roles that trade registers.
+#include "ir/build.h"
 #include "ir/ir.h"
 
 static int64_t rounded(int64_t threads, int64_t to) {
     return (threads + to - 1) / to * to;
 }
 
+// ---- threads ----
+static int64_t region_threads(const Stmt *stmt) {
+    int64_t count = 1, extent = 0;
+    for (int i = 0; i < stmt->thread.count; i++)
+        if (expr_const(stmt->thread.iters[i].end, &extent)) count *= extent;
+    return count;
+}
+
+// The most threads that a region or a group of roles in this block has.
+static int64_t most_threads(const Block *block, int lanes) {
+    int64_t most = 0, side_by_side = 0;
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        int64_t count = 0;
+        side_by_side = stmt->kind == STMT_ROLE ? side_by_side + rounded(stmt->role.threads, lanes) : 0;
+        if (stmt->kind == STMT_ROLE) count = side_by_side;
+        if (stmt->kind == STMT_THREAD) count = region_threads(stmt);
+        if (stmt->kind == STMT_FOR) count = most_threads(&stmt->loop.body, lanes);
+        if (stmt->kind == STMT_WHILE) count = most_threads(&stmt->while_.body, lanes);
+        if (stmt->kind == STMT_BLOCK) count = most_threads(&stmt->block, lanes);
+        if (stmt->kind == STMT_IF) {
+            int64_t then = most_threads(&stmt->if_.then, lanes), otherwise = most_threads(&stmt->if_.otherwise, lanes);
+            count = then > otherwise ? then : otherwise;
+        }
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+int64_t grid_threads(const Stmt *grid, int lanes) {
+    int64_t declared = 1, threads = most_threads(&grid->grid.body, lanes);
+    if (!threads && grid->grid.threads && expr_const(grid->grid.threads, &declared)) threads = declared;
+    return threads ? threads : 1;
+}
+
+// ---- registers ----
 static int64_t warpgroup_threads(const Target *target) {   // a warp of each partition
     return (int64_t)target->partitions * target->warp_lanes;
 }

@@ -9,7 +9,8 @@
 //      and all conditions are bool, those of & | ^ << >> % and ~ integers or bool. Arms of a selection have one type.
 //      What is bound or assigned has the variable's type.
 //   4. An access has one index per dim, an integer each (in a thread region a fragment is indexed by its slot).
-//      Constant indices and regions lie within buffers that are not global.
+//      Within buffers that are not global lie constant indices and regions, and indices that are sums of iterators of
+//      constant bounds, where no condition stands around them.
 //   5. No integer is divided by a constant 0.
 //  Where statements stand
 //   6. One grid per kernel, at its top; programs hold const, let, if, assume, scratch and launches; references no
@@ -19,7 +20,8 @@
 //      declared in the grid; barriers live in shared memory.
 //  Operations
 //   9. An op stands at the stages of its row: tile ops outside of thread regions and of `parallel`, thread ops inside
-//      of thread regions. Its operands are of the kind, memory and constancy that the row says.
+//      of thread regions. Its operands are of the kind, memory and constancy that the row says, of the types that
+//      its instruction takes, and within their buffers (verify_thread.c).
 //  10. The shapes of a tile op fit: equal for copy and transpose, [M, K] [K, N] [M, N] for gemm, without the axis for
 //      reduce.
 //  11. Nobody waits alone: a barrier of the whole block does not stand under a condition that names the thread index.
@@ -219,7 +221,11 @@ static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
     }
     if (stmt->kind == STMT_LET) {
         declare_name(v, var, var->name, stmt->loc);
-        set_depends(v, var, expr_depends(v, stmt->let.value));
+        Depends depends = expr_depends(v, stmt->let.value);
+        bool integral = type_is_int(var->type) && !v->broken;
+        depends.ranged = integral && value_known(v, stmt->let.value, &depends.low);
+        depends.high = depends.low;
+        set_depends(v, var, depends);
         return;
     }
     if (var->kind != VAR_MUTABLE) REPORT(v, stmt->loc, T_NOT_ASSIGNABLE, var->name);
@@ -261,6 +267,13 @@ static void check_store(Verifier *v, const Context *c, const Stmt *stmt) {
     if (c->parallel) check_conflict(v, c, stmt);
 }
 
+static void set_range(Depends *depends, const Iter *iter) {
+    int64_t end, step;
+    depends->ranged = expr_const(iter->begin, &depends->low) && expr_const(iter->end, &end) &&
+                      expr_const(iter->step, &step) && step > 0 && end > depends->low;
+    if (depends->ranged) depends->high = end - 1 - (end - 1 - depends->low) % step;
+}
+
 // What the values of an iterator depend on; a parallel one is itself something to depend on.
 static void enter_iter(Verifier *v, Context *c, const Iter *iter, LoopKind kind) {
     Depends begin = expr_depends(v, iter->begin), end = expr_depends(v, iter->end);
@@ -268,6 +281,7 @@ static void enter_iter(Verifier *v, Context *c, const Iter *iter, LoopKind kind)
     Depends depends = {.iterators = begin.iterators | end.iterators, .thread = begin.thread || end.thread};
     depends.varies = !unrolled || begin.varies || end.varies;
     depends.unknown = begin.unknown || end.unknown;
+    set_range(&depends, iter);
     c->divergent |= depends.thread;
     if (kind == LOOP_PARALLEL && v->parallel_count < 64) {
         uint64_t bit = (uint64_t)1 << v->parallel_count++;
@@ -305,6 +319,12 @@ static void check_trips(Verifier *v, const Context *c, const Stmt *stmt) {
     if (kind == LOOP_PARALLEL && all > MOST_PARALLEL) REPORT(v, stmt->loc, T_IR_PARALLEL, (long long)MOST_PARALLEL);
 }
 
+static bool breaks(const Block *block) {
+    FOR_EACH_STMT (stmt, block)
+        if (stmt->kind == STMT_BREAK) return true;
+    return false;
+}
+
 static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     int mark = v->declared.count, parallel_count = v->parallel_count;
     LoopKind kind = stmt->loop.kind;
@@ -315,6 +335,7 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
     c.parallel |= kind == LOOP_PARALLEL;
     c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
+    c.conditional |= c.breakable && breaks(&stmt->loop.body);
     check_block(v, c, &stmt->loop.body);
     v->parallel_count = parallel_count;
     undeclare_names(v, mark);
@@ -328,18 +349,27 @@ static bool is_wait(const Stmt *stmt) {
 static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     bool loop = stmt->kind == STMT_WHILE;
     Expr *condition = loop ? stmt->while_.condition : stmt->if_.condition;
+    bool broken = v->broken;
+    v->broken = false;
     check_condition(v, &c, condition);
+    int64_t holds = -1;
+    if (!v->broken) value_known(v, condition, &holds);
+    v->broken |= broken;
     if (is_block_level(&c) && !is_wait(stmt)) check_copied(v, &c, condition, "a condition of the block", stmt->loc);
     Depends depends = expr_depends(v, condition);
     c.divergent |= depends.thread;
     c.guards |= named_iterators(v, condition);
+    c.conditional = true;
     if (loop) {
         c.breakable = true;
         check_block(v, c, &stmt->while_.body);
         return;
     }
-    check_block(v, c, &stmt->if_.then);
-    check_block(v, c, &stmt->if_.otherwise);
+    Context then = c, otherwise = c;
+    then.dead |= holds == 0;
+    otherwise.dead |= holds == 1;
+    check_block(v, then, &stmt->if_.then);
+    check_block(v, otherwise, &stmt->if_.otherwise);
 }
 
 static bool cluster_fits(const Stmt *grid) {
@@ -371,6 +401,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     for (int i = 0; i < stmt->grid.body.count; i++) roles |= stmt->grid.body.items[i]->kind == STMT_ROLE;
     if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);
     c.grid = true;
+    c.block_threads = grid_threads(stmt, WARP_LANES);
     check_block(v, c, &stmt->grid.body);
     undeclare_names(v, mark);
 }
@@ -386,8 +417,11 @@ static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
         REPORT(v, stmt->loc, T_IR_PLACE, "thread", c.grid ? "inside another region" : "outside of a grid");
     int mark = v->declared.count;
     check_iters(v, &c, stmt->thread.count, stmt->thread.iters);
-    for (int i = 0; i < stmt->thread.count; i++)
-        set_depends(v, stmt->thread.iters[i].var, (Depends){.varies = true, .thread = true});
+    for (int i = 0; i < stmt->thread.count; i++) {
+        Depends depends = {.varies = true, .thread = true};
+        set_range(&depends, &stmt->thread.iters[i]);
+        set_depends(v, stmt->thread.iters[i].var, depends);
+    }
     c.thread = true;
     check_block(v, c, &stmt->thread.body);
     undeclare_names(v, mark);

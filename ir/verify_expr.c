@@ -1,6 +1,7 @@
 // The verifier's rules of names, expressions and regions: those that ir/verify.c numbers 1 to 5, and what the others
 // ask of an expression.
 #include "ir/build.h"
+#include "ir/linear.h"
 #include "ir/rewrite.h"
 #include "ir/verify_impl.h"
 
@@ -52,6 +53,18 @@ void set_depends(Verifier *v, const Var *var, Depends depends) {
     map_put(v->depends, var, kept);
 }
 
+static Expr *known_var(Mapper *mapper, Expr *e) {
+    const Verifier *v = mapper->user;
+    const Depends *depends = e->kind == EXPR_VAR ? map_get(v->depends, e->var) : NULL;
+    bool known = depends && depends->ranged && depends->low == depends->high;
+    return known ? e_int_of(mapper->arena, e->type, depends->low) : e;
+}
+
+bool value_known(const Verifier *v, Expr *e, int64_t *value) {
+    Mapper mapper = {.arena = v->arena, .expr = known_var, .user = (void *)v};
+    return expr_const(e, value) || expr_const(map_expr(&mapper, e), value);
+}
+
 // One control flow of all threads.
 bool is_block_level(const Context *c) {
     return c->grid && !c->thread && !c->parallel;
@@ -62,6 +75,27 @@ bool is_block_level(const Context *c) {
 void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc) {
     check_expr(v, c, e);
     if (expr_must_not_repeat(e)) REPORT(v, loc, T_IR_REPEATED, what);
+}
+
+// The first value of an index that is outside of 0 .. extent - 1, for a constant or a sum of iterators that takes all
+// their values.
+static bool index_outside(const Verifier *v, const Context *c, const Expr *index, int64_t extent, int64_t *at) {
+    if (c->dead) return false;
+    if (expr_const(index, at)) return *at < 0 || *at >= extent;
+    if (c->conditional || c->kind != FUNC_KERNEL) return false;
+    Linear sum = linear_of(v->arena, index);
+    Int128 low = sum.constant, high = sum.constant;
+    for (int i = 0; i < sum.count; i++) {
+        const Expr *atom = sum.terms[i].atom;
+        const Depends *depends = atom->kind == EXPR_VAR ? map_get(v->depends, atom->var) : NULL;
+        if (!depends || !depends->ranged || sum.full) return false;
+        Int128 a = (Int128)sum.terms[i].factor * depends->low, b = (Int128)sum.terms[i].factor * depends->high;
+        low += a < b ? a : b;
+        high += a < b ? b : a;
+    }
+    if (low < INT64_MIN || high > INT64_MAX || sum.full) return false;
+    *at = (int64_t)(low < 0 ? low : high);
+    return low < 0 || high >= extent;
 }
 
 void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {
@@ -75,8 +109,8 @@ void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Exp
         check_copied(v, c, indices[i], "an index", loc);
         if (!type_is_int(indices[i]->type)) REPORT(v, loc, T_NOT_INDEX, type_text(indices[i]->type));
         int64_t at, extent = rank == buf->rank ? buf_extent(buf, i) : -1;
-        bool outside = expr_const(indices[i], &at) && (at < 0 || (extent >= 0 && at >= extent));
-        if (outside && buf->scope != SCOPE_GLOBAL)
+        if (extent < 0) extent = INT64_MAX;
+        if (buf->scope != SCOPE_GLOBAL && index_outside(v, c, indices[i], extent, &at))
             REPORT(v, loc, T_INDEX_RANGE, (long long)at, i, buf->name, (long long)extent);
         if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, indices[i]).varies)
             REPORT(v, loc, T_IR_LOCAL_INDEX, buf->name);
@@ -100,8 +134,10 @@ static void check_binary(Verifier *v, const Context *c, const Expr *e) {
                                         ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||"};
     BinaryOp op = e->binary.op;
     Type a = e->binary.a->type, b = e->binary.b->type;
+    Context lazy = *c;
+    lazy.conditional |= op >= BIN_LOGICAL_AND;
     check_expr(v, c, e->binary.a);
-    check_expr(v, c, e->binary.b);
+    check_expr(v, &lazy, e->binary.b);
     bool shift = op == BIN_SHL || op == BIN_SHR, compares = op >= BIN_EQ && op <= BIN_GE,
          logical = op >= BIN_LOGICAL_AND;
     bool bits = op == BIN_AND || op == BIN_OR || op == BIN_XOR;
@@ -147,13 +183,16 @@ void check_expr(Verifier *v, const Context *c, const Expr *e) {
         break;
     }
     case EXPR_BINARY: check_binary(v, c, e); break;
-    case EXPR_SELECT:
+    case EXPR_SELECT: {
+        Context lazy = *c;
+        lazy.conditional = true;
         check_condition(v, c, e->select.condition);
-        check_expr(v, c, e->select.yes);
-        check_expr(v, c, e->select.no);
+        check_expr(v, &lazy, e->select.yes);
+        check_expr(v, &lazy, e->select.no);
         if (e->select.yes->type != e->select.no->type)
             REPORT(v, e->loc, T_OPERAND_TYPES, "?:", type_text(e->select.yes->type), type_text(e->select.no->type));
         break;
+    }
     case EXPR_CAST:
     case EXPR_BITCAST: {
         Type from = e->operand->type;
@@ -182,11 +221,11 @@ void check_region(Verifier *v, const Context *c, const Region *region) {
         check_copied(v, c, dim->start, "an index", region->loc);
         if (dim->extent) check_copied(v, c, dim->extent, "an extent", region->loc);
         if (!type_is_int(dim->start->type)) REPORT(v, region->loc, T_NOT_INDEX, type_text(dim->start->type));
-        int64_t start = 0, extent = dim->extent ? 0 : 1, all = slots ? -1 : buf_extent(buf, i);
-        bool known = expr_const(dim->start, &start) && (!dim->extent || expr_const(dim->extent, &extent));
-        bool outside = known && (start < 0 || (all >= 0 && start + extent > all));
-        if (outside && buf->scope != SCOPE_GLOBAL)
-            REPORT(v, region->loc, T_INDEX_RANGE, (long long)(start < 0 ? start : start + extent - 1), i, buf->name,
+        int64_t at, extent = 1, all = slots ? -1 : buf_extent(buf, i);
+        bool known = !dim->extent || expr_const(dim->extent, &extent);
+        if (all < 0) all = INT64_MAX;
+        if (known && buf->scope != SCOPE_GLOBAL && index_outside(v, c, dim->start, all - extent + 1, &at))
+            REPORT(v, region->loc, T_INDEX_RANGE, (long long)(at < 0 ? at : at + extent - 1), i, buf->name,
                    (long long)all);
         if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, dim->start).varies)
             REPORT(v, region->loc, T_IR_LOCAL_INDEX, buf->name);

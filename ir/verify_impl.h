@@ -23,7 +23,10 @@ typedef struct Verifier {
 enum {
     MOST_ALIGNED = 1 << 30,   // bytes
     NAMED_BARRIERS = 16,      // of a block (PTX ISA, "bar")
-    MOST_UNROLLED = 1 << 14   // iterations
+    WARP_LANES = 32,          // of any target
+    MOST_BLOCK_THREADS = 1024,
+    MOST_ARRIVALS = (1 << 20) - 1,   // of a phase of an mbarrier, and bytes that it expects
+    MOST_UNROLLED = 1 << 14          // iterations
 };
 
 typedef struct Context {
@@ -32,7 +35,9 @@ typedef struct Context {
     bool divergent;                // under a condition or loop that names the thread index
     uint64_t parallel_iterators;   // bits of those with more than one iteration
     uint64_t guards;               // bits of those that conditions around it name
+    bool conditional, dead;        // some condition decides whether it is reached; a constant one that it is not
     int64_t threads;               // that do what stands here together; 0: not known
+    int64_t block_threads;         // of the block, all roles; 0: not known
 } Context;
 
 // What a value depends on.
@@ -42,6 +47,8 @@ typedef struct Depends {
     bool thread;          // the thread index
     bool varies;          // not constant once loops are unrolled
     bool unknown;         // memory or a `var`: possibly on anything
+    bool ranged;          // an iterator with constant bounds, or a let that is a constant:
+    int64_t low, high;    // its first and last value
 } Depends;
 
 #define REPORT(v, loc, ...) ((v)->broken = true, (void)diag((v)->sink, (loc), __VA_ARGS__))
@@ -53,6 +60,7 @@ void declare_name(Verifier *v, const void *object, const char *name, Span loc);
 void undeclare_names(Verifier *v, int mark);
 void check_visible(Verifier *v, const void *object, const char *name, Span loc);
 void set_depends(Verifier *v, const Var *var, Depends depends);
+bool value_known(const Verifier *v, Expr *e, int64_t *value);   // a constant, once lets are put in
 // One control flow of all threads.
 bool is_block_level(const Context *c);
 // An expression that passes copy (into guards, vectors, addresses), so that nothing in it may happen once.
@@ -63,4 +71,8 @@ Depends expr_depends(const Verifier *v, const Expr *expr);
 void check_expr(Verifier *v, const Context *c, const Expr *expr);
 void check_region(Verifier *v, const Context *c, const Region *region);
 void check_call(Verifier *v, const Context *c, OpId op, int count, const Arg *args, Span loc);   // verify_ops.c
-void check_allocation(Verifier *v, const Func *kernel);                                          // verify_memory.c
+void report_operand(Verifier *v, const OpInfo *info, int at, const char *why, Span loc);
+bool type_fits(Type type, const char *name);   // a type text of an instruction's row: tf32 is f32
+void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args,
+                     Span loc);                           // verify_thread.c
+void check_allocation(Verifier *v, const Func *kernel);   // verify_memory.c

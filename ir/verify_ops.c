@@ -84,7 +84,7 @@ static void check_operand(Verifier *v, const Context *c, const OpInfo *info, con
 }
 
 // ---- TMA, wgmma (19) ----
-static void report_operand(Verifier *v, const OpInfo *info, int at, const char *why, Span loc) {
+void report_operand(Verifier *v, const OpInfo *info, int at, const char *why, Span loc) {
     REPORT(v, loc, T_IR_OPERAND, info->operands[at].name, info->text, why);
 }
 
@@ -133,7 +133,7 @@ static void check_peer_store(Verifier *v, const OpInfo *info, const Arg *args, S
     if (!stored) report_operand(v, info, 0, "has elements of neither 4 nor 8 bytes", loc);
 }
 
-static bool type_fits(Type type, const char *name) {
+bool type_fits(Type type, const char *name) {
     return strcmp(type_text(type), name) == 0 || (strcmp(name, "tf32") == 0 && type == TYPE_F32);
 }
 
@@ -240,29 +240,13 @@ static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span 
                shape_text(v, &dst));
 }
 
-// A constant operand that is outside of what the operation knows.
-static void check_bounds(Verifier *v, const OpInfo *info, int at, const Arg *arg, int64_t low, int64_t high, Span loc) {
-    int64_t value;
-    if (!arg->value || !expr_const(arg->value, &value) || (value >= low && value <= high)) return;
-    report_operand(v, info, at, arena_printf(v->arena, "must be from %lld to %lld", (long long)low, (long long)high),
-                   loc);
-}
-
-static void check_red(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
-    Type type = args[0].region->buf->type;
-    int64_t n = 0;
-    if (type != args[1].region->buf->type) REPORT(v, loc, T_IR_OPERAND, "src", info->text, "has another type");
-    if (!expr_const(args[2].value, &n) || !red_of(type_text(type), n))
-        REPORT(v, loc, T_IR_OPERAND, "n", info->text, "names no instruction");
-}
-
 // Only global memory has what kernels before still write.
 static void check_early(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
     if (strcmp(args[1].name, "early") == 0 && args[0].region->buf->scope != SCOPE_GLOBAL)
         report_operand(v, info, 1, "is 'early', which is for global memory", loc);
 }
 
-static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
+static void check_shapes(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
     OpId op = info->id;
     if (op_is(op, OP_CLASS_TENSOR_MAP)) check_tma(v, info, count, args, loc);
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
@@ -271,17 +255,12 @@ static void check_shapes(Verifier *v, const OpInfo *info, int count, const Arg *
     if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
     if (op_is(op, OP_CLASS_INTEGER) && type_is_float(args[0].region->buf->type))
         REPORT(v, loc, T_IR_OPERAND, "x", info->text, "is no integer");
-    if (op == OP_VATOMIC_ADD) check_red(v, info, args, loc);
-    if (op == OP_ALIGNED) check_bounds(v, info, 1, &args[1], 1, MOST_ALIGNED, loc);
-    if ((op == OP_BARRIER || op == OP_BARRIER_ARRIVE) && count > 0)
-        check_bounds(v, info, 0, &args[0], 0, NAMED_BARRIERS - 1, loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
         check_same(v, args[0].region, args[1].region, false, loc);
     if (op == OP_TRANSPOSE) check_same(v, args[0].region, args[1].region, true, loc);
     if (op == OP_GEMM) check_gemm(v, args, loc);
     if (op_is(op, OP_CLASS_REDUCTION)) check_reduce(v, info, args, loc);
-    if (op == OP_MMA && !mma_named(args[0].name))
-        REPORT(v, loc, T_IR_OPERAND, "shape", info->text, "names no instruction");
+    check_thread_op(v, c, info, count, args, loc);
 }
 
 void check_call(Verifier *v, const Context *c, OpId op, int count, const Arg *args, Span loc) {
@@ -296,6 +275,6 @@ void check_call(Verifier *v, const Context *c, OpId op, int count, const Arg *ar
         const Operand *operand = i < operands ? &info->operands[i] : variadic ? &info->operands[operands - 1] : NULL;
         if (operand) check_operand(v, c, info, operand, i < count ? &args[i] : NULL, loc);
     }
-    if (!v->broken) check_shapes(v, info, count, args, loc);   // all operands are there
+    if (!v->broken) check_shapes(v, c, info, count, args, loc);   // all operands are there
     v->broken |= broken;
 }

@@ -46,14 +46,15 @@ const char *diag_source_name(const DiagSink *sink, int file) {
     return file >= 0 && file < sink->sources.count ? sink->sources.items[file].name : "<none>";
 }
 
-// The variants of a kernel go through the same passes: each gives the same remarks. (What a program prints is a remark,
-// too: a line may be printed several times.)
-static bool is_repeated(const DiagSink *sink, const Diag *remark) {
-    if (remark->row->severity != SEVERITY_REMARK || remark->row->code == T_EMU_PRINT) return false;
+// The variants of a kernel go through the same passes: each gives the same remarks and errors. (What a program prints is
+// a remark, too: a line may be printed several times.)
+static bool is_repeated(const DiagSink *sink, const Diag *again) {
+    bool placed = again->row->severity == SEVERITY_REMARK || again->span.line > 0;
+    if (!placed || again->row->severity == SEVERITY_WARNING || again->row->code == T_EMU_PRINT) return false;
     for (int i = 0; i < sink->diags.count; i++) {
         const Diag *d = sink->diags.items[i];
-        if (d->row == remark->row && memcmp(&d->span, &remark->span, sizeof d->span) == 0 &&
-            strcmp(d->message, remark->message) == 0)
+        if (d->row == again->row && memcmp(&d->span, &again->span, sizeof d->span) == 0 &&
+            strcmp(d->message, again->message) == 0)
             return true;
     }
     return false;
@@ -66,8 +67,10 @@ Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args) {
     d->row = row;
     d->span = span;
     d->message = arena_vprintf(sink->arena, row->text, args);
-    if (is_repeated(sink, d)) return d;   // takes labels, is not listed
+    bool repeated = is_repeated(sink, d);   // takes labels, is not listed
     if (row->severity == SEVERITY_ERROR && sink->errors++ >= MOST_ERRORS) return d;
+    sink->repeated += repeated && row->severity == SEVERITY_ERROR;
+    if (repeated) return d;
     vec_push(sink->arena, &sink->diags, d);
     return d;
 }
@@ -113,6 +116,7 @@ static int listed_errors(const DiagSink *sink) {
 void diag_truncate(DiagSink *sink, int count) {
     if (count >= sink->diags.count) return;
     sink->diags.count = count;
+    sink->repeated = 0;
     sink->errors = listed_errors(sink);   // unlisted ones came after those just dropped
 }
 
@@ -202,7 +206,7 @@ void diag_render(const DiagSink *sink, int first, DiagFormat format, StrBuf *out
         if (format == DIAG_JSON) render_json(sink, sink->diags.items[i], out);
         else diag_render_text(sink, sink->diags.items[i], format == DIAG_TEXT_COLOR, out);
     }
-    int unlisted = sink->errors - listed_errors(sink);
+    int unlisted = sink->errors - sink->repeated - listed_errors(sink);
     if (unlisted == 0) return;
     if (format == DIAG_JSON) sb_printf(out, "{\"unlisted_errors\":%d}\n", unlisted);
     else sb_printf(out, "... and %d more error%s\n", unlisted, unlisted == 1 ? "" : "s");

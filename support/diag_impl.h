@@ -32,7 +32,7 @@ struct DiagSink {
     Arena *arena;
     VEC(Source) sources;
     VEC(Diag *) diags;
-    int errors;   // listed or not
+    int errors, repeated;   // listed or not; those that were listed before
 };
 
 const DiagRow *diag_row(int number);   // NULL for an unknown number

@@ -27,8 +27,7 @@ typedef struct TestHooks {
 typedef struct TestOptions {
     bool on_gpu;
     uint64_t seed;
-    int64_t max_steps;   // of the emulator; 0: its default
-    const char *only;    // run only the tests of this kernel or program; NULL: all
+    const char *only;   // run only the tests of this kernel or program; NULL: all
     int define_count;
     const Define *defines;
     TestHooks hooks;

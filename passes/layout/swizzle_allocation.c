@@ -137,10 +137,7 @@ static Choice choose_layout(PassContext *context, const SharedAccessVec *accesse
     int rank = buf->rank < 2 ? buf->rank : 2, bits = type_bits(buf->type);
     int64_t shape[2], flat;
     for (int d = 0; d < rank; d++) shape[d] = buf_extent(buf, buf->rank - rank + d);
-    if (rank < 2) {
-        consider(&chooser, layout_row_major(arena, rank, shape));
-        return chooser.best;
-    }
+    if (rank < 2) return (Choice){layout_row_major(arena, rank, shape), 0};
     const char *why;
     consider(&chooser, layout_row_major(arena, 2, shape));
     for (int chunks = 8; chunks >= 2; chunks /= 2)
@@ -150,6 +147,7 @@ static Choice choose_layout(PassContext *context, const SharedAccessVec *accesse
         consider_swizzles(&chooser, layout_padded(arena, shape[0], shape[1], flat));
     for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
         consider(&chooser, layout_padded(arena, shape[0], shape[1], flat + pad));
+    if (!chooser.best.layout) chooser.best.layout = layout_row_major(arena, 2, shape);   // indices outside of the tile
     return chooser.best;
 }
 

@@ -164,7 +164,8 @@ static void color_changes_nothing_but_color(void **state) {
 
 static void errors_are_listed_up_to_a_hundred(void **state) {
     DiagSink *sink = sink_with_source(*state);
-    for (int i = 0; i < 130; i++) diag_note(diag(sink, at(1, 1, 2), T_CANNOT_READ, "", ""), "%d", i);
+    for (int i = 0; i < 130; i++)
+        diag_note(diag(sink, at(1, 1, 2), T_CANNOT_READ, arena_printf(*state, "%d", i), ""), "%d", i);
     assert_int_equal(diag_errors(sink), 130);
     assert_int_equal(diag_count(sink), 100);
     assert_non_null(strstr(rendered(sink, *state, DIAG_TEXT), "\n... and 30 more errors\n"));

@@ -1,0 +1,220 @@
+// Rule 9, what the operands of an operation must be so that an instruction can do it: constants within limits, equal
+// types, elements within their buffers. Tables, one row for each operand.
+#include "ir/build.h"
+#include "ir/match.h"
+#include "ir/verify_impl.h"
+#include <string.h>
+
+#define AT(NAME, operand) OP_##NAME, OPERAND_INDEX(NAME, operand)
+
+// ---- constants ----
+typedef struct Limit {
+    OpId op;
+    size_t at;
+    int64_t low, high, unit;   // a multiple of unit
+    bool power;                // of two
+} Limit;
+
+static const Limit limits[] = {
+    {AT(ALIGNED, n), 1, MOST_ALIGNED, 1, false},
+    {AT(BARRIER, id), 0, NAMED_BARRIERS - 1, 1, false},
+    {AT(BARRIER, count), WARP_LANES, MOST_BLOCK_THREADS, WARP_LANES, false},
+    {AT(BARRIER_ARRIVE, id), 0, NAMED_BARRIERS - 1, 1, false},
+    {AT(BARRIER_ARRIVE, count), WARP_LANES, MOST_BLOCK_THREADS, WARP_LANES, false},
+    {AT(CP_ASYNC_WAIT, n), 0, INT32_MAX, 1, false},
+    {AT(BULK_WAIT, n), 0, INT32_MAX, 1, false},
+    {AT(WGMMA_WAIT, n), 0, 7, 1, false},
+    {AT(WGMMA, steps), 1, MOST_UNROLLED, 1, false},
+    {AT(VLOAD, n), 1, INT32_MAX, 1, false},
+    {AT(VSTORE, n), 1, INT32_MAX, 1, false},
+    {AT(VATOMIC_ADD, n), 1, INT32_MAX, 1, false},
+    {AT(CP_ASYNC, n), 1, INT32_MAX, 1, false},
+    {AT(LDMATRIX, count), 1, 4, 1, true},
+    {AT(LDMATRIX, trans), 0, 1, 1, false},
+    {AT(STMATRIX, count), 1, 4, 1, true},
+    {AT(STMATRIX, trans), 0, 1, 1, false},
+    {AT(SHFL_XOR, mask), 0, WARP_LANES - 1, 1, false},
+    {AT(SHFL_UP, delta), 0, WARP_LANES - 1, 1, false},
+    {AT(SHFL_DOWN, delta), 0, WARP_LANES - 1, 1, false},
+    {AT(SHFL_IDX, lane), 0, WARP_LANES - 1, 1, false},
+    {AT(MBARRIER_INIT, count), 1, MOST_ARRIVALS, 1, false},
+    {AT(MBARRIER_ARRIVE, count), 1, MOST_ARRIVALS, 1, false},
+    {AT(MBARRIER_EXPECT, bytes), 0, MOST_ARRIVALS, 1, false},
+};
+
+// What a constant operand is outside of; NULL: the limits hold.
+static const char *beyond(Arena *arena, const Limit *limit, int64_t high, int64_t value) {
+    bool within = value >= limit->low && value <= high && value % limit->unit == 0;
+    if (limit->power) within = within && (value & (value - 1)) == 0;
+    if (within) return NULL;
+    const char *multiple = limit->unit > 1 ? arena_printf(arena, "a multiple of %lld ", (long long)limit->unit) : "";
+    return arena_printf(arena, "must be %s%sfrom %lld to %lld, not %lld", multiple,
+                        limit->power ? "a power of two " : "", (long long)limit->low, (long long)high,
+                        (long long)value);
+}
+
+static void check_limits(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        const Limit *limit = &limits[i];
+        int64_t value = 0, high = limit->high;
+        if (limit->op != info->id || (int)limit->at >= count || !args[limit->at].value) continue;
+        const Expr *given = args[limit->at].value;
+        if (!type_is_int(given->type) && given->type != TYPE_BOOL)
+            report_operand(v, info, (int)limit->at, "is no integer", loc);
+        bool threads = limit->unit == WARP_LANES && c->block_threads > 0;
+        if (threads) high = (c->block_threads + WARP_LANES - 1) / WARP_LANES * WARP_LANES;
+        const char *why = expr_const(given, &value) ? beyond(v->arena, limit, high, value) : NULL;
+        if (why) report_operand(v, info, (int)limit->at, why, loc);
+    }
+}
+
+// ---- elements: how many an operand has from its place on ----
+typedef struct Extent {
+    OpId op;
+    size_t at, as;   // the operand; another one that has its type, or itself
+    size_t count;    // the operand that says how many elements or matrices there are; 0: the instruction's shape
+    enum { ELEMENTS, MATRICES, SHAPE } unit;
+} Extent;
+
+static const Extent extents[] = {
+    {AT(VLOAD, dst), OPERAND_INDEX(VLOAD, src), OPERAND_INDEX(VLOAD, n), ELEMENTS},
+    {AT(VLOAD, src), OPERAND_INDEX(VLOAD, src), OPERAND_INDEX(VLOAD, n), ELEMENTS},
+    {AT(VSTORE, dst), OPERAND_INDEX(VSTORE, dst), OPERAND_INDEX(VSTORE, n), ELEMENTS},
+    {AT(VSTORE, src), OPERAND_INDEX(VSTORE, dst), OPERAND_INDEX(VSTORE, n), ELEMENTS},
+    {AT(VATOMIC_ADD, src), OPERAND_INDEX(VATOMIC_ADD, dst), OPERAND_INDEX(VATOMIC_ADD, n), ELEMENTS},
+    {AT(CP_ASYNC, dst), OPERAND_INDEX(CP_ASYNC, src), OPERAND_INDEX(CP_ASYNC, n), ELEMENTS},
+    {AT(BULK_LOAD, dst), OPERAND_INDEX(BULK_LOAD, src), OPERAND_INDEX(BULK_LOAD, n), ELEMENTS},
+    {AT(BULK_STORE, src), OPERAND_INDEX(BULK_STORE, dst), OPERAND_INDEX(BULK_STORE, n), ELEMENTS},
+    {AT(LDMATRIX, dst), OPERAND_INDEX(LDMATRIX, src), OPERAND_INDEX(LDMATRIX, count), MATRICES},
+    {AT(STMATRIX, src), OPERAND_INDEX(STMATRIX, dst), OPERAND_INDEX(STMATRIX, count), MATRICES},
+    {AT(MMA, a), OPERAND_INDEX(MMA, a), 0, SHAPE},
+    {AT(MMA, b), OPERAND_INDEX(MMA, b), 0, SHAPE},
+    {AT(MMA, c), OPERAND_INDEX(MMA, c), 0, SHAPE},
+    {AT(WGMMA, a), OPERAND_INDEX(WGMMA, a), OPERAND_INDEX(WGMMA, steps), SHAPE},
+    {AT(WGMMA, acc), OPERAND_INDEX(WGMMA, acc), 0, SHAPE},
+};
+
+// Elements of the matrix that each thread holds.
+static int64_t shape_elements(const Extent *extent, const Arg *args) {
+    WgmmaInfo group;
+    const MmaInfo *warp = extent->op == OP_MMA ? mma_named(args[0].name) : NULL;
+    if (warp && extent->at == OPERAND_INDEX(MMA, a)) return (int64_t)warp->m * warp->k / WARP_LANES;
+    if (warp && extent->at == OPERAND_INDEX(MMA, b)) return (int64_t)warp->n * warp->k / WARP_LANES;
+    if (warp) return (int64_t)warp->m * warp->n / WARP_LANES;
+    enum { GROUP = 4 * WARP_LANES };
+    if (extent->op != OP_WGMMA || !wgmma_named(args[0].name, &group)) return 0;
+    return (int64_t)group.m * (extent->at == OPERAND_INDEX(WGMMA, a) ? group.k : group.n) / GROUP;
+}
+
+static int64_t elements_of(const Extent *extent, const Arg *args, Type type) {
+    int64_t count = 1;
+    if (extent->count && (!args[extent->count].value || !expr_const(args[extent->count].value, &count))) return 0;
+    if (extent->unit == MATRICES) return count * 32 / type_bits(type);
+    return extent->unit == SHAPE ? count * shape_elements(extent, args) : count;
+}
+
+// The place among the buffer's elements, as far as it is constant: at least this.
+static int64_t first_element(const Region *region) {
+    int64_t at = 0, index;
+    for (int i = 0; i < region->count; i++)
+        at = at * buf_extent(region->buf, i) + (expr_const(region->dims[i].start, &index) ? index : 0);
+    return at;
+}
+
+static void check_extent(Verifier *v, const OpInfo *info, const Extent *extent, const Arg *args, Span loc) {
+    const Region *region = args[extent->at].region;
+    const Buf *buf = region->buf;
+    int at = (int)extent->at;
+    Type type = args[extent->as].region->buf->type;
+    if (type_kind(buf->type) == KIND_OPAQUE || type != buf->type) {
+        report_operand(v, info, at,
+                       arena_printf(v->arena, "has type %s, the other side %s", type_text(buf->type), type_text(type)),
+                       loc);
+        return;
+    }
+    int64_t all = 1, first = first_element(region), count = elements_of(extent, args, buf->type);
+    for (int i = 0; i < buf->rank; i++) all *= buf_extent(buf, i);
+    if (buf->scope != SCOPE_LOCAL && buf->scope != SCOPE_SHARED) return;   // what a tensor or a thread has is not known
+    if (extent->op == OP_WGMMA && buf->scope == SCOPE_SHARED) return;      // by descriptors
+    int64_t unit = extent->op == OP_WGMMA && type_bits(type) < 32 ? 32 / type_bits(type) : 1;
+    if (first % unit)
+        report_operand(v, info, at, arena_printf(v->arena, "starts inside a register of %d elements", (int)unit), loc);
+    else if (first + count > all)
+        report_operand(v, info, at,
+                       arena_printf(v->arena, "is elements %lld to %lld of '%s', which has %lld", (long long)first,
+                                    (long long)(first + count - 1), buf->name, (long long)all),
+                       loc);
+}
+
+// ---- single operations ----
+static void check_cp_async(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
+    enum { LEAST = 4, MOST = 16 };
+    size_t n_at = OPERAND_INDEX(CP_ASYNC, n), valid_at = OPERAND_INDEX(CP_ASYNC, valid);
+    int64_t n = 0, valid = 0;
+    if (!expr_const(args[n_at].value, &n)) return;   // reported
+    int64_t bytes = n * type_bytes(args[0].region->buf->type);
+    if (n < 1 || bytes < LEAST || bytes > MOST || (bytes & (bytes - 1)))
+        report_operand(v, info, (int)n_at, arena_printf(v->arena, "is %lld bytes, not 4, 8 or 16", (long long)bytes),
+                       loc);
+    const Expr *given = count > (int)valid_at ? args[valid_at].value : NULL;
+    if (given && !type_is_int(given->type)) report_operand(v, info, (int)valid_at, "is no integer", loc);
+    if (given && expr_const(given, &valid) && (valid < 0 || valid > n))
+        report_operand(v, info, (int)valid_at,
+                       arena_printf(v->arena, "must be from 0 to n, %lld, not %lld", (long long)n, (long long)valid),
+                       loc);
+}
+
+// A register holds whole elements of a matrix, two of 16 bits or fewer, larger ones.
+static void check_matrices(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    Type type = args[0].region->buf->type;
+    if (type == TYPE_BOOL || type_bits(type) > 32)
+        report_operand(v, info, 0, "has elements of more than 32 bits, or bool", loc);
+}
+
+static void check_mma(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    const MmaInfo *row = mma_named(args[OPERAND_INDEX(MMA, shape)].name);
+    if (!row) {
+        report_operand(v, info, OPERAND_INDEX(MMA, shape), "names no instruction", loc);
+        return;
+    }
+    const char *types[] = {[OPERAND_INDEX(MMA, a)] = row->a_type,
+                           [OPERAND_INDEX(MMA, b)] = row->b_type,
+                           [OPERAND_INDEX(MMA, c)] = row->c_type};
+    for (size_t at = OPERAND_INDEX(MMA, a); at <= OPERAND_INDEX(MMA, c); at++) {
+        Type type = args[at].region->buf->type;
+        if (!type_fits(type, types[at]))
+            report_operand(v, info, (int)at,
+                           arena_printf(v->arena, "has type %s, the instruction takes %s", type_text(type), types[at]),
+                           loc);
+    }
+}
+
+static void check_red(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    Type type = args[0].region->buf->type;
+    int64_t n = 0;
+    if (expr_const(args[OPERAND_INDEX(VATOMIC_ADD, n)].value, &n) && !red_of(type_text(type), n))
+        report_operand(v, info, OPERAND_INDEX(VATOMIC_ADD, n), "names no instruction for these elements", loc);
+}
+
+// What is added and compared is a number of at least 16 bits, or an integer; other elements can be exchanged only.
+static void check_atomic(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    Type type = args[0].region->buf->type;
+    bool exchanged = info->id == OP_ATOMIC_EXCH || info->id == OP_ATOMIC_CAS;
+    bool small = type == TYPE_BOOL || (type_is_float(type) && type_bits(type) < 16);
+    if (type_kind(type) == KIND_OPAQUE || (small && !exchanged))
+        report_operand(v, info, 0, arena_printf(v->arena, "has type %s, which it does not take", type_text(type)), loc);
+}
+
+void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
+    if (c->dead) return;   // a macro for several sizes
+    check_limits(v, c, info, count, args, loc);
+    if (op_is(info->id, OP_CLASS_ATOMIC)) check_atomic(v, info, args, loc);
+    bool asks = info->id == OP_VOTE_ANY || info->id == OP_VOTE_ALL || info->id == OP_ASSERT;
+    if (asks && args[0].value->type != TYPE_BOOL) REPORT(v, loc, T_NOT_CONDITION, type_text(args[0].value->type));
+    if (info->id == OP_CP_ASYNC) check_cp_async(v, info, count, args, loc);
+    if (info->id == OP_LDMATRIX || info->id == OP_STMATRIX) check_matrices(v, info, args, loc);
+    if (info->id == OP_MMA) check_mma(v, info, args, loc);
+    if (info->id == OP_VATOMIC_ADD) check_red(v, info, args, loc);
+    for (size_t i = 0; i < sizeof extents / sizeof extents[0] && !v->broken; i++)
+        if (extents[i].op == info->id) check_extent(v, info, &extents[i], args, loc);
+}
