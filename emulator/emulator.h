@@ -48,7 +48,7 @@ typedef struct EmuOptions {
     int multiprocessors;    // the value of sms(); 0: 4
     bool races;             // happens-before checking (on by default in tests)
     const Target *target;   // banks, warp size
-    int64_t max_steps;      // instructions before a program is called endless; 0: very many
+    int64_t max_steps;      // instructions of a block, or of a reference, before it is called endless; 0: 10^9
     EmuReferenceCache *reference_cache;   // of references; NULL: each test asks anew
 } EmuOptions;
 
@@ -93,6 +93,6 @@ typedef struct TestCase {
     EmuArg *args;   // what the kernel gets
     EmuArg *want;   // the reference's tensors (f64), outputs computed
 } TestCase;
-bool test_case_make(const Module *module, const Test *test, uint64_t seed, TestCase *out);
-bool test_case_reference(const Module *module, const Test *test, TestCase *test_case);
+bool test_case_make(const Module *module, const Test *test, const EmuOptions *options, TestCase *out);
+bool test_case_reference(const Module *module, const Test *test, const EmuOptions *options, TestCase *test_case);
 bool test_case_compare(const Module *module, const Test *test, const TestCase *test_case, EmuTestResult *result);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum { DEFAULT_MULTIPROCESSORS = 4 };
-static const uint64_t MOST_STEPS = 20000000000;   // instructions of one launch; beyond, it is taken to be endless
+static const uint64_t MOST_STEPS = 1000000000;   // instructions of a block; beyond, it is taken to be endless
 
 // ---- memory that lasts as long as a run ----
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user) {
@@ -24,6 +24,10 @@ void in_scratch(const Module *module, void (*job)(const Module *module, void *us
 }
 
 // ---- machines ----
+EmuOptions host_options(const EmuOptions *options) {
+    return (EmuOptions){.max_steps = options ? options->max_steps : 0};
+}
+
 static Machine *machine_new(const Module *module, Code *code, const EmuOptions *options, EmuReport *report) {
     Machine *machine = NEW(module->arena, Machine);
     *machine = (Machine){.module = module,

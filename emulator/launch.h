@@ -15,6 +15,7 @@ bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *
                const char **why);
 bool host_value(const Module *module, const Func *func, const Expr *expr, int count, const EmuArg *args,
                 const int64_t *dims, Arena *arena, Word *out);
+EmuOptions host_options(const EmuOptions *options);   // for references and fill blocks: only limits
 bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
               Arena *keep, EmuReport *report);   // keep: memory of the report; NULL: no sites
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
@@ -27,8 +28,8 @@ void in_scratch(const Module *module, void (*job)(const Module *module, void *us
 
 // ---- reference_cache.c ----
 // Fills the reference's tensors, from the cache where it has them. False: the reference reported something.
-bool cached_reference(EmuReferenceCache *reference_cache, const Module *module, const Func *reference, int count,
-                      const EmuArg *args);
+bool cached_reference(const Module *module, const Func *reference, int count, const EmuArg *args,
+                      const EmuOptions *options);
 // The result of a test that has passed before, of a module with the same text and with the same options. False: there
 // is none.
 bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,

@@ -122,7 +122,7 @@ struct Machine {
     Map *reported;   // pairs of places
     bool stop;
     // ends of runs that do not end by themselves
-    uint64_t steps, most_steps;
+    uint64_t steps, block_began, most_steps;   // instructions; when the resident blocks last changed; most since then
     // In blocks that spin: how often something did more than look; as seen last, since which step, and when to look
     // closely.
     uint64_t moves, seen_moves, still_since, next_look;

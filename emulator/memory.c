@@ -4,6 +4,7 @@
 // `initialised` map: whether it holds a value, and whether an asynchronous operation that nobody waited for is writing
 // or reading it. A local array holds a value for each lane, with a mask of the lanes that have stored one.
 #include "emulator/machine.h"
+#include <math.h>
 #include <string.h>
 
 Mem *machine_mem(const Machine *machine, int mem) {
@@ -276,13 +277,18 @@ static void access_ready(Agent *agent, const Mem *mem, Mask mask, const int64_t 
     }
 }
 
+// elements_store rounds floats by itself, but it keeps infinities, which a conversion to e5m2 does not.
+static bool converts(Type to, Type from) {
+    return to != from && (to == TYPE_E5M2 || !(type_is_float(to) && type_is_float(from)));
+}
+
 void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from) {
     const Mem *mem = machine_mem(agent->cta->machine, place->mem);
     int64_t offsets[LANES];
     Mask mask = place_offsets(agent, place, access_mask(agent, in), NULL, offsets);
     if (!mask) return;
     Lanes converted = *value;
-    if (from != mem->type && !(type_is_float(from) && type_is_float(mem->type)))
+    if (converts(mem->type, from))
         for (Mask m = mask; m; m &= m - 1)
             converted.w[__builtin_ctz(m)] = word_convert(mem->type, from, value->w[__builtin_ctz(m)]);
     note_access(agent, mem, mask, offsets, true);
@@ -361,8 +367,9 @@ void local_load(Agent *agent, const Instr *in, const Place *place, Lanes *out) {
 }
 
 static Word local_value(const Mem *mem, Type from, Word value) {   // a store rounds, also within a type below f32
-    bool same = from == mem->type && !(type_is_float(from) && type_bits(from) < 32);
-    return same ? value : word_convert(mem->type, from == mem->type ? TYPE_F32 : from, value);
+    if (from != mem->type) return word_convert(mem->type, from, value);
+    bool exact = !type_is_float(from) || type_bits(from) >= 32 || isinf(value.f);
+    return exact ? value : word_convert(mem->type, TYPE_F32, value);
 }
 
 void local_store(Agent *agent, const Instr *in, const Place *place, const Lanes *value, Type from) {

@@ -96,15 +96,18 @@ static void copy_result(const CachedResult *result, const EmuArg *args) {
     }
 }
 
-static bool run_reference(const Module *module, const Func *reference, int count, const EmuArg *args) {
+static bool run_reference(const Module *module, const Func *reference, int count, const EmuArg *args,
+                          const EmuOptions *options) {
     EmuReport unused = {0};
-    return run_func(module, reference, count, args, NULL, NULL, &unused);
+    EmuOptions host = host_options(options);
+    return run_func(module, reference, count, args, &host, NULL, &unused);
 }
 
-bool cached_reference(EmuReferenceCache *cache, const Module *module, const Func *reference, int count,
-                      const EmuArg *args) {
+bool cached_reference(const Module *module, const Func *reference, int count, const EmuArg *args,
+                      const EmuOptions *options) {
+    EmuReferenceCache *cache = options ? options->reference_cache : NULL;
     size_t bytes = 2 * bytes_of(count, args);
-    if (!cache || cache->bytes + bytes > MOST_BYTES) return run_reference(module, reference, count, args);
+    if (!cache || cache->bytes + bytes > MOST_BYTES) return run_reference(module, reference, count, args, options);
     StrBuf text;
     sb_init(&text, module->arena);
     print_func(module, reference, (PrintOptions){0}, &text);
@@ -115,7 +118,7 @@ bool cached_reference(EmuReferenceCache *cache, const Module *module, const Func
     }
     CachedResult result = {arena_strdup(cache->arena, sb_text(&text)), count, copy_args(cache->arena, count, args),
                            NULL};
-    if (!run_reference(module, reference, count, args)) return false;
+    if (!run_reference(module, reference, count, args, options)) return false;
     result.after = copy_args(cache->arena, count, args);
     cache->bytes += bytes;
     vec_push(cache->arena, &cache->list, result);

@@ -297,7 +297,7 @@ static Cta *stuck(Machine *machine) {   // a block that has not ended
 }
 
 static bool out_of_steps(Machine *machine, const Agent *agent) {
-    if (machine->steps < machine->most_steps) return false;
+    if (machine->steps - machine->block_began < machine->most_steps) return false;
     emu_report(machine, agent->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
     machine->stop = true;
     return true;
@@ -306,6 +306,7 @@ static bool out_of_steps(Machine *machine, const Agent *agent) {
 // Runs until one of the resident blocks has ended.
 static bool run_resident(Machine *machine) {
     bool bulk = machine->code->bulk;
+    machine->block_began = machine->steps;
     while (!machine->stop) {
         int ready;
         if (machine->bulk_count && random_below(&machine->random, BULK_PATIENCE) == 0) bulk_advance(machine);

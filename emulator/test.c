@@ -227,11 +227,16 @@ static void make_want(Making *m) {
     }
 }
 
-static bool make_case(const Module *module, const Test *test, uint64_t seed, TestCase *out) {
+static bool make_case(const Module *module, const Test *test, const EmuOptions *options, TestCase *out) {
     const Func *func = test_func(module, test);
     if (!func) return false;
-    Making m = {
-        .module = module, .arena = module->arena, .test = test, .func = func, .out = out, .seed = seed, .ok = true};
+    Making m = {.module = module,
+                .arena = module->arena,
+                .test = test,
+                .func = func,
+                .out = out,
+                .seed = options ? options->seed : 0,
+                .ok = true};
     m.dims = NEW_ARRAY(m.arena, int64_t, func->dims.count + 1);
     m.bound = NEW_ARRAY(m.arena, bool, func->dims.count + 1);
     out->count = func_argument_count(func);
@@ -246,21 +251,21 @@ static bool make_case(const Module *module, const Test *test, uint64_t seed, Tes
         if (func_argument(func, i)->buf) make_tensor(&m, i, func_argument(func, i)->buf);
     if (m.ok && test->fill) {
         EmuReport unused = {0};
-        m.ok = run_func(module, test->fill, out->count, out->args, NULL, NULL, &unused);
+        EmuOptions host = host_options(options);
+        m.ok = run_func(module, test->fill, out->count, out->args, &host, NULL, &unused);
     }
     if (m.ok) check_filled(&m);
     if (m.ok) make_want(&m);
     return m.ok;
 }
 
-static bool run_reference(const Module *module, const Test *test, TestCase *test_case,
-                          EmuReferenceCache *reference_cache) {
+static bool run_reference(const Module *module, const Test *test, const EmuOptions *options, TestCase *test_case) {
     const Func *reference = module_reference(module, test->name);
     if (!reference) {
         diag(module->sink, test->loc, T_EMU_NO_REFERENCE, test->name);
         return false;
     }
-    return cached_reference(reference_cache, module, reference, test_case->count, test_case->want);
+    return cached_reference(module, reference, test_case->count, test_case->want, options);
 }
 
 // ---- comparison ----
@@ -372,7 +377,7 @@ static void test_job(const Module *module, void *user) {
     int diagnostics = diag_count(module->sink);
     if (cache && cached_test(cache, job->outer, module->arena, job->test, job->options, result)) return;
     result->why = "its inputs cannot be made";
-    if (!make_case(module, job->test, job->options ? job->options->seed : 0, &test_case)) return;
+    if (!make_case(module, job->test, job->options, &test_case)) return;
     result->why = "no variant takes its arguments";
     const Func *func = test_target(module, job->test, &test_case);
     if (!func) return;
@@ -380,7 +385,7 @@ static void test_job(const Module *module, void *user) {
     Arena *keep = job->outer->arena;
     if (!run_timed(module, func, test_case.count, test_case.args, job->options, keep, &result->report)) return;
     result->why = "its reference does not run";
-    if (!run_reference(module, job->test, &test_case, cache)) return;
+    if (!run_reference(module, job->test, job->options, &test_case)) return;
     bool passed = compare_case(module, job->outer->arena, job->test, &test_case, result);
     if (cache && passed && diag_count(module->sink) == diagnostics) cache_test(cache, job->test, job->options, result);
 }
@@ -392,12 +397,12 @@ bool emulate_test(const Module *module, const Test *test, const EmuOptions *opti
     return result->passed;
 }
 
-bool test_case_make(const Module *module, const Test *test, uint64_t seed, TestCase *out) {
-    return make_case(module, test, seed, out);
+bool test_case_make(const Module *module, const Test *test, const EmuOptions *options, TestCase *out) {
+    return make_case(module, test, options, out);
 }
 
-bool test_case_reference(const Module *module, const Test *test, TestCase *test_case) {
-    return run_reference(module, test, test_case, NULL);
+bool test_case_reference(const Module *module, const Test *test, const EmuOptions *options, TestCase *test_case) {
+    return run_reference(module, test, options, test_case);
 }
 
 bool test_case_compare(const Module *module, const Test *test, const TestCase *test_case, EmuTestResult *result) {

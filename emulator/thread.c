@@ -145,10 +145,9 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
     const Mem *mem = machine_mem(machine, place->mem);
     int64_t offsets[LANES];
     Mask mask = place_offsets(agent, place, call_mask(agent, in), NULL, offsets);
-    Lanes *dst = &agent->regs[in->dst];
+    Lanes result = {0};   // apart from the operands: their slots may be the result's
     bool reads = op != OP_STORE, writes = op != OP_LOAD;
     const CallArg *value = writes ? &call->args[op == OP_ATOMIC_CAS ? 2 : 1] : NULL;
-    if (mask != call_mask(agent, in)) memset(dst, 0, sizeof *dst);
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         uint8_t *at = mem_data(agent->cta, mem) + offsets[l] * mem->bytes;
@@ -156,7 +155,7 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
         if (op == OP_STORE && strcmp(call->args[2].name, "release") == 0) race_release(agent, l, mem, offsets[l]);
         if (reads && writes) race_atomic(agent, l, mem, offsets[l]);
         if (is_early(call)) {
-            dst->w[l] = early_value(machine, mem, at);
+            result.w[l] = early_value(machine, mem, at);
             continue;
         }
         note_atomic(agent, mem, l, offsets[l]);
@@ -166,15 +165,17 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
             Word v = word_convert(mem->type, value->type, value_of(agent, value)->w[l]), expected = {.i = 0};
             if (op == OP_ATOMIC_CAS)
                 expected = word_convert(mem->type, call->args[1].type, value_of(agent, &call->args[1])->w[l]);
-            Word result = atomic_result(op, mem->type, old, v, expected);
+            Word stored = atomic_result(op, mem->type, old, v, expected);
             Word before = element_load(mem->type, at);
-            element_store(mem->type, at, result);
+            element_store(mem->type, at, stored);
             Word after = element_load(mem->type, at);
             machine->moves += memcmp(&before, &after, sizeof after) != 0;
             state_set(agent->cta, mem, offsets[l], 1, STATE_READY);
         }
-        dst->w[l] = old;
+        result.w[l] = old;
     }
+    for (Mask m = call_mask(agent, in); m; m &= m - 1)
+        agent->regs[in->dst].w[__builtin_ctz(m)] = result.w[__builtin_ctz(m)];
 }
 
 // ---- lanes ----

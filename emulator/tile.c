@@ -222,6 +222,10 @@ static void op_gemm(Agent *agent, const Call *call, const View *a, const View *b
     Word *left = view_read(agent, a, 0), *right = view_read(agent, b, 1);
     Word *sum = overwrites ? scratch(machine, 2, acc->elements) : view_read(agent, acc, 2);
     if (overwrites) memset(sum, 0, sizeof *sum * (size_t)acc->elements);
+    if (type_is_float(acc->mem->type)) {   // its operands may be integers
+        words_convert(type_compute(acc->mem->type), a->mem->type, a->elements, left);
+        words_convert(type_compute(acc->mem->type), b->mem->type, b->elements, right);
+    }
     if (call->count > 3 && call->args[3].name && strcmp(call->args[3].name, "tf32") == 0) {
         for (int64_t i = 0; i < a->elements; i++) left[i].f = to_tf32(left[i].f);
         for (int64_t i = 0; i < b->elements; i++) right[i].f = to_tf32(right[i].f);

@@ -11,7 +11,7 @@
 typedef struct Format {
     int mantissa, bias, bits;   // explicit mantissa bits
     double largest;
-    bool saturates;   // values beyond `largest` become it, not infinity
+    bool saturates;   // finite values beyond `largest` become it, not infinity
 } Format;
 
 static inline Format format_of(Type type) {
@@ -72,9 +72,13 @@ static inline double from_fp8(Type type, uint8_t bits) {
 
 // ---- doubles to small floats ----
 
-// To nearest, ties to even. Below the normal numbers all are multiples of one unit, which is the last digit of `shift`.
+static inline bool has_infinity(Format format) {
+    return format.mantissa != 3;   // of all but e4m3
+}
+
+// To nearest, ties to even; infinities stay. Below the normal numbers all are multiples of one unit, which is the last digit of `shift`.
 static inline double round_format(Format format, double value) {
-    if (isnan(value)) return value;
+    if (isnan(value) || (isinf(value) && has_infinity(format))) return value;
     double size = fabs(value), rounded;
     int least = 1 - format.bias, drop = DOUBLE_DIGITS - format.mantissa;
     if (size < power_of_2(least)) {
@@ -237,6 +241,7 @@ Word word_convert(Type to, Type from, Word value) {
         if (!from_float) return (Word){.f = from_int(to, from, value.i)};
         if (to == TYPE_F64 || to == from) return value;
         if (to == TYPE_F32) return (Word){.f = (float)value.f};
+        if (to == TYPE_E5M2 && isinf(value.f)) return (Word){.f = copysign(format_of(to).largest, value.f)};
         return (Word){.f = round_to(to, value.f)};
     }
     return (Word){.i = from_float ? to_int(to, value.f) : int_wrap(to, value.i)};

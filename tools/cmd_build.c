@@ -193,7 +193,7 @@ bool command_build(Tool *tool, int *code) {
     b.options = compile_options(NULL);
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     if (!tool_defines(tool, &b.options.define_count, &b.options.defines)) return false;
-    if (!pass_flags(tool, &b.options.passes)) return false;
+    if (!pass_flags(tool, &b.options.passes) || !tool_max_steps(tool, &b.options.max_steps)) return false;
     b.options.optimize = (int)optimize;
     b.options.only = option_text(&tool->options, OPTION_ONLY, NULL);
     b.options.repro = repro_base(tool, path);

@@ -20,7 +20,8 @@ bool command_opt(Tool *tool, int *code) {
     const Target *target = path ? tool_target(tool, "sm_90a") : NULL;
     if (!target) return false;
     CompileOptions options = compile_options(target);
-    if (!tool_defines(tool, &options.define_count, &options.defines) || !pass_flags(tool, &options.passes))
+    if (!tool_defines(tool, &options.define_count, &options.defines) || !pass_flags(tool, &options.passes) ||
+        !tool_max_steps(tool, &options.max_steps))
         return false;
     options.only = option_text(&tool->options, OPTION_ONLY, NULL);
     options.repro = repro_base(tool, path);

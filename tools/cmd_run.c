@@ -4,6 +4,7 @@
 
 static bool run_emulated(Subject *s) {
     EmuOptions options = {.seed = (uint64_t)s->seed, .races = true, .target = s->loader.target};
+    if (!tool_max_steps(s->tool, &options.max_steps)) return false;
     EmuReport report = {0};
     int count = func_argument_count(s->func);
     const Func *func = emulate_choose(s->module, s->func->name, count, s->args);

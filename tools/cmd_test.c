@@ -108,6 +108,7 @@ static bool read_flags(TestRun *run) {
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     run->compile.optimize = (int)optimize;
     run->compile.seed = run->options.seed;
+    run->compile.max_steps = run->options.max_steps;
     run->compile.only = run->options.only;
     run->compile.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
     return true;
@@ -135,10 +136,12 @@ bool command_test(Tool *tool, int *code) {
     int on = option_choice(o, tool->sink, OPTION_DEVICE, "emu gpu", 0);
     int64_t seed = 1;
     if (on < 0 || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed)) return false;
+    int64_t max_steps;
+    if (!tool_max_steps(tool, &max_steps)) return false;
     if (o->operands.count == 0) return tool_usage(tool, "no input file was given");
     run.prepare = option_text(o, OPTION_COMPILE_ONLY, NULL);
     run.prepared = option_text(o, OPTION_COMPILED, NULL);
-    run.options = (TestOptions){.on_gpu = on == 1, .seed = (uint64_t)seed, .out = stdout};
+    run.options = (TestOptions){.on_gpu = on == 1, .seed = (uint64_t)seed, .max_steps = max_steps, .out = stdout};
     run.options.verbose = option_given(o, OPTION_VERBOSE);
     run.options.no_guards = option_given(o, OPTION_NO_GUARDS);
     run.options.only = option_text(o, OPTION_ONLY, NULL);

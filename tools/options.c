@@ -149,8 +149,11 @@ const char *option_text(const Options *options, OptionId id, const char *otherwi
 
 bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t low, int64_t high, int64_t *value) {
     const char *text = option_text(options, id, NULL);
+    return !text || option_read_number(sink, id, text, low, high, value);
+}
+
+bool option_read_number(DiagSink *sink, OptionId id, const char *text, int64_t low, int64_t high, int64_t *value) {
     char *end, want[96];
-    if (!text) return true;
     errno = 0;
     long long number = strtoll(text, &end, 10);
     bool begins = text[0] == '-' || (text[0] >= '0' && text[0] <= '9');   // strtoll skips blanks

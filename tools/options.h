@@ -64,6 +64,7 @@ bool option_given(const Options *options, OptionId id);
 const char *option_text(const Options *options, OptionId id, const char *otherwise);   // the last value given
 // A number in low..high. False: reported.
 bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t low, int64_t high, int64_t *value);
+bool option_read_number(DiagSink *sink, OptionId id, const char *text, int64_t low, int64_t high, int64_t *value);
 // The index of the value in a list of words ("emu gpu"); `otherwise`: the default; -1: reported.
 int option_choice(const Options *options, DiagSink *sink, OptionId id, const char *words, int otherwise);
 

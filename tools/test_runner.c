@@ -98,11 +98,16 @@ static void report(Run *run, const Test *test, const EmuTestResult *result, doub
     else run->counts->failed++;
 }
 
+static EmuOptions emulation(const Run *run) {
+    return (EmuOptions){.seed = run->options->seed,
+                        .max_steps = run->options->max_steps,
+                        .races = true,
+                        .target = run->loader->target,
+                        .reference_cache = run->reference_cache};
+}
+
 static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
-    EmuOptions options = {.seed = run->options->seed,
-                          .races = true,
-                          .target = run->loader->target,
-                          .reference_cache = run->reference_cache};
+    EmuOptions options = emulation(run);
     if (!emulate_test(run->module, test, &options, result)) result->passed = false;
 }
 
@@ -110,13 +115,14 @@ static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
 static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
     TestCase test_case = {0};
     const char *outside = NULL;
+    EmuOptions options = emulation(run);
     const PlanEntry *entry = plan_entry(run->loaded.plan, test->name);
     if (!entry) {
         diag(run->loader->sink, NOWHERE, T_NO_ENTRY, test->name);
         return;
     }
-    if (!test_case_make(run->module, test, run->options->seed, &test_case) ||
-        !test_case_reference(run->module, test, &test_case))
+    if (!test_case_make(run->module, test, &options, &test_case) ||
+        !test_case_reference(run->module, test, &options, &test_case))
         return;
     DeviceRun device = {.loaded = &run->loaded, .entry = entry, .no_guards = run->options->no_guards};
     run->ok = device_run(run->arena, run->loader->sink, &device, test_case.count, test_case.args);

@@ -27,7 +27,8 @@ typedef struct TestHooks {
 typedef struct TestOptions {
     bool on_gpu;
     uint64_t seed;
-    const char *only;   // run only the tests of this kernel or program; NULL: all
+    int64_t max_steps;   // of the emulator; 0: its default
+    const char *only;    // run only the tests of this kernel or program; NULL: all
     int define_count;
     const Define *defines;
     TestHooks hooks;

@@ -115,6 +115,13 @@ const char *tool_record_path(Tool *tool, const char *source, bool *named) {
     return strcmp(path, "none") == 0 ? NULL : path;
 }
 
+bool tool_max_steps(Tool *tool, int64_t *steps) {
+    const char *variable = getenv("TILEC_MAX_STEPS");
+    const char *text = option_text(&tool->options, OPTION_MAX_STEPS, variable && variable[0] ? variable : NULL);
+    *steps = 0;
+    return !text || option_read_number(tool->sink, OPTION_MAX_STEPS, text, 1, INT64_MAX, steps);
+}
+
 bool tool_record(Tool *tool, const char *source, Loader *loader) {
     bool named;
     Record *record = NEW(tool->arena, Record);

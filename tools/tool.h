@@ -60,4 +60,6 @@ bool tool_write(Tool *tool, const char *path, const StrBuf *text);
 bool tool_record(Tool *tool, const char *source, Loader *loader);
 // Its path, whether or not it exists; NULL: none. *named: the user gave the path.
 const char *tool_record_path(Tool *tool, const char *source, bool *named);
+// Of the emulator: --max-steps, else TILEC_MAX_STEPS, else 0: its default. False: reported.
+bool tool_max_steps(Tool *tool, int64_t *steps);
 Loader tool_loader(Tool *tool, const Target *target);

@@ -110,6 +110,25 @@ static Expr *version_call(Version *version, Expr *expr) {
     return e_call(version->arena, expr->call.op, expr->call.count, args);
 }
 
+// Where the elements of global tensors that a lowered call accesses are there. NULL: always.
+static Expr *call_guard(Version *version, const Expr *call) {
+    Expr *guard = NULL;
+    for (int i = 0; i < call->call.count; i++) {
+        const Region *region = call->call.args[i].region;
+        if (!region || region->buf->scope != SCOPE_GLOBAL) continue;
+        Expr *indices[LAYOUT_MAX_RANK];
+        for (int d = 0; d < region->count; d++) indices[d] = region->dims[d].start;
+        guard = both(version, guard, guard_of(version, region->buf, region->count, indices));
+    }
+    return guard;
+}
+
+// An atomic's old value; 0 beyond the tensor, as a load gives.
+static Expr *version_call_value(Version *version, Expr *expr) {
+    Expr *call = version_call(version, expr), *guard = call_guard(version, call);
+    return guard ? e_select(version->arena, guard, call, e_zero(version->arena, call->type)) : call;
+}
+
 static Expr *version_node(Version *version, Expr *expr) {
     Arena *arena = version->arena;
     switch (expr->kind) {
@@ -129,7 +148,7 @@ static Expr *version_node(Version *version, Expr *expr) {
                         version_expr(version, expr->select.no));
     case EXPR_CAST: return e_cast(arena, expr->type, version_expr(version, expr->operand));
     case EXPR_BITCAST: return e_bitcast(arena, expr->type, version_expr(version, expr->operand));
-    case EXPR_CALL: return version_call(version, expr);
+    case EXPR_CALL: return version_call_value(version, expr);
     }
     return expr;
 }
@@ -233,15 +252,7 @@ static void version_call_stmt(Version *version, Stmt *stmt, Block *out) {
     Expr *lowered = version_call(version, &call);
     Stmt *copy = s_call(version->arena, stmt->call.op, lowered->call.count, lowered->call.args);
     copy->loc = stmt->loc;
-    Expr *guard = version->first_replica;
-    for (int i = 0; i < stmt->call.count; i++) {
-        const Region *region = lowered->call.args[i].region;
-        if (!region || region->buf->scope != SCOPE_GLOBAL) continue;
-        Expr *indices[LAYOUT_MAX_RANK];
-        for (int d = 0; d < region->count; d++) indices[d] = region->dims[d].start;
-        guard = both(version, guard_of(version, region->buf, region->count, indices), guard);
-    }
-    push_guarded(version, guard, copy, out);
+    push_guarded(version, both(version, call_guard(version, lowered), version->first_replica), copy, out);
 }
 
 static void version_stmt(Version *version, Stmt *stmt, Block *out) {

@@ -68,6 +68,7 @@ static void after_passes(void *user) {
 bool run_pipeline(Module *module, const CompileOptions *options) {
     Pipeline p = {.module = module, .options = options};
     p.emulation = (EmuOptions){.seed = options->seed,
+                               .max_steps = options->max_steps,
                                .races = true,
                                .target = options->target,
                                .reference_cache = options->reference_cache ? options->reference_cache

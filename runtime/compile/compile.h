@@ -32,6 +32,7 @@ typedef struct CompileOptions {
     bool llvm;            // keep the LLVM IR as text
     const char *ptxas;
     uint64_t seed;                        // of --emulate-each
+    int64_t max_steps;                    // of its emulator; 0: the default
     EmuReferenceCache *reference_cache;   // reference results, shared by several runs; NULL: none are shared
     Upto upto;
 } CompileOptions;

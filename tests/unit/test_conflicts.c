@@ -100,7 +100,7 @@ static void check_test(Programs *p, Module *module, const Predictions *predictio
     EmuOptions options = {.seed = 1, .target = p->loader.target};
     EmuReport report = {0};
     TestCase made;
-    assert_true(test_case_make(module, test, 1, &made));
+    assert_true(test_case_make(module, test, &options, &made));
     const Func *func = emulate_choose(module, test->name, made.count, made.args);
     assert_non_null(func);
     assert_true(emulate_func(module, func, made.count, made.args, &options, &report));

@@ -17,6 +17,11 @@ static double store_and_load(Type type, double value) {
     return element_load(type, bits).f;
 }
 
+// A store keeps an infinity of e5m2: what converts a number saturates, what stores it does not.
+static double stored(Type type, double value) {
+    return type == TYPE_E5M2 && isinf(value) ? value : float_round(type, value);
+}
+
 // Every value of every small format, its neighbours' midpoints, and a little to either side.
 static void stores_round_as_the_language_does(void **state) {
     (void)state;
@@ -28,14 +33,13 @@ static void stores_round_as_the_language_does(void **state) {
             if (!isnan(value)) {
                 uint16_t again = 0;
                 element_store(small[t], &again, (Word){.f = value});
-                bool infinite = isinf(value) && t >= 2;   // fp8 saturates
-                if (!infinite) assert_int_equal(again, bits & (count - 1));
+                assert_int_equal(again, bits & (count - 1));   // infinities, too
             }
             double middle = (value + after) / 2;
             double tries[] = {middle, nextafter(middle, INFINITY), nextafter(middle, -INFINITY), middle * (1 + 1e-7)};
             for (int k = 0; k < 4; k++) {
                 double want = float_round(small[t], tries[k]);
-                assert_true(same(store_and_load(small[t], tries[k]), want));
+                assert_true(same(store_and_load(small[t], tries[k]), stored(small[t], tries[k])));
                 assert_true(same(word_convert(small[t], TYPE_F64, (Word){.f = tries[k]}).f, want));
             }
         }
@@ -48,7 +52,7 @@ static void extremes(void **state) {
                       57344, 61440, 1e300,    1e-300,    0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-133, 3.3895e38, 3.4e38};
     for (int t = 0; t < 4; t++)
         for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-            assert_true(same(store_and_load(small[t], tries[i]), float_round(small[t], tries[i])));
+            assert_true(same(store_and_load(small[t], tries[i]), stored(small[t], tries[i])));
 }
 
 static void integers(void **state) {
