@@ -178,7 +178,7 @@ def attention_backward(d, causal, s):
 
 @bench("attention_fp8", "TFLOP/s", SHAPES, ("tilec bf16",), label)
 def attention_fp8(d, causal, s):
-    """forward, e4m3, beside our own in bf16"""
+    """forward in e4m3, compared with our own bf16 kernels"""
     inputs = Inputs(d, causal, s)
     q, k, v = [x.to(FLOAT8) for x in _operands(inputs, 3)]
     one = torch.ones(inputs.b, inputs.h, device="cuda")

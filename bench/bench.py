@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Speed on this GPU beside cuBLAS, cuDNN, PyTorch and Triton, in one process.
+"""Speed on this GPU relative to cuBLAS, cuDNN, PyTorch and Triton, in one process.
 
-Needs PyTorch and Triton, and the artefacts of build.sh; no compiler. README.md beside this file says how it measures and how
+Needs PyTorch and Triton, and the artefacts of build.sh; no compiler. bench/README.md says how it measures and how
 a benchmark is added. Prints a table; writes bench.json, bench.md and bench.svg.
 """
 import argparse
@@ -285,7 +285,7 @@ def parse():
     return arguments.parse_args()
 
 
-# Seconds of a row beside the rounds themselves (operands, reference, choosing, the peers' compilers), seen on an H200.
+# Seconds that a row takes in addition to its rounds (operands, reference, choosing, the peers' compilers), seen on an H200.
 SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "fused": 4, "weights": 4, "attention": 2.5, "backward": 4, "attention_fp8": 3, "family": 9, "decode": 3, "rows": 2.5,
            "more_rows": 2.5}
 

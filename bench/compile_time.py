@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compile time of every example: own (source to PTX), and the whole process to cubin beside ptxas alone on the same PTX.
+"""Compile time of every example: own (source to PTX), and the whole process to cubin compared with ptxas alone on the same PTX.
 
     compile_time.py TILEC [--target sm_90a] [--runs 9] [--best] [--only REGEX] [--limit 50] [--ratio 1.3] [--levels]
 

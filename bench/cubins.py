@@ -5,7 +5,7 @@ that what is measured is what `tilec_launch` does: variants, tensor maps, progra
     launch = kernel.bind([a, b, c])      # torch tensors and numbers, in the order of the parameters
     launch()                             # on torch's current stream
 
-The library is looked for beside the artefact, then where TILEC_LAUNCH says.
+The library is looked for in the artefact's folder, then where TILEC_LAUNCH says.
 """
 import ctypes
 import functools

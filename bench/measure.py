@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-SAMPLE_MS = 1.0       # work of one sample: long beside the resolution of events, short beside drifts
+SAMPLE_MS = 1.0       # work of one sample: long against the resolution of events, short against drifts
 WARM_UP_MS = 300.0    # of all candidates in turns before the first sample: clocks settle at what the power limit allows
 LIMIT = 200           # launches of one sample
 SHORT_MS = SAMPLE_MS  # what may be shorter is timed in a graph: how long the host takes to launch would decide how many share one

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the tree of a tag or commit beside this one and prints its folder: a baseline for measurements and comparisons.
+# Builds the tree of a tag or commit in a folder of its own under build/from/ and prints that folder: a baseline for measurements and comparisons.
 #
 #     bench/tree.sh [TAG]      TAG: default: the one in bench/BASELINE
 #

@@ -16,7 +16,7 @@ WARNING = re.compile(r"warning\[T\d+\]: (?:'(\w+)')?.*")
 DOES_NOT_FIT = re.compile(r"error\[T0(601|801)\]")   # not T0602: what fits is known before
 # (target, kernel): what it is worth.
 KNOWN = {
-    ("sm_120a", "gemm_fp8_blocks__1"): "two values wait for the store beside the loop; without, one block of two would be left",
+    ("sm_120a", "gemm_fp8_blocks__1"): "two values wait for the store in the loop; without them, one of two CTAs per SM would be left",
 }
 
 
