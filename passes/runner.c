@@ -232,8 +232,9 @@ static bool allowed(Runner *runner, const Pass *pass, const Func *func) {
     return number <= limit;
 }
 
-// Whether the kernel is as the pass relies on.
+// Whether the kernel is as the pass relies on. A kernel that is already at a lowering's result needs nothing.
 static bool check_preconditions(Runner *runner, const Pass *pass, const Func *func) {
+    if (func->stage != pass->from) return true;
     for (int i = 0; i < PRE_COUNT; i++) {
         const Stmt *broken = pass->relies & 1 << i ? precondition_broken((Precondition)i, func) : NULL;
         if (!broken) continue;
