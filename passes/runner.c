@@ -8,6 +8,7 @@
 //             run it (timed, counted for --opt-bisect-limit); new variants go right after their kernel
 //         if something changed: verify, print, dump, round-trip, emulate
 #include "ir/verify.h"
+#include "passes/analyses.h"
 #include "passes/registry.h"
 #include "support/map.h"
 #include <errno.h>
@@ -28,6 +29,7 @@ typedef struct Runner {
     const PassOptions *options;
     const PassHooks *hooks;
     Plan plan;
+    Map *analyses;    // of each kernel
     int executions;   // of passes on kernels, for bisecting
     bool failed;
 } Runner;
@@ -245,6 +247,19 @@ static bool check_preconditions(Runner *runner, const Pass *pass, const Func *fu
     return true;
 }
 
+static void check_analyses(Runner *runner, const Pass *pass, PassContext *context) {
+    Analysis stale = stale_analysis(context);
+    if (stale == ANALYSIS_COUNT) return;
+    diag(runner->module->sink, context->kernel->loc, T_STALE_ANALYSIS, pass->name, analysis_text(stale),
+         context->kernel->name);
+}
+
+static Analyses *analyses_of(Runner *runner, const Func *kernel) {
+    Analyses *analyses = map_get(runner->analyses, kernel);
+    if (!analyses) map_put(runner->analyses, kernel, analyses = NEW(runner->module->arena, Analyses));
+    return analyses;
+}
+
 static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context) {
     if (runner->options->verify_each && !check_preconditions(runner, step->pass, func))
         return runner->failed = true, false;
@@ -254,6 +269,8 @@ static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context)
     step->seconds += now() - start;
     step->runs++;
     step->changes += changed;
+    if (changed) keep_analyses(context->analyses, step->pass->keeps);
+    if (changed && runner->options->verify_each) check_analyses(runner, step->pass, context);
     if (diag_errors(runner->module->sink) > errors) runner->failed = true;
     return changed;
 }
@@ -278,7 +295,9 @@ static bool run_step(Runner *runner, Step *step, Flags *changed) {
                                .failure = module->failure,
                                .sink = module->sink,
                                .target = runner->target,
-                               .remarks = runner->options->remarks};
+                               .remarks = runner->options->remarks,
+                               .kernel = module->funcs.items[i],
+                               .analyses = analyses_of(runner, module->funcs.items[i])};
         Func *func = module->funcs.items[i];
         vec_push(module->arena, changed, false);
         if (!allowed(runner, step->pass, func)) continue;
@@ -306,6 +325,7 @@ static void print_times(const Runner *runner) {
 
 bool run_passes(Module *module, const Target *target, const PassOptions *options, const PassHooks *hooks) {
     Runner runner = {.module = module, .target = target, .options = options, .hooks = hooks};
+    runner.analyses = map_new(module->arena);
     make_plan(&runner);
     if (runner.failed) return false;
     observe(&runner, 0, "frontend", NULL, true);

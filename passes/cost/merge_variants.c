@@ -112,8 +112,8 @@ static Expr *cost_for(const TileSearch *search, const Func *kernel, const Func *
     int64_t m, n;
     int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
     if (split == BY_WORKSPACE) return translated(arena, kernel, other, workspace_cost(search, other));
-    if (!specialized_cooperative(arena, search->target, other))
-        cost = cost_pingpong_split(search->target, as_specialized(search, other), split);
+    Specialization how = specialization_of(arena, search->target, other);
+    if (!is_cooperative_by_loop(&how)) cost = cost_pingpong_split(search->target, as_specialized(search, other), split);
     else if (!cooperative_tile(arena, search->target, other, &m, &n, &cost))
         return translated(arena, kernel, other,
                           cost_cooperative(arena, search->target, other, aliases_epilogue(search, other)));

@@ -47,7 +47,8 @@ static int64_t slots_of(const Occupancy *estimate) {
 static bool is_pingpong(const TileSearch *search, const Func *kernel, const Occupancy *estimate) {
     int64_t shared = estimate->shared + pingpong_barriers(slots_of(estimate));
     shared += specialized_staging(search->arena, search->target, kernel, shared);
-    return specialized_pingpong(search->arena, search->target, kernel) && shared <= search->target->shared_block;
+    bool pingpong = specialization_of(search->arena, search->target, kernel).kind == WS_PINGPONG;
+    return pingpong && shared <= search->target->shared_block;
 }
 
 // Identifies a source kernel with its compile-time values: variants of one name differ in line or condition.
@@ -165,7 +166,8 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
 static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
     const Func *specialized = as_specialized(search, kernel);
     Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
-    if (specialized_cooperative(search->arena, search->target, specialized)) {
+    Specialization how = specialization_of(search->arena, search->target, specialized);
+    if (is_cooperative_by_loop(&how)) {
         compare_cooperative(search, choice, specialized, combination);
         return;
     }
@@ -439,8 +441,8 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     search->loc = kernel->loc;
     const Func *specialized = as_specialized(search, kernel);
     Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
-    if (specialized_cooperative(search->arena, search->target,
-                                specialized)) {   // its roles set their own register counts
+    Specialization how = specialization_of(search->arena, search->target, specialized);
+    if (is_cooperative_by_loop(&how)) {   // its roles set their own register counts
         int64_t staging = specialized_staging(search->arena, search->target, specialized, estimate.shared);
         estimate.fits = estimate.shared + staging <= search->target->shared_block;
     }

@@ -283,6 +283,7 @@ void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
 bool tiles_balance(Arena *arena, const Target *target, const Func *kernel) {
     Scheduler s = {.arena = arena, .grid = (Stmt *)func_grid(kernel), .facts = facts_new(arena, kernel)};
     Trend trend;
-    return s.grid && specialized_cooperative(arena, target, kernel) && !s.grid->grid.hilbert && !raster_of(&s) &&
+    Specialization how = specialization_of(arena, target, kernel);
+    return s.grid && is_cooperative_by_loop(&how) && !s.grid->grid.hilbert && !raster_of(&s) &&
            deciding_iter(&s, &trend) >= 0 && !s.by_data;
 }

@@ -8,6 +8,7 @@
 //
 // Clusters form a grid of their own, in raster order. Where a cluster extends beyond the end of the grid, its CTAs
 // outside take part in all loads and products, and skip the stores.
+#include "passes/analyses.h"
 #include "passes/grid/tile_scheduler.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/warp_specialize.h"
@@ -96,7 +97,7 @@ const char *share_tiles(Scheduler *s, Func *kernel) {
     Share share = {.s = s, .lets = subst_new(s->arena)};
     Visitor visitor = {.stmt = share_copy, .user = &share}, drop = {.stmt = drop_share, .user = &share};
     if (!has_cluster(grid)) return "there is none";
-    if (!specialized_pingpong(s->arena, s->context->target, kernel))
+    if (kernel_specialization(s->context, kernel)->kind != WS_PINGPONG)
         return "only ping-pong GEMMs use multicast, and no operation reaches another CTA of the cluster";
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
         return "multicast needs a grid of two or more names, and a cluster along the first two";

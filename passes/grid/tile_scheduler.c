@@ -29,6 +29,7 @@
 // shared buffers and fragments are declared outside of that loop. The loop counts waves from 0, so that slots and
 // phases continue from tile to tile.
 #include "passes/grid/tile_scheduler.h"
+#include "passes/analyses.h"
 #include "passes/grid/hilbert.h"
 #include "passes/grid/l2_hints.h"
 #include "passes/specialize/warp_specialize.h"
@@ -223,6 +224,7 @@ void set_cluster(Stmt *grid, int blocks) {
 
 static bool drop_cluster(Scheduler *s, const char *why) {
     if (!has_cluster(s->grid)) return false;
+    drop_analyses(s->context);
     REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", why);
     set_cluster(s->grid, 1);
     return true;
@@ -254,17 +256,16 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     if (block_any(&kernel->body, loads_shared, NULL)) return false;   // it has been here
     const char *not_shared = share_tiles(&s, kernel);
     bool shares = !not_shared, changed = shares || drop_cluster(&s, not_shared) || divided || has_raster(grid);
-    const char *why;
-    bool specialized = can_specialize(context->arena, context->target, kernel,
-                                      &why);   // warp-specialize makes its blocks persistent itself
-    if (!shares && grid->grid.count > 1 && specialized_pingpong(context->arena, context->target, kernel))
+    const Specialization *how = kernel_specialization(context, kernel);
+    bool specialized = how->kind != WS_NONE;   // warp-specialize makes its CTAs persistent itself
+    if (!shares && grid->grid.count > 1 && how->kind == WS_PINGPONG)
         l2_hints(context->arena, context->target, grid);   // (what is shared has to come in one order)
     if (shares) {
         flatten_shared(&s);
         return true;
     }
     Trend trend = TREND_FLAT;
-    s.stays = grid->grid.persistent && specialized_cooperative(context->arena, context->target, kernel);
+    s.stays = grid->grid.persistent && is_cooperative_by_loop(how);
     s.persistent = grid->grid.persistent && !specialized;
     if (s.persistent) make_persistent(&s, tiles);
     else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.stays)))

@@ -24,6 +24,7 @@
 #include "passes/layout/layout_inference.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/fragment.h"
@@ -551,9 +552,8 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
 }
 
 bool pass_layout_inference(PassContext *context, Func *kernel) {
-    ThreadScopeVec scopes = {0};
     bool changed = separate_views(context, kernel);
-    thread_scopes(context->arena, kernel, &scopes);
-    for (int i = scopes.count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes.items[i]);
+    const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
+    for (int i = scopes->count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes->items[i]);
     return changed;
 }

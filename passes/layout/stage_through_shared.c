@@ -14,6 +14,7 @@
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
+#include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
@@ -347,17 +348,15 @@ bool pass_stage_through_shared(PassContext *context, Func *kernel) {
     Staging m = {.context = context, .arena = context->arena, .kernel = kernel};
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
-    ThreadScope block = {.body = &kernel->body, .threads = kernel_threads(kernel)};
-    scope_walk(context->arena, kernel, &block, find_work, &m);   // a role's registers store by themselves
-    ThreadScopeVec scopes = {0};
-    thread_scopes(context->arena, kernel, &scopes);
-    for (int i = 1; i < scopes.count; i++) scope_walk(context->arena, kernel, &scopes.items[i], find_role_work, &m);
+    const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
+    for (int i = 0; i < scopes->count; i++)   // a role's registers store by themselves
+        scope_walk(context->arena, kernel, &scopes->items[i], i == 0 ? find_work : find_role_work, &m);
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &m};
     bool any = false;
     do {   // a reduction from shared memory needs a second round, with its source's layout
         m.changed = false;
         rewrite_block(&mapper, &kernel->body);
-        if (m.changed) pass_layout_inference(context, kernel);
+        if (m.changed) drop_analyses(context), pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == errors);
     return mark_epilogue_subtile(context->arena, &kernel->body) || any;

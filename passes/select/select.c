@@ -26,6 +26,7 @@
 // cores (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is
 // computed by FMAs (`fma`). Whether a copy is asynchronous is decided here, before pipelining; in all measurements it
 // was faster.
+#include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
@@ -150,9 +151,8 @@ static bool is_product_loop(const Stmt *stmt, void *user) {
 }
 
 // Whether warp-specialize will take the kernel.
-static bool will_specialize(Selector *s, const char **why) {
-    if (attr_get(s->kernel->attrs, ATTR_FALLBACK)) return *why = NULL, false;
-    return can_specialize(s->arena, s->target, s->kernel, why);
+static bool will_specialize(Selector *s) {
+    return !s->fallback && kernel_specialization(s->context, s->kernel)->kind != WS_NONE;
 }
 
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
@@ -397,10 +397,10 @@ static bool select_kernel(PassContext *context, Func *kernel, bool fallback) {
                   .pipelined = map_new(context->arena),
                   .fallback = fallback};
     find_pipelined(&s, &kernel->body, NULL);
-    const char *why;
-    s.specialized = will_specialize(&s, &why);
-    bool might = target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, is_product_loop, NULL);
-    if (!s.specialized && why && might) REMARK(context, kernel->loc, T_NOT_SPECIALIZED, why);
+    s.specialized = will_specialize(&s);
+    bool might = !fallback && target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, is_product_loop, NULL);
+    if (!s.specialized && might)
+        REMARK(context, kernel->loc, T_NOT_SPECIALIZED, kernel_specialization(context, kernel)->why);
     kernel_walk(s.arena, kernel, select_stmt, &s);
     return s.changed;
 }
@@ -412,8 +412,7 @@ static bool split_variants(PassContext *context, Func *kernel) {
     kernel_walk(s.arena, kernel, want_stmt, &s);
     s.pipelined = map_new(s.arena);
     find_pipelined(&s, &kernel->body, NULL);
-    const char *why;
-    s.specialized = will_specialize(&s, &why);
+    s.specialized = will_specialize(&s);
     kernel_walk(s.arena, kernel, s.specialized ? want_map_stmt : want_block_map, &s);
     if (s.wanted.count == 0) return false;
     want_small_dims(&s);

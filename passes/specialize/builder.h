@@ -44,18 +44,9 @@ typedef struct RoleBuilder {
     Expr *steps;   // of each tile; NULL: they differ
 } RoleBuilder;
 
-// Whether a kernel is warp-specialized, and how (specialize_kind.c).
-typedef enum { WS_NONE, WS_PINGPONG, WS_COOPERATIVE } SpecializeKind;
-
-typedef struct SpecializeShape {
-    const Stmt *grid, *loop;   // the pipelined one; of WS_PINGPONG
-} SpecializeShape;
-
 // Ping-pong: the largest number of consumers; registers of a thread for addresses and counters.
 enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
-SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape,
-                               const char **why);
 int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of a ping-pong kernel
 
 // Why the kernel, before or after select, cannot have cooperative consumers; NULL: it can.

@@ -43,7 +43,7 @@ static bool is_target(const Stmt *loop, const Buf *buf) {
 }
 
 typedef struct Search {
-    const SpecializeShape *shape;
+    const Specialization *shape;
     const char *problem;
 } Search;
 
@@ -64,7 +64,7 @@ static bool meets(const Stmt *stmt, void *user) {
 }
 
 // Blocks of a cluster go through their loops alone, and meet behind them.
-static bool meets_early(const SpecializeShape *shape) {
+static bool meets_early(const Specialization *shape) {
     const Block *body = &shape->grid->grid.body;
     int at = 0;
     while (body->items[at] != shape->loop) at++;
@@ -72,7 +72,7 @@ static bool meets_early(const SpecializeShape *shape) {
     return block_any(&before, meets, NULL);
 }
 
-static const char *shape_of(const Target *target, const Func *kernel, SpecializeShape *shape) {
+static const char *shape_of(const Target *target, const Func *kernel, Specialization *shape) {
     shape->grid = func_grid(kernel);
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!shape->grid) return "it has no grid";
@@ -148,7 +148,7 @@ static bool find_changing(Visitor *visitor, Expr *expr) {
     return !*changes;
 }
 
-static bool roles_agree(const SpecializeShape *shape) {
+static bool roles_agree(const Specialization *shape) {
     const Block *work = &shape->grid->grid.body;
     bool changes = false;
     Visitor visitor = {.expr = find_changing, .user = &changes};
@@ -158,7 +158,7 @@ static bool roles_agree(const SpecializeShape *shape) {
     return !changes;
 }
 
-static Expr *most_trips(Arena *arena, const SpecializeShape *shape) {
+static Expr *most_trips(Arena *arena, const Specialization *shape) {
     const Block *work = &shape->grid->grid.body;
     Expr *common = common_trips(arena, work, shape->loop);
     if (common || !roles_agree(shape)) return common;
@@ -166,7 +166,7 @@ static Expr *most_trips(Arena *arena, const SpecializeShape *shape) {
 }
 
 // Blocks that stay have to balance their points: of those that have one, each may take what it likes.
-static bool trips_serve(Arena *arena, const Func *kernel, const SpecializeShape *shape) {
+static bool trips_serve(Arena *arena, const Func *kernel, const Specialization *shape) {
     return func_cluster(kernel) > 1 ? roles_agree(shape) : most_trips(arena, shape) != NULL;
 }
 
@@ -233,36 +233,15 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 
 // ---- in which way? ----
 
-SpecializeKind specialize_kind(Arena *arena, const Target *target, const Func *kernel, SpecializeShape *shape,
-                               const char **why) {
-    *shape = (SpecializeShape){0};
-    const Stmt *grid = func_grid(kernel);
-    if (grid && attr_get(grid->attrs, ATTR_NO_SPECIALIZE)) return *why = "its grid has @no_specialize", WS_NONE;
-    *why = shape_of(target, kernel, shape);
-    if (!*why && holds_pingpong(target, kernel) && trips_serve(arena, kernel, shape)) return WS_PINGPONG;
-    *why = cooperative_problem(arena, target, kernel);
-    return *why ? WS_NONE : WS_COOPERATIVE;
-}
-
-bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why) {
-    SpecializeShape shape;
-    const char *problem;
-    if (specialize_kind(arena, target, kernel, &shape, &problem) != WS_NONE) return true;
-    *why = problem;
-    return false;
-}
-
-bool specialized_pingpong(Arena *arena, const Target *target, const Func *kernel) {
-    SpecializeShape shape;
-    const char *why;
-    return specialize_kind(arena, target, kernel, &shape, &why) == WS_PINGPONG;
-}
-
-bool specialized_cooperative(Arena *arena, const Target *target, const Func *kernel) {
-    SpecializeShape shape;
-    const char *why;
-    if (specialize_kind(arena, target, kernel, &shape, &why) != WS_COOPERATIVE) return false;
-    return shape_of(target, kernel, &shape) || !trips_serve(arena, kernel, &shape);
+Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel) {
+    Specialization how = {.grid = func_grid(kernel)};
+    if (how.grid && attr_get(how.grid->attrs, ATTR_NO_SPECIALIZE)) return how.why = "its grid has @no_specialize", how;
+    bool is_plain = !shape_of(target, kernel, &how) && trips_serve(arena, kernel, &how);
+    if (is_plain && holds_pingpong(target, kernel)) return how.kind = WS_PINGPONG, how;
+    how.why = cooperative_problem(arena, target, kernel);
+    how.kind = how.why ? WS_NONE : WS_COOPERATIVE;
+    how.too_large = is_plain;
+    return how;
 }
 
 // ---- stores ----
@@ -354,7 +333,7 @@ void specialized_tile(const Func *kernel, int64_t *m, int64_t *n) {
 }
 
 Expr *specialized_steps(Arena *arena, const Func *kernel) {
-    SpecializeShape shape = {.grid = func_grid(kernel)};
+    Specialization shape = {.grid = func_grid(kernel)};
     const Block *body = &shape.grid->grid.body;
     for (int i = 0; i < body->count && !shape.loop; i++)
         if (is_pipelined(body->items[i])) shape.loop = body->items[i];
@@ -389,17 +368,15 @@ static bool count_staging(Visitor *visitor, Stmt *stmt) {
 }
 
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared) {
-    SpecializeShape shape;
-    const char *why;
-    SpecializeKind kind = specialize_kind(arena, target, kernel, &shape, &why);
-    if (kind == WS_NONE) return 0;
+    Specialization how = specialization_of(arena, target, kernel);
+    if (how.kind == WS_NONE) return 0;
     int consumers =
-        kind == WS_PINGPONG ? pingpong_consumers(target, kernel, shape.loop) : cooperative_warpgroups(target, kernel);
-    int64_t slots = kind == WS_COOPERATIVE ? cooperative_slots(arena, target, kernel) : 0;
+        how.kind == WS_PINGPONG ? pingpong_consumers(target, kernel, how.loop) : cooperative_warpgroups(target, kernel);
+    int64_t slots = how.kind == WS_COOPERATIVE ? cooperative_slots(arena, target, kernel) : 0;
     Staging staging = {arena, target, kernel, consumers, slots};
     Visitor visitor = {.stmt = count_staging, .user = &staging};
     visit_block(&visitor, (Block *)&kernel->body);
-    bool aliased = kind == WS_COOPERATIVE && shared + staging.bytes > target->shared_block &&
+    bool aliased = how.kind == WS_COOPERATIVE && shared + staging.bytes > target->shared_block &&
                    cooperative_alias_epilogue(arena, target, kernel);
     return aliased ? 0 : staging.bytes;
 }

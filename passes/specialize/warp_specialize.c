@@ -27,6 +27,7 @@
 //     compute0   barrier(1) products of point 0  arrive(2)  results of point 0   barrier(1) products of point 2 ...
 //     compute1   arrive(1)  barrier(2)    ...               products of point 1  arrive(1)  results of point 1  ...
 #include "passes/specialize/warp_specialize.h"
+#include "passes/analyses.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
@@ -498,14 +499,12 @@ static bool fall_back(Visitor *visitor, Stmt *stmt) {
 }
 
 bool pass_warp_specialize(PassContext *context, Func *kernel) {
-    SpecializeShape shape;
-    const char *why;
-    SpecializeKind kind = specialize_kind(context->arena, context->target, kernel, &shape, &why);
-    if (kind == WS_NONE) return false;
-    if (kind == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
-    if (!chosen(shape.loop)) return false;
+    const Specialization *how = kernel_specialization(context, kernel);
+    if (how->kind == WS_NONE) return false;
+    if (how->kind == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
+    if (!chosen(how->loop)) return false;
     Visitor back = {.stmt = fall_back, .user = context->arena};
-    if (multi_buffers_everything(shape.loop)) piece(context, kernel, (Stmt *)shape.grid);
+    if (multi_buffers_everything(how->loop)) piece(context, kernel, (Stmt *)how->grid);
     else visit_block(&back, &kernel->body);
     return true;
 }

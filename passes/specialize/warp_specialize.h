@@ -6,14 +6,23 @@
 #include "support/map.h"
 #include "target/target.h"
 
-// Whether the kernel, before or after select, can be warp-specialized; false: *why, after "the kernel is not
-// warp-specialized: ".
-bool can_specialize(Arena *arena, const Target *target, const Func *kernel, const char **why);
-// Its consumers ping-pong: a loop of loads and MMA alone, and a tile that one warpgroup can hold. Else they are
-// cooperative.
-bool specialized_pingpong(Arena *arena, const Target *target, const Func *kernel);
-// Its consumers are cooperative, and not only because the tile is too large for one warpgroup.
-bool specialized_cooperative(Arena *arena, const Target *target, const Func *kernel);
+// Whether a kernel, before or after select, is warp-specialized, and how. Consumers ping-pong in kernels with one loop
+// of loads and MMA alone, and a tile that one warpgroup can hold; else they are cooperative.
+typedef enum { WS_NONE, WS_PINGPONG, WS_COOPERATIVE } SpecializeKind;
+
+typedef struct Specialization {
+    SpecializeKind kind;
+    const char *why;    // WS_NONE: the reason, after "the kernel is not warp-specialized: "
+    const Stmt *grid;   // NULL: it has none
+    const Stmt *loop;   // the pipelined one of WS_PINGPONG
+    bool too_large;     // WS_COOPERATIVE only because the tile is too large for one warpgroup
+} Specialization;
+
+// Computed anew; passes use the cached kernel_specialization of passes/analyses.h.
+Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel);
+static inline bool is_cooperative_by_loop(const Specialization *how) {
+    return how->kind == WS_COOPERATIVE && !how->too_large;
+}
 // Registers of a thread that the fragments of such a kernel need when so many warpgroups share a tile.
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the products of such a kernel's loop, in wgmma's layout.

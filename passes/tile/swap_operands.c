@@ -147,14 +147,13 @@ static bool shape_kernel(Arena *arena, const Target *target, Func *kernel, bool 
 }
 
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel) {
-    const char *why;
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
     bool swap = has_few_rows(kernel);
     if (!swap && !tiles_lack_columns(target, kernel)) return NULL;
     Func *shaped = clone_func(arena, kernel);
     if (!shape_kernel(arena, target, shaped, swap)) return NULL;
-    bool serves = swap ? specialized_pingpong(arena, target, shaped) : can_specialize(arena, target, shaped, &why);
-    return serves ? shaped : NULL;
+    SpecializeKind kind = specialization_of(arena, target, shaped).kind;
+    return kind == WS_PINGPONG || (!swap && kind == WS_COOPERATIVE) ? shaped : NULL;
 }
 
 bool pass_swap_operands(PassContext *context, Func *kernel) {
