@@ -106,7 +106,7 @@ static void complete_phase(Cta *cta, MBarrier *barrier) {
     wake_waiting(cta);
 }
 
-// Once all have arrived nobody can expect more.
+// After the last arrival no thread can expect more bytes.
 static bool bytes_agree(Agent *agent, const MBarrier *barrier) {
     Machine *machine = agent->cta->machine;
     if (barrier->pending > 0 || barrier->copied <= barrier->bytes) return true;

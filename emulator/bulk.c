@@ -15,8 +15,8 @@
 // places by the bits of their address (target/tma.c), so the destination's own address counts. Coordinates may lie
 // outside of the tensor on any side: a load writes zeros there (and counts their bytes), a store leaves them out.
 //
-// What is read and written, and by whom, is noted for happens-before when the copy starts (race.c): the unit's access
-// stands there until somebody waits for it, so an access that comes too early finds it whenever it comes.
+// The unit's reads and writes are recorded for happens-before when the copy starts (race.c). They stay unordered until
+// a thread waits for the copy, so every access before that wait is reported.
 #include "emulator/machine.h"
 #include <string.h>
 
@@ -396,7 +396,7 @@ void bulk_agent_ends(Agent *agent) {   // shared memory may be gone after it
         if (cta->bulk[i]->agent == agent) cta->bulk[i]->agent = NULL;
 }
 
-static bool load_pending(const Cta *cta, const MBarrier *barrier) {   // nobody has waited for it
+static bool load_pending(const Cta *cta, const MBarrier *barrier) {   // no thread has waited for it
     if (!cta->machine->races) return barrier->landed < barrier->copied;
     return barrier->loaded && unit_known_best(cta, UNIT_MBARRIER, barrier->number) < barrier->loaded;
 }

@@ -2,7 +2,7 @@
 //
 // The blocks of a cluster have memory, barriers and agents of their own, but one set of clocks (race.c): their threads
 // are numbered through. So an access to another block's memory is compared with that block's own accesses as one within
-// a block is, and the cluster's barrier tells everybody everything.
+// a block is, and the cluster's barrier orders all accesses before it.
 //
 // A block's shared memory goes with the block. That another one's read comes before the end must follow from the
 // program, not from the schedule: when a block ends, each such read must be in the past of one of its threads.
@@ -51,9 +51,9 @@ static void peer_load(Agent *agent, const Instr *in, const Call *call) {
     }
 }
 
-// The write is that of a unit of its own, as a copy's: whoever waits for the barrier's phase learns of it, and of what
-// the thread that stores has done before (the completion releases, and waiting acquires, at cluster scope); nobody else
-// does, not even that thread.
+// The write is that of a unit of its own, as a copy's: a thread that waits for the barrier's phase is ordered after it,
+// and after what the storing thread did before (the completion releases, and waiting acquires, at cluster scope). No
+// other thread is, not even the storing one.
 static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, int lane) {
     const Mem *mem = machine_mem(agent->cta->machine, call->args[0].place->mem);
     MBarrier *barrier = mbarrier_of(agent, peer, call->args[3].place, lane, true);

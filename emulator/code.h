@@ -1,4 +1,5 @@
-// What a function is compiled to: instructions over slots (compile*.c explain how; the map of the emulator is emulator.h).
+// What a function is compiled to: instructions over slots (compile*.c explain how; the map of the emulator is
+// emulator.h).
 //
 // In: a function of any stage. Out: Code, which the machine (machine.h) runs.
 //

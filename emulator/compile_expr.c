@@ -57,7 +57,7 @@ static Val binary_instr(Compiler *c, InstrOp op, Type type, const Expr *x, const
     return out;
 }
 
-// The masked or jumping half of a lazy expression: dst = value where `condition` (negated when asked) holds.
+// The masked or jumping half of a lazy expression: dst = value where `condition` (or its negation) holds.
 static void assign_where(Compiler *c, int dst, bool wide, Val condition, const Expr *value) {
     int mark = c->next;
     if (!condition.wide) {

@@ -1,7 +1,7 @@
 // cp.async: copies of a warp that land late.
 //
 // A started copy is kept until every lane has waited for it, and its destination is marked as being written. Nothing is
-// moved before that: whoever reads early sees old bytes (and is reported). Groups are counted by lane, since `commit`
+// moved before that: a read before that sees old bytes (and is reported). Groups are counted by lane, since `commit`
 // and `wait` are the thread's: a copy belongs to the group that the lane's next commit closes, and wait(n) lands those
 // of all but the n newest closed groups. After the wait the bytes are as if the lane itself had just stored them: other
 // threads need a barrier as for any store (race.c).

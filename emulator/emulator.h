@@ -49,7 +49,7 @@ typedef struct EmuOptions {
     bool races;             // happens-before checking (on by default in tests)
     const Target *target;   // banks, warp size
     int64_t max_steps;      // instructions of a block, or of a reference, before it is called endless; 0: 10^9
-    EmuReferenceCache *reference_cache;   // of references; NULL: each test asks anew
+    EmuReferenceCache *reference_cache;   // of references; NULL: each test runs its reference
 } EmuOptions;
 
 typedef struct EmuSite {   // accesses to shared memory from one place of the source

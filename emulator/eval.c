@@ -1,7 +1,7 @@
 // The instructions that compute and branch: one agent's run until it blocks.
 //
 // A wide instruction is a loop over all lanes without a branch, which the C compiler turns into vector code; lanes that
-// are off compute something that nobody reads. Only effects (stores, assignments of mutable variables, errors) look at
+// are off compute values that are never read. Only effects (stores, assignments of mutable variables, errors) look at
 // the mask. Where a lane that is off could fail, a harmless value is computed instead.
 #include "emulator/machine.h"
 #include <math.h>

@@ -9,10 +9,10 @@
 // All are run side by side, an instruction each, in laps. In a lap an agent keeps its state after 1, 2, 4, 8, ... of
 // its instructions, and is back when it is in the kept one again (Brent's way to find a period). A lap is over when all
 // that ran in it are back: a deadlock; or when something moved: memory, a copy, an agent that begins or ends: none. One
-// that ran up to a barrier where nobody will come stops no other lap than its own.
+// that reached a barrier where no other agent will arrive ends only its own lap.
 //
-// Limit: who counts its looks is never in the same state again. That ends when very many instructions have moved
-// nothing.
+// Limit: an agent that counts its loads is never in the same state again. That ends when very many instructions have
+// moved nothing.
 #include "emulator/machine.h"
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // Buffers: places of elements, bounds, what is initialised, loads and stores of lanes.
 //
 // Every element of shared memory and fragments has a state (one per granule), and those of tensors with an
-// `initialised` map: whether it holds a value, and whether an asynchronous operation that nobody waited for is writing
-// or reading it. A local array holds a value for each lane, with a mask of the lanes that have stored one.
+// `initialised` map: whether it holds a value, and whether an asynchronous operation that has not been waited for is
+// writing or reading it. A local array holds a value for each lane, with a mask of the lanes that have stored one.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>

@@ -17,23 +17,23 @@
 // pass over the threads. Readers are kept by warp, as lane masks, and dropped once a later reader knows of them
 // (whatever is ordered after the later one is ordered after them).
 //
-// Asynchronous units (TMA, wgmma) are parties beside the threads: each mbarrier that copies complete on, the stores of
+// Asynchronous units (TMA, wgmma) are parties, as threads are: each mbarrier that copies complete on, the stores of
 // each warp, the matrix instructions of each warpgroup. What a unit does, it does in the epoch that is open (a phase, a
-// group, an instruction), knowing what the threads that started it knew. Whoever waits for the phase or group learns of
-// the epoch, and tells others as of everything else.
+// group, an instruction), knowing what the threads that started it knew. A thread that waits for the phase or group
+// learns of the epoch, and tells others as of everything else.
 //
 //     thread 0: tma_load(As, map, full)     As: written by the unit of `full` in its phase 5, knowing what 0 knows
 //     thread 9: mbarrier_wait(full, 1)      9 knows that unit up to 5
 //     thread 9: x = As[0]                   ordered
 //
 // A unit does not see ordinary stores by being ordered after them: the thread must also have executed fence_async after
-// the store, and the unit be ordered after that. So a clock has, beside each thread, the epoch up to which its stores
+// the store, and the unit be ordered after that. So a clock has, for each thread, also the epoch up to which its stores
 // are known to be fenced.
 //
 // Global memory within a block works the same way. Between blocks nothing is ordered except by release and acquire: of
 // one thread to another (PTX ISA, "Release and acquire patterns": a thread's `fence` makes its later atomics releases
 // and its earlier ones acquires). What the releasing thread knew then, of its own block and of others, the acquiring
-// one knows, and whoever learns from that one in its block:
+// one knows, and threads of its block that learn from it:
 //
 //     block 0, thread 7: part[0] = 1        (epoch 3)
 //     barrier()                              thread 0 knows 7 up to 3
@@ -161,7 +161,7 @@ static bool same_moment(const Toucher *a, const Reader *reader) {
            reader->atomic == (a->touch == TOUCH_ATOMIC);
 }
 
-// Whoever is ordered after this access is ordered after that reader too, and it conflicts with the same accesses.
+// An access ordered after this one is ordered after that reader too, and it conflicts with the same accesses.
 static bool replaces(const Toucher *a, const Reader *reader) {
     return !reader->lanes || (reader->atomic == (a->touch == TOUCH_ATOMIC) && unordered_lane(a, reader) < 0);
 }

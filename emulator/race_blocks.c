@@ -33,7 +33,7 @@ static BlockKnown *block_known(const Machine *machine, int64_t block) {
     return known;
 }
 
-// An access that whoever was told this knows of.
+// Whether a party that was told this knows of the access.
 static bool told_of(const Told *told, const Moment *access) {
     if (access->stamp >= told->at.stamp) return false;
     if (!told->clock || access->thread == WHOLE) return true;
@@ -41,7 +41,7 @@ static bool told_of(const Told *told, const Moment *access) {
     return told->clock->at[access->thread] >= access->epoch;
 }
 
-// Up to which epoch of a thread or unit whoever was told this knows it.
+// The last epoch of a thread or unit that a party that was told this knows.
 static uint32_t told_until(const Told *told, uint32_t party) {
     uint32_t until = told->clock->at[party];
     return party == told->at.thread && told->at.epoch > until ? told->at.epoch : until;

@@ -1,8 +1,8 @@
 // Tests of a module: arguments from bindings, inputs, poisoned outputs, the reference's result, the comparison.
 //
 // Inputs depend on the seed and the parameter's position alone, so every stage of a program sees the same ones. Outputs
-// begin as NaN (integers: an odd pattern) and are marked as not initialised: an element that nobody writes is found by
-// its mark, and on a device by its poison.
+// begin as NaN (integers: an odd pattern) and are marked as not initialised: an element that is never written is found
+// by its mark, and on a device by its poison.
 #include "emulator/launch.h"
 #include "emulator/memory.h"
 #include <math.h>

@@ -2,7 +2,7 @@
 // own are elsewhere: copies.c (cp.async), bulk.c (TMA), matrix.c (ldmatrix, mma), wgmma.c, barriers.c.
 //
 // At block level (tile stage) the same calls come from an agent with one lane: atomics and ordered accesses mean the
-// same, a barrier has nobody to wait for, and groups of copies are the block's.
+// same, a barrier waits for no other agent, and groups of copies are the block's.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>

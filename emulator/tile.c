@@ -6,7 +6,7 @@
 // memory or a fragment it is an error.
 //
 // A started (`async`) op computes nothing yet: it is kept with its views, and its elements are marked as being written
-// and read. It lands when something waits for it, so a program that does not wait reads old values, and is told so.
+// and read. It lands when something waits for it, so a program that does not wait reads old values, which is reported.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>
@@ -514,7 +514,7 @@ void tile_role_ends(Agent *agent) {   // what it left can only be awaited
         if (cta->pending[i].agent == agent) cta->pending[i].agent = NULL;
 }
 
-void tile_land_all(Agent *agent) {   // at the end of the block: nobody can see the difference
+void tile_land_all(Agent *agent) {   // at the end of the block: no access can tell the difference
     Cta *cta = agent->cta;
     for (int i = 0; i < cta->pending_count; i++) land(agent, &cta->pending[i]);
     cta->pending_count = 0;

@@ -76,7 +76,8 @@ static inline bool has_infinity(Format format) {
     return format.mantissa != 3;   // of all but e4m3
 }
 
-// To nearest, ties to even; infinities stay. Below the normal numbers all are multiples of one unit, which is the last digit of `shift`.
+// To nearest, ties to even; infinities stay. Below the normal numbers all are multiples of one unit, which is the last
+// digit of `shift`.
 static inline double round_format(Format format, double value) {
     if (isnan(value) || (isinf(value) && has_infinity(format))) return value;
     double size = fabs(value), rounded;

@@ -2,8 +2,8 @@
 //
 // A statement (its `steps` instructions) is executed when all four warps have come to it; a warp that comes first goes
 // on. It is computed whole when some warp waits for it: one product of 64 rows, with operands read from shared memory
-// at that late moment. So whoever overwrites a stage too early spoils the result, and whoever reads accumulators too
-// early sees old values; both are reported whatever the schedule:
+// at that late moment. So a program that overwrites a stage too early spoils the result, and one that reads
+// accumulators too early sees old values; both are reported whatever the schedule:
 //
 //     shared memory   the warpgroup's unit reads it when the last warp has come, knowing what all 128 threads know (race.c);
 //                     a statement is an epoch of the unit, which threads learn of by wgmma_wait

@@ -144,7 +144,7 @@ static inline bool is_poison(Value v) {
 }
 bool is_untyped(Value v);
 bool value_is_const(Value v);                 // a number, typed or not
-Type value_type(Sema *s, Value v);            // the type it has, or takes when nothing asks for another
+Type value_type(Sema *s, Value v);            // the type it has, or takes where no other is needed
 Expr *settle(Sema *s, Value v);               // with that type
 Expr *to_type(Sema *s, Value v, Type type);   // as a store converts
 Expr *to_index(Sema *s, Value v);             // i64

@@ -62,7 +62,7 @@ bool expr_uses_buf(const Expr *expr, const Buf *buf);
 bool stmt_uses_buf(const Stmt *stmt, const Buf *buf);   // it or what is below
 bool block_uses_buf(const Block *block, const Buf *buf);
 bool func_calls(const Func *func, OpId op);   // as a statement
-// Blocks of a cluster of the kernel, where some operation reaches from one to another; else 1: that a grid asks for
+// Blocks of a cluster of the kernel, where some operation reaches from one to another; else 1: that a grid declares
 // clusters changes nothing by itself.
 int func_cluster(const Func *kernel);
 
