@@ -4,6 +4,7 @@
 // elements. What never happens here: reordering, distributing, anything that needs facts (facts.c does that). Floats
 // fold only where the result is exactly what the device computes.
 #include "ir/build.h"
+#include "ir/match.h"
 #include <math.h>
 #include <string.h>
 
@@ -92,10 +93,6 @@ static bool fold_compare_int(BinaryOp op, bool is_unsigned, int64_t a, int64_t b
     }
 }
 
-static bool binary_compares(BinaryOp op) {
-    return op >= BIN_EQ && op <= BIN_GE;
-}
-
 static bool binary_logical(BinaryOp op) {
     return op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR;
 }
@@ -120,8 +117,7 @@ static bool fold_shift(Type type, bool right, int64_t a, int64_t count, int64_t 
     return true;
 }
 
-// a op b for operands of `type`, before wrapping to the type; false where it must not fold.
-static bool fold_int(BinaryOp op, Type type, int64_t a, int64_t b, int64_t *out) {
+bool int_binary(BinaryOp op, Type type, int64_t a, int64_t b, int64_t *out) {
     bool is_unsigned = type == TYPE_U64;
     switch (op) {
     case BIN_ADD: *out = (int64_t)((uint64_t)a + (uint64_t)b); return true;
@@ -355,16 +351,16 @@ static Expr *neutral_left(Arena *arena, BinaryOp op, Expr *a, Expr *b) {
 static Expr *fold_binary(Arena *arena, BinaryOp op, Type type, const Expr *a, const Expr *b) {
     if (a->kind == EXPR_INT && b->kind == EXPR_INT) {
         int64_t result;
-        return fold_int(op, a->type, a->integer, b->integer, &result) ? e_int_of(arena, type, result) : NULL;
+        return int_binary(op, a->type, a->integer, b->integer, &result) ? e_int_of(arena, type, result) : NULL;
     }
     if (a->kind != EXPR_FLOAT || b->kind != EXPR_FLOAT) return NULL;
-    if (binary_compares(op)) return e_bool(arena, fold_compare_float(op, a->real, b->real));
+    if (op_compares(op)) return e_bool(arena, fold_compare_float(op, a->real, b->real));
     double result;
     return fold_float(op, a->real, b->real, &result) ? e_float(arena, type, result) : NULL;
 }
 
 Expr *e_binary(Arena *arena, BinaryOp op, Expr *a, Expr *b) {
-    Type type = binary_compares(op) || binary_logical(op) ? TYPE_BOOL : a->type;
+    Type type = op_compares(op) || binary_logical(op) ? TYPE_BOOL : a->type;
     Expr *simpler = fold_binary(arena, op, type, a, b);
     if (!simpler) simpler = neutral_right(arena, op, a, b);
     if (!simpler) simpler = neutral_left(arena, op, a, b);

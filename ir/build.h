@@ -19,6 +19,9 @@ Expr *e_select(Arena *arena, Expr *condition, Expr *yes, Expr *no);
 Expr *e_cast(Arena *arena, Type type, Expr *a);   // nothing when a has that type
 Expr *e_bitcast(Arena *arena, Type type, Expr *a);
 Expr *e_call(Arena *arena, OpId op, int count, const Arg *args);   // result type by the op table
+#define ARG_COUNT(...) ((int)(sizeof((Arg[]){__VA_ARGS__}) / sizeof(Arg)))
+// e_call(arena, op, Arg...): at least one operand.
+#define E_CALL(arena, op, ...) e_call(arena, op, ARG_COUNT(__VA_ARGS__), (Arg[]){__VA_ARGS__})
 Expr *e_call1(Arena *arena, OpId op, Expr *a);
 Expr *e_call2(Arena *arena, OpId op, Expr *a, Expr *b);
 Expr *e_add(Arena *arena, Expr *a, Expr *b);
@@ -48,6 +51,7 @@ Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc);
 Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc);
 Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
+int64_t buf_elements(const Buf *buf);          // of constant extents
 int64_t buf_slots(const Buf *buf);             // of a ring; 1 when it is none
 int64_t buf_slot_bytes(const Buf *buf);        // bytes of one slot's elements, whose extents are constant
 int64_t buf_slot_space(const Buf *buf);        // of the memory that a slot takes: of its layout's image, if it has one
@@ -71,8 +75,11 @@ Stmt *s_store1(Arena *arena, Buf *buf, Expr *index, Expr *value);
 Stmt *s_decl(Arena *arena, Buf *buf);
 Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end);   // one iterator, step 1, empty body
 Stmt *s_if(Arena *arena, Expr *condition);
+Stmt *s_if_only(Arena *arena, Expr *condition, Stmt *stmt);   // around one statement, at its place
+Stmt *s_assume(Arena *arena, Expr *condition, Span loc);
 Stmt *s_block(Arena *arena);
 Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);
+Iter iter_new(Arena *arena, Var *var, Expr *end);   // 0 .. end by 1
 void block_push(Arena *arena, Block *block, Stmt *stmt);
 void block_insert(Arena *arena, Block *block, int at, Stmt *stmt);
 void block_remove(Block *block, int at);
@@ -82,8 +89,9 @@ void block_append(Arena *arena, Block *to, const Block *from);
 Stmt *block_call(Arena *arena, Block *block, Span loc, OpId op, int count, const Arg *args);
 // block_call(arena, block, loc, op, Arg...): at least one operand.
 #define BLOCK_CALL(arena, block, loc, op, ...)                                                                         \
-    block_call(arena, block, loc, op, (int)(sizeof((Arg[]){__VA_ARGS__}) / sizeof(Arg)), (Arg[]){__VA_ARGS__})
-Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc);   // the new variable
+    block_call(arena, block, loc, op, ARG_COUNT(__VA_ARGS__), (Arg[]){__VA_ARGS__})
+Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc);    // the new variable
+Expr *block_name(Arena *arena, Block *block, const char *name, Expr *value, Span loc);   // a name or constant: itself
 Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_t count, Span loc);   // a local array
 void block_store1(Arena *arena, Block *block, Buf *buf, Expr *index, Expr *value);
 Block *block_if(Arena *arena, Block *block, Expr *condition);   // its body; NULL: the block itself
@@ -91,3 +99,5 @@ Block *block_if(Arena *arena, Block *block, Expr *condition);   // its body; NUL
 // Scalar arithmetic in the exact semantics of the language (used by folding and by the emulator):
 double float_round(Type type, double value);   // to nearest even; e4m3/e5m2 saturate; f64 unchanged
 int64_t int_wrap(Type type, int64_t value);
+// a op b for operands of `type`, before wrapping to the type; false where it must not fold (a division by 0).
+bool int_binary(BinaryOp op, Type type, int64_t a, int64_t b, int64_t *out);

@@ -28,6 +28,12 @@ int64_t buf_extent(const Buf *buf, int dim) {
     return expr_const(buf->shape[dim], &extent) ? extent : -1;
 }
 
+int64_t buf_elements(const Buf *buf) {
+    int64_t elements = 1;
+    for (int d = 0; d < buf->rank; d++) elements *= buf_extent(buf, d);
+    return elements;
+}
+
 int64_t buf_slots(const Buf *buf) {
     int64_t slots = 1;
     for (int d = 0; d < buf->stage_dims; d++) slots *= buf_extent(buf, d);
@@ -155,9 +161,26 @@ Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end) {
     return stmt;
 }
 
+Iter iter_new(Arena *arena, Var *var, Expr *end) {
+    return (Iter){.var = var, .begin = e_int(arena, 0), .end = end, .step = e_int(arena, 1)};
+}
+
 Stmt *s_if(Arena *arena, Expr *condition) {
     Stmt *stmt = stmt_new(arena, STMT_IF, condition->loc);
     stmt->if_.condition = condition;
+    return stmt;
+}
+
+Stmt *s_if_only(Arena *arena, Expr *condition, Stmt *only) {
+    Stmt *stmt = s_if(arena, condition);
+    stmt->loc = only->loc;
+    block_push(arena, &stmt->if_.then, only);
+    return stmt;
+}
+
+Stmt *s_assume(Arena *arena, Expr *condition, Span loc) {
+    Stmt *stmt = stmt_new(arena, STMT_ASSUME, loc);
+    stmt->assume = condition;
     return stmt;
 }
 
@@ -204,6 +227,11 @@ Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span 
     Var *var = var_new(arena, name, VAR_LET, value->type, loc);
     block_push(arena, block, s_let(arena, var, value));
     return e_var(arena, var);
+}
+
+Expr *block_name(Arena *arena, Block *block, const char *name, Expr *value, Span loc) {
+    bool simple = value->kind == EXPR_VAR || value->kind == EXPR_INT;
+    return simple ? value : block_let(arena, block, name, value, loc);
 }
 
 Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_t count, Span loc) {

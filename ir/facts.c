@@ -15,6 +15,7 @@
 #include "ir/facts.h"
 #include "ir/build.h"
 #include "ir/linear.h"
+#include "ir/match.h"
 #include "ir/rewrite.h"
 #include "support/map.h"
 
@@ -202,10 +203,6 @@ bool linear_prove_nonnegative(const Facts *facts, const Linear *sum) {
 }
 
 // ---- conditions ----
-
-static bool is_comparison(const Expr *e) {
-    return e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
-}
 
 // A comparison of integers as a sum that it says is >= 0 (for ==: and <= 0). False when the sides may wrap around.
 static bool comparison_sum(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b, Linear *sum) {

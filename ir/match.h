@@ -47,6 +47,21 @@ static inline bool is_loop(const Stmt *stmt, LoopKind kind) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == kind;
 }
 
+// ---- expressions by what they are ----
+static inline bool is_binary(const Expr *expr, BinaryOp op) {
+    return expr->kind == EXPR_BINARY && expr->binary.op == op;
+}
+_Static_assert(BIN_GE - BIN_EQ == 5, "comparisons are neighbours");
+static inline bool op_compares(BinaryOp op) {
+    return op >= BIN_EQ && op <= BIN_GE;
+}
+static inline bool is_comparison(const Expr *expr) {
+    return expr->kind == EXPR_BINARY && op_compares(expr->binary.op);
+}
+static inline bool is_expr_call(const Expr *expr, OpId op) {
+    return expr->kind == EXPR_CALL && expr->call.op == op;
+}
+
 // Fills the operands' struct of the call's op.
 void call_operands(const Stmt *call, void *operands);
 

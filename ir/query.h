@@ -11,6 +11,7 @@
 #pragma once
 #include "ir/match.h"
 #include "ir/rewrite.h"
+#include "support/map.h"
 
 enum { WALK_LEVELS = 32 };   // that are remembered; the way back into more is looked up again
 
@@ -76,3 +77,6 @@ typedef bool ExprTest(const Expr *expr, const void *what);
 bool any_expr(const Expr *expr, ExprTest *is, const void *what);
 bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what);
 bool block_any_expr(const Block *block, ExprTest *is, const void *what);
+bool expr_uses_any(const Expr *expr, const Map *vars);   // one of the variables that are keys of the map
+bool expr_calls(const Expr *expr, OpId op);
+bool stmt_uses_var(const Stmt *stmt, const Var *var);   // in its expressions, or below

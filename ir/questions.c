@@ -12,6 +12,26 @@ bool expr_uses_var(const Expr *expr, const Var *var) {
     return any_expr(expr, is_var, var);
 }
 
+bool stmt_uses_var(const Stmt *stmt, const Var *var) {
+    return stmt_any_expr(stmt, is_var, var);
+}
+
+static bool is_any_var(const Expr *e, const void *vars) {
+    return e->kind == EXPR_VAR && map_has(vars, e->var);
+}
+
+bool expr_uses_any(const Expr *expr, const Map *vars) {
+    return any_expr(expr, is_any_var, vars);
+}
+
+static bool calls_op(const Expr *e, const void *op) {
+    return is_expr_call(e, *(const OpId *)op);
+}
+
+bool expr_calls(const Expr *expr, OpId op) {
+    return any_expr(expr, calls_op, &op);
+}
+
 static bool reads_memory(const Expr *e, const void *what) {
     (void)what;
     return e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));

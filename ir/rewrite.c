@@ -218,7 +218,7 @@ static Expr *map_operands(Mapper *mapper, Expr *expr) {
 }
 
 Expr *map_expr(Mapper *mapper, Expr *expr) {
-    Expr *mapped = map_operands(mapper, expr);
+    Expr *mapped = mapper->whole ? expr : map_operands(mapper, expr);
     if (mapper->expr) mapped = mapper->expr(mapper, mapped);
     if (mapped != expr) {
         mapper->changed = true;
@@ -240,8 +240,12 @@ static void map_arg_slot(void *user, Arg *arg, const Operand *operand) {
     mapper->changed = true;
 }
 
-void map_stmt(Mapper *mapper, Stmt *stmt) {
+void map_own(Mapper *mapper, Stmt *stmt) {
     each_slot(stmt, &(SlotFn){map_slot, map_arg_slot, mapper});
+}
+
+void map_stmt(Mapper *mapper, Stmt *stmt) {
+    map_own(mapper, stmt);
     Block *bodies[2];
     for (int i = 0, count = stmt_bodies(stmt, bodies); i < count; i++) map_block(mapper, bodies[i]);
 }

@@ -26,11 +26,13 @@ typedef struct Mapper {
     Expr *(*expr)(struct Mapper *mapper, Expr *expr);
     Region *(*region)(struct Mapper *mapper, Region *region);   // may be NULL
     void *user;
+    bool whole;     // `expr` gets whole expressions, not their nodes
     bool changed;   // set when something differs
 } Mapper;
 Expr *map_expr(Mapper *mapper, Expr *expr);
 void map_stmt(Mapper *mapper, Stmt *stmt);   // all expressions of the statement and below, in place
 void map_block(Mapper *mapper, Block *block);
+void map_own(Mapper *mapper, Stmt *stmt);   // those of the statement itself: bounds and conditions, not its bodies
 
 // ---- mapping statements: `stmt` may push any number of statements to `out` in place of the given one (pushing the
 // same one keeps it). Bodies are rewritten first (post-order) ----

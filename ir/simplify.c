@@ -15,6 +15,7 @@
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/linear.h"
+#include "ir/match.h"
 #include "ir/rewrite.h"
 
 typedef struct Simplifier {
@@ -34,10 +35,6 @@ static bool nonnegative(const Simplifier *s, const Linear *sum) {
 static bool within(const Simplifier *s, const Linear *sum, int64_t end) {   // 0 <= sum < end
     Wide range = linear_range(s->facts, sum);
     return !sum->full && range.low >= 0 && range.high < end;
-}
-
-static bool is_binary(const Expr *e, BinaryOp op) {
-    return e->kind == EXPR_BINARY && e->binary.op == op;
 }
 
 // ---- taking sums apart ----

@@ -48,16 +48,17 @@ Affine affine_const(int64_t value) {
     return (Affine){.known = true, .constant = value};
 }
 
-static Affine affine_atom(int atom) {
-    Affine result = {.known = true, .count = 1};
-    result.terms[0].atom = atom;
-    result.terms[0].factor = 1;
-    return result;
+static Affine affine_term(int atom) {
+    return (Affine){.known = true, .count = 1, .terms = {{.atom = atom, .factor = 1}}};
+}
+
+static Affine affine_atom(AffineEnv *env, Atom atom) {
+    vec_push(env->arena, &env->atoms, atom);
+    return affine_term(env->atoms.count - 1);
 }
 
 static Affine affine_unknown(AffineEnv *env) {   // equal to nothing else
-    vec_push(env->arena, &env->atoms, ((Atom){0}));
-    return affine_atom(env->atoms.count - 1);
+    return affine_atom(env, (Atom){0});
 }
 
 // Wraps as i64 does: indices near the ends of the range have no elements anyway.
@@ -115,8 +116,7 @@ bool affine_same(const Affine *a, const Affine *b) {
 }
 
 Affine affine_more(AffineEnv *env, int64_t multiple, int64_t most) {
-    vec_push(env->arena, &env->atoms, ((Atom){.multiple = multiple, .most = most}));
-    return affine_atom(env->atoms.count - 1);
+    return affine_atom(env, (Atom){.multiple = multiple, .most = most});
 }
 
 // bound + factor * most, and no further than the ends, which stay.
@@ -172,29 +172,16 @@ static Affine opaque(AffineEnv *env, const Expr *expr) {
     while (env->latest.count <= latest.serial) vec_push(env->arena, &env->latest, -1);
     int *head = &env->latest.items[latest.serial];
     for (int i = *head; i >= 0; i = env->atoms.items[i].next)
-        if (expr_equal(env->atoms.items[i].expr, expr)) return affine_atom(i);
-    vec_push(env->arena, &env->atoms, ((Atom){.expr = expr, .next = *head}));
-    return affine_atom(*head = env->atoms.count - 1);
+        if (expr_equal(env->atoms.items[i].expr, expr)) return affine_term(i);
+    int next = *head;
+    *head = env->atoms.count;
+    return affine_atom(env, (Atom){.expr = expr, .next = next});
 }
 
+// a op b of constants. Shifts are left alone, and divisions by numbers that are not positive.
 static bool fold(BinaryOp op, int64_t a, int64_t b, int64_t *value) {
-    switch (op) {
-    case BIN_MUL: return *value = multiply_add(0, a, b), true;
-    case BIN_DIV: return b > 0 && (*value = a / b, true);
-    case BIN_MOD: return b > 0 && (*value = a % b, true);
-    case BIN_EQ: return *value = a == b, true;
-    case BIN_NE: return *value = a != b, true;
-    case BIN_LT: return *value = a < b, true;
-    case BIN_LE: return *value = a <= b, true;
-    case BIN_GT: return *value = a > b, true;
-    case BIN_GE: return *value = a >= b, true;
-    case BIN_AND:
-    case BIN_LOGICAL_AND: return *value = a & b, true;
-    case BIN_OR:
-    case BIN_LOGICAL_OR: return *value = a | b, true;
-    case BIN_XOR: return *value = a ^ b, true;
-    default: return false;
-    }
+    bool divides = op == BIN_DIV || op == BIN_MOD, shifts = op == BIN_SHL || op == BIN_SHR;
+    return !shifts && (!divides || b > 0) && int_binary(op, TYPE_I64, a, b, value);
 }
 
 // a op b, where b - a is within bounds.
@@ -234,29 +221,24 @@ static Affine binary(AffineEnv *env, const Expr *expr) {
     if (op == BIN_SUB) return affine_add(a, b, -1);
     if (op == BIN_MUL && affine_is_const(&b, &y)) return affine_add(affine_const(0), a, y);
     if (op == BIN_MUL && affine_is_const(&a, &x)) return affine_add(affine_const(0), b, x);
-    bool compares = op >= BIN_EQ && op <= BIN_GE;
-    if (compares && affine_distance(&a, &b, &y) && fold(op, 0, y, &value)) return affine_const(value);
-    if (compares && compared(env, op, a, b, &value)) return affine_const(value);
+    if (op_compares(op) && affine_distance(&a, &b, &y) && fold(op, 0, y, &value)) return affine_const(value);
+    if (op_compares(op) && compared(env, op, a, b, &value)) return affine_const(value);
     if (op == BIN_MOD && affine_is_const(&b, &y) && y > 0) a = in_slots(env, a, y);
     if (affine_is_const(&a, &x) && affine_is_const(&b, &y) && fold(op, x, y, &value)) return affine_const(value);
-    bool decided =
-        (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) && ((affine_is_const(&a, &x) && x == (op == BIN_LOGICAL_OR)) ||
-                                                            (affine_is_const(&b, &x) && x == (op == BIN_LOGICAL_OR)));
-    return decided ? affine_const(x) : opaque(env, expr);
+    if (op != BIN_LOGICAL_AND && op != BIN_LOGICAL_OR) return opaque(env, expr);
+    int64_t deciding = op == BIN_LOGICAL_OR;   // whatever the other side is
+    bool decided = (affine_is_const(&a, &x) && x == deciding) || (affine_is_const(&b, &x) && x == deciding);
+    return decided ? affine_const(deciding) : opaque(env, expr);
 }
 
 static Affine call(AffineEnv *env, const Expr *expr) {
-    bool two = expr->call.count == 2 && expr->call.args[0].value && expr->call.args[1].value;
-    if (!two || !type_is_int(expr->type)) return opaque(env, expr);
+    OpId op = expr->call.op;
+    if ((op != OP_MIN && op != OP_MAX && op != OP_CEILDIV) || !type_is_int(expr->type)) return opaque(env, expr);
     Affine a = affine_of(env, expr->call.args[0].value), b = affine_of(env, expr->call.args[1].value);
-    int64_t x, y, least;
-    if (expr->call.op == OP_MIN && compared(env, BIN_LE, a, b, &least)) return least ? a : b;
-    if (expr->call.op == OP_MAX && compared(env, BIN_LE, a, b, &least)) return least ? b : a;
-    if (!affine_is_const(&a, &x) || !affine_is_const(&b, &y)) return opaque(env, expr);
-    switch (expr->call.op) {
-    case OP_CEILDIV: return y > 0 && x >= 0 ? affine_const((x + y - 1) / y) : opaque(env, expr);
-    default: return opaque(env, expr);
-    }
+    int64_t x, y, less;
+    if (op != OP_CEILDIV && compared(env, BIN_LE, a, b, &less)) return less == (op == OP_MIN) ? a : b;
+    bool divides = op == OP_CEILDIV && affine_is_const(&a, &x) && affine_is_const(&b, &y) && y > 0 && x >= 0;
+    return divides ? affine_const((x + y - 1) / y) : opaque(env, expr);
 }
 
 Affine affine_of(AffineEnv *env, const Expr *expr) {

@@ -5,7 +5,8 @@
 
 // Calls `visit` for every statement but blocks' own braces, outermost first, with the facts that hold there (loop
 // bounds, lets, conditions, the kernel's assumptions). Bodies of parallel loops and thread regions are not entered.
-void kernel_walk(Arena *arena, Func *kernel, void (*visit)(void *user, Stmt *stmt, const Facts *facts), void *user);
+typedef void FactsVisit(void *user, Stmt *stmt, const Facts *facts);
+void kernel_walk(Arena *arena, Func *kernel, FactsVisit *visit, void *user);
 int64_t kernel_threads(const Func *kernel);
 // Facts that a statement adds for what is inside it, or (lets, assumes) after it.
 void facts_enter(Facts *facts, const Stmt *stmt);
@@ -19,5 +20,4 @@ typedef struct ThreadScope {
 typedef VEC(ThreadScope) ThreadScopeVec;
 void thread_scopes(Arena *arena, Func *kernel, ThreadScopeVec *out);   // the block's first
 // kernel_walk, for the statements of one scope.
-void scope_walk(Arena *arena, Func *kernel, const ThreadScope *scope,
-                void (*visit)(void *user, Stmt *stmt, const Facts *facts), void *user);
+void scope_walk(Arena *arena, Func *kernel, const ThreadScope *scope, FactsVisit *visit, void *user);

@@ -16,37 +16,26 @@ typedef struct Collector {
 } Collector;
 
 static void collect_block(Collector *c, const Block *block);
-
-typedef struct OwnSearch {
-    const Map *own;
-    bool found;
-} OwnSearch;
-
-static bool find_own(Visitor *visitor, Expr *expr) {
-    OwnSearch *search = visitor->user;
-    search->found |= expr->kind == EXPR_VAR && map_has(search->own, expr->var);
-    return !search->found;
-}
-
-static bool uses_own(const Collector *c, Expr *expr) {
-    OwnSearch search = {c->own, false};
-    Visitor visitor = {.expr = find_own, .user = &search};
-    visit_expr(&visitor, expr);
-    return search.found;
-}
-
-static bool find_impure(Visitor *visitor, Expr *expr) {
-    bool *impure = visitor->user;
-    *impure |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
-    return true;
-}
+static void collect_expr(Collector *c, Expr *expr);
 
 // A value that depends on the iterators alone.
-static bool is_known(const Collector *c, Expr *value) {
-    bool impure = false;
-    Visitor visitor = {.expr = find_impure, .user = &impure};
-    visit_expr(&visitor, value);
-    return !impure && !uses_own(c, value);
+static bool is_known(const Collector *c, const Expr *value) {
+    return !expr_reads_memory(value) && !expr_uses_any(value, c->own);
+}
+
+// The collector for what happens under conditions that are not known, or under one more condition.
+static Collector under_any(const Collector *c) {
+    Collector inner = *c;
+    inner.depth++;
+    return inner;
+}
+
+static Collector under(const Collector *c, Expr *condition, bool holds) {
+    if (!is_known(c, condition)) return under_any(c);
+    Collector inner = *c;
+    Expr *more = subst_expr(c->lets, condition);
+    inner.condition = e_both(c->arena, c->condition, holds ? more : e_unary(c->arena, UNARY_NOT, more));
+    return inner;
 }
 
 static void declare(Collector *c, Var *var, Expr *value) {
@@ -56,86 +45,39 @@ static void declare(Collector *c, Var *var, Expr *value) {
 
 static void collect_access(Collector *c, Buf *buf, int count, Expr **from, Expr *load, Stmt *store) {
     Expr **indices = NEW_ARRAY(c->arena, Expr *, count);
-    bool own = false;
+    TileAccess access = {.buf = buf, .count = count, .indices = indices, .load = load, .store = store};
+    access.is_store = store != NULL;
+    access.update = OP_COUNT;
+    access.conditional = c->depth > 0;
+    access.condition = c->condition;
     for (int d = 0; d < count; d++) {
         indices[d] = subst_expr(c->lets, from[d]);
-        own |= uses_own(c, indices[d]);
+        access.is_local |= expr_uses_any(indices[d], c->own);
     }
-    TileAccess access = {.buf = buf,
-                         .count = count,
-                         .indices = indices,
-                         .is_store = store != NULL,
-                         .update = OP_COUNT,
-                         .load = load,
-                         .store = store,
-                         .conditional = c->depth > 0,
-                         .condition = c->condition,
-                         .is_local = own};
     vec_push(c->arena, c->out, access);
 }
 
-static void collect_expr(Collector *c, Expr *expr);
-
-// The element operand of an atomic, or of a load or store with an order.
-static void collect_region(Collector *c, const Region *region, bool writes, Stmt *store) {
-    Expr **indices = NEW_ARRAY(c->arena, Expr *, region->count);
-    for (int d = 0; d < region->count; d++) collect_expr(c, indices[d] = region->dims[d].start);
-    collect_access(c, region->buf, region->count, indices, NULL, store);
-    vec_last(c->out).is_atomic = true;
-    vec_last(c->out).is_store = writes;
-}
-
-static void collect_args(Collector *c, OpId op, int count, Arg *args, Stmt *stmt) {
+// The operands of a call. A region is the element of an atomic, or of a load or store with an order.
+static void collect_args(Collector *c, OpId op, int count, const Arg *args, Stmt *stmt) {
     for (int i = 0; i < count; i++) {
+        const Region *region = args[i].region;
         if (args[i].value) collect_expr(c, args[i].value);
-        if (!args[i].region) continue;
-        collect_region(c, args[i].region, op != OP_LOAD && op != OP_PEER, stmt);
-        vec_last(c->out).is_peer = op == OP_PEER;
-        vec_last(c->out).elsewhere = op == OP_PEER_STORE;
-        vec_last(c->out).adds = op == OP_ATOMIC_ADD && stmt;
-        if (stmt) vec_last(c->out).update = op;
+        if (!region) continue;
+        Expr **indices = NEW_ARRAY(c->arena, Expr *, region->count);
+        for (int d = 0; d < region->count; d++) collect_expr(c, indices[d] = region->dims[d].start);
+        collect_access(c, region->buf, region->count, indices, NULL, stmt);
+        TileAccess *access = &vec_last(c->out);
+        access->is_atomic = true;
+        access->is_store = op != OP_LOAD && op != OP_PEER;
+        access->is_peer = op == OP_PEER;
+        access->elsewhere = op == OP_PEER_STORE;
+        access->adds = op == OP_ATOMIC_ADD && stmt;
+        if (stmt) access->update = op;
     }
-}
-
-static void collect_lazily(Collector *c, Expr *expr) {
-    c->depth++;
-    collect_expr(c, expr);
-    c->depth--;
-}
-
-// What follows happens under one more condition, until the mark is restored.
-typedef struct ConditionMark {
-    int depth;
-    Expr *condition;
-} ConditionMark;
-
-static ConditionMark collect_under(Collector *c, Expr *condition, bool holds) {
-    ConditionMark mark = {c->depth, c->condition};
-    if (!is_known(c, condition)) {
-        c->depth++;
-        return mark;
-    }
-    Expr *more = subst_expr(c->lets, condition);
-    if (!holds) more = e_unary(c->arena, UNARY_NOT, more);
-    c->condition = c->condition ? e_and(c->arena, c->condition, more) : more;
-    return mark;
-}
-
-static void collect_again(Collector *c, ConditionMark mark) {
-    c->depth = mark.depth;
-    c->condition = mark.condition;
-}
-
-static void collect_choice(Collector *c, const Expr *select) {
-    ConditionMark mark = collect_under(c, select->select.condition, true);
-    collect_expr(c, select->select.yes);
-    collect_again(c, mark);
-    collect_under(c, select->select.condition, false);
-    collect_expr(c, select->select.no);
-    collect_again(c, mark);
 }
 
 static void collect_expr(Collector *c, Expr *expr) {
+    Collector inner;
     switch (expr->kind) {
     case EXPR_INT:
     case EXPR_FLOAT:
@@ -147,12 +89,15 @@ static void collect_expr(Collector *c, Expr *expr) {
     case EXPR_UNARY: collect_expr(c, expr->unary.a); return;
     case EXPR_BINARY:
         collect_expr(c, expr->binary.a);
-        if (expr->binary.op >= BIN_LOGICAL_AND) collect_lazily(c, expr->binary.b);
-        else collect_expr(c, expr->binary.b);
+        inner = expr->binary.op >= BIN_LOGICAL_AND ? under_any(c) : *c;   // && and || evaluate lazily
+        collect_expr(&inner, expr->binary.b);
         return;
     case EXPR_SELECT:
         collect_expr(c, expr->select.condition);
-        collect_choice(c, expr);
+        inner = under(c, expr->select.condition, true);
+        collect_expr(&inner, expr->select.yes);
+        inner = under(c, expr->select.condition, false);
+        collect_expr(&inner, expr->select.no);
         return;
     case EXPR_CAST:
     case EXPR_BITCAST: collect_expr(c, expr->operand); return;
@@ -160,22 +105,8 @@ static void collect_expr(Collector *c, Expr *expr) {
     }
 }
 
-static void collect_body(Collector *c, const Block *block) {
-    c->depth++;
-    collect_block(c, block);
-    c->depth--;
-}
-
-static void collect_if(Collector *c, const Stmt *stmt) {
-    ConditionMark mark = collect_under(c, stmt->if_.condition, true);
-    collect_block(c, &stmt->if_.then);
-    collect_again(c, mark);
-    collect_under(c, stmt->if_.condition, false);
-    collect_block(c, &stmt->if_.otherwise);
-    collect_again(c, mark);
-}
-
 static void collect_stmt(Collector *c, Stmt *stmt) {
+    Collector inner;
     switch (stmt->kind) {
     case STMT_LET:
     case STMT_VAR:
@@ -194,15 +125,20 @@ static void collect_stmt(Collector *c, Stmt *stmt) {
             collect_expr(c, stmt->loop.iters[i].end);
             declare(c, stmt->loop.iters[i].var, NULL);
         }
-        collect_body(c, &stmt->loop.body);
+        inner = under_any(c);
+        collect_block(&inner, &stmt->loop.body);
         return;
     case STMT_WHILE:
-        collect_lazily(c, stmt->while_.condition);
-        collect_body(c, &stmt->while_.body);
+        inner = under_any(c);
+        collect_expr(&inner, stmt->while_.condition);
+        collect_block(&inner, &stmt->while_.body);
         return;
     case STMT_IF:
         collect_expr(c, stmt->if_.condition);
-        collect_if(c, stmt);
+        inner = under(c, stmt->if_.condition, true);
+        collect_block(&inner, &stmt->if_.then);
+        inner = under(c, stmt->if_.condition, false);
+        collect_block(&inner, &stmt->if_.otherwise);
         return;
     case STMT_BLOCK: collect_block(c, &stmt->block); return;
     case STMT_CALL: collect_args(c, stmt->call.op, stmt->call.count, stmt->call.args, stmt); return;

@@ -3,85 +3,73 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
-#include <string.h>
 
 // ---- regions as elements ----
 
+// The operand's dim that is the buffer's kept dim `kept`.
+static int operand_dim(const Region *region, int kept) {
+    int rank = region_rank(region);
+    return region->transposed && rank >= 2 && kept >= rank - 2 ? 2 * rank - 3 - kept : kept;
+}
+
 Expr **region_indices(Arena *arena, const Region *region, Expr *const *at) {
     Expr **indices = NEW_ARRAY(arena, Expr *, region->count);
-    int rank = region_rank(region), kept = 0;
-    for (int d = 0; d < region->count; d++) {
-        const RegionDim *dim = &region->dims[d];
-        indices[d] = dim->start;
-        if (!dim->extent) continue;
-        int from = kept++;
-        if (region->transposed && rank >= 2 && from >= rank - 2) from = from == rank - 1 ? rank - 2 : rank - 1;
-        indices[d] = e_add(arena, dim->start, at[from]);
+    for (int d = 0, kept = 0; d < region->count; d++) {
+        indices[d] = region->dims[d].start;
+        if (region->dims[d].extent) indices[d] = e_add(arena, indices[d], at[operand_dim(region, kept++)]);
     }
     return indices;
 }
 
 Expr *region_clip(Arena *arena, const Region *region, Expr *const *at) {
     Expr *inside = NULL;
-    int rank = region_rank(region), kept = 0;
-    for (int d = 0; d < region->count; d++) {
+    for (int d = 0, kept = 0; d < region->count; d++) {
         const RegionDim *dim = &region->dims[d];
-        if (!dim->extent) continue;
-        int from = kept++;
         int64_t extent;
+        if (!dim->extent) continue;
+        int from = operand_dim(region, kept++);
         if (expr_const(dim->extent, &extent) && extent >= dim->tile) continue;
-        if (region->transposed && rank >= 2 && from >= rank - 2) from = from == rank - 1 ? rank - 2 : rank - 1;
-        Expr *here = e_lt(arena, at[from], dim->extent);
-        inside = inside ? e_and(arena, inside, here) : here;
+        inside = e_both(arena, inside, e_lt(arena, at[from], dim->extent));
     }
     return inside;
 }
 
-static void space_of_region(Arena *arena, const Region *region, TileLoop *loop) {
+// The loop over the points of a region.
+static void space_of_region(Arena *arena, const Region *region, TileLoop *loop, Expr **at) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
+    _Static_assert(COUNT_OF(names) == LAYOUT_MAX_RANK, "a name for each dim");
     loop->rank = region_rank(region);
     for (int d = 0; d < loop->rank; d++) {
         loop->iters[d] = var_new(arena, names[d], VAR_ITER, TYPE_I64, region->loc);
         loop->extents[d] = region_extent(region, d);
+        at[d] = e_var(arena, loop->iters[d]);
     }
 }
 
-static void iter_exprs(Arena *arena, const TileLoop *loop, Expr **at) {
-    for (int d = 0; d < loop->rank; d++) at[d] = e_var(arena, loop->iters[d]);
-}
-
-// What a tensor does not get is left away point by point; of other buffers passes ask whether all is stored.
-static void push_clipped(Arena *arena, TileLoop *loop, Expr *clip, Stmt *store) {
-    if (clip && store->store.buf->scope == SCOPE_GLOBAL) loop->clip = clip, clip = NULL;
-    if (!clip) {
-        block_push(arena, &loop->body, store);
-        return;
-    }
-    Stmt *guard = s_if(arena, clip);
-    block_push(arena, &guard->if_.then, store);
-    block_push(arena, &loop->body, guard);
+// The loop's body: dst[at] = value. What a tensor does not get is left away point by point; of other buffers passes ask
+// whether all is stored.
+static void push_store(Arena *arena, const Region *dst, Expr *const *at, Expr *value, TileLoop *loop) {
+    value = e_cast(arena, dst->buf->type, value);
+    Stmt *store = s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at), value);
+    Expr *clip = region_clip(arena, dst, at);
+    bool by_point = clip && dst->buf->scope == SCOPE_GLOBAL;
+    if (by_point) loop->clip = clip;
+    block_push(arena, &loop->body, clip && !by_point ? s_if_only(arena, clip, store) : store);
 }
 
 static void loop_of_copy(Arena *arena, const Region *src, const Region *dst, bool transpose, TileLoop *loop) {
     Expr *at[LAYOUT_MAX_RANK], *from[LAYOUT_MAX_RANK];
-    space_of_region(arena, dst, loop);
-    iter_exprs(arena, loop, at);
+    space_of_region(arena, dst, loop, at);
     for (int d = 0; d < loop->rank; d++) from[d] = at[transpose ? loop->rank - 1 - d : d];
     Expr *value = e_load(arena, src->buf, src->count, region_indices(arena, src, from));
     Expr *clip = region_clip(arena, src, from);
-    if (clip) value = e_select(arena, clip, value, e_zero(arena, value->type));
-    value = e_cast(arena, dst->buf->type, value);
-    Stmt *store = s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at), value);
-    push_clipped(arena, loop, region_clip(arena, dst, at), store);
+    push_store(arena, dst, at, clip ? e_select(arena, clip, value, e_zero(arena, value->type)) : value, loop);
 }
 
 static void loop_of_fill(Arena *arena, const Region *dst, Expr *value, TileLoop *loop) {
     Expr *at[LAYOUT_MAX_RANK];
-    space_of_region(arena, dst, loop);
-    iter_exprs(arena, loop, at);
-    Stmt *store =
-        s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at), e_cast(arena, dst->buf->type, value));
-    push_clipped(arena, loop, region_clip(arena, dst, at), store);
+    space_of_region(arena, dst, loop, at);
+    push_store(arena, dst, at, value, loop);
 }
 
 // A parallel loop keeps its body; iterators that do not run from 0 by 1 are replaced by ones that do.
@@ -110,18 +98,20 @@ static bool loop_of_parallel(Arena *arena, Stmt *stmt, TileLoop *loop) {
 }
 
 bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
-    memset(loop, 0, sizeof *loop);
-    loop->origin = stmt;
-    loop->is_async = starts_copy(stmt);
-    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) return loop_of_parallel(arena, stmt, loop);
-    if (stmt->kind != STMT_CALL) return false;
-    const Arg *args = stmt->call.args;
-    switch (stmt->call.op) {
-    case OP_COPY: loop_of_copy(arena, args[0].region, args[1].region, false, loop); return true;
-    case OP_TRANSPOSE: loop_of_copy(arena, args[0].region, args[1].region, true, loop); return true;
-    case OP_FILL: loop_of_fill(arena, args[0].region, args[1].value, loop); return true;
-    default: return false;
-    }
+    CopyOp copy;
+    TransposeOp transpose;
+    FillOp fill;
+    *loop = (TileLoop){.origin = stmt, .is_async = starts_copy(stmt)};
+    if (is_loop(stmt, LOOP_PARALLEL)) return loop_of_parallel(arena, stmt, loop);
+    if (match_copy(stmt, &copy)) return loop_of_copy(arena, copy.src, copy.dst, false, loop), true;
+    if (match_transpose(stmt, &transpose)) return loop_of_copy(arena, transpose.src, transpose.dst, true, loop), true;
+    if (match_fill(stmt, &fill)) return loop_of_fill(arena, fill.dst, fill.value, loop), true;
+    return false;
+}
+
+const Layout *stmt_layout(Arena *arena, const Stmt *stmt) {
+    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why;
+    return text ? layout_parse(arena, text, 0, &why) : NULL;
 }
 
 // ---- moves ----

@@ -16,6 +16,7 @@ typedef struct TileLoop {
 
 // False when `stmt` is none of them (or a parallel loop with an extent that is not constant).
 bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop);
+const Layout *stmt_layout(Arena *arena, const Stmt *stmt);   // its @map; NULL: it has none
 // Buffer indices of the operand element at tile coordinates `at` (one per kept dim of the region, after `.T`).
 Expr **region_indices(Arena *arena, const Region *region, Expr *const *at);
 // The element at `at` lies within the region's dynamic extents; NULL when it always does.

@@ -50,9 +50,8 @@ StrideKind access_stride(const TileAccess *access, const Var *iter) {
 // iter op n: n; else 0.
 static int64_t digit(const Expr *index, BinaryOp op, const Var *iter) {
     int64_t n;
-    bool is_digit = index->kind == EXPR_BINARY && index->binary.op == op && index->binary.a->kind == EXPR_VAR &&
-                    index->binary.a->var == iter && expr_const(index->binary.b, &n) && n > 0;
-    return is_digit ? n : 0;
+    if (!is_binary(index, op) || index->binary.a->kind != EXPR_VAR || index->binary.a->var != iter) return 0;
+    return expr_const(index->binary.b, &n) && n > 0 ? n : 0;
 }
 
 // x[.., iter / n, .., iter % n] of a tensor whose rows are n, a power of two, long: n; else 0.
@@ -93,7 +92,7 @@ typedef struct Runs {
 static bool find_divisor(Visitor *visitor, Expr *expr) {
     Runs *runs = visitor->user;
     int64_t divisor;
-    const Expr *of = expr->kind == EXPR_BINARY && expr->binary.op == BIN_DIV ? expr->binary.a : NULL;
+    const Expr *of = is_binary(expr, BIN_DIV) ? expr->binary.a : NULL;
     while (of && of->kind == EXPR_CAST) of = of->operand;
     if (of && of->kind == EXPR_VAR && of->var == runs->iter && expr_const(expr->binary.b, &divisor) && divisor > 0) {
         runs->common |= divisor;   // its trailing zeros count
@@ -149,10 +148,6 @@ bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
 
 // ---- the fast dim, and vectors along it ----
 
-static bool is_memory(const Buf *buf) {
-    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
-}
-
 // Elements that the access touches: indices of a gather are read once a row.
 static int64_t touched(const TileLoop *loop, const TileAccess *access) {
     int64_t count = 1;
@@ -179,10 +174,8 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
     return fast;
 }
 
-// As many elements of the access as one instruction takes, of a vector of the loop.
-static int64_t taken_by_one_access(const TileAccess *access, int64_t vector, const Target *target) {
-    int64_t most = target->vector_bytes / type_bytes(access->buf->type);
-    return vector < most ? vector : most;
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
 }
 
 static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast, int64_t vector) {
@@ -192,12 +185,7 @@ static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAcce
     for (int d = 0; d < access->count; d++) {
         Expr *index = access->indices[d];
         if (d == access->count - 1) index = run_start(arena, access, loop->iters[fast]);
-        Expr *stride = buf->scope == SCOPE_GLOBAL ? global_stride(arena, buf, d) : NULL;
-        if (!stride) {
-            stride = e_int(arena, 1);
-            for (int i = d + 1; i < buf->rank; i++) stride = e_mul(arena, stride, buf->shape[i]);
-        }
-        Expr *offset = simplify_expr(arena, facts, e_mul(arena, index, stride));
+        Expr *offset = simplify_expr(arena, facts, e_mul(arena, index, global_stride(arena, buf, d)));
         if (multiple_of(facts, offset) % vector != 0) return false;
     }
     return true;
@@ -206,15 +194,15 @@ static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAcce
 // The bytes of the widest elements that move along `fast`. Global ones that the loop comes back to do not count where
 // others are new each time: they are in a cache, and two instructions for a vector of them are as good as one.
 static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
-    int64_t indices_ = 1;
-    for (int i = 0; i < loop->rank; i++) indices_ *= loop->extents[i];
+    int64_t points = 1;
+    for (int i = 0; i < loop->rank; i++) points *= loop->extents[i];
     int widest = 0, widest_new = 0;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
         if (!is_memory(access->buf) || run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         if (comes_back(loop, accesses, access->buf, fast)) continue;
         int bytes = type_bytes(access->buf->type);
-        bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < indices_;
+        bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < points;
         widest = bytes > widest ? bytes : widest;
         if (!again) widest_new = bytes > widest_new ? bytes : widest_new;
     }
@@ -239,7 +227,7 @@ int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fa
         if (elements == 1) return *why = "the target has no vector reduction instruction for this type", 1;
         if (!access_in_runs(loop, access, fast)) return *why = "the addition has a condition per element", 1;
         if (is_used_elsewhere(accesses, access)) return *why = "the loop uses the tensor elsewhere too", 1;
-        most = elements < most ? elements : most;
+        most = least(most, elements);
     }
     return most;
 }
@@ -248,21 +236,19 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
                     const Target *target) {
     int widest = widest_type(loop, accesses, fast);
     const char *why;
-    int64_t vector = widest > 0 ? target->vector_bytes / widest : 1,
-            atomics = loop_atomics(loop, accesses, fast, target, &why);
-    vector = vector < atomics ? vector : atomics;
+    int64_t vector = widest > 0 ? target->vector_bytes / widest : 1;
+    vector = least(vector, loop_atomics(loop, accesses, fast, target, &why));
     while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
     for (int a = 0; a < accesses->count; a++) {
         const TileAccess *access = &accesses->items[a];
         if (!is_memory(access->buf)) continue;
         if (access->is_atomic && (!access->adds || access->buf->scope != SCOPE_GLOBAL)) continue;
         if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
-        int64_t n = pieces(access, loop->iters[fast]);
-        while (n > 0 && vector > n) vector /= 2;
+        int64_t piece = pieces(access, loop->iters[fast]);
         int64_t same = condition_run(access->condition, loop->iters[fast]);
-        while (same > 1 && vector > same) vector /= 2;
-        while (vector > 1 && !aligned_for(facts, loop, access, fast, taken_by_one_access(access, vector, target)))
-            vector /= 2;
+        int64_t one_access = target->vector_bytes / type_bytes(access->buf->type);   // what one instruction takes
+        while ((piece > 0 && vector > piece) || (same > 1 && vector > same)) vector /= 2;
+        while (vector > 1 && !aligned_for(facts, loop, access, fast, least(vector, one_access))) vector /= 2;
     }
     return vector < 1 ? 1 : vector;
 }
@@ -281,11 +267,9 @@ Expr *access_guard(Arena *arena, const Facts *facts, const Buf *buf, int count, 
     Expr *guard = NULL;
     for (int d = 0; d < count; d++) {
         Expr *index = simplify_expr(arena, facts, indices[d]);
-        Expr *tests[2] = {e_binary(arena, BIN_GE, index, e_int(arena, 0)), e_lt(arena, index, buf->shape[d])};
-        for (int i = 0; i < 2; i++) {
-            if (prove(facts, tests[i])) continue;
-            guard = guard ? e_and(arena, guard, tests[i]) : tests[i];
-        }
+        Expr *tests[2] = {e_ge(arena, index, e_int(arena, 0)), e_lt(arena, index, buf->shape[d])};
+        for (int i = 0; i < COUNT_OF(tests); i++)
+            if (!prove(facts, tests[i])) guard = e_both(arena, guard, tests[i]);
     }
     return guard;
 }

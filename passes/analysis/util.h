@@ -1,4 +1,4 @@
-// What several passes share: walking one level of a statement, trip counts, remarks.
+// What several passes share: remarks, and questions about expressions, loops, operands and effects.
 #pragma once
 #include "ir/build.h"
 #include "ir/facts.h"
@@ -10,11 +10,6 @@
     do {                                                                                                               \
         if ((context)->remarks) diag((context)->sink, (span), __VA_ARGS__);                                            \
     } while (0)
-
-// Maps the expressions that stand in the statement itself, not in its bodies (iterator bounds and conditions included).
-// True when one became another.
-typedef Expr *(*ExprFn)(void *user, Expr *expr);
-bool stmt_map_own(Arena *arena, Stmt *stmt, ExprFn map, void *user);
 
 // Its value changes only where it is bound: no memory, no `var`, no effects. What facts may be assumed about.
 bool expr_is_stable(const Expr *expr);
@@ -41,6 +36,16 @@ bool starts_copy(const Stmt *stmt);
 
 // `aligned(buf, bytes)`.
 Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);
+
+// The statement itself, with empty bodies; `bodies` are those that it has, and their number is the result.
+int stmt_alone(const Stmt *stmt, Stmt *alone, Block bodies[2]);
+
+static inline bool is_memory(const Buf *buf) {   // not registers
+    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
+}
+
+// The expression loads the element that the statement stores.
+bool loads_stored(const Expr *expr, const Stmt *store);
 
 // Storage: follows alias_of.
 const Buf *buf_root(const Buf *buf);

@@ -37,10 +37,6 @@ typedef struct VectorLoop {
 
 // ---- may it? ----
 
-static bool is_memory(const Buf *buf) {
-    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
-}
-
 // Elements and bytes go in powers of two.
 static bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;

@@ -36,13 +36,13 @@ static bool is_copy_group(const Stmt *stmt);
 
 // Nothing but started copies, and what goes with them.
 static bool all_copies(const Block *block) {
-    int copies = 0;
+    bool copies = false;
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
-        if (is_copy_group(stmt)) copies++;
-        else if (stmt->kind != STMT_LET && !(stmt->kind == STMT_CALL && stmt->call.op == OP_AWAIT)) return false;
+        if (is_copy_group(stmt)) copies = true;
+        else if (stmt->kind != STMT_LET && !is_call(stmt, OP_AWAIT)) return false;
     }
-    return copies > 0;
+    return copies;
 }
 
 static bool is_copy_group(const Stmt *stmt) {
@@ -78,6 +78,12 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
 
 enum { PRUNE_STEPS = 400000 };   // statements played: a bound on compile time, far above what kernels need
 
+static void prune_part(SyncModel *model, Sync *sync, int part) {
+    if (!(sync->parts & part)) return;
+    sync->parts &= ~part;
+    if (!sync_model_check(model)) sync->parts |= part;
+}
+
 static void prune(SyncModel *model, SyncPlan *plan) {
     int64_t budget = sync_model_steps(model) + PRUNE_STEPS;
     if (!sync_model_check(model)) return;   // an await asked for more than any access: keep all of it
@@ -88,17 +94,13 @@ static void prune(SyncModel *model, SyncPlan *plan) {
     }
     for (int i = 0; i < plan->syncs.count && sync_model_steps(model) < budget; i++) {
         Sync *sync = plan->syncs.items[i];
-        Sync kept = *sync;
-        sync->barrier = false;
-        if (kept.barrier && !sync_model_check(model)) sync->barrier = true;
+        int wait = sync->wait;
+        prune_part(model, sync, SYNC_BARRIER);
         sync->wait = -1;
-        if (kept.wait >= 0 && !sync_model_check(model)) sync->wait = kept.wait;
-        sync->commit = false;
-        if (kept.commit && !sync_model_check(model)) sync->commit = true;
-        sync->bulk = false;
-        if (kept.bulk && !sync_model_check(model)) sync->bulk = true;
-        sync->fence = false;
-        if (kept.fence && !sync_model_check(model)) sync->fence = true;
+        if (wait >= 0 && !sync_model_check(model)) sync->wait = wait;
+        prune_part(model, sync, SYNC_COMMIT);
+        prune_part(model, sync, SYNC_BULK);
+        prune_part(model, sync, SYNC_FENCE);
     }
 }
 
@@ -117,13 +119,12 @@ static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, 
 
 static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
     if (!sync) return;
-    Arg none[2] = {{0}}, groups = arg_int(w->arena, sync->wait);
-    if (sync->commit) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
+    Arg none[2] = {{0}}, groups = arg_int(w->arena, sync->wait), read[] = {arg_int(w->arena, 0), arg_name("read")};
+    if (sync->parts & SYNC_COMMIT) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
     if (sync->wait >= 0) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
-    Arg read[] = {arg_int(w->arena, 0), arg_name("read")};
-    if (sync->bulk) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
-    if (sync->fence) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
-    if (sync->barrier) push_call(w, OP_BARRIER, 2, none, loc, out);
+    if (sync->parts & SYNC_BULK) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
+    if (sync->parts & SYNC_FENCE) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
+    if (sync->parts & SYNC_BARRIER) push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
 }
 
 // What threads copy themselves is there when the statement is over, though it may have been started by hand.
@@ -153,11 +154,21 @@ static void write_block(Writer *w, Block *block) {
     *block = out;
 }
 
+// Finds what the model lacks, adds it and writes it into the body. True when that changed something.
+static bool complete(Arena *arena, SyncModel *model, SyncPlan *plan, Block *body) {
+    Writer writer = {.arena = arena, .plan = plan};
+    sync_model_place(model);
+    prune(model, plan);
+    write_block(&writer, body);
+    return writer.changed;
+}
+
 // ---- roles ----
 
-static bool needs_sync(const Stmt *stmt, void *user) {
-    (void)user;
-    return orders_memory(stmt) || (stmt->kind == STMT_DECL && attr_get(stmt->decl->attrs, ATTR_SCRATCH));
+static bool needs_sync(const Block *body) {
+    FOR_EACH_STMT (stmt, body)
+        if (orders_memory(stmt) || (stmt->kind == STMT_DECL && attr_get(stmt->decl->attrs, ATTR_SCRATCH))) return true;
+    return false;
 }
 
 static bool reuses_global(Arena *arena, const Stmt *role) {
@@ -172,10 +183,12 @@ static bool reuses_global(Arena *arena, const Stmt *role) {
     return false;
 }
 
-static bool find_awaited(const Stmt *stmt, void *user) {
-    Map *awaited = user;
-    if (is_call(stmt, OP_AWAIT)) map_put(awaited, buf_root(call_region(stmt, 0)->buf), awaited);
-    return false;
+// Storage of the tiles that the role awaits.
+static Map *find_awaited(Arena *arena, const Stmt *role) {
+    Map *awaited = map_new(arena);
+    FOR_EACH_STMT (stmt, &role->role.body)
+        if (is_call(stmt, OP_AWAIT)) map_put(awaited, buf_root(ARG(stmt, AWAIT, x).region->buf), awaited);
+    return awaited;
 }
 
 // A role can wait for its own copies only: the tiles that it awaits are written by no other.
@@ -197,20 +210,18 @@ static bool awaits_its_own(Arena *arena, const Block *block, const Stmt *role, c
     return own == map_count(awaited);
 }
 
+static SyncPlan plan_new(Arena *arena) {
+    return (SyncPlan){.by_place = map_new(arena), .commits = map_new(arena)};
+}
+
 static bool sync_role(Arena *arena, const Func *kernel, const Block *block, Stmt *role) {
-    Map *awaited = map_new(arena);
-    block_any(&role->role.body, find_awaited, awaited);
+    const Map *awaited = find_awaited(arena, role);
     if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
-    bool needs = block_any(&role->role.body, needs_sync, NULL) || map_count(awaited) > 0;
-    if (!needs && !reuses_global(arena, role)) return false;
-    SyncPlan plan = {.by_place = map_new(arena), .commits = map_new(arena)};
-    if (map_count(awaited) > 0) find_commits(arena, &plan, &role->role.body);
-    SyncModel *model = sync_model_of_role(arena, kernel, role, awaited, &plan);
-    sync_model_place(model);
-    prune(model, &plan);
-    Writer writer = {.arena = arena, .plan = &plan};
-    write_block(&writer, &role->role.body);
-    return writer.changed;
+    bool awaits = map_count(awaited) > 0;
+    if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return false;
+    SyncPlan plan = plan_new(arena);
+    if (awaits) find_commits(arena, &plan, &role->role.body);
+    return complete(arena, sync_model_of_role(arena, kernel, role, awaited, &plan), &plan, &role->role.body);
 }
 
 static bool sync_roles(Arena *arena, const Func *kernel, Block *block) {
@@ -224,13 +235,9 @@ static bool sync_roles(Arena *arena, const Func *kernel, Block *block) {
 }
 
 bool pass_insert_sync(PassContext *context, Func *kernel) {
-    SyncPlan plan = {.by_place = map_new(context->arena), .commits = map_new(context->arena)};
-    find_commits(context->arena, &plan, &kernel->body);
-    SyncModel *model = sync_model_new(context->arena, kernel, &plan);
-    sync_model_place(model);
-    prune(model, &plan);
-    Writer writer = {.arena = context->arena, .plan = &plan};
-    write_block(&writer, &kernel->body);
-    bool roles = sync_roles(context->arena, kernel, &kernel->body);
-    return writer.changed || roles;
+    Arena *arena = context->arena;
+    SyncPlan plan = plan_new(arena);
+    find_commits(arena, &plan, &kernel->body);
+    bool changed = complete(arena, sync_model_new(arena, kernel, &plan), &plan, &kernel->body);
+    return sync_roles(arena, kernel, &kernel->body) || changed;
 }

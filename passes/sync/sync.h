@@ -79,10 +79,11 @@ bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, 
 typedef struct Sync {
     const Stmt *before;
     const Block *at_end;
-    bool commit, barrier;
-    bool bulk, fence;   // bulk_wait(0, read), fence_async(): before the barrier
-    int wait;           // cp.async groups that may be pending; -1: no wait
+    int parts;   // SYNC_ bits
+    int wait;    // cp.async groups that may be pending; -1: no wait
 } Sync;
+// cp_async_commit(); bulk_wait(0, read); fence_async(); barrier(): in this order, the wait after the commit.
+enum { SYNC_COMMIT = 1, SYNC_BULK = 2, SYNC_FENCE = 4, SYNC_BARRIER = 8 };
 
 typedef struct SyncPlan {
     Map *by_place;        // Stmt or Block -> Sync

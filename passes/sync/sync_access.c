@@ -15,10 +15,6 @@ bool is_leaf(const Stmt *stmt) {
     }
 }
 
-static bool is_memory(const Buf *buf) {
-    return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
-}
-
 static MemAccess *add(Arena *arena, MemAccessVec *out, const Stmt *stmt, Buf *buf, Who who, bool write) {
     MemAccess *access = NEW(arena, MemAccess);
     *access = (MemAccess){
@@ -29,7 +25,7 @@ static MemAccess *add(Arena *arena, MemAccessVec *out, const Stmt *stmt, Buf *bu
 }
 
 static void set_element(MemAccess *access, int count, Expr *const *indices) {
-    for (int d = 0; d < count && d < access->rank; d++) access->dims[d] = (BoxDim){.start = indices[d], .length = 1};
+    for (int d = 0; d < count; d++) access->dims[d] = (BoxDim){.start = indices[d], .length = 1};
 }
 
 static void set_region(MemAccess *access, const Region *region) {
@@ -46,38 +42,23 @@ static OpId update_of(OpId op) {
 
 // ---- tile loops ----
 
-typedef struct Locals {
-    Map *vars;   // declared in the body: they differ between iterations
-    bool used;
-} Locals;
-
-static bool locals_stmt(Visitor *visitor, Stmt *stmt) {
-    Locals *locals = visitor->user;
-    if (stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN)
-        map_put(locals->vars, stmt->let.var, stmt->let.var);
-    Iter *iters;
-    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) map_put(locals->vars, iters[i].var, iters[i].var);
-    return true;
-}
-
-static bool locals_expr(Visitor *visitor, Expr *expr) {
-    Locals *locals = visitor->user;
-    if (expr->kind == EXPR_VAR && map_has(locals->vars, expr->var)) locals->used = true;
-    return true;
-}
-
-static bool uses_locals(Locals *locals, Expr *expr) {
-    Visitor visitor = {.expr = locals_expr, .user = locals};
-    locals->used = false;
-    visit_expr(&visitor, expr);
-    return locals->used;
+// Variables that are declared in the body: they differ between iterations.
+static Map *locals_of(Arena *arena, const Block *body) {
+    Map *locals = map_new(arena);
+    FOR_EACH_STMT (stmt, body) {
+        bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
+        if (binds) map_put(locals, stmt->let.var, stmt->let.var);
+        Iter *iters;
+        for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) map_put(locals, iters[i].var, iters[i].var);
+    }
+    return locals;
 }
 
 // The box that an index sweeps as the loop's iterators run; unknown where it is not linear in them.
-static BoxDim swept_dim(Arena *arena, const TileLoop *loop, Locals *locals, Expr *index) {
+static BoxDim swept_dim(Arena *arena, const TileLoop *loop, const Map *locals, Expr *index) {
     BoxDim dim = {.length = 1};
     Subst *origin = subst_new(arena);
-    if (uses_locals(locals, index)) return (BoxDim){.length = -1};
+    if (expr_uses_any(index, locals)) return (BoxDim){.length = -1};
     for (int i = 0; i < loop->rank; i++) {
         if (!linear_in(index, loop->iters[i], &dim.factors[i])) return (BoxDim){.length = -1};
         int64_t reach = dim.factors[i] * (loop->extents[i] - 1);
@@ -90,11 +71,8 @@ static BoxDim swept_dim(Arena *arena, const TileLoop *loop, Locals *locals, Expr
 }
 
 static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAccessVec *out) {
-    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why;
-    const Layout *map = text ? layout_parse(arena, text, 0, &why) : NULL;
-    Locals locals = {.vars = map_new(arena)};
-    Visitor visitor = {.stmt = locals_stmt, .user = &locals};
-    visit_block(&visitor, (Block *)&loop->body);
+    const Layout *map = stmt_layout(arena, stmt);
+    const Map *locals = locals_of(arena, &loop->body);
     TileAccessVec accesses = {0};
     tile_accesses(arena, loop, &accesses);
     for (int a = 0; a < accesses.count; a++) {
@@ -108,7 +86,7 @@ static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAcc
         access->map = map;
         access->loop_rank = loop->rank;
         memcpy(access->extents, loop->extents, sizeof access->extents);
-        for (int d = 0; d < tile->count; d++) access->dims[d] = swept_dim(arena, loop, &locals, tile->indices[d]);
+        for (int d = 0; d < tile->count; d++) access->dims[d] = swept_dim(arena, loop, locals, tile->indices[d]);
     }
 }
 
@@ -171,8 +149,7 @@ bool orders_memory(const Stmt *stmt) {
 // value that it left in shared memory; or at an atomic, and known after that thread's fence, which therefore comes
 // before what the others do. (PTX ISA, "Release and acquire patterns".)
 static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
-    if (!orders_memory(call)) return;
-    add(arena, out, call, NULL, WHO_ONE, true)->orders_later = call->call.op == OP_FENCE;
+    if (orders_memory(call)) add(arena, out, call, NULL, WHO_ONE, true)->orders_later = call->call.op == OP_FENCE;
 }
 
 // Partial results of warps go through the scratch: all write, the statement's own barrier, all read.
@@ -191,7 +168,7 @@ static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out)
     OpId op = call->call.op;
     bool first = op == OP_MBARRIER_INIT, waits = op == OP_MBARRIER_WAIT;
     if (!first && !waits && op != OP_MBARRIER_ARRIVE && op != OP_MBARRIER_EXPECT) return false;
-    const Region *bar = call_region(call, 0);
+    const Region *bar = call_region(call, 0);   // all of them have it first
     MemAccess *access = add(arena, out, call, bar->buf, waits ? WHO_ALL : WHO_ONE, true);
     set_region(access, bar);
     if (!first) access->update = OP_MBARRIER_ARRIVE;
@@ -199,12 +176,11 @@ static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out)
 }
 
 static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
-    const OpInfo *info = op_info(stmt->call.op);
+    AwaitOp await;
     if (mbarrier_accesses(arena, stmt, out)) return;
-    if (stmt->call.op == OP_AWAIT) {
-        const Region *x = stmt->call.args[0].region;
-        bool reads = stmt->call.count > 1 && stmt->call.args[1].name;
-        if (!x || reads || !is_memory(x->buf)) return;
+    if (match_await(stmt, &await)) {
+        const Region *x = await.x->region;
+        if (!x || await.what->name || !is_memory(x->buf)) return;
         MemAccess *access = add(arena, out, stmt, x->buf, WHO_ALL, false);
         set_region(access, x);
         access->pseudo = true;
@@ -212,15 +188,14 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     }
     if (stmt->call.op == OP_CLUSTER_BARRIER) add(arena, out, stmt, NULL, WHO_ALL, true)->pseudo = true;
     Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = stmt->call.op, .alone = true};
-    c.who = info->stages & STAGE_BIT_THREAD ? WHO_ONE : WHO_ALL;
+    c.who = op_info(stmt->call.op)->stages & STAGE_BIT_THREAD ? WHO_ONE : WHO_ALL;
     Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
     for (int i = 0; i < stmt->call.count; i++) {
-        Arg *arg = &stmt->call.args[i];
+        const Arg *arg = &stmt->call.args[i];
         if (i == scratch_operand(stmt)) continue;
         if (arg->value) visit_expr(&visitor, arg->value);
         if (!arg->region) continue;
-        const Operand *operand = &info->operands[i < info->operand_count ? i : info->operand_count - 1];
-        collect_region(&visitor, arg->region, operand);
+        collect_region(&visitor, arg->region, op_operand(stmt->call.op, i));
         for (int d = 0; d < arg->region->count; d++) visit_expr(&visitor, arg->region->dims[d].start);
     }
     scratch_accesses(arena, stmt, out);
@@ -228,15 +203,24 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
 
 // One thread starts it.
 static void tma_accesses(Arena *arena, Stmt *stmt, const Stmt *copy, MemAccessVec *out) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = COPY_FROM; i <= COPY_TO; i++) {
         const Region *region = copy->call.args[i].region;
-        MemAccess *access = add(arena, out, stmt, region->buf, WHO_ONE, i == 1);
+        bool write = i == COPY_TO;
+        MemAccess *access = add(arena, out, stmt, region->buf, WHO_ONE, write);
         set_region(access, region);
-        if (i == 1 && copy != stmt) access->update = OP_ATOMIC_ADD;
+        if (write && copy != stmt) access->update = OP_ATOMIC_ADD;
         if (region->buf->scope != SCOPE_SHARED) continue;
         access->tma = access->async = true;
-        access->bar = i == 1 ? call_region(copy, COPY_BAR) : NULL;
+        access->bar = write ? call_region(copy, COPY_BAR) : NULL;
     }
+}
+_Static_assert(COPY_TO == COPY_FROM + 1, "the sides of a copy are neighbours");
+
+// By the statement and all below it.
+static void visited_accesses(Arena *arena, const Stmt *stmt, Stmt *visited, bool opaque, MemAccessVec *out) {
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL, .opaque = opaque};
+    Visitor visitor = {.expr = collect_expr, .stmt = collect_stmt, .region = collect_region, .user = &c};
+    visit_stmt(&visitor, visited);
 }
 
 void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
@@ -244,32 +228,22 @@ void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     const Stmt *copy = tma_copy(arena, stmt);
     if (copy) {
         tma_accesses(arena, stmt, copy, out);
-        return;
-    }
-    if (tile_loop_of(arena, stmt, &loop)) {
+    } else if (tile_loop_of(arena, stmt, &loop)) {
         loop_accesses(arena, stmt, &loop, out);
-        return;
-    }
-    if (stmt->kind == STMT_CALL) {
+    } else if (stmt->kind == STMT_CALL) {
         order_accesses(arena, stmt, out);
         call_accesses(arena, stmt, out);
-        return;
+    } else {
+        bool opaque = stmt->kind == STMT_THREAD || stmt->kind == STMT_ROLE || stmt->kind == STMT_FOR;
+        visited_accesses(arena, stmt, stmt, opaque, out);
     }
-    bool opaque = stmt->kind == STMT_THREAD || stmt->kind == STMT_ROLE || stmt->kind == STMT_FOR;
-    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL, .opaque = opaque};
-    Visitor visitor = {.expr = collect_expr, .stmt = collect_stmt, .region = collect_region, .user = &c};
-    visit_stmt(&visitor, stmt);
-}
-
-static Expr *collect_own(void *user, Expr *expr) {
-    visit_expr(user, expr);
-    return expr;
 }
 
 void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
-    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL};
-    Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
-    stmt_map_own(arena, stmt, collect_own, &visitor);
+    Stmt alone;
+    Block bodies[2];
+    stmt_alone(stmt, &alone, bodies);
+    visited_accesses(arena, stmt, &alone, false, out);
 }
 
 // ---- storage ----
@@ -306,7 +280,7 @@ typedef bool (*ElementFn)(int64_t element, int64_t t, int *marks);
 
 static bool each_element(const MemAccess *access, const int64_t *strides, int64_t t, int *marks, ElementFn visit,
                          int64_t *count) {
-    int64_t values = layout_extent_in(access->map, 1);
+    int64_t values = layout_extent_in(access->map, TV_VALUE);
     for (int64_t v = 0; v < values; v++) {
         int64_t in[2] = {t, v}, at[LAYOUT_MAX_RANK], element = 0;
         bool inside = true;
@@ -333,17 +307,24 @@ static bool is_marked(int64_t element, int64_t t, int *marks) {
     return marks[element] == t + 1;
 }
 
+// Numbers of the elements of an access's box: strides by dim; their number.
+static int64_t box_strides(const MemAccess *access, int64_t *strides) {
+    int64_t size = 1;
+    for (int d = access->rank - 1; d >= 0; d--) {
+        strides[d] = size;
+        size *= access->dims[d].length;
+    }
+    return size;
+}
+
 // Each thread accesses the same elements in both, thread by thread, so that a difference shows soon.
 static bool same_owners(Arena *arena, const MemAccess *a, const MemAccess *b) {
-    int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(a->map, 0);
+    int64_t strides[LAYOUT_MAX_RANK], threads = layout_extent_in(a->map, TV_THREAD);
     if (tv_replicas(a->map) != 1 || tv_replicas(b->map) != 1) return false;
-    if (layout_extent_in(b->map, 0) != threads) return false;
-    for (int d = a->rank - 1; d >= 0; d--) {
+    if (layout_extent_in(b->map, TV_THREAD) != threads) return false;
+    for (int d = 0; d < a->rank; d++)
         if (a->dims[d].length != b->dims[d].length || a->dims[d].low != b->dims[d].low) return false;
-        strides[d] = size;
-        size *= a->dims[d].length;
-    }
-    int *marks = NEW_ARRAY(arena, int, size);
+    int *marks = NEW_ARRAY(arena, int, box_strides(a, strides));
     for (int64_t t = 0; t < threads; t++) {
         int64_t counts[2] = {0, 0};
         each_element(a, strides, t, marks, mark_element, &counts[0]);
@@ -359,13 +340,9 @@ static bool mark_own(int64_t element, int64_t t, int *marks) {
 
 // No element is accessed by two threads.
 static bool partial_elements(Arena *arena, const MemAccess *access) {
-    int64_t strides[LAYOUT_MAX_RANK], size = 1, threads = layout_extent_in(access->map, 0), count = 0;
-    for (int d = access->rank - 1; d >= 0; d--) {
-        strides[d] = size;
-        size *= access->dims[d].length;
-    }
-    int *marks = NEW_ARRAY(arena, int, size);
-    for (int64_t t = 0; t < threads; t++)
+    int64_t strides[LAYOUT_MAX_RANK], count = 0;
+    int *marks = NEW_ARRAY(arena, int, box_strides(access, strides));
+    for (int64_t t = 0; t < layout_extent_in(access->map, TV_THREAD); t++)
         if (!each_element(access, strides, t, marks, mark_own, &count)) return false;
     return true;
 }

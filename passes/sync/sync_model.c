@@ -262,11 +262,11 @@ static void drop_globals(State *s) {
 
 static void do_sync(SyncModel *m, State *s, const Sync *sync) {
     if (!sync) return;
-    if (sync->commit) do_commit(s);
+    if (sync->parts & SYNC_COMMIT) do_commit(s);
     if (sync->wait >= 0) do_wait(m, s, sync->wait);
-    if (sync->bulk) do_bulk_wait(m, s);
-    if (sync->fence) do_fence(s);
-    if (sync->barrier) do_barrier(s);
+    if (sync->parts & SYNC_BULK) do_bulk_wait(m, s);
+    if (sync->parts & SYNC_FENCE) do_fence(s);
+    if (sync->parts & SYNC_BARRIER) do_barrier(s);
 }
 
 // ---- conflicts ----
@@ -334,16 +334,16 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
         if (y->ordered && !x->tma) continue;
         if (!boxes_meet(m, y, x, start) || waits_elsewhere(y, x, start)) continue;
-        if (x->tma && y->lasting && !y->fenced) need->fence = true;
+        if (x->tma && y->lasting && !y->fenced) need->parts |= SYNC_FENCE;
         if (y->pending && y->access->tma) {
-            need->bulk |= !y->access->write;
+            if (!y->access->write) need->parts |= SYNC_BULK;
         } else if (y->pending) {
             int groups = y->age < 0 ? 0 : y->age;
-            if (y->age < 0) need->commit = true;
+            if (y->age < 0) need->parts |= SYNC_COMMIT;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
         }
         if (of_same_threads(m, y, x, start)) continue;
-        need->barrier = true;
+        need->parts |= SYNC_BARRIER;
         if (y->born > *latest) *latest = y->born;
     }
 }
@@ -369,15 +369,12 @@ static void add_to_plan(SyncModel *m, const Sync *need) {
         map_put(m->plan->by_place, place, sync);
         vec_push(m->arena, &m->plan->syncs, sync);
     }
-    sync->commit |= need->commit;
-    sync->barrier |= need->barrier;
-    sync->bulk |= need->bulk;
-    sync->fence |= need->fence;
+    sync->parts |= need->parts;
     if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
 }
 
 static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
-    const Frame *frame = need->wait < 0 && !need->bulk && !need->fence ? hoisted(m, latest) : NULL;
+    const Frame *frame = need->wait < 0 && !(need->parts & (SYNC_BULK | SYNC_FENCE)) ? hoisted(m, latest) : NULL;
     if (frame) {
         need->before = frame->stmt;
         need->at_end = NULL;
@@ -393,11 +390,11 @@ static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
 // An access matters when somebody writes what it touches.
 static bool matters(const SyncModel *m, const MemAccess *access) {
     bool role = m->awaited != NULL;
-    if (role && !access->buf) return !access->pseudo && map_count(m->reused) > 0;
-    if (role && access->buf->scope == SCOPE_GLOBAL) return map_has(m->reused, buf_root(access->buf));
-    const Buf *root = access->buf ? buf_root(access->buf) : NULL;
-    if (role) return attr_get(root->attrs, ATTR_SCRATCH) || map_has(m->awaited, root);
-    return !access->buf || access->buf->scope == SCOPE_SHARED || map_has(m->written, buf_root(access->buf));
+    if (!access->buf) return !role || (!access->pseudo && map_count(m->reused) > 0);
+    const Buf *root = buf_root(access->buf);
+    bool shared = access->buf->scope == SCOPE_SHARED;
+    if (!role) return shared || map_has(m->written, root);
+    return shared ? attr_get(root->attrs, ATTR_SCRATCH) || map_has(m->awaited, root) : map_has(m->reused, root);
 }
 
 static MemAccessVec *accesses_of(SyncModel *m, Stmt *stmt, bool leaf) {
@@ -437,8 +434,10 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
         start_of(m, x, start);
         find_need(m, s, x, start, &need, &latest);
     }
-    if (need.commit || need.barrier || need.bulk || need.fence || need.wait >= 0)
-        m->placing ? add_need(m, s, &need, latest) : (void)(m->failed = true);
+    if (need.parts || need.wait >= 0) {
+        if (m->placing) add_need(m, s, &need, latest);
+        else m->failed = true;
+    }
     for (int i = 0; i < accesses->count; i++) {
         const MemAccess *x = accesses->items[i];
         if (x->after_barrier != behind || x->pseudo || !(x->buf || x->orders_later)) continue;
@@ -469,27 +468,28 @@ static void play_statement(SyncModel *m, State *s, Stmt *stmt, bool leaf) {
 
 // ---- values ----
 
+// Where the number of iterations is not known: the scenario's. False: it is known, or no scenario says it.
+static bool take_scenario(SyncModel *m, const Var *var, Affine *number) {
+    Quantity *quantity = scenario_quantity(m->scenarios, var);
+    int64_t low, high;
+    if (!quantity || scenario_is_open(quantity) || affine_range(m->env, number, &low, &high)) return false;
+    *number = scenario_trips(m->env, quantity);
+    return true;
+}
+
 static void play_let(SyncModel *m, const Stmt *stmt) {
-    Quantity *quantity = scenario_quantity(m->scenarios, stmt->let.var);
     if (!type_is_int(stmt->let.var->type) || !stmt->let.value) {
         affine_forget(m->env, stmt->let.var);
         return;
     }
     Affine value = affine_of(m->env, stmt->let.value);
-    int64_t low, high;
-    bool chosen = quantity && !scenario_is_open(quantity) && !affine_range(m->env, &value, &low, &high);
-    if (chosen) value = scenario_trips(m->env, quantity);
+    take_scenario(m, stmt->let.var, &value);
     affine_bind(m->env, stmt->let.var, value);
 }
 
-static bool forget_stmt(Visitor *visitor, Stmt *stmt) {
-    if (stmt->kind == STMT_ASSIGN) affine_forget(visitor->user, stmt->let.var);
-    return true;
-}
-
-static void forget_assigned(SyncModel *m, Block *block) {
-    Visitor visitor = {.stmt = forget_stmt, .user = m->env};
-    visit_block(&visitor, block);
+static void forget_assigned(SyncModel *m, const Block *block) {
+    FOR_EACH_STMT (stmt, block)
+        if (stmt->kind == STMT_ASSIGN) affine_forget(m->env, stmt->let.var);
 }
 
 // ---- control ----
@@ -521,12 +521,9 @@ typedef struct Trips {
 // From begin to the loop's end; where that is not known, what the scenario says.
 static Affine length_of(SyncModel *m, const Iter *iter, const Affine *begin, int64_t *step) {
     Affine length = affine_add(affine_of(m->env, iter->end), *begin, -1);
-    int64_t low, high;
-    Quantity *quantity = scenario_quantity(m->scenarios, iter->end->kind == EXPR_VAR ? iter->end->var : iter->var);
     *step = 1;
-    if (!affine_range(m->env, &length, &low, &high) && quantity && !scenario_is_open(quantity))
-        return scenario_trips(m->env, quantity);
-    expr_const(iter->step, step);
+    if (!take_scenario(m, iter->end->kind == EXPR_VAR ? iter->end->var : iter->var, &length))
+        expr_const(iter->step, step);
     return length;
 }
 
@@ -669,15 +666,15 @@ static void play_block(SyncModel *m, State *s, Block *block) {
 static void find_written(SyncModel *m) {
     EffectVec effects = {0};
     for (int i = 0; i < m->kernel->body.count; i++) path_effects(m->arena, m->kernel->body.items[i], &effects);
-    for (int i = 0; i < effects.count; i++)
-        if (effects.items[i].access != ACCESS_READ)
-            map_put(m->written, buf_root(effects.items[i].buf), effects.items[i].buf);
-    for (int i = 0; i < effects.count; i++)
-        if (effects.items[i].op == OP_PEER) map_put(m->peered, buf_root(effects.items[i].buf), effects.items[i].buf);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *effect = &effects.items[i];
+        if (effect->access != ACCESS_READ) map_put(m->written, effect->buf, effect->buf);
+        if (effect->op == OP_PEER) map_put(m->peered, effect->buf, effect->buf);
+    }
     for (int i = 0; i < effects.count; i++)
         for (int j = 0; j < i; j++) {
-            const Buf *buf = buf_root(effects.items[i].buf);
-            if (buf == buf_root(effects.items[j].buf) && map_has(m->written, buf)) map_put(m->reused, buf, m);
+            Buf *buf = effects.items[i].buf;
+            if (buf == effects.items[j].buf && map_has(m->written, buf)) map_put(m->reused, buf, buf);
         }
 }
 
@@ -698,16 +695,10 @@ static void number_accesses(SyncModel *m, Block *block) {
 
 static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, const Map *awaited) {
     SyncModel *m = NEW(arena, SyncModel);
-    *m = (SyncModel){.arena = arena,
-                     .kernel = kernel,
-                     .plan = plan,
-                     .awaited = awaited,
-                     .env = affine_env(arena),
-                     .accesses = map_new(arena),
-                     .written = map_new(arena),
-                     .reused = map_new(arena),
-                     .peered = map_new(arena),
-                     .scenarios = scenarios_new(arena, &kernel->body)};
+    *m = (SyncModel){.arena = arena, .kernel = kernel, .plan = plan, .awaited = awaited};
+    m->env = affine_env(arena);
+    m->accesses = map_new(arena), m->written = map_new(arena), m->reused = map_new(arena), m->peered = map_new(arena);
+    m->scenarios = scenarios_new(arena, &kernel->body);
     find_written(m);
     number_accesses(m, &kernel->body);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);

@@ -86,25 +86,11 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 enum { LONGEST_PERIOD = 24 };
 
-typedef struct Elements {
-    const Scenarios *m;
-    bool found;
-} Elements;
-
-static bool find_element(Visitor *visitor, Expr *expr) {
-    Elements *elements = visitor->user;
-    elements->found |= expr->kind == EXPR_VAR && map_has(elements->m->elements, expr->var);
-    return !elements->found;
-}
-
 // Constant moduli of indices are numbers of slots, but for those of elements: of what parallel loops count.
 static bool is_slot_count(const Scenarios *m, const Expr *expr, int64_t *slots) {
-    if (expr->kind != EXPR_BINARY || expr->binary.op != BIN_MOD || !type_is_int(expr->type)) return false;
+    if (!is_binary(expr, BIN_MOD) || !type_is_int(expr->type)) return false;
     if (!expr_const(expr->binary.b, slots) || *slots < 2 || *slots > LONGEST_PERIOD) return false;
-    Elements elements = {m, false};
-    Visitor visitor = {.expr = find_element, .user = &elements};
-    visit_expr(&visitor, expr->binary.a);
-    return !elements.found;
+    return !expr_uses_any(expr->binary.a, m->elements);
 }
 
 static int64_t common_multiple(int64_t a, int64_t b) {
@@ -118,14 +104,6 @@ static bool period_expr(Visitor *visitor, Expr *expr) {
     int64_t period = common_multiple(m->period, slots);
     if (period <= LONGEST_PERIOD) m->period = period;
     m->common = common_multiple(m->common, slots);
-    return true;
-}
-
-static bool elements_stmt(Visitor *visitor, Stmt *stmt) {
-    Scenarios *m = visitor->user;
-    bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
-    for (int i = 0; parallel && i < stmt->loop.count; i++)
-        map_put(m->elements, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
     return true;
 }
 
@@ -180,9 +158,11 @@ static void find_quantities(Scenarios *m, Block *block, bool inside) {
 }
 
 static void find_period(Scenarios *m, Block *body) {
-    Visitor elements = {.stmt = elements_stmt, .user = m}, visitor = {.expr = period_expr, .user = m};
+    FOR_EACH_STMT (stmt, body)
+        for (int i = 0; is_loop(stmt, LOOP_PARALLEL) && i < stmt->loop.count; i++)
+            map_put(m->elements, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
+    Visitor visitor = {.expr = period_expr, .user = m};
     m->period = m->common = 1;
-    visit_block(&elements, body);
     visit_block(&visitor, body);
 }
 

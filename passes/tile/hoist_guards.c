@@ -57,21 +57,18 @@ static bool depends(const Space *space, const Expr *expr) {
     return false;
 }
 
-// A division by what may be 0 stays behind the condition that stands before it.
-static bool find_division(Visitor *visitor, Expr *expr) {
-    bool divides = expr->kind == EXPR_BINARY && (expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD);
-    bool ceils = expr->kind == EXPR_CALL && expr->call.op == OP_CEILDIV;
-    const Expr *by = divides ? expr->binary.b : ceils ? expr->call.args[1].value : NULL;
+// A division by a number that may be 0.
+static bool may_trap(const Expr *expr, const void *what) {
+    (void)what;
+    bool divides = is_binary(expr, BIN_DIV) || is_binary(expr, BIN_MOD);
+    const Expr *by = divides ? expr->binary.b : is_expr_call(expr, OP_CEILDIV) ? expr->call.args[1].value : NULL;
     int64_t constant;
-    *(bool *)visitor->user |= by && !expr_const(by, &constant);
-    return true;
+    return by && !expr_const(by, &constant);
 }
 
-static bool may_be_asked_early(const Expr *expr) {
-    bool divides = false;
-    Visitor visitor = {.expr = find_division, .user = &divides};
-    visit_expr(&visitor, (Expr *)expr);
-    return !divides && expr_is_stable(expr);
+// It may be evaluated before the loop, whatever condition stands before it.
+static bool may_be_early(const Expr *expr) {
+    return !any_expr(expr, may_trap, NULL) && expr_is_stable(expr);
 }
 
 // Puts in the ends of the indices at which a - b is largest (or smallest). False when it is not affine.
@@ -88,10 +85,6 @@ static bool at_corner(const Space *space, Expr **a, Expr **b, bool largest) {
     *a = subst_expr(subst, *a);
     *b = subst_expr(subst, *b);
     return true;
-}
-
-static bool is_comparison(const Expr *e) {
-    return e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
 }
 
 // Where a comparison holds for some indices. True: it may.
@@ -112,22 +105,15 @@ static Expr *guard_of(const Space *space, Expr *e, bool holds) {
     Arena *arena = space->arena;
     if (e->kind == EXPR_INT) return e_bool(arena, (e->integer != 0) == holds);
     if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NOT) return guard_of(space, e->unary.a, !holds);
-    if (e->kind == EXPR_BINARY && (e->binary.op == BIN_LOGICAL_AND || e->binary.op == BIN_LOGICAL_OR)) {
+    if (is_binary(e, BIN_LOGICAL_AND) || is_binary(e, BIN_LOGICAL_OR)) {
         Expr *a = guard_of(space, e->binary.a, holds), *b = guard_of(space, e->binary.b, holds);
         bool both = (e->binary.op == BIN_LOGICAL_AND) == holds;
         return e_binary(arena, both ? BIN_LOGICAL_AND : BIN_LOGICAL_OR, a, b);
     }
-    if (!may_be_asked_early(e)) return e_bool(arena, true);
+    if (!may_be_early(e)) return e_bool(arena, true);
     if (!depends(space, e)) return holds ? e : e_unary(arena, UNARY_NOT, e);
     if (!is_comparison(e)) return e_bool(arena, true);
     return somewhere(space, holds ? e->binary.op : comparison_negated(e->binary.op), e->binary.a, e->binary.b);
-}
-
-static bool is_place(const Expr *value, const Stmt *store) {
-    if (value->kind != EXPR_LOAD || value->load.buf != store->store.buf) return false;
-    for (int d = 0; d < store->store.count; d++)
-        if (!expr_equal(value->load.indices[d], store->store.indices[d])) return false;
-    return true;
 }
 
 static Expr *block_guard(Space *space, const Block *block);
@@ -152,7 +138,7 @@ static Expr *stmt_guard(Space *space, const Stmt *stmt) {
     case STMT_STORE: {   // x = c ? v : x
         const Expr *value = stmt->store.value;
         if (value->kind != EXPR_SELECT || !expr_is_pure(value)) return e_bool(arena, true);
-        bool keeps_no = is_place(value->select.no, stmt), keeps_yes = is_place(value->select.yes, stmt);
+        bool keeps_no = loads_stored(value->select.no, stmt), keeps_yes = loads_stored(value->select.yes, stmt);
         if (!keeps_no && !keeps_yes) return e_bool(arena, true);
         return guard_of(space, subst_expr(space->lets, value->select.condition), keeps_no);
     }
@@ -187,7 +173,7 @@ static Narrow *narrow_of(const Space *space, const Expr *e) {
     const Expr *c = subst_expr(space->lets, (Expr *)e);
     if (!is_comparison(c) || c->binary.op == BIN_EQ || c->binary.op == BIN_NE || c->binary.a->type != TYPE_I64)
         return NULL;
-    if (!depends(space, c) || !may_be_asked_early(c) || !comparison_is_exact(space->facts, c)) return NULL;
+    if (!depends(space, c) || !may_be_early(c) || !comparison_is_exact(space->facts, c)) return NULL;
     int64_t low = 0, high = 0;
     Expr *left = NULL, *right = NULL;
     Subst *none = subst_new(arena);
@@ -232,15 +218,12 @@ static bool is_mask(Arena *arena, const Stmt *loop) {
 typedef struct Narrowing {
     HoistGuards *u;
     const Space *space;
-    bool wide;   // some comparison needs 64 bits: then all are narrowed, as bounds of one thing
 } Narrowing;
 
-static bool find_wide(Visitor *visitor, Expr *e) {
-    Narrowing *n = visitor->user;
-    const Facts *facts = n->space->facts;
-    if (!n->wide && is_comparison(e) && narrow_of(n->space, e))
-        n->wide = !fits_i32(range_of(facts, e->binary.a)) || !fits_i32(range_of(facts, e->binary.b));
-    return !n->wide;
+static bool is_wide(const Expr *e, const void *what) {
+    const Space *space = what;
+    if (!is_comparison(e) || !narrow_of(space, e)) return false;
+    return !fits_i32(range_of(space->facts, e->binary.a)) || !fits_i32(range_of(space->facts, e->binary.b));
 }
 
 static bool narrow_expr(Visitor *visitor, Expr *expr) {
@@ -255,7 +238,7 @@ static bool narrow_expr(Visitor *visitor, Expr *expr) {
 // Of a || b, b holds wherever a does not.
 static bool always_holds(Facts *facts, const Expr *guard) {
     if (prove(facts, guard)) return true;
-    if (guard->kind != EXPR_BINARY || guard->binary.op != BIN_LOGICAL_OR) return false;
+    if (!is_binary(guard, BIN_LOGICAL_OR)) return false;
     int mark = facts_mark(facts);
     facts_assume(facts, guard->binary.a, false);
     bool rest = always_holds(facts, guard->binary.b);
@@ -265,8 +248,7 @@ static bool always_holds(Facts *facts, const Expr *guard) {
 
 static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     HoistGuards *u = user;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL || starts_copy(stmt)) return;
-    if (via_is(stmt, VIA_TMA)) return;
+    if (!is_loop(stmt, LOOP_PARALLEL) || starts_copy(stmt) || via_is(stmt, VIA_TMA)) return;
     Facts *facts = (Facts *)at;   // as it was when we return
     int mark = facts_mark(facts);
     for (int i = 0; i < stmt->loop.count; i++) facts_iter(facts, &stmt->loop.iters[i]);
@@ -277,10 +259,9 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     if (guard->kind == EXPR_INT || always_holds(facts, guard)) return;
     map_put(u->guards, stmt, guard);
     for (int i = 0; i < stmt->loop.count; i++) facts_iter(facts, &stmt->loop.iters[i]);
-    Narrowing narrowing = {u, &space, false};
-    Visitor wide = {.expr = find_wide, .user = &narrowing}, visitor = {.expr = narrow_expr, .user = &narrowing};
-    if (is_mask(u->arena, stmt)) visit_block(&wide, &stmt->loop.body);
-    if (narrowing.wide) visit_block(&visitor, &stmt->loop.body);
+    bool wide = is_mask(u->arena, stmt) && block_any_expr(&stmt->loop.body, is_wide, &space);
+    Narrowing narrowing = {u, &space};   // all of them, as bounds of one thing
+    if (wide) visit_block(&(Visitor){.expr = narrow_expr, .user = &narrowing}, &stmt->loop.body);
     facts_release(facts, mark);
     REMARK(u->context, stmt->loc, T_GUARD_HOISTED);
 }
@@ -299,7 +280,7 @@ static bool lower_bound(Arena *arena, const Expr *e, Expr **x, Expr **bound) {
 
 static Expr *join_bounds(Mapper *mapper, Expr *e) {
     Expr *x[2], *bound[2];
-    if (e->kind != EXPR_BINARY || e->binary.op != BIN_LOGICAL_OR) return e;
+    if (!is_binary(e, BIN_LOGICAL_OR)) return e;
     if (!lower_bound(mapper->arena, e->binary.a, &x[0], &bound[0])) return e;
     if (!lower_bound(mapper->arena, e->binary.b, &x[1], &bound[1]) || !expr_equal(x[0], x[1])) return e;
     return e_binary(mapper->arena, BIN_GT, x[0], e_min(mapper->arena, bound[0], bound[1]));
@@ -314,9 +295,7 @@ static Expr *use_bound(Mapper *mapper, Expr *e) {
     Rest *rest = mapper->user;
     const Narrow *narrow = map_get(rest->u->narrow, e);
     if (!narrow) return join_bounds(mapper, e);
-    Stmt *let = s_let(mapper->arena, narrow->bound, narrow->value);
-    let->loc = e->loc;
-    block_push(mapper->arena, rest->out, let);
+    block_push(mapper->arena, rest->out, s_let(mapper->arena, narrow->bound, narrow->value));
     return narrow->with;
 }
 

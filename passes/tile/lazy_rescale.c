@@ -29,19 +29,7 @@
 #include "passes/lower/lower.h"
 
 static bool is_parallel(const Stmt *stmt) {
-    return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
-}
-
-static int64_t elements_of(const Buf *buf) {
-    int64_t elements = 1;
-    for (int d = 0; d < buf->rank; d++) elements *= buf_extent(buf, d);
-    return elements;
-}
-
-static bool find_exponential(Visitor *visitor, Expr *expr) {
-    bool *found = visitor->user;
-    *found |= expr->kind == EXPR_CALL && expr->call.op == OP_EXP2;
-    return !*found;
+    return is_loop(stmt, LOOP_PARALLEL);
 }
 
 // The largest fragment that the loop fills with exponentials, or `only` if it is among them; NULL.
@@ -49,21 +37,11 @@ static const Buf *exponentials(const Stmt *stmt, const Buf *only) {
     const Buf *largest = NULL;
     for (int i = 0; is_parallel(stmt) && i < stmt->loop.body.count; i++) {
         const Stmt *store = stmt->loop.body.items[i];
-        bool found = false;
-        Visitor visitor = {.expr = find_exponential, .user = &found};
         if (store->kind != STMT_STORE || store->store.buf->scope != SCOPE_FRAGMENT) continue;
-        visit_expr(&visitor, store->store.value);
-        if (!found || (only && store->store.buf != only)) continue;
-        if (!largest || elements_of(store->store.buf) > elements_of(largest)) largest = store->store.buf;
+        if (!expr_calls(store->store.value, OP_EXP2) || (only && store->store.buf != only)) continue;
+        if (!largest || buf_elements(store->store.buf) > buf_elements(largest)) largest = store->store.buf;
     }
     return largest;
-}
-
-static bool loads_at(const Expr *expr, const Stmt *store) {
-    bool same = expr->kind == EXPR_LOAD && expr->load.buf == store->store.buf;
-    for (int d = 0; same && d < store->store.count; d++)
-        same = expr_equal(expr->load.indices[d], store->store.indices[d]);
-    return same;
 }
 
 // What the loop multiplies the elements of `acc` by: a load of a fragment with fewer elements; NULL.
@@ -71,10 +49,10 @@ static const Expr *factor_of(const Stmt *stmt, const Buf *acc) {
     if (!is_parallel(stmt) || stmt->loop.body.count != 1 || stmt->loop.body.items[0]->kind != STMT_STORE) return NULL;
     const Stmt *store = stmt->loop.body.items[0];
     const Expr *value = store->store.value;
-    if (store->store.buf != acc || value->kind != EXPR_BINARY || value->binary.op != BIN_MUL) return NULL;
-    bool left = loads_at(value->binary.a, store);
+    if (store->store.buf != acc || !is_binary(value, BIN_MUL)) return NULL;
+    bool left = loads_stored(value->binary.a, store);
     const Expr *factor = left ? value->binary.b : value->binary.a;
-    if (!left && !loads_at(value->binary.b, store)) return NULL;
+    if (!left && !loads_stored(value->binary.b, store)) return NULL;
     bool rows =
         factor->kind == EXPR_LOAD && factor->load.buf->scope == SCOPE_FRAGMENT && factor->load.buf->rank < acc->rank;
     return rows && type_is_float(factor->type) ? factor : NULL;
@@ -85,10 +63,7 @@ static bool is_usually_one(const Block *block, int before, const Buf *factor) {
     bool grows = false, follows = false;
     for (int i = 0; i < before; i++) {
         const Stmt *stmt = block->items[i];
-        int64_t accumulate = 0;
-        if (is_call(stmt, OP_REDUCE_MAX) && stmt->call.args[REDUCE_ACCUMULATE].value &&
-            expr_const(stmt->call.args[REDUCE_ACCUMULATE].value, &accumulate))
-            grows |= accumulate == 1;
+        grows |= is_call(stmt, OP_REDUCE_MAX) && expr_is_int(reduce_of(stmt).accumulate, 1);
         follows |= grows && exponentials(stmt, factor);
     }
     return follows;
@@ -112,23 +87,23 @@ static int64_t most_exponentials(const Block *block) {
     int64_t most = 0;
     for (int i = 0; i < block->count; i++) {
         const Buf *buf = exponentials(block->items[i], NULL);
-        if (buf && elements_of(buf) > most) most = elements_of(buf);
+        if (buf && buf_elements(buf) > most) most = buf_elements(buf);
     }
     return most;
 }
 
 // fma(x, c, -(y * c)): y; NULL.
 static Expr *difference(const Expr *e) {
-    if (e->kind != EXPR_CALL || e->call.op != OP_FMA) return NULL;
+    if (!is_expr_call(e, OP_FMA)) return NULL;
     const Expr *c = e->call.args[1].value, *rest = e->call.args[2].value;
     const Expr *product = rest->kind == EXPR_UNARY && rest->unary.op == UNARY_NEG ? rest->unary.a : NULL;
-    if (!product || product->kind != EXPR_BINARY || product->binary.op != BIN_MUL) return NULL;
+    if (!product || !is_binary(product, BIN_MUL)) return NULL;
     if (expr_equal(product->binary.b, c)) return product->binary.a;
     return expr_equal(product->binary.a, c) ? product->binary.b : NULL;
 }
 
 static Expr *exact_node(Mapper *mapper, Expr *expr) {
-    if (expr->kind != EXPR_CALL || expr->call.op != OP_EXP2) return expr;
+    if (!is_expr_call(expr, OP_EXP2)) return expr;
     const Expr *exponent = expr->call.args[0].value;
     Expr *y = difference(exponent);
     if (!y) return expr;
@@ -145,21 +120,18 @@ static void make_exact(Arena *arena, Block *block, int before, const Buf *factor
 }
 
 static void guard(Arena *arena, Stmt *loop, const Expr *factor) {
-    Expr *one = e_float(arena, factor->type, 1);
-    Stmt *only = s_if(arena, e_binary(arena, BIN_NE, (Expr *)factor, one));
-    only->loc = loop->loc;
-    block_push(arena, &only->if_.then, loop->loop.body.items[0]);
-    loop->loop.body.items[0] = only;
+    Expr *grown = e_binary(arena, BIN_NE, (Expr *)factor, e_float(arena, factor->type, 1));
+    loop->loop.body.items[0] = s_if_only(arena, grown, loop->loop.body.items[0]);
 }
 
 // The loop before the product at `gemm` that multiplies its accumulator.
 static bool skip_before(Arena *arena, Block *block, int gemm) {
-    const Buf *acc = block->items[gemm]->call.args[GEMM_ACC].region->buf;
+    const Buf *acc = gemm_of(block->items[gemm]).acc->buf;
     for (int i = gemm - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
         const Expr *factor = factor_of(stmt, acc);
         if (!factor) continue;
-        if (!is_usually_one(block, i, factor->load.buf) || elements_of(acc) <= most_exponentials(block)) return false;
+        if (!is_usually_one(block, i, factor->load.buf) || buf_elements(acc) <= most_exponentials(block)) return false;
         if (!may_wait(arena, block, i + 1, gemm, acc, factor->load.buf)) return false;
         make_exact(arena, block, i, factor->load.buf);
         guard(arena, stmt, factor);
@@ -175,7 +147,7 @@ static bool skip_rescale(Arena *arena, Block *block) {
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
-        if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) continue;
+        if (is_parallel(stmt)) continue;
         for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) changed |= skip_rescale(arena, bodies[b]);
         if (is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA)) changed |= skip_before(arena, block, i);
     }

@@ -39,19 +39,17 @@ static bool protect_expr(Visitor *visitor, Expr *expr) {
 
 // Everything below an ieee() keeps its roundings.
 static bool find_ieee(Visitor *visitor, Expr *expr) {
-    if (expr->kind != EXPR_CALL || expr->call.op != OP_IEEE) return true;
-    Visitor protect = {.expr = protect_expr, .user = visitor->user};
-    visit_expr(&protect, expr);
+    if (!is_expr_call(expr, OP_IEEE)) return true;
+    visit_expr(&(Visitor){.expr = protect_expr, .user = visitor->user}, expr);
     return false;
 }
 
 static bool is_product(const Expr *expr, const Map *kept) {
-    return expr->kind == EXPR_BINARY && expr->binary.op == BIN_MUL && !map_has(kept, expr);
+    return is_binary(expr, BIN_MUL) && !map_has(kept, expr);
 }
 
 static Expr *fma_of(Arena *arena, Expr *a, Expr *b, Expr *c) {
-    Arg args[] = {arg_value(a), arg_value(b), arg_value(c)};
-    return e_call(arena, OP_FMA, COUNT_OF(args), args);
+    return E_CALL(arena, OP_FMA, arg_value(a), arg_value(b), arg_value(c));
 }
 
 static Expr *contract_sum(Arena *arena, Expr *sum, const Map *kept) {
@@ -66,28 +64,23 @@ static Expr *contract_sum(Arena *arena, Expr *sum, const Map *kept) {
 static Expr *contract_node(Mapper *mapper, Expr *expr) {
     const Map *kept = mapper->user;
     if ((expr->type != TYPE_F32 && expr->type != TYPE_F64) || map_has(kept, expr)) return expr;
-    if (expr->kind == EXPR_BINARY && (expr->binary.op == BIN_ADD || expr->binary.op == BIN_SUB))
-        return contract_sum(mapper->arena, expr, kept);
-    if (expr->kind == EXPR_CALL && expr->call.op == OP_EXP && expr->type == TYPE_F32) {
+    if (is_binary(expr, BIN_ADD) || is_binary(expr, BIN_SUB)) return contract_sum(mapper->arena, expr, kept);
+    if (is_expr_call(expr, OP_EXP) && expr->type == TYPE_F32) {
         Expr *scale = e_float(mapper->arena, TYPE_F32, log2_e);
         return e_call1(mapper->arena, OP_EXP2, e_binary(mapper->arena, BIN_MUL, expr->call.args[0].value, scale));
     }
     return expr;
 }
 
-static bool find_float(Visitor *visitor, Expr *expr) {
-    if (type_is_float(expr->type)) *(bool *)visitor->user = true;
-    return true;
+static bool is_float(const Expr *expr, const void *what) {
+    (void)what;
+    return type_is_float(expr->type);
 }
 
 static Expr *contract(Arena *arena, Expr *expr) {
-    bool floats = false;
-    Visitor look = {.expr = find_float, .user = &floats};
-    visit_expr(&look, expr);
-    if (!floats) return expr;
+    if (!any_expr(expr, is_float, NULL)) return expr;
     Map *kept = map_new(arena);
-    Visitor find = {.expr = find_ieee, .user = kept};
-    visit_expr(&find, expr);
+    visit_expr(&(Visitor){.expr = find_ieee, .user = kept}, expr);
     Mapper mapper = {.arena = arena, .expr = contract_node, .user = kept};
     return map_expr(&mapper, expr);
 }
@@ -119,8 +112,7 @@ static Expr *hide_iterators(Mapper *mapper, Expr *expr) {
     return hidden;
 }
 
-static Expr *simplify_one(void *user, Expr *expr) {
-    Simplifier *s = user;
+static Expr *simplified(Simplifier *s, Expr *expr) {
     Hiding hiding = {subst_new(s->arena), false};
     Mapper hide = {.arena = s->arena, .expr = hide_iterators, .user = &hiding};
     Expr *hidden = map_expr(&hide, subst_expr(s->copies, expr));
@@ -129,16 +121,23 @@ static Expr *simplify_one(void *user, Expr *expr) {
     return expr_equal(result, expr) ? expr : result;
 }
 
-static Expr *simplify_index(void *user, Expr *expr) {   // of a store to a fragment
-    Simplifier *s = user;
-    expr = subst_expr(s->copies, expr);
-    return expr->kind == EXPR_VAR && expr->var->kind == VAR_ITER ? expr : simplify_one(user, expr);
+static Expr *simplify_whole(Mapper *mapper, Expr *expr) {
+    return simplified(mapper->user, expr);
+}
+
+static void simplify_own(Simplifier *s, Stmt *stmt) {
+    Mapper mapper = {.arena = s->arena, .expr = simplify_whole, .user = s, .whole = true};
+    map_own(&mapper, stmt);
+    s->changed |= mapper.changed;
+}
+
+static void replace(Simplifier *s, Expr **expr, Expr *by) {
+    s->changed |= by != *expr;
+    *expr = by;
 }
 
 static void simplify_in(Simplifier *s, Expr **expr) {
-    Expr *result = simplify_one(s, *expr);
-    s->changed |= result != *expr;
-    *expr = result;
+    replace(s, expr, simplified(s, *expr));
 }
 
 static bool provably(Simplifier *s, BinaryOp op, Expr *a, Expr *b) {
@@ -156,7 +155,7 @@ static Expr *decide(Simplifier *s, Expr *condition) {
 // A clipped extent that always reaches the tile's end clips nothing.
 static void unclip(Simplifier *s, Arg *arg) {
     Region *region = arg->region;
-    for (int i = 0; i < region->count; i++) {
+    for (int i = 0; region && i < region->count; i++) {
         RegionDim dim = region->dims[i];
         int64_t extent;
         if (!dim.extent || expr_const(dim.extent, &extent)) continue;
@@ -193,9 +192,8 @@ static void simplify_let(Simplifier *s, Stmt *stmt) {
 }
 
 static void simplify_if(Simplifier *s, Stmt *stmt, Block *out) {
-    Expr *condition = decide(s, stmt->if_.condition);
-    s->changed |= condition != stmt->if_.condition;
-    stmt->if_.condition = condition;
+    replace(s, &stmt->if_.condition, decide(s, stmt->if_.condition));
+    const Expr *condition = stmt->if_.condition;
     bool decided = condition->kind == EXPR_INT;
     int mark = facts_mark(s->facts);
     if (!decided) assume_stable(s->facts, condition, true);
@@ -209,15 +207,6 @@ static void simplify_if(Simplifier *s, Stmt *stmt, Block *out) {
     s->changed |= decided || empty;
     if (decided) block_append(s->arena, out, condition->integer ? &stmt->if_.then : &stmt->if_.otherwise);
     else if (!empty) block_push(s->arena, out, stmt);
-}
-
-static bool runs_never(Simplifier *s, const Iter *iter) {
-    return provably(s, BIN_LE, iter->end, iter->begin);
-}
-
-static bool runs_single_trip(Simplifier *s, const Iter *iter) {
-    return provably(s, BIN_LT, iter->begin, iter->end) &&
-           provably(s, BIN_LE, iter->end, e_add(s->arena, iter->begin, iter->step));
 }
 
 // Iterators that take one value (`once`) go to their uses; true when none is left. `parallel` keeps them: its map
@@ -239,14 +228,6 @@ static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *single) {
     return kept == 0;
 }
 
-static void simplify_iters(Simplifier *s, int count, Iter *iters) {
-    for (int i = 0; i < count; i++) {
-        simplify_in(s, &iters[i].begin);
-        simplify_in(s, &iters[i].end);
-        facts_iter(s->facts, &iters[i]);
-    }
-}
-
 static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
     int mark = facts_mark(s->facts);
     bool *single = NEW_ARRAY(s->arena, bool, stmt->loop.count);
@@ -254,8 +235,9 @@ static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
         Iter *iter = &stmt->loop.iters[i];
         simplify_in(s, &iter->begin);
         simplify_in(s, &iter->end);
-        if (runs_never(s, iter)) stmt->loop.body.count = 0;
-        single[i] = runs_single_trip(s, iter);
+        if (provably(s, BIN_LE, iter->end, iter->begin)) stmt->loop.body.count = 0;
+        single[i] = provably(s, BIN_LT, iter->begin, iter->end) &&
+                    provably(s, BIN_LE, iter->end, e_add(s->arena, iter->begin, iter->step));
         facts_iter(s->facts, iter);   // only now: that an iteration runs at all is true inside of the loop alone
     }
     bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt, single);
@@ -282,9 +264,12 @@ static void simplify_while(Simplifier *s, Stmt *stmt, Block *out) {
 static void simplify_region(Simplifier *s, Stmt *stmt, Block *out) {
     int mark = facts_mark(s->facts);
     Iter *iters;
-    int count = stmt_iters(stmt, &iters);
-    simplify_iters(s, count, iters);
     Block *bodies[2];
+    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) {
+        simplify_in(s, &iters[i].begin);
+        simplify_in(s, &iters[i].end);
+        facts_iter(s->facts, &iters[i]);
+    }
     stmt_bodies(stmt, bodies);
     simplify_block(s, bodies[0]);
     facts_release(s->facts, mark);
@@ -294,17 +279,16 @@ static void simplify_region(Simplifier *s, Stmt *stmt, Block *out) {
 
 // A contract gives facts and is not simplified by them; only names change.
 static void simplify_assume(Simplifier *s, Stmt *stmt) {
-    Expr *renamed = subst_expr(s->copies, stmt->assume);
-    s->changed |= renamed != stmt->assume;
-    stmt->assume = renamed;
-    assume_stable(s->facts, renamed, true);
+    replace(s, &stmt->assume, subst_expr(s->copies, stmt->assume));
+    assume_stable(s->facts, stmt->assume, true);
 }
 
+// An iterator stays an index, as hide_iterators does within expressions.
 static void simplify_fragment_store(Simplifier *s, Stmt *stmt) {
     for (int d = 0; d < stmt->store.count; d++) {
-        Expr *index = simplify_index(s, stmt->store.indices[d]);
-        s->changed |= index != stmt->store.indices[d];
-        stmt->store.indices[d] = index;
+        Expr *index = subst_expr(s->copies, stmt->store.indices[d]);
+        bool iterator = index->kind == EXPR_VAR && index->var->kind == VAR_ITER;
+        replace(s, &stmt->store.indices[d], iterator ? index : simplified(s, index));
     }
     simplify_in(s, &stmt->store.value);
 }
@@ -320,14 +304,13 @@ static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
     }
     if (stmt->kind == STMT_ASSUME) simplify_assume(s, stmt);
     else if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT) simplify_fragment_store(s, stmt);
-    else s->changed |= stmt_map_own(s->arena, stmt, simplify_one, s);
+    else simplify_own(s, stmt);
     switch (stmt->kind) {
     case STMT_IF: simplify_if(s, stmt, out); return;
     case STMT_WHILE: simplify_while(s, stmt, out); return;
     case STMT_LET: simplify_let(s, stmt); break;
     case STMT_CALL:
-        for (int i = 0; i < stmt->call.count; i++)
-            if (stmt->call.args[i].region) unclip(s, &stmt->call.args[i]);
+        for (int i = 0; i < stmt->call.count; i++) unclip(s, &stmt->call.args[i]);
         break;
     default: break;
     }
@@ -344,22 +327,25 @@ static void simplify_block(Simplifier *s, Block *block) {
 
 // ---- what nobody reads ----
 
+static void use(Map *used, const void *name) {
+    map_put(used, name, used);
+}
+
 static bool use_expr(Visitor *visitor, Expr *expr) {
-    if (expr->kind == EXPR_VAR) map_put(visitor->user, expr->var, expr->var);
-    if (expr->kind == EXPR_LOAD) map_put(visitor->user, expr->load.buf, expr->load.buf);
+    if (expr->kind == EXPR_VAR) use(visitor->user, expr->var);
+    if (expr->kind == EXPR_LOAD) use(visitor->user, expr->load.buf);
     return true;
 }
 
 static void use_region(Visitor *visitor, Region *region, const Operand *operand) {
     (void)operand;
-    map_put(visitor->user, region->buf, region->buf);
+    use(visitor->user, region->buf);
 }
 
 static bool use_stmt(Visitor *visitor, Stmt *stmt) {
-    if (stmt->kind == STMT_STORE) map_put(visitor->user, stmt->store.buf, stmt->store.buf);
-    if (stmt->kind == STMT_ASSIGN) map_put(visitor->user, stmt->let.var, stmt->let.var);
-    if (stmt->kind == STMT_DECL && stmt->decl->alias_of)
-        map_put(visitor->user, stmt->decl->alias_of, stmt->decl->alias_of);
+    if (stmt->kind == STMT_STORE) use(visitor->user, stmt->store.buf);
+    if (stmt->kind == STMT_ASSIGN) use(visitor->user, stmt->let.var);
+    if (stmt->kind == STMT_DECL && stmt->decl->alias_of) use(visitor->user, stmt->decl->alias_of);
     return true;
 }
 
@@ -370,10 +356,8 @@ typedef struct Sweep {
 
 static void sweep_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Sweep *sweep = mapper->user;
-    bool dead = false;
-    if (stmt->kind == STMT_LET) dead = !map_has(sweep->used, stmt->let.var) && expr_is_pure(stmt->let.value);
-    if (stmt->kind == STMT_VAR)
-        dead = !map_has(sweep->used, stmt->let.var) && (!stmt->let.value || expr_is_pure(stmt->let.value));
+    bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR, dead = false;
+    if (binds) dead = !map_has(sweep->used, stmt->let.var) && (!stmt->let.value || expr_is_pure(stmt->let.value));
     if (stmt->kind == STMT_DECL) dead = !map_has(sweep->used, stmt->decl);
     if (dead) sweep->changed = true;
     else block_push(mapper->arena, out, stmt);
