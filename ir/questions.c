@@ -16,6 +16,12 @@ bool stmt_uses_var(const Stmt *stmt, const Var *var) {
     return stmt_any_expr(stmt, is_var, var);
 }
 
+bool region_uses_var(const Region *region, const Var *var) {
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_var(region->dims[d].start, var)) return true;
+    return false;
+}
+
 static bool is_any_var(const Expr *e, const void *vars) {
     return e->kind == EXPR_VAR && map_has(vars, e->var);
 }

@@ -81,8 +81,7 @@ static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
     tile_accesses(arena, loop, &accesses);
     int fast = loop_fast_dim(loop, &accesses);
     int64_t vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);
-    for (int a = 0; a < accesses.count; a++) {
-        const TileAccess *tile = &accesses.items[a];
+    VEC_EACH (const TileAccess, tile, &accesses) {
         if (tile->buf->scope != SCOPE_SHARED) continue;
         gather_loop_access(gather, loop, map, tile, access_in_vectors(loop, &accesses, tile, fast) ? (int)vector : 1);
     }

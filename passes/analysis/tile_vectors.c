@@ -120,8 +120,7 @@ bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
 // An iteration that has written to the buffer comes back to it: its elements go to memory one by one then.
 static bool comes_back(const TileLoop *loop, const TileAccessVec *accesses, const Buf *buf, int fast) {
     bool written = false, in_runs = true;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
+    VEC_EACH (const TileAccess, access, accesses) {
         if (buf_root(access->buf) != buf_root(buf)) continue;
         in_runs &= access_in_runs(loop, access, fast);
         if (written && (!access->is_store || !in_runs)) return true;
@@ -164,8 +163,7 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
     int64_t most = 0;
     for (int i = loop->rank - 1; i >= 0; i--) {
         int64_t bytes = 0;
-        for (int a = 0; a < accesses->count; a++) {
-            const TileAccess *access = &accesses->items[a];
+        VEC_EACH (const TileAccess, access, accesses) {
             if (access->buf->scope == SCOPE_GLOBAL && run_stride(access, loop->iters[i]) == STRIDE_UNIT)
                 bytes += touched(loop, access) * type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
         }
@@ -197,8 +195,7 @@ static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int 
     int64_t points = 1;
     for (int i = 0; i < loop->rank; i++) points *= loop->extents[i];
     int widest = 0, widest_new = 0;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
+    VEC_EACH (const TileAccess, access, accesses) {
         if (!is_memory(access->buf) || run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         if (comes_back(loop, accesses, access->buf, fast)) continue;
         int bytes = type_bytes(access->buf->type);
@@ -239,8 +236,7 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
     int64_t vector = widest > 0 ? target->vector_bytes / widest : 1;
     vector = least(vector, loop_atomics(loop, accesses, fast, target, &why));
     while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
+    VEC_EACH (const TileAccess, access, accesses) {
         if (!is_memory(access->buf)) continue;
         if (access->is_atomic && (!access->adds || access->buf->scope != SCOPE_GLOBAL)) continue;
         if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;

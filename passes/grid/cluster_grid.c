@@ -17,9 +17,9 @@ static bool want_whole_clusters(Scheduler *s, Func *kernel) {
     for (int i = 0; i < s->grid->grid.count && i < 3; i++) {
         int extent = s->grid->grid.cluster[i];
         if (extent <= 1) continue;
-        Expr *whole = e_binary(a, BIN_EQ, e_mod(a, s->grid->grid.iters[i].end, e_int(a, extent)), e_int(a, 0));
+        Expr *whole = e_eq(a, e_rem(a, s->grid->grid.iters[i].end, extent), e_int(a, 0));
         if (prove(s->facts, whole)) continue;
-        kernel->when = kernel->when ? e_and(a, kernel->when, whole) : whole;
+        kernel->when = e_both(a, kernel->when, whole);
         wanted = true;
     }
     return wanted;
@@ -29,18 +29,18 @@ static bool want_whole_clusters(Scheduler *s, Func *kernel) {
 static void decompose_clusters(Scheduler *s, Expr *number, int blocks) {
     Arena *a = s->arena;
     const int *extents = s->grid->grid.cluster;
-    Expr *cluster = bind_name(s, "cluster", e_div(a, number, e_int(a, blocks)));
-    Expr *rank = bind_name(s, "rank", e_mod(a, number, e_int(a, blocks)));
+    Expr *cluster = bind_name(s, "cluster", e_over(a, number, blocks));
+    Expr *rank = bind_name(s, "rank", e_rem(a, number, blocks));
     for (int i = 0; i < s->grid->grid.count; i++) {
         const Iter *iter = &s->grid->grid.iters[i];
         int extent = i < 3 && extents[i] > 1 ? extents[i] : 1;
         bool last = i == s->grid->grid.count - 1;
-        Expr *clusters = extent > 1 ? e_div(a, iter->end, e_int(a, extent)) : iter->end;
-        Expr *at = e_mul(a, last ? cluster : e_mod(a, cluster, clusters), e_int(a, extent));
-        bind_iter(s, i, extent > 1 ? e_add(a, at, e_mod(a, rank, e_int(a, extent))) : at, iter->end);
+        Expr *clusters = extent > 1 ? e_over(a, iter->end, extent) : iter->end;
+        Expr *at = e_times(a, last ? cluster : e_mod(a, cluster, clusters), extent);
+        bind_iter(s, i, extent > 1 ? e_add(a, at, e_rem(a, rank, extent)) : at, iter->end);
         if (last) break;
         cluster = bind_name(s, "rest", e_div(a, cluster, clusters));
-        if (extent > 1) rank = e_div(a, rank, e_int(a, extent));
+        if (extent > 1) rank = e_over(a, rank, extent);
     }
 }
 
@@ -53,14 +53,9 @@ bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks) {
     bool changed = want_whole_clusters(s, kernel) || s->grid->grid.count > 1 || unused;
     if (s->grid->grid.count > 1) {
         Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
-        Block body = {0}, work = {0};
-        split_declarations(s->arena, &s->grid->grid.body, &body, &work);
         push_assume(s, e_lt(s->arena, e_var(s->arena, block), e_int(s->arena, s->context->target->max_grid)));
         decompose_clusters(s, e_var(s->arena, block), blocks);
-        block_append(s->arena, &body, &s->top);
-        block_append(s->arena, &body, &work);
-        s->grid->grid.body = body;
-        set_iter(s, block, tiles);
+        set_grid(s, block, tiles);
     }
     set_cluster(s->grid, blocks);
     return changed;

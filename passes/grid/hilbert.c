@@ -38,11 +38,7 @@ typedef struct Way {
 } Way;
 
 static Expr *bind(Way *way, const char *name, Expr *value) {
-    int64_t constant;
-    if (value->kind == EXPR_VAR || expr_const(value, &constant)) return value;
-    Var *var = var_new(way->arena, name, VAR_LET, value->type, way->loc);
-    block_push(way->arena, way->out, s_let(way->arena, var, value));
-    return e_var(way->arena, var);
+    return block_name(way->arena, way->out, name, value, way->loc);
 }
 
 static Expr *number_of(const Way *way, int64_t value) {
@@ -52,10 +48,6 @@ static Expr *number_of(const Way *way, int64_t value) {
 static Expr *differ(const Way *way, Expr *a, Expr *b) {
     if (b->kind == EXPR_INT && !b->integer) return a;
     return e_binary(way->arena, BIN_NE, a, b);
-}
-
-static Expr *at_least(const Way *way, Expr *a, Expr *b) {
-    return e_binary(way->arena, BIN_GE, a, b);
 }
 
 static Expr *negation(const Way *way, Expr *a) {
@@ -88,15 +80,15 @@ static void cut(Way *way) {
     Arena *a = way->arena;
     Expr *zero = number_of(way, 0);
     Expr *p = way->extent[0], *q = way->extent[1];
-    Expr *thin = bind(way, "thin", at_least(way, p, e_add(a, q, q)));
+    Expr *thin = bind(way, "thin", e_ge(a, p, e_add(a, q, q)));
     Expr *p2 = bind(way, "half", halved(way, p)), *p1 = bind(way, "half", e_sub(a, p, p2));
     Expr *q2 = bind(way, "half", e_select(a, thin, zero, halved(way, q))), *q1 = bind(way, "half", e_sub(a, q, q2));
 
     Expr *before1 = bind(way, "before", e_mul(a, p1, q1)), *before2 = bind(way, "before", e_mul(a, p1, q));
     Expr *before3 = bind(way, "before", e_add(a, before2, e_mul(a, p2, q2)));
-    Expr *lower = bind(way, "second", at_least(way, way->number, before2));
-    Expr *last = bind(way, "last", at_least(way, way->number, before3));
-    Expr *outer = bind(way, "outer", e_and(a, at_least(way, way->number, before1), negation(way, last)));
+    Expr *lower = bind(way, "second", e_ge(a, way->number, before2));
+    Expr *last = bind(way, "last", e_ge(a, way->number, before3));
+    Expr *outer = bind(way, "outer", e_and(a, e_ge(a, way->number, before1), negation(way, last)));
     Expr *before = e_select(a, last, before3, e_select(a, lower, before2, e_select(a, outer, before1, zero)));
     way->number = bind(way, "inside", e_sub(a, way->number, before));
 
@@ -120,9 +112,7 @@ void hilbert_tile(Arena *arena, Type type, Expr *number, Expr *rows, Expr *colum
     exchange(&way, way.extent, way.along_columns);
     for (int level = 0; level < LEVELS; level++) cut(&way);
 
-    Stmt *some = stmt_new(arena, STMT_ASSUME, loc);
-    some->assume = at_least(&way, way.extent[1], number_of(&way, 1));
-    block_push(arena, out, some);
+    block_push(arena, out, s_assume(arena, e_ge(arena, way.extent[1], number_of(&way, 1)), loc));
     Expr *slower = bind(&way, "slower", e_div(arena, way.number, way.extent[1]));
     Expr *faster = e_sub(arena, way.number, e_mul(arena, slower, way.extent[1]));
     Expr *x = bind(&way, "x", e_add(arena, way.begin[0], slower));

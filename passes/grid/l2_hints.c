@@ -38,20 +38,11 @@ typedef struct L2Hints {
     const Target *target;
     Stmt *grid, *loop;
     Map *inner;   // variables that change within a block
-    bool found;
 } L2Hints;
-
-static bool uses_iter(const Region *region, const Var *iter) {
-    for (int d = 0; d < region->count; d++)
-        if (expr_uses_var(region->dims[d].start, iter)) return true;
-    return false;
-}
 
 // Fills a tile with a part of a tensor.
 static bool is_load(const Stmt *stmt) {
-    if (!is_call(stmt, OP_COPY)) return false;
-    const Buf *from = stmt->call.args[COPY_FROM].region->buf, *to = stmt->call.args[COPY_TO].region->buf;
-    return from->scope == SCOPE_GLOBAL && from->mode == MODE_IN && to->scope == SCOPE_SHARED;
+    return is_global_to_shared_copy(stmt) && ARG(stmt, COPY, src).region->buf->mode == MODE_IN;
 }
 
 // How many blocks read the same part.
@@ -59,33 +50,20 @@ static Expr *readers_of(const L2Hints *s, const Region *from) {
     Expr *readers = e_int(s->arena, 1);
     for (int i = 0; i < s->grid->grid.count; i++) {
         const Iter *iter = &s->grid->grid.iters[i];
-        if (!uses_iter(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
+        if (!region_uses_var(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
     }
     return readers;
 }
 
-static Expr *at_most(const L2Hints *s, Expr *a, Expr *b) {
-    return e_binary(s->arena, BIN_LE, a, b);
-}
-
-static bool find_inner(Visitor *visitor, Expr *expr) {
-    L2Hints *s = visitor->user;
-    s->found |= expr->kind == EXPR_VAR && map_has(s->inner, expr->var);
-    return !s->found;
-}
-
-static bool is_inner(L2Hints *s, Expr *expr) {
-    Visitor visitor = {.expr = find_inner, .user = s};
-    s->found = false;
-    visit_expr(&visitor, expr);
-    return s->found;
+static Expr *at_most(const L2Hints *s, Expr *a, int64_t b) {
+    return e_binary(s->arena, BIN_LE, a, e_int(s->arena, b));
 }
 
 // An index of neighbours is a constant further, and each goes on from it.
-static bool reaches_over(L2Hints *s, const Region *from) {
+static bool reaches_over(const L2Hints *s, const Region *from) {
     for (int d = 0; d < from->count; d++) {
         Expr *start = from->dims[d].start;
-        if (!is_inner(s, start)) continue;
+        if (!expr_uses_any(start, s->inner)) continue;
         for (int i = 0; i < s->grid->grid.count; i++) {
             int64_t stride;
             if (linear_in(start, s->grid->grid.iters[i].var, &stride) && stride != 0) return true;
@@ -94,27 +72,25 @@ static bool reaches_over(L2Hints *s, const Region *from) {
     return false;
 }
 
-static void note_inner(L2Hints *s, Stmt *stmt) {
+static void note_inner(const L2Hints *s, const Stmt *stmt) {
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++)
-        map_put(s->inner, stmt->loop.iters[i].var, stmt);
-    if (stmt->kind == STMT_LET && is_inner(s, stmt->let.value)) map_put(s->inner, stmt->let.var, stmt);
+        map_put(s->inner, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
+    if (stmt->kind == STMT_LET && expr_uses_any(stmt->let.value, s->inner))
+        map_put(s->inner, stmt->let.var, stmt->let.var);
 }
 
-static bool mark_evict_first(Visitor *visitor, Stmt *stmt) {
-    L2Hints *s = visitor->user;
-    note_inner(s, stmt);
-    if (is_load(stmt) && reaches_over(s, stmt->call.args[COPY_FROM].region)) return true;
-    if (!is_load(stmt) || (stmt->call.count > COPY_EVICT_FIRST && stmt->call.args[COPY_EVICT_FIRST].value)) return true;
+static void mark_evict_first(const L2Hints *s, Stmt *load) {
+    CopyOp copy = copy_of(load);
+    if (copy.evict_first || reaches_over(s, copy.src)) return;
     Arg args[COPY_EVICT_FIRST + 1] = {{0}};
-    for (int i = 0; i < stmt->call.count && i < COPY_EVICT_FIRST; i++) args[i] = stmt->call.args[i];
-    args[COPY_EVICT_FIRST] = arg_value(at_most(s, readers_of(s, args[COPY_FROM].region), e_int(s->arena, NEIGHBOURS)));
-    stmt->call.args = arena_copy(s->arena, args, sizeof args);
-    stmt->call.count = COUNT_OF(args);
-    return true;
+    for (int i = 0; i < load->call.count && i < COPY_EVICT_FIRST; i++) args[i] = load->call.args[i];
+    args[COPY_EVICT_FIRST] = arg_value(at_most(s, readers_of(s, copy.src), NEIGHBOURS));
+    load->call.args = arena_copy(s->arena, args, sizeof args);
+    load->call.count = COUNT_OF(args);
 }
 
 static int64_t tile_bytes(const Stmt *load) {
-    const Region *to = load->call.args[COPY_TO].region;
+    const Region *to = ARG(load, COPY, dst).region;
     int64_t bytes = type_bytes(to->buf->type);
     for (int d = 0; d < region_rank(to); d++) bytes *= region_extent(to, d);
     return bytes;
@@ -124,8 +100,7 @@ static int64_t tile_bytes(const Stmt *load) {
 // of the whole kernel: one is enough to ask about.)
 static const Stmt *largest_load(const Stmt *loop) {
     const Stmt *largest = NULL;
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (is_load(stmt) && (!largest || tile_bytes(stmt) >= tile_bytes(largest))) largest = stmt;
     }
     return largest;
@@ -143,36 +118,23 @@ static Expr *number_of(const L2Hints *s, const Region *from, int *dim) {
 // The step that a block begins with; NULL: all begin with the first.
 static Expr *first_step(const L2Hints *s, const Stmt *load) {
     Arena *a = s->arena;
-    const Region *from = load->call.args[COPY_FROM].region;
+    const Region *from = ARG(load, COPY, src).region;
     int dim;
     Expr *number = number_of(s, from, &dim), *starts = e_int(a, s->target->memory_starts);
     if (!number) return NULL;
     Expr *period = e_int(a, s->target->memory_period / type_bytes(from->buf->type));
-    Expr *aligned = e_binary(a, BIN_EQ, e_mod(a, global_stride(a, from->buf, dim), period), e_int(a, 0));
-    Expr *alone = e_and(a, at_most(s, readers_of(s, from), e_int(a, 1)), aligned);
+    Expr *aligned = e_eq(a, e_mod(a, global_stride(a, from->buf, dim), period), e_int(a, 0));
+    Expr *alone = e_and(a, at_most(s, readers_of(s, from), 1), aligned);
     Expr *piece = e_div(a, e_mul(a, e_mod(a, number, starts), s->loop->loop.iters[0].end), starts);
     Expr *start = e_select(a, alone, piece, e_int(a, 0));
     return expr_is_int(start, 0) ? NULL : start;
 }
 
-typedef struct Use {
-    const Var *var;
-    bool found;
-} Use;
-
-static bool find_use(Visitor *visitor, Expr *expr) {
-    Use *use = visitor->user;
-    use->found |= expr->kind == EXPR_VAR && expr->var == use->var;
-    return !use->found;
-}
-
 // Everything but the loads is the same for every step.
 static bool any_order(const Stmt *loop) {
-    Use use = {.var = loop->loop.iters[0].var};
-    Visitor visitor = {.expr = find_use, .user = &use};
-    for (int i = 0; i < loop->loop.body.count; i++)
-        if (!is_load(loop->loop.body.items[i])) visit_stmt(&visitor, loop->loop.body.items[i]);
-    return !use.found;
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (!is_load(stmt) && stmt_uses_var(stmt, loop->loop.iters[0].var)) return false;
+    return true;
 }
 
 static void stagger(const L2Hints *s, int place, Expr *first) {
@@ -191,8 +153,10 @@ static void stagger(const L2Hints *s, int place, Expr *first) {
 
 void l2_hints(Arena *arena, const Target *target, Stmt *grid) {
     L2Hints s = {.arena = arena, .target = target, .grid = grid, .inner = map_new(arena)};
-    Visitor copies = {.stmt = mark_evict_first, .user = &s};
-    visit_block(&copies, &grid->grid.body);
+    FOR_EACH_STMT_MUT (stmt, &grid->grid.body) {
+        note_inner(&s, stmt);
+        if (is_load(stmt)) mark_evict_first(&s, stmt);
+    }
     int place = 0;
     while (place < grid->grid.body.count && !is_pipelined(grid->grid.body.items[place])) place++;
     if (place == grid->grid.body.count) return;

@@ -26,7 +26,6 @@ static Trend opposite(Trend trend) {
 }
 
 typedef struct Trends {
-    Arena *arena;
     const Facts *facts;
     Subst *lets;
     const Var *var;
@@ -35,22 +34,8 @@ typedef struct Trends {
     bool by_data;
 } Trends;
 
-typedef struct Names {
-    const Map *data;
-    bool found;
-} Names;
-
-static bool find_data(Visitor *visitor, Expr *expr) {
-    Names *names = visitor->user;
-    names->found |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_VAR && map_has(names->data, expr->var));
-    return !names->found;
-}
-
-static bool is_data(const Trends *t, Expr *expr) {
-    Names names = {t->data, false};
-    Visitor visitor = {.expr = find_data, .user = &names};
-    visit_expr(&visitor, expr);
-    return names.found;
+static bool is_data(const Trends *t, const Expr *expr) {
+    return expr_reads_memory(expr) || expr_uses_any(expr, t->data);
 }
 
 static Trend trend_of(const Trends *t, const Expr *e);
@@ -101,26 +86,24 @@ static Trend trend_of_trip_count(const Trends *t, const Expr *begin, const Expr 
     return slides ? rise : rise | fall;
 }
 
-static bool add_trips(Visitor *visitor, Stmt *stmt) {
-    Trends *t = visitor->user;
-    if (stmt->kind == STMT_LET && is_data(t, stmt->let.value)) map_put(t->data, stmt->let.var, stmt);
-    if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
-        subst_var(t->lets, stmt->let.var, subst_expr(t->lets, stmt->let.value));
-    if (stmt->kind != STMT_FOR || (stmt->loop.kind != LOOP_SERIAL && stmt->loop.kind != LOOP_PIPELINED)) return true;
-    for (int i = 0; i < stmt->loop.count; i++) {
-        const Iter *iter = &stmt->loop.iters[i];
+static void add_trips(Trends *t, const Stmt *loop) {
+    for (int i = 0; i < loop->loop.count; i++) {
+        const Iter *iter = &loop->loop.iters[i];
         t->by_data |= is_data(t, iter->begin) || is_data(t, iter->end);
         t->trips |= trend_of_trip_count(t, subst_expr(t->lets, iter->begin), subst_expr(t->lets, iter->end));
     }
-    return true;
 }
 
 // How the block's loops grow with an iterator of the grid.
 static Trend trend_of_trips(Scheduler *s, const Iter *iter) {
-    Trends t = {
-        .arena = s->arena, .facts = s->facts, .lets = subst_new(s->arena), .data = map_new(s->arena), .var = iter->var};
-    Visitor visitor = {.stmt = add_trips, .user = &t};
-    visit_block(&visitor, &s->grid->grid.body);
+    Arena *arena = s->arena;
+    Trends t = {.facts = s->facts, .lets = subst_new(arena), .data = map_new(arena), .var = iter->var};
+    FOR_EACH_STMT (stmt, &s->grid->grid.body) {
+        if (stmt->kind == STMT_LET && is_data(&t, stmt->let.value)) map_put(t.data, stmt->let.var, stmt->let.var);
+        if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
+            subst_var(t.lets, stmt->let.var, subst_expr(t.lets, stmt->let.value));
+        if (is_loop(stmt, LOOP_SERIAL) || is_loop(stmt, LOOP_PIPELINED)) add_trips(&t, stmt);
+    }
     s->by_data |= t.by_data;
     return t.trips;
 }
@@ -149,36 +132,38 @@ typedef struct Kept {
     Expr *bytes;          // for one point of the others
 } Kept;
 
-static bool keep_let(Visitor *visitor, Stmt *stmt) {
-    Kept *kept = visitor->user;
-    if (stmt->kind == STMT_LET) subst_var(kept->lets, stmt->let.var, subst_expr(kept->lets, stmt->let.value));
-    return true;
-}
-
-static void keep_region(Visitor *visitor, Region *region, const Operand *operand) {
-    Kept *kept = visitor->user;
+static void keep_region(Kept *kept, const Region *region) {
     Arena *a = kept->s->arena;
-    const Buf *buf = region->buf;
-    if (!operand || operand->access != ACCESS_READ || buf->scope != SCOPE_GLOBAL || map_has(kept->seen, buf)) return;
+    const Stmt *grid = kept->s->grid;
     bool by_others = false;
-    Expr *bytes = e_int(a, type_bytes(buf->type));
+    Expr *bytes = e_int(a, type_bytes(region->buf->type));
     for (int d = 0; d < region->count; d++)
         if (expr_uses_var(subst_expr(kept->lets, region->dims[d].start), kept->var)) return;
     for (int d = 0; d < region->count; d++) {
         const Expr *start = subst_expr(kept->lets, region->dims[d].start);
         bool chosen = false;
-        for (int i = 0; i < kept->s->grid->grid.count; i++) {
-            const Var *var = kept->s->grid->grid.iters[i].var;
+        for (int i = 0; i < grid->grid.count; i++) {
+            Var *var = grid->grid.iters[i].var;
             if (!expr_uses_var(start, var)) continue;
             chosen = true;
-            map_put(kept->chosen, var, (void *)var);
+            map_put(kept->chosen, var, var);
         }
         by_others |= chosen;
-        if (!chosen) bytes = e_mul(a, bytes, buf->shape[d]);
+        if (!chosen) bytes = e_mul(a, bytes, region->buf->shape[d]);
     }
     if (!by_others) return;
-    map_put(kept->seen, buf, (void *)buf);
+    map_put(kept->seen, region->buf, region->buf);
     kept->bytes = kept->bytes ? e_add(a, kept->bytes, bytes) : bytes;
+}
+
+static void keep_regions(Kept *kept) {
+    FOR_EACH_STMT (stmt, &kept->s->grid->grid.body)
+        if (stmt->kind == STMT_LET) subst_var(kept->lets, stmt->let.var, subst_expr(kept->lets, stmt->let.value));
+    FOR_EACH_EFFECT (effect, kept->s->arena, kept->s->grid) {
+        const Region *region = effect->region;
+        if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
+        if (!map_has(kept->seen, region->buf)) keep_region(kept, region);
+    }
 }
 
 // Where blocks stay, the points of a round start together: some of them shall share what they read, or memory is too
@@ -199,8 +184,7 @@ static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *othe
     Arena *a = s->arena;
     if (s->by_data) return NULL;   // sections would be as unlike as what is in them
     Kept kept = {.s = s, .var = iter->var, .lets = subst_new(a), .seen = map_new(a), .chosen = map_new(a)};
-    Visitor visitor = {.stmt = keep_let, .region = keep_region, .user = &kept};
-    visit_block(&visitor, &s->grid->grid.body);
+    keep_regions(&kept);
     if (!kept.bytes) return NULL;
     for (int i = 0; i < s->grid->grid.count; i++) {   // points that differ in this read the same
         const Iter *other = &s->grid->grid.iters[i];
@@ -212,7 +196,7 @@ static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *othe
     Expr *fit = e_div(a, room, bytes);
     if (s->stays) fit = fit_round(s, fit, extent);
     fit = bind_name(s, "fit", e_max(a, fit, e_int(a, LEAST)));
-    assume_between(s, fit, e_int(a, LEAST), e_add(a, e_max(a, room, e_int(a, LEAST)), e_int(a, 1)));
+    assume_between(s, fit, e_int(a, LEAST), e_plus(a, e_max(a, room, e_int(a, LEAST)), 1));
     return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
 }
 

@@ -36,45 +36,30 @@
 
 enum { DEFAULT_RASTER = 8 };
 
-// Which of the first two names the tiles that are read depend on.
-typedef struct Reads {
-    const Iter *iters;
-    bool first, second;   // there is one that depends on it alone
-} Reads;
-
-static void read_region(Visitor *visitor, Region *region, const Operand *operand) {
-    Reads *reads = visitor->user;
-    bool uses[2] = {false, false};
-    if (!operand || operand->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) return;
-    for (int d = 0; d < region->count; d++)
-        for (int i = 0; i < 2; i++) uses[i] |= expr_uses_var(region->dims[d].start, reads->iters[i].var);
-    reads->first |= uses[0] && !uses[1];
-    reads->second |= uses[1] && !uses[0];
-}
-
-static bool raster_pays(const Stmt *grid) {
-    Reads reads = {.iters = grid->grid.iters};
-    Visitor visitor = {.region = read_region, .user = &reads};
-    visit_block(&visitor, (Block *)&grid->grid.body);
-    return reads.first && reads.second;
+// A tile that is read depends on the first name and not on the second, another on the second and not on the first.
+static bool raster_pays(const Scheduler *s) {
+    bool first = false, second = false;
+    FOR_EACH_EFFECT (effect, s->arena, s->grid) {
+        const Region *region = effect->region;
+        bool uses[2] = {false, false};
+        if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
+        for (int i = 0; i < 2; i++) uses[i] = region_uses_var(region, s->grid->grid.iters[i].var);
+        first |= uses[0] && !uses[1];
+        second |= uses[1] && !uses[0];
+    }
+    return first && second;
 }
 
 Expr *bind_name(Scheduler *s, const char *name, Expr *value) {
-    int64_t constant;
-    if (value->kind == EXPR_VAR || expr_const(value, &constant)) return value;
-    Var *var = var_new(s->arena, name, VAR_LET, TYPE_I64, s->grid->loc);
-    block_push(s->arena, &s->top, s_let(s->arena, var, value));
-    return e_var(s->arena, var);
+    return block_name(s->arena, &s->top, name, value, s->grid->loc);
 }
 
 void push_assume(Scheduler *s, Expr *condition) {
-    Stmt *assume = stmt_new(s->arena, STMT_ASSUME, s->grid->loc);
-    assume->assume = condition;
-    block_push(s->arena, &s->top, assume);
+    block_push(s->arena, &s->top, s_assume(s->arena, condition, s->grid->loc));
 }
 
 void assume_between(Scheduler *s, Expr *x, Expr *low, Expr *end) {
-    push_assume(s, e_and(s->arena, e_binary(s->arena, BIN_GE, x, low), e_lt(s->arena, x, end)));
+    push_assume(s, e_and(s->arena, e_ge(s->arena, x, low), e_lt(s->arena, x, end)));
 }
 
 void assume_within(Scheduler *s, Expr *x, Expr *extent) {
@@ -101,10 +86,10 @@ static void bind_raster(Scheduler *s, Expr *number, Expr *rows, Expr *columns, E
     Expr *groups = e_select(a, e_lt(a, number, group), zero, e_mul(a, e_div(a, number, group), raster));
     Expr *first = bind_name(s, "first", groups);
     Expr *height = bind_name(s, "height", e_min(a, raster, e_sub(a, rows, first)));
-    push_assume(s, e_binary(a, BIN_GE, height, one));
+    push_assume(s, e_ge(a, height, one));
     Expr *inside = bind_name(s, "inside", e_sub(a, number, e_mul(a, first, columns)));
-    push_assume(s, e_and(a, e_binary(a, BIN_GE, inside, zero), e_lt(a, inside, group)));
-    Expr *column = e_select(a, e_binary(a, BIN_EQ, height, one), inside, divided(a, inside, height, raster));
+    assume_within(s, inside, group);
+    Expr *column = e_select(a, e_eq(a, height, one), inside, divided(a, inside, height, raster));
     bind_iter(s, 1, column, columns);
     Expr *above = e_mul(a, e_var(a, s->grid->grid.iters[1].var), height);
     bind_iter(s, 0, e_add(a, first, e_sub(a, inside, above)), rows);
@@ -120,7 +105,7 @@ static void bind_hilbert(Scheduler *s, Expr *number, Expr *rows, Expr *columns, 
 Expr *raster_of(Scheduler *s) {
     if (s->grid->grid.count < 2 || s->grid->grid.hilbert) return NULL;
     if (s->grid->grid.raster) return s->grid->grid.raster;
-    return raster_pays(s->grid) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
+    return raster_pays(s) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
 }
 
 void decompose(Scheduler *s, Expr *number) {
@@ -160,14 +145,14 @@ Expr *grid_tiles(Scheduler *s) {
     return tiles;
 }
 
-void set_iter(Scheduler *s, Var *var, Expr *end) {
-    Iter *iter = NEW(s->arena, Iter);
-    *iter = (Iter){var, e_int(s->arena, 0), end, e_int(s->arena, 1)};
-    s->grid->grid.iters = iter;
+static void set_iter(Scheduler *s, Var *var, Expr *end) {
+    s->grid->grid.iters = NEW(s->arena, Iter);
+    s->grid->grid.iters[0] = iter_new(s->arena, var, end);
     s->grid->grid.count = 1;
 }
 
-void split_declarations(Arena *arena, const Block *from, Block *to, Block *rest) {
+// Declarations at the top level of `from` go to `to`, the rest to `rest`.
+static void split_declarations(Arena *arena, const Block *from, Block *to, Block *rest) {
     for (int i = 0; i < from->count; i++)
         block_push(arena, from->items[i]->kind == STMT_DECL ? to : rest, from->items[i]);
 }
@@ -193,15 +178,19 @@ static void make_persistent(Scheduler *s, Expr *tiles) {
     set_iter(s, cta, ctas);
 }
 
-static void flatten(Scheduler *s, Expr *tiles) {
-    Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
+void set_grid(Scheduler *s, Var *var, Expr *end) {
     Block body = {0}, work = {0};
     split_declarations(s->arena, &s->grid->grid.body, &body, &work);
-    decompose(s, e_var(s->arena, block));
     block_append(s->arena, &body, &s->top);
     block_append(s->arena, &body, &work);
     s->grid->grid.body = body;
-    set_iter(s, block, tiles);
+    set_iter(s, var, end);
+}
+
+static void flatten(Scheduler *s, Expr *tiles) {
+    Var *block = var_new(s->arena, "block", VAR_ITER, TYPE_I64, s->grid->loc);
+    decompose(s, e_var(s->arena, block));
+    set_grid(s, block, tiles);
 }
 
 bool has_raster(const Stmt *grid) {
@@ -253,7 +242,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
         drop_raster(grid);
         return flattened;
     }
-    if (block_any(&kernel->body, loads_shared, NULL)) return false;   // it has been here
+    if (loads_shared(&kernel->body)) return false;   // it has been here
     const char *not_shared = share_tiles(&s, kernel);
     bool shares = !not_shared, changed = shares || drop_cluster(&s, not_shared) || divided || has_raster(grid);
     const Specialization *how = kernel_specialization(context, kernel);

@@ -21,14 +21,13 @@ void assume_between(Scheduler *s, Expr *x, Expr *low, Expr *end);
 void assume_within(Scheduler *s, Expr *x, Expr *extent);              // from 0 on
 void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent);   // the old iterator as a let
 
-Expr *raster_of(Scheduler *s);                      // NULL: plain, or a curve
-void decompose(Scheduler *s, Expr *number);         // the old iterators from the number of a point; fills s->top
-Expr *grid_tiles(Scheduler *s);                     // how many
-void set_iter(Scheduler *s, Var *var, Expr *end);   // the grid's only one
+Expr *raster_of(Scheduler *s);                // NULL: plain, or a curve
+void decompose(Scheduler *s, Expr *number);   // the old iterators from the number of a point; fills s->top
+Expr *grid_tiles(Scheduler *s);               // how many
 void drop_raster(Stmt *grid);
 bool has_raster(const Stmt *grid);
-// Declarations at the top level of `from` go to `to`, the rest to `rest`.
-void split_declarations(Arena *arena, const Block *from, Block *to, Block *rest);
+// `var` becomes the grid's only iterator. The body begins with its declarations and s->top.
+void set_grid(Scheduler *s, Var *var, Expr *end);
 
 // ---- points that take unequally long (lpt_schedule.c) ----
 typedef enum { TREND_FLAT = 0, TREND_UP = 1, TREND_DOWN = 2, TREND_UNKNOWN = 3 } Trend;   // the union is `|`
@@ -44,5 +43,5 @@ void set_cluster(Stmt *grid, int blocks);
 bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks);
 // That share tiles (multicast.c). share_tiles marks what they share. NULL: they do; else why not.
 const char *share_tiles(Scheduler *s, Func *kernel);
-bool loads_shared(const Stmt *stmt, void *user);   // it loads such a tile; for block_any
+bool loads_shared(const Block *block);   // it loads such a tile
 void flatten_shared(Scheduler *s);

@@ -37,8 +37,7 @@ static bool is_copy_group(const Stmt *stmt);
 // Nothing but started copies, and what goes with them.
 static bool all_copies(const Block *block) {
     bool copies = false;
-    for (int i = 0; i < block->count; i++) {
-        const Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         if (is_copy_group(stmt)) copies = true;
         else if (stmt->kind != STMT_LET && !is_call(stmt, OP_AWAIT)) return false;
     }
@@ -138,8 +137,7 @@ static void drop_async(Writer *w, Stmt *stmt) {
 static void write_block(Writer *w, Block *block) {
     Block out = {0};
     Span loc = {0};
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         loc = stmt->loc;
         Block *bodies[2];
         for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
@@ -226,8 +224,7 @@ static bool sync_role(Arena *arena, const Func *kernel, const Block *block, Stmt
 
 static bool sync_roles(Arena *arena, const Func *kernel, Block *block) {
     bool changed = false;
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, kernel, block, stmt);
         else if (stmt->kind == STMT_GRID) changed |= sync_roles(arena, kernel, &stmt->grid.body);
     }

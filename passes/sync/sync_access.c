@@ -75,8 +75,7 @@ static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAcc
     const Map *locals = locals_of(arena, &loop->body);
     TileAccessVec accesses = {0};
     tile_accesses(arena, loop, &accesses);
-    for (int a = 0; a < accesses.count; a++) {
-        const TileAccess *tile = &accesses.items[a];
+    VEC_EACH (const TileAccess, tile, &accesses) {
         if (!is_memory(tile->buf)) continue;
         MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
         access->update = update_of(tile->update);

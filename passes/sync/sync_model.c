@@ -200,8 +200,7 @@ static void drop_places(SyncModel *m) {
 // A barrier ends what landed before it; for TMA also what was fenced before it.
 static void end_before(State *s, int64_t when) {
     int kept = 0;
-    for (int i = 0; i < s->live.count; i++) {
-        Live *live = &s->live.items[i];
+    VEC_EACH (Live, live, &s->live) {
         bool over = !live->pending && live->born < when;
         if (over && (!live->lasting || live->fenced)) continue;
         if (over) live->ordered = true;
@@ -228,8 +227,7 @@ static void do_bulk_wait(SyncModel *m, State *s) {
 // All threads have waited for what completes on an mbarrier: nothing is left to order.
 static void do_arrive(State *s, const Buf *bar, const Affine *slot) {
     int kept = 0;
-    for (int i = 0; i < s->live.count; i++) {
-        const Live *live = &s->live.items[i];
+    VEC_EACH (const Live, live, &s->live) {
         bool there = live->access->bar && live->access->bar->buf == bar && affine_same(live->slot, slot);
         if (!there) s->live.items[kept++] = *live;
     }
@@ -325,8 +323,7 @@ static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *sta
 // What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
 static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need,
                       int64_t *latest) {
-    for (int i = 0; i < s->live.count; i++) {
-        const Live *y = &s->live.items[i];
+    VEC_EACH (const Live, y, &s->live) {
         if (!(x->write || y->access->write)) continue;
         if (x->update != OP_COUNT && x->update == y->access->update) continue;
         if (x->pseudo && !y->access->async) continue;
@@ -428,8 +425,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     Affine start[LAYOUT_MAX_RANK];
     Sync need = place;
     int64_t latest = 0;
-    for (int i = 0; i < accesses->count; i++) {
-        const MemAccess *x = accesses->items[i];
+    VEC_EACH_PTR (MemAccess, x, accesses) {
         if (x->after_barrier != behind || (x->pseudo && x->buf && !m->placing)) continue;
         start_of(m, x, start);
         find_need(m, s, x, start, &need, &latest);
@@ -438,8 +434,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
         if (m->placing) add_need(m, s, &need, latest);
         else m->failed = true;
     }
-    for (int i = 0; i < accesses->count; i++) {
-        const MemAccess *x = accesses->items[i];
+    VEC_EACH_PTR (MemAccess, x, accesses) {
         if (x->after_barrier != behind || x->pseudo || !(x->buf || x->orders_later)) continue;
         Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
         live.lasting = m->by_tma && x->write && !x->tma && x->buf && x->buf->scope == SCOPE_SHARED;
@@ -666,8 +661,7 @@ static void play_block(SyncModel *m, State *s, Block *block) {
 static void find_written(SyncModel *m) {
     EffectVec effects = {0};
     for (int i = 0; i < m->kernel->body.count; i++) path_effects(m->arena, m->kernel->body.items[i], &effects);
-    for (int i = 0; i < effects.count; i++) {
-        const Effect *effect = &effects.items[i];
+    VEC_EACH (const Effect, effect, &effects) {
         if (effect->access != ACCESS_READ) map_put(m->written, effect->buf, effect->buf);
         if (effect->op == OP_PEER) map_put(m->peered, effect->buf, effect->buf);
     }
@@ -680,8 +674,7 @@ static void find_written(SyncModel *m) {
 
 // Every access is found and numbered before the first scenario.
 static void number_accesses(SyncModel *m, Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         bool leaf = is_leaf(stmt);
         MemAccessVec *accesses = accesses_of(m, stmt, leaf);
         for (int a = 0; a < accesses->count; a++) {

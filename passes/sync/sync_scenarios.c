@@ -141,8 +141,7 @@ static bool counts_slots(const Scenarios *m, Stmt *loop) {
 }
 
 static void find_quantities(Scenarios *m, Block *block, bool inside) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         if (is_leaf(stmt)) continue;
         bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
         if (stmt->kind == STMT_FOR && counts_slots(m, stmt)) map_put(m->counting, stmt, stmt);
@@ -203,8 +202,7 @@ void scenarios_reset(Scenarios *m) {
 }
 
 bool scenarios_next(Scenarios *m) {
-    for (int q = 0; q < m->quantities.count; q++) {
-        Quantity *quantity = m->quantities.items[q];
+    VEC_EACH_PTR (Quantity, quantity, &m->quantities) {
         if (++quantity->chosen < quantity->choices.count) return true;
         quantity->chosen = 0;
     }
@@ -214,8 +212,7 @@ bool scenarios_next(Scenarios *m) {
 // Dims and parameters that loops end at are bound from the start, lets where they stand.
 void scenario_start(Scenarios *m, AffineEnv *env) {
     affine_reset(env);
-    for (int q = 0; q < m->quantities.count; q++) {
-        Quantity *quantity = m->quantities.items[q];
+    VEC_EACH_PTR (Quantity, quantity, &m->quantities) {
         quantity->bindings = 0;
         bool known = quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM;
         if (known && !quantity->open) affine_bind(env, quantity->key, scenario_trips(env, quantity));

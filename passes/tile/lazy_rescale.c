@@ -76,8 +76,7 @@ static bool may_wait(Arena *arena, const Block *block, int from, int to, const B
         if (!is_parallel(block->items[i]) && block->items[i]->kind != STMT_CALL) return false;
         stmt_effects(arena, block->items[i], &effects);
     }
-    for (int e = 0; e < effects.count; e++) {
-        const Effect *effect = &effects.items[e];
+    VEC_EACH (const Effect, effect, &effects) {
         if (effect->buf == acc || (effect->buf == factor && effect->access != ACCESS_READ)) return false;
     }
     return true;

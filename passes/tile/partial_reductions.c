@@ -350,8 +350,7 @@ static bool add_target(const Stmt *stmt, void *user) {
 static void partial_in_block(PartialReductions *d, Block *block) {
     Targets targets = {.arena = d->arena};
     block_any(block, add_target, &targets);
-    for (int t = 0; t < targets.items.count; t++) {
-        Buf *sum = targets.items.items[t];
+    VEC_EACH_PTR (Buf, sum, &targets.items) {
         bool done = false;
         for (int i = 0; i < block->count && !done; i++)
             if (block->items[i]->kind != STMT_DECL && stmt_uses_buf(block->items[i], sum))

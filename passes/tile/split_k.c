@@ -45,8 +45,7 @@ typedef struct KSlices {
 static bool loop_serves(const Stmt *loop, KSlices *slices) {
     const Iter *iter = &loop->loop.iters[0];
     if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        const Stmt *stmt = loop->loop.body.items[i];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (is_call(stmt, OP_COPY) && stmt->call.args[COPY_TO].region->buf->scope == SCOPE_SHARED) continue;
         if (!is_call(stmt, OP_GEMM) || stmt->call.count <= GEMM_ACC) return false;
@@ -246,8 +245,7 @@ static const Param *result_of(const Func *kernel, const KSlices *slices) {
     const Region *to = func_grid(kernel)->grid.body.items[slices->store]->call.args[COPY_TO].region;
     int uses = 0;
     const Param *result = NULL;
-    for (int i = 0; i < kernel->params.count; i++) {
-        const Param *param = &kernel->params.items[i];
+    VEC_EACH (const Param, param, &kernel->params) {
         uses += param->buf && param->buf->mode != MODE_IN;
         if (param->buf == to->buf) result = param;
     }
@@ -264,8 +262,7 @@ static bool has_names(const Func *kernel) {
     bool has = false;
     for (int n = 0; n < COUNT_OF(added); n++) {
         has |= func_dim(kernel, added[n]) != NULL;
-        for (int i = 0; i < kernel->params.count; i++) {
-            const Param *param = &kernel->params.items[i];
+        VEC_EACH (const Param, param, &kernel->params) {
             has |= strcmp(param->buf ? param->buf->name : param->var->name, added[n]) == 0;
         }
     }
@@ -411,8 +408,7 @@ static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *re
     stmt->launch.callee = callee->name;
     stmt->launch.func = callee;
     stmt->launch.args = NEW_ARRAY(arena, Arg, callee->params.count + 1);
-    for (int i = 0; i < program->params.count; i++) {
-        const Param *param = &program->params.items[i];
+    VEC_EACH (const Param, param, &program->params) {
         if (sums && param->buf != result) continue;
         if (sums || param->buf == result)
             stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, slice));
