@@ -79,7 +79,8 @@ Stmt *s_if_only(Arena *arena, Expr *condition, Stmt *stmt);   // around one stat
 Stmt *s_assume(Arena *arena, Expr *condition, Span loc);
 Stmt *s_block(Arena *arena);
 Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);
-Iter iter_new(Arena *arena, Var *var, Expr *end);   // 0 .. end by 1
+Iter iter_new(Arena *arena, Var *var, Expr *end);                 // 0 .. end by 1
+Stmt *s_copy(Arena *arena, Region *src, Region *dst, Span loc);   // copy(src, dst)
 void block_push(Arena *arena, Block *block, Stmt *stmt);
 void block_insert(Arena *arena, Block *block, int at, Stmt *stmt);
 void block_remove(Block *block, int at);

@@ -196,6 +196,12 @@ Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args) {
     return stmt;
 }
 
+Stmt *s_copy(Arena *arena, Region *src, Region *dst, Span loc) {
+    Stmt *copy = s_call(arena, OP_COPY, 2, (Arg[]){arg_region(src), arg_region(dst)});
+    copy->loc = loc;
+    return copy;
+}
+
 // ---- blocks ----
 void block_push(Arena *arena, Block *block, Stmt *stmt) {
     vec_push(arena, block, stmt);

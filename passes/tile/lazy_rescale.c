@@ -71,13 +71,10 @@ static bool is_usually_one(const Block *block, int before, const Buf *factor) {
 
 // Nothing from `from` to `to` touches the accumulator or writes the factor.
 static bool may_wait(Arena *arena, const Block *block, int from, int to, const Buf *acc, const Buf *factor) {
-    EffectVec effects = {0};
     for (int i = from; i < to; i++) {
-        if (!is_parallel(block->items[i]) && block->items[i]->kind != STMT_CALL) return false;
-        stmt_effects(arena, block->items[i], &effects);
-    }
-    VEC_EACH (const Effect, effect, &effects) {
-        if (effect->buf == acc || (effect->buf == factor && effect->access != ACCESS_READ)) return false;
+        const Stmt *stmt = block->items[i];
+        if (!is_parallel(stmt) && stmt->kind != STMT_CALL) return false;
+        if (stmt_touches(arena, stmt, acc) || stmt_writes(arena, stmt, factor)) return false;
     }
     return true;
 }
@@ -145,9 +142,8 @@ static bool skip_rescale(Arena *arena, Block *block) {
     bool changed = false;
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
-        Block *bodies[2];
         if (is_parallel(stmt)) continue;
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) changed |= skip_rescale(arena, bodies[b]);
+        FOR_EACH_BODY (body, stmt) changed |= skip_rescale(arena, body);
         if (is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA)) changed |= skip_before(arena, block, i);
     }
     return changed;

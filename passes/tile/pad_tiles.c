@@ -29,10 +29,7 @@ typedef struct TilePadding {
     Map *wider;   // a tile -> the one in its place
     Map *stays;   // tiles that are used in another way
     Subst *subst;
-    int span;       // the widest that is tried
-    int64_t room;   // shared memory that is left
-    int64_t stages;
-    bool any;
+    int span;   // the widest that is tried
 } TilePadding;
 
 // ---- which ----
@@ -52,7 +49,7 @@ static int64_t wider_columns(const Buf *tile, int span) {
 }
 
 static bool lacks_columns(const TilePadding *w, const Stmt *gemm) {
-    const Region *b = gemm->call.args[GEMM_B].region;
+    const Region *b = ARG(gemm, GEMM, b).region;
     const Buf *tile = b->buf;
     WgmmaInfo info;
     if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->layout || b->transposed || !region_is_whole(b))
@@ -70,60 +67,56 @@ static Buf *wider_tile(const TilePadding *w, const Buf *tile) {
     return wider;
 }
 
-static bool find_narrow(Visitor *visitor, Stmt *stmt) {
-    TilePadding *w = visitor->user;
-    if (!is_call(stmt, OP_GEMM) || !lacks_columns(w, stmt)) return true;
-    Buf *tile = stmt->call.args[GEMM_B].region->buf;
-    if (!map_has(w->wider, tile)) map_put(w->wider, tile, wider_tile(w, tile));
-    return true;
-}
-
-// It is brought from a tensor, all of it, along the tensor's last dim.
-static bool loads_all(const Stmt *stmt, const Buf *tile) {
-    if (!is_call(stmt, OP_COPY)) return false;
-    const Region *from = stmt->call.args[COPY_FROM].region, *to = stmt->call.args[COPY_TO].region;
-    if (to->buf != tile || to->transposed || !region_is_whole(to) || from->transposed) return false;
-    const RegionDim *last = &from->dims[from->count - 1];
-    return from->buf->scope == SCOPE_GLOBAL && last->extent && expr_is_int(last->extent, buf_extent(tile, 1)) &&
-           last->tile == buf_extent(tile, 1);
-}
-
-static bool find_other(Visitor *visitor, Stmt *stmt) {
-    TilePadding *w = visitor->user;
-    for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
-        const Region *region = call_region(stmt, i);
-        if (!region || !map_has(w->wider, region->buf) || (i == COPY_TO && loads_all(stmt, region->buf))) continue;
-        if (!is_call(stmt, OP_GEMM) || i != GEMM_B || !lacks_columns(w, stmt)) map_put(w->stays, region->buf, w);
+static void find_narrow(TilePadding *w, const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (!is_call(stmt, OP_GEMM) || !lacks_columns(w, stmt)) continue;
+        Buf *tile = gemm_of(stmt).b->buf;
+        if (!map_has(w->wider, tile)) map_put(w->wider, tile, wider_tile(w, tile));
     }
-    return true;
+}
+
+// The statement loads all of the tile from a tensor, along the tensor's last dim.
+static bool loads_all(const Stmt *stmt, const Buf *tile) {
+    CopyOp copy;
+    if (!match_copy(stmt, &copy) || copy.dst->buf != tile || copy.dst->transposed || !region_is_whole(copy.dst))
+        return false;
+    const RegionDim *last = &copy.src->dims[copy.src->count - 1];
+    return copy.src->buf->scope == SCOPE_GLOBAL && !copy.src->transposed && last->extent &&
+           expr_is_int(last->extent, buf_extent(tile, 1)) && last->tile == buf_extent(tile, 1);
+}
+
+static void find_other(TilePadding *w, const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
+            const Region *region = call_region(stmt, i);
+            if (!region || !map_has(w->wider, region->buf) || (i == COPY_TO && loads_all(stmt, region->buf))) continue;
+            if (!is_call(stmt, OP_GEMM) || i != GEMM_B || !lacks_columns(w, stmt)) map_put(w->stays, region->buf, w);
+        }
 }
 
 // ---- whether there is room ----
 
-static bool add_tile(Visitor *visitor, Stmt *stmt) {
-    TilePadding *w = visitor->user;
-    int64_t stages = 0, outer = w->stages;
-    if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) w->room -= buf_slot_bytes(stmt->decl);
-    if (is_call(stmt, OP_COPY) && w->stages > 1) {
-        const Region *to = stmt->call.args[COPY_TO].region;
-        const Buf *wider = map_get(w->wider, to->buf);
-        if (to->buf->scope == SCOPE_SHARED) w->room -= (w->stages - 1) * buf_slot_bytes(to->buf);
-        if (wider) w->room -= w->stages * (buf_slot_bytes(wider) - buf_slot_bytes(to->buf));
+// Shared memory of the block's tiles, with the buffers of pipelined loops and the columns that are added.
+static int64_t tiles_bytes(const TilePadding *w, const Block *block, int64_t stages) {
+    int64_t bytes = 0;
+    FOR_EACH_ITEM (stmt, block) {
+        CopyOp copy;
+        int64_t inner = stages;
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) bytes += buf_slot_bytes(stmt->decl);
+        if (stages > 1 && match_copy(stmt, &copy)) {
+            const Buf *tile = copy.dst->buf, *wider = map_get(w->wider, tile);
+            if (tile->scope == SCOPE_SHARED) bytes += (stages - 1) * buf_slot_bytes(tile);
+            if (wider) bytes += stages * (buf_slot_bytes(wider) - buf_slot_bytes(tile));
+        }
+        if (is_loop(stmt, LOOP_PIPELINED)) expr_const(stmt->loop.stages, &inner);
+        FOR_EACH_BODY (body, stmt) bytes += tiles_bytes(w, body, inner);
     }
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PIPELINED) return true;
-    if (stmt->loop.stages && expr_const(stmt->loop.stages, &stages)) w->stages = stages;
-    visit_block(visitor, &stmt->loop.body);
-    w->stages = outer;
-    return false;
+    return bytes;
 }
 
-static bool has_room(TilePadding *w, const Func *kernel) {
-    Visitor visitor = {.stmt = add_tile, .user = w};
-    w->room = w->target->shared_block;
-    w->stages = 1;
-    visit_block(&visitor, (Block *)&kernel->body);
-    w->room -= pingpong_barriers(MOST_SLOTS);
-    return w->room >= specialized_staging(w->arena, w->target, kernel, w->target->shared_block - w->room);
+static bool has_room(const TilePadding *w, const Func *kernel) {
+    int64_t bytes = tiles_bytes(w, &kernel->body, 1) + pingpong_barriers(MOST_SLOTS);
+    return bytes + specialized_staging(w->arena, w->target, kernel, bytes) <= w->target->shared_block;
 }
 
 // ---- how ----
@@ -137,11 +130,11 @@ static void pad_call(const TilePadding *w, Stmt *stmt) {
         Region *piece = clone_region(w->arena, NULL, region);
         piece->buf = wider;
         if (is_call(stmt, OP_COPY)) {
-            Region *from = clone_region(w->arena, NULL, stmt->call.args[COPY_FROM].region);
+            Region *from = clone_region(w->arena, NULL, ARG(stmt, COPY, src).region);
             RegionDim *last = &from->dims[from->count - 1];
             last->extent = e_int(w->arena, columns);
             last->tile = columns;
-            stmt->call.args[COPY_FROM] = arg_region(from);
+            ARG(stmt, COPY, src) = arg_region(from);
             piece = region_whole(w->arena, wider);
         }
         stmt->call.args[i] = arg_region(piece);
@@ -159,30 +152,22 @@ static void pad_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     block_push(mapper->arena, out, stmt);
 }
 
-static bool find_any(Visitor *visitor, Stmt *stmt) {
-    TilePadding *w = visitor->user;
-    w->any |= is_call(stmt, OP_GEMM) && lacks_columns(w, stmt);
-    return !w->any;
-}
-
 bool tiles_lack_columns(const Target *target, const Func *kernel) {
     TilePadding w = {.target = target};
-    Visitor visitor = {.stmt = find_any, .user = &w};
-    visit_block(&visitor, (Block *)&kernel->body);
-    return w.any;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (is_call(stmt, OP_GEMM) && lacks_columns(&w, stmt)) return true;
+    return false;
 }
 
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel) {
-    TilePadding w = {
-        .arena = arena, .target = target, .wider = map_new(arena), .stays = map_new(arena), .subst = subst_new(arena)};
-    Visitor narrow = {.stmt = find_narrow, .user = &w}, other = {.stmt = find_other, .user = &w};
+    TilePadding w = {.arena = arena, .target = target, .stays = map_new(arena), .subst = subst_new(arena)};
     for (w.span = 0; w.span < TMA_SPANS; w.span++) {
-        w.wider = map_new(arena), w.stays = map_new(arena);
-        visit_block(&narrow, &kernel->body);
+        w.wider = map_new(arena);
+        find_narrow(&w, kernel);
         if (w.span == TMA_SPANS - 1 || has_room(&w, kernel)) break;
     }
     if (map_count(w.wider) == 0) return false;
-    visit_block(&other, &kernel->body);
+    find_other(&w, kernel);
     if (map_count(w.stays) == map_count(w.wider)) return false;
     StmtMapper mapper = {.arena = arena, .stmt = pad_stmt, .user = &w};
     rewrite_block(&mapper, &kernel->body);

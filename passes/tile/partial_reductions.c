@@ -33,7 +33,6 @@
 typedef struct PartialReductions {
     PassContext *context;
     Arena *arena;
-    Func *kernel;
     bool changed;
 } PartialReductions;
 
@@ -51,30 +50,32 @@ typedef struct Sum {
 // ---- updates ----
 
 static bool accumulates(const Stmt *reduce) {
-    const Expr *accumulate = reduce->call.args[REDUCE_ACCUMULATE].value;
-    return accumulate && expr_is_int(accumulate, 1);
+    return expr_is_int(reduce_of(reduce).accumulate, 1);
+}
+
+static const Layout *source_layout(const Stmt *reduce) {
+    return reduce_of(reduce).src->buf->layout;
 }
 
 static bool is_like(const Stmt *a, const Stmt *b) {
     return a->call.op == b->call.op && reduce_op_axis(a) == reduce_op_axis(b) &&
-           layout_equal(a->call.args[REDUCE_SRC].region->buf->layout, b->call.args[REDUCE_SRC].region->buf->layout);
+           layout_equal(source_layout(a), source_layout(b));
 }
 
 static bool is_accumulation(const Sum *s, const Stmt *stmt) {
-    if (!is_reduction(stmt) || stmt->call.args[REDUCE_DST].region->buf != s->sum) return false;
-    const Region *src = stmt->call.args[REDUCE_SRC].region;
-    return accumulates(stmt) && src->buf->scope == SCOPE_FRAGMENT && src->buf->layout && src->buf != s->sum &&
-           region_is_whole(src) && !src->transposed && region_is_whole(stmt->call.args[REDUCE_DST].region) &&
-           (!s->reduce || is_like(stmt, s->reduce));
+    ReduceOp reduce;
+    if (!match_reduce(stmt, &reduce) || reduce.dst->buf != s->sum || !region_is_whole(reduce.dst)) return false;
+    const Buf *src = reduce.src->buf;
+    return accumulates(stmt) && src->scope == SCOPE_FRAGMENT && src->layout && src != s->sum &&
+           region_is_whole(reduce.src) && !reduce.src->transposed && (!s->reduce || is_like(stmt, s->reduce));
 }
 
 // sum[i] = sum[i] * f: f, else NULL.
 static Expr *factor_of(const Sum *s, const Stmt *stmt) {
     if (stmt->kind != STMT_STORE || stmt->store.buf != s->sum) return NULL;
     Expr *value = stmt->store.value;
-    if (value->kind != EXPR_BINARY || value->binary.op != BIN_MUL) return NULL;
-    Expr *place = e_load(s->arena, s->sum, stmt->store.count, stmt->store.indices);
-    bool left = expr_equal(value->binary.a, place), right = expr_equal(value->binary.b, place);
+    if (!is_binary(value, BIN_MUL)) return NULL;
+    bool left = loads_stored(value->binary.a, stmt), right = loads_stored(value->binary.b, stmt);
     if (left == right) return NULL;
     Expr *factor = left ? value->binary.b : value->binary.a;
     return expr_uses_buf(factor, s->sum) || !expr_is_pure(factor) ? NULL : factor;
@@ -82,13 +83,9 @@ static Expr *factor_of(const Sum *s, const Stmt *stmt) {
 
 // Something after statement `at` of the body, the one at `but` aside, writes what `at` reads.
 static bool overwritten(const Sum *s, const Block *body, int at, int but) {
-    EffectVec reads = {0}, writes = {0};
-    stmt_effects(s->arena, body->items[at], &reads);
-    for (int i = at + 1; i < body->count; i++)
-        if (i != but) stmt_effects(s->arena, body->items[i], &writes);
-    for (int w = 0; w < writes.count; w++)
-        for (int r = 0; r < reads.count && writes.items[w].access != ACCESS_READ; r++)
-            if (reads.items[r].buf == writes.items[w].buf) return true;
+    FOR_EACH_EFFECT (effect, s->arena, body->items[at])
+        for (int i = at + 1; i < body->count; i++)
+            if (i != but && stmt_writes(s->arena, body->items[i], effect->buf)) return true;
     return false;
 }
 
@@ -129,8 +126,8 @@ static int scaling_at(const Sum *s, const Stmt *loop) {
     return -1;
 }
 
-static bool is_element_scaling(const Sum *s,
-                               const Stmt *stmt) {   // at block level, of the one result of a rank-1 source
+// At block level, of the one result of a rank-1 source.
+static bool is_element_scaling(const Sum *s, const Stmt *stmt) {
     return s->sum->rank == 1 && buf_extent(s->sum, 0) == 1 && factor_of(s, stmt);
 }
 
@@ -145,29 +142,25 @@ static bool stmt_updates_only(Sum *s, Stmt *stmt, bool in_loop) {
         return true;
     }
     if (is_element_scaling(s, stmt)) return s->scales = true;
-    bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
-    if (parallel) {
+    if (is_loop(stmt, LOOP_PARALLEL)) {
         int at = scaling_at(s, stmt);
         for (int i = 0; i < stmt->loop.body.count; i++)
             if (i != at && stmt_uses_buf(stmt->loop.body.items[i], s->sum)) return false;
         return s->scales = at >= 0;
     }
-    if (stmt->kind == STMT_IF && expr_uses_buf(stmt->if_.condition, s->sum)) return false;
-    if (stmt->kind == STMT_WHILE && expr_uses_buf(stmt->while_.condition, s->sum)) return false;
-    Iter *iters;
-    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++)
-        if (expr_uses_buf(iters[i].begin, s->sum) || expr_uses_buf(iters[i].end, s->sum)) return false;
-    Block *bodies[2];
-    int count = stmt_bodies(stmt, bodies);
+    Stmt alone;
+    Block bodies[2];
     bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    int count = stmt_alone(stmt, &alone, bodies);
+    if (stmt_uses_buf(&alone, s->sum)) return false;
     for (int b = 0; b < count; b++)
-        if (!updates_only(s, bodies[b], in_loop || loops)) return false;
-    return count > 0;
+        if (!updates_only(s, &bodies[b], in_loop || loops)) return false;
+    return true;
 }
 
 static bool updates_only(Sum *s, const Block *block, bool in_loop) {
-    for (int i = 0; i < block->count; i++)
-        if (!stmt_updates_only(s, block->items[i], in_loop)) return false;
+    FOR_EACH_ITEM (stmt, block)
+        if (!stmt_updates_only(s, stmt, in_loop)) return false;
     return true;
 }
 
@@ -209,7 +202,7 @@ static void rewrite_update(Sum *s, Stmt *stmt, Block *out);
 
 static void rewrite_updates(Sum *s, Block *block) {
     Block out = {0};
-    for (int i = 0; i < block->count; i++) rewrite_update(s, block->items[i], &out);
+    FOR_EACH_ITEM (stmt, block) rewrite_update(s, stmt, &out);
     *block = out;
 }
 
@@ -222,38 +215,30 @@ static void rewrite_parallel(Sum *s, Stmt *loop, Block *out) {
 }
 
 static void rewrite_update(Sum *s, Stmt *stmt, Block *out) {
-    bool parallel = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
     if (!stmt_uses_buf(stmt, s->sum)) {
         block_push(s->arena, out, stmt);
     } else if (is_accumulation(s, stmt)) {
-        stmt->call.args[REDUCE_DST] = arg_region(region_whole(s->arena, s->partial));
+        ARG(stmt, REDUCE_SUM, dst) = arg_region(region_whole(s->arena, s->partial));
         block_push(s->arena, out, stmt);
     } else if (stmt->kind == STMT_STORE) {
         if (!s->whole) block_push(s->arena, out, stmt);
         block_push(s->arena, out, scale_partials(s, stmt, -1));
-    } else if (parallel) {
+    } else if (is_loop(stmt, LOOP_PARALLEL)) {
         rewrite_parallel(s, stmt, out);
     } else {
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++) rewrite_updates(s, bodies[b]);
+        FOR_EACH_BODY (body, stmt) rewrite_updates(s, body);
         block_push(s->arena, out, stmt);
     }
 }
 
-static Stmt *reduce_partials_to_sum(const Sum *s, int axis) {
-    Arg args[] = {arg_region(region_whole(s->arena, s->partial)),
-                  arg_region(region_whole(s->arena, s->sum)),
-                  arg_value(e_int(s->arena, axis)),
-                  arg_value(e_bool(s->arena, !s->whole)),
-                  {0}};
-    if (s->whole) args[REDUCE_ACCUMULATE] = (Arg){0};
-    Stmt *reduce = s_call(s->arena, s->reduce->call.op, COUNT_OF(args), args);
-    reduce->loc = s->reduce->loc;
-    return reduce;
+static void push_reduction_to_sum(const Sum *s, Block *out) {
+    BLOCK_CALL(s->arena, out, s->reduce->loc, s->reduce->call.op, arg_region(region_whole(s->arena, s->partial)),
+               arg_region(region_whole(s->arena, s->sum)), arg_int(s->arena, reduce_op_axis(s->reduce)),
+               s->whole ? (Arg){0} : arg_value(e_bool(s->arena, true)), (Arg){0});
 }
 
 static Buf *new_partials(const Sum *s, int64_t partials) {
-    const Buf *src = s->reduce->call.args[REDUCE_SRC].region->buf;
+    const Buf *src = reduce_of(s->reduce).src->buf;
     int axis = reduce_op_axis(s->reduce);
     int64_t shape[LAYOUT_MAX_RANK];
     for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? partials : buf_extent(src, d);
@@ -271,9 +256,10 @@ static int fill_before(const Sum *s, const Block *block, int at) {
     for (int i = at - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
         if (stmt->kind == STMT_DECL || !stmt_uses_buf(stmt, s->sum)) continue;
-        bool fill = stmt->kind == STMT_CALL && stmt->call.op == OP_FILL && region_is_whole(stmt->call.args[0].region);
+        FillOp fill;
+        bool fills = match_fill(stmt, &fill) && region_is_whole(fill.dst);
         Expr *identity = reduce_identity(s->arena, s->reduce->call.op, s->sum->type);
-        return fill && expr_equal(e_cast(s->arena, s->sum->type, stmt->call.args[1].value), identity) ? i : -1;
+        return fills && expr_equal(e_cast(s->arena, s->sum->type, fill.value), identity) ? i : -1;
     }
     return -1;
 }
@@ -282,24 +268,21 @@ static int fill_before(const Sum *s, const Block *block, int at) {
 static void reductions(PartialReductions *d, Block *block, int from, int to, Sum *s) {
     Arena *arena = d->arena;
     const Stmt *first = s->reduce;
-    int axis = reduce_op_axis(first);
-    int64_t partials = tv_threads_along(first->call.args[REDUCE_SRC].region->buf->layout, axis);
+    int64_t partials = tv_threads_along(source_layout(first), reduce_op_axis(first));
     int fill = fill_before(s, block, from);
     s->partial = new_partials(s, partials);
     s->whole = fill >= 0;
     Block out = {0};
     for (int i = 0; i < block->count; i++) {
         if (i == from) {
-            Arg args[] = {arg_region(region_whole(arena, s->partial)),
-                          arg_value(reduce_identity(arena, first->call.op, s->partial->type))};
-            Stmt *clear = s_call(arena, OP_FILL, COUNT_OF(args), args);
-            clear->loc = first->loc;
+            Expr *identity = reduce_identity(arena, first->call.op, s->partial->type);
             block_push(arena, &out, s_decl(arena, s->partial));
-            block_push(arena, &out, clear);
+            BLOCK_CALL(arena, &out, first->loc, OP_FILL, arg_region(region_whole(arena, s->partial)),
+                       arg_value(identity));
         }
         if (i >= from && i < to) rewrite_update(s, block->items[i], &out);
         else if (i != fill) block_push(arena, &out, block->items[i]);
-        if (i == to - 1) block_push(arena, &out, reduce_partials_to_sum(s, axis));
+        if (i == to - 1) push_reduction_to_sum(s, &out);
     }
     *block = out;
     d->changed = true;
@@ -309,7 +292,7 @@ static void reductions(PartialReductions *d, Block *block, int from, int to, Sum
 static bool shares(const Sum *s) {
     if (!s->reduce || !s->in_loop || reduces_to_partials(s->reduce)) return false;
     if (s->scales && s->reduce->call.op != OP_REDUCE_SUM) return false;
-    const Layout *layout = s->reduce->call.args[REDUCE_SRC].region->buf->layout;
+    const Layout *layout = source_layout(s->reduce);
     int64_t partials = tv_threads_along(layout, reduce_op_axis(s->reduce));
     return partials > 1 && tv_partial_reduce(s->arena, layout, reduce_op_axis(s->reduce), partials);
 }
@@ -331,41 +314,29 @@ static bool try_run(PartialReductions *d, Block *block, int from, Buf *sum) {
     return true;
 }
 
-typedef struct Targets {
-    Arena *arena;
-    VEC(Buf *) items;
-} Targets;
-
-static bool add_target(const Stmt *stmt, void *user) {
-    Targets *targets = user;
-    if (!is_reduction(stmt) || !accumulates(stmt) || reduces_to_partials(stmt)) return false;
-    Buf *buf = stmt->call.args[REDUCE_DST].region->buf;
-    if (buf->scope != SCOPE_FRAGMENT) return false;
-    for (int i = 0; i < targets->items.count; i++)
-        if (targets->items.items[i] == buf) return false;
-    vec_push(targets->arena, &targets->items, buf);
-    return false;
-}
-
 static void partial_in_block(PartialReductions *d, Block *block) {
-    Targets targets = {.arena = d->arena};
-    block_any(block, add_target, &targets);
-    VEC_EACH_PTR (Buf, sum, &targets.items) {
+    VEC(Buf *) sums = {0};
+    Map *seen = map_new(d->arena);
+    FOR_EACH_STMT (stmt, block) {
+        if (!is_reduction(stmt) || !accumulates(stmt) || reduces_to_partials(stmt)) continue;
+        Buf *sum = reduce_of(stmt).dst->buf;
+        if (sum->scope != SCOPE_FRAGMENT || map_has(seen, sum)) continue;
+        map_put(seen, sum, sum);
+        vec_push(d->arena, &sums, sum);
+    }
+    VEC_EACH_PTR (Buf, sum, &sums) {
         bool done = false;
         for (int i = 0; i < block->count && !done; i++)
             if (block->items[i]->kind != STMT_DECL && stmt_uses_buf(block->items[i], sum))
                 done = try_run(d, block, i, sum);
     }
-    for (int i = 0; i < block->count; i++) {
-        Block *bodies[2];
-        bool parallel = block->items[i]->kind == STMT_FOR && block->items[i]->loop.kind == LOOP_PARALLEL;
-        for (int b = 0, count = stmt_bodies(block->items[i], bodies); b < count && !parallel; b++)
-            partial_in_block(d, bodies[b]);
-    }
+    FOR_EACH_ITEM (stmt, block)
+        FOR_EACH_BODY (body, stmt)
+            if (!is_loop(stmt, LOOP_PARALLEL)) partial_in_block(d, body);
 }
 
 bool pass_partial_reductions(PassContext *context, Func *kernel) {
-    PartialReductions d = {.context = context, .arena = context->arena, .kernel = kernel};
+    PartialReductions d = {.context = context, .arena = context->arena};
     partial_in_block(&d, &kernel->body);
     if (d.changed) pass_layout_inference(context, kernel);
     return d.changed;

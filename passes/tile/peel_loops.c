@@ -42,8 +42,8 @@
 #include "passes/specialize/builder.h"
 #include "passes/specialize/warp_specialize.h"
 
-typedef struct
-    Edges {   // of a condition: it holds before `until` and from `from` on; NULL: by no comparison that falls, that rises
+// Of a condition: it holds before `until` and from `from` on; NULL: by no comparison that falls, that rises.
+typedef struct Edges {
     Expr *until, *from;
 } Edges;
 
@@ -53,14 +53,16 @@ typedef struct Split {
     Map *single_trip;   // loops whose plain part is the first and has one iteration, and then that part
 } Split;
 
-static bool is_running(const Stmt *stmt, void *user) {
-    (void)user;
-    return is_call(stmt, OP_GEMM) && stmt->call.is_async;
+static bool starts_products(const Block *block) {
+    FOR_EACH_STMT (stmt, block)
+        if (is_call(stmt, OP_GEMM) && stmt->call.is_async) return true;
+    return false;
 }
 
-static bool counts(const Stmt *stmt, void *user) {   // slots and parities
-    (void)user;
-    return stmt->kind == STMT_ASSIGN;
+static bool assigns(const Block *block) {   // slots and parities
+    FOR_EACH_STMT (stmt, block)
+        if (stmt->kind == STMT_ASSIGN) return true;
+    return false;
 }
 
 static bool is_rare(const Stmt *stmt) {
@@ -71,34 +73,25 @@ static bool is_rare(const Stmt *stmt) {
 static int rare_at(const Block *body) {
     int at = -1;
     for (int i = 0; i < body->count; i++) {
-        if (body->items[i]->kind != STMT_IF || block_any(&body->items[i]->if_.then, counts, NULL)) continue;
+        if (body->items[i]->kind != STMT_IF || assigns(&body->items[i]->if_.then)) continue;
         if (at >= 0 || !is_rare(body->items[i])) return -1;
         at = i;
     }
     return at;
 }
 
-typedef struct Bound {
-    const Block *body;
-    bool found;
-} Bound;
-
-static bool find_bound(Visitor *visitor, Expr *expr) {
-    Bound *bound = visitor->user;
-    for (int i = 0; expr->kind == EXPR_VAR && i < bound->body->count; i++) {
-        const Stmt *stmt = bound->body->items[i];
-        bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR;
-        bound->found |= binds && stmt->let.var == expr->var;
-    }
-    bound->found |= expr->kind == EXPR_VAR && expr->var->kind == VAR_MUTABLE;
-    return !bound->found;
+// A variable that the body binds at its top level, or a `var`.
+static bool is_bound_in(const Expr *expr, const void *body) {
+    if (expr->kind != EXPR_VAR) return false;
+    FOR_EACH_ITEM (stmt, (const Block *)body)
+        if ((stmt->kind == STMT_LET || stmt->kind == STMT_VAR) && stmt->let.var == expr->var) return true;
+    return expr->var->kind == VAR_MUTABLE;
 }
 
 // Of one comparison, counted from 0 on. False: it does not depend on the index so, or may wrap around.
 static bool edge_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index, Edges *edges) {
     int64_t in_a, in_b;
-    bool compares = e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ && e->binary.op <= BIN_GE;
-    if (!compares || e->binary.a->type != TYPE_I64 || !comparison_is_exact(facts, e)) return false;
+    if (!is_comparison(e) || e->binary.a->type != TYPE_I64 || !comparison_is_exact(facts, e)) return false;
     BinaryOp op = e->binary.op;
     bool least = op == BIN_GE || op == BIN_GT, strict = op == BIN_GT || op == BIN_LT;
     if (!least && op != BIN_LE && op != BIN_LT) return false;
@@ -123,7 +116,7 @@ static bool edge_of(Arena *arena, const Facts *facts, const Expr *e, const Var *
 
 static bool edges_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index, Edges *edges) {
     Edges a, b;
-    if (e->kind != EXPR_BINARY || e->binary.op != BIN_LOGICAL_OR) return edge_of(arena, facts, e, index, edges);
+    if (!is_binary(e, BIN_LOGICAL_OR)) return edge_of(arena, facts, e, index, edges);
     if (!edges_of(arena, facts, e->binary.a, index, &a) || !edges_of(arena, facts, e->binary.b, index, &b))
         return false;
     edges->from = a.from && b.from ? e_min(arena, a.from, b.from) : a.from ? a.from : b.from;
@@ -137,16 +130,14 @@ static Expr *within(Split *split, Facts *facts, const Iter *iter, Expr *least, E
 
 static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     Split *split = user;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_SERIAL || stmt->loop.count != 1) return;
+    if (!is_loop(stmt, LOOP_SERIAL) || stmt->loop.count != 1) return;
     const Iter *iter = &stmt->loop.iters[0];
     int rare = block_breaks(&stmt->loop.body) ? -1 : rare_at(&stmt->loop.body);
-    if (rare < 0 || !expr_is_int(iter->step, 1) || !block_any(&stmt->loop.body, is_running, NULL)) return;
+    if (rare < 0 || !expr_is_int(iter->step, 1) || !starts_products(&stmt->loop.body)) return;
     Expr *condition = stmt->loop.body.items[rare]->if_.condition;
-    Bound bound = {&stmt->loop.body, false};
-    Visitor visitor = {.expr = find_bound, .user = &bound};
-    visit_expr(&visitor, condition);
+    if (any_expr(condition, is_bound_in, &stmt->loop.body)) return;
     Facts *facts = (Facts *)at;   // as it was when we return
-    if (bound.found || !prove(facts, e_binary(split->arena, BIN_GE, iter->begin, e_int(split->arena, 0)))) return;
+    if (!prove(facts, e_ge(split->arena, iter->begin, e_int(split->arena, 0)))) return;
     int mark = facts_mark(facts);
     Edges *edges = NEW(split->arena, Edges);
     facts_iter(facts, iter);
@@ -171,17 +162,10 @@ static Stmt *piece_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {
 
 // What the statement does, known to be needed.
 static void unwrap(Arena *arena, Block *body, int at) {
-    Stmt *rare = body->items[at], *known = stmt_new(arena, STMT_ASSUME, rare->loc);
-    known->assume = rare->if_.condition;
+    const Stmt *rare = body->items[at];
     block_remove(body, at);
     for (int i = 0; i < rare->if_.then.count; i++) block_insert(arena, body, at + i, rare->if_.then.items[i]);
-    block_insert(arena, body, 0, known);
-}
-
-static Expr *bind_index(Arena *arena, const char *name, Expr *value, Span loc, Block *out) {
-    Var *var = var_new(arena, name, VAR_LET, TYPE_I64, loc);
-    block_push(arena, out, s_let(arena, var, value));
-    return e_var(arena, var);
+    block_insert(arena, body, 0, s_assume(arena, rare->if_.condition, rare->loc));
 }
 
 static void push_rare(Arena *arena, Stmt *loop, Expr *begin, Expr *end, int rare, Block *out) {
@@ -200,10 +184,10 @@ static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     }
     Expr *begin = stmt->loop.iters[0].begin, *end = stmt->loop.iters[0].end, *last = end;
     int rare = rare_at(&stmt->loop.body);
-    Expr *first = edges->until ? bind_index(arena, "near", edges->until, stmt->loc, out) : begin;
+    Expr *first = edges->until ? block_let(arena, out, "near", edges->until, stmt->loc) : begin;
     if (edges->from) {
         Expr *from = edges->until ? e_min(arena, end, e_max(arena, first, edges->from)) : edges->from;
-        last = bind_index(arena, "plain", from, stmt->loc, out);
+        last = block_let(arena, out, "plain", from, stmt->loc);
     }
     Stmt *most = piece_of(arena, stmt, first, last);
     if (map_has(split->single_trip, stmt)) map_put(split->single_trip, most, most);

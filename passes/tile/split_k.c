@@ -31,6 +31,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
+#include "passes/grid/tile_scheduler.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 #include <string.h>
@@ -46,20 +47,15 @@ static bool loop_serves(const Stmt *loop, KSlices *slices) {
     const Iter *iter = &loop->loop.iters[0];
     if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        GemmOp gemm;
         if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
-        if (is_call(stmt, OP_COPY) && stmt->call.args[COPY_TO].region->buf->scope == SCOPE_SHARED) continue;
-        if (!is_call(stmt, OP_GEMM) || stmt->call.count <= GEMM_ACC) return false;
+        if (is_call(stmt, OP_COPY) && ARG(stmt, COPY, dst).region->buf->scope == SCOPE_SHARED) continue;
+        if (!match_gemm(stmt, &gemm) || (slices->acc && slices->acc != gemm.acc->buf)) return false;
         for (int a = GEMM_ACC + 1; a < stmt->call.count; a++)
             if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
-        Buf *acc = stmt->call.args[GEMM_ACC].region->buf;
-        if (slices->acc && slices->acc != acc) return false;
-        slices->acc = acc;
+        slices->acc = gemm.acc->buf;
     }
     return slices->acc != NULL;
-}
-
-static bool is_whole_fragment(const Region *region, const Buf *buf) {
-    return region->buf == buf && region_is_whole(region) && !region->transposed;
 }
 
 // What stands outside of the loop: declarations, scalars, the fill before it, and one store behind it.
@@ -70,19 +66,19 @@ static bool find_pieces(const Func *kernel, KSlices *slices) {
     const Block *body = &grid->grid.body;
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
-        bool pipelined = stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PIPELINED;
+        bool pipelined = is_loop(stmt, LOOP_PIPELINED);
         if (stmt->kind == STMT_DECL || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (pipelined && slices->loop < 0 && loop_serves(stmt, slices)) slices->loop = i;
         else if (is_call(stmt, OP_COPY) && slices->loop >= 0 && slices->store < 0) slices->store = i;
         else if (!is_call(stmt, OP_FILL) || slices->loop >= 0) return false;
     }
     if (slices->loop < 0 || slices->store < 0) return false;
-    const Region *from = body->items[slices->store]->call.args[COPY_FROM].region;
-    const Region *to = body->items[slices->store]->call.args[COPY_TO].region;
-    if (!is_whole_fragment(from, slices->acc) || slices->acc->rank != 2 || to->buf->scope != SCOPE_GLOBAL) return false;
+    CopyOp store = copy_of(body->items[slices->store]);
+    bool whole = store.src->buf == slices->acc && region_is_whole(store.src) && !store.src->transposed;
+    if (!whole || slices->acc->rank != 2 || store.dst->buf->scope != SCOPE_GLOBAL) return false;
     slices->rows = buf_extent(slices->acc, 0);
     slices->columns = buf_extent(slices->acc, 1);
-    return region_rank(to) == 2;
+    return region_rank(store.dst) == 2;
 }
 
 bool can_split(const Target *target, const Func *kernel, int blocks) {
@@ -128,15 +124,21 @@ static void split_loop(Split *s, Stmt *loop) {
     iter->end = e_min(a, chunk, e_max(a, e_sub(a, iter->end, e_mul(a, rank, chunk)), e_int(a, 0)));
 }
 
+// One more iterator of the grid, at a place among the others.
+static void insert_iter(Arena *arena, Stmt *grid, int at, Iter iter) {
+    const Iter *old = grid->grid.iters;
+    int count = grid->grid.count++;
+    grid->grid.iters = NEW_ARRAY(arena, Iter, count + 1);
+    for (int i = 0; i < count; i++) grid->grid.iters[i < at ? i : i + 1] = old[i];
+    grid->grid.iters[at] = iter;
+}
+
 static void push_barrier(Split *s, Block *out) {
     block_push(s->arena, out, s_call(s->arena, OP_CLUSTER_BARRIER, 0, NULL));
 }
 
 static void push_when(Split *s, Expr *condition, Stmt *stmt, Block *out) {
-    Stmt *branch = condition ? s_if(s->arena, condition) : NULL;
-    if (branch) branch->loc = stmt->loc;
-    block_push(s->arena, branch ? &branch->if_.then : out, stmt);
-    if (branch) block_push(s->arena, out, branch);
+    block_push(s->arena, out, condition ? s_if_only(s->arena, condition, stmt) : stmt);
 }
 
 // sum[i, j] = peer(part[first + i, j], 0) + peer(.., 1) + ..
@@ -144,14 +146,13 @@ static void push_sums(Split *s, Buf *slice, Buf *sum, Expr *first, Expr *adds, B
     Arena *a = s->arena;
     Var *i = var_new(a, "i", VAR_ITER, TYPE_I64, s->grid->loc), *j = var_new(a, "j", VAR_ITER, TYPE_I64, s->grid->loc);
     Stmt *loop = s_for(a, LOOP_PARALLEL, i, e_int(a, 0), sum->shape[0]);
-    Iter iters[] = {loop->loop.iters[0], {j, e_int(a, 0), sum->shape[1], e_int(a, 1)}};
+    Iter iters[] = {loop->loop.iters[0], iter_new(a, j, sum->shape[1])};
     loop->loop.iters = arena_copy(a, iters, sizeof iters);
     loop->loop.count = COUNT_OF(iters);
     loop->loc = s->grid->loc;
     Expr *from[] = {e_add(a, first, e_var(a, i)), e_var(a, j)}, *to[] = {e_var(a, i), e_var(a, j)}, *value = NULL;
     for (int rank = 0; rank < s->blocks; rank++) {
-        Arg args[] = {arg_region(region_element(a, slice, COUNT_OF(from), from)), arg_value(e_int(a, rank))};
-        Expr *term = e_call(a, OP_PEER, COUNT_OF(args), args);
+        Expr *term = E_CALL(a, OP_PEER, arg_region(region_element(a, slice, COUNT_OF(from), from)), arg_int(a, rank));
         value = value ? e_add(a, value, term) : term;
     }
     block_push(a, &loop->loop.body, s_store(a, sum, COUNT_OF(to), to, value));
@@ -182,13 +183,9 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
     Buf *slice = buf_new(a, "slice", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
     Buf *sum = buf_new(a, "sum", SCOPE_FRAGMENT, acc->type, 2, shape, acc->loc);
     attr_set_ints(a, &slice->attrs, ATTR_SCRATCH, 0, NULL);
-    Stmt *keep = s_call(a, OP_COPY, 2, (Arg[]){store->call.args[COPY_FROM], arg_region(region_whole(a, slice))});
-    Stmt *share = s_call(a, OP_COPY, 2,
-                         (Arg[]){arg_region(region_whole(a, sum)),
-                                 arg_region(share_of(s, store->call.args[COPY_TO].region, first, rows))});
-    keep->loc = share->loc = store->loc;
+    Stmt *share = s_copy(a, region_whole(a, sum), share_of(s, copy_of(store).dst, first, rows), store->loc);
     block_push(a, out, s_decl(a, slice));
-    block_push(a, out, keep);
+    block_push(a, out, s_copy(a, copy_of(store).src, region_whole(a, slice), store->loc));
     push_barrier(s, out);
     block_push(a, out, s_decl(a, sum));
     push_sums(s, slice, sum, first, adds, out);
@@ -207,16 +204,10 @@ void split_kernel(Arena *arena, Func *kernel, int blocks) {
         else block_push(arena, &out, body->items[i]);
     }
     *body = out;
-    Iter *iters = NEW_ARRAY(arena, Iter, s.grid->grid.count + 1);
-    iters[0] = (Iter){s.rank, e_int(arena, 0), e_int(arena, blocks), e_int(arena, 1)};
-    for (int i = 0; i < s.grid->grid.count; i++) iters[i + 1] = s.grid->grid.iters[i];
-    s.grid->grid.iters = iters;
-    s.grid->grid.count++;
-    s.grid->grid.cluster[0] = blocks;
-    s.grid->grid.cluster[1] = s.grid->grid.cluster[2] = 1;
+    insert_iter(arena, s.grid, 0, iter_new(arena, s.rank, s.count));
+    set_cluster(s.grid, blocks);
+    drop_raster(s.grid);
     s.grid->grid.persistent = false;
-    s.grid->grid.raster = NULL;
-    s.grid->grid.hilbert = false;
 }
 
 bool pass_split_k(PassContext *context, Func *kernel) {
@@ -242,7 +233,7 @@ bool pass_split_k(PassContext *context, Func *kernel) {
 
 // The result: a whole tensor, of which tiles are stored.
 static const Param *result_of(const Func *kernel, const KSlices *slices) {
-    const Region *to = func_grid(kernel)->grid.body.items[slices->store]->call.args[COPY_TO].region;
+    const Region *to = copy_of(func_grid(kernel)->grid.body.items[slices->store]).dst;
     int uses = 0;
     const Param *result = NULL;
     VEC_EACH (const Param, param, &kernel->params) {
@@ -293,24 +284,23 @@ static int place_of_result(const Func *kernel) {
     return (int)(result_of(kernel, &slices) - kernel->params.items);
 }
 
-// What the kernels of both launches build on, so that neither needs a variant that does without: the workspace is
+// What the kernels of both launches rely on, so that neither needs a variant that does without: the workspace is
 // aligned.
 static Expr *map_facts(Arena *arena, const Func *func) {
     Expr *all = NULL;
-    for (int i = 0; i < func->params.count; i++) {
-        Buf *buf = func->params.items[i].buf;
+    VEC_EACH (const Param, param, &func->params) {
+        Buf *buf = param->buf;
         if (!buf) continue;
         Expr *fact = aligned_fact(arena, buf, tma_facts.unit_bytes);
         int64_t elements = tma_facts.unit_bytes / type_bytes(buf->type);
         for (int d = 0; d < buf->rank; d++) {
             Expr *period = buf->strides ? buf->strides[d] : buf->shape[buf->rank - 1];
-            if (d < buf->rank - 1)
-                fact = e_and(arena, fact,
-                             e_binary(arena, BIN_EQ, e_mod(arena, period, e_int(arena, elements)), e_int(arena, 0)));
+            Expr *whole = e_eq(arena, e_rem(arena, period, elements), e_int(arena, 0));
+            if (d < buf->rank - 1) fact = e_and(arena, fact, whole);
             fact = e_and(arena, fact, e_lt(arena, e_int(arena, 0), buf->shape[d]));
             fact = e_and(arena, fact, e_lt(arena, buf->shape[d], e_int(arena, (int64_t)INT32_MAX + 1)));
         }
-        all = all ? e_and(arena, all, fact) : fact;
+        all = e_both(arena, all, fact);
     }
     return all;
 }
@@ -329,7 +319,8 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
                                     (long long)s.slices.columns);
     func->name = free_name(arena, module, name);
     Block *body = &s.grid->grid.body;
-    Region *to = body->items[s.slices.store]->call.args[COPY_TO].region;
+    Stmt *store = body->items[s.slices.store];
+    const Region *to = copy_of(store).dst;
     Buf *slice = slice_param(arena, func, s.slices.acc->type, MODE_OUT, &func->params.items[place_of_result(func)]);
     func->when = map_facts(arena, func);
     attr_remove(&func->attrs, ATTR_SPLIT);
@@ -338,84 +329,88 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
     split_loop(&s, body->items[s.slices.loop]);
     RegionDim dims[] = {{.start = e_var(arena, s.rank), .tile = 1}, to->dims[0], to->dims[1]};
-    body->items[s.slices.store]->call.args[COPY_TO] = arg_region(region_new(arena, slice, dims, false, to->loc));
-    Iter *iters = NEW_ARRAY(arena, Iter, s.grid->grid.count + 1);
-    memcpy(iters, s.grid->grid.iters, sizeof *iters * (size_t)s.grid->grid.count);
-    iters[s.grid->grid.count++] = (Iter){s.rank, e_int(arena, 0), s.count, e_int(arena, 1)};
-    s.grid->grid.iters = iters;
+    ARG(store, COPY, dst) = arg_region(region_new(arena, slice, dims, false, to->loc));
+    insert_iter(arena, s.grid, s.grid->grid.count, iter_new(arena, s.rank, s.count));
     return func;
 }
 
-// grid (b in ceildiv(N, columns), m in M) threads 32: parts are read IN_FLIGHT at a time, since what waits for one of
-// them waits for all.
-static Func *sum_kernel(Arena *arena, const Target *target, const Module *module, const Func *kernel, Type type) {
-    enum { IN_FLIGHT = 8 };
+// The kernel of the second launch, without its body: `slice` is summed into the result.
+static Func *new_sum_kernel(Arena *arena, const Module *module, const Func *kernel, Type type, Buf **slice, Buf **out) {
     Func *func = clone_func(arena, kernel);
-    Param result = func->params.items[place_of_result(func)], slice_of = result;
+    Param result = func->params.items[place_of_result(func)], slices = result;
     func->name = free_name(arena, module, arena_printf(arena, "%s__split_k_reduce", kernel->name));
     func->params.count = func->dims.count = 0;
     func->attrs = NULL;
     func->body = (Block){0};
-    Buf *slice = slice_param(arena, func, type, MODE_IN, &slice_of), *out = result.buf;
-    for (int d = 0; d < 2; d++) vec_push(arena, &func->dims, out->shape[d]->var);
-    vec_push(arena, &func->params, slice_of);
+    *slice = slice_param(arena, func, type, MODE_IN, &slices);
+    *out = result.buf;
+    for (int d = 0; d < 2; d++) vec_push(arena, &func->dims, result.buf->shape[d]->var);
+    vec_push(arena, &func->params, slices);
     vec_push(arena, &func->params, result);
     func->when = map_facts(arena, func);
-
-    int64_t columns = target->warp_lanes * target->vector_bytes / type_bytes(type);
-    Expr *width = e_int(arena, columns), *many = e_int(arena, IN_FLIGHT), *sum_shape[] = {width},
-         *shape[] = {many, width};
-    Stmt *grid = stmt_new(arena, STMT_GRID, func->loc);
-    Var *b = var_new(arena, "b", VAR_ITER, TYPE_I64, func->loc),
-        *m = var_new(arena, "m", VAR_ITER, TYPE_I64, func->loc);
-    Var *at = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
-    Iter iters[] = {{b, e_int(arena, 0), e_call2(arena, OP_CEILDIV, out->shape[1], width), e_int(arena, 1)},
-                    {m, e_int(arena, 0), out->shape[0], e_int(arena, 1)}};
-    grid->grid.iters = arena_copy(arena, iters, sizeof iters);
-    grid->grid.count = COUNT_OF(iters);
-    grid->grid.threads = e_int(arena, target->warp_lanes);
-    for (int d = 0; d < 3; d++) grid->grid.cluster[d] = 1;
-    Buf *sum = buf_new(arena, "sum", SCOPE_FRAGMENT, type, 1, sum_shape, func->loc);
-    Buf *v = buf_new(arena, "v", SCOPE_FRAGMENT, type, 2, shape, func->loc);
-    RegionDim column = {e_mul(arena, e_var(arena, b), width), width, columns},
-              row = {.start = e_var(arena, m), .tile = 1};
-    RegionDim from[] = {{e_mul(arena, e_var(arena, at), many), many, IN_FLIGHT}, row, column}, to[] = {row, column};
-    Arg args[REDUCE_SCRATCH + 1] = {arg_region(region_whole(arena, v)), arg_region(region_whole(arena, sum)),
-                                    arg_value(e_int(arena, 0)), arg_value(e_bool(arena, true))};
-    Block *body = &grid->grid.body;
-    block_push(arena, body, s_decl(arena, sum));
-    block_push(
-        arena, body,
-        s_call(arena, OP_FILL, 2, (Arg[]){arg_region(region_whole(arena, sum)), arg_value(e_zero(arena, type))}));
-    Stmt *loop = s_for(arena, LOOP_SERIAL, at, e_int(arena, 0), e_call2(arena, OP_CEILDIV, slice->shape[0], many));
-    block_push(arena, &loop->loop.body, s_decl(arena, v));
-    block_push(arena, &loop->loop.body,
-               s_call(arena, OP_COPY, 2,
-                      (Arg[]){arg_region(region_new(arena, slice, from, false, func->loc)),
-                              arg_region(region_whole(arena, v))}));
-    block_push(arena, &loop->loop.body, s_call(arena, OP_REDUCE_SUM, COUNT_OF(args), args));
-    block_push(arena, body, loop);
-    block_push(arena, body,
-               s_call(arena, OP_COPY, 2,
-                      (Arg[]){arg_region(region_whole(arena, sum)),
-                              arg_region(region_new(arena, out, to, false, func->loc))}));
-    block_push(arena, &func->body, grid);
     return func;
 }
 
+// grid (b in ceildiv(N, columns), m in M) threads 32 {
+//     fragment sum: f32[columns];
+//     fill(sum, 0);
+//     for (s in ceildiv(S, IN_FLIGHT)) {
+//         fragment v: f32[IN_FLIGHT, columns];               loads in flight, since a use of one waits for all of them
+//         copy(slice[s * IN_FLIGHT, m, b * columns], v);
+//         reduce_sum(v, sum, axis = 0, accumulate = true);
+//     }
+//     copy(sum, C[m, b * columns]);
+// }
+static Func *sum_kernel(Arena *a, const Target *target, const Module *module, const Func *kernel, Type type) {
+    enum { IN_FLIGHT = 8 };
+    Buf *slice, *out;
+    Func *func = new_sum_kernel(a, module, kernel, type, &slice, &out);
+    int64_t columns = target->warp_lanes * target->vector_bytes / type_bytes(type), v_shape[] = {IN_FLIGHT, columns};
+    Expr *width = e_int(a, columns), *many = e_int(a, IN_FLIGHT);
+    Var *b = var_new(a, "b", VAR_ITER, TYPE_I64, func->loc), *m = var_new(a, "m", VAR_ITER, TYPE_I64, func->loc);
+    Var *step = var_new(a, "s", VAR_ITER, TYPE_I64, func->loc);
+    Stmt *grid = stmt_new(a, STMT_GRID, func->loc);
+    insert_iter(a, grid, 0, iter_new(a, b, e_call2(a, OP_CEILDIV, out->shape[1], width)));
+    insert_iter(a, grid, 1, iter_new(a, m, out->shape[0]));
+    grid->grid.threads = e_int(a, target->warp_lanes);
+    set_cluster(grid, 1);
+    Buf *sum = buf_new_const(a, "sum", SCOPE_FRAGMENT, type, 1, &columns, func->loc);
+    Buf *v = buf_new_const(a, "v", SCOPE_FRAGMENT, type, 2, v_shape, func->loc);
+    RegionDim row = {.start = e_var(a, m), .tile = 1}, column = {e_mul(a, e_var(a, b), width), width, columns};
+    RegionDim from[] = {{e_mul(a, e_var(a, step), many), many, IN_FLIGHT}, row, column}, to[] = {row, column};
+    Arg sum_arg = arg_region(region_whole(a, sum)), v_arg = arg_region(region_whole(a, v));
+    Stmt *loop = s_for(a, LOOP_SERIAL, step, e_int(a, 0), e_call2(a, OP_CEILDIV, slice->shape[0], many));
+    Block *body = &grid->grid.body, *steps = &loop->loop.body;
+    block_push(a, body, s_decl(a, sum));
+    BLOCK_CALL(a, body, (Span){0}, OP_FILL, sum_arg, arg_value(e_zero(a, type)));
+    block_push(a, steps, s_decl(a, v));
+    block_push(a, steps, s_copy(a, region_new(a, slice, from, false, func->loc), v_arg.region, (Span){0}));
+    BLOCK_CALL(a, steps, (Span){0}, OP_REDUCE_SUM, v_arg, sum_arg, arg_int(a, 0), arg_value(e_bool(a, true)), (Arg){0});
+    block_push(a, body, loop);
+    block_push(a, body, s_copy(a, sum_arg.region, region_new(a, out, to, false, func->loc), (Span){0}));
+    block_push(a, &func->body, grid);
+    return func;
+}
+
+// The first launch computes the slices: it has the program's arguments, with the slices in the place of the result. The
+// second one, which sums them, has the slices and the result.
 static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *result, Buf *slice, bool sums) {
     Stmt *stmt = stmt_new(arena, STMT_LAUNCH, program->loc);
+    Arg *args = NEW_ARRAY(arena, Arg, program->params.count + 1), slices = arg_region(region_whole(arena, slice));
+    int count = 0;
+    VEC_EACH (const Param, param, &program->params) {
+        bool is_result = param->buf == result;
+        if (sums && !is_result) continue;
+        if (is_result) args[count++] = slices;
+        if (param->buf && sums == is_result) args[count++] = arg_region(region_whole(arena, param->buf));
+        if (param->var) args[count++] = arg_value(e_var(arena, param->var));
+    }
     stmt->launch.callee = callee->name;
     stmt->launch.func = callee;
-    stmt->launch.args = NEW_ARRAY(arena, Arg, callee->params.count + 1);
-    VEC_EACH (const Param, param, &program->params) {
-        if (sums && param->buf != result) continue;
-        if (sums || param->buf == result)
-            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, slice));
-        if (param->buf && (sums || param->buf != result))
-            stmt->launch.args[stmt->launch.count++] = arg_region(region_whole(arena, param->buf));
-        if (param->var) stmt->launch.args[stmt->launch.count++] = arg_value(e_var(arena, param->var));
-    }
+    stmt->launch.args = args;
+    stmt->launch.count = count;
+    EXPECT(arena_failure(arena), count == callee->params.count, "'%s' is launched with %d of %d arguments",
+           callee->name, count, callee->params.count);
     block_push(arena, &program->body, stmt);
 }
 
@@ -444,7 +439,7 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
     program->kind = FUNC_PROGRAM;
     program->attrs = NULL;
     program->body = (Block){0};
-    program->when = program->when ? e_and(arena, program->when, map_facts(arena, program)) : map_facts(arena, program);
+    program->when = e_both(arena, program->when, map_facts(arena, program));
     block_push(arena, &program->body, let);
     block_push(arena, &program->body, s_decl(arena, slice));
     push_launch(arena, program, workspace.slices, result, slice, false);

@@ -112,21 +112,17 @@ static void swap_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     block_push(mapper->arena, out, stmt);
 }
 
-static bool find_accumulator(Visitor *visitor, Stmt *stmt) {
-    OperandSwap *swap = visitor->user;
-    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT) return true;
-    Buf *acc = stmt->decl;
-    if (acc->rank != 2 || acc->layout || !is_accumulator(swap->kernel, acc)) return true;
+static void find_accumulator(OperandSwap *swap, Buf *acc) {
+    if (acc->scope != SCOPE_FRAGMENT || acc->rank != 2 || acc->layout || !is_accumulator(swap->kernel, acc)) return;
     Expr *shape[] = {acc->shape[1], acc->shape[0]};
     map_put(swap->swapped, acc, buf_new(swap->arena, acc->name, acc->scope, acc->type, 2, shape, acc->loc));
-    return true;
 }
 
 // In place; false: what is left is of no use.
 static bool swap_kernel(Arena *arena, Func *kernel) {
     OperandSwap swap = {.arena = arena, .kernel = kernel, .swapped = map_new(arena)};
-    Visitor visitor = {.stmt = find_accumulator, .user = &swap};
-    visit_block(&visitor, &kernel->body);
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_DECL) find_accumulator(&swap, stmt->decl);
     Mapper loads = {.arena = arena, .expr = swap_load, .user = &swap};
     map_block(&loads, &kernel->body);
     StmtMapper mapper = {.arena = arena, .stmt = swap_stmt, .user = &swap};
