@@ -77,10 +77,10 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
 
 enum { PRUNE_STEPS = 400000 };   // statements played: a bound on compile time, far above what kernels need
 
-static void prune_part(SyncModel *model, Sync *sync, int part) {
-    if (!(sync->parts & part)) return;
-    sync->parts &= ~part;
-    if (!sync_model_check(model)) sync->parts |= part;
+static void prune_op(SyncModel *model, Sync *sync, int op) {
+    if (!(sync->ops & op)) return;
+    sync->ops &= ~op;
+    if (!sync_model_check(model)) sync->ops |= op;
 }
 
 static void prune(SyncModel *model, SyncPlan *plan) {
@@ -94,12 +94,12 @@ static void prune(SyncModel *model, SyncPlan *plan) {
     for (int i = 0; i < plan->syncs.count && sync_model_steps(model) < budget; i++) {
         Sync *sync = plan->syncs.items[i];
         int wait = sync->wait;
-        prune_part(model, sync, SYNC_BARRIER);
+        prune_op(model, sync, SYNC_BARRIER);
         sync->wait = -1;
         if (wait >= 0 && !sync_model_check(model)) sync->wait = wait;
-        prune_part(model, sync, SYNC_COMMIT);
-        prune_part(model, sync, SYNC_BULK);
-        prune_part(model, sync, SYNC_FENCE);
+        prune_op(model, sync, SYNC_COMMIT);
+        prune_op(model, sync, SYNC_BULK);
+        prune_op(model, sync, SYNC_FENCE);
     }
 }
 
@@ -119,11 +119,11 @@ static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, 
 static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
     if (!sync) return;
     Arg none[2] = {{0}}, groups = arg_int(w->arena, sync->wait), read[] = {arg_int(w->arena, 0), arg_name("read")};
-    if (sync->parts & SYNC_COMMIT) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
+    if (sync->ops & SYNC_COMMIT) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
     if (sync->wait >= 0) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
-    if (sync->parts & SYNC_BULK) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
-    if (sync->parts & SYNC_FENCE) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
-    if (sync->parts & SYNC_BARRIER) push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
+    if (sync->ops & SYNC_BULK) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
+    if (sync->ops & SYNC_FENCE) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
+    if (sync->ops & SYNC_BARRIER) push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
 }
 
 // What threads copy themselves is there when the statement is over, though it may have been started by hand.

@@ -79,8 +79,8 @@ bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, 
 typedef struct Sync {
     const Stmt *before;
     const Block *at_end;
-    int parts;   // SYNC_ bits
-    int wait;    // cp.async groups that may be pending; -1: no wait
+    int ops;    // SYNC_ bits
+    int wait;   // cp.async groups that may be pending; -1: no wait
 } Sync;
 // cp_async_commit(); bulk_wait(0, read); fence_async(); barrier(): in this order, the wait after the commit.
 enum { SYNC_COMMIT = 1, SYNC_BULK = 2, SYNC_FENCE = 4, SYNC_BARRIER = 8 };

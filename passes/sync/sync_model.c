@@ -260,11 +260,11 @@ static void drop_globals(State *s) {
 
 static void do_sync(SyncModel *m, State *s, const Sync *sync) {
     if (!sync) return;
-    if (sync->parts & SYNC_COMMIT) do_commit(s);
+    if (sync->ops & SYNC_COMMIT) do_commit(s);
     if (sync->wait >= 0) do_wait(m, s, sync->wait);
-    if (sync->parts & SYNC_BULK) do_bulk_wait(m, s);
-    if (sync->parts & SYNC_FENCE) do_fence(s);
-    if (sync->parts & SYNC_BARRIER) do_barrier(s);
+    if (sync->ops & SYNC_BULK) do_bulk_wait(m, s);
+    if (sync->ops & SYNC_FENCE) do_fence(s);
+    if (sync->ops & SYNC_BARRIER) do_barrier(s);
 }
 
 // ---- conflicts ----
@@ -331,16 +331,16 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
         if (y->ordered && !x->tma) continue;
         if (!boxes_meet(m, y, x, start) || waits_elsewhere(y, x, start)) continue;
-        if (x->tma && y->lasting && !y->fenced) need->parts |= SYNC_FENCE;
+        if (x->tma && y->lasting && !y->fenced) need->ops |= SYNC_FENCE;
         if (y->pending && y->access->tma) {
-            if (!y->access->write) need->parts |= SYNC_BULK;
+            if (!y->access->write) need->ops |= SYNC_BULK;
         } else if (y->pending) {
             int groups = y->age < 0 ? 0 : y->age;
-            if (y->age < 0) need->parts |= SYNC_COMMIT;
+            if (y->age < 0) need->ops |= SYNC_COMMIT;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
         }
         if (of_same_threads(m, y, x, start)) continue;
-        need->parts |= SYNC_BARRIER;
+        need->ops |= SYNC_BARRIER;
         if (y->born > *latest) *latest = y->born;
     }
 }
@@ -366,12 +366,12 @@ static void add_to_plan(SyncModel *m, const Sync *need) {
         map_put(m->plan->by_place, place, sync);
         vec_push(m->arena, &m->plan->syncs, sync);
     }
-    sync->parts |= need->parts;
+    sync->ops |= need->ops;
     if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
 }
 
 static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
-    const Frame *frame = need->wait < 0 && !(need->parts & (SYNC_BULK | SYNC_FENCE)) ? hoisted(m, latest) : NULL;
+    const Frame *frame = need->wait < 0 && !(need->ops & (SYNC_BULK | SYNC_FENCE)) ? hoisted(m, latest) : NULL;
     if (frame) {
         need->before = frame->stmt;
         need->at_end = NULL;
@@ -430,7 +430,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
         start_of(m, x, start);
         find_need(m, s, x, start, &need, &latest);
     }
-    if (need.parts || need.wait >= 0) {
+    if (need.ops || need.wait >= 0) {
         if (m->placing) add_need(m, s, &need, latest);
         else m->failed = true;
     }
