@@ -192,14 +192,14 @@ static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAcce
 // The bytes of the widest elements that move along `fast`. Global ones that the loop comes back to do not count where
 // others are new each time: they are in a cache, and two instructions for a vector of them are as good as one.
 static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
-    int64_t points = 1;
-    for (int i = 0; i < loop->rank; i++) points *= loop->extents[i];
+    int64_t iterations = 1;
+    for (int i = 0; i < loop->rank; i++) iterations *= loop->extents[i];
     int widest = 0, widest_new = 0;
     VEC_EACH (const TileAccess, access, accesses) {
         if (!is_memory(access->buf) || run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         if (comes_back(loop, accesses, access->buf, fast)) continue;
         int bytes = type_bytes(access->buf->type);
-        bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < points;
+        bool again = access->buf->scope == SCOPE_GLOBAL && !access->is_store && touched(loop, access) < iterations;
         widest = bytes > widest ? bytes : widest;
         if (!again) widest_new = bytes > widest_new ? bytes : widest_new;
     }
