@@ -52,6 +52,7 @@ Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, E
 Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
 int64_t buf_elements(const Buf *buf);          // of constant extents
+int buf_slot_rank(const Buf *buf);             // dims of one slot: of a tile without those of its slots
 int64_t buf_slots(const Buf *buf);             // of a ring; 1 when it is none
 int64_t buf_slot_bytes(const Buf *buf);        // bytes of one slot's elements, whose extents are constant
 int64_t buf_slot_space(const Buf *buf);        // of the memory that a slot takes: of its layout's image, if it has one
@@ -81,6 +82,7 @@ Stmt *s_block(Arena *arena);
 Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);
 Iter iter_new(Arena *arena, Var *var, Expr *end);                 // 0 .. end by 1
 Stmt *s_copy(Arena *arena, Region *src, Region *dst, Span loc);   // copy(src, dst)
+void call_set_arg(Arena *arena, Stmt *call, int operand, Arg arg);   // also one behind those that it has
 void block_push(Arena *arena, Block *block, Stmt *stmt);
 void block_insert(Arena *arena, Block *block, int at, Stmt *stmt);
 void block_remove(Block *block, int at);
@@ -93,6 +95,7 @@ Stmt *block_call(Arena *arena, Block *block, Span loc, OpId op, int count, const
     block_call(arena, block, loc, op, ARG_COUNT(__VA_ARGS__), (Arg[]){__VA_ARGS__})
 Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc);    // the new variable
 Expr *block_name(Arena *arena, Block *block, const char *name, Expr *value, Span loc);   // a name or constant: itself
+Stmt *block_barrier(Arena *arena, Block *block, Span loc);   // of all threads that execute it
 Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_t count, Span loc);   // a local array
 void block_store1(Arena *arena, Block *block, Buf *buf, Expr *index, Expr *value);
 Block *block_if(Arena *arena, Block *block, Expr *condition);   // its body; NULL: the block itself

@@ -1,5 +1,6 @@
 // Constructors of variables, buffers, operands, statements and blocks; those of expressions are in build.c.
 #include "ir/build.h"
+#include <assert.h>
 #include <string.h>
 
 // ---- variables, buffers, regions, operands ----
@@ -32,6 +33,10 @@ int64_t buf_elements(const Buf *buf) {
     int64_t elements = 1;
     for (int d = 0; d < buf->rank; d++) elements *= buf_extent(buf, d);
     return elements;
+}
+
+int buf_slot_rank(const Buf *buf) {
+    return buf->rank - buf->stage_dims;
 }
 
 int64_t buf_slots(const Buf *buf) {
@@ -222,11 +227,26 @@ void block_append(Arena *arena, Block *to, const Block *from) {
     for (int i = 0, count = from->count; i < count; i++) vec_push(arena, to, from->items[i]);
 }
 
+void call_set_arg(Arena *arena, Stmt *call, int operand, Arg arg) {
+    assert(op_operand(call->call.op, operand));
+    if (operand >= call->call.count) {
+        Arg *args = NEW_ARRAY(arena, Arg, operand + 1);
+        for (int i = 0; i < call->call.count; i++) args[i] = call->call.args[i];
+        call->call.args = args;
+        call->call.count = operand + 1;
+    }
+    call->call.args[operand] = arg;
+}
+
 Stmt *block_call(Arena *arena, Block *block, Span loc, OpId op, int count, const Arg *args) {
     Stmt *call = s_call(arena, op, count, args);
     call->loc = loc;
     block_push(arena, block, call);
     return call;
+}
+
+Stmt *block_barrier(Arena *arena, Block *block, Span loc) {
+    return BLOCK_CALL(arena, block, loc, OP_BARRIER, (Arg){0}, (Arg){0});
 }
 
 Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc) {

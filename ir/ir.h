@@ -255,7 +255,8 @@ struct Region {
 // Operand shape of a region: its kept dims' tiles, exchanged when transposed.
 int region_rank(const Region *region);
 int64_t region_extent(const Region *region, int dim);
-bool region_is_whole(const Region *region);   // every dim from 0, with the buffer's extent, nothing dropped
+bool region_is_whole(const Region *region);        // every dim from 0, with the buffer's extent, nothing dropped
+bool region_is_whole_slot(const Region *region);   // the same of the dims of one slot
 
 // ---- statements ----
 typedef enum {

@@ -110,3 +110,10 @@ static inline bool is_shared_to_global_copy(const Stmt *stmt) {
 static inline bool is_fragment_to_global_copy(const Stmt *stmt) {
     return is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_GLOBAL);
 }
+// The side of a copy from or to a tensor that is the tensor, and the other one.
+static inline Region *copy_tensor(const Stmt *copy) {
+    return copy_of(copy).dst->buf->scope == SCOPE_GLOBAL ? copy_of(copy).dst : copy_of(copy).src;
+}
+static inline Region *copy_tile(const Stmt *copy) {
+    return copy_of(copy).dst->buf->scope == SCOPE_GLOBAL ? copy_of(copy).src : copy_of(copy).dst;
+}

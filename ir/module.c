@@ -62,11 +62,19 @@ int64_t region_extent(const Region *region, int dim) {
     return 1;
 }
 
-bool region_is_whole(const Region *region) {
-    for (int i = 0; i < region->count; i++) {
+static bool is_whole_from(const Region *region, int first) {
+    for (int i = first; i < region->count; i++) {
         const RegionDim *dim = &region->dims[i];
         if (!dim->extent || !expr_is_int(dim->start, 0) || !expr_equal(dim->extent, region->buf->shape[i]))
             return false;
     }
     return true;
+}
+
+bool region_is_whole(const Region *region) {
+    return is_whole_from(region, 0);
+}
+
+bool region_is_whole_slot(const Region *region) {
+    return region->count == region->buf->rank && is_whole_from(region, region->buf->stage_dims);
 }

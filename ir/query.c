@@ -88,6 +88,12 @@ bool stmt_any(const Stmt *stmt, StmtTest *is, void *user) {
     return false;
 }
 
+bool below_any(const Stmt *stmt, StmtTest *is, void *user) {
+    FOR_EACH_BODY (body, stmt)
+        if (block_any(body, is, user)) return true;
+    return false;
+}
+
 const Stmt *block_first_call(const Block *block, OpId op) {
     FOR_EACH_STMT (stmt, block)
         if (is_call(stmt, op)) return stmt;
@@ -100,10 +106,14 @@ EffectVec effects_of(Arena *arena, const Stmt *stmt) {
     return effects;
 }
 
+int count_effects(Arena *arena, const Stmt *stmt, const Buf *buf) {
+    int count = 0;
+    FOR_EACH_EFFECT (effect, arena, stmt) count += effect->buf == buf;
+    return count;
+}
+
 bool stmt_touches(Arena *arena, const Stmt *stmt, const Buf *buf) {
-    FOR_EACH_EFFECT (effect, arena, stmt)
-        if (effect->buf == buf) return true;
-    return false;
+    return count_effects(arena, stmt, buf) > 0;
 }
 
 bool stmt_writes(Arena *arena, const Stmt *stmt, const Buf *buf) {
@@ -118,6 +128,7 @@ typedef struct Search {
     ExprTest *is;
     const void *what;
     bool found;
+    const Stmt *top;   // whose own expressions are searched
 } Search;
 
 static bool look_at(Visitor *visitor, Expr *expr) {
@@ -126,21 +137,32 @@ static bool look_at(Visitor *visitor, Expr *expr) {
     return !search->found;
 }
 
+static bool is_top(Visitor *visitor, Stmt *stmt) {
+    return stmt == ((const Search *)visitor->user)->top;
+}
+
 static bool go_on(Visitor *visitor, Stmt *stmt) {
     (void)stmt;
     return !((const Search *)visitor->user)->found;
 }
 
 bool any_expr(const Expr *expr, ExprTest *is, const void *what) {
-    Search search = {is, what, false};
+    Search search = {is, what, false, NULL};
     Visitor visitor = {.expr = look_at, .user = &search};
     visit_expr(&visitor, (Expr *)expr);
     return search.found;
 }
 
 bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what) {
-    Search search = {is, what, false};
+    Search search = {is, what, false, NULL};
     Visitor visitor = {.expr = look_at, .stmt = go_on, .user = &search};
+    visit_stmt(&visitor, (Stmt *)stmt);
+    return search.found;
+}
+
+bool stmt_any_own_expr(const Stmt *stmt, ExprTest *is, const void *what) {
+    Search search = {is, what, false, stmt};
+    Visitor visitor = {.expr = look_at, .stmt = is_top, .user = &search};
     visit_stmt(&visitor, (Stmt *)stmt);
     return search.found;
 }

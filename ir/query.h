@@ -43,6 +43,7 @@ Stmt *walk_next(StmtWalk *walk);   // NULL: it was the last one
 #define FOR_EACH_STMT(stmt, block) WALK_EACH(const Stmt *, stmt, walk_block(&stmt##_walk, block))
 #define FOR_EACH_STMT_IN(stmt, top) WALK_EACH(const Stmt *, stmt, walk_stmt(&stmt##_walk, top))
 #define FOR_EACH_STMT_MUT(stmt, block) WALK_EACH(Stmt *, stmt, walk_block(&stmt##_walk, block))
+#define FOR_EACH_STMT_IN_MUT(stmt, top) WALK_EACH(Stmt *, stmt, walk_stmt(&stmt##_walk, top))
 #define SKIP_BODY(stmt) ((void)(stmt##_walk.skip = true))
 // The statements of the block itself, while none is added or removed; the bodies of a statement.
 #define FOR_EACH_ITEM(stmt, block) VEC_EACH_PTR (Stmt, stmt, block)
@@ -68,7 +69,10 @@ static inline bool block_calls(const Block *block, OpId op) {
     return block_first_call(block, op) != NULL;
 }
 
+bool below_any(const Stmt *stmt, StmtTest *is, void *user);   // one in its bodies
+
 EffectVec effects_of(Arena *arena, const Stmt *stmt);
+int count_effects(Arena *arena, const Stmt *stmt, const Buf *buf);   // on the buffer
 bool stmt_touches(Arena *arena, const Stmt *stmt, const Buf *buf);   // reads or writes it
 bool stmt_writes(Arena *arena, const Stmt *stmt, const Buf *buf);
 
@@ -76,6 +80,7 @@ bool stmt_writes(Arena *arena, const Stmt *stmt, const Buf *buf);
 typedef bool ExprTest(const Expr *expr, const void *what);
 bool any_expr(const Expr *expr, ExprTest *is, const void *what);
 bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what);
+bool stmt_any_own_expr(const Stmt *stmt, ExprTest *is, const void *what);   // not of the statements in its bodies
 bool block_any_expr(const Block *block, ExprTest *is, const void *what);
 bool expr_uses_any(const Expr *expr, const Map *vars);   // one of the variables that are keys of the map
 bool expr_calls(const Expr *expr, OpId op);

@@ -159,9 +159,8 @@ static void gather_staging(Gather *gather, Stmt *copy, Buf *buf, int64_t columns
 
 static void gather_stagings(Gather *gather, Stmt *copy) {
     TmaStore store;
-    const char *why;
     const Region *whole = call_region(copy, COPY_STAGE), *tail = call_region(copy, COPY_TAIL);
-    if (!tma_stores(gather->context->target, copy, &store, &why)) return;
+    if (tma_epilogue_problem(gather->context->target, copy, &store)) return;
     if (whole && tma_store_aliases(&store, copy, whole->buf)) return;   // whose layout is dictated
     if (whole) gather_staging(gather, copy, whole->buf, store.columns);
     if (tail) gather_staging(gather, copy, tail->buf, store.tail);

@@ -38,12 +38,24 @@ Expr *iter_trips(Arena *arena, const Iter *iter) {
     return expr_is_int(iter->step, 1) ? span : e_call2(arena, OP_CEILDIV, span, iter->step);
 }
 
+bool stmt_breaks(const Stmt *stmt) {
+    if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) return false;
+    FOR_EACH_BODY (body, stmt)
+        if (block_breaks(body)) return true;
+    return stmt->kind == STMT_BREAK;
+}
+
 bool block_breaks(const Block *block) {
-    FOR_EACH_STMT (stmt, block) {
-        if (stmt->kind == STMT_BREAK) return true;
-        if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) SKIP_BODY(stmt);
-    }
+    FOR_EACH_ITEM (stmt, block)
+        if (stmt_breaks(stmt)) return true;
     return false;
+}
+
+bool is_loop_element(const Stmt *loop, int count, Expr *const *indices) {
+    bool same = count == loop->loop.count;
+    for (int d = 0; d < count && same; d++)
+        same = indices[d]->kind == EXPR_VAR && indices[d]->var == loop->loop.iters[d].var;
+    return same;
 }
 
 const char *gemm_type(const Stmt *gemm, int operand) {

@@ -23,6 +23,7 @@ void assume_stable(Facts *facts, const Expr *condition, bool holds);
 Expr *iter_trips(Arena *arena, const Iter *iter);
 // A `break` in the block that leaves the loop around it.
 bool block_breaks(const Block *block);
+bool stmt_breaks(const Stmt *stmt);   // it is one, or one below it is
 
 // What instructions call the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" where the source allows
 // it.
@@ -46,6 +47,8 @@ static inline bool is_memory(const Buf *buf) {   // not registers
 
 // The expression loads the element that the statement stores.
 bool loads_stored(const Expr *expr, const Stmt *store);
+// The indices are the loop's own iterators, in their order.
+bool is_loop_element(const Stmt *loop, int count, Expr *const *indices);
 
 // Storage: follows alias_of.
 const Buf *buf_root(const Buf *buf);

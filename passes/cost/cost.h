@@ -17,6 +17,18 @@ typedef struct PingpongCost {
 
 enum { STREAM_READERS = 2 };
 
+static inline int64_t ceiling(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static inline int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static inline int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 // Of a tile-stage kernel as warp-specialize will find it (see swap_operands.h).
 // `warpgroups`: that share a point.
 PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups);

@@ -12,18 +12,16 @@
 // head dims 64, 128 and 256, causal or not, lengths 1024, 4096 and 16384: of its tiles it names the fastest in all
 // eighteen cases; docs/hopper.md.)
 #include "ir/build.h"
-#include "ir/rewrite.h"
 #include "passes/cost/cost.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 #include <stdint.h>
 
 typedef struct Sum {
-    Arena *arena;
     const Target *target;
-    int64_t multiplying, elements;
-    int64_t products;   // multiplications
-    int64_t rows;       // of the first product
+    int64_t multiplying;   // clocks
+    int64_t products;      // multiplications
+    int64_t rows;          // of the first product
 } Sum;
 
 static int64_t fragment_elements(const Region *region) {
@@ -33,58 +31,50 @@ static int64_t fragment_elements(const Region *region) {
     return elements;
 }
 
-static void add_gemm(Sum *sum, const Stmt *gemm) {
-    const Region *a = gemm->call.args[GEMM_A].region, *acc = gemm->call.args[GEMM_ACC].region;
-    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1),
-            bytes = region_extent(a, 1) * type_bytes(a->buf->type);
+static void add_gemm(Sum *sum, const Stmt *stmt) {
+    GemmOp gemm = gemm_of(stmt);
+    int64_t m = region_extent(gemm.acc, 0), n = region_extent(gemm.acc, 1), k = region_extent(gemm.a, 1);
     WgmmaInfo info;
-    const char *why;
-    if (!wgmma_serves(sum->target, gemm, &info, &why)) return;
-    sum->multiplying += m / info.m * bytes * 2 * n / sum->target->wgmma.strip_bytes;
-    sum->products += m * n * region_extent(a, 1);
+    if (wgmma_problem(sum->target, stmt, &info)) return;
+    sum->multiplying += m / info.m * k * type_bytes(gemm.a->buf->type) * 2 * n / sum->target->wgmma.strip_bytes;
+    sum->products += m * n * k;
     if (!sum->rows) sum->rows = m;
 }
 
-static bool add_work(Visitor *visitor, Stmt *stmt) {
-    Sum *sum = visitor->user;
-    if (is_call(stmt, OP_GEMM)) {
-        add_gemm(sum, stmt);
-    } else if (stmt->kind == STMT_CALL) {
-        int64_t most = 0;
-        for (int i = 0; i < stmt->call.count; i++) {
-            int64_t elements = fragment_elements(stmt->call.args[i].region);
-            most = elements > most ? elements : most;
-        }
-        sum->elements += most;
-    } else if (is_loop(stmt, LOOP_PARALLEL)) {
-        int64_t elements = 1, extent;
-        for (int i = 0; i < stmt->loop.count; i++)
-            if (expr_const(iter_trips(sum->arena, &stmt->loop.iters[i]), &extent)) elements *= extent;
-        sum->elements += elements;
-        return false;
-    }
-    return true;
+static int64_t call_elements(const Stmt *call) {   // of its largest fragment
+    int64_t most = 0;
+    for (int i = 0; i < call->call.count; i++) most = larger(most, fragment_elements(call->call.args[i].region));
+    return most;
 }
 
-// The loop that loads, and the loops around it.
-static const Stmt *find_loop(const Block *block) {
-    FOR_EACH_ITEM (stmt, block) {
+static int64_t loop_elements(Arena *arena, const Stmt *loop) {
+    int64_t elements = 1, extent;
+    for (int i = 0; i < loop->loop.count; i++)
+        if (expr_const(iter_trips(arena, &loop->loop.iters[i]), &extent)) elements *= extent;
+    return elements;
+}
+
+// The loop that loads.
+static const Stmt *find_loop(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &func_grid(kernel)->grid.body)
         if (is_pipelined(stmt)) return stmt;
-        FOR_EACH_BODY (body, stmt) {
-            const Stmt *inner = find_loop(body);
-            if (inner) return inner;
-        }
-    }
     return NULL;
 }
 
-// What stands between the products, in elements of a warpgroup.
+// The statements between the products, in elements of a warpgroup.
 static int64_t work_elements(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
-    const Stmt *loop = find_loop(&func_grid(kernel)->grid.body);
-    *sum = (Sum){.arena = arena, .target = target};
-    Visitor visitor = {.stmt = add_work, .user = sum};
-    if (loop) visit_block(&visitor, (Block *)&loop->loop.body);
-    return sum->elements / cooperative_warpgroups(target, kernel);
+    static const Block none = {0};
+    const Stmt *loop = find_loop(kernel);
+    int64_t elements = 0;
+    *sum = (Sum){.target = target};
+    FOR_EACH_STMT (stmt, loop ? &loop->loop.body : &none) {
+        if (is_call(stmt, OP_GEMM)) add_gemm(sum, stmt);
+        else if (stmt->kind == STMT_CALL) elements += call_elements(stmt);
+        if (!is_loop(stmt, LOOP_PARALLEL)) continue;
+        elements += loop_elements(arena, stmt);
+        SKIP_BODY(stmt);
+    }
+    return elements / cooperative_warpgroups(target, kernel);
 }
 
 static int64_t clocks_of(int64_t elements, int64_t clocks, int64_t each) {
@@ -107,7 +97,6 @@ int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel,
 // ---- kernels whose points are tiles of the result ----
 
 typedef struct Result {
-    const Func *kernel;
     const Stmt *store;
     const Region *product;      // the first one
     const Region *seen[2][8];   // left and right operands
@@ -132,60 +121,51 @@ static void add_operand(Result *result, const Region *operand, int side, int64_t
     result->k[side] += k;
 }
 
-static bool find_result(Visitor *visitor, Stmt *stmt) {
-    Result *result = visitor->user;
-    if (is_call(stmt, OP_GEMM)) {
-        const Region *a = stmt->call.args[GEMM_A].region, *b = stmt->call.args[GEMM_B].region;
-        if (!result->product) result->product = stmt->call.args[GEMM_ACC].region;
-        for (int side = 0; side < 2; side++) add_operand(result, side ? b : a, side, region_extent(a, 1));
+static Result result_of(const Func *kernel) {
+    Result result = {0};
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        GemmOp gemm;
+        if (match_gemm(stmt, &gemm)) {
+            if (!result.product) result.product = gemm.acc;
+            add_operand(&result, gemm.a, 0, region_extent(gemm.a, 1));
+            add_operand(&result, gemm.b, 1, region_extent(gemm.a, 1));
+        }
+        if (!is_call(stmt, OP_COPY) && !is_call(stmt, OP_TRANSPOSE)) continue;
+        if (stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL) continue;
+        result.others |= result.store || !is_accumulator(kernel, stmt->call.args[COPY_FROM].region->buf);
+        result.store = stmt;
     }
-    if (!is_call(stmt, OP_COPY) && !is_call(stmt, OP_TRANSPOSE)) return true;
-    if (stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL) return true;
-    result->others |= result->store || !is_accumulator(result->kernel, stmt->call.args[COPY_FROM].region->buf);
-    result->store = stmt;
-    return true;
+    return result;
 }
 
-// A loop makes elements of one fragment of those of the other.
-typedef struct Link {
-    const Buf *from, *to;
-    bool reads, writes, found;
-} Link;
-
-static bool find_read(Visitor *visitor, Expr *expr) {
-    Link *link = visitor->user;
-    link->reads |= expr->kind == EXPR_LOAD && expr->load.buf == link->from;
-    return true;
+static bool stores_to(const Stmt *stmt, void *buf) {
+    return stmt->kind == STMT_STORE && stmt->store.buf == buf;
 }
 
-static bool find_link(Visitor *visitor, Stmt *stmt) {
-    Link *link = visitor->user;
-    link->writes |= stmt->kind == STMT_STORE && stmt->store.buf == link->to;
-    if (!is_loop(stmt, LOOP_PARALLEL)) return true;
-    link->reads = link->writes = false;
-    Visitor inside = {.stmt = find_link, .expr = find_read, .user = link};
-    visit_block(&inside, &stmt->loop.body);
-    link->found |= link->reads && link->writes;
+static bool loads_from(const Expr *expr, const void *buf) {
+    return expr->kind == EXPR_LOAD && expr->load.buf == buf;
+}
+
+// A loop computes elements of one fragment from those of the other.
+static bool is_made_of(const Func *kernel, Buf *to, const Buf *from) {
+    if (to == from) return true;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (!is_loop(stmt, LOOP_PARALLEL)) continue;
+        if (block_any(&stmt->loop.body, stores_to, to) && block_any_expr(&stmt->loop.body, loads_from, from))
+            return true;
+        SKIP_BODY(stmt);
+    }
     return false;
 }
 
-static bool is_made_of(const Func *kernel, const Buf *to, const Buf *from) {
-    Link link = {.from = from, .to = to};
-    Visitor visitor = {.stmt = find_link, .user = &link};
-    visit_block(&visitor, (Block *)&kernel->body);
-    return to == from || link.found;
-}
-
-// Of what loads take beside the products a part counts: of two tiles that wait for the same the smaller is faster.
+// Loads are not entirely hidden behind the MMAs: of two tiles with equally long steps, the smaller one is faster.
 static int64_t hidden_share(const Target *target, int64_t moving) {
     return target->wgmma.hidden_share > 0 ? moving / target->wgmma.hidden_share : 0;
 }
 
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
                       PingpongCost *cost) {
-    Result result = {.kernel = kernel};
-    Visitor visitor = {.stmt = find_result, .user = &result};
-    visit_block(&visitor, (Block *)&kernel->body);
+    Result result = result_of(kernel);
     if (!result.store || result.others || !result.product || !cooperative_equal_tiles(arena, kernel)) return false;
     const Region *from = result.store->call.args[COPY_FROM].region, *to = result.store->call.args[COPY_TO].region;
     int64_t rows = region_extent(from, 0), columns = region_extent(from, 1);
@@ -199,43 +179,22 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
     int64_t elements = work_elements(arena, target, kernel, &sum);
     cost->step += clocks_of(elements, target->wgmma.work_clocks, target->wgmma.work_elements) +
                   hidden_share(target, cost->moving) + target->wgmma.latency_clocks;
-    cost->k = result.k[0] < result.k[1] ? result.k[0] : result.k[1];
+    cost->k = smaller(result.k[0], result.k[1]);
     cost->hidden = false;
     return cost->k > 0;
 }
 
 // ---- how many steps ----
 
-typedef struct Middle {
-    Arena *arena;
-    const Stmt *grid;
-    bool unknown;   // it depends on what only the kernel sees
-} Middle;
-
-// Lets in the words of the kernel, at the point in the middle.
-static Expr *at_middle(Mapper *mapper, Expr *expr) {
-    Middle *middle = mapper->user;
-    if (middle->unknown) return expr;   // enough is known, and lets of lets of lets are many
-    middle->unknown |= expr->kind == EXPR_LOAD;
-    if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
-    for (int i = 0; i < middle->grid->grid.count; i++)
-        if (middle->grid->grid.iters[i].var == expr->var)
-            return e_over(middle->arena, e_sub(middle->arena, middle->grid->grid.iters[i].end, e_int(middle->arena, 1)),
-                          2);
-    const Block *body = &middle->grid->grid.body;
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i]->kind == STMT_LET && body->items[i]->let.var == expr->var)
-            return map_expr(mapper, body->items[i]->let.value);
-    middle->unknown = true;
-    return expr;
-}
-
+// Of the tile in the middle of the grid; NULL: it depends on values that only the kernel has.
 static Expr *steps_of(Arena *arena, const Func *kernel) {
-    Middle middle = {arena, func_grid(kernel), false};
-    Mapper mapper = {.arena = arena, .expr = at_middle, .user = &middle};
-    const Stmt *loop = find_loop(&middle.grid->grid.body);
-    Expr *steps = map_expr(&mapper, iter_trips(arena, &loop->loop.iters[0]));
-    return middle.unknown ? NULL : steps;
+    const Stmt *grid = func_grid(kernel);
+    Subst *middle = subst_new(arena);
+    for (int i = 0; i < grid->grid.count; i++) {
+        const Iter *iter = &grid->grid.iters[i];
+        subst_var(middle, iter->var, e_over(arena, e_sub(arena, iter->end, e_int(arena, 1)), 2));
+    }
+    return common_value(arena, &grid->grid.body, middle, iter_trips(arena, &find_loop(kernel)->loop.iters[0]));
 }
 
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased) {

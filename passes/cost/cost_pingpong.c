@@ -23,14 +23,13 @@
 // them. Of 1 to 512 rows, 130 products and 69 tiles, a third of them shared by blocks of a cluster: 3 % slower than the
 // fastest in the mean.)
 #include "ir/build.h"
-#include "ir/rewrite.h"
+#include "ir/query.h"
 #include "passes/cost/cost.h"
-#include "passes/lower/lower.h"
+#include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/tma.h"
 #include "passes/tile/split_k.h"
 
 typedef struct Sum {
-    const Target *target;
     const WgmmaCosts *costs;
     int64_t bytes;         // of shared memory, in a step
     int64_t multiplying;   // clocks
@@ -43,14 +42,6 @@ typedef struct Sum {
     bool scattered;    // results go to memory from registers
 } Sum;
 
-static int64_t ceiling(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 static int64_t shared_bytes(const Region *region) {
     int64_t bytes = type_bytes(region->buf->type);
     for (int d = 0; d < region_rank(region); d++) bytes *= region_extent(region, d);
@@ -60,65 +51,57 @@ static int64_t shared_bytes(const Region *region) {
 // What TMA writes: boxes with rows of less than the widest span take as long as if they had it.
 static int64_t written_bytes(const Region *tile) {
     TmaPanels panels;
-    const char *why;
-    if (!tma_panels(tile->buf, &panels, &why) || panels.swizzle == 0) return shared_bytes(tile);
+    if (tma_panels_problem(tile->buf, &panels) || panels.swizzle == 0) return shared_bytes(tile);
     return shared_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
 }
 
-static void add_copy(Sum *sum, const Stmt *copy) {
-    const Region *from = copy->call.args[COPY_FROM].region, *to = copy->call.args[COPY_TO].region;
-    if (to->buf->scope == SCOPE_SHARED) sum->bytes += written_bytes(to), sum->loaded += shared_bytes(to);
-    else if (from->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(from);
+static void add_copy(Sum *sum, CopyOp copy) {
+    if (copy.dst->buf->scope == SCOPE_SHARED) {
+        sum->bytes += written_bytes(copy.dst);
+        sum->loaded += shared_bytes(copy.dst);
+    } else if (copy.src->buf->scope == SCOPE_SHARED) {
+        sum->bytes += shared_bytes(copy.src);
+    }
 }
 
-static bool add_call(Visitor *visitor, Stmt *stmt) {
-    Sum *sum = visitor->user;
-    if (stmt->kind != STMT_CALL) return true;
-    if (stmt->call.op == OP_COPY) add_copy(sum, stmt);
-    if (stmt->call.op != OP_GEMM) return true;
-    const Region *a = stmt->call.args[GEMM_A].region, *b = stmt->call.args[GEMM_B].region;
-    const Region *acc = stmt->call.args[GEMM_ACC].region;
-    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), strips = ceiling(m, WGMMA_ROWS);
-    int64_t k_bytes = region_extent(a, 1) * type_bytes(a->buf->type);
-    if (a->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(a);
-    sum->bytes += strips * shared_bytes(b);
-    int64_t instructions = strips * ceiling(k_bytes, sum->costs->k_bytes);
+static void add_gemm(Sum *sum, GemmOp gemm) {
+    int64_t n = region_extent(gemm.acc, 1);
+    sum->rows = region_extent(gemm.acc, 0);
+    sum->k = region_extent(gemm.a, 1);
+    sum->k_bytes = sum->k * type_bytes(gemm.a->buf->type);
+    int64_t strips = ceiling(sum->rows, WGMMA_ROWS), instructions = strips * ceiling(sum->k_bytes, sum->costs->k_bytes);
+    if (gemm.a->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(gemm.a);
+    sum->bytes += strips * shared_bytes(gemm.b);
     sum->instructions += instructions;
     sum->multiplying += instructions * n * sum->costs->column_clocks / sum->costs->columns;
-    sum->k = region_extent(a, 1);
-    sum->k_bytes = k_bytes;
     sum->columns += strips * n;
-    sum->rows = m;
-    return true;
 }
 
-static bool find_loop(Visitor *visitor, Stmt *stmt) {
-    if (!is_loop(stmt, LOOP_PIPELINED)) return true;
-    Sum *sum = visitor->user;
-    Visitor calls = {.stmt = add_call, .user = sum};
-    if (stmt->loop.stages) expr_const(stmt->loop.stages, &sum->slots);
-    visit_block(&calls, &stmt->loop.body);
-    return false;
+static void add_loop(Sum *sum, const Stmt *loop) {
+    sum->slots = loop_stages(loop);
+    FOR_EACH_STMT (stmt, &loop->loop.body) {
+        if (is_call(stmt, OP_COPY)) add_copy(sum, copy_of(stmt));
+        if (is_call(stmt, OP_GEMM)) add_gemm(sum, gemm_of(stmt));
+    }
 }
 
 // Results that TMA does not store.
-static bool find_store(Visitor *visitor, Stmt *stmt) {
-    Sum *sum = visitor->user;
+static bool is_scattered(const Target *target, const Stmt *stmt) {
     TmaStore store;
-    const char *why;
-    bool copies = stmt->kind == STMT_CALL && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
-    const Region *from = copies ? stmt->call.args[COPY_FROM].region : NULL;
-    if (!copies || from->buf->scope != SCOPE_FRAGMENT || stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL)
-        return true;
-    sum->scattered |= stmt->call.op == OP_TRANSPOSE || !tma_stores(sum->target, stmt, &store, &why);
-    return true;
+    if (is_call(stmt, OP_TRANSPOSE))
+        return transpose_of(stmt).src->buf->scope == SCOPE_FRAGMENT &&
+               transpose_of(stmt).dst->buf->scope == SCOPE_GLOBAL;
+    return is_fragment_to_global_copy(stmt) && tma_epilogue_problem(target, stmt, &store);
 }
 
 PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups) {
-    Sum sum = {.target = target, .costs = &target->wgmma};
-    Visitor loop = {.stmt = find_loop, .user = &sum}, stores = {.stmt = find_store, .user = &sum};
-    visit_block(&loop, (Block *)&kernel->body);
-    visit_block(&stores, (Block *)&kernel->body);
+    Sum sum = {.costs = &target->wgmma};
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (!is_loop(stmt, LOOP_PIPELINED)) continue;
+        add_loop(&sum, stmt);
+        SKIP_BODY(stmt);
+    }
+    FOR_EACH_STMT (stmt, &kernel->body) sum.scattered |= is_scattered(target, stmt);
     int64_t column = sum.costs->tail_clocks + (sum.scattered ? sum.costs->scattered_clocks : 0);
     int64_t multiplying = sum.multiplying + sum.costs->step_clocks, moving = sum.bytes / sum.costs->shared_bytes;
     int64_t chain = sum.costs->latency_clocks + sum.instructions / warpgroups * sum.costs->instruction_clocks;

@@ -198,14 +198,6 @@ static const int64_t problems[][3] = {
     {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}};
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
-static int64_t ceiling(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 // Clusters that are co-resident: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do not
 // fill.
 static int64_t clusters_of(const TileSearch *search, int64_t multiprocessors, int split) {

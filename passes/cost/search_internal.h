@@ -29,7 +29,3 @@ const Func *as_specialized(const TileSearch *search, const Func *kernel);
 // The choice of a source kernel; variants of one name (other line or condition) have their own.
 TileChoice *tile_choice(TileSearch *search, const Func *kernel);
 bool aliases_epilogue(const TileSearch *search, const Func *kernel);   // TileCandidate.alias_epilogue
-
-static inline int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}

@@ -136,7 +136,8 @@ static void collect_gemm(Inference *inference, Item *item) {
     item->mma = gemm_instruction(inference->context->target, item->stmt);
     item->is_wgmma = via_is(item->stmt, VIA_WGMMA);
     const char *why = threads_problem(inference, item);
-    if (why || (item->is_wgmma && !wgmma_serves(inference->context->target, item->stmt, &item->wgmma, &why))) {
+    if (!why && item->is_wgmma) why = wgmma_problem(inference->context->target, item->stmt, &item->wgmma);
+    if (why) {
         diag(inference->context->sink, item->stmt->loc, T_VIA, via_text(via_of(item->stmt)), why);
         inference->failed = true;
         item->is_wgmma = false;
@@ -181,10 +182,9 @@ static void collect_scalar(Inference *inference, Item *item) {
 
 // Of copies that `select` chose it is known already.
 static void check_tma(Inference *inference, const Stmt *copy) {
-    const Buf *tile = copy->call.args[is_shared_to_global_copy(copy) ? COPY_FROM : COPY_TO].region->buf;
     TmaPanels panels;
-    const char *why;
-    if (!tma_panels(tile, &panels, &why)) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
+    const char *why = tma_panels_problem(copy_tile(copy)->buf, &panels);
+    if (why) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
 }
 
 void collect_item(void *user, Stmt *stmt, const Facts *facts) {

@@ -88,9 +88,8 @@ typedef struct Touch {
 
 static void find_order(Touch *touch, const Stmt *gemm) {
     WgmmaInfo info;
-    const char *why;
     if (gemm->call.op != OP_GEMM || gemm->call.args[GEMM_B].region->buf != touch->buf) return;
-    if (!wgmma_serves(touch->target, gemm, &info, &why)) return;
+    if (wgmma_problem(touch->target, gemm, &info)) return;
     if (wgmma_pairs(touch->arena, touch->kernel, gemm, &info)) touch->order = info.k_paired;
 }
 

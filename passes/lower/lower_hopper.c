@@ -71,11 +71,10 @@ typedef struct Boxes {   // that a tile is copied in: its panels
 } Boxes;
 
 static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const Region *region, Boxes *out) {
-    const char *why;
     int64_t extents[TENSOR_MAP_RANK];
     int rank = region_rank(tile);
     *out = (Boxes){.tile = tile, .region = region};
-    if (!tma_panels(tile->buf, &out->panels, &why)) return false;
+    if (tma_panels_problem(tile->buf, &out->panels)) return false;
     for (int d = 0; d < rank; d++) extents[d] = region_extent(tile, d);
     extents[rank - 1] = out->panels.columns;
     out->map = tensor_map(lower, region, extents, out->panels.swizzle, attr_get(copy->attrs, ATTR_TF32) != NULL);
@@ -319,8 +318,7 @@ static void check_layout(const Store *store) {
 
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out) {
     Store store = {.lower = lower, .copy = copy, .loops = loops, .out = out};
-    const char *why;
-    if (!tma_stores(lower->target, copy, &store.shape, &why)) return;
+    if (tma_epilogue_problem(lower->target, copy, &store.shape)) return;
     check_layout(&store);
     store.shape.strips /= warpgroups_of(lower);
     const TmaStore *shape = &store.shape;
@@ -355,8 +353,7 @@ typedef struct Described {   // of a gemm, in shared memory
 
 static Described operand_of(const Stmt *gemm, const WgmmaInfo *info, int at) {
     Described operand = {.region = gemm->call.args[at].region};
-    const char *why;
-    tma_matrix_panels(operand.region->buf, &operand.panels, &why);
+    tma_matrix_problem(operand.region->buf, &operand.panels);
     const TmaPanels *panels = &operand.panels;
     operand.k_major = operand.region->transposed == (at == 1);
     operand.element = type_bytes(operand.region->buf->type);
@@ -450,8 +447,7 @@ static void check_order(const Products *p, int64_t m, int64_t k) {
 
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out) {
     Products p = {.lower = lower, .gemm = gemm};
-    const char *why;
-    if (!wgmma_serves(lower->target, gemm, &p.info, &why)) return;
+    if (wgmma_problem(lower->target, gemm, &p.info)) return;
     int64_t m = region_extent(gemm->call.args[GEMM_ACC].region, 0),
             k = region_extent(gemm->call.args[GEMM_A].region, 1);
     int64_t run = k;

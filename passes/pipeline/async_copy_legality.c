@@ -3,40 +3,26 @@
 
 int64_t loop_stages(const Stmt *loop) {
     int64_t stages = 1;
-    if (!is_loop(loop, LOOP_PIPELINED)) return 1;
-    if (loop->loop.stages) expr_const(loop->loop.stages, &stages);
+    if (is_loop(loop, LOOP_PIPELINED) && loop->loop.stages) expr_const(loop->loop.stages, &stages);
     return stages < 1 ? 1 : stages;
 }
 
 Buf *async_target(const Stmt *stmt) {
     if (!via_is(stmt, VIA_CP_ASYNC) && !via_is(stmt, VIA_TMA) && !by_bulk(stmt)) return NULL;
-    if (is_call(stmt, OP_COPY)) {
-        Buf *to = stmt->call.args[1].region->buf;
-        return to->scope == SCOPE_SHARED ? to : NULL;
-    }
+    CopyOp copy;
+    if (match_copy(stmt, &copy)) return copy.dst->buf->scope == SCOPE_SHARED ? copy.dst->buf : NULL;
     if (stmt->kind != STMT_FOR || stmt->loop.body.count != 1) return NULL;
     const Stmt *store = stmt->loop.body.items[0];
     return store->kind == STMT_STORE ? store->store.buf : NULL;
 }
 
-static bool whole_dim(const RegionDim *dim, const Expr *shape) {
-    return dim->extent && expr_is_int(dim->start, 0) && expr_equal(dim->extent, shape);
-}
-
-static bool copy_fills(const Region *region, const Buf *buf) {
-    for (int d = buf->stage_dims; d < region->count; d++)
-        if (!whole_dim(&region->dims[d], buf->shape[d])) return false;
-    return true;
-}
-
 // A gather stores at [i, j], its own iterators, over the buffer's extents.
 static bool gather_fills(const Stmt *loop, const Buf *buf) {
     const Stmt *store = loop->loop.body.items[0];
-    if (loop->loop.count != buf->rank - buf->stage_dims) return false;
-    for (int d = 0; d < loop->loop.count; d++) {
+    int rank = buf_slot_rank(buf);
+    if (!is_loop_element(loop, rank, store->store.indices + buf->stage_dims)) return false;
+    for (int d = 0; d < rank; d++) {
         const Iter *iter = &loop->loop.iters[d];
-        const Expr *index = store->store.indices[buf->stage_dims + d];
-        if (index->kind != EXPR_VAR || index->var != iter->var) return false;
         if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
         if (!expr_equal(iter->end, buf->shape[buf->stage_dims + d])) return false;
     }
@@ -44,7 +30,7 @@ static bool gather_fills(const Stmt *loop, const Buf *buf) {
 }
 
 bool fills_whole(const Stmt *copy, const Buf *buf) {
-    return copy->kind == STMT_CALL ? copy_fills(copy->call.args[1].region, buf) : gather_fills(copy, buf);
+    return copy->kind == STMT_CALL ? region_is_whole_slot(copy_of(copy).dst) : gather_fills(copy, buf);
 }
 
 // ---- what a statement depends on ----
@@ -81,19 +67,6 @@ static void close_over_lets(Needs *needs, const Block *body, int at, bool *taken
     }
 }
 
-typedef struct Conflict {
-    const Needs *needs;
-    const Stmt *copy;
-    const char *reason;
-} Conflict;
-
-static bool conflict_stmt(Visitor *visitor, Stmt *stmt) {
-    Conflict *conflict = visitor->user;
-    bool sets = stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
-    if (sets && map_has(conflict->needs->vars, stmt->let.var)) conflict->reason = "its indices depend on a `var`";
-    return true;
-}
-
 const char *stays_reason(Arena *arena, const Stmt *loop, int at) {
     const Block *body = &loop->loop.body;
     Needs needs = {map_new(arena), map_new(arena)};
@@ -101,17 +74,15 @@ const char *stays_reason(Arena *arena, const Stmt *loop, int at) {
     close_over_lets(&needs, body, at, taken);
     for (int i = 0; i < at; i++)
         if (taken[i] && !expr_is_pure(body->items[i]->let.value)) return "its indices depend on an atomic operation";
-    Conflict conflict = {&needs, body->items[at], NULL};
-    Visitor visitor = {.stmt = conflict_stmt, .user = &conflict};
-    EffectVec effects = {0};
-    for (int i = 0; i < body->count; i++) {
-        visit_stmt(&visitor, body->items[i]);
-        stmt_effects(arena, body->items[i], &effects);
+    FOR_EACH_ITEM (stmt, body)
+        FOR_EACH_EFFECT (effect, arena, stmt)
+            if (effect->access != ACCESS_READ && map_has(needs.bufs, effect->buf))
+                return "the loop writes the tensor that it copies from";
+    FOR_EACH_STMT (stmt, body) {
+        bool sets = stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
+        if (sets && map_has(needs.vars, stmt->let.var)) return "its indices depend on a `var`";
     }
-    for (int i = 0; i < effects.count; i++)
-        if (effects.items[i].access != ACCESS_READ && map_has(needs.bufs, effects.items[i].buf))
-            return "the loop writes the tensor that it copies from";
-    return conflict.reason;
+    return NULL;
 }
 
 void clone_with_lets(Arena *arena, Subst *subst, const Block *body, const bool *which, Block *to) {

@@ -1,5 +1,4 @@
-// What ring and pipeline both ask about the copies of a pipelined loop: which are asynchronous, and which may start
-// early.
+// Copies of a pipelined loop, for multi-buffer and software-pipeline: which are asynchronous, and which may start early.
 #pragma once
 #include "passes/analysis/util.h"
 

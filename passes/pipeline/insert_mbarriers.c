@@ -30,6 +30,7 @@
 #include "passes/select/tma_reduce.h"
 #include "passes/select/tma_simple.h"
 #include "support/map.h"
+#include <string.h>
 
 // Tiles that are always copied together.
 typedef struct Arrival {
@@ -54,7 +55,7 @@ static bool is_load(const Stmt *stmt) {
 }
 
 static Buf *tile_of(const Stmt *copy) {
-    return copy->call.args[1].region->buf;
+    return copy_of(copy).dst->buf;
 }
 
 static Expr *slot_of(Waits *w, const Region *tile) {
@@ -65,12 +66,12 @@ static Expr *slot_of(Waits *w, const Region *tile) {
 
 // The end of the run of copies into one slot, of different tiles, that begins at `at`.
 static int run_end(Waits *w, const Block *block, int at) {
-    Expr *slot = slot_of(w, block->items[at]->call.args[1].region);
+    Expr *slot = slot_of(w, copy_of(block->items[at]).dst);
     int end = at + 1;
     for (int i = at + 1; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (stmt->kind == STMT_ASSUME || (stmt->kind == STMT_LET && !expr_reads_memory(stmt->let.value))) continue;
-        if (!is_load(stmt) || !expr_equal(slot, slot_of(w, stmt->call.args[1].region))) break;
+        if (!is_load(stmt) || !expr_equal(slot, slot_of(w, copy_of(stmt).dst))) break;
         if (stmt->call.is_async != block->items[at]->call.is_async) break;
         for (int before = at; before < i; before++)
             if (is_load(block->items[before]) && tile_of(block->items[before]) == tile_of(stmt)) return end;
@@ -107,9 +108,7 @@ static void find_runs(Waits *w, const Block *block, bool repeats) {
 
 static bool same_runs(const Arrival *a, const Arrival *b) {
     if (a->runs.count != b->runs.count) return false;
-    for (int i = 0; i < a->runs.count; i++)
-        if (a->runs.items[i] != b->runs.items[i]) return false;
-    return true;
+    return memcmp(a->runs.items, b->runs.items, sizeof *a->runs.items * (size_t)a->runs.count) == 0;
 }
 
 static void group_tiles(Waits *w) {
@@ -132,31 +131,14 @@ static void group_tiles(Waits *w) {
 
 // ---- statements ----
 
-static void push_call(Waits *w, OpId op, int count, const Arg *args, Span loc, Block *out) {
-    Stmt *call = s_call(w->arena, op, count, args);
-    call->loc = loc;
-    block_push(w->arena, out, call);
-}
-
 static Arg barrier_at(Waits *w, const Arrival *arrival, Expr *slot) {
-    return arg_region(region_element(w->arena, arrival->full, 1, &slot));
+    return arg_element(w->arena, arrival->full, slot);
 }
 
-static void push_expect(Waits *w, const Arrival *arrival, Expr *slot, Span loc, Block *out) {
-    Arg args[] = {barrier_at(w, arrival, slot), arg_value(e_int(w->arena, arrival->bytes))};
-    push_call(w, OP_MBARRIER_EXPECT, COUNT_OF(args), args, loc, out);
-}
-
-static Stmt *with_barrier(Waits *w, const Stmt *copy, const Arrival *arrival) {
-    enum { MOST = COPY_BLOCKS + 1 };
-    Arg args[MOST] = {{0}};
-    for (int i = 0; i < copy->call.count; i++) args[i] = copy->call.args[i];
-    args[COPY_BAR] = barrier_at(w, arrival, slot_of(w, copy->call.args[1].region));
-    Stmt *started = s_call(w->arena, OP_COPY, copy->call.count > COPY_BAR ? copy->call.count : COPY_BAR + 1, args);
-    started->loc = copy->loc;
-    started->attrs = copy->attrs;
-    started->call.is_async = true;
-    return started;
+static Stmt *with_barrier(Waits *w, Stmt *copy, const Arrival *arrival) {
+    call_set_arg(w->arena, copy, OPERAND_INDEX(COPY, bar), barrier_at(w, arrival, slot_of(w, copy_of(copy).dst)));
+    copy->call.is_async = true;
+    return copy;
 }
 
 static void push_wait(Waits *w, const Arrival *arrival, Expr *slot, Span loc, Block *out) {
@@ -167,8 +149,7 @@ static void push_wait(Waits *w, const Arrival *arrival, Expr *slot, Span loc, Bl
         parity = e_binary(a, BIN_AND, e_binary(a, BIN_SHR, e_var(a, arrival->phases), at), one);
         bit = e_binary(a, BIN_SHL, one, at);
     } else if (arrival->phases) parity = e_var(a, arrival->phases);
-    Arg args[] = {barrier_at(w, arrival, slot), arg_value(parity)};
-    push_call(w, OP_MBARRIER_WAIT, COUNT_OF(args), args, loc, out);
+    BLOCK_CALL(a, out, loc, OP_MBARRIER_WAIT, barrier_at(w, arrival, slot), arg_value(parity));
     if (!arrival->phases) return;
     Stmt *next = s_assign(a, arrival->phases, e_xor(a, e_var(a, arrival->phases), bit));
     next->loc = loc;
@@ -177,12 +158,9 @@ static void push_wait(Waits *w, const Arrival *arrival, Expr *slot, Span loc, Bl
 
 // ---- blocks ----
 
-static bool touches(Waits *w, Stmt *stmt, const Arrival *arrival) {
-    EffectVec effects = {0};
-    stmt_effects(w->arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++)
-        for (int t = 0; t < arrival->tiles.count; t++)
-            if (effects.items[i].buf == arrival->tiles.items[t]) return true;
+static bool touches(Waits *w, const Stmt *stmt, const Arrival *arrival) {
+    VEC_EACH_PTR (Buf, tile, &arrival->tiles)
+        if (stmt_touches(w->arena, stmt, tile)) return true;
     return false;
 }
 
@@ -190,8 +168,7 @@ static bool touches(Waits *w, Stmt *stmt, const Arrival *arrival) {
 // wait comes at once.
 static int wait_place(Waits *w, const Block *block, int from, const Arrival *arrival) {
     for (int i = from; i < block->count; i++) {
-        const Block alone = {.items = &block->items[i], .count = 1, .capacity = 1};
-        if (touches(w, block->items[i], arrival) || block_breaks(&alone)) return i;
+        if (touches(w, block->items[i], arrival) || stmt_breaks(block->items[i])) return i;
     }
     return from;
 }
@@ -219,9 +196,10 @@ static void push_run(Waits *w, const Block *block, int from, int end, Dues *dues
             continue;
         }
         Arrival *arrival = map_get(w->by_tile, tile_of(stmt));
-        Expr *slot = slot_of(w, stmt->call.args[1].region);
+        Expr *slot = slot_of(w, copy_of(stmt).dst);
         if (!map_has(expected, arrival)) {
-            push_expect(w, arrival, slot, stmt->loc, out);
+            BLOCK_CALL(w->arena, out, stmt->loc, OP_MBARRIER_EXPECT, barrier_at(w, arrival, slot),
+                       arg_int(w->arena, arrival->bytes));
             map_put(expected, arrival, arrival);
             Due due = {arrival, slot, wait_place(w, block, end, arrival), stmt->loc};
             if (!stmt->call.is_async) vec_push(w->arena, dues, due);
@@ -231,8 +209,7 @@ static void push_run(Waits *w, const Block *block, int from, int end, Dues *dues
 }
 
 static Arrival *awaited(Waits *w, const Stmt *stmt) {
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_AWAIT) return NULL;
-    return map_get(w->by_tile, stmt->call.args[0].region->buf);
+    return is_call(stmt, OP_AWAIT) ? map_get(w->by_tile, await_of(stmt).x->region->buf) : NULL;
 }
 
 // The awaits of an arrival's tiles stand together; the first one waits for all.
@@ -252,7 +229,7 @@ static void rewrite(Waits *w, Block *block) {
         Arrival *arrival = awaited(w, stmt);
         if (arrival) {
             if (is_first_await(w, block, i, arrival))
-                push_wait(w, arrival, slot_of(w, stmt->call.args[0].region), stmt->loc, &out);
+                push_wait(w, arrival, slot_of(w, await_of(stmt).x->region), stmt->loc, &out);
         } else if (is_load(stmt)) {
             int end = run_end(w, block, i);
             push_run(w, block, i, end, &dues, &out);
@@ -279,17 +256,13 @@ static void declare(Waits *w, Span loc, Block *out) {
 static void set_up(Waits *w, Span loc, Block *out) {
     Arena *a = w->arena;
     VEC_EACH_PTR (Arrival, arrival, &w->arrivals) {
-        for (int64_t s = 0; s < arrival->slots; s++) {
-            Arg args[] = {barrier_at(w, arrival, e_int(a, s)), arg_value(e_int(a, 1))};
-            push_call(w, OP_MBARRIER_INIT, COUNT_OF(args), args, loc, out);
-        }
+        for (int64_t s = 0; s < arrival->slots; s++)
+            BLOCK_CALL(a, out, loc, OP_MBARRIER_INIT, barrier_at(w, arrival, e_int(a, s)), arg_int(a, 1));
     }
-    const Arg none[2] = {{0}};
-    push_call(w, OP_FENCE_MBARRIER_INIT, 0, NULL, loc, out);
-    push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
-    for (int i = 0; i < w->arrivals.count; i++)
-        if (w->arrivals.items[i]->phases)
-            block_push(a, out, s_var(a, w->arrivals.items[i]->phases, e_int_of(a, TYPE_I32, 0)));
+    block_call(a, out, loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
+    block_barrier(a, out, loc);
+    VEC_EACH_PTR (Arrival, arrival, &w->arrivals)
+        if (arrival->phases) block_push(a, out, s_var(a, arrival->phases, e_int_of(a, TYPE_I32, 0)));
 }
 
 static bool is_role(const Stmt *stmt, void *user) {
@@ -304,13 +277,7 @@ static bool is_store(const Stmt *stmt, void *user) {
 }
 
 static bool waits_last(const Block *body) {
-    return body->count > 0 && vec_last(body)->kind == STMT_CALL && vec_last(body)->call.op == OP_BULK_WAIT;
-}
-
-// Shared memory outlives the stores that read it.
-static void push_last_wait(Waits *w, Span loc, Block *out) {
-    Arg args[] = {arg_value(e_int(w->arena, 0)), arg_name("read")};
-    push_call(w, OP_BULK_WAIT, COUNT_OF(args), args, loc, out);
+    return body->count > 0 && is_call(vec_last(body), OP_BULK_WAIT);
 }
 
 static void add_barriers(Waits *w, Stmt *grid) {
@@ -337,6 +304,7 @@ bool pass_insert_mbarriers(PassContext *context, Func *kernel) {
     bool stores = block_any(&grid->grid.body, is_store, NULL);
     if (w.arrivals.count > 0) add_barriers(&w, grid);
     bool last = stores && !waits_last(&grid->grid.body);
-    if (last) push_last_wait(&w, grid->loc, &grid->grid.body);
+    if (last)   // shared memory outlives the stores that read it
+        BLOCK_CALL(w.arena, &grid->grid.body, grid->loc, OP_BULK_WAIT, arg_int(w.arena, 0), arg_name("read"));
     return w.arrivals.count > 0 || last || staged;
 }

@@ -20,6 +20,7 @@
 #include "ir/rewrite.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/map.h"
+#include <assert.h>
 
 typedef struct MultiBuffer {
     PassContext *context;
@@ -32,19 +33,10 @@ typedef struct MultiBuffer {
 
 // ---- may it? ----
 
-static bool touches(Arena *arena, Stmt *stmt, const Buf *buf, bool writes) {
-    EffectVec effects = {0};
-    stmt_effects(arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++)
-        if (effects.items[i].buf == buf && (!writes || effects.items[i].access != ACCESS_READ)) return true;
-    return false;
-}
-
 // What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role
 // that transposes it works ahead).
 static Buf *multi_buffer_target(const Stmt *stmt) {
-    if (via_is(stmt, VIA_LDMATRIX) && stmt->call.args[0].region->buf->stage_dims > 0)
-        return stmt->call.args[1].region->buf;
+    if (via_is(stmt, VIA_LDMATRIX) && copy_of(stmt).src->buf->stage_dims > 0) return copy_of(stmt).dst->buf;
     return async_target(stmt);
 }
 
@@ -61,18 +53,16 @@ static const char *loop_problem(MultiBuffer *ring, const Stmt *loop, const Buf *
     if (block_breaks(body)) return "a `break` leaves the loop";
     if (!fills_whole(body->items[at], buf)) return "the copy fills only a part of it";
     for (int i = 0; i < body->count; i++) {
-        if (i < at && touches(ring->arena, body->items[i], buf, false))
-            return "it is read before the copy that fills it";
-        if (i > at && touches(ring->arena, body->items[i], buf, true)) return "it is written again after the copy";
+        const Stmt *stmt = body->items[i];
+        if (i < at && stmt_touches(ring->arena, stmt, buf)) return "it is read before the copy that fills it";
+        if (i > at && stmt_writes(ring->arena, stmt, buf)) return "it is written again after the copy";
     }
     return via_is(body->items[at], VIA_LDMATRIX) ? NULL : stays_reason(ring->arena, loop, at);
 }
 
 static int count_uses(MultiBuffer *ring, const Block *block, const Buf *buf) {
-    EffectVec effects = {0};
     int uses = 0;
-    for (int i = 0; i < block->count; i++) stmt_effects(ring->arena, block->items[i], &effects);
-    for (int i = 0; i < effects.count; i++) uses += effects.items[i].buf == buf;
+    FOR_EACH_ITEM (stmt, block) uses += count_effects(ring->arena, stmt, buf);
     return uses;
 }
 
@@ -126,6 +116,7 @@ typedef struct Slot {
 
 static Expr **with_slot(Arena *arena, const Slot *slot, int count, Expr *const *indices) {
     Expr **result = NEW_ARRAY(arena, Expr *, count + 1);
+    assert(count + 1 == slot->buf->rank);
     result[0] = slot->index;
     for (int i = 0; i < count; i++) result[i + 1] = indices[i];
     return result;
@@ -147,22 +138,16 @@ static Region *slot_region(Mapper *mapper, Region *region) {
     return region_new(mapper->arena, slot->buf, dims, region->transposed, region->loc);
 }
 
-static bool slot_store(Visitor *visitor, Stmt *stmt) {
-    const Mapper *mapper = visitor->user;
-    const Slot *slot = mapper->user;
-    if (stmt->kind != STMT_STORE || stmt->store.buf != slot->buf || stmt->store.count == slot->buf->rank) return true;
-    stmt->store.indices = with_slot(mapper->arena, slot, stmt->store.count, stmt->store.indices);
-    stmt->store.count++;
-    return true;
-}
-
 static void index_slots(MultiBuffer *ring, Stmt *loop, Buf *buf) {
     Expr *count = e_var(ring->arena, loop->loop.iters[0].var);
-    Slot slot = {buf, e_mod(ring->arena, count, e_int(ring->arena, loop_stages(loop)))};
+    Slot slot = {buf, e_rem(ring->arena, count, loop_stages(loop))};
     Mapper mapper = {.arena = ring->arena, .expr = slot_load, .region = slot_region, .user = &slot};
-    Visitor visitor = {.stmt = slot_store, .user = &mapper};
     map_block(&mapper, &loop->loop.body);
-    visit_block(&visitor, &loop->loop.body);
+    FOR_EACH_STMT_MUT (stmt, &loop->loop.body) {
+        if (stmt->kind != STMT_STORE || stmt->store.buf != buf || stmt->store.count == buf->rank) continue;
+        stmt->store.indices = with_slot(ring->arena, &slot, stmt->store.count, stmt->store.indices);
+        stmt->store.count++;
+    }
 }
 
 static void add_slot_dim(MultiBuffer *ring, Buf *buf, int64_t slots) {
@@ -176,14 +161,12 @@ static void add_slot_dim(MultiBuffer *ring, Buf *buf, int64_t slots) {
 
 static void multi_buffer(MultiBuffer *ring, Buf *buf) {
     int64_t slots = 0;
-    for (int i = 0; i < ring->loops.count; i++)
-        if (first_fill(ring->loops.items[i], buf) >= 0 && loop_stages(ring->loops.items[i]) > slots)
-            slots = loop_stages(ring->loops.items[i]);
+    FOR_EACH_ITEM (loop, &ring->loops)
+        if (first_fill(loop, buf) >= 0 && loop_stages(loop) > slots) slots = loop_stages(loop);
+    assert(slots > 1);
     add_slot_dim(ring, buf, slots);
-    FOR_EACH_ITEM (loop, &ring->loops) {
-        if (first_fill(loop, buf) < 0) continue;
-        index_slots(ring, loop, buf);
-    }
+    FOR_EACH_ITEM (loop, &ring->loops)
+        if (first_fill(loop, buf) >= 0) index_slots(ring, loop, buf);
     map_put(ring->multi_buffered, buf, buf);
     ring->changed = true;
 }
@@ -205,10 +188,9 @@ static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 // Loops of one iterator from 0 by 1, after those that need it were rewritten.
 static void find_loops(MultiBuffer *ring, const Block *block) {
-    FOR_EACH_ITEM (stmt, block) {
+    ring->loops.count = 0;
+    FOR_EACH_STMT_MUT (stmt, block)
         if (loop_stages(stmt) > 1) vec_push(ring->arena, &ring->loops, stmt);
-        FOR_EACH_BODY (body, stmt) find_loops(ring, body);
-    }
 }
 
 static bool wants_multi_buffer(MultiBuffer *ring, Buf *buf, Span place) {
@@ -224,8 +206,8 @@ static bool is_plain_loop(const Stmt *loop) {
 }
 
 static bool loop_is_multi_buffered(MultiBuffer *ring, const Stmt *loop) {
-    for (int i = 0; i < loop->loop.body.count; i++) {
-        Buf *buf = async_target(loop->loop.body.items[i]);
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        Buf *buf = async_target(stmt);
         if (buf && buf->scope == SCOPE_SHARED && buf->stage_dims == 0 && !multi_buffer_problem(ring, buf)) return true;
     }
     return false;
@@ -235,20 +217,17 @@ bool pass_multi_buffer(PassContext *context, Func *kernel) {
     MultiBuffer ring = {
         .context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
     find_loops(&ring, &kernel->body);
-    for (int i = 0; i < ring.loops.count; i++) {
-        if (is_plain_loop(ring.loops.items[i]) || !loop_is_multi_buffered(&ring, ring.loops.items[i])) continue;
-        normalise_loop(&ring, ring.loops.items[i]);
+    FOR_EACH_ITEM (loop, &ring.loops) {
+        if (is_plain_loop(loop) || !loop_is_multi_buffered(&ring, loop)) continue;
+        normalise_loop(&ring, loop);
         ring.changed = true;
     }
-    ring.loops.count = 0;
     find_loops(&ring, &kernel->body);
-    for (int i = 0; i < ring.loops.count; i++) {
-        Block *body = &ring.loops.items[i]->loop.body;
-        for (int j = 0; j < body->count; j++) {
-            Buf *buf = multi_buffer_target(body->items[j]);
-            if (wants_multi_buffer(&ring, buf, body->items[j]->loc)) multi_buffer(&ring, buf);
+    FOR_EACH_ITEM (loop, &ring.loops)
+        FOR_EACH_ITEM (stmt, &loop->loop.body) {
+            Buf *buf = multi_buffer_target(stmt);
+            if (wants_multi_buffer(&ring, buf, stmt->loc)) multi_buffer(&ring, buf);
         }
-    }
     StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &ring};
     if (map_count(ring.multi_buffered) > 0) rewrite_block(&declare, &kernel->body);
     return ring.changed;

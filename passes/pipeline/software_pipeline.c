@@ -35,7 +35,7 @@ typedef struct Pipeline {
 static Expr *slot_of(const Stmt *copy) {
     const Buf *buf = async_target(copy);
     if (!buf || buf->stage_dims != 1) return NULL;
-    if (copy->kind == STMT_CALL) return copy->call.args[1].region->dims[0].start;
+    if (copy->kind == STMT_CALL) return copy_of(copy).dst->dims[0].start;
     return copy->loop.body.items[0]->store.indices[0];
 }
 
@@ -48,7 +48,7 @@ static int find_moves(Pipeline *p) {
     p->moves = NEW_ARRAY(p->arena, bool, body->count);
     if (slots < 2 || p->loop->loop.count != 1 || block_breaks(body)) return 0;
     if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return 0;
-    Expr *live = e_mod(p->arena, e_var(p->arena, iter->var), e_int(p->arena, slots));
+    Expr *live = e_rem(p->arena, e_var(p->arena, iter->var), slots);
     for (int i = 0; i < body->count; i++) {
         Expr *slot = slot_of(body->items[i]);
         if (!slot || !expr_equal(slot, live)) continue;
@@ -66,27 +66,22 @@ static Stmt *start_copies(Pipeline *p, Expr *count, Expr *trips) {
     Subst *subst = subst_new(p->arena);
     subst_var(subst, p->loop->loop.iters[0].var, count);
     clone_with_lets(p->arena, subst, body, p->moves, &guard->if_.then);
-    for (int i = 0; i < guard->if_.then.count; i++)
-        if (guard->if_.then.items[i]->kind == STMT_CALL) guard->if_.then.items[i]->call.is_async = true;
+    FOR_EACH_ITEM (stmt, &guard->if_.then)
+        if (stmt->kind == STMT_CALL) stmt->call.is_async = true;
     return guard;
 }
 
-static Stmt *await_copy(Pipeline *p, const Stmt *copy) {
+static void push_await(Pipeline *p, const Stmt *copy, Block *out) {
     Buf *buf = async_target(copy);
-    RegionDim *dims = NEW_ARRAY(p->arena, RegionDim, buf->rank);
-    dims[0] = (RegionDim){slot_of(copy), NULL, 1};
-    for (int d = 1; d < buf->rank; d++) dims[d] = (RegionDim){e_int(p->arena, 0), buf->shape[d], buf_extent(buf, d)};
-    Arg args[] = {arg_region(region_new(p->arena, buf, dims, false, copy->loc)), {0}};
-    Stmt *await = s_call(p->arena, OP_AWAIT, COUNT_OF(args), args);
-    await->loc = copy->loc;
-    return await;
+    Region *slot = region_whole(p->arena, buf);
+    slot->dims[0] = (RegionDim){slot_of(copy), NULL, 1};
+    slot->loc = copy->loc;
+    BLOCK_CALL(p->arena, out, copy->loc, OP_AWAIT, arg_region(slot), (Arg){0});
 }
 
 static Expr *name_trips(Pipeline *p, Expr *trips, Block *out) {
     if (trips->kind == EXPR_VAR || trips->kind == EXPR_INT) return trips;
-    Var *var = var_new(p->arena, "steps", VAR_LET, TYPE_I64, p->loop->loc);
-    block_push(p->arena, out, s_let(p->arena, var, trips));
-    return e_var(p->arena, var);
+    return block_let(p->arena, out, "steps", trips, p->loop->loc);
 }
 
 static void pipeline_loop(Pipeline *p, Block *out) {
@@ -103,7 +98,7 @@ static void pipeline_loop(Pipeline *p, Block *out) {
 
     Block body = {0};
     for (int i = 0; i < loop->loop.body.count; i++)
-        if (p->moves[i]) block_push(a, &body, await_copy(p, loop->loop.body.items[i]));
+        if (p->moves[i]) push_await(p, loop->loop.body.items[i], &body);
     Expr *next = e_add(a, e_var(a, loop->loop.iters[0].var), e_int(a, p->ahead));
     block_push(a, &body, start_copies(p, next, trips));
     for (int i = 0; i < loop->loop.body.count; i++)

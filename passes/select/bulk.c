@@ -1,7 +1,7 @@
 #include "passes/select/bulk.h"
 #include "ir/build.h"
 #include "passes/analysis/util.h"
-#include "passes/select/tma_simple.h"
+#include "passes/select/tma.h"
 
 // The tile's rows in shared memory and in the tensor.
 typedef struct Rows {
@@ -15,11 +15,9 @@ bool by_bulk(const Stmt *stmt) {
 }
 
 static Rows rows_of(const Stmt *copy) {
-    bool away = is_shared_to_global_copy(copy);
-    Rows rows = {.tile = copy->call.args[away ? COPY_FROM : COPY_TO].region,
-                 .at = copy->call.args[away ? COPY_TO : COPY_FROM].region};
+    Rows rows = {.tile = copy_tile(copy), .at = copy_tensor(copy)};
     const Buf *buf = rows.tile->buf;
-    rows.rank = buf->rank - buf->stage_dims;
+    rows.rank = buf_slot_rank(buf);
     rows.columns = buf_extent(buf, buf->rank - 1);
     rows.count = rows.rank > 1 ? buf_extent(buf, buf->rank - 2) : 1;
     return rows;
@@ -28,26 +26,24 @@ static Rows rows_of(const Stmt *copy) {
 // ---- whether ----
 
 static bool is_whole_tile(const Region *tile) {
-    const Buf *buf = tile->buf;
-    if (tile->transposed || tile->count != buf->rank) return false;
-    for (int d = 0; d < buf->rank; d++) {
-        const RegionDim *dim = &tile->dims[d];
-        if (d < buf->stage_dims
-                ? dim->extent != NULL && dim->tile != 1
-                : !dim->extent || !expr_is_int(dim->start, 0) || !expr_equal(dim->extent, buf->shape[d]))
-            return false;
-    }
+    if (tile->transposed || !region_is_whole_slot(tile)) return false;
+    for (int d = 0; d < tile->buf->stage_dims; d++)
+        if (tile->dims[d].extent && tile->dims[d].tile != 1) return false;
     return true;
 }
 
-static bool is_piece(const Rows *rows) {
+// One index in the dims before those of the tile, the extents of the tile in the others.
+static bool is_tile_of_tensor(const Rows *rows) {
     const Region *at = rows->at;
-    if (at->transposed || at->count < rows->rank) return false;
+    const Buf *tile = rows->tile->buf;
+    int outer = at->count - rows->rank;
+    if (at->transposed || outer < 0) return false;
     for (int d = 0; d < at->count; d++) {
         const RegionDim *dim = &at->dims[d];
-        int within = d - (at->count - rows->rank);
-        if (within < 0 ? dim->extent != NULL : !dim->extent || !expr_is_int(dim->extent, dim->tile)) return false;
-        if (within >= 0 && dim->tile != buf_extent(rows->tile->buf, rows->tile->buf->stage_dims + within)) return false;
+        if (d < outer && dim->extent) return false;
+        if (d < outer) continue;
+        if (!dim->extent || !expr_is_int(dim->extent, dim->tile)) return false;
+        if (dim->tile != buf_extent(tile, tile->stage_dims + d - outer)) return false;
     }
     return true;
 }
@@ -57,7 +53,7 @@ static bool is_inside(const Facts *facts, const Region *at) {
     for (int d = 0; d < at->count; d++) {
         Expr *start = at->dims[d].start,
              *last = e_add(arena, start, e_int(arena, at->dims[d].extent ? at->dims[d].tile - 1 : 0));
-        if (!prove(facts, e_binary(arena, BIN_GE, start, e_int(arena, 0)))) return false;
+        if (!prove(facts, e_ge(arena, start, e_int(arena, 0)))) return false;
         if (!prove(facts, simplify_expr(arena, facts, e_lt(arena, last, at->buf->shape[d]))) &&
             !prove(facts, e_lt(arena, last, at->buf->shape[d])))
             return false;
@@ -78,9 +74,10 @@ const char *bulk_problem(const Target *target, const Facts *facts, const Stmt *c
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
     if (!tensor->is_param) return "TMA copies between parameters and shared memory";
     if (tensor->type != tile->type) return "TMA does not convert";
-    if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1)) return "TMA needs a contiguous last dim";
+    const char *why = tma_tensor_problem(tensor);
+    if (why) return why;
     if (rows.rank < 1 || rows.rank > 2) return "a tile has more than two dims";
-    if (!is_whole_tile(rows.tile) || !is_piece(&rows)) return "bulk copies move whole tiles of the last dims";
+    if (!is_whole_tile(rows.tile) || !is_tile_of_tensor(&rows)) return "bulk copies move whole tiles of the last dims";
     if (!lies_in_rows(facts, &rows)) return "its tile is not in row-major order";
     if (rows.columns * element % unit) return "the rows of a tile must be a multiple of 16 bytes";
     if (rows.count * rows.columns * element > tma_facts.max_transaction)
@@ -109,16 +106,15 @@ static void push_row(Lower *lower, const Stmt *copy, const Rows *rows, Expr *row
         far[rank - 2] = simplify_expr(arena, lower->facts, e_add(arena, far[rank - 2], row));
         near[count - 2] = row;
     }
-    Arg from = arg_region(region_element(arena, rows->at->buf, rank, far));
-    Arg to = arg_region(lower_element(lower, region_element(arena, rows->tile->buf, count, near)));
-    Arg n = arg_value(e_int(arena, elements));
-    bool away = is_shared_to_global_copy(copy);
-    Arg load[] = {to, from, away ? n : arg_region(lower_element(lower, copy->call.args[COPY_BAR].region)), n};
-    Arg store[] = {from, to, n};
-    Stmt *call =
-        away ? s_call(arena, OP_BULK_STORE, COUNT_OF(store), store) : s_call(arena, OP_BULK_LOAD, COUNT_OF(load), load);
-    call->loc = copy->loc;
-    block_push(arena, out, call);
+    Arg at = arg_region(region_element(arena, rows->at->buf, rank, far));
+    Arg tile = arg_region(lower_element(lower, region_element(arena, rows->tile->buf, count, near)));
+    Arg n = arg_int(arena, elements);
+    if (is_shared_to_global_copy(copy)) {
+        BLOCK_CALL(arena, out, copy->loc, OP_BULK_STORE, at, tile, n);
+    } else {
+        Arg bar = arg_region(lower_element(lower, copy_of(copy).bar));
+        BLOCK_CALL(arena, out, copy->loc, OP_BULK_LOAD, tile, at, bar, n);
+    }
 }
 
 void lower_bulk(Lower *lower, const Stmt *copy, Block *out) {
@@ -136,8 +132,5 @@ void lower_bulk(Lower *lower, const Stmt *copy, Block *out) {
         facts_release(lower->facts, mark);
         block_push(arena, out, loop);
     }
-    if (!is_shared_to_global_copy(copy)) return;
-    Stmt *commit = s_call(arena, OP_BULK_COMMIT, 0, NULL);
-    commit->loc = copy->loc;
-    block_push(arena, out, commit);
+    if (is_shared_to_global_copy(copy)) block_call(arena, out, copy->loc, OP_BULK_COMMIT, 0, NULL);
 }

@@ -31,6 +31,7 @@
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
+#include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
@@ -45,7 +46,7 @@ typedef struct Selector {
     Func *kernel;
     ExprVec wanted;     // facts that are not proven
     Map *pipelined;     // statements within a pipelined loop of several stages -> the loop
-    bool fallback;      // this variant has no facts: say nothing of what they would have allowed
+    bool fallback;      // the variant without facts: gives no remarks on what they would have allowed
     bool specialized;   // its loop will be warp-specialized: TMA and wgmma
     bool changed;
 } Selector;
@@ -70,11 +71,8 @@ static bool is_unit(const Candidate *c, const TileAccess *access) {
 }
 
 static void find_pipelined(Selector *s, const Block *block, Stmt *around) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i], *loop = around;
-        int64_t stages;
-        if (is_loop(stmt, LOOP_PIPELINED))
-            loop = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1 ? stmt : NULL;
+    FOR_EACH_ITEM (stmt, block) {
+        Stmt *loop = is_loop(stmt, LOOP_PIPELINED) ? (loop_stages(stmt) > 1 ? stmt : NULL) : around;
         if (loop) map_put(s->pipelined, stmt, loop);
         FOR_EACH_BODY (body, stmt) find_pipelined(s, body, loop);
     }
@@ -90,9 +88,17 @@ static bool is_conjunct(const Expr *condition, const Expr *fact) {
 }
 
 static void want(Selector *s, Expr *fact) {
-    for (int i = 0; i < s->wanted.count; i++)
-        if (expr_equal(s->wanted.items[i], fact)) return;
+    VEC_EACH_PTR (Expr, wanted, &s->wanted)
+        if (expr_equal(wanted, fact)) return;
     if (!is_conjunct(s->kernel->when, fact)) vec_push(s->arena, &s->wanted, fact);
+}
+
+static void want_aligned(Selector *s, const Facts *facts, Buf *buf, int64_t bytes) {
+    if (!prove_aligned(facts, buf, bytes)) want(s, aligned_fact(s->arena, buf, bytes));
+}
+
+static void want_multiple(Selector *s, Expr *value, int64_t factor) {
+    want(s, e_eq(s->arena, e_rem(s->arena, value, factor), e_int(s->arena, 0)));
 }
 
 // The vector that all accesses could have, were bases and rows aligned: what extent and first index allow.
@@ -117,16 +123,13 @@ static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate 
 
 static void want_access(Selector *s, const Facts *facts, const TileAccess *access, int64_t vector) {
     Buf *buf = access->buf;
-    int64_t bytes = s->target->vector_bytes;
-    if (!prove_aligned(facts, buf, bytes)) want(s, aligned_fact(s->arena, buf, bytes));
+    want_aligned(s, facts, buf, s->target->vector_bytes);
     for (int d = 0; d < buf->rank - 1; d++) {
         Expr *stride = simplify_expr(s->arena, facts, global_stride(s->arena, buf, d));
         Expr *offset = simplify_expr(s->arena, facts, e_mul(s->arena, access->indices[d], stride));
         if (multiple_of(facts, stride) % vector == 0 || multiple_of(facts, offset) % vector == 0) continue;
-        Expr *last = buf->shape[buf->rank - 1];
-        Expr *period = buf->strides ? stride : last;   // dense: every outer stride is a multiple of the last extent
-        Expr *remainder = e_mod(s->arena, period, e_int(s->arena, vector));
-        want(s, e_binary(s->arena, BIN_EQ, remainder, e_int(s->arena, 0)));
+        // (dense: every outer stride is a multiple of the last extent)
+        want_multiple(s, buf->strides ? stride : buf->shape[buf->rank - 1], vector);
     }
 }
 
@@ -136,10 +139,9 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (!candidate_of(s, stmt, &c)) return;
     int64_t vector = possible_vector(s, facts, &c);
     if (vector <= 1) return;
-    VEC_EACH (const TileAccess, access, &c.accesses) {
+    VEC_EACH (const TileAccess, access, &c.accesses)
         if (access->buf->scope == SCOPE_GLOBAL && (!access->is_atomic || access->adds) && is_unit(&c, access))
             want_access(s, facts, access, vector);
-    }
 }
 
 // ---- TMA and wgmma ----
@@ -150,29 +152,23 @@ static bool is_product_loop(const Stmt *stmt, void *user) {
     return is_loop(stmt, LOOP_PIPELINED) && block_calls(&stmt->loop.body, OP_GEMM);
 }
 
-// Whether warp-specialize will take the kernel.
-static bool will_specialize(Selector *s) {
-    return !s->fallback && kernel_specialization(s->context, s->kernel)->kind != WS_NONE;
-}
-
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     TmaStore store;
     return stores_tile(s->arena, s->target, s->kernel, stmt, &store);
 }
 
-// What a tensor map asks: an aligned base, rows that start on a unit; and of `boxes` no empty dim. (CUDA driver API,
-// cuTensorMapEncodeTiled.)
+// Requirements of a tensor map: an aligned base, rows that start on a unit; and for `boxes` no empty dim. (CUDA driver
+// API, cuTensorMapEncodeTiled.)
 static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
     int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
-    if (!prove_aligned(facts, tensor, unit)) want(s, aligned_fact(s->arena, tensor, unit));
+    want_aligned(s, facts, tensor, unit);
     for (int d = 0; boxes && d < tensor->rank; d++) {
         Expr *some = e_lt(s->arena, e_int(s->arena, 0), tensor->shape[d]);
         if (!prove(facts, some)) want(s, some);
     }
     for (int d = 0; d < tensor->rank - 1; d++) {
         Expr *period = tensor->strides ? global_stride(s->arena, tensor, d) : tensor->shape[tensor->rank - 1];
-        if (multiple_of(facts, period) % elements == 0) continue;
-        want(s, e_binary(s->arena, BIN_EQ, e_mod(s->arena, period, e_int(s->arena, elements)), e_int(s->arena, 0)));
+        if (multiple_of(facts, period) % elements != 0) want_multiple(s, period, elements);
     }
 }
 
@@ -192,8 +188,7 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
         return false;
     const Stmt *loop = map_get(s->pipelined, stmt);
     const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
-    const Region *to = stmt->call.args[COPY_TO].region;
-    if (away && !why && !begins_inside(facts, to)) why = "it may start before the begin of its tensor";
+    if (away && !why && !begins_inside(facts, copy_of(stmt).dst)) why = "it may start before the begin of its tensor";
     if (!why && !asked) why = tma_simple_cost(s->target, s->kernel, stmt, loop);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
@@ -213,12 +208,11 @@ static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool s
 
 // Whether TMA adds the tile to the tensor, likewise.
 static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
-    const char *why = NULL;
     if (s->fallback || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
-    if (tma_reduce(s->arena, stmt, tile, &why)) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
+    const char *why = tma_reduce_problem(s->arena, stmt, tile);
+    if (!why) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
     if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
-    if (!why && !begins_inside(facts, tile->copy->call.args[COPY_TO].region))
-        why = "it may start before the begin of its tensor";
+    if (!why && !begins_inside(facts, copy_of(tile->copy).dst)) why = "it may start before the begin of its tensor";
     if (!why && !via_is(stmt, VIA_TMA)) why = added_tile_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
     return !why;
@@ -227,19 +221,11 @@ static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     AddedTile tile;
-    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY) return;
-    if (is_global_to_shared_copy(stmt)) want_map(s, facts, stmt->call.args[0].region->buf, true);
-    else if (stores_by_tma(s, stmt)) want_map(s, facts, stmt->call.args[1].region->buf, true);
-}
-
-static void want_block_map(void *user, Stmt *stmt, const Facts *facts) {
-    Selector *s = user;
-    AddedTile tile;
-    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, tile.copy->call.args[COPY_TO].region->buf, true);
+    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true);
     bool line = block_bulk(s, stmt, facts, false);
-    if (!line && !tma_simple(s, stmt, facts, false)) return;
-    want_map(s, facts, stmt->call.args[is_shared_to_global_copy(stmt) ? COPY_TO : COPY_FROM].region->buf, !line);
+    bool box =
+        s->specialized ? is_global_to_shared_copy(stmt) || stores_by_tma(s, stmt) : tma_simple(s, stmt, facts, false);
+    if (line || box) want_map(s, facts, copy_tensor(stmt)->buf, !line);
 }
 
 static void want_small_dims(Selector *s) {
@@ -284,27 +270,35 @@ static Via move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Can
 
 // Registers on both sides: no memory access to choose.
 static bool touches_memory(const Candidate *c) {
-    for (int a = 0; a < c->accesses.count; a++)
-        if (c->accesses.items[a].buf->scope != SCOPE_FRAGMENT) return true;
+    VEC_EACH (const TileAccess, access, &c->accesses)
+        if (access->buf->scope != SCOPE_FRAGMENT) return true;
     return false;
 }
 
 static const char *gemm_problem(Selector *s, const Stmt *gemm) {
-    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
+    GemmOp op = gemm_of(gemm);
     const MmaInfo *mma = mma_holding(s->target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
     if (!mma) return "the target has no instruction for these types";
-    if (b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
-    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
+    if (op.b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
+    int64_t m = region_extent(op.acc, 0), n = region_extent(op.acc, 1), k = region_extent(op.a, 1);
     if (m % mma->m || n % mma->n || k % mma->k)
         return "m, n and k of the tile must be multiples of those of the instruction";
     if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the threads of a CTA must be a multiple of 32";
     return NULL;
 }
 
-static void select_gemm(Selector *s, Stmt *stmt) {
+static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
     const char *problem = gemm_problem(s, stmt);
     if (problem) REMARK(s->context, stmt->loc, T_GEMM_SLOW, problem);
-    set_via(s, stmt, problem ? VIA_FMA : VIA_MMA);
+    return problem ? VIA_FMA : VIA_MMA;
+}
+
+// In a kernel that warp-specialize will take; VIA_NONE: as in others.
+static Via specialized_mechanism(Selector *s, const Stmt *stmt) {
+    if (stores_by_tma(s, stmt)) return VIA_TMA_STORE;
+    if (is_call(stmt, OP_GEMM)) return VIA_WGMMA;
+    if (is_global_to_shared_copy(stmt)) return VIA_TMA;
+    return transposes_tile(s->target, stmt) ? VIA_LDMATRIX : VIA_NONE;
 }
 
 // Threads add vectors to tensors (vectorize) where they can.
@@ -313,9 +307,8 @@ static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
     Candidate c;
     bool adds = false;
     if (s->fallback || !candidate_of(s, stmt, &c)) return;
-    for (int a = 0; a < c.accesses.count; a++)
-        adds |= c.accesses.items[a].adds && c.accesses.items[a].buf->scope == SCOPE_GLOBAL &&
-                is_unit(&c, &c.accesses.items[a]);
+    VEC_EACH (const TileAccess, access, &c.accesses)
+        adds |= access->adds && access->buf->scope == SCOPE_GLOBAL && is_unit(&c, access);
     if (!adds || loop_vector(facts, &c.loop, &c.accesses, c.fast, s->target) > 1) return;
     loop_atomics(&c.loop, &c.accesses, c.fast, s->target, &why);
     REMARK(s->context, stmt->loc, T_ADDED_SINGLY, why);
@@ -329,6 +322,18 @@ static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     if (by_tma && !asked) set_via(s, stmt, VIA_TMA);
     if (!by_tma && asked) set_via(s, stmt, VIA_NONE);
     if (!by_tma) say_added_singly(s, stmt, facts);
+}
+
+// Of a copy, or a parallel loop that is one; VIA_NONE: it is none.
+static Via loop_mechanism(Selector *s, Stmt *stmt, const Facts *facts) {
+    bool is_copy = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE);
+    Candidate c;
+    if ((stmt->kind == STMT_CALL && !is_copy) || !candidate_of(s, stmt, &c)) return VIA_NONE;
+    if (!is_copy && !tile_move(s->arena, &c.loop)) {
+        say_added_singly(s, stmt, facts);
+        return VIA_NONE;
+    }
+    return touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : VIA_PLAIN;
 }
 
 static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
@@ -346,35 +351,11 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
     if (asked && (line ? block_bulk(s, stmt, facts, true) : s->specialized || tma_simple(s, stmt, facts, true))) return;
     if (asked) via_set(s->arena, stmt, VIA_NONE);   // another way
     if (via_of(stmt) != VIA_NONE) return;
-    bool is_call = stmt->kind == STMT_CALL;
-    if (s->specialized && stores_by_tma(s, stmt)) {
-        set_via(s, stmt, VIA_TMA_STORE);
-        return;
-    }
-    if (s->specialized && is_call && (stmt->call.op == OP_GEMM || is_global_to_shared_copy(stmt))) {
-        set_via(s, stmt, stmt->call.op == OP_GEMM ? VIA_WGMMA : VIA_TMA);
-        return;
-    }
-    if (!asked && tma_simple(s, stmt, facts, true)) {
-        set_via(s, stmt, VIA_TMA);
-        return;
-    }
-    if (is_call && stmt->call.op == OP_GEMM) {
-        select_gemm(s, stmt);
-        return;
-    }
-    if (s->specialized && transposes_tile(s->target, stmt)) {
-        set_via(s, stmt, VIA_LDMATRIX);
-        return;
-    }
-    bool is_copy = is_call && (stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE);
-    Candidate c;
-    if ((is_call && !is_copy) || !candidate_of(s, stmt, &c)) return;
-    if (!is_copy && !tile_move(s->arena, &c.loop)) {
-        say_added_singly(s, stmt, facts);
-        return;
-    }
-    set_via(s, stmt, touches_memory(&c) ? move_mechanism(s, facts, stmt, &c) : VIA_PLAIN);
+    Via via = s->specialized ? specialized_mechanism(s, stmt) : VIA_NONE;
+    if (via == VIA_NONE && !asked && tma_simple(s, stmt, facts, true)) via = VIA_TMA;
+    if (via == VIA_NONE && is_call(stmt, OP_GEMM)) via = gemm_mechanism(s, stmt);
+    if (via == VIA_NONE) via = loop_mechanism(s, stmt, facts);
+    if (via != VIA_NONE) set_via(s, stmt, via);
 }
 
 static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
@@ -389,16 +370,21 @@ static void select_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- kernels ----
 
-static bool select_kernel(PassContext *context, Func *kernel, bool fallback) {
+static Selector selector_of(PassContext *context, Func *kernel) {
     Selector s = {.context = context,
                   .arena = context->arena,
                   .target = context->target,
                   .kernel = kernel,
                   .pipelined = map_new(context->arena),
-                  .fallback = fallback};
+                  .fallback = attr_get(kernel->attrs, ATTR_FALLBACK) != NULL};
     find_pipelined(&s, &kernel->body, NULL);
-    s.specialized = will_specialize(&s);
-    bool might = !fallback && target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, is_product_loop, NULL);
+    s.specialized = !s.fallback && kernel_specialization(context, kernel)->kind != WS_NONE;
+    return s;
+}
+
+static bool select_kernel(PassContext *context, Func *kernel) {
+    Selector s = selector_of(context, kernel);
+    bool might = !s.fallback && target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, is_product_loop, NULL);
     if (!s.specialized && might)
         REMARK(context, kernel->loc, T_NOT_SPECIALIZED, kernel_specialization(context, kernel)->why);
     kernel_walk(s.arena, kernel, select_stmt, &s);
@@ -407,13 +393,10 @@ static bool select_kernel(PassContext *context, Func *kernel, bool fallback) {
 
 // Makes the variant without the facts and gives this one the facts.
 static bool split_variants(PassContext *context, Func *kernel) {
-    Selector s = {.context = context, .arena = context->arena, .target = context->target, .kernel = kernel};
-    if (attr_get(kernel->attrs, ATTR_FALLBACK)) return false;
+    Selector s = selector_of(context, kernel);
+    if (s.fallback) return false;
     kernel_walk(s.arena, kernel, want_stmt, &s);
-    s.pipelined = map_new(s.arena);
-    find_pipelined(&s, &kernel->body, NULL);
-    s.specialized = will_specialize(&s);
-    kernel_walk(s.arena, kernel, s.specialized ? want_map_stmt : want_block_map, &s);
+    kernel_walk(s.arena, kernel, want_map_stmt, &s);
     if (s.wanted.count == 0) return false;
     want_small_dims(&s);
 
@@ -422,14 +405,13 @@ static bool split_variants(PassContext *context, Func *kernel) {
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
         vec_push(s.arena, &context->variants, fallback);
     }
-    for (int i = 0; i < s.wanted.count; i++)
-        kernel->when = kernel->when ? e_and(s.arena, kernel->when, s.wanted.items[i]) : s.wanted.items[i];
+    VEC_EACH_PTR (Expr, fact, &s.wanted) kernel->when = e_both(s.arena, kernel->when, fact);
     return true;
 }
 
 bool pass_select(PassContext *context, Func *kernel) {
     bool split = split_variants(context, kernel);
-    bool changed = select_kernel(context, kernel, attr_get(kernel->attrs, ATTR_FALLBACK) != NULL);
-    for (int i = 0; i < context->variants.count; i++) select_kernel(context, context->variants.items[i], true);
+    bool changed = select_kernel(context, kernel);
+    VEC_EACH_PTR (Func, variant, &context->variants) select_kernel(context, variant);
     return changed || split;
 }

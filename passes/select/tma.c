@@ -2,43 +2,48 @@
 #include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma_reduce.h"
+#include <assert.h>
 #include <string.h>
 
 // ---- panels ----
 
-// Rows and columns of a tile; false: *why.
-static bool tile_shape(const Buf *shared, int64_t *rows, int64_t *columns, const char **why) {
-    *rows = 1, *columns = buf_extent(shared, shared->rank - 1);
-    if (shared->rank - shared->stage_dims > tma_facts.max_rank)
-        return *why = "a tile has more dims than TMA copies", false;
+// Bytes of a row of a tile.
+static int64_t row_bytes(const Buf *shared) {
+    return buf_extent(shared, shared->rank - 1) * type_bits(shared->type) / 8;
+}
+
+static const char *shape_problem(const Buf *shared, int64_t *rows) {
+    *rows = 1;
+    if (buf_slot_rank(shared) > tma_facts.max_rank) return "a tile has more dims than TMA copies";
     for (int d = shared->stage_dims; d < shared->rank - 1; d++) {
         int64_t extent = buf_extent(shared, d);
-        if (extent > tma_facts.max_box) return *why = "a tile has more rows than a box of TMA may have", false;
-        if (extent < 1) return *why = "a tile needs constant extents", false;
+        if (extent > tma_facts.max_box) return "a tile has more rows than a box of TMA may have";
+        if (extent < 1) return "a tile needs constant extents";
         *rows *= extent;
     }
-    return *columns >= 1 || (*why = "a tile needs constant extents", false);
+    return buf_extent(shared, shared->rank - 1) < 1 ? "a tile needs constant extents" : NULL;
 }
 
 // As it lies; where it has slots, each has to start where a box may.
-static bool plain_panel(const Buf *shared, int64_t rows, int64_t columns, TmaPanels *out, const char **why) {
-    int64_t bytes = columns * type_bits(shared->type) / 8;
-    *out = (TmaPanels){rows, columns, 1, 0};
-    if (columns > tma_facts.max_box) return *why = "a tile's rows are longer than a box of TMA may be", false;
-    if (bytes % tma_facts.unit_bytes) return *why = "the rows of a tile must be a multiple of 16 bytes", false;
-    return rows * bytes % tma_facts.shared_align == 0 ||
-           (*why = "the size of a tile must be a multiple of 128 bytes", false);
+static const char *plain_panel(const Buf *shared, int64_t rows, TmaPanels *out) {
+    *out = (TmaPanels){rows, buf_extent(shared, shared->rank - 1), 1, 0};
+    if (out->columns > tma_facts.max_box) return "a tile's rows are longer than a box of TMA may be";
+    if (row_bytes(shared) % tma_facts.unit_bytes) return "the rows of a tile must be a multiple of 16 bytes";
+    bool aligned = rows * row_bytes(shared) % tma_facts.shared_align == 0;
+    return aligned ? NULL : "the size of a tile must be a multiple of 128 bytes";
 }
 
-static bool panels_in(const Buf *shared, int span, TmaPanels *out, const char **why) {
-    int64_t rows, columns, bits = type_bits(shared->type);
-    if (!tile_shape(shared, &rows, &columns, why)) return false;
-    if (span == 0) return plain_panel(shared, rows, columns, out, why);
-    if (shared->rank - shared->stage_dims == 1) return *why = "a vector has no rows to swizzle", false;
-    if (rows % tma_facts.swizzle_rows) return *why = "the number of rows of a tile must be a multiple of 8", false;
-    if (columns * bits / 8 % span) return *why = "the rows of a tile must be a multiple of 32 bytes", false;
-    *out = (TmaPanels){rows, span * 8 / bits, columns * bits / 8 / span, span};
-    return true;
+// Panels of one swizzle span, or without swizzle (0).
+static const char *panels_in(const Buf *shared, int span, TmaPanels *out) {
+    int64_t rows, bytes = row_bytes(shared);
+    const char *why = shape_problem(shared, &rows);
+    if (why) return why;
+    if (span == 0) return plain_panel(shared, rows, out);
+    if (buf_slot_rank(shared) == 1) return "a vector has no rows to swizzle";
+    if (rows % tma_facts.swizzle_rows) return "the number of rows of a tile must be a multiple of 8";
+    if (bytes % span) return "the rows of a tile must be a multiple of 32 bytes";
+    *out = (TmaPanels){rows, span * 8 / type_bits(shared->type), bytes / span, span};
+    return NULL;
 }
 
 static LayoutSwizzle swizzle_of(int span) {
@@ -65,7 +70,7 @@ static bool steps_are(const Layout *layout, int input, int64_t extent, int64_t s
 }
 
 static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *panels) {
-    int rank = shared->rank - shared->stage_dims;
+    int rank = buf_slot_rank(shared);
     int64_t stride = panels->columns;
     LayoutSwizzle swizzle = swizzle_of(panels->swizzle);
     if (layout->rank_in != rank || memcmp(&layout->swizzle, &swizzle, sizeof swizzle) != 0) return false;
@@ -77,35 +82,38 @@ static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *pa
     return steps_are(layout, rank - 1, panels->columns, 1, panels->count, stride);
 }
 
-// The widest span that the tile's shape has; of a tile that has a layout, that of the layout. Why there is none: rows
-// of whole spans are lacking what spans ask, others what a tile asks that lies as it does.
-bool tma_panels(const Buf *shared, TmaPanels *out, const char **why) {
+// The widest span that the tile's shape allows; with a layout, the span of the layout. When there is none, the reason is
+// that of the spans if the rows are whole spans, else that of the form without swizzle.
+const char *tma_panels_problem(const Buf *shared, TmaPanels *out) {
     bool fits = false;
-    const char *reason = NULL, *of_span = NULL;
+    const char *of_span = NULL, *of_plain = NULL;
     for (int i = 0; i <= TMA_SPANS; i++) {
-        if (!panels_in(shared, i < TMA_SPANS ? tma_facts.spans[i] : 0, out, i < TMA_SPANS ? &of_span : &reason))
+        const char **why = i < TMA_SPANS ? &of_span : &of_plain;
+        const char *problem = panels_in(shared, i < TMA_SPANS ? tma_facts.spans[i] : 0, out);
+        if (problem) {
+            *why = problem;
             continue;
-        if (!shared->layout || lies_in(shared->layout, shared, out)) return true;
+        }
+        if (!shared->layout || lies_in(shared->layout, shared, out)) return NULL;
         fits = true;
     }
-    int64_t bytes = buf_extent(shared, shared->rank - 1) * type_bits(shared->type) / 8;
-    bool spans = shared->rank - shared->stage_dims > 1 && bytes % tma_facts.spans[TMA_SPANS - 1] == 0;
-    *why = fits ? "TMA cannot write the layout of a tile" : spans ? of_span : reason;
-    return false;
+    bool spans = buf_slot_rank(shared) > 1 && row_bytes(shared) % tma_facts.spans[TMA_SPANS - 1] == 0;
+    return fits ? "TMA cannot write the layout of a tile" : spans ? of_span : of_plain;
 }
 
-bool tma_matrix_panels(const Buf *shared, TmaPanels *out, const char **why) {
-    if (shared->rank - shared->stage_dims != 2) return *why = "a tile must have two dims", false;
-    if (tma_panels(shared, out, why) && out->swizzle) return true;
+const char *tma_matrix_problem(const Buf *shared, TmaPanels *out) {
+    if (buf_slot_rank(shared) != 2) return "a tile must have two dims";
+    const char *why = tma_panels_problem(shared, out);
+    if (!why && out->swizzle) return NULL;
     for (int i = 0; i < TMA_SPANS; i++)   // (its rows may have another order)
-        if (panels_in(shared, tma_facts.spans[i], out, why)) return true;
-    return false;
+        if (!(why = panels_in(shared, tma_facts.spans[i], out))) return NULL;
+    return why;
 }
 
 // Rows of a panel in row-major order of their dims: [panel, element]. One digit for each dim, so that 8 rows, of which
 // a period of the swizzle is, may be of any of them.
 static const Layout *boxes_layout(Arena *arena, const Buf *shared, const TmaPanels *panels) {
-    int rank = shared->rank - shared->stage_dims;
+    int rank = buf_slot_rank(shared);
     Layout *layout = layout_new(arena, rank, 2);
     int64_t stride = panels->columns;
     for (int d = rank - 2; d >= 0; d--) {
@@ -121,7 +129,7 @@ static const Layout *boxes_layout(Arena *arena, const Buf *shared, const TmaPane
 static const Layout *layout_of(Arena *arena, const Buf *shared, const TmaPanels *panels) {
     int64_t shape[TENSOR_MAP_RANK];
     const char *why;
-    int rank = shared->rank - shared->stage_dims;
+    int rank = buf_slot_rank(shared);
     for (int d = 0; d < rank; d++) shape[d] = buf_extent(shared, shared->stage_dims + d);
     if (panels->swizzle == 0) return layout_row_major(arena, rank, shape);
     if (rank > 2) return boxes_layout(arena, shared, panels);
@@ -131,25 +139,29 @@ static const Layout *layout_of(Arena *arena, const Buf *shared, const TmaPanels 
 
 const Layout *tma_layout(Arena *arena, const Buf *shared) {
     TmaPanels panels;
-    const char *why;
-    return tma_panels(shared, &panels, &why) ? layout_of(arena, shared, &panels) : NULL;
+    return tma_panels_problem(shared, &panels) ? NULL : layout_of(arena, shared, &panels);
+}
+
+// The modes of `from` behind the first `skipped`, with outputs `shift` further.
+static void add_modes(Layout *layout, int input, const LayoutInput *from, int skipped, int shift) {
+    for (int i = skipped; i < from->count; i++)
+        layout_add(layout, input, from->modes[i].extent, from->modes[i].stride, from->modes[i].out + shift);
 }
 
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order) {
     const char *why;
     TmaPanels panels;
-    if (!tma_matrix_panels(shared, &panels, &why)) return NULL;
+    if (tma_matrix_problem(shared, &panels)) return NULL;
     const Layout *plain = layout_of(arena, shared, &panels), *digits = layout_parse(arena, order, 0, &why);
     Layout *layout = layout_new(arena, plain->rank_in, plain->rank_out);
-    const LayoutInput *rows = &plain->in[0], *columns = &plain->in[1], *within = &digits->in[0];
-    int64_t period = layout_extent_in(digits, 0), inner = plain->rank_out - 1;
-    for (int i = 0; i < rows->count; i++)
-        layout_add(layout, 0, rows->modes[i].extent, rows->modes[i].stride, rows->modes[i].out);
-    for (int i = 0; i < within->count; i++)
-        layout_add(layout, 1, within->modes[i].extent, within->modes[i].stride, (int)inner);
-    layout_add(layout, 1, columns->modes[0].extent / period, period, (int)inner);   // of a panel
-    for (int i = 1; i < columns->count; i++)
-        layout_add(layout, 1, columns->modes[i].extent, columns->modes[i].stride, columns->modes[i].out);
+    const LayoutInput *columns = &plain->in[1];
+    int64_t period = layout_extent_in(digits, 0);
+    int inner = plain->rank_out - 1;
+    assert(digits->rank_out == 1 && columns->modes[0].extent % period == 0);
+    add_modes(layout, 0, &plain->in[0], 0, 0);
+    add_modes(layout, 1, &digits->in[0], 0, inner);
+    layout_add(layout, 1, columns->modes[0].extent / period, period, inner);   // of a panel
+    add_modes(layout, 1, columns, 1, 0);
     layout->swizzle = plain->swizzle;
     layout->element_bits = plain->element_bits;
     return layout_finish(layout);
@@ -166,80 +178,67 @@ static bool ends_as_box(const Region *region, int d) {
 
 // Whether the region's tile is a box of its tensor: `dims` dims of known extents, the last one the tensor's; at the
 // others it is at one index, wherever they stand.
-static bool is_tile(const Region *region, int dims, const char **why) {
+static const char *box_problem(const Region *region, int dims) {
     int rank = region->count;
-    if (region->transposed) return *why = "TMA does not transpose", false;
-    if (region_rank(region) != dims || rank > tma_facts.max_rank)
-        return *why = "TMA copies tiles of tensors of up to 5 dims", false;
+    if (region->transposed) return "TMA does not transpose";
+    if (region_rank(region) != dims || rank > tma_facts.max_rank) return "TMA copies tiles of tensors of up to 5 dims";
     for (int d = 0; d < rank; d++)
-        if (!ends_as_box(region, d)) return *why = "TMA copies tiles of constant extents", false;
-    return region->dims[rank - 1].extent || (*why = "TMA copies tiles along the last dim of a tensor", false);
+        if (!ends_as_box(region, d)) return "TMA copies tiles of constant extents";
+    return region->dims[rank - 1].extent ? NULL : "TMA copies tiles along the last dim of a tensor";
 }
 
-static bool moves_tile(const Target *target, const Region *from, const Region *to, const char **why) {
-    const Buf *tensor = from->buf, *shared = to->buf;
+const char *tma_tensor_problem(const Buf *tensor) {
+    bool unit = !tensor->strides || expr_is_int(tensor->strides[tensor->rank - 1], 1);
+    return unit ? NULL : "TMA needs a contiguous last dim";
+}
+
+static const char *move_problem(const Target *target, const Region *at, const Region *tile) {
+    const Buf *tensor = at->buf, *shared = tile->buf;
     TmaPanels panels;
-    if (!target_has(target, FEATURE_TMA)) return *why = "the target has no TMA", false;
+    if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
     if (tensor->scope != SCOPE_GLOBAL || shared->scope != SCOPE_SHARED || !tensor->is_param)
-        return *why = "TMA copies between parameters and shared memory", false;
-    if (tensor->type != shared->type) return *why = "TMA does not convert", false;
-    if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
-        return *why = "TMA needs a contiguous last dim", false;
-    if (to->transposed) return *why = "TMA does not transpose", false;
-    if (!is_tile(from, shared->rank - shared->stage_dims, why)) return false;
-    if (to->count != shared->rank) return *why = "TMA moves whole buffers here", false;
-    for (int d = shared->stage_dims; d < shared->rank; d++)
-        if (!to->dims[d].extent || !expr_is_int(to->dims[d].start, 0) ||
-            !expr_equal(to->dims[d].extent, shared->shape[d]))
-            return *why = "TMA moves whole buffers here", false;
-    return tma_panels(shared, &panels, why);
+        return "TMA copies between parameters and shared memory";
+    if (tensor->type != shared->type) return "TMA does not convert";
+    const char *why = tma_tensor_problem(tensor);
+    if (why) return why;
+    if (tile->transposed) return "TMA does not transpose";
+    if ((why = box_problem(at, buf_slot_rank(shared)))) return why;
+    return region_is_whole_slot(tile) ? tma_panels_problem(shared, &panels) : "TMA moves whole buffers here";
 }
 
-bool tma_serves(const Target *target, const Stmt *copy, const char **why) {
-    return moves_tile(target, copy->call.args[0].region, copy->call.args[1].region, why);
+const char *tma_load_problem(const Target *target, const Stmt *copy) {
+    return move_problem(target, copy_of(copy).src, copy_of(copy).dst);
 }
 
-bool tma_takes(const Target *target, const Stmt *copy, const char **why) {
-    return moves_tile(target, copy->call.args[1].region, copy->call.args[0].region, why);
+const char *tma_store_problem(const Target *target, const Stmt *copy) {
+    return move_problem(target, copy_of(copy).dst, copy_of(copy).src);
 }
 
 // ---- tf32 ----
 
-typedef struct TileUses {
-    const Buf *tile;
-    int all, rounded;   // of them copies into it and products in tf32
-} TileUses;
-
-static bool use_of_expr(Visitor *visitor, Expr *expr) {
-    TileUses *uses = visitor->user;
-    uses->all += expr->kind == EXPR_LOAD && expr->load.buf == uses->tile;
-    return true;
+static bool reads_buf(const Expr *expr, const void *buf) {
+    return expr_uses_buf(expr, buf);
 }
 
-static void use_of_region(Visitor *visitor, Region *region, const Operand *operand) {
-    (void)operand;
-    TileUses *uses = visitor->user;
-    uses->all += region->buf == uses->tile;
-}
-
-static bool use_of_stmt(Visitor *visitor, Stmt *stmt) {
-    TileUses *uses = visitor->user;
-    uses->all += stmt->kind == STMT_STORE && stmt->store.buf == uses->tile;
-    if (stmt->kind != STMT_CALL) return true;
-    for (int i = 0; i < stmt->call.count; i++) {
-        if (!call_region(stmt, i) || call_region(stmt, i)->buf != uses->tile) continue;
-        bool loads = stmt->call.op == OP_COPY && i == 1 && stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL;
-        uses->rounded += loads || (stmt->call.op == OP_GEMM && strcmp(gemm_type(stmt, i), "tf32") == 0);
+// The call's operands that are the tile are copies into it, or operands of a product in tf32.
+static bool uses_rounded(const Stmt *call, const Buf *tile) {
+    for (int i = 0; i < call->call.count; i++) {
+        const Region *region = call_region(call, i);
+        if (!region || region->buf != tile) continue;
+        bool loads = is_global_to_shared_copy(call) && region == copy_of(call).dst;
+        if (!loads && !(is_call(call, OP_GEMM) && strcmp(gemm_type(call, i), "tf32") == 0)) return false;
     }
     return true;
 }
 
 bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy) {
-    TileUses uses = {.tile = copy->call.args[1].region->buf};
-    Visitor visitor = {.expr = use_of_expr, .stmt = use_of_stmt, .region = use_of_region, .user = &uses};
-    if (uses.tile->type != TYPE_F32) return false;
-    visit_block(&visitor, (Block *)&kernel->body);
-    return uses.all == uses.rounded;
+    const Buf *tile = copy_of(copy).dst->buf;
+    if (tile->type != TYPE_F32 || block_any_expr(&kernel->body, reads_buf, tile)) return false;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (stmt->kind == STMT_STORE && stmt->store.buf == tile) return false;
+        if (stmt->kind == STMT_CALL && !uses_rounded(stmt, tile)) return false;
+    }
+    return true;
 }
 
 // ---- stores ----
@@ -261,132 +260,106 @@ static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
     }
 }
 
-bool tma_stores(const Target *target, const Stmt *copy, TmaStore *out, const char **why) {
-    const Region *from = copy->call.args[0].region, *to = copy->call.args[1].region;
+const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStore *out) {
+    const Region *from = copy_of(copy).src, *to = copy_of(copy).dst;
     const Buf *tensor = to->buf;
-    if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_STMATRIX))
-        return *why = "the target has no TMA", false;
+    if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_STMATRIX)) return "the target has no TMA";
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
-        return *why = "TMA stores whole fragments of two dims", false;
+        return "TMA stores whole fragments of two dims";
     if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN)
-        return *why = "TMA stores to parameters", false;
-    if (!is_tile(to, 2, why)) return false;
-    if (tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1))
-        return *why = "TMA needs a contiguous last dim", false;
+        return "TMA stores to parameters";
+    const char *why = box_problem(to, 2);
+    if (why || (why = tma_tensor_problem(tensor))) return why;
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = buf_extent(from->buf, 1);
-    if (element * matrix_facts.rows != matrix_facts.row_bytes)
-        return *why = "TMA stores 16-bit elements, by stmatrix", false;
-    if (m % WGMMA_ROWS || n % matrix_facts.rows) return *why = "TMA stores strips of 64 rows and 8 columns", false;
+    if (element * matrix_facts.rows != matrix_facts.row_bytes) return "TMA stores 16-bit elements, by stmatrix";
+    if (m % WGMMA_ROWS || n % matrix_facts.rows) return "TMA stores strips of 64 rows and 8 columns";
     *out = (TmaStore){.strips = m / WGMMA_ROWS, .rows = WGMMA_ROWS, .columns = tma_facts.spans[0] / element};
     out->chunks = n / out->columns;
     set_tail(out, n % out->columns, element);
-    return true;
+    return NULL;
 }
 
 bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile) {
-    const Buf *from = copy->call.args[0].region->buf;
+    const Buf *from = copy_of(copy).src->buf;
     TmaPanels panels;
-    const char *why;
-    if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail ||
-        !tma_matrix_panels(tile, &panels, &why))
-        return false;
+    if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail) return false;
+    if (tma_matrix_problem(tile, &panels)) return false;
     for (int d = 0; d < 2; d++)
         if (buf_extent(tile, d) != buf_extent(from, d)) return false;
-    return tile->type == copy->call.args[1].region->buf->type && panels.columns == store->columns;
+    return tile->type == copy_of(copy).dst->buf->type && panels.columns == store->columns;
 }
 
 // ---- wgmma ----
 
-// The left operand from registers, which the instruction takes as it is.
-static bool register_operand_serves(const Region *region, const char **why) {
-    if (!region_is_whole(region) || region->transposed) return *why = "an operand must be a whole fragment", false;
-    return true;
-}
-
-static bool operand_serves(const Region *region, const WgmmaInfo *info, int operand, const char **why) {
+static const char *operand_problem(const Region *region, const WgmmaInfo *info, bool right) {
     const Buf *buf = region->buf;
     TmaPanels panels;
-    bool k_major = region->transposed == (operand == 1);
-    if (buf->scope == SCOPE_FRAGMENT && operand == 0) return register_operand_serves(region, why);
-    if (buf->scope != SCOPE_SHARED)
-        return *why = "an operand is not in shared memory: copy it to a `shared` buffer", false;
-    if (!k_major && !info->can_transpose) return *why = "an operand of this type must be contiguous along k", false;
-    if (!tma_matrix_panels(buf, &panels, why)) return false;
+    if (buf->scope == SCOPE_FRAGMENT && !right)   // in registers: the instruction takes it as it is
+        return region_is_whole(region) && !region->transposed ? NULL : "an operand must be a whole fragment";
+    if (buf->scope != SCOPE_SHARED) return "an operand is not in shared memory: copy it to a `shared` buffer";
+    bool k_major = region->transposed == right;
+    if (!k_major && !info->can_transpose) return "an operand of this type must be contiguous along k";
+    const char *why = tma_matrix_problem(buf, &panels);
+    if (why) return why;
     for (int d = buf->stage_dims; d < buf->rank; d++) {   // whole panels of it may be an operand
         int64_t start, unit = d == buf->rank - 1 ? panels.columns : buf_extent(buf, d);
         if (!region->dims[d].extent || !expr_const(region->dims[d].start, &start) || start % unit != 0)
-            return *why = "an operand must start at a whole swizzle panel of its tile", false;
+            return "an operand must start at a whole swizzle panel of its tile";
     }
-    return true;
+    return NULL;
 }
 
-bool wgmma_serves(const Target *target, const Stmt *gemm, WgmmaInfo *info, const char **why) {
-    const Arg *args = gemm->call.args;
-    const Region *a = args[0].region, *b = args[1].region, *acc = args[2].region;
-    int64_t m = region_extent(acc, 0), n = region_extent(acc, 1), k = region_extent(a, 1);
-    if (!target_has(target, FEATURE_WGMMA)) return *why = "the target has no wgmma", false;
-    if (via_of(gemm) != VIA_NONE && !via_is(gemm, VIA_WGMMA)) return *why = "@via names another mechanism", false;
+const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *info) {
+    GemmOp op = gemm_of(gemm);
+    int64_t m = region_extent(op.acc, 0), n = region_extent(op.acc, 1), k = region_extent(op.a, 1);
+    if (!target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
+    if (via_of(gemm) != VIA_NONE && !via_is(gemm, VIA_WGMMA)) return "@via names another mechanism";
     if (!wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)n, info))
-        return *why = "wgmma has no instruction for these types and columns", false;
-    if (m % info->m || k % info->k) return *why = "m and k of the tile must be multiples of those of wgmma", false;
-    if (!region_is_whole(acc)) return *why = "the accumulator must be a whole fragment", false;
-    return operand_serves(a, info, 0, why) && operand_serves(b, info, 1, why);
+        return "wgmma has no instruction for these types and columns";
+    if (m % info->m || k % info->k) return "m and k of the tile must be multiples of those of wgmma";
+    if (!region_is_whole(op.acc)) return "the accumulator must be a whole fragment";
+    const char *why = operand_problem(op.a, info, false);
+    return why ? why : operand_problem(op.b, info, true);
 }
 
 // ---- the order of k ----
 
-typedef struct Touches {
-    const Buf *buf;
-    bool others;   // something else than threads that go by its layout, and such products
-} Touches;
-
 static bool takes_pairs(const Stmt *gemm) {
-    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region;
-    return via_is(gemm, VIA_WGMMA) && a->buf->scope == SCOPE_FRAGMENT && b->transposed;
+    GemmOp op = gemm_of(gemm);
+    return via_is(gemm, VIA_WGMMA) && op.a->buf->scope == SCOPE_FRAGMENT && op.b->transposed;
 }
 
-static bool find_other(Visitor *visitor, Stmt *stmt) {
-    Touches *touches = visitor->user;
-    if (stmt->kind == STMT_THREAD || is_addition(stmt)) touches->others |= stmt_uses_buf(stmt, touches->buf);
-    if (stmt->kind != STMT_CALL) return true;
-    bool is_gemm = stmt->call.op == OP_GEMM, by_tma = via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE);
-    for (int i = 0; i < stmt->call.count && (is_gemm || by_tma); i++) {
-        if (!call_region(stmt, i) || call_region(stmt, i)->buf != touches->buf) continue;
-        touches->others |= by_tma || i != 1 || !takes_pairs(stmt);
+// Something else touches the tile than threads that go by its layout, and products that take pairs.
+static bool has_other_use(const Func *kernel, const Buf *tile) {
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if ((stmt->kind == STMT_THREAD || is_addition(stmt)) && stmt_uses_buf(stmt, tile)) return true;
+        bool by_tma = via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE);
+        if (stmt->kind != STMT_CALL || (!by_tma && !is_call(stmt, OP_GEMM))) continue;
+        for (int i = 0; i < stmt->call.count; i++) {
+            const Region *region = call_region(stmt, i);
+            bool other = by_tma || region != gemm_of(stmt).b || !takes_pairs(stmt);
+            if (region && region->buf == tile && other) return true;
+        }
     }
-    return true;
+    return false;
 }
 
 bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const WgmmaInfo *info) {
-    const Region *b = gemm->call.args[1].region;
-    if (!info->k_paired || !takes_pairs(gemm) || b->buf->lowered) return false;
-    const Layout *ordered = tma_layout_ordered(arena, b->buf, info->k_paired);
-    if (b->buf->layout) return ordered && layout_equal(b->buf->layout, ordered);
-    Touches touches = {.buf = b->buf};
-    Visitor visitor = {.stmt = find_other, .user = &touches};
-    visit_block(&visitor, (Block *)&kernel->body);
-    return ordered && !touches.others;
+    const Buf *tile = gemm_of(gemm).b->buf;
+    if (!info->k_paired || !takes_pairs(gemm) || tile->lowered) return false;
+    const Layout *ordered = tma_layout_ordered(arena, tile, info->k_paired);
+    if (!ordered) return false;
+    return tile->layout ? layout_equal(tile->layout, ordered) : !has_other_use(kernel, tile);
 }
 
 // ---- transposed tiles ----
 
-static bool is_whole_tile(const Region *region) {
-    const Buf *buf = region->buf;
-    if (buf->scope != SCOPE_SHARED || buf->rank - buf->stage_dims != 2 || region->count != buf->rank) return false;
-    for (int d = buf->stage_dims; d < buf->rank; d++)
-        if (!region->dims[d].extent || !expr_is_int(region->dims[d].start, 0) ||
-            !expr_equal(region->dims[d].extent, buf->shape[d]))
-            return false;
-    return true;
-}
-
 bool transposes_tile(const Target *target, const Stmt *stmt) {
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_COPY || !target_has(target, FEATURE_STMATRIX)) return false;
-    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
+    if (!is_copy_between(stmt, SCOPE_SHARED, SCOPE_SHARED) || !target_has(target, FEATURE_STMATRIX)) return false;
+    const Region *from = copy_of(stmt).src, *to = copy_of(stmt).dst;
     TmaPanels panels;
-    const char *why;
-    if (!is_whole_tile(from) || !is_whole_tile(to) || !from->transposed || to->transposed) return false;
+    if (!region_is_whole_slot(from) || !region_is_whole_slot(to) || !from->transposed || to->transposed) return false;
     if (from->buf == to->buf || from->buf->type != to->buf->type || type_bits(to->buf->type) != 8) return false;
-    if (!tma_matrix_panels(from->buf, &panels, &why) || !tma_matrix_panels(to->buf, &panels, &why)) return false;
+    if (tma_matrix_problem(from->buf, &panels) || tma_matrix_problem(to->buf, &panels)) return false;
     return region_extent(to, 0) % TRANSPOSE_ROWS == 0 && region_extent(to, 1) % TRANSPOSE_K == 0;
 }

@@ -29,7 +29,7 @@ static bool body_of(const Stmt *stmt, Body *body) {
         }
         if (is_call(last, OP_ATOMIC_ADD)) {
             body->atomic = last;
-            return last->call.args[0].region->buf->scope == SCOPE_GLOBAL;
+            return ARG(last, ATOMIC_ADD, x).region->buf->scope == SCOPE_GLOBAL;
         }
         if (last->kind != STMT_IF || last->if_.otherwise.count > 0 || body->condition) return false;
         body->condition = last->if_.condition;
@@ -45,12 +45,11 @@ bool is_addition(const Stmt *stmt) {
 }
 
 static bool has_plain_iters(const Stmt *loop) {
-    int64_t begin, end, step;
+    int64_t end;
     for (int i = 0; i < loop->loop.count; i++) {
         const Iter *iter = &loop->loop.iters[i];
-        if (!expr_const(iter->begin, &begin) || !expr_const(iter->step, &step) || !expr_const(iter->end, &end))
-            return false;
-        if (begin != 0 || step != 1 || end < 1) return false;
+        if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
+        if (!expr_const(iter->end, &end) || end < 1) return false;
     }
     return true;
 }
@@ -101,20 +100,13 @@ static Region *shared_tile(Arena *arena, const Stmt *loop, const Expr *value) {
     return tile;
 }
 
-// What may go wrong where nobody asks for it: a place in memory, a division.
-static bool find_risk(Visitor *visitor, Expr *expr) {
+// Evaluating it where the condition is false may fail: an access to memory, a division.
+static bool is_risky(const Expr *expr, const void *what) {
+    (void)what;
     bool divides = expr->kind == EXPR_BINARY && (expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD) &&
                    type_is_int(expr->type);
     bool reads = expr->kind == EXPR_LOAD && expr->load.buf->scope != SCOPE_FRAGMENT;
-    *(bool *)visitor->user |= divides || reads || expr->kind == EXPR_CALL;
-    return true;
-}
-
-static bool is_harmless(const Expr *value) {
-    bool risky = false;
-    Visitor visitor = {.expr = find_risk, .user = &risky};
-    visit_expr(&visitor, (Expr *)value);
-    return !risky;
+    return divides || reads || expr->kind == EXPR_CALL;
 }
 
 static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
@@ -123,69 +115,80 @@ static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
     return region_whole(arena, buf_new_const(arena, "stage", SCOPE_SHARED, type, loop->loop.count, shape, loop->loc));
 }
 
-bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why) {
-    Body body = {.lets = subst_new(arena)};
-    if (!body_of(stmt, &body)) return *why = "its loop has other statements than one addition to a tensor", false;
-    const Region *element = body.atomic->call.args[0].region;
-    Buf *tensor = element->buf;
-    int rank = tensor->rank, own = 0;
-    if (rank < stmt->loop.count || stmt->loop.count > LAYOUT_MAX_RANK || !has_plain_iters(stmt))
-        return *why = "TMA adds tiles of dims of the tensor", false;
-    RegionDim dims[LAYOUT_MAX_RANK] = {0};
-    Expr *at[LAYOUT_MAX_RANK];
-    for (int d = 0; d < rank; d++) {
-        at[d] = subst_expr(body.lets, element->dims[d].start);
-        if (starts_at(arena, stmt, at[d], -1, &dims[d].start)) continue;
-        if (own == stmt->loop.count || !starts_at(arena, stmt, at[d], own, &dims[d].start))
-            return *why = "TMA adds tiles of dims of the tensor", false;
-        dims[d].extent = stmt->loop.iters[own++].end;
+// The tile of the tensor that the loop adds to: its dims, with one iterator each in the loop's order, and the element's
+// indices `at`.
+static bool tile_added_to(Arena *arena, const Stmt *loop, const Body *body, RegionDim *dims, Expr **at) {
+    const Region *element = ARG(body->atomic, ATOMIC_ADD, x).region;
+    int own = 0;
+    for (int d = 0; d < element->buf->rank; d++) {
+        at[d] = subst_expr(body->lets, element->dims[d].start);
+        if (starts_at(arena, loop, at[d], -1, &dims[d].start)) continue;
+        if (own == loop->loop.count || !starts_at(arena, loop, at[d], own, &dims[d].start)) return false;
+        dims[d].extent = loop->loop.iters[own++].end;
         expr_const(dims[d].extent, &dims[d].tile);
     }
-    if (own < stmt->loop.count) return *why = "TMA adds tiles of dims of the tensor", false;
-    if (body.condition && !is_inside(body.condition, tensor, at)) return *why = "the addition has a condition", false;
-    Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, body.atomic->call.args[1].value));
-    if (!expr_is_pure(value)) return *why = "the added value has side effects", false;
+    return own == loop->loop.count;
+}
+
+const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, AddedTile *out) {
+    Body body = {.lets = subst_new(arena)};
+    if (!body_of(stmt, &body)) return "its loop has other statements than one addition to a tensor";
+    Buf *tensor = ARG(body.atomic, ATOMIC_ADD, x).region->buf;
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    Expr *at[LAYOUT_MAX_RANK];
+    if (tensor->rank < stmt->loop.count || stmt->loop.count > LAYOUT_MAX_RANK || !has_plain_iters(stmt) ||
+        !tile_added_to(arena, stmt, &body, dims, at))
+        return "TMA adds tiles of dims of the tensor";
+    if (body.condition && !is_inside(body.condition, tensor, at)) return "the addition has a condition";
+    Expr *value = e_cast(arena, tensor->type, subst_expr(body.lets, ARG(body.atomic, ATOMIC_ADD, v).value));
+    if (!expr_is_pure(value)) return "the added value has side effects";
     Region *from = shared_tile(arena, stmt, value);
-    if (!from && body.condition && !is_harmless(value))   // what is not added is not asked for
+    if (!from && body.condition && any_expr(value, is_risky, NULL))   // not evaluated where nothing is added
         value = e_select(arena, (Expr *)body.condition, value, e_zero(arena, value->type));
     Arg args[] = {arg_region(from ? from : new_tile(arena, stmt, tensor->type)),
                   arg_region(region_new(arena, tensor, dims, false, stmt->loc))};
     Stmt *copy = s_call(arena, OP_COPY, COUNT_OF(args), args);
     copy->loc = stmt->loc;
     *out = (AddedTile){.copy = copy, .value = from ? NULL : value, .atomic = body.atomic};
-    return true;
+    return NULL;
+}
+
+bool tma_adds_staged(Arena *arena, const Stmt *stmt, AddedTile *out) {
+    return via_is(stmt, VIA_TMA) && is_addition(stmt) && !tma_reduce_problem(arena, stmt, out) && out->value;
 }
 
 Stmt *tma_copy(Arena *arena, Stmt *stmt) {
     AddedTile tile;
-    const char *why;
     if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA)) return NULL;
     if (stmt->kind == STMT_CALL) return is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt) ? stmt : NULL;
-    return is_addition(stmt) && tma_reduce(arena, stmt, &tile, &why) && !tile.value ? tile.copy : NULL;
+    return is_addition(stmt) && !tma_reduce_problem(arena, stmt, &tile) && !tile.value ? tile.copy : NULL;
+}
+
+static Buf *stage_of(const AddedTile *tile) {
+    return copy_of(tile->copy).src->buf;
+}
+
+static int64_t whole_bytes(const AddedTile *tile) {   // with alignment
+    return buf_slot_bytes(stage_of(tile)) + tma_facts.shared_align;
 }
 
 // ---- whether and when ----
 
-// A fence or a release makes what was added before it known to others; it does not wait for TMA.
-static bool tells_others(const Stmt *stmt, void *user) {
-    (void)user;
-    return stmt->kind == STMT_CALL && (stmt->call.op == OP_FENCE || stmt->call.op == OP_STORE);
-}
-
+// (A fence or release makes earlier additions visible to others, but does not wait for those of TMA.)
 const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile) {
-    const char *why;
-    if (!tma_takes(target, tile->copy, &why)) return why;
-    if (!type_can_be_added(tile->copy->call.args[COPY_TO].region->buf->type)) return "TMA does not add this type";
-    if (block_any(&kernel->body, tells_others, NULL)) return "a fence or release follows, which does not order TMA";
+    const char *why = tma_store_problem(target, tile->copy);
+    if (why) return why;
+    if (!type_can_be_added(copy_of(tile->copy).dst->buf->type)) return "TMA does not add this type";
+    if (func_calls(kernel, OP_FENCE) || func_calls(kernel, OP_STORE))
+        return "a fence or release follows, which does not order TMA";
     return block_add_problem(arena, kernel, tile->copy, !tile->value);
 }
 
 // TMA is as fast as vectors of neighbouring elements where threads add many of them, and faster where they add one
 // each, or pairs, as of an accumulator (measured: docs/hopper.md).
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
-    const Buf *from = tile->copy->call.args[COPY_FROM].region->buf;
     int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector each
-    return buf_slot_bytes(from) < least ? "each thread adds too few elements to gain from TMA" : NULL;
+    return buf_slot_bytes(stage_of(tile)) < least ? "each thread adds too few elements to gain from TMA" : NULL;
 }
 
 // ---- what staging does ----
@@ -200,42 +203,31 @@ typedef struct Staging {
     bool changed;
 } Staging;
 
-static bool add_bytes(Visitor *visitor, Stmt *stmt) {
-    if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
-        *(int64_t *)visitor->user -= buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl) + tma_facts.shared_align;
-    return true;
+// Waits until TMA no longer reads the tile, for the threads that started the additions; a barrier behind it tells the
+// others.
+static Stmt *push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
+    return BLOCK_CALL(staging->arena, out, loc, OP_BULK_WAIT, arg_int(staging->arena, pending), arg_name("read"));
 }
 
-static void push_op(Staging *staging, OpId op, int count, const Arg *args, Span loc, Block *out) {
-    Stmt *call = s_call(staging->arena, op, count, args);
-    call->loc = loc;
-    block_push(staging->arena, out, call);
-}
-
-// Until nothing reads the tile any more: that is known to who started the additions, and to the others behind the
-// barrier.
-static void push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
-    Arg args[] = {arg_value(e_int(staging->arena, pending)), arg_name("read")};
-    push_op(staging, OP_BULK_WAIT, COUNT_OF(args), args, loc, out);
-}
-
-static bool is_stmt(const Stmt *stmt, void *user) {
-    return stmt == user;
-}
-
-static bool repeats(const Stmt *loop, void *stmt) {
-    return (loop->kind == STMT_FOR && block_any(&loop->loop.body, is_stmt, stmt)) ||
-           (loop->kind == STMT_WHILE && block_any(&loop->while_.body, is_stmt, stmt));
+// Threads have written a tile in shared memory, and TMA reads it.
+static void push_tile_fence(Staging *staging, Span loc, Block *out) {
+    block_call(staging->arena, out, loc, OP_FENCE_ASYNC, 0, NULL);
+    block_barrier(staging->arena, out, loc);
 }
 
 static bool is_repeated(const Staging *staging, const Stmt *stmt) {
-    return block_any(&staging->in->role.body, repeats, (void *)stmt);
+    FOR_EACH_STMT (loop, &staging->in->role.body) {
+        if (loop->kind != STMT_FOR && loop->kind != STMT_WHILE) continue;
+        FOR_EACH_STMT_IN (below, loop)
+            if (below == stmt && below != loop) return true;
+    }
+    return false;
 }
 
 // Whether all tiles have been waited for before, at this turn of the same loops.
 static bool has_waited(const Staging *staging, const Block *out) {
-    for (int i = 0; i < out->count; i++)
-        if (out->items[i] == staging->wait) return true;
+    FOR_EACH_ITEM (stmt, out)
+        if (stmt == staging->wait) return true;
     return false;
 }
 
@@ -243,7 +235,7 @@ static bool has_waited(const Staging *staging, const Block *out) {
 static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Buf *stage, Expr *slot,
                           const int64_t *first) {
     Arena *arena = staging->arena;
-    const Region *to = tile->copy->call.args[COPY_TO].region;
+    const Region *to = copy_of(tile->copy).dst;
     int slots = stage->stage_dims;
     Expr *at[LAYOUT_MAX_RANK] = {slot}, *place[LAYOUT_MAX_RANK];
     Stmt addition = *stmt;
@@ -258,12 +250,10 @@ static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, B
         place[d] = e_add(arena, place[d], e_add(arena, at[slots + own], e_int(arena, first ? first[own] : 0)));
         own++;
     }
-    Arg args[] = {arg_region(region_element(arena, to->buf, to->count, place)),
-                  arg_value(e_load(arena, stage, stage->rank, at))};
-    Stmt *atomic = s_call(arena, OP_ATOMIC_ADD, COUNT_OF(args), args);
-    atomic->loc = tile->atomic->loc;
     addition.loop.body = (Block){0};
-    block_push(arena, &addition.loop.body, atomic);
+    BLOCK_CALL(arena, &addition.loop.body, tile->atomic->loc, OP_ATOMIC_ADD,
+               arg_region(region_element(arena, to->buf, to->count, place)),
+               arg_value(e_load(arena, stage, stage->rank, at)));
     return clone_stmt(arena, subst_new(arena), &addition);
 }
 
@@ -273,27 +263,30 @@ static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, B
 // one is written while TMA reads the other. The loops run over the whole tile, as the registers lie; which of them a
 // box takes is known when they are unrolled.
 
-static bool multiplies_to(const Stmt *stmt, void *fragment) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA) && stmt->call.args[GEMM_ACC].region->buf == fragment;
+static bool is_accumulator_of(const Block *role, const Buf *fragment) {
+    FOR_EACH_STMT (stmt, role)
+        if (is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA) && gemm_of(stmt).acc->buf == fragment) return true;
+    return false;
 }
 
 typedef struct Source {
     const Stmt *loop;
     const Block *role;
-    bool sums, other;   // elements of an accumulator, at the loop's own indices; of other fragments, or at other places
 } Source;
 
-static bool find_source(Visitor *visitor, Expr *expr) {
-    Source *source = visitor->user;
-    if (expr->kind != EXPR_LOAD) return true;
-    Buf *buf = expr->load.buf;
-    bool own = expr->load.count == source->loop->loop.count;
-    for (int d = 0; own && d < expr->load.count; d++)
-        own = expr->load.indices[d]->kind == EXPR_VAR && expr->load.indices[d]->var == source->loop->loop.iters[d].var;
-    bool sums = own && buf->scope == SCOPE_FRAGMENT && block_any(source->role, multiplies_to, buf);
-    source->sums |= sums;
-    source->other |= !sums && buf->scope == SCOPE_FRAGMENT;
-    return true;
+static bool is_fragment_load(const Expr *expr) {
+    return expr->kind == EXPR_LOAD && expr->load.buf->scope == SCOPE_FRAGMENT;
+}
+
+// An element of an accumulator, at the loop's own indices.
+static bool is_sum(const Expr *expr, const void *what) {
+    const Source *source = what;
+    return is_fragment_load(expr) && is_loop_element(source->loop, expr->load.count, expr->load.indices) &&
+           is_accumulator_of(source->role, expr->load.buf);
+}
+
+static bool is_other_fragment(const Expr *expr, const void *source) {
+    return is_fragment_load(expr) && !is_sum(expr, source);
 }
 
 typedef struct AddedBoxes {
@@ -302,11 +295,10 @@ typedef struct AddedBoxes {
 } AddedBoxes;
 
 static bool boxes_of(const Staging *staging, const Stmt *stmt, const AddedTile *tile, AddedBoxes *out) {
-    const Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
-    Source source = {.loop = stmt, .role = &staging->in->role.body};
-    Visitor visitor = {.expr = find_source, .user = &source};
-    visit_expr(&visitor, (Expr *)tile->value);
-    if (stmt->loop.count != 2 || !source.sums || source.other) return false;
+    const Buf *stage = stage_of(tile);
+    const Source source = {.loop = stmt, .role = &staging->in->role.body};
+    if (stmt->loop.count != 2 || !any_expr(tile->value, is_sum, &source)) return false;
+    if (any_expr(tile->value, is_other_fragment, &source)) return false;
     int64_t m = buf_extent(stage, 0), n = buf_extent(stage, 1);
     int64_t rows = staging->in->role.threads / target_warpgroup(staging->context->target) * WGMMA_ROWS;
     int64_t columns = tma_facts.spans[0] * 8 / type_bits(stage->type);
@@ -324,18 +316,13 @@ static Stmt *new_box_store(Staging *staging, Stmt *stmt, const AddedTile *tile, 
                            int64_t box) {
     Arena *a = staging->arena;
     Expr *i = e_var(a, stmt->loop.iters[0].var), *j = e_var(a, stmt->loop.iters[1].var), *inside = NULL;
-    Expr *rows = e_int(a, boxes->rows), *columns = e_int(a, boxes->columns);
-    if (boxes->strips > 1) inside = e_binary(a, BIN_EQ, e_div(a, i, rows), e_int(a, box / boxes->chunks));
-    if (boxes->chunks > 1) {
-        Expr *chunk = e_binary(a, BIN_EQ, e_div(a, j, columns), e_int(a, box % boxes->chunks));
-        inside = inside ? e_and(a, inside, chunk) : chunk;
-    }
-    Expr *at[] = {e_int(a, box % TMA_STORE_SLOTS), e_sub(a, i, e_int(a, box / boxes->chunks * boxes->rows)),
-                  e_sub(a, j, e_int(a, box % boxes->chunks * boxes->columns))};
-    Stmt loop = *stmt, *only = s_if(a, inside);
-    only->loc = tile->atomic->loc;
-    Stmt *store = s_store(a, stage, COUNT_OF(at), at, tile->value);
-    store->loc = only->loc;
+    int64_t strip = box / boxes->chunks, chunk = box % boxes->chunks;
+    if (boxes->strips > 1) inside = e_eq(a, e_over(a, i, boxes->rows), e_int(a, strip));
+    if (boxes->chunks > 1) inside = e_both(a, inside, e_eq(a, e_over(a, j, boxes->columns), e_int(a, chunk)));
+    Expr *at[] = {e_int(a, box % TMA_STORE_SLOTS), e_sub(a, i, e_int(a, strip * boxes->rows)),
+                  e_sub(a, j, e_int(a, chunk * boxes->columns))};
+    Stmt loop = *stmt, *only = s_if(a, inside), *store = s_store(a, stage, COUNT_OF(at), at, tile->value);
+    only->loc = store->loc = tile->atomic->loc;
     block_push(a, &only->if_.then, store);
     loop.loop.body = (Block){0};
     block_push(a, &loop.loop.body, only);
@@ -354,21 +341,19 @@ static int64_t pending_at(int64_t boxes, int64_t box) {
 static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, const AddedBoxes *boxes, Block *out) {
     Arena *arena = staging->arena;
     int64_t shape[] = {TMA_STORE_SLOTS, boxes->rows, boxes->columns}, count = boxes->strips * boxes->chunks;
-    Type type = tile->copy->call.args[COPY_FROM].region->buf->type;
+    Type type = stage_of(tile)->type;
     Buf *stage = buf_new_const(arena, "stage", SCOPE_SHARED, type, COUNT_OF(shape), shape, stmt->loc);
     stage->stage_dims = 1;
     bool again = is_repeated(staging, stmt);
-    const Arg none[2] = {{0}};
     block_push(arena, out, s_decl(arena, stage));
     for (int64_t box = 0; box < count; box++) {
         int64_t first[] = {box / boxes->chunks * boxes->rows, box % boxes->chunks * boxes->columns};
         if (again || box >= TMA_STORE_SLOTS) {
             push_tile_wait(staging, pending_at(count, box), stmt->loc, out);
-            push_op(staging, OP_BARRIER, COUNT_OF(none), none, stmt->loc, out);
+            block_barrier(arena, out, stmt->loc);
         }
         block_push(arena, out, new_box_store(staging, stmt, tile, boxes, stage, box));
-        push_op(staging, OP_FENCE_ASYNC, 0, NULL, stmt->loc, out);
-        push_op(staging, OP_BARRIER, COUNT_OF(none), none, stmt->loc, out);
+        push_tile_fence(staging, stmt->loc, out);
         block_push(arena, out, new_addition(staging, stmt, tile, stage, e_int(arena, box % TMA_STORE_SLOTS), first));
     }
 }
@@ -378,25 +363,19 @@ static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, 
 // stage[i, j] = value; then the addition of stage. (Barriers and fences: insert-sync's, but in roles.)
 static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Block *out) {
     Arena *arena = staging->arena;
-    Buf *stage = tile->copy->call.args[COPY_FROM].region->buf;
+    Buf *stage = stage_of(tile);
     Expr *at[LAYOUT_MAX_RANK];
     for (int i = 0; i < stmt->loop.count; i++) at[i] = e_var(arena, stmt->loop.iters[i].var);
     Stmt *addition = new_addition(staging, stmt, tile, stage, NULL, NULL);
     Stmt *store = s_store(arena, stage, stmt->loop.count, at, tile->value);
     store->loc = tile->atomic->loc;
-    const Arg none[2] = {{0}};
-    Span loc = stmt->loc;
     block_push(arena, out, s_decl(arena, stage));
     if (staging->in && !has_waited(staging, out) && is_repeated(staging, stmt)) {
-        push_tile_wait(staging, 0, loc, out);
-        staging->wait = out->items[out->count - 1];
-        push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
+        staging->wait = push_tile_wait(staging, 0, stmt->loc, out);
+        block_barrier(arena, out, stmt->loc);
     }
     block_push(arena, out, stmt);
-    if (staging->in) {
-        push_op(staging, OP_FENCE_ASYNC, 0, NULL, loc, out);
-        push_op(staging, OP_BARRIER, COUNT_OF(none), none, loc, out);
-    }
+    if (staging->in) push_tile_fence(staging, stmt->loc, out);
     block_push(arena, out, addition);
     via_set(staging->arena, stmt, VIA_NONE);
     stmt->loop.body = (Block){0};
@@ -406,18 +385,14 @@ static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, 
 static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Staging *staging = mapper->user;
     AddedTile tile;
-    const char *why;
-    bool staged =
-        via_is(stmt, VIA_TMA) && is_addition(stmt) && tma_reduce(staging->arena, stmt, &tile, &why) && tile.value;
-    if (!staged) {
+    if (!tma_adds_staged(staging->arena, stmt, &tile)) {
         block_push(mapper->arena, out, stmt);
         return;
     }
     staging->changed = true;
-    const Buf *whole = tile.copy->call.args[COPY_FROM].region->buf;
     AddedBoxes boxes;
     bool in_boxes = staging->tight && staging->in && boxes_of(staging, stmt, &tile, &boxes);
-    int64_t bytes = in_boxes ? box_bytes(&boxes, whole->type) : buf_slot_bytes(whole) + tma_facts.shared_align;
+    int64_t bytes = in_boxes ? box_bytes(&boxes, stage_of(&tile)->type) : whole_bytes(&tile);
     if (bytes <= staging->room) {
         staging->room -= bytes;
         if (in_boxes) stage_in_boxes(staging, stmt, &tile, &boxes, out);
@@ -443,32 +418,19 @@ static void stage_in_role(Staging *staging, Stmt *role) {
     staging->in = NULL;
 }
 
-typedef struct Wholes {
-    Arena *arena;
-    int64_t bytes;
-} Wholes;
-
-static bool add_whole(Visitor *visitor, Stmt *stmt) {
-    Wholes *wholes = visitor->user;
-    AddedTile tile;
-    const char *why;
-    if (via_is(stmt, VIA_TMA) && is_addition(stmt) && tma_reduce(wholes->arena, stmt, &tile, &why) && tile.value)
-        wholes->bytes += buf_slot_bytes(tile.copy->call.args[COPY_FROM].region->buf) + tma_facts.shared_align;
-    return true;
-}
-
 bool stage_additions(PassContext *context, Func *kernel) {
     Staging staging = {.context = context, .arena = context->arena, .room = context->target->shared_block};
-    Visitor visitor = {.stmt = add_bytes, .user = &staging.room};
-    visit_block(&visitor, &kernel->body);
-    Wholes wholes = {.arena = context->arena};
-    Visitor sum = {.stmt = add_whole, .user = &wholes};
-    visit_block(&sum, &kernel->body);
-    staging.tight = wholes.bytes > staging.room;
+    int64_t wholes = 0;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        AddedTile tile;
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
+            staging.room -= buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl) + tma_facts.shared_align;
+        if (tma_adds_staged(context->arena, stmt, &tile)) wholes += whole_bytes(&tile);
+    }
+    staging.tight = wholes > staging.room;
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &staging};
-    const Block *body = &func_grid(kernel)->grid.body;
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i]->kind == STMT_ROLE) stage_in_role(&staging, body->items[i]);
+    FOR_EACH_ITEM (stmt, &func_grid(kernel)->grid.body)
+        if (stmt->kind == STMT_ROLE) stage_in_role(&staging, stmt);
     rewrite_block(&mapper, &kernel->body);   // what is not in roles
     return staging.changed;
 }

@@ -18,12 +18,15 @@ typedef struct AddedTile {
 } AddedTile;
 
 bool is_addition(const Stmt *stmt);   // a parallel loop that does nothing but add to elements of a tensor
-bool tma_reduce(Arena *arena, const Stmt *stmt, AddedTile *out, const char **why);   // of an addition; false: *why
+// Of an addition. Functions named `_problem` return NULL when there is none, else the reason.
+const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, AddedTile *out);
+// The statement is an addition by TMA of a value that has to be put into a tile in shared memory first.
+bool tma_adds_staged(Arena *arena, const Stmt *stmt, AddedTile *out);
 // What TMA copies or adds in a statement that has `@via(tma)` or `@via(bulk)`: the copy itself, or that of an addition
 // from shared memory. NULL: none.
 Stmt *tma_copy(Arena *arena, Stmt *stmt);
 
-// Why TMA cannot do an addition; NULL: it can. And why atomics are as fast; NULL: TMA is faster.
+// Why TMA cannot do an addition; why atomics are as fast.
 const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile);
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile);
 

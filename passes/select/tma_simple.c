@@ -4,7 +4,7 @@
 //                TMA writes. A tile that TMA fills is filled by TMA only; threads only read it. (When tiles share storage insert-sync
 //                adds a fence.)
 //     waits      each start has its wait (insert_mbarriers.c places them), with a phase bit for each slot
-//     order      the tile has a swizzle of TMA: good for access by rows and for MMA operands, with bank conflicts by columns
+//     order      the tile has a TMA swizzle: good for access by rows and for MMA operands, with bank conflicts by columns
 //     cost       a TMA copy is a few instructions of one thread and a wait of all threads; cp.async is one instruction per 16 bytes of a
 //                thread, but has less latency. TMA pays in loops with several MMA products, which need the issue slots and are long
 //                enough to hide the latency. A loop of one product loads fragments ahead with cp.async (lower_gemm_loop.c), which
@@ -27,60 +27,51 @@
 
 enum { LEAST_VECTORS = 2 };   // that each thread would copy otherwise
 
-static bool names_threads(const Stmt *stmt, void *user) {
-    (void)user;
-    return stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
+static const char *kernel_problem(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) return "the kernel uses thread indices";
+    return grid_blocks(func_grid(kernel)) > 1 ? "a tile spans a cluster" : NULL;
 }
 
-static const char *kernel_problem(const Func *kernel) {
-    if (block_any(&kernel->body, names_threads, NULL)) return "the kernel uses thread indices";
-    if (grid_blocks(func_grid(kernel)) > 1) return "a tile spans a cluster";
-    return NULL;
+static const char *loop_problem(const Func *kernel, const Stmt *loop) {
+    const char *why = kernel_problem(kernel);
+    bool many = loop && loop_stages(loop) >= type_bits(TYPE_I32);
+    return !why && many ? "its loop has 32 or more stages" : why;
 }
 
 // ---- what else is done with the tile ----
 
 typedef struct Uses {
-    Arena *arena;
-    const Buf *tile;
     bool filled;    // by something else than copies from global memory
     bool across;    // read or written across its rows
     bool dynamic;   // in a way that does not show
 } Uses;
 
-static void use_by_loop(Uses *uses, const TileLoop *loop) {
+static void use_by_loop(Arena *arena, const TileLoop *loop, const Buf *tile, Uses *uses) {
     TileAccessVec accesses = {0};
-    tile_accesses(uses->arena, loop, &accesses);
+    tile_accesses(arena, loop, &accesses);
     int fast = loop_fast_dim(loop, &accesses);
     VEC_EACH (const TileAccess, access, &accesses) {
-        if (access->buf != uses->tile) continue;
+        if (access->buf != tile) continue;
         uses->filled |= access->is_store;
         uses->dynamic |= access->is_peer;
         uses->across |= loop->rank > 0 && access_stride(access, loop->iters[fast]) == STRIDE_OTHER;
     }
 }
 
-static bool use_by(Visitor *visitor, Stmt *stmt) {
-    Uses *uses = visitor->user;
-    TileLoop loop;
-    EffectVec effects = {0};
-    if (stmt->kind == STMT_STORE) uses->filled |= stmt->store.buf == uses->tile;
-    if (is_global_to_shared_copy(stmt) && stmt->call.args[1].region->buf == uses->tile) return false;
-    if (is_call(stmt, OP_GEMM)) return false;
-    if (tile_loop_of(uses->arena, stmt, &loop)) {
-        use_by_loop(uses, &loop);
-        return false;
-    }
-    if (stmt->kind != STMT_CALL) return true;
-    stmt_effects(uses->arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++) uses->dynamic |= effects.items[i].buf == uses->tile;
-    return true;
-}
-
 static Uses uses_of(Arena *arena, const Func *kernel, const Buf *tile) {
-    Uses uses = {.arena = arena, .tile = tile};
-    Visitor visitor = {.stmt = use_by, .user = &uses};
-    visit_block(&visitor, (Block *)&kernel->body);
+    Uses uses = {0};
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        TileLoop loop;
+        if (stmt->kind == STMT_STORE) uses.filled |= stmt->store.buf == tile;
+        if (is_call(stmt, OP_GEMM) || (is_global_to_shared_copy(stmt) && copy_of(stmt).dst->buf == tile)) continue;
+        if (tile_loop_of(arena, stmt, &loop)) {
+            use_by_loop(arena, &loop, tile, &uses);
+            SKIP_BODY(stmt);
+        } else if (stmt->kind == STMT_CALL) {
+            uses.dynamic |= stmt_touches(arena, stmt, tile);
+        }
+    }
     return uses;
 }
 
@@ -92,7 +83,7 @@ static const char *tile_problem(const Uses *uses) {
 // ---- loads ----
 
 static const char *load_problem(const Stmt *copy, const Uses *uses) {
-    if (copy->call.args[0].region->buf->mode != MODE_IN) return "the kernel writes the tensor that it copies from";
+    if (copy_of(copy).src->buf->mode != MODE_IN) return "the kernel writes the tensor that it copies from";
     return uses->filled ? "its tile is written by threads too" : NULL;
 }
 
@@ -102,100 +93,99 @@ typedef struct AddressUses {
     Arena *arena;
     const Stmt *copy;
     const Buf *tensor;
-    bool adds;     // the copy is an addition: others may add, too, in any order
-    int uses;      // of the tensor, by statements
-    bool repeat;   // a loop around the copy goes to the same place again
+    bool adds;               // the copy is an addition: others may add, too, in any order
+    int uses;                // of the tensor, by statements
+    bool repeat;             // a loop around the copy goes to the same place again
+    const Iter *loops[32];   // around the current statement; NULL: a `while`
 } AddressUses;
 
-static void find_address_uses(AddressUses *uses_, const Block *block, const Iter **loops, int depth) {
-    enum { DEEPEST = 32 };
-    FOR_EACH_ITEM (stmt, block) {
-        Block *bodies[2];
-        int count = stmt_bodies(stmt, bodies), inner = depth;
-        bool leaf = count == 0 || is_loop(stmt, LOOP_PARALLEL);
-        if (leaf) {
-            EffectVec effects = {0};
-            stmt_effects(uses_->arena, stmt, &effects);
-            for (int e = 0; e < effects.count; e++) {
-                bool adds = uses_->adds && is_addition(stmt) && effects.items[e].access == ACCESS_UPDATE;
-                uses_->uses += effects.items[e].buf == uses_->tensor && !adds;
-            }
-            for (int l = 0; l < depth && stmt == uses_->copy; l++) {
-                bool moves = false;
-                const Region *to = stmt->call.args[1].region;
-                for (int d = 0; loops[l] && d < to->count; d++)
-                    moves |= expr_uses_var(to->dims[d].start, loops[l]->var);
-                uses_->repeat |= !moves;
-            }
-            continue;
-        }
-        bool tiles = attr_get(stmt->attrs, ATTR_TILE_LOOP) != NULL;
-        if (stmt->kind == STMT_WHILE && inner < DEEPEST) loops[inner++] = NULL;
-        for (int l = 0; stmt->kind == STMT_FOR && !tiles && l < stmt->loop.count && inner < DEEPEST; l++)
-            loops[inner++] = &stmt->loop.iters[l];
-        for (int b = 0; b < count; b++) find_address_uses(uses_, bodies[b], loops, inner);
+static void use_address(AddressUses *found, const Stmt *stmt, int depth) {
+    FOR_EACH_EFFECT (effect, found->arena, stmt) {
+        bool adds = found->adds && is_addition(stmt) && effect->access == ACCESS_UPDATE;
+        found->uses += effect->buf == found->tensor && !adds;
+    }
+    for (int l = 0; l < depth && stmt == found->copy; l++) {
+        bool moves = false;
+        const Region *to = copy_of(stmt).dst;
+        for (int d = 0; found->loops[l] && d < to->count; d++)
+            moves |= expr_uses_var(to->dims[d].start, found->loops[l]->var);
+        found->repeat |= !moves;
     }
 }
 
+static void find_address_uses(AddressUses *found, const Block *block, int depth) {
+    FOR_EACH_ITEM (stmt, block) {
+        Block *bodies[2];
+        int inner = depth;
+        if (stmt_bodies(stmt, bodies) == 0 || is_loop(stmt, LOOP_PARALLEL)) {
+            use_address(found, stmt, depth);
+            continue;
+        }
+        bool tiles = attr_get(stmt->attrs, ATTR_TILE_LOOP) != NULL;
+        if (stmt->kind == STMT_WHILE && inner < COUNT_OF(found->loops)) found->loops[inner++] = NULL;
+        for (int l = 0; stmt->kind == STMT_FOR && !tiles && l < stmt->loop.count; l++)
+            if (inner < COUNT_OF(found->loops)) found->loops[inner++] = &stmt->loop.iters[l];
+        FOR_EACH_BODY (body, stmt) find_address_uses(found, body, inner);
+    }
+}
+
+static AddressUses address_uses(Arena *arena, const Func *kernel, const Stmt *copy, bool adds) {
+    AddressUses found = {.arena = arena, .copy = copy, .tensor = copy_of(copy).dst->buf, .adds = adds};
+    find_address_uses(&found, &func_grid(kernel)->grid.body, 0);
+    return found;
+}
+
 static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
-    AddressUses uses_ = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf};
-    const Iter *loops[32];
-    find_address_uses(&uses_, &func_grid(kernel)->grid.body, loops, 0);
-    if (uses_.uses != 1) return "its tensor is used elsewhere too";
-    return uses_.repeat ? "it may write the same elements several times" : NULL;
+    AddressUses found = address_uses(arena, kernel, copy, false);
+    if (found.uses != 1) return "its tensor is used elsewhere too";
+    return found.repeat ? "it may write the same elements several times" : NULL;
 }
 
 const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
     const char *why = kernel_problem(kernel);
     if (why) return why;
-    AddressUses uses_ = {.arena = arena, .copy = copy, .tensor = copy->call.args[1].region->buf, .adds = true};
-    const Iter *loops[32];
-    find_address_uses(&uses_, &func_grid(kernel)->grid.body, loops, 0);
-    if (uses_.uses > 0) return "its tensor is not only added to";
-    Uses uses = in_shared ? uses_of(arena, kernel, copy->call.args[0].region->buf) : (Uses){0};
+    if (address_uses(arena, kernel, copy, true).uses > 0) return "its tensor is not only added to";
+    Uses uses = in_shared ? uses_of(arena, kernel, copy_of(copy).src->buf) : (Uses){0};
     return tile_problem(&uses);
 }
 
-// Of a tile that boxes and rows would lay out differently.
-static bool is_both(const Stmt *stmt, void *user) {
-    const Buf *tile = user;
-    return by_bulk(stmt) && stmt->kind == STMT_CALL &&
-           stmt->call.args[is_shared_to_global_copy(stmt) ? 0 : 1].region->buf == tile;
+// Bulk copies and boxes would give the tile different layouts.
+static bool is_moved_by_bulk(const Func *kernel, const Buf *tile) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (by_bulk(stmt) && stmt->kind == STMT_CALL && copy_tile(stmt)->buf == tile) return true;
+    return false;
 }
 
 const char *tma_simple_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
                                const Stmt *loop) {
     bool away = is_shared_to_global_copy(copy);
-    Buf *tile = copy->call.args[away ? 0 : 1].region->buf;
-    const char *why = kernel_problem(kernel);
-    if (why) return why;
+    const Buf *tile = copy_tile(copy)->buf;
     if (copy->call.is_async) return "the source synchronizes it explicitly";
-    if (loop && loop_stages(loop) >= type_bits(TYPE_I32)) return "its loop has 32 or more stages";
-    if (away ? !tma_takes(target, copy, &why) : !tma_serves(target, copy, &why)) return why;
+    const char *why = loop_problem(kernel, loop);
+    if (!why) why = away ? tma_store_problem(target, copy) : tma_load_problem(target, copy);
+    if (why) return why;
     Uses uses = uses_of(arena, kernel, tile);
     why = away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
-    if (!why && block_any(&kernel->body, is_both, tile)) why = "bulk copies move its tile too";
+    if (!why && is_moved_by_bulk(kernel, tile)) why = "bulk copies move its tile too";
     return why ? why : tile_problem(&uses);
 }
 
 const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
                                const Stmt *copy, const Stmt *loop) {
-    bool away = is_shared_to_global_copy(copy);
-    const char *why = kernel_problem(kernel);
-    if (!why && loop && loop_stages(loop) >= type_bits(TYPE_I32)) why = "its loop has 32 or more stages";
+    const char *why = loop_problem(kernel, loop);
     if (!why) why = bulk_problem(target, facts, copy);
-    if (why) return why;
-    Uses uses = uses_of(arena, kernel, copy->call.args[away ? 0 : 1].region->buf);
-    return away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
+    if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(arena, kernel, copy);
+    Uses uses = uses_of(arena, kernel, copy_of(copy).dst->buf);
+    return load_problem(copy, &uses);
 }
 
 // ---- cost ----
 
 // By mma, from shared memory.
 static bool is_product(const Target *target, const Stmt *stmt) {
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_GEMM) return false;
-    const Buf *a = stmt->call.args[0].region->buf, *b = stmt->call.args[1].region->buf;
-    if (a->scope != SCOPE_SHARED || b->scope != SCOPE_SHARED) return false;
+    GemmOp gemm;
+    if (!match_gemm(stmt, &gemm)) return false;
+    if (gemm.a->buf->scope != SCOPE_SHARED || gemm.b->buf->scope != SCOPE_SHARED) return false;
     return mma_holding(target, gemm_type(stmt, 0), gemm_type(stmt, 1), gemm_type(stmt, 2)) != NULL;
 }
 
@@ -208,12 +198,11 @@ const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt
         if (is_global_to_shared_copy(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (!is_product(target, stmt))
             return "its loop has statements other than copies and gemms, where cp.async is as fast";
-        const Region *a = stmt->call.args[0].region, *acc = stmt->call.args[2].region;
-        work += region_extent(acc, 0) * region_extent(acc, 1) * region_extent(a, 1);
+        GemmOp gemm = gemm_of(stmt);
+        work += region_extent(gemm.acc, 0) * region_extent(gemm.acc, 1) * region_extent(gemm.a, 1);
         products++;
     }
     if (products == 1) return "with cp.async its loop loads fragments ahead, which is faster";
-    if (buf_slot_bytes(copy->call.args[1].region->buf) < least)
-        return "cp.async needs only one instruction per thread for it";
+    if (buf_slot_bytes(copy_of(copy).dst->buf) < least) return "cp.async needs only one instruction per thread for it";
     return work < tma_facts.hidden_products ? "its gemms are too short to hide the latency of TMA" : NULL;
 }

@@ -27,8 +27,6 @@
 #include "passes/analysis/util.h"
 #include "passes/specialize/builder.h"
 
-enum { GEMM_A_OPERAND, GEMM_B_OPERAND, GEMM_ACC_OPERAND };
-
 typedef struct Started {
     const Stmt *gemm;
     VEC(Stmt *) consumes;   // arrivals that it holds up
@@ -41,14 +39,6 @@ typedef struct Starter {
     Block out;
 } Starter;
 
-static bool is_product(const Stmt *stmt) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
-}
-
-static const Buf *operand_buf(const Stmt *gemm, int operand) {
-    return gemm->call.args[operand].region->buf;
-}
-
 static void push(Starter *s, Stmt *stmt) {
     block_push(s->arena, &s->out, stmt);
 }
@@ -56,8 +46,7 @@ static void push(Starter *s, Stmt *stmt) {
 // All but the last `pending`.
 static void wait_for(Starter *s, int pending) {
     if (s->started.count <= pending) return;
-    Arg args[] = {arg_int(s->arena, pending)};
-    push(s, s_call(s->arena, OP_WGMMA_WAIT, COUNT_OF(args), args));
+    BLOCK_CALL(s->arena, &s->out, (Span){0}, OP_WGMMA_WAIT, arg_int(s->arena, pending));
     int over = s->started.count - pending;
     for (int i = 0; i < over; i++)
         for (int r = 0; r < s->started.items[i].consumes.count; r++) push(s, s->started.items[i].consumes.items[r]);
@@ -65,18 +54,13 @@ static void wait_for(Starter *s, int pending) {
     s->started.count = pending;
 }
 
-// Registers that a product reads are not even read by others (PTX ISA, "wgmma.wait_group").
-static bool conflicts(const Stmt *gemm, const Stmt *stmt, const Effect *effect) {
-    bool writes = effect->access != ACCESS_READ || (effect->buf->scope == SCOPE_FRAGMENT && !is_product(stmt));
-    if (effect->buf == operand_buf(gemm, GEMM_ACC_OPERAND)) return true;
-    return writes &&
-           (effect->buf == operand_buf(gemm, GEMM_A_OPERAND) || effect->buf == operand_buf(gemm, GEMM_B_OPERAND));
-}
-
-// Products on one accumulator run in order: they do not conflict.
-static bool follows(const Stmt *gemm, const Stmt *stmt, const Effect *effect) {
-    return is_product(stmt) && effect->buf == operand_buf(stmt, GEMM_ACC_OPERAND) &&
-           effect->buf == operand_buf(gemm, GEMM_ACC_OPERAND);
+// The statement has to wait for the product: registers that a product reads are not even read by other statements (PTX
+// ISA, "wgmma.wait_group"); products on one accumulator run in order.
+static bool conflicts(const Stmt *product, const Stmt *stmt, const Effect *effect) {
+    GemmOp gemm = gemm_of(product);
+    bool writes = effect->access != ACCESS_READ || (effect->buf->scope == SCOPE_FRAGMENT && !is_wgmma(stmt));
+    if (effect->buf == gemm.acc->buf) return !is_wgmma(stmt) || gemm_of(stmt).acc->buf != effect->buf;
+    return writes && (effect->buf == gemm.a->buf || effect->buf == gemm.b->buf);
 }
 
 static void wait_before(Starter *s, const Stmt *stmt) {
@@ -85,7 +69,7 @@ static void wait_before(Starter *s, const Stmt *stmt) {
     for (int i = s->started.count - 1; i >= 0; i--) {
         const Stmt *gemm = s->started.items[i].gemm;
         for (int e = 0; e < effects.count; e++) {
-            if (!conflicts(gemm, stmt, &effects.items[e]) || follows(gemm, stmt, &effects.items[e])) continue;
+            if (!conflicts(gemm, stmt, &effects.items[e])) continue;
             wait_for(s, s->started.count - 1 - i);
             return;
         }
@@ -99,11 +83,10 @@ static void start(Starter *s, Stmt *gemm) {
     vec_push(s->arena, &s->started, ((Started){.gemm = gemm}));
 }
 
-static bool reads(const Stmt *gemm, const Consume *consume) {
-    for (int i = 0; i < consume->tiles.count; i++)
-        if (operand_buf(gemm, GEMM_A_OPERAND) == consume->tiles.items[i] ||
-            operand_buf(gemm, GEMM_B_OPERAND) == consume->tiles.items[i])
-            return true;
+static bool reads(const Stmt *product, const Consume *consume) {
+    GemmOp gemm = gemm_of(product);
+    VEC_EACH_PTR (const Buf, tile, &consume->tiles)
+        if (gemm.a->buf == tile || gemm.b->buf == tile) return true;
     return false;
 }
 
@@ -120,29 +103,27 @@ static void consume(Starter *s, Stmt *arrival) {
 
 static bool matters(const Stmt *stmt, void *user) {
     const Starter *s = user;
-    return is_product(stmt) || map_has(s->consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
+    return is_wgmma(stmt) || map_has(s->consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
 }
 
 static void start_stmt(Starter *s, Stmt *stmt) {
-    Block *bodies[2];
-    if (is_product(stmt)) {
+    if (is_wgmma(stmt)) {
         start(s, stmt);
     } else if (map_has(s->consumes, stmt)) {
         consume(s, stmt);
     } else {
-        int count = stmt_bodies(stmt, bodies);
-        bool pieces = false;
-        for (int b = 0; b < count; b++) pieces |= block_any(bodies[b], matters, s);
-        if (pieces) wait_for(s, 0);
+        bool inside = below_any(stmt, matters, s);
+        if (inside) wait_for(s, 0);
         else wait_before(s, stmt);
-        for (int b = 0; b < count && pieces; b++) make_mma_async(s->arena, bodies[b], s->consumes);
+        if (inside)
+            FOR_EACH_BODY (body, stmt) make_mma_async(s->arena, body, s->consumes);
         push(s, stmt);
     }
 }
 
 void make_mma_async(Arena *arena, Block *block, const Map *consumes) {
     Starter s = {.arena = arena, .consumes = consumes};
-    for (int i = 0; i < block->count; i++) start_stmt(&s, block->items[i]);
+    FOR_EACH_ITEM (stmt, block) start_stmt(&s, stmt);
     wait_for(&s, 0);
     *block = s.out;
 }

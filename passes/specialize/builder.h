@@ -68,10 +68,15 @@ int64_t consumer_registers(const Target *target, int consumers, int producers, i
 // What the producers' threads get beside fragments of so many registers, with `room` for addresses and counters.
 int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room);
 
+// For any_expr: an effect, or memory that the kernel or another CTA may write meanwhile.
+bool is_computed(const Expr *expr, const void *what);
+
+// The expression in names that are the same for all tiles, or `known` (NULL: none); NULL: it depends on others.
+Expr *common_value(Arena *arena, const Block *work, Subst *known, Expr *expr);
 // The loop's trips in names that are the same for all points; NULL: they differ.
 Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop);
 
-// What an arrival says: that slots of these tiles were read.
+// Tiles whose slots an arrival frees.
 typedef struct Consume {
     VEC(const Buf *) tiles;
 } Consume;
@@ -88,6 +93,7 @@ void insert_order_barriers(Arena *arena, Block *block);
 
 // Of a role's body (sink.c): fills with zeros go where a product can overwrite, given what is known; declarations of
 // fragments into the one loop that uses them; scalars behind the last loop that does not need them.
+bool is_zero_fill(const Stmt *stmt);   // of a whole buffer
 void fold_zero_init(Arena *arena, Facts *facts, Block *block);
 void sink_fragments(Arena *arena, Block *block);
 void sink_scalars(Arena *arena, Block *block, const Map *consumes);
@@ -98,9 +104,22 @@ static inline bool is_pipelined(const Stmt *stmt) {
     return is_loop(stmt, LOOP_PIPELINED);
 }
 
-// Shared memory that a pass has made for those who compute.
+static inline bool is_shared_decl(const Stmt *stmt) {
+    return stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED;
+}
+
+// Shared memory that a pass has added for the consumers.
 static inline bool is_scratch(const Stmt *stmt) {
-    return stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
+    return is_shared_decl(stmt) && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
+}
+
+// A loop that each thread executes: iterations are not spread over the threads.
+static inline bool is_thread_loop(const Stmt *stmt) {
+    return stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL;
+}
+
+static inline bool is_wgmma(const Stmt *stmt) {
+    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
 }
 
 static inline bool is_scalar(const Stmt *stmt) {
@@ -122,18 +141,16 @@ static inline Expr *bind(RoleBuilder *p, const char *name, Expr *value, Block *o
     return e_var(p->arena, var);
 }
 
-static inline void push_call(RoleBuilder *p, OpId op, int count, const Arg *args, Block *out) {
-    block_call(p->arena, out, p->loc, op, count, args);
-}
+#define PUSH_CALL(p, out, op, ...) BLOCK_CALL((p)->arena, out, (p)->loc, op, __VA_ARGS__)
 
 static inline Arg element(RoleBuilder *p, Buf *buf, Expr *index) {
     return arg_element(p->arena, buf, index);
 }
 
-static inline void push_on(RoleBuilder *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
-    Arg args[] = {element(p, bar, index), {0}};
-    if (value) args[1] = arg_value(value);
-    push_call(p, op, value ? 2 : 1, args, out);
+// An operation on an mbarrier; value NULL: it has one operand.
+static inline Stmt *push_on(RoleBuilder *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
+    Arg args[] = {element(p, bar, index), {.value = value}};
+    return block_call(p->arena, out, p->loc, op, value ? 2 : 1, args);
 }
 
 static inline void push_range(RoleBuilder *p, Expr *x, Expr *low, Expr *end, Block *out) {
@@ -204,6 +221,16 @@ static inline Stmt *push_tile_loop(RoleBuilder *p, const char *name, Expr *count
     return loop;
 }
 
+// mbarrier_init of all slots of a pair, by one thread. `readers`: whose arrivals make a slot empty; NULL: `empty` is not
+// used.
+static inline void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, Buf *empty, Expr *readers, Block *out) {
+    Expr *s;
+    Stmt *each = push_loop(p, "s", integer(p, slots), &s, out);
+    each->loop.kind = LOOP_UNROLL;   // (an mbarrier whose place differs by thread is set up in a loop over the threads)
+    push_on(p, OP_MBARRIER_INIT, full, s, integer(p, 1), &each->loop.body);
+    if (empty) push_on(p, OP_MBARRIER_INIT, empty, s, readers, &each->loop.body);
+}
+
 static inline Stmt *push_role(RoleBuilder *p, const char *name, int64_t threads, int64_t regs, Block *out) {
     Stmt *role = stmt_new(p->arena, STMT_ROLE, p->loc);
     role->role.name = name;
@@ -221,6 +248,15 @@ static inline void push_block(RoleBuilder *p, Expr *number, Subst *subst, Block 
     subst_var(subst, p->block, e_var(p->arena, block));
 }
 
+// The grid becomes one of these CTAs, each with one producer warpgroup or more, and the consumers.
+static inline void set_grid(RoleBuilder *p, Expr *ctas, int producers, Block body) {
+    Stmt *grid = p->grid;
+    grid->grid.iters = NEW(p->arena, Iter);
+    *grid->grid.iters = (Iter){p->cta, integer(p, 0), ctas, integer(p, 1)};
+    grid->grid.threads = integer(p, (producers + p->consumers) * target_warpgroup(p->context->target));
+    grid->grid.body = body;
+}
+
 static inline Expr *blocks_of(RoleBuilder *p) {
     Expr *most = e_call(p->arena, OP_SMS, 0, NULL);
     if (p->cluster > 1) {   // whole clusters; of pairs all find a place
@@ -236,15 +272,13 @@ static inline Expr *blocks_of(RoleBuilder *p) {
 // Numbers of points fit 32 bits: a persistent grid is no launch of so many blocks, which would have been refused.
 static inline void want_few_tiles(PassContext *context, Func *kernel, const Stmt *grid) {
     Arena *a = context->arena;
-    Expr *few = e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid));
-    kernel->when = kernel->when ? e_and(a, kernel->when, few) : few;
+    kernel->when = e_both(a, kernel->when, e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid)));
 }
 
 // ---- products and stores ----
 
 static inline void push_wait(RoleBuilder *p, int64_t pending, Block *out) {
-    Arg args[] = {arg_value(integer(p, pending))};
-    push_call(p, OP_WGMMA_WAIT, COUNT_OF(args), args, out);
+    PUSH_CALL(p, out, OP_WGMMA_WAIT, arg_int(p->arena, pending));
 }
 
 static inline Arg staging_buffer(RoleBuilder *p, const char *name, Type type, int rank, const int64_t *shape,
@@ -256,19 +290,15 @@ static inline Arg staging_buffer(RoleBuilder *p, const char *name, Type type, in
 }
 
 static inline void set_staging(RoleBuilder *p, Stmt *copy, Arg whole, Arg tail) {
-    Arg args[] = {copy->call.args[0], copy->call.args[1], {0}, whole, tail};
-    Stmt *staged = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
-    staged->loc = copy->loc;
-    staged->attrs = copy->attrs;
-    *copy = *staged;
+    call_set_arg(p->arena, copy, OPERAND_INDEX(COPY, stage), whole);
+    call_set_arg(p->arena, copy, OPERAND_INDEX(COPY, tail), tail);
 }
 
 // Room for a store by TMA, of each of `warpgroups`. `out`: where shared memory of the role is declared.
 static inline void add_staging(RoleBuilder *p, Stmt *copy, int64_t warpgroups, Block *out) {
     TmaStore store;
-    const char *why;
-    if (!tma_stores(p->context->target, copy, &store, &why)) return;
-    Type type = copy->call.args[1].region->buf->type;
+    if (tma_epilogue_problem(p->context->target, copy, &store)) return;
+    Type type = copy_of(copy).dst->buf->type;
     int64_t whole[] = {warpgroups, TMA_STORE_SLOTS, store.rows, store.columns};
     int64_t tail[] = {warpgroups, store.rows, store.tail_columns};
     int one = warpgroups == 1;   // needs no dim
@@ -280,6 +310,5 @@ static inline void add_staging(RoleBuilder *p, Stmt *copy, int64_t warpgroups, B
 
 // Shared memory outlives the stores that read it.
 static inline void push_last_stores(RoleBuilder *p, Block *out) {
-    Arg args[] = {arg_value(integer(p, 0)), arg_name("read")};
-    push_call(p, OP_BULK_WAIT, COUNT_OF(args), args, out);
+    PUSH_CALL(p, out, OP_BULK_WAIT, arg_int(p->arena, 0), arg_name("read"));
 }

@@ -36,6 +36,7 @@
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
+#include <string.h>
 
 // ---- all roles ----
 
@@ -65,7 +66,7 @@ static Expr *set_load_slot(Mapper *mapper, Expr *expr) {
     Tile *tile = expr->kind == EXPR_LOAD ? tile_of(m->plan, expr->load.buf) : NULL;
     if (!tile || expr->load.buf->stage_dims == 0) return expr;
     Expr *indices[LAYOUT_MAX_RANK];
-    for (int d = 0; d < expr->load.count; d++) indices[d] = expr->load.indices[d];
+    memcpy(indices, expr->load.indices, sizeof *indices * (size_t)expr->load.count);
     indices[0] = slot_index(m->builder, &tile->channel->counter);
     return e_load(mapper->arena, expr->load.buf, expr->load.count, indices);
 }
@@ -106,8 +107,8 @@ void push_full(Maker *m, const Channel *channel, Block *out) {
 }
 
 void learn_scalars(Facts *facts, const Block *block) {
-    for (int i = 0; i < block->count; i++)
-        if (is_scalar(block->items[i])) facts_enter(facts, block->items[i]);
+    FOR_EACH_ITEM (stmt, block)
+        if (is_scalar(stmt)) facts_enter(facts, stmt);
 }
 
 // ---- the kernel ----
@@ -125,31 +126,20 @@ static void push_group_barriers(Maker *m, Block *out) {
 
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
-    Arg none[2] = {{0}};
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        Expr *s;
-        Stmt *each = push_loop(p, "s", integer(p, channel->slots), &s, out);
-        each->loop.kind = LOOP_UNROLL;
-        push_on(p, OP_MBARRIER_INIT, channel->full, s, integer(p, 1), &each->loop.body);
-        int64_t readers = channel->untransposed ? 1 : p->consumers;
-        if (channel->empty) push_on(p, OP_MBARRIER_INIT, channel->empty, s, integer(p, readers), &each->loop.body);
+        Expr *readers = integer(p, channel->untransposed ? 1 : p->consumers);
+        push_barrier_init(p, channel->slots, channel->full, channel->empty, readers, out);
     }
-    push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
-    push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
-}
-
-static bool find_other_product(Visitor *visitor, Stmt *stmt) {
-    bool *all = visitor->user;
-    if (is_call(stmt, OP_GEMM)) *all &= via_is(stmt, VIA_WGMMA);
-    if (loads_tile(stmt, NULL)) *all &= via_is(stmt, VIA_TMA);
-    return *all;
+    block_call(p->arena, out, p->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
+    block_barrier(p->arena, out, p->loc);
 }
 
 static bool all_chosen(const Plan *plan) {
-    bool all = true;
-    Visitor visitor = {.stmt = find_other_product, .user = &all};
-    visit_block(&visitor, (Block *)&plan->grid->grid.body);
-    return all;
+    FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
+        if (is_call(stmt, OP_GEMM) && !via_is(stmt, VIA_WGMMA)) return false;
+        if (is_global_to_shared_copy(stmt) && !via_is(stmt, VIA_TMA)) return false;
+    }
+    return true;
 }
 
 static void find_single_use(const Plan *plan) {
@@ -160,18 +150,12 @@ static void find_single_use(const Plan *plan) {
     }
 }
 
-static void push_tile_buffers(const Plan *plan, Block *out) {
-    for (int i = 0; i < plan->tiles.count; i++)
-        block_push(plan->arena, out, s_decl(plan->arena, plan->tiles.items[i]->buf));
-}
-
 // Where there is no room for staging, results take the way through a tile, which is empty only when they have left.
 static void stage_in_tile(Maker *m, const Func *kernel) {
     Plan *plan = m->plan;
     int64_t shared = 0;
     const Stmt *store;
-    for (int g = 0; g < plan->channels.count; g++)
-        shared += plan->channels.items[g]->slots * plan->channels.items[g]->bytes;
+    VEC_EACH_PTR (Channel, each, &plan->channels) shared += each->slots * each->bytes;
     if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
     Channel *channel = cooperative_staged(plan, &store);
     if (!channel || !via_is(store, VIA_TMA_STORE)) return;
@@ -210,17 +194,13 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     int64_t fragments = fragment_registers(target, kernel, p.consumers);
     p.producer_registers = producer_registers(target, p.consumers, producers, fragments, COOPERATIVE_ROOM);
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
-    push_tile_buffers(&plan, &body);
+    VEC_EACH_PTR (Tile, tile, &plan.tiles) block_push(a, &body, s_decl(a, tile->buf));
     push_group_barriers(&maker, &body);
     make_tiles(&p, persistent, sections ? &hoisted : NULL, &body);
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
-    Iter *iter = NEW(a, Iter);
-    *iter = (Iter){p.cta, integer(&p, 0), persistent ? blocks_of(&p) : grid->grid.iters[0].end, integer(&p, 1)};
-    grid->grid.iters = iter;
-    grid->grid.threads = integer(&p, (producers + p.consumers) * target_warpgroup(target));
+    set_grid(&p, persistent ? blocks_of(&p) : grid->grid.iters[0].end, producers, body);
     attr_remove(&grid->attrs, ATTR_LPT);
-    grid->grid.body = body;
     return true;
 }

@@ -6,8 +6,8 @@
 static void push_empty(Maker *m, Channel *channel, Block *out) {
     RoleBuilder *p = m->builder;
     Expr *count = p->consumers > 1 ? integer(p, p->consumers) : NULL;
-    push_on(p, OP_MBARRIER_ARRIVE, channel->empty, slot_index(p, &channel->counter), count, out);
-    map_put(m->consumes, vec_last(out), channel);
+    Expr *slot = slot_index(p, &channel->counter);
+    map_put(m->consumes, push_on(p, OP_MBARRIER_ARRIVE, channel->empty, slot, count, out), channel);
 }
 
 // Waits for tiles whose first use the statement is, or arrivals where it is the last.
@@ -46,8 +46,7 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
             stmt_bodies(shell, to);
             for (int b = 0; b < count; b++) compute_block(m, bodies[b], to[b]);
             block_push(a, out, shell);
-        } else if (!loads_tile(stmt, NULL) && !transposes_loaded(stmt, m->plan) &&
-                   !(stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)) {
+        } else if (!is_global_to_shared_copy(stmt) && !transposes_loaded(stmt, m->plan) && !is_shared_decl(stmt)) {
             Stmt *clone = clone_for_role(m, stmt);
             if (via_is(clone, VIA_TMA_STORE)) stage_store(m, stmt, clone);
             block_push(a, out, clone);
@@ -77,7 +76,7 @@ static bool has_all_waited(const Maker *m, const Channel *channel, const Block *
     for (int i = before->count - 1; i >= 0; i--) {
         const Stmt *stmt = before->items[i];
         if (surely_multiplies(m->facts, stmt)) return true;
-        if (is_call(stmt, OP_MBARRIER_WAIT) && stmt->call.args[0].region->buf == channel->full) return false;
+        if (is_call(stmt, OP_MBARRIER_WAIT) && wait_of(stmt).bar->buf == channel->full) return false;
     }
     return false;
 }
@@ -86,9 +85,8 @@ static bool has_all_waited(const Maker *m, const Channel *channel, const Block *
 static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Maker *m = mapper->user;
     Channel *channel = map_get(m->consumes, stmt);
-    Arg none[2] = {{0}};
     if (channel && (channel->by_threads || !has_all_waited(m, channel, out)))
-        push_call(m->builder, OP_BARRIER, COUNT_OF(none), none, out);
+        block_barrier(mapper->arena, out, m->builder->loc);
     if (channel && channel->store) push_last_stores(m->builder, out);
     block_push(mapper->arena, out, stmt);
     if (channel) push_advance(m->builder, &channel->counter, out);
@@ -102,7 +100,7 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
         Block *bodies[2];
         int count = stmt_bodies(stmt, bodies);
         Channel *channel = map_get(m->consumes, stmt);
-        if (is_call(stmt, OP_MBARRIER_WAIT)) map_put(filled, stmt->call.args[0].region->buf, stmt);
+        if (is_call(stmt, OP_MBARRIER_WAIT)) map_put(filled, wait_of(stmt).bar->buf, stmt);
         if (channel && !map_has(filled, channel->full)) block_remove(block, i);
         if (stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL)) return false;
         if (stmt->kind == STMT_FOR) continue;

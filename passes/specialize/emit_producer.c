@@ -29,18 +29,15 @@ static bool is_transposing(const Channel *channel) {
 static void push_started(Maker *m, const Stmt *copy, const Channel *channel, Block *out) {
     RoleBuilder *p = m->builder;
     Stmt *clone = clone_for_role(m, copy);
-    Arg args[] = {clone->call.args[0], clone->call.args[1],
-                  element(p, channel->full, slot_index(p, &channel->counter))};
-    Stmt *started = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
-    started->loc = copy->loc;
-    started->attrs = clone->attrs;
-    started->call.is_async = true;
-    block_push(p->arena, out, started);
+    call_set_arg(p->arena, clone, OPERAND_INDEX(COPY, bar),
+                 element(p, channel->full, slot_index(p, &channel->counter)));
+    clone->call.is_async = true;
+    block_push(p->arena, out, clone);
 }
 
 static void push_load(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
-    const Tile *tile = tile_of(m->plan, loaded_tile(copy));
+    const Tile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
     const Channel *channel = tile->channel;
     Expr *slot = slot_index(p, &channel->counter);
     if (tile == channel->tiles.items[0]) {
@@ -61,29 +58,30 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
 //         copy(V.., Vs)                     copy(V.., Vs)
 //     }                                 }
 static Stmt *first_load(const Block *block, int from) {
-    for (int i = from; i < block->count; i++) {
+    for (int i = from; i < block->count; i++)
         if (stmt_any(block->items[i], loads_tile, NULL)) return block->items[i];
-    }
     return NULL;
 }
 
 static bool is_delayed(Maker *m, const Block *from, int at) {
-    if (!loads_tile(from->items[at], NULL)) return false;
-    const Channel *channel = tile_of(m->plan, loaded_tile(from->items[at]))->channel;
+    const Stmt *copy = from->items[at];
+    if (!is_global_to_shared_copy(copy)) return false;
+    const Buf *buf = copy_of(copy).dst->buf;
+    const Channel *channel = tile_of(m->plan, buf)->channel;
     const Stmt *loop = first_load(from, at + 1);
     if (m->own || m->delayed || channel->slots > 1 || channel->tiles.count > 1 || !loop) return false;
     if (loop->kind != STMT_FOR || loop->loop.count != 1) return false;
     const Stmt *first = first_load(&loop->loop.body, 0);
-    if (!loads_tile(first, NULL) || loaded_tile(first) == loaded_tile(from->items[at])) return false;
-    m->delayed = from->items[at];
+    if (!is_global_to_shared_copy(first) || copy_of(first).dst->buf == buf) return false;
+    m->delayed = copy;
     m->into = loop;
     return true;
 }
 
 static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *out) {
     if (!m->delayed || block != &m->into->loop.body) return;
-    const Channel *channel = tile_of(m->plan, loaded_tile(copy))->channel;
-    if (loaded_tile(copy) != vec_last(&channel->tiles)->buf) return;
+    const Buf *buf = copy_of(copy).dst->buf;
+    if (buf != vec_last(&tile_of(m->plan, buf)->channel->tiles)->buf) return;
     Arena *a = m->plan->arena;
     const Iter *iter = &m->into->loop.iters[0];
     Expr *first = e_eq(a, e_var(a, iter->var), iter->begin);
@@ -105,7 +103,7 @@ static void fill_scalar(Maker *m, const Stmt *stmt, Block *out) {
 
 static bool is_filled(const Stmt *stmt, void *user) {
     const Maker *m = user;
-    return m->emitter->fills(stmt, m->plan) && (!m->own || tile_of(m->plan, loaded_tile(stmt))->channel == m->own);
+    return m->emitter->fills(stmt, m->plan) && (!m->own || tile_of(m->plan, copy_of(stmt).dst->buf)->channel == m->own);
 }
 
 static bool fills_or_counts(const Stmt *stmt, void *user) {
@@ -118,9 +116,7 @@ static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
     if (load_knows(m->plan, stmt)) fill_scalar(m, stmt, out);
     Block *bodies[2], *to[2];
     int count = stmt_bodies(stmt, bodies);
-    bool does = false;
-    for (int b = 0; b < count; b++) does |= block_any(bodies[b], fills_or_counts, m);
-    if (!does) return;
+    if (!below_any(stmt, fills_or_counts, m)) return;
     Stmt *shell = shell_of(m, stmt);
     stmt_bodies(shell, to);
     bool runs =
@@ -143,7 +139,7 @@ static void fill_block(Maker *m, const Block *from, Block *out) {
             continue;
         } else if (!is_delayed(m, from, i)) {
             m->emitter->push(m, stmt, out);
-            if (loads_tile(stmt, NULL)) push_delayed(m, stmt, from, out);
+            if (is_global_to_shared_copy(stmt)) push_delayed(m, stmt, from, out);
         }
     }
     facts_release(m->facts, mark);
@@ -154,15 +150,14 @@ static void fill_block(Maker *m, const Block *from, Block *out) {
 // All threads of the role have read the one tile and written the other; what they wrote wgmma reads.
 static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
-    Arg none[2] = {{0}};
-    const Channel *from = tile_of(m->plan, copy->call.args[0].region->buf)->channel,
-                  *to = tile_of(m->plan, copy->call.args[1].region->buf)->channel;
+    const Channel *from = tile_of(m->plan, copy_of(copy).src->buf)->channel,
+                  *to = tile_of(m->plan, copy_of(copy).dst->buf)->channel;
     Expr *slot = slot_index(p, &to->counter);
     if (!to->single_use) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
     push_full(m, from, out);
     block_push(p->arena, out, clone_for_role(m, copy));
-    push_call(p, OP_FENCE_ASYNC, 0, NULL, out);
-    push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+    block_call(p->arena, out, p->loc, OP_FENCE_ASYNC, 0, NULL);
+    block_barrier(p->arena, out, p->loc);
     push_on(p, OP_MBARRIER_ARRIVE, to->full, slot, NULL, out);
     if (!from->single_use) push_on(p, OP_MBARRIER_ARRIVE, from->empty, slot_index(p, &from->counter), NULL, out);
     if (!to->single_use) push_advance(p, &to->counter, out);

@@ -31,41 +31,20 @@ typedef struct Rotation {
     int moves, ends;   // the product that moves with its waits: from .. end of the body
 } Rotation;
 
-static bool is_product(const Stmt *stmt) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
-}
-
-// What the iteration binds: a product that uses it stays.
-static bool is_bound_in(const Stmt *loop, const Var *var) {
+// The expression is a variable that the iteration binds: a product that uses it stays.
+static bool is_bound_in(const Expr *expr, const void *user) {
+    const Stmt *loop = user;
+    if (expr->kind != EXPR_VAR) return false;
     for (int i = 0; i < loop->loop.count; i++)
-        if (loop->loop.iters[i].var == var) return true;
-    FOR_EACH_ITEM (stmt, &loop->loop.body) {
-        if (stmt->kind == STMT_LET && stmt->let.var == var) return true;
-    }
+        if (loop->loop.iters[i].var == expr->var) return true;
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (stmt->kind == STMT_LET && stmt->let.var == expr->var) return true;
     return false;
 }
 
-typedef struct Uses {
-    const Stmt *loop;
-    bool found;
-} Uses;
-
-static bool find_use(Visitor *visitor, Expr *expr) {
-    Uses *uses = visitor->user;
-    if (expr->kind == EXPR_VAR) uses->found |= is_bound_in(uses->loop, expr->var);
-    return !uses->found;
-}
-
-static bool uses_iteration(const Stmt *loop, const Stmt *stmt) {
-    Uses uses = {loop, false};
-    Visitor visitor = {.expr = find_use, .user = &uses};
-    visit_stmt(&visitor, (Stmt *)stmt);
-    return uses.found;
-}
-
 static bool is_declared_in(const Block *body, const Buf *buf) {
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i]->kind == STMT_DECL && body->items[i]->decl == buf) return true;
+    FOR_EACH_ITEM (stmt, body)
+        if (stmt->kind == STMT_DECL && stmt->decl == buf) return true;
     return false;
 }
 
@@ -73,43 +52,34 @@ static bool is_declared_in(const Block *body, const Buf *buf) {
 static bool find_pieces(Rotation *r, const Block *body) {
     int at = body->count - 1, first = 0;
     while (at >= 0 && map_has(r->consumes, body->items[at])) at--;
-    if (at < 0 || !is_product(body->items[at])) return false;
+    if (at < 0 || !is_wgmma(body->items[at])) return false;
     r->moves = at;
     while (r->moves > 0 && is_call(body->items[r->moves - 1], OP_MBARRIER_WAIT)) r->moves--;
-    while (first < r->moves && !is_product(body->items[first])) first++;
+    while (first < r->moves && !is_wgmma(body->items[first])) first++;
     r->head = first + 1;
     r->ends = at;
     while (r->head < r->moves && map_has(r->consumes, body->items[r->head])) r->head++;
     return first < r->moves;
 }
 
-static bool is_read_before(Rotation *r, const Block *body, const Buf *tile) {
-    EffectVec effects = {0};
-    for (int i = 0; i < r->moves; i++) stmt_effects(r->arena, body->items[i], &effects);
-    for (int e = 0; e < effects.count; e++)
-        if (effects.items[e].buf == tile) return true;
-    return false;
-}
-
 static bool may_move(Rotation *r, const Stmt *loop) {
     const Block *body = &loop->loop.body;
-    const Stmt *gemm = body->items[r->ends];
-    const Region *a = gemm->call.args[0].region, *b = gemm->call.args[1].region, *acc = gemm->call.args[2].region;
-    if (a->buf->scope != SCOPE_FRAGMENT || b->buf->stage_dims == 0 || buf_extent(b->buf, 0) < 2) return false;
-    if (is_declared_in(body, acc->buf) || is_read_before(r, body, b->buf)) return false;
+    GemmOp gemm = gemm_of(body->items[r->ends]);
+    const Buf *a = gemm.a->buf, *b = gemm.b->buf, *acc = gemm.acc->buf;
+    if (a->scope != SCOPE_FRAGMENT || b->stage_dims == 0 || buf_extent(b, 0) < 2) return false;
+    if (is_declared_in(body, acc)) return false;
     for (int i = r->moves; i < body->count; i++)
-        if (uses_iteration(loop, body->items[i])) return false;
-    EffectVec effects = {0};
-    for (int i = 0; i < r->head; i++) stmt_effects(r->arena, body->items[i], &effects);
-    VEC_EACH (const Effect, effect, &effects) {
-        if (effect->buf == acc->buf || (effect->buf == a->buf && effect->access != ACCESS_READ)) return false;
-    }
+        if (stmt_any_expr(body->items[i], is_bound_in, loop)) return false;
+    for (int i = 0; i < r->moves; i++)
+        if (stmt_touches(r->arena, body->items[i], b)) return false;
+    for (int i = 0; i < r->head; i++)
+        if (stmt_touches(r->arena, body->items[i], acc) || stmt_writes(r->arena, body->items[i], a)) return false;
     return true;
 }
 
 // Its left operand lives from one iteration to the next.
 static void hoist_operand(Rotation *r, Block *body, Block *out) {
-    const Buf *buf = body->items[r->ends]->call.args[0].region->buf;
+    const Buf *buf = gemm_of(body->items[r->ends]).a->buf;
     for (int i = 0; i < body->count; i++) {
         if (body->items[i]->kind != STMT_DECL || body->items[i]->decl != buf) continue;
         block_push(r->arena, out, body->items[i]);
@@ -135,8 +105,8 @@ static void append_copy(Rotation *r, const Block *from, int begin, int end, Subs
 
 static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
     const Consume *consume = map_get(r->consumes, arrival);
-    for (int i = 0; i < consume->tiles.count; i++)
-        if (consume->tiles.items[i] == tile) return true;
+    VEC_EACH_PTR (const Buf, freed, &consume->tiles)
+        if (freed == tile) return true;
     return false;
 }
 
@@ -145,7 +115,7 @@ static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
 static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *gemm) {
     int count = 0;
     while (at + count < block->count && map_has(r->consumes, block->items[at + count]) &&
-           !frees(r, block->items[at + count], gemm->call.args[1].region->buf))
+           !frees(r, block->items[at + count], gemm_of(gemm).b->buf))
         count++;
     return count;
 }

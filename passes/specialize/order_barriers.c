@@ -27,17 +27,16 @@ typedef struct Row {   // of products that follow each other, with waits for the
 } Row;
 
 static bool is_started(const Stmt *stmt) {
-    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA) && stmt->call.is_async;
+    return is_wgmma(stmt) && stmt->call.is_async;
 }
 
 static bool has_product(const Stmt *stmt, void *user) {
     (void)user;
-    return is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
+    return is_wgmma(stmt);
 }
 
 static bool is_work(const Stmt *stmt) {
-    if (is_loop(stmt, LOOP_PARALLEL)) return true;
-    return is_reduction(stmt);
+    return is_loop(stmt, LOOP_PARALLEL) || is_reduction(stmt);
 }
 
 static bool only_waits(const Block *block, int from, int to) {

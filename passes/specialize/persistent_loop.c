@@ -22,15 +22,8 @@ bool cooperative_equal_tiles(Arena *arena, const Func *kernel) {
     return equal_tiles(arena, body, body);
 }
 
-typedef struct Names {
-    const Map *inside;   // names bound for one point
-    bool found;
-} Names;
-
-static bool find_inside(Visitor *visitor, Expr *expr) {
-    Names *names = visitor->user;
-    names->found |= expr->kind == EXPR_VAR && map_has(names->inside, expr->var);
-    return !names->found;
+static bool is_inside(const Expr *expr, const void *names) {   // a name bound for one tile
+    return expr->kind == EXPR_VAR && map_has(names, expr->var);
 }
 
 void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
@@ -39,11 +32,9 @@ void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
     Block kept = {0};
     FOR_EACH_ITEM (stmt, body) {
         Expr *value = stmt->kind == STMT_LET ? stmt->let.value : stmt->kind == STMT_ASSUME ? stmt->assume : NULL;
-        Names names = {inside, !value || !expr_is_stable(value)};
-        Visitor visitor = {.expr = find_inside, .user = &names};
-        if (value) visit_expr(&visitor, value);
-        block_push(p->arena, names.found ? &kept : out, stmt);
-        if (names.found && (stmt->kind == STMT_LET || stmt->kind == STMT_VAR)) map_put(inside, stmt->let.var, stmt);
+        bool hoisted = value && expr_is_stable(value) && !any_expr(value, is_inside, inside);
+        block_push(p->arena, hoisted ? out : &kept, stmt);
+        if (!hoisted && (stmt->kind == STMT_LET || stmt->kind == STMT_VAR)) map_put(inside, stmt->let.var, stmt);
     }
     *body = kept;
 }

@@ -8,65 +8,51 @@
 
 // An accumulator that is filled with zeros for a product that can overwrite it instead: the next statement that touches
 // it, or the first that does in a loop which is next, and runs.
-typedef struct Overwrites {
-    Arena *arena;
-    Facts *facts;
-} Overwrites;
 
-static bool is_zero_fill(const Stmt *stmt) {
-    if (!is_call(stmt, OP_FILL) || !region_is_whole(stmt->call.args[0].region)) return false;
-    if (stmt->call.args[0].region->buf->scope != SCOPE_FRAGMENT) return false;
-    const Expr *value = stmt->call.args[1].value;
-    return value->kind == EXPR_FLOAT ? value->real == 0 : expr_is_int(value, 0);
+bool is_zero_fill(const Stmt *stmt) {
+    FillOp fill;
+    if (!match_fill(stmt, &fill) || !region_is_whole(fill.dst)) return false;
+    return fill.value->kind == EXPR_FLOAT ? fill.value->real == 0 : expr_is_int(fill.value, 0);
 }
 
 static Stmt *first_touch(const Block *block, int from, const Buf *buf) {
-    for (int i = from; i < block->count; i++) {
+    for (int i = from; i < block->count; i++)
         if (stmt_uses_buf(block->items[i], buf)) return block->items[i];
-    }
     return NULL;
 }
 
-static bool overwrite(Stmt *gemm, const Buf *buf, Expr *accumulate) {
-    enum { ACC = 2, ACCUMULATE = 4 };
-    if (!is_call(gemm, OP_GEMM) || gemm->call.args[ACC].region->buf != buf || gemm->call.args[ACCUMULATE].value)
-        return false;
-    gemm->call.args[ACCUMULATE] = arg_value(accumulate);
+static bool overwrite(Stmt *stmt, const Buf *buf, Expr *accumulate) {
+    GemmOp gemm;
+    if (!match_gemm(stmt, &gemm) || gemm.acc->buf != buf || gemm.accumulate) return false;
+    ARG(stmt, GEMM, accumulate) = arg_value(accumulate);
     return true;
 }
 
-static bool is_dropped(Overwrites *o, const Block *block, int at) {
-    Stmt *fill = block->items[at];
-    if (!is_zero_fill(fill)) return false;
-    const Buf *buf = fill->call.args[0].region->buf;
+static bool is_dropped(Arena *arena, const Facts *facts, const Block *block, int at) {
+    const Stmt *fill = block->items[at];
+    if (!is_zero_fill(fill) || fill_of(fill).dst->buf->scope != SCOPE_FRAGMENT) return false;
+    const Buf *buf = fill_of(fill).dst->buf;
     Stmt *next = first_touch(block, at + 1, buf);
     if (!next) return false;
-    if (next->kind != STMT_FOR || next->loop.kind == LOOP_PARALLEL)
-        return overwrite(next, buf, e_bool(o->arena, false));
+    if (next->kind != STMT_FOR || next->loop.kind == LOOP_PARALLEL) return overwrite(next, buf, e_bool(arena, false));
     const Iter *iter = &next->loop.iters[0];
     Stmt *first = first_touch(&next->loop.body, 0, buf);
-    if (next->loop.count != 1 || !prove(o->facts, e_lt(o->arena, iter->begin, iter->end))) return false;
-    return overwrite(first, buf, e_lt(o->arena, iter->begin, e_var(o->arena, iter->var)));
-}
-
-static void drop_in_block(Overwrites *o, Block *block) {
-    Block kept = {0};
-    int mark = facts_mark(o->facts);
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        if (is_scalar(stmt) || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL))
-            facts_enter(o->facts, stmt);
-        if (!is_loop(stmt, LOOP_PARALLEL))
-            FOR_EACH_BODY (body, stmt) drop_in_block(o, body);
-        if (!is_dropped(o, block, i)) block_push(o->arena, &kept, stmt);
-    }
-    facts_release(o->facts, mark);
-    *block = kept;
+    if (next->loop.count != 1 || !prove(facts, e_lt(arena, iter->begin, iter->end))) return false;
+    return overwrite(first, buf, e_lt(arena, iter->begin, e_var(arena, iter->var)));
 }
 
 void fold_zero_init(Arena *arena, Facts *facts, Block *block) {
-    Overwrites overwrites = {arena, facts};
-    drop_in_block(&overwrites, block);
+    Block kept = {0};
+    int mark = facts_mark(facts);
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        if (is_scalar(stmt) || is_thread_loop(stmt)) facts_enter(facts, stmt);
+        if (!is_loop(stmt, LOOP_PARALLEL))
+            FOR_EACH_BODY (body, stmt) fold_zero_init(arena, facts, body);
+        if (!is_dropped(arena, facts, block, i)) block_push(arena, &kept, stmt);
+    }
+    facts_release(facts, mark);
+    *block = kept;
 }
 
 // ---- fragments as deep as their uses ----
@@ -74,24 +60,20 @@ void fold_zero_init(Arena *arena, Facts *facts, Block *block) {
 // A fragment that is overwritten before it is read in the one loop or block that uses it is declared there: nothing of
 // it is carried from one iteration to the next.
 static bool overwrites_all(const Stmt *stmt, const Buf *buf) {
-    enum { ACC = 2, ACCUMULATE = 4 };
-    if (is_call(stmt, OP_GEMM) && stmt->call.args[ACC].region->buf == buf)
-        return stmt->call.args[ACCUMULATE].value && expr_is_int(stmt->call.args[ACCUMULATE].value, 0);
-    if (is_call(stmt, OP_FILL)) return region_is_whole(stmt->call.args[0].region);
-    if (!is_call(stmt, OP_COPY) || stmt->call.args[0].region->buf == buf) return false;
-    return stmt->call.args[1].region->buf == buf && region_is_whole(stmt->call.args[1].region);
+    GemmOp gemm;
+    CopyOp copy;
+    if (match_gemm(stmt, &gemm) && gemm.acc->buf == buf) return gemm.accumulate && expr_is_int(gemm.accumulate, 0);
+    if (is_call(stmt, OP_FILL)) return region_is_whole(fill_of(stmt).dst);
+    if (!match_copy(stmt, &copy) || copy.src->buf == buf) return false;
+    return copy.dst->buf == buf && region_is_whole(copy.dst);
 }
 
 static Block *only_user(const Block *block, int from, const Buf *buf) {
-    Stmt *user = NULL;
-    for (int i = from; i < block->count; i++) {
-        if (!stmt_uses_buf(block->items[i], buf)) continue;
-        if (user) return NULL;
-        user = block->items[i];
-    }
+    Stmt *user = first_touch(block, from, buf);
     Block *bodies[2];
-    if (!user || is_loop(user, LOOP_PARALLEL)) return NULL;
-    return stmt_bodies(user, bodies) == 1 ? bodies[0] : NULL;
+    if (!user || is_loop(user, LOOP_PARALLEL) || stmt_bodies(user, bodies) != 1) return NULL;
+    while (block->items[from] != user) from++;
+    return first_touch(block, from + 1, buf) ? NULL : bodies[0];
 }
 
 void sink_fragments(Arena *arena, Block *block) {
@@ -106,10 +88,9 @@ void sink_fragments(Arena *arena, Block *block) {
         else block_push(arena, &kept, stmt);
     }
     *block = kept;
-    for (int i = 0; i < block->count; i++) {
-        if (is_loop(block->items[i], LOOP_PARALLEL)) continue;
-        FOR_EACH_BODY (body, block->items[i]) sink_fragments(arena, body);
-    }
+    FOR_EACH_ITEM (stmt, block)
+        if (!is_loop(stmt, LOOP_PARALLEL))
+            FOR_EACH_BODY (body, stmt) sink_fragments(arena, body);
 }
 
 // ---- scalars as late as their uses ----
@@ -117,24 +98,12 @@ void sink_fragments(Arena *arena, Block *block) {
 // What only the end of a point needs to know (where its results go) is computed there, while the last products run:
 // behind the last loop before the first use, and what starts there.
 
-typedef struct Names {
-    const Stmt *stmt;
-    bool found;
-} Names;
-
-static bool find_name(Visitor *visitor, Expr *expr) {
-    Names *names = visitor->user;
-    if (expr->kind == EXPR_VAR && names->stmt->kind == STMT_LET) names->found |= expr->var == names->stmt->let.var;
-    if (expr->kind == EXPR_VAR && names->stmt->kind == STMT_ASSUME)
-        names->found |= expr->var->kind == VAR_LET && expr_uses_var(names->stmt->assume, expr->var);
-    return !names->found;
-}
-
-static bool needs(const Stmt *stmt, const Stmt *scalar) {
-    Names names = {scalar, false};
-    Visitor visitor = {.expr = find_name, .user = &names};
-    visit_stmt(&visitor, (Stmt *)stmt);
-    return names.found;
+// The expression names the variable of the let, or one that the assumption is about.
+static bool is_named(const Expr *expr, const void *scalar) {
+    const Stmt *stmt = scalar;
+    if (expr->kind != EXPR_VAR) return false;
+    if (stmt->kind == STMT_LET) return expr->var == stmt->let.var;
+    return expr->var->kind == VAR_LET && expr_uses_var(stmt->assume, expr->var);
 }
 
 static bool starts(const Stmt *stmt, const Map *consumes) {
@@ -146,9 +115,9 @@ void sink_scalars(Arena *arena, Block *block, const Map *consumes) {
         Stmt *stmt = block->items[i];
         if (!is_scalar(stmt) || !expr_is_stable(stmt->kind == STMT_LET ? stmt->let.value : stmt->assume)) continue;
         int to = i + 1, use = i + 1;
-        while (use < block->count && !needs(block->items[use], stmt)) use++;
+        while (use < block->count && !stmt_any_expr(block->items[use], is_named, stmt)) use++;
         for (int j = i + 1; j < use; j++)
-            if (block->items[j]->kind == STMT_FOR && block->items[j]->loop.kind != LOOP_PARALLEL) to = j + 1;
+            if (is_thread_loop(block->items[j])) to = j + 1;
         if (to == i + 1 || use == block->count) continue;
         while (to < use && starts(block->items[to], consumes)) to++;
         block_insert(arena, block, to, stmt);

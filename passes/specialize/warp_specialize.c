@@ -49,42 +49,36 @@ static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block
 }
 
 // Regions of ring buffers in the statement get their slot from the counter.
-typedef struct SetSlot {
-    Expr *slot;
-} SetSlot;
-
 static Region *set_slot(Mapper *mapper, Region *region) {
-    const SetSlot *set = mapper->user;
     if (region->buf->stage_dims == 0) return region;
     Region *other = clone_region(mapper->arena, NULL, region);
-    other->dims[0].start = set->slot;
+    other->dims[0].start = mapper->user;
     return other;
 }
 
-static void push_with_slot(RoleBuilder *p, const Stmt *stmt, Subst *subst, const Counter *counter, Block *out) {
-    SetSlot set = {slot_index(p, counter)};
-    Mapper mapper = {.arena = p->arena, .region = set_slot, .user = &set};
+static Stmt *clone_with_slot(RoleBuilder *p, const Stmt *stmt, Subst *subst, const Counter *counter) {
+    Mapper mapper = {.arena = p->arena, .region = set_slot, .user = slot_index(p, counter)};
     Stmt *clone = clone_stmt(p->arena, subst, stmt);
     map_stmt(&mapper, clone);
     clone->call.is_async = true;
-    block_push(p->arena, out, clone);
+    return clone;
 }
 
-// An accumulator that the point only fills with zeros before the loop needs no fill when the first product overwrites
-// it, and there is a first product.
-static bool is_zero_fill(const RoleBuilder *p, const Stmt *stmt) {
-    if (!p->some_steps || !is_call(stmt, OP_FILL) || !region_is_whole(stmt->call.args[0].region)) return false;
-    const Expr *value = stmt->call.args[1].value;
-    bool zero = value->kind == EXPR_FLOAT ? value->real == 0 : expr_is_int(value, 0);
-    const Buf *buf = stmt->call.args[0].region->buf;
+// An accumulator that the tile only fills with zeros before the loop needs no fill when the first MMA overwrites it, and
+// there is a first MMA.
+static bool is_needless_fill(const RoleBuilder *p, const Stmt *stmt) {
+    if (!p->some_steps || !is_zero_fill(stmt)) return false;
+    const Buf *buf = fill_of(stmt).dst->buf;
     int gemms = 0;
-    FOR_EACH_ITEM (gemm, &p->loop->loop.body) {
-        if (is_call(gemm, OP_GEMM) && gemm->call.args[2].region->buf == buf) gemms += gemm->call.args[4].value ? 2 : 1;
+    FOR_EACH_ITEM (inner, &p->loop->loop.body) {
+        GemmOp gemm;
+        if (match_gemm(inner, &gemm) && gemm.acc->buf == buf) gemms += gemm.accumulate ? 2 : 1;
     }
-    for (int i = 0; p->work.items[i] != p->loop; i++) {
-        if (p->work.items[i] != stmt && stmt_uses_buf(p->work.items[i], buf)) return false;
+    FOR_EACH_ITEM (before, &p->work) {
+        if (before == p->loop) break;
+        if (before != stmt && stmt_uses_buf(before, buf)) return false;
     }
-    return zero && gemms == 1;
+    return gemms == 1;
 }
 
 // The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up
@@ -92,9 +86,10 @@ static bool is_zero_fill(const RoleBuilder *p, const Stmt *stmt) {
 static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block *out) {
     Arena *a = p->arena;
     push_block(p, e_add(a, e_var(a, p->cta), e_mul(a, wave, p->ctas)), subst, out);
-    for (int i = 0; p->work.items[i] != p->loop; i++)
-        if ((all && !is_zero_fill(p, p->work.items[i])) || is_scalar(p->work.items[i]))
-            block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
+    FOR_EACH_ITEM (stmt, &p->work) {
+        if (stmt == p->loop) return;
+        if ((all && !is_needless_fill(p, stmt)) || is_scalar(stmt)) block_push(a, out, clone_stmt(a, subst, stmt));
+    }
 }
 
 // The steps of a point whose lets are there; of all, where they are equal.
@@ -192,19 +187,14 @@ static int64_t blocks_from(const Sharing *sharing) {
     return mask;
 }
 
-// Of a tile that is shared the copy by the first of its blocks alone.
+// The copy of a shared tile, by the first of its CTAs alone.
 static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, Block *out) {
     Arena *a = p->arena;
     Stmt *first = s_if(a, is_first(p, sharing));
-    Arg args[COPY_BLOCKS + 1] = {{0}};
-    for (int i = 0; i < started->call.count; i++) args[i] = started->call.args[i];
-    args[COPY_BLOCKS] = arg_value(e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p)));
-    Stmt *for_all = s_call(a, OP_COPY, COUNT_OF(args), args);
-    for_all->loc = started->loc;
-    for_all->attrs = started->attrs;
-    attr_remove(&for_all->attrs, ATTR_MULTICAST);
-    for_all->call.is_async = true;
-    block_push(a, &first->if_.then, for_all);
+    Expr *mask = e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p));
+    call_set_arg(a, started, OPERAND_INDEX(COPY, blocks), arg_value(mask));
+    attr_remove(&started->attrs, ATTR_MULTICAST);
+    block_push(a, &first->if_.then, started);
     block_push(a, out, first);
 }
 
@@ -221,27 +211,18 @@ static int shared_blocks(const Stmt *grid, const Stmt *loop) {
     int blocks = 1;
     bool any = false;
     for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
-    for (int i = 0; i < loop->loop.body.count; i++)
-        any |= attr_get(loop->loop.body.items[i]->attrs, ATTR_MULTICAST) != NULL;
+    FOR_EACH_ITEM (stmt, &loop->loop.body) any |= attr_get(stmt->attrs, ATTR_MULTICAST) != NULL;
     return any ? blocks : 1;
 }
 
 // ---- the role that loads ----
 
 static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
-    push_with_slot(p, copy, subst, counter, out);
-    Stmt *started = vec_last(out);
+    Stmt *started = clone_with_slot(p, copy, subst, counter);
     Sharing sharing = sharing_of(copy);
-    Arg args[COPY_EVICT_FIRST + 1] = {started->call.args[0], started->call.args[1],
-                                      element(p, p->full, slot_index(p, counter))};
-    if (started->call.count > COPY_EVICT_FIRST) args[COPY_EVICT_FIRST] = started->call.args[COPY_EVICT_FIRST];
-    Stmt *with_bar = s_call(p->arena, OP_COPY, COUNT_OF(args), args);
-    with_bar->loc = started->loc;
-    with_bar->attrs = started->attrs;
-    with_bar->call.is_async = true;
-    out->count--;
-    if (p->cluster > 1 && sharing.blocks > 1) push_for_all(p, with_bar, &sharing, out);
-    else block_push(p->arena, out, with_bar);
+    call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, p->full, slot_index(p, counter)));
+    if (p->cluster > 1 && sharing.blocks > 1) push_for_all(p, started, &sharing, out);
+    else block_push(p->arena, out, started);
 }
 
 static void push_load_role(RoleBuilder *p, Block *out) {
@@ -282,21 +263,16 @@ static void push_consume(RoleBuilder *p, const Counter *counter, Expr *condition
 
 static void push_order(RoleBuilder *p, OpId op, int64_t consumer, Block *out) {
     if (p->consumers == 1) return;
-    Arg args[] = {arg_value(integer(p, PINGPONG_BARRIER + consumer)),
-                  arg_value(integer(p, p->consumers * target_warpgroup(p->context->target)))};
-    push_call(p, op, COUNT_OF(args), args, out);
+    PUSH_CALL(p, out, op, arg_int(p->arena, PINGPONG_BARRIER + consumer),
+              arg_int(p->arena, p->consumers * target_warpgroup(p->context->target)));
 }
 
 static bool is_overwritten(const RoleBuilder *p, const Buf *buf) {
-    for (int i = 0; p->work.items[i] != p->loop; i++)
-        if (is_zero_fill(p, p->work.items[i]) && p->work.items[i]->call.args[0].region->buf == buf) return true;
+    FOR_EACH_ITEM (stmt, &p->work) {
+        if (stmt == p->loop) break;
+        if (is_needless_fill(p, stmt) && fill_of(stmt).dst->buf == buf) return true;
+    }
     return false;
-}
-
-static void push_product(RoleBuilder *p, const Stmt *gemm, Subst *subst, Expr *k, const Counter *counter, Block *out) {
-    push_with_slot(p, gemm, subst, counter, out);
-    if (is_overwritten(p, gemm->call.args[2].region->buf))
-        vec_last(out)->call.args[4] = arg_value(e_lt(p->arena, integer(p, 0), k));
 }
 
 static void push_products(RoleBuilder *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
@@ -310,23 +286,16 @@ static void push_products(RoleBuilder *p, Subst *subst, Expr *steps, const Count
     FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
         if (!is_call(stmt, OP_GEMM)) continue;
-        push_product(p, stmt, subst, k, counter, body);
+        Stmt *product = clone_with_slot(p, stmt, subst, counter);
+        Expr *again = e_lt(p->arena, integer(p, 0), k);
+        if (is_overwritten(p, gemm_of(stmt).acc->buf))
+            call_set_arg(a, product, OPERAND_INDEX(GEMM, accumulate), arg_value(again));
+        block_push(a, body, product);
         products++;
     }
     push_wait(p, products, body);   // those of the step before are over
     push_consume(p, counter, e_lt(a, integer(p, 0), k), body);
     push_advance(p, counter, body);
-}
-
-typedef struct StoreWalk {
-    RoleBuilder *p;
-    Block *buffers;
-} StoreWalk;
-
-static bool stage_store(Visitor *visitor, Stmt *stmt) {
-    StoreWalk *walk = visitor->user;
-    if (via_is(stmt, VIA_TMA_STORE)) add_staging(walk->p, stmt, 1, walk->buffers);
-    return true;
 }
 
 // `buffers`: where shared memory of the role is declared.
@@ -345,13 +314,12 @@ static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *
     if (!p->single_tile) push_consume(p, counter, e_lt(a, integer(p, 0), steps), out);
     for (int others = 1; others < p->consumers; others++)
         push_skipped_wave(p, e_add(a, wave, integer(p, others)), counter, out);
-    StoreWalk walk = {p, buffers};
-    Visitor stores = {.stmt = stage_store, .user = &walk};
     int at = 0;
     while (p->work.items[at] != p->loop) at++;
     for (int i = at + 1; i < p->work.count; i++) {
         block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
-        visit_stmt(&stores, vec_last(out));
+        FOR_EACH_STMT_IN_MUT (stmt, vec_last(out))
+            if (via_is(stmt, VIA_TMA_STORE)) add_staging(p, stmt, 1, buffers);
     }
 }
 
@@ -364,8 +332,8 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     Stmt *role = push_role(p, name, target_warpgroup(target), regs, out);
     Block *body = &role->role.body;
     Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
-    for (int i = 0; i < p->fragments.count; i++) {
-        Buf *buf = p->fragments.items[i]->decl;
+    FOR_EACH_ITEM (decl, &p->fragments) {
+        const Buf *buf = decl->decl;
         Buf *own = buf_new(a, buf->name, buf->scope, buf->type, buf->rank, buf->shape, buf->loc);
         subst_buf(subst, buf, own);
         block_push(a, &declarations, s_decl(a, own));
@@ -389,7 +357,7 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
 
 static void sort_statements(RoleBuilder *p, const Block *from) {
     FOR_EACH_ITEM (stmt, from) {
-        bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !is_scratch(stmt);
+        bool shared = is_shared_decl(stmt) && !is_scratch(stmt);
         bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;
         block_push(p->arena, shared ? &p->shared : fragment ? &p->fragments : &p->work, stmt);
         if (is_pipelined(stmt)) p->loop = stmt;
@@ -400,24 +368,18 @@ static void count_slots(RoleBuilder *p) {
     expr_const(p->loop->loop.stages, &p->slots);
     FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (!is_call(stmt, OP_COPY)) continue;
-        const Region *to = stmt->call.args[1].region;
+        const Region *to = copy_of(stmt).dst;
         p->bytes += region_extent(to, 0) * region_extent(to, 1) * type_bits(to->buf->type) / 8;
     }
 }
 
-// By one thread, one after the other: an mbarrier whose place differs by thread is set up in a loop over the threads.
 static void push_setup(RoleBuilder *p, Block *out) {
-    Expr *s;
-    Arg none[2] = {{0}};
-    Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
-    each->loop.kind = LOOP_UNROLL;
-    push_on(p, OP_MBARRIER_INIT, p->full, s, integer(p, 1), &each->loop.body);
     Expr *readers = integer(p, 1);
     each_sharing(p, add_readers, &readers);
-    push_on(p, OP_MBARRIER_INIT, p->empty, s, readers, &each->loop.body);
-    push_call(p, OP_FENCE_MBARRIER_INIT, 0, NULL, out);
-    if (p->cluster > 1) push_call(p, OP_CLUSTER_BARRIER, 0, NULL, out);
-    else push_call(p, OP_BARRIER, COUNT_OF(none), none, out);
+    push_barrier_init(p, p->slots, p->full, p->empty, readers, out);
+    block_call(p->arena, out, p->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
+    if (p->cluster > 1) block_call(p->arena, out, p->loc, OP_CLUSTER_BARRIER, 0, NULL);
+    else block_barrier(p->arena, out, p->loc);
 }
 
 static bool has_steps(PassContext *context, const Func *kernel, const RoleBuilder *p) {
@@ -426,9 +388,8 @@ static bool has_steps(PassContext *context, const Func *kernel, const RoleBuilde
 }
 
 static bool multi_buffers_everything(const Stmt *loop) {
-    FOR_EACH_ITEM (stmt, &loop->loop.body) {
-        if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->stage_dims != 1) return false;
-    }
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (is_call(stmt, OP_COPY) && copy_of(stmt).dst->buf->stage_dims != 1) return false;
     return true;
 }
 
@@ -450,7 +411,7 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
 }
 
-static void piece(PassContext *context, Func *kernel, Stmt *grid) {
+static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) {
     Arena *a = context->arena;
     RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
     Block body = {0};
@@ -473,38 +434,32 @@ static void piece(PassContext *context, Func *kernel, Stmt *grid) {
     push_setup(&p, &body);
     push_load_role(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
-    Iter *iter = NEW(a, Iter);
-    *iter = (Iter){p.cta, integer(&p, 0), cluster ? grid->grid.iters[0].end : blocks_of(&p), integer(&p, 1)};
-    grid->grid.iters = iter;
     if (p.cluster > 1) {
         grid->grid.cluster[0] = p.cluster;
         grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
     }
-    grid->grid.threads = integer(&p, (1 + p.consumers) * target_warpgroup(context->target));
-    grid->grid.body = body;
+    set_grid(&p, cluster ? grid->grid.iters[0].end : blocks_of(&p), 1, body);
 }
 
-static bool chosen(const Stmt *loop) {
-    for (int i = 0; i < loop->loop.body.count; i++)
-        if (is_call(loop->loop.body.items[i], OP_GEMM)) return via_is(loop->loop.body.items[i], VIA_WGMMA);
-    return false;
+static bool by_wgmma(const Stmt *loop) {   // select has decided so
+    const Stmt *gemm = block_first_call(&loop->loop.body, OP_GEMM);
+    return gemm && via_is(gemm, VIA_WGMMA);
 }
 
-// Without slots there is nothing to load ahead: back to what works without roles.
-static bool fall_back(Visitor *visitor, Stmt *stmt) {
-    bool copies = via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE);
-    if (copies) via_set(visitor->user, stmt, VIA_PLAIN);
-    if (via_is(stmt, VIA_WGMMA)) via_set(visitor->user, stmt, VIA_FMA);
-    return true;
+// Without slots there is nothing to load ahead: back to mechanisms that work without roles.
+static void fall_back(Arena *arena, Func *kernel) {
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        if (via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE)) via_set(arena, stmt, VIA_PLAIN);
+        if (via_is(stmt, VIA_WGMMA)) via_set(arena, stmt, VIA_FMA);
+    }
 }
 
 bool pass_warp_specialize(PassContext *context, Func *kernel) {
     const Specialization *how = kernel_specialization(context, kernel);
     if (how->kind == WS_NONE) return false;
     if (how->kind == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
-    if (!chosen(how->loop)) return false;
-    Visitor back = {.stmt = fall_back, .user = context->arena};
-    if (multi_buffers_everything(how->loop)) piece(context, kernel, (Stmt *)how->grid);
-    else visit_block(&back, &kernel->body);
+    if (!by_wgmma(how->loop)) return false;
+    if (multi_buffers_everything(how->loop)) specialize_pingpong(context, kernel, (Stmt *)how->grid);
+    else fall_back(context->arena, kernel);
     return true;
 }

@@ -5,6 +5,8 @@
 // statements that use it stand there.
 #include "passes/specialize/ws_analysis.h"
 #include "ir/build.h"
+#include "passes/pipeline/async_copy_legality.h"
+#include <assert.h>
 
 enum {
     MOST_WARPGROUPS = 3,
@@ -13,84 +15,68 @@ enum {
 };   // that compute; that do not; registers beside the fragments of one that is alone
 
 Tile *tile_of(const Plan *plan, const Buf *buf) {
-    for (int i = 0; i < plan->tiles.count; i++)
-        if (plan->tiles.items[i]->buf == buf) return plan->tiles.items[i];
+    VEC_EACH_PTR (Tile, tile, &plan->tiles)
+        if (tile->buf == buf) return tile;
     return NULL;
 }
 
 bool loads_tile(const Stmt *stmt, void *user) {
     (void)user;
-    return is_call(stmt, OP_COPY) && stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL &&
-           stmt->call.args[1].region->buf->scope == SCOPE_SHARED;
-}
-
-const Buf *loaded_tile(const Stmt *stmt) {
-    return loads_tile(stmt, NULL) ? stmt->call.args[1].region->buf : NULL;
+    return is_global_to_shared_copy(stmt);
 }
 
 bool transposes_loaded(const Stmt *stmt, void *user) {
     const Plan *plan = user;
-    return transposes_tile(plan->target, stmt) && tile_of(plan, stmt->call.args[0].region->buf);
+    return transposes_tile(plan->target, stmt) && tile_of(plan, copy_of(stmt).src->buf);
 }
 
 // The tile that the statement fills; NULL: none.
-static const Buf *filled_tile(const Plan *plan, const Stmt *stmt) {
-    return loads_tile(stmt, NULL) || transposes_loaded(stmt, (void *)plan) ? stmt->call.args[1].region->buf : NULL;
+static Buf *filled_tile(const Plan *plan, const Stmt *stmt) {
+    bool fills = is_global_to_shared_copy(stmt) || transposes_loaded(stmt, (void *)plan);
+    return fills ? copy_of(stmt).dst->buf : NULL;
+}
+
+static const Stmt *fill_stmt(const LiveRange *range) {
+    assert(range->at < range->block->count);
+    return range->block->items[range->at];
+}
+
+static const Stmt *first_use(const LiveRange *range) {   // NULL: there is none
+    return range->first < 0 ? NULL : range->block->items[range->first];
+}
+
+static void add_range(Plan *plan, const Block *block, int at) {
+    const Stmt *fill = block->items[at];
+    Tile *tile = tile_of(plan, copy_of(fill).dst->buf);
+    if (!tile) {
+        tile = NEW(plan->arena, Tile);
+        tile->buf = copy_of(fill).dst->buf;
+        vec_push(plan->arena, &plan->tiles, tile);
+    }
+    vec_push(plan->arena, &tile->live_ranges, ((LiveRange){block, at, -1, -1}));
+    if (is_global_to_shared_copy(fill)) vec_push(plan->arena, &plan->sources, copy_of(fill).src->buf);
+    else plan->transposes = true;
 }
 
 static void find_ranges(Plan *plan, const Block *block, bool pipelined) {
     for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        int64_t stages = 0;
+        const Stmt *stmt = block->items[i];
         if (filled_tile(plan, stmt)) {
-            Buf *buf = stmt->call.args[1].region->buf;
-            Tile *tile = tile_of(plan, buf);
-            bool loads = loads_tile(stmt, NULL);
-            plan->transposes |= !loads;
-            if (!tile) {
-                tile = NEW(plan->arena, Tile);
-                tile->buf = buf;
-                vec_push(plan->arena, &plan->tiles, tile);
-            }
-            vec_push(plan->arena, &tile->live_ranges, ((LiveRange){block, i, -1, -1}));
-            if (loads) vec_push(plan->arena, &plan->sources, stmt->call.args[0].region->buf);
+            add_range(plan, block, i);
             plan->pipelined |= pipelined;
-            continue;
+        } else if (!is_loop(stmt, LOOP_PARALLEL)) {
+            bool inside = is_pipelined(stmt) ? loop_stages(stmt) > 1 : pipelined;
+            FOR_EACH_BODY (body, stmt) find_ranges(plan, body, inside);
         }
-        bool inside = pipelined;
-        if (is_pipelined(stmt)) inside = stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > 1;
-        if (is_loop(stmt, LOOP_PARALLEL)) continue;
-        FOR_EACH_BODY (body, stmt) find_ranges(plan, body, inside);
     }
 }
 
 // ---- uses ----
 
-static int count_uses(Arena *arena, const Stmt *stmt, const Buf *buf) {
-    EffectVec effects = {0};
-    int uses = 0;
-    stmt_effects(arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++) uses += effects.items[i].buf == buf;
-    return uses;
-}
-
-typedef struct Copies {
-    const Plan *plan;
-    const Buf *buf;
-    int count;
-} Copies;
-
-static bool count_copy(Visitor *visitor, Stmt *stmt) {
-    Copies *copies = visitor->user;
-    copies->count += filled_tile(copies->plan, stmt) == copies->buf;
-    return true;
-}
-
-static int copies_below(const Plan *plan, const Stmt *stmt, const Buf *buf) {
-    Copies copies = {plan, buf, 0};
-    Visitor visitor = {.stmt = count_copy, .user = &copies};
-    visit_stmt(&visitor, (Stmt *)stmt);
-    return copies.count;
+static bool is_filled_below(const Plan *plan, const Stmt *stmt, const Buf *buf) {
+    FOR_EACH_STMT_IN (below, stmt)
+        if (filled_tile(plan, below) == buf) return true;
+    return false;
 }
 
 static bool find_live_ranges(Plan *plan, Tile *tile) {
@@ -99,15 +85,15 @@ static bool find_live_ranges(Plan *plan, Tile *tile) {
         for (int i = range->at + 1; i < range->block->count; i++) {
             const Stmt *stmt = range->block->items[i];
             if (filled_tile(plan, stmt) == tile->buf) break;
-            if (copies_below(plan, stmt, tile->buf) > 0) return false;
-            int here = count_uses(plan->arena, stmt, tile->buf);
+            if (is_filled_below(plan, stmt, tile->buf)) return false;
+            int here = count_effects(plan->arena, stmt, tile->buf);
             if (here == 0) continue;
             if (range->first < 0) range->first = i;
             range->last = i;
             uses += here;
         }
     }
-    return uses + tile->live_ranges.count == count_uses(plan->arena, plan->grid, tile->buf);
+    return uses + tile->live_ranges.count == count_effects(plan->arena, plan->grid, tile->buf);
 }
 
 // ---- groups ----
@@ -116,7 +102,7 @@ static bool find_live_ranges(Plan *plan, Tile *tile) {
 static bool side_by_side(const LiveRange *a, const LiveRange *b) {
     if (a->block != b->block || a->first != b->first || a->last != b->last) return false;
     for (int i = a->at; i < b->at; i++)
-        if (!is_scalar(a->block->items[i]) && !loads_tile(a->block->items[i], NULL)) return false;
+        if (!is_scalar(a->block->items[i]) && !is_global_to_shared_copy(a->block->items[i])) return false;
     return a->at < b->at;
 }
 
@@ -127,35 +113,24 @@ static bool share_barriers(const Tile *a, const Tile *b) {
     return true;
 }
 
-typedef struct ByThreads {
-    const Plan *plan;
-    const Buf *buf;
-    bool found;
-} ByThreads;
-
-static bool find_reader(Visitor *visitor, Stmt *stmt) {
-    ByThreads *by = visitor->user;
-    bool leaf =
-        stmt->kind == STMT_CALL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_LET || stmt->kind == STMT_STORE;
-    if (!leaf) return true;
-    if (!is_call(stmt, OP_GEMM) && filled_tile(by->plan, stmt) != by->buf) by->found |= stmt_uses_buf(stmt, by->buf);
+static bool read_by_threads(const Plan *plan, const Buf *buf) {
+    FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
+        bool leaf = stmt->kind == STMT_CALL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_LET ||
+                    stmt->kind == STMT_STORE;
+        if (!leaf) continue;
+        if (!is_call(stmt, OP_GEMM) && filled_tile(plan, stmt) != buf && stmt_uses_buf(stmt, buf)) return true;
+        SKIP_BODY(stmt);
+    }
     return false;
 }
 
-static bool read_by_threads(const Plan *plan, const Buf *buf) {
-    ByThreads by = {plan, buf, false};
-    Visitor visitor = {.stmt = find_reader, .user = &by};
-    visit_block(&visitor, (Block *)&plan->grid->grid.body);
-    return by.found;
-}
-
-static const Stmt *transpose_copy(const Plan *plan, const Tile *tile) {
+// The transposer reads it.
+static bool is_transposed_from(const Plan *plan, const Tile *tile) {
     VEC_EACH (const LiveRange, range, &tile->live_ranges) {
-        if (range->first >= 0 && transposes_loaded(range->block->items[range->first], (void *)plan) &&
-            range->block->items[range->first]->call.args[0].region->buf == tile->buf)
-            return range->block->items[range->first];
+        const Stmt *use = first_use(range);
+        if (use && transposes_loaded(use, (void *)plan) && copy_of(use).src->buf == tile->buf) return true;
     }
-    return NULL;
+    return false;
 }
 
 static void make_groups(Plan *plan) {
@@ -171,33 +146,21 @@ static void make_groups(Plan *plan) {
         vec_push(plan->arena, &tile->channel->consume.tiles, tile->buf);
         tile->channel->bytes += buf_slot_bytes(tile->buf);
         tile->channel->by_threads |= read_by_threads(plan, tile->buf);
-        tile->channel->untransposed |= transpose_copy(plan, tile) != NULL;
-        const LiveRange *range = &tile->live_ranges.items[0];
-        tile->channel->transposed |= transposes_loaded(range->block->items[range->at], plan);
+        tile->channel->untransposed |= is_transposed_from(plan, tile);
+        tile->channel->transposed |= is_transposed_tile(plan, tile);
     }
 }
 
 // ---- results through a tile ----
 
-// Rows that a warpgroup reads are those of its own products, so that it may write them when these are over.
-typedef struct Rows {
-    const Buf *buf;
-    bool others;
-} Rows;
-
-static bool find_rows_read(Visitor *visitor, Stmt *stmt) {
-    Rows *rows = visitor->user;
-    if (!is_call(stmt, OP_GEMM)) return true;
-    const Region *a = stmt->call.args[0].region, *b = stmt->call.args[1].region;
-    rows->others |= b->buf == rows->buf || (a->buf == rows->buf && a->transposed);
-    return true;
-}
-
+// A warpgroup reads only the rows of its own MMAs, so that it may overwrite them when these are complete.
 static bool is_read_by_rows(const Plan *plan, const Buf *buf) {
-    Rows rows = {buf, false};
-    Visitor visitor = {.stmt = find_rows_read, .user = &rows};
-    visit_block(&visitor, (Block *)&plan->grid->grid.body);
-    return !rows.others && !read_by_threads(plan, buf);
+    FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm)) continue;
+        if (gemm.b->buf == buf || (gemm.a->buf == buf && gemm.a->transposed)) return false;
+    }
+    return !read_by_threads(plan, buf);
 }
 
 static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
@@ -206,9 +169,8 @@ static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
     for (int i = range->last + 1; i < range->block->count; i++) {
         const Stmt *stmt = range->block->items[i];
         TmaStore store;
-        const char *why;
-        if (!is_call(stmt, OP_COPY) || stmt->call.args[1].region->buf->scope != SCOPE_GLOBAL) continue;
-        if (found || !tma_stores(plan->target, stmt, &store, &why) || !tma_store_aliases(&store, stmt, tile->buf))
+        if (!is_call(stmt, OP_COPY) || copy_of(stmt).dst->buf->scope != SCOPE_GLOBAL) continue;
+        if (found || tma_epilogue_problem(plan->target, stmt, &store) || !tma_store_aliases(&store, stmt, tile->buf))
             return NULL;
         found = stmt;
     }
@@ -240,49 +202,45 @@ static bool is_value(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
 }
 
-static bool need_piece(Visitor *visitor, Expr *expr) {
-    Plan *plan = visitor->user;
+static bool is_missing(const Plan *plan, const Expr *expr) {   // a scalar that is not in the slice
     bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
-    if (named && !map_has(plan->required, expr->var)) {
+    return named && !map_has(plan->required, expr->var);
+}
+
+static bool need_name(Visitor *visitor, Expr *expr) {
+    Plan *plan = visitor->user;
+    if (is_missing(plan, expr)) {
         map_put(plan->required, expr->var, expr->var);
         plan->found = true;
     }
-    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) plan->computed = true;
-    if (expr->kind == EXPR_LOAD && (!expr->load.buf->is_param || expr->load.buf->mode != MODE_IN))
-        plan->computed = true;
     return true;
 }
 
 static void need_expr(Plan *plan, Expr *expr) {
-    Visitor visitor = {.expr = need_piece, .user = plan};
-    if (expr) visit_expr(&visitor, expr);
+    Visitor visitor = {.expr = need_name, .user = plan};
+    if (!expr) return;
+    visit_expr(&visitor, expr);
+    plan->computed |= any_expr(expr, is_computed, NULL);
 }
 
 bool load_does(const Stmt *stmt, void *user) {
     const Plan *plan = user;
-    return loads_tile(stmt, NULL) ||
-           ((stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->required, stmt->let.var));
+    bool sets = stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
+    return is_global_to_shared_copy(stmt) || (sets && map_has(plan->required, stmt->let.var));
 }
 
 bool transposer_runs(const Stmt *stmt, void *plan) {
-    return transposes_loaded(stmt, plan) || (!loads_tile(stmt, NULL) && load_does(stmt, plan));
+    return transposes_loaded(stmt, plan) || (!is_global_to_shared_copy(stmt) && load_does(stmt, plan));
 }
 
-static bool find_other(Visitor *visitor, Expr *expr) {
-    Plan *plan = visitor->user;
-    bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
-    plan->other |= named && !map_has(plan->required, expr->var);
-    plan->other |= expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
-    return true;
+static bool is_other(const Expr *expr, const void *plan) {
+    bool effect = expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
+    return effect || is_missing(plan, expr);
 }
 
-bool load_knows(Plan *plan, const Stmt *stmt) {
-    Visitor visitor = {.expr = find_other, .user = plan};
+bool load_knows(const Plan *plan, const Stmt *stmt) {
     if (is_value(stmt)) return map_has(plan->required, stmt->let.var);
-    if (stmt->kind != STMT_ASSUME) return false;
-    plan->other = false;
-    visit_expr(&visitor, stmt->assume);
-    return !plan->other;
+    return stmt->kind == STMT_ASSUME && !any_expr(stmt->assume, is_other, plan);
 }
 
 static void need_control(Plan *plan, const Stmt *stmt) {
@@ -298,15 +256,11 @@ static void need_control(Plan *plan, const Stmt *stmt) {
 static void need_block(Plan *plan, const Block *block) {
     FOR_EACH_ITEM (stmt, block) {
         if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
-        const Region *from = loads_tile(stmt, NULL) ? stmt->call.args[0].region : NULL;
+        const Region *from = is_global_to_shared_copy(stmt) ? copy_of(stmt).src : NULL;
         for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
-        Block *bodies[2];
-        int count = stmt_bodies(stmt, bodies);
-        bool does = false;
-        for (int b = 0; b < count; b++) does |= block_any(bodies[b], load_does, plan);
-        if (!does) continue;
+        if (!below_any(stmt, load_does, plan)) continue;
         need_control(plan, stmt);
-        for (int b = 0; b < count; b++) need_block(plan, bodies[b]);
+        FOR_EACH_BODY (body, stmt) need_block(plan, body);
     }
 }
 
@@ -342,9 +296,9 @@ static bool is_work(OpId op) {
 
 static const char *product_problem(Plan *plan, const Stmt *gemm) {
     WgmmaInfo info;
-    const char *why;
-    int64_t rows = region_extent(gemm->call.args[2].region, 0);
-    if (!wgmma_serves(plan->target, gemm, &info, &why)) return why;
+    int64_t rows = region_extent(gemm_of(gemm).acc, 0);
+    const char *why = wgmma_problem(plan->target, gemm, &info);
+    if (why) return why;
     if (plan->rows && plan->rows != rows) return "its gemms have different numbers of rows";
     plan->rows = rows;
     int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
@@ -353,7 +307,6 @@ static const char *product_problem(Plan *plan, const Stmt *gemm) {
 }
 
 static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
-    const char *why;
     switch (stmt->kind) {
     case STMT_ROLE:
     case STMT_THREAD: return "the kernel uses thread indices";
@@ -364,60 +317,53 @@ static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
         return leaves ? "a `break` leaves a loop that loads" : NULL;
     }
     case STMT_DECL:
-        if (stmt->decl->scope == SCOPE_SHARED && !tile_of(plan, stmt->decl))
-            return "it has a shared buffer that is not loaded by `copy` in the loop: use a fragment";
-        return NULL;
+        if (!is_shared_decl(stmt) || tile_of(plan, stmt->decl)) return NULL;
+        return "it has a shared buffer that is not loaded by `copy` in the loop: use a fragment";
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
-        if (loads_tile(stmt, NULL)) return tma_serves(plan->target, stmt, &why) ? NULL : why;
+        if (is_global_to_shared_copy(stmt)) return tma_load_problem(plan->target, stmt);
         if (transposes_loaded(stmt, plan)) return NULL;
-        if (is_call(stmt, OP_COPY) && stmt->call.args[1].region->buf->scope == SCOPE_SHARED)
+        if (is_call(stmt, OP_COPY) && copy_of(stmt).dst->buf->scope == SCOPE_SHARED)
             return "a tile is written by other statements than copies";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }
 }
 
-// (memory_problem sees what parallel loops do to memory.)
-static bool find_problem(Visitor *visitor, Stmt *stmt) {
-    Plan *plan = visitor->user;
-    if (plan->problem || is_loop(stmt, LOOP_PARALLEL)) return false;
-    plan->problem = stmt_problem(plan, stmt);
-    return !plan->problem;
+static bool is_ordered(const Expr *expr, const void *what) {
+    (void)what;
+    return expr->kind == EXPR_CALL && between_blocks(expr->call.op);
 }
 
-static bool find_effect(Visitor *visitor, Expr *expr) {
-    Plan *plan = visitor->user;
-    bool effect = expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !between_blocks(expr->call.op);
-    if (effect && !plan->problem) plan->problem = "the kernel contains explicit synchronization";
-    return !plan->problem;
+static bool is_effect(const Expr *expr, const void *what) {
+    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !is_ordered(expr, what);
 }
 
-static bool find_order(Visitor *visitor, Expr *expr) {
-    bool *orders = visitor->user;
-    *orders |= expr->kind == EXPR_CALL && between_blocks(expr->call.op);
-    return !*orders;
-}
-
-static bool find_order_stmt(Visitor *visitor, Stmt *stmt) {
-    bool *orders = visitor->user;
-    *orders |= stmt->kind == STMT_CALL && between_blocks(stmt->call.op);
-    return !*orders;
+// (What parallel loops do to memory: memory_problem.)
+static const char *stmts_problem(Plan *plan) {
+    FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
+        if (is_loop(stmt, LOOP_PARALLEL)) {
+            SKIP_BODY(stmt);
+            continue;
+        }
+        const char *problem = stmt_problem(plan, stmt);
+        if (problem) return problem;
+        if (stmt_any_own_expr(stmt, is_effect, NULL)) return "the kernel contains explicit synchronization";
+    }
+    return NULL;
 }
 
 static bool works_with_others(const Block *body) {
-    bool orders = false;
-    Visitor visitor = {.stmt = find_order_stmt, .expr = find_order, .user = &orders};
-    visit_block(&visitor, (Block *)body);
-    return orders;
+    FOR_EACH_STMT (stmt, body)
+        if (stmt->kind == STMT_CALL && between_blocks(stmt->call.op)) return true;
+    return block_any_expr(body, is_ordered, NULL);
 }
 
-// Blocks do not tell each other about what one has read, and it does not come round to its reads again.
+// CTAs do not tell each other what they have read, and no loop repeats the reads.
 static bool reads_before(const Block *body, const Buf *buf) {
-    for (int i = 0; i < body->count; i++) {
-        const Stmt *stmt = body->items[i];
+    FOR_EACH_ITEM (stmt, body) {
         bool loop = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
-        if (loop && stmt_uses_buf(body->items[i], buf)) return false;
+        if (loop && stmt_uses_buf(stmt, buf)) return false;
     }
     return !works_with_others(body);
 }
@@ -445,8 +391,8 @@ static const char *memory_problem(Plan *plan) {
         if (a->access == ACCESS_READ) continue;
         if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY)
             return "a tile is written by other statements than copies";
-        for (int j = 0; j < plan->sources.count; j++)
-            if (plan->sources.items[j] == a->buf) return "it writes a tensor that it loads";
+        VEC_EACH_PTR (const Buf, source, &plan->sources)
+            if (source == a->buf) return "it writes a tensor that it loads";
     }
     return NULL;
 }
@@ -460,23 +406,22 @@ static const char *copies_problem(Plan *plan) {
 }
 
 bool is_transposed_tile(const Plan *plan, const Tile *tile) {
-    const LiveRange *range = &tile->live_ranges.items[0];
-    return transposes_loaded(range->block->items[range->at], (void *)plan);
+    assert(tile->live_ranges.count > 0);
+    return transposes_loaded(fill_stmt(&tile->live_ranges.items[0]), (void *)plan);
 }
 
 // What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in
 // the same block, always by a load or always by transposing.
 static const char *transpose_problem(Plan *plan) {
     VEC_EACH_PTR (Tile, tile, &plan->tiles) {
-        bool transposed = is_transposed_tile(plan, tile), read = transpose_copy(plan, tile) != NULL;
+        bool transposed = is_transposed_tile(plan, tile), read = is_transposed_from(plan, tile);
         if (transposed && read) return "a tile is transposed twice";
         VEC_EACH (const LiveRange, range, &tile->live_ranges) {
-            const Stmt *fill = range->block->items[range->at];
-            if (transposes_loaded(fill, plan) != transposed)
+            if (transposes_loaded(fill_stmt(range), plan) != transposed)
                 return "a tile is both loaded and the result of a transpose";
             if (!read) continue;
-            const Stmt *waves = range->first >= 0 ? range->block->items[range->first] : NULL;
-            if (range->first != range->last || !waves || !transposes_loaded(waves, plan))
+            const Stmt *use = first_use(range);
+            if (range->first != range->last || !use || !transposes_loaded(use, plan))
                 return "a transposed tile is also used untransposed";
         }
     }
@@ -484,11 +429,10 @@ static const char *transpose_problem(Plan *plan) {
 }
 
 static const char *plan_problem(Plan *plan) {
-    Visitor visitor = {.stmt = find_problem, .expr = find_effect, .user = plan};
-    visit_block(&visitor, (Block *)&plan->grid->grid.body);
-    if (plan->problem) return plan->problem;
+    const char *problem = stmts_problem(plan);
+    if (problem) return problem;
     if (!plan->rows) return "it has no gemm";
-    const char *problem = memory_problem(plan);
+    problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
     return problem || !plan->transposes ? problem : transpose_problem(plan);
 }
@@ -555,34 +499,20 @@ const char *cooperative_problem(Arena *arena, const Target *target, const Func *
     return ws_analyze(arena, target, kernel, &plan);
 }
 
-static bool find_stages(Visitor *visitor, Stmt *stmt) {
-    int64_t *most = visitor->user, stages = 0;
-    if (is_pipelined(stmt) && stmt->loop.stages && expr_const(stmt->loop.stages, &stages) && stages > *most)
-        *most = stages;
-    return true;
-}
-
 int64_t cooperative_slots(Arena *arena, const Target *target, const Func *kernel) {
     Plan plan;
     int64_t bytes = 0, stages = 1;
     if (ws_analyze(arena, target, kernel, &plan) || !plan.transposes) return 0;
-    Visitor visitor = {.stmt = find_stages, .user = &stages};
-    visit_block(&visitor, (Block *)&kernel->body);
-    for (int i = 0; i < plan.tiles.count; i++)
-        if (is_transposed_tile(&plan, plan.tiles.items[i]) && plan.tiles.items[i]->buf->stage_dims == 0)
-            bytes += (stages - 1) * buf_slot_bytes(plan.tiles.items[i]->buf);
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (loop_stages(stmt) > stages) stages = loop_stages(stmt);
+    VEC_EACH_PTR (Tile, tile, &plan.tiles)
+        if (is_transposed_tile(&plan, tile) && tile->buf->stage_dims == 0)
+            bytes += (stages - 1) * buf_slot_bytes(tile->buf);
     return bytes;
 }
 
-static bool find_rows(Visitor *visitor, Stmt *stmt) {
-    int64_t *rows = visitor->user;
-    if (is_call(stmt, OP_GEMM)) *rows = region_extent(stmt->call.args[2].region, 0);
-    return true;
-}
-
 int cooperative_warpgroups(const Target *target, const Func *kernel) {
-    int64_t rows = 0;
-    Visitor visitor = {.stmt = find_rows, .user = &rows};
-    visit_block(&visitor, (Block *)&kernel->body);
+    int64_t rows, columns;
+    specialized_tile(kernel, &rows, &columns);
     return cooperative_warpgroups_for(target, rows);
 }

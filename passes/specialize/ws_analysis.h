@@ -36,10 +36,9 @@ typedef struct Plan {
     VEC(Channel *) channels;
     VEC(const Buf *) sources;   // of the tiles that are loaded
     Map *required;              // scalars in the producer's slice
-    const char *problem;
-    int64_t rows;     // of the products
-    int64_t widest;   // registers of a thread for the accumulators of one instruction
-    bool pipelined, computed, found, other;
+    int64_t rows;               // of the products
+    int64_t widest;             // registers of a thread for the accumulators of one instruction
+    bool pipelined, computed, found;
     bool transposes;   // some tile is transposed in shared memory, by a role of its own
     int producers;     // warpgroups that load or transpose
 } Plan;
@@ -52,14 +51,13 @@ Channel *cooperative_staged(const Plan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
 Tile *tile_of(const Plan *plan, const Buf *buf);        // NULL: no tile
-const Buf *loaded_tile(const Stmt *stmt);               // what the copy loads; NULL: it is none
 bool loads_tile(const Stmt *stmt, void *user);          // for block_any
 bool transposes_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
 // The role that loads copies a tile there, or changes a scalar that it needs; for block_any, of a Plan.
 bool load_does(const Stmt *stmt, void *plan);
 bool transposer_runs(const Stmt *stmt, void *plan);   // the same of the role that transposes
 // A scalar that the role that loads has to know, or an assumption about nothing else.
-bool load_knows(Plan *plan, const Stmt *stmt);
+bool load_knows(const Plan *plan, const Stmt *stmt);
 
 // ---- of the plan itself ----
 bool is_transposed_tile(const Plan *plan, const Tile *tile);   // transposing fills it
