@@ -20,16 +20,11 @@ void facts_enter(Facts *facts, const Stmt *stmt) {
     if (stmt->kind == STMT_WHILE) facts_assume(facts, stmt->while_.condition, true);
 }
 
-static void walk_body(Walk *walk, const Stmt *stmt, Block *body) {
+// With what holds inside the statement: its condition, or not that; else what it declares.
+static void walk_inside(Walk *walk, const Stmt *stmt, bool holds, Block *body) {
     int mark = facts_mark(walk->facts);
-    facts_enter(walk->facts, stmt);
-    walk_stmts(walk, body);
-    facts_release(walk->facts, mark);
-}
-
-static void walk_branch(Walk *walk, const Expr *condition, bool holds, Block *body) {
-    int mark = facts_mark(walk->facts);
-    facts_assume(walk->facts, condition, holds);
+    if (stmt->kind == STMT_IF) facts_assume(walk->facts, stmt->if_.condition, holds);
+    else facts_enter(walk->facts, stmt);
     walk_stmts(walk, body);
     facts_release(walk->facts, mark);
 }
@@ -40,14 +35,14 @@ static void visit_one(Walk *walk, Stmt *stmt) {
     case STMT_LET:
     case STMT_ASSUME: facts_enter(walk->facts, stmt); break;
     case STMT_FOR:
-        if (stmt->loop.kind != LOOP_PARALLEL) walk_body(walk, stmt, &stmt->loop.body);
+        if (stmt->loop.kind != LOOP_PARALLEL) walk_inside(walk, stmt, true, &stmt->loop.body);
         break;
-    case STMT_WHILE: walk_body(walk, stmt, &stmt->while_.body); break;
+    case STMT_WHILE: walk_inside(walk, stmt, true, &stmt->while_.body); break;
     case STMT_IF:
-        walk_branch(walk, stmt->if_.condition, true, &stmt->if_.then);
-        walk_branch(walk, stmt->if_.condition, false, &stmt->if_.otherwise);
+        walk_inside(walk, stmt, true, &stmt->if_.then);
+        walk_inside(walk, stmt, false, &stmt->if_.otherwise);
         break;
-    case STMT_GRID: walk_body(walk, stmt, &stmt->grid.body); break;
+    case STMT_GRID: walk_inside(walk, stmt, true, &stmt->grid.body); break;
     case STMT_ROLE:
         walk->inside = stmt;
         walk_stmts(walk, &stmt->role.body);

@@ -87,8 +87,9 @@ static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
     }
 }
 
-static void kept_dims(const Region *region, int *kept) {
+static void kept_dims(const Gather *gather, const Region *region, int kept[2]) {
     int found = 0;
+    EXPECT(gather->context->failure, region_rank(region) == 2, "an operand of rank %d", region_rank(region));
     for (int d = 0; d < region->buf->rank; d++)
         if (region->dims[d].extent) kept[found++] = d;
 }
@@ -104,7 +105,7 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
     bool transposed = region->transposed != (operand == GEMM_B);
     int64_t steps = layout_extent_in(layout, TV_VALUE) / run;
     SharedAccess *access = new_access(gather, region->buf, gemm, false, run, steps);
-    kept_dims(region, kept);
+    kept_dims(gather, region, kept);
     FOR_EACH_LANE(access, step, lane, element) {
         int64_t in[2] = {lane, (int64_t)step * run}, at[2];
         layout_eval(layout, in, at);
@@ -121,7 +122,7 @@ static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
     int64_t block = (int64_t)16 * load.pack, steps = region_extent(region, operand == GEMM_A ? 1 : 0) / block;
     SharedAccess *access = new_access(gather, region->buf, gemm, false, run, steps);
     access->must_be_contiguous = true;
-    kept_dims(region, kept);
+    kept_dims(gather, region, kept);
     FOR_EACH_LANE(access, step, lane, element) {
         int outer, inner;
         matrix_lane(&load, lane, &outer, &inner);

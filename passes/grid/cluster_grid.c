@@ -1,16 +1,15 @@
-// Grids of blocks that work together in clusters.
+// Grids whose clusters communicate.
 //
-// Where blocks of a cluster work together (operations reach from one to another), they lie beside each other, since
-// that is how the machine groups them: block / C is the cluster, block % C the rank in it, C the number of blocks of a
-// cluster.
+// Where operations access another CTA of the cluster, the CTAs of a cluster have consecutive numbers, as the hardware
+// groups them: block / C is the cluster, block % C the rank in it, C the number of CTAs of a cluster.
 //
 //     grid (part in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
 //                                                   part = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)
 //
-// Then raster and persistent are for nothing.
+// `raster` and `persistent` are ignored then.
 #include "passes/grid/tile_scheduler.h"
 
-// Clusters are whole: what the launch has to see to.
+// The extents must be multiples of the cluster's, which the launch checks. True: the condition was added.
 static bool want_whole_clusters(Scheduler *s, Func *kernel) {
     Arena *a = s->arena;
     bool wanted = false;

@@ -1,8 +1,8 @@
 // A Hilbert curve through a rectangle of any extents, as straight code from a number to a place.
 //
 // Textbooks compute it from the bits of the number, for squares of 2^n. Here a rectangle of p by q points is cut into
-// quadrants, rounded to whole points, which may be unequal or empty. The number is compared with how many points lie
-// before each quadrant, and what is left of it is the number in its quadrant:
+// quadrants of whole points, which may be unequal or empty. The number is compared with the number of points before
+// each quadrant; the remainder is the number within the quadrant:
 //
 //              q1    q2           first point      the way through it
 //     x   p1    0     1       0   0                x and y exchanged
@@ -10,13 +10,13 @@
 //     v                       2   p1 * q           as through the whole
 //        y ---->              3   p1 * q + p2 * q2 exchanged, both directions reversed
 //
-// A way begins in the first corner and ends in the next one along x, and so do those through the quadrants, so that
-// each ends beside where the next begins. Two bits say how a way lies in the grid: whether x runs along columns, and
-// whether both directions are reversed. The place of a quadrant in the grid follows from the extent of what lies on the
-// other side of the cut. A rectangle at least twice as long as wide is cut across x only, and its halves are passed one
-// after the other, as the whole.
+// A path begins in the first corner and ends in the next corner along x. So do the paths through the quadrants, and
+// each ends next to the beginning of the next one. Two bits give the orientation of a path: whether x runs along
+// columns, and whether both directions are reversed. The position of a quadrant follows from the extent of the other
+// side of the cut. A rectangle at least twice as long as wide is cut across x only; both halves have the orientation of
+// the whole.
 //
-// After some cuts what is left is passed row by row. Beside the blocks that run at the same time it is small.
+// After LEVELS cuts the rest is traversed row by row. It is small compared with the blocks that run at the same time.
 #include "passes/grid/hilbert.h"
 #include "ir/build.h"
 
@@ -103,6 +103,7 @@ static void cut(Way *way) {
 
 void hilbert_tile(Arena *arena, Type type, Expr *number, Expr *rows, Expr *columns, Expr **row, Expr **column, Span loc,
                   Block *out) {
+    EXPECT(arena_failure(arena), type_is_int(type), "places of type %s", type_text(type));
     Way way = {.arena = arena, .type = type, .loc = loc, .out = out, .reversed = e_bool(arena, false)};
     way.number = bind(&way, "inside", e_cast(arena, type, number));
     way.extent[0] = bind(&way, "long", e_cast(arena, type, rows));

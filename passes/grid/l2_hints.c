@@ -1,16 +1,16 @@
-// Tiles that few blocks read.
+// L2 hints for tiles that few blocks read.
 //
-// What streams by, read by one block or by two neighbours at the same time, should not push out of the L2 cache what
+// Data that only one block, or two neighbours at the same time, read should not evict from the L2 cache the data that
 // all blocks share:
 //
 //     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, evict_first = rows <= 2);
 //
-// where bm does not occur: further rows of blocks would read it again, later. (Not where a dim's index is the block's
-// and the step's, `X[y + k, ..]`: parts of one block are read by its neighbours too, at other steps.)
+// where bm does not occur in the index: with more rows, other blocks read the tile again, later. (No hint where an
+// index depends on the block and on the step, `X[y + k, ..]`: neighbours read the same parts at other steps.)
 //
-// And where each block streams tiles of its own, all of them go through k at one pace. At any time they read the same
-// columns of many rows, and where a row is a multiple of some large power of two, such addresses are not spread evenly
-// over the channels of the memory. So blocks begin at different steps, and go round:
+// Where each block reads tiles of its own, all blocks advance through k together. At any time they read the same
+// columns of many rows, and if the row size is a multiple of a large power of two, these addresses fall on few memory
+// channels. So blocks begin at different steps, and wrap around:
 //
 //     let start = rows <= 1 && K % 2048 == 0 ? bn % 8 * steps / 8 : 0;
 //     pipelined (k in steps) {
@@ -20,9 +20,10 @@
 //         gemm(As, Bs.T, acc);
 //     }
 //
-// The terms of a sum come in another order, for a tile always the same. Blocks that share tiles are to read the same k
-// at the same time, so they all begin with the first. (H200, 8192 rows of 8192 numbers: 2.5 % with 16 rows of A, up to
-// 1.5 % with 64; with 128, where two blocks read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost 2 %.)
+// The terms of a sum are added in another order, which is the same in every run. Blocks that share tiles should read
+// the same k at the same time, so they all begin with the first step. (H200, 8192 rows of 8192 numbers: 2.5 % with 16
+// rows of A, up to 1.5 % with 64; with 128, where two blocks read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost
+// 2 %.)
 #include "passes/grid/l2_hints.h"
 #include "ir/build.h"
 #include "ir/facts.h"

@@ -200,18 +200,6 @@ static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *othe
     return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
 }
 
-static void bind_others(Scheduler *s, int but, Expr *number) {
-    Arena *a = s->arena;
-    int last = but == s->grid->grid.count - 1 ? but - 1 : s->grid->grid.count - 1;
-    for (int i = 0; i <= last; i++) {
-        Expr *extent = s->grid->grid.iters[i].end;
-        if (i == but) continue;
-        bind_iter(s, i, i == last ? number : e_mod(a, number, extent), extent);
-        number = e_div(a, number, extent);
-        if (i + 1 < last) number = bind_name(s, "rest", number);
-    }
-}
-
 // number = quotient * divisor + rest, both named. A remainder would be a second division.
 static void bind_division(Scheduler *s, Expr *number, Expr *divisor, const char *names[2], Expr **quotient,
                           Expr **rest) {
@@ -256,7 +244,7 @@ void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
         if (i != deciding) others = e_mul(a, others, s->grid->grid.iters[i].end);
     if (s->grid->grid.count > 1) {
         level = split_by_sections(s, number, iter, extent, bind_name(s, "others", others), &other);
-        bind_others(s, deciding, other);
+        bind_iters(s, 0, deciding, other);
     }
     Expr *last = e_sub(a, extent, e_int(a, 1));
     bind_iter(s, deciding, trend == TREND_UP ? e_sub(a, last, level) : level, extent);

@@ -138,6 +138,8 @@ void flatten_shared(Scheduler *s) {
     Arena *a = s->arena;
     Stmt *grid = s->grid;
     int blocks = cluster_blocks(grid);
+    EXPECT(s->context->failure, grid->grid.count >= SHARED_NAMES && grid->grid.cluster[2] <= 1,
+           "tiles are shared along the first %d names", SHARED_NAMES);
     Iter *own = grid->grid.iters, *clusters = arena_copy(a, own, sizeof *own * (size_t)grid->grid.count);
     for (int d = 0; d < SHARED_NAMES; d++) {
         if (grid->grid.cluster[d] <= 1) continue;

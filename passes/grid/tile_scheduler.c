@@ -108,6 +108,19 @@ Expr *raster_of(Scheduler *s) {
     return raster_pays(s) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
 }
 
+void bind_iters(Scheduler *s, int first, int but, Expr *number) {
+    const Stmt *grid = s->grid;
+    EXPECT(s->context->failure, but < grid->grid.count, "iterator %d of %d", but, grid->grid.count);
+    int last = but == grid->grid.count - 1 ? but - 1 : grid->grid.count - 1;
+    for (int i = first; i <= last; i++) {
+        Expr *extent = grid->grid.iters[i].end;
+        if (i == but) continue;
+        bind_iter(s, i, i == last ? number : e_mod(s->arena, number, extent), extent);
+        number = e_div(s->arena, number, extent);
+        if (i + 1 < last) number = bind_name(s, "rest", number);
+    }
+}
+
 void decompose(Scheduler *s, Expr *number) {
     Arena *a = s->arena;
     int count = s->grid->grid.count;
@@ -132,11 +145,7 @@ void decompose(Scheduler *s, Expr *number) {
         if (count > 3) number = bind_name(s, "rest", number);
         first = 2;
     }
-    for (int i = first; i < count; i++) {
-        bind_iter(s, i, i == count - 1 ? number : e_mod(a, number, iters[i].end), iters[i].end);
-        number = e_div(a, number, iters[i].end);
-        if (i + 2 < count) number = bind_name(s, "rest", number);
-    }
+    bind_iters(s, first, -1, number);
 }
 
 Expr *grid_tiles(Scheduler *s) {

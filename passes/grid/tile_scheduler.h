@@ -21,6 +21,9 @@ void assume_between(Scheduler *s, Expr *x, Expr *low, Expr *end);
 void assume_within(Scheduler *s, Expr *x, Expr *extent);              // from 0 on
 void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent);   // the old iterator as a let
 
+// The iterators from `first` on, without `but` (-1: all), from their number: the first one runs fastest.
+void bind_iters(Scheduler *s, int first, int but, Expr *number);
+
 Expr *raster_of(Scheduler *s);                // NULL: plain, or a curve
 void decompose(Scheduler *s, Expr *number);   // the old iterators from the number of a point; fills s->top
 Expr *grid_tiles(Scheduler *s);               // how many
@@ -31,6 +34,7 @@ void set_grid(Scheduler *s, Var *var, Expr *end);
 
 // ---- points that take unequally long (lpt_schedule.c) ----
 typedef enum { TREND_FLAT = 0, TREND_UP = 1, TREND_DOWN = 2, TREND_UNKNOWN = 3 } Trend;   // the union is `|`
+_Static_assert((TREND_UP | TREND_DOWN) == TREND_UNKNOWN, "the union of both trends is unknown");
 // The iterator that alone decides how long a point takes; -1.
 int deciding_iter(Scheduler *s, Trend *trend);
 // All iterators from the number of a point, the longest points first.

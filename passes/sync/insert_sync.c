@@ -67,9 +67,8 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
             i = last;
             continue;
         }
-        Block *bodies[2];
-        for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
-            find_commits(arena, plan, bodies[b]);
+        FOR_EACH_BODY (body, stmt)
+            if (!is_leaf(stmt)) find_commits(arena, plan, body);
     }
 }
 
@@ -139,9 +138,8 @@ static void write_block(Writer *w, Block *block) {
     Span loc = {0};
     FOR_EACH_ITEM (stmt, block) {
         loc = stmt->loc;
-        Block *bodies[2];
-        for (int b = 0, count = is_leaf(stmt) ? 0 : stmt_bodies(stmt, bodies); b < count; b++)
-            write_block(w, bodies[b]);
+        FOR_EACH_BODY (body, stmt)
+            if (!is_leaf(stmt)) write_block(w, body);
         push_sync(w, map_get(w->plan->by_place, stmt), loc, &out);
         drop_async(w, stmt);
         if (is_call(stmt, OP_AWAIT)) w->changed = true;
@@ -212,21 +210,21 @@ static SyncPlan plan_new(Arena *arena) {
     return (SyncPlan){.by_place = map_new(arena), .commits = map_new(arena)};
 }
 
-static bool sync_role(Arena *arena, const Func *kernel, const Block *block, Stmt *role) {
+static bool sync_role(Arena *arena, const Block *block, Stmt *role) {
     const Map *awaited = find_awaited(arena, role);
     if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
     bool awaits = map_count(awaited) > 0;
     if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return false;
     SyncPlan plan = plan_new(arena);
     if (awaits) find_commits(arena, &plan, &role->role.body);
-    return complete(arena, sync_model_of_role(arena, kernel, role, awaited, &plan), &plan, &role->role.body);
+    return complete(arena, sync_model_new(arena, &role->role.body, awaited, &plan), &plan, &role->role.body);
 }
 
-static bool sync_roles(Arena *arena, const Func *kernel, Block *block) {
+static bool sync_roles(Arena *arena, Block *block) {
     bool changed = false;
     FOR_EACH_ITEM (stmt, block) {
-        if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, kernel, block, stmt);
-        else if (stmt->kind == STMT_GRID) changed |= sync_roles(arena, kernel, &stmt->grid.body);
+        if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, block, stmt);
+        else if (stmt->kind == STMT_GRID) changed |= sync_roles(arena, &stmt->grid.body);
     }
     return changed;
 }
@@ -235,6 +233,6 @@ bool pass_insert_sync(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
     SyncPlan plan = plan_new(arena);
     find_commits(arena, &plan, &kernel->body);
-    bool changed = complete(arena, sync_model_new(arena, kernel, &plan), &plan, &kernel->body);
-    return sync_roles(arena, kernel, &kernel->body) || changed;
+    bool changed = complete(arena, sync_model_new(arena, &kernel->body, NULL, &plan), &plan, &kernel->body);
+    return sync_roles(arena, &kernel->body) || changed;
 }

@@ -31,8 +31,7 @@ typedef struct BoxDim {
 } BoxDim;
 
 typedef struct MemAccess {
-    Buf *
-        buf;   // NULL: all of global memory (of a fence or a release, which come after what the block did); of an await, all memory
+    Buf *buf;   // NULL: all global memory (fence, release, cluster_barrier)
     const Stmt *stmt;
     int id;   // for the user's tables
     bool write;
@@ -57,8 +56,7 @@ typedef VEC(MemAccess *) MemAccessVec;
 
 // Accesses of global and shared memory by a leaf (bodies of parallel loops and thread regions included), or by the
 // bounds and conditions of other statements.
-void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
-void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
+void stmt_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out);
 // A fence or a release: what the block did comes before it.
 bool orders_memory(const Stmt *stmt);
 // Leaves are executed as one; other statements' bodies are walked.
@@ -94,10 +92,10 @@ typedef struct SyncPlan {
 
 typedef struct SyncModel SyncModel;
 
-SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan);
-// Of a role: its accesses of scratch buffers, which stage-through-shared made, so that no source orders them, of global
-// memory that it writes and uses again, and of `awaited` buffers (their roots).
-SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan);
+// Of a kernel's body; or of a role's, where `awaited` holds the storage of the tiles that it awaits. Of a role only
+// accesses of these, of scratch (from stage-through-shared: no source orders it), and of global memory that it writes
+// and uses again are in the model.
+SyncModel *sync_model_new(Arena *arena, Block *body, const Map *awaited, SyncPlan *plan);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
 void sync_model_place(SyncModel *model);
 // Plays it again, awaits being no accesses: true when the plan is enough.
@@ -120,16 +118,15 @@ int64_t sync_model_steps(const SyncModel *model);
 // iterations are played.
 
 typedef struct Scenarios Scenarios;
-typedef struct Quantity Quantity;   // a trip count: of the loops that end at a variable, or of one iterator
 
 Scenarios *scenarios_new(Arena *arena, Block *body);
 int64_t scenarios_period(const Scenarios *scenarios,
                          const Stmt *loop);   // S for a loop that counts slots, else 1; S for NULL
 // What more iterations of a loop are a multiple of: of all numbers of slots, where it counts them.
 int64_t scenarios_multiple(const Scenarios *scenarios, const Stmt *loop);
-Quantity *scenario_quantity(const Scenarios *scenarios, const Var *var);   // NULL: none ends there
-bool scenario_is_open(const Quantity *quantity);             // it may be any number: there were too many scenarios
-Affine scenario_trips(AffineEnv *env, Quantity *quantity);   // the next entry's
+// Iterations of the loops that end at the variable, or of one iterator, for the next entry. False: no loop ends there,
+// or it may be any number, since there were too many scenarios.
+bool scenario_trips(const Scenarios *scenarios, AffineEnv *env, const Var *var, Affine *trips);
 
 void scenarios_reset(Scenarios *scenarios);   // the first one
 bool scenarios_next(Scenarios *scenarios);    // false: that was the last

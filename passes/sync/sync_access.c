@@ -222,10 +222,15 @@ static void visited_accesses(Arena *arena, const Stmt *stmt, Stmt *visited, bool
     visit_stmt(&visitor, visited);
 }
 
-void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
+void stmt_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     TileLoop loop;
+    Stmt alone;
+    Block bodies[2];
     const Stmt *copy = tma_copy(arena, stmt);
-    if (copy) {
+    if (!is_leaf(stmt)) {
+        stmt_alone(stmt, &alone, bodies);
+        visited_accesses(arena, stmt, &alone, false, out);
+    } else if (copy) {
         tma_accesses(arena, stmt, copy, out);
     } else if (tile_loop_of(arena, stmt, &loop)) {
         loop_accesses(arena, stmt, &loop, out);
@@ -236,13 +241,6 @@ void leaf_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
         bool opaque = stmt->kind == STMT_THREAD || stmt->kind == STMT_ROLE || stmt->kind == STMT_FOR;
         visited_accesses(arena, stmt, stmt, opaque, out);
     }
-}
-
-void own_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
-    Stmt alone;
-    Block bodies[2];
-    stmt_alone(stmt, &alone, bodies);
-    visited_accesses(arena, stmt, &alone, false, out);
 }
 
 // ---- storage ----
@@ -274,36 +272,27 @@ static bool same_walk(const MemAccess *a, const MemAccess *b) {
     return true;
 }
 
-// Calls for every element that thread `t` accesses: its number in the box of the two accesses, by `strides`.
-typedef bool (*ElementFn)(int64_t element, int64_t t, int *marks);
-
-static bool each_element(const MemAccess *access, const int64_t *strides, int64_t t, int *marks, ElementFn visit,
-                         int64_t *count) {
-    int64_t values = layout_extent_in(access->map, TV_VALUE);
-    for (int64_t v = 0; v < values; v++) {
+// The elements that thread `t` accesses, as numbers in the box by `strides`; how many they are. `out` has room for all
+// values of a thread.
+static int64_t thread_elements(const MemAccess *access, const int64_t *strides, int64_t t, int64_t *out) {
+    int64_t count = 0;
+    for (int64_t v = 0; v < layout_extent_in(access->map, TV_VALUE); v++) {
         int64_t in[2] = {t, v}, at[LAYOUT_MAX_RANK], element = 0;
         bool inside = true;
         layout_eval(access->map, in, at);
         for (int i = 0; i < access->loop_rank; i++) inside &= at[i] < access->extents[i];
-        if (!inside) continue;
         for (int d = 0; d < access->rank; d++) {
             int64_t index = -access->dims[d].low;
             for (int i = 0; i < access->loop_rank; i++) index += access->dims[d].factors[i] * at[i];
             element += index * strides[d];
         }
-        if (!visit(element, t, marks)) return false;
-        ++*count;
+        if (inside) out[count++] = element;
     }
-    return true;
+    return count;
 }
 
-static bool mark_element(int64_t element, int64_t t, int *marks) {
-    marks[element] = (int)t + 1;
-    return true;
-}
-
-static bool is_marked(int64_t element, int64_t t, int *marks) {
-    return marks[element] == t + 1;
+static int64_t *element_buffer(Arena *arena, const MemAccess *access) {
+    return NEW_ARRAY(arena, int64_t, layout_extent_in(access->map, TV_VALUE));
 }
 
 // Numbers of the elements of an access's box: strides by dim; their number.
@@ -319,30 +308,34 @@ static int64_t box_strides(const MemAccess *access, int64_t *strides) {
 // Each thread accesses the same elements in both, thread by thread, so that a difference shows soon.
 static bool same_owners(Arena *arena, const MemAccess *a, const MemAccess *b) {
     int64_t strides[LAYOUT_MAX_RANK], threads = layout_extent_in(a->map, TV_THREAD);
+    EXPECT(arena_failure(arena), a->rank == b->rank, "accesses of ranks %d and %d", a->rank, b->rank);
     if (tv_replicas(a->map) != 1 || tv_replicas(b->map) != 1) return false;
     if (layout_extent_in(b->map, TV_THREAD) != threads) return false;
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d].length != b->dims[d].length || a->dims[d].low != b->dims[d].low) return false;
-    int *marks = NEW_ARRAY(arena, int, box_strides(a, strides));
+    int64_t *marks = NEW_ARRAY(arena, int64_t, box_strides(a, strides));
+    int64_t *in_a = element_buffer(arena, a), *in_b = element_buffer(arena, b);
     for (int64_t t = 0; t < threads; t++) {
-        int64_t counts[2] = {0, 0};
-        each_element(a, strides, t, marks, mark_element, &counts[0]);
-        if (!each_element(b, strides, t, marks, is_marked, &counts[1]) || counts[0] != counts[1]) return false;
+        int64_t count = thread_elements(a, strides, t, in_a);
+        if (thread_elements(b, strides, t, in_b) != count) return false;
+        for (int64_t e = 0; e < count; e++) marks[in_a[e]] = t + 1;
+        for (int64_t e = 0; e < count; e++)
+            if (marks[in_b[e]] != t + 1) return false;
     }
     return true;
 }
 
-static bool mark_own(int64_t element, int64_t t, int *marks) {
-    if (marks[element] && marks[element] != t + 1) return false;
-    return mark_element(element, t, marks);
-}
-
 // No element is accessed by two threads.
 static bool partial_elements(Arena *arena, const MemAccess *access) {
-    int64_t strides[LAYOUT_MAX_RANK], count = 0;
-    int *marks = NEW_ARRAY(arena, int, box_strides(access, strides));
-    for (int64_t t = 0; t < layout_extent_in(access->map, TV_THREAD); t++)
-        if (!each_element(access, strides, t, marks, mark_own, &count)) return false;
+    int64_t strides[LAYOUT_MAX_RANK], *elements = element_buffer(arena, access);
+    int64_t *marks = NEW_ARRAY(arena, int64_t, box_strides(access, strides));
+    for (int64_t t = 0; t < layout_extent_in(access->map, TV_THREAD); t++) {
+        int64_t count = thread_elements(access, strides, t, elements);
+        for (int64_t e = 0; e < count; e++) {
+            if (marks[elements[e]] && marks[elements[e]] != t + 1) return false;
+            marks[elements[e]] = t + 1;
+        }
+    }
     return true;
 }
 

@@ -3,8 +3,8 @@
 // The state is the list of live accesses: those that no barrier has ordered yet. Statements are executed one after the
 // other with index values as far as they are known (affine.h); each access is compared with the live ones:
 //
-//     conflict        one of the two writes, they are not both updates that come to the same in any order (additions whose
-//                     old value nobody uses), and their boxes may meet
+//     conflict        one of the two writes, they are not both updates that commute (additions whose old value is
+//                     unused), and their boxes may overlap
 //     - and the live one is an asynchronous write that has not landed: a wait is missing (and a barrier, but for the
 //       thread's own data)
 //     - and they are not element by element of the same threads: a barrier is missing
@@ -67,7 +67,7 @@ enum { DEEPEST = 64 };
 
 struct SyncModel {
     Arena *arena;
-    Func *kernel;
+    Block *body;   // of the kernel or role
     SyncPlan *plan;
     AffineEnv *env;
     Map *accesses;   // Stmt -> MemAccessVec
@@ -85,9 +85,9 @@ struct SyncModel {
     Frame frames[DEEPEST];
     int depth;
     bool by_tma;   // there are copies by TMA
-    const Map *
-        awaited;   // by the role that is played; NULL: it is a kernel. What else a role does to shared memory its author has
-                   // ordered, but for scratch
+    // What the role that is played awaits; NULL: it is a kernel. What else a role does to shared memory its author has
+    // ordered, but for scratch.
+    const Map *awaited;
     bool placing, failed;
     int64_t steps, played;   // statements, accesses
 };
@@ -110,9 +110,12 @@ static void state_free(SyncModel *m, State *s) {
     m->free = s;
 }
 
-static bool same_start(const MemAccess *access, const Affine *a, const Affine *b) {
-    for (int d = 0; d < access->rank; d++)
-        if (access->dims[d].length >= 0 && !affine_same(&a[d], &b[d])) return false;
+// In each dim whose elements are known. Starts that are both unknown are the same where `unknown` says so.
+static bool same_start(const MemAccess *access, const Affine *a, const Affine *b, bool unknown) {
+    for (int d = 0; d < access->rank; d++) {
+        bool both_unknown = unknown && !a[d].known && !b[d].known;
+        if (access->dims[d].length >= 0 && !both_unknown && !affine_same(&a[d], &b[d])) return false;
+    }
     return true;
 }
 
@@ -170,18 +173,11 @@ static Place **bucket_of(SyncModel *m, const MemAccess *access, const Affine *st
     return &m->buckets[(hash ^ hash >> 32) % PLACE_BUCKETS];
 }
 
-// As far as anything is known of them: nothing tells accesses at an unknown place apart.
-static bool same_place(const MemAccess *access, const Affine *a, const Affine *b) {
-    for (int d = 0; d < access->rank; d++)
-        if (access->dims[d].length >= 0 && (a[d].known || b[d].known) && !affine_same(&a[d], &b[d])) return false;
-    return true;
-}
-
-// The place of an access in this scenario: one pointer for each.
+// The place of an access in this scenario: one pointer for each, as nothing tells accesses at an unknown place apart.
 static const Affine *place_of(SyncModel *m, const MemAccess *access, const Affine *start) {
     Place **bucket = bucket_of(m, access, start);
     for (Place *place = *bucket; place; place = place->next)
-        if (place->access == access && same_place(access, place->start, start)) return place->start;
+        if (place->access == access && same_start(access, place->start, start, true)) return place->start;
     Place *place = place_new(m);
     memcpy(place->start, start, sizeof *start * (size_t)access->rank);
     place->access = access;
@@ -296,7 +292,7 @@ static bool boxes_meet(const SyncModel *m, const Live *y, const MemAccess *x, co
 
 static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, const Affine *start) {
     if (!x->buf || !y->access->buf) return x->pseudo || (x->who == WHO_ONE && y->access->who == WHO_ONE);
-    if (x->pseudo || x->buf != y->access->buf || !same_start(x, y->start, start)) return false;
+    if (x->pseudo || x->buf != y->access->buf || !same_start(x, y->start, start, false)) return false;
     signed char *same = &m->same[y->access->id * m->access_count + x->id];
     if (!*same) *same = same_threads(m->arena, y->access, x) ? 1 : -1;
     return *same > 0;
@@ -317,7 +313,7 @@ static bool is_ordered(const MemAccess *before, const MemAccess *after) {
 // that they are the same.
 static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *start) {
     bool waits = x->flag && x->stmt->kind == STMT_WHILE && x->stmt->while_.body.count == 0;
-    return waits && y->access->flag && !same_start(x, y->start, start);
+    return waits && y->access->flag && !same_start(x, y->start, start, false);
 }
 
 // What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
@@ -394,13 +390,12 @@ static bool matters(const SyncModel *m, const MemAccess *access) {
     return shared ? attr_get(root->attrs, ATTR_SCRATCH) || map_has(m->awaited, root) : map_has(m->reused, root);
 }
 
-static MemAccessVec *accesses_of(SyncModel *m, Stmt *stmt, bool leaf) {
+static MemAccessVec *accesses_of(SyncModel *m, Stmt *stmt) {
     MemAccessVec *found = map_get(m->accesses, stmt);
     if (found) return found;
     found = NEW(m->arena, MemAccessVec);
     MemAccessVec all = {0};
-    if (leaf) leaf_accesses(m->arena, stmt, &all);
-    else own_accesses(m->arena, stmt, &all);
+    stmt_accesses(m->arena, stmt, &all);
     for (int i = 0; i < all.count; i++)
         if (matters(m, all.items[i])) vec_push(m->arena, found, all.items[i]);
     map_put(m->accesses, stmt, found);
@@ -447,8 +442,8 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     }
 }
 
-static void play_statement(SyncModel *m, State *s, Stmt *stmt, bool leaf) {
-    const MemAccessVec *accesses = accesses_of(m, stmt, leaf);
+static void play_statement(SyncModel *m, State *s, Stmt *stmt) {
+    const MemAccessVec *accesses = accesses_of(m, stmt);
     Sync place = {.before = stmt, .wait = -1};
     m->steps++;
     do_sync(m, s, sync_at(m, stmt));
@@ -465,11 +460,8 @@ static void play_statement(SyncModel *m, State *s, Stmt *stmt, bool leaf) {
 
 // Where the number of iterations is not known: the scenario's. False: it is known, or no scenario says it.
 static bool take_scenario(SyncModel *m, const Var *var, Affine *number) {
-    Quantity *quantity = scenario_quantity(m->scenarios, var);
     int64_t low, high;
-    if (!quantity || scenario_is_open(quantity) || affine_range(m->env, number, &low, &high)) return false;
-    *number = scenario_trips(m->env, quantity);
-    return true;
+    return !affine_range(m->env, number, &low, &high) && scenario_trips(m->scenarios, m->env, var, number);
 }
 
 static void play_let(SyncModel *m, const Stmt *stmt) {
@@ -587,7 +579,7 @@ static void play_while(SyncModel *m, State *s, Stmt *stmt) {
         if (s->dead) break;
         do_sync(m, s, sync_at(m, &stmt->while_.body));
         Sync place = {.at_end = &stmt->while_.body, .wait = -1};
-        play_accesses(m, s, accesses_of(m, stmt, false), false, place);
+        play_accesses(m, s, accesses_of(m, stmt), false, place);
     }
     state_union(m, s, left);
     forget_assigned(m, &stmt->while_.body);
@@ -627,8 +619,7 @@ static void enter(SyncModel *m, const Stmt *stmt) {
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     if (stmt->kind == STMT_CALL && play_call(m, s, stmt)) return;
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_MBARRIER_WAIT) play_mbarrier_wait(m, s, stmt);
-    bool leaf = is_leaf(stmt);
-    play_statement(m, s, stmt, leaf);
+    play_statement(m, s, stmt);
     if (stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER) do_barrier(s);
     enter(m, stmt);
     switch (stmt->kind) {
@@ -636,7 +627,7 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     case STMT_VAR:
     case STMT_ASSIGN: play_let(m, stmt); break;
     case STMT_FOR:
-        if (!leaf) play_for(m, s, stmt);
+        if (!is_leaf(stmt)) play_for(m, s, stmt);
         break;
     case STMT_WHILE: play_while(m, s, stmt); break;
     case STMT_IF: play_if(m, s, stmt); break;
@@ -660,7 +651,7 @@ static void play_block(SyncModel *m, State *s, Block *block) {
 
 static void find_written(SyncModel *m) {
     EffectVec effects = {0};
-    for (int i = 0; i < m->kernel->body.count; i++) path_effects(m->arena, m->kernel->body.items[i], &effects);
+    FOR_EACH_ITEM (stmt, m->body) path_effects(m->arena, stmt, &effects);
     VEC_EACH (const Effect, effect, &effects) {
         if (effect->access != ACCESS_READ) map_put(m->written, effect->buf, effect->buf);
         if (effect->op == OP_PEER) map_put(m->peered, effect->buf, effect->buf);
@@ -675,39 +666,27 @@ static void find_written(SyncModel *m) {
 // Every access is found and numbered before the first scenario.
 static void number_accesses(SyncModel *m, Block *block) {
     FOR_EACH_ITEM (stmt, block) {
-        bool leaf = is_leaf(stmt);
-        MemAccessVec *accesses = accesses_of(m, stmt, leaf);
+        MemAccessVec *accesses = accesses_of(m, stmt);
         for (int a = 0; a < accesses->count; a++) {
             accesses->items[a]->id = m->access_count++;
             m->by_tma |= accesses->items[a]->tma;
         }
-        Block *bodies[2];
-        for (int b = 0, count = leaf ? 0 : stmt_bodies(stmt, bodies); b < count; b++) number_accesses(m, bodies[b]);
+        FOR_EACH_BODY (body, stmt)
+            if (!is_leaf(stmt)) number_accesses(m, body);
     }
 }
 
-static SyncModel *model_new(Arena *arena, Func *kernel, SyncPlan *plan, const Map *awaited) {
+SyncModel *sync_model_new(Arena *arena, Block *body, const Map *awaited, SyncPlan *plan) {
     SyncModel *m = NEW(arena, SyncModel);
-    *m = (SyncModel){.arena = arena, .kernel = kernel, .plan = plan, .awaited = awaited};
+    *m = (SyncModel){.arena = arena, .body = body, .plan = plan, .awaited = awaited};
     m->env = affine_env(arena);
     m->accesses = map_new(arena), m->written = map_new(arena), m->reused = map_new(arena), m->peered = map_new(arena);
-    m->scenarios = scenarios_new(arena, &kernel->body);
+    m->scenarios = scenarios_new(arena, body);
     find_written(m);
-    number_accesses(m, &kernel->body);
+    number_accesses(m, body);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
     m->buckets = NEW_ARRAY(arena, Place *, PLACE_BUCKETS);
     return m;
-}
-
-SyncModel *sync_model_new(Arena *arena, Func *kernel, SyncPlan *plan) {
-    return model_new(arena, kernel, plan, NULL);
-}
-
-SyncModel *sync_model_of_role(Arena *arena, const Func *kernel, const Stmt *role, const Map *awaited, SyncPlan *plan) {
-    Func *alone = NEW(arena, Func);
-    *alone = *kernel;
-    alone->body = role->role.body;
-    return model_new(arena, alone, plan, awaited);
 }
 
 static void play_all(SyncModel *m) {
@@ -718,7 +697,8 @@ static void play_all(SyncModel *m) {
         scenario_start(m->scenarios, m->env);
         drop_places(m);
         State *s = state_new(m);
-        play_block(m, s, &m->kernel->body);
+        play_block(m, s, m->body);
+        EXPECT(arena_failure(m->arena), m->depth == 0, "%d statements are left open", m->depth);
         state_free(m, s);
         m->breaks = NULL;
     } while (!m->failed && scenarios_next(m->scenarios));

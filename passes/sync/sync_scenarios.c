@@ -7,7 +7,7 @@ typedef struct Choice {
 typedef VEC(Choice) Choices;
 
 // A trip count that is not known: of the loop whose end is the variable `key`, or whose iterator it is.
-struct Quantity {
+typedef struct Quantity {
     const Var *key;
     bool inside;                // in a loop: it may differ from one entry to the next
     int64_t period, multiple;   // of the loop's slots
@@ -16,7 +16,7 @@ struct Quantity {
     int chosen;
     int bindings;   // in this scenario
     int many;       // from here on it stands for all larger ones
-};
+} Quantity;
 
 struct Scenarios {
     Arena *arena;
@@ -36,34 +36,35 @@ int64_t scenarios_multiple(const Scenarios *m, const Stmt *loop) {
     return map_has(m->counting, loop) ? m->common : 1;
 }
 
-Quantity *scenario_quantity(const Scenarios *m, const Var *var) {
-    return map_get(m->ends, var);
-}
-
-bool scenario_is_open(const Quantity *quantity) {
-    return quantity->open;
-}
-
-Affine scenario_trips(AffineEnv *env, Quantity *quantity) {
+static Affine next_trips(AffineEnv *env, Quantity *quantity) {
     const Choice *choice = &quantity->choices.items[quantity->chosen];
     int trips = quantity->bindings++ % 2 ? choice->second : choice->first;
     Affine exact = affine_const(trips);
     return trips >= quantity->many ? affine_add(exact, affine_more(env, quantity->multiple, INT64_MAX), 1) : exact;
 }
 
+bool scenario_trips(const Scenarios *m, AffineEnv *env, const Var *var, Affine *trips) {
+    Quantity *quantity = map_get(m->ends, var);
+    if (!quantity || quantity->open) return false;
+    *trips = next_trips(env, quantity);
+    return true;
+}
+
+static void add_choice(const Scenarios *m, Quantity *quantity, int64_t first, int64_t second) {
+    vec_push(m->arena, &quantity->choices, ((Choice){(int)first, (int)second}));
+}
+
 static void add_choices(Scenarios *m, Quantity *quantity) {
-    int period = (int)quantity->period, most = 2 * period + 2;
-    quantity->many = quantity->inside ? period + 2 : most;
+    int64_t period = quantity->period, most = 2 * period + 2, some[] = {0, 1, period + 2};
+    quantity->many = (int)(quantity->inside ? period + 2 : most);
     if (!quantity->inside) {
-        for (int t = 0; t <= period + 1; t++) vec_push(m->arena, &quantity->choices, ((Choice){t, t}));
-        vec_push(m->arena, &quantity->choices, ((Choice){most, most}));
+        for (int64_t t = 0; t <= period + 1; t++) add_choice(m, quantity, t, t);
+        add_choice(m, quantity, most, most);
         return;
     }
-    int some[] = {0, 1, period + 2};
     for (int i = 0; i < COUNT_OF(some); i++)
-        for (int j = 0; j < COUNT_OF(some); j++) vec_push(m->arena, &quantity->choices, ((Choice){some[i], some[j]}));
-    for (int t = 3; t <= period; t++)
-        vec_push(m->arena, &quantity->choices, ((Choice){t, t}));   // that end in other slots
+        for (int j = 0; j < COUNT_OF(some); j++) add_choice(m, quantity, some[i], some[j]);
+    for (int64_t t = 3; t <= period; t++) add_choice(m, quantity, t, t);   // that end in other slots
 }
 
 static void add_quantity(Scenarios *m, const Var *key, bool inside, const Stmt *loop) {
@@ -118,7 +119,7 @@ static bool counting_expr(Visitor *visitor, Expr *expr) {
     Counting *counting = visitor->user;
     int64_t slots;
     if (!is_slot_count(counting->m, expr, &slots)) return true;
-    if (!counting->inner || expr_uses_var(expr, counting->iter)) counting->found = true;
+    counting->found |= !counting->inner || expr_uses_var(expr, counting->iter);
     return true;
 }
 
@@ -150,9 +151,7 @@ static void find_quantities(Scenarios *m, Block *block, bool inside) {
             if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, stmt);
             else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0, stmt);
         }
-        Block *bodies[2];
-        for (int b = 0, count = stmt_bodies(stmt, bodies); b < count; b++)
-            find_quantities(m, bodies[b], inside || loop);
+        FOR_EACH_BODY (body, stmt) find_quantities(m, body, inside || loop);
     }
 }
 
@@ -176,12 +175,9 @@ static void limit_scenarios(Scenarios *m) {
         if (count * quantity->choices.count > MOST_SCENARIOS) {
             quantity->choices.count = 0;
             int enough = quantity->many = (int)quantity->period + 2;
-            vec_push(m->arena, &quantity->choices, ((Choice){enough, enough}));
+            add_choice(m, quantity, enough, enough);
             quantity->open = count * 3 > MOST_SCENARIOS;
-            if (!quantity->open) {
-                vec_push(m->arena, &quantity->choices, ((Choice){0, enough}));
-                vec_push(m->arena, &quantity->choices, ((Choice){1, 1}));
-            }
+            if (!quantity->open) add_choice(m, quantity, 0, enough), add_choice(m, quantity, 1, 1);
         }
         count *= quantity->choices.count;
     }
@@ -215,6 +211,6 @@ void scenario_start(Scenarios *m, AffineEnv *env) {
     VEC_EACH_PTR (Quantity, quantity, &m->quantities) {
         quantity->bindings = 0;
         bool known = quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM;
-        if (known && !quantity->open) affine_bind(env, quantity->key, scenario_trips(env, quantity));
+        if (known && !quantity->open) affine_bind(env, quantity->key, next_trips(env, quantity));
     }
 }

@@ -1,5 +1,5 @@
-// hoist-guards: a condition inside a parallel loop that only some trips of the loop around it, or some blocks, need is
-// asked once for the block.
+// hoist-guards: hoists the condition of a parallel loop out of it, where only some blocks or some iterations of the
+// loop around it do anything.
 //
 //     for (n in ceildiv(T, 64)) {                         for (n in ceildiv(T, 64)) {
 //         ...                                                 ...
@@ -7,23 +7,23 @@
 //             if (n * 64 + j >= T) s[i, j] = -inf;                if (n * 64 + j >= T) s[i, j] = -inf;
 //         }                                                   }
 //
-// All trips but the last go without a compare and a select for each element. The same holds for the diagonal of a
-// causal mask, the two edges of a window, and conditions that do not depend on the parallel indices at all.
+// All iterations but the last save a compare and a select for each element. The same holds for the diagonal of a causal
+// mask, the two edges of a window, and conditions that do not depend on the parallel indices.
 //
-// Inside, two bounds of one thing are one compare: x >= a || x > b becomes x > min(a - 1, b). And numbers that need 64
-// bits are compared with the indices, which do not, once for the block:
+// Inside, two bounds of one value become one compare: x >= a || x > b becomes x > min(a - 1, b). Values that need 64
+// bits are clamped to the range of the indices before the loop, so that the loop compares 32 bits:
 //
 //     parallel (i in 128, j in 64)                       let bound = i32(min(max(at - n * 64, -128), 63));
 //         if (n * 64 + j > at + i) s[i, j] = -inf   =>   parallel (i in 128, j in 64) if (i32(j) > i32(i) + bound) s[i, j] = -inf
 //
-// The guard is what the condition becomes when each parallel index takes the end of its range at which a comparison is
-// most likely to hold: an affine comparison holds somewhere exactly when it holds there. `&&` and `||` are taken apart;
-// of `&&` that is a bound (both may hold, each elsewhere), as good as any for masks. A comparison of anything else
-// (data, products of indices) may hold. It is one loop with a branch, not a loop for each phase: it stays one pipeline,
-// and the code does not grow.
+// The guard is the condition with each parallel index at the end of its range where a comparison is most likely to
+// hold: an affine comparison holds for some index exactly when it holds there. The operands of `&&` and `||` are
+// replaced one by one; for `&&` the guard is an upper bound, since the two may hold at different indices. Comparisons
+// of data or of products of indices count as true. The result is one loop with a branch, not a loop for each phase: it
+// stays one pipeline, and the code does not grow.
 //
-// Left alone: loops whose guard is known to hold, or whose indices are compared in 32 bits (so the pass finds its own
-// result), or that do something whatever the condition.
+// Unchanged: loops whose guard is known to hold, loops whose indices are compared in 32 bits (the result of this pass),
+// and loops that do something whatever the condition.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/kernel_walk.h"
@@ -208,10 +208,8 @@ static Narrow *narrow_of(const Space *space, const Expr *e) {
 
 // It masks a fragment. (A condition that keeps an access inside of its tensor says so to the passes to come.)
 static bool is_mask(Arena *arena, const Stmt *loop) {
-    EffectVec effects = {0};
-    stmt_effects(arena, loop, &effects);
-    for (int i = 0; i < effects.count; i++)
-        if (effects.items[i].buf->scope != SCOPE_FRAGMENT) return false;
+    FOR_EACH_EFFECT (effect, arena, loop)
+        if (effect->buf->scope != SCOPE_FRAGMENT) return false;
     return true;
 }
 

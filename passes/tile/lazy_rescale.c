@@ -116,6 +116,7 @@ static void make_exact(Arena *arena, Block *block, int before, const Buf *factor
 }
 
 static void guard(Arena *arena, Stmt *loop, const Expr *factor) {
+    EXPECT(arena_failure(arena), loop->loop.body.count == 1, "a rescale of %d statements", loop->loop.body.count);
     Expr *grown = e_binary(arena, BIN_NE, (Expr *)factor, e_float(arena, factor->type, 1));
     loop->loop.body.items[0] = s_if_only(arena, grown, loop->loop.body.items[0]);
 }

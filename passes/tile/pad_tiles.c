@@ -1,4 +1,4 @@
-// Columns that nobody multiplies, so that a tile has whole swizzle spans.
+// Pads tiles with columns that no product reads, so that a tile has whole swizzle spans.
 //
 // wgmma takes any number of columns that is a multiple of 8. A right operand that is contiguous along n lies in panels
 // as wide as a swizzle's span, of 16 elements of 16 bits at least; with 40 columns half of the last panel is over:
@@ -7,12 +7,11 @@
 //     copy(B[k * 64, j * 40], Bs);                =>        copy(B[k * 64 +: 64, j * 40 +: 48], Bs);
 //     gemm(As, Bs, acc);                                    gemm(As, Bs[:, 0 +: 40], acc);
 //
-// TMA brings what stands there in the tensor, or zeros, and the instruction, of 40 columns, does not read it. It costs
-// its part of shared memory and of what is loaded.
+// TMA loads these columns from the tensor, or zeros, and the instruction, of 40 columns, does not read them. They cost
+// shared memory and memory traffic.
 //
-// Panels of 128 bytes are worth more than what they may be short of: with boxes of 32 bytes a product has half of the
-// speed (docs/hopper.md). So a tile gets up to a third more columns for wider ones, where shared memory has room for
-// them.
+// Wide panels are worth some padding: with boxes of 32 bytes a product has half of the speed of 128 bytes
+// (docs/hopper.md). So a tile gets up to a third more columns for wider panels, where shared memory has room.
 #include "passes/tile/pad_tiles.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"

@@ -1,4 +1,5 @@
-// partial-reductions: what a loop adds up is added up in each thread first, and across threads once, after the loop.
+// partial-reductions: a reduction that accumulates over a loop is done in each thread first, and across threads once,
+// after the loop.
 //
 //     fill(sum, 0);                                       fragment part: f32[64, 4] layout ...;     4 threads share a row
 //     for (n in steps) {                                  fill(part, 0);
@@ -11,17 +12,16 @@
 //                    accumulate = true);                  reduce_sum(part, sum, axis = 1);
 //     }
 //
-// `part` has an element for each thread that lies along the axis, so an accumulation is additions in registers: no
-// shuffles, no scratch, no barrier. It holds for all reductions that accumulate; the terms of one may be grouped
-// freely.
+// `part` has an element for each thread along the axis, so that accumulating needs additions in registers only: no
+// shuffles, scratch or barriers. The language allows any grouping of the terms of a reduction.
 //
-// Taken: consecutive statements of a block, a loop among them, in which nothing is done with `sum` but to accumulate
-// reductions of one kind over one axis, from sources of one layout, and, if that is a sum, to multiply it by factors
-// that are the same for all of a row. Anything else before and after is as it was: without the fill just before, `sum`
-// keeps being scaled itself, and the parts are accumulated onto it.
+// Candidates are consecutive statements of a block, with a loop among them, whose only uses of `sum` are accumulating
+// reductions of one op over one axis, from sources of one layout, and, if the op is a sum, multiplications by factors
+// that are equal for a row. Without a fill of `sum` just before, `sum` is still scaled too, and the partial results are
+// accumulated onto it.
 //
-// Declined: what no threads share, reductions that are read within the loop (a running maximum), factors that an `if`
-// or a later statement of their own loop hang on.
+// Declined: reductions within one thread, reductions that are read within the loop (a running maximum), and factors on
+// which an `if` or a later statement of the same loop depends.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "layout/distribution.h"
@@ -208,6 +208,7 @@ static void rewrite_updates(Sum *s, Block *block) {
 
 static void rewrite_parallel(Sum *s, Stmt *loop, Block *out) {
     int at = scaling_at(s, loop);
+    EXPECT(arena_failure(s->arena), at >= 0, "a loop that uses '%s' does not scale it", s->sum->name);
     Stmt *scale = scale_partials(s, loop, at);
     if (s->whole) block_remove(&loop->loop.body, at);
     if (loop->loop.body.count > 0) block_push(s->arena, out, loop);
@@ -245,6 +246,7 @@ static Buf *new_partials(const Sum *s, int64_t partials) {
     Buf *partial = buf_new_const(s->arena, "partial", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape,
                                  s->reduce->loc);
     partial->layout = tv_partial_reduce(s->arena, src->layout, axis, partials);
+    EXPECT(arena_failure(s->arena), partial->layout, "no layout for the parts of '%s'", s->sum->name);
     partial->owner = s->sum->owner;
     return partial;
 }

@@ -163,6 +163,7 @@ static Stmt *piece_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {
 // What the statement does, known to be needed.
 static void unwrap(Arena *arena, Block *body, int at) {
     const Stmt *rare = body->items[at];
+    EXPECT(arena_failure(arena), is_rare(rare), "statement %d of the loop is no rare `if`", at);
     block_remove(body, at);
     for (int i = 0; i < rare->if_.then.count; i++) block_insert(arena, body, at + i, rare->if_.then.items[i]);
     block_insert(arena, body, 0, s_assume(arena, rare->if_.condition, rare->loc));

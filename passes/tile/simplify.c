@@ -1,4 +1,4 @@
-// simplify: what is known about a program, used on its text.
+// simplify: rewrites expressions and statements by what is known about their values.
 //
 // One walk carries facts (ir/facts.h) down the tree: bounds of iterators, values of lets, conditions on the way. Each
 // expression is rebuilt under the facts of its place; then structure follows:
@@ -9,9 +9,9 @@
 //     for (i in 0) x, for (i in n) { }      nothing
 //     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip
 //
-// and last what nobody reads: lets, vars, buffers. Facts hold wherever their variables do, so nothing is ever assumed
-// about a `var` or about memory, whose values change under the facts' feet; and `assume` and `when` are contracts with
-// the caller: they give facts and are never simplified by them.
+// and last, lets, vars and buffers without a use are dropped. A fact holds in the whole scope of its variables, so
+// nothing is assumed about a `var` or about memory, whose values change. `assume` and `when` are contracts with the
+// caller: they give facts and are never simplified by them.
 //
 // Contraction. The language says that `a * b + c` contracts in a pass, so that emulator and device round alike: here
 // f32 and f64 sums of a product become `fma`, outside of `ieee(...)`; and exp(x) of f32 becomes exp2(x * log2(e)),
@@ -270,7 +270,7 @@ static void simplify_region(Simplifier *s, Stmt *stmt, Block *out) {
         simplify_in(s, &iters[i].end);
         facts_iter(s->facts, &iters[i]);
     }
-    stmt_bodies(stmt, bodies);
+    EXPECT(s->context->failure, stmt_bodies(stmt, bodies) == 1, "a statement of kind %d with two bodies", stmt->kind);
     simplify_block(s, bodies[0]);
     facts_release(s->facts, mark);
     if (stmt->kind == STMT_BLOCK && bodies[0]->count == 0) s->changed = true;
@@ -325,7 +325,7 @@ static void simplify_block(Simplifier *s, Block *block) {
     *block = out;
 }
 
-// ---- what nobody reads ----
+// ---- names without a use ----
 
 static void use(Map *used, const void *name) {
     map_put(used, name, used);

@@ -1,10 +1,9 @@
-// split-k: the steps of a product's loop, shared by the blocks of a cluster.
+// split-k: the blocks of a cluster share the k steps of a tile.
 //
-// Where a product has few tiles and many steps, most multiprocessors have nothing to do. `@split(S)` on a kernel (the
-// choice of tiles puts it there, or whoever writes it) makes each tile the work of S blocks: a cluster, of which each
-// block takes a stretch of the steps. The partial tiles then meet in the blocks' shared memory, and each block adds up
-// its share of the rows, always in the order of the blocks: the same bits in every run, without workspace and without a
-// second launch.
+// Where a product has few tiles and many steps, most multiprocessors are idle. `@split(S)` on a kernel (from the tile
+// search, or from the source) lets a cluster of S blocks compute each tile: each block does a range of the steps. The
+// blocks exchange partial tiles through shared memory, and each block adds up its share of the rows, always in the
+// order of the blocks: the same bits in every run, without workspace and without a second launch.
 //
 //     grid (bm in X, bn in Y) {                 grid (s in 4, bm in X, bn in Y) cluster (4, 1) {
 //         fill(acc, 0);                             fill(acc, 0);
@@ -23,10 +22,10 @@
 //         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
 //     }                                         }
 //
-// Where the blocks are no divisor of the rows, the last of them add nothing: of 6 blocks with 64 rows 4 have 16 rows
-// each, `if (s < 4)`.
+// If the number of blocks does not divide the rows, the last blocks add nothing: of 6 blocks with 64 rows, 4 have 16
+// rows each, `if (s < 4)`.
 //
-// It is a rewriting of the tile program: roles, layouts and barriers come from the passes that follow.
+// The pass rewrites the tile program; later passes add roles, layouts and barriers.
 #include "passes/tile/split_k.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -128,6 +127,7 @@ static void split_loop(Split *s, Stmt *loop) {
 static void insert_iter(Arena *arena, Stmt *grid, int at, Iter iter) {
     const Iter *old = grid->grid.iters;
     int count = grid->grid.count++;
+    EXPECT(arena_failure(arena), at <= count, "iterator %d of a grid of %d", at, count);
     grid->grid.iters = NEW_ARRAY(arena, Iter, count + 1);
     for (int i = 0; i < count; i++) grid->grid.iters[i < at ? i : i + 1] = old[i];
     grid->grid.iters[at] = iter;
@@ -195,7 +195,7 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
 
 void split_kernel(Arena *arena, Func *kernel, int blocks) {
     Split s = {.arena = arena, .blocks = blocks, .count = e_int(arena, blocks), .grid = (Stmt *)func_grid(kernel)};
-    find_pieces(kernel, &s.slices);
+    EXPECT(arena_failure(arena), find_pieces(kernel, &s.slices), "'%s' cannot be split", kernel->name);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
     for (int i = 0; i < body->count; i++) {
@@ -314,7 +314,7 @@ static const char *free_name(Arena *arena, const Module *module, const char *wan
 static Func *slices_kernel(Arena *arena, const Module *module, const Func *kernel) {
     Func *func = clone_func(arena, kernel);
     Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
-    find_pieces(func, &s.slices);
+    EXPECT(arena_failure(arena), find_pieces(func, &s.slices), "'%s' cannot be split", kernel->name);
     const char *name = arena_printf(arena, "%s__split_k_%lldx%lld", kernel->name, (long long)s.slices.rows,
                                     (long long)s.slices.columns);
     func->name = free_name(arena, module, name);
@@ -425,7 +425,7 @@ Expr *workspace_slices(Arena *arena, const Func *kernel, Expr *steps) {
 SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
     KSlices slices;
     Func *program = clone_func(arena, kernel);
-    find_pieces(program, &slices);
+    EXPECT(arena_failure(arena), find_pieces(program, &slices), "'%s' cannot be split", kernel->name);
     SplitKWorkspace workspace = {program, slices_kernel(arena, module, kernel),
                                  sum_kernel(arena, target, module, kernel, slices.acc->type)};
     const Stmt *grid = func_grid(program);

@@ -1,4 +1,4 @@
-// swap-operands: a product whose tile has too few rows for the tensor cores is turned around.
+// swap-operands: computes the transposed product where a tile has too few rows for the tensor cores.
 //
 // wgmma multiplies strips of 64 rows. A tile of 16 rows, right for few rows of A, would leave three quarters of every
 // product unused, but its columns may make whole strips:
@@ -11,9 +11,9 @@
 //     }                                                     }
 //     copy(acc, C[bm * 16, bn * 64]);                       copy(acc, C[bm * 16 +: 16, bn * 64 +: 64].T);
 //
-// Each element is the sum of the same products in the same order. It happens where the kernel could not be
-// warp-specialized as it stands and can be afterwards (warp_specialize.h), and where every use of the accumulators can
-// be turned: fills, copies to and from memory, reductions, and loops over elements.
+// Each element is the sum of the same products in the same order. The pass applies where the kernel cannot be
+// warp-specialized as it is and can be afterwards (warp_specialize.h), and where every use of the accumulators can be
+// transposed: fills, copies to and from memory, reductions, and loops over elements.
 #include "passes/tile/swap_operands.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -85,7 +85,7 @@ static void swap_call(OperandSwap *swap, Stmt *stmt) {
     }
 }
 
-static void swap_indices(OperandSwap *swap, Expr ***indices) {
+static void swap_indices(OperandSwap *swap, Expr ***indices) {   // of accumulators, whose rank is 2
     Expr **swapped = NEW_ARRAY(swap->arena, Expr *, 2);
     swapped[0] = (*indices)[1];
     swapped[1] = (*indices)[0];
@@ -118,7 +118,7 @@ static void find_accumulator(OperandSwap *swap, Buf *acc) {
     map_put(swap->swapped, acc, buf_new(swap->arena, acc->name, acc->scope, acc->type, 2, shape, acc->loc));
 }
 
-// In place; false: what is left is of no use.
+// In place. False: the accumulator has a use that cannot be transposed, and the kernel is left half changed.
 static bool swap_kernel(Arena *arena, Func *kernel) {
     OperandSwap swap = {.arena = arena, .kernel = kernel, .swapped = map_new(arena)};
     FOR_EACH_STMT (stmt, &kernel->body)
@@ -136,7 +136,7 @@ static bool has_few_rows(const Func *kernel) {
     return m % WGMMA_ROWS != 0 && n % WGMMA_ROWS == 0;
 }
 
-// In place, turned where that is asked for; false: what is left is of no use, or nothing was to be done.
+// In place: swaps operands if `swap`, and pads tiles. False: nothing to do, or the kernel is left half changed.
 static bool shape_kernel(Arena *arena, const Target *target, Func *kernel, bool swap) {
     if (swap && !swap_kernel(arena, kernel)) return false;
     return pad_tiles(arena, target, kernel) || swap;

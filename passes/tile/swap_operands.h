@@ -1,4 +1,4 @@
-// Which kernels `swap-operands` changes, for the estimate of what a choice of tunables costs.
+// The result of `swap-operands` on a kernel, for the cost model of tunables.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
