@@ -208,6 +208,12 @@ Expr *e_load1(Arena *arena, Buf *buf, Expr *index) {
     return e_load(arena, buf, 1, &index);
 }
 
+Expr *e_load_at(Arena *arena, const Region *element) {
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0; d < element->count; d++) indices[d] = element->dims[d].start;
+    return e_load(arena, element->buf, element->count, indices);
+}
+
 // ---- questions ----
 bool expr_const(const Expr *e, int64_t *value) {
     if (!e || e->kind != EXPR_INT) return false;

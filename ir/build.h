@@ -13,6 +13,7 @@ Expr *e_bool(Arena *arena, bool value);
 Expr *e_var(Arena *arena, Var *var);
 Expr *e_load(Arena *arena, Buf *buf, int count, Expr *const *indices);
 Expr *e_load1(Arena *arena, Buf *buf, Expr *index);
+Expr *e_load_at(Arena *arena, const Region *element);
 Expr *e_unary(Arena *arena, UnaryOp op, Expr *a);
 Expr *e_binary(Arena *arena, BinaryOp op, Expr *a, Expr *b);   // operand types must agree
 Expr *e_select(Arena *arena, Expr *condition, Expr *yes, Expr *no);
@@ -73,6 +74,7 @@ Stmt *s_var(Arena *arena, Var *var, Expr *value);
 Stmt *s_assign(Arena *arena, Var *var, Expr *value);
 Stmt *s_store(Arena *arena, Buf *buf, int count, Expr *const *indices, Expr *value);
 Stmt *s_store1(Arena *arena, Buf *buf, Expr *index, Expr *value);
+Stmt *s_store_at(Arena *arena, const Region *element, Expr *value);
 Stmt *s_decl(Arena *arena, Buf *buf);
 Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end);   // one iterator, step 1, empty body
 Stmt *s_if(Arena *arena, Expr *condition);
@@ -98,6 +100,7 @@ Expr *block_name(Arena *arena, Block *block, const char *name, Expr *value, Span
 Stmt *block_barrier(Arena *arena, Block *block, Span loc);   // of all threads that execute it
 Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_t count, Span loc);   // a local array
 void block_store1(Arena *arena, Block *block, Buf *buf, Expr *index, Expr *value);
+Block *block_nested(Arena *arena, Block *block, Span loc);      // the body of a new { }
 Block *block_if(Arena *arena, Block *block, Expr *condition);   // its body; NULL: the block itself
 
 // Scalar arithmetic in the exact semantics of the language (used by folding and by the emulator):

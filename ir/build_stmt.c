@@ -151,6 +151,12 @@ Stmt *s_store1(Arena *arena, Buf *buf, Expr *index, Expr *value) {
     return s_store(arena, buf, 1, &index, value);
 }
 
+Stmt *s_store_at(Arena *arena, const Region *element, Expr *value) {
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0; d < element->count; d++) indices[d] = element->dims[d].start;
+    return s_store(arena, element->buf, element->count, indices, value);
+}
+
 Stmt *s_decl(Arena *arena, Buf *buf) {
     Stmt *stmt = stmt_new(arena, STMT_DECL, buf->loc);
     stmt->decl = buf;
@@ -268,6 +274,12 @@ Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_
 
 void block_store1(Arena *arena, Block *block, Buf *buf, Expr *index, Expr *value) {
     block_push(arena, block, s_store1(arena, buf, index, value));
+}
+
+Block *block_nested(Arena *arena, Block *block, Span loc) {
+    Stmt *nested = stmt_new(arena, STMT_BLOCK, loc);
+    block_push(arena, block, nested);
+    return &nested->block;
 }
 
 Block *block_if(Arena *arena, Block *block, Expr *condition) {

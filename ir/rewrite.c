@@ -218,7 +218,8 @@ static Expr *map_operands(Mapper *mapper, Expr *expr) {
 }
 
 Expr *map_expr(Mapper *mapper, Expr *expr) {
-    Expr *mapped = mapper->whole ? expr : map_operands(mapper, expr);
+    Expr *mapped = mapper->replace ? mapper->replace(mapper, expr) : mapper->whole ? expr : NULL;
+    if (!mapped) mapped = map_operands(mapper, expr);
     if (mapper->expr) mapped = mapper->expr(mapper, mapped);
     if (mapped != expr) {
         mapper->changed = true;
@@ -343,11 +344,15 @@ static bool subst_names(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-void subst_block(Subst *subst, Block *block) {
+void subst_stmt(Subst *subst, Stmt *stmt) {
     Mapper mapper = subst_mapper(subst);
-    map_block(&mapper, block);
+    map_stmt(&mapper, stmt);
     Visitor visitor = {.stmt = subst_names, .user = subst};
-    visit_block(&visitor, block);
+    visit_stmt(&visitor, stmt);
+}
+
+void subst_block(Subst *subst, Block *block) {
+    for (int i = 0; i < block->count; i++) subst_stmt(subst, block->items[i]);
 }
 
 // ---- cloning ----

@@ -23,6 +23,8 @@ void visit_expr(Visitor *visitor, Expr *expr);
 // ---- mapping expressions: bottom-up; `expr` gets a node whose operands are done and returns it or another ----
 typedef struct Mapper {
     Arena *arena;
+    // Before the operands: what stands for the node and all in it, NULL: nothing does. May be NULL.
+    Expr *(*replace)(struct Mapper *mapper, Expr *expr);
     Expr *(*expr)(struct Mapper *mapper, Expr *expr);
     Region *(*region)(struct Mapper *mapper, Region *region);   // may be NULL
     void *user;
@@ -50,6 +52,7 @@ void subst_var(Subst *subst, const Var *var, Expr *by);
 void subst_buf(Subst *subst, const Buf *buf, Buf *by);
 Expr *subst_expr(Subst *subst, Expr *expr);
 void subst_block(Subst *subst, Block *block);   // in place
+void subst_stmt(Subst *subst, Stmt *stmt);
 // Deep copies. Everything declared inside (vars, buffers) becomes new objects; what is free stays, unless in `subst`.
 Stmt *clone_stmt(Arena *arena, Subst *subst, const Stmt *stmt);   // subst may be NULL
 void clone_block(Arena *arena, Subst *subst, const Block *from, Block *to);

@@ -206,19 +206,23 @@ const Layout *tv_without_replicas(Arena *arena, const Layout *tv) {
 
 // ---- threads as warps and lanes ----
 
-void tv_split_digit(int64_t weight, int64_t extent, int64_t lanes, int64_t *within, int64_t *above) {
-    if (weight >= lanes) *within = 1;
-    else *within = weight * extent <= lanes ? extent : lanes / weight;
-    *above = extent / *within;
+ThreadDigits tv_thread_digits(const Layout *tv, int64_t lanes) {
+    const LayoutInput *threads = &tv->in[TV_THREAD];
+    ThreadDigits digits = {.count = threads->count};
+    int64_t weight = 1;
+    for (int i = 0; i < threads->count; i++) {
+        int64_t extent = threads->modes[i].extent, reach = weight < lanes ? lanes / weight : 1;
+        int64_t within = weight < lanes && extent < reach ? extent : reach;
+        digits.items[i] = (ThreadDigit){&threads->modes[i], weight, within, extent / within};
+        weight *= extent;
+    }
+    return digits;
 }
 
 int64_t tv_warps_along(const Layout *tv, int axis, int64_t lanes) {
-    int64_t warps = 1, weight = 1, within, above;
-    for (int i = 0; i < tv->in[TV_THREAD].count; i++) {
-        const LayoutMode *mode = &tv->in[TV_THREAD].modes[i];
-        tv_split_digit(weight, mode->extent, lanes, &within, &above);
-        if (mode->stride != 0 && mode->out == axis) warps *= above;
-        weight *= mode->extent;
-    }
+    ThreadDigits digits = tv_thread_digits(tv, lanes);
+    int64_t warps = 1;
+    for (int i = 0; i < digits.count; i++)
+        if (digits.items[i].mode->stride != 0 && digits.items[i].mode->out == axis) warps *= digits.items[i].above;
     return warps;
 }

@@ -51,7 +51,15 @@ int64_t tv_threads_along(const Layout *tv, int axis);
 // Replicas moved to points of their own, beyond the extent of output 0.
 const Layout *tv_without_replicas(Arena *arena, const Layout *tv);
 
-// A thread digit whose step is `weight` threads, cut at the warp: extent = within * above.
-void tv_split_digit(int64_t weight, int64_t extent, int64_t lanes, int64_t *within, int64_t *above);
+// A digit of the thread's number, whose step is `weight` threads, cut at the warp: extent = within * above.
+typedef struct ThreadDigit {
+    const LayoutMode *mode;
+    int64_t weight, within, above;
+} ThreadDigit;
+typedef struct ThreadDigits {
+    int count;
+    ThreadDigit items[LAYOUT_MAX_MODES];
+} ThreadDigits;
+ThreadDigits tv_thread_digits(const Layout *tv, int64_t lanes);
 // Warps over which the elements along `axis` are spread (1: every warp has them whole).
 int64_t tv_warps_along(const Layout *tv, int axis, int64_t lanes);
