@@ -116,6 +116,7 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
 
 // The 8 lanes of each matrix read 8 rows of 16 bytes. All matrices of all steps look alike but for their place.
 static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
+    Arena *arena = gather->context->arena;
     const Region *region = gemm->call.args[operand].region;
     MatrixLoad load = matrix_load(gemm, operand, 4);
     int kept[2], run = matrix_facts.row_bytes / type_bytes(region->buf->type);
@@ -124,10 +125,10 @@ static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
     access->must_be_contiguous = true;
     kept_dims(gather, region, kept);
     FOR_EACH_LANE(access, step, lane, element) {
-        int outer, inner;
-        matrix_lane(&load, lane, &outer, &inner);
-        element[kept[load.trans ? 0 : 1]] = inner + block * step;
-        element[kept[load.trans ? 1 : 0]] = outer;
+        Expr *outer, *inner;
+        matrix_lane(arena, &load, e_int(arena, lane), &outer, &inner);
+        element[kept[load.trans ? 0 : 1]] = inner->integer + block * step;
+        element[kept[load.trans ? 1 : 0]] = outer->integer;
     }
 }
 

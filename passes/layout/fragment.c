@@ -1,41 +1,25 @@
 // Distributions of fragments that need instructions or make expressions; one view of a fragment per loop.
 #include "passes/layout/fragment.h"
 #include "ir/build.h"
-#include "ir/rewrite.h"
-#include "support/map.h"
+#include "ir/query.h"
+#include "passes/select/tma.h"
+#include <string.h>
 
 // ---- tensor cores ----
 
-static const Layout *of_instruction(Arena *arena, const char *text, int64_t rows, int64_t columns, int64_t warps_m,
-                                    int64_t warps_n, int64_t threads) {
+const Layout *fragment_of_instruction(Arena *arena, const char *instruction, int64_t rows, int64_t columns,
+                                      int64_t warps_m, int64_t warps_n, int64_t threads) {
     const char *why = NULL;
     int64_t shape[] = {rows, columns}, warps[] = {warps_m, warps_n};
-    return tv_of_instruction(arena, layout_parse(arena, text, 0, &why), shape, warps, threads);
+    return tv_of_instruction(arena, layout_parse(arena, instruction, 0, &why), shape, warps, threads);
 }
 
-const Layout *fragment_accumulator(Arena *arena, const MmaInfo *info, int64_t m, int64_t n, int64_t warps_m,
-                                   int64_t warps_n, int64_t threads) {
-    return of_instruction(arena, info->c_layout, m, n, warps_m, warps_n, threads);
-}
-
-const Layout *fragment_operand_a(Arena *arena, const MmaInfo *info, int64_t m, int64_t k, int64_t warps_m,
-                                 int64_t threads) {
-    return of_instruction(arena, info->a_layout, m, k, warps_m, 1, threads);
-}
-
-const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t n, int64_t warpgroups,
-                             int64_t threads) {
-    return of_instruction(arena, info->acc_layout, m, n, warpgroups, 1, threads);
-}
-
-const Layout *fragment_wgmma_a(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
-                               int64_t threads) {
-    return of_instruction(arena, info->a_layout, m, k, warpgroups, 1, threads);
-}
-
-const Layout *fragment_wgmma_paired(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
-                                    int64_t threads) {
-    return of_instruction(arena, info->a_paired, m, k, warpgroups, 1, threads);
+const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stmt, const WgmmaInfo *info,
+                               int64_t warpgroups, int64_t threads) {
+    GemmOp gemm = gemm_of(stmt);
+    const char *instruction = wgmma_pairs(arena, kernel, stmt, info) ? info->a_paired : info->a_layout;
+    return fragment_of_instruction(arena, instruction, region_extent(gemm.acc, 0), region_extent(gemm.a, 1), warpgroups,
+                                   1, threads);
 }
 
 // ---- digits as expressions ----
@@ -74,8 +58,7 @@ Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread) {
         const LayoutMode *mode = &map->in[TV_THREAD].modes[i];
         if (mode->stride == 0) {
             Expr *digit = digit_of(arena, thread, weight, mode->extent, tv_threads(map));
-            Expr *is_first = e_eq(arena, digit, e_int(arena, 0));
-            first = first ? e_and(arena, first, is_first) : is_first;
+            first = e_both(arena, first, e_eq(arena, digit, e_int(arena, 0)));
         }
         weight *= mode->extent;
     }
@@ -150,7 +133,6 @@ struct View {
 };
 
 typedef struct Views {
-    PassContext *context;
     Arena *arena;
     Stmt *loop;
     Map *of;        // fragment -> first View
@@ -175,67 +157,56 @@ static bool view_dims(const Views *views, int count, Expr *const *indices, int *
     return true;
 }
 
-static bool same_dims(const int *a, const int *b, int count) {
-    for (int d = 0; d < count; d++)
-        if (a[d] != b[d]) return false;
-    return true;
-}
-
-static View *add_view(Views *views, View *after, Buf *buf, int count, const int *dims) {
+static View *add_view(Views *views, View *after, Buf *buf, const int *dims) {
     View *view = NEW(views->arena, View);
     view->buf = buf;
-    for (int d = 0; d < count; d++) view->dims[d] = dims[d];
+    memcpy(view->dims, dims, sizeof *dims * (size_t)buf->rank);
     if (after) after->next = view;
+    else map_put(views->of, buf, view);
     return view;
 }
 
 static Buf *copy_before(Views *views, Buf *buf) {
     Arena *arena = views->arena;
     Buf *copy = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, views->loop->loc);
-    Arg args[] = {arg_region(region_whole(arena, buf)), arg_region(region_whole(arena, copy))};
-    Stmt *made = s_call(arena, OP_COPY, 2, args);
-    made->loc = views->loop->loc;
     block_push(arena, &views->before, s_decl(arena, copy));
-    block_push(arena, &views->before, made);
+    BLOCK_CALL(arena, &views->before, views->loop->loc, OP_COPY, arg_region(region_whole(arena, buf)),
+               arg_region(region_whole(arena, copy)));
     views->changed = true;
     return copy;
 }
 
-static bool store_view(Visitor *visitor, Stmt *stmt) {
-    Views *views = visitor->user;
+static void store_views(Views *views) {
     int dims[LAYOUT_MAX_RANK];
-    if (stmt->kind != STMT_STORE || stmt->store.buf->scope != SCOPE_FRAGMENT || map_has(views->of, stmt->store.buf))
-        return true;
-    if (view_dims(views, stmt->store.count, stmt->store.indices, dims))
-        map_put(views->of, stmt->store.buf, add_view(views, NULL, stmt->store.buf, stmt->store.count, dims));
-    return true;
+    FOR_EACH_STMT (stmt, &views->loop->loop.body) {
+        if (stmt->kind != STMT_STORE || stmt->store.buf->scope != SCOPE_FRAGMENT) continue;
+        Buf *buf = stmt->store.buf;
+        if (!map_has(views->of, buf) && view_dims(views, stmt->store.count, stmt->store.indices, dims))
+            add_view(views, NULL, buf, dims);
+    }
 }
 
 static Expr *load_view(Mapper *mapper, Expr *expr) {
     Views *views = mapper->user;
-    int dims[LAYOUT_MAX_RANK], count;
+    int dims[LAYOUT_MAX_RANK];
     if (expr->kind != EXPR_LOAD || expr->load.buf->scope != SCOPE_FRAGMENT) return expr;
     Buf *buf = expr->load.buf;
-    count = expr->load.count;
+    int count = expr->load.count;
     if (!view_dims(views, count, expr->load.indices, dims)) return expr;
     View *view = map_get(views->of, buf), *last = NULL;
-    if (!view) map_put(views->of, buf, view = add_view(views, NULL, buf, count, dims));
-    for (; view && !same_dims(view->dims, dims, count); view = view->next) last = view;
-    if (!view) view = add_view(views, last, copy_before(views, buf), count, dims);
-    if (view->buf == buf) return expr;
-    Expr *load = e_load(views->arena, view->buf, count, expr->load.indices);
-    load->loc = expr->loc;
-    return load;
+    if (!view) view = add_view(views, NULL, buf, dims);
+    for (; view && memcmp(view->dims, dims, sizeof *dims * (size_t)count) != 0; view = view->next) last = view;
+    if (!view) view = add_view(views, last, copy_before(views, buf), dims);
+    return view->buf == buf ? expr : e_load(views->arena, view->buf, count, expr->load.indices);
 }
 
 static void separate_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Views *views = mapper->user;
-    if (stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL) {
+    if (is_loop(stmt, LOOP_PARALLEL)) {
         views->loop = stmt;
         views->of = map_new(views->arena);
         views->before = (Block){0};
-        Visitor stores = {.stmt = store_view, .user = views};
-        visit_block(&stores, &stmt->loop.body);
+        store_views(views);
         Mapper loads = {.arena = views->arena, .expr = load_view, .user = views};
         map_block(&loads, &stmt->loop.body);
         block_append(views->arena, out, &views->before);
@@ -244,7 +215,7 @@ static void separate_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
 }
 
 bool separate_views(PassContext *context, Func *kernel) {
-    Views views = {.context = context, .arena = context->arena};
+    Views views = {.arena = context->arena};
     StmtMapper mapper = {.arena = context->arena, .stmt = separate_in_loop, .user = &views};
     rewrite_block(&mapper, &kernel->body);
     return views.changed;

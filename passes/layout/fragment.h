@@ -4,23 +4,13 @@
 #include "layout/distribution.h"
 #include "passes/pass.h"
 
-// The accumulator [m, n] of a gemm by `info` over warps_m x warps_n warps (the rest of the threads replicate), and its
-// operand a [m, k] in registers (every warp along n has it).
-const Layout *fragment_accumulator(Arena *arena, const MmaInfo *info, int64_t m, int64_t n, int64_t warps_m,
-                                   int64_t warps_n, int64_t threads);
-const Layout *fragment_operand_a(Arena *arena, const MmaInfo *info, int64_t m, int64_t k, int64_t warps_m,
-                                 int64_t threads);
-
-// The accumulator [m, n] of a gemm by wgmma over so many warpgroups, each with strips of the instruction's rows, one
-// after the other; and its operand a [m, k] in registers.
-const Layout *fragment_wgmma(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t n, int64_t warpgroups,
-                             int64_t threads);
-const Layout *fragment_wgmma_a(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
-                               int64_t threads);
-
-// With k in pairs (WgmmaInfo.a_paired).
-const Layout *fragment_wgmma_paired(Arena *arena, const WgmmaInfo *info, int64_t m, int64_t k, int64_t warpgroups,
-                                    int64_t threads);
+// A tile [rows, columns] in an instruction's own layout (of MmaInfo or WgmmaInfo), repeated over warps_m x warps_n warps
+// (of wgmma: warpgroups, warps_n 1), each with rows one after the other; the rest of the threads replicate.
+const Layout *fragment_of_instruction(Arena *arena, const char *instruction, int64_t rows, int64_t columns,
+                                      int64_t warps_m, int64_t warps_n, int64_t threads);
+// Operand a of a gemm by wgmma in registers, with k in pairs where that of b is so (wgmma_pairs).
+const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stmt, const WgmmaInfo *info,
+                               int64_t warpgroups, int64_t threads);
 
 // Where in `own` the thread has what is its value number `value` in `seen`. NULL: not every thread has the same in
 // both.

@@ -31,10 +31,11 @@
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 
-static void set_layout(Inference *inference, Buf *buf, const Layout *layout) {
-    if (buf->layout) return;
+// False: it has one.
+static bool set_layout(Inference *inference, Buf *buf, const Layout *layout) {
+    if (!layout || buf->layout) return false;
     buf->layout = layout;
-    inference->changed = true;
+    return inference->changed = true;
 }
 
 // ---- strict: what instructions dictate, over how many warps ----
@@ -47,34 +48,29 @@ static int find_group(Inference *inference, int i) {
 // Items that touch a common fragment belong together: their rows are split over warps in one way.
 static void join_groups(Inference *inference) {
     Map *first = map_new(inference->arena);
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
-        for (int u = 0; u < item->uses.count; u++) {
-            Item *other = map_get(first, item->uses.items[u].buf);
-            if (!other) {
-                map_put(first, item->uses.items[u].buf, item);
-                continue;
-            }
-            int root = find_group(inference, i), other_root = find_group(inference, other->group);
-            inference->items.items[root]->group = other_root;
+    VEC_EACH_PTR (Item, item, &inference->items) {
+        VEC_EACH (const FragmentUse, use, &item->uses) {
+            const Item *other = map_get(first, use->buf);
+            if (!other) map_put(first, use->buf, item);
+            else
+                inference->items.items[find_group(inference, item->group)]->group = find_group(inference, other->group);
         }
     }
 }
 
 static bool reduces_rows(const Item *item) {
-    return item->kind == ITEM_REDUCE && item->stmt->call.args[0].region->buf->rank == 2 &&
-           expr_is_int(item->stmt->call.args[2].value, 1);
+    ReduceOp reduce;
+    return match_reduce(item->stmt, &reduce) && reduce.src->buf->rank == 2 && expr_is_int(reduce.axis, 1);
 }
 
 static bool has_register_operand(const Item *item) {
-    return item->kind == ITEM_GEMM && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT;
+    return item->kind == ITEM_GEMM && gemm_of(item->stmt).a->buf->scope == SCOPE_FRAGMENT;
 }
 
 // A warp should own whole rows when a row is reduced or when rows feed a further gemm from registers.
 static bool group_wants_rows(Inference *inference, int root) {
-    for (int i = 0; i < inference->items.count; i++)
-        if (find_group(inference, i) == root &&
-            (reduces_rows(inference->items.items[i]) || has_register_operand(inference->items.items[i])))
+    VEC_EACH_PTR (Item, item, &inference->items)
+        if (find_group(inference, item->group) == root && (reduces_rows(item) || has_register_operand(item)))
             return true;
     return false;
 }
@@ -97,62 +93,61 @@ static bool choose_warps(Item *item, int64_t warps, bool rows) {
     return best != INT64_MAX;
 }
 
-static void infer_mma(Inference *inference, Item *item, bool rows) {
-    int64_t warps = inference->threads / inference->context->target->warp_lanes;
+static const Layout *of_instruction(const Inference *inference, const Item *item, const char *instruction,
+                                    int64_t columns) {
+    return fragment_of_instruction(inference->arena, instruction, item->m, columns, item->warps_m, item->warps_n,
+                                   inference->threads);
+}
+
+// Operand a in registers: every warp along n has it. NULL: the instruction does not take it from there.
+static const Layout *register_operand(const Inference *inference, const Item *item) {
+    if (item->is_wgmma)
+        return fragment_wgmma_a(inference->arena, inference->kernel, item->stmt, &item->wgmma, item->warps_m,
+                                inference->threads);
+    return item->mma && item->warps_n == 1 ? of_instruction(inference, item, item->mma->a_layout, item->k) : NULL;
+}
+
+// False: not by tensor cores.
+static bool split_over_warps(Inference *inference, Item *item, bool rows) {
+    const Target *target = inference->context->target;
     const Attr *fixed = attr_get(item->stmt->attrs, ATTR_WARPS);
-    if (fixed) {
+    if (item->mma && !fixed) return choose_warps(item, inference->threads / target->warp_lanes, rows);
+    if (item->mma) {
         item->warps_m = fixed->args[0].integer;
         item->warps_n = fixed->args[1].integer;
-    } else if (!choose_warps(item, warps, rows)) {
-        via_set(inference->arena, item->stmt, VIA_FMA);
-        item->mma = NULL;
-        return;
+    } else if (item->is_wgmma) {
+        item->warps_m = inference->threads / target_warpgroup(target);
+        item->warps_n = 1;
     }
-    item->map = fragment_accumulator(inference->arena, item->mma, item->m, item->n, item->warps_m, item->warps_n,
-                                     inference->threads);
-    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
-    if (has_register_operand(item) && item->warps_n == 1)
-        set_layout(
-            inference, item->stmt->call.args[0].region->buf,
-            fragment_operand_a(inference->arena, item->mma, item->m, item->k, item->warps_m, inference->threads));
-}
-
-static int64_t warpgroups(const Inference *inference) {
-    return inference->threads / target_warpgroup(inference->context->target);
-}
-
-static const Layout *wgmma_operand(const Inference *inference, const Item *item) {
-    bool paired = wgmma_pairs(inference->arena, inference->kernel, item->stmt, &item->wgmma);
-    return (paired ? fragment_wgmma_paired : fragment_wgmma_a)(inference->arena, &item->wgmma, item->m, item->k,
-                                                               warpgroups(inference), inference->threads);
-}
-
-static void infer_wgmma(Inference *inference, Item *item) {
-    item->map =
-        fragment_wgmma(inference->arena, &item->wgmma, item->m, item->n, warpgroups(inference), inference->threads);
-    set_layout(inference, item->stmt->call.args[2].region->buf, item->map);
-    if (has_register_operand(item))
-        set_layout(inference, item->stmt->call.args[0].region->buf, wgmma_operand(inference, item));
+    return item->mma || item->is_wgmma;
 }
 
 // Without tensor cores each thread computes a small block: four columns (one vector) by some rows.
-static void infer_fma(Inference *inference, Item *item) {
-    int64_t shape[] = {item->m, item->n};
-    int64_t vector = item->n % 4 == 0 ? 4 : 1;
-    Buf *acc = item->stmt->call.args[2].region->buf;
+static void infer_fma(Inference *inference, Item *item, Buf *acc) {
+    int64_t shape[] = {item->m, item->n}, vector = item->n % 4 == 0 ? 4 : 1;
+    if (item->mma) via_set(inference->arena, item->stmt, VIA_FMA);
+    item->mma = NULL;
     set_layout(inference, acc, tv_blocked(inference->arena, 2, shape, inference->threads, 1, vector, 0));
     item->map = acc->layout;
 }
 
+static void infer_gemm(Inference *inference, Item *item, bool rows) {
+    GemmOp gemm = gemm_of(item->stmt);
+    if (!split_over_warps(inference, item, rows)) {
+        infer_fma(inference, item, gemm.acc->buf);
+        return;
+    }
+    const char *instruction = item->mma ? item->mma->c_layout : item->wgmma.acc_layout;
+    item->map = of_instruction(inference, item, instruction, item->n);
+    set_layout(inference, gemm.acc->buf, item->map);
+    if (has_register_operand(item)) set_layout(inference, gemm.a->buf, register_operand(inference, item));
+}
+
 static void infer_strict(Inference *inference) {
     join_groups(inference);
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
-        if (item->kind != ITEM_GEMM) continue;
-        if (item->mma) infer_mma(inference, item, group_wants_rows(inference, find_group(inference, i)));
-        else if (item->is_wgmma) infer_wgmma(inference, item);
-        if (!item->map) infer_fma(inference, item);
-    }
+    VEC_EACH_PTR (Item, item, &inference->items)
+        if (item->kind == ITEM_GEMM)
+            infer_gemm(inference, item, group_wants_rows(inference, find_group(inference, item->group)));
 }
 
 // ---- common: propagation ----
@@ -191,46 +186,36 @@ static bool set_map(Item *item, const Layout *map) {
 static bool propagate_loop(Inference *inference, Item *item) {
     bool changed = false;
     for (int stores = 1; stores >= 0 && !item->map; stores--)
-        for (int u = 0; u < item->uses.count && !item->map; u++)
-            if (item->uses.items[u].is_store == stores)
-                changed |= set_map(item, map_from_use(inference, item, &item->uses.items[u]));
+        VEC_EACH (const FragmentUse, use, &item->uses)
+            if (use->is_store == stores) changed |= set_map(item, map_from_use(inference, item, use));
     if (!item->map) return changed;
-    for (int u = 0; u < item->uses.count; u++) {
-        FragmentUse *use = &item->uses.items[u];
-        if (use->buf->layout) continue;
+    VEC_EACH (FragmentUse, use, &item->uses) {
         const Layout *required = layout_for_use(inference, item, use);
-        if (!covers(required, use->buf)) continue;
-        set_layout(inference, use->buf, required);
-        changed = true;
+        if (covers(required, use->buf)) changed |= set_layout(inference, use->buf, required);
     }
     return changed;
 }
 
 static bool propagate_reduce(Inference *inference, Item *item) {
-    Buf *src = item->stmt->call.args[0].region->buf, *dst = item->stmt->call.args[1].region->buf;
-    if (src->scope != SCOPE_FRAGMENT || !src->layout) return false;
-    bool changed = set_map(item, src->layout);
-    if (dst->scope != SCOPE_FRAGMENT || dst->layout) return changed;
-    const Layout *result = reduce_result(inference->arena, item->stmt, src->layout);
-    if (result) set_layout(inference, dst, result);
-    return result != NULL || changed;
+    ReduceOp reduce = reduce_of(item->stmt);
+    const Layout *src = reduce.src->buf->layout;
+    if (reduce.src->buf->scope != SCOPE_FRAGMENT || !src) return false;
+    bool changed = set_map(item, src);
+    if (reduce.dst->buf->scope != SCOPE_FRAGMENT || reduce.dst->buf->layout) return changed;
+    return set_layout(inference, reduce.dst->buf, reduce_result(inference->arena, item->stmt, src)) || changed;
 }
 
 static bool propagate_scan(Inference *inference, Item *item) {
     bool changed = false;
-    for (int u = 0; u < item->uses.count; u++) changed |= set_map(item, item->uses.items[u].buf->layout);
-    for (int u = 0; u < item->uses.count && item->map; u++) {
-        changed |= !item->uses.items[u].buf->layout;
-        set_layout(inference, item->uses.items[u].buf, item->map);
-    }
+    VEC_EACH (const FragmentUse, use, &item->uses) changed |= set_map(item, use->buf->layout);
+    VEC_EACH (const FragmentUse, use, &item->uses) changed |= set_layout(inference, use->buf, item->map);
     return changed;
 }
 
 static void propagate(Inference *inference) {
     for (bool changed = true; changed;) {
         changed = false;
-        for (int i = 0; i < inference->items.count; i++) {
-            Item *item = inference->items.items[i];
+        VEC_EACH_PTR (Item, item, &inference->items) {
             if (item->kind == ITEM_LOOP) changed |= propagate_loop(inference, item);
             if (item->kind == ITEM_REDUCE) changed |= propagate_reduce(inference, item);
             if (item->kind == ITEM_SCAN) changed |= propagate_scan(inference, item);
@@ -240,19 +225,13 @@ static void propagate(Inference *inference) {
 
 // ---- free ----
 
-static int axis_of(const Stmt *stmt) {
-    return is_scan(stmt) ? scan_axis(stmt) : reduce_op_axis(stmt);
-}
-
 // Some reduction, or scan, of the loop's group runs along the loop's fast dim.
 static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kind) {
     int root = find_group(inference, item->group);
-    for (int i = 0; i < inference->items.count; i++) {
-        const Item *other = inference->items.items[i];
-        if (other->kind == kind && find_group(inference, i) == root &&
-            other->stmt->call.args[0].region->buf->rank == item->loop.rank && axis_of(other->stmt) == item->fast)
+    VEC_EACH_PTR (Item, other, &inference->items)
+        if (other->kind == kind && find_group(inference, other->group) == root &&
+            call_region(other->stmt, 0)->buf->rank == item->loop.rank && reduce_op_axis(other->stmt) == item->fast)
             return true;
-    }
     return false;
 }
 
@@ -278,8 +257,8 @@ static const Layout *blocked_map(Inference *inference, const Item *item) {
 }
 
 static bool has_unknown_fragment(const Item *item) {
-    for (int u = 0; u < item->uses.count; u++)
-        if (!item->uses.items[u].buf->layout) return true;
+    VEC_EACH (const FragmentUse, use, &item->uses)
+        if (!use->buf->layout) return true;
     return false;
 }
 
@@ -292,8 +271,7 @@ static int64_t space_size(const Item *item) {
 // The loop without a map that moves most elements of unknown fragments, memory accesses first.
 static Item *choose_root(Inference *inference) {
     Item *best = NULL;
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
+    VEC_EACH_PTR (Item, item, &inference->items) {
         if (item->kind != ITEM_LOOP || item->map || !has_unknown_fragment(item)) continue;
         if (!best || (item->has_memory != best->has_memory ? item->has_memory : space_size(item) > space_size(best)))
             best = item;
@@ -302,14 +280,12 @@ static Item *choose_root(Inference *inference) {
 }
 
 static bool give_some_fragment_a_layout(Inference *inference) {
-    for (int i = 0; i < inference->fragments.count; i++) {
-        Buf *buf = inference->fragments.items[i];
-        if (buf->layout) continue;
+    VEC_EACH_PTR (Buf, buf, &inference->fragments) {
         int64_t shape[LAYOUT_MAX_RANK];
+        if (buf->layout) continue;
         for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
-        set_layout(inference, buf,
-                   tv_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
-        return true;
+        return set_layout(inference, buf,
+                          tv_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
     }
     return false;
 }
@@ -321,10 +297,8 @@ static void infer_free(Inference *inference) {
         else if (!give_some_fragment_a_layout(inference)) break;
         propagate(inference);
     }
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
+    VEC_EACH_PTR (Item, item, &inference->items)
         if (item->kind == ITEM_LOOP && !item->map) item->map = blocked_map(inference, item);
-    }
 }
 
 // ---- conversions ----
@@ -339,32 +313,28 @@ static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
 }
 
 // Within the threads it is a loop like others; else stage-through-shared replaces it.
-static Stmt *whole_copy(Arena *arena, Buf *from, Buf *to) {
-    Arg args[] = {arg_region(region_whole(arena, from)), arg_region(region_whole(arena, to))};
-    Stmt *copy = s_call(arena, OP_COPY, 2, args);
+static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Block *out) {
+    Stmt *copy = BLOCK_CALL(arena, out, (Span){0}, OP_COPY, arg_region(region_whole(arena, from)),
+                            arg_region(region_whole(arena, to)));
     if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
         attr_set_text(arena, &copy->attrs, ATTR_MAP, layout_text(arena, to->layout));
-    return copy;
 }
 
-// A second fragment in the layout that the item needs, copied from and to the first one around it.
 static void convert(Inference *inference, Item *item, Buf *buf, const Layout *required, bool reads, bool writes) {
     Arena *arena = inference->arena;
     Buf *other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, item->stmt->loc);
     other->layout = required;
     Block *before = conversions(inference, inference->before, item->stmt);
     block_push(arena, before, s_decl(arena, other));
-    if (reads) block_push(arena, before, whole_copy(arena, buf, other));
-    if (writes) block_push(arena, conversions(inference, inference->after, item->stmt), whole_copy(arena, other, buf));
+    if (reads) push_whole_copy(arena, buf, other, before);
+    if (writes) push_whole_copy(arena, other, buf, conversions(inference, inference->after, item->stmt));
     Subst *subst = subst_new(arena);
     subst_buf(subst, buf, other);
-    Block one = {.items = &item->stmt, .count = 1, .capacity = 1};
     if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
-    else subst_block(subst, &one);
+    else subst_stmt(subst, item->stmt);
     inference->changed = true;
-    if (inference->context->remarks)
-        diag(inference->context->sink, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name, layout_text(arena, buf->layout),
-             layout_text(arena, required));
+    REMARK(inference->context, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name, layout_text(arena, buf->layout),
+           layout_text(arena, required));
 }
 
 // Some layout in which every thread holds every element: the buffer's own if it is one.
@@ -376,62 +346,64 @@ static const Layout *replicated(Inference *inference, const Buf *buf) {
 }
 
 static const Layout *reduced_layout(Inference *inference, const Item *item) {
-    const Arg *args = item->stmt->call.args;
-    const Buf *src = args[REDUCE_SRC].region->buf, *dst = args[REDUCE_DST].region->buf;
+    ReduceOp reduce = reduce_of(item->stmt);
+    const Buf *src = reduce.src->buf, *dst = reduce.dst->buf;
     const Layout *result = reduce_result(inference->arena, item->stmt, item->map);
+    if (result) return result;
     int axis = reduce_op_axis(item->stmt);
-    if (!result)
-        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(dst, axis),
-             (long long)tv_threads_along(item->map, axis), axis, src->name);
-    return result ? result : dst->layout;
+    diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(dst, axis),
+         (long long)tv_threads_along(item->map, axis), axis, src->name);
+    return dst->layout;
 }
 
 static const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use) {
-    Arena *arena = inference->arena;
-    const Buf *buf = use->buf;
     if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
-    if (item->kind == ITEM_REDUCE) return use->is_store ? reduced_layout(inference, item) : item->map;
-    if (item->kind == ITEM_SCAN) return item->map;
-    if (item->kind == ITEM_SCALAR) return replicated(inference, buf);
-    if (use->is_store) return item->map;
-    if (item->is_wgmma) return wgmma_operand(inference, item);
-    if (!item->mma || item->warps_n != 1) return buf->layout;   // stage-through-shared takes it through shared memory
-    return fragment_operand_a(arena, item->mma, item->m, item->k, item->warps_m, inference->threads);
+    if (item->kind == ITEM_SCALAR) return replicated(inference, use->buf);
+    if (item->kind == ITEM_REDUCE && use->is_store) return reduced_layout(inference, item);
+    if (item->kind != ITEM_GEMM || use->is_store) return item->map;
+    const Layout *operand = register_operand(inference, item);
+    return operand ? operand : use->buf->layout;   // stage-through-shared takes it through shared memory
 }
 
 static bool is_conversion(const Item *item) {
-    return item->kind == ITEM_LOOP && item->stmt->kind == STMT_CALL && item->stmt->call.op == OP_COPY &&
-           item->uses.count == 2 && item->stmt->call.args[0].region->buf->scope == SCOPE_FRAGMENT &&
-           item->stmt->call.args[1].region->buf->scope == SCOPE_FRAGMENT &&
-           region_is_whole(item->stmt->call.args[0].region) && region_is_whole(item->stmt->call.args[1].region);
+    CopyOp copy;
+    return item->uses.count == 2 && match_copy(item->stmt, &copy) && copy.src->buf->scope == SCOPE_FRAGMENT &&
+           copy.dst->buf->scope == SCOPE_FRAGMENT && region_is_whole(copy.src) && region_is_whole(copy.dst);
 }
 
 // What the item writes depends on what was there.
 static bool updates(const Item *item) {
-    if (item->kind == ITEM_REDUCE) {
-        const Expr *accumulate = item->stmt->call.args[3].value;
-        return accumulate && expr_is_int(accumulate, 1);
-    }
+    ReduceOp reduce;
+    if (match_reduce(item->stmt, &reduce)) return reduce.accumulate && expr_is_int(reduce.accumulate, 1);
     return item->kind != ITEM_LOOP && item->kind != ITEM_SCAN;
 }
 
+// How the item uses the fragment, in order: once a store has replaced all of it, nothing older is read.
+static void find_accesses(const Item *item, const Buf *buf, bool *reads, bool *writes) {
+    bool replaced = false;
+    *reads = *writes = false;
+    VEC_EACH (const FragmentUse, use, &item->uses) {
+        if (use->buf != buf) continue;
+        replaced |= item->kind == ITEM_LOOP && use->is_store && !use->keeps;
+        *reads |= !replaced && (!use->is_store || use->keeps || updates(item));
+        *writes |= use->is_store;
+    }
+}
+
+static bool is_first_use(const Item *item, const FragmentUse *use) {
+    for (const FragmentUse *before = item->uses.items; before < use; before++)
+        if (before->buf == use->buf) return false;
+    return true;
+}
+
 static void convert_where_layouts_meet(Inference *inference) {
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
+    VEC_EACH_PTR (Item, item, &inference->items) {
         if ((!item->map && item->kind != ITEM_SCALAR) || is_conversion(item)) continue;
-        for (int u = 0; u < item->uses.count; u++) {
-            const FragmentUse *use = &item->uses.items[u];
-            bool reads = false, writes = false, first = true, written = false;   // written: nothing older is read
-            for (int v = 0; v < item->uses.count; v++) {
-                const FragmentUse *other = &item->uses.items[v];
-                if (other->buf != use->buf) continue;
-                first &= v >= u;
-                written |= item->kind == ITEM_LOOP && other->is_store && !other->keeps;
-                reads |= !written && (!other->is_store || other->keeps || updates(item));
-                writes |= other->is_store;
-            }
+        VEC_EACH (const FragmentUse, use, &item->uses) {
+            bool reads, writes;
+            find_accesses(item, use->buf, &reads, &writes);
             const Layout *required = required_layout(inference, item, use);
-            if (!first || layout_equal(required, use->buf->layout)) continue;
+            if (!is_first_use(item, use) || layout_equal(required, use->buf->layout)) continue;
             convert(inference, item, use->buf, required, reads, writes);
         }
     }
@@ -452,7 +424,7 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Inference *inference = mapper->user;
     Arena *arena = mapper->arena;
     block_push(arena, out, stmt);
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_PARALLEL) return;
+    if (!is_loop(stmt, LOOP_PARALLEL)) return;
     for (int d = 0; d < stmt->loop.count; d++) {
         Iter *iter = &stmt->loop.iters[d];
         int64_t constant;
@@ -483,8 +455,7 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 // A fragment's layout that was written by hand for another number of threads.
 static void check_threads(Inference *inference) {
-    for (int i = 0; i < inference->fragments.count; i++) {
-        const Buf *buf = inference->fragments.items[i];
+    VEC_EACH_PTR (Buf, buf, &inference->fragments) {
         if (!buf->layout || tv_threads(buf->layout) == inference->threads) continue;
         diag(inference->context->sink, buf->loc, T_FRAGMENT_THREADS, buf->name, (long long)tv_threads(buf->layout),
              (long long)inference->threads);
@@ -494,8 +465,7 @@ static void check_threads(Inference *inference) {
 
 static void write_decisions(Inference *inference) {
     Arena *arena = inference->arena;
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
+    VEC_EACH_PTR (Item, item, &inference->items) {
         Attr **attrs = &item->stmt->attrs;
         if (item->kind == ITEM_GEMM && item->mma) {
             int64_t warps[] = {item->warps_m, item->warps_n};
@@ -512,8 +482,7 @@ static void write_decisions(Inference *inference) {
 // Vectors must lie along the map's first value digit; a map that came from a fragment may be narrower than the memory
 // allows.
 static void narrow_vectors(Inference *inference) {
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
+    VEC_EACH_PTR (Item, item, &inference->items) {
         if (item->kind != ITEM_LOOP || !item->map) continue;
         const LayoutInput *values = &item->map->in[TV_VALUE];
         const LayoutMode *first = &values->modes[0];
@@ -524,10 +493,8 @@ static void narrow_vectors(Inference *inference) {
 
 // Where fragments have replicas of what such a loop writes, conversions come around it.
 static void drop_replicas(Inference *inference) {
-    for (int i = 0; i < inference->items.count; i++) {
-        Item *item = inference->items.items[i];
+    VEC_EACH_PTR (Item, item, &inference->items)
         if (item->unreplicated && item->map) item->map = tv_without_replicas(inference->arena, item->map);
-    }
 }
 
 static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *scope) {

@@ -11,16 +11,22 @@
 #include <string.h>
 
 static void add_fragment(Inference *inference, Buf *buf) {
-    for (int i = 0; i < inference->fragments.count; i++)
-        if (inference->fragments.items[i] == buf) return;
+    VEC_EACH_PTR (Buf, known, &inference->fragments)
+        if (known == buf) return;
     vec_push(inference->arena, &inference->fragments, buf);
 }
 
+// dims NULL: each dim by the iterator of its number.
 static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const int *dims, bool is_store) {
     FragmentUse use = {.buf = buf, .rank = rank, .is_store = is_store};
-    for (int d = 0; d < rank; d++) use.dims[d] = dims[d];
+    for (int d = 0; d < rank; d++) use.dims[d] = dims ? dims[d] : d;
     vec_push(inference->arena, &item->uses, use);
     add_fragment(inference, buf);
+}
+
+// An operand of an op on whole tiles.
+static void add_operand(Inference *inference, Item *item, const Region *region, bool is_store) {
+    if (region->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, region->buf, region->buf->rank, NULL, is_store);
 }
 
 static bool stores_all(const TileLoop *loop, const TileAccess *access, const int *dims) {
@@ -35,29 +41,24 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
 // The loop's other accesses of the fragment go through the same iterators (separate_views: all that can be made so
 // are).
 static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
-    for (int u = 0; u < item->uses.count; u++) {
-        const FragmentUse *use = &item->uses.items[u];
+    VEC_EACH (const FragmentUse, use, &item->uses)
         if (use->buf == access->buf && memcmp(use->dims, dims, sizeof *dims * (size_t)use->rank) != 0) return false;
-    }
     return true;
 }
 
 static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
+    VEC_EACH (const TileAccess, access, accesses) {
+        int dims[LAYOUT_MAX_RANK];
         if (access->buf->scope != SCOPE_FRAGMENT) {
             item->has_memory = true;
-            continue;
-        }
-        int dims[LAYOUT_MAX_RANK];
-        if (access_dims(&item->loop, access, dims) && one_view(item, access, dims)) {
+        } else if (access_dims(&item->loop, access, dims) && one_view(item, access, dims)) {
             add_use(inference, item, access->buf, access->count, dims, access->is_store);
             vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims);
-            continue;
+        } else {
+            Span place = access->load ? access->load->loc : item->stmt->loc;
+            diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
+            inference->failed = true;
         }
-        Span place = access->load ? access->load->loc : item->stmt->loc;
-        diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
-        inference->failed = true;
     }
 }
 
@@ -65,11 +66,9 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
 // other lanes for the dim in which the shared side is dense.
 static int64_t line_threads(const Target *target, const TileAccessVec *accesses, int64_t vector) {
     int widest = 1;
-    for (int a = 0; a < accesses->count; a++)
-        if (accesses->items[a].buf->scope == SCOPE_GLOBAL) {
-            int bytes = type_bytes(accesses->items[a].buf->type);
-            widest = bytes > widest ? bytes : widest;
-        }
+    VEC_EACH (const TileAccess, access, accesses)
+        if (access->buf->scope == SCOPE_GLOBAL && type_bytes(access->buf->type) > widest)
+            widest = type_bytes(access->buf->type);
     int64_t threads = target->line_bytes / (vector * widest);
     return threads < 1 ? 1 : threads;
 }
@@ -77,8 +76,7 @@ static int64_t line_threads(const Target *target, const TileAccessVec *accesses,
 // The loop updates this memory: an atomic, or both a load and a store.
 static bool updates_memory(const TileAccessVec *accesses, const Buf *buf) {
     bool loads = false, stores = false;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
+    VEC_EACH (const TileAccess, access, accesses) {
         if (access->buf != buf) continue;
         if (access->is_atomic && !access->is_peer) return true;
         stores |= access->is_store;
@@ -89,8 +87,7 @@ static bool updates_memory(const TileAccessVec *accesses, const Buf *buf) {
 
 static bool must_not_be_replicated(const TileAccessVec *accesses) {
     bool registers = false, updates = false;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
+    VEC_EACH (const TileAccess, access, accesses) {
         if (access->buf->scope == SCOPE_FRAGMENT) registers |= access->is_store;
         else updates |= updates_memory(accesses, access->buf);
     }
@@ -109,12 +106,8 @@ static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
 }
 
 static void collect_reduce(Inference *inference, Item *item) {
-    const Arg *args = item->stmt->call.args;
-    Buf *src = args[0].region->buf, *dst = args[1].region->buf;
-    int dims[LAYOUT_MAX_RANK];
-    for (int d = 0; d < LAYOUT_MAX_RANK; d++) dims[d] = d;
-    if (src->scope == SCOPE_FRAGMENT) add_use(inference, item, src, src->rank, dims, false);
-    if (dst->scope == SCOPE_FRAGMENT) add_use(inference, item, dst, dst->rank, dims, true);
+    add_operand(inference, item, call_region(item->stmt, REDUCE_SRC), false);
+    add_operand(inference, item, call_region(item->stmt, REDUCE_DST), true);
 }
 
 // Why the threads here cannot execute a product by these instructions; NULL: they can.
@@ -127,24 +120,23 @@ static const char *threads_problem(const Inference *inference, const Item *item)
 }
 
 static void collect_gemm(Inference *inference, Item *item) {
-    const Region *a = item->stmt->call.args[0].region, *b = item->stmt->call.args[1].region,
-                 *acc = item->stmt->call.args[2].region;
-    int dims[LAYOUT_MAX_RANK] = {0, 1};
-    item->m = region_extent(acc, 0);
-    item->n = region_extent(acc, 1);
-    item->k = region_extent(a, 1);
-    item->mma = gemm_instruction(inference->context->target, item->stmt);
+    const Target *target = inference->context->target;
+    GemmOp gemm = gemm_of(item->stmt);
+    item->m = region_extent(gemm.acc, 0);
+    item->n = region_extent(gemm.acc, 1);
+    item->k = region_extent(gemm.a, 1);
+    item->mma = gemm_instruction(target, item->stmt);
     item->is_wgmma = via_is(item->stmt, VIA_WGMMA);
     const char *why = threads_problem(inference, item);
-    if (!why && item->is_wgmma) why = wgmma_problem(inference->context->target, item->stmt, &item->wgmma);
+    if (!why && item->is_wgmma) why = wgmma_problem(target, item->stmt, &item->wgmma);
     if (why) {
         diag(inference->context->sink, item->stmt->loc, T_VIA, via_text(via_of(item->stmt)), why);
         inference->failed = true;
         item->is_wgmma = false;
     }
-    if (a->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, a->buf, 2, dims, false);
-    if (b->buf->scope == SCOPE_FRAGMENT) add_fragment(inference, b->buf);
-    add_use(inference, item, acc->buf, 2, dims, true);
+    add_operand(inference, item, gemm.a, false);
+    if (gemm.b->buf->scope == SCOPE_FRAGMENT) add_fragment(inference, gemm.b->buf);
+    add_operand(inference, item, gemm.acc, true);
 }
 
 // At block level an element read is a broadcast: every thread must hold it.
@@ -154,7 +146,7 @@ typedef struct ScalarUses {
 } ScalarUses;
 
 static bool collect_scalar_load(Visitor *visitor, Expr *expr) {
-    ScalarUses *uses = visitor->user;
+    const ScalarUses *uses = visitor->user;
     if (expr->kind == EXPR_LOAD && expr->load.buf->scope == SCOPE_FRAGMENT)
         add_use(uses->inference, uses->item, expr->load.buf, 0, NULL, false);
     return true;
@@ -172,8 +164,7 @@ static void collect_scalar(Inference *inference, Item *item) {
         break;
     case STMT_IF: visit_expr(&visitor, stmt->if_.condition); break;
     case STMT_STORE:
-        for (int d = 0; d < stmt->store.count; d++) visit_expr(&visitor, stmt->store.indices[d]);
-        visit_expr(&visitor, stmt->store.value);
+        visit_stmt(&visitor, stmt);
         if (stmt->store.buf->scope == SCOPE_FRAGMENT) add_use(inference, item, stmt->store.buf, 0, NULL, true);
         break;
     default: break;
@@ -195,7 +186,7 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_GEMM) {
+    if (is_call(stmt, OP_GEMM)) {
         item->kind = ITEM_GEMM;
         collect_gemm(inference, item);
     } else if (is_reduction(stmt) || is_scan(stmt)) {

@@ -18,8 +18,6 @@
 //
 // Leading dims beyond the last two (ring slots) pass through the layout.
 #include "ir/build.h"
-#include "ir/rewrite.h"
-#include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/analysis/util.h"
 #include "passes/pass.h"
@@ -31,23 +29,18 @@
 
 // ---- choosing a layout ----
 
-typedef struct Choice {
-    const Layout *layout;
-    int64_t conflicts;
-} Choice;
-
 typedef struct Chooser {
     PassContext *context;
     const SharedAccessVec *accesses;
     const Buf *buf;
-    Choice best;
+    const Layout *best;   // NULL: none yet
+    int64_t conflicts;    // of it
 } Chooser;
 
 // Extra wavefronts and extra accesses; -1: the layout does not suit some access, or is no better than the best so far.
 static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
-    int64_t total = 0, least = chooser->best.layout ? chooser->best.conflicts : INT64_MAX;
-    for (int i = 0; i < chooser->accesses->count; i++) {
-        const SharedAccess *access = &chooser->accesses->items[i];
+    int64_t total = 0, least = chooser->best ? chooser->conflicts : INT64_MAX;
+    VEC_EACH (const SharedAccess, access, chooser->accesses) {
         if (access->buf != chooser->buf) continue;
         AccessCost cost = access_cost_upto(chooser->context->target, access, layout, least - total);
         total += cost.conflicts + cost.accesses - access->steps;
@@ -57,20 +50,21 @@ static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
 }
 
 static void consider(Chooser *chooser, const Layout *layout) {
-    if (!layout || (chooser->best.layout && chooser->best.conflicts == 0)) return;
+    if (!layout || (chooser->best && chooser->conflicts == 0)) return;
     int64_t conflicts = total_cost(chooser, layout);
     if (conflicts < 0) return;
-    chooser->best = (Choice){layout, conflicts};
+    chooser->best = layout;
+    chooser->conflicts = conflicts;
 }
 
 static void consider_swizzles(Chooser *chooser, const Layout *plain) {
     static const int bases[] = {4, 3, 2, 5, 6};   // 16 bytes at a time first: what the widest accesses take
-    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++)
+    int element_bits = type_bits(chooser->buf->type);
+    for (int b = 0; b < COUNT_OF(bases); b++)
         for (int bits = 1; bits <= 5; bits++)
             for (int shift = bits; bases[b] + bits + shift < 20; shift++) {
-                const Layout *swizzled =
-                    layout_with_swizzle(chooser->context->arena, plain, (LayoutSwizzle){bits, bases[b], shift},
-                                        type_bits(chooser->buf->type));
+                LayoutSwizzle swizzle = {bits, bases[b], shift};
+                const Layout *swizzled = layout_with_swizzle(chooser->context->arena, plain, swizzle, element_bits);
                 if (!swizzled) break;   // nor will a longer period fit
                 consider(chooser, swizzled);
             }
@@ -78,39 +72,34 @@ static void consider_swizzles(Chooser *chooser, const Layout *plain) {
 
 // Panels, where TMA or wgmma touches the buffer; a vector as it lies.
 typedef struct Touch {
-    Arena *arena;
-    const Func *kernel;
-    const Target *target;
-    const Buf *buf;
     bool found, in_rows;   // in_rows: by copies that know no panels
     const char *order;     // of k; NULL: as it is
 } Touch;
 
-static void find_order(Touch *touch, const Stmt *gemm) {
+// The order in which a gemm by wgmma has k in its right operand; NULL: as it is.
+static const char *order_of(PassContext *context, const Func *kernel, const Stmt *stmt, const Buf *buf) {
+    GemmOp gemm;
     WgmmaInfo info;
-    if (gemm->call.op != OP_GEMM || gemm->call.args[GEMM_B].region->buf != touch->buf) return;
-    if (wgmma_problem(touch->target, gemm, &info)) return;
-    if (wgmma_pairs(touch->arena, touch->kernel, gemm, &info)) touch->order = info.k_paired;
-}
-
-static bool find_touch(Visitor *visitor, Stmt *stmt) {
-    Touch *touch = visitor->user;
-    if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA) && !via_is(stmt, VIA_TMA_STORE) && !via_is(stmt, VIA_WGMMA))
-        return true;
-    const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(touch->arena, stmt);
-    for (int i = 0; copy && i < copy->call.count; i++)
-        if (call_region(copy, i) && call_region(copy, i)->buf == touch->buf) {
-            touch->found = true;
-            touch->in_rows |= by_bulk(stmt);
-        }
-    if (via_is(stmt, VIA_WGMMA)) find_order(touch, stmt);
-    return true;
+    if (!via_is(stmt, VIA_WGMMA) || !match_gemm(stmt, &gemm) || gemm.b->buf != buf) return NULL;
+    bool pairs = !wgmma_problem(context->target, stmt, &info) && wgmma_pairs(context->arena, kernel, stmt, &info);
+    return pairs ? info.k_paired : NULL;
 }
 
 static Touch touch_of(PassContext *context, Func *kernel, const Buf *buf) {
-    Touch touch = {.arena = context->arena, .kernel = kernel, .target = context->target, .buf = buf};
-    Visitor visitor = {.stmt = find_touch, .user = &touch};
-    if (buf->type != TYPE_MBARRIER) visit_block(&visitor, &kernel->body);
+    Touch touch = {0};
+    if (buf->type == TYPE_MBARRIER) return touch;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA) && !via_is(stmt, VIA_TMA_STORE) && !via_is(stmt, VIA_WGMMA))
+            continue;
+        const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(context->arena, stmt);
+        for (int i = 0; copy && i < copy->call.count; i++) {
+            if (!call_region(copy, i) || call_region(copy, i)->buf != buf) continue;
+            touch.found = true;
+            touch.in_rows |= by_bulk(stmt);
+        }
+        const char *order = order_of(context, kernel, stmt, buf);
+        if (order) touch.order = order;
+    }
     return touch;
 }
 
@@ -130,24 +119,23 @@ static int64_t alignment_of(PassContext *context, Func *kernel, const Buf *buf) 
     return touch_of(context, kernel, buf).found ? tma_facts.shared_align : context->target->vector_bytes;
 }
 
-static Choice choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
+static const Layout *choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
     Arena *arena = context->arena;
     Chooser chooser = {.context = context, .accesses = accesses, .buf = buf};
     int rank = buf->rank < 2 ? buf->rank : 2, bits = type_bits(buf->type);
-    int64_t shape[2], flat;
-    for (int d = 0; d < rank; d++) shape[d] = buf_extent(buf, buf->rank - rank + d);
-    if (rank < 2) return (Choice){layout_row_major(arena, rank, shape), 0};
+    int64_t shape[2];
     const char *why;
-    consider(&chooser, layout_row_major(arena, 2, shape));
+    for (int d = 0; d < rank; d++) shape[d] = buf_extent(buf, buf->rank - rank + d);
+    const Layout *plain = layout_row_major(arena, rank, shape);
+    if (rank < 2) return plain;
+    consider(&chooser, plain);
     for (int chunks = 8; chunks >= 2; chunks /= 2)
         consider(&chooser, layout_bank_swizzle(arena, shape[0], shape[1], bits, chunks, &why));
-    flat = shape[1];
-    if (!chooser.best.layout || chooser.best.conflicts > 0)
-        consider_swizzles(&chooser, layout_padded(arena, shape[0], shape[1], flat));
+    if (!chooser.best || chooser.conflicts > 0)
+        consider_swizzles(&chooser, layout_padded(arena, shape[0], shape[1], shape[1]));
     for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
-        consider(&chooser, layout_padded(arena, shape[0], shape[1], flat + pad));
-    if (!chooser.best.layout) chooser.best.layout = layout_row_major(arena, 2, shape);   // indices outside of the tile
-    return chooser.best;
+        consider(&chooser, layout_padded(arena, shape[0], shape[1], shape[1] + pad));
+    return chooser.best ? chooser.best : plain;   // no layout suits indices outside of the tile
 }
 
 // ---- lives ----
@@ -160,57 +148,42 @@ typedef struct Life {
 
 typedef struct Lifetimes {
     Arena *arena;
-    VEC(Life) lifetimes;
+    VEC(Life) items;
     int clock;
 } Lifetimes;
 
-static Life *life_of(Lifetimes *lifetimes, const Buf *buf) {
-    for (int i = 0; i < lifetimes->lifetimes.count; i++)
-        if (lifetimes->lifetimes.items[i].buf == buf) return &lifetimes->lifetimes.items[i];
-    return NULL;
-}
-
 static void touch(Lifetimes *lifetimes, const Buf *buf, int from, int to) {
-    Life *life = life_of(lifetimes, buf->alias_of ? buf->alias_of : buf);
-    if (!life) return;
-    if (life->first < 0 || from < life->first) life->first = from;
-    if (to > life->last) life->last = to;
+    VEC_EACH (Life, life, &lifetimes->items) {
+        if (life->buf != (buf->alias_of ? buf->alias_of : buf)) continue;
+        if (life->first < 0 || from < life->first) life->first = from;
+        if (to > life->last) life->last = to;
+    }
 }
 
 static void live_block(Lifetimes *lifetimes, const Block *block);
 
 static void live_stmt_itself(Lifetimes *lifetimes, const Stmt *stmt) {
-    EffectVec effects = {0};
-    stmt_effects(lifetimes->arena, stmt, &effects);
-    if (is_call(stmt, OP_AWAIT)) touch(lifetimes, call_region(stmt, 0)->buf, lifetimes->clock, lifetimes->clock);
-    for (int i = 0; i < effects.count; i++) {
-        bool peers =
-            effects.items[i].op == OP_PEER || effects.items[i].op == OP_PEER_STORE;   // others use it when they do
-        touch(lifetimes, effects.items[i].buf, peers ? 0 : lifetimes->clock, peers ? INT_MAX : lifetimes->clock);
+    int now = lifetimes->clock;
+    if (is_call(stmt, OP_AWAIT)) touch(lifetimes, call_region(stmt, 0)->buf, now, now);
+    FOR_EACH_EFFECT (effect, lifetimes->arena, stmt) {
+        bool peers = effect->op == OP_PEER || effect->op == OP_PEER_STORE;   // others use it when they do
+        touch(lifetimes, effect->buf, peers ? 0 : now, peers ? INT_MAX : now);
     }
 }
 
 // Buffers declared outside live through the whole loop when it touches them.
 static void live_loop(Lifetimes *lifetimes, const Stmt *stmt, const Block *body) {
-    int start = lifetimes->clock, known = lifetimes->lifetimes.count;
-    EffectVec effects = {0};
+    int start = lifetimes->clock, known = lifetimes->items.count;
     live_block(lifetimes, body);
-    stmt_effects(lifetimes->arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++)
+    FOR_EACH_EFFECT (effect, lifetimes->arena, stmt)
         for (int l = 0; l < known; l++)
-            if (lifetimes->lifetimes.items[l].buf == effects.items[i].buf)
-                touch(lifetimes, effects.items[i].buf, start, lifetimes->clock);
+            if (lifetimes->items.items[l].buf == effect->buf) touch(lifetimes, effect->buf, start, lifetimes->clock);
 }
 
 // Roles run side by side, and as long as the block: what one touches stays.
 static void live_role(Lifetimes *lifetimes, const Stmt *role) {
-    EffectVec effects = {0};
     live_block(lifetimes, &role->role.body);
-    stmt_effects(lifetimes->arena, role, &effects);
-    for (int i = 0; i < effects.count; i++) {
-        touch(lifetimes, effects.items[i].buf, 0, 0);
-        touch(lifetimes, effects.items[i].buf, INT_MAX, INT_MAX);
-    }
+    FOR_EACH_EFFECT (effect, lifetimes->arena, role) touch(lifetimes, effect->buf, 0, INT_MAX);
 }
 
 static void live_if(Lifetimes *lifetimes, const Stmt *stmt) {
@@ -225,10 +198,8 @@ static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
     lifetimes->clock++;
     switch (stmt->kind) {
     case STMT_DECL:
-        if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of) {
-            Life life = {.buf = stmt->decl, .first = -1, .last = -1};
-            vec_push(lifetimes->arena, &lifetimes->lifetimes, life);
-        }
+        if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of)
+            vec_push(lifetimes->arena, &lifetimes->items, ((Life){.buf = stmt->decl, .first = -1, .last = -1}));
         return;
     case STMT_GRID: live_block(lifetimes, &stmt->grid.body); return;
     case STMT_ROLE: live_role(lifetimes, stmt); return;
@@ -245,7 +216,7 @@ static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
 }
 
 static void live_block(Lifetimes *lifetimes, const Block *block) {
-    for (int i = 0; i < block->count; i++) live_stmt(lifetimes, block->items[i]);
+    FOR_EACH_ITEM (stmt, block) live_stmt(lifetimes, stmt);
 }
 
 // ---- placing ----
@@ -259,18 +230,16 @@ static bool meet(const Life *a, const Life *b) {
 }
 
 static bool is_free(const Lifetimes *lifetimes, const Life *life, int64_t offset) {
-    for (int i = 0; i < lifetimes->lifetimes.count; i++) {
-        const Life *other = &lifetimes->lifetimes.items[i];
+    VEC_EACH (const Life, other, &lifetimes->items) {
         if (other == life || other->buf->offset < 0 || !meet(life, other)) continue;
         if (offset < other->buf->offset + other->bytes && other->buf->offset < offset + life->bytes) return false;
     }
     return true;
 }
 
-static void place(Lifetimes *lifetimes, Life *life) {
+static void place(const Lifetimes *lifetimes, Life *life) {
     int64_t best = is_free(lifetimes, life, 0) ? 0 : INT64_MAX;
-    for (int i = 0; i < lifetimes->lifetimes.count && best > 0; i++) {
-        const Life *other = &lifetimes->lifetimes.items[i];
+    VEC_EACH (const Life, other, &lifetimes->items) {
         if (other->buf->offset < 0) continue;
         int64_t offset = round_up(other->buf->offset + other->bytes, life->align);
         if (offset < best && is_free(lifetimes, life, offset)) best = offset;
@@ -279,35 +248,24 @@ static void place(Lifetimes *lifetimes, Life *life) {
     life->buf->align = (int)life->align;
 }
 
-// Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between the
-// last read of one and the first write of the next.
-static void keep_disjoint(Life *life) {
-    if (life->first < 0) return;
-    life->first = 0;
-    life->last = INT_MAX;
-}
-
-static Life *largest_unplaced(Lifetimes *lifetimes) {
+static Life *largest_unplaced(const Lifetimes *lifetimes) {
     Life *best = NULL;
-    for (int i = 0; i < lifetimes->lifetimes.count; i++) {
-        Life *life = &lifetimes->lifetimes.items[i];
+    VEC_EACH (Life, life, &lifetimes->items)
         if (life->buf->offset < 0 && (!best || life->bytes > best->bytes)) best = life;
-    }
     return best;
 }
 
 static void check_size(PassContext *context, const Func *kernel, const Lifetimes *lifetimes) {
     int64_t total = 0;
-    for (int i = 0; i < lifetimes->lifetimes.count; i++) {
-        int64_t end = lifetimes->lifetimes.items[i].buf->offset + lifetimes->lifetimes.items[i].bytes;
+    VEC_EACH (const Life, life, &lifetimes->items) {
+        int64_t end = life->buf->offset + life->bytes;
         total = end > total ? end : total;
     }
     if (total <= context->target->shared_block) return;
     Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total,
                    context->target->name, (long long)context->target->shared_block);
-    for (int i = 0; i < lifetimes->lifetimes.count; i++)
-        diag_label(d, lifetimes->lifetimes.items[i].buf->loc, "%s: %lld bytes", lifetimes->lifetimes.items[i].buf->name,
-                   (long long)lifetimes->lifetimes.items[i].bytes);
+    VEC_EACH (const Life, life, &lifetimes->items)
+        diag_label(d, life->buf->loc, "%s: %lld bytes", life->buf->name, (long long)life->bytes);
 }
 
 // ---- the pass ----
@@ -322,15 +280,31 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
         *accesses = (SharedAccessVec){0};
         shared_accesses(context, kernel, accesses);
     }
-    for (int i = 0; i < accesses->count; i++) {
-        const SharedAccess *access = &accesses->items[i];
+    VEC_EACH (const SharedAccess, access, accesses) {
         int64_t conflicts = access_cost(context->target, access, access->buf->layout).conflicts;
         int64_t before = attr_int(access->stmt->attrs, ATTR_CONFLICTS, 0);
         attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + conflicts);
-        if (conflicts > 0 && context->remarks)
-            diag(context->sink, access->stmt->loc, T_SHARED_CONFLICTS, access->buf->name, (int)conflicts,
-                 layout_text(context->arena, access->buf->layout));
+        if (conflicts > 0)
+            REMARK(context, access->stmt->loc, T_SHARED_CONFLICTS, access->buf->name, (int)conflicts,
+                   layout_text(context->arena, access->buf->layout));
     }
+}
+
+// What is needed to place the buffer.
+static void measure(PassContext *context, Func *kernel, Life *life) {
+    const Buf *buf = life->buf;
+    int64_t blocks = grid_blocks(func_grid(kernel));
+    bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
+    life->bytes = buf_space(buf);
+    life->align = alignment_of(context, kernel, buf);
+    // Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between
+    // the last read of one and the first write of the next.
+    bool disjoint = spread || life->bytes <= context->target->line_bytes;
+    if (disjoint && life->first >= 0) {
+        life->first = 0;
+        life->last = INT_MAX;
+    }
+    if (!spread && blocks > 1) diag(context->sink, buf->loc, T_TILE_SHARED, buf->name, (long long)blocks);
 }
 
 bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
@@ -339,21 +313,15 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
     bool changed = false;
     live_block(&lifetimes, &kernel->body);
     shared_accesses(context, kernel, &accesses);
-    for (int i = 0; i < lifetimes.lifetimes.count; i++) {
-        Buf *buf = lifetimes.lifetimes.items[i].buf;
+    VEC_EACH (Life, life, &lifetimes.items) {
+        Buf *buf = life->buf;
         if (!buf->layout && !buf->lowered) {
             buf->layout = dictated_layout(context, kernel, buf);
-            if (!buf->layout) buf->layout = choose_layout(context, &accesses, buf).layout;
+            if (!buf->layout) buf->layout = choose_layout(context, &accesses, buf);
             buf->stage_dims = buf->rank - buf->layout->rank_in;
             changed = true;
         }
-        lifetimes.lifetimes.items[i].bytes = buf_space(buf);
-        lifetimes.lifetimes.items[i].align = alignment_of(context, kernel, buf);
-        bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
-        if (spread || lifetimes.lifetimes.items[i].bytes <= context->target->line_bytes)
-            keep_disjoint(&lifetimes.lifetimes.items[i]);
-        if (!spread && grid_blocks(func_grid(kernel)) > 1)
-            diag(context->sink, buf->loc, T_TILE_SHARED, buf->name, (long long)grid_blocks(func_grid(kernel)));
+        measure(context, kernel, life);
     }
     if (changed) report_conflicts(context, kernel, &accesses);
     for (Life *life; (life = largest_unplaced(&lifetimes)); changed = true) place(&lifetimes, life);

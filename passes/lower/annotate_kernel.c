@@ -1,7 +1,7 @@
 // annotate-kernel: facts about a whole kernel that codegen needs at single statements.
 //
-// Each is an attribute, so that the dump shows what codegen goes by; run again, the pass finds the same. What no longer
-// holds is removed.
+// Each fact is an attribute, so that a dump shows what codegen uses. The pass is idempotent, and removes an attribute
+// that no longer holds.
 //
 //     local acc: f32[64];                 local acc: f32[64] @wgmma_registers;
 //     wgmma(..., acc[0], ...);            wgmma(..., acc[0], ...);
@@ -30,39 +30,19 @@ static bool set_fact(Arena *arena, Attr **list, AttrId id, bool holds) {
 
 // ---- registers that wgmma uses ----
 
-static bool note_registers(Visitor *visitor, Stmt *stmt) {
-    Map *found = visitor->user;
-    if (stmt->kind != STMT_CALL || stmt->call.op != OP_WGMMA) return true;
-    for (int i = 0; i < stmt->call.count; i++) {
-        const Region *region = stmt->call.args[i].region;
-        if (!region || region->buf->scope != SCOPE_LOCAL) continue;
-        const Buf *root = region->buf;
-        while (root->alias_of) root = root->alias_of;
-        map_put(found, root, found);
-    }
-    return true;
-}
-
-typedef struct Marker {
-    Arena *arena;
-    const Map *wgmma;   // arrays
-    bool changed;
-} Marker;
-
-static bool mark_declaration(Visitor *visitor, Stmt *stmt) {
-    Marker *marker = visitor->user;
-    if (stmt->kind != STMT_DECL) return true;
-    Buf *buf = stmt->decl;
-    marker->changed |= set_fact(marker->arena, &buf->attrs, ATTR_WGMMA_REGISTERS, map_has(marker->wgmma, buf));
-    return true;
-}
-
 static bool annotate_registers(Arena *arena, Func *kernel) {
-    Map *wgmma = map_new(arena);
-    visit_block(&(Visitor){.stmt = note_registers, .user = wgmma}, &kernel->body);
-    Marker marker = {.arena = arena, .wgmma = wgmma};
-    visit_block(&(Visitor){.stmt = mark_declaration, .user = &marker}, &kernel->body);
-    return marker.changed;
+    Map *arrays = map_new(arena);
+    bool changed = false;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        for (int i = 0; is_call(stmt, OP_WGMMA) && i < stmt->call.count; i++) {
+            const Region *region = stmt->call.args[i].region;
+            if (region && region->buf->scope == SCOPE_LOCAL) map_put(arrays, buf_root(region->buf), arrays);
+        }
+    }
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_DECL)
+            changed |= set_fact(arena, &stmt->decl->attrs, ATTR_WGMMA_REGISTERS, map_has(arrays, stmt->decl));
+    return changed;
 }
 
 // ---- `if`s that write many registers ----
@@ -77,28 +57,24 @@ static int64_t trips_of(const Stmt *loop) {
     return trips;
 }
 
-static bool find_unrolled_stores(Visitor *visitor, Stmt *stmt) {
+// An unrolled loop that stores to many registers.
+static bool stores_many(const Stmt *stmt, void *user) {
     enum { MANY = 32 };
-    bool *found = visitor->user;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL) return !*found;
-    bool many = trips_of(stmt) >= MANY;
-    for (int i = 0; many && i < stmt->loop.body.count; i++) {
-        const Stmt *inner = stmt->loop.body.items[i];
+    (void)user;
+    if (!is_loop(stmt, LOOP_UNROLL) || trips_of(stmt) < MANY) return false;
+    FOR_EACH_ITEM (inner, &stmt->loop.body) {
         if (inner->kind == STMT_IF && inner->if_.then.count > 0) inner = inner->if_.then.items[0];
-        *found |= inner->kind == STMT_STORE && inner->store.buf->scope == SCOPE_LOCAL;
+        if (inner->kind == STMT_STORE && inner->store.buf->scope == SCOPE_LOCAL) return true;
     }
-    return !*found;
+    return false;
 }
 
-static bool find_wide_if(Visitor *visitor, Stmt *stmt) {
-    bool *found = visitor->user;
-    if (stmt->kind == STMT_IF) visit_stmt(&(Visitor){.stmt = find_unrolled_stores, .user = found}, stmt);
-    return !*found;
+static bool is_wide_if(const Stmt *stmt, void *user) {
+    return stmt->kind == STMT_IF && stmt_any(stmt, stores_many, user);
 }
 
 static bool annotate_coalescing(Arena *arena, Func *kernel) {
-    bool found = func_calls(kernel, OP_WGMMA);
-    visit_block(&(Visitor){.stmt = find_wide_if, .user = &found}, &kernel->body);
+    bool found = block_calls(&kernel->body, OP_WGMMA) || block_any(&kernel->body, is_wide_if, NULL);
     return set_fact(arena, &kernel->attrs, ATTR_COALESCE, found);
 }
 
@@ -107,42 +83,31 @@ static bool annotate_coalescing(Arena *arena, Func *kernel) {
 // Some tensor is both written and read, or may be accessed by TMA.
 static bool rereads_tensors(Arena *arena, const Func *kernel) {
     EffectVec effects = {0};
-    for (int i = 0; i < kernel->params.count; i++)
-        if (kernel->params.items[i].buf && kernel->params.items[i].buf->type == TYPE_TENSORMAP) return true;
-    for (int i = 0; i < kernel->body.count; i++) stmt_effects(arena, kernel->body.items[i], &effects);
-    for (int i = 0; i < effects.count; i++) {
-        const Effect *a = &effects.items[i];
+    VEC_EACH (const Param, param, &kernel->params)
+        if (param->buf && param->buf->type == TYPE_TENSORMAP) return true;
+    FOR_EACH_ITEM (stmt, &kernel->body) stmt_effects(arena, stmt, &effects);
+    VEC_EACH (const Effect, a, &effects) {
         if (!a->buf || a->buf->scope != SCOPE_GLOBAL || a->access == ACCESS_READ) continue;
-        for (int j = 0; j < effects.count; j++)
-            if (effects.items[j].buf == a->buf && effects.items[j].access != ACCESS_WRITE) return true;
+        VEC_EACH (const Effect, b, &effects)
+            if (b->buf == a->buf && b->access != ACCESS_WRITE) return true;
     }
     return false;
 }
 
-static bool is_cluster_barrier(const Stmt *stmt) {
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER;
+static bool is_peer(const Expr *expr, const void *what) {
+    (void)what;
+    return expr->kind == EXPR_CALL && expr->call.op == OP_PEER;
 }
 
-static bool find_barrier(Visitor *visitor, Stmt *stmt) {
-    bool *found = visitor->user;
-    *found |= is_cluster_barrier(stmt);
-    return !*found;
-}
-
-static bool find_peer(Visitor *visitor, Expr *expr) {
-    bool *found = visitor->user;
-    *found |= expr->kind == EXPR_CALL && expr->call.op == OP_PEER;
-    return !*found;
+static bool is_barrier(const Stmt *stmt, void *user) {
+    (void)user;
+    return is_call(stmt, OP_CLUSTER_BARRIER);
 }
 
 // A loop with both: its barrier follows the reads of the previous iteration.
-static bool find_loop(Visitor *visitor, Stmt *stmt) {
-    bool *found = visitor->user, peer = false, barrier = false;
-    if (stmt->kind != STMT_FOR && stmt->kind != STMT_WHILE) return true;
-    visit_stmt(&(Visitor){.expr = find_peer, .user = &peer}, stmt);
-    visit_stmt(&(Visitor){.stmt = find_barrier, .user = &barrier}, stmt);
-    *found |= peer && barrier;
-    return !*found;
+static bool is_loop_of_both(const Stmt *stmt, void *user) {
+    bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    return loops && stmt_any_expr(stmt, is_peer, NULL) && stmt_any(stmt, is_barrier, user);
 }
 
 typedef struct Barriers {
@@ -153,23 +118,23 @@ typedef struct Barriers {
 
 static bool pass_peer(Visitor *visitor, Expr *expr) {
     Barriers *barriers = visitor->user;
-    if (expr->kind == EXPR_CALL && expr->call.op == OP_PEER) barriers->shared_only = false;
+    barriers->shared_only &= !is_peer(expr, NULL);
     return true;
 }
 
 static bool mark_barrier(Visitor *visitor, Stmt *stmt) {
     Barriers *b = visitor->user;
-    if (is_cluster_barrier(stmt)) b->changed |= set_fact(b->arena, &stmt->attrs, ATTR_SHARED_ONLY, b->shared_only);
+    if (is_call(stmt, OP_CLUSTER_BARRIER))
+        b->changed |= set_fact(b->arena, &stmt->attrs, ATTR_SHARED_ONLY, b->shared_only);
     return true;
 }
 
 static bool annotate_cluster(Arena *arena, Func *kernel) {
-    bool clustered = func_cluster(kernel) > 1, reads_peers = false, in_loop = false;
-    visit_block(&(Visitor){.expr = find_peer, .user = &reads_peers}, &kernel->body);
-    visit_block(&(Visitor){.stmt = find_loop, .user = &in_loop}, &kernel->body);
+    bool clustered = func_cluster(kernel) > 1, in_loop = block_any(&kernel->body, is_loop_of_both, NULL);
     Barriers barriers = {.arena = arena, .shared_only = clustered && !in_loop && !rereads_tensors(arena, kernel)};
     visit_block(&(Visitor){.expr = pass_peer, .stmt = mark_barrier, .user = &barriers}, &kernel->body);
-    bool scope = clustered && reads_peers && func_calls(kernel, OP_PEER_ARRIVE);
+    bool scope =
+        clustered && block_any_expr(&kernel->body, is_peer, NULL) && block_calls(&kernel->body, OP_PEER_ARRIVE);
     return set_fact(arena, &kernel->attrs, ATTR_CLUSTER_SCOPE, scope) | barriers.changed;
 }
 

@@ -15,7 +15,7 @@ enum {
     REDUCE_ACCUMULATE = OPERAND_INDEX(REDUCE_SUM, accumulate),
     REDUCE_SCRATCH = OPERAND_INDEX(REDUCE_SUM, scratch)
 };
-int reduce_op_axis(const Stmt *reduce);
+int reduce_op_axis(const Stmt *stmt);           // of a reduction or scan
 bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
 Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b);   // of two partial results
@@ -25,13 +25,9 @@ const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src)
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
 
 // ---- scans ----
-enum {
-    SCAN_SRC = OPERAND_INDEX(SCAN_SUM, src),
-    SCAN_DST = OPERAND_INDEX(SCAN_SUM, dst),
-    SCAN_AXIS = OPERAND_INDEX(SCAN_SUM, axis),
-    SCAN_SCRATCH = OPERAND_INDEX(SCAN_SUM, scratch)
-};
-int scan_axis(const Stmt *scan);
+enum { SCAN_SRC = OPERAND_INDEX(SCAN_SUM, src), SCAN_DST = OPERAND_INDEX(SCAN_SUM, dst) };
+enum { SCAN_SCRATCH = OPERAND_INDEX(SCAN_SUM, scratch) };
+_Static_assert(OPERAND_INDEX(SCAN_SUM, axis) == OPERAND_INDEX(REDUCE_SUM, axis), "one way to ask for the axis");
 int64_t scan_scratch(const Layout *tv, int axis, int64_t lanes);   // elements that the warps exchange; 0: none
 // Where a reduction or scan has its scratch among its operands; -1: neither.
 int scratch_operand(const Stmt *stmt);
@@ -69,9 +65,8 @@ typedef struct MatrixLoad {
     int pack;     // elements that are one for ldmatrix, 16 bits: 1 or 2
 } MatrixLoad;
 MatrixLoad matrix_load(const Stmt *gemm, int operand, int count);
-void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner);
-// The same as expressions of a lane.
-void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
+// Here as expressions of the lane: constants if it is one.
+void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
 // The operand can be read with ldmatrix: 16-bit elements in shared memory; 8-bit ones where k is contiguous.
 bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand);
 // Where it cannot: values of the instruction's layout that are neighbours along k in memory, read in one access.
@@ -87,11 +82,10 @@ typedef struct Lower {
     Var *thread;      // the thread index of the region being made
     Var *warpgroup;   // of a role of several: which one the thread is of. NULL: there is one
     int64_t threads;
-    Map *locals;           // fragment Buf -> local Buf
-    Map *physical;         // shared Buf -> physical Buf
-    Block *declarations;   // of these
-    bool one;              // the role does only what one thread does: the others stay away from all of it
-    bool repeats;          // what is being lowered stands in a loop
+    Map *locals;     // fragment Buf -> local Buf
+    Map *physical;   // shared Buf -> physical Buf
+    bool one;        // the role does only what one thread does: the others stay away from all of it
+    bool repeats;    // what is being lowered stands in a loop
 } Lower;
 
 Expr *lower_thread(Lower *lower);                     // t
@@ -103,15 +97,15 @@ Expr *lower_inside(Lower *lower, const Layout *layout, const Buf *buf, Expr *val
 Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begin, int64_t end, Span loc, Expr **index,
                      Block *out);
 void lower_barrier(Lower *lower, Block *out);   // of all threads of the CTA or role
-// Physical indices of a shared element (ring dims, then Forward); others' as they are.
-Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count);
-// The same as an operand: an element of the physical buffer.
-Region *lower_place(Lower *lower, Buf *shared, int count, Expr *const *indices);
+// An element as threads address it: of a shared buffer its physical place (ring dims, then Forward); others stay.
+Region *lower_place(Lower *lower, Buf *buf, int count, Expr *const *indices);
+// The same of a tile in the slot that `tile` names.
+Region *lower_in_slot(Lower *lower, const Region *tile, int count, Expr *const *at);
 // All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.
 Expr *lower_expr(Lower *lower, Expr *expr);
 Expr *lower_load(Lower *lower, Expr *load);   // outside loops
 // The slot of a fragment element that every thread holds; where not all do, an error.
-int64_t lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc);
+Expr *lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc);
 Buf *lower_local(Lower *lower, Buf *fragment);   // its local array
 Buf *lower_physical(Lower *lower, Buf *shared);
 // An element operand (of atomics, loads, stores, mbarriers) in physical coordinates.

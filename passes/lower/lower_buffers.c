@@ -31,6 +31,7 @@ Expr *lower_inside(Lower *lower, const Layout *layout, const Buf *buf, Expr *val
 Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begin, int64_t end, Span loc, Expr **index,
                      Block *out) {
     Arena *arena = lower->arena;
+    EXPECT(lower->context->failure, begin <= end, "a loop from %lld to %lld", (long long)begin, (long long)end);
     Var *var = var_new(arena, name, VAR_ITER, TYPE_I64, loc);
     Stmt *loop = s_for(arena, kind, var, e_int(arena, begin), e_int(arena, end));
     *index = e_var(arena, var);
@@ -72,26 +73,25 @@ Buf *lower_physical(Lower *lower, Buf *shared) {
     return physical;
 }
 
-Expr **lower_indices(Lower *lower, const Buf *buf, int count, Expr *const *indices, int *physical_count) {
+Region *lower_place(Lower *lower, Buf *buf, int count, Expr *const *indices) {
     Arena *arena = lower->arena;
-    Expr **physical = NEW_ARRAY(arena, Expr *, 2 * LAYOUT_MAX_RANK);
-    int lead = buf->scope == SCOPE_SHARED && buf->layout ? count - buf->layout->rank_in : count;
-    EXPECT(lower->context->failure, lead >= 0 && count <= buf->rank,
+    if (buf->scope != SCOPE_SHARED || buf->lowered) return region_element(arena, buf, count, indices);
+    Expr *logical[LAYOUT_MAX_RANK], *physical[2 * LAYOUT_MAX_RANK];
+    int lead = buf->layout ? count - buf->layout->rank_in : count;
+    int rank = buf->layout ? lead + buf->layout->rank_out : count;
+    EXPECT(lower->context->failure, lead >= 0 && count <= buf->rank && rank <= LAYOUT_MAX_RANK,
            "'%s' has rank %d, %d indices and a layout of rank %d", buf->name, buf->rank, count, count - lead);
-    for (int d = 0; d < lead; d++) physical[d] = simplify_expr(arena, lower->facts, indices[d]);
-    *physical_count = lead;
-    if (lead == count) return physical;
-    Expr *in[LAYOUT_MAX_RANK];
-    for (int d = lead; d < count; d++) in[d - lead] = simplify_expr(arena, lower->facts, indices[d]);
-    layout_forward(arena, lower->facts, buf->layout, in, physical + lead);
-    *physical_count = lead + buf->layout->rank_out;
-    return physical;
+    for (int d = 0; d < count; d++) physical[d] = logical[d] = lower_simple(lower, indices[d]);
+    if (buf->layout) layout_forward(arena, lower->facts, buf->layout, logical + lead, physical + lead);
+    return region_element(arena, lower_physical(lower, buf), rank, physical);
 }
 
-Region *lower_place(Lower *lower, Buf *shared, int count, Expr *const *indices) {
-    int rank;
-    Expr **place = lower_indices(lower, shared, count, indices, &rank);
-    return region_element(lower->arena, lower_physical(lower, shared), rank, place);
+Region *lower_in_slot(Lower *lower, const Region *tile, int count, Expr *const *at) {
+    Expr *indices[2 * LAYOUT_MAX_RANK];
+    int slots = tile->buf->stage_dims;
+    for (int d = 0; d < slots; d++) indices[d] = lower_expr(lower, tile->dims[d].start);
+    for (int d = 0; d < count; d++) indices[slots + d] = at[d];
+    return lower_place(lower, tile->buf, slots + count, indices);
 }
 
 // ---- expressions outside loops ----
@@ -100,36 +100,30 @@ static int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indi
     int64_t out[LAYOUT_MAX_RANK], at;
     if (!fragment->layout || tv_replicas(fragment->layout) != tv_threads(fragment->layout)) return -1;
     for (int64_t v = 0; v < tv_values(fragment->layout); v++) {
-        int64_t in[2] = {0, v};
         bool same = true;
-        layout_eval(fragment->layout, in, out);
+        layout_eval(fragment->layout, (int64_t[]){0, v}, out);
         for (int d = 0; d < count; d++) same &= expr_const(indices[d], &at) && at == out[d];
         if (same) return v;
     }
     return -1;
 }
 
-int64_t lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc) {
+Expr *lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc) {
     int64_t slot = replicated_slot(fragment, count, indices);
-    if (slot >= 0) return slot;
-    diag(lower->context->sink, loc, T_FRAGMENT_INDEX, fragment->name);
-    return 0;
+    if (slot < 0) diag(lower->context->sink, loc, T_FRAGMENT_INDEX, fragment->name);
+    return e_int(lower->arena, slot < 0 ? 0 : slot);
 }
 
 Expr *lower_load(Lower *lower, Expr *expr) {
     Arena *arena = lower->arena;
     Buf *buf = expr->load.buf;
-    if (buf->scope == SCOPE_FRAGMENT) {
-        int64_t slot = lower_replicated_slot(lower, buf, expr->load.count, expr->load.indices, expr->loc);
-        return e_load1(arena, lower_local(lower, buf), e_int(arena, slot));
-    }
-    if (buf->scope == SCOPE_SHARED && !buf->lowered) {
-        int count;
-        Expr **indices = lower_indices(lower, buf, expr->load.count, expr->load.indices, &count);
-        return e_load(arena, lower_physical(lower, buf), count, indices);
-    }
+    int count = expr->load.count;
+    Expr **indices = expr->load.indices;
+    if (buf->scope == SCOPE_FRAGMENT)
+        return e_load1(arena, lower_local(lower, buf), lower_replicated_slot(lower, buf, count, indices, expr->loc));
+    if (buf->scope == SCOPE_SHARED) return e_load_at(arena, lower_place(lower, buf, count, indices));
     if (buf->scope != SCOPE_GLOBAL) return expr;
-    Expr *guard = access_guard(arena, lower->facts, buf, expr->load.count, expr->load.indices);
+    Expr *guard = access_guard(arena, lower->facts, buf, count, indices);
     return guard ? e_select(arena, guard, expr, e_zero(arena, expr->type)) : expr;
 }
 
@@ -150,7 +144,5 @@ Expr *lower_expr(Lower *lower, Expr *expr) {
 Region *lower_element(Lower *lower, const Region *region) {
     Expr *indices[LAYOUT_MAX_RANK];
     for (int d = 0; d < region->count; d++) indices[d] = lower_expr(lower, region->dims[d].start);
-    if (region->buf->scope != SCOPE_SHARED || region->buf->lowered)
-        return region_element(lower->arena, region->buf, region->count, indices);
     return lower_place(lower, region->buf, region->count, indices);
 }

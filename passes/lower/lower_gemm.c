@@ -80,19 +80,8 @@ int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout) {
     return along_k && !outer_is_contiguous(gemm->call.args[operand].region, operand) ? first->extent : 1;
 }
 
-void matrix_lane(const MatrixLoad *load, int lane, int *outer, int *inner) {
-    if (load->count == 2) lane %= 16;
-    int low = lane % 8, middle = lane / 8 % 2 * 8, high = lane / 16 * 8;
-    // The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps which side the lanes
-    // walk.
-    bool row_half_first = !load->is_b;
-    int first = row_half_first == !load->trans ? low + middle : low + high;
-    int second = row_half_first == !load->trans ? high : middle;
-    *outer = load->trans ? second : first;
-    *inner = (load->trans ? first : second) * load->pack;
-}
-
-void matrix_lane_exprs(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
+// The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps which side the lanes walk.
+void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
     Expr *eight = e_int(arena, 8), *sixteen = e_int(arena, 16);
     if (load->count == 2) lane = e_mod(arena, lane, sixteen);
     Expr *low = e_mod(arena, lane, eight);
@@ -111,10 +100,14 @@ static Span place(const Gemm *gemm) {
     return gemm->stmt->loc;
 }
 
+static bool in_fragment(const GemmOperand *operand) {
+    return operand->region->buf->scope == SCOPE_FRAGMENT;
+}
+
 // Physical place of operand element (outer, inner k) in shared memory.
 static Region *operand_element(Gemm *gemm, int operand, Expr *outer, Expr *inner) {
-    const Region *region = gemm->stmt->call.args[operand].region;
-    Expr *at[2] = {operand == 0 ? outer : inner, operand == 0 ? inner : outer};
+    const Region *region = gemm->operands[operand].region;
+    Expr *at[2] = {operand == GEMM_A ? outer : inner, operand == GEMM_A ? inner : outer};
     return lower_place(gemm->lower, region->buf, region->count, region_indices(gemm->arena, region, at));
 }
 
@@ -122,156 +115,135 @@ Block *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, 
     return lower_counted(gemm->lower, kind, name, 0, count, place(gemm), index, out);
 }
 
-static Expr *times(Gemm *gemm, Expr *a, int64_t b) {
-    return e_times(gemm->arena, a, b);
-}
-
-static Expr *plus(Gemm *gemm, Expr *a, Expr *b) {
-    return e_add(gemm->arena, a, b);
-}
-
-static const Region *operand_of(const Gemm *gemm, int operand) {
-    return gemm->stmt->call.args[operand].region;
-}
-
 // Where slot `slot` of an operand's registers is in the set in use.
-static Expr *in_set(Gemm *gemm, int operand, Expr *slot) {
+static Expr *in_set(const Gemm *gemm, const GemmOperand *operand, Expr *slot) {
     if (!gemm->set) return slot;
-    int64_t size = operand == GEMM_A ? gemm->m_tiles * gemm->a_values : gemm->n_tiles * gemm->b_values;
-    return plus(gemm, times(gemm, gemm->set, size), slot);
+    return e_add(gemm->arena, e_times(gemm->arena, gemm->set, operand->tiles * operand->values), slot);
 }
 
-// One tile of an operand, from element (outer, inner) on, to its registers from `slot` on.
+// Some tiles of an operand, from element (outer, inner) on, to its registers from `slot` on.
 typedef struct Load {
     int operand;
-    Buf *local;
     Expr *slot, *outer, *inner;
 } Load;
 
 static void push_ldmatrix(Gemm *gemm, const Load *load, int count, Block *out) {
     Arena *arena = gemm->arena;
-    Expr *outer, *inner, *slot = in_set(gemm, load->operand, load->slot);
+    Expr *outer, *inner;
     MatrixLoad matrices = matrix_load(gemm->stmt, load->operand, count);
-    matrix_lane_exprs(arena, &matrices, gemm->lane, &outer, &inner);
-    Region *from = operand_element(gemm, load->operand, plus(gemm, load->outer, outer), plus(gemm, load->inner, inner));
-    BLOCK_CALL(arena, out, place(gemm), OP_LDMATRIX, arg_element(arena, load->local, slot), arg_region(from),
+    matrix_lane(arena, &matrices, gemm->lane, &outer, &inner);
+    Region *from =
+        operand_element(gemm, load->operand, e_add(arena, load->outer, outer), e_add(arena, load->inner, inner));
+    BLOCK_CALL(arena, out, place(gemm), OP_LDMATRIX,
+               arg_element(arena, gemm->operands[load->operand].local, load->slot), arg_region(from),
                arg_int(arena, count), arg_value(e_bool(arena, matrices.trans)));
-}
-
-static Expr *load_element(Gemm *gemm, const Region *element, Expr *beyond) {
-    Expr *indices[2 * LAYOUT_MAX_RANK];
-    for (int d = 0; d < element->count; d++) indices[d] = element->dims[d].start;
-    if (beyond) indices[element->count - 1] = plus(gemm, indices[element->count - 1], beyond);
-    return e_load(gemm->arena, element->buf, element->count, indices);
 }
 
 // Value v of the instruction's layout lies at (outer, k) = layout(lane, v); a run of them in one access where memory
 // has it so.
-static void push_elements(Gemm *gemm, const Load *load, const char *text, int values, Block *out) {
+static void push_elements(Gemm *gemm, const Load *load, Block *out) {
     Arena *arena = gemm->arena;
-    const char *why;
-    const Layout *layout = layout_parse(arena, text, 0, &why);
-    int64_t run = operand_run(gemm->stmt, load->operand, layout);
-    Expr *v, *e = e_int(arena, 0), *at[2], *slot = in_set(gemm, load->operand, load->slot);
-    Block *body = gemm_counted(gemm, LOOP_UNROLL, "v", values / run, &v, out);
-    Expr *first = times(gemm, v, run), *in[2] = {gemm->lane, first};
-    layout_forward(arena, gemm->lower->facts, layout, in, at);
-    bool whole = run > 1 && layout_keeps_runs(operand_of(gemm, load->operand)->buf->layout, run);
+    const GemmOperand *operand = &gemm->operands[load->operand];
+    int64_t run = operand_run(gemm->stmt, load->operand, operand->layout);
+    Expr *v, *e = e_int(arena, 0), *at[2];
+    Block *body = gemm_counted(gemm, LOOP_UNROLL, "v", operand->values / run, &v, out);
+    Expr *first = e_times(arena, v, run), *in[2] = {gemm->lane, first};
+    layout_forward(arena, gemm->lower->facts, operand->layout, in, at);
+    bool whole = run > 1 && layout_keeps_runs(operand->region->buf->layout, run);
     if (run > 1) body = gemm_counted(gemm, whole ? LOOP_VECTORIZED : LOOP_UNROLL, "e", run, &e, body);
-    Expr *outer = plus(gemm, load->outer, at[0]), *inner = plus(gemm, load->inner, at[1]);
-    const Region *from = operand_element(gemm, load->operand, outer, whole ? inner : plus(gemm, inner, e));
-    slot = plus(gemm, plus(gemm, slot, first), e);
-    block_store1(arena, body, load->local, slot, load_element(gemm, from, whole ? e : NULL));
+    Expr *outer = e_add(arena, load->outer, at[0]), *inner = e_add(arena, load->inner, at[1]);
+    Region *from = operand_element(gemm, load->operand, outer, whole ? inner : e_add(arena, inner, e));
+    RegionDim *last = &from->dims[from->count - 1];
+    if (whole) last->start = e_add(arena, last->start, e);
+    Expr *slot = e_add(arena, e_add(arena, load->slot, first), e);
+    block_store1(arena, body, operand->local, slot, e_load_at(arena, from));
 }
 
-static void load_a(Gemm *gemm, Expr *kk, Block *out) {
-    if (operand_of(gemm, GEMM_A)->buf->scope == SCOPE_FRAGMENT) return;
+// Tiles number i * tiles .. (i + 1) * tiles of an operand in k step kk.
+static Load load_of(const Gemm *gemm, int operand, Expr *i, int64_t tiles, Expr *kk) {
+    Arena *arena = gemm->arena;
+    const GemmOperand *o = &gemm->operands[operand];
+    return (Load){operand, in_set(gemm, o, e_times(arena, i, tiles * o->values)),
+                  e_add(arena, o->corner, e_times(arena, i, tiles * o->extent)), e_times(arena, kk, gemm->step)};
+}
+
+// ldmatrix takes one tile of a at once, or two of b.
+static void load_operand(Gemm *gemm, int operand, Expr *kk, Block *out) {
+    const GemmOperand *o = &gemm->operands[operand];
+    bool matrices = matrix_load_possible(gemm->lower->target, gemm->stmt, operand);
+    int64_t tiles = matrices && operand == GEMM_B ? 2 : 1, loads = o->tiles / tiles;
     Expr *i;
-    Block *body = gemm_counted(gemm, LOOP_UNROLL, "i", gemm->m_tiles, &i, out);
-    Load load = {GEMM_A, gemm->a, times(gemm, i, gemm->a_values), plus(gemm, gemm->row0, times(gemm, i, gemm->info->m)),
-                 times(gemm, kk, gemm->step)};
-    if (matrix_load_possible(gemm->lower->target, gemm->stmt, GEMM_A)) push_ldmatrix(gemm, &load, 4, body);
-    else push_elements(gemm, &load, gemm->info->a_layout, gemm->a_values, body);
-}
-
-// Tile number `j` of b; with ldmatrix two at a time.
-static Load load_of_b(Gemm *gemm, Expr *j, int64_t tiles, Expr *kk) {
-    return (Load){GEMM_B, gemm->b, times(gemm, j, tiles * gemm->b_values),
-                  plus(gemm, gemm->column0, times(gemm, j, tiles * gemm->info->n)), times(gemm, kk, gemm->step)};
-}
-
-static void load_b(Gemm *gemm, Expr *kk, Block *out) {
-    Expr *j;
-    bool matrices = matrix_load_possible(gemm->lower->target, gemm->stmt, GEMM_B);
-    int64_t tiles = matrices ? 2 : 1, loads = gemm->n_tiles / tiles;
+    if (in_fragment(o)) return;
     if (loads > 0) {
-        Block *body = gemm_counted(gemm, LOOP_UNROLL, "j", loads, &j, out);
-        Load load = load_of_b(gemm, j, tiles, kk);
+        Block *body = gemm_counted(gemm, LOOP_UNROLL, operand == GEMM_A ? "i" : "j", loads, &i, out);
+        Load load = load_of(gemm, operand, i, tiles, kk);
         if (matrices) push_ldmatrix(gemm, &load, 4, body);
-        else push_elements(gemm, &load, gemm->info->b_layout, gemm->b_values, body);
+        else push_elements(gemm, &load, body);
     }
-    if (loads * tiles == gemm->n_tiles) return;
-    Load last = load_of_b(gemm, e_int(gemm->arena, loads * tiles), 1, kk);
+    if (loads * tiles == o->tiles) return;
+    Load last = load_of(gemm, operand, e_int(gemm->arena, loads * tiles), 1, kk);
     push_ldmatrix(gemm, &last, 2, out);
 }
 
 void gemm_load(Gemm *gemm, Expr *kk, Block *out) {
-    load_a(gemm, kk, out);
-    load_b(gemm, kk, out);
+    load_operand(gemm, GEMM_A, kk, out);
+    load_operand(gemm, GEMM_B, kk, out);
 }
 
 // Registers of tile `tile` of an operand, of the set in use, to registers of the instruction's type from `to` on.
 static void convert_tile(Gemm *gemm, int operand, Expr *tile, Expr *to, Block *out) {
     Arena *arena = gemm->arena;
-    Buf *from = operand == GEMM_A ? gemm->a : gemm->b, *wide = operand == GEMM_A ? gemm->wide_a : gemm->wide_b;
-    int64_t values = operand == GEMM_A ? gemm->a_values : gemm->b_values;
+    const GemmOperand *o = &gemm->operands[operand];
     Expr *v;
-    Block *body = gemm_counted(gemm, LOOP_UNROLL, "v", values, &v, out);
+    Block *body = gemm_counted(gemm, LOOP_UNROLL, "v", o->values, &v, out);
     Expr *source = v;
-    if (gemm->step > gemm->info->k &&
-        operand == GEMM_A) {   // a row's 4 values in a register; the instruction wants 2 and 2
+    if (gemm->step > gemm->info->k && operand == GEMM_A) {   // a row's 4 values in a register; it wants 2 and 2
         Expr *pair = e_rem(arena, v, 2), *row = e_rem(arena, e_over(arena, v, 2), 2);
         Expr *high = e_rem(arena, e_over(arena, v, 4), 2), *half = e_over(arena, v, 8);
-        source =
-            plus(gemm, plus(gemm, times(gemm, half, 8), times(gemm, row, 4)), plus(gemm, times(gemm, high, 2), pair));
+        source = e_add(arena, e_add(arena, e_times(arena, half, 8), e_times(arena, row, 4)),
+                       e_add(arena, e_times(arena, high, 2), pair));
     }
-    Expr *value = e_load1(arena, from, in_set(gemm, operand, plus(gemm, times(gemm, tile, values), source)));
-    block_store1(arena, body, wide, plus(gemm, to, v), e_cast(arena, wide->type, value));
+    Expr *slot = in_set(gemm, o, e_add(arena, e_times(arena, tile, o->values), source));
+    block_store1(arena, body, o->wide, e_add(arena, to, v),
+                 e_cast(arena, o->wide->type, e_load1(arena, o->local, slot)));
 }
 
 // All tiles of b, which every row of tiles needs.
 void gemm_convert(Gemm *gemm, Block *out) {
+    const GemmOperand *b = &gemm->operands[GEMM_B];
     Expr *j;
-    if (!gemm->wide_b) return;
-    Block *body = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j, out);
-    convert_tile(gemm, GEMM_B, j, times(gemm, j, gemm->b_values), body);
+    if (!b->wide) return;
+    Block *body = gemm_counted(gemm, LOOP_UNROLL, "j", b->tiles, &j, out);
+    convert_tile(gemm, GEMM_B, j, e_times(gemm->arena, j, b->values), body);
+}
+
+// Registers of piece p of a tile, as the instruction takes them.
+static Arg multiplied(const Gemm *gemm, const GemmOperand *o, Expr *tile, Expr *p) {
+    Arena *arena = gemm->arena;
+    int64_t pieces = gemm->step / gemm->info->k;
+    Expr *slot = e_add(arena, e_times(arena, tile, o->values), e_times(arena, p, o->values / pieces));
+    if (o->wide) return arg_element(arena, o->wide, slot);
+    return arg_element(arena, o->local, in_fragment(o) ? slot : in_set(gemm, o, slot));
 }
 
 void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     Arena *arena = gemm->arena;
-    bool a_in_registers = operand_of(gemm, GEMM_A)->buf->scope == SCOPE_FRAGMENT;
+    const GemmOperand *a = &gemm->operands[GEMM_A], *b = &gemm->operands[GEMM_B];
     Expr *i, *j, *p = e_int(arena, 0);
-    int64_t pieces = gemm->step / gemm->info->k;
     Block *body = lower_counted(gemm->lower, LOOP_UNROLL, "i", from, to, place(gemm), &i, out);
-    Expr *a_tile = a_in_registers ? plus(gemm, times(gemm, i, gemm->k_steps), kk) : i;
-    if (gemm->wide_a) {   // a row of tiles at a time
+    Expr *a_tile = in_fragment(a) ? e_add(arena, e_times(arena, i, gemm->k_steps), kk) : i;
+    if (a->wide) {   // a row of tiles at a time
         a_tile = e_int(arena, 0);
         convert_tile(gemm, GEMM_A, i, a_tile, body);
     }
-    body = gemm_counted(gemm, LOOP_UNROLL, "j", gemm->n_tiles, &j, body);
-    if (pieces > 1) body = gemm_counted(gemm, LOOP_UNROLL, "p", pieces, &p, body);
-    Expr *a = plus(gemm, times(gemm, a_tile, gemm->a_values), times(gemm, p, gemm->a_values / pieces));
-    Expr *b = plus(gemm, times(gemm, j, gemm->b_values), times(gemm, p, gemm->b_values / pieces));
-    Expr *c = times(gemm, plus(gemm, times(gemm, i, gemm->n_tiles), j), gemm->c_values);
-    BLOCK_CALL(arena, body, place(gemm), OP_MMA, arg_name(gemm->info->name),
-               gemm->wide_a     ? arg_element(arena, gemm->wide_a, a)
-               : a_in_registers ? arg_element(arena, gemm->a, a)
-                                : arg_element(arena, gemm->a, in_set(gemm, GEMM_A, a)),
-               gemm->wide_b ? arg_element(arena, gemm->wide_b, b)
-                            : arg_element(arena, gemm->b, in_set(gemm, GEMM_B, b)),
-               arg_element(arena, gemm->acc, c));
+    body = gemm_counted(gemm, LOOP_UNROLL, "j", b->tiles, &j, body);
+    if (gemm->step > gemm->info->k) body = gemm_counted(gemm, LOOP_UNROLL, "p", gemm->step / gemm->info->k, &p, body);
+    Expr *c = e_times(arena, e_add(arena, e_times(arena, i, b->tiles), j), gemm->c_values);
+    BLOCK_CALL(arena, body, place(gemm), OP_MMA, arg_name(gemm->info->name), multiplied(gemm, a, a_tile, p),
+               multiplied(gemm, b, j, p), arg_element(arena, gemm->acc, c));
 }
 
+// The value itself where it is a constant or a variable, else a new variable.
 static Expr *bound(Gemm *gemm, const char *name, Expr *value, Block *out) {
     value = lower_simple(gemm->lower, value);
     if (value->kind == EXPR_INT || value->kind == EXPR_VAR) return value;
@@ -280,67 +252,71 @@ static Expr *bound(Gemm *gemm, const char *name, Expr *value, Block *out) {
     return var;
 }
 
-static void warp_corner(Gemm *gemm, const Attr *split, Block *out) {
-    Arena *arena = gemm->arena;
-    int64_t warps_m = split->args[0].integer, warps_n = split->args[1].integer;
-    Expr *warp = e_over(arena, lower_thread(gemm->lower), gemm->lower->target->warp_lanes);
-    gemm->lane = bound(gemm, "lane", lower_lane(gemm->lower), out);
-    Expr *m = e_rem(arena, warp, warps_m), *n = e_rem(arena, e_over(arena, warp, warps_m), warps_n);
-    gemm->row0 = bound(gemm, "row0", times(gemm, m, gemm->m_tiles * gemm->info->m), out);
-    gemm->column0 = bound(gemm, "column0", times(gemm, n, gemm->n_tiles * gemm->info->n), out);
-}
-
-static int layout_values(Arena *arena, const char *text) {
+static const Layout *instruction_layout(Arena *arena, const char *text) {
     const char *why;
-    return (int)layout_extent_in(layout_parse(arena, text, 0, &why), TV_VALUE);
+    return layout_parse(arena, text, 0, &why);
 }
 
-static void count_tiles(Gemm *gemm, const Attr *split) {
-    const Region *acc = operand_of(gemm, GEMM_ACC);
-    gemm->m_tiles = region_extent(acc, 0) / split->args[0].integer / gemm->info->m;
-    gemm->n_tiles = region_extent(acc, 1) / split->args[1].integer / gemm->info->n;
-    gemm->step = gemm_step(gemm->lower->target, gemm->stmt);
-    gemm->k_steps = region_extent(operand_of(gemm, GEMM_A), 1) / gemm->step;
-    int pieces = (int)(gemm->step / gemm->info->k);
-    gemm->a_values = layout_values(gemm->arena, gemm->info->a_layout) * pieces;
-    gemm->b_values = layout_values(gemm->arena, gemm->info->b_layout) * pieces;
-    gemm->c_values = layout_values(gemm->arena, gemm->info->c_layout);
+// Declares the operand's registers; its instruction tiles are split over so many warps, of which this is number `warp`.
+static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Block *body) {
+    Arena *arena = gemm->arena;
+    GemmOperand *o = &gemm->operands[operand];
+    const MmaInfo *info = gemm->info;
+    bool is_a = operand == GEMM_A;
+    Buf *buf = o->region->buf;
+    o->layout = instruction_layout(arena, is_a ? info->a_layout : info->b_layout);
+    o->extent = is_a ? info->m : info->n;
+    o->tiles = region_extent(gemm_of(gemm->stmt).acc, operand) / warps / o->extent;
+    o->values = layout_extent_in(o->layout, TV_VALUE) * (gemm->step / info->k);
+    o->local = in_fragment(o)
+                   ? lower_local(gemm->lower, buf)
+                   : block_local(arena, body, is_a ? "a" : "b", buf->type, sets * o->tiles * o->values, place(gemm));
+}
+
+// In the instruction's type: a tile of a, all tiles of b.
+static void begin_wide(Gemm *gemm, int operand, Block *body) {
+    GemmOperand *o = &gemm->operands[operand];
+    bool is_a = operand == GEMM_A;
+    if (!is_converted(gemm->info, gemm->stmt, operand)) return;
+    o->wide = block_local(gemm->arena, body, is_a ? "wide_a" : "wide_b",
+                          type_named(is_a ? gemm->info->a_type : gemm->info->b_type), (is_a ? 1 : o->tiles) * o->values,
+                          place(gemm));
 }
 
 void gemm_begin(Gemm *gemm, int sets, Block *body) {
     Arena *arena = gemm->arena;
+    const Target *target = gemm->lower->target;
     const Attr *split = attr_get(gemm->stmt->attrs, ATTR_WARPS);
+    GemmOperand *a = &gemm->operands[GEMM_A], *b = &gemm->operands[GEMM_B];
     EXPECT(gemm->lower->context->failure, split, "a gemm by mma has no @warps");
-    count_tiles(gemm, split);
-    Buf *a = operand_of(gemm, GEMM_A)->buf, *b = operand_of(gemm, GEMM_B)->buf;
-    int64_t a_count = gemm->m_tiles * gemm->a_values, b_count = gemm->n_tiles * gemm->b_values;
-    gemm->acc = lower_local(gemm->lower, operand_of(gemm, GEMM_ACC)->buf);
-    gemm->a = a->scope == SCOPE_FRAGMENT ? lower_local(gemm->lower, a)
-                                         : block_local(arena, body, "a", a->type, sets * a_count, place(gemm));
-    gemm->b = block_local(arena, body, "b", b->type, sets * b_count, place(gemm));
-    Type a_type = type_named(gemm->info->a_type), b_type = type_named(gemm->info->b_type);
-    if (is_converted(gemm->info, gemm->stmt, GEMM_A))
-        gemm->wide_a = block_local(arena, body, "wide_a", a_type, gemm->a_values, place(gemm));
-    if (is_converted(gemm->info, gemm->stmt, GEMM_B))
-        gemm->wide_b = block_local(arena, body, "wide_b", b_type, b_count, place(gemm));
-    warp_corner(gemm, split, body);
+    int64_t warps_m = split->args[0].integer, warps_n = split->args[1].integer;
+    gemm->step = gemm_step(target, gemm->stmt);
+    gemm->k_steps = region_extent(a->region, 1) / gemm->step;
+    gemm->c_values = layout_extent_in(instruction_layout(arena, gemm->info->c_layout), TV_VALUE);
+    begin_operand(gemm, GEMM_A, warps_m, sets, body);
+    begin_operand(gemm, GEMM_B, warps_n, sets, body);
+    begin_wide(gemm, GEMM_A, body);
+    begin_wide(gemm, GEMM_B, body);
+    Expr *warp = e_over(arena, lower_thread(gemm->lower), target->warp_lanes);
+    Expr *m = e_rem(arena, warp, warps_m), *n = e_rem(arena, e_over(arena, warp, warps_m), warps_n);
+    gemm->lane = bound(gemm, "lane", lower_lane(gemm->lower), body);
+    a->corner = bound(gemm, "row0", e_times(arena, m, a->tiles * a->extent), body);
+    b->corner = bound(gemm, "column0", e_times(arena, n, b->tiles * b->extent), body);
 }
 
 static void lower_mma(Gemm *gemm, Block *out) {
-    Stmt *block = s_block(gemm->arena);
+    Block *block = block_nested(gemm->arena, out, (Span){0});
     Expr *kk;
-    gemm_begin(gemm, 1, &block->block);
-    Block *body = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk, &block->block);
+    gemm_begin(gemm, 1, block);
+    Block *body = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk, block);
     gemm_load(gemm, kk, body);
     gemm_convert(gemm, body);
-    gemm_multiply(gemm, kk, 0, gemm->m_tiles, body);
-    block_push(gemm->arena, out, block);
+    gemm_multiply(gemm, kk, 0, gemm->operands[GEMM_A].tiles, body);
 }
 
 // ---- without tensor cores ----
 
-static Expr *multiply_add(Gemm *gemm, Type type, Expr *a, Expr *b, Expr *c) {
-    Arena *arena = gemm->arena;
+static Expr *multiply_add(Arena *arena, Type type, Expr *a, Expr *b, Expr *c) {
     a = e_cast(arena, type, a);
     b = e_cast(arena, type, b);
     if (!type_is_float(type)) return e_add(arena, c, e_mul(arena, a, b));
@@ -350,42 +326,49 @@ static Expr *multiply_add(Gemm *gemm, Type type, Expr *a, Expr *b, Expr *c) {
 
 // for (k) unroll (r) acc[r] += a[row(t, r), k] * b[k, column(t, r)]; equal loads of the values are one load for the
 // back end.
-static void lower_fma(Gemm *gemm, Block *out) {
+static void lower_fma(Gemm *gemm, const Buf *fragment, Block *out) {
     Arena *arena = gemm->arena;
     Lower *lower = gemm->lower;
-    const Buf *fragment = operand_of(gemm, GEMM_ACC)->buf;
     Type type = type_compute(gemm->acc->type);
     Expr *k, *r, *at[2];
-    Block *body = gemm_counted(gemm, LOOP_SERIAL, "k", region_extent(operand_of(gemm, GEMM_A), 1), &k, out);
+    Block *body = gemm_counted(gemm, LOOP_SERIAL, "k", region_extent(gemm->operands[GEMM_A].region, 1), &k, out);
     body = gemm_counted(gemm, LOOP_UNROLL, "r", tv_values(fragment->layout), &r, body);
     Expr *in[2] = {lower_thread(lower), r};
     layout_forward(arena, lower->facts, fragment->layout, in, at);
-    Expr *a = load_element(gemm, operand_element(gemm, GEMM_A, at[0], k), NULL);
-    Expr *b = load_element(gemm, operand_element(gemm, GEMM_B, at[1], k), NULL);
-    Expr *sum = multiply_add(gemm, type, a, b, e_cast(arena, type, e_load1(arena, gemm->acc, r)));
+    Expr *a = e_load_at(arena, operand_element(gemm, GEMM_A, at[0], k));
+    Expr *b = e_load_at(arena, operand_element(gemm, GEMM_B, at[1], k));
+    Expr *sum = multiply_add(arena, type, a, b, e_cast(arena, type, e_load1(arena, gemm->acc, r)));
     body = block_if(arena, body, lower_inside(lower, fragment->layout, fragment, r));
     block_store1(arena, body, gemm->acc, r, e_cast(arena, gemm->acc->type, sum));
 }
 
 // Where it does not accumulate it starts from zeros.
-static void clear_accumulator(Gemm *gemm, Block *out) {
+static void clear_accumulator(Gemm *gemm, Expr *accumulate, const Layout *layout, Block *out) {
     Arena *arena = gemm->arena;
-    Expr *accumulate = gemm->stmt->call.args[GEMM_ACCUMULATE].value, *r;
+    Expr *r;
     if (!accumulate) return;
     Block *body = block_if(arena, out, e_unary(arena, UNARY_NOT, lower_expr(gemm->lower, accumulate)));
-    body = gemm_counted(gemm, LOOP_UNROLL, "r", tv_values(operand_of(gemm, GEMM_ACC)->buf->layout), &r, body);
+    body = gemm_counted(gemm, LOOP_UNROLL, "r", tv_values(layout), &r, body);
     block_store1(arena, body, gemm->acc, r, e_zero(arena, gemm->acc->type));
 }
 
+Gemm gemm_new(Lower *lower, Stmt *stmt) {
+    GemmOp gemm = gemm_of(stmt);
+    EXPECT(lower->context->failure, gemm.acc->buf->layout, "the accumulator '%s' has no layout", gemm.acc->buf->name);
+    return (Gemm){.lower = lower,
+                  .arena = lower->arena,
+                  .stmt = stmt,
+                  .info = gemm_instruction(lower->target, stmt),
+                  .acc = lower_local(lower, gemm.acc->buf),
+                  .operands = {{.region = gemm.a}, {.region = gemm.b}}};
+}
+
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out) {
-    Gemm gemm = {.lower = lower, .arena = lower->arena, .stmt = stmt};
-    gemm.info = gemm_instruction(lower->target, stmt);
-    EXPECT(lower->context->failure, operand_of(&gemm, GEMM_ACC)->buf->layout, "the accumulator '%s' has no layout",
-           operand_of(&gemm, GEMM_ACC)->buf->name);
-    gemm.acc = lower_local(lower, operand_of(&gemm, GEMM_ACC)->buf);
+    Gemm gemm = gemm_new(lower, stmt);
+    const Buf *acc = gemm_of(stmt).acc->buf;
     int mark = facts_mark(lower->facts);
-    clear_accumulator(&gemm, out);
+    clear_accumulator(&gemm, gemm_of(stmt).accumulate, acc->layout, out);
     if (gemm.info) lower_mma(&gemm, out);
-    else lower_fma(&gemm, out);
+    else lower_fma(&gemm, acc, out);
     facts_release(lower->facts, mark);
 }

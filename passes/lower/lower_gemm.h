@@ -2,22 +2,34 @@
 #pragma once
 #include "passes/lower/lower.h"
 
+typedef struct GemmOperand {   // a or b
+    const Region *region;
+    const Layout *layout;   // of an instruction tile, as the instruction has it
+    Buf *local;             // local array
+    Buf *wide;              // of the instruction's type, where the operand has a narrower one; else NULL
+    Expr *corner;           // the warp's first row (a) or column (b) in the tile
+    int64_t tiles;          // instruction tiles of the warp along m (a) or n (b)
+    int64_t extent;         // of one of them
+    int64_t values;         // a thread's, of one of them and a step of k
+} GemmOperand;
+
 typedef struct Gemm {
     Lower *lower;
     Arena *arena;
     Stmt *stmt;
     const MmaInfo *info;
-    int64_t m_tiles, n_tiles, k_steps;   // instruction tiles of the warp
-    Expr *lane, *row0, *column0;         // the warp's corner in the tile
-    Buf *a, *b, *acc;                    // local arrays
-    Buf *wide_a, *wide_b;                // of the instruction's type, where the operands have a narrower one; else NULL
-    int64_t step;                        // elements of k that are loaded at once
-    int a_values, b_values, c_values;    // a thread's, of an instruction tile (of k: a step)
-    Expr *set;                           // which of the two sets of operand registers; NULL: there is one
+    GemmOperand operands[2];   // by GEMM_A, GEMM_B
+    Buf *acc;                  // local array
+    Expr *lane;
+    int64_t step;       // elements of k that are loaded at once
+    int64_t k_steps;    // of them in the operands
+    int64_t c_values;   // a thread's, of an instruction tile of the accumulator
+    Expr *set;          // which of the two sets of operand registers; NULL: there is one
 } Gemm;
+_Static_assert(GEMM_A == 0 && GEMM_B == 1, "places of operands number Gemm.operands");
 
-// Declares operand registers (`sets` of them) and finds the accumulator and the warp's corner. Needs lower, arena,
-// stmt, info.
+Gemm gemm_new(Lower *lower, Stmt *stmt);
+// Declares operand registers (`sets` of them) and finds the warp's corner.
 void gemm_begin(Gemm *gemm, int sets, Block *body);
 void gemm_load(Gemm *gemm, Expr *kk, Block *out);   // operands of k step kk to the set in use
 void gemm_convert(Gemm *gemm, Block *out);          // b of the set in use to the instruction's type

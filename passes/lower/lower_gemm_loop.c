@@ -42,29 +42,25 @@ static int leading_waits(const Block *body) {
 
 static bool only_starts_copies(const Stmt *stmt) {
     if (stmt->kind == STMT_IF) {
-        for (int i = 0; i < stmt->if_.then.count; i++)
-            if (!only_starts_copies(stmt->if_.then.items[i])) return false;
+        FOR_EACH_ITEM (inner, &stmt->if_.then)
+            if (!only_starts_copies(inner)) return false;
         return stmt->if_.otherwise.count == 0;
     }
-    if (stmt->kind == STMT_FOR)
-        return stmt->loop.kind == LOOP_PARALLEL && via_of(stmt) != VIA_NONE && !via_is(stmt, VIA_TMA);
+    if (stmt->kind == STMT_FOR) return is_loop(stmt, LOOP_PARALLEL) && via_of(stmt) && !via_is(stmt, VIA_TMA);
     return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
 }
 
 bool is_gemm_loop(const Target *target, const Stmt *loop) {
     const Block *body = &loop->loop.body;
-    int64_t begin, step;
-    if (loop->kind != STMT_FOR || loop->loop.kind != LOOP_SERIAL || loop->loop.count != 1 || body->count < 2)
+    GemmOp gemm;
+    if (!is_loop(loop, LOOP_SERIAL) || loop->loop.count != 1 || body->count < 2) return false;
+    if (!expr_is_int(loop->loop.iters[0].begin, 0) || !expr_is_int(loop->loop.iters[0].step, 1)) return false;
+    const Stmt *last = vec_last(body);
+    if (leading_waits(body) == 0 || !match_gemm(last, &gemm) || !gemm_instruction(target, last)) return false;
+    bool alternates = region_extent(gemm.a, 1) / gemm_step(target, last) % 2 == 0;   // sets of registers
+    if (gemm.accumulate || !alternates || !matrix_load_possible(target, last, GEMM_A) ||
+        !matrix_load_possible(target, last, GEMM_B))
         return false;
-    if (!expr_const(loop->loop.iters[0].begin, &begin) || begin != 0) return false;
-    if (!expr_const(loop->loop.iters[0].step, &step) || step != 1 || leading_waits(body) == 0) return false;
-    const Stmt *gemm = vec_last(body);
-    const MmaInfo *info = is_call(gemm, OP_GEMM) ? gemm_instruction(target, gemm) : NULL;
-    if (!info || gemm->call.args[GEMM_ACCUMULATE].value) return false;
-    if (region_extent(gemm->call.args[0].region, 1) / gemm_step(target, gemm) % 2 != 0)
-        return false;   // sets alternate
-    for (int operand = 0; operand < 2; operand++)
-        if (!matrix_load_possible(target, gemm, operand)) return false;
     for (int i = leading_waits(body); i < body->count - 1; i++)
         if (!only_starts_copies(body->items[i])) return false;
     return true;
@@ -81,13 +77,15 @@ static void enter_tile(Gemm *gemm, const Stmt *loop, Expr *tile, Block *out) {
     for (int i = 0; i < leading_waits(body); i++) block_push(arena, out, clone_stmt(arena, NULL, body->items[i]));
     Gemm at = *gemm;
     at.stmt = clone_stmt(arena, subst, gemm->stmt);
+    at.operands[GEMM_A].region = gemm_of(at.stmt).a;
+    at.operands[GEMM_B].region = gemm_of(at.stmt).b;
     at.set = e_int(arena, 0);
     gemm_load(&at, e_int(arena, 0), out);
 }
 
 static Expr *next_tile(Arena *arena, const Iter *iter) {
-    Expr *one = e_int(arena, 1);
-    return e_min(arena, e_add(arena, e_var(arena, iter->var), one), e_sub(arena, iter->end, one));
+    Expr *last = e_sub(arena, iter->end, e_int(arena, 1));
+    return e_min(arena, e_plus(arena, e_var(arena, iter->var), 1), last);
 }
 
 // ---- copies without branches, in parts ----
@@ -95,19 +93,15 @@ static Expr *next_tile(Arena *arena, const Iter *iter) {
 typedef struct Copies {
     Gemm *gemm;
     const Stmt *loop;
-    VEC(Stmt *) spread;   // unrolled loops of copies
-    Block first, last;    // what else there is to do ahead of them and after them
-    bool masked;          // some have nothing valid
-    bool left;            // some are under way when the loop ends
+    Block spread;        // unrolled loops of copies
+    Block first, last;   // what else there is to do ahead of them and after them
+    bool masked;         // some have nothing valid
+    bool left;           // some are under way when the loop ends
 } Copies;
 
 static bool only_cp_async(const Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        const Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_FOR ? !only_cp_async(&stmt->loop.body)
-                                   : stmt->kind != STMT_LET && !is_call(stmt, OP_CP_ASYNC))
-            return false;
-    }
+    FOR_EACH_STMT (stmt, block)
+        if (stmt->kind != STMT_FOR && stmt->kind != STMT_LET && !is_call(stmt, OP_CP_ASYNC)) return false;
     return true;
 }
 
@@ -116,11 +110,9 @@ static bool only_cp_async(const Block *block) {
 static bool reaches_loop_end(const Block *block, const Stmt *loop) {
     int64_t trips;
     if (!expr_const(loop->loop.iters[0].end, &trips)) return true;
-    for (int i = 0; i < block->count; i++) {
-        const Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_FOR && !reaches_loop_end(&stmt->loop.body, loop)) return false;
+    FOR_EACH_STMT (stmt, block) {
         if (!is_call(stmt, OP_CP_ASYNC)) continue;
-        const Expr *slot = stmt->call.args[0].region->dims[0].start;
+        const Expr *slot = ARG(stmt, CP_ASYNC, dst).region->dims[0].start;
         if (slot->kind != EXPR_BINARY || slot->binary.op != BIN_MOD || !expr_uses_var(slot, loop->loop.iters[0].var))
             return false;
     }
@@ -135,31 +127,26 @@ static Expr *where(Arena *arena, Expr *condition, Expr *valid) {
 
 // Its copies have nothing valid where the condition does not hold.
 static void mask_copies(Arena *arena, Expr *condition, Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_FOR) mask_copies(arena, condition, &stmt->loop.body);
+    FOR_EACH_STMT_MUT (stmt, block) {
         if (!is_call(stmt, OP_CP_ASYNC)) continue;
         Arg *args = stmt->call.args;
         bool clipped = stmt->call.count > 3 && args[3].value;
-        Arg masked[4] = {args[0], args[1], args[2],
-                         arg_value(where(arena, condition, clipped ? args[3].value : args[2].value))};
-        *stmt = *s_call(arena, OP_CP_ASYNC, 4, masked);
+        Expr *valid = where(arena, condition, clipped ? args[3].value : args[2].value);
+        *stmt = *s_call(arena, OP_CP_ASYNC, 4, (Arg[]){args[0], args[1], args[2], arg_value(valid)});
     }
 }
 
 static bool is_unrolled(const Stmt *stmt) {
-    int64_t begin, end, step;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL || stmt->loop.count != 1) return false;
+    int64_t end;
+    if (!is_loop(stmt, LOOP_UNROLL) || stmt->loop.count != 1) return false;
     const Iter *iter = &stmt->loop.iters[0];
-    return expr_const(iter->begin, &begin) && begin == 0 && expr_const(iter->end, &end) &&
-           expr_const(iter->step, &step) && step == 1;
+    return expr_is_int(iter->begin, 0) && expr_const(iter->end, &end) && expr_is_int(iter->step, 1);
 }
 
 // Sorts the lowered copies of one iteration. Without a branch: masked ones, and those that always happen.
 static void sort_copies(Copies *copies, Block *block) {
     Arena *arena = copies->gemm->arena;
-    for (int i = 0; i < block->count; i++) {
-        Stmt *stmt = block->items[i];
+    FOR_EACH_ITEM (stmt, block) {
         bool masks = stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 && only_cp_async(&stmt->if_.then) &&
                      reaches_loop_end(&stmt->if_.then, copies->loop);
         if (masks) {
@@ -169,29 +156,35 @@ static void sort_copies(Copies *copies, Block *block) {
         } else if (is_call(stmt, OP_CP_ASYNC_COMMIT)) {
             block_push(arena, &copies->last, stmt);
         } else if (is_unrolled(stmt) && only_cp_async(&stmt->loop.body)) {
-            vec_push(arena, &copies->spread, stmt);
+            block_push(arena, &copies->spread, stmt);
         } else {
             block_push(arena, &copies->first, stmt);
         }
     }
 }
 
+static int64_t trips_of(const Stmt *unrolled) {
+    int64_t trips = 0;
+    expr_const(unrolled->loop.iters[0].end, &trips);
+    return trips;
+}
+
 static int64_t copies_count(const Copies *copies) {
-    int64_t count = 0, end;
-    for (int i = 0; i < copies->spread.count; i++)
-        if (expr_const(copies->spread.items[i]->loop.iters[0].end, &end)) count += end;
+    int64_t count = 0;
+    FOR_EACH_ITEM (loop, &copies->spread) count += trips_of(loop);
     return count;
 }
 
 // Copies number from .. to, counted through all loops.
 static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *out) {
     Arena *arena = copies->gemm->arena;
-    int64_t begin = 0, count;
-    for (int i = 0; i < copies->spread.count; i++, begin += count) {
-        if (!expr_const(copies->spread.items[i]->loop.iters[0].end, &count)) return;
+    int64_t begin = 0;
+    FOR_EACH_ITEM (loop, &copies->spread) {
+        int64_t count = trips_of(loop);
         int64_t low = from > begin ? from - begin : 0, high = to - begin < count ? to - begin : count;
+        begin += count;
         if (low >= high) continue;
-        Stmt *piece = clone_stmt(arena, NULL, copies->spread.items[i]);
+        Stmt *piece = clone_stmt(arena, NULL, loop);
         piece->loop.iters[0].begin = e_int(arena, low);
         piece->loop.iters[0].end = e_int(arena, high);
         block_push(arena, out, piece);
@@ -229,56 +222,39 @@ static void next_fragments(Gemm *gemm, Expr *kk, Block *out) {
 }
 
 static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block *out) {
+    int64_t rows = gemm->operands[GEMM_A].tiles;
     Expr *kk;
     Block *body = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk, out);
     next_fragments(gemm, kk, body);
     interleave_copies(copies, kk, body);
     gemm->set = e_rem(gemm->arena, kk, 2);
     gemm_convert(gemm, body);
-    gemm_multiply(gemm, kk, 0, gemm->m_tiles / 2, body);
+    gemm_multiply(gemm, kk, 0, rows / 2, body);
     Expr *tile = next_tile(gemm->arena, &loop->loop.iters[0]);
     enter_tile(gemm, loop, tile, at_step(gemm, kk, gemm->k_steps - 1, body));
-    gemm_multiply(gemm, kk, gemm->m_tiles / 2, gemm->m_tiles, body);
+    gemm_multiply(gemm, kk, rows / 2, rows, body);
 }
 
 // ---- the last wait ----
 
-typedef struct Aliasing {
-    Lower *lower;
-    const Buf *buffer;
-    bool found;
-} Aliasing;
-
 static int64_t end_of(const Buf *physical) {
-    int64_t bytes = type_bytes(physical->type);
-    for (int d = 0; d < physical->rank; d++) bytes *= buf_extent(physical, d);
-    return physical->offset + bytes;
+    return physical->offset + buf_space(physical);
 }
 
-static bool find_aliasing(Visitor *visitor, Stmt *stmt) {
-    Aliasing *aliasing = visitor->user;
-    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return true;
-    const Buf *buffer = aliasing->buffer, *other = lower_physical(aliasing->lower, stmt->decl);
-    aliasing->found |= other != buffer && other->offset < end_of(buffer) && buffer->offset < end_of(other);
-    return true;
+// Whether something else lives in the memory of this buffer.
+static bool shares_memory(Lower *lower, const Buf *buffer) {
+    FOR_EACH_STMT (stmt, &lower->kernel->body) {
+        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
+        const Buf *other = lower_physical(lower, stmt->decl);
+        if (other != buffer && other->offset < end_of(buffer) && buffer->offset < end_of(other)) return true;
+    }
+    return false;
 }
 
-static bool find_buffer(Visitor *visitor, Stmt *stmt) {
-    Aliasing *aliasing = visitor->user;
-    if (!is_call(stmt, OP_CP_ASYNC)) return true;
-    aliasing->buffer = stmt->call.args[0].region->buf;
-    Visitor others = {.stmt = find_aliasing, .user = aliasing};
-    visit_block(&others, &aliasing->lower->kernel->body);
-    return true;
-}
-
-// Whether something else lives in the memory of the copies.
-static bool shares_memory(Lower *lower, const Copies *copies) {
-    Aliasing aliasing = {.lower = lower};
-    Visitor visitor = {.stmt = find_buffer, .user = &aliasing};
-    visit_block(&visitor, (Block *)&copies->first);
-    for (int i = 0; i < copies->spread.count; i++) visit_stmt(&visitor, copies->spread.items[i]);
-    return aliasing.found;
+static bool copies_share(Lower *lower, const Block *copies) {
+    FOR_EACH_STMT (stmt, copies)
+        if (is_call(stmt, OP_CP_ASYNC) && shares_memory(lower, ARG(stmt, CP_ASYNC, dst).region->buf)) return true;
+    return false;
 }
 
 // Whether copies are still under way after the waits at the top of an iteration.
@@ -290,29 +266,26 @@ static bool leaves_copies(const Block *body) {
 }
 
 static void push_last_wait(Lower *lower, const Copies *copies, Block *out) {
-    if (!copies->masked || !copies->left || (!lower->repeats && !shares_memory(lower, copies))) return;
-    Arg none = arg_int(lower->arena, 0);
-    block_push(lower->arena, out, s_call(lower->arena, OP_CP_ASYNC_WAIT, 1, &none));
+    bool needed = lower->repeats || copies_share(lower, &copies->first) || copies_share(lower, &copies->spread);
+    if (copies->masked && copies->left && needed)
+        BLOCK_CALL(lower->arena, out, (Span){0}, OP_CP_ASYNC_WAIT, arg_int(lower->arena, 0));
 }
 
 void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out) {
     Arena *arena = lower->arena;
-    Block *body = &loop->loop.body, lowered = {0}, steps = {0};
-    Gemm gemm = {.lower = lower, .arena = arena, .stmt = vec_last(body)};
-    Stmt *block = s_block(arena), *start = s_if(arena, e_lt(arena, e_int(arena, 0), loop->loop.iters[0].end));
+    Block *body = &loop->loop.body, lowered = {0}, steps = {0}, *block = block_nested(arena, out, (Span){0});
+    Gemm gemm = gemm_new(lower, vec_last(body));
     int mark = facts_mark(lower->facts);
-    gemm.info = gemm_instruction(lower->target, gemm.stmt);
-    gemm_begin(&gemm, 2, &block->block);
-    enter_tile(&gemm, loop, e_int(arena, 0), &start->if_.then);
-    block_push(arena, &block->block, start);
+    gemm_begin(&gemm, 2, block);
+    Expr *zero = e_int(arena, 0), *runs = e_lt(arena, zero, loop->loop.iters[0].end);
+    enter_tile(&gemm, loop, zero, block_if(arena, block, runs));
     facts_iter(lower->facts, &loop->loop.iters[0]);
     for (int i = leading_waits(body); i < body->count - 1; i++) lower_stmt(lower, body->items[i], &lowered);
     Copies copies = {.gemm = &gemm, .loop = loop, .left = leaves_copies(body)};
     sort_copies(&copies, &lowered);
     push_steps(&gemm, loop, &copies, &steps);
     *body = steps;
-    block_push(arena, &block->block, loop);
-    push_last_wait(lower, &copies, &block->block);
+    block_push(arena, block, loop);
+    push_last_wait(lower, &copies, block);
     facts_release(lower->facts, mark);
-    block_push(arena, out, block);
 }

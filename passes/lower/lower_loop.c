@@ -30,35 +30,34 @@
 Expr *bind_index(Version *version, Block *out) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
+    const TileLoop *loop = version->loop;
     Expr *in[2] = {lower_thread(version->lower), e_times(arena, version->group, version->vector)};
     Expr *coordinates[LAYOUT_MAX_RANK], *padding = NULL;
     layout_forward(arena, facts, version->map, in, coordinates);
-    for (int d = 0; d < version->loop->rank; d++) {
+    for (int d = 0; d < loop->rank; d++) {
         Expr *value = simplify_expr(arena, facts, coordinates[d]);
         if (value->kind != EXPR_INT && value->kind != EXPR_VAR) {
-            Var *var = var_new(arena, version->loop->iters[d]->name, VAR_LET, TYPE_I64, version->loop->origin->loc);
-            block_push(arena, out, s_let(arena, var, value));
-            facts_bind(facts, var, value);
-            value = e_var(arena, var);
+            Expr *var = block_let(arena, out, loop->iters[d]->name, value, loop->origin->loc);
+            facts_bind(facts, var->var, value);
+            value = var;
         }
         version->first[d] = version->index_[d] = value;
-        Expr *inside = e_lt(arena, value, e_int(arena, version->loop->extents[d]));
-        if (version->map->out_shape[d] > version->loop->extents[d] && !prove(facts, inside))
-            padding = both(version, padding, inside);
+        Expr *inside = e_lt(arena, value, e_int(arena, loop->extents[d]));
+        if (version->map->out_shape[d] > loop->extents[d] && !prove(facts, inside))
+            padding = e_both(arena, padding, inside);
     }
     return padding;
 }
 
 bool touches_registers(const Version *version) {
-    for (int a = 0; a < version->accesses->count; a++)
-        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT) return true;
+    VEC_EACH (const TileAccess, access, version->accesses)
+        if (access->buf->scope == SCOPE_FRAGMENT) return true;
     return false;
 }
 
 static bool writes_registers(const Version *version) {
-    for (int a = 0; a < version->accesses->count; a++)
-        if (version->accesses->items[a].buf->scope == SCOPE_FRAGMENT && version->accesses->items[a].is_store)
-            return true;
+    VEC_EACH (const TileAccess, access, version->accesses)
+        if (access->buf->scope == SCOPE_FRAGMENT && access->is_store) return true;
     return false;
 }
 
@@ -72,65 +71,61 @@ static int64_t unrolled_groups(const Version *version, int64_t groups) {
     return count;
 }
 
-Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Block *out) {
+Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Expr **number, Block *out) {
     Arena *arena = version->arena;
+    *number = e_int(arena, 0);
     if (count == 1) return out;
-    Var *var = var_new(arena, name, VAR_ITER, TYPE_I64, version->loop->origin->loc);
-    Stmt *loop = s_for(arena, kind, var, e_int(arena, 0), e_int(arena, count));
-    loop->loc = version->loop->origin->loc;
-    facts_iter(version->lower->facts, &loop->loop.iters[0]);
-    version->group = e_add(arena, e_times(arena, version->group, count), e_var(arena, var));
-    block_push(arena, out, loop);
-    return &loop->loop.body;
+    Block *body = lower_counted(version->lower, kind, name, 0, count, version->loop->origin->loc, number, out);
+    version->group = e_add(arena, e_times(arena, version->group, count), *number);
+    return body;
 }
 
-static void emit_groups(Version *version, Block *out) {
-    Arena *arena = version->arena;
-    Facts *facts = version->lower->facts;
-    int64_t groups = version->values / version->vector, unrolled = unrolled_groups(version, groups);
-    int mark = facts_mark(facts);
-    Stmt *scope = s_block(arena);
-    version->group = e_int(arena, 0);
-    version->element = e_int(arena, 0);
-    version->temporaries = map_new(arena);
-    version->vars = subst_new(arena);
-    scope->loc = version->loop->origin->loc;
-    version->indices = map_new(arena);
-    version->number = e_int(arena, 0);
-    Block *body = group_loop(version, LOOP_SERIAL, "c", groups / unrolled, &scope->block);
-    if (can_start(version)) load_indices(version, unrolled, body);
-    Block *around = body;
-    body = group_loop(version, LOOP_UNROLL, "q", unrolled, body);
-    if (unrolled > 1) version->number = e_var(arena, around->items[around->count - 1]->loop.iters[0].var);
-    version->group = e_plus(arena, version->group, version->from / version->vector);
-    Expr *padding = bind_index(version, body);
-    if (padding) {
-        Stmt *inside = s_if(arena, padding);
-        block_push(arena, body, inside);
-        body = &inside->if_.then;
-        facts_assume(facts, padding, true);
-    }
-    if (version->loop->clip) {   // the same for all of a group
-        Stmt *inside = s_if(arena, at_index(version, version->loop->clip, version->first));
-        block_push(arena, body, inside);
-        body = &inside->if_.then;
-        facts_assume(facts, inside->if_.condition, true);
-    }
-    if (version->first_replica && !writes_registers(version)) {   // nothing of it is needed twice
-        Stmt *only = s_if(arena, version->first_replica);
-        block_push(arena, body, only);
-        body = &only->if_.then;
-        version->first_replica = NULL;
-    }
-    if (can_start(version)) start_group(version, body);
-    else if (version->vector > 1) group_in_vectors(version, body);
-    else version_block(version, &version->loop->body, body);
-    facts_release(facts, mark);
-    if (groups > 1) block_append(arena, out, &scope->block);
-    else block_push(arena, out, scope);
+// What stands under the condition (NULL: always true), which is known there.
+static Block *where(Version *version, Expr *condition, Block *out) {
+    if (condition) facts_assume(version->lower->facts, condition, true);
+    return block_if(version->arena, out, condition);
 }
 
-static void emit_guarded_elements(Version *version, Block *out) {
+// The body of each version is one of its own, with its own variables.
+static void own_body(Version *version, TileLoop *loop, TileAccessVec *accesses) {
+    *loop = *version->loop;
+    loop->body = (Block){0};
+    clone_block(version->arena, NULL, &version->loop->body, &loop->body);
+    tile_accesses(version->arena, loop, accesses);
+    version->loop = loop;
+    version->accesses = accesses;
+}
+
+static void emit_groups(const Version *plan, Block *out) {
+    Arena *arena = plan->arena;
+    Version version = *plan;
+    TileLoop loop;
+    TileAccessVec accesses = {0};
+    Expr *chunk;
+    own_body(&version, &loop, &accesses);
+    int64_t groups = version.values / version.vector, unrolled = unrolled_groups(&version, groups);
+    int mark = facts_mark(version.lower->facts);
+    version.group = version.element = e_int(arena, 0);
+    version.temporaries = map_new(arena);
+    version.indices = map_new(arena);
+    Block *body = groups > 1 ? out : block_nested(arena, out, loop.origin->loc);
+    body = group_loop(&version, LOOP_SERIAL, "c", groups / unrolled, &chunk, body);
+    if (can_start(&version)) load_indices(&version, unrolled, body);
+    body = group_loop(&version, LOOP_UNROLL, "q", unrolled, &version.number, body);
+    version.group = e_plus(arena, version.group, version.from / version.vector);
+    body = where(&version, bind_index(&version, body), body);
+    if (loop.clip) body = where(&version, at_index(&version, loop.clip, version.first), body);   // the same in a group
+    if (version.first_replica && !writes_registers(&version)) {   // nothing of it is needed twice
+        body = block_if(arena, body, version.first_replica);
+        version.first_replica = NULL;
+    }
+    if (can_start(&version)) start_group(&version, body);
+    else if (version.vector > 1) group_in_vectors(&version, body);
+    else version_block(&version, &loop.body, body);
+    facts_release(version.lower->facts, mark);
+}
+
+static void emit_guarded_elements(const Version *version, Block *out) {
     Version plain = *version;
     plain.vector = 1;
     emit_groups(&plain, out);

@@ -25,7 +25,6 @@ typedef struct Version {
     Map *temporaries;                // Expr (load) or Stmt (store) -> local Buf holding the group
     Map *indices;                    // of a gather: Expr (index) -> local Buf of those of `unrolled` groups
     Expr *number;                    // of the group among these
-    Subst *vars;                     // the body's lets and iterators in this version
 } Version;
 
 // ---- points and the body at them (lower_loop_body.c) ----
@@ -33,22 +32,18 @@ Expr *at_index(Version *version, Expr *expr, Expr *const *index_);
 Expr **access_at(Version *version, const TileAccess *access, Expr *const *index_);   // its indices
 Expr *version_expr(Version *version, Expr *expr);
 void version_block(Version *version, const Block *from, Block *to);
-Expr *both(Version *version, Expr *a, Expr *b);   // a && b; NULL: true
 Expr *guard_of(Version *version, const Buf *buf, int count, Expr *const *indices);
-void push_guarded(Version *version, Expr *guard, Stmt *stmt, Block *out);   // guard NULL: as it is
 
 // ---- groups (lower_loop.c) ----
 // The coordinates of the group's first point as lets, with what is known of them. Returns what says that it is no
 // padding of the map; NULL: none is.
 Expr *bind_index(Version *version, Block *out);
-// The block for one of `count` groups, and the group in it.
-Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Block *out);
+// The block for one of `count` groups, and the group in it; *number: of it among these.
+Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Expr **number, Block *out);
 bool touches_registers(const Version *version);
 
 // ---- accesses of groups (lower_loop_access.c) ----
 bool is_vector_access(const Version *version, const TileAccess *access);
-// buf[..., first + e] of the group as an lvalue: physical indices with e added to the last one.
-Expr **run_indices(Version *version, const TileAccess *access, Expr *e, Buf **buf, int *count);
 void group_in_vectors(Version *version, Block *out);
 
 bool can_start(const Version *version);

@@ -15,98 +15,73 @@ bool is_vector_access(const Version *version, const TileAccess *access) {
            keeps_runs(access->buf, version->vector);
 }
 
-// What the source asks of the group, and that it lies in the tensor.
+// The condition in the source around the access, and that the group lies in the tensor.
 static Expr *group_guard(Version *version, const TileAccess *access) {
     Expr *condition = access->condition ? at_index(version, access->condition, version->first) : NULL;
     Expr **indices = access_at(version, access, version->first);
-    return both(version, condition, guard_of(version, access->buf, access->count, indices));
+    return e_both(version->arena, condition, guard_of(version, access->buf, access->count, indices));
 }
 
-Expr **run_indices(Version *version, const TileAccess *access, Expr *e, Buf **buf, int *count) {
+// Element e of the group, as threads address it.
+static Region *run_place(Version *version, const TileAccess *access, Expr *e) {
     Expr **indices = access_at(version, access, version->first);
-    *count = access->count;
-    *buf = access->buf;
-    if (access->buf->scope == SCOPE_SHARED) {
-        indices = lower_indices(version->lower, access->buf, access->count, indices, count);
-        *buf = lower_physical(version->lower, access->buf);
-    }
-    indices[*count - 1] = e_add(version->arena, indices[*count - 1], e);
-    return indices;
+    Region *place = lower_place(version->lower, access->buf, access->count, indices);
+    RegionDim *last = &place->dims[place->count - 1];
+    last->start = e_add(version->arena, last->start, e);
+    return place;
 }
 
 static Buf *new_temporary(Version *version, const TileAccess *access, Block *out) {
     const char *name = arena_printf(version->arena, "%s_v", access->buf->name);
-    Buf *local = buf_new_const(version->arena, name, SCOPE_LOCAL, access->buf->type, 1, &version->vector,
-                               version->loop->origin->loc);
-    block_push(version->arena, out, s_decl(version->arena, local));
-    return local;
+    return block_local(version->arena, out, name, access->buf->type, version->vector, version->loop->origin->loc);
 }
 
-static Stmt *element_loop(Version *version, LoopKind kind, Var **var) {
-    Arena *arena = version->arena;
-    *var = var_new(arena, "e", VAR_ITER, TYPE_I64, version->loop->origin->loc);
-    return s_for(arena, kind, *var, e_int(arena, 0), e_int(arena, version->vector));
+static Block *element_loop(Version *version, LoopKind kind, Span loc, Expr **e, Block *out) {
+    return lower_counted(version->lower, kind, "e", 0, version->vector, loc, e, out);
 }
 
 static void load_group(Version *version, const TileAccess *access, Block *out) {
     Arena *arena = version->arena;
-    Buf *local = new_temporary(version, access, out), *buf;
-    Var *var;
-    int count;
-    Stmt *load = element_loop(version, LOOP_VECTORIZED, &var);
-    Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
-    block_store1(arena, &load->loop.body, local, e, e_load(arena, buf, count, indices));
-    map_put(version->temporaries, access->load, local);
-    Expr *guard = group_guard(version, access);
-    if (!guard) {
-        block_push(arena, out, load);
-        return;
+    Span loc = version->loop->origin->loc;
+    Buf *local = new_temporary(version, access, out);
+    Expr *guard = group_guard(version, access), *e;
+    if (guard) {
+        Stmt *choice = s_if(arena, guard);
+        block_push(arena, out, choice);
+        Block *zeros = element_loop(version, LOOP_UNROLL, loc, &e, &choice->if_.otherwise);
+        block_store1(arena, zeros, local, e, e_zero(arena, local->type));
+        out = &choice->if_.then;
     }
-    Stmt *choice = s_if(arena, guard), *zero = element_loop(version, LOOP_UNROLL, &var);
-    block_store1(arena, &zero->loop.body, local, e_var(arena, var), e_zero(arena, local->type));
-    block_push(arena, &choice->if_.then, load);
-    block_push(arena, &choice->if_.otherwise, zero);
-    block_push(arena, out, choice);
+    Block *body = element_loop(version, LOOP_VECTORIZED, loc, &e, out);
+    block_store1(arena, body, local, e, e_load_at(arena, run_place(version, access, e)));
+    map_put(version->temporaries, access->load, local);
 }
 
 static void store_group(Version *version, const TileAccess *access, Block *out) {
     Arena *arena = version->arena;
-    Buf *local = map_get(version->temporaries, access->store), *buf;
-    Var *var;
-    int count;
-    Stmt *store = element_loop(version, LOOP_VECTORIZED, &var);
-    store->loc = access->store->loc;
-    Expr *e = e_var(arena, var), **indices = run_indices(version, access, e, &buf, &count);
-    Expr *value = e_load1(arena, local, e);
-    Arg args[] = {arg_region(region_element(arena, buf, count, indices)), arg_value(value)};
-    block_push(arena, &store->loop.body,
-               access->adds ? s_call(arena, OP_ATOMIC_ADD, COUNT_OF(args), args)
-                            : s_store(arena, buf, count, indices, value));
-    Expr *guard = group_guard(version, access);
-    push_guarded(version, both(version, guard, version->first_replica), store, out);
+    Expr *guard = e_both(arena, group_guard(version, access), version->first_replica), *e;
+    Block *body = element_loop(version, LOOP_VECTORIZED, access->store->loc, &e, block_if(arena, out, guard));
+    Region *place = run_place(version, access, e);
+    Expr *value = e_load1(arena, map_get(version->temporaries, access->store), e);
+    if (access->adds) BLOCK_CALL(arena, body, (Span){0}, OP_ATOMIC_ADD, arg_region(place), arg_value(value));
+    else block_push(arena, body, s_store_at(arena, place, value));
 }
 
 void group_in_vectors(Version *version, Block *out) {
     Arena *arena = version->arena;
-    for (int a = 0; a < version->accesses->count; a++) {
-        const TileAccess *access = &version->accesses->items[a];
+    Facts *facts = version->lower->facts;
+    VEC_EACH (const TileAccess, access, version->accesses) {
         if (!is_vector_access(version, access)) continue;
         if (access->is_store) map_put(version->temporaries, access->store, new_temporary(version, access, out));
         else load_group(version, access, out);
     }
-    Var *var;
-    Stmt *elements = element_loop(version, LOOP_UNROLL, &var);
-    int mark = facts_mark(version->lower->facts);
-    facts_iter(version->lower->facts, &elements->loop.iters[0]);
-    version->element = e_var(arena, var);
+    int mark = facts_mark(facts);
+    Block *body = element_loop(version, LOOP_UNROLL, version->loop->origin->loc, &version->element, out);
     version->index_[version->fast] = e_add(arena, version->first[version->fast], version->element);
-    version_block(version, &version->loop->body, &elements->loop.body);
-    facts_release(version->lower->facts, mark);
-    block_push(arena, out, elements);
-    for (int a = 0; a < version->accesses->count; a++) {
-        const TileAccess *access = &version->accesses->items[a];
+    version_block(version, &version->loop->body, body);
+    facts_release(facts, mark);
+    VEC_EACH (const TileAccess, access, version->accesses)
         if (access->is_store && is_vector_access(version, access)) store_group(version, access, out);
-    }
 }
 
 // ---- started copies: one cp_async with the number of elements that exist; what lies beyond the tensor is zeros ----
@@ -118,14 +93,14 @@ static Expr *valid_elements(Version *version, const TileAccess *load, Expr *cons
     Expr *n = e_int(arena, version->vector);
     int last = load->count - 1;
     Expr *condition = load->condition ? version_expr(version, load->condition) : NULL;
-    Expr *guard = both(version, condition, access_guard(arena, facts, load->buf, last, at));
+    Expr *guard = e_both(arena, condition, access_guard(arena, facts, load->buf, last, at));
     Expr *room = e_sub(arena, load->buf->shape[last], at[last]);
     bool low = prove(facts, e_ge(arena, at[last], e_int(arena, 0)));
-    if (!low) guard = both(version, guard, e_ge(arena, at[last], e_int(arena, 0)));
+    if (!low) guard = e_both(arena, guard, e_ge(arena, at[last], e_int(arena, 0)));
     Expr *valid = n;
     if (!prove(facts, e_ge(arena, room, n))) {
         bool whole = multiple_of(facts, simplify_expr(arena, facts, room)) % version->vector == 0;
-        if (whole) guard = both(version, guard, e_lt(arena, at[last], load->buf->shape[last]));
+        if (whole) guard = e_both(arena, guard, e_lt(arena, at[last], load->buf->shape[last]));
         else valid = e_max(arena, e_min(arena, room, n), e_int(arena, 0));
     }
     if (guard) valid = e_select(arena, guard, valid, e_int(arena, 0));
@@ -148,19 +123,6 @@ bool can_start(const Version *version) {
     return bytes == 4 || bytes == 8 || bytes == 16;   // what cp.async takes (PTX ISA, cp.async)
 }
 
-static bool find_load(Visitor *visitor, Expr *expr) {
-    bool *found = visitor->user;
-    *found |= expr->kind == EXPR_LOAD;
-    return !*found;
-}
-
-static bool has_load(Expr *expr) {
-    bool found = false;
-    Visitor visitor = {.expr = find_load, .user = &found};
-    visit_expr(&visitor, expr);
-    return found;
-}
-
 // The index of the load at dim d: of a gather, what load_indices has read.
 static Expr *start_index(Version *version, const TileAccess *load, int d) {
     Buf *read = map_get(version->indices, load->indices[d]);
@@ -170,43 +132,33 @@ static Expr *start_index(Version *version, const TileAccess *load, int d) {
 void start_group(Version *version, Block *out) {
     Arena *arena = version->arena;
     const TileAccess *store = &vec_last(version->accesses), *load = store - 1;
-    Buf *buf;
-    int count;
-    Expr **to = run_indices(version, store, e_int(arena, 0), &buf, &count),
-         **from = NEW_ARRAY(arena, Expr *, load->count);
+    Expr *from[LAYOUT_MAX_RANK];
     for (int d = 0; d < load->count; d++) from[d] = start_index(version, load, d);
     Expr *valid = valid_elements(version, load, from);
-    Arg args[4] = {arg_region(region_element(arena, buf, count, to)),
-                   arg_region(region_element(arena, load->buf, load->count, from)),
-                   arg_int(arena, version->vector),
-                   {0}};
-    if (valid) args[3] = arg_value(valid);
-    Stmt *copy = s_call(arena, OP_CP_ASYNC, 4, args);
-    copy->loc = version->loop->origin->loc;
-    push_guarded(version, version->first_replica, copy, out);
+    BLOCK_CALL(arena, block_if(arena, out, version->first_replica), version->loop->origin->loc, OP_CP_ASYNC,
+               arg_region(run_place(version, store, e_int(arena, 0))),
+               arg_region(region_element(arena, load->buf, load->count, from)), arg_int(arena, version->vector),
+               arg_value(valid));
 }
 
 void load_indices(Version *version, int64_t unrolled, Block *out) {
     Arena *arena = version->arena;
-    Facts *facts = version->lower->facts;
     const TileAccess *load = &vec_last(version->accesses) - 1;
-    Expr *outer = version->group;
-    for (int d = 0; d < load->count; d++) {
-        if (!has_load(load->indices[d])) continue;
-        Buf *read = buf_new_const(arena, "index", SCOPE_LOCAL, TYPE_I64, 1, &unrolled, version->loop->origin->loc);
-        block_push(arena, out, s_decl(arena, read));
-        map_put(version->indices, load->indices[d], read);
-    }
+    Expr *outer = version->group, *number;
+    for (int d = 0; d < load->count; d++)
+        if (expr_reads_memory(load->indices[d]))
+            map_put(version->indices, load->indices[d],
+                    block_local(arena, out, "index", TYPE_I64, unrolled, version->loop->origin->loc));
     if (map_count(version->indices) == 0) return;
-    int mark = facts_mark(facts);
-    Block *body = group_loop(version, LOOP_UNROLL, "q", unrolled, out);
-    Expr *number = unrolled > 1 ? e_var(arena, out->items[out->count - 1]->loop.iters[0].var) : e_int(arena, 0);
+    int mark = facts_mark(version->lower->facts);
+    Block *body = group_loop(version, LOOP_UNROLL, "q", unrolled, &number, out);
     bind_index(version, body);
     for (int d = 0; d < load->count; d++) {
         Buf *read = map_get(version->indices, load->indices[d]);
-        Expr *index = read ? e_cast(arena, TYPE_I64, version_expr(version, load->indices[d])) : NULL;
-        if (read) block_store1(arena, body, read, number, index);
+        if (!read) continue;
+        Expr *index = e_cast(arena, TYPE_I64, version_expr(version, load->indices[d]));
+        block_store1(arena, body, read, number, index);
     }
-    facts_release(facts, mark);
+    facts_release(version->lower->facts, mark);
     version->group = outer;
 }

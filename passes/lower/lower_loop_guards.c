@@ -40,8 +40,7 @@ Expr *whole_tile_inside(Version *version) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
     Expr *all = NULL;
-    for (int a = 0; a < version->accesses->count; a++) {
-        const TileAccess *access = &version->accesses->items[a];
+    VEC_EACH (const TileAccess, access, version->accesses) {
         if (access->buf->scope != SCOPE_GLOBAL) continue;
         if (access->is_local) return NULL;
         for (int d = 0; d < access->count; d++) {
@@ -49,7 +48,7 @@ Expr *whole_tile_inside(Version *version) {
             if (!high || !low) return NULL;
             Expr *tests[2] = {e_lt(arena, high, access->buf->shape[d]), e_ge(arena, low, e_int(arena, 0))};
             for (int i = 0; i < 2; i++)
-                if (!prove(facts, tests[i])) all = both(version, all, simplify_expr(arena, facts, tests[i]));
+                if (!prove(facts, tests[i])) all = e_both(arena, all, simplify_expr(arena, facts, tests[i]));
         }
     }
     return all;
@@ -57,10 +56,8 @@ Expr *whole_tile_inside(Version *version) {
 
 bool needs_two_versions(const Version *version) {
     if (version->vector == 1 || version->loop->is_async) return false;
-    for (int a = 0; a < version->accesses->count; a++)
-        if (version->accesses->items[a].buf->scope == SCOPE_GLOBAL &&
-            !guard_is_uniform(version, &version->accesses->items[a]))
-            return true;
+    VEC_EACH (const TileAccess, access, version->accesses)
+        if (access->buf->scope == SCOPE_GLOBAL && !guard_is_uniform(version, access)) return true;
     return false;
 }
 
@@ -86,22 +83,31 @@ static bool find_memory(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_CALL || (stmt->kind == STMT_STORE && stmt->store.buf->scope != SCOPE_FRAGMENT);
 }
 
+// The `if` without `else` around all of the body. NULL: there is none.
+static const Stmt *only_if(const TileLoop *loop) {
+    const Stmt *stmt = loop->body.count == 1 ? loop->body.items[0] : NULL;
+    return stmt && stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 ? stmt : NULL;
+}
+
 // The condition around all of the body, where it is the same for many of the thread's points: one of registers that
 // belong to a row, say. NULL: there is none.
 static const Expr *shared_condition(const Version *version) {
     const TileLoop *loop = version->loop;
-    if (loop->body.count != 1 || loop->body.items[0]->kind != STMT_IF) return NULL;
-    const Stmt *stmt = loop->body.items[0];
+    const Stmt *stmt = only_if(loop);
+    if (!stmt || version->lower->threads % version->lower->target->warp_lanes != 0) return NULL;
     Registers registers = {loop, true};
-    Visitor visitor = {.expr = find_other_reads, .user = &registers};
-    visit_expr(&visitor, stmt->if_.condition);
-    if (!registers.only || !expr_reads_memory(stmt->if_.condition) || stmt->if_.otherwise.count > 0 ||
-        block_any(&stmt->if_.then, find_memory, NULL))
+    visit_expr(&(Visitor){.expr = find_other_reads, .user = &registers}, stmt->if_.condition);
+    if (!registers.only || !expr_reads_memory(stmt->if_.condition) || block_any(&stmt->if_.then, find_memory, NULL))
         return NULL;
-    if (version->lower->threads % version->lower->target->warp_lanes != 0) return NULL;
     for (int d = 0; d < loop->rank; d++)
         if (version->map->out_shape[d] > loop->extents[d]) return NULL;   // registers that hold nothing
     return stmt->if_.condition;
+}
+
+static bool is_among(const ExprVec *tests, const Expr *test) {
+    VEC_EACH_PTR (Expr, known, tests)
+        if (expr_equal(known, test)) return true;
+    return false;
 }
 
 // The condition at each of the thread's points, or-ed; NULL when there are too many different ones for it to pay.
@@ -113,13 +119,10 @@ static Expr *holds_for_thread(Version *version, const Expr *condition) {
     Expr *any = e_bool(arena, false);
     version->element = e_int(arena, 0);
     version->temporaries = map_new(arena);
-    version->vars = subst_new(arena);
     for (int64_t v = 0; v < values; v++) {
         version->group = e_int(arena, v);
         Expr *test = version_expr(version, (Expr *)condition);
-        bool known = false;
-        for (int t = 0; t < tests.count && !known; t++) known = expr_equal(tests.items[t], test);
-        if (known) continue;
+        if (is_among(&tests, test)) continue;
         if ((tests.count + 1) * ELEMENTS_FOR_A_TEST > values) return NULL;
         vec_push(arena, &tests, test);
         any = e_binary(arena, BIN_LOGICAL_OR, any, test);
@@ -129,17 +132,13 @@ static Expr *holds_for_thread(Version *version, const Expr *condition) {
 
 Block *unless_skipped(const Version *version, Block *out) {
     Arena *arena = version->arena;
-    Version asked = *version;
-    asked.vector = 1;
+    Version elements = *version;
+    elements.vector = 1;
     const Expr *condition = shared_condition(version);
-    Expr *any = condition ? holds_for_thread(&asked, condition) : NULL;
+    Expr *any = condition ? holds_for_thread(&elements, condition) : NULL;
     if (!any) return out;
-    Var *some = var_new(arena, "some", VAR_LET, TYPE_BOOL, version->loop->origin->loc);
-    block_push(arena, out, s_let(arena, some, e_call1(arena, OP_VOTE_ANY, any)));
-    Stmt *only = s_if(arena, e_var(arena, some));
-    only->loc = version->loop->origin->loc;
-    block_push(arena, out, only);
-    return &only->if_.then;
+    Expr *vote = e_call1(arena, OP_VOTE_ANY, any);
+    return block_if(arena, out, block_let(arena, out, "some", vote, version->loop->origin->loc));
 }
 
 // ---- what no thread ever does ----
@@ -157,11 +156,9 @@ static bool never_holds(Version *version, const Expr *condition, Expr *const *in
 // All of the body is under a condition that no thread's first or last values can fulfil: the loop over registers, each
 // an instruction of its own, begins behind the former and ends before the latter.
 void leave_out(Version *version) {
-    const Block *body = &version->loop->body;
-    if (body->count != 1 || body->items[0]->kind != STMT_IF || !touches_registers(version)) return;
-    const Stmt *stmt = body->items[0];
-    if (stmt->if_.otherwise.count > 0 || expr_reads_memory(stmt->if_.condition) || !expr_is_pure(stmt->if_.condition))
-        return;
+    const Stmt *stmt = only_if(version->loop);
+    if (!stmt || !touches_registers(version)) return;
+    if (expr_reads_memory(stmt->if_.condition) || !expr_is_pure(stmt->if_.condition)) return;
     int64_t first = version->values, last = -1;
     for (int64_t v = 0; v < version->values; v++) {
         Expr *in[2] = {lower_thread(version->lower), e_int(version->arena, version->from + v)};

@@ -15,19 +15,20 @@
 #include "passes/analysis/util.h"
 #include "passes/layout/fragment.h"
 
-int reduce_op_axis(const Stmt *reduce) {
+int reduce_op_axis(const Stmt *stmt) {
     int64_t axis = 0;
-    expr_const(reduce->call.args[REDUCE_AXIS].value, &axis);
+    expr_const(ARG(stmt, REDUCE_SUM, axis).value, &axis);
     return (int)axis;
 }
 
-bool reduces_to_partials(const Stmt *reduce) {
-    const Buf *src = reduce->call.args[REDUCE_SRC].region->buf, *dst = reduce->call.args[REDUCE_DST].region->buf;
-    return dst->rank == src->rank && (src->rank > 1 || buf_extent(dst, 0) > 1);
+bool reduces_to_partials(const Stmt *stmt) {
+    ReduceOp reduce = reduce_of(stmt);
+    int rank = reduce.src->buf->rank;
+    return reduce.dst->buf->rank == rank && (rank > 1 || buf_extent(reduce.dst->buf, 0) > 1);
 }
 
-static int64_t reduce_partials(const Stmt *reduce) {
-    return buf_extent(reduce->call.args[REDUCE_DST].region->buf, reduce_op_axis(reduce));
+static int64_t reduce_partials(const Stmt *stmt) {
+    return buf_extent(reduce_of(stmt).dst->buf, reduce_op_axis(stmt));
 }
 
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src) {
@@ -50,6 +51,7 @@ typedef struct Reduce {
     const Stmt *stmt;
     int axis, rank;
     int dims[LAYOUT_MAX_RANK];   // outputs of `src` that stay (-1: the single element of a rank-1 source)
+    ThreadDigits digits;         // of the threads of `src`
     const Layout *whole;         // the source's
     const Layout *src, *dst;     // the source's as it is reduced (reduce_source), the destination's
     const Buf *result;           // the destination
@@ -110,23 +112,19 @@ Expr *butterfly(const Combiner *c, Buf *buf, Expr *slot, int64_t mask, Block *ou
     return combined(c, here, block_let(c->arena, out, "other", other, c->loc));
 }
 
-static Expr **scratch_indices(const Combiner *c, Expr *block, Expr *row, Expr *column, int *count) {
+static Region *scratch_place(const Combiner *c, Expr *block, Expr *row, Expr *column) {
     Expr *in[3] = {block, row, column};
     int rank = c->scratch->rank;
-    return lower_indices(c->lower, c->scratch, rank, in + 3 - rank, count);
+    return lower_place(c->lower, c->scratch, rank, in + COUNT_OF(in) - rank);
 }
 
 void scratch_store(const Combiner *c, Expr *block, Expr *row, Expr *column, Expr *value, Block *out) {
-    int count;
-    Expr **at = scratch_indices(c, block, row, column, &count);
-    block_push(c->arena, out, s_store(c->arena, lower_physical(c->lower, c->scratch), count, at, value));
+    block_push(c->arena, out, s_store_at(c->arena, scratch_place(c, block, row, column), value));
 }
 
 Expr *scratch_load(const Combiner *c, Expr *row, Expr *column) {
-    int count;
     Expr *own = e_over(c->arena, lower_thread(c->lower), c->lower->threads / c->blocks);
-    Expr **at = scratch_indices(c, lower_simple(c->lower, own), row, column, &count);
-    return e_load(c->arena, lower_physical(c->lower, c->scratch), count, at);
+    return e_load_at(c->arena, scratch_place(c, lower_simple(c->lower, own), row, column));
 }
 
 // ---- in the thread ----
@@ -165,14 +163,9 @@ static void push_butterfly(const Reduce *reduce, int64_t mask, Block *out) {
 }
 
 static void reduce_lanes(const Reduce *reduce, Block *out) {
-    int64_t radix = 1, within, above;
-    for (int i = 0; i < reduce->src->in[TV_THREAD].count; i++) {
-        const LayoutMode *mode = &reduce->src->in[TV_THREAD].modes[i];
-        tv_split_digit(radix, mode->extent, reduce->c.lower->target->warp_lanes, &within, &above);
-        if (along_axis(mode, reduce->axis))
-            for (int64_t step = 1; step < within; step *= 2) push_butterfly(reduce, radix * step, out);
-        radix *= mode->extent;
-    }
+    VEC_EACH (const ThreadDigit, digit, &reduce->digits)
+        for (int64_t step = 1; along_axis(digit->mode, reduce->axis) && step < digit->within; step *= 2)
+            push_butterfly(reduce, digit->weight * step, out);
 }
 
 // ---- across warps ----
@@ -182,21 +175,18 @@ static void reduce_lanes(const Reduce *reduce, Block *out) {
 static Expr *warp_partial(const Reduce *reduce, Expr **first_lane) {
     Arena *arena = reduce->c.arena;
     Expr *thread = lower_thread(reduce->c.lower), *partial = e_int(arena, 0), *zero = partial;
-    int64_t radix = 1, weight = 1, within, above;
+    int64_t weight = 1;
     *first_lane = NULL;
-    for (int i = 0; i < reduce->src->in[TV_THREAD].count; i++) {
-        const LayoutMode *mode = &reduce->src->in[TV_THREAD].modes[i];
-        tv_split_digit(radix, mode->extent, reduce->c.lower->target->warp_lanes, &within, &above);
-        Expr *digit = e_rem(arena, e_over(arena, thread, radix), mode->extent);
-        bool along = along_axis(mode, reduce->axis);
-        if (along && above > 1) {
-            partial = e_add(arena, partial, e_times(arena, e_over(arena, digit, within), weight));
-            weight *= above;
+    VEC_EACH (const ThreadDigit, d, &reduce->digits) {
+        Expr *digit = e_rem(arena, e_over(arena, thread, d->weight), d->mode->extent);
+        bool along = along_axis(d->mode, reduce->axis);
+        if (along && d->above > 1) {
+            partial = e_add(arena, partial, e_times(arena, e_over(arena, digit, d->within), weight));
+            weight *= d->above;
         }
-        if (along && within > 1)
-            *first_lane = e_both(arena, *first_lane, e_eq(arena, e_rem(arena, digit, within), zero));
-        if (mode->stride == 0) *first_lane = e_both(arena, *first_lane, e_eq(arena, digit, zero));
-        radix *= mode->extent;
+        if (along && d->within > 1)
+            *first_lane = e_both(arena, *first_lane, e_eq(arena, e_rem(arena, digit, d->within), zero));
+        if (d->mode->stride == 0) *first_lane = e_both(arena, *first_lane, e_eq(arena, digit, zero));
     }
     return lower_simple(reduce->c.lower, partial);
 }
@@ -230,14 +220,11 @@ static Expr *result_exists(const Reduce *reduce, Expr *slot) {
 
 // All lanes of a warp hold the same results.
 static bool lanes_agree(const Reduce *reduce) {
-    int64_t radix = 1, within, above;
-    for (int i = 0; i < reduce->dst->in[TV_THREAD].count; i++) {
-        const LayoutMode *mode = &reduce->dst->in[TV_THREAD].modes[i];
-        tv_split_digit(radix, mode->extent, reduce->c.lower->target->warp_lanes, &within, &above);
-        if (mode->stride != 0 && within > 1) return false;
-        radix *= mode->extent;
-    }
-    return radix % reduce->c.lower->target->warp_lanes == 0;
+    int64_t lanes = reduce->c.lower->target->warp_lanes;
+    ThreadDigits digits = tv_thread_digits(reduce->dst, lanes);
+    VEC_EACH (const ThreadDigit, digit, &digits)
+        if (digit->mode->stride != 0 && digit->within > 1) return false;
+    return tv_threads(reduce->dst) % lanes == 0;
 }
 
 // One lane of each warp writes; where several CTAs share the threads, to the scratch of each of them, which reads its
@@ -303,7 +290,7 @@ static void reduce_warps(const Reduce *reduce, int64_t partials, Block *out) {
 
 static void store_result(const Reduce *reduce, Block *out) {
     Arena *arena = reduce->c.arena;
-    const Expr *accumulate = reduce->stmt->call.args[REDUCE_ACCUMULATE].value;
+    const Expr *accumulate = reduce_of(reduce->stmt).accumulate;
     Expr *slot;
     Block *body = counted(&reduce->c, "d", reduce->count, &slot, out);
     Expr *value = partial_at(reduce, slot);
@@ -344,8 +331,8 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     reduce.to = lower_local(lower, dst);
     reduce.count = tv_values(dst->layout);
     EXPECT(lower->context->failure, reduce.src, "the threads of '%s' along the axis are not split evenly", src->name);
-    Stmt *block = s_block(lower->arena);
-    Block *body = &block->block;
+    reduce.digits = tv_thread_digits(reduce.src, lower->target->warp_lanes);
+    Block *body = block_nested(lower->arena, out, (Span){0});
     int mark = facts_mark(lower->facts);
     reduce.partial = block_local(lower->arena, body, "acc", reduce.c.type, reduce.count, stmt->loc);
     reduce_values(&reduce, body);
@@ -354,5 +341,4 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     if (partials > 1) reduce_warps(&reduce, partials, body);
     store_result(&reduce, body);
     facts_release(lower->facts, mark);
-    block_push(lower->arena, out, block);
 }

@@ -11,53 +11,42 @@
 // A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@leader` waits are the
 // first one's.
 
-static Stmt *order_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc) {
-    Arena *arena = lower->arena;
-    Arg args[] = {arg_value(e_plus(arena, warpgroup, ORDER_BARRIER)),
-                  arg_int(arena, 2 * target_warpgroup(lower->target))};
-    Stmt *barrier = s_call(arena, op, COUNT_OF(args), args);
-    barrier->loc = loc;
-    return barrier;
+static void push_order_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc, Block *out) {
+    BLOCK_CALL(lower->arena, out, loc, op, arg_value(e_plus(lower->arena, warpgroup, ORDER_BARRIER)),
+               arg_int(lower->arena, 2 * target_warpgroup(lower->target)));
 }
 
-static Stmt *if_warpgroup(Lower *lower, int64_t number) {
+static int64_t last_warpgroup(const Lower *lower) {
+    return lower->threads / target_warpgroup(lower->target) - 1;
+}
+
+static Block *push_if_warpgroup(Lower *lower, int64_t number, Block *out) {
     Expr *wg = e_var(lower->arena, lower->warpgroup);
-    return s_if(lower->arena, e_eq(lower->arena, wg, e_int(lower->arena, number)));
+    return block_if(lower->arena, out, e_eq(lower->arena, wg, e_int(lower->arena, number)));
 }
 
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
-    bool begins = stmt->call.op == OP_ORDER_ACQUIRE;
-    if (!begins && stmt->call.op != OP_ORDER_RELEASE) return false;
+    bool acquires = is_call(stmt, OP_ORDER_ACQUIRE);
+    if (!acquires && !is_call(stmt, OP_ORDER_RELEASE)) return false;
     if (!lower->warpgroup) return true;   // it is alone
-    Expr *wg = e_var(arena, lower->warpgroup), *one = e_int(arena, 1);
-    Expr *last = e_int(arena, lower->threads / target_warpgroup(lower->target) - 1);
-    Expr *next = e_select(arena, e_eq(arena, wg, last), e_int(arena, 0), e_add(arena, wg, one));
-    OpId op = begins ? OP_BARRIER : OP_BARRIER_ARRIVE;
-    block_push(arena, out, order_barrier(lower, op, begins ? wg : next, stmt->loc));
+    Expr *wg = e_var(arena, lower->warpgroup), *last = e_int(arena, last_warpgroup(lower));
+    Expr *next = e_select(arena, e_eq(arena, wg, last), e_int(arena, 0), e_plus(arena, wg, 1));
+    push_order_barrier(lower, acquires ? OP_BARRIER : OP_BARRIER_ARRIVE, acquires ? wg : next, stmt->loc, out);
     return true;
 }
 
-static bool is_order_barrier(const Stmt *stmt, void *user) {
-    (void)user;
-    return stmt->kind == STMT_CALL && stmt->call.op == OP_ORDER_ACQUIRE;
-}
-
 static void open_order(Lower *lower, const Stmt *role, Block *out) {
-    if (!lower->warpgroup || !block_any(&role->role.body, is_order_barrier, NULL)) return;
-    Stmt *last = if_warpgroup(lower, role->role.threads / target_warpgroup(lower->target) - 1);
-    Stmt *begin = order_barrier(lower, OP_BARRIER_ARRIVE, e_int(lower->arena, 0), role->loc);
-    block_push(lower->arena, &last->if_.then, begin);
-    block_push(lower->arena, out, last);
+    if (!lower->warpgroup || !block_calls(&role->role.body, OP_ORDER_ACQUIRE)) return;
+    Block *last = push_if_warpgroup(lower, last_warpgroup(lower), out);
+    push_order_barrier(lower, OP_BARRIER_ARRIVE, e_int(lower->arena, 0), role->loc, last);
 }
 
 bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out) {
     if (!attr_get(wait->attrs, ATTR_LEADER)) return false;
     attr_remove(&wait->attrs, ATTR_LEADER);
     if (!lower->warpgroup) return false;
-    Stmt *first = if_warpgroup(lower, 0);
-    block_push(lower->arena, &first->if_.then, wait);
-    block_push(lower->arena, out, first);
+    block_push(lower->arena, push_if_warpgroup(lower, 0, out), wait);
     return true;
 }
 
@@ -84,7 +73,8 @@ static bool needs_threads(const Stmt *stmt, void *user) {
 }
 
 static bool wants_warpgroup(const Stmt *stmt, void *user) {
-    return via_is(stmt, VIA_WGMMA) || via_is(stmt, VIA_TMA_STORE) || is_order_barrier(stmt, user);
+    (void)user;
+    return via_is(stmt, VIA_WGMMA) || via_is(stmt, VIA_TMA_STORE) || is_call(stmt, OP_ORDER_ACQUIRE);
 }
 
 // The same in all lanes, so that descriptors are in uniform registers.
@@ -94,29 +84,27 @@ static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
     lower->warpgroup = NULL;
     if (count < 2 || !block_any(&role->role.body, wants_warpgroup, NULL)) return;
     Expr *zero = e_int(arena, 0);
-    lower->warpgroup = var_new(arena, "wg", VAR_LET, TYPE_I64, role->loc);
     Expr *number = e_call2(arena, OP_SHFL_IDX, e_over(arena, lower_thread(lower), group), zero);
+    Expr *wg = block_let(arena, out, "wg", number, role->loc);
     Stmt *range = stmt_new(arena, STMT_ASSUME, role->loc);
-    Expr *wg = e_var(arena, lower->warpgroup);
     range->assume = e_and(arena, e_ge(arena, wg, zero), e_lt(arena, wg, e_int(arena, count)));
-    block_push(arena, out, s_let(arena, lower->warpgroup, number));
+    lower->warpgroup = wg->var;
     block_push(arena, out, range);
     facts_enter(lower->facts, range);
 }
 
 static void lower_role(Lower *lower, Stmt *role, Block *out) {
-    Block body = {0};
     int mark = facts_mark(lower->facts);
     Stmt *region = open_region(lower, role->role.threads, role->loc);
-    name_warpgroup(lower, role, &body);
-    open_order(lower, role, &body);
+    Block *body = &region->thread.body;
+    name_warpgroup(lower, role, body);
+    open_order(lower, role, body);
     bool one = !block_any(&role->role.body, needs_threads, NULL);
-    Block *work = one ? lower_single_thread(lower, NULL, &body) : &body;
+    if (one) body = lower_single_thread(lower, NULL, body);
     lower->one = one;
-    lower_block(lower, &role->role.body, work);
+    lower_block(lower, &role->role.body, body);
     lower->one = false;
     lower->warpgroup = NULL;
-    region->thread.body = body;
     facts_release(lower->facts, mark);
     role->role.body = (Block){0};
     block_push(lower->arena, &role->role.body, region);
@@ -133,18 +121,16 @@ void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out) {
         if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) continue;
         if (is_scalar(stmt)) {
             lower_stmt(lower, stmt, out);
-            continue;
-        }
-        if (stmt->kind == STMT_ROLE) {
+        } else if (stmt->kind == STMT_ROLE) {
             lower_role(lower, stmt, out);
-            continue;
+        } else {
+            int mark = facts_mark(lower->facts);
+            Stmt *region = open_region(lower, threads, stmt->loc);
+            for (; i < body->count && body->items[i]->kind != STMT_ROLE && !is_scalar(body->items[i]); i++)
+                lower_stmt(lower, body->items[i], &region->thread.body);
+            i--;
+            facts_release(lower->facts, mark);
+            block_push(lower->arena, out, region);
         }
-        int mark = facts_mark(lower->facts);
-        Stmt *region = open_region(lower, threads, stmt->loc);
-        for (; i < body->count && body->items[i]->kind != STMT_ROLE && !is_scalar(body->items[i]); i++)
-            lower_stmt(lower, body->items[i], &region->thread.body);
-        i--;
-        facts_release(lower->facts, mark);
-        block_push(lower->arena, out, region);
     }
 }

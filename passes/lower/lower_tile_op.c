@@ -25,9 +25,8 @@
 // ---- statements ----
 
 static bool is_loop_op(const Stmt *stmt) {
-    if (stmt->kind == STMT_FOR) return stmt->loop.kind == LOOP_PARALLEL;
-    if (stmt->kind != STMT_CALL) return false;
-    return stmt->call.op == OP_COPY || stmt->call.op == OP_FILL || stmt->call.op == OP_TRANSPOSE;
+    return is_loop(stmt, LOOP_PARALLEL) || is_call(stmt, OP_COPY) || is_call(stmt, OP_FILL) ||
+           is_call(stmt, OP_TRANSPOSE);
 }
 
 static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
@@ -44,42 +43,32 @@ static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     Buf *buf = stmt->store.buf;
     int count = stmt->store.count;
-    Expr *value = lower_expr(lower, stmt->store.value), *guard = NULL;
+    Expr *value = lower_expr(lower, stmt->store.value), *indices[LAYOUT_MAX_RANK], *guard = NULL;
     if (buf->scope == SCOPE_FRAGMENT) {
-        int64_t slot = lower_replicated_slot(lower, buf, count, stmt->store.indices, stmt->loc);
-        block_store1(arena, out, lower_local(lower, buf), e_int(arena, slot), value);
+        Expr *slot = lower_replicated_slot(lower, buf, count, stmt->store.indices, stmt->loc);
+        block_store1(arena, out, lower_local(lower, buf), slot, value);
         return;
     }
-    Expr **indices = NEW_ARRAY(arena, Expr *, count);
     for (int d = 0; d < count; d++) indices[d] = lower_expr(lower, stmt->store.indices[d]);
     if (buf->scope == SCOPE_GLOBAL) guard = access_guard(arena, lower->facts, buf, count, indices);
     if (buf->scope != SCOPE_LOCAL) out = lower_single_thread(lower, guard, out);
-    if (buf->scope == SCOPE_SHARED) {
-        indices = lower_indices(lower, buf, count, indices, &count);
-        buf = lower_physical(lower, buf);
-    }
-    block_push(arena, out, s_store(arena, buf, count, indices, value));
+    block_push(arena, out, s_store_at(arena, lower_place(lower, buf, count, indices), value));
 }
 
 static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
-    Buf *buf = stmt->decl;
-    if (buf->scope == SCOPE_FRAGMENT) {
-        Stmt *decl = s_decl(lower->arena, lower_local(lower, buf));
-        decl->loc = stmt->loc;
-        block_push(lower->arena, out, decl);
-    } else if (buf->scope == SCOPE_SHARED) {
-        lower_physical(lower, buf);   // declared at the top of the grid
-    } else {
-        block_push(lower->arena, out, stmt);
-    }
+    if (stmt->decl->scope == SCOPE_SHARED) return;   // declared at the top of the grid
+    if (stmt->decl->scope == SCOPE_FRAGMENT) stmt->decl = lower_local(lower, stmt->decl);
+    block_push(lower->arena, out, stmt);
 }
 
 // An arrival of each of several groups of the role's threads: by the first thread of each.
 static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
+    const Expr *count = arrive->call.count > 1 ? arrive->call.args[1].value : NULL;
     int64_t groups;
-    bool counts = arrive->call.count > 1 && arrive->call.args[1].value;
-    if (!counts || !expr_const(arrive->call.args[1].value, &groups) || lower->one) return false;
+    if (!count || !expr_const(count, &groups) || groups < 1 || lower->one) return false;
+    EXPECT(lower->context->failure, lower->threads % groups == 0, "%lld arrivals of %lld threads", (long long)groups,
+           (long long)lower->threads);
     Expr *within = e_rem(arena, lower_thread(lower), lower->threads / groups);
     Block *first = block_if(arena, out, e_eq(arena, within, e_int(arena, 0)));
     block_call(arena, first, arrive->loc, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
@@ -130,19 +119,20 @@ static void lower_repeated(Lower *lower, Stmt *stmt, Block *body) {
     lower->repeats = repeats;
 }
 
-static void lower_if(Lower *lower, Stmt *stmt, Block *out) {
-    Block then = {0}, otherwise = {0};
-    Expr *condition = stmt->if_.condition;
-    stmt->if_.condition = lower_expr(lower, condition);
+static void lower_branch(Lower *lower, const Expr *condition, bool holds, Block *body) {
+    Block lowered = {0};
     int mark = facts_mark(lower->facts);
-    facts_assume(lower->facts, condition, true);
-    lower_block(lower, &stmt->if_.then, &then);
+    facts_assume(lower->facts, condition, holds);
+    lower_block(lower, body, &lowered);
     facts_release(lower->facts, mark);
-    facts_assume(lower->facts, condition, false);
-    lower_block(lower, &stmt->if_.otherwise, &otherwise);
-    facts_release(lower->facts, mark);
-    stmt->if_.then = then;
-    stmt->if_.otherwise = otherwise;
+    *body = lowered;
+}
+
+static void lower_if(Lower *lower, Stmt *stmt, Block *out) {
+    const Expr *condition = stmt->if_.condition;
+    stmt->if_.condition = lower_expr(lower, stmt->if_.condition);
+    lower_branch(lower, condition, true, &stmt->if_.then);
+    lower_branch(lower, condition, false, &stmt->if_.otherwise);
     block_push(lower->arena, out, stmt);
 }
 
@@ -176,29 +166,20 @@ static Region *thread_region_operand(Mapper *mapper, Region *region) {
     return region->buf->scope == SCOPE_SHARED ? lower_element(lower, region) : region;
 }
 
-static void thread_region_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Lower *lower = mapper->user;
-    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT)
-        stmt->store.buf = lower_local(lower, stmt->store.buf);
-    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED && !stmt->store.buf->lowered) {
-        stmt->store.indices =
-            lower_indices(lower, stmt->store.buf, stmt->store.count, stmt->store.indices, &stmt->store.count);
-        stmt->store.buf = lower_physical(lower, stmt->store.buf);
-    }
-    block_push(mapper->arena, out, stmt);
-}
-
 static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
     Subst *subst = subst_new(lower->arena);
     subst_var(subst, stmt->thread.iters[0].var, lower_thread(lower));
     subst_block(subst, &stmt->thread.body);
     Mapper mapper = {.arena = lower->arena, .expr = thread_region_expr, .region = thread_region_operand, .user = lower};
     map_block(&mapper, &stmt->thread.body);
-    StmtMapper stores = {.arena = lower->arena, .stmt = thread_region_stmt, .user = lower};
-    rewrite_block(&stores, &stmt->thread.body);
-    Stmt *block = s_block(lower->arena);
-    block->block = stmt->thread.body;
-    block_push(lower->arena, out, block);
+    FOR_EACH_STMT_MUT (inner, &stmt->thread.body) {
+        if (inner->kind != STMT_STORE) continue;
+        Buf *buf = inner->store.buf;
+        if (buf->scope == SCOPE_FRAGMENT) buf = lower_local(lower, buf);
+        const Region *place = lower_place(lower, buf, inner->store.count, inner->store.indices);
+        inner->store = s_store_at(lower->arena, place, inner->store.value)->store;
+    }
+    block_append(lower->arena, block_nested(lower->arena, out, (Span){0}), &stmt->thread.body);
 }
 
 void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
@@ -264,11 +245,11 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
     Arena *arena = lower->arena;
     lower->threads = threads;
     lower->thread = var_new(arena, "t", VAR_ITER, TYPE_I64, loc);
-    Iter all = {.var = lower->thread, .begin = e_int(arena, 0), .end = e_int(arena, threads), .step = e_int(arena, 1)};
     Stmt *region = stmt_new(arena, STMT_THREAD, loc);
     region->thread.count = 1;
-    region->thread.iters = arena_copy(arena, &all, sizeof all);
-    facts_iter(lower->facts, &all);
+    region->thread.iters = NEW(arena, Iter);
+    *region->thread.iters = (Iter){lower->thread, e_int(arena, 0), e_int(arena, threads), e_int(arena, 1)};
+    facts_iter(lower->facts, region->thread.iters);
     return region;
 }
 
@@ -278,11 +259,9 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
 // all roles see; the next kernel may begin as soon as all blocks of this one have, since it waits likewise.
 
 static bool uses_global(Arena *arena, const Stmt *stmt) {
-    EffectVec effects = {0};
-    bool uses = false;
-    stmt_effects(arena, stmt, &effects);
-    for (int i = 0; i < effects.count; i++) uses |= effects.items[i].buf->scope == SCOPE_GLOBAL;
-    return uses;
+    FOR_EACH_EFFECT (effect, arena, stmt)
+        if (effect->buf->scope == SCOPE_GLOBAL) return true;
+    return false;
 }
 
 static void lower_pdl(Lower *lower, int64_t threads, Block *top) {
@@ -300,13 +279,14 @@ static void lower_pdl(Lower *lower, int64_t threads, Block *top) {
     block_insert(arena, body, 0, s_call(arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
 }
 
-static void declare_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Lower *lower = mapper->user;
-    block_push(mapper->arena, out, stmt);
-    if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) return;
-    Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
-    decl->loc = stmt->loc;
-    block_push(lower->arena, lower->declarations, decl);
+// Shared buffers stand at the top of the grid, in their physical shape.
+static void declare_shared(Lower *lower, const Block *body, Block *top) {
+    FOR_EACH_STMT (stmt, body) {
+        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
+        Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
+        decl->loc = stmt->loc;
+        block_push(lower->arena, top, decl);
+    }
 }
 
 static bool is_role(const Stmt *stmt, void *user) {
@@ -315,23 +295,19 @@ static bool is_role(const Stmt *stmt, void *user) {
 }
 
 static void lower_grid(Lower *lower, Stmt *grid) {
-    Arena *arena = lower->arena;
     Block top = {0};
     int64_t threads = kernel_threads(lower->kernel);
-    lower->declarations = &top;
-    StmtMapper declare = {.arena = arena, .stmt = declare_shared, .user = lower};
-    rewrite_block(&declare, &grid->grid.body);
+    declare_shared(lower, &grid->grid.body, &top);
     facts_enter(lower->facts, grid);
     if (block_any(&grid->grid.body, is_role, NULL)) {
         lower_roles(lower, &grid->grid.body, threads, &top);
     } else {
         Stmt *region = open_region(lower, threads, grid->loc);
         lower_block(lower, &grid->grid.body, &region->thread.body);
-        block_push(arena, &top, region);
+        block_push(lower->arena, &top, region);
     }
     bool pdl = attr_get(grid->attrs, ATTR_PDL) && target_has(lower->target, FEATURE_PDL);
     if (pdl) lower_pdl(lower, threads, &top);
-    lower->declarations = NULL;   // `top` is gone
     grid->grid.body = top;
 }
 
@@ -342,8 +318,10 @@ bool pass_lower_tile_op(PassContext *context, Func *kernel) {
     lower.facts = facts_new(context->arena, kernel);
     lower.locals = map_new(context->arena);
     lower.physical = map_new(context->arena);
-    for (int i = 0; i < kernel->body.count && kernel->body.items[i] != grid; i++)
-        facts_enter(lower.facts, kernel->body.items[i]);
+    FOR_EACH_ITEM (stmt, &kernel->body) {
+        if (stmt == grid) break;
+        facts_enter(lower.facts, stmt);
+    }
     lower_grid(&lower, grid);
     kernel->stage = STAGE_THREAD;
     return true;

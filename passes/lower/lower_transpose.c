@@ -41,12 +41,8 @@ static int64_t key_transposed(const Layout *layout, int64_t place) {
 }
 
 static Arg place_of(Transpose *transpose, const Region *tile, Expr *row, Expr *column) {
-    Expr *at[LAYOUT_MAX_RANK];
-    int count = 0;
-    for (int d = 0; d < tile->buf->stage_dims; d++) at[count++] = lower_expr(transpose->lower, tile->dims[d].start);
-    at[count++] = row;
-    at[count++] = column;
-    return arg_region(lower_place(transpose->lower, tile->buf, count, at));
+    Expr *at[] = {row, column};
+    return arg_region(lower_in_slot(transpose->lower, tile, COUNT_OF(at), at));
 }
 
 static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool trans, Block *out) {

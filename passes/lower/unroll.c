@@ -14,51 +14,32 @@ typedef struct Unroller {
     bool changed;
 } Unroller;
 
-static bool count_stmt(Visitor *visitor, Stmt *stmt) {
-    (void)stmt;
-    ++*(int64_t *)visitor->user;
-    return true;
-}
-
-static int64_t count_statements(Block *block) {
+static int64_t count_statements(const Block *block) {
     int64_t count = 0;
-    Visitor visitor = {.stmt = count_stmt, .user = &count};
-    visit_block(&visitor, block);
+    FOR_EACH_STMT (stmt, block) count += stmt != NULL;
     return count;
 }
-
-typedef struct Folds {
-    const Var *var;
-    bool found;
-} Folds;
 
 static bool is_test(BinaryOp op) {
     return op == BIN_DIV || op == BIN_MOD || (op >= BIN_EQ && op <= BIN_GE);
 }
+_Static_assert(BIN_NE == BIN_EQ + 1 && BIN_GE == BIN_EQ + 5, "comparisons stand together");
 
-static bool folds_expr(Visitor *visitor, Expr *expr) {
-    Folds *folds = visitor->user;
-    bool test = expr->kind == EXPR_BINARY && is_test(expr->binary.op) && type_is_int(expr->binary.a->type);
-    if (test && expr_uses_var(expr, folds->var)) folds->found = true;
-    return !folds->found;
-}
-
-static bool iteration_folds(const Var *var, Block *body) {
-    Folds folds = {var, false};
-    Visitor visitor = {.expr = folds_expr, .user = &folds};
-    visit_block(&visitor, body);
-    return folds.found;
+// The expression becomes a constant, or simpler, where the variable is one.
+static bool folds(const Expr *expr, const void *var) {
+    return expr->kind == EXPR_BINARY && is_test(expr->binary.op) && type_is_int(expr->binary.a->type) &&
+           expr_uses_var(expr, var);
 }
 
 static bool wants_expansion(const Stmt *stmt, int64_t *begin, int64_t *end, int64_t *step) {
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_UNROLL || stmt->loop.count != 1) return false;
+    if (!is_loop(stmt, LOOP_UNROLL) || stmt->loop.count != 1) return false;
     const Iter *iter = &stmt->loop.iters[0];
     bool constant = expr_const(iter->begin, begin) && expr_const(iter->end, end) && expr_const(iter->step, step);
     if (!constant || *end <= *begin || *end - *begin > MOST_STATEMENTS * *step || block_breaks(&stmt->loop.body))
         return false;
     int64_t trips = (*end - *begin + *step - 1) / *step;
-    if (trips * count_statements((Block *)&stmt->loop.body) > MOST_STATEMENTS) return false;
-    return iteration_folds(iter->var, (Block *)&stmt->loop.body);
+    return trips * count_statements(&stmt->loop.body) <= MOST_STATEMENTS &&
+           block_any_expr(&stmt->loop.body, folds, iter->var);
 }
 
 static void unroll_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {

@@ -51,8 +51,8 @@ static Expr *stored_value(const Stmt *store) {
 }
 
 static bool only_stores(const Block *body) {
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i]->kind != STMT_STORE && !adds_element(body->items[i])) return false;
+    FOR_EACH_ITEM (stmt, body)
+        if (stmt->kind != STMT_STORE && !adds_element(stmt)) return false;
     return body->count > 0;
 }
 
@@ -64,11 +64,9 @@ static bool same_place(const TileAccess *a, const TileAccess *b) {
 
 // A store next to another access of its buffer: fine only at the very same element.
 static bool hazards(const TileAccessVec *accesses) {
-    for (int a = 0; a < accesses->count; a++)
-        for (int b = 0; b < accesses->count; b++) {
-            const TileAccess *x = &accesses->items[a], *y = &accesses->items[b];
-            if (a != b && x->is_store && is_memory(x->buf) && x->buf == y->buf && !same_place(x, y)) return true;
-        }
+    VEC_EACH (const TileAccess, x, accesses)
+        VEC_EACH (const TileAccess, y, accesses)
+            if (x != y && x->is_store && is_memory(x->buf) && x->buf == y->buf && !same_place(x, y)) return true;
     return false;
 }
 
@@ -85,8 +83,7 @@ static bool find_wides(VectorLoop *v) {
     TileAccessVec accesses = {0};
     tile_accesses(v->arena, &loop, &accesses);
     if (hazards(&accesses)) return false;
-    for (int a = 0; a < accesses.count; a++) {
-        const TileAccess *access = &accesses.items[a];
+    VEC_EACH (const TileAccess, access, &accesses) {
         if (!is_memory(access->buf)) continue;
         StrideKind stride = access_stride(access, v->e);
         bool always = !access->conditional && !access->condition;
@@ -108,15 +105,11 @@ static bool vector_loop_of(Vectorizer *pass, Stmt *stmt, VectorLoop *v) {
 
 // ---- accesses ----
 
-static Expr *at_zero(VectorLoop *v, Expr *expr) {
-    Subst *subst = subst_new(v->arena);
-    subst_var(subst, v->e, e_int(v->arena, 0));
-    return subst_expr(subst, expr);
-}
-
 static Arg place(VectorLoop *v, Buf *buf, int count, Expr *const *indices, int64_t element) {
-    Expr *at[LAYOUT_MAX_RANK * 2];
-    for (int d = 0; d < count; d++) at[d] = at_zero(v, indices[d]);
+    Expr *at[LAYOUT_MAX_RANK];
+    Subst *first = subst_new(v->arena);
+    subst_var(first, v->e, e_int(v->arena, 0));
+    for (int d = 0; d < count; d++) at[d] = subst_expr(first, indices[d]);
     at[count - 1] = e_plus(v->arena, at[count - 1], element);
     return arg_region(region_element(v->arena, buf, count, at));
 }
@@ -156,11 +149,9 @@ static bool push_move(VectorLoop *v, Block *out) {
 
 // ---- moves around arithmetic ----
 
-static Wide *wide_of(VectorLoop *v, const Expr *load, const Stmt *store) {
-    for (int i = 0; i < v->wides.count; i++) {
-        Wide *wide = &v->wides.items[i];
+static const Wide *wide_of(const VectorLoop *v, const Expr *load, const Stmt *store) {
+    VEC_EACH (const Wide, wide, &v->wides)
         if (load ? wide->access.load == load : wide->access.store == store) return wide;
-    }
     return NULL;
 }
 
@@ -170,44 +161,35 @@ static Expr *local_load(Mapper *mapper, Expr *expr) {
     return wide ? e_load1(v->arena, wide->local, e_var(v->arena, v->e)) : expr;
 }
 
-static void declare_locals(VectorLoop *v, Block *out) {
-    for (int i = 0; i < v->wides.count; i++) {
-        Wide *wide = &v->wides.items[i];
-        const char *name = arena_printf(v->arena, "%s_v", wide->access.buf->name);
-        wide->local = buf_new_const(v->arena, name, SCOPE_LOCAL, wide->access.buf->type, 1, &v->n, v->stmt->loc);
-        block_push(v->arena, out, s_decl(v->arena, wide->local));
-    }
+// All loads, or all stores.
+static void move_all(VectorLoop *v, bool stores, Block *out) {
+    VEC_EACH (const Wide, wide, &v->wides)
+        if (wide->access.is_store == stores) move_wide(v, &wide->access, wide->local, e_int(v->arena, 0), out);
 }
 
 static void push_arithmetic(VectorLoop *v, Block *out) {
-    Expr *zero = e_int(v->arena, 0), *e = e_var(v->arena, v->e);
-    declare_locals(v, out);
-    for (int i = 0; i < v->wides.count; i++)
-        if (!v->wides.items[i].access.is_store)
-            move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
-    Mapper mapper = {.arena = v->arena, .expr = local_load, .user = v};
-    Block *body = &v->stmt->loop.body;
-    Block stores = {0};
-    for (int i = 0; i < body->count; i++) {
-        Stmt *store = body->items[i];
+    Arena *arena = v->arena;
+    VEC_EACH (Wide, wide, &v->wides) {
+        const char *name = arena_printf(arena, "%s_v", wide->access.buf->name);
+        wide->local = block_local(arena, out, name, wide->access.buf->type, v->n, v->stmt->loc);
+    }
+    move_all(v, false, out);
+    Mapper mapper = {.arena = arena, .expr = local_load, .user = v};
+    FOR_EACH_STMT_MUT (store, &v->stmt->loop.body) {
         const Wide *wide = wide_of(v, NULL, store);
         Expr *value = map_expr(&mapper, stored_value(store));
         if (!wide) store->store.value = value;
-        else store = s_store1(v->arena, wide->local, e, e_cast(v->arena, wide->local->type, value));
-        block_push(v->arena, &stores, store);
+        else *store = *s_store1(arena, wide->local, e_var(arena, v->e), e_cast(arena, wide->local->type, value));
     }
-    v->stmt->loop.body = stores;
     v->stmt->loop.kind = LOOP_UNROLL;
-    block_push(v->arena, out, v->stmt);
-    for (int i = 0; i < v->wides.count; i++)
-        if (v->wides.items[i].access.is_store)
-            move_wide(v, &v->wides.items[i].access, v->wides.items[i].local, zero, out);
+    block_push(arena, out, v->stmt);
+    move_all(v, true, out);
 }
 
 static void vectorize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Vectorizer *pass = mapper->user;
     VectorLoop v;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind != LOOP_VECTORIZED) {
+    if (!is_loop(stmt, LOOP_VECTORIZED)) {
         block_push(pass->arena, out, stmt);
         return;
     }
