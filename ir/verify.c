@@ -360,6 +360,7 @@ static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     c.divergent |= depends.thread;
     c.guards |= named_iterators(v, condition);
     c.conditional = true;
+    c.undecided |= holds == -1 && !depends.varies;
     if (loop) {
         c.breakable = true;
         check_block(v, c, &stmt->while_.body);

@@ -206,7 +206,7 @@ static void check_atomic(Verifier *v, const OpInfo *info, const Arg *args, Span 
 }
 
 void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
-    if (c->dead) return;   // a macro for several sizes
+    if (c->dead || c->undecided) return;   // a macro for several sizes
     check_limits(v, c, info, count, args, loc);
     if (op_is(info->id, OP_CLASS_ATOMIC)) check_atomic(v, info, args, loc);
     bool asks = info->id == OP_VOTE_ANY || info->id == OP_VOTE_ALL || info->id == OP_ASSERT;

@@ -121,7 +121,7 @@ static bool check_choice(void *user, const TestChoice *choice) {
     Programs *p = user;
     Predictions predictions = {0};
     Module *module = load_module(&p->loader, p->loader.arena, choice->define_count, choice->defines, NULL);
-    assert_non_null(module);
+    if (!module) fail_msg("%s", diag_view(p->loader.sink, 0).message);
     assert_true(run_to(module, p->loader.target, "swizzle-allocation"));
     predict(module, p->loader.target, &predictions);
     assert_true(run_to(module, p->loader.target, NULL));

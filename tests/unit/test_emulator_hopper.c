@@ -328,7 +328,7 @@ static void lines_are_waited_for(void **state) {
     expect_report(*state, without(*state, line, "init();", "1008", "992"), "T07");
     expect_report(*state, without(*state, line, "init();", "1008", "1024"), "T0705");
     expect_report(*state, without(*state, line, "warp_sync", "mbarrier_wait", "s[t + 8] = 0; mbarrier_wait"), "T0709");
-    expect_report(*state, without(*state, line, "bulk_load", "s[8], x", "s[16], x"), "T0703");   // too long
+    expect_report(*state, without(*state, line, "bulk_load", "s[8], x", "s[t + 16], x"), "T0703");   // too long
     expect_report(*state, without(*state, line, "bulk_load", "x[8]", "x[16]"), "T0703");
     expect_report(*state, without(*state, line, "bulk_load", "x[8]", "x[4]"), "T0711");   // no multiple of 16 bytes
     expect_report(*state, without(*state, line, "for (j", "fence_async();", ""), "T0726");

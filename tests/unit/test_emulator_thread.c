@@ -422,7 +422,7 @@ static void roles_run_side_by_side(void **state) {
 }
 
 static const char tile_roles[] = "kernel k(x: f32[4, 32], y: out f32[4, 32]) {\n"
-                                 "    grid (b in 1) threads 64 {\n"
+                                 "    grid (b in 1) threads 96 {\n"
                                  "        shared s: f32[32];\n"
                                  "        role load threads 32 {\n"
                                  "            for (i in 4) { copy(x[i, :], s); barrier(1, 64); barrier(2, 64); }\n"
@@ -430,6 +430,7 @@ static const char tile_roles[] = "kernel k(x: f32[4, 32], y: out f32[4, 32]) {\n
                                  "        role compute threads 32 {\n"
                                  "            for (i in 4) { barrier(1, 64); copy(s, y[i, :]); barrier(2, 64); }\n"
                                  "        }\n"
+                                 "        role idle threads 32 { barrier(3, 32); }\n"
                                  "    }\n"
                                  "}\n"
                                  "reference k { for (i in 4, j in 32) y[i, j] = x[i, j]; }\n"
