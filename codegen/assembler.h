@@ -2,7 +2,7 @@
 #pragma once
 #include "codegen/codegen.h"
 
-typedef enum { ASSEMBLED, REFUSED, UNAVAILABLE } AssembleStatus;
+typedef enum { ASSEMBLED, REFUSED, KILLED, UNAVAILABLE } AssembleStatus;
 
 typedef struct Assembly {
     Arena *arena;
@@ -16,6 +16,7 @@ typedef struct Assembly {
     size_t size;
     const char *assembler;   // name and version
     const char *log;
+    int signal;           // KILLED: by which
     const char *failed;   // UNAVAILABLE: why it could not be run
 } Assembly;
 

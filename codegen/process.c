@@ -214,8 +214,8 @@ static void finish(Arena *arena, Process *process, Program *program) {
     program->ok = status == 0;
     program->output = read_file(arena, process->fd[OUTPUT], &program->output_size);
     program->text = read_file(arena, process->fd[TEXT], &length);
-    if (WIFSIGNALED(status))
-        program->text = arena_printf(arena, "%sended by signal %d\n", program->text, WTERMSIG(status));
+    program->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (program->signal) program->text = arena_printf(arena, "%sended by signal %d\n", program->text, program->signal);
 }
 
 typedef struct Run {

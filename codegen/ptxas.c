@@ -100,6 +100,8 @@ static AssembleStatus run_assembler(Assembly *assembly) {
     const char *path = assembler_path(assembly->arena, assembly->options);
     if (!path) return run_nvjitlink(assembly);
     AssembleStatus status = run_ptxas(assembly, path);
+    if (status == KILLED)
+        diag(assembly->sink, (Span){0}, T_PTXAS_KILLED, path, assembly->signal, strsignal(assembly->signal));
     if (status == UNAVAILABLE) diag(assembly->sink, (Span){0}, T_PTXAS_START, path, assembly->failed);
     return status;
 }

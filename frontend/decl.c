@@ -154,17 +154,18 @@ static void declaration(Sema *s, AstScope scope, const Node *node) {
     Expr *shape[LAYOUT_MAX_RANK] = {e_int(s->arena, 1)};
     bool dynamic = scope == DECL_SCRATCH || s->context == IN_REFERENCE || s->context == IN_FILL;
     bool fine = dims && read_extents(s, node, dims, dynamic, shape);
-    for (int i = 0; i < LAYOUT_MAX_RANK && !fine; i++) shape[i] = e_int(s->arena, 1);
+    if (!fine) {   // reported: what uses it says nothing new
+        declare_value(s, node->text, value_poison(node->span), node->span);
+        return;
+    }
     Span loc = place_of(s, node->span);
     Attr *attrs = attributes(s, node->attrs, 'd', &loc);
-    Buf *buf = buf_new(s->arena, node->text, scopes[scope], type, dims ? dims->count : 1, shape, loc);
+    Buf *buf = buf_new(s->arena, node->text, scopes[scope], type, dims->count, shape, loc);
     buf->is_scratch = scope == DECL_SCRATCH;
     buf->mode = MODE_INOUT;
     buf->attrs = attrs;
-    if (fine) {
-        take_fields(s, buf, node);
-        take_layout(s, buf, node->kids[2]);
-    }
+    take_fields(s, buf, node);
+    take_layout(s, buf, node->kids[2]);
     declare_buf(s, buf, node->span);
     emit(s, s_decl(s->arena, buf));
 }

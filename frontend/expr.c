@@ -117,7 +117,39 @@ static Value select(Sema *s, const Node *node) {
     return value_expr(s, e_var(s->arena, var), node->span);
 }
 
+static Value expression_of_kind(Sema *s, const Node *node);
+
+static bool is_bool(Value v) {
+    return v.kind == VALUE_EXPR && v.expr->type == TYPE_BOOL;
+}
+
+// `a & b == c` is a & (b == c): what nobody means where a is an integer.
+static bool compares_bits(Sema *s, const Node *node, Value a, Value b) {
+    bool on_bits = node->op == BIN_AND || node->op == BIN_OR || node->op == BIN_XOR;
+    if (!on_bits || is_poison(a) || is_poison(b) || is_bool(a) == is_bool(b)) return false;
+    const Node *kid = node->kids[is_bool(b)];
+    if (kid->kind != N_BINARY || kid->op < BIN_EQ || kid->op > BIN_GE) return false;
+    const char *inner = operator_text((BinaryOp)kid->op), *outer = operator_text((BinaryOp)node->op);
+    Diag *d = diag(s->sink, node->span, T_PRECEDENCE, inner, outer, value_text(s, a), value_text(s, b));
+    if (is_bool(b)) diag_note(d, "write (a %s b) %s c", outer, inner);
+    else diag_note(d, "write a %s (b %s c)", inner, outer);
+    return true;
+}
+
+// The parser bounds the depth of one text; consts and fn lead from one to the next.
 Value expression(Sema *s, const Node *node) {
+    enum { DEEPEST = 4 * AST_MAX_DEPTH };
+    if (s->depth >= DEEPEST) {
+        diag(s->sink, node->span, T_EXPRESSION_DEPTH, DEEPEST);
+        return value_poison(node->span);
+    }
+    s->depth++;
+    Value value = expression_of_kind(s, node);
+    s->depth--;
+    return value;
+}
+
+static Value expression_of_kind(Sema *s, const Node *node) {
     Span span = node->span;
     switch (node->kind) {
     case N_INT: return value_int((Wide)node->integer, span);
@@ -134,6 +166,7 @@ Value expression(Sema *s, const Node *node) {
         if (node->op == BIN_LOGICAL_AND || node->op == BIN_LOGICAL_OR) return logical(s, node);
         Value a = expression(s, node->kids[0]);
         Value b = value_after(s, 1, &a, node->kids[1]);
+        if (compares_bits(s, node, a, b)) return value_poison(span);
         return binary(s, (BinaryOp)node->op, a, b, span);
     case N_TERNARY: return select(s, node);
     case N_DOT:

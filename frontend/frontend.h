@@ -9,10 +9,12 @@
 
 typedef struct Syntax Syntax;   // a parsed file with its imports
 
-// Reads an imported file: its text (in `arena`), or NULL with *why. `from` is the importing file's name.
+// Reads an imported file: its text (in `arena`), or NULL with *why. `from` is the importing file's name. `resolved` is
+// the file's name for messages, `identity` the same for every spelling of its path.
 typedef struct ImportReader {
     const char *(*read)(void *user, Arena *arena, const char *from, const char *path, const char **resolved,
-                        size_t *length, const char **why);
+                        const char **identity, size_t *length, const char **why);
+    const char *(*identity)(void *user, Arena *arena, const char *path);   // of the first file; NULL: its name
     void *user;
 } ImportReader;
 
@@ -28,6 +30,7 @@ typedef struct Define {   // -D NAME=VALUE, a tuning record's entry, or a test's
 // Combinations of tunables are tried in order ("the first that fits"), from number 0 on, the last name varying fastest.
 // Says of this kernel, elaborated, which combination is to be tried: `combination` itself where it fits, else a later
 // one.
+enum { MOST_FITTED = 1 << 13 };   // that are tried: each is elaborated
 typedef int (*FitsFn)(void *user, Module *module, Func *kernel, int combination);
 
 typedef struct ElaborateOptions {

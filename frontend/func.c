@@ -218,13 +218,13 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
     Func *first = build(s, node, name, choices), *func = first;
     bool choosing = first && s->options->fits && count > 0 && diag_errors(s->sink) == before;
     bool fits = !choosing;
-    for (int combination = 0; !fits;) {
+    for (int combination = 0, tried = 0; !fits; tried++) {
         int diags = diag_count(s->sink), asked = combination;
         if (!verify_func(s->module, func)) break;   // the source is wrong, whatever fits
         combination = s->options->fits(s->options->user, s->module, func, asked);
         fits = combination == asked;
         if (!fits) diag_truncate(s->sink, diags);
-        if (fits || !pick(count, sizes, combination, picks)) break;
+        if (fits || tried == MOST_FITTED || !pick(count, sizes, combination, picks)) break;
         func = build(s, node, name, choices);
         if (diag_errors(s->sink) > before) break;
     }

@@ -21,11 +21,17 @@ typedef enum { VALUE_POISON, VALUE_INT, VALUE_FLOAT, VALUE_EXPR } ValueKind;
 
 typedef struct Value {
     ValueKind kind;
-    Wide integer;   // VALUE_INT: within INT64_MIN .. UINT64_MAX
-    double real;    // VALUE_FLOAT
-    Expr *expr;     // VALUE_EXPR
+    Wide integer;              // VALUE_INT: within INT64_MIN .. UINT64_MAX
+    double real;               // VALUE_FLOAT
+    Expr *expr;                // VALUE_EXPR
+    const struct Arms *arms;   // VALUE_EXPR: a conditional of literals, which has no type yet either; NULL: it is none
     Span span;
 } Value;
+
+typedef struct Arms {
+    Expr *condition;
+    Value yes, no;
+} Arms;
 
 typedef enum {
     SYMBOL_VALUE,   // const, tunable, compile-time name, a kernel's `let`
@@ -111,6 +117,7 @@ typedef struct Sema {
     Inlining *inlining;
     Making *making;
     int expansions;    // fn and macro calls so far
+    int depth;         // of expressions inside each other, with those of consts and fn that they name
     int grids;         // in this kernel
     bool *item_done;   // per declaration: its functions are made
     VEC(Made) made;
@@ -155,7 +162,8 @@ Value ternary(Sema *s, Value condition, Value yes, Value no, Span span);
 Value cast(Sema *s, Type type, Value a, bool literal, Span span);
 bool promote(Sema *s, int count, Value *values, Expr **out, const char *what, Span span);
 const char *value_text(Sema *s, Value v);   // its type, for messages
-Span place_of(const Sema *s, Span span);    // the span, or the place that @loc gives
+const char *operator_text(BinaryOp op);
+Span place_of(const Sema *s, Span span);   // the span, or the place that @loc gives
 
 // ---- fold.c ----
 Value fold_binary(Sema *s, BinaryOp op, Value a, Value b, Span span);

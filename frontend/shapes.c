@@ -21,6 +21,7 @@ Buf *buffer_named(Sema *s, const Node *node) {
     Symbol *symbol = find_or_report(s, node);
     if (!symbol) return NULL;
     if (symbol->kind == SYMBOL_BUF) return symbol->buf;
+    if (symbol->kind == SYMBOL_VALUE && is_poison(symbol->value)) return NULL;   // its declaration was reported
     Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, arena_printf(s->arena, "'%s'", node->text));
     diag_label(d, symbol->span, "declared here");
     return NULL;

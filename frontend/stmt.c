@@ -185,7 +185,8 @@ static void loop_option(Sema *s, const Node *node, const Node *option, Stmt *loo
 static void loop(Sema *s, const Node *node) {
     NameScope scope;
     Stmt *stmt = new_stmt(s, STMT_FOR, node);
-    stmt->loop.kind = (LoopKind)node->op;
+    bool scalar = s->context == IN_REFERENCE || s->context == IN_FILL;   // where `unroll`, as in a macro, is `for`
+    stmt->loop.kind = scalar ? LOOP_SERIAL : (LoopKind)node->op;
     scope_open(s, &scope);
     stmt->loop.count = iterators(s, node->kids[0], &stmt->loop.iters, false);
     for (int i = 0; i < node->kids[0]->count; i++)
@@ -359,7 +360,7 @@ static int contexts_of(const Node *node) {
     case N_ROLE:
     case N_THREAD:
     case N_ASYNC: return B;
-    case N_LOOP: return node->op == LOOP_SERIAL ? B | R : B;
+    case N_LOOP: return node->op == LOOP_SERIAL || node->op == LOOP_UNROLL ? B | R : B;
     case N_RETURN: return ALL;   // reported where it is looked at
     default: return B | R;
     }

@@ -3,30 +3,33 @@
 #include "frontend/parse.h"
 #include <string.h>
 
-static void read_file(Syntax *syntax, const char *name, const char *text, size_t length, bool imported);
+static void read_file(Syntax *syntax, const char *name, const char *identity, const char *text, size_t length,
+                      bool imported);
 
 static char reading, done;   // marks of a file in Syntax.files; only their addresses matter
 
 enum { IMPORT_MAX_DEPTH = 64 };
 
 static void import_file(Syntax *syntax, const Node *node, const char *from) {
-    const char *resolved = node->text, *why = "imports are not read here";
+    const char *resolved = node->text, *identity = NULL, *why = "imports are not read here";
     size_t length = 0;
     const char *text = NULL;
     if (syntax->depth >= IMPORT_MAX_DEPTH) why = "imports are nested too deep";
     else if (syntax->reader && syntax->reader->read)
-        text = syntax->reader->read(syntax->reader->user, syntax->arena, from, node->text, &resolved, &length, &why);
+        text = syntax->reader->read(syntax->reader->user, syntax->arena, from, node->text, &resolved, &identity,
+                                    &length, &why);
     if (!text) {
         diag(syntax->sink, node->span, T_CANNOT_IMPORT, node->text, why ? why : "unknown reason");
         return;
     }
-    const char *state = strmap_get(syntax->files, resolved);
+    if (!identity) identity = resolved;
+    const char *state = strmap_get(syntax->files, identity);
     if (state == &done) return;   // imported twice is imported once
     if (state == &reading) {
         diag(syntax->sink, node->span, T_IMPORT_CYCLE, node->text);
         return;
     }
-    read_file(syntax, resolved, text, length, true);
+    read_file(syntax, resolved, identity, text, length, true);
 }
 
 // Enters a declaration under its name. Kernels and programs may share a name when all but the last have a condition:
@@ -40,6 +43,8 @@ static void declare(Syntax *syntax, StrMap *map, Node *node) {
     }
     Diag *d = diag(syntax->sink, node->span, T_DUPLICATE_NAME, node->text);
     diag_label(d, before->span, "first declared here");
+    if (map == syntax->launchables)
+        diag_note(d, "variants of a kernel share its name: each but the last has a condition, `when ...`");
 }
 
 static void check_builtin(Syntax *syntax, const Node *node) {
@@ -76,15 +81,16 @@ static void add_item(Syntax *syntax, Node *node, const char *from, bool imported
     vec_push(syntax->arena, &syntax->items, item);
 }
 
-static void read_file(Syntax *syntax, const char *name, const char *text, size_t length, bool imported) {
-    strmap_put(syntax->files, name, &reading);
+static void read_file(Syntax *syntax, const char *name, const char *identity, const char *text, size_t length,
+                      bool imported) {
+    strmap_put(syntax->files, identity, &reading);
     syntax->depth++;
     int file = diag_add_source(syntax->sink, name, text, length);
     Node *items =
         parse_text(syntax->arena, syntax->failure, syntax->sink, file, text, length, PARSE_FILE, syntax->nesting);
     for (int i = 0; items && i < items->count; i++) add_item(syntax, items->kids[i], name, imported);
     syntax->depth--;
-    strmap_put(syntax->files, name, &done);
+    strmap_put(syntax->files, identity, &done);
 }
 
 Syntax *syntax_parse(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length,
@@ -102,7 +108,8 @@ Syntax *syntax_parse_nested(Arena *arena, Failure *failure, DiagSink *sink, cons
     syntax->references = strmap_new(arena);
     syntax->files = strmap_new(arena);
     int before = diag_errors(sink);
-    read_file(syntax, name, text, length, false);
+    const char *identity = reader && reader->identity ? reader->identity(reader->user, arena, name) : name;
+    read_file(syntax, name, identity, text, length, false);
     if (diag_errors(sink) == before && syntax->items.count == 0) {
         Span start = {.file = 0, .line = 1, .column = 1, .end_line = 1, .end_column = 2};
         start.file = diag_add_source(sink, name, text, length);

@@ -67,6 +67,12 @@ static void put_names(StrMap *map, const Node *node) {
 
 static void unknown_binding(Sema *s, const Node *target, const Node *bind) {
     Diag *d = diag(s->sink, bind->span, T_UNKNOWN_BINDING, target->text, bind->text);
+    const Node *params = target->kids[1];
+    for (int i = 0; i < params->count; i++) {
+        if (strcmp(params->kids[i]->text, bind->text) != 0) continue;
+        diag_note(d, "'%s' is a tensor: fill it in the test's block, by a loop over its elements", bind->text);
+        return;
+    }
     StrMap *all = strmap_new(s->arena);
     put_names(all, target->kids[0]);
     put_names(all, target->kids[1]);

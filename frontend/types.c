@@ -150,12 +150,16 @@ static void look_at_type(Kinds *k, Type type) {
     }
 }
 
+static bool has_literal_float(Value v) {
+    return v.arms ? has_literal_float(v.arms->yes) || has_literal_float(v.arms->no) : v.kind == VALUE_FLOAT;
+}
+
 static Kinds look_at(int count, const Value *values) {
     Kinds k = {.all_bool = true, .same = true, .widest = TYPE_NONE, .first = TYPE_NONE};
     for (int i = 0; i < count; i++) {
-        if (values[i].kind == VALUE_EXPR) look_at_type(&k, values[i].expr->type);
+        if (values[i].kind == VALUE_EXPR && !values[i].arms) look_at_type(&k, values[i].expr->type);
         else k.all_bool = false;
-        k.literal_float |= values[i].kind == VALUE_FLOAT;
+        k.literal_float |= has_literal_float(values[i]);
     }
     return k;
 }
@@ -184,17 +188,33 @@ static Type common_type(Sema *s, int count, const Value *values, const char *wha
     return k.widest == TYPE_NONE ? TYPE_I64 : k.widest;
 }
 
+static bool literals_fit(Type type, Value v) {
+    if (v.arms) return literals_fit(type, v.arms->yes) && literals_fit(type, v.arms->no);
+    return type_is_float(type) || (v.kind == VALUE_INT && fits(type, v.integer));
+}
+
+// A conditional of literals takes the type of the other operands, as a literal does.
+static Expr *promoted(Sema *s, Value v, Type type) {
+    if (!v.arms || !is_number(type) || !literals_fit(type, v)) return to_type(s, v, type);
+    Expr *yes = promoted(s, v.arms->yes, type), *no = promoted(s, v.arms->no, type);
+    return value_expr(s, e_select(s->arena, v.arms->condition, yes, no), v.span).expr;
+}
+
 bool promote(Sema *s, int count, Value *values, Expr **out, const char *what, Span span) {
     for (int i = 0; i < count; i++)
         if (is_poison(values[i])) return false;
     Type type = common_type(s, count, values, what, span);
-    for (int i = 0; i < count && type != TYPE_NONE; i++) out[i] = to_type(s, values[i], type);
+    for (int i = 0; i < count && type != TYPE_NONE; i++) out[i] = promoted(s, values[i], type);
     return type != TYPE_NONE;
 }
 
 // ---- operators ----
 static const char *const op_texts[] = {"+",  "-",  "*",  "/", "%",  "&", "|",  "^",  "<<",
                                        ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||"};
+
+const char *operator_text(BinaryOp op) {
+    return op_texts[op];
+}
 
 static bool folding(const Sema *s) {
     return !s->verbatim || s->constant > 0;
@@ -302,7 +322,15 @@ Value ternary(Sema *s, Value condition, Value yes, Value no, Span span) {
     bool same = yes.kind == VALUE_EXPR && no.kind == VALUE_EXPR && yes.expr->type == no.expr->type;
     if (same) arms[0] = yes.expr, arms[1] = no.expr;   // no arithmetic: f16 stays f16
     else if (!promote(s, 2, values, arms, "? :", span)) return value_poison(span);
-    if (folding(s)) return value_expr(s, e_select(s->arena, chosen, arms[0], arms[1]), span);
+    if (folding(s)) {
+        Value selected = value_expr(s, e_select(s->arena, chosen, arms[0], arms[1]), span);
+        bool literals = (is_untyped(yes) || yes.arms) && (is_untyped(no) || no.arms);
+        if (!literals) return selected;
+        Arms *kept = NEW(s->arena, Arms);
+        *kept = (Arms){chosen, yes, no};
+        selected.arms = kept;
+        return selected;
+    }
     Expr *e = NEW(s->arena, Expr);
     *e = (Expr){.kind = EXPR_SELECT, .type = arms[0]->type};
     e->select.condition = chosen;

@@ -125,3 +125,17 @@ char *path_beside(Arena *arena, const char *from, const char *path) {
     if (!slash || path[0] == '/') return arena_strdup(arena, path);
     return arena_printf(arena, "%.*s/%s", (int)(slash - from), from, path);
 }
+
+char *path_canonical(Arena *arena, const char *path) {
+    char *real = realpath(path, NULL);
+    char *copy = arena_strdup(arena, real ? real : path);
+    free(real);
+    return copy;
+}
+
+bool path_is_regular(const char *path, const char **why) {
+    struct stat info;
+    bool there = stat(path, &info) == 0, regular = there && S_ISREG(info.st_mode);
+    if (!regular) *why = !there ? strerror(errno) : S_ISDIR(info.st_mode) ? "it is a folder" : "it is no regular file";
+    return regular;
+}

@@ -29,3 +29,5 @@ bool folder_make(DiagSink *sink, const char *path);
 char *path_stem(Arena *arena, const char *path);
 // `path` relative to the folder of the file `from`.
 char *path_beside(Arena *arena, const char *from, const char *path);
+char *path_canonical(Arena *arena, const char *path);   // without links, . and ..; itself where there is no such file
+bool path_is_regular(const char *path, const char **why);   // false: *why; a pipe or a device may never end

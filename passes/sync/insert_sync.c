@@ -151,9 +151,12 @@ static void write_block(Writer *w, Block *block) {
 }
 
 // Finds what the model lacks, adds it and writes it into the body. True when that changed something.
-static bool complete(Arena *arena, SyncModel *model, SyncPlan *plan, Block *body) {
-    Writer writer = {.arena = arena, .plan = plan};
-    sync_model_place(model);
+static bool complete(PassContext *context, SyncModel *model, SyncPlan *plan, Block *body) {
+    Writer writer = {.arena = context->arena, .plan = plan};
+    if (!sync_model_place(model)) {
+        diag(context->sink, context->kernel->loc, T_SYNC_LIMIT, context->kernel->name);
+        return false;
+    }
     prune(model, plan);
     write_block(&writer, body);
     return writer.changed;
@@ -210,21 +213,22 @@ static SyncPlan plan_new(Arena *arena) {
     return (SyncPlan){.by_place = map_new(arena), .commits = map_new(arena)};
 }
 
-static bool sync_role(Arena *arena, const Block *block, Stmt *role) {
+static bool sync_role(PassContext *context, const Block *block, Stmt *role) {
+    Arena *arena = context->arena;
     const Map *awaited = find_awaited(arena, role);
     if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
     bool awaits = map_count(awaited) > 0;
     if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return false;
     SyncPlan plan = plan_new(arena);
     if (awaits) find_commits(arena, &plan, &role->role.body);
-    return complete(arena, sync_model_new(arena, &role->role.body, awaited, &plan), &plan, &role->role.body);
+    return complete(context, sync_model_new(arena, &role->role.body, awaited, &plan), &plan, &role->role.body);
 }
 
-static bool sync_roles(Arena *arena, Block *block) {
+static bool sync_roles(PassContext *context, Block *block) {
     bool changed = false;
     FOR_EACH_ITEM (stmt, block) {
-        if (stmt->kind == STMT_ROLE) changed |= sync_role(arena, block, stmt);
-        else if (stmt->kind == STMT_GRID) changed |= sync_roles(arena, &stmt->grid.body);
+        if (stmt->kind == STMT_ROLE) changed |= sync_role(context, block, stmt);
+        else if (stmt->kind == STMT_GRID) changed |= sync_roles(context, &stmt->grid.body);
     }
     return changed;
 }
@@ -233,6 +237,6 @@ bool pass_insert_sync(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
     SyncPlan plan = plan_new(arena);
     find_commits(arena, &plan, &kernel->body);
-    bool changed = complete(arena, sync_model_new(arena, &kernel->body, NULL, &plan), &plan, &kernel->body);
-    return sync_roles(arena, &kernel->body) || changed;
+    bool changed = complete(context, sync_model_new(arena, &kernel->body, NULL, &plan), &plan, &kernel->body);
+    return sync_roles(context, &kernel->body) || changed;
 }

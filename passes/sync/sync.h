@@ -97,8 +97,9 @@ typedef struct SyncModel SyncModel;
 // and uses again are in the model.
 SyncModel *sync_model_new(Arena *arena, Block *body, const Map *awaited, SyncPlan *plan);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
-void sync_model_place(SyncModel *model);
-// Plays it again, awaits being no accesses: true when the plan is enough.
+// False: that would take too long.
+bool sync_model_place(SyncModel *model);
+// Plays it again, awaits being no accesses: true when the plan is enough. False, too, once all checks took too long.
 bool sync_model_check(SyncModel *model);
 // Statements played so far: what the caller budgets by.
 int64_t sync_model_steps(const SyncModel *model);

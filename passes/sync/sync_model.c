@@ -90,6 +90,7 @@ struct SyncModel {
     const Map *awaited;
     bool placing, failed;
     int64_t steps, played;   // statements, accesses
+    int64_t work;            // comparisons of accesses, since a plan was begun or checked first
 };
 
 static void play_block(SyncModel *m, State *s, Block *block);
@@ -139,6 +140,7 @@ static void state_add(SyncModel *m, State *s, const Live *live, int *at) {
 }
 
 static void state_union(SyncModel *m, State *s, const State *other) {
+    m->work += s->live.count + other->live.count;
     int at = 0;
     if (other->dead) return;
     if (s->dead) s->live.count = 0;
@@ -423,6 +425,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     VEC_EACH_PTR (MemAccess, x, accesses) {
         if (x->after_barrier != behind || (x->pseudo && x->buf && !m->placing)) continue;
         start_of(m, x, start);
+        m->work += s->live.count;
         find_need(m, s, x, start, &need, &latest);
     }
     if (need.ops || need.wait >= 0) {
@@ -644,7 +647,11 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
 }
 
 static void play_block(SyncModel *m, State *s, Block *block) {
-    for (int i = 0; i < block->count && !s->dead && !m->failed; i++) play_stmt(m, s, block->items[i]);
+    enum { MOST_WORK = 1 << 22 };   // a second or two; kernels need up to 2^19
+    for (int i = 0; i < block->count && !s->dead && !m->failed; i++) {
+        if (++m->work > MOST_WORK) m->failed = true;
+        else play_stmt(m, s, block->items[i]);
+    }
 }
 
 // ---- the model ----
@@ -704,9 +711,11 @@ static void play_all(SyncModel *m) {
     } while (!m->failed && scenarios_next(m->scenarios));
 }
 
-void sync_model_place(SyncModel *m) {
+bool sync_model_place(SyncModel *m) {
     m->placing = true;
     play_all(m);
+    m->work = 0;
+    return !m->failed;
 }
 
 bool sync_model_check(SyncModel *m) {

@@ -18,11 +18,17 @@ void test_print_label(const Test *test, StrBuf *out) {
     }
 }
 
-static const char *read_import(void *user, Arena *arena, const char *from, const char *path, const char **resolved,
-                               size_t *length, const char **why) {
+static const char *path_identity(void *user, Arena *arena, const char *path) {
     (void)user;
+    return path_canonical(arena, path);
+}
+
+static const char *read_import(void *user, Arena *arena, const char *from, const char *path, const char **resolved,
+                               const char **identity, size_t *length, const char **why) {
     FileText file;
     *resolved = path_beside(arena, from, path);
+    *identity = path_identity(user, arena, *resolved);
+    if (!path_is_regular(*resolved, why)) return NULL;
     if (!file_load(arena, *resolved, SOURCE_LIMIT, &file, why)) return NULL;
     *length = file.length;
     return file.text;
@@ -35,7 +41,7 @@ bool loader_open(Loader *loader, const char *path) {
 }
 
 bool loader_open_text(Loader *loader, const char *name, const char *text, size_t length) {
-    static const ImportReader reader = {.read = read_import};
+    static const ImportReader reader = {.read = read_import, .identity = path_identity};
     double start = seconds_now();
     loader->syntax = syntax_parse(loader->arena, loader->failure, loader->sink, name, text, length, &reader);
     loader->parse_seconds = seconds_now() - start;
@@ -60,6 +66,8 @@ static void report_too_large(Loader *loader, Arena *arena, int count, const Defi
     occupancy_table(&search->smallest, loader->target, &table);
     Diag *d = diag(loader->sink, search->loc, T_NOTHING_FITS, kernel, loader->target->name);
     diag_note(d, "%s%s\n%s", tried[0] ? "the smallest tried is " : "what it takes:", tried, sb_text(&table));
+    if (search->tried > MOST_FITTED)
+        diag_note(d, "there are more combinations, of which the first %d are tried", MOST_FITTED);
     TileSearch all = {.arena = arena, .target = loader->target};
     all.kernel = kernel, all.variant = search->variant;
     search_all(loader, arena, count, defines, &all);
