@@ -1,13 +1,13 @@
-// Asynchronous MMA: products run while the program continues, and each wait comes as late as its result allows.
+// Asynchronous MMA: MMAs run while the role continues, and each wait comes as late as possible.
 //
-// A product by wgmma (a gemm in a role) reads its operands and its accumulator until a wait. Each becomes `async`, and
-// before the first statement that it conflicts with comes
+// An MMA by wgmma (a gemm in a role) uses its operands and its accumulator until a wait. Each MMA becomes `async`.
+// Before the first statement that conflicts with it comes
 //
-//     wgmma_wait(n)      all products are over but for the last n that were started
+//     wgmma_wait(n)      all MMAs are complete except the last n
 //
-// where n is the number of products started after the last one that conflicts. A statement conflicts with a product
-// when it touches the accumulator or an operand in registers; an arrival at a slot's barrier, when the product reads
-// the slot. Arrivals do not wait: they go behind the next wait that ends the product.
+// where n is the number of MMAs started after the last one that conflicts. A statement conflicts with an MMA if it
+// touches the accumulator or an operand in registers. An arrival at a slot's mbarrier conflicts if the MMA reads the
+// slot. Arrivals cause no wait: they move behind the next wait that completes the MMA.
 //
 //     gemm(Qs, Ks[i].T, s)          async gemm(Qs, Ks[i].T, s)
 //     arrive(K_empty[i])            async gemm(p, Vs[j], o)
@@ -18,10 +18,10 @@
 //                                   arrive(V_empty[j])
 //                                   o *= alpha
 //
-// A wait for a tile stays before the first product that reads it, so that the ones before it run meanwhile.
+// A wait for a tile stays before the first MMA that reads the tile, so that earlier MMAs run meanwhile.
 //
-// No product is in flight where control flow branches or joins: a loop or branch that has products or arrivals starts
-// and ends without any.
+// No MMA is in flight where control flow branches or joins: a loop or branch that contains MMAs or arrivals starts and
+// ends with none in flight.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
@@ -29,7 +29,7 @@
 
 typedef struct Started {
     const Stmt *gemm;
-    VEC(Stmt *) consumes;   // arrivals that it holds up
+    VEC(Stmt *) consumes;   // delayed arrivals
 } Started;
 
 typedef struct Starter {
@@ -43,7 +43,7 @@ static void push(Starter *s, Stmt *stmt) {
     block_push(s->arena, &s->out, stmt);
 }
 
-// All but the last `pending`.
+// Waits for all MMAs except the last `pending`.
 static void wait_for(Starter *s, int pending) {
     if (s->started.count <= pending) return;
     BLOCK_CALL(s->arena, &s->out, (Span){0}, OP_WGMMA_WAIT, arg_int(s->arena, pending));
@@ -54,8 +54,8 @@ static void wait_for(Starter *s, int pending) {
     s->started.count = pending;
 }
 
-// The statement has to wait for the product: registers that a product reads are not even read by other statements (PTX
-// ISA, "wgmma.wait_group"); products on one accumulator run in order.
+// The statement must wait for the MMA. Other statements must not even read registers that the MMA reads (PTX ISA,
+// "wgmma.wait_group"). MMAs on one accumulator run in order.
 static bool conflicts(const Stmt *product, const Stmt *stmt, const Effect *effect) {
     GemmOp gemm = gemm_of(product);
     bool writes = effect->access != ACCESS_READ || (effect->buf->scope == SCOPE_FRAGMENT && !is_wgmma(stmt));
@@ -90,7 +90,7 @@ static bool reads(const Stmt *product, const Consume *consume) {
     return false;
 }
 
-// Behind the last product that reads what it frees.
+// Moves the arrival behind the last MMA that reads the slot.
 static void consume(Starter *s, Stmt *arrival) {
     const Consume *freed = map_get(s->consumes, arrival);
     for (int i = s->started.count - 1; i >= 0; i--) {
@@ -130,15 +130,15 @@ void make_mma_async(Arena *arena, Block *block, const Map *consumes) {
 
 // ---- redundant waits ----
 //
-// The most products that can be under way are counted along the control flow; a loop is gone through until its count
-// rests.
+// Counts the largest possible number of MMAs in flight along the control flow. A loop is repeated until its count is
+// stable.
 
-enum { MANY = 1 << 8 };   // as many as there can be: a loop that never waits
+enum { MANY = 1 << 8 };   // upper limit, for loops without a wait
 
 typedef struct RedundantWaits {
     Arena *arena;
     const Map *single_trip;
-    Map *most;   // wgmma_wait -> int *: products under way before it, at most
+    Map *most;   // wgmma_wait -> int *: largest number of MMAs in flight before it
 } RedundantWaits;
 
 static int after_block(RedundantWaits *waits, Block *block, int running);
@@ -168,7 +168,7 @@ static int after_stmt(RedundantWaits *waits, Stmt *stmt, int running) {
     Block *bodies[2];
     if (is_call(stmt, OP_GEMM) && stmt->call.is_async) return running < MANY ? running + 1 : MANY;
     if (is_call(stmt, OP_WGMMA_WAIT)) return after_wait(waits, stmt, running);
-    if (stmt->kind == STMT_BREAK) return MANY;   // to be safe: what follows does not see it
+    if (stmt->kind == STMT_BREAK) return MANY;   // conservative: the loop's exit does not see `running`
     int count = stmt_bodies(stmt, bodies);
     if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) return after_loop(waits, stmt, bodies[0], running);
     int after = count ? 0 : running;

@@ -12,7 +12,7 @@
 //     persistent_loop.c   ... the persistent loop over tiles
 //     sink.c, mma_pipelining.c, async_mma.c, order_barriers.c   rewrite a consumer's body, in this order
 //
-// This header: what both kinds build roles with.
+// This header: helpers that both kinds use to build roles.
 #pragma once
 #include "ir/build.h"
 #include "passes/analysis/util.h"
@@ -25,74 +25,75 @@ typedef struct RoleBuilder {
     Arena *arena;
     Stmt *grid;
     Span loc;
-    int consumers;                // warpgroups that compute
-    int64_t producer_registers;   // 0: nothing is traded
-    Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; tiles of this CTA
+    int consumers;                // consumer warpgroups
+    int64_t producer_registers;   // 0: registers are not reallocated between roles
+    Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; of this CTA's tiles
     Var *cta, *block;
     Expr *sections,
-        *section;    // how many, and the points of one, where points differ and blocks stay; `turns` are of a section
-    Expr *shift;     // workers by which a section begins further than the one before
-    Var *quotient;   // the section of a point, as its lets name it
+        *section;    // LPT: number of sections, tiles per section; `waves` are then of one section
+    Expr *shift;     // a section begins this many CTAs after the one before
+    Var *quotient;   // the section of a tile, as its lets name it
     // ping-pong
-    Block shared, fragments, work;   // of one tile, separate
+    Block shared, fragments, work;   // statements of one tile, sorted
     Stmt *loop;
-    int64_t slots, bytes;   // of the ring; of all copies into one slot
+    int64_t slots, bytes;   // of the multi-buffered tiles; of all copies into one slot
     bool some_steps;        // every tile has an MMA
-    bool single_tile;       // a CTA has one tile: its last slots are not waited for
-    int cluster;            // CTAs that share their loads; 1: none
+    bool single_tile;       // a CTA has one tile: no wait for its last slots
+    int cluster;            // CTAs that share loads; 1: none
     Buf *full, *empty;
-    Expr *steps;   // of each tile; NULL: they differ
+    Expr *steps;   // per tile; NULL: not equal
 } RoleBuilder;
 
 // Ping-pong: the largest number of consumers; registers of a thread for addresses and counters.
 enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
-int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);   // of a ping-pong kernel
+int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);
 
-// Why the kernel, before or after select, cannot have cooperative consumers; NULL: it can.
+// Why a kernel (before or after select) cannot have cooperative consumers; NULL: it can.
 const char *cooperative_problem(Arena *arena, const Target *target, const Func *kernel);
-// One statement of the kernel (or one of each branch) writes the buffer, and none reads it after that, in any block.
+// One statement of the kernel (or one of each branch) writes the buffer, and no CTA reads it after that.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
 int64_t cooperative_slots(Arena *arena, const Target *target,
-                          const Func *kernel);                          // bytes that transposed tiles still need
-int cooperative_warpgroups(const Target *target, const Func *kernel);   // that compute
+                          const Func *kernel);                          // bytes of the slots of transposed tiles
+int cooperative_warpgroups(const Target *target, const Func *kernel);   // consumer warpgroups
 bool cooperative_equal_tiles(Arena *arena,
-                             const Func *kernel);   // all tiles take equally many steps: CTAs are persistent
-bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel);   // a tile: needs no staging
+                             const Func *kernel);   // all tiles have the same number of steps: CTAs are persistent
+bool cooperative_alias_epilogue(Arena *arena, const Target *target,
+                                const Func *kernel);   // an operand's tile serves as staging
 bool specialize_cooperative(PassContext *context,
-                            Func *kernel);   // false: its copies and products are not by TMA and wgmma
+                            Func *kernel);   // false: not all copies and gemms are by TMA and wgmma
 
-// Registers of a thread that computes, of `consumers` warpgroups, when those of `producers` others have so many; 0: all
-// that it can have.
+// Registers of a consumer thread, with `consumers` consumer warpgroups and `producers` others of `producer` registers
+// per thread; 0: the maximum.
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer);
-// What the producers' threads get beside fragments of so many registers, with `room` for addresses and counters.
+// Registers of a producer thread when consumers hold `fragments` registers and `room` for addresses and counters.
 int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room);
 
-// For any_expr: an effect, or memory that the kernel or another CTA may write meanwhile.
+// For any_expr: an effect, or memory that the kernel or another CTA may write in the meantime.
 bool is_computed(const Expr *expr, const void *what);
 
-// The expression in names that are the same for all tiles, or `known` (NULL: none); NULL: it depends on others.
+// The expression in names that are the same for all tiles, or in `known` (NULL: none); NULL: it depends on others.
 Expr *common_value(Arena *arena, const Block *work, Subst *known, Expr *expr);
-// The loop's trips in names that are the same for all points; NULL: they differ.
+// Trip count of the loop in names that are the same for all tiles; NULL: it differs.
 Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop);
 
-// Tiles whose slots an arrival frees.
+// The tiles whose slots an arrival frees.
 typedef struct Consume {
     VEC(const Buf *) tiles;
 } Consume;
 
-// Products become asynchronous, and waits come as late as what they compute and read allows (async_mma.c). `releases`:
-// such arrivals -> Release.
+// MMAs become asynchronous, with waits as late as dependences allow (async_mma.c). `consumes`: arrivals at `empty` ->
+// Consume.
 void make_mma_async(Arena *arena, Block *block, const Map *consumes);
-// Products at the end of a loop from registers go behind the first product of the next iteration (mma_pipelining.c).
+// The last MMA of an iteration, with A in registers, moves behind the first MMA of the next one (mma_pipelining.c).
 void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes);
 
-// Order barriers between consumer warpgroups around the MMAs of a loop whose iteration has one row of them
+// Order barriers between consumer warpgroups around the MMAs of a loop with one row of MMAs per iteration
 // (order_barriers.c).
 void insert_order_barriers(Arena *arena, Block *block);
 
-// Of a role's body (sink.c): fills with zeros go where a product can overwrite, given what is known; declarations of
-// fragments into the one loop that uses them; scalars behind the last loop that does not need them.
+// Cleanup of a role's body (sink.c): an MMA overwrites its accumulator instead of a fill with zeros; declarations of
+// fragments move into the only loop that uses them; scalars move behind the last loop that does not use them.
 bool is_zero_fill(const Stmt *stmt);   // of a whole buffer
 void fold_zero_init(Arena *arena, Facts *facts, Block *block);
 void sink_fragments(Arena *arena, Block *block);
@@ -108,7 +109,7 @@ static inline bool is_shared_decl(const Stmt *stmt) {
     return stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED;
 }
 
-// Shared memory that a pass has added for the consumers.
+// Shared memory that a pass added for the consumers.
 static inline bool is_scratch(const Stmt *stmt) {
     return is_shared_decl(stmt) && attr_get(stmt->decl->attrs, ATTR_SCRATCH);
 }
@@ -147,7 +148,7 @@ static inline Arg element(RoleBuilder *p, Buf *buf, Expr *index) {
     return arg_element(p->arena, buf, index);
 }
 
-// An operation on an mbarrier; value NULL: it has one operand.
+// An operation on an mbarrier; value NULL: one operand.
 static inline Stmt *push_on(RoleBuilder *p, OpId op, Buf *bar, Expr *index, Expr *value, Block *out) {
     Arg args[] = {element(p, bar, index), {.value = value}};
     return block_call(p->arena, out, p->loc, op, value ? 2 : 1, args);
@@ -161,7 +162,7 @@ static inline void push_range(RoleBuilder *p, Expr *x, Expr *low, Expr *end, Blo
 
 // ---- slots ----
 
-// Slot and parity, which live as long as the block they stand in. One slot: only the parity changes.
+// Slot and parity counters, declared in `out`. With one slot only the parity changes.
 typedef struct Counter {
     Var *slot, *parity;
     int64_t slots;
@@ -221,12 +222,12 @@ static inline Stmt *push_tile_loop(RoleBuilder *p, const char *name, Expr *count
     return loop;
 }
 
-// mbarrier_init of all slots of a pair, by one thread. `readers`: whose arrivals make a slot empty; NULL: `empty` is not
-// used.
+// mbarrier_init of all slots of a pair, by one thread. `readers`: arrivals that make a slot empty; NULL: `empty` is
+// unused.
 static inline void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, Buf *empty, Expr *readers, Block *out) {
     Expr *s;
     Stmt *each = push_loop(p, "s", integer(p, slots), &s, out);
-    each->loop.kind = LOOP_UNROLL;   // (an mbarrier whose place differs by thread is set up in a loop over the threads)
+    each->loop.kind = LOOP_UNROLL;   // (a loop over threads initializes an mbarrier whose address differs by thread)
     push_on(p, OP_MBARRIER_INIT, full, s, integer(p, 1), &each->loop.body);
     if (empty) push_on(p, OP_MBARRIER_INIT, empty, s, readers, &each->loop.body);
 }
@@ -240,7 +241,7 @@ static inline Stmt *push_role(RoleBuilder *p, const char *name, int64_t threads,
     return role;
 }
 
-// The number of a point as the lets of the work name it.
+// The number of a tile, under the name that its lets use.
 static inline void push_block(RoleBuilder *p, Expr *number, Subst *subst, Block *out) {
     Var *block = var_new(p->arena, p->block->name, VAR_LET, TYPE_I64, p->loc);
     block_push(p->arena, out, s_let(p->arena, block, number));
@@ -248,7 +249,7 @@ static inline void push_block(RoleBuilder *p, Expr *number, Subst *subst, Block 
     subst_var(subst, p->block, e_var(p->arena, block));
 }
 
-// The grid becomes one of these CTAs, each with one producer warpgroup or more, and the consumers.
+// Sets the grid: `ctas` CTAs, each with at least one producer warpgroup and the consumers.
 static inline void set_grid(RoleBuilder *p, Expr *ctas, int producers, Block body) {
     Stmt *grid = p->grid;
     grid->grid.iters = NEW(p->arena, Iter);
@@ -259,7 +260,7 @@ static inline void set_grid(RoleBuilder *p, Expr *ctas, int producers, Block bod
 
 static inline Expr *blocks_of(RoleBuilder *p) {
     Expr *most = e_call(p->arena, OP_SMS, 0, NULL);
-    if (p->cluster > 1) {   // whole clusters; of pairs all find a place
+    if (p->cluster > 1) {   // whole clusters; pairs always fit
         Arena *a = p->arena;
         Expr *blocks = integer(p, p->cluster), *clusters = e_div(a, most, blocks);
         Expr *stray = e_div(a, clusters, integer(p, p->context->target->wgmma.stray_clusters));
@@ -269,13 +270,13 @@ static inline Expr *blocks_of(RoleBuilder *p) {
     return e_min(p->arena, p->grid->grid.iters[0].end, most);
 }
 
-// Numbers of points fit 32 bits: a persistent grid is no launch of so many blocks, which would have been refused.
+// Tile numbers fit 32 bits. The launch of a persistent grid does not reject larger numbers; that of a plain grid does.
 static inline void want_few_tiles(PassContext *context, Func *kernel, const Stmt *grid) {
     Arena *a = context->arena;
     kernel->when = e_both(a, kernel->when, e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid)));
 }
 
-// ---- products and stores ----
+// ---- MMAs and stores ----
 
 static inline void push_wait(RoleBuilder *p, int64_t pending, Block *out) {
     PUSH_CALL(p, out, OP_WGMMA_WAIT, arg_int(p->arena, pending));
@@ -294,21 +295,21 @@ static inline void set_staging(RoleBuilder *p, Stmt *copy, Arg whole, Arg tail) 
     call_set_arg(p->arena, copy, OPERAND_INDEX(COPY, tail), tail);
 }
 
-// Room for a store by TMA, of each of `warpgroups`. `out`: where shared memory of the role is declared.
+// Staging for a TMA store, for each of `warpgroups`. `out`: where the role's shared memory is declared.
 static inline void add_staging(RoleBuilder *p, Stmt *copy, int64_t warpgroups, Block *out) {
     TmaStore store;
     if (tma_epilogue_problem(p->context->target, copy, &store)) return;
     Type type = copy_of(copy).dst->buf->type;
     int64_t whole[] = {warpgroups, TMA_STORE_SLOTS, store.rows, store.columns};
     int64_t tail[] = {warpgroups, store.rows, store.tail_columns};
-    int one = warpgroups == 1;   // needs no dim
+    int one = warpgroups == 1;   // no dim needed
     Arg whole_arg = {0}, tail_arg = {0};
     if (store.chunks) whole_arg = staging_buffer(p, "stage", type, 4 - one, whole + one, out);
     else tail_arg = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
     set_staging(p, copy, whole_arg, tail_arg);
 }
 
-// Shared memory outlives the stores that read it.
+// Waits for the stores that still read shared memory.
 static inline void push_last_stores(RoleBuilder *p, Block *out) {
     PUSH_CALL(p, out, OP_BULK_WAIT, arg_int(p->arena, 0), arg_name("read"));
 }

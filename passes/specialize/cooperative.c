@@ -1,9 +1,8 @@
 // Cooperative kernels: a producer, and a consumer role of W warpgroups that compute one tile of the grid.
 //
-// The work of a CTA on a tile is split in two. The producer `load` executes the tile's loops and starts the TMA copies
-// to shared memory. The consumer `compute` does the rest. The W * 64 rows of its accumulators are split over W
-// warpgroups: each has 64 rows (or a multiple of 64), multiplies them by wgmma, and executes on its rows the statements
-// between the products.
+// The producer `load` executes the tile's loops and starts the TMA copies to shared memory. The consumer `compute` does
+// the rest. The W * 64 rows of its accumulators are split over W warpgroups: each has 64 rows (or a multiple of 64),
+// computes their MMAs, and executes on its rows the statements between the MMAs.
 //
 //     source                              load                                compute
 //     copy(Q.., Qs)                       wait(Qs_empty) async copy(Q..)      wait(Qs_full)
@@ -16,22 +15,22 @@
 //     }                                   }                                   }
 //     copy(o, O..)                                                            arrive(Qs_empty) copy(o, O..)
 //
-// Each tile has a pair of mbarriers a slot: `full` completes when its bytes have landed, `empty` when all warpgroups
-// have arrived, each when it has read it. Tiles that are filled and read by the same statements share a pair. Both
-// roles go through the same control flow and count slots as they meet the tiles, so trip counts may differ from tile to
-// tile, but must not depend on results of the consumer.
+// Each tile has a pair of mbarriers per slot. `full` completes when the tile's bytes have landed, `empty` when all
+// warpgroups have read the tile and arrived. Tiles that are filled and read by the same statements share a pair. Both
+// roles execute the same control flow and count the slots, so trip counts may differ between tiles, but must not depend
+// on results of the consumer.
 //
-// A tile that is transposed to another one in shared memory (`copy(Vs.T, Vt)` of bytes, which wgmma reads in one order
-// only) is the work of a third role, `transpose`, with the same control flow: it waits for `full` of the one and
-// `empty` of the other, and arrives at `empty` of the one and `full` of the other. Those that compute see only the
-// other.
+// A third role, `transpose`, transposes tiles in shared memory (`copy(Vs.T, Vt)` of bytes, which wgmma reads in one
+// order only). It has the same control flow. It waits for `full` of the source and `empty` of the destination, and
+// arrives at `empty` of the source and `full` of the destination. The consumer uses only the destination.
 //
-// A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All
-// statements that use it stand there; the wait comes before the first of them, the arrival after the last.
+// The live range of a tile is textual: from its copy to the next one in the same block of statements, or to the block's
+// end. All statements that use the tile are in that range; the wait comes before the first of them, the arrival after
+// the last.
 //
-// Products then become asynchronous (async_mma.c), and some move behind those of the next iteration
-// (mma_pipelining.c), and the warpgroups start them in order (order_barriers.c). Where all tiles take equally many
-// steps, CTAs are persistent and prefetch across tiles; otherwise each tile is a CTA, and the hardware balances them
+// MMAs then become asynchronous (async_mma.c), some move behind those of the next iteration (mma_pipelining.c), and the
+// warpgroups start them in order (order_barriers.c). If all tiles have the same number of steps, CTAs are persistent
+// and prefetch across tiles; otherwise each tile is a CTA, and the hardware scheduler balances the load
 // (persistent_loop.c). The roles: emit_producer.c, emit_consumer.c.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
@@ -51,7 +50,7 @@ void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fi
     }
 }
 
-// Tiles get their slots from the counters.
+// Puts the counters' slots into the regions of tiles.
 static Region *set_region_slot(Mapper *mapper, Region *region) {
     Maker *m = mapper->user;
     Tile *tile = tile_of(m->plan, region->buf);
@@ -150,7 +149,8 @@ static void find_single_use(const Plan *plan) {
     }
 }
 
-// Where there is no room for staging, results take the way through a tile, which is empty only when they have left.
+// If shared memory has no space for staging, the epilogue is staged in an operand's tile; its slot becomes empty when
+// the stores are complete.
 static void stage_in_tile(Maker *m, const Func *kernel) {
     Plan *plan = m->plan;
     int64_t shared = 0;
@@ -184,7 +184,7 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     if (sections) {
         hoist_scalars(&p, &grid->grid.body, &hoisted);
         find_section(&p, &grid->grid.body);
-        ws_analyze(a, target, kernel, &plan);   // of what is left
+        ws_analyze(a, target, kernel, &plan);   // of the remaining statements
     }
     if (!persistent) find_single_use(&plan);
     want_few_tiles(context, kernel, grid);

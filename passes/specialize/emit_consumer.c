@@ -10,7 +10,7 @@ static void push_empty(Maker *m, Channel *channel, Block *out) {
     map_put(m->consumes, push_on(p, OP_MBARRIER_ARRIVE, channel->empty, slot, count, out), channel);
 }
 
-// Waits for tiles whose first use the statement is, or arrivals where it is the last.
+// Waits for the tiles that the statement uses first, or arrivals for those that it uses last.
 static void push_live_ranges(Maker *m, const Block *block, int at, bool first, Block *out) {
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         const Tile *tile = channel->tiles.items[0];
@@ -70,8 +70,8 @@ static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
     return false;
 }
 
-// One thread arrives for its warpgroup. That the others have waited for the tile, too, is sure where they multiply
-// together after it: not where a point has no steps.
+// One thread arrives for its warpgroup. The other threads have surely waited for the tile if the warpgroup executes an
+// MMA after the wait; in a tile without steps it executes none.
 static bool has_all_waited(const Maker *m, const Channel *channel, const Block *before) {
     for (int i = before->count - 1; i >= 0; i--) {
         const Stmt *stmt = before->items[i];
@@ -81,7 +81,7 @@ static bool has_all_waited(const Maker *m, const Channel *channel, const Block *
     return false;
 }
 
-// After an arrival comes the next slot. Before one for which threads have read, all of them meet.
+// Adds the step to the next slot after an arrival, and a barrier before the arrival if threads have read the tile.
 static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Maker *m = mapper->user;
     Channel *channel = map_get(m->consumes, stmt);
@@ -92,8 +92,8 @@ static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (channel) push_advance(m->builder, &channel->counter, out);
 }
 
-// Where a point is a block nobody waits for the last arrivals: those behind all loops, if no other tile of the group
-// comes. False: there is a loop before them.
+// With one tile per CTA, no role waits for the last arrivals: drops those behind all loops, unless another tile of the
+// channel follows. False: a loop was found before them.
 static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
     for (int i = block->count - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
@@ -137,7 +137,7 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     pipeline_mma(p->arena, facts, &work, m->consumes);
     sink_scalars(p->arena, &work, m->consumes);
     make_mma_async(p->arena, &work, m->consumes);
-    // Where tiles are transposed turns lose (attention in 8 bits: 0.89 to 1.01): a late tile holds up all.
+    // With transposed tiles order barriers are slower (attention in 8 bits: 0.89 to 1.01): a late tile delays all.
     if (p->consumers > 1 && !m->plan->transposes) insert_order_barriers(p->arena, &work);
     if (!p->waves) drop_last_arrivals(m, &work, map_new(p->arena));
     learn_scalars(facts, &work);

@@ -1,14 +1,14 @@
 // Producer roles: loads, and the transposer.
 //
-// Such a role executes the control flow around the copies of its tiles, and nothing else.
+// A producer role executes the control flow around the copies of its tiles, and nothing else.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
 
-// What fills the tiles of a role, and how.
+// The statements that fill the tiles of a role, and how the role executes them.
 struct ProducerEmitter {
     bool (*fills)(const Stmt *stmt, void *plan);
-    bool (*does)(const Stmt *stmt, void *plan);   // that, or what it needs to know
+    bool (*does)(const Stmt *stmt, void *plan);   // that, or scalars and control flow that it needs
     void (*push)(Maker *m, const Stmt *copy, Block *out);
 };
 
@@ -49,8 +49,9 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
     if (tile == vec_last(&channel->tiles) && !channel->single_use) push_advance(p, &channel->counter, out);
 }
 
-// A tile that is loaded once before a loop of loads has one slot, which is free late, when the loop of the point before
-// is over; the loop's first tiles have slots that are free earlier. So it goes behind the first of them:
+// A tile that is loaded a single time before a loop of loads has one slot, which becomes free late, at the end of the
+// previous tile's loop. The first slots of the loop's tiles become free earlier. So the single load moves behind the
+// first load of the loop:
 //
 //     copy(Q.., Qs)                     for (n in steps) {
 //     for (n in steps) {                    copy(K.., Ks)
@@ -121,7 +122,7 @@ static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
     stmt_bodies(shell, to);
     bool runs =
         stmt->kind == STMT_FOR && prove(m->facts, e_lt(a, shell->loop.iters[0].begin, shell->loop.iters[0].end));
-    if (m->delayed && stmt == m->into && !runs) {   // it may be that nobody takes the copy along
+    if (m->delayed && stmt == m->into && !runs) {   // no first iteration is certain to execute the copy
         push_load(m, m->delayed, out);
         m->delayed = NULL;
     }
@@ -147,7 +148,7 @@ static void fill_block(Maker *m, const Block *from, Block *out) {
 
 // ---- transpose ----
 
-// All threads of the role have read the one tile and written the other; what they wrote wgmma reads.
+// Each thread of the role has read and written its elements; wgmma then reads the written tile.
 static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
     const Channel *from = tile_of(m->plan, copy_of(copy).src->buf)->channel,
@@ -180,7 +181,8 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     fill_block(m, &p->grid->grid.body, body);
 }
 
-// Tiles that are emptied at different times come from warps of their own, so that none waits behind another.
+// Each channel (tiles that are emptied at the same time) is loaded by a warp of its own, so that none waits behind
+// another.
 static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
     static const ProducerEmitter load = {loads_tile, load_does, push_load};
     int64_t warp = m->builder->context->target->warp_lanes;
@@ -200,7 +202,7 @@ static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Bl
     m->own = NULL;
 }
 
-// One warp is enough to load: where tiles are transposed and registers are few, the others of its warpgroup do that.
+// One warp is enough to load. With transposed tiles and few registers, the other warps of its warpgroup transpose.
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
     static const ProducerEmitter transpose = {transposes_loaded, transposer_runs, push_transposed};
     const Target *target = m->builder->context->target;

@@ -12,13 +12,12 @@
 //                                           o += p * Vs[N - 1]
 //                                       }
 //
-// The product that moves has its left operand in registers (that is what the iteration has computed for it) and takes
-// its tile along: the wait for it, which stands before, and the arrival that frees its slot, behind. It may pass what
-// stands from the top of the body to the first product, if nothing there touches its accumulator or writes its operand,
-// and if it needs no scalar of its own iteration. Its tile is read by nothing else of the iteration (slots are counted
-// once, where the last reader frees them, so that the product finds the slot of its own iteration) and must have two
-// slots: the next copy may come before what this iteration's first product waits for. Where the loop is known to run
-// there is no `if`.
+// The MMA that moves has its left operand in registers, computed by the iteration. Its tile moves too: the wait before
+// it and the arrival that frees its slot behind it. The MMA may pass the statements from the top of the body to the
+// first MMA if none of them touches its accumulator or writes its operand, and if it needs no scalar of its own
+// iteration. No other statement of the iteration may read its tile (slots are counted once, where the last reader frees
+// them, so the MMA finds the slot of its own iteration). The tile must have two slots: the next copy may come before
+// the tile of this iteration's first MMA. If the loop surely runs, there is no `if`.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/builder.h"
@@ -27,11 +26,11 @@ typedef struct Rotation {
     Arena *arena;
     Map *consumes;
     Facts *facts;
-    int head;          // statements up to the first product, this included with its arrivals
-    int moves, ends;   // the product that moves with its waits: from .. end of the body
+    int head;          // statements up to the first MMA, including its arrivals
+    int moves, ends;   // the MMA that moves, with its waits: from .. end of the body
 } Rotation;
 
-// The expression is a variable that the iteration binds: a product that uses it stays.
+// The expression is a variable that the iteration binds: an MMA that uses it stays.
 static bool is_bound_in(const Expr *expr, const void *user) {
     const Stmt *loop = user;
     if (expr->kind != EXPR_VAR) return false;
@@ -48,7 +47,7 @@ static bool is_declared_in(const Block *body, const Buf *buf) {
     return false;
 }
 
-// The body ends in waits, one product and arrivals.
+// The body ends with waits, one MMA and arrivals.
 static bool find_pieces(Rotation *r, const Block *body) {
     int at = body->count - 1, first = 0;
     while (at >= 0 && map_has(r->consumes, body->items[at])) at--;
@@ -77,7 +76,7 @@ static bool may_move(Rotation *r, const Stmt *loop) {
     return true;
 }
 
-// Its left operand lives from one iteration to the next.
+// Declares the left operand outside the loop: it now lives across iterations.
 static void hoist_operand(Rotation *r, Block *body, Block *out) {
     const Buf *buf = gemm_of(body->items[r->ends]).a->buf;
     for (int i = 0; i < body->count; i++) {
@@ -110,8 +109,7 @@ static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
     return false;
 }
 
-// Arrivals behind the loop, from `at` on, that have nothing to do with the product that was moved: they need not wait
-// for it.
+// Arrivals behind the loop, from `at` on, that are unrelated to the moved MMA: they need not wait for it.
 static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *gemm) {
     int count = 0;
     while (at + count < block->count && map_has(r->consumes, block->items[at + count]) &&
@@ -120,7 +118,7 @@ static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *
     return count;
 }
 
-// How many statements behind the loop come with it.
+// Returns the number of statements behind the loop that move with it.
 static int rotate_loop(Rotation *r, const Block *block, int at, Block *out) {
     Stmt *loop = block->items[at];
     Arena *a = r->arena;

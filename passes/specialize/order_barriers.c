@@ -20,10 +20,10 @@
 #include "ir/build.h"
 #include "passes/specialize/builder.h"
 
-typedef struct Row {   // of products that follow each other, with waits for their tiles
+typedef struct Row {   // consecutive MMAs, with the waits for their tiles
     int begin, end;
     int rows;       // in the block
-    int products;   // in the last one
+    int products;   // in the last row
 } Row;
 
 static bool is_started(const Stmt *stmt) {
@@ -44,7 +44,7 @@ static bool only_waits(const Block *block, int from, int to) {
     return from == to;
 }
 
-// One row, directly in the block, with work behind it.
+// Exactly one row, directly in the block, followed by other work.
 static bool find_row(const Block *block, Row *row) {
     bool works = false;
     *row = (Row){0};

@@ -1,10 +1,10 @@
-// The persistent loop of a cooperative kernel: how many tiles a CTA has, and in which order it takes them.
+// The persistent loop of a cooperative kernel: the number of tiles of a CTA, and their order.
 #include "ir/build.h"
 #include "passes/specialize/emit_roles.h"
 
 // ---- whether CTAs are persistent ----
 
-// Every loop that loads takes equally many steps for all tiles.
+// Every loop of loads has the same number of steps in all tiles.
 static bool equal_tiles(Arena *arena, const Block *work, const Block *block) {
     FOR_EACH_ITEM (stmt, block) {
         bool pieces = stmt->kind == STMT_IF || stmt->kind == STMT_WHILE;
@@ -39,7 +39,7 @@ void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
     *body = kept;
 }
 
-// Every name in it is the same for all points.
+// Every name in the expression is the same for all tiles.
 static bool is_common(const RoleBuilder *p, const Block *body, const Expr *expr) {
     bool common = !expr_uses_var(expr, p->block);
     FOR_EACH_ITEM (stmt, body) {
@@ -67,7 +67,7 @@ void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *ou
     p->tiles = bind(p, "tiles", p->grid->grid.iters[0].end, out);
     push_range(p, p->tiles, one, most, out);
     if (!persistent) return;
-    p->ctas = bind(p, "ctas", blocks_of(p), out);   // in the words of the grid, as codegen knows it
+    p->ctas = bind(p, "ctas", blocks_of(p), out);   // in terms of the grid: codegen uses this expression
     Expr *each = e_sub(a, p->tiles, e_var(a, p->cta));
     if (hoisted) {
         block_append(a, out, hoisted);
@@ -83,11 +83,10 @@ void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *ou
     push_range(p, p->shift, integer(p, 0), most, out);
 }
 
-// ---- the loop over them, in a role ----
-
-// Of a section the worker's place in this round, in the next one from the other end: who had a long point has a short
-// one next. The last round of a section has not one for each, and who has one in it changes from section to section:
-// each begins with another worker, as far ahead as spreads them evenly.
+// ---- the loop over tiles, in a role ----
+// Snake order: the position of a CTA in a wave of a section is mirrored in the next wave, so that a long tile is
+// followed by a short one. The last wave of a section may be incomplete. To spread its tiles evenly over the CTAs, each
+// section begins `shift` CTAs after the one before.
 static Block *push_sections(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
     Arena *a = p->arena;

@@ -6,8 +6,8 @@
 
 // ---- fills ----
 
-// An accumulator that is filled with zeros for a product that can overwrite it instead: the next statement that touches
-// it, or the first that does in a loop which is next, and runs.
+// A fill with zeros is dropped if an MMA can overwrite the accumulator instead: the next statement that touches the
+// accumulator, or the first one in a loop that follows and surely runs.
 
 bool is_zero_fill(const Stmt *stmt) {
     FillOp fill;
@@ -57,8 +57,8 @@ void fold_zero_init(Arena *arena, Facts *facts, Block *block) {
 
 // ---- fragments as deep as their uses ----
 
-// A fragment that is overwritten before it is read in the one loop or block that uses it is declared there: nothing of
-// it is carried from one iteration to the next.
+// A fragment that the only loop or block that uses it overwrites before reading is declared there: its value is not
+// carried across iterations.
 static bool overwrites_all(const Stmt *stmt, const Buf *buf) {
     GemmOp gemm;
     CopyOp copy;
@@ -95,10 +95,10 @@ void sink_fragments(Arena *arena, Block *block) {
 
 // ---- scalars as late as their uses ----
 
-// What only the end of a point needs to know (where its results go) is computed there, while the last products run:
-// behind the last loop before the first use, and what starts there.
+// Scalars that only the epilogue needs (addresses of results) are computed while the last MMAs run: behind the last
+// loop before the first use, and behind the statements after it that start MMAs, wait or arrive.
 
-// The expression names the variable of the let, or one that the assumption is about.
+// The expression names the variable of the let, or a variable of the assumption.
 static bool is_named(const Expr *expr, const void *scalar) {
     const Stmt *stmt = scalar;
     if (expr->kind != EXPR_VAR) return false;

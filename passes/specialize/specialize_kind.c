@@ -49,7 +49,7 @@ static const char *other_problem(const Specialization *shape) {
     return NULL;
 }
 
-// CTAs of a cluster execute their loops independently, and synchronize behind them only.
+// CTAs of a cluster execute their loops independently; they may synchronize only behind the loops.
 static bool meets_early(const Specialization *shape) {
     FOR_EACH_ITEM (stmt, &shape->grid->grid.body) {
         FOR_EACH_STMT_IN (below, stmt)
@@ -93,7 +93,7 @@ static Expr *let_value(const Block *work, const Var *var) {
 
 static Expr *open_let(Mapper *mapper, Expr *expr) {
     Trips *trips = mapper->user;
-    if (trips->differ) return expr;   // enough is known, and lets of lets of lets are many
+    if (trips->differ) return expr;   // the result is known; substituting nested lets takes time
     if (expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op))) trips->differ = true;
     if (expr->kind != EXPR_VAR || expr->var->kind == VAR_DIM || expr->var->kind == VAR_PARAM) return expr;
     Expr *value = let_value(trips->work, expr->var), *known = trips->known ? subst_expr(trips->known, expr) : expr;
@@ -113,7 +113,7 @@ Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop) {
     return common_value(arena, work, NULL, loop->loop.iters[0].end);
 }
 
-// What no point has more of, of a number of trips; NULL: that differs.
+// An upper bound of a trip count, for all tiles; NULL: unknown.
 static Expr *most_of(Arena *arena, const Block *work, Expr *expr) {
     Expr *common = common_value(arena, work, NULL, expr), *a, *b;
     if (common) return common;
@@ -131,7 +131,7 @@ bool is_computed(const Expr *expr, const void *what) {
     return expr->kind == EXPR_LOAD && (!expr->load.buf->is_param || expr->load.buf->mode != MODE_IN);
 }
 
-// The trips may differ, but each role computes the same number: nothing changes the values that they depend on.
+// Trip counts may differ between tiles if each role computes the same number: no statement changes their inputs.
 static bool roles_agree(const Specialization *shape) {
     FOR_EACH_ITEM (stmt, &shape->grid->grid.body) {
         if (stmt == shape->loop) break;
@@ -147,13 +147,13 @@ static Expr *most_trips(Arena *arena, const Specialization *shape) {
     return most_of(arena, work, shape->loop->loop.iters[0].end);
 }
 
-// Blocks that stay have to balance their points: of those that have one, each may take what it likes.
+// Persistent CTAs need a bound on the trip counts, to balance tiles. With one tile per CTA any trip count is allowed.
 static bool trips_serve(Arena *arena, const Func *kernel, const Specialization *shape) {
     return func_cluster(kernel) > 1 ? roles_agree(shape) : most_trips(arena, shape) != NULL;
 }
 
-// Tiles of one strip of wgmma's rows are for problems that hardly fill the device: a second consumer would have nothing
-// to do. Nor has it where a block has one point.
+// One consumer if the tile has one strip of wgmma rows (64): such tiles are for problems that hardly fill the device.
+// One consumer also with one tile per CTA.
 int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
     if (func_cluster(kernel) > 1) return 1;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
@@ -179,7 +179,7 @@ int64_t fragment_registers(const Target *target, const Func *kernel, int warpgro
     return registers;
 }
 
-// Roles trade what they start with: equal shares, in whole units. Two start with all that a thread can have.
+// Registers are reallocated from equal initial shares, in whole units. Two warpgroups start with a thread's maximum.
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer) {
     int64_t threads = (int64_t)(producers + consumers) * target_warpgroup(target), unit = target->register_unit;
     int64_t share = target->registers_multiprocessor / threads / unit * unit;
@@ -188,7 +188,7 @@ int64_t consumer_registers(const Target *target, int consumers, int producers, i
     return regs < target->registers_thread ? regs : target->registers_thread / unit * unit;
 }
 
-// A producer with few registers spills; it gets less only where the accumulators need the rest.
+// A producer with few registers spills. It gets fewer only if the accumulators need the rest.
 int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room) {
     enum { MOST = 40 };
     int64_t producer = MOST;
@@ -204,7 +204,7 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
     return fragment_registers(target, kernel, 1) <= limit;
 }
 
-// ---- in which way? ----
+// ---- ping-pong or cooperative ----
 
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel) {
     Specialization how = {.grid = func_grid(kernel)};
@@ -225,7 +225,7 @@ static bool is_multiplied_to(const Func *kernel, const Buf *fragment) {
     return false;
 }
 
-// Sums of products: a loop adds products element by element, so that layout inference gives both fragments one layout.
+// Sums of MMA results: a loop adds them element by element, so layout inference gives both fragments one layout.
 typedef struct Sums {
     const Func *kernel;
     const Buf *fragment;
@@ -254,7 +254,7 @@ bool is_accumulator(const Func *kernel, const Buf *fragment) {
     if (fragment->scope != SCOPE_FRAGMENT || fragment->rank != 2) return false;
     if (is_multiplied_to(kernel, fragment)) return true;
     FOR_EACH_STMT (stmt, &kernel->body) {
-        GemmOp gemm;   // (an operand has the layout that the gemm requires)
+        GemmOp gemm;   // (an operand has the layout that its gemm requires)
         if (match_gemm(stmt, &gemm) && (gemm.a->buf == fragment || gemm.b->buf == fragment)) return false;
         if (!is_loop(stmt, LOOP_PARALLEL)) continue;
         Sums sums = {kernel, fragment, stmt};

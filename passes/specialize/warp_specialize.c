@@ -1,14 +1,15 @@
 // warp-specialize: ping-pong kernels, of a producer warp and one or two consumer warpgroups.
 //
-// A kernel whose pipelined loop does nothing but bring tiles by TMA and multiply them by wgmma (select made sure of
-// that), and whose tile one warpgroup can hold, is warp-specialized, over persistent blocks (others: cooperative.c):
+// A kernel is ping-pong if its pipelined loop contains only TMA loads and wgmma MMAs (select made sure of that) and one
+// warpgroup can hold its tile. Its CTAs are persistent. (Other kernels: cooperative.c.)
 //
-//     load       the producer: executes all tiles of the CTA and all k steps, and keeps the slots of the multi-buffer full
-//     compute0   \ consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main loop of the other
+//     load       the producer: executes all tiles of the CTA and all k steps, and keeps the slots full
+//     compute0   \ consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main loop of the
+//     compute1   / other ("ping-pong")
 //     compute1   / ("ping-pong")
 //
-// Roles meet at mbarriers, a pair for each slot of the ring. `full` completes when the bytes of all copies have landed;
-// `empty` when the products that read the slot are done:
+// Roles synchronize by mbarriers, a pair for each slot. `full` completes when the bytes of all copies have landed,
+// `empty` when the MMAs that read the slot are complete:
 //
 //     load                                        compute
 //     wait(empty[s])    is free                   wait(full[s])     has landed
@@ -16,16 +17,16 @@
 //     async copy(A.., As[s], bar = full[s])       wgmma_wait(1)     the step before this one is done
 //     async copy(B.., Bs[s], bar = full[s])       arrive(empty[slot before s])
 //
-// A phase of a barrier has a parity. Slots and parities come from counters that live across points, since the ring
-// does; a consumer skips the steps of the other's points. A wait on a fresh barrier with parity 1 passes at once: that
-// is how the first round finds all slots empty. (PTX ISA, "mbarrier"; the protocol and its traps are in
-// docs/hopper.md.)
+// A phase of an mbarrier has a parity. Slots and parities come from counters that continue across tiles, as the slots
+// do; a consumer skips the steps of the other consumer's tiles. A wait on a new mbarrier with parity 1 passes at once:
+// so the first loads find all slots empty. (PTX ISA, "mbarrier"; the protocol and its pitfalls: docs/hopper.md.)
 //
-// The two consumers take the tensor cores in turn, by a pair of named barriers: without it the second would wait for a
-// phase two away, which has the parity of the one that is over.
+// The two consumers alternate on the tensor cores, by a pair of named barriers. Otherwise the second one would wait for
+// for a phase two ahead, which has the same parity as the completed one.
 //
-//     compute0   barrier(1) products of point 0  arrive(2)  results of point 0   barrier(1) products of point 2 ...
-//     compute1   arrive(1)  barrier(2)    ...               products of point 1  arrive(1)  results of point 1  ...
+//
+//     compute0   barrier(1)  MMAs of tile 0  arrive(2)  epilogue of tile 0     barrier(1)  MMAs of tile 2 ...
+//     compute1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
 #include "passes/specialize/warp_specialize.h"
 #include "passes/analyses.h"
 #include "passes/lower/lower.h"
@@ -35,7 +36,7 @@ enum { PINGPONG_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
 
 // ---- the consumers ----
 
-// Over steps that another consumer takes.
+// Skips the steps of another consumer.
 static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *parity = e_var(a, counter->parity), *slots = integer(p, p->slots);
@@ -48,7 +49,7 @@ static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block
     block_push(a, out, wrap);
 }
 
-// Regions of ring buffers in the statement get their slot from the counter.
+// Puts the counter's slot into regions of multi-buffered tiles.
 static Region *set_slot(Mapper *mapper, Region *region) {
     if (region->buf->stage_dims == 0) return region;
     Region *other = clone_region(mapper->arena, NULL, region);
@@ -64,8 +65,8 @@ static Stmt *clone_with_slot(RoleBuilder *p, const Stmt *stmt, Subst *subst, con
     return clone;
 }
 
-// An accumulator that the tile only fills with zeros before the loop needs no fill when the first MMA overwrites it, and
-// there is a first MMA.
+// An accumulator needs no fill with zeros before the loop if its only MMA can overwrite it, and the loop surely has a
+// first step.
 static bool is_needless_fill(const RoleBuilder *p, const Stmt *stmt) {
     if (!p->some_steps || !is_zero_fill(stmt)) return false;
     const Buf *buf = fill_of(stmt).dst->buf;
@@ -81,8 +82,8 @@ static bool is_needless_fill(const RoleBuilder *p, const Stmt *stmt) {
     return gemms == 1;
 }
 
-// The number of a point as the lets of the work name it, and the lets and assumptions (`all`: and everything else) up
-// to the loop.
+// The tile number under the name that the lets use, then the lets and assumptions (`all`: all statements) up to the
+// loop.
 static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block *out) {
     Arena *a = p->arena;
     push_block(p, e_add(a, e_var(a, p->cta), e_mul(a, wave, p->ctas)), subst, out);
@@ -92,7 +93,7 @@ static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block 
     }
 }
 
-// The steps of a point whose lets are there; of all, where they are equal.
+// The steps of the tile whose lets are in `out`.
 static Expr *steps_of(RoleBuilder *p, Subst *subst, Block *out) {
     if (p->steps) return p->steps;
     Expr *end = subst_expr(subst, p->loop->loop.iters[0].end), *steps;
@@ -101,7 +102,7 @@ static Expr *steps_of(RoleBuilder *p, Subst *subst, Block *out) {
     return steps;
 }
 
-// Over the steps of another's turn, if there is one.
+// Skips the steps of another consumer's tile, if there is one.
 static void push_skipped_wave(RoleBuilder *p, Expr *wave, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     if (p->steps) {
@@ -115,19 +116,19 @@ static void push_skipped_wave(RoleBuilder *p, Expr *wave, const Counter *counter
     block_push(a, out, some);
 }
 
-// ---- tiles that several blocks of a cluster read ----
+// ---- multicast ----
 //
-// schedule has said which (`@multicast`): the first of the blocks that share a tile loads it for all of them. Its slot
-// has to be empty in all, so consumers tell the loading block, too. All blocks go through equally many points and
-// steps. The role that loads stays until all slots are empty, since the other blocks' consumers arrive at its barriers
-// to the end.
+// tile-scheduler marks the copies (`@multicast`). The first of the CTAs that share a tile loads it for all of them. Its
+// slot must be empty in all of them, so consumers arrive at the loading CTA's mbarrier, too. All CTAs have the same
+// number of tiles and steps. The producer stays until all slots are empty, since the consumers of other CTAs arrive at
+// its mbarriers until the end.
 
 static Expr *rank_of(const RoleBuilder *p) {
     return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);
 }
 
 typedef struct Sharing {
-    int64_t blocks, rank_stride;   // how many share, and how far apart their ranks are; 0: a tile of the block's own
+    int64_t blocks, rank_stride;   // CTAs that share, and the distance of their ranks; 0: a tile of one CTA
 } Sharing;
 
 static Sharing sharing_of(const Stmt *copy) {
@@ -135,7 +136,7 @@ static Sharing sharing_of(const Stmt *copy) {
     return attr ? (Sharing){attr->args[0].integer, attr->args[1].integer} : (Sharing){0};
 }
 
-// Which of them the block is.
+// The index of this CTA among them.
 static Expr *place_among(RoleBuilder *p, const Sharing *sharing) {
     Expr *number = e_over(p->arena, rank_of(p), sharing->rank_stride);
     return e_rem(p->arena, number, sharing->blocks);
@@ -145,7 +146,7 @@ static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
     return e_eq(p->arena, place_among(p, sharing), integer(p, 0));
 }
 
-// Calls for each way in which tiles of the loop are shared, once.
+// Calls `visit` for each distinct sharing of the loop's tiles.
 typedef void (*SharingFn)(RoleBuilder *p, const Sharing *sharing, void *user);
 static void each_sharing(RoleBuilder *p, SharingFn visit, void *user) {
     const Block *body = &p->loop->loop.body;
@@ -160,7 +161,7 @@ static void each_sharing(RoleBuilder *p, SharingFn visit, void *user) {
     }
 }
 
-// Consumers whose arrivals make a slot empty, beside the block's own.
+// Adds the consumers of other CTAs that arrive at `empty`.
 static void add_readers(RoleBuilder *p, const Sharing *sharing, void *user) {
     Expr **readers = user, *others = integer(p, sharing->blocks - 1);
     *readers = e_add(p->arena, *readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
@@ -187,7 +188,7 @@ static int64_t blocks_from(const Sharing *sharing) {
     return mask;
 }
 
-// The copy of a shared tile, by the first of its CTAs alone.
+// The multicast copy, issued by the first of the CTAs.
 static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, Block *out) {
     Arena *a = p->arena;
     Stmt *first = s_if(a, is_first(p, sharing));
@@ -198,7 +199,7 @@ static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, 
     block_push(a, out, first);
 }
 
-// Until every slot is empty the others' consumers still arrive at this block's barriers: it may not go.
+// Consumers of other CTAs arrive at this CTA's mbarriers until every slot is empty: the CTA must not exit earlier.
 static void push_last_waits(RoleBuilder *p, const Counter *counter, Block *out) {
     Expr *s;
     Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
@@ -215,7 +216,7 @@ static int shared_blocks(const Stmt *grid, const Stmt *loop) {
     return any ? blocks : 1;
 }
 
-// ---- the role that loads ----
+// ---- the producer ----
 
 static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
     Stmt *started = clone_with_slot(p, copy, subst, counter);
@@ -247,9 +248,9 @@ static void push_load_role(RoleBuilder *p, Block *out) {
     if (p->cluster > 1) push_last_waits(p, &counter, &role->role.body);
 }
 
-// ---- a role that computes ----
+// ---- a consumer ----
 
-// wgmma reads the slot until the wait; then it is empty again.
+// Arrives at `empty` of the previous slot: the wait before it has completed the MMAs that read the slot.
 static void push_consume(RoleBuilder *p, const Counter *counter, Expr *condition, Block *out) {
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *first = e_eq(a, slot, small(p, 0));
@@ -293,12 +294,12 @@ static void push_products(RoleBuilder *p, Subst *subst, Expr *steps, const Count
         block_push(a, body, product);
         products++;
     }
-    push_wait(p, products, body);   // those of the step before are over
+    push_wait(p, products, body);   // those of the previous step are complete
     push_consume(p, counter, e_lt(a, integer(p, 0), k), body);
     push_advance(p, counter, body);
 }
 
-// `buffers`: where shared memory of the role is declared.
+// `buffers`: declarations of the role's shared memory.
 static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *subst, const Counter *counter,
                                Block *buffers, Block *out) {
     Arena *a = p->arena;
@@ -331,7 +332,7 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     const char *name = p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute";
     Stmt *role = push_role(p, name, target_warpgroup(target), regs, out);
     Block *body = &role->role.body;
-    Block declarations = {0};   // within the loop over points: nothing is carried from one to the next
+    Block declarations = {0};   // within the loop over tiles: no value is carried across tiles
     FOR_EACH_ITEM (decl, &p->fragments) {
         const Buf *buf = decl->decl;
         Buf *own = buf_new(a, buf->name, buf->scope, buf->type, buf->rank, buf->shape, buf->loc);
@@ -393,7 +394,7 @@ static bool multi_buffers_everything(const Stmt *loop) {
     return true;
 }
 
-// Blocks that stay: worker, worker + workers, ... Those of a cluster have one point each.
+// Persistent CTAs compute the tiles cta, cta + ctas, ... CTAs of a cluster have one tile each.
 static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     Arena *a = p->arena;
     p->tiles = bind(p, "tiles", p->grid->grid.iters[0].end, out);
@@ -404,8 +405,8 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     p->waves = integer(p, 1);
     p->single_tile = cluster;
     if (cluster) return;
-    p->ctas = bind(p, "ctas", blocks_of(p), out);        // in the words of the grid: codegen knows the number of blocks
-    Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));   // mostly there is one turn: the first loads wait for this
+    p->ctas = bind(p, "ctas", blocks_of(p), out);        // in terms of the grid: codegen uses this expression
+    Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));   // usually one wave: the first loads wait for this
     Expr *waves = e_select(a, e_eq(a, p->tiles, p->ctas), integer(p, 1), e_call2(a, OP_CEILDIV, rest, p->ctas));
     p->waves = bind(p, "waves", waves, out);
     push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
@@ -441,12 +442,12 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     set_grid(&p, cluster ? grid->grid.iters[0].end : blocks_of(&p), 1, body);
 }
 
-static bool by_wgmma(const Stmt *loop) {   // select has decided so
+static bool by_wgmma(const Stmt *loop) {   // as select chose
     const Stmt *gemm = block_first_call(&loop->loop.body, OP_GEMM);
     return gemm && via_is(gemm, VIA_WGMMA);
 }
 
-// Without slots there is nothing to load ahead: back to mechanisms that work without roles.
+// Without slots no load can run ahead: falls back to mechanisms that need no roles.
 static void fall_back(Arena *arena, Func *kernel) {
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
         if (via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE)) via_set(arena, stmt, VIA_PLAIN);

@@ -1,8 +1,8 @@
-// Analysis and legality of cooperative kernels: tiles, the statements that use them, what the role that loads
-// has to know, what stands against it, registers. (What comes of it: cooperative.c.)
+// Analysis and legality of cooperative kernels: tiles and their live ranges, channels, the producer's slice, reasons
+// against specialization, registers. (Transformation: cooperative.c.)
 //
-// A tile's life is textual: from its copy to the next one in the same block of statements, or to the block's end. All
-// statements that use it stand there.
+// The live range of a tile is textual: from its copy to the next one in the same block of statements, or to the block's
+// end. All statements that use the tile are in it.
 #include "passes/specialize/ws_analysis.h"
 #include "ir/build.h"
 #include "passes/pipeline/async_copy_legality.h"
@@ -12,7 +12,7 @@ enum {
     MOST_WARPGROUPS = 3,
     MOST_PRODUCERS = 2,
     ROOM_ALONE = 48
-};   // that compute; that do not; registers beside the fragments of one that is alone
+};   // consumer warpgroups; others; registers for addresses and scalars when registers are not reallocated
 
 Tile *tile_of(const Plan *plan, const Buf *buf) {
     VEC_EACH_PTR (Tile, tile, &plan->tiles)
@@ -41,7 +41,7 @@ static const Stmt *fill_stmt(const LiveRange *range) {
     return range->block->items[range->at];
 }
 
-static const Stmt *first_use(const LiveRange *range) {   // NULL: there is none
+static const Stmt *first_use(const LiveRange *range) {   // NULL: none
     return range->first < 0 ? NULL : range->block->items[range->first];
 }
 
@@ -96,9 +96,9 @@ static bool find_live_ranges(Plan *plan, Tile *tile) {
     return uses + tile->live_ranges.count == count_effects(plan->arena, plan->grid, tile->buf);
 }
 
-// ---- groups ----
+// ---- channels ----
 
-// Nothing but copies and scalars from one to the other.
+// Only copies and scalars lie between the two.
 static bool side_by_side(const LiveRange *a, const LiveRange *b) {
     if (a->block != b->block || a->first != b->first || a->last != b->last) return false;
     for (int i = a->at; i < b->at; i++)
@@ -151,9 +151,9 @@ static void make_groups(Plan *plan) {
     }
 }
 
-// ---- results through a tile ----
+// ---- epilogue staged in an operand's tile ----
 
-// A warpgroup reads only the rows of its own MMAs, so that it may overwrite them when these are complete.
+// A warpgroup reads only the rows of its own MMAs, so it may overwrite them when these MMAs are complete.
 static bool is_read_by_rows(const Plan *plan, const Buf *buf) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         GemmOp gemm;
@@ -192,11 +192,9 @@ Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
 
 // ---- the producer's slice ----
 //
-// Scalars that the producer computes, too.
-//
-// Where tiles lie, and whether and how often they are loaded: the scalars in that, what these come of, and the loops
-// and branches around all of it. The role that loads does those too, so nothing of it may come of what is computed, or
-// of memory that the kernel writes or that other blocks write meanwhile.
+// The scalars that the producer computes, too: those in the addresses, conditions and trip counts of loads, their
+// inputs, and the loops and branches around them. None may depend on results of the consumer, or on memory that the
+// kernel or another CTA writes in the meantime.
 
 static bool is_value(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
@@ -274,10 +272,10 @@ static void slice_producer(Plan *plan) {
 
 // ---- legality ----
 //
-// Why the warpgroups of a kernel cannot work on one point together: statements that they could not share, memory that
-// somebody else writes, tiles that are used where they were not loaded.
+// Reasons why warpgroups cannot share a tile: statements that cannot be split, memory that others write, tiles that are
+// used outside of the block that loads them.
 
-// Memory operations with an order, by which blocks work together: the role that computes does them as the block would.
+// Ordered memory operations, which synchronize CTAs: the consumer executes them as the CTA would.
 static bool between_blocks(OpId op) {
     return op_is(op, OP_CLASS_ELEMENT) || op == OP_FENCE;
 }
@@ -339,7 +337,7 @@ static bool is_effect(const Expr *expr, const void *what) {
     return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !is_ordered(expr, what);
 }
 
-// (What parallel loops do to memory: memory_problem.)
+// (Memory accesses of parallel loops: memory_problem.)
 static const char *stmts_problem(Plan *plan) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         if (is_loop(stmt, LOOP_PARALLEL)) {
@@ -359,7 +357,7 @@ static bool works_with_others(const Block *body) {
     return block_any_expr(body, is_ordered, NULL);
 }
 
-// CTAs do not tell each other what they have read, and no loop repeats the reads.
+// CTAs do not signal each other after the reads, and no loop repeats the reads.
 static bool reads_before(const Block *body, const Buf *buf) {
     FOR_EACH_ITEM (stmt, body) {
         bool loop = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
@@ -382,8 +380,8 @@ bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
     return reads == 0 || reads_before(&grid->grid.body, buf);
 }
 
-// Only copies write tiles, and nobody writes what they come from. (What else is written to global memory and used
-// again, insert-sync orders within the role.)
+// Only copies write tiles, and no statement writes their sources. (Other global memory that is written and used again
+// is ordered by insert-sync within the role.)
 static const char *memory_problem(Plan *plan) {
     EffectVec effects = {0};
     path_effects(plan->arena, plan->grid, &effects);
@@ -410,8 +408,8 @@ bool is_transposed_tile(const Plan *plan, const Tile *tile) {
     return transposes_loaded(fill_stmt(&tile->live_ranges.items[0]), (void *)plan);
 }
 
-// What one role transposes another one does not read: a tile that is transposed is used for nothing else, and filled in
-// the same block, always by a load or always by transposing.
+// A tile that is transposed has no other use, and is filled in the same block: always by a load, or always by a
+// transposition.
 static const char *transpose_problem(Plan *plan) {
     VEC_EACH_PTR (Tile, tile, &plan->tiles) {
         bool transposed = is_transposed_tile(plan, tile), read = is_transposed_from(plan, tile);
@@ -439,7 +437,7 @@ static const char *plan_problem(Plan *plan) {
 
 // ---- warpgroups and registers ----
 
-// As many as have 64 rows each, or equally many strips of 64.
+// The largest number of warpgroups with equally many strips of 64 rows each.
 int cooperative_warpgroups_for(const Target *target, int64_t rows) {
     WgmmaInfo any;
     int64_t strips = wgmma_named("m64n8k16_f32_bf16", &any) ? rows / any.m : 1;
@@ -449,17 +447,17 @@ int cooperative_warpgroups_for(const Target *target, int64_t rows) {
     return 1;
 }
 
-// Warpgroups that load, or transpose. Those that transpose share the one that loads where a warpgroup of their own
-// would leave the fragments less than SLACK: with 192 columns of 8 bits that costs more than one warp less that
-// transposes.
+// Producer warpgroups. Transposing warps share the loading warpgroup if a warpgroup of their own would leave consumers
+// fewer than SLACK registers besides fragments: with 192 columns of 8 bits that costs more than one transposing warp
+// less.
 static int producers_for(const Plan *plan, const Func *kernel, int warpgroups) {
-    enum { SLACK = 32, GIVEN = 40 };   // registers of a thread: beside its fragments; of one that transposes
+    enum { SLACK = 32, GIVEN = 40 };   // registers of a thread: besides its fragments; of a transposer
     if (!plan->transposes) return 1;
     int64_t most = consumer_registers(plan->target, warpgroups, MOST_PRODUCERS, GIVEN);
     return !most || fragment_registers(plan->target, kernel, warpgroups) + SLACK <= most ? MOST_PRODUCERS : 1;
 }
 
-// What threads start with must hold each instruction.
+// The registers at the start must hold the accumulator of each instruction.
 static bool starts_fit(const Plan *plan, int warpgroups, int producers) {
     int64_t threads = (int64_t)(warpgroups + producers) * target_warpgroup(plan->target),
             unit = plan->target->register_unit;
@@ -469,7 +467,9 @@ static bool starts_fit(const Plan *plan, int warpgroups, int producers) {
 
 static bool registers_fit(const Target *target, const Func *kernel, int warpgroups, int producers) {
     int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = COOPERATIVE_ROOM;
-    if (!most) most = target->registers_thread, room = ROOM_ALONE;   // all fragments are its own, scalars too
+    if (!most)
+        most = target->registers_thread,
+        room = ROOM_ALONE;   // registers are not reallocated; the thread holds scalars too
     return fragment_registers(target, kernel, warpgroups) + room <= most;
 }
 

@@ -1,4 +1,5 @@
-// Which tiles a kernel loads, and where each is used: what ws_analyze finds out before cooperative.c makes roles.
+// Analysis of cooperative kernels: tiles, their live ranges, channels, the producer's slice. Result: a Plan for
+// cooperative.c.
 #pragma once
 #include "passes/specialize/builder.h"
 
@@ -6,7 +7,7 @@ typedef struct Channel Channel;
 
 typedef struct LiveRange {   // a copy that fills a tile, and the statements of its block that use it
     const Block *block;
-    int at, first, last;   // first -1: nothing does
+    int at, first, last;   // first -1: no use
 } LiveRange;
 
 typedef struct Tile {
@@ -15,17 +16,17 @@ typedef struct Tile {
     Channel *channel;
 } Tile;
 
-struct Channel {   // tiles that are filled and emptied together
+struct Channel {   // tiles that are filled and emptied at the same time share mbarriers
     Consume consume;
     VEC(Tile *) tiles;
     int64_t slots, bytes;
-    bool by_threads;     // some statement reads them without wgmma
+    bool by_threads;     // some statement other than wgmma reads them
     bool single_use;     // filled a single time per CTA: the producer does not wait for empty
-    bool transposed;     // the role that transposes fills them
-    bool untransposed;   // it alone reads them
-    const Stmt *store;   // results that leave by way of its tile, when nothing needs that any more
+    bool transposed;     // the transposer fills them
+    bool untransposed;   // only the transposer reads them
+    const Stmt *store;   // epilogue staged in its tile after the last use
     Buf *full, *empty;
-    Counter counter;   // of the role that is being made
+    Counter counter;   // of the role being built
 };
 
 typedef struct Plan {
@@ -34,30 +35,30 @@ typedef struct Plan {
     const Stmt *grid;
     VEC(Tile *) tiles;
     VEC(Channel *) channels;
-    VEC(const Buf *) sources;   // of the tiles that are loaded
+    VEC(const Buf *) sources;   // tensors that tiles are loaded from
     Map *required;              // scalars in the producer's slice
-    int64_t rows;               // of the products
-    int64_t widest;             // registers of a thread for the accumulators of one instruction
+    int64_t rows;               // of the MMAs
+    int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed, found;
     bool transposes;   // some tile is transposed in shared memory, by a role of its own
     int producers;     // warpgroups that load or transpose
 } Plan;
 
-// NULL, or why the kernel cannot be warp-specialized so. `plan`: of a kernel that can.
+// Returns NULL, or why the kernel cannot be cooperative. `plan` is valid if NULL.
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
-int cooperative_warpgroups_for(const Target *target, int64_t rows);   // that compute
-// The channel whose tile the store can use instead of staging of its own, and the store; NULL: there is none.
+int cooperative_warpgroups_for(const Target *target, int64_t rows);   // number of consumers
+// The channel whose tile can serve as staging, and the store; NULL: none.
 Channel *cooperative_staged(const Plan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
 Tile *tile_of(const Plan *plan, const Buf *buf);        // NULL: no tile
 bool loads_tile(const Stmt *stmt, void *user);          // for block_any
 bool transposes_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
-// The role that loads copies a tile there, or changes a scalar that it needs; for block_any, of a Plan.
+// For block_any, `plan`: a Plan. The load role copies a tile in the statement, or changes a scalar that it needs.
 bool load_does(const Stmt *stmt, void *plan);
-bool transposer_runs(const Stmt *stmt, void *plan);   // the same of the role that transposes
-// A scalar that the role that loads has to know, or an assumption about nothing else.
+bool transposer_runs(const Stmt *stmt, void *plan);   // the same for the transposer
+// A scalar that the load role needs, or an assumption about such scalars only.
 bool load_knows(const Plan *plan, const Stmt *stmt);
 
 // ---- of the plan itself ----
-bool is_transposed_tile(const Plan *plan, const Tile *tile);   // transposing fills it
+bool is_transposed_tile(const Plan *plan, const Tile *tile);   // a transposition fills it
