@@ -1,24 +1,24 @@
 #include "passes/analysis/affine.h"
 #include <string.h>
 
-// An unknown: an expression over variables as they were bound when it was met.
+// An unknown: an expression over variables, with their values at the time when it was first found.
 typedef struct Atom {
-    const Expr *expr;         // NULL: equal to nothing else
-    int64_t multiple, most;   // of affine_more; 0: what it may be is not known
-    int next;                 // the one before whose variables were bound last at the same time; -1: none
+    const Expr *expr;         // NULL: differs from all others
+    int64_t multiple, most;   // of affine_more; 0: no known range
+    int next;                 // next older atom with the same latest binding; -1: none
 } Atom;
 
 typedef struct Bound {
     Affine value;
     int serial;
-    int epoch;   // of the environment when it was bound; an older one is no binding
+    int epoch;   // of the environment at the binding; an older epoch is no binding
 } Bound;
 
 struct AffineEnv {
     Arena *arena;
     Map *vars;   // Var -> Bound
     VEC(Atom) atoms;
-    VEC(int) latest;   // by serials: the latest atom of an expression whose last binding that is; -1: none
+    VEC(int) latest;   // by serial: the newest atom whose latest binding has that serial; -1: none
     int serial;        // bindings so far
     int epoch;         // resets so far
 };
@@ -57,11 +57,11 @@ static Affine affine_atom(AffineEnv *env, Atom atom) {
     return affine_term(env->atoms.count - 1);
 }
 
-static Affine affine_unknown(AffineEnv *env) {   // equal to nothing else
+static Affine affine_unknown(AffineEnv *env) {   // equal to no other
     return affine_atom(env, (Atom){0});
 }
 
-// Wraps as i64 does: indices near the ends of the range have no elements anyway.
+// Wraps like i64: indices near the ends of the range have no elements.
 static int64_t multiply_add(int64_t a, int64_t b, int64_t factor) {
     return (int64_t)((uint64_t)a + (uint64_t)b * (uint64_t)factor);
 }
@@ -101,7 +101,7 @@ bool affine_is_const(const Affine *a, int64_t *value) {
     return true;
 }
 
-// Terms are in order and never 0: a difference is constant exactly when they are the same.
+// Terms are sorted and never 0, so a difference is constant exactly if the terms are equal.
 bool affine_distance(const Affine *a, const Affine *b, int64_t *distance) {
     if (!a->known || !b->known || a->count != b->count) return false;
     for (int i = 0; i < a->count; i++)
@@ -119,7 +119,7 @@ Affine affine_more(AffineEnv *env, int64_t multiple, int64_t most) {
     return affine_atom(env, (Atom){.multiple = multiple, .most = most});
 }
 
-// bound + factor * most, and no further than the ends, which stay.
+// bound + factor * most, saturated at the ends of the range.
 static int64_t beyond(int64_t bound, int64_t factor, int64_t most) {
     int64_t end = factor > 0 ? INT64_MAX : INT64_MIN, sum;
     bool endless = bound == end || most == INT64_MAX || __builtin_mul_overflow(factor, most, &sum) ||
@@ -178,13 +178,13 @@ static Affine opaque(AffineEnv *env, const Expr *expr) {
     return affine_atom(env, (Atom){.expr = expr, .next = next});
 }
 
-// a op b of constants. Shifts are left alone, and divisions by numbers that are not positive.
+// a op b of constants. Shifts and divisions by non-positive numbers are not folded.
 static bool fold(BinaryOp op, int64_t a, int64_t b, int64_t *value) {
     bool divides = op == BIN_DIV || op == BIN_MOD, shifts = op == BIN_SHL || op == BIN_SHR;
     return !shifts && (!divides || b > 0) && int_binary(op, TYPE_I64, a, b, value);
 }
 
-// a op b, where b - a is within bounds.
+// a op b, decided by the range of b - a.
 static bool compared(const AffineEnv *env, BinaryOp op, Affine a, Affine b, int64_t *value) {
     int64_t low, high;
     Affine distance = affine_add(b, a, -1);
@@ -201,7 +201,7 @@ static bool compared(const AffineEnv *env, BinaryOp op, Affine a, Affine b, int6
     }
 }
 
-// The number without what is a multiple of so many slots.
+// For `a % slots`: drops the terms of a non-negative number if all are multiples of `slots`.
 static Affine in_slots(const AffineEnv *env, Affine a, int64_t slots) {
     int64_t low, high;
     if (!affine_range(env, &a, &low, &high) || low < 0) return a;
@@ -226,7 +226,7 @@ static Affine binary(AffineEnv *env, const Expr *expr) {
     if (op == BIN_MOD && affine_is_const(&b, &y) && y > 0) a = in_slots(env, a, y);
     if (affine_is_const(&a, &x) && affine_is_const(&b, &y) && fold(op, x, y, &value)) return affine_const(value);
     if (op != BIN_LOGICAL_AND && op != BIN_LOGICAL_OR) return opaque(env, expr);
-    int64_t deciding = op == BIN_LOGICAL_OR;   // whatever the other side is
+    int64_t deciding = op == BIN_LOGICAL_OR;   // the value that decides alone
     bool decided = (affine_is_const(&a, &x) && x == deciding) || (affine_is_const(&b, &x) && x == deciding);
     return decided ? affine_const(deciding) : opaque(env, expr);
 }

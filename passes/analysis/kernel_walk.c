@@ -6,7 +6,7 @@ typedef struct Walk {
     Facts *facts;
     FactsVisit *visit;
     void *user;
-    bool all;   // else only what stands in `role` (NULL: in none)
+    bool all;   // all statements; else only those in `role` (NULL: in no role)
     const Stmt *role, *inside;
 } Walk;
 
@@ -20,7 +20,7 @@ void facts_enter(Facts *facts, const Stmt *stmt) {
     if (stmt->kind == STMT_WHILE) facts_assume(facts, stmt->while_.condition, true);
 }
 
-// With what holds inside the statement: its condition, or not that; else what it declares.
+// Visits the body with the facts that hold in it: the condition or its negation, or what the statement declares.
 static void walk_inside(Walk *walk, const Stmt *stmt, bool holds, Block *body) {
     int mark = facts_mark(walk->facts);
     if (stmt->kind == STMT_IF) facts_assume(walk->facts, stmt->if_.condition, holds);

@@ -1,23 +1,23 @@
-// Walks the tile ops of a kernel in order, with what is known at each.
+// Walks the tile ops of a kernel in order, with the facts known at each.
 #pragma once
 #include "ir/facts.h"
 #include "ir/ir.h"
 
-// Calls `visit` for every statement but blocks' own braces, outermost first, with the facts that hold there (loop
-// bounds, lets, conditions, the kernel's assumptions). Bodies of parallel loops and thread regions are not entered.
+// Calls `visit` for every statement (except braces), outermost first, with the facts that hold there (loop bounds,
+// lets, conditions, the kernel's assumptions). Does not enter parallel loops and thread regions.
 typedef void FactsVisit(void *user, Stmt *stmt, const Facts *facts);
 void kernel_walk(Arena *arena, Func *kernel, FactsVisit *visit, void *user);
 int64_t kernel_threads(const Func *kernel);
-// Facts that a statement adds for what is inside it, or (lets, assumes) after it.
+// Adds the facts that a statement gives for its body, or (lets, assumes) for later statements.
 void facts_enter(Facts *facts, const Stmt *stmt);
 
-// ---- scopes: what one set of threads does together. The block is one, each role another ----
+// ---- scopes: the statements that one set of threads executes. The CTA is one, each role another ----
 typedef struct ThreadScope {
-    Stmt *role;    // NULL: what stands in no role
-    Block *body;   // the role's, or the kernel's
+    Stmt *role;    // NULL: statements outside of roles
+    Block *body;   // of the role, or of the kernel
     int64_t threads;
 } ThreadScope;
 typedef VEC(ThreadScope) ThreadScopeVec;
-void thread_scopes(Arena *arena, Func *kernel, ThreadScopeVec *out);   // the block's first
+void thread_scopes(Arena *arena, Func *kernel, ThreadScopeVec *out);   // the CTA's first
 // kernel_walk, for the statements of one scope.
 void scope_walk(Arena *arena, Func *kernel, const ThreadScope *scope, FactsVisit *visit, void *user);

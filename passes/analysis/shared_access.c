@@ -9,14 +9,14 @@
 #include "passes/select/tma_reduce.h"
 
 enum { MAX_LANES = 64 };
-enum { MAX_STEPS = 8 };   // conflicts repeat with the swizzle's period: a few steps of a thread show them all
+enum { MAX_STEPS = 8 };   // conflicts repeat with the swizzle's period: a few steps are enough
 
 typedef struct Gather {
     PassContext *context;
     SharedAccessVec *out;
 } Gather;
 
-// ---- evaluating index expressions: iterators have values, everything else is taken as 0 ----
+// ---- evaluating index expressions: iterators have values, all other variables count as 0 ----
 
 static int64_t evaluate(const Expr *expr, const TileLoop *loop, const int64_t *at) {
     int64_t a, b, value;
@@ -51,7 +51,7 @@ static int64_t *lane_element(const SharedAccess *access, int step, int lane) {
     return &access->element[(step * access->lanes + lane) * access->buf->rank];
 }
 
-// Every lane in every step, with its element: the first of the buffer until it is set.
+// Iterates over all steps and lanes, with the element of the lane (all zeros until set).
 #define FOR_EACH_LANE(access, step, lane, element)                                                                     \
     for (int step = 0; step < (access)->steps; step++)                                                                 \
         for (int lane = 0; lane < (access)->lanes; lane++)                                                             \
@@ -114,7 +114,7 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
     }
 }
 
-// The 8 lanes of each matrix read 8 rows of 16 bytes. All matrices of all steps look alike but for their place.
+// The 8 lanes of each matrix read 8 rows of 16 bytes. All matrices of all steps differ only in their position.
 static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
     Arena *arena = gather->context->arena;
     const Region *region = gemm->call.args[operand].region;
@@ -163,12 +163,12 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
     TmaStore store;
     const Region *whole = call_region(copy, COPY_STAGE), *tail = call_region(copy, COPY_TAIL);
     if (tma_epilogue_problem(gather->context->target, copy, &store)) return;
-    if (whole && tma_store_aliases(&store, copy, whole->buf)) return;   // whose layout is dictated
+    if (whole && tma_store_aliases(&store, copy, whole->buf)) return;   // its layout is fixed
     if (whole) gather_staging(gather, copy, whole->buf, store.columns);
     if (tail) gather_staging(gather, copy, tail->buf, store.tail);
 }
 
-// A transposed tile of bytes: 8 rows of 16 bytes for each of four matrices, on both sides.
+// A transposed tile of bytes: 8 rows of 16 bytes for each of four matrices, for both loads and stores.
 static void gather_transposed(Gather *gather, Stmt *copy, bool load) {
     const Region *src = ARG(copy, COPY, src).region, *dst = ARG(copy, COPY, dst).region;
     Buf *buf = load ? src->buf : dst->buf;
@@ -185,7 +185,7 @@ static void gather_transposed(Gather *gather, Stmt *copy, bool load) {
     }
 }
 
-// An element that the block stores: one lane does it.
+// A scalar store of the CTA: one lane executes it.
 static void gather_element(Gather *gather, Stmt *store) {
     SharedAccess *access = new_access(gather, store->store.buf, store, true, 1, 1);
     FOR_EACH_LANE(access, step, lane, element) element[0] = lane ? -1 : 0;
@@ -196,7 +196,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     const PassContext *context = gather->context;
     TileLoop loop;
     (void)facts;
-    if (tma_copy(context->arena, stmt) || via_is(stmt, VIA_WGMMA)) return;   // not by lanes: their layout is dictated
+    if (tma_copy(context->arena, stmt) || via_is(stmt, VIA_WGMMA)) return;   // not by lanes: the layout is fixed
     if (via_is(stmt, VIA_TMA_STORE)) {
         gather_stagings(gather, stmt);
     } else if (via_is(stmt, VIA_LDMATRIX)) {
@@ -264,7 +264,7 @@ AccessCost access_cost(const Target *target, const SharedAccess *access, const L
 AccessCost access_cost_upto(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
     bool whole = contiguous(access, layout);
     int pieces = whole ? 1 : access->vector;
-    bool everywhere = access->any_order || layout_keeps_runs(layout, access->vector);   // not in the first steps alone
+    bool everywhere = access->any_order || layout_keeps_runs(layout, access->vector);   // not only in the first steps
     AccessCost cost = {.suits = (whole && everywhere) || !access->must_be_contiguous,
                        .accesses = (int64_t)access->steps * pieces};
     for (int step = 0; step < access->steps && cost.conflicts <= most; step++)

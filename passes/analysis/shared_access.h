@@ -1,17 +1,17 @@
-// How warps touch shared memory: the lanes' elements for each access of a kernel, and what a layout makes of them.
+// Shared memory accesses of warps: the elements of the lanes for each access of a kernel, and their cost in a layout.
 #pragma once
 #include "ir/ir.h"
 #include "passes/lower/lower.h"
 
-// One access of one shared buffer by a warp, repeated for a number of steps (a thread's values).
+// One access of a shared buffer by a warp, repeated for several steps (a thread's values).
 typedef struct SharedAccess {
     Buf *buf;
     Stmt *stmt;
     bool is_store;
     int vector;                // consecutive elements per lane (along the last dim)
-    bool must_be_contiguous;   // cp_async, ldmatrix: a layout that tears the run apart does not do
-    bool any_order;            // the elements of a run must lie together, but not in order
-    bool exact;   // neither guarded by a condition nor indexed by data: all that follows is what will happen
+    bool must_be_contiguous;   // cp_async, ldmatrix: the layout must keep the run contiguous
+    bool any_order;            // the elements of a run must be contiguous, but in any order
+    bool exact;                // neither guarded by a condition nor indexed by data: all accesses surely happen
     int steps;
     int lanes;
     int64_t *element;   // [steps][lanes][rank]: logical coordinates; first coordinate -1: the lane is idle
@@ -21,13 +21,13 @@ typedef VEC(SharedAccess) SharedAccessVec;
 // All accesses of shared buffers in the kernel (maps must have been inferred).
 void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out);
 
-// What `layout` (over the last rank_in dims of the buffer) makes of the access, over all its steps. Where it tears runs
-// apart they go element by element: that many more accesses.
+// The cost of the access, over all its steps, with `layout` (over the last rank_in dims of the buffer). A layout that
+// splits the runs gives one access per element.
 typedef struct AccessCost {
-    bool suits;          // false: the access must be contiguous and is not
+    bool suits;          // false: the access must be contiguous but is not
     int64_t accesses;    // of the warp
-    int64_t conflicts;   // wavefronts beyond the least possible for them
+    int64_t conflicts;   // wavefronts beyond the minimum
 } AccessCost;
 AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout);
-// The same, but conflicts beyond `most` need not be counted.
+// The same, but stops counting conflicts at `most`.
 AccessCost access_cost_upto(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most);

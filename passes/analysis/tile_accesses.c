@@ -1,5 +1,4 @@
-// What a tile loop reads and writes: every load and store of its body, with its indices and conditions over the
-// iterators.
+// The accesses of a tile loop: every load and store of its body, with indices and conditions over the iterators.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"
@@ -9,8 +8,8 @@
 typedef struct Collector {
     Arena *arena;
     TileAccessVec *out;
-    int depth;         // of conditions around that are no expression over the iterators
-    Expr *condition;   // the others; NULL: none
+    int depth;         // number of enclosing conditions that are not over the iterators
+    Expr *condition;   // the other conditions; NULL: none
     Subst *lets;       // pure lets of the body
     Map *own;          // other variables of the body
 } Collector;
@@ -23,7 +22,7 @@ static bool is_known(const Collector *c, const Expr *value) {
     return !expr_reads_memory(value) && !expr_uses_any(value, c->own);
 }
 
-// The collector for what happens under conditions that are not known, or under one more condition.
+// The collector for code under an unknown condition, or under one more condition.
 static Collector under_any(const Collector *c) {
     Collector inner = *c;
     inner.depth++;
@@ -57,7 +56,7 @@ static void collect_access(Collector *c, Buf *buf, int count, Expr **from, Expr 
     vec_push(c->arena, c->out, access);
 }
 
-// The operands of a call. A region is the element of an atomic, or of a load or store with an order.
+// The operands of a call. A region is the element of an atomic, or of an ordered load or store.
 static void collect_args(Collector *c, OpId op, int count, const Arg *args, Stmt *stmt) {
     for (int i = 0; i < count; i++) {
         const Region *region = args[i].region;

@@ -1,4 +1,4 @@
-// Tile ops as loops: the space that an op runs over, and one store to each of its points.
+// Tile ops as loops: the iteration space of an op, and one store per iteration.
 #include "passes/analysis/tile_loop.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -6,7 +6,7 @@
 
 // ---- regions as elements ----
 
-// The operand's dim that is the buffer's kept dim `kept`.
+// The operand's dim that corresponds to the buffer's kept dim `kept`.
 static int operand_dim(const Region *region, int kept) {
     int rank = region_rank(region);
     return region->transposed && rank >= 2 && kept >= rank - 2 ? 2 * rank - 3 - kept : kept;
@@ -34,7 +34,7 @@ Expr *region_clip(Arena *arena, const Region *region, Expr *const *at) {
     return inside;
 }
 
-// The loop over the points of a region.
+// The loop over the elements of a region.
 static void space_of_region(Arena *arena, const Region *region, TileLoop *loop, Expr **at) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     _Static_assert(COUNT_OF(names) == LAYOUT_MAX_RANK, "a name for each dim");
@@ -46,8 +46,8 @@ static void space_of_region(Arena *arena, const Region *region, TileLoop *loop, 
     }
 }
 
-// The loop's body: dst[at] = value. What a tensor does not get is left away point by point; of other buffers passes ask
-// whether all is stored.
+// The loop's body: dst[at] = value. Elements outside of a tensor are skipped one by one; for other buffers passes check
+// that the whole region is stored.
 static void push_store(Arena *arena, const Region *dst, Expr *const *at, Expr *value, TileLoop *loop) {
     value = e_cast(arena, dst->buf->type, value);
     Stmt *store = s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at), value);

@@ -1,11 +1,11 @@
-// How the accesses of a tile loop move with its iterators: strides, runs of consecutive elements, and as how wide
-// vectors they go. Whoever gives threads iterations asks for the fast dim and the vector along it.
+// Strides, runs of consecutive elements and vector widths of the accesses of a tile loop. Passes that distribute
+// iterations over threads use its fast dim and the vector along it.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 
-// ---- how an access moves with an iterator ----
+// ---- strides ----
 
 static bool linear_in_product(const Expr *a, const Expr *b, const Var *var, int64_t *coefficient) {
     int64_t factor, inner;
@@ -54,7 +54,7 @@ static int64_t digit(const Expr *index, BinaryOp op, const Var *iter) {
     return expr_const(index->binary.b, &n) && n > 0 ? n : 0;
 }
 
-// x[.., iter / n, .., iter % n] of a tensor whose rows are n, a power of two, long: n; else 0.
+// x[.., iter / n, .., iter % n] of a tensor with rows of n, a power of two, elements: n; else 0.
 static int64_t pieces(const TileAccess *access, const Var *iter) {
     const Buf *buf = access->buf;
     int64_t row;
@@ -86,7 +86,7 @@ static int iterator_number(const TileLoop *loop, const Expr *index) {
 
 typedef struct Runs {
     const Var *iter;
-    int64_t common;   // what all divisors are multiples of; 0: there is none
+    int64_t common;   // the divisors are multiples of its lowest set bit; 0: no divisors
 } Runs;
 
 static bool find_divisor(Visitor *visitor, Expr *expr) {
@@ -95,14 +95,14 @@ static bool find_divisor(Visitor *visitor, Expr *expr) {
     const Expr *of = is_binary(expr, BIN_DIV) ? expr->binary.a : NULL;
     while (of && of->kind == EXPR_CAST) of = of->operand;
     if (of && of->kind == EXPR_VAR && of->var == runs->iter && expr_const(expr->binary.b, &divisor) && divisor > 0) {
-        runs->common |= divisor;   // its trailing zeros count
+        runs->common |= divisor;   // only its trailing zeros matter
         return false;
     }
     if (expr->kind == EXPR_VAR && expr->var == runs->iter) runs->common |= 1;
     return true;
 }
 
-// For so many iterations, a power of two, from multiples of that on the condition is the same; 0: for all.
+// The condition is the same for aligned runs of so many iterations, a power of two; 0: for all iterations.
 static int64_t condition_run(const Expr *condition, const Var *iter) {
     Runs runs = {.iter = iter};
     Visitor visitor = {.expr = find_divisor, .user = &runs};
@@ -117,7 +117,7 @@ bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
     return condition_run(access->condition, iter) != 1;
 }
 
-// An iteration that has written to the buffer comes back to it: its elements go to memory one by one then.
+// An iteration accesses the buffer again after writing to it: its elements then go to memory one by one.
 static bool comes_back(const TileLoop *loop, const TileAccessVec *accesses, const Buf *buf, int fast) {
     bool written = false, in_runs = true;
     VEC_EACH (const TileAccess, access, accesses) {
@@ -140,14 +140,14 @@ bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
         if (dims[d] < 0 && !expr_const(access->indices[d], &constant)) return false;
         for (int other = 0; other < d; other++)
             if (dims[d] >= 0 && dims[other] == dims[d])
-                return false;   // v[i, i]: no thread-value layout has the diagonal
+                return false;   // v[i, i]: no thread-value layout has a diagonal
     }
     return true;
 }
 
 // ---- the fast dim, and vectors along it ----
 
-// Elements that the access touches: indices of a gather are read once a row.
+// Elements that the access touches: a gather reads its indices once per row.
 static int64_t touched(const TileLoop *loop, const TileAccess *access) {
     int64_t count = 1;
     for (int i = 0; i < loop->rank; i++) {
@@ -189,8 +189,8 @@ static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAcce
     return true;
 }
 
-// The bytes of the widest elements that move along `fast`. Global ones that the loop comes back to do not count where
-// others are new each time: they are in a cache, and two instructions for a vector of them are as good as one.
+// Bytes of the widest elements accessed along `fast`. Global elements that the loop accesses repeatedly do not count if
+// others are new in each iteration: they are cached, and two instructions per vector are as good as one.
 static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
     int64_t iterations = 1;
     for (int i = 0; i < loop->rank; i++) iterations *= loop->extents[i];
@@ -242,7 +242,7 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
         if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         int64_t piece = pieces(access, loop->iters[fast]);
         int64_t same = condition_run(access->condition, loop->iters[fast]);
-        int64_t one_access = target->vector_bytes / type_bytes(access->buf->type);   // what one instruction takes
+        int64_t one_access = target->vector_bytes / type_bytes(access->buf->type);   // elements of one instruction
         while ((piece > 0 && vector > piece) || (same > 1 && vector > same)) vector /= 2;
         while (vector > 1 && !aligned_for(facts, loop, access, fast, least(vector, one_access))) vector /= 2;
     }

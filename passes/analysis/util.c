@@ -1,7 +1,7 @@
 #include "passes/analysis/util.h"
 #include <string.h>
 
-// ---- what an expression is ----
+// ---- properties of expressions ----
 
 static bool is_mutable(const Expr *e, const void *what) {
     (void)what;

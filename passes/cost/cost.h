@@ -1,18 +1,25 @@
-// What a kernel that is warp-specialized costs, in clocks of a multiprocessor: the model by which a launch chooses
-// among tiles.
+// The cost models of warp-specialized kernels.
+//
+// In: a tile-stage kernel and a target. Out: clocks of a multiprocessor, by which the tile search compares tiles, and a
+// launch variants. Files:
+//
+//     cost_pingpong.c      ping-pong kernels: clocks per step and per tile
+//     cost_cooperative.c   cooperative kernels: an expression for the clocks of a launch
+//
+// search.h has the map of the folder.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
 
 typedef struct PingpongCost {
-    int64_t step;     // of the loop, once it is filled
-    int64_t stream;   // the same where so few blocks read a tile (STREAM_READERS) that most of it comes from memory
-    int64_t k;        // that one step takes
-    int64_t bytes;    // of k in a step: what a row of a tile has
-    int64_t loaded;   // bytes in a step
-    int64_t moving;   // clocks of shared memory in a step, if it had it for itself
-    int64_t tail;     // what comes after a point's loop
-    bool hidden;      // but for the last one: another consumer multiplies meanwhile
+    int64_t step;     // clocks per step of the main loop, in the steady state
+    int64_t stream;   // the same if at most STREAM_READERS CTAs read a tile, so that most of it comes from memory
+    int64_t k;        // per step
+    int64_t bytes;    // of k per step: row length of a tile
+    int64_t loaded;   // bytes per step
+    int64_t moving;   // clocks of shared memory traffic per step, alone
+    int64_t tail;     // clocks after the main loop of a tile
+    bool hidden;      // the tail overlaps the MMAs of another consumer, except for the last tile
 } PingpongCost;
 
 enum { STREAM_READERS = 2 };
@@ -29,21 +36,18 @@ static inline int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-// Of a tile-stage kernel as warp-specialize will find it (see swap_operands.h).
-// `warpgroups`: that share a point.
+// For a tile-stage kernel with operands already swapped if swap-operands will do so (swap_operands.h). `warpgroups`:
+// the number that share a tile.
 PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups);
-// Of the same when so many blocks of a cluster share the steps of a point (split_k.h).
+// The same with split-K over `blocks` CTAs of a cluster (split_k.h).
 PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks);
 
 // ---- cooperative kernels ----
-//
-// What a kernel costs whose warpgroups work on one point together: the model by which a launch chooses among its tiles.
-
-// Clocks of a multiprocessor for each 2^30 multiplications; the rows of the first product.
+// Clocks of a multiprocessor per 2^30 multiplications; `rows`: of the first gemm's accumulator.
 int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel, int64_t *rows);
-// The tile m by n that a point stores, if that is one of products or of sums of such, as in a GEMM, and what it costs.
+// The tile m by n that a CTA stores, if it is a result of MMAs or a sum of such results, as in a GEMM, and its cost.
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
                       PingpongCost *cost);
-// Clocks for a launch, in the kernel's dims and scalars. Of a source kernel, whose grid is not yet flat. NULL: that is
-// not known before it runs. `through`: its results leave by way of a tile.
+// Clocks of a launch, in the kernel's dims and scalars, for a source kernel (whose grid is not yet flat). NULL: unknown
+// before the kernel runs. `aliased`: the epilogue is staged in an operand's tile.
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased);

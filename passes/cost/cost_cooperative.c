@@ -1,16 +1,17 @@
-// A step of the loop takes what its products take on the tensor cores, and a part of what stands between them that the
-// warpgroups do not hide from one another: the more of them there are, the less.
+// The cost of a cooperative kernel. A step of the loop takes the time of its MMAs, plus the time of the other work that
+// warpgroups do not overlap with each other. The more warpgroups, the less of that.
 //
-//     products     each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
-//     the rest     `hidden_clocks` for `hidden_elements` of all tile statements in the loop, divided by the warpgroups
+//     MMAs         each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
+//     other work   `hidden_clocks` per `hidden_elements` of all tile statements in the loop, divided by the warpgroups
+//                  (`work_clocks` per `work_elements` where no MMA overlaps it)
+//     wait         `wait_clocks` per step
 //
-// (`work_clocks` for `work_elements` where no product runs beside it) and `wait_clocks` besides, and a point
-// `tile_clocks` (its first scores and last product run alone, its results are written), and `alone_clocks` where it is
-// a block, so that nothing was loaded ahead for it, `alias_clocks` where its results leave by way of the tile that
-// the next point waits for. How many steps a point takes is asked of the point in the middle of the grid: where their
-// number grows along it, as under a causal mask, that is the mean. (Measured on an H200 with examples/attention.tile,
-// head dims 64, 128 and 256, causal or not, lengths 1024, 4096 and 16384: of its tiles it names the fastest in all
-// eighteen cases; docs/hopper.md.)
+// A tile adds `tile_clocks` (its first scores and last MMA overlap nothing, its results are written). It adds
+// `alone_clocks` if the CTA has one tile, so that no load ran ahead, and `alias_clocks` if the epilogue is staged in
+// the operand tile that the next tile waits for. The number of steps is that of the tile in the middle of the grid: if
+// it grows along the grid, as with a causal mask, that is the mean. (H200, examples/attention.tile, head dims 64, 128
+// and 256, causal or not, lengths 1024, 4096 and 16384: the model chose the fastest tile in all eighteen cases;
+// docs/hopper.md.)
 #include "ir/build.h"
 #include "passes/cost/cost.h"
 #include "passes/lower/lower.h"
@@ -21,7 +22,7 @@ typedef struct Sum {
     const Target *target;
     int64_t multiplying;   // clocks
     int64_t products;      // multiplications
-    int64_t rows;          // of the first product
+    int64_t rows;          // of the first gemm's accumulator
 } Sum;
 
 static int64_t fragment_elements(const Region *region) {
@@ -54,14 +55,14 @@ static int64_t loop_elements(Arena *arena, const Stmt *loop) {
     return elements;
 }
 
-// The loop that loads.
+// The loop that contains the loads.
 static const Stmt *find_loop(const Func *kernel) {
     FOR_EACH_STMT (stmt, &func_grid(kernel)->grid.body)
         if (is_pipelined(stmt)) return stmt;
     return NULL;
 }
 
-// The statements between the products, in elements of a warpgroup.
+// Elements per warpgroup of the statements between the MMAs.
 static int64_t work_elements(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
     static const Block none = {0};
     const Stmt *loop = find_loop(kernel);
@@ -94,14 +95,14 @@ int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel,
     return sum.products > 0 ? clocks * SCALE / sum.products : INT64_MAX;
 }
 
-// ---- kernels whose points are tiles of the result ----
+// ---- kernels that store one tile of a GEMM per CTA ----
 
 typedef struct Result {
     const Stmt *store;
-    const Region *product;      // the first one
+    const Region *product;      // accumulator of the first gemm
     const Region *seen[2][8];   // left and right operands
     int count[2];
-    int64_t k[2];   // of different ones
+    int64_t k[2];   // of the distinct operands
     bool others;
 } Result;
 
@@ -146,7 +147,7 @@ static bool loads_from(const Expr *expr, const void *buf) {
     return expr->kind == EXPR_LOAD && expr->load.buf == buf;
 }
 
-// A loop computes elements of one fragment from those of the other.
+// A loop computes the elements of one fragment from those of the other.
 static bool is_made_of(const Func *kernel, Buf *to, const Buf *from) {
     if (to == from) return true;
     FOR_EACH_STMT (stmt, &kernel->body) {
@@ -184,9 +185,9 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
     return cost->k > 0;
 }
 
-// ---- how many steps ----
+// ---- number of steps ----
 
-// Of the tile in the middle of the grid; NULL: it depends on values that only the kernel has.
+// For the tile in the middle of the grid; NULL: it depends on values known only in the kernel.
 static Expr *steps_of(Arena *arena, const Func *kernel) {
     const Stmt *grid = func_grid(kernel);
     Subst *middle = subst_new(arena);
@@ -198,7 +199,7 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
 }
 
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased) {
-    enum { UNEVEN = 8 };   // of a point one part in so many: what blocks that stay differ by
+    enum { UNEVEN = 8 };   // work of persistent CTAs differs by this fraction of a tile
     Sum sum;
     const Stmt *grid = func_grid(kernel);
     const WgmmaCosts *costs = &target->wgmma;
@@ -212,7 +213,9 @@ Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, b
         e_int(arena, costs->tile_clocks + (alone ? costs->alone_clocks : 0) + (aliased ? costs->alias_clocks : 0));
     Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_call(arena, OP_SMS, 0, NULL);
     if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, tiles, sms), point);
-    if (alone) return e_max(arena, e_div(arena, e_mul(arena, tiles, point), sms), point);   // the device balances them
+    if (alone)
+        return e_max(arena, e_div(arena, e_mul(arena, tiles, point), sms),
+                     point);   // the hardware scheduler balances them
     Expr *even = e_add(arena, e_mul(arena, tiles, point), e_mul(arena, e_over(arena, point, UNEVEN), sms));
     return e_max(arena, e_div(arena, even, sms), point);
 }

@@ -1,27 +1,25 @@
-// A step of the loop takes as long as the slowest of the tensor cores, shared memory, and the chain of one step's
-// instructions:
+// The cost of a ping-pong kernel. A step of the loop takes as long as the slowest of the tensor cores, shared memory,
+// the chain of one step's instructions, and memory:
 //
-//     tensor cores    each strip of 64 rows by n columns: a little more than n / 2 clocks for 32 bytes of k; and for the step's
-//                     waits and arrivals `step_clocks`
-//     shared memory   TMA writes the tiles; each strip reads its rows and all columns again: `shared_bytes` a clock, together
+//     tensor cores    each strip of 64 rows by n columns: a little more than n / 2 clocks per 32 bytes of k; plus
+//                     `step_clocks` for the waits and arrivals of a step
+//     shared memory   TMA writes the tiles; each strip reads its rows and all columns again: `shared_bytes` per clock
+//                     in all
+//     chain           `latency_clocks` from wait to release, and at least `instruction_clocks` per instruction: with
+//                     few columns longer steps are better
+//     memory          a tile arrives `memory_clocks` after its request, and a request needs a free slot: all slots but
+//                     the one being read arrive in that time. This applies to results with few rows (or columns), where
+//     memory          a tile arrives `memory_clocks` after its request; a request needs a free slot: all slots but
+//                     the end are expensive, too: each CTA loads its own zeros, `zero_bytes` per clock over all CTAs.
 //
-//     the chain       `latency_clocks` from wait to release, and each instruction `instruction_clocks` at least: with few columns
-//                     longer steps are better
+// With split-K the CTAs of a cluster are at different k. Two or more CTAs that read the same tile do so at different
+// times: the L2 cache delivers `cluster_bytes` per clock to all of them. (Other CTAs' requests for the same bytes are
+// merged.)
 //
-//     the ring        a tile in memory is there `memory_clocks` after it was asked for, and it is asked for when there is a slot: all
-//                     slots but the one that is read come in that time. So it is with few rows (or columns) of a result, where one
-//                     or two blocks read a tile; what many read is in the L2 cache for most of them. There, too, rows behind the end are
-//                     dear: each block asks for its own zeros, `zero_bytes` a clock, of all blocks together.
-//
-// Blocks of a cluster that share the steps of a tile are at different k's. Where two or more read the same, they do not
-// do so at the same time: the L2 cache gives all of them together `cluster_bytes` a clock. (Of other blocks requests
-// for the same bytes are joined.)
-//
-// So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 waits for shared memory. After the loop a point
-// writes its results, `tail_clocks` for each column of a strip, and more where TMA does not store them. (Measured on an
-// H200 with examples/gemm.tile at seven sizes, 7 to 18 tiles each: what the model puts first was the fastest at each of
-// them. Of 1 to 512 rows, 130 products and 69 tiles, a third of them shared by blocks of a cluster: 3 % slower than the
-// fastest in the mean.)
+// So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 is limited by shared memory. After the loop a tile
+// writes its results: `tail_clocks` per column of a strip, more without TMA stores. (H200, examples/gemm.tile at seven
+// sizes, 7 to 18 tiles each: the model's first choice was the fastest at each size. For 1 to 512 rows, 130 GEMMs and 69
+// tiles, a third of them with split-K in a cluster: 3 % slower than the fastest in the mean.)
 #include "ir/build.h"
 #include "ir/query.h"
 #include "passes/cost/cost.h"
@@ -31,15 +29,15 @@
 
 typedef struct Sum {
     const WgmmaCosts *costs;
-    int64_t bytes;         // of shared memory, in a step
+    int64_t bytes;         // of shared memory, per step
     int64_t multiplying;   // clocks
     int64_t instructions;
-    int64_t k, k_bytes;   // of a step
-    int64_t loaded;       // bytes, in a step
+    int64_t k, k_bytes;   // per step
+    int64_t loaded;       // bytes, per step
     int64_t slots;
-    int64_t columns;   // of all strips
-    int64_t rows;      // of the last product
-    bool scattered;    // results go to memory from registers
+    int64_t columns;   // over all strips
+    int64_t rows;      // of the last MMA
+    bool scattered;    // results go from registers to memory
 } Sum;
 
 static int64_t shared_bytes(const Region *region) {
@@ -48,7 +46,7 @@ static int64_t shared_bytes(const Region *region) {
     return bytes;
 }
 
-// What TMA writes: boxes with rows of less than the widest span take as long as if they had it.
+// Bytes that TMA writes: boxes with rows shorter than the widest swizzle span take as long as full ones.
 static int64_t written_bytes(const Region *tile) {
     TmaPanels panels;
     if (tma_panels_problem(tile->buf, &panels) || panels.swizzle == 0) return shared_bytes(tile);
@@ -85,7 +83,7 @@ static void add_loop(Sum *sum, const Stmt *loop) {
     }
 }
 
-// Results that TMA does not store.
+// Results that are not stored by TMA.
 static bool is_scattered(const Target *target, const Stmt *stmt) {
     TmaStore store;
     if (is_call(stmt, OP_TRANSPOSE))

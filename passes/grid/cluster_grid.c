@@ -1,15 +1,15 @@
 // Grids whose clusters communicate.
 //
-// Where operations access another CTA of the cluster, the CTAs of a cluster have consecutive numbers, as the hardware
-// groups them: block / C is the cluster, block % C the rank in it, C the number of CTAs of a cluster.
+// If operations access another CTA of the cluster, the CTAs of a cluster have consecutive numbers, as in hardware:
+// block / C is the cluster, block % C the rank in it, C the number of CTAs of a cluster.
 //
 //     grid (part in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
 //                                                   part = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)
 //
-// `raster` and `persistent` are ignored then.
+// `raster` and `persistent` are then ignored.
 #include "passes/grid/tile_scheduler.h"
 
-// The extents must be multiples of the cluster's, which the launch checks. True: the condition was added.
+// The extents must be multiples of the cluster's; the launch checks this. True: the condition was added.
 static bool want_whole_clusters(Scheduler *s, Func *kernel) {
     Arena *a = s->arena;
     bool wanted = false;

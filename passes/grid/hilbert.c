@@ -1,10 +1,10 @@
-// A Hilbert curve through a rectangle of any extents, as straight code from a number to a place.
+// A Hilbert curve through a rectangle of any extents, as straight-line code from a number to a position.
 //
-// Textbooks compute it from the bits of the number, for squares of 2^n. Here a rectangle of p by q points is cut into
-// quadrants of whole points, which may be unequal or empty. The number is compared with the number of points before
-// each quadrant; the remainder is the number within the quadrant:
+// Textbooks compute it from the bits of the number, for squares of 2^n. Here a rectangle of p by q tiles is cut into
+// quadrants of whole tiles, which may be unequal or empty. The number is compared with the number of tiles before each
+// quadrant; the remainder is the number within the quadrant:
 //
-//              q1    q2           first point      the way through it
+//              q1    q2           first tile       path through it
 //     x   p1    0     1       0   0                x and y exchanged
 //     |   p2    3     2       1   p1 * q1          as through the whole
 //     v                       2   p1 * q           as through the whole
@@ -16,13 +16,13 @@
 // side of the cut. A rectangle at least twice as long as wide is cut across x only; both halves have the orientation of
 // the whole.
 //
-// After LEVELS cuts the rest is traversed row by row. It is small compared with the blocks that run at the same time.
+// After LEVELS cuts the rest is traversed row by row. It is small compared with the CTAs that run at the same time.
 #include "passes/grid/hilbert.h"
 #include "ir/build.h"
 
-// 16 by 16 cells: of 8 by 8 points in a grid of 128 by 128. Blocks that run at the same time (132) then read 28 rows
-// and columns of points, as with more cuts, of which 10 to 13 were not read by those before them; groups of 8 rows have
-// 26, and 17 new ones.
+// 16 by 16 cells: of 8 by 8 tiles in a grid of 128 by 128. CTAs that run at the same time (132) then read 28 rows and
+// columns of tiles, as with more cuts; the CTAs before them have not read 10 to 13 of these. Groups of 8 rows have 26,
+// of which 17 are new.
 enum { LEVELS = 4 };
 
 typedef struct Way {
@@ -33,7 +33,7 @@ typedef struct Way {
     Expr *number;          // within the rectangle
     Expr *extent[2];       // along x, along y
     Expr *begin[2];        // of the rectangle in the grid
-    Expr *along_columns;   // x is
+    Expr *along_columns;   // x runs along columns
     Expr *reversed;
 } Way;
 
@@ -54,12 +54,12 @@ static Expr *negation(const Way *way, Expr *a) {
     return e_unary(way->arena, UNARY_NOT, a);
 }
 
-// Of an extent: a shift, since nothing proves here that it is not negative.
+// Half of an extent: a shift, since the extent is not known to be non-negative here.
 static Expr *halved(const Way *way, Expr *extent) {
     return e_binary(way->arena, BIN_SHR, extent, number_of(way, 1));
 }
 
-// The half of one side: its extent, and where it begins.
+// Takes the first or second half of one side: its extent and begin.
 static void take_half(Way *way, int side, Expr *second, Expr *first_extent, Expr *second_extent) {
     Arena *a = way->arena;
     Expr *taken = bind(way, side ? "wide" : "long", e_select(a, second, second_extent, first_extent));

@@ -1,29 +1,28 @@
-// L2 hints for tiles that few blocks read.
+// L2 hints for tiles that few CTAs read.
 //
-// Data that only one block, or two neighbours at the same time, read should not evict from the L2 cache the data that
-// all blocks share:
+// Data that only one CTA, or two neighbours at the same time, read should not evict from the L2 cache the data that all
+// CTAs share:
 //
 //     grid (bm in rows, bn in columns)    copy(B[bn * 64, k * 64], Bs, evict_first = rows <= 2);
 //
-// where bm does not occur in the index: with more rows, other blocks read the tile again, later. (No hint where an
-// index depends on the block and on the step, `X[y + k, ..]`: neighbours read the same parts at other steps.)
+// where bm does not occur in the index: with more rows, other CTAs read the tile again, later. (No hint if an index
+// depends on both the CTA and the step, `X[y + k, ..]`: neighbours read the same data at other steps.)
 //
-// Where each block reads tiles of its own, all blocks advance through k together. At any time they read the same
+// If each CTA reads tiles of its own, all CTAs advance through k at the same pace. At any time they read the same
 // columns of many rows, and if the row size is a multiple of a large power of two, these addresses fall on few memory
-// channels. So blocks begin at different steps, and wrap around:
+// channels. So CTAs begin at different steps, and wrap around:
 //
 //     let start = rows <= 1 && K % 2048 == 0 ? bn % 8 * steps / 8 : 0;
 //     pipelined (k in steps) {
-//         let at = k + start < steps ? k + start : max(k + start - steps, 0);      // (never less than 0: for what proves bounds)
+//         let at = k + start < steps ? k + start : max(k + start - steps, 0);      // (max: for proofs of bounds)
 //         copy(A[bm * 16, at * 128], As);
 //         copy(B[bn * 64, at * 128], Bs, evict_first = rows <= 2);
 //         gemm(As, Bs.T, acc);
 //     }
 //
-// The terms of a sum are added in another order, which is the same in every run. Blocks that share tiles should read
-// the same k at the same time, so they all begin with the first step. (H200, 8192 rows of 8192 numbers: 2.5 % with 16
-// rows of A, up to 1.5 % with 64; with 128, where two blocks read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost
-// 2 %.)
+// The terms of a sum are added in another order, which is the same in every run. CTAs that share tiles should read the
+// same k at the same time, so they all begin with the first step. (H200, 8192 rows of 8192 numbers: 2.5 % with 16 rows
+// of A, up to 1.5 % with 64; with 128, where two CTAs read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost 2 %.)
 #include "passes/grid/l2_hints.h"
 #include "ir/build.h"
 #include "ir/facts.h"
@@ -38,15 +37,15 @@ typedef struct L2Hints {
     Arena *arena;
     const Target *target;
     Stmt *grid, *loop;
-    Map *inner;   // variables that change within a block
+    Map *inner;   // variables that change within a CTA
 } L2Hints;
 
-// Fills a tile with a part of a tensor.
+// Fills a tile with a slice of a tensor.
 static bool is_load(const Stmt *stmt) {
     return is_global_to_shared_copy(stmt) && ARG(stmt, COPY, src).region->buf->mode == MODE_IN;
 }
 
-// How many blocks read the same part.
+// The number of CTAs that read the same slice.
 static Expr *readers_of(const L2Hints *s, const Region *from) {
     Expr *readers = e_int(s->arena, 1);
     for (int i = 0; i < s->grid->grid.count; i++) {
@@ -60,7 +59,7 @@ static Expr *at_most(const L2Hints *s, Expr *a, int64_t b) {
     return e_binary(s->arena, BIN_LE, a, e_int(s->arena, b));
 }
 
-// An index of neighbours is a constant further, and each goes on from it.
+// An index of neighbouring CTAs differs by a constant, and each continues from there.
 static bool reaches_over(const L2Hints *s, const Region *from) {
     for (int d = 0; d < from->count; d++) {
         Expr *start = from->dims[d].start;
@@ -97,8 +96,8 @@ static int64_t tile_bytes(const Stmt *load) {
     return bytes;
 }
 
-// The largest of the tiles: what streams where the others are few rows. (What stands before the first load is latency
-// of the whole kernel: one is enough to ask about.)
+// The load of the largest tile, which streams if the others are few rows. (Code before the first load adds latency to
+// the whole kernel, so only one load is tested.)
 static const Stmt *largest_load(const Stmt *loop) {
     const Stmt *largest = NULL;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
@@ -107,7 +106,7 @@ static const Stmt *largest_load(const Stmt *loop) {
     return largest;
 }
 
-// The dim of which the block's name in the grid says which part is read, and that name; NULL: none does.
+// The dim that an iterator of the grid indexes, and that iterator; NULL: none.
 static Expr *number_of(const L2Hints *s, const Region *from, int *dim) {
     for (int i = 0; i < s->grid->grid.count; i++)
         for (*dim = 0; *dim < from->count; ++*dim)
@@ -116,7 +115,7 @@ static Expr *number_of(const L2Hints *s, const Region *from, int *dim) {
     return NULL;
 }
 
-// The step that a block begins with; NULL: all begin with the first.
+// The first step of a CTA; NULL: step 0 for all.
 static Expr *first_step(const L2Hints *s, const Stmt *load) {
     Arena *a = s->arena;
     const Region *from = ARG(load, COPY, src).region;
@@ -131,7 +130,7 @@ static Expr *first_step(const L2Hints *s, const Stmt *load) {
     return expr_is_int(start, 0) ? NULL : start;
 }
 
-// Everything but the loads is the same for every step.
+// No statement except loads depends on the step.
 static bool any_order(const Stmt *loop) {
     FOR_EACH_ITEM (stmt, &loop->loop.body)
         if (!is_load(stmt) && stmt_uses_var(stmt, loop->loop.iters[0].var)) return false;

@@ -1,7 +1,7 @@
-// What streams by: part of `tile-scheduler`.
+// L2 hints for streamed data; called by `tile-scheduler`.
 #pragma once
 #include "ir/ir.h"
 #include "target/target.h"
 
-// Of a kernel whose loop only copies and multiplies, with a grid of several names.
+// For a kernel whose loop only loads and multiplies, with a grid of several names.
 void l2_hints(Arena *arena, const Target *target, Stmt *grid);

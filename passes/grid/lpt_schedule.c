@@ -2,24 +2,24 @@
 //
 // When the work of tiles differs, as under a causal mask, the longest tiles start first, so that short ones fill the
 // end. This applies where trip counts rise (or fall) with one name of the grid only: tiles are ordered by that name,
-// last to first, then by the others. The other names are divided into sections whose tiles fit the L2 cache together:
+// last to first, then by the others. The other names are divided into sections whose tiles fit the L2 cache:
 //
 //     grid (m in M, h in H, b in B), trips rise with m, K[b, h, ...] and V[b, h, ...] read whole:
-//         others = H * B      fit = what L2 holds of K[b, h] and V[b, h]      group = M * together
+//         others = H * B      fit = L2 size / size of K[b, h] and V[b, h]      group = M * together
 //         together = ceildiv(others, max(others / fit, 1)): equal sections
 //         first = block / group * together, height = min(together, others - first): the last section may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
-// In persistent kernels that will be warp-specialized (`@lpt`) each CTA computes several tiles, dealt in snake order:
-// one tile of each wave, in the next wave from the other end, so that the CTA with the longest tile of one wave gets
-// the shortest of the next (persistent_loop.c). Each section begins with a new wave, and at the next CTA. When work
-// depends on data too, the hardware scheduler balances better (seven sequences of 17 to 5000 tokens: 1.3 to 1.5 times
-// as fast), and there are no sections.
+// In persistent kernels that will be warp-specialized (`@lpt`) each CTA computes several tiles, in snake order: one
+// tile of each wave, at the mirrored position in the next wave, so that the CTA with the longest tile of one wave gets
+// the shortest of the next (persistent_loop.c). Each section begins with a new wave, and `shift` CTAs after the one
+// before. If work depends on data too, the hardware scheduler balances better (seven sequences of 17 to 5000 tokens:
+// 1.3 to 1.5 times as fast), and there are no sections.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
 #include "support/map.h"
 
-// ---- how long a point takes ----
+// ---- trip counts ----
 
 static Trend opposite(Trend trend) {
     return trend == TREND_UP ? TREND_DOWN : trend == TREND_DOWN ? TREND_UP : trend;
@@ -29,7 +29,7 @@ typedef struct Trends {
     const Facts *facts;
     Subst *lets;
     const Var *var;
-    Map *data;     // lets that come of what is loaded
+    Map *data;     // lets that depend on loaded data
     Trend trips;   // of all loops
     bool by_data;
 } Trends;
@@ -52,7 +52,7 @@ static Trend trend_of_quotient(const Trends *t, const Expr *a, const Expr *b) {
     return fixed ? trend_of(t, a) : TREND_UNKNOWN;
 }
 
-// Whether an integer rises or falls with the variable, the others fixed.
+// Whether an integer rises or falls with the variable, with the others fixed.
 static Trend trend_of(const Trends *t, const Expr *e) {
     if (!expr_uses_var(e, t->var)) return TREND_FLAT;
     switch (e->kind) {
@@ -78,8 +78,8 @@ static Trend trend_of(const Trends *t, const Expr *e) {
     }
 }
 
-// Where begin and end go the same way, as those of a window that slides, begin is what is held up: by the tensor's
-// start. (The order of points is for speed alone.)
+// If begin and end have the same trend, as those of a sliding window, begin is assumed to be clamped to the tensor's
+// start. (The order of tiles affects only speed.)
 static Trend trend_of_trip_count(const Trends *t, const Expr *begin, const Expr *end) {
     Trend rise = trend_of(t, end), fall = opposite(trend_of(t, begin));
     bool slides = rise != TREND_UNKNOWN && fall == opposite(rise);
@@ -94,7 +94,7 @@ static void add_trips(Trends *t, const Stmt *loop) {
     }
 }
 
-// How the block's loops grow with an iterator of the grid.
+// The trend of the CTA's trip counts along an iterator of the grid.
 static Trend trend_of_trips(Scheduler *s, const Iter *iter) {
     Arena *arena = s->arena;
     Trends t = {.facts = s->facts, .lets = subst_new(arena), .data = map_new(arena), .var = iter->var};
@@ -122,14 +122,13 @@ int deciding_iter(Scheduler *s, Trend *trend) {
 
 // ---- sections ----
 
-// What of the tensors the points of one section read again and again: those read at the other names' indices, not at
-// `var`.
+// The data that all tiles of a section read repeatedly: regions indexed by the other names and not by `var`.
 typedef struct Kept {
     Scheduler *s;
     const Var *var;
     Subst *lets;
-    Map *seen, *chosen;   // tensors; names that choose among their parts
-    Expr *bytes;          // for one point of the others
+    Map *seen, *chosen;   // tensors; names in their indices
+    Expr *bytes;          // per combination of the other names
 } Kept;
 
 static void keep_region(Kept *kept, const Region *region) {
@@ -166,8 +165,8 @@ static void keep_regions(Kept *kept) {
     }
 }
 
-// Where blocks stay, the points of a round start together: some of them shall share what they read, or memory is too
-// slow for all, and there shall be one for each block.
+// Tiles of a wave of persistent CTAs start at the same time. Some of them should share their reads, or memory is too
+// slow for all; and a section should have one tile per CTA.
 static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
     enum { SHARERS = 4 };
     int64_t blocks = s->context->target->multiprocessors, most = 1;
@@ -176,23 +175,21 @@ static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
     return e_max(s->arena, e_min(s->arena, fit, e_int(s->arena, most)), least);
 }
 
-// Points of the others in a section: about as many as L2 keeps, with room for what streams through it, but more than
-// one. Sections are equal as far as that goes: a last one of few points would not fill the device. NULL: they read
-// nothing in common.
+// The number of combinations of the other names in a section: as many as fit L2, with space for streamed data, and at
+// least two. Sections are equal if possible: a short last one would not fill the device. NULL: tiles share no reads.
 static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *others) {
     enum { LEAST = 2 };
     Arena *a = s->arena;
-    if (s->by_data) return NULL;   // sections would be as unlike as what is in them
+    if (s->by_data) return NULL;   // sections would be as unequal as their tiles
     Kept kept = {.s = s, .var = iter->var, .lets = subst_new(a), .seen = map_new(a), .chosen = map_new(a)};
     keep_regions(&kept);
     if (!kept.bytes) return NULL;
-    for (int i = 0; i < s->grid->grid.count; i++) {   // points that differ in this read the same
+    for (int i = 0; i < s->grid->grid.count; i++) {   // tiles that differ in this name only read the same data
         const Iter *other = &s->grid->grid.iters[i];
         if (other->var != iter->var && !map_has(kept.chosen, other->var)) kept.bytes = e_div(a, kept.bytes, other->end);
     }
     Expr *room = e_int(a, s->context->target->l2_kept);
-    Expr *bytes =
-        e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // more than there is room for is as good as all of it
+    Expr *bytes = e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // larger than the cache: all of it
     Expr *fit = e_div(a, room, bytes);
     if (s->stays) fit = fit_round(s, fit, extent);
     fit = bind_name(s, "fit", e_max(a, fit, e_int(a, LEAST)));
@@ -200,7 +197,7 @@ static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *othe
     return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
 }
 
-// number = quotient * divisor + rest, both named. A remainder would be a second division.
+// number = quotient * divisor + rest, both as lets. A remainder would be a second division.
 static void bind_division(Scheduler *s, Expr *number, Expr *divisor, const char *names[2], Expr **quotient,
                           Expr **rest) {
     Arena *a = s->arena;
@@ -209,13 +206,12 @@ static void bind_division(Scheduler *s, Expr *number, Expr *divisor, const char 
     assume_within(s, *rest, divisor);
 }
 
-// The deciding iterator's level, longest first, and the number among the others, from the number of a point: by
-// sections, if there are any. What is assumed of the numbers keeps their divisions in 32 bits: a block alone on its
-// multiprocessor waits for them.
+// The level of the deciding iterator (longest first) and the number among the others, from a tile number, with sections
+// if there are any. The assumptions keep divisions in 32 bits: the first loads of a CTA wait for them.
 static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Expr *extent, Expr *others, Expr **other) {
     Arena *a = s->arena;
     Expr *most = e_int(a, s->context->target->max_grid), *one = e_int(a, 1);
-    assume_between(s, others, one, most);   // the launch has so many blocks
+    assume_between(s, others, one, most);   // a launch has at most so many CTAs
     Expr *same_wave = section_of(s, iter, extent, others), *section, *inside, *level, *place;
     if (!same_wave && s->stays) same_wave = others;
     if (!same_wave) {

@@ -6,8 +6,8 @@
 //
 //     grid (bm in X, bn in Y) cluster (2, 1):     A[bm * BM, ..] one load per CTA,  B[bn * BN, ..] @multicast(2, 1)
 //
-// Clusters form a grid of their own, in raster order. Where a cluster extends beyond the end of the grid, its CTAs
-// outside take part in all loads and products, and skip the stores.
+// Clusters form a grid of their own, in raster order. If a cluster extends beyond the end of the grid, its CTAs outside
+// execute all loads and MMAs, and skip the stores.
 #include "passes/analyses.h"
 #include "passes/grid/tile_scheduler.h"
 #include "passes/lower/lower.h"
@@ -18,7 +18,7 @@ enum { SHARED_NAMES = 2 };
 typedef struct Share {
     Scheduler *s;
     Subst *lets;
-    bool some, differ;   // there is such a tile; blocks take unequally many steps, or nobody knows
+    bool some, differ;   // some tile is shared; CTAs have different or unknown trip counts
 } Share;
 
 static bool may_depend(const Expr *expr, const void *var) {
@@ -26,7 +26,7 @@ static bool may_depend(const Expr *expr, const void *var) {
     return expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
 }
 
-// A dim of the cluster has several CTAs, and the value differs between them or is not known.
+// A dim of the cluster has several CTAs, and the value differs between them or is unknown.
 static bool differs(const Share *share, int dim, Expr *expr) {
     const Stmt *grid = share->s->grid;
     return grid->grid.cluster[dim] > 1 &&
@@ -39,11 +39,11 @@ static int cluster_blocks(const Stmt *grid) {
     return blocks;
 }
 
-// The copy of a tile that does not move along some dims of the cluster is marked: one CTA loads it for all of them.
+// Marks the copy of a tile that does not move along some dims of the cluster: one CTA loads it for all of them.
 static void share_copy(Share *share, Stmt *copy) {
     const int *cluster = share->s->grid->grid.cluster;
     const Region *from = ARG(copy, COPY, src).region;
-    int64_t numbers[] = {1, 1};   // blocks, apart
+    int64_t numbers[] = {1, 1};   // CTAs, rank stride
     for (int d = 0; d < SHARED_NAMES; d++) {
         bool moves = cluster[d] <= 1;
         for (int r = 0; r < from->count && !moves; r++) moves = differs(share, d, from->dims[r].start);
@@ -64,7 +64,7 @@ static void share_stmt(Share *share, Stmt *stmt) {
     }
     for (int d = 0; d < SHARED_NAMES; d++) {
         if (stmt->kind == STMT_ASSUME)
-            share->differ |= differs(share, d, stmt->assume);   // not promised beyond the grid
+            share->differ |= differs(share, d, stmt->assume);   // it need not hold outside of the grid
         if (is_loop(stmt, LOOP_PIPELINED)) share->differ |= differs(share, d, stmt->loop.iters[0].end);
     }
     if (is_global_to_shared_copy(stmt)) share_copy(share, stmt);
@@ -106,7 +106,7 @@ static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {
     }
 }
 
-// Of clusters that may hang over the grid's end, whether the point is within it; NULL: all are.
+// The condition that the tile is within the grid, for clusters that may extend beyond its end; NULL: all are.
 static Expr *tile_within(Scheduler *s, const Iter *own) {
     Arena *a = s->arena;
     Expr *within = NULL;
@@ -118,7 +118,7 @@ static Expr *tile_within(Scheduler *s, const Iter *own) {
     return within;
 }
 
-// Its effect outlasts the block.
+// The effect is visible outside of the CTA.
 static bool is_seen(Arena *arena, const Stmt *stmt) {
     FOR_EACH_STMT_IN (below, stmt)
         if (is_call(below, OP_PRINT) || is_call(below, OP_ASSERT)) return true;
@@ -149,7 +149,7 @@ void flatten_shared(Scheduler *s) {
     Var *block = var_new(a, "block", VAR_ITER, TYPE_I64, grid->loc);
     Expr *number = e_var(a, block), *size = e_int(a, blocks), *limit = e_int(a, s->context->target->max_grid);
     push_assume(s, e_lt(a, number, limit));
-    Expr *raster = raster_of(s);   // of so many rows of points, as far as clusters go
+    Expr *raster = raster_of(s);   // in cluster rows, as far as possible
     if (raster)
         grid->grid.raster =
             e_call2(a, OP_CEILDIV, raster, e_int(a, grid->grid.cluster[0] > 1 ? grid->grid.cluster[0] : 1));

@@ -18,9 +18,9 @@
 // With `raster hilbert` the order is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any
 // size.
 //
-// The raster comes from the source; else it is `DEFAULT_RASTER` where it pays: one tile that is read depends on the
+// The raster comes from the source. The default is `DEFAULT_RASTER` where it pays: one tile that is read depends on the
 // first name and not on the second, another on the second and not on the first, as in a gemm. (Attention reads keys by
-// head only. There the plain order is best, in which the CTAs of a head are neighbours.)
+// head only. There the plain order is best: the CTAs of a head are neighbours.)
 //
 // When the work of tiles differs, the longest start first (lpt_schedule.c). The CTAs of a cluster are neighbours in the
 // order, whether operations access other CTAs of the cluster (cluster_grid.c) or tiles are multicast (multicast.c).
@@ -73,8 +73,7 @@ void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
     assume_within(s, e_var(s->arena, iter->var), extent);
 }
 
-// a / b, where b is mostly `often`: a division takes as long as a hundred additions, and nothing is loaded before it is
-// done.
+// a / b, where b is usually `often`: a division takes as long as a hundred additions, and the first loads wait for it.
 static Expr *divided(Arena *arena, Expr *a, Expr *b, Expr *often) {
     return e_select(arena, e_binary(arena, BIN_EQ, b, often), e_div(arena, a, often), e_div(arena, a, b));
 }
@@ -129,7 +128,7 @@ void decompose(Scheduler *s, Expr *number) {
     bool curve = s->grid->grid.hilbert && count > 1;
     Trend trend;
     int first = 0, deciding = raster || curve || s->persistent ? -1 : deciding_iter(s, &trend);
-    bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many
+    bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many CTAs
     if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
     if (deciding >= 0) {
         bind_longest_first(s, number, deciding, trend);
@@ -228,7 +227,7 @@ static bool drop_cluster(Scheduler *s, const char *why) {
     return true;
 }
 
-// More threads than a block can have are those of a cluster's blocks.
+// If the tile needs more threads than a CTA may have, they are those of the cluster's CTAs.
 static bool divide_tile(Scheduler *s) {
     int64_t threads = 1;
     if (attr_get(s->grid->attrs, ATTR_BLOCKS) || !expr_const(s->grid->grid.threads, &threads)) return false;
@@ -251,13 +250,13 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
         drop_raster(grid);
         return flattened;
     }
-    if (loads_shared(&kernel->body)) return false;   // it has been here
+    if (loads_shared(&kernel->body)) return false;   // already scheduled
     const char *not_shared = share_tiles(&s, kernel);
     bool shares = !not_shared, changed = shares || drop_cluster(&s, not_shared) || divided || has_raster(grid);
     const Specialization *how = kernel_specialization(context, kernel);
     bool specialized = how->kind != WS_NONE;   // warp-specialize makes its CTAs persistent itself
     if (!shares && grid->grid.count > 1 && how->kind == WS_PINGPONG)
-        l2_hints(context->arena, context->target, grid);   // (what is shared has to come in one order)
+        l2_hints(context->arena, context->target, grid);   // (shared tiles need one order)
     if (shares) {
         flatten_shared(&s);
         return true;

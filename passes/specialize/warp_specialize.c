@@ -5,7 +5,6 @@
 //
 //     load       the producer: executes all tiles of the CTA and all k steps, and keeps the slots full
 //     compute0   \ consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main loop of the
-//     compute1   / other ("ping-pong")
 //     compute1   / ("ping-pong")
 //
 // Roles synchronize by mbarriers, a pair for each slot. `full` completes when the bytes of all copies have landed,
@@ -22,8 +21,7 @@
 // so the first loads find all slots empty. (PTX ISA, "mbarrier"; the protocol and its pitfalls: docs/hopper.md.)
 //
 // The two consumers alternate on the tensor cores, by a pair of named barriers. Otherwise the second one would wait for
-// for a phase two ahead, which has the same parity as the completed one.
-//
+// a phase two ahead, which has the same parity as the completed one.
 //
 //     compute0   barrier(1)  MMAs of tile 0  arrive(2)  epilogue of tile 0     barrier(1)  MMAs of tile 2 ...
 //     compute1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
