@@ -3,7 +3,7 @@
 #include "passes/analysis/util.h"
 #include "passes/select/tma.h"
 
-// The tile's rows in shared memory and in the tensor.
+// The rows of a tile in shared memory and in the tensor.
 typedef struct Rows {
     const Region *tile, *at;   // at: in the tensor
     int rank;                  // of the tile, without slots
@@ -23,7 +23,7 @@ static Rows rows_of(const Stmt *copy) {
     return rows;
 }
 
-// ---- whether ----
+// ---- legality ----
 
 static bool is_whole_tile(const Region *tile) {
     if (tile->transposed || !region_is_whole_slot(tile)) return false;
@@ -87,9 +87,9 @@ const char *bulk_problem(const Target *target, const Facts *facts, const Stmt *c
     return is_inside(facts, rows.at) ? NULL : "it is not provably inside its tensor: `assume` it, such as M % 128 == 0";
 }
 
-// ---- how ----
+// ---- lowering ----
 
-// Rows of the tensor that follow each other there too.
+// The tile's rows are contiguous in the tensor.
 static bool is_one_run(const Rows *rows) {
     const Buf *tensor = rows->at->buf;
     return !tensor->strides && expr_is_int(tensor->shape[tensor->rank - 1], rows->columns);

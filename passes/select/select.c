@@ -1,5 +1,11 @@
 // select: chooses the mechanism of each copy and gemm, and the facts that it needs.
 //
+// In: tile-stage kernels. Out: the same with `@via` on copies and gemms, as variants with and without facts (`when`).
+//
+//     select.c       the pass
+//     tma.h          legality and layouts of TMA copies and wgmma     tma_simple.h   TMA without warp specialization
+//     tma_reduce.h   TMA reduce                                       bulk.h         bulk copies
+//
 // Two decisions for every tile loop (tile_loop.h: copies and parallel loops in one form). First, which facts make its
 // global accesses wide? A tile that is contiguous along the loop's fast dim, with an extent that a vector divides,
 // needs
@@ -8,17 +14,17 @@
 //     K % 8 == 0            each stride of another dim: every row starts on a vector
 //     K < 2147483648        every dynamic dim: indices fit 32 bits
 //
-// Facts that cannot be proven already become the `when` of the kernel, and a clone without them follows, `@fallback`.
-// So one artefact serves every shape, and a kernel that needs no facts stays alone. Second, under the facts each
-// variant has, what is the widest access that is provably aligned (loop_vector)?
+// Facts that are not yet proven become the `when` of the kernel, and a clone without them follows, `@fallback`. So one
+// artefact serves every shape, and a kernel that needs no facts has one variant. Second, what is the widest access that
+// is provably aligned under the facts of each variant (loop_vector)?
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): in kernels that warp-specialize will specialize
-//     @via(tma)        in other kernels tiles to and from shared memory by TMA, where possible and faster (tma_simple.c)
+//     @via(tma)        in other kernels: tiles to and from shared memory, where possible and faster (tma_simple.c)
 //     @via(tma)        TMA reduce: additions of a tile to a tensor, where possible and faster (tma_reduce.h)
 //     @via(tma_store)  the epilogue of a warp-specialized kernel: accumulators to global via shared memory and TMA
 //     @via(ldmatrix)   transposition of a tile of bytes in shared memory, in a warp-specialized kernel
-//     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`); 4, 8 or 16 bytes at
-//                      a time. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
+//     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`), 4, 8 or 16 bytes each.
+//                      Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
 //     @via(plain)      element by element
 //
@@ -46,8 +52,8 @@ typedef struct Selector {
     Func *kernel;
     ExprVec wanted;     // facts that are not proven
     Map *pipelined;     // statements within a pipelined loop of several stages -> the loop
-    bool fallback;      // the variant without facts: gives no remarks on what they would have allowed
-    bool specialized;   // its loop will be warp-specialized: TMA and wgmma
+    bool fallback;      // the variant without facts: gives no remarks about them
+    bool specialized;   // its loop will be warp-specialized, with TMA and wgmma
     bool changed;
 } Selector;
 
@@ -101,10 +107,10 @@ static void want_multiple(Selector *s, Expr *value, int64_t factor) {
     want(s, e_eq(s->arena, e_rem(s->arena, value, factor), e_int(s->arena, 0)));
 }
 
-// The vector that all accesses could have, were bases and rows aligned: what extent and first index allow.
+// The vector width that extents and first indices allow, if bases and rows were aligned.
 static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate *c) {
     int widest = 1;
-    int64_t common = c->loop.extents[c->fast];   // its trailing zeros are what is common
+    int64_t common = c->loop.extents[c->fast];   // its trailing zeros are the common alignment
     VEC_EACH (const TileAccess, access, &c->accesses) {
         bool memory = access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED;
         if (!memory || !is_unit(c, access)) continue;
@@ -146,7 +152,7 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- TMA and wgmma ----
 
-// A loop that warp-specialize could take.
+// A loop that warp-specialize may transform.
 static bool is_product_loop(const Stmt *stmt, void *user) {
     (void)user;
     return is_loop(stmt, LOOP_PIPELINED) && block_calls(&stmt->loop.body, OP_GEMM);
@@ -157,7 +163,7 @@ static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     return stores_tile(s->arena, s->target, s->kernel, stmt, &store);
 }
 
-// Requirements of a tensor map: an aligned base, rows that start on a unit; and for `boxes` no empty dim. (CUDA driver
+// Requirements of a tensor map: an aligned base, rows that start on a unit, and for `boxes` no empty dim. (CUDA driver
 // API, cuTensorMapEncodeTiled.)
 static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
     int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
@@ -172,7 +178,7 @@ static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
     }
 }
 
-// ---- TMA without roles ----
+// ---- TMA without warp specialization ----
 
 static bool begins_inside(const Facts *facts, const Region *to) {
     for (int d = 0; d < to->count; d++)
@@ -180,7 +186,7 @@ static bool begins_inside(const Facts *facts, const Region *to) {
     return true;
 }
 
-// Whether the block makes the copy by TMA, as the source says (`@via(tma)`) or because it pays; `say`: or why not.
+// Whether the CTA copies by TMA, because of `@via(tma)` in the source or because it is faster; `say`: remark why not.
 static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = is_shared_to_global_copy(stmt), asked = via_is(stmt, VIA_TMA);
     if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) ||
@@ -194,8 +200,8 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
     return !why;
 }
 
-// Whether bulk copies make it, as the source says: cp.async is as fast, in what was measured (docs/performance.md,
-// "Rows").
+// Whether bulk copies are used, because of `@via(bulk)` in the source only: cp.async is as fast in all measurements
+// (docs/performance.md, "Rows").
 static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     if (!by_bulk(stmt) || s->fallback || (!is_shared_to_global_copy(stmt) && !is_global_to_shared_copy(stmt)))
         return false;
@@ -206,7 +212,7 @@ static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool s
     return !why;
 }
 
-// Whether TMA adds the tile to the tensor, likewise.
+// Whether TMA adds the tile to the tensor, by the same rules.
 static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
     if (s->fallback || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
     const char *why = tma_reduce_problem(s->arena, stmt, tile);
@@ -244,7 +250,7 @@ static void set_via(Selector *s, Stmt *stmt, Via via) {
     s->changed = true;
 }
 
-// Both ends move along the fast dim, in whole vectors; `vector` alone would hold for the index loads of a gather too.
+// Both sides move along the fast dim, in whole vectors. (`vector` alone also holds for the index loads of a gather.)
 static bool is_contiguous_move(const Candidate *c, const Expr *load) {
     const Stmt *store = c->loop.body.items[0];
     VEC_EACH (const TileAccess, access, &c->accesses) {
@@ -268,7 +274,7 @@ static Via move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Can
     return slow;
 }
 
-// Registers on both sides: no memory access to choose.
+// False: registers on both sides, so no memory access to choose.
 static bool touches_memory(const Candidate *c) {
     VEC_EACH (const TileAccess, access, &c->accesses)
         if (access->buf->scope != SCOPE_FRAGMENT) return true;
@@ -293,7 +299,7 @@ static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
     return problem ? VIA_FMA : VIA_MMA;
 }
 
-// In a kernel that warp-specialize will take; VIA_NONE: as in others.
+// In a kernel that will be warp-specialized; VIA_NONE: as in other kernels.
 static Via specialized_mechanism(Selector *s, const Stmt *stmt) {
     if (stores_by_tma(s, stmt)) return VIA_TMA_STORE;
     if (is_call(stmt, OP_GEMM)) return VIA_WGMMA;
@@ -301,7 +307,7 @@ static Via specialized_mechanism(Selector *s, const Stmt *stmt) {
     return transposes_tile(s->target, stmt) ? VIA_LDMATRIX : VIA_NONE;
 }
 
-// Threads add vectors to tensors (vectorize) where they can.
+// Remarks why additions are scalar (threads add vectors to tensors where possible: vectorize).
 static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
     const char *why = "its elements are not aligned vectors";
     Candidate c;
@@ -324,7 +330,7 @@ static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     if (!by_tma) say_added_singly(s, stmt, facts);
 }
 
-// Of a copy, or a parallel loop that is one; VIA_NONE: it is none.
+// For a copy, or a parallel loop that is a copy; VIA_NONE: neither.
 static Via loop_mechanism(Selector *s, Stmt *stmt, const Facts *facts) {
     bool is_copy = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE);
     Candidate c;
@@ -349,7 +355,7 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
     bool line = by_bulk(stmt), asked = line || via_is(stmt, VIA_TMA);
     asked &= (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt)) && !call_region(stmt, COPY_BAR);
     if (asked && (line ? block_bulk(s, stmt, facts, true) : s->specialized || tma_simple(s, stmt, facts, true))) return;
-    if (asked) via_set(s->arena, stmt, VIA_NONE);   // another way
+    if (asked) via_set(s->arena, stmt, VIA_NONE);   // another mechanism
     if (via_of(stmt) != VIA_NONE) return;
     Via via = s->specialized ? specialized_mechanism(s, stmt) : VIA_NONE;
     if (via == VIA_NONE && !asked && tma_simple(s, stmt, facts, true)) via = VIA_TMA;
@@ -391,7 +397,7 @@ static bool select_kernel(PassContext *context, Func *kernel) {
     return s.changed;
 }
 
-// Makes the variant without the facts and gives this one the facts.
+// Adds the variant without the facts, and the facts to this variant.
 static bool split_variants(PassContext *context, Func *kernel) {
     Selector s = selector_of(context, kernel);
     if (s.fallback) return false;

@@ -7,7 +7,7 @@
 
 // ---- panels ----
 
-// Bytes of a row of a tile.
+// Bytes of one row of a tile.
 static int64_t row_bytes(const Buf *shared) {
     return buf_extent(shared, shared->rank - 1) * type_bits(shared->type) / 8;
 }
@@ -24,7 +24,7 @@ static const char *shape_problem(const Buf *shared, int64_t *rows) {
     return buf_extent(shared, shared->rank - 1) < 1 ? "a tile needs constant extents" : NULL;
 }
 
-// As it lies; where it has slots, each has to start where a box may.
+// Without panels; each slot must start where a box may.
 static const char *plain_panel(const Buf *shared, int64_t rows, TmaPanels *out) {
     *out = (TmaPanels){rows, buf_extent(shared, shared->rank - 1), 1, 0};
     if (out->columns > tma_facts.max_box) return "a tile's rows are longer than a box of TMA may be";
@@ -47,14 +47,14 @@ static const char *panels_in(const Buf *shared, int span, TmaPanels *out) {
 }
 
 static LayoutSwizzle swizzle_of(int span) {
-    enum { SHIFT = 3 };   // from the bits of a row's number to those of the place in it
+    enum { SHIFT = 3 };   // from the bits of a row's number to those of the position in the row
     int unit = tma_facts.unit_bytes;
     if (span == 0) return (LayoutSwizzle){0};
     return (LayoutSwizzle){__builtin_ctz((unsigned)(span / unit)), __builtin_ctz((unsigned)unit), SHIFT};
 }
 
-// Whether steps along an input are, in elements from the buffer's start, `stride` each up to `extent`, then `far` each
-// up to `times`.
+// The layout's offsets along an input, in elements from the buffer's start: steps of `stride` up to `extent`, then of
+// `far`, `times` times.
 static bool steps_are(const Layout *layout, int input, int64_t extent, int64_t stride, int64_t times, int64_t far) {
     int64_t expected = stride, done = 1;
     for (int i = 0; i < layout->in[input].count; i++) {
@@ -82,7 +82,7 @@ static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *pa
     return steps_are(layout, rank - 1, panels->columns, 1, panels->count, stride);
 }
 
-// The widest span that the tile's shape allows; with a layout, the span of the layout. When there is none, the reason is
+// The widest span that the tile's shape allows; with a layout, the span of the layout. If there is none, the reason is
 // that of the spans if the rows are whole spans, else that of the form without swizzle.
 const char *tma_panels_problem(const Buf *shared, TmaPanels *out) {
     bool fits = false;
@@ -110,8 +110,8 @@ const char *tma_matrix_problem(const Buf *shared, TmaPanels *out) {
     return why;
 }
 
-// Rows of a panel in row-major order of their dims: [panel, element]. One digit for each dim, so that 8 rows, of which
-// a period of the swizzle is, may be of any of them.
+// Rows of a panel in row-major order of their dims: [panel, element]. One digit for each dim, so that the 8 rows of a
+// swizzle period may come from any of them.
 static const Layout *boxes_layout(Arena *arena, const Buf *shared, const TmaPanels *panels) {
     int rank = buf_slot_rank(shared);
     Layout *layout = layout_new(arena, rank, 2);
@@ -142,7 +142,7 @@ const Layout *tma_layout(Arena *arena, const Buf *shared) {
     return tma_panels_problem(shared, &panels) ? NULL : layout_of(arena, shared, &panels);
 }
 
-// The modes of `from` behind the first `skipped`, with outputs `shift` further.
+// Adds the modes of `from` after the first `skipped`, with outputs shifted by `shift`.
 static void add_modes(Layout *layout, int input, const LayoutInput *from, int skipped, int shift) {
     for (int i = skipped; i < from->count; i++)
         layout_add(layout, input, from->modes[i].extent, from->modes[i].stride, from->modes[i].out + shift);
@@ -169,15 +169,15 @@ const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *or
 
 // ---- TMA ----
 
-// A box ends where its tile does, or its tensor.
+// The box ends where its tile ends, or at the end of its tensor.
 static bool ends_as_box(const Region *region, int d) {
     const RegionDim *dim = &region->dims[d];
     if (!dim->extent || expr_is_int(dim->extent, dim->tile)) return true;
     return expr_is_int(dim->start, 0) && expr_equal(dim->extent, region->buf->shape[d]);
 }
 
-// Whether the region's tile is a box of its tensor: `dims` dims of known extents, the last one the tensor's; at the
-// others it is at one index, wherever they stand.
+// Whether the region's tile is a box of its tensor: `dims` dims of known extents, the last one the tensor's last; all
+// other dims have a single index, in any position.
 static const char *box_problem(const Region *region, int dims) {
     int rank = region->count;
     if (region->transposed) return "TMA does not transpose";
@@ -220,7 +220,7 @@ static bool reads_buf(const Expr *expr, const void *buf) {
     return expr_uses_buf(expr, buf);
 }
 
-// The call's operands that are the tile are copies into it, or operands of a product in tf32.
+// Whether the call uses the tile only as destination of copies and as operand of tf32 gemms.
 static bool uses_rounded(const Stmt *call, const Buf *tile) {
     for (int i = 0; i < call->call.count; i++) {
         const Region *region = call_region(call, i);
@@ -243,8 +243,8 @@ bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy) {
 
 // ---- stores ----
 
-// Behind whole boxes it is a narrower one in a slot of theirs: TMA reads rows of the span, however few columns it
-// stores of them.
+// After the whole boxes comes a narrower one in the same slots. TMA reads rows of a full span, although it stores fewer
+// columns of them.
 static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
     store->tail = store->tail_columns = columns;
     if (columns > 0 && store->chunks > 0) {
@@ -294,14 +294,14 @@ bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile)
 static const char *operand_problem(const Region *region, const WgmmaInfo *info, bool right) {
     const Buf *buf = region->buf;
     TmaPanels panels;
-    if (buf->scope == SCOPE_FRAGMENT && !right)   // in registers: the instruction takes it as it is
+    if (buf->scope == SCOPE_FRAGMENT && !right)   // in registers: the instruction reads it directly
         return region_is_whole(region) && !region->transposed ? NULL : "an operand must be a whole fragment";
     if (buf->scope != SCOPE_SHARED) return "an operand is not in shared memory: copy it to a `shared` buffer";
     bool k_major = region->transposed == right;
     if (!k_major && !info->can_transpose) return "an operand of this type must be contiguous along k";
     const char *why = tma_matrix_problem(buf, &panels);
     if (why) return why;
-    for (int d = buf->stage_dims; d < buf->rank; d++) {   // whole panels of it may be an operand
+    for (int d = buf->stage_dims; d < buf->rank; d++) {   // an operand may be whole panels of it
         int64_t start, unit = d == buf->rank - 1 ? panels.columns : buf_extent(buf, d);
         if (!region->dims[d].extent || !expr_const(region->dims[d].start, &start) || start % unit != 0)
             return "an operand must start at a whole swizzle panel of its tile";
@@ -329,7 +329,7 @@ static bool takes_pairs(const Stmt *gemm) {
     return via_is(gemm, VIA_WGMMA) && op.a->buf->scope == SCOPE_FRAGMENT && op.b->transposed;
 }
 
-// Something else touches the tile than threads that go by its layout, and products that take pairs.
+// The tile has a use other than thread accesses by its layout and MMAs with paired k.
 static bool has_other_use(const Func *kernel, const Buf *tile) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         if ((stmt->kind == STMT_THREAD || is_addition(stmt)) && stmt_uses_buf(stmt, tile)) return true;

@@ -54,7 +54,7 @@ static bool has_plain_iters(const Stmt *loop) {
     return true;
 }
 
-// Index `at` of the element is where the tile begins, plus the loop's iterator `own` (-1: none): *start.
+// Index `at` of the element is the tile's begin *start, plus the loop's iterator `own` (-1: none).
 static bool starts_at(Arena *arena, const Stmt *loop, Expr *at, int own, Expr **start) {
     Subst *first = subst_new(arena);
     for (int i = 0; i < loop->loop.count; i++) {
@@ -67,7 +67,7 @@ static bool starts_at(Arena *arena, const Stmt *loop, Expr *at, int own, Expr **
     return true;
 }
 
-// The condition says no more than that the element is one of the tensor's, which TMA asks too.
+// The condition only says that the element is within the tensor, which TMA checks too.
 static bool is_inside(const Expr *condition, const Buf *tensor, Expr *const *at) {
     if (condition->kind != EXPR_BINARY) return false;
     const Expr *a = condition->binary.a, *b = condition->binary.b;
@@ -77,7 +77,7 @@ static bool is_inside(const Expr *condition, const Buf *tensor, Expr *const *at)
     return false;
 }
 
-// The tile in shared memory whose element at the loop's indices `value` is: all of it. NULL: it is another value.
+// The whole tile in shared memory that `value` reads at the loop's indices; NULL: `value` is something else.
 static Region *shared_tile(Arena *arena, const Stmt *loop, const Expr *value) {
     if (value->kind != EXPR_LOAD || value->load.buf->scope != SCOPE_SHARED) return NULL;
     Buf *buf = value->load.buf;
@@ -100,7 +100,7 @@ static Region *shared_tile(Arena *arena, const Stmt *loop, const Expr *value) {
     return tile;
 }
 
-// Evaluating it where the condition is false may fail: an access to memory, a division.
+// Evaluation may fail where the condition is false: a memory access, a division.
 static bool is_risky(const Expr *expr, const void *what) {
     (void)what;
     bool divides = expr->kind == EXPR_BINARY && (expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD) &&
@@ -115,7 +115,7 @@ static Region *new_tile(Arena *arena, const Stmt *loop, Type type) {
     return region_whole(arena, buf_new_const(arena, "stage", SCOPE_SHARED, type, loop->loop.count, shape, loop->loc));
 }
 
-// The tile of the tensor that the loop adds to: its dims, with one iterator each in the loop's order, and the element's
+// The tile of the tensor that the loop adds to: its dims, each with one iterator in the loop's order, and the element's
 // indices `at`.
 static bool tile_added_to(Arena *arena, const Stmt *loop, const Body *body, RegionDim *dims, Expr **at) {
     const Region *element = ARG(body->atomic, ATOMIC_ADD, x).region;
@@ -172,7 +172,7 @@ static int64_t whole_bytes(const AddedTile *tile) {   // with alignment
     return buf_slot_bytes(stage_of(tile)) + tma_facts.shared_align;
 }
 
-// ---- whether and when ----
+// ---- legality and cost ----
 
 // (A fence or release makes earlier additions visible to others, but does not wait for those of TMA.)
 const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile) {
@@ -184,32 +184,32 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
     return block_add_problem(arena, kernel, tile->copy, !tile->value);
 }
 
-// TMA is as fast as vectors of neighbouring elements where threads add many of them, and faster where they add one
-// each, or pairs, as of an accumulator (measured: docs/hopper.md).
+// TMA is as fast as vector additions of threads with many elements, and faster if each thread adds single elements or
+// pairs, as of an accumulator (measured: docs/hopper.md).
 const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
-    int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector each
+    int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector per thread
     return buf_slot_bytes(stage_of(tile)) < least ? "each thread adds too few elements to gain from TMA" : NULL;
 }
 
-// ---- what staging does ----
+// ---- staging ----
 
 typedef struct Staging {
     PassContext *context;
     Arena *arena;
-    int64_t room;       // shared memory that nothing is in
-    const Stmt *in;     // the role that is gone through; NULL: none. There nobody else places barriers
-    const Stmt *wait;   // the last one for the tiles of all that is added
-    bool tight;         // whole tiles of all roles have no room
+    int64_t room;       // unused shared memory
+    const Stmt *in;     // the current role; NULL: none. In roles no other pass adds barriers
+    const Stmt *wait;   // the last wait for all staging tiles
+    bool tight;         // no space for whole tiles of all roles
     bool changed;
 } Staging;
 
-// Waits until TMA no longer reads the tile, for the threads that started the additions; a barrier behind it tells the
-// others.
+// Waits until TMA no longer reads the tile, in the threads that started the additions; a barrier behind it synchronizes
+// the others.
 static Stmt *push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
     return BLOCK_CALL(staging->arena, out, loc, OP_BULK_WAIT, arg_int(staging->arena, pending), arg_name("read"));
 }
 
-// Threads have written a tile in shared memory, and TMA reads it.
+// Orders writes of threads to a shared tile before TMA reads it.
 static void push_tile_fence(Staging *staging, Span loc, Block *out) {
     block_call(staging->arena, out, loc, OP_FENCE_ASYNC, 0, NULL);
     block_barrier(staging->arena, out, loc);
@@ -224,14 +224,14 @@ static bool is_repeated(const Staging *staging, const Stmt *stmt) {
     return false;
 }
 
-// Whether all tiles have been waited for before, at this turn of the same loops.
+// Whether all tiles have already been waited for in the same iteration of the same loops.
 static bool has_waited(const Staging *staging, const Block *out) {
     FOR_EACH_ITEM (stmt, out)
         if (stmt == staging->wait) return true;
     return false;
 }
 
-// The addition of what is in the stage, at stage[slot.., i, j], from `first` of the tile on: a loop like `stmt`.
+// The addition of the stage's elements stage[slot.., i, j] to the tile from `first` on: a loop like `stmt`.
 static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Buf *stage, Expr *slot,
                           const int64_t *first) {
     Arena *arena = staging->arena;
@@ -257,11 +257,11 @@ static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, B
     return clone_stmt(arena, subst_new(arena), &addition);
 }
 
-// ---- staging, box by box ----
+// ---- staging in boxes ----
 //
-// A role's accumulator goes by way of two boxes of so many rows as its warpgroups have at once, a swizzle span wide:
-// one is written while TMA reads the other. The loops run over the whole tile, as the registers lie; which of them a
-// box takes is known when they are unrolled.
+// An accumulator of a role is staged in two boxes, of the rows that its warpgroups have per instruction and of a
+// swizzle span of columns: one is written while TMA reads the other. The loops run over the whole tile, in the order of
+// the registers; the elements of a box are known when the loops are unrolled.
 
 static bool is_accumulator_of(const Block *role, const Buf *fragment) {
     FOR_EACH_STMT (stmt, role)
@@ -290,7 +290,7 @@ static bool is_other_fragment(const Expr *expr, const void *source) {
 }
 
 typedef struct AddedBoxes {
-    int64_t rows, columns;   // of one
+    int64_t rows, columns;   // per box
     int64_t strips, chunks;
 } AddedBoxes;
 
@@ -331,7 +331,8 @@ static Stmt *new_box_store(Staging *staging, Stmt *stmt, const AddedTile *tile, 
     return out;
 }
 
-// Additions that may still read when a box is written: those since its slot's last, in this tile or the one before.
+// Additions that may still be reading when a box is written: those since the last use of its slot, in this tile or the
+// previous one.
 static int64_t pending_at(int64_t boxes, int64_t box) {
     int64_t since = 0;
     while ((box + boxes - 1 - since) % boxes % TMA_STORE_SLOTS != box % TMA_STORE_SLOTS) since++;
@@ -358,9 +359,9 @@ static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, 
     }
 }
 
-// ---- staging ----
+// ---- the pass ----
 
-// stage[i, j] = value; then the addition of stage. (Barriers and fences: insert-sync's, but in roles.)
+// stage[i, j] = value; then the addition of stage. (insert-sync adds barriers and fences, except in roles.)
 static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Block *out) {
     Arena *arena = staging->arena;
     Buf *stage = stage_of(tile);
@@ -405,7 +406,7 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     block_push(mapper->arena, out, stmt);
 }
 
-// Of a role. Shared memory outlives the additions that read it.
+// For a role. Shared memory must outlive the additions that read it.
 static void stage_in_role(Staging *staging, Stmt *role) {
     bool changed = staging->changed;
     StmtMapper mapper = {.arena = staging->arena, .stmt = stage_stmt, .user = staging};
@@ -431,6 +432,6 @@ bool stage_additions(PassContext *context, Func *kernel) {
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &staging};
     FOR_EACH_ITEM (stmt, &func_grid(kernel)->grid.body)
         if (stmt->kind == STMT_ROLE) stage_in_role(&staging, stmt);
-    rewrite_block(&mapper, &kernel->body);   // what is not in roles
+    rewrite_block(&mapper, &kernel->body);   // statements outside of roles
     return staging.changed;
 }

@@ -1,20 +1,20 @@
 // TMA copies in kernels without warp specialization: legality beyond the rules of TMA itself (tma.h), and cost.
 //
-//     memory     TMA is another proxy. The kernel must not write global memory that TMA reads, and must not access global memory that
-//                TMA writes. A tile that TMA fills is filled by TMA only; threads only read it. (When tiles share storage insert-sync
-//                adds a fence.)
+//     memory     TMA uses another proxy. The kernel must not write global memory that TMA reads, and must not access
+//                global memory that TMA writes. A tile that TMA fills is filled by TMA only; threads only read it. (If
+//                tiles share storage, insert-sync adds a fence.)
 //     waits      each start has its wait (insert_mbarriers.c places them), with a phase bit for each slot
-//     order      the tile has a TMA swizzle: good for access by rows and for MMA operands, with bank conflicts by columns
-//     cost       a TMA copy is a few instructions of one thread and a wait of all threads; cp.async is one instruction per 16 bytes of a
-//                thread, but has less latency. TMA pays in loops with several MMA products, which need the issue slots and are long
-//                enough to hide the latency. A loop of one product loads fragments ahead with cp.async (lower_gemm_loop.c), which
-//                gains more. `@via(tma)` in the source skips this estimate.
+//     order      the tile has a TMA swizzle: good for access by rows and for MMA operands; bank conflicts by columns
+//     cost       a TMA copy is a few instructions of one thread and a wait of all threads; cp.async is one instruction
+//                per 16 bytes of a thread, but has less latency. TMA pays in loops with several MMAs, which need the
+//                issue slots and are long enough to hide the latency. A loop with one MMA loads fragments ahead with
+//                cp.async (lower_gemm_loop.c), which gains more. `@via(tma)` in the source skips this estimate.
 //
 // Speed of TMA relative to cp.async on an H200:
 //
 //     gemm_swiglu, 2^20 multiply-adds an iteration    1.22
 //     attention, head dim 128; 64                     1.05; 0.88
-//     loops without products, straight-line code      0.71 to 0.97
+//     loops without MMAs, straight-line code          0.71 to 0.97
 #include "passes/select/tma_simple.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
@@ -25,7 +25,7 @@
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
 
-enum { LEAST_VECTORS = 2 };   // that each thread would copy otherwise
+enum { LEAST_VECTORS = 2 };   // that each thread would copy by cp.async
 
 static const char *kernel_problem(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body)
@@ -39,12 +39,12 @@ static const char *loop_problem(const Func *kernel, const Stmt *loop) {
     return !why && many ? "its loop has 32 or more stages" : why;
 }
 
-// ---- what else is done with the tile ----
+// ---- other uses of the tile ----
 
 typedef struct Uses {
-    bool filled;    // by something else than copies from global memory
+    bool filled;    // by something other than copies from global memory
     bool across;    // read or written across its rows
-    bool dynamic;   // in a way that does not show
+    bool dynamic;   // with unknown indices
 } Uses;
 
 static void use_by_loop(Arena *arena, const TileLoop *loop, const Buf *tile, Uses *uses) {
@@ -93,9 +93,9 @@ typedef struct AddressUses {
     Arena *arena;
     const Stmt *copy;
     const Buf *tensor;
-    bool adds;               // the copy is an addition: others may add, too, in any order
+    bool adds;               // the copy is an addition: others may add too, in any order
     int uses;                // of the tensor, by statements
-    bool repeat;             // a loop around the copy goes to the same place again
+    bool repeat;             // a loop around the copy writes the same place again
     const Iter *loops[32];   // around the current statement; NULL: a `while`
 } AddressUses;
 
@@ -181,7 +181,7 @@ const char *block_bulk_problem(Arena *arena, const Target *target, const Func *k
 
 // ---- cost ----
 
-// By mma, from shared memory.
+// An mma with operands in shared memory.
 static bool is_product(const Target *target, const Stmt *stmt) {
     GemmOp gemm;
     if (!match_gemm(stmt, &gemm)) return false;
