@@ -1,4 +1,4 @@
-// Distributions of fragments that need instructions or make expressions; one view of a fragment per loop.
+// Layouts of fragments that depend on instructions, expressions over layouts, and one view of a fragment per loop.
 #include "passes/layout/fragment.h"
 #include "ir/build.h"
 #include "ir/query.h"
@@ -24,7 +24,7 @@ const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stm
 
 // ---- digits as expressions ----
 
-// The digit of `index` whose step is `weight`; the slowest one (of `total`) needs no remainder.
+// The digit of `index` with stride `weight`; the slowest digit (of `total`) needs no remainder.
 static Expr *digit_of(Arena *arena, Expr *index, int64_t weight, int64_t extent, int64_t total) {
     Expr *digit = e_over(arena, index, weight);
     return weight * extent < total ? e_rem(arena, digit, extent) : digit;
@@ -73,12 +73,12 @@ static bool same_modes(const LayoutInput *a, const LayoutInput *b) {
     return same;
 }
 
-// A part of a digit: `extent` of its steps, from `stride` on.
+// A slice of a digit: `extent` of its steps, from `stride` on.
 typedef struct Piece {
-    int64_t extent, weight;   // weight: of the part in the value
+    int64_t extent, weight;   // weight: of the slice in the value
 } Piece;
 
-// The part of a digit of `values` that goes on from `stride`, at most `extent` steps. Extent 0: there is none.
+// The slice of a digit of `values` that continues from `stride`, at most `extent` steps. Extent 0: none.
 static Piece piece_from(const LayoutInput *values, int64_t stride, int out, int64_t extent) {
     int64_t weight = 1;
     for (int i = 0; i < values->count; weight *= values->modes[i++].extent) {
@@ -114,16 +114,16 @@ Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, 
 
 // ---- one view of a fragment per loop ----
 //
-// A loop may read a fragment in several ways: v[i, j], transposed as v[j, i], one row of it as v[0, j]. A thread-value
-// layout makes one of them the executing thread's own element. Each further way gets a fragment of its own, copied
-// before the loop; layout inference then gives it the layout that the loop needs, and the copy becomes the conversion:
+// A loop may read a fragment in several views: v[i, j], transposed as v[j, i], one row as v[0, j]. A thread-value
+// layout makes one of them the executing thread's own element. Each other view gets a fragment of its own, copied
+// before the loop. Layout inference then gives it the layout that the loop needs, and the copy becomes the conversion:
 //
 //     parallel (i in 8, j in 8) w[i, j] = v[i, j] + v[j, i];
 //     ~>  fragment v_1: f32[8, 8];
 //         copy(v, v_1);
 //         parallel (i in 8, j in 8) w[i, j] = v[i, j] + v_1[j, i];
 //
-// The way in which the loop writes the fragment keeps its name, else the first one read.
+// The view in which the loop writes the fragment keeps the name, else the first view read.
 
 typedef struct View View;
 struct View {
@@ -147,7 +147,7 @@ static int iterator_of(const Stmt *loop, const Expr *index) {
     return -1;
 }
 
-// False when some index is neither an iterator nor a constant: layout inference reports it.
+// False if some index is neither an iterator nor a constant: layout inference reports it.
 static bool view_dims(const Views *views, int count, Expr *const *indices, int *dims) {
     for (int d = 0; d < count; d++) {
         int64_t constant;

@@ -1,26 +1,25 @@
-// layout-inference: how every fragment is spread over the threads, and which thread does which iteration.
+// layout-inference: the distribution of every fragment over the threads, and of iterations over threads.
 //
 // Items are the tile ops of a kernel: loops (parallel, copy, fill, transpose), reductions and gemms. Each has a map,
-// the thread-value layout of its iteration space; each fragment has a thread-value layout. They constrain one another:
+// the thread-value layout of its iteration space; each fragment has a thread-value layout. Constraints:
 //
-//     gemm       dictates its accumulator (and its a operand in registers): the instruction's own register layout,
+//     gemm       fixes its accumulator (and its a operand in registers): the register layout of the instruction,
 //                repeated over warps                                                                      (strict)
 //     loop       an access f[i, j] by loop iterators means layout(f) == the loop's map projected onto (i, j)
 //     reduction  layout(dst) == layout(src) without the axis: threads along it all get the result        (common)
 //     scan       layout(dst) == layout(src)                                                              (common)
 //
-// The three phases are TileLang's: strict (what instructions dictate), common (propagate to a fixpoint), free (a
-// fragment nobody dictates gets a blocked layout from the loop that moves most of its elements, with the widest aligned
-// accesses; then propagate again). Where an item needs a fragment in another layout than it has, a second fragment and
-// a copy are inserted: stage-through-shared sends that copy through shared memory. Items are collected in
-// layout_items.c.
+// The three phases are TileLang's: strict (layouts that instructions fix), common (propagate to a fixpoint), free (a
+// fragment without a layout gets a blocked one from the loop that moves most of its elements, with the widest aligned
+// accesses; then propagate again). If an item needs a fragment in another layout, a second fragment and a copy are
+// inserted: stage-through-shared routes that copy through shared memory. layout_items.c collects the items.
 //
 //     softmax:  copy(x[row, :], v)        free: 8 bf16 per thread and access       v: 128:8@0 | (8,4):(1@0,1024@0)
 //               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1
-//               parallel (j) ... top[0]   common: the loop does what v has
-//
-// What it cannot do: an index into a fragment that is neither an iterator nor a constant (that is an error: go through
-// shared memory), and iteration spaces with run-time extents, which it first cuts into chunks of constant size.
+//               reduce_max(v, top)        common: every thread holds top           top: 128:0 | 1
+//               parallel (j) ... top[0]   common: the map of the loop is v's layout
+// Limits: an index into a fragment must be an iterator or a constant (else an error: use shared memory); iteration
+// spaces with run-time extents are first cut into chunks of constant size.
 #include "passes/layout/layout_inference.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -31,21 +30,21 @@
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 
-// False: it has one.
+// False: it already has a layout.
 static bool set_layout(Inference *inference, Buf *buf, const Layout *layout) {
     if (!layout || buf->layout) return false;
     buf->layout = layout;
     return inference->changed = true;
 }
 
-// ---- strict: what instructions dictate, over how many warps ----
+// ---- strict: layouts of instructions, and the split over warps ----
 
 static int find_group(Inference *inference, int i) {
     while (inference->items.items[i]->group != i) i = inference->items.items[i]->group;
     return i;
 }
 
-// Items that touch a common fragment belong together: their rows are split over warps in one way.
+// Items that use a common fragment form a group: all split their rows over warps in the same way.
 static void join_groups(Inference *inference) {
     Map *first = map_new(inference->arena);
     VEC_EACH_PTR (Item, item, &inference->items) {
@@ -67,7 +66,7 @@ static bool has_register_operand(const Item *item) {
     return item->kind == ITEM_GEMM && gemm_of(item->stmt).a->buf->scope == SCOPE_FRAGMENT;
 }
 
-// A warp should own whole rows when a row is reduced or when rows feed a further gemm from registers.
+// A warp should own whole rows if a row is reduced, or if rows are an operand of a further gemm from registers.
 static bool group_wants_rows(Inference *inference, int root) {
     VEC_EACH_PTR (Item, item, &inference->items)
         if (find_group(inference, item->group) == root && (reduces_rows(item) || has_register_operand(item)))
@@ -75,7 +74,7 @@ static bool group_wants_rows(Inference *inference, int root) {
     return false;
 }
 
-// Splits of the warps over [m, n]: most warps busy, then whole rows as far as wanted, then the least operand traffic.
+// Splits the warps over [m, n]: most warps busy, then whole rows if wanted, then the least operand traffic.
 static bool choose_warps(Item *item, int64_t warps, bool rows) {
     int64_t best = INT64_MAX;
     for (int64_t wm = 1; wm <= warps; wm++) {
@@ -99,7 +98,7 @@ static const Layout *of_instruction(const Inference *inference, const Item *item
                                    inference->threads);
 }
 
-// Operand a in registers: every warp along n has it. NULL: the instruction does not take it from there.
+// Operand a in registers: every warp along n holds it. NULL: the instruction cannot read it from there.
 static const Layout *register_operand(const Inference *inference, const Item *item) {
     if (item->is_wgmma)
         return fragment_wgmma_a(inference->arena, inference->kernel, item->stmt, &item->wgmma, item->warps_m,
@@ -107,7 +106,7 @@ static const Layout *register_operand(const Inference *inference, const Item *it
     return item->mma && item->warps_n == 1 ? of_instruction(inference, item, item->mma->a_layout, item->k) : NULL;
 }
 
-// False: not by tensor cores.
+// False: tensor cores are not used.
 static bool split_over_warps(Inference *inference, Item *item, bool rows) {
     const Target *target = inference->context->target;
     const Attr *fixed = attr_get(item->stmt->attrs, ATTR_WARPS);
@@ -223,9 +222,9 @@ static void propagate(Inference *inference) {
     }
 }
 
-// ---- free ----
+// ---- free: blocked layouts ----
 
-// Some reduction, or scan, of the loop's group runs along the loop's fast dim.
+// Some reduction or scan of the loop's group runs along the loop's fast dim.
 static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kind) {
     int root = find_group(inference, item->group);
     VEC_EACH_PTR (Item, other, &inference->items)
@@ -235,8 +234,8 @@ static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kin
     return false;
 }
 
-// Rows that are reduced or scanned share the threads evenly, in whole warps or in parts of one that read half a line:
-// so a row's parts meet by few shuffles, and through shared memory only where the block has fewer rows than warps.
+// Rows that are reduced or scanned get equal numbers of threads, in whole warps or in slices of a warp that read half a
+// line: the partial results of a row need few shuffles, and shared memory only if the CTA has fewer rows than warps.
 static int64_t fast_threads(Inference *inference, const Item *item) {
     bool shares = runs_along_fast(inference, item, ITEM_REDUCE) || runs_along_fast(inference, item, ITEM_SCAN);
     if (item->fast_threads > 0 || !shares) return item->fast_threads;
@@ -248,7 +247,7 @@ static int64_t fast_threads(Inference *inference, const Item *item) {
     return few;
 }
 
-// Scanned rows are the warps' in stretches, so that warps exchange one total each.
+// Each warp gets consecutive elements of a scanned row, so that warps exchange one total each.
 static const Layout *blocked_map(Inference *inference, const Item *item) {
     const Layout *blocked = tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads,
                                        item->fast, item->vector, fast_threads(inference, item));
@@ -303,8 +302,7 @@ static void infer_free(Inference *inference) {
 
 // ---- conversions ----
 //
-// Conversions: where an item needs a fragment in another layout than it has, a second fragment, copied from and to the
-// first one around the item.
+// If an item needs a fragment in another layout, a second fragment is copied from and to the first one around the item.
 
 static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     Block *block = map_get(map, stmt);
@@ -312,7 +310,7 @@ static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     return block;
 }
 
-// Within the threads it is a loop like others; else stage-through-shared replaces it.
+// Within a thread the copy is lowered as a loop; else stage-through-shared replaces it.
 static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Block *out) {
     Stmt *copy = BLOCK_CALL(arena, out, (Span){0}, OP_COPY, arg_region(region_whole(arena, from)),
                             arg_region(region_whole(arena, to)));
@@ -337,7 +335,7 @@ static void convert(Inference *inference, Item *item, Buf *buf, const Layout *re
            layout_text(arena, required));
 }
 
-// Some layout in which every thread holds every element: the buffer's own if it is one.
+// A layout in which every thread holds every element: the buffer's own layout if it is one.
 static const Layout *replicated(Inference *inference, const Buf *buf) {
     int64_t shape[LAYOUT_MAX_RANK];
     if (tv_replicas(buf->layout) == tv_threads(buf->layout)) return buf->layout;
@@ -362,7 +360,7 @@ static const Layout *required_layout(Inference *inference, const Item *item, con
     if (item->kind == ITEM_REDUCE && use->is_store) return reduced_layout(inference, item);
     if (item->kind != ITEM_GEMM || use->is_store) return item->map;
     const Layout *operand = register_operand(inference, item);
-    return operand ? operand : use->buf->layout;   // stage-through-shared takes it through shared memory
+    return operand ? operand : use->buf->layout;   // stage-through-shared moves it through shared memory
 }
 
 static bool is_conversion(const Item *item) {
@@ -371,14 +369,14 @@ static bool is_conversion(const Item *item) {
            copy.dst->buf->scope == SCOPE_FRAGMENT && region_is_whole(copy.src) && region_is_whole(copy.dst);
 }
 
-// What the item writes depends on what was there.
+// The written values depend on the old ones.
 static bool updates(const Item *item) {
     ReduceOp reduce;
     if (match_reduce(item->stmt, &reduce)) return reduce.accumulate && expr_is_int(reduce.accumulate, 1);
     return item->kind != ITEM_LOOP && item->kind != ITEM_SCAN;
 }
 
-// How the item uses the fragment, in order: once a store has replaced all of it, nothing older is read.
+// Accesses of the fragment by the item, in order: after a store of all elements, reads do not count.
 static void find_accesses(const Item *item, const Buf *buf, bool *reads, bool *writes) {
     bool replaced = false;
     *reads = *writes = false;
@@ -453,7 +451,7 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 // ---- the pass ----
 
-// A fragment's layout that was written by hand for another number of threads.
+// Checks a layout in the source that was written for another number of threads.
 static void check_threads(Inference *inference) {
     VEC_EACH_PTR (Buf, buf, &inference->fragments) {
         if (!buf->layout || tv_threads(buf->layout) == inference->threads) continue;
@@ -479,7 +477,7 @@ static void write_decisions(Inference *inference) {
     }
 }
 
-// Vectors must lie along the map's first value digit; a map that came from a fragment may be narrower than the memory
+// Vectors must lie along the map's first value digit. A map that comes from a fragment may be narrower than the memory
 // allows.
 static void narrow_vectors(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items) {
@@ -491,7 +489,7 @@ static void narrow_vectors(Inference *inference) {
     }
 }
 
-// Where fragments have replicas of what such a loop writes, conversions come around it.
+// Drops replicas of the maps of such loops. If fragments have replicas of what the loop writes, conversions follow.
 static void drop_replicas(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items)
         if (item->unreplicated && item->map) item->map = tv_without_replicas(inference->arena, item->map);

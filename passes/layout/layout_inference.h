@@ -1,5 +1,15 @@
-// What the parts of layout-inference share: the items of a kernel, with the fragments that each uses, and what is known
-// of them.
+// Layouts of fragments and shared memory.
+//
+// In: tile-stage kernels with mechanisms, pipelines and roles. Out: a layout and an offset for every buffer, a map for
+// every tile loop, and copies through shared memory where layouts differ.
+//
+//     layout_inference.c       layout-inference: layouts of fragments, maps of loops
+//     layout_items.c           ... collects the tile ops and the fragments that they use
+//     fragment.c               ... layouts of instructions, expressions over layouts, one view of a fragment per loop
+//     stage_through_shared.c   stage-through-shared: declares the shared memory that lowering needs
+//     swizzle_allocation.c     swizzle-allocation: layouts and offsets of shared buffers
+//
+// This header: items, shared by the files of layout-inference.
 #pragma once
 #include "ir/facts.h"
 #include "ir/ir.h"
@@ -14,28 +24,28 @@ typedef enum {
     ITEM_SCAN,
     ITEM_GEMM,
     ITEM_SCALAR
-} ItemKind;   // SCALAR: block-level reads and writes
+} ItemKind;   // SCALAR: reads and writes of the CTA
 
 typedef struct FragmentUse {
     Buf *buf;
     int rank;
-    int dims[LAYOUT_MAX_RANK];   // which iterator each index is; -1: constant
+    int dims[LAYOUT_MAX_RANK];   // iterator of each index; -1: constant
     bool is_store;
-    bool keeps;   // a store that leaves some elements as they were
+    bool keeps;   // a store that leaves some elements unchanged
 } FragmentUse;
 
 typedef struct Item {
     ItemKind kind;
     Stmt *stmt;
-    const Layout *map;   // NULL: not yet known. A reduction's is its source's layout, a gemm's its accumulator's
+    const Layout *map;   // NULL: unknown. The map of a reduction is its source's layout, of a gemm its accumulator's
     VEC(FragmentUse) uses;
     // loops
     TileLoop loop;
     int fast;
     int64_t vector, fast_threads;
-    int64_t line_threads;   // that access a line of memory together
+    int64_t line_threads;   // threads that access one line of memory
     bool has_memory;
-    bool unreplicated;   // replicas would do harm: registers get what an atomic or an update of memory gives
+    bool unreplicated;   // replicas are wrong: registers receive the result of an atomic or of a memory update
     // gemms
     const MmaInfo *mma;   // NULL: fma, or
     bool is_wgmma;

@@ -1,5 +1,4 @@
-// Collecting the items that layout-inference solves for: the tile ops of a kernel, and the fragments that each reads
-// and writes.
+// Collects the items of layout-inference: the tile ops of a kernel, and the fragments that each reads and writes.
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/layout_inference.h"
@@ -16,7 +15,7 @@ static void add_fragment(Inference *inference, Buf *buf) {
     vec_push(inference->arena, &inference->fragments, buf);
 }
 
-// dims NULL: each dim by the iterator of its number.
+// dims NULL: dim d by iterator d.
 static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const int *dims, bool is_store) {
     FragmentUse use = {.buf = buf, .rank = rank, .is_store = is_store};
     for (int d = 0; d < rank; d++) use.dims[d] = dims ? dims[d] : d;
@@ -38,8 +37,7 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
     return true;
 }
 
-// The loop's other accesses of the fragment go through the same iterators (separate_views: all that can be made so
-// are).
+// The loop's other accesses of the fragment use the same iterators (separate_views has made that so where possible).
 static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
     VEC_EACH (const FragmentUse, use, &item->uses)
         if (use->buf == access->buf && memcmp(use->dims, dims, sizeof *dims * (size_t)use->rank) != 0) return false;
@@ -62,8 +60,8 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
     }
 }
 
-// The 128-byte line of a warp's access when the other side is transposed: so few threads along the fast dim leave the
-// other lanes for the dim in which the shared side is dense.
+// Threads that read the 128-byte line of a warp's access when the other side is transposed: with so few threads along
+// the fast dim, the other lanes go to the dim in which the shared side is contiguous.
 static int64_t line_threads(const Target *target, const TileAccessVec *accesses, int64_t vector) {
     int widest = 1;
     VEC_EACH (const TileAccess, access, accesses)
@@ -110,7 +108,7 @@ static void collect_reduce(Inference *inference, Item *item) {
     add_operand(inference, item, call_region(item->stmt, REDUCE_DST), true);
 }
 
-// Why the threads here cannot execute a product by these instructions; NULL: they can.
+// Why the threads of this scope cannot execute a gemm by these instructions; NULL: they can.
 static const char *threads_problem(const Inference *inference, const Item *item) {
     const Target *target = inference->context->target;
     if (item->mma && inference->threads % target->warp_lanes) return "the threads must be a multiple of a warp";
@@ -139,7 +137,7 @@ static void collect_gemm(Inference *inference, Item *item) {
     add_operand(inference, item, gemm.acc, true);
 }
 
-// At block level an element read is a broadcast: every thread must hold it.
+// A scalar read of the CTA is a broadcast: every thread must hold the element.
 typedef struct ScalarUses {
     Inference *inference;
     Item *item;
@@ -171,7 +169,7 @@ static void collect_scalar(Inference *inference, Item *item) {
     }
 }
 
-// Of copies that `select` chose it is known already.
+// (For copies that `select` chose this is already known.)
 static void check_tma(Inference *inference, const Stmt *copy) {
     TmaPanels panels;
     const char *why = tma_panels_problem(copy_tile(copy)->buf, &panels);
@@ -182,7 +180,7 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
     const Stmt *copy = tma_copy(inference->arena, stmt);
     if (copy && !by_bulk(copy)) check_tma(inference, copy);
-    if (copy || via_is(stmt, VIA_LDMATRIX)) return;   // one thread starts it; it has places of its own
+    if (copy || via_is(stmt, VIA_LDMATRIX)) return;   // one thread starts it, with its own addresses
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;

@@ -1,16 +1,16 @@
-// stage-through-shared: what lowering will need in shared memory becomes declared buffers and plain copies, so that
-// lowering creates no storage and swizzle-allocation and insert-sync see all of it.
+// stage-through-shared: declares the shared memory that lowering needs, with plain copies, so that lowering creates no
+// storage, and swizzle-allocation and insert-sync see all of it.
 //
 //     copy(f, g) of fragments in two layouts    shared s; copy(f, s); copy(s, g)
 //     gemm with an operand in the wrong place   shared s; copy(a, s); gemm(s, ...)
 //     reduction across warps                    reduce_sum(v, sum, axis = 0, scratch = s): a row of s per warp
 //     scan across warps                         scan_sum(v, w, axis = 0, scratch = s)
 //     either from or to shared memory           fragment f; copy(s, f); reduce_sum(f, ...)
-//     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors a thread
-//     let x = atomic_add(n[0], 1) of a block    shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: once, and all see it
+//     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors per thread
+//     let x = atomic_add(n[0], 1) of a CTA      shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: added once
 //
-// What is done to an accumulator before a store by TMA is marked (@epilogue_subtile). The new copies get their maps
-// from layout-inference, which is run again on what is new.
+// Work on an accumulator before a TMA store is marked (@epilogue_subtile). layout-inference runs again and gives the
+// new copies their maps.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
@@ -28,8 +28,8 @@ typedef struct Staging {
     PassContext *context;
     Arena *arena;
     Func *kernel;
-    Map *staged;    // copies from a fragment to global memory that are worth staging
-    Map *effects;   // block-level lets of what an effect returned
+    Map *staged;    // copies from a fragment to global memory that are faster staged
+    Map *effects;   // lets of the CTA with the result of an effect
     bool changed;
 } Staging;
 
@@ -54,7 +54,7 @@ static Region *buffer_like(Staging *m, Scope scope, const char *name, Type type,
     return declare(m, scope, name, type, region_rank(region), shape, loc, out);
 }
 
-// from -> shared -> to, both regions of the same shape.
+// from -> shared -> to, two regions of the same shape.
 static void crosses_shared(Staging *m, const char *name, Type type, const Stmt *stmt, Block *out) {
     CopyOp copy = copy_of(stmt);
     Region *scratch = buffer_like(m, SCOPE_SHARED, name, type, copy.dst, stmt->loc, out);
@@ -64,7 +64,7 @@ static void crosses_shared(Staging *m, const char *name, Type type, const Stmt *
 
 // ---- conversions between fragment layouts ----
 
-// What every thread has already is moved within it: a plain copy does that.
+// A thread that already holds the elements moves them itself: a plain copy.
 static bool is_conversion(Arena *arena, const Stmt *stmt) {
     if (!is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) return false;
     CopyOp copy = copy_of(stmt);
@@ -100,7 +100,7 @@ static void operand_to_shared(Staging *m, Stmt *gemm, Arg *operand, Block *out) 
 
 static void stage_gemm(Staging *m, Stmt *stmt, Block *out) {
     GemmOp gemm = gemm_of(stmt);
-    bool by_mma = !via_is(stmt, VIA_WGMMA);   // whose operand in registers layout-inference has converted
+    bool by_mma = !via_is(stmt, VIA_WGMMA);   // for wgmma, layout-inference has converted the operand in registers
     if (gemm.a->buf->scope == SCOPE_FRAGMENT && by_mma && !a_is_usable(m, stmt))
         operand_to_shared(m, stmt, &ARG(stmt, GEMM, a), out);
     if (gemm.b->buf->scope == SCOPE_FRAGMENT) operand_to_shared(m, stmt, &ARG(stmt, GEMM, b), out);
@@ -109,13 +109,13 @@ static void stage_gemm(Staging *m, Stmt *stmt, Block *out) {
 
 // ---- reductions and scans ----
 
-// A fragment in place of an operand in shared memory.
+// Replaces an operand in shared memory by a fragment.
 static void operand_in_registers(Staging *m, Span loc, Arg *operand, Block *out) {
     const Buf *buf = operand->region->buf;
     operand->region = buffer_like(m, SCOPE_FRAGMENT, buf->name, buf->type, operand->region, loc, out);
 }
 
-// Where warps meet: row by row of a part each; a slice for each block of a cluster, which has all parts.
+// Scratch for the exchange between warps: one row per partial result; in a cluster a slice per CTA, with all partials.
 static void give_scratch(Staging *m, const Stmt *stmt, Arg *scratch, Type type, int64_t rows, int64_t columns,
                          Block *out) {
     int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[] = {blocks, rows, columns};
@@ -143,7 +143,7 @@ static void give_scan_scratch(Staging *m, Stmt *stmt, Block *out) {
     if (size > 0) give_scratch(m, stmt, &ARG(stmt, SCAN_SUM, scratch), scan.dst->buf->type, size, 1, out);
 }
 
-// Operands come to registers and the result goes from there; scratch is given once layouts are known.
+// Moves operands to registers and the result from registers; scratch is added when layouts are known.
 static void stage_across(Staging *m, Stmt *stmt, Block *out) {
     ReduceOp reduce = {0};
     bool reduces = match_reduce(stmt, &reduce);
@@ -162,9 +162,9 @@ static void stage_across(Staging *m, Stmt *stmt, Block *out) {
     if (stored) push_copy(m, dst->region, to, stmt->loc, out);
 }
 
-// ---- block-level effects with a result ----
+// ---- effects of the CTA with a result ----
 
-// What a peer holds is the same for all threads: no one writes it until a barrier.
+// A read of a peer's memory is the same for all threads: no CTA writes it before the next barrier.
 static bool is_effect(const Expr *expr, const void *what) {
     (void)what;
     return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_PEER &&
@@ -194,8 +194,8 @@ static void find_effect(void *user, Stmt *stmt, const Facts *facts) {
     if (is_broadcast_effect(stmt)) map_put(m->effects, stmt, stmt);
 }
 
-// A staged store is worth it when the global side takes wider vectors than the fragment's runs, or when a thread would
-// test bounds for many single elements (registers need unrolled code; a copy from shared memory can loop).
+// A staged store is faster if the global side takes wider vectors than the fragment's runs, or if a thread would test
+// bounds for many single elements (registers need unrolled code; a copy from shared memory can loop).
 static void find_work(void *user, Stmt *stmt, const Facts *facts) {
     enum { MANY = 32 };
     Staging *m = user;
@@ -225,7 +225,7 @@ static int64_t shared_bytes(const Block *block) {
     return total;
 }
 
-// The kernel has as much shared memory that is free by then: its input tiles.
+// The stage fits in shared memory that is free by then: the kernel's input tiles.
 static bool stage_fits(const Staging *m, const Region *to) {
     int64_t bytes = type_bytes(to->buf->type) * region_extent(to, 0) * region_extent(to, 1);
     return bytes <= shared_bytes(&m->kernel->body);
@@ -233,18 +233,16 @@ static bool stage_fits(const Staging *m, const Region *to) {
 
 // ---- epilogue fusion ----
 //
-// Arithmetic on an accumulator on its way to memory, box by box with the store.
+// Fuses arithmetic on an accumulator with its TMA store, one epilogue sub-tile at a time.
 //
-// A store by TMA takes a box of the fragment at a time (lower_hopper.c), with barriers between. A loop before it that
-// does its work for the whole fragment first has all that it reads in registers at once, beside the fragment: 128 by
-// 128 sums and as many terms of another tensor are more than a warpgroup has. Done with each box it needs a box's
-// terms.
-//
+// A TMA store takes a box of the fragment at a time (lower_hopper.c), with barriers between. A separate loop before it
+// would hold all its inputs in registers in addition to the fragment: 128 by 128 sums and as many terms of another
+// tensor are more than a warpgroup has. Fused with each box, it needs the inputs of one box.
 //     @epilogue_subtile parallel (i in 128, j in 128) acc[i, j] += R[bm * 128 + i, bn * 128 + j];
 //     @via(tma_store) copy(acc, C[bm * 128, bn * 128]);          4 times: terms of a box, sums, stmatrix, store
 //
-// It may be so when the loop runs over the fragment as the threads hold it, writes registers only, and does not read
-// what the copy writes. Shared memory is not read: barriers for it would stand between the loop and the copy.
+// Legal if the loop runs over the fragment in the order of its registers, writes registers only, and does not read what
+// the copy writes. It must not read shared memory: barriers for that would separate the loop from the copy.
 
 static bool leaves_registers(const Stmt *stmt, void *user) {
     (void)user;
@@ -307,12 +305,12 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 }
 
 bool pass_stage_through_shared(PassContext *context, Func *kernel) {
-    int errors = diag_errors(context->sink);   // of what came before: another choice of a file's tests
+    int errors = diag_errors(context->sink);   // of earlier passes: another combination of a file's tests
     Staging m = {.context = context, .arena = context->arena, .kernel = kernel};
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
     const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
-    for (int i = 0; i < scopes->count; i++)   // a role's registers store by themselves
+    for (int i = 0; i < scopes->count; i++)   // the registers of a role are stored by TMA
         scope_walk(context->arena, kernel, &scopes->items[i], i == 0 ? find_work : find_effect, &m);
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &m};
     bool any = false;

@@ -1,22 +1,21 @@
-// swizzle-allocation: the layout of every shared buffer, then its place.
+// swizzle-allocation: the layout of every shared buffer, then its offset.
 //
-// Layout. The accesses of a buffer are known: which element each lane of a warp touches (shared_access.h). Each
-// candidate layout is tried on all of them and the one with the fewest predicted bank conflicts wins, the earlier one
-// on a tie:
-//     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes: what TMA and wgmma take too);
+// Layout. The accesses of a buffer are known: the element of each lane of a warp (shared_access.h). All candidate
+// layouts are evaluated on all accesses. The one with the fewest predicted bank conflicts wins, the earlier one on a
+// tie:
+//     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes, as for TMA and wgmma);
 //     row-major with any Sw<B,M,S>, 16 bytes at a time first (a transposed side needs, say, Sw<3,4,6>, accumulators of
 //     32 bits whose rows are stored 8 bytes a lane Sw<2,5,2>); rows padded by one access.
-// A layout that tears a 16-byte run apart does not do for cp.async and ldmatrix, and costs the extra accesses
-// elsewhere.
+// A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs the extra accesses elsewhere.
 //
-// Place. A buffer lives from its first to its last touch; a touch inside a loop that the declaration is outside of
-// counts for the whole loop; what other blocks of the cluster read lives throughout. Buffers whose lives do not meet
-// may share bytes: each is put at the lowest free aligned offset, largest first. insert-sync, which comes next, orders
-// the threads where bytes are shared.
+// Offset. A buffer is live from its first to its last use. A use in a loop counts for the whole loop if the declaration
+// is outside. Buffers that other CTAs of the cluster read are always live. Buffers with disjoint live ranges may share
+// bytes: each gets the lowest free aligned offset, largest buffer first. insert-sync, the next pass, orders threads
+// where bytes are shared.
 //
-// What TMA writes and wgmma reads lies as they dictate, in panels (tma.h).
+// Buffers that TMA writes or wgmma reads have fixed layouts, in panels (tma.h).
 //
-// Leading dims beyond the last two (ring slots) pass through the layout.
+// Leading dims beyond the last two (slots) pass through the layout.
 #include "ir/build.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/analysis/util.h"
@@ -34,10 +33,10 @@ typedef struct Chooser {
     const SharedAccessVec *accesses;
     const Buf *buf;
     const Layout *best;   // NULL: none yet
-    int64_t conflicts;    // of it
+    int64_t conflicts;    // of `best`
 } Chooser;
 
-// Extra wavefronts and extra accesses; -1: the layout does not suit some access, or is no better than the best so far.
+// Extra wavefronts and extra accesses; -1: illegal for some access, or no better than the best so far.
 static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
     int64_t total = 0, least = chooser->best ? chooser->conflicts : INT64_MAX;
     VEC_EACH (const SharedAccess, access, chooser->accesses) {
@@ -58,25 +57,25 @@ static void consider(Chooser *chooser, const Layout *layout) {
 }
 
 static void consider_swizzles(Chooser *chooser, const Layout *plain) {
-    static const int bases[] = {4, 3, 2, 5, 6};   // 16 bytes at a time first: what the widest accesses take
+    static const int bases[] = {4, 3, 2, 5, 6};   // 16 bytes at a time first: the widest accesses
     int element_bits = type_bits(chooser->buf->type);
     for (int b = 0; b < COUNT_OF(bases); b++)
         for (int bits = 1; bits <= 5; bits++)
             for (int shift = bits; bases[b] + bits + shift < 20; shift++) {
                 LayoutSwizzle swizzle = {bits, bases[b], shift};
                 const Layout *swizzled = layout_with_swizzle(chooser->context->arena, plain, swizzle, element_bits);
-                if (!swizzled) break;   // nor will a longer period fit
+                if (!swizzled) break;   // no longer period fits either
                 consider(chooser, swizzled);
             }
 }
 
-// Panels, where TMA or wgmma touches the buffer; a vector as it lies.
+// Panels, if TMA or wgmma uses the buffer; none for a vector.
 typedef struct Touch {
-    bool found, in_rows;   // in_rows: by copies that know no panels
-    const char *order;     // of k; NULL: as it is
+    bool found, in_rows;   // in_rows: by copies without panels
+    const char *order;     // of k; NULL: natural
 } Touch;
 
-// The order in which a gemm by wgmma has k in its right operand; NULL: as it is.
+// The order in which a wgmma gemm has k in its right operand; NULL: natural.
 static const char *order_of(PassContext *context, const Func *kernel, const Stmt *stmt, const Buf *buf) {
     GemmOp gemm;
     WgmmaInfo info;
@@ -112,7 +111,7 @@ static const Layout *dictated_layout(PassContext *context, Func *kernel, const B
     return touch.order ? tma_layout_ordered(context->arena, buf, touch.order) : tma_layout(context->arena, buf);
 }
 
-// Bytes at whose multiples the buffer may start.
+// Alignment of the buffer in bytes.
 static int64_t alignment_of(PassContext *context, Func *kernel, const Buf *buf) {
     int64_t period = buf->layout ? layout_period(buf->layout) : 1;
     if (period > 1) return period;
@@ -135,14 +134,14 @@ static const Layout *choose_layout(PassContext *context, const SharedAccessVec *
         consider_swizzles(&chooser, layout_padded(arena, shape[0], shape[1], shape[1]));
     for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
         consider(&chooser, layout_padded(arena, shape[0], shape[1], shape[1] + pad));
-    return chooser.best ? chooser.best : plain;   // no layout suits indices outside of the tile
+    return chooser.best ? chooser.best : plain;   // no layout is legal for indices outside of the tile
 }
 
-// ---- lives ----
+// ---- live ranges ----
 
 typedef struct Life {
     Buf *buf;
-    int first, last;   // numbers of statements in textual order
+    int first, last;   // statement numbers in textual order
     int64_t bytes, align;
 } Life;
 
@@ -166,12 +165,12 @@ static void live_stmt_itself(Lifetimes *lifetimes, const Stmt *stmt) {
     int now = lifetimes->clock;
     if (is_call(stmt, OP_AWAIT)) touch(lifetimes, call_region(stmt, 0)->buf, now, now);
     FOR_EACH_EFFECT (effect, lifetimes->arena, stmt) {
-        bool peers = effect->op == OP_PEER || effect->op == OP_PEER_STORE;   // others use it when they do
+        bool peers = effect->op == OP_PEER || effect->op == OP_PEER_STORE;   // other CTAs access it at any time
         touch(lifetimes, effect->buf, peers ? 0 : now, peers ? INT_MAX : now);
     }
 }
 
-// Buffers declared outside live through the whole loop when it touches them.
+// Buffers that are declared outside of a loop and used in it are live throughout the loop.
 static void live_loop(Lifetimes *lifetimes, const Stmt *stmt, const Block *body) {
     int start = lifetimes->clock, known = lifetimes->items.count;
     live_block(lifetimes, body);
@@ -180,7 +179,7 @@ static void live_loop(Lifetimes *lifetimes, const Stmt *stmt, const Block *body)
             if (lifetimes->items.items[l].buf == effect->buf) touch(lifetimes, effect->buf, start, lifetimes->clock);
 }
 
-// Roles run side by side, and as long as the block: what one touches stays.
+// Roles run concurrently until the end of the CTA: buffers that a role uses are live throughout.
 static void live_role(Lifetimes *lifetimes, const Stmt *role) {
     live_block(lifetimes, &role->role.body);
     FOR_EACH_EFFECT (effect, lifetimes->arena, role) touch(lifetimes, effect->buf, 0, INT_MAX);
@@ -219,7 +218,7 @@ static void live_block(Lifetimes *lifetimes, const Block *block) {
     FOR_EACH_ITEM (stmt, block) live_stmt(lifetimes, stmt);
 }
 
-// ---- placing ----
+// ---- offsets ----
 
 static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
@@ -276,7 +275,7 @@ static bool is_transposed_tile(const Stmt *stmt, void *user) {
 }
 
 static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec *accesses) {
-    if (block_any(&kernel->body, is_transposed_tile, NULL)) {   // which rows these read depends on the layout
+    if (block_any(&kernel->body, is_transposed_tile, NULL)) {   // the rows that these read depend on the layout
         *accesses = (SharedAccessVec){0};
         shared_accesses(context, kernel, accesses);
     }
@@ -290,15 +289,15 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
     }
 }
 
-// What is needed to place the buffer.
+// Size, alignment and other inputs of the placement.
 static void measure(PassContext *context, Func *kernel, Life *life) {
     const Buf *buf = life->buf;
     int64_t blocks = grid_blocks(func_grid(kernel));
     bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
     life->bytes = buf_space(buf);
     life->align = alignment_of(context, kernel, buf);
-    // Small buffers (parts of reductions, barriers) share no storage: it would save little, and cost a barrier between
-    // the last read of one and the first write of the next.
+    // Small buffers (scratch of reductions, mbarriers) share no storage: it would save little, and cost a barrier
+    // between the last read of one and the first write of the next.
     bool disjoint = spread || life->bytes <= context->target->line_bytes;
     if (disjoint && life->first >= 0) {
         life->first = 0;

@@ -23,8 +23,8 @@
 //     @via(tma)        TMA reduce: additions of a tile to a tensor, where possible and faster (tma_reduce.h)
 //     @via(tma_store)  the epilogue of a warp-specialized kernel: accumulators to global via shared memory and TMA
 //     @via(ldmatrix)   transposition of a tile of bytes in shared memory, in a warp-specialized kernel
-//     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`), 4, 8 or 16 bytes each.
-//                      Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
+//     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`), 4, 8 or 16 bytes
+//                      each. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
 //     @via(plain)      element by element
 //
