@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 # (text of one source, what it becomes, the step that has to find it)
-FAULTS = [("if (sync->barrier) push_call(", "if (!sync->barrier) push_call(", step)
+FAULTS = [("if (sync->ops & SYNC_BARRIER) push_call(", "if (!(sync->ops & SYNC_BARRIER)) push_call(", step)
           for step in ("release/program_transpose", "release/passes/insert-sync.tile")]
 INPUT = ("examples/transpose.tile", "y[j, i] = x[i, j];", "y[j, i] = x[i, j] + 1;")
 
