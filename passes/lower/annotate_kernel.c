@@ -8,15 +8,18 @@
 //
 //     cluster_barrier();                  @shared_only cluster_barrier();
 //
-// @wgmma_registers   wgmma reads or writes the array while the program goes on: waits and fences tie its registers.
-// @coalesce          Where many registers are joined after an `if`, ptxas leaves moves in, on the path past the `if` too; where
-//                    wgmma's accumulators are moved, it inserts waits. Codegen then coalesces registers, which costs compile time.
-// @shared_only       A cluster barrier releases at cluster scope, and a release of all memory waits until all stores have
-//                    reached the L2 cache. If the kernel reads no tensor that it writes, only shared memory is published, and
-//                    a fence of that is enough. That fence does not order reads of other CTAs' shared memory, though: such a
-//                    CTA could end, or overwrite what is still being read. So a barrier after such reads releases everything.
-// @cluster_scope     Arrivals at mbarriers of other CTAs release, and waits acquire, at cluster scope if the CTAs read what
-//                    others wrote (`peer`). Elsewhere they only report slots that TMA may fill, and order nothing else.
+// @wgmma_registers   wgmma reads or writes the array while the program continues: waits and fences tie its registers.
+// @coalesce          If many registers are joined after an `if`, ptxas leaves moves, also on the path past the `if`;
+//                    where accumulators of wgmma are moved, it inserts waits. Codegen then coalesces registers, which
+//                    costs compile time.
+// @shared_only       A cluster barrier releases at cluster scope, and a release of all memory waits until all stores
+//                    are in the L2 cache. If the kernel reads no tensor that it writes, only shared memory is
+//                    published, and a fence of shared memory is enough. It does not order reads of other CTAs' shared
+//                    memory: such a CTA could end, or overwrite data that is still being read. So a barrier after such
+//                    reads releases everything.
+// @cluster_scope     Arrivals at mbarriers of other CTAs release, and waits acquire, at cluster scope if the CTAs read
+//                    data that others wrote (`peer`). Elsewhere they only report slots that TMA may fill, and order
+//                    nothing else.
 //                    (PTX ISA, "fence", "mbarrier.arrive", "mbarrier.try_wait")
 #include "passes/analysis/util.h"
 

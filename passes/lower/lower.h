@@ -1,5 +1,21 @@
-// What lowering, stage-through-shared and swizzle-allocation share about gemms, reductions and shared-memory access
-// patterns.
+// Lowering: tile ops become statements of one thread.
+//
+// In: tile-stage kernels with layouts, offsets and mechanisms. Out: thread-stage kernels: `thread` regions, local
+// arrays, physical coordinates, instructions. No decisions are made here. Files in order:
+//
+//     lower_tile_op.c       lower-tile-op: the pass, statements of the CTA
+//     lower_roles.c         ... roles and order barriers
+//     lower_buffers.c       ... local arrays, physical shared buffers, expressions outside loops
+//     lower_loop*.c         ... parallel, copy, fill, transpose: groups; body, accesses, guards
+//     lower_gemm*.c         ... gemm by mma or FMA; loops that load fragments a step ahead
+//     lower_hopper.c        ... TMA copies and stores, gemm by wgmma
+//     lower_transpose.c     ... transposes of bytes in shared memory
+//     lower_reduce.c, lower_scan.c   ... reductions and scans
+//     vectorize.c           vectorize: wide accesses
+//     unroll.c              unroll: small loops with constant cases
+//     annotate_kernel.c     annotate-kernel: facts for codegen
+//
+// This header: also gemm, reduction and scratch queries for stage-through-shared and swizzle-allocation.
 #pragma once
 #include "ir/facts.h"
 #include "ir/match.h"
@@ -19,8 +35,8 @@ int reduce_op_axis(const Stmt *stmt);           // of a reduction or scan
 bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
 Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b);   // of two partial results
-// The source's layout with only that along the axis which is reduced (tv_split_axis), and the destination's. NULL: the
-// threads along the axis do not come out as so many parts.
+// The source's layout with only the reduced digits along the axis (tv_split_axis), and the destination's. NULL: the
+// threads along the axis cannot be split into that many partial results.
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src);
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
 
@@ -28,11 +44,12 @@ const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src)
 enum { SCAN_SRC = OPERAND_INDEX(SCAN_SUM, src), SCAN_DST = OPERAND_INDEX(SCAN_SUM, dst) };
 enum { SCAN_SCRATCH = OPERAND_INDEX(SCAN_SUM, scratch) };
 _Static_assert(OPERAND_INDEX(SCAN_SUM, axis) == OPERAND_INDEX(REDUCE_SUM, axis), "one way to ask for the axis");
-int64_t scan_scratch(const Layout *tv, int axis, int64_t lanes);   // elements that the warps exchange; 0: none
-// Where a reduction or scan has its scratch among its operands; -1: neither.
+int64_t scan_scratch(const Layout *tv, int axis,
+                     int64_t lanes);   // scratch elements for the exchange between warps; 0: none
+// Operand number of the scratch of a reduction or scan; -1: neither.
 int scratch_operand(const Stmt *stmt);
 
-// Places of operands (ir/match.h names them where no loop over them needs a number).
+// Operand numbers (ir/match.h names operands; loops over operands need numbers).
 enum {
     GEMM_A = OPERAND_INDEX(GEMM, a),
     GEMM_B = OPERAND_INDEX(GEMM, b),
@@ -49,10 +66,10 @@ enum {
     COPY_BLOCKS = OPERAND_INDEX(COPY, blocks)
 };
 
-// ---- gemm by mma: how operands come from shared memory ----
+// ---- gemm by mma: operands in shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma
 
-// Elements of k of the operands that are loaded at once: what one instruction takes, or two.
+// Elements of k per load of the operands: k of one instruction, or of two.
 int64_t gemm_step(const Target *target, const Stmt *gemm);
 
 // One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer
@@ -62,14 +79,14 @@ typedef struct MatrixLoad {
     bool is_b;    // b: two n tiles of 8; a: one m tile of 16
     bool trans;   // the outer dim is contiguous in memory
     int count;    // 8x8 matrices: 4 or 2
-    int pack;     // elements that are one for ldmatrix, 16 bits: 1 or 2
+    int pack;     // elements per 16-bit unit of ldmatrix: 1 or 2
 } MatrixLoad;
 MatrixLoad matrix_load(const Stmt *gemm, int operand, int count);
-// Here as expressions of the lane: constants if it is one.
+// Row start (outer, inner) as expressions of the lane; constants if the lane is constant.
 void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
-// The operand can be read with ldmatrix: 16-bit elements in shared memory; 8-bit ones where k is contiguous.
+// The operand can be read with ldmatrix: 16-bit elements in shared memory, or 8-bit ones if k is contiguous.
 bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand);
-// Where it cannot: values of the instruction's layout that are neighbours along k in memory, read in one access.
+// Otherwise: values of the instruction's layout that are consecutive along k in memory, read in one access.
 int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout);
 
 // ---- lowering ----
@@ -79,32 +96,32 @@ typedef struct Lower {
     Func *kernel;
     const Target *target;
     Facts *facts;
-    Var *thread;      // the thread index of the region being made
-    Var *warpgroup;   // of a role of several: which one the thread is of. NULL: there is one
+    Var *thread;      // the thread index of the current region
+    Var *warpgroup;   // of a role of several: index of the thread's warpgroup. NULL: a single one
     int64_t threads;
     Map *locals;     // fragment Buf -> local Buf
     Map *physical;   // shared Buf -> physical Buf
-    bool one;        // the role does only what one thread does: the others stay away from all of it
-    bool repeats;    // what is being lowered stands in a loop
+    bool one;        // one thread executes the whole role
+    bool repeats;    // the current statement is in a loop
 } Lower;
 
 Expr *lower_thread(Lower *lower);                     // t
 Expr *lower_lane(Lower *lower);                       // of the warp
-Expr *lower_simple(const Lower *lower, Expr *expr);   // simplified with what is known
-// The thread's value number `value` of the layout lies within the buffer's shape; NULL: all do.
+Expr *lower_simple(const Lower *lower, Expr *expr);   // simplified with the facts
+// The condition that the thread's value number `value` is within the buffer's shape; NULL: all are.
 Expr *lower_inside(Lower *lower, const Layout *layout, const Buf *buf, Expr *value);
-// The body of a new loop begin .. end, whose index is known to the facts until they are released.
+// The body of a new loop begin .. end. The index is known to the facts until they are released.
 Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begin, int64_t end, Span loc, Expr **index,
                      Block *out);
 void lower_barrier(Lower *lower, Block *out);   // of all threads of the CTA or role
-// An element as threads address it: of a shared buffer its physical place (ring dims, then Forward); others stay.
+// An element in the coordinates of threads: physical for a shared buffer (slots, then Forward); unchanged for others.
 Region *lower_place(Lower *lower, Buf *buf, int count, Expr *const *indices);
-// The same of a tile in the slot that `tile` names.
+// The same for a tile, in the slot of `tile`.
 Region *lower_in_slot(Lower *lower, const Region *tile, int count, Expr *const *at);
-// All shared and fragment accesses left in a statement (outside loops made by the lowering) become physical.
+// Makes all remaining shared and fragment accesses of a statement physical (outside of the loops that lowering emits).
 Expr *lower_expr(Lower *lower, Expr *expr);
 Expr *lower_load(Lower *lower, Expr *load);   // outside loops
-// The slot of a fragment element that every thread holds; where not all do, an error.
+// The slot of a fragment element that every thread holds; error if some thread does not.
 Expr *lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc);
 Buf *lower_local(Lower *lower, Buf *fragment);   // its local array
 Buf *lower_physical(Lower *lower, Buf *shared);
@@ -116,32 +133,32 @@ void lower_block(Lower *lower, const Block *from, Block *to);
 void lower_stmt(Lower *lower, Stmt *stmt, Block *out);
 // The body of an `if` for thread 0 and the guard (NULL: none).
 Block *lower_single_thread(Lower *lower, Expr *guard, Block *out);
-// A `thread (t in n)` region for `threads` threads; statements that are lowered from here on go by its index.
+// A `thread (t in n)` region for `threads` threads; statements lowered from here on use its index.
 Stmt *open_region(Lower *lower, int64_t threads, Span loc);
-// Scalars that all roles see, the roles, and between them what the whole block does.
+// Scalars that all roles use, the roles, and between them the statements of the whole CTA.
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
-bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // false: it neither begins nor ends one
-bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: it is everybody's
+bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // an order barrier; false: another statement
+bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: a wait of all warpgroups
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
-// The part of it that each thread does for its values first .. first + count of the loop's map (multiples of its
-// @vector); count 0: all.
+// The same for the thread's values first .. first + count of the loop's map only (multiples of its @vector); count 0:
+// all.
 void lower_loop_slice(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
-// A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: its fragments are
-// loaded a step ahead.
+// A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: fragments are loaded
+// one step ahead.
 bool is_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out);
-// Hopper (lower_hopper.c): a copy that TMA does, for the thread that starts it; a gemm by wgmma.
+// Hopper (lower_hopper.c): a TMA copy, for the thread that starts it; a gemm by wgmma.
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
 // From a shared tile to a tensor, by tma_store or tma_add; closes a group.
 void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out);
-// Of a fragment, by all threads, with the `loops` (@epilogue_subtile) that stand before it.
+// A TMA store of a fragment, by all threads, with the `loops` (@epilogue_subtile) before it.
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(ldmatrix)
-// Row k of S (`load`: of ldmatrix) or d of T (of stmatrix) whose address the lane gives, from the warp's corner on; the
-// other one is where in it. T's layout (NULL: not known yet) says in which order it has k.
+// The lane's address operand, relative to the warp's corner: row k of S (`load`, for ldmatrix) or row d of T (for
+// stmatrix); the other result is the position in the row. T's layout (NULL: not known yet) gives the order of k.
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);
-bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the digits of its layout along the axis leave gaps
+bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the layout's digits along the axis have gaps

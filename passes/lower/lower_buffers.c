@@ -1,5 +1,5 @@
-// Buffers as threads see them: a fragment is a local array, a shared buffer has its physical shape; and expressions
-// outside loops in these terms.
+// Buffers in terms of threads: a fragment is a local array, a shared buffer has its physical shape. Expressions outside
+// of loops in these terms.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"

@@ -7,15 +7,15 @@
 //     ldmatrix x4   b[j * 4]   for each pair of column tiles (16 x 16 of B), x2 for an odd last one
 //     mma           acc[(i * NT + j) * 4] += a[i * 8] * b[j * 4]
 //
-// All four operand orders come from one table: ldmatrix gives lane l the row fragment it needs when k is contiguous in
-// memory; when the other dim is contiguous the .trans form transposes each 8x8 block. (PTX ISA, ldmatrix; "Matrix
+// All four operand orders come from one table. ldmatrix gives lane l the row fragment that it needs if k is contiguous
+// in memory; if the other dim is contiguous, the .trans form transposes each 8x8 matrix. (PTX ISA, ldmatrix; "Matrix
 // fragments for mma.m16n8k16".) Operands that ldmatrix cannot read (other widths) are loaded by the instruction's own
-// layout, in runs along k. An operand a in registers is used where it is.
+// layout, in runs along k. Operand a in registers is used in place.
 //
-// 8-bit elements that are contiguous along k are for ldmatrix 16-bit pairs: it gives each lane what the instructions of
-// 8-bit types want. Where there are none, operands are converted to 16 bits in registers, exactly, and one load of 32 k
-// feeds two instructions. The lane has k = 4 * member + {0,1,2,3} and the instruction takes them for 2 * member + {0,1}
-// | + 8: a permutation of k, the same for both operands.
+// For ldmatrix, 8-bit elements that are contiguous along k are 16-bit pairs: each lane gets the operands of 8-bit
+// instructions. Without 8-bit instructions, operands are converted to 16 bits in registers, exactly, and one load of 32
+// k feeds two instructions. The lane holds k = 4 * member + {0,1,2,3} and the instruction uses them as 2 * member +
+// {0,1} | + 8: a permutation of k, the same for both operands.
 //
 // Loops over tiles that end in a gemm: lower_gemm_loop.c.
 #include "passes/lower/lower_gemm.h"
@@ -24,14 +24,14 @@
 #include "passes/layout/fragment.h"
 #include <string.h>
 
-// ---- what is known about a gemm ----
+// ---- properties of a gemm ----
 
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm) {
     if (!via_is(gemm, VIA_MMA)) return NULL;
     return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
 }
 
-// Bytes of an element of an ldmatrix matrix: as many elements a row as there are rows.
+// Bytes of an element of an ldmatrix matrix: a row has as many elements as the matrix has rows.
 static int matrix_element(void) {
     return matrix_facts.row_bytes / matrix_facts.rows;
 }
@@ -80,7 +80,7 @@ int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout) {
     return along_k && !outer_is_contiguous(gemm->call.args[operand].region, operand) ? first->extent : 1;
 }
 
-// The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps which side the lanes walk.
+// The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps the order of the lanes.
 void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
     Expr *eight = e_int(arena, 8), *sixteen = e_int(arena, 16);
     if (load->count == 2) lane = e_mod(arena, lane, sixteen);
@@ -104,7 +104,7 @@ static bool in_fragment(const GemmOperand *operand) {
     return operand->region->buf->scope == SCOPE_FRAGMENT;
 }
 
-// Physical place of operand element (outer, inner k) in shared memory.
+// Physical address of operand element (outer, inner k) in shared memory.
 static Region *operand_element(Gemm *gemm, int operand, Expr *outer, Expr *inner) {
     const Region *region = gemm->operands[operand].region;
     Expr *at[2] = {operand == GEMM_A ? outer : inner, operand == GEMM_A ? inner : outer};
@@ -115,13 +115,13 @@ Block *gemm_counted(Gemm *gemm, LoopKind kind, const char *name, int64_t count, 
     return lower_counted(gemm->lower, kind, name, 0, count, place(gemm), index, out);
 }
 
-// Where slot `slot` of an operand's registers is in the set in use.
+// Index of slot `slot` of an operand's registers in the current set.
 static Expr *in_set(const Gemm *gemm, const GemmOperand *operand, Expr *slot) {
     if (!gemm->set) return slot;
     return e_add(gemm->arena, e_times(gemm->arena, gemm->set, operand->tiles * operand->values), slot);
 }
 
-// Some tiles of an operand, from element (outer, inner) on, to its registers from `slot` on.
+// A load of several tiles of an operand, from element (outer, inner) on, to its registers from `slot` on.
 typedef struct Load {
     int operand;
     Expr *slot, *outer, *inner;
@@ -139,8 +139,8 @@ static void push_ldmatrix(Gemm *gemm, const Load *load, int count, Block *out) {
                arg_int(arena, count), arg_value(e_bool(arena, matrices.trans)));
 }
 
-// Value v of the instruction's layout lies at (outer, k) = layout(lane, v); a run of them in one access where memory
-// has it so.
+// Value v of the instruction's layout is at (outer, k) = layout(lane, v); consecutive values are one access if memory
+// allows.
 static void push_elements(Gemm *gemm, const Load *load, Block *out) {
     Arena *arena = gemm->arena;
     const GemmOperand *operand = &gemm->operands[load->operand];
@@ -167,7 +167,7 @@ static Load load_of(const Gemm *gemm, int operand, Expr *i, int64_t tiles, Expr 
                   e_add(arena, o->corner, e_times(arena, i, tiles * o->extent)), e_times(arena, kk, gemm->step)};
 }
 
-// ldmatrix takes one tile of a at once, or two of b.
+// ldmatrix loads one tile of a, or two of b.
 static void load_operand(Gemm *gemm, int operand, Expr *kk, Block *out) {
     const GemmOperand *o = &gemm->operands[operand];
     bool matrices = matrix_load_possible(gemm->lower->target, gemm->stmt, operand);
@@ -190,14 +190,15 @@ void gemm_load(Gemm *gemm, Expr *kk, Block *out) {
     load_operand(gemm, GEMM_B, kk, out);
 }
 
-// Registers of tile `tile` of an operand, of the set in use, to registers of the instruction's type from `to` on.
+// Converts tile `tile` of an operand, in the current set, to registers of the instruction's type from `to` on.
 static void convert_tile(Gemm *gemm, int operand, Expr *tile, Expr *to, Block *out) {
     Arena *arena = gemm->arena;
     const GemmOperand *o = &gemm->operands[operand];
     Expr *v;
     Block *body = gemm_counted(gemm, LOOP_UNROLL, "v", o->values, &v, out);
     Expr *source = v;
-    if (gemm->step > gemm->info->k && operand == GEMM_A) {   // a row's 4 values in a register; it wants 2 and 2
+    if (gemm->step > gemm->info->k &&
+        operand == GEMM_A) {   // 4 values of a row in one register; the instruction needs 2 and 2
         Expr *pair = e_rem(arena, v, 2), *row = e_rem(arena, e_over(arena, v, 2), 2);
         Expr *high = e_rem(arena, e_over(arena, v, 4), 2), *half = e_over(arena, v, 8);
         source = e_add(arena, e_add(arena, e_times(arena, half, 8), e_times(arena, row, 4)),
@@ -208,7 +209,7 @@ static void convert_tile(Gemm *gemm, int operand, Expr *tile, Expr *to, Block *o
                  e_cast(arena, o->wide->type, e_load1(arena, o->local, slot)));
 }
 
-// All tiles of b, which every row of tiles needs.
+// Converts all tiles of b, which every row of tiles uses.
 void gemm_convert(Gemm *gemm, Block *out) {
     const GemmOperand *b = &gemm->operands[GEMM_B];
     Expr *j;
@@ -217,7 +218,7 @@ void gemm_convert(Gemm *gemm, Block *out) {
     convert_tile(gemm, GEMM_B, j, e_times(gemm->arena, j, b->values), body);
 }
 
-// Registers of piece p of a tile, as the instruction takes them.
+// Registers of piece p of a tile, as operand of the instruction.
 static Arg multiplied(const Gemm *gemm, const GemmOperand *o, Expr *tile, Expr *p) {
     Arena *arena = gemm->arena;
     int64_t pieces = gemm->step / gemm->info->k;
@@ -232,7 +233,7 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     Expr *i, *j, *p = e_int(arena, 0);
     Block *body = lower_counted(gemm->lower, LOOP_UNROLL, "i", from, to, place(gemm), &i, out);
     Expr *a_tile = in_fragment(a) ? e_add(arena, e_times(arena, i, gemm->k_steps), kk) : i;
-    if (a->wide) {   // a row of tiles at a time
+    if (a->wide) {   // one row of tiles at a time
         a_tile = e_int(arena, 0);
         convert_tile(gemm, GEMM_A, i, a_tile, body);
     }
@@ -243,7 +244,7 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
                multiplied(gemm, b, j, p), arg_element(arena, gemm->acc, c));
 }
 
-// The value itself where it is a constant or a variable, else a new variable.
+// A constant or variable itself; else a new variable.
 static Expr *bound(Gemm *gemm, const char *name, Expr *value, Block *out) {
     value = lower_simple(gemm->lower, value);
     if (value->kind == EXPR_INT || value->kind == EXPR_VAR) return value;
@@ -257,7 +258,7 @@ static const Layout *instruction_layout(Arena *arena, const char *text) {
     return layout_parse(arena, text, 0, &why);
 }
 
-// Declares the operand's registers; its instruction tiles are split over so many warps, of which this is number `warp`.
+// Declares the operand's registers; its instruction tiles are split over `warps` warps; this is number `warp`.
 static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Block *body) {
     Arena *arena = gemm->arena;
     GemmOperand *o = &gemm->operands[operand];
@@ -273,7 +274,7 @@ static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Bloc
                    : block_local(arena, body, is_a ? "a" : "b", buf->type, sets * o->tiles * o->values, place(gemm));
 }
 
-// In the instruction's type: a tile of a, all tiles of b.
+// Registers of the instruction's type: for one tile of a, for all tiles of b.
 static void begin_wide(Gemm *gemm, int operand, Block *body) {
     GemmOperand *o = &gemm->operands[operand];
     bool is_a = operand == GEMM_A;
@@ -324,8 +325,7 @@ static Expr *multiply_add(Arena *arena, Type type, Expr *a, Expr *b, Expr *c) {
     return e_call(arena, OP_FMA, 3, args);
 }
 
-// for (k) unroll (r) acc[r] += a[row(t, r), k] * b[k, column(t, r)]; equal loads of the values are one load for the
-// back end.
+// for (k) unroll (r) acc[r] += a[row(t, r), k] * b[k, column(t, r)]; the back end merges equal loads.
 static void lower_fma(Gemm *gemm, const Buf *fragment, Block *out) {
     Arena *arena = gemm->arena;
     Lower *lower = gemm->lower;
@@ -342,7 +342,7 @@ static void lower_fma(Gemm *gemm, const Buf *fragment, Block *out) {
     block_store1(arena, body, gemm->acc, r, e_cast(arena, gemm->acc->type, sum));
 }
 
-// Where it does not accumulate it starts from zeros.
+// Starts from zeros unless it accumulates.
 static void clear_accumulator(Gemm *gemm, Expr *accumulate, const Layout *layout, Block *out) {
     Arena *arena = gemm->arena;
     Expr *r;

@@ -1,7 +1,7 @@
-// A loop over tiles that waits for its copies at its top and ends in a gemm on the tensor cores, for one thread.
+// A loop over tiles that waits for its copies first and ends with a gemm on the tensor cores, for one thread.
 //
-// The fragments of the next k step are loaded while this one is multiplied, also across the iteration, so that the
-// tensor cores idle neither at the barrier nor behind a burst of copies:
+// The fragments of the next k step are loaded while the current one is multiplied, also across iterations, so that the
+// tensor cores idle neither at the barrier nor after a burst of copies:
 //
 //     if (0 < steps) { wait; barrier; load(tile 0, step 0) }
 //     for (k in steps) unroll (kk in 4) {
@@ -13,16 +13,16 @@
 //         if (kk == 3) { wait; barrier; load(tile min(k + 1, steps - 1), step 0) }
 //         multiply(step kk, lower rows);
 //     }
-//     wait for the copies of tiles that do not exist, if something else uses their memory;
+//     wait for the copies of tiles that do not exist, if other buffers use their memory;
 //
-// Two sets of operand registers alternate. The wait and the barrier stand where as many groups were committed as at the
-// top of the next iteration, and after the last load of tile k, so they order what they did before. There are products
-// on both sides, so that a warp that waits has some in flight.
+// Two sets of operand registers alternate. At the wait and the barrier as many groups are committed as at the top of
+// the next iteration, and the last load of tile k is over, so they order the same accesses as before. There are MMAs on
+// both sides, so a waiting warp has some in flight.
 //
-// Branches would part the copies and loads from the products that hide them, so there are none: the last iteration
+// Branches would separate the copies and loads from the MMAs that hide them, so there are none: the last iteration
 // loads its own tile again, and `if (k + 2 < steps) copy` becomes a copy with nothing valid, which reads nothing and
-// writes zeros to the slot it would have filled. Nobody reads that, but something else may live there later: hence the
-// last wait.
+// writes zeros to the slot. These zeros are never read, but another buffer may later use that memory: hence the last
+// wait.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
@@ -57,7 +57,7 @@ bool is_gemm_loop(const Target *target, const Stmt *loop) {
     if (!expr_is_int(loop->loop.iters[0].begin, 0) || !expr_is_int(loop->loop.iters[0].step, 1)) return false;
     const Stmt *last = vec_last(body);
     if (leading_waits(body) == 0 || !match_gemm(last, &gemm) || !gemm_instruction(target, last)) return false;
-    bool alternates = region_extent(gemm.a, 1) / gemm_step(target, last) % 2 == 0;   // sets of registers
+    bool alternates = region_extent(gemm.a, 1) / gemm_step(target, last) % 2 == 0;   // of the sets of registers
     if (gemm.accumulate || !alternates || !matrix_load_possible(target, last, GEMM_A) ||
         !matrix_load_possible(target, last, GEMM_B))
         return false;
@@ -68,7 +68,7 @@ bool is_gemm_loop(const Target *target, const Stmt *loop) {
 
 // ---- fragments across iterations ----
 
-// Waits as at the top of the loop, then the first fragments of tile `tile`.
+// The waits from the top of the loop, then the first fragments of tile `tile`.
 static void enter_tile(Gemm *gemm, const Stmt *loop, Expr *tile, Block *out) {
     Arena *arena = gemm->arena;
     const Block *body = &loop->loop.body;
@@ -88,15 +88,15 @@ static Expr *next_tile(Arena *arena, const Iter *iter) {
     return e_min(arena, e_plus(arena, e_var(arena, iter->var), 1), last);
 }
 
-// ---- copies without branches, in parts ----
+// ---- copies without branches, in pieces ----
 
 typedef struct Copies {
     Gemm *gemm;
     const Stmt *loop;
     Block spread;        // unrolled loops of copies
-    Block first, last;   // what else there is to do ahead of them and after them
-    bool masked;         // some have nothing valid
-    bool left;           // some are under way when the loop ends
+    Block first, last;   // other statements before and after the copies
+    bool masked;         // some may have nothing valid
+    bool left;           // some are in flight when the loop ends
 } Copies;
 
 static bool only_cp_async(const Block *block) {
@@ -105,8 +105,8 @@ static bool only_cp_async(const Block *block) {
     return true;
 }
 
-// The copies go to a slot that is also free where their condition does not hold. In a loop with few, known trips the
-// condition may decide the trip, and the slot with it (`if (k <= 0) copy(.., As[1])`), which the other trips read.
+// The copies go to a slot that is free even if their condition is false. In a loop with few, known trips the condition
+// may select the iteration, and with it the slot (`if (k <= 0) copy(.., As[1])`), which other iterations read.
 static bool reaches_loop_end(const Block *block, const Stmt *loop) {
     int64_t trips;
     if (!expr_const(loop->loop.iters[0].end, &trips)) return true;
@@ -125,7 +125,7 @@ static Expr *where(Arena *arena, Expr *condition, Expr *valid) {
     return e_select(arena, e_and(arena, condition, valid->select.condition), valid->select.yes, zero);
 }
 
-// Its copies have nothing valid where the condition does not hold.
+// Makes copies have nothing valid if the condition is false.
 static void mask_copies(Arena *arena, Expr *condition, Block *block) {
     FOR_EACH_STMT_MUT (stmt, block) {
         if (!is_call(stmt, OP_CP_ASYNC)) continue;
@@ -143,7 +143,7 @@ static bool is_unrolled(const Stmt *stmt) {
     return expr_is_int(iter->begin, 0) && expr_const(iter->end, &end) && expr_is_int(iter->step, 1);
 }
 
-// Sorts the lowered copies of one iteration. Without a branch: masked ones, and those that always happen.
+// Sorts the lowered copies of one iteration: spread (masked, or unconditional), first, last.
 static void sort_copies(Copies *copies, Block *block) {
     Arena *arena = copies->gemm->arena;
     FOR_EACH_ITEM (stmt, block) {
@@ -175,7 +175,7 @@ static int64_t copies_count(const Copies *copies) {
     return count;
 }
 
-// Copies number from .. to, counted through all loops.
+// Copies from .. to, numbered through all loops.
 static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *out) {
     Arena *arena = copies->gemm->arena;
     int64_t begin = 0;
@@ -195,7 +195,7 @@ static Block *at_step(Gemm *gemm, Expr *kk, int64_t step, Block *out) {
     return block_if(gemm->arena, out, e_eq(gemm->arena, kk, e_int(gemm->arena, step)));
 }
 
-// All steps but the last share the copies; the commit follows the last part.
+// Distributes the copies over all steps but the last; the commit follows the last piece.
 static void interleave_copies(const Copies *copies, Expr *kk, Block *out) {
     Gemm *gemm = copies->gemm;
     int64_t pieces = gemm->k_steps - 1, count = copies_count(copies);
@@ -241,7 +241,7 @@ static int64_t end_of(const Buf *physical) {
     return physical->offset + buf_space(physical);
 }
 
-// Whether something else lives in the memory of this buffer.
+// Whether another buffer shares the memory of this buffer.
 static bool shares_memory(Lower *lower, const Buf *buffer) {
     FOR_EACH_STMT (stmt, &lower->kernel->body) {
         if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
@@ -257,7 +257,7 @@ static bool copies_share(Lower *lower, const Block *copies) {
     return false;
 }
 
-// Whether copies are still under way after the waits at the top of an iteration.
+// Whether copies are still in flight after the waits at the top of an iteration.
 static bool leaves_copies(const Block *body) {
     for (int i = 0; i < leading_waits(body); i++)
         if (is_call(body->items[i], OP_CP_ASYNC_WAIT) && expr_is_int(body->items[i]->call.args[0].value, 0))

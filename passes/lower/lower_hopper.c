@@ -1,14 +1,14 @@
 // Copies by TMA and gemms by wgmma, for one thread.
 //
 // One thread starts a copy, a box at a time: a panel of the tile, one swizzle span wide (tma.h). The tensor map is a
-// parameter that launches fill in; it is made here, from the panel and the tensor, so that the two cannot disagree.
+// parameter that launches fill in; it is derived here from the panel and the tensor, so the two always agree.
 //
-// A gemm is a run of instructions for each strip of 64 rows and each panel along k. How an operand lies in its panels
-// is the instruction's to know (PTX ISA, "Matrix descriptor"; "Strides"):
+// A gemm is a run of instructions for each strip of 64 rows and each panel along k. The matrix descriptor gives the
+// position of an operand in its panels (PTX ISA, "Matrix descriptor"; "Strides"):
 //
 //     k contiguous    rows of a panel are rows of the operand: 8 of them are `stride` bytes; the next k is `step` = the
 //                     instruction's k in bytes, within the row
-//     m contiguous    rows of a panel are k: 8 of them are `stride` bytes, `step` is the instruction's k rows; the next panel
+//     m contiguous    rows of a panel are k: 8 of them are `stride` bytes, `step` is the instruction's k rows; the next
 //                     along m (or n) is `lead` bytes away
 #include "ir/build.h"
 #include "passes/analysis/util.h"
@@ -24,7 +24,7 @@ static int64_t warpgroups_of(const Lower *lower) {
 
 // ---- tensor maps ----
 
-// A box of the region's tile, with these extents; 1 at its other dims.
+// A tensor map for boxes of the region's tile with these extents; extent 1 in its other dims.
 static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extents, int swizzle, bool tf32) {
     Arena *arena = lower->arena;
     Func *kernel = lower->kernel;
@@ -52,7 +52,7 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
 
 // ---- TMA ----
 
-typedef struct Boxes {   // that a tile is copied in: its panels
+typedef struct Boxes {   // the boxes of a tile: its panels
     const Region *tile, *region;
     TmaPanels panels;
     Expr *map;
@@ -70,7 +70,7 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
     return true;
 }
 
-// The place of a panel in the tile.
+// The address of a panel in the tile.
 static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
     Expr *at[TENSOR_MAP_RANK];
     int rank = region_rank(boxes->tile);
@@ -78,7 +78,7 @@ static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
     return arg_region(lower_in_slot(lower, boxes->tile, rank, at));
 }
 
-// Coordinates in the tensor, innermost first: of the region's start, so many columns and rows on (rows NULL: none).
+// Coordinates in the tensor, innermost first: the region's start plus `columns` and `rows` (NULL: none).
 static void set_coordinates(Lower *lower, const Region *region, int64_t columns, Expr *rows, Arg *out) {
     for (int d = 0; d < region->count; d++) {
         const RegionDim *dim = &region->dims[region->count - 1 - d];
@@ -121,12 +121,12 @@ void lower_tma_away(Lower *lower, const Stmt *stmt, OpId op, Block *out) {
 
 // ---- stores ----
 //
-// A box at a time: the registers go to a buffer by stmatrix, in the swizzle that TMA undoes, and one thread starts the
-// store. It reads the buffer while the next box is written to the other one:
+// A box at a time: stmatrix writes the registers to a buffer, in the swizzle that TMA reverses, and one thread starts
+// the store. TMA reads the buffer while the next box is written to the other buffer:
 //
 //     bulk_wait(1, read)      the store before the last has read its buffer: this one
-//     barrier()               ... which all threads know now
-//     loops                   what the box still needs (stage_through_shared.c)
+//     barrier()               ... so all threads may write
+//     loops                   epilogue of the box (stage_through_shared.c)
 //     stmatrix                16 rows and 16 columns of a warp at once
 //     fence_async()           ordinary stores, read by TMA
 //     barrier()
@@ -140,17 +140,17 @@ typedef struct Store {
     const Block *loops;
     TmaStore shape;
     Block *out;
-    bool tile;   // it goes through a tile of its own shape
+    bool tile;   // staged in a tile of its own shape
 } Store;
 
 typedef struct Box {   // of the tile
-    Expr *slot;        // where it is staged
+    Expr *slot;        // of the staging
     int64_t row, column, columns;
     int swizzle;
     bool last;
 } Box;
 
-// Of several warpgroups each stores its own rows: this is the thread within it.
+// If several warpgroups store, each stores its own rows: the thread index within the warpgroup.
 static Expr *thread_of_warpgroup(Lower *lower) {
     Expr *t = lower_thread(lower);
     return lower->warpgroup ? e_rem(lower->arena, t, target_warpgroup(lower->target)) : t;
@@ -161,7 +161,7 @@ static Block *push_first_thread(Store *store) {
     return block_if(store->arena, store->out, e_eq(store->arena, thread_of_warpgroup(store->lower), zero));
 }
 
-// Of the warpgroup.
+// Barrier of the warpgroup.
 static void push_barrier(Store *store) {
     Lower *lower = store->lower;
     Arg args[2] = {{0}};
@@ -172,7 +172,7 @@ static void push_barrier(Store *store) {
     block_call(store->arena, store->out, store->loc, OP_BARRIER, COUNT_OF(args), args);
 }
 
-// Where the warpgroup's rows begin.
+// First row of the warpgroup.
 static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
     if (!lower->warpgroup || rows == 0) return e_int(lower->arena, 0);
     return e_times(lower->arena, e_var(lower->arena, lower->warpgroup), rows);
@@ -183,8 +183,8 @@ static Expr *box_row(Store *store, const Box *box) {
     return e_plus(store->arena, warpgroup_rows(store->lower, rows), box->row);
 }
 
-// Indices of a staging buffer: the warpgroup's part, where there are several, the slot, row and column. Of a whole
-// tile: row and column, from the box's first on.
+// Indices of a staging buffer: the warpgroup (if several), slot, row and column. In a whole tile: row and column, from
+// the box's first on.
 static Arg staging_place(Store *store, Buf *buf, const Box *box, Expr *row, Expr *column) {
     Lower *lower = store->lower;
     Expr *at[4];
@@ -201,7 +201,7 @@ static Arg staging_place(Store *store, Buf *buf, const Box *box, Expr *row, Expr
     return arg_region(lower_place(lower, buf, count, at));
 }
 
-// 8 or 16 columns (`count` matrices) from `column` of the box, whose registers start at `first`.
+// Stores 8 or 16 columns (`count` matrices) from `column` of the box, whose registers start at `first`.
 static void push_matrices(Store *store, Buf *buf, const Box *box, Expr *column, Expr *first, int count, Block *to) {
     Lower *lower = store->lower;
     Arena *arena = store->arena;
@@ -218,7 +218,7 @@ static void push_matrices(Store *store, Buf *buf, const Box *box, Expr *column, 
                arg_element(arena, out, zero), arg_int(arena, count), arg_value(e_bool(arena, false)));
 }
 
-// The registers of a box, from `first` on, to its buffer: 16 columns at a time.
+// Stores the registers of a box, from `first` on, to its buffer, 16 columns at a time.
 static void push_columns(Store *store, Buf *buf, const Box *box, int64_t first) {
     Arena *arena = store->arena;
     int64_t pairs = box->columns / 16;
@@ -260,20 +260,21 @@ static void push_box(Store *store, Buf *buf, const Box *box) {
     if (!store->tile || box->last) block_call(arena, only, store->loc, OP_BULK_COMMIT, 0, NULL);
 }
 
-// Stores that may still read when a box is written: those since its slot's last, in this tile or the one before.
+// Stores that may still be reading when a box is written: those since the last use of its slot, in this tile or the
+// previous one.
 static int64_t stores_since(int64_t boxes, int64_t slots, int64_t box) {
     int64_t since = 0;
     while ((box + boxes - 1 - since) % boxes % slots != box % slots) since++;
     return since;
 }
 
-// Of the buffer that the boxes of a tile share.
+// Slots of the buffer that the boxes of a tile share.
 static int64_t slots_of(const Lower *lower, const Buf *buf) {
     int warpgroups = lower->warpgroup != NULL;   // a dim
     return buf->rank - warpgroups == 3 ? buf_extent(buf, buf->rank - 3) : 1;
 }
 
-// Registers are taken as wgmma leaves them.
+// The registers must have wgmma's order.
 static void check_layout(const Store *store) {
     const Buf *fragment = store->copy.src->buf;
     Lower *lower = store->lower;
@@ -319,7 +320,7 @@ void lower_tma_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *
 
 // ---- wgmma ----
 
-typedef struct Described {   // of a gemm, in shared memory
+typedef struct Described {   // an operand in shared memory
     const Region *region;
     TmaPanels panels;
     bool k_major;
@@ -339,8 +340,8 @@ static Described described(const Region *region, bool is_b, const WgmmaInfo *inf
     return operand;
 }
 
-// Where the operand's rows (of m or n) from `outer` and its k from `k` start; `rows`: of a, of each warpgroup. Physical
-// coordinates of tma_layout: the slot, the panel, the group of 8 rows.
+// Address of the operand's rows (of m or n) from `outer` and its k from `k`; `rows`: of a, per warpgroup. Physical
+// coordinates of tma_layout: slot, panel, group of 8 rows.
 static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
     Arena *arena = lower->arena;
     int64_t row = o->k_major ? outer : k, column = o->first + (o->k_major ? k : outer);
@@ -364,13 +365,13 @@ static void set_described(Lower *lower, const Described *o, Arg *out) {
     out[3] = arg_int(lower->arena, o->step);
 }
 
-typedef struct Products {   // of a gemm, by one warpgroup
+typedef struct Products {   // of one warpgroup
     Lower *lower;
     GemmOp gemm;
     Span loc;
     WgmmaInfo info;
     Described a, b;
-    bool registers;   // a is in them
+    bool registers;   // a is in registers
     int64_t strips;
 } Products;
 
@@ -400,7 +401,7 @@ static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block
     block_call(arena, out, p->loc, OP_WGMMA, COUNT, args);
 }
 
-// Both operands have k in one order.
+// Both operands must have k in the same order.
 static void check_order(const Products *p, const Stmt *gemm) {
     Lower *lower = p->lower;
     const Buf *a = p->gemm.a->buf;
@@ -424,7 +425,7 @@ void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
     EXPECT(lower->context->failure, run > 0 && run % p.info.k == 0, "%lld columns of k in a panel", (long long)run);
-    bool fenced = out->count > 0 && is_call(vec_last(out), OP_WGMMA_COMMIT);   // by the product before
+    bool fenced = out->count > 0 && is_call(vec_last(out), OP_WGMMA_COMMIT);   // by the previous gemm
     if (!fenced) block_call(arena, out, stmt->loc, OP_WGMMA_FENCE, 0, NULL);
     for (int64_t at = 0; at < k; at += run)
         for (int64_t strip = 0; strip < p.strips; strip++) push_run(&p, strip, at, run / p.info.k, out);

@@ -1,10 +1,10 @@
-// Loops of a tile (parallel, copy, fill, transpose) as what one thread does.
+// Tile loops (parallel, copy, fill, transpose) for one thread.
 //
-// The map numbers the thread's iterations: value v of thread t is the point map(t, v). They run in groups of n =
-// @vector consecutive points along the fast dim:
+// The map numbers the thread's iterations: value v of thread t is iteration map(t, v). They run in groups of n =
+// @vector consecutive iterations along the fast dim:
 //
 //     unroll (q in V / n) {
-//         let i = ..., j = ...;                                  the group's first point, by Forward of the map
+//         let i = ..., j = ...;                                  the group's first iteration, by Forward of the map
 //         local x_v: bf16[8];
 //         if (guard) vectorized (e in 8) x_v[e] = x[i, j + e];   unit-stride memory is read in one access,
 //         else unroll (e in 8) x_v[e] = 0;
@@ -12,16 +12,15 @@
 //         if (guard) vectorized (e in 8) y[i, j + e] = y_v[e];   and written (or added to) in one
 //     }
 //
-// A fragment element is the thread's own slot, known from the group and e. Guards are what facts could not prove; when
-// a guard differs between the elements of a group there are two versions, chosen by one test for the whole tile: an
-// unguarded one in vectors, and a guarded one element by element. Points beyond the loop's extents (a padded map) and
-// memory writes by replicas are masked. A condition on a few registers around all of the body, like that of a row, is
-// put to the warp first: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`, and none of its threads goes through the loop
-// for nothing. Started copies become cp_async with the number of valid elements; the indices of a gather are read
-// before the first one.
+// A fragment element is the thread's own slot, known from the group and e. Guards are conditions that facts could not
+// prove. If a guard differs between the elements of a group, there are two versions, chosen by one test for the whole
+// tile: an unguarded one in vectors, and a guarded one element by element. Iterations beyond the loop's extents (a
+// padded map) and memory writes by replicas are masked. A condition on a few registers around the whole body, like that
+// of a row, is first tested by the warp: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`; if it is false for all
+// threads, the loop is skipped. Started copies become cp_async with the number of valid elements; the indices of a
+// gather are read before the first one.
 //
-// Here: groups, and the versions that a loop needs. Its body at a point, vectors, started copies, guards of the whole
-// tile, what is skipped: lower_loop_*.c.
+// This file: groups and versions. lower_loop_body.c, lower_loop_access.c, lower_loop_guards.c: the rest.
 #include "passes/lower/lower_loop.h"
 #include "passes/layout/fragment.h"
 
@@ -61,8 +60,8 @@ static bool writes_registers(const Version *version) {
     return false;
 }
 
-// Registers have constant indices, so groups that touch them are unrolled; others only so far that enough loads are
-// under way at once.
+// Registers have constant indices, so groups that use them are unrolled. Other groups are unrolled only until enough
+// loads are in flight.
 static int64_t unrolled_groups(const Version *version, int64_t groups) {
     enum { UNDER_WAY = 8 };
     if (touches_registers(version) || groups <= UNDER_WAY) return groups;
@@ -80,13 +79,13 @@ Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t cou
     return body;
 }
 
-// What stands under the condition (NULL: always true), which is known there.
+// A block under the condition (NULL: always true), with the condition as a fact.
 static Block *where(Version *version, Expr *condition, Block *out) {
     if (condition) facts_assume(version->lower->facts, condition, true);
     return block_if(version->arena, out, condition);
 }
 
-// The body of each version is one of its own, with its own variables.
+// Each version has a copy of the body, with its own variables.
 static void own_body(Version *version, TileLoop *loop, TileAccessVec *accesses) {
     *loop = *version->loop;
     loop->body = (Block){0};
@@ -114,8 +113,8 @@ static void emit_groups(const Version *plan, Block *out) {
     body = group_loop(&version, LOOP_UNROLL, "q", unrolled, &version.number, body);
     version.group = e_plus(arena, version.group, version.from / version.vector);
     body = where(&version, bind_index(&version, body), body);
-    if (loop.clip) body = where(&version, at_index(&version, loop.clip, version.first), body);   // the same in a group
-    if (version.first_replica && !writes_registers(&version)) {   // nothing of it is needed twice
+    if (loop.clip) body = where(&version, at_index(&version, loop.clip, version.first), body);   // the same for a group
+    if (version.first_replica && !writes_registers(&version)) {   // once per element is enough
         body = block_if(arena, body, version.first_replica);
         version.first_replica = NULL;
     }

@@ -1,5 +1,4 @@
-// What the parts of the lowering of loops share (lower_loop.c): one version of a loop, for one thread, and the group
-// and element at which it stands.
+// Shared by lower_loop*.c: one version of a loop for one thread, and its current group and element.
 #pragma once
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -15,19 +14,19 @@ typedef struct Version {
     const TileAccessVec *accesses;
     int fast;
     int64_t vector;                  // n
-    int64_t from, values;            // of the thread's values, those that are done
+    int64_t from, values;            // first value and number of values of the thread that this version executes
     bool inside;                     // the whole tile was tested: no guards
     Expr *group;                     // q
     Expr *element;                   // e, or constant 0
-    Expr *index_[LAYOUT_MAX_RANK];   // of this element: the loop's iterators
-    Expr *first[LAYOUT_MAX_RANK];    // of the group
+    Expr *index_[LAYOUT_MAX_RANK];   // the loop's iterators at the current element
+    Expr *first[LAYOUT_MAX_RANK];    // at the first element of the group
     Expr *first_replica;             // NULL: no replicas
     Map *temporaries;                // Expr (load) or Stmt (store) -> local Buf holding the group
-    Map *indices;                    // of a gather: Expr (index) -> local Buf of those of `unrolled` groups
+    Map *indices;                    // of a gather: Expr (index) -> local Buf with the indices of `unrolled` groups
     Expr *number;                    // of the group among these
 } Version;
 
-// ---- points and the body at them (lower_loop_body.c) ----
+// ---- iterations and their body (lower_loop_body.c) ----
 Expr *at_index(Version *version, Expr *expr, Expr *const *index_);
 Expr **access_at(Version *version, const TileAccess *access, Expr *const *index_);   // its indices
 Expr *version_expr(Version *version, Expr *expr);
@@ -35,10 +34,10 @@ void version_block(Version *version, const Block *from, Block *to);
 Expr *guard_of(Version *version, const Buf *buf, int count, Expr *const *indices);
 
 // ---- groups (lower_loop.c) ----
-// The coordinates of the group's first point as lets, with what is known of them. Returns what says that it is no
-// padding of the map; NULL: none is.
+// Adds lets for the coordinates of the group's first iteration, with facts about them. Returns the condition that the
+// iteration is not padding of the map; NULL: no padding.
 Expr *bind_index(Version *version, Block *out);
-// The block for one of `count` groups, and the group in it; *number: of it among these.
+// A loop over `count` groups, or one group; returns its body. *number: of the group among these.
 Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Expr **number, Block *out);
 bool touches_registers(const Version *version);
 
@@ -47,15 +46,15 @@ bool is_vector_access(const Version *version, const TileAccess *access);
 void group_in_vectors(Version *version, Block *out);
 
 bool can_start(const Version *version);
-// The indices of a gather are read before its first copy starts: each would wait for the one before.
+// Reads all indices of a gather before its first copy starts: else each read would wait for the one before.
 void load_indices(Version *version, int64_t unrolled, Block *out);
 void start_group(Version *version, Block *out);
 
 // ---- conditions around the loop (lower_loop_guards.c) ----
 bool needs_two_versions(const Version *version);
-// The condition that the whole tile of every guarded access is inside. NULL: there is none.
+// The condition that every guarded access is inside for the whole tile. NULL: none.
 Expr *whole_tile_inside(Version *version);
 
-// Where a warp's threads can say at once that the loop has nothing to do for any of them: the block for what it does.
+// If a warp can test that no thread has work in the loop: the block under that test.
 Block *unless_skipped(const Version *version, Block *out);
-void leave_out(Version *version);   // values for which no thread does anything
+void leave_out(Version *version);   // skips values without work in any thread

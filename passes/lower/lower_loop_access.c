@@ -15,14 +15,14 @@ bool is_vector_access(const Version *version, const TileAccess *access) {
            keeps_runs(access->buf, version->vector);
 }
 
-// The condition in the source around the access, and that the group lies in the tensor.
+// The source's condition of the access, and that the group is within the tensor.
 static Expr *group_guard(Version *version, const TileAccess *access) {
     Expr *condition = access->condition ? at_index(version, access->condition, version->first) : NULL;
     Expr **indices = access_at(version, access, version->first);
     return e_both(version->arena, condition, guard_of(version, access->buf, access->count, indices));
 }
 
-// Element e of the group, as threads address it.
+// Element e of the group, in physical coordinates.
 static Region *run_place(Version *version, const TileAccess *access, Expr *e) {
     Expr **indices = access_at(version, access, version->first);
     Region *place = lower_place(version->lower, access->buf, access->count, indices);
@@ -84,9 +84,9 @@ void group_in_vectors(Version *version, Block *out) {
         if (access->is_store && is_vector_access(version, access)) store_group(version, access, out);
 }
 
-// ---- started copies: one cp_async with the number of elements that exist; what lies beyond the tensor is zeros ----
+// ---- started copies: one cp_async with the number of valid elements; the rest is filled with zeros ----
 
-// The elements of the group that exist: all, none, or those before the tensor's end.
+// The number of valid elements of the group: all, none, or those before the tensor's end.
 static Expr *valid_elements(Version *version, const TileAccess *load, Expr *const *at) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
@@ -107,7 +107,7 @@ static Expr *valid_elements(Version *version, const TileAccess *load, Expr *cons
     return valid == n ? NULL : simplify_expr(arena, facts, valid);
 }
 
-// Loads within the indices (of a gather) come before the two ends.
+// (Loads within the indices, of a gather, come before the copy's load and store.)
 static bool is_plain_copy(Arena *arena, const TileLoop *loop, const TileAccessVec *accesses) {
     const Expr *load = tile_move(arena, loop);
     return load && accesses->items[accesses->count - 2].load == load &&
@@ -120,10 +120,10 @@ bool can_start(const Version *version) {
     int64_t bytes = version->vector * type_bytes(vec_last(accesses).buf->type);
     for (int a = accesses->count - 2; a < accesses->count && version->vector > 1; a++)
         if (!is_vector_access(version, &accesses->items[a])) return false;
-    return bytes == 4 || bytes == 8 || bytes == 16;   // what cp.async takes (PTX ISA, cp.async)
+    return bytes == 4 || bytes == 8 || bytes == 16;   // widths of cp.async (PTX ISA, cp.async)
 }
 
-// The index of the load at dim d: of a gather, what load_indices has read.
+// The index of the load at dim d; for a gather the value that load_indices has read.
 static Expr *start_index(Version *version, const TileAccess *load, int d) {
     Buf *read = map_get(version->indices, load->indices[d]);
     return read ? e_load1(version->arena, read, version->number) : version_expr(version, load->indices[d]);

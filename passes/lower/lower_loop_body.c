@@ -1,10 +1,10 @@
-// The body of a loop at one point, as one thread does it: elements of fragments become its own slots, those of shared
+// The body of a loop at one iteration, for one thread: elements of fragments become its own slots, those of shared
 // buffers physical, those of global tensors guarded.
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower_loop.h"
 #include <string.h>
 
-// ---- points ----
+// ---- iterations ----
 
 static Expr *value_number(Version *version) {
     Arena *arena = version->arena;
@@ -17,7 +17,7 @@ Expr *at_index(Version *version, Expr *expr, Expr *const *index_) {
     return simplify_expr(version->arena, version->lower->facts, subst_expr(subst, expr));
 }
 
-// An index that is itself read from memory is a load of this version: guarded, and from the thread's slots.
+// An index that is read from memory is itself a load of this version: guarded, and from the thread's slots.
 static Expr *read_at(Version *version, Expr *expr, Expr *const *index_) {
     Expr *outer[LAYOUT_MAX_RANK], *element = version->element;
     memcpy(outer, version->index_, sizeof outer);
@@ -88,7 +88,7 @@ static Expr *version_replace(Mapper *mapper, Expr *expr) {
     return NULL;
 }
 
-// Where the elements of global tensors that a lowered call accesses are there. NULL: always.
+// The condition that all global elements of a lowered call are inside their tensors. NULL: always.
 static Expr *call_guard(Version *version, int count, const Arg *args) {
     Expr *guard = NULL, *indices[LAYOUT_MAX_RANK];
     for (int i = 0; i < count; i++) {
@@ -100,7 +100,7 @@ static Expr *call_guard(Version *version, int count, const Arg *args) {
     return guard;
 }
 
-// An atomic's old value is 0 beyond the tensor, as a load gives.
+// An atomic outside of the tensor returns 0, as a load does.
 static Expr *version_simple(Mapper *mapper, Expr *expr) {
     Version *version = mapper->user;
     bool known = type_is_int(expr->type) || expr->type == TYPE_BOOL;

@@ -4,7 +4,7 @@
 
 // ---- bounds of the whole tile: one test in place of a predicate for each element ----
 
-// The guard of an access in a group is the same for all its elements.
+// The guard of the access is the same for all elements of a group.
 static bool guard_is_uniform(const Version *version, const TileAccess *access) {
     Arena *arena = version->arena;
     const Facts *facts = version->lower->facts;
@@ -23,7 +23,7 @@ static bool guard_is_uniform(const Version *version, const TileAccess *access) {
     return true;
 }
 
-// The index at the tile's corner where it is largest (or smallest). NULL when it is not linear in the iterators.
+// The index at the corner of the tile where it is largest (or smallest). NULL if it is not linear in the iterators.
 static Expr *corner(const Version *version, Expr *index, bool largest) {
     Arena *arena = version->arena;
     Subst *subst = subst_new(arena);
@@ -61,14 +61,14 @@ bool needs_two_versions(const Version *version) {
     return false;
 }
 
-// ---- by warps ----
+// ---- tests by warps ----
 
 typedef struct Registers {
     const TileLoop *loop;
     bool only;
 } Registers;
 
-// All that depends on the point is read from fragments.
+// Only fragment loads depend on the iteration.
 static bool find_other_reads(Visitor *visitor, Expr *expr) {
     Registers *registers = visitor->user;
     if (expr->kind == EXPR_LOAD) registers->only &= expr->load.buf->scope == SCOPE_FRAGMENT;
@@ -83,14 +83,14 @@ static bool find_memory(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_CALL || (stmt->kind == STMT_STORE && stmt->store.buf->scope != SCOPE_FRAGMENT);
 }
 
-// The `if` without `else` around all of the body. NULL: there is none.
+// The `if` without `else` around the whole body. NULL: none.
 static const Stmt *only_if(const TileLoop *loop) {
     const Stmt *stmt = loop->body.count == 1 ? loop->body.items[0] : NULL;
     return stmt && stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 ? stmt : NULL;
 }
 
-// The condition around all of the body, where it is the same for many of the thread's points: one of registers that
-// belong to a row, say. NULL: there is none.
+// The condition around the whole body, if it is the same for many of the thread's iterations, such as a condition on
+// the registers of a row. NULL: none.
 static const Expr *shared_condition(const Version *version) {
     const TileLoop *loop = version->loop;
     const Stmt *stmt = only_if(loop);
@@ -100,7 +100,7 @@ static const Expr *shared_condition(const Version *version) {
     if (!registers.only || !expr_reads_memory(stmt->if_.condition) || block_any(&stmt->if_.then, find_memory, NULL))
         return NULL;
     for (int d = 0; d < loop->rank; d++)
-        if (version->map->out_shape[d] > loop->extents[d]) return NULL;   // registers that hold nothing
+        if (version->map->out_shape[d] > loop->extents[d]) return NULL;   // registers without elements
     return stmt->if_.condition;
 }
 
@@ -110,7 +110,7 @@ static bool is_among(const ExprVec *tests, const Expr *test) {
     return false;
 }
 
-// The condition at each of the thread's points, or-ed; NULL when there are too many different ones for it to pay.
+// The condition at all iterations of the thread, combined by `||`; NULL if there are too many different ones.
 static Expr *holds_for_thread(Version *version, const Expr *condition) {
     enum { ELEMENTS_FOR_A_TEST = 8 };
     Arena *arena = version->arena;
@@ -141,7 +141,7 @@ Block *unless_skipped(const Version *version, Block *out) {
     return block_if(arena, out, block_let(arena, out, "some", vote, version->loop->origin->loc));
 }
 
-// ---- what no thread ever does ----
+// ---- values without work in any thread ----
 
 static bool never_holds(Version *version, const Expr *condition, Expr *const *index_) {
     if (condition->kind == EXPR_BINARY && condition->binary.op == BIN_LOGICAL_AND)
@@ -153,8 +153,8 @@ static bool never_holds(Version *version, const Expr *condition, Expr *const *in
            prove(version->lower->facts, e_binary(version->arena, BIN_NE, holds->binary.a, holds->binary.b));
 }
 
-// All of the body is under a condition that no thread's first or last values can fulfil: the loop over registers, each
-// an instruction of its own, begins behind the former and ends before the latter.
+// If the whole body is under a condition that is false for the first or last values of all threads, the unrolled loop
+// over registers begins after the former and ends before the latter.
 void leave_out(Version *version) {
     const Stmt *stmt = only_if(version->loop);
     if (!stmt || !touches_registers(version)) return;

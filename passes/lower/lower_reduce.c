@@ -1,15 +1,15 @@
-// A reduction for one thread, in three steps by where the axis lies in the source's layout:
-//
-// A destination that keeps the axis has partial results (lower.h): the threads that number them are not reduced over.
+// A reduction for one thread, in three steps, by the position of the axis in the source's layout:
 //
 //     values     in the thread: part[d] = op(part[d], src[r]) over the thread's own values
 //     lanes      in the warp: butterflies, part[d] = op(part[d], shfl_xor(part[d], mask)) for each bit of a lane digit
-//     warps      through `scratch`[warp part, element]: one lane of each warp writes its part, barrier, all threads read all
-//                parts of their elements, in the same order (the scratch of a cluster's blocks has a first index, the block:
-//                a part is written to each block's slice, and read from the own); many parts are shared by the lanes, which meet by butterflies
+//     warps      through `scratch`[partial, element]: one lane of each warp writes its partial result, barrier, all
+//                threads read all partial results of their elements, in the same order; many partial results are split
+//                over the lanes and combined by butterflies. In a cluster the scratch has a slice per CTA (first dim):
+//                a partial result is written to each CTA's slice, and each CTA reads its own.
 //
-// Every thread along the axis ends with the result, which is the destination's layout (tv_reduce). Arithmetic is in the
-// compute type. Values beyond the source's shape (a padded layout) are left out.
+// Every thread along the axis ends with the result, in the destination's layout (tv_reduce). If the destination keeps
+// the axis, its elements are partial results (lower.h): the threads that number them are not reduced over. Arithmetic
+// is in the compute type. Values beyond the source's shape (a padded layout) are left out.
 #include "passes/lower/lower_reduce.h"
 #include "ir/build.h"
 #include "passes/analysis/util.h"
@@ -50,10 +50,10 @@ typedef struct Reduce {
     Combiner c;
     const Stmt *stmt;
     int axis, rank;
-    int dims[LAYOUT_MAX_RANK];   // outputs of `src` that stay (-1: the single element of a rank-1 source)
+    int dims[LAYOUT_MAX_RANK];   // outputs of `src` that are kept (-1: the single element of a rank-1 source)
     ThreadDigits digits;         // of the threads of `src`
     const Layout *whole;         // the source's
-    const Layout *src, *dst;     // the source's as it is reduced (reduce_source), the destination's
+    const Layout *src, *dst;     // the source's layout with the reduced digits (reduce_source), the destination's
     const Buf *result;           // the destination
     Buf *from, *to, *partial;    // local arrays
     int64_t count;               // results per thread
@@ -170,8 +170,8 @@ static void reduce_lanes(const Reduce *reduce, Block *out) {
 
 // ---- across warps ----
 
-// The number of the warp's partial result (from the digits along the axis above the warp), and the condition of the
-// lanes that are first along the axis within their warp (the others hold the same).
+// The number of the warp's partial result (from the digits along the axis above the warp). *first_lane: the condition
+// of the first lanes along the axis (the others hold the same).
 static Expr *warp_partial(const Reduce *reduce, Expr **first_lane) {
     Arena *arena = reduce->c.arena;
     Expr *thread = lower_thread(reduce->c.lower), *partial = e_int(arena, 0), *zero = partial;
@@ -191,7 +191,7 @@ static Expr *warp_partial(const Reduce *reduce, Expr **first_lane) {
     return lower_simple(reduce->c.lower, partial);
 }
 
-// Results that a thread has next to each other.
+// Number of consecutive results of a thread.
 static int64_t results_in_a_run(const Reduce *reduce, int64_t extent) {
     const LayoutInput *values = &reduce->dst->in[TV_VALUE];
     const LayoutMode *first = values->modes;
@@ -199,8 +199,8 @@ static int64_t results_in_a_run(const Reduce *reduce, int64_t extent) {
     return next && extent % first->extent == 0 ? first->extent : 1;
 }
 
-// Number of the thread's result `slot` among all results in the scratch: row-major, but what lanes hold is adjacent,
-// not what a thread does, so that their accesses have no bank conflicts.
+// Number of the thread's result `slot` among all results in the scratch: row-major, but results of lanes are adjacent,
+// not those of a thread, to avoid bank conflicts.
 static Expr *result_number(const Reduce *reduce, Expr *slot) {
     Arena *arena = reduce->c.arena;
     const Buf *dst = reduce->result;
@@ -227,13 +227,12 @@ static bool lanes_agree(const Reduce *reduce) {
     return tv_threads(reduce->dst) % lanes == 0;
 }
 
-// One lane of each warp writes; where several CTAs share the threads, to the scratch of each of them, which reads its
-// own.
+// One lane of each warp writes; in a cluster that shares the reduction, to the scratch of each CTA.
 static void write_partials(const Reduce *reduce, Block *out) {
     const Combiner *c = &reduce->c;
     Arena *arena = c->arena;
     Expr *slot, *first_lane, *own = warp_partial(reduce, &first_lane), *block = lower_lane(c->lower);
-    bool spread = c->blocks > 1 && tv_replicas(reduce->src) == 1 && lanes_agree(reduce);   // a lane for each CTA
+    bool spread = c->blocks > 1 && tv_replicas(reduce->src) == 1 && lanes_agree(reduce);   // one lane per CTA
     if (spread) first_lane = e_lt(arena, block, e_int(arena, c->blocks));
     out = block_if(arena, out, first_lane ? lower_simple(c->lower, first_lane) : NULL);
     Block *body = counted(c, "d", reduce->count, &slot, out);
@@ -256,8 +255,7 @@ static void read_partials(const Reduce *reduce, int64_t partials, Block *out) {
     add(reduce, slot, load_partial(reduce, partial, slot), body);
 }
 
-// The lanes of a warp share the partial results, a load each for as many as there are lanes, and combine them by
-// butterflies.
+// The lanes of a warp split the partial results, one load each per round, and combine them by butterflies.
 static void share_partials(const Reduce *reduce, int64_t partials, Block *out) {
     Arena *arena = reduce->c.arena;
     Lower *lower = reduce->c.lower;
@@ -275,7 +273,7 @@ static void share_partials(const Reduce *reduce, int64_t partials, Block *out) {
 }
 
 static void reduce_warps(const Reduce *reduce, int64_t partials, Block *out) {
-    enum { FEW = 4 };   // loads that take no longer than one and the butterflies
+    enum { FEW = 4 };   // so many loads take no longer than one load and the butterflies
     Lower *lower = reduce->c.lower;
     EXPECT(lower->context->failure, reduce->c.scratch, "a reduction across warps has no scratch");
     write_partials(reduce, out);

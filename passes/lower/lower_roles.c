@@ -1,5 +1,4 @@
-// Roles as thread regions: each gets one of its own, for its threads, and what stands between them one for all of the
-// block.
+// Roles as thread regions: one region per role, and one for the statements between roles, for all threads of the CTA.
 #include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
@@ -8,8 +7,8 @@
 
 // ---- order barriers of warpgroups (order_barriers.c) ----
 //
-// A named barrier for each warpgroup of a role, at which it waits and the one before arrives. `@leader` waits are the
-// first one's.
+// Each warpgroup of a role has a named barrier, at which it waits and the previous warpgroup arrives. The first
+// warpgroup executes the `@leader` waits.
 
 static void push_order_barrier(Lower *lower, OpId op, Expr *warpgroup, Span loc, Block *out) {
     BLOCK_CALL(lower->arena, out, loc, op, arg_value(e_plus(lower->arena, warpgroup, ORDER_BARRIER)),
@@ -29,7 +28,7 @@ bool lower_order(Lower *lower, const Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     bool acquires = is_call(stmt, OP_ORDER_ACQUIRE);
     if (!acquires && !is_call(stmt, OP_ORDER_RELEASE)) return false;
-    if (!lower->warpgroup) return true;   // it is alone
+    if (!lower->warpgroup) return true;   // a single warpgroup
     Expr *wg = e_var(arena, lower->warpgroup), *last = e_int(arena, last_warpgroup(lower));
     Expr *next = e_select(arena, e_eq(arena, wg, last), e_int(arena, 0), e_plus(arena, wg, 1));
     push_order_barrier(lower, acquires ? OP_BARRIER : OP_BARRIER_ARRIVE, acquires ? wg : next, stmt->loc, out);
@@ -52,7 +51,7 @@ bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out) {
 
 // ---- roles ----
 
-// Work that needs more than one thread, or their registers.
+// Work for more than one thread, or on registers of several threads.
 static bool needs_threads(const Stmt *stmt, void *user) {
     (void)user;
     switch (stmt->kind) {
@@ -77,7 +76,7 @@ static bool wants_warpgroup(const Stmt *stmt, void *user) {
     return via_is(stmt, VIA_WGMMA) || via_is(stmt, VIA_TMA_STORE) || is_call(stmt, OP_ORDER_ACQUIRE);
 }
 
-// The same in all lanes, so that descriptors are in uniform registers.
+// By shuffle, so that the value is warp-uniform and descriptors are in uniform registers.
 static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
     Arena *arena = lower->arena;
     int64_t group = target_warpgroup(lower->target), count = role->role.threads / group;

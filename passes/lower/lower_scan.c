@@ -1,21 +1,21 @@
-// A running sum or maximum for one thread. Source and destination have one layout, whatever it is: its digits along the
-// axis, sorted by their strides, are levels of a mixed-radix number, and each level adds to all that lies behind it
-// what lies before it.
+// A running sum or maximum for one thread. Source and destination have the same layout, of any kind. Its digits along
+// the axis, sorted by stride, are levels of a mixed-radix number. Each level adds the totals of earlier elements to
+// later ones.
 //
 //     v: f32[2048] over 128 threads    values of a vector (4:1), lanes (32:4), values (4:128), warps (4:512)
 //
-//     run      the thread's elements, summed up within the lowest level if that is one of values: its vectors
-//     total    of all that the levels done so far span: one for each value of the digits that are still to come
-//     base     what comes before each vector; in the end run + base is the result
+//     run      the thread's elements, scanned within the lowest level if that is a level of values: its vectors
+//     total    of the span of all completed levels: one for each value of the remaining digits
+//     base     the total before each vector; in the end run + base is the result
 //
-//     level of values   total[i] is summed up in the thread; base of digit i + 1 gets total[i]
-//     level of lanes    log2 steps of shfl_up; base gets the sum of the lanes before, and the last lane's total goes to all
-//     level of warps    one thread for each total writes it to `scratch`, barrier, all threads sum up the parts of the warps
-//                       before theirs; many parts are shared by the lanes, which meet by butterflies (as in lower_reduce.c, and
-//                       as there each block of a cluster has all parts in a slice of its own)
+//     level of values   total[i] is scanned in the thread; base of digit i + 1 gets total[i]
+//     level of lanes    log2 steps of shfl_up; base gets the sum of the lanes before; the last lane's total goes to all
+//     level of warps    one thread per total writes it to `scratch`, barrier, all threads add the totals of the warps
+//                       before theirs; many totals are split over the lanes and combined by butterflies (as in
+//                       lower_reduce.c; as there, in a cluster each CTA has all totals in a slice of its own)
 //
-// An element costs two operations, one in its vector and one with its base; shuffles and exchanges are for vectors.
-// Elements beyond the source's shape count as the identity: they are read by nobody, or lie behind all others.
+// An element costs two operations, one in its vector and one with its base; shuffles and exchanges are per vector.
+// Elements beyond the source's shape count as the identity: no thread reads them, or they come last.
 #include "layout/distribution.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower_reduce.h"
@@ -23,7 +23,7 @@
 typedef struct Level {
     int input, mode;   // a digit of threads or of values
     int64_t extent, stride;
-    ThreadDigit digit;   // the same, of threads; else zeros
+    ThreadDigit digit;   // the same digit, of threads; else zeros
 } Level;
 
 typedef struct Levels {
@@ -31,7 +31,7 @@ typedef struct Levels {
     Level items[2 * LAYOUT_MAX_MODES];
 } Levels;
 
-typedef uint32_t Digits;   // a set of digits of values
+typedef uint32_t Digits;   // a set of value digits
 _Static_assert(LAYOUT_MAX_MODES < 8 * sizeof(Digits), "a bit for each digit");
 
 typedef struct Scan {
@@ -41,8 +41,8 @@ typedef struct Scan {
     Levels levels;
     ThreadDigits digits;
     Buf *run, *base, *total;
-    Digits all, vectors, left;   // those of run, of base, of total
-    int64_t taken;               // elements of the scratch that former levels have
+    Digits all, vectors, left;   // digits of run, of base, of total
+    int64_t taken;               // scratch elements used by earlier levels
 } Scan;
 
 int scratch_operand(const Stmt *stmt) {
@@ -57,7 +57,7 @@ static void add_level(Levels *levels, Level level) {
     levels->items[at] = level;
 }
 
-// False: the digits make no mixed-radix number.
+// False: the digits are no mixed-radix number.
 static bool levels_of(const Layout *tv, int axis, const ThreadDigits *digits, Levels *levels) {
     int64_t reach = 1;
     levels->count = 0;
@@ -87,7 +87,7 @@ static Digits all_digits(const Layout *tv) {
     return ((Digits)1 << tv->in[TV_VALUE].count) - 1;
 }
 
-// The thread digit tells threads with totals of their own apart when the first `level` levels are done.
+// The thread digit distinguishes threads with different totals after the first `level` levels.
 static bool is_key(const Levels *levels, int level, const ThreadDigit *digit) {
     for (int l = 0; l <= level; l++)
         if (levels->items[l].digit.mode == digit->mode) return false;
@@ -116,7 +116,7 @@ int64_t scan_scratch(const Layout *tv, int axis, int64_t lanes) {
     return size;
 }
 
-// ---- making code ----
+// ---- emitting code ----
 
 static Expr *simple(const Scan *scan, Expr *expr) {
     return lower_simple(scan->c.lower, expr);
@@ -147,8 +147,8 @@ static Expr *thread_digit(const Scan *scan, const ThreadDigit *digit) {
     return simple(scan, e_rem(scan->arena, above, digit->mode->extent));
 }
 
-// Number among the slots of `to` of the one that has number `slot` among those of `from`; digit `fixed` (-1: none),
-// which `from` lacks, is `value`.
+// Maps slot number `slot` of the digits `from` to the slot number of the digits `to`; digit `fixed` (-1: none), which
+// `from` lacks, has `value`.
 static Expr *place(const Scan *scan, Expr *slot, Digits from, Digits to, int fixed, Expr *value) {
     Arena *arena = scan->arena;
     Expr *found = e_int(arena, 0);
@@ -178,8 +178,8 @@ static void load_values(const Scan *scan, Buf *src, Block *out) {
     put(scan, body, scan->run, value, inside ? e_select(scan->arena, inside, source, identity(&scan->c)) : source);
 }
 
-// to[digit = i + 1] gets from[digit = i] before it, for all i in order: inclusive sums along the digit when `from` is
-// `to`. The slots of each are those of its digits.
+// to[digit = i + 1] gets from[digit = i] added, for all i in order: inclusive sums along the digit if `from` is `to`.
+// The slots of each buffer are those of its digits.
 static void sum_along(const Scan *scan, Buf *from, Digits digits, Buf *to, Digits to_digits, int mode, Block *out) {
     Expr *slot, *step;
     Digits rest = to_digits & ~((Digits)1 << mode);
@@ -190,7 +190,7 @@ static void sum_along(const Scan *scan, Buf *from, Digits digits, Buf *to, Digit
     put(scan, body, to, here, combined(&scan->c, get(scan, from, before), get(scan, to, here)));
 }
 
-// The sums along the digit have been made in `buf`: what is left is its last ones.
+// `buf` holds sums along the digit; returns the last ones.
 static Buf *last_along(const Scan *scan, Buf *buf, Digits digits, int mode, Block *out) {
     Expr *slot, *last = e_int(scan->arena, scan->layout->in[TV_VALUE].modes[mode].extent - 1);
     Digits rest = digits & ~((Digits)1 << mode);
@@ -208,7 +208,7 @@ static void scan_values(Scan *scan, const Level *level, bool more, Block *out) {
     scan->left &= ~((Digits)1 << level->mode);
 }
 
-// base of each vector gets what `before` says of its total.
+// Adds to the base of each vector the value of `before` for its total.
 static void add_before(const Scan *scan, Buf *before, Block *out) {
     Expr *slot;
     Block *body = counted(&scan->c, "d", digits_count(scan->layout, scan->vectors), &slot, out);
@@ -247,9 +247,9 @@ static void scan_lanes(const Scan *scan, const ThreadDigit *along, bool more, Bl
 typedef struct Exchange {
     int level;
     const ThreadDigit *digit;
-    int64_t keys, count;   // totals of other threads, of one thread
+    int64_t keys, count;   // threads with different totals; totals per thread
     bool agree;            // all lanes of a warp have the same totals
-    Expr *key, *mine;      // number of the thread's totals, of its warp's part
+    Expr *key, *mine;      // number of the thread among them; of its warp's partial result
 } Exchange;
 
 static Exchange exchange_of(const Scan *scan, int l, Block *out) {
@@ -271,7 +271,7 @@ static Exchange exchange_of(const Scan *scan, int l, Block *out) {
     return x;
 }
 
-// Of the threads that have the same totals the first one; or, with `any_lane`, all lanes of the first warp.
+// The first of the threads that hold the same totals; with `any_lane`, all lanes of the first warp.
 static Expr *is_first(const Scan *scan, const Exchange *x, bool any_lane) {
     Arena *arena = scan->arena;
     Expr *first = NULL, *zero = e_int(arena, 0);
@@ -285,17 +285,17 @@ static Expr *is_first(const Scan *scan, const Exchange *x, bool any_lane) {
     return first ? simple(scan, first) : NULL;
 }
 
-// Where the scratch has the total of a warp's part.
+// Scratch index of a warp's total.
 static Expr *scratch_row(const Scan *scan, const Exchange *x, Expr *partial, Expr *slot) {
     Arena *arena = scan->arena;
-    int64_t near = x->agree ? x->digit->above : x->keys;   // what differs between lanes is adjacent
+    int64_t near = x->agree ? x->digit->above : x->keys;   // values of different lanes are adjacent
     Expr *row = x->agree ? e_add(arena, e_times(arena, slot, x->keys), x->key)
                          : e_add(arena, e_times(arena, partial, x->count), slot);
     Expr *at = e_add(arena, e_times(arena, row, near), x->agree ? partial : x->key);
     return simple(scan, e_add(arena, e_int(arena, scan->taken), at));
 }
 
-// Where several blocks share the threads, to the slice of each of them: a lane for each where all have the same totals.
+// In a cluster that shares the scan, writes to the slice of each CTA: one lane per CTA if all lanes hold the totals.
 static void write_totals(const Scan *scan, const Exchange *x, Block *out) {
     Arena *arena = scan->arena;
     const Combiner *c = &scan->c;
@@ -317,8 +317,8 @@ static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t gro
         put(scan, out, buf, slot, butterfly(&scan->c, buf, slot, mask, out));
 }
 
-// before[slot] = the parts of the warps before this one; total[slot] = all of them. `group` lanes share the parts (1:
-// each reads all).
+// before[slot] = the totals of the warps before this one; total[slot] = of all warps. `group` lanes split the loads (1:
+// each thread reads all).
 static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool more, int64_t group, Block *out) {
     Arena *arena = scan->arena;
     int64_t partials = x->digit->above;
@@ -340,7 +340,7 @@ static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool m
 }
 
 static void scan_warps(Scan *scan, int level, bool more, Block *out) {
-    enum { FEW = 4 };   // loads that take no longer than one and the butterflies
+    enum { FEW = 4 };   // so many loads take no longer than one load and the butterflies
     Exchange x = exchange_of(scan, level, out);
     int64_t group = 1, partials = x.digit->above;
     while (x.agree && partials > FEW && group < partials && group < lanes_of(scan)) group *= 2;
@@ -367,7 +367,7 @@ static void scan_level(Scan *scan, int l, Block *out) {
     if (digit->above > 1) scan_warps(scan, l, more, out);
 }
 
-// Everything above the vectors: makes base.
+// All levels above the vectors: computes base.
 static void scan_vectors(Scan *scan, int first, Block *out) {
     Expr *slot;
     int64_t count = digits_count(scan->layout, scan->vectors);

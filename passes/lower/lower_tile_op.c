@@ -1,16 +1,16 @@
-// lower-tile-op: from what the block does to what each thread does.
+// lower-tile-op: converts statements of the CTA to statements of each thread.
 //
 // The grid's body becomes the shared buffers in their physical shape and one `thread (t in T)` region. In it
 //   - every fragment is a `local` array: the thread's values, in the order of the fragment's layout (lower_buffers.c);
 //   - every index into a shared buffer goes through the layout's Forward:  As[k, i, j]  ->  As[k, tc, ts, index];
 //   - loops, copies, fills run over the values of their map (lower_loop.c), gemms become ldmatrix and mma or FMAs
-//     (lower_gemm.c), reductions become shuffles and, across warps, an exchange through their scratch (lower_reduce.c), scans too
-//     (lower_scan.c);
-//   - accesses to global tensors are guarded, unless facts prove them inside: beyond a tensor is 0, and not written;
-//   - block-level stores happen once (thread 0), block-level scalars are computed by every thread;
+//     (lower_gemm.c), reductions and scans become shuffles and, across warps, an exchange through their scratch
+//     (lower_reduce.c, lower_scan.c);
+//   - accesses to global tensors are guarded, unless facts prove them inside: loads outside give 0, stores do nothing;
+//   - stores of the CTA are executed by thread 0, scalars of the CTA by every thread;
 //   - roles become thread regions of their own (lower_roles.c), order barriers of their warpgroups named barriers.
 //
-// Layouts have been chosen; nothing is decided here and no storage but per-thread temporaries is made.
+// Layouts have been chosen. This pass makes no decisions, and no storage except per-thread temporaries.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/kernel_walk.h"
@@ -61,7 +61,7 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
     block_push(lower->arena, out, stmt);
 }
 
-// An arrival of each of several groups of the role's threads: by the first thread of each.
+// An arrival by each of several groups of the role's threads: the first thread of each group arrives.
 static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
     const Expr *count = arrive->call.count > 1 ? arrive->call.args[1].value : NULL;
@@ -75,7 +75,7 @@ static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) 
     return true;
 }
 
-// An operation that threads do as it is, with its operands in physical coordinates.
+// An operation that threads execute unchanged, with operands in physical coordinates.
 static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
     OpId op = stmt->call.op;
     bool touches_memory = false;
@@ -152,7 +152,7 @@ static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
     block_push(lower->arena, out, stmt);
 }
 
-// A hand-written thread region is already what it should be, but for the buffers it names.
+// A thread region in the source is unchanged, except for the buffers that it uses.
 static Expr *thread_region_expr(Mapper *mapper, Expr *expr) {
     Lower *lower = mapper->user;
     if (expr->kind != EXPR_LOAD) return expr;
@@ -229,7 +229,7 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
 
 void lower_block(Lower *lower, const Block *from, Block *to) {
     int mark = facts_mark(lower->facts);
-    Block loops = {0};   // that go with the next store
+    Block loops = {0};   // fused with the next store
     for (int i = 0; i < from->count; i++) {
         Stmt *stmt = from->items[i];
         if (attr_get(stmt->attrs, ATTR_EPILOGUE_SUBTILE)) block_push(lower->arena, &loops, stmt);
@@ -253,10 +253,10 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
     return region;
 }
 
-// Launches that overlap (`@pdl`).
+// Programmatic dependent launch (`@pdl`).
 //
-// Every thread waits for the kernels launched before, ahead of its first use of global memory, be it by a scalar that
-// all roles see; the next kernel may begin as soon as all blocks of this one have, since it waits likewise.
+// Every thread waits for the previous kernels before its first use of global memory, even for a scalar that all roles
+// use. The next kernel may begin when all CTAs of this one have begun, since it waits likewise.
 
 static bool uses_global(Arena *arena, const Stmt *stmt) {
     FOR_EACH_EFFECT (effect, arena, stmt)
@@ -279,7 +279,7 @@ static void lower_pdl(Lower *lower, int64_t threads, Block *top) {
     block_insert(arena, body, 0, s_call(arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
 }
 
-// Shared buffers stand at the top of the grid, in their physical shape.
+// Declares shared buffers at the top of the grid, in their physical shape.
 static void declare_shared(Lower *lower, const Block *body, Block *top) {
     FOR_EACH_STMT (stmt, body) {
         if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;

@@ -1,23 +1,23 @@
 // copy(S.T, T) of bytes in shared memory, by the matrix instructions.
 //
 // They move matrices of 8 rows of 16 bytes, and transpose elements of 16 bits: here pairs of bytes (d, d + 1) of a row
-// k of S. What is left is to part the pairs. A lane gets of each matrix the pair number l / 4 of its rows 2 (l % 4) and
-// 2 (l % 4) + 1, so of two matrices four rows of k; bytes 0 and 2 of each are one row d of T, bytes 1 and 3 the next
-// one. Four bytes are what a lane gives to a row of a matrix that it stores: those at 4 (l % 4) of a row's 16.
+// k of S. The pairs must then be split. From each matrix a lane gets pair number l / 4 of its rows 2 (l % 4) and 2 (l %
+// 4) + 1, so from two matrices four rows of k; bytes 0 and 2 of each are one row d of T, bytes 1 and 3 the next one. A
+// lane gives four bytes to a row of a matrix that it stores: those at 4 (l % 4) of the row's 16.
 //
 //     S    k0 .. k0 + 15, 32 columns d             T    32 rows d, k0 .. k0 + 15
 //
-//     ldmatrix.trans, 4 matrices                            lane l, register r = 2 u + f
-//         matrix 2 u + f = rows k(., f), columns 16 u ..    (k(2q, f), d) (k(2q, f), d + 1) (k(2q + 1, f), d) (k(2q + 1, f), d + 1)
-//     registers 2 u and 2 u + 1 are deinterleaved           q = l % 4, d = d0 + 16 u + 2 (l / 4)
-//     stmatrix, 4 matrices
-//         matrix 2 u + e = rows d0 + 16 u + 2 i + e         (k(2q, 0), d + e) (k(2q + 1, 0), ..) (k(2q, 1), ..) (k(2q + 1, 1), ..)
+//     ldmatrix.trans, 4 matrices                         lane l, register r = 2 u + f; k = k(2q, f), k' = k(2q + 1, f)
+//         matrix 2 u + f: rows k(., f), columns 16 u ..  (k, d) (k, d + 1) (k', d) (k', d + 1)
+//     registers 2 u and 2 u + 1 are deinterleaved        q = l % 4, d = d0 + 16 u + 2 (l / 4)
+//     stmatrix, 4 matrices                               k as above, f = 0, then f = 1
+//         matrix 2 u + e: rows d0 + 16 u + 2 i + e       (k, d + e) (k', d + e) (k, d + e) (k', d + e)
 //
-// Rows 2 i and 2 (i + 4) lie in the same banks: swizzles repeat after 8 rows. So for i >= 4 the two rows of a pair
-// change places, between matrices 2 u and 2 u + 1.
+// Rows 2 i and 2 (i + 4) are in the same banks: swizzles repeat after 8 rows. So for i >= 4 the two rows of a pair are
+// exchanged, between matrices 2 u and 2 u + 1.
 //
-// k(r, f) is the k whose place among the 16 bytes of a row of T is 4 (r / 2) + r % 2 + 2 f: T may have k in any order
-// of bits (wgmma_pairs), the lanes give other rows of S then. (PTX ISA, "ldmatrix", "stmatrix".)
+// k(r, f) is the k with position 4 (r / 2) + r % 2 + 2 f among the 16 bytes of a row of T. T may have k in any order of
+// bits (wgmma_pairs); the lanes then address other rows of S. (PTX ISA, "ldmatrix", "stmatrix".)
 #include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
@@ -28,10 +28,10 @@ typedef struct Transpose {
     Arena *arena;
     const Region *from, *to;
     Expr *lane;
-    Expr *k0, *d0;   // of the unit
+    Expr *k0, *d0;   // of the current unit
 } Transpose;
 
-// The column of a row of T that lies at this place of 16.
+// The column of a row of T at this position of 16.
 static int64_t key_transposed(const Layout *layout, int64_t place) {
     for (int64_t k = 0; k < TRANSPOSE_K && layout; k++) {
         int64_t zero[2] = {0, 0}, at[2] = {0, k};
@@ -55,20 +55,20 @@ static Arg array_start(Transpose *transpose, Buf *buf) {
 }
 
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d) {
-    static const int bits[4] = {1, 4, 8, 2};   // of the place in T, of lane bits 0 .. 3
+    static const int bits[4] = {1, 4, 8, 2};   // of the position in T, for lane bits 0 .. 3
     *k = 0;
     *d = lane / 16 * 16 + (load ? 0 : lane % 8 * 2 + (lane / 8 + lane / 4) % 2);
     for (int b = 0; b < 4 && load; b++)
         if (lane >> b & 1) *k += (int)key_transposed(layout, bits[b]);
 }
 
-// Bits from .. from + count of the lane's number.
+// Bits from .. from + count of the lane number.
 static Expr *lane_bits(Transpose *transpose, int from, int count) {
     Expr *high = e_over(transpose->arena, transpose->lane, (int64_t)1 << from);
     return e_rem(transpose->arena, high, (int64_t)1 << count);
 }
 
-// transpose_row as expressions. The rows k are sums of one for each bit.
+// transpose_row as expressions. Row k is a sum with one term per bit.
 static Expr *loaded_row(Transpose *transpose) {
     Arena *arena = transpose->arena;
     Expr *k = transpose->k0;
@@ -100,7 +100,7 @@ static void push_store(Transpose *transpose, Buf *bytes, Block *out) {
     push_move(transpose, OP_STMATRIX, to, array_start(transpose, bytes), false, out);
 }
 
-// Byte 4 (2 u + e) + 2 f + p of what is stored is byte 4 (2 u + f) + 2 p + e of what was loaded; `other`: with 1 - e.
+// Byte 4 (2 u + e) + 2 f + p of the stored data is byte 4 (2 u + f) + 2 p + e of the loaded data; `other`: with 1 - e.
 static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterleaved, int other, Block *out) {
     Arena *arena = transpose->arena;
     for (int b = 0; b < 16; b++) {
@@ -110,7 +110,7 @@ static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterle
     }
 }
 
-// Warps divide the rows where they can, else the columns, so that the places of a warp's rounds differ by constants.
+// Warps divide the rows if possible, else the columns, so that the addresses of a warp's rounds differ by constants.
 void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     Arena *arena = lower->arena;
     Transpose transpose = {

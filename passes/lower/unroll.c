@@ -1,8 +1,8 @@
-// unroll: small `unroll` loops whose iterations differ in what folds.
+// unroll: expands small `unroll` loops whose iterations fold to different constants.
 //
-// codegen expands every `unroll` loop while it emits, so most of them stay: the text stays short and so does the time.
-// A loop is expanded here when it is small and tests or divides by its iterator: then an iteration is a constant case,
-// and the `simplify` that follows drops the others.
+// codegen expands every `unroll` loop while it emits, so most loops stay: the text and compile time stay short. A loop
+// is expanded here if it is small and tests or divides by its iterator: then each iteration is a constant case, and the
+// following `simplify` drops the other cases.
 //
 //     unroll (r in 4) v[r] = r % 2 == 0 ? a : b;          v[0] = a; v[1] = b; v[2] = a; v[3] = b;
 #include "passes/analysis/util.h"
@@ -25,7 +25,7 @@ static bool is_test(BinaryOp op) {
 }
 _Static_assert(BIN_NE == BIN_EQ + 1 && BIN_GE == BIN_EQ + 5, "comparisons stand together");
 
-// The expression becomes a constant, or simpler, where the variable is one.
+// The expression becomes constant or simpler if the variable is constant.
 static bool folds(const Expr *expr, const void *var) {
     return expr->kind == EXPR_BINARY && is_test(expr->binary.op) && type_is_int(expr->binary.a->type) &&
            expr_uses_var(expr, var);

@@ -9,9 +9,9 @@
 //
 //     vectorized (e in 4) atomic_add(y[j + e], a[e]);     vatomic_add(y[j], a[0], 4);
 //
-// Whoever wrote `vectorized` has seen to it that n elements may be taken at once: aligned, and all inside. What moves
-// with e in other steps than one cannot be taken at once: then the loop is an `unroll` loop, and nothing else. So it is
-// when the loop reads what it writes elsewhere, since all loads come first.
+// The author of `vectorized` guarantees that n elements may be accessed together: aligned, and all inside. If an access
+// moves with e by other steps than one, the loop becomes an `unroll` loop, and nothing else. The same if the loop reads
+// elements that it writes elsewhere, since all loads come first.
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 
@@ -32,12 +32,12 @@ typedef struct VectorLoop {
     Stmt *stmt;
     Var *e;
     int64_t n;
-    VEC(Wide) wides;   // memory accesses by unit stride
+    VEC(Wide) wides;   // memory accesses with unit stride
 } VectorLoop;
 
-// ---- may it? ----
+// ---- legality ----
 
-// Elements and bytes go in powers of two.
+// The counts of elements and bytes are powers of two.
 static bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
@@ -62,7 +62,7 @@ static bool same_place(const TileAccess *a, const TileAccess *b) {
     return a->count == b->count;
 }
 
-// A store next to another access of its buffer: fine only at the very same element.
+// A store and another access of its buffer: legal only at exactly the same element.
 static bool hazards(const TileAccessVec *accesses) {
     VEC_EACH (const TileAccess, x, accesses)
         VEC_EACH (const TileAccess, y, accesses)
@@ -70,7 +70,7 @@ static bool hazards(const TileAccessVec *accesses) {
     return false;
 }
 
-// What one access takes, of as many as the loop does.
+// Elements of one access, up to the loop's count.
 static int64_t width_of(const VectorLoop *v, const TileAccess *access) {
     const Buf *buf = access->buf;
     int64_t most =
@@ -114,7 +114,7 @@ static Arg place(VectorLoop *v, Buf *buf, int count, Expr *const *indices, int64
     return arg_region(region_element(v->arena, buf, count, at));
 }
 
-// The n elements between memory and local[first ...], in accesses as wide as the machine has.
+// Moves the n elements between memory and local[first ...], by the widest accesses of the target.
 static void move_wide(VectorLoop *v, const TileAccess *access, Buf *local, Expr *first, Block *out) {
     int64_t width = width_of(v, access);
     OpId op = access->adds ? OP_VATOMIC_ADD : access->is_store ? OP_VSTORE : OP_VLOAD;
