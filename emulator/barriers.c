@@ -1,5 +1,5 @@
-// Barriers: of the block or a role, named, of a warp, and mbarriers. Each carries a clock (race.c): who arrives tells
-// it what it did, who leaves learns it; copies that complete on an mbarrier tell it, too.
+// Barriers: of the CTA or a role, named, of a warp, and mbarriers. Each carries a clock (race.c): an arrival adds the
+// thread's clock to it, and a wait adds it to the thread's; so do copies that complete on an mbarrier.
 #include "emulator/machine.h"
 
 // Lanes of an agent that have a clock: threads of a warp; at tile stage a role, as one.
@@ -8,7 +8,7 @@ Mask clocked(const Agent *agent) {
     return agent->warp || agent->role ? agent->full : 0;
 }
 
-// ---- barrier(), barrier(id, count): `barrier()` of the whole block is number 0, as on the device ----
+// ---- barrier(), barrier(id, count): `barrier()` of the whole CTA is number 0, as on the device ----
 static void complete(Cta *cta, Barrier *barrier, int id) {
     for (int i = 0; i < cta->agent_count; i++) {
         Agent *agent = cta->agents[i];
@@ -43,7 +43,7 @@ static void barrier_sync(Agent *agent, const Call *call) {
     Cta *cta = agent->cta;
     Machine *machine = cta->machine;
     bool named = call->count > 0 && call->args[0].has_value;
-    if (!agent->warp && !(agent->role && named)) return;   // at block level statements are in order anyway
+    if (!agent->warp && !(agent->role && named)) return;   // at tile stage statements of the CTA are ordered
     if (!whole_warp(agent, "barrier")) {
         machine->stop = true;
         return;

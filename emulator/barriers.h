@@ -1,4 +1,4 @@
-// Barriers: of the block or a role, named, of a cluster; and mbarriers.
+// Barriers: of the CTA or a role, named, of a cluster; and mbarriers.
 //
 // In: arrivals of agents, bytes of copies that have landed. Out: agents that wait or go on, clocks (race.h) that carry
 // what the arrivals knew, and reports of counts that do not agree.
@@ -12,7 +12,7 @@ enum { CLUSTER_BARRIER = -1 };   // the number of the cluster's, for an agent th
 typedef struct Barrier {
     int64_t expected, arrived;
     int64_t gone;   // threads of a cluster that have ended: no barrier waits for them
-    Clock *clock;   // of those who arrived
+    Clock *clock;   // of the arrivals
 } Barrier;
 
 typedef struct MBarrier {

@@ -1,12 +1,10 @@
 // TMA: copies between tensors and shared memory by a unit of its own: of boxes, and of consecutive elements (which are
 // a box of rows of a few bytes here).
 //
-// A started copy is kept in the block's list. Whenever the schedule lets it, some copy of the list moves some of its
+// A started copy is kept in the CTA's list. Whenever the schedule lets it, some copy of the list moves some of its
 // rows, in an order of its own: bytes land late, in pieces, and no two copies in the order in which they were started.
-// A load tells its mbarrier how many bytes have landed. A store first reads shared memory and then, some time later,
-// writes the tensor: bulk_wait with `read` waits for the first of these only. A wait moves what it waits for there and
-// then.
-//
+// A load adds its landed bytes to its mbarrier. A store first reads shared memory and then, some time later, writes the
+// tensor: bulk_wait with `read` waits for the first of these only. A wait completes the copies that it waits for.
 //     tma_load(As, map, full, 64, 0)       As is being written; nothing moves
 //     ... other agents run ...             rows 17, 30, 43, ... land: full lacks 14336 of 16384 bytes
 //     mbarrier_wait(full, 0)               blocks until the phase completes
@@ -69,7 +67,7 @@ static int64_t piece_at(const BulkCopy *copy, int64_t row, int64_t from) {
     return tma_swizzled(copy->byte + row * copy->map->pitch + from, copy->map->swizzle);
 }
 
-// ---- what is under way ----
+// ---- copies in flight ----
 static BulkCopy *new_copy(Cta *cta) {
     Arena *arena = cta->machine->arena;
     if (cta->bulk_count == cta->bulk_capacity) {

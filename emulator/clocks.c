@@ -117,7 +117,7 @@ void clock_arrive(Cta *cta, Clock **into, int thread) {
     if (cta->epochs[thread / LANES] > *at) *at = cta->epochs[thread / LANES];
 }
 
-void clock_tick(Cta *cta, int warp) {   // what the warp does from now on is news to those it has told
+void clock_tick(Cta *cta, int warp) {   // later events of the warp are new to threads that have its clock
     if (cta->machine->races->threads) cta->epochs[warp]++;
 }
 
@@ -195,8 +195,8 @@ void unit_tell(Cta *cta, Clock **clock, UnitKind kind, int number) {
     *clock = next;
 }
 
-// These threads of a warp learn that the party has come to the epoch; party -1: each learns it of its own fence. Those
-// that knew the same go on sharing their knowledge: what they learn here, they learn together.
+// These threads of a warp learn that the party has reached the epoch; party -1: each learns its own fence. Threads that
+// share a clock continue to share it: they learn the same.
 static void learn_shared(Cta *cta, int first_thread, Mask lanes, int party, uint32_t epoch) {
     Races *races = cta->machine->races;
     while (lanes) {

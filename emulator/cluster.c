@@ -1,11 +1,11 @@
-// Clusters: blocks that run at the same time, use each other's shared memory and meet at a barrier.
+// Clusters: CTAs that run at the same time, access each other's shared memory and synchronize at a barrier.
 //
-// The blocks of a cluster have memory, barriers and agents of their own, but one set of clocks (race.c): their threads
-// are numbered through. So an access to another block's memory is compared with that block's own accesses as one within
-// a block is, and the cluster's barrier orders all accesses before it.
+// The CTAs of a cluster have their own memory, barriers and agents, but one set of clocks (race.c), with threads
+// numbered across the cluster. So an access to another CTA's memory is compared with that CTA's own accesses like an
+// access within a CTA, and the cluster barrier orders all accesses before it.
 //
-// A block's shared memory goes with the block. That another one's read comes before the end must follow from the
-// program, not from the schedule: when a block ends, each such read must be in the past of one of its threads.
+// The shared memory of a CTA ends with the CTA. That a read of another CTA comes before the end must follow from the
+// program, not from the schedule: when a CTA ends, each such read must be in the past of one of its threads.
 #include "emulator/machine.h"
 
 static void cluster_rank(Agent *agent, const Instr *in, const Call *call) {
@@ -13,7 +13,7 @@ static void cluster_rank(Agent *agent, const Instr *in, const Call *call) {
     for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = agent->cta->rank;
 }
 
-// ---- other blocks' memory ----
+// ---- memory of other CTAs ----
 static void report_end(const Cta *cta, int pc, const char *what) {
     emu_report(cta->machine, pc, T_EMU_PEER_ENDS, what, (long long)cta->index);
     cta->machine->stop = true;

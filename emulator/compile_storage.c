@@ -1,4 +1,4 @@
-// Buffers: what is known of each, and its place in the block's memory.
+// Buffers: their properties, and their addresses in the CTA's memory.
 #include "emulator/compile.h"
 #include "ir/rewrite.h"
 
@@ -37,7 +37,7 @@ int compile_mem(Compiler *c, const Buf *buf) {
     return found ? (int)found - 1 : add_mem(c, buf);
 }
 
-// ---- storage: places of shared buffers and fragments in the block's memory ----
+// ---- storage: addresses of shared buffers and fragments in the CTA's memory ----
 static int64_t round_up(int64_t value, int64_t to) {
     return (value + to - 1) / to * to;
 }
@@ -67,7 +67,7 @@ static int64_t storage_bytes(const Mem *mem) {
 
 static void place_shared(Compiler *c, bool allocated) {
     int64_t top = 0;
-    for (int pass = 0; pass < 3; pass++) {   // what has an offset; what has none; aliases
+    for (int pass = 0; pass < 3; pass++) {   // buffers with an offset; without; aliases
         for (int i = 0; i < c->mems.count; i++) {
             Mem *mem = &c->mems.items[i];
             if (mem->scope != SCOPE_SHARED || mem->offset >= 0) continue;

@@ -1,6 +1,6 @@
-// Launches that overlap: a kernel's blocks may begin while the kernel launched before it still runs, where it waits for
-// that one's end itself (PTX ISA, "griddepcontrol"). Kernels run one after the other here; what is checked is that no
-// thread uses global memory, its own inputs or what others also write, ahead of its own dependency_wait.
+// Launches that overlap: CTAs of a kernel may begin while the previous kernel still runs, up to their own wait for its
+// end (PTX ISA, "griddepcontrol"). Kernels run one after the other here. The check: no thread uses global memory (its
+// own inputs, or data that others also write) before its own dependency_wait.
 #include "emulator/machine.h"
 
 void dependency_wait(Agent *agent) {

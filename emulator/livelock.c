@@ -1,17 +1,17 @@
-// Livelocks: blocks that spin on a value that no block is left to store. They are told from blocks that compute for
+// Livelocks: CTAs that spin on a value that no CTA is left to store. They are distinguished from CTAs that compute for
 // long without storing anything while others spin.
 //
-// What an agent does next follows from its own state (place, registers, masks) and from memory. So while memory stays
-// as it is, an agent that comes back to a state in which it was goes round for ever, and where all that can run go
-// round, memory stays as it is. Barriers delay agents and tell them nothing, so the order in which they run does not
-// matter.
+// The next steps of an agent follow from its own state (pc, registers, masks) and from memory. So while memory does not
+// change, an agent that returns to an earlier state loops forever; and if all agents that can run loop, memory does not
+// change. Barriers delay agents without changing their state, so the order in which agents run does not matter.
 //
-// All are run side by side, an instruction each, in laps. In a lap an agent keeps its state after 1, 2, 4, 8, ... of
-// its instructions, and is back when it is in the kept one again (Brent's way to find a period). A lap is over when all
-// that ran in it are back: a deadlock; or when something moved: memory, a copy, an agent that begins or ends: none. One
-// that reached a barrier where no other agent will arrive ends only its own lap.
+// All agents run side by side, an instruction each, in laps. In a lap an agent keeps its state after 1, 2, 4, 8, ... of
+// its instructions, and is back when it reaches the stored state again (Brent's method to find a period). A lap ends
+// when all agents that ran in it are back: a deadlock; or when memory, a copy, or the set of agents changed: none. An
+// agent that reaches a barrier where no other agent will arrive ends only its own lap.
 //
-// Limit: an agent that counts its loads is never in the same state again. That ends when very many instructions have
+// Limit: an agent that counts its loads never returns to a state. It is stopped after very many instructions without a
+// change.
 // moved nothing.
 #include "emulator/machine.h"
 #include <string.h>
@@ -86,7 +86,7 @@ static void step(Agent *agent) {
     lap->next *= 2;
 }
 
-// The n-th agent of all resident blocks, those that do not run too; NULL behind the last.
+// The n-th agent of all resident CTAs, including agents that do not run; NULL: no more.
 static Agent *next_agent(const Machine *machine, int *cta, int *agent) {
     for (; *cta < machine->cta_count; ++*cta, *agent = 0)
         if (machine->ctas[*cta].live && *agent < machine->ctas[*cta].agent_count)

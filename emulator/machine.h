@@ -1,9 +1,9 @@
-// The machine: agents, blocks, and who runs next. The map of the emulator is emulator.h.
+// The machine: agents, CTAs, and their schedule. The map of the emulator is emulator.h.
 //
-// In: Code (code.h) and arguments. Out: what the launch did, and reports of faults.
+// In: Code (code.h) and arguments. Out: the effects of the launch, and reports of faults.
 //
 // The parts have headers of their own: memory.h, race.h, barriers.h, async.h, handlers.h. Their state is part of the
-// agent or the block that it belongs to.
+// agent or the CTA that it belongs to.
 //
 // Files in order: schedule.c, livelock.c, eval.c, report.c.
 #pragma once
@@ -123,8 +123,7 @@ struct Machine {
     bool stop;
     // ends of runs that do not end by themselves
     uint64_t steps, block_began, most_steps;   // instructions; when the resident blocks last changed; most since then
-    // In blocks that spin: how often something did more than look; as seen last, since which step, and when to look
-    // closely.
+    // For CTAs that spin: number of changes (all but loads); last seen; the step of that; when to look closely.
     uint64_t moves, seen_moves, still_since, next_look;
 };
 

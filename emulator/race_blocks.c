@@ -57,7 +57,7 @@ static bool told_as_much(const Races *races, const Told *a, const Told *b) {   /
     return true;
 }
 
-static bool known_as_widely(const Known *a, const Known *b) {   // by all who know b
+static bool known_as_widely(const Known *a, const Known *b) {   // by all threads that know b
     return a->learner == WHOLE || (a->learner == b->learner && a->since <= b->since);
 }
 

@@ -31,9 +31,9 @@ struct Cell {   // of global memory, within a block
     Readers readers;
 };
 
-// Of a block's shared memory. Most accesses touch whole lines, whose granules then have all in common: the line's first
-// one stands for them, until an access to a smaller piece splits the line. Writes and readers are split apart from each
-// other; an access to the whole line unites what it makes equal again.
+// Of a CTA's shared memory. Most accesses touch whole lines, whose granules then have equal records: the line's first
+// one represents them, until an access to a smaller piece splits the line. Writes and readers are split separately; an
+// access to the whole line merges the records that it makes equal.
 enum { LINE_BYTES = 16, SPLIT_WRITES = 1, SPLIT_READERS = 2 };
 
 struct SharedCells {
@@ -53,7 +53,7 @@ struct IterCell {
     int w_pc, r_pc;
 };
 
-// Who of a block touched something, and when.
+// The thread of a CTA that accessed a location, and the time.
 typedef struct Moment {
     uint32_t thread, epoch;   // or a unit; thread WHOLE: the block as one
     uint32_t stamp;           // of all blocks
@@ -84,7 +84,7 @@ struct Races {
 
 // ---- clocks ----
 
-// A clock has users; who keeps one counts itself in, and releases it. What is written to must have one user.
+// A clock has users: each user counts itself in, and releases the clock. A clock must have one user to be written.
 Clock *clock_new(Races *races, Arena *arena);   // of unknown contents
 Clock *clock_copy(Races *races, Arena *arena, const Clock *from);
 void clock_join(const Races *races, Clock *into, const Clock *from);   // into knows what both know together

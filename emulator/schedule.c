@@ -1,15 +1,14 @@
-// Blocks and agents: who runs next.
+// The schedule of CTAs and agents.
 //
-// A block is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps
-// and roles of one-lane agents, and it goes on when they have ended. Among all agents that can run a random one is
-// taken (by the seed) for a random number of instructions; now and then a copy of TMA makes some progress. When none
-// can run and some have not ended, everything waits for something that will not come: a deadlock, reported with who
-// waits where.
+// A CTA is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps and
+// roles of one-lane agents, and it continues when they have ended. Among all agents that can run, a random one (by the
+// seed) runs for a random number of instructions; now and then a TMA copy makes some progress. If no agent can run and
+// some have not ended, that is a deadlock, reported with the agents and the places where they wait.
 #include "emulator/machine.h"
 #include <string.h>
 
 enum { LONGEST_SLICE = 512, LONGEST_RUN = 1 << 16 };   // among others; alone
-enum { BULK_PATIENCE = 8 };                            // turns of agents for one of a copy
+enum { BULK_PATIENCE = 8 };                            // slices of agents per step of a copy
 
 // ---- agents ----
 static void prepare_locals(Agent *agent, const Code *code, Arena *arena) {
@@ -180,7 +179,7 @@ void agent_end(Agent *agent) {
     if (agent->warp && roles_have_clocks(agent->parent)) hear_threads(agent->parent);
 }
 
-// ---- blocks ----
+// ---- CTAs ----
 Cta *ctas_new(Machine *machine, int count) {
     const Code *code = machine->code;
     Arena *arena = machine->arena;

@@ -1,17 +1,17 @@
-// wgmma: matrix instructions of a warpgroup, which run while its warps go on.
+// wgmma: matrix instructions of a warpgroup, which run while its warps continue.
 //
-// A statement (its `steps` instructions) is executed when all four warps have come to it; a warp that comes first goes
-// on. It is computed whole when some warp waits for it: one product of 64 rows, with operands read from shared memory
-// at that late moment. So a program that overwrites a stage too early spoils the result, and one that reads
-// accumulators too early sees old values; both are reported whatever the schedule:
+// A statement (its `steps` instructions) is executed when all four warps have reached it; an earlier warp continues. It
+// is computed as a whole when some warp waits for it: one product of 64 rows, with operands read from shared memory at
+// that late moment. So a program that overwrites a stage too early corrupts the result, and one that reads accumulators
+// too early sees old values; both are reported under any schedule:
 //
-//     shared memory   the warpgroup's unit reads it when the last warp has come, knowing what all 128 threads know (race.c);
-//                     a statement is an epoch of the unit, which threads learn of by wgmma_wait
-//     registers       accumulators and A belong to the statement from a warp's coming to its wait. Another access in that
-//                     time is an error, and so is a statement on registers that were touched after the last wgmma_fence
+//     shared memory   the warpgroup's unit reads it when the last warp has arrived, with the clocks of all 128 threads
+//                     (race.c); a statement is an epoch of the unit, which threads learn by wgmma_wait
+//     registers       accumulators and A belong to the statement from a warp's arrival to its wait. Another access in
+//                     that time is an error, and so is a statement on registers accessed after the last wgmma_fence
 //
-// A wait ends the fence's effect for the registers it gives back, which is more than PTX asks for: the assembler puts a
-// fence there itself (and says so), and tilec's kernels do not leave it to it.
+// A wait ends the fence's effect for the registers that it returns, which is stricter than PTX: the assembler inserts a
+// fence there itself (with a warning), and tilec's kernels do not rely on it.
 //
 // Where an operand's elements lie in shared memory (PTX ISA, "Strides"; r a row of m or n, in units of 16 bytes: u):
 //

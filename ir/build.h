@@ -54,7 +54,7 @@ Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int r
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
 int64_t buf_elements(const Buf *buf);          // of constant extents
 int buf_slot_rank(const Buf *buf);             // dims of one slot: of a tile without those of its slots
-int64_t buf_slots(const Buf *buf);             // of a ring; 1 when it is none
+int64_t buf_slots(const Buf *buf);             // of a multi-buffered tile; else 1
 int64_t buf_slot_bytes(const Buf *buf);        // bytes of one slot's elements, whose extents are constant
 int64_t buf_slot_space(const Buf *buf);        // of the memory that a slot takes: of its layout's image, if it has one
 int64_t buf_space(const Buf *buf);             // ... that all slots take
@@ -82,8 +82,8 @@ Stmt *s_if_only(Arena *arena, Expr *condition, Stmt *stmt);   // around one stat
 Stmt *s_assume(Arena *arena, Expr *condition, Span loc);
 Stmt *s_block(Arena *arena);
 Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);
-Iter iter_new(Arena *arena, Var *var, Expr *end);                 // 0 .. end by 1
-Stmt *s_copy(Arena *arena, Region *src, Region *dst, Span loc);   // copy(src, dst)
+Iter iter_new(Arena *arena, Var *var, Expr *end);                    // 0 .. end by 1
+Stmt *s_copy(Arena *arena, Region *src, Region *dst, Span loc);      // copy(src, dst)
 void call_set_arg(Arena *arena, Stmt *call, int operand, Arg arg);   // also one behind those that it has
 void block_push(Arena *arena, Block *block, Stmt *stmt);
 void block_insert(Arena *arena, Block *block, int at, Stmt *stmt);

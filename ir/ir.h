@@ -144,7 +144,7 @@ struct Buf {
     bool lowered;   // shared: shape is the physical shape already (after lower-tile-op); layout stays for the record
     const Layout
         *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen
-    int stage_dims;   // leading dims that the layout passes through (ring slots)
+    int stage_dims;   // leading dims that the layout passes through (slots)
     Buf *alias_of;    // shares that buffer's storage
     int64_t offset;   // shared: byte offset in the block's shared memory; -1: not allocated
     int align;        // bytes; 0: natural
@@ -273,7 +273,7 @@ typedef enum {
     STMT_GRID,
     STMT_ROLE,
     STMT_THREAD,
-    STMT_CALL,   // an op for its effect (`async` with it), possibly binding its result: `let x = atomic_add(...)` is LET
+    STMT_CALL,     // an op for its effect (`async` with it), without result: `let x = atomic_add(...)` is LET
     STMT_LAUNCH,   // program: k(A, t);
     STMT_ASSUME,
 } StmtKind;
@@ -322,8 +322,8 @@ struct Stmt {
         struct {
             int count;
             Iter *iters;      // begin 0, step 1; first iterator runs fastest over block indices
-            Expr *threads;    // constant: compute threads of a point
-            int cluster[3];   // blocks that work together, by iterator; all 1: none
+            Expr *threads;    // constant: compute threads per tile
+            int cluster[3];   // CTAs per iterator; all 1: no cluster
             bool persistent;
             Expr *raster;   // rows of a group; NULL: none
             bool hilbert;   // along a Hilbert curve; no raster then
@@ -405,7 +405,7 @@ Func *module_func(const Module *module, const char *name);   // the first of tha
 Func *module_reference(const Module *module, const char *name);
 Var *func_dim(const Func *func, const char *name);   // NULL when absent
 const Stmt *func_grid(const Func *kernel);           // its grid statement
-int64_t grid_blocks(const Stmt *grid);               // that share a point: @blocks, 1 without
+int64_t grid_blocks(const Stmt *grid);               // CTAs that share a tile: @blocks, 1 without
 int64_t grid_threads(const Stmt *grid, int lanes);   // that run: those of thread regions and roles, else as declared
 
 // ---- arguments, and parameters that are none: tensor maps, made at launch (tensormap.c) ----
@@ -428,14 +428,14 @@ int64_t tensor_map_row_bytes(const TensorMap *map);   // rows * row_bytes is wha
 int64_t tensor_map_pitch(const TensorMap *map);       // bytes from row to row in shared memory
 
 // ---- roles (roles.c) ----
-// Registers of a thread when a block starts and roles then trade them: an equal share, in setmaxnreg's unit of 8. Of
-// nine warps one partition runs three.
+// Registers of a thread at the start of a CTA, before roles reallocate them: an equal share, in setmaxnreg's unit of 8.
+// With nine warps one partition of the multiprocessor runs three.
 int64_t registers_at_launch(const Target *target, int64_t threads);
-// So many roles from this one on, with as many registers each, fill whole warpgroups together; 0: none do. The first
-// one begins one.
+// The number of roles from this one on that together fill whole warpgroups and have equal register counts; 0: none. The
+// first role must begin a warpgroup.
 int roles_of_warpgroups(const Target *target, const Block *block, int at);
-// A block keeps the registers that it starts with: a role that takes more than others give waits forever. And only
-// whole warpgroups change their count. NULL: the roles of the block can trade; else why not.
+// A CTA keeps its initial registers: a role that takes more than the others release waits forever. Only whole
+// warpgroups change their count. NULL: the roles can reallocate; else why not.
 const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *block, int64_t threads);
 
 // ---- the op table ----
@@ -496,12 +496,12 @@ extern const OpInfo op_rows[OP_COUNT + 1];   // the last row is OP_COUNT's: no o
 static inline const OpInfo *op_info(OpId op) {
     return &op_rows[op];
 }
-// The row of the i-th operand; a variadic one is the last and stands for all that follow. NULL: it has none.
+// The row of the i-th operand; a variadic one is the last and stands for all that follow. NULL: no such operand.
 const Operand *op_operand(OpId op, int i);
 OpId op_named(const char *text);   // OP_COUNT when unknown
 // It writes memory, reads what others write, or meets other threads: not to be evaluated twice.
 bool op_must_not_repeat(OpId op);
-static inline bool op_is(OpId op, int classes) {   // of one of these classes; OP_COUNT, no operation, is of none
+static inline bool op_is(OpId op, int classes) {   // in one of these classes; false for OP_COUNT, no operation
     return (op_info(op)->classes & classes) != 0;
 }
 static inline bool op_is_pure(OpId op) {

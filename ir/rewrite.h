@@ -5,7 +5,7 @@
 
 // The blocks directly below a statement, in order; at most 2.
 int stmt_bodies(Stmt *stmt, Block *bodies[2]);
-// The iterators that a statement declares (loop, grid, thread region) in *iters; 0 when it has none.
+// The iterators that a statement declares (loop, grid, thread region) in *iters; returns 0 without iterators.
 int stmt_iters(const Stmt *stmt, Iter **iters);
 
 // ---- visiting (without expressions: query.h): `expr` is called for every expression before its operands, `stmt` for
