@@ -1,9 +1,9 @@
 // The schedule of CTAs and agents.
 //
-// A CTA is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps and
-// roles of one-lane agents, and it continues when they have ended. Among all agents that can run, a random one (by the
-// seed) runs for a random number of instructions; now and then a TMA copy makes some progress. If no agent can run and
-// some have not ended, that is a deadlock, reported with the agents and the places where they wait.
+// A CTA is a tree of agents. Its root runs the grid's body with one lane; a thread region makes it a parent of warps
+// and roles of one-lane agents, and it continues when they have ended. Among all agents that can run, a random one (by
+// the seed) runs for a random number of instructions; now and then a TMA copy makes some progress. If no agent can run
+// and some have not ended, that is a deadlock, reported with the agents and the places where they wait.
 #include "emulator/machine.h"
 #include <string.h>
 
