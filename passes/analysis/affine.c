@@ -116,6 +116,9 @@ bool affine_same(const Affine *a, const Affine *b) {
 }
 
 Affine affine_more(AffineEnv *env, int64_t multiple, int64_t most) {
+    // A multiple of 0 marks unknowns without a range.
+    EXPECT(arena_failure(env->arena), multiple > 0 && most >= 0, "multiples of %lld up to %lld", (long long)multiple,
+           (long long)most);
     return affine_atom(env, (Atom){.multiple = multiple, .most = most});
 }
 
@@ -130,6 +133,7 @@ static int64_t beyond(int64_t bound, int64_t factor, int64_t most) {
 bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high) {
     *low = *high = a->constant;
     for (int i = 0; i < a->count; i++) {
+        EXPECT(arena_failure(env->arena), a->terms[i].atom < env->atoms.count, "a number from before affine_reset");
         const Atom *atom = &env->atoms.items[a->terms[i].atom];
         int64_t factor = a->terms[i].factor, *bound = factor > 0 ? high : low;
         if (!atom->multiple) return false;

@@ -44,6 +44,7 @@ static void visit_one(Walk *walk, Stmt *stmt) {
         break;
     case STMT_GRID: walk_inside(walk, stmt, true, &stmt->grid.body); break;
     case STMT_ROLE:
+        EXPECT(arena_failure(facts_arena(walk->facts)), !walk->inside, "a role in a role");
         walk->inside = stmt;
         walk_stmts(walk, &stmt->role.body);
         walk->inside = NULL;

@@ -41,6 +41,7 @@ static SharedAccess *new_access(Gather *gather, Buf *buf, Stmt *stmt, bool is_st
     SharedAccess access = {.buf = buf, .stmt = stmt, .is_store = is_store, .vector = vector, .exact = true};
     access.steps = steps < MAX_STEPS ? (int)steps : MAX_STEPS;
     access.lanes = gather->context->target->warp_lanes;
+    EXPECT(gather->context->failure, steps > 0 && vector > 0, "%lld steps of %d elements", (long long)steps, vector);
     EXPECT(gather->context->failure, access.lanes <= MAX_LANES, "a warp of %d lanes", access.lanes);
     access.element = NEW_ARRAY(arena, int64_t, access.steps * access.lanes * buf->rank);
     vec_push(arena, gather->out, access);
@@ -120,6 +121,7 @@ static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
     const Region *region = gemm->call.args[operand].region;
     MatrixLoad load = matrix_load(gemm, operand, 4);
     int kept[2], run = matrix_facts.row_bytes / type_bytes(region->buf->type);
+    EXPECT(gather->context->failure, load.pack == 1 || load.pack == 2, "%d elements as one", load.pack);
     int64_t block = (int64_t)16 * load.pack, steps = region_extent(region, operand == GEMM_A ? 1 : 0) / block;
     SharedAccess *access = new_access(gather, region->buf, gemm, false, run, steps);
     access->must_be_contiguous = true;

@@ -59,6 +59,8 @@ static void push_store(Arena *arena, const Region *dst, Expr *const *at, Expr *v
 
 static void loop_of_copy(Arena *arena, const Region *src, const Region *dst, bool transpose, TileLoop *loop) {
     Expr *at[LAYOUT_MAX_RANK], *from[LAYOUT_MAX_RANK];
+    EXPECT(arena_failure(arena), region_rank(src) == region_rank(dst), "a copy of rank %d to rank %d", region_rank(src),
+           region_rank(dst));
     space_of_region(arena, dst, loop, at);
     for (int d = 0; d < loop->rank; d++) from[d] = at[transpose ? loop->rank - 1 - d : d];
     Expr *value = e_load(arena, src->buf, src->count, region_indices(arena, src, from));

@@ -64,6 +64,7 @@ static Expr *workspace_cost(const TileSearch *search, const Func *kernel) {
     const WgmmaCosts *costs = &search->target->wgmma;
     const Stmt *grid = func_grid(kernel);
     PingpongCost cost = cost_pingpong(search->target, as_specialized(search, kernel), 1);
+    EXPECT(arena_failure(a), grid->grid.count == 2, "split-K with %d names of the grid", grid->grid.count);
     Expr *all = specialized_steps(a, kernel), *splits = workspace_slices(a, kernel, all);
     int64_t m, n;
     specialized_tile(kernel, &m, &n);

@@ -69,6 +69,8 @@ static bool visit_expr_read(Visitor *visitor, Expr *expr) {
     return true;
 }
 
+_Static_assert(OPERAND_INDEX(GEMM, a) == 0 && OPERAND_INDEX(GEMM, b) == 1, "the loop over operands of a gemm");
+
 // mma reads operand b from shared memory. Operand a may be in registers, but computed 8-bit elements are in other
 // threads than mma needs, so they are staged too. (For wgmma they are permuted within the thread.)
 static void note_by_shared(Walk *walk, const Stmt *gemm) {
@@ -120,6 +122,8 @@ Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *tar
     int64_t block_threads = blocks > 0 ? out.threads / blocks : out.threads;
     VEC_EACH (OccupancyBuffer, b, &out.buffers) {
         int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
+        EXPECT(arena_failure(arena), b->stages >= 1 && count > 0, "%lld elements of '%s'", (long long)count,
+               b->buf->name);
         if (b->buf->scope == SCOPE_SHARED || b->by_shared)
             b->bytes = (count * bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
         out.shared += b->bytes;

@@ -223,6 +223,8 @@ static double workspace_clocks(const TileSearch *search, const TileCandidate *ti
 }
 
 static double clocks_of(const TileSearch *search, const TileCandidate *tile, const int64_t *problem) {
+    EXPECT(arena_failure(search->arena), tile->m > 0 && tile->n > 0 && tile->cost.k > 0,
+           "a candidate of %lld x %lld, %lld of k", (long long)tile->m, (long long)tile->n, (long long)tile->cost.k);
     if (tile->split == BY_WORKSPACE) return workspace_clocks(search, tile, problem);
     const WgmmaCosts *costs = &search->target->wgmma;
     int64_t rows = (problem[0] + tile->m - 1) / tile->m, columns = (problem[1] + tile->n - 1) / tile->n;

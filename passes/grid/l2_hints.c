@@ -83,6 +83,7 @@ static void mark_evict_first(const L2Hints *s, Stmt *load) {
     CopyOp copy = copy_of(load);
     if (copy.evict_first || reaches_over(s, copy.src)) return;
     Arg args[COPY_EVICT_FIRST + 1] = {{0}};
+    EXPECT(arena_failure(s->arena), !copy.blocks, "a multicast copy of '%s' gets a hint", copy.src->buf->name);
     for (int i = 0; i < load->call.count && i < COPY_EVICT_FIRST; i++) args[i] = load->call.args[i];
     args[COPY_EVICT_FIRST] = arg_value(at_most(s, readers_of(s, copy.src), NEIGHBOURS));
     load->call.args = arena_copy(s->arena, args, sizeof args);

@@ -170,6 +170,7 @@ static void keep_regions(Kept *kept) {
 static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
     enum { SHARERS = 4 };
     int64_t blocks = s->context->target->multiprocessors, most = 1;
+    EXPECT(s->context->failure, blocks > 0, "'%s' has no multiprocessors", s->context->target->name);
     while (most * 2 * SHARERS <= blocks) most *= 2;
     Expr *least = e_call2(s->arena, OP_CEILDIV, e_int(s->arena, blocks), extent);
     return e_max(s->arena, e_min(s->arena, fit, e_int(s->arena, most)), least);
@@ -235,6 +236,7 @@ static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Exp
 void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
     Arena *a = s->arena;
     const Iter *iter = &s->grid->grid.iters[deciding];
+    EXPECT(s->context->failure, trend == TREND_UP || trend == TREND_DOWN, "iterator %d has trend %d", deciding, trend);
     Expr *others = e_int(a, 1), *extent = bind_name(s, "extent", iter->end), *level = number, *other;
     for (int i = 0; i < s->grid->grid.count; i++)
         if (i != deciding) others = e_mul(a, others, s->grid->grid.iters[i].end);

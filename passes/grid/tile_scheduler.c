@@ -68,6 +68,8 @@ void assume_within(Scheduler *s, Expr *x, Expr *extent) {
 
 void bind_iter(Scheduler *s, int index, Expr *value, Expr *extent) {
     const Iter *iter = &s->grid->grid.iters[index];
+    EXPECT(s->context->failure, index >= 0 && index < s->grid->grid.count && iter->var->kind == VAR_ITER,
+           "iterator %d of %d is bound twice", index, s->grid->grid.count);
     iter->var->kind = VAR_LET;
     block_push(s->arena, &s->top, s_let(s->arena, iter->var, value));
     assume_within(s, e_var(s->arena, iter->var), extent);

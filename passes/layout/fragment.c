@@ -11,7 +11,9 @@ const Layout *fragment_of_instruction(Arena *arena, const char *instruction, int
                                       int64_t warps_m, int64_t warps_n, int64_t threads) {
     const char *why = NULL;
     int64_t shape[] = {rows, columns}, warps[] = {warps_m, warps_n};
-    return tv_of_instruction(arena, layout_parse(arena, instruction, 0, &why), shape, warps, threads);
+    const Layout *layout = layout_parse(arena, instruction, 0, &why);
+    EXPECT(arena_failure(arena), layout, "the layout %s of an instruction: %s", instruction, why);
+    return tv_of_instruction(arena, layout, shape, warps, threads);
 }
 
 const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stmt, const WgmmaInfo *info,

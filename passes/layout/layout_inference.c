@@ -165,6 +165,8 @@ static const Layout *map_from_use(Inference *inference, const Item *item, const 
 }
 
 static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
+    EXPECT(inference->context->failure, item->map && item->map->rank_out == item->loop.rank,
+           "a loop of rank %d with another map", item->loop.rank);
     int64_t held[LAYOUT_MAX_RANK];
     for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
     return tv_project(inference->arena, item->map, use->rank, use->dims, held);

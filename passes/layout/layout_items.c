@@ -18,6 +18,8 @@ static void add_fragment(Inference *inference, Buf *buf) {
 // dims NULL: dim d by iterator d.
 static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const int *dims, bool is_store) {
     FragmentUse use = {.buf = buf, .rank = rank, .is_store = is_store};
+    EXPECT(inference->context->failure, buf->scope == SCOPE_FRAGMENT && rank <= buf->rank, "%d indices of '%s'", rank,
+           buf->name);
     for (int d = 0; d < rank; d++) use.dims[d] = dims ? dims[d] : d;
     vec_push(inference->arena, &item->uses, use);
     add_fragment(inference, buf);
@@ -123,6 +125,8 @@ static void collect_gemm(Inference *inference, Item *item) {
     item->m = region_extent(gemm.acc, 0);
     item->n = region_extent(gemm.acc, 1);
     item->k = region_extent(gemm.a, 1);
+    EXPECT(inference->context->failure, item->m > 0 && item->n > 0 && item->k > 0, "a gemm of %lld x %lld x %lld",
+           (long long)item->m, (long long)item->n, (long long)item->k);
     item->mma = gemm_instruction(target, item->stmt);
     item->is_wgmma = via_is(item->stmt, VIA_WGMMA);
     const char *why = threads_problem(inference, item);

@@ -83,6 +83,7 @@ static bool a_is_usable(Staging *m, const Stmt *stmt) {
     const Buf *a = gemm.a->buf;
     if (!warps || warps->args[1].integer != 1 || gemm.a->transposed || !region_is_whole(gemm.a)) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, stmt);
+    EXPECT(m->context->failure, info, "a gemm with @warps has no instruction");
     if (strcmp(info->a_type, type_text(a->type)) != 0) return false;
     const Layout *required =
         fragment_of_instruction(m->arena, info->a_layout, region_extent(gemm.acc, 0), region_extent(gemm.a, 1),
@@ -227,6 +228,7 @@ static int64_t shared_bytes(const Block *block) {
 
 // The stage fits in shared memory that is free by then: the kernel's input tiles.
 static bool stage_fits(const Staging *m, const Region *to) {
+    EXPECT(m->context->failure, region_rank(to) == 2, "a staged store of rank %d", region_rank(to));
     int64_t bytes = type_bytes(to->buf->type) * region_extent(to, 0) * region_extent(to, 1);
     return bytes <= shared_bytes(&m->kernel->body);
 }

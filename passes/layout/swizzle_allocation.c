@@ -106,6 +106,7 @@ static const Layout *dictated_layout(PassContext *context, Func *kernel, const B
     Touch touch = touch_of(context, kernel, buf);
     if (!touch.found) return NULL;
     int rank = buf->rank - buf->stage_dims;
+    EXPECT(context->failure, !touch.in_rows || rank <= 2, "'%s' of rank %d is moved in rows", buf->name, rank);
     int64_t extents[2] = {buf_extent(buf, buf->rank - rank), buf_extent(buf, buf->rank - 1)};
     if (touch.in_rows) return layout_row_major(context->arena, rank, extents);
     return touch.order ? tma_layout_ordered(context->arena, buf, touch.order) : tma_layout(context->arena, buf);
@@ -243,6 +244,7 @@ static void place(const Lifetimes *lifetimes, Life *life) {
         int64_t offset = round_up(other->buf->offset + other->bytes, life->align);
         if (offset < best && is_free(lifetimes, life, offset)) best = offset;
     }
+    EXPECT(arena_failure(lifetimes->arena), best < INT64_MAX, "no place for '%s'", life->buf->name);
     life->buf->offset = best;
     life->buf->align = (int)life->align;
 }
@@ -296,6 +298,8 @@ static void measure(PassContext *context, Func *kernel, Life *life) {
     bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
     life->bytes = buf_space(buf);
     life->align = alignment_of(context, kernel, buf);
+    EXPECT(context->failure, life->align > 0 && (life->align & (life->align - 1)) == 0, "'%s' is aligned to %lld bytes",
+           buf->name, (long long)life->align);
     // Small buffers (scratch of reductions, mbarriers) share no storage: it would save little, and cost a barrier
     // between the last read of one and the first write of the next.
     bool disjoint = spread || life->bytes <= context->target->line_bytes;

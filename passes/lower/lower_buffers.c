@@ -51,6 +51,7 @@ Buf *lower_local(Lower *lower, Buf *fragment) {
     Buf *local = map_get(lower->locals, fragment);
     if (local) return local;
     int64_t size = fragment->layout ? tv_values(fragment->layout) : 1;
+    EXPECT(lower->context->failure, fragment->scope == SCOPE_FRAGMENT, "'%s' is not in registers", fragment->name);
     local = buf_new_const(lower->arena, fragment->name, SCOPE_LOCAL, fragment->type, 1, &size, fragment->loc);
     map_put(lower->locals, fragment, local);
     return local;
@@ -60,6 +61,8 @@ Buf *lower_physical(Lower *lower, Buf *shared) {
     Buf *physical = map_get(lower->physical, shared);
     if (physical) return physical;
     int64_t shape[2 * LAYOUT_MAX_RANK];
+    EXPECT(lower->context->failure, shared->scope == SCOPE_SHARED && !shared->lowered, "'%s' has its place already",
+           shared->name);
     int rank = 0, lead = shared->layout ? shared->rank - shared->layout->rank_in : shared->rank;
     for (int d = 0; d < lead; d++) shape[rank++] = buf_extent(shared, d);
     for (int d = 0; shared->layout && d < shared->layout->rank_out; d++) shape[rank++] = shared->layout->out_shape[d];
@@ -89,6 +92,8 @@ Region *lower_place(Lower *lower, Buf *buf, int count, Expr *const *indices) {
 Region *lower_in_slot(Lower *lower, const Region *tile, int count, Expr *const *at) {
     Expr *indices[2 * LAYOUT_MAX_RANK];
     int slots = tile->buf->stage_dims;
+    EXPECT(lower->context->failure, slots + count == tile->buf->rank, "%d indices in a slot of '%s', of rank %d", count,
+           tile->buf->name, tile->buf->rank);
     for (int d = 0; d < slots; d++) indices[d] = lower_expr(lower, tile->dims[d].start);
     for (int d = 0; d < count; d++) indices[slots + d] = at[d];
     return lower_place(lower, tile->buf, slots + count, indices);

@@ -145,6 +145,8 @@ static void push_elements(Gemm *gemm, const Load *load, Block *out) {
     Arena *arena = gemm->arena;
     const GemmOperand *operand = &gemm->operands[load->operand];
     int64_t run = operand_run(gemm->stmt, load->operand, operand->layout);
+    EXPECT(gemm->lower->context->failure, operand->values % run == 0, "%lld values in runs of %lld",
+           (long long)operand->values, (long long)run);
     Expr *v, *e = e_int(arena, 0), *at[2];
     Block *body = gemm_counted(gemm, LOOP_UNROLL, "v", operand->values / run, &v, out);
     Expr *first = e_times(arena, v, run), *in[2] = {gemm->lane, first};
@@ -254,8 +256,10 @@ static Expr *bound(Gemm *gemm, const char *name, Expr *value, Block *out) {
 }
 
 static const Layout *instruction_layout(Arena *arena, const char *text) {
-    const char *why;
-    return layout_parse(arena, text, 0, &why);
+    const char *why = NULL;
+    const Layout *layout = layout_parse(arena, text, 0, &why);
+    EXPECT(arena_failure(arena), layout, "the layout %s of an instruction: %s", text, why);
+    return layout;
 }
 
 // Declares the operand's registers; its instruction tiles are split over `warps` warps; this is number `warp`.
@@ -268,6 +272,9 @@ static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Bloc
     o->layout = instruction_layout(arena, is_a ? info->a_layout : info->b_layout);
     o->extent = is_a ? info->m : info->n;
     o->tiles = region_extent(gemm_of(gemm->stmt).acc, operand) / warps / o->extent;
+    EXPECT(gemm->lower->context->failure,
+           o->tiles > 0 && o->tiles * warps * o->extent == region_extent(gemm_of(gemm->stmt).acc, operand),
+           "%lld warps do not divide the tiles of '%s'", (long long)warps, buf->name);
     o->values = layout_extent_in(o->layout, TV_VALUE) * (gemm->step / info->k);
     o->local = in_fragment(o)
                    ? lower_local(gemm->lower, buf)
@@ -292,6 +299,12 @@ void gemm_begin(Gemm *gemm, int sets, Block *body) {
     EXPECT(gemm->lower->context->failure, split, "a gemm by mma has no @warps");
     int64_t warps_m = split->args[0].integer, warps_n = split->args[1].integer;
     gemm->step = gemm_step(target, gemm->stmt);
+    EXPECT(gemm->lower->context->failure,
+           gemm->step % gemm->info->k == 0 && region_extent(a->region, 1) % gemm->step == 0,
+           "%lld of k in steps of %lld", (long long)region_extent(a->region, 1), (long long)gemm->step);
+    EXPECT(gemm->lower->context->failure, warps_m * warps_n * target->warp_lanes <= gemm->lower->threads,
+           "%lld x %lld warps of %lld threads", (long long)warps_m, (long long)warps_n,
+           (long long)gemm->lower->threads);
     gemm->k_steps = region_extent(a->region, 1) / gemm->step;
     gemm->c_values = layout_extent_in(instruction_layout(arena, gemm->info->c_layout), TV_VALUE);
     begin_operand(gemm, GEMM_A, warps_m, sets, body);

@@ -223,6 +223,9 @@ static void next_fragments(Gemm *gemm, Expr *kk, Block *out) {
 
 static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block *out) {
     int64_t rows = gemm->operands[GEMM_A].tiles;
+    // Step 0 of the next tile is loaded to set 0 in the last step, which uses the other one.
+    EXPECT(gemm->lower->context->failure, gemm->k_steps > 0 && gemm->k_steps % 2 == 0,
+           "%lld steps with two sets of registers", (long long)gemm->k_steps);
     Expr *kk;
     Block *body = gemm_counted(gemm, LOOP_UNROLL, "kk", gemm->k_steps, &kk, out);
     next_fragments(gemm, kk, body);

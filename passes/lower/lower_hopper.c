@@ -63,6 +63,10 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
     int rank = region_rank(tile);
     *out = (Boxes){.tile = tile, .region = region};
     if (tma_panels_problem(tile->buf, &out->panels)) return false;
+    EXPECT(lower->context->failure, rank >= 1 && rank <= TENSOR_MAP_RANK && region->count <= TENSOR_MAP_RANK,
+           "a box of rank %d of a tensor of rank %d", rank, region->count);
+    EXPECT(lower->context->failure, out->panels.columns * out->panels.count == region_extent(tile, rank - 1),
+           "the panels of '%s' do not cover its rows", tile->buf->name);
     for (int d = 0; d < rank; d++) extents[d] = region_extent(tile, d);
     extents[rank - 1] = out->panels.columns;
     bool tf32 = attr_get(copy->attrs, ATTR_TF32) != NULL;
@@ -91,10 +95,17 @@ static void set_coordinates(Lower *lower, const Region *region, int64_t columns,
 
 void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
     enum { EVICT_FIRST = 3, MASK = 3, AFTER_MASK, AFTER_HINTS };   // where coordinates begin
+    _Static_assert(EVICT_FIRST == OPERAND_INDEX(TMA_LOAD, evict_first) &&
+                       AFTER_HINTS == OPERAND_INDEX(TMA_LOAD, coordinates),
+                   "operands of tma_load");
+    _Static_assert(MASK == OPERAND_INDEX(TMA_MULTICAST, mask) &&
+                       AFTER_MASK == OPERAND_INDEX(TMA_MULTICAST, coordinates),
+                   "operands of tma_multicast");
     Arena *arena = lower->arena;
     CopyOp copy = copy_of(stmt);
     Boxes boxes;
     if (!boxes_of(lower, stmt, copy.dst, copy.src, &boxes)) return;
+    EXPECT(lower->context->failure, copy.bar, "a load of '%s' by TMA has no mbarrier", copy.dst->buf->name);
     Expr *evict_first = lower_expr(lower, copy.evict_first), *blocks = lower_expr(lower, copy.blocks);
     int first = blocks ? AFTER_MASK : AFTER_HINTS;
     for (int64_t p = 0; p < boxes.panels.count; p++) {
@@ -222,6 +233,8 @@ static void push_matrices(Store *store, Buf *buf, const Box *box, Expr *column, 
 static void push_columns(Store *store, Buf *buf, const Box *box, int64_t first) {
     Arena *arena = store->arena;
     int64_t pairs = box->columns / 16;
+    EXPECT(store->lower->context->failure, box->columns % matrix_facts.rows == 0, "a box of %lld columns",
+           (long long)box->columns);
     Expr *j;
     if (pairs > 0) {
         Block *body = lower_counted(store->lower, LOOP_UNROLL, "j", 0, pairs, store->loc, &j, store->out);
@@ -293,8 +306,12 @@ void lower_tma_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *
     Store store = {lower, lower->arena, stmt->loc, copy_of(stmt), loops, .out = out};
     if (tma_epilogue_problem(lower->target, stmt, &store.shape)) return;
     check_layout(&store);
+    EXPECT(lower->context->failure, store.shape.strips % warpgroups_of(lower) == 0,
+           "%lld strips of rows for %lld warpgroups", (long long)store.shape.strips, (long long)warpgroups_of(lower));
     store.shape.strips /= warpgroups_of(lower);
     const TmaStore *shape = &store.shape;
+    EXPECT(lower->context->failure, shape->chunks ? store.copy.stage : store.copy.tail,
+           "a store of '%s' has no staging", store.copy.src->buf->name);
     int64_t across = shape->chunks + (shape->tail > 0), boxes = shape->strips * across;
     Buf *stage = shape->chunks ? store.copy.stage->buf : store.copy.tail->buf;
     store.tile = shape->chunks && tma_store_aliases(shape, stmt, stage);
@@ -345,6 +362,11 @@ static Described described(const Region *region, bool is_b, const WgmmaInfo *inf
 static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
     Arena *arena = lower->arena;
     int64_t row = o->k_major ? outer : k, column = o->first + (o->k_major ? k : outer);
+    // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost.
+    EXPECT(lower->context->failure,
+           o->panels.swizzle && row % tma_facts.swizzle_rows == 0 && column % o->panels.columns == 0,
+           "an operand at [%lld, %lld] of '%s', whose panels are [%lld, %lld]", (long long)row, (long long)column,
+           o->region->buf->name, (long long)o->panels.rows, (long long)o->panels.columns);
     Expr *panel = e_int(arena, column / o->panels.columns), *eight = e_int(arena, row / 8);
     if (o->k_major) eight = e_add(arena, warpgroup_rows(lower, rows / 8), eight);
     else panel = e_add(arena, warpgroup_rows(lower, rows / o->panels.columns), panel);
@@ -386,6 +408,9 @@ static Arg left_operand(Products *p, int64_t strip, int64_t k) {
 
 static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block *out) {
     enum { A_FORM = 5, B_FORM = 9, ACCUMULATE = 13, COUNT };
+    _Static_assert(A_FORM == OPERAND_INDEX(WGMMA, a_form) && B_FORM == OPERAND_INDEX(WGMMA, b_form) &&
+                       ACCUMULATE == OPERAND_INDEX(WGMMA, accumulate),
+                   "operands of wgmma");
     Lower *lower = p->lower;
     Arena *arena = lower->arena;
     const WgmmaInfo *info = &p->info;
@@ -425,6 +450,10 @@ void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
     EXPECT(lower->context->failure, run > 0 && run % p.info.k == 0, "%lld columns of k in a panel", (long long)run);
+    EXPECT(lower->context->failure, k % run == 0, "%lld of k in panels of %lld", (long long)k, (long long)run);
+    EXPECT(lower->context->failure, p.strips * p.info.m * warpgroups_of(lower) == region_extent(p.gemm.acc, 0),
+           "%lld rows are no strips of %lld warpgroups", (long long)region_extent(p.gemm.acc, 0),
+           (long long)warpgroups_of(lower));
     bool fenced = out->count > 0 && is_call(vec_last(out), OP_WGMMA_COMMIT);   // by the previous gemm
     if (!fenced) block_call(arena, out, stmt->loc, OP_WGMMA_FENCE, 0, NULL);
     for (int64_t at = 0; at < k; at += run)

@@ -110,6 +110,7 @@ static Expr *valid_elements(Version *version, const TileAccess *load, Expr *cons
 // (Loads within the indices, of a gather, come before the copy's load and store.)
 static bool is_plain_copy(Arena *arena, const TileLoop *loop, const TileAccessVec *accesses) {
     const Expr *load = tile_move(arena, loop);
+    EXPECT(arena_failure(arena), !load || accesses->count >= 2, "a move with %d accesses", accesses->count);
     return load && accesses->items[accesses->count - 2].load == load &&
            !accesses->items[accesses->count - 2].conditional;
 }

@@ -66,7 +66,9 @@ Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b) {
     case OP_REDUCE_MAX: return e_max(arena, a, b);
     case OP_REDUCE_MIN: return e_min(arena, a, b);
     case OP_REDUCE_ANY: return e_binary(arena, BIN_LOGICAL_OR, a, b);
-    default: return e_binary(arena, BIN_LOGICAL_AND, a, b);
+    default:
+        EXPECT(arena_failure(arena), op == OP_REDUCE_ALL, "operation %d combines no partial results", op);
+        return e_binary(arena, BIN_LOGICAL_AND, a, b);
     }
 }
 
@@ -115,6 +117,8 @@ Expr *butterfly(const Combiner *c, Buf *buf, Expr *slot, int64_t mask, Block *ou
 static Region *scratch_place(const Combiner *c, Expr *block, Expr *row, Expr *column) {
     Expr *in[3] = {block, row, column};
     int rank = c->scratch->rank;
+    EXPECT(c->lower->context->failure, rank == 2 + (c->blocks > 1), "scratch of rank %d for %lld CTAs", rank,
+           (long long)c->blocks);
     return lower_place(c->lower, c->scratch, rank, in + COUNT_OF(in) - rank);
 }
 
@@ -123,6 +127,8 @@ void scratch_store(const Combiner *c, Expr *block, Expr *row, Expr *column, Expr
 }
 
 Expr *scratch_load(const Combiner *c, Expr *row, Expr *column) {
+    EXPECT(c->lower->context->failure, c->lower->threads % c->blocks == 0, "%lld threads in %lld CTAs",
+           (long long)c->lower->threads, (long long)c->blocks);
     Expr *own = e_over(c->arena, lower_thread(c->lower), c->lower->threads / c->blocks);
     return e_load_at(c->arena, scratch_place(c, lower_simple(c->lower, own), row, column));
 }
@@ -162,10 +168,15 @@ static void push_butterfly(const Reduce *reduce, int64_t mask, Block *out) {
     put(reduce, slot, butterfly(&reduce->c, reduce->partial, slot, mask, body), body);
 }
 
+static void reduce_digit(const Reduce *reduce, const ThreadDigit *digit, Block *out) {
+    EXPECT(reduce->c.lower->context->failure, (digit->within & (digit->within - 1)) == 0, "butterflies over %lld lanes",
+           (long long)digit->within);
+    for (int64_t step = 1; step < digit->within; step *= 2) push_butterfly(reduce, digit->weight * step, out);
+}
+
 static void reduce_lanes(const Reduce *reduce, Block *out) {
     VEC_EACH (const ThreadDigit, digit, &reduce->digits)
-        for (int64_t step = 1; along_axis(digit->mode, reduce->axis) && step < digit->within; step *= 2)
-            push_butterfly(reduce, digit->weight * step, out);
+        if (along_axis(digit->mode, reduce->axis)) reduce_digit(reduce, digit, out);
 }
 
 // ---- across warps ----

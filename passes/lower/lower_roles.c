@@ -82,6 +82,8 @@ static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
     int64_t group = target_warpgroup(lower->target), count = role->role.threads / group;
     lower->warpgroup = NULL;
     if (count < 2 || !block_any(&role->role.body, wants_warpgroup, NULL)) return;
+    EXPECT(lower->context->failure, count * group == role->role.threads, "warpgroups of a role of %lld threads",
+           (long long)role->role.threads);
     Expr *zero = e_int(arena, 0);
     Expr *number = e_call2(arena, OP_SHFL_IDX, e_over(arena, lower_thread(lower), group), zero);
     Expr *wg = block_let(arena, out, "wg", number, role->loc);

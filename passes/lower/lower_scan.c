@@ -153,6 +153,7 @@ static Expr *place(const Scan *scan, Expr *slot, Digits from, Digits to, int fix
     Arena *arena = scan->arena;
     Expr *found = e_int(arena, 0);
     int64_t weight = 1, radix = 1;
+    EXPECT(scan->c.lower->context->failure, fixed < 0 || !(from >> fixed & 1), "digit %d is given twice", fixed);
     if (from == to) return slot;
     for (int i = 0; i < scan->layout->in[TV_VALUE].count; i++) {
         int64_t extent = scan->layout->in[TV_VALUE].modes[i].extent;

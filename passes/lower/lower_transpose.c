@@ -118,6 +118,12 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     int64_t rows = region_extent(transpose.to, 0) / TRANSPOSE_ROWS,
             columns = region_extent(transpose.to, 1) / TRANSPOSE_K;
     int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes;
+    EXPECT(lower->context->failure, warps > 0 && warps * lanes == lower->threads, "a transpose by %lld threads",
+           (long long)lower->threads);
+    EXPECT(lower->context->failure,
+           rows * TRANSPOSE_ROWS == region_extent(transpose.to, 0) &&
+               columns * TRANSPOSE_K == region_extent(transpose.to, 1),
+           "'%s' is not made of transposed blocks", transpose.to->buf->name);
     bool by_rows = rows % warps == 0;
     int64_t each_rows = by_rows ? rows / warps : rows, each_columns = by_rows ? columns : (columns + warps - 1) / warps;
     int mark = facts_mark(lower->facts);

@@ -42,6 +42,9 @@ static bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
 
+_Static_assert(OPERAND_INDEX(ATOMIC_ADD, x) == 0 && OPERAND_INDEX(ATOMIC_ADD, v) == 1,
+               "element and value of an addition");
+
 static bool adds_element(const Stmt *stmt) {
     return is_call(stmt, OP_ATOMIC_ADD) && stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL;
 }
@@ -107,6 +110,7 @@ static bool vector_loop_of(Vectorizer *pass, Stmt *stmt, VectorLoop *v) {
 
 static Arg place(VectorLoop *v, Buf *buf, int count, Expr *const *indices, int64_t element) {
     Expr *at[LAYOUT_MAX_RANK];
+    EXPECT(arena_failure(v->arena), count >= 1 && count <= LAYOUT_MAX_RANK, "%d indices of '%s'", count, buf->name);
     Subst *first = subst_new(v->arena);
     subst_var(first, v->e, e_int(v->arena, 0));
     for (int d = 0; d < count; d++) at[d] = subst_expr(first, indices[d]);
@@ -118,6 +122,8 @@ static Arg place(VectorLoop *v, Buf *buf, int count, Expr *const *indices, int64
 static void move_wide(VectorLoop *v, const TileAccess *access, Buf *local, Expr *first, Block *out) {
     int64_t width = width_of(v, access);
     OpId op = access->adds ? OP_VATOMIC_ADD : access->is_store ? OP_VSTORE : OP_VLOAD;
+    EXPECT(arena_failure(v->arena), width > 0 && v->n % width == 0, "%lld elements by %lld", (long long)v->n,
+           (long long)width);
     for (int64_t at = 0; at < v->n; at += width) {
         Arg memory = place(v, access->buf, access->count, access->indices, at);
         Arg registers = place(v, local, 1, &first, at);

@@ -132,6 +132,7 @@ static void group_tiles(Waits *w) {
 // ---- statements ----
 
 static Arg barrier_at(Waits *w, const Arrival *arrival, Expr *slot) {
+    EXPECT(w->context->failure, arrival && arrival->full && arrival->bytes > 0, "a copy completes on no mbarrier");
     return arg_element(w->arena, arrival->full, slot);
 }
 
@@ -145,6 +146,8 @@ static void push_wait(Waits *w, const Arrival *arrival, Expr *slot, Span loc, Bl
     Arena *a = w->arena;
     Expr *one = e_int_of(a, TYPE_I32, 1), *parity = e_int_of(a, TYPE_I32, 0), *bit = one;
     if (arrival->phases && arrival->slots > 1) {
+        EXPECT(w->context->failure, arrival->slots < type_bits(TYPE_I32), "%lld phases in 32 bits",
+               (long long)arrival->slots);
         Expr *at = e_cast(a, TYPE_I32, slot);
         parity = e_binary(a, BIN_AND, e_binary(a, BIN_SHR, e_var(a, arrival->phases), at), one);
         bit = e_binary(a, BIN_SHL, one, at);

@@ -140,6 +140,10 @@ static Region *slot_region(Mapper *mapper, Region *region) {
 
 static void index_slots(MultiBuffer *ring, Stmt *loop, Buf *buf) {
     Expr *count = e_var(ring->arena, loop->loop.iters[0].var);
+    EXPECT(ring->context->failure, loop->loop.count == 1 && expr_is_int(loop->loop.iters[0].step, 1),
+           "a multi-buffered loop of %d iterators", loop->loop.count);
+    EXPECT(ring->context->failure, loop_stages(loop) <= buf_extent(buf, 0), "%lld stages of '%s'",
+           (long long)loop_stages(loop), buf->name);
     Slot slot = {buf, e_rem(ring->arena, count, loop_stages(loop))};
     Mapper mapper = {.arena = ring->arena, .expr = slot_load, .region = slot_region, .user = &slot};
     map_block(&mapper, &loop->loop.body);

@@ -73,6 +73,7 @@ static Stmt *start_copies(Pipeline *p, Expr *count, Expr *trips) {
 
 static void push_await(Pipeline *p, const Stmt *copy, Block *out) {
     Buf *buf = async_target(copy);
+    EXPECT(p->context->failure, buf && buf->stage_dims == 1, "a copy to await has no slot");
     Region *slot = region_whole(p->arena, buf);
     slot->dims[0] = (RegionDim){slot_of(copy), NULL, 1};
     slot->loc = copy->loc;
@@ -88,6 +89,8 @@ static void pipeline_loop(Pipeline *p, Block *out) {
     Arena *a = p->arena;
     Stmt *loop = p->loop;
     Expr *trips = name_trips(p, loop->loop.iters[0].end, out);
+    EXPECT(p->context->failure, loop->loop.count == 1 && p->ahead > 0, "%d iterators, %lld iterations ahead",
+           loop->loop.count, (long long)p->ahead);
     loop->loop.iters[0].end = trips;
 
     Var *first = var_new(a, "p", VAR_ITER, TYPE_I64, loop->loc);

@@ -130,6 +130,7 @@ static const Layout *layout_of(Arena *arena, const Buf *shared, const TmaPanels 
     int64_t shape[TENSOR_MAP_RANK];
     const char *why;
     int rank = buf_slot_rank(shared);
+    EXPECT(arena_failure(arena), rank >= 1 && rank <= TENSOR_MAP_RANK, "a tile of rank %d", rank);
     for (int d = 0; d < rank; d++) shape[d] = buf_extent(shared, shared->stage_dims + d);
     if (panels->swizzle == 0) return layout_row_major(arena, rank, shape);
     if (rank > 2) return boxes_layout(arena, shared, panels);

@@ -216,6 +216,7 @@ static void push_tile_fence(Staging *staging, Span loc, Block *out) {
 }
 
 static bool is_repeated(const Staging *staging, const Stmt *stmt) {
+    EXPECT(staging->context->failure, staging->in, "repetition is asked for outside of roles");
     FOR_EACH_STMT (loop, &staging->in->role.body) {
         if (loop->kind != STMT_FOR && loop->kind != STMT_WHILE) continue;
         FOR_EACH_STMT_IN (below, loop)
@@ -237,6 +238,9 @@ static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, B
     Arena *arena = staging->arena;
     const Region *to = copy_of(tile->copy).dst;
     int slots = stage->stage_dims;
+    EXPECT(staging->context->failure,
+           slots <= 1 && stage->rank == slots + stmt->loop.count && stage->rank <= LAYOUT_MAX_RANK,
+           "the stage of %d loops has rank %d", stmt->loop.count, stage->rank);
     Expr *at[LAYOUT_MAX_RANK] = {slot}, *place[LAYOUT_MAX_RANK];
     Stmt addition = *stmt;
     addition.loop.iters = arena_copy(arena, stmt->loop.iters, sizeof *stmt->loop.iters * (size_t)stmt->loop.count);

@@ -171,6 +171,7 @@ typedef struct Counter {
 static inline Counter push_counter(RoleBuilder *p, const char *prefix, int64_t slots, int parity, Block *out) {
     Arena *a = p->arena;
     Counter counter = {.slots = slots};
+    EXPECT(p->context->failure, slots > 0, "a ring of %lld slots", (long long)slots);
     counter.parity = var_new(a, arena_printf(a, "%sparity", prefix), VAR_MUTABLE, TYPE_I32, p->loc);
     if (slots > 1) {
         counter.slot = var_new(a, arena_printf(a, "%sslot", prefix), VAR_MUTABLE, TYPE_I32, p->loc);
@@ -200,6 +201,7 @@ static inline void push_advance(RoleBuilder *p, const Counter *counter, Block *o
 }
 
 static inline Buf *push_barriers(RoleBuilder *p, const char *name, int64_t slots, Block *out) {
+    EXPECT(p->context->failure, slots > 0, "%lld mbarriers '%s'", (long long)slots, name);
     Buf *buf = buf_new_const(p->arena, name, SCOPE_SHARED, TYPE_MBARRIER, 1, &slots, p->loc);
     block_push(p->arena, out, s_decl(p->arena, buf));
     return buf;
@@ -233,6 +235,10 @@ static inline void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, B
 }
 
 static inline Stmt *push_role(RoleBuilder *p, const char *name, int64_t threads, int64_t regs, Block *out) {
+    const Target *target = p->context->target;
+    EXPECT(p->context->failure, threads > 0 && threads % target->warp_lanes == 0, "a role of %lld threads",
+           (long long)threads);
+    EXPECT(p->context->failure, regs % target->register_unit == 0, "a role of %lld registers", (long long)regs);
     Stmt *role = stmt_new(p->arena, STMT_ROLE, p->loc);
     role->role.name = name;
     role->role.threads = threads;
@@ -252,6 +258,8 @@ static inline void push_block(RoleBuilder *p, Expr *number, Subst *subst, Block 
 // Sets the grid: `ctas` CTAs, each with at least one producer warpgroup and the consumers.
 static inline void set_grid(RoleBuilder *p, Expr *ctas, int producers, Block body) {
     Stmt *grid = p->grid;
+    EXPECT(p->context->failure, p->consumers > 0 && producers > 0, "%d consumers and %d producers", p->consumers,
+           producers);
     grid->grid.iters = NEW(p->arena, Iter);
     *grid->grid.iters = (Iter){p->cta, integer(p, 0), ctas, integer(p, 1)};
     grid->grid.threads = integer(p, (producers + p->consumers) * target_warpgroup(p->context->target));

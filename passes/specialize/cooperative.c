@@ -55,6 +55,8 @@ static Region *set_region_slot(Mapper *mapper, Region *region) {
     Maker *m = mapper->user;
     Tile *tile = tile_of(m->plan, region->buf);
     if (!tile || region->buf->stage_dims == 0) return region;
+    EXPECT(arena_failure(mapper->arena), tile->channel && tile->channel->counter.parity,
+           "the role does not count the slots of '%s'", region->buf->name);
     Region *other = clone_region(mapper->arena, NULL, region);
     other->dims[0].start = slot_index(m->builder, &tile->channel->counter);
     return other;
@@ -79,6 +81,9 @@ Stmt *clone_for_role(Maker *m, const Stmt *stmt) {
 
 Stmt *shell_of(Maker *m, const Stmt *stmt) {
     Arena *a = m->plan->arena;
+    bool has_body =
+        stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE || stmt->kind == STMT_IF || stmt->kind == STMT_BLOCK;
+    EXPECT(arena_failure(a), has_body, "a statement of kind %d has no body", stmt->kind);
     Stmt *shell = stmt_new(a, stmt->kind, stmt->loc);
     shell->attrs = stmt->attrs;
     if (stmt->kind == STMT_IF) shell->if_.condition = subst_expr(m->subst, stmt->if_.condition);
@@ -101,6 +106,8 @@ Stmt *shell_of(Maker *m, const Stmt *stmt) {
 
 void push_full(Maker *m, const Channel *channel, Block *out) {
     RoleBuilder *p = m->builder;
+    EXPECT(p->context->failure, channel->full && channel->counter.parity,
+           "a wait for a channel that the role does not count");
     push_on(p, OP_MBARRIER_WAIT, channel->full, slot_index(p, &channel->counter),
             e_var(p->arena, channel->counter.parity), out);
 }
@@ -161,7 +168,11 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     if (!channel || !via_is(store, VIA_TMA_STORE)) return;
     LiveRange *range = &channel->tiles.items[0]->live_ranges.items[0];
     channel->store = store;
-    while (range->block->items[range->last] != store) range->last++;
+    while (range->block->items[range->last] != store) {
+        range->last++;
+        EXPECT(arena_failure(plan->arena), range->last < range->block->count,
+               "the store is not behind its tile's uses");
+    }
     m->staged = channel->single_use;
 }
 
@@ -184,7 +195,8 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     if (sections) {
         hoist_scalars(&p, &grid->grid.body, &hoisted);
         find_section(&p, &grid->grid.body);
-        ws_analyze(a, target, kernel, &plan);   // of the remaining statements
+        const char *problem = ws_analyze(a, target, kernel, &plan);   // of the remaining statements
+        EXPECT(context->failure, !problem, "not cooperative without its scalars: %s", problem);
     }
     if (!persistent) find_single_use(&plan);
     want_few_tiles(context, kernel, grid);

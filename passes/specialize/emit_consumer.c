@@ -7,6 +7,7 @@ static void push_empty(Maker *m, Channel *channel, Block *out) {
     RoleBuilder *p = m->builder;
     Expr *count = p->consumers > 1 ? integer(p, p->consumers) : NULL;
     Expr *slot = slot_index(p, &channel->counter);
+    EXPECT(p->context->failure, channel->empty, "consumers free a tile that is filled a single time");
     map_put(m->consumes, push_on(p, OP_MBARRIER_ARRIVE, channel->empty, slot, count, out), channel);
 }
 

@@ -39,6 +39,8 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
     const Tile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
     const Channel *channel = tile->channel;
+    EXPECT(p->context->failure, !channel->transposed && channel->bytes > 0,
+           "a load of '%s', which the transposer fills", tile->buf->name);
     Expr *slot = slot_index(p, &channel->counter);
     if (tile == channel->tiles.items[0]) {
         if (!channel->single_use)
@@ -154,6 +156,8 @@ static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
     const Channel *from = tile_of(m->plan, copy_of(copy).src->buf)->channel,
                   *to = tile_of(m->plan, copy_of(copy).dst->buf)->channel;
     Expr *slot = slot_index(p, &to->counter);
+    EXPECT(p->context->failure, from->untransposed && to->transposed, "'%s' is not the transpose of a loaded tile",
+           copy_of(copy).dst->buf->name);
     if (!to->single_use) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
     push_full(m, from, out);
     block_push(p->arena, out, clone_for_role(m, copy));

@@ -124,6 +124,8 @@ static int rotate_loop(Rotation *r, const Block *block, int at, Block *out) {
     Arena *a = r->arena;
     Iter *iter = &loop->loop.iters[0];
     hoist_operand(r, &loop->loop.body, out);
+    EXPECT(arena_failure(a), r->head <= r->moves && r->moves <= r->ends && r->ends < loop->loop.body.count,
+           "the pieces of a loop of %d statements overlap", loop->loop.body.count);
     const Block body = loop->loop.body;
     Stmt *some = s_if(a, e_lt(a, iter->begin, iter->end)), *first = s_block(a);
     Subst *subst = subst_new(a);

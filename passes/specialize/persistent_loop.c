@@ -90,6 +90,7 @@ void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *ou
 static Block *push_sections(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
     Arena *a = p->arena;
+    EXPECT(p->context->failure, p->section && p->shift && p->waves, "sections without their number of tiles");
     Expr *section, *wave, *most = integer(p, p->context->target->max_grid), *zero = integer(p, 0);
     Stmt *sections = push_tile_loop(p, "section", p->sections, &section, body);
     body = &sections->loop.body;

@@ -30,7 +30,9 @@
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
-enum { PINGPONG_BARRIER = 1 };   // named barriers ORDER_BARRIER + consumer
+enum { PINGPONG_BARRIER = 1 };   // named barriers PINGPONG_BARRIER + consumer
+_Static_assert(PINGPONG_BARRIER + PINGPONG_MOST <= TMA_STORE_BARRIER,
+               "consumers alternate at named barriers of their own");
 
 // ---- the consumers ----
 
@@ -190,6 +192,8 @@ static int64_t blocks_from(const Sharing *sharing) {
 static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, Block *out) {
     Arena *a = p->arena;
     Stmt *first = s_if(a, is_first(p, sharing));
+    EXPECT(p->context->failure, sharing->rank_stride > 0 && (sharing->blocks - 1) * sharing->rank_stride < p->cluster,
+           "%lld CTAs share a tile in a cluster of %d", (long long)sharing->blocks, p->cluster);
     Expr *mask = e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p));
     call_set_arg(a, started, OPERAND_INDEX(COPY, blocks), arg_value(mask));
     attr_remove(&started->attrs, ATTR_MULTICAST);
@@ -314,7 +318,8 @@ static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *
     for (int others = 1; others < p->consumers; others++)
         push_skipped_wave(p, e_add(a, wave, integer(p, others)), counter, out);
     int at = 0;
-    while (p->work.items[at] != p->loop) at++;
+    while (at < p->work.count && p->work.items[at] != p->loop) at++;
+    EXPECT(p->context->failure, at < p->work.count, "the kernel's loop is not at its top level");
     for (int i = at + 1; i < p->work.count; i++) {
         block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
         FOR_EACH_STMT_IN_MUT (stmt, vec_last(out))
@@ -365,9 +370,12 @@ static void sort_statements(RoleBuilder *p, const Block *from) {
 
 static void count_slots(RoleBuilder *p) {
     expr_const(p->loop->loop.stages, &p->slots);
+    // A consumer frees the slot before its own one, by the counter that push_counter makes of several.
+    EXPECT(p->context->failure, p->slots > 1, "a ping-pong loop of %lld slots", (long long)p->slots);
     FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (!is_call(stmt, OP_COPY)) continue;
         const Region *to = copy_of(stmt).dst;
+        EXPECT(p->context->failure, region_rank(to) == 2, "a ping-pong tile of rank %d", region_rank(to));
         p->bytes += region_extent(to, 0) * region_extent(to, 1) * type_bits(to->buf->type) / 8;
     }
 }
@@ -415,6 +423,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
     Block body = {0};
     want_few_tiles(context, kernel, grid);
+    EXPECT(context->failure, grid->grid.count == 1, "ping-pong with %d names of the grid", grid->grid.count);
     sort_statements(&p, &grid->grid.body);
     p.block = grid->grid.iters[0].var;
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
@@ -422,6 +431,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     p.some_steps = has_steps(context, kernel, &p);
     p.cluster = shared_blocks(grid, p.loop);
     p.consumers = pingpong_consumers(context->target, kernel, p.loop);
+    EXPECT(context->failure, p.consumers >= 1 && p.consumers <= PINGPONG_MOST, "%d consumers", p.consumers);
     if (p.consumers > 1)
         p.producer_registers = producer_registers(context->target, p.consumers, 1,
                                                   fragment_registers(context->target, kernel, 1), PINGPONG_ROOM);

@@ -13,6 +13,8 @@ enum {
     MOST_PRODUCERS = 2,
     ROOM_ALONE = 48
 };   // consumer warpgroups; others; registers for addresses and scalars when registers are not reallocated
+_Static_assert(TMA_STORE_BARRIER + MOST_WARPGROUPS <= ORDER_BARRIER,
+               "each consumer stores at a named barrier of its own");
 
 Tile *tile_of(const Plan *plan, const Buf *buf) {
     VEC_EACH_PTR (Tile, tile, &plan->tiles)

@@ -162,12 +162,17 @@ static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out
     read->after_barrier = true;
 }
 
+_Static_assert(OPERAND_INDEX(MBARRIER_INIT, bar) == 0 && OPERAND_INDEX(MBARRIER_WAIT, bar) == 0 &&
+                   OPERAND_INDEX(MBARRIER_ARRIVE, bar) == 0 && OPERAND_INDEX(MBARRIER_EXPECT, bar) == 0,
+               "operations on an mbarrier have it first");
+
 // What is done at an mbarrier needs no order but after its mbarrier_init, which one thread does.
 static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
     OpId op = call->call.op;
     bool first = op == OP_MBARRIER_INIT, waits = op == OP_MBARRIER_WAIT;
     if (!first && !waits && op != OP_MBARRIER_ARRIVE && op != OP_MBARRIER_EXPECT) return false;
     const Region *bar = call_region(call, 0);   // all of them have it first
+    EXPECT(arena_failure(arena), bar && bar->buf->type == TYPE_MBARRIER, "'%s' has no mbarrier", op_info(op)->text);
     MemAccess *access = add(arena, out, call, bar->buf, waits ? WHO_ALL : WHO_ONE, true);
     set_region(access, bar);
     if (!first) access->update = OP_MBARRIER_ARRIVE;
@@ -292,6 +297,8 @@ static int64_t thread_elements(const MemAccess *access, const int64_t *strides, 
 }
 
 static int64_t *element_buffer(Arena *arena, const MemAccess *access) {
+    EXPECT(arena_failure(arena), access->map && access->map->rank_out >= access->loop_rank,
+           "the map of an access in %d loops", access->loop_rank);
     return NEW_ARRAY(arena, int64_t, layout_extent_in(access->map, TV_VALUE));
 }
 

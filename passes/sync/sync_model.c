@@ -296,6 +296,8 @@ static bool of_same_threads(SyncModel *m, const Live *y, const MemAccess *x, con
     if (!x->buf || !y->access->buf) return x->pseudo || (x->who == WHO_ONE && y->access->who == WHO_ONE);
     if (x->pseudo || x->buf != y->access->buf || !same_start(x, y->start, start, false)) return false;
     signed char *same = &m->same[y->access->id * m->access_count + x->id];
+    EXPECT(arena_failure(m->arena), x->id < m->access_count && y->access->id < m->access_count,
+           "an access was found after they were numbered");
     if (!*same) *same = same_threads(m->arena, y->access, x) ? 1 : -1;
     return *same > 0;
 }

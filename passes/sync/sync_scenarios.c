@@ -46,6 +46,8 @@ static Affine next_trips(AffineEnv *env, Quantity *quantity) {
 bool scenario_trips(const Scenarios *m, AffineEnv *env, const Var *var, Affine *trips) {
     Quantity *quantity = map_get(m->ends, var);
     if (!quantity || quantity->open) return false;
+    EXPECT(arena_failure(m->arena), quantity->chosen < quantity->choices.count, "choice %d of %d of '%s'",
+           quantity->chosen, quantity->choices.count, var->name);
     *trips = next_trips(env, quantity);
     return true;
 }

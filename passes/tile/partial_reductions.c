@@ -177,6 +177,8 @@ static Stmt *scale_partials(const Sum *s, const Stmt *loop, int at) {
     Subst *subst = subst_new(arena);
     scale->loc = store->loc;
     scale->loop.count = at < 0 ? 1 : loop->loop.count + 1;
+    EXPECT(arena_failure(arena), axis < s->partial->rank && s->partial->rank <= scale->loop.count,
+           "%d loops over the parts of '%s', of rank %d", scale->loop.count, s->sum->name, s->partial->rank);
     scale->loop.iters = NEW_ARRAY(arena, Iter, scale->loop.count);
     for (int i = 0; i + 1 < scale->loop.count; i++) {
         Iter *iter = &scale->loop.iters[i];

@@ -95,6 +95,7 @@ static void swap_indices(OperandSwap *swap, Expr ***indices) {   // of accumulat
 static Expr *swap_load(Mapper *mapper, Expr *expr) {
     OperandSwap *swap = mapper->user;
     if (expr->kind != EXPR_LOAD || !map_has(swap->swapped, expr->load.buf)) return expr;
+    EXPECT(arena_failure(swap->arena), expr->load.count == 2, "an accumulator with %d indices", expr->load.count);
     Expr *out = arena_copy(swap->arena, expr, sizeof *expr);
     swap_indices(swap, &out->load.indices);
     out->load.buf = map_get(swap->swapped, expr->load.buf);
