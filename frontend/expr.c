@@ -138,7 +138,7 @@ static bool compares_bits(Sema *s, const Node *node, Value a, Value b) {
 
 // The parser bounds the depth of one text; consts and fn lead from one to the next.
 Value expression(Sema *s, const Node *node) {
-    enum { DEEPEST = 4 * AST_MAX_DEPTH };
+    enum { DEEPEST = AST_MAX_DEPTH };
     if (s->depth >= DEEPEST) {
         diag(s->sink, node->span, T_EXPRESSION_DEPTH, DEEPEST);
         return value_poison(node->span);
