@@ -31,14 +31,12 @@ static int64_t element_count(Gen *gen, const Buf *buf) {
     return count;
 }
 
-enum { MOST_ELEMENTS = 1 << 16 };   // far more than a thread has registers
-
 static RegisterArray *new_array(Gen *gen, const Buf *buf) {
     RegisterArray *array = NEW(gen->arena, RegisterArray);
     array->count = element_count(gen, buf);
-    if (array->count > MOST_ELEMENTS) {
-        diag(gen->sink, buf->loc, T_LOCAL_SIZE, buf->name, (long long)array->count, MOST_ELEMENTS);
-        array->count = MOST_ELEMENTS;
+    if (array->count > MOST_LOCAL_ELEMENTS) {
+        diag(gen->sink, buf->loc, T_LOCAL_SIZE, buf->name, (long long)array->count, MOST_LOCAL_ELEMENTS);
+        array->count = MOST_LOCAL_ELEMENTS;
         array->reported = gen->kernel.abandoned = true;
     }
     array->name = buf->name;

@@ -51,6 +51,8 @@ Type type_compute(Type type);   // floats below f32 compute in f32; all else in 
 typedef struct Expr Expr;
 typedef struct Stmt Stmt;
 typedef struct Var Var;
+enum { MOST_LOCAL_ELEMENTS = 1 << 16 };   // of a local array: far more than a thread has registers (T0803)
+
 typedef struct Buf Buf;
 typedef struct Region Region;
 typedef struct Attr Attr;

@@ -268,10 +268,11 @@ static void check_store(Verifier *v, const Context *c, const Stmt *stmt) {
 }
 
 static void set_range(Depends *depends, const Iter *iter) {
-    int64_t end, step;
+    int64_t end, step, span;
     depends->ranged = expr_const(iter->begin, &depends->low) && expr_const(iter->end, &end) &&
-                      expr_const(iter->step, &step) && step > 0 && end > depends->low;
-    if (depends->ranged) depends->high = end - 1 - (end - 1 - depends->low) % step;
+                      expr_const(iter->step, &step) && step > 0 && end > depends->low &&
+                      !__builtin_sub_overflow(end - 1, depends->low, &span);
+    if (depends->ranged) depends->high = end - 1 - span % step;
 }
 
 // What the values of an iterator depend on; a parallel one is itself something to depend on.

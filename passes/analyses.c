@@ -51,6 +51,12 @@ Analysis stale_analysis(PassContext *context) {
     return ANALYSIS_COUNT;
 }
 
+void report_stale_analysis(PassContext *context, const char *pass) {
+    Analysis stale = stale_analysis(context);
+    if (stale == ANALYSIS_COUNT) return;
+    diag(context->sink, context->kernel->loc, T_STALE_ANALYSIS, pass, analysis_text(stale), context->kernel->name);
+}
+
 static const Analyses *get(PassContext *context, const Func *kernel, Analysis which) {
     Analyses *analyses = context->analyses;
     assert(kernel == context->kernel);

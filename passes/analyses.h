@@ -31,3 +31,4 @@ const char *analysis_text(Analysis which);
 void keep_analyses(Analyses *analyses, int keeps);   // drops all others
 // The first of the valid analyses that is not what it would be if computed now; ANALYSIS_COUNT: all are.
 Analysis stale_analysis(PassContext *context);
+void report_stale_analysis(PassContext *context, const char *pass);   // T0510, if there is one

@@ -247,13 +247,6 @@ static bool check_preconditions(Runner *runner, const Pass *pass, const Func *fu
     return true;
 }
 
-static void check_analyses(Runner *runner, const Pass *pass, PassContext *context) {
-    Analysis stale = stale_analysis(context);
-    if (stale == ANALYSIS_COUNT) return;
-    diag(runner->module->sink, context->kernel->loc, T_STALE_ANALYSIS, pass->name, analysis_text(stale),
-         context->kernel->name);
-}
-
 static Analyses *analyses_of(Runner *runner, const Func *kernel) {
     Analyses *analyses = map_get(runner->analyses, kernel);
     if (!analyses) map_put(runner->analyses, kernel, analyses = NEW(runner->module->arena, Analyses));
@@ -270,7 +263,7 @@ static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context)
     step->runs++;
     step->changes += changed;
     if (changed) keep_analyses(context->analyses, step->pass->keeps);
-    if (changed && runner->options->verify_each) check_analyses(runner, step->pass, context);
+    if (changed && runner->options->verify_each) report_stale_analysis(context, step->pass->name);
     if (diag_errors(runner->module->sink) > errors) runner->failed = true;
     return changed;
 }

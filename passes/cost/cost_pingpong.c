@@ -9,8 +9,9 @@
 //                     few columns longer steps are better
 //     memory          a tile arrives `memory_clocks` after its request, and a request needs a free slot: all slots but
 //                     the one being read arrive in that time. This applies to results with few rows (or columns), where
-//     memory          a tile arrives `memory_clocks` after its request; a request needs a free slot: all slots but
-//                     the end are expensive, too: each CTA loads its own zeros, `zero_bytes` per clock over all CTAs.
+//                     one or two CTAs read a tile; a tile that many CTAs read is mostly in the L2 cache. There, rows
+//                     beyond the end are expensive, too: each CTA loads its own zeros, `zero_bytes` per clock over all
+//                     CTAs.
 //
 // With split-K the CTAs of a cluster are at different k. Two or more CTAs that read the same tile do so at different
 // times: the L2 cache delivers `cluster_bytes` per clock to all of them. (Other CTAs' requests for the same bytes are

@@ -52,6 +52,8 @@ Buf *lower_local(Lower *lower, Buf *fragment) {
     if (local) return local;
     int64_t size = fragment->layout ? tv_values(fragment->layout) : 1;
     EXPECT(lower->context->failure, fragment->scope == SCOPE_FRAGMENT, "'%s' is not in registers", fragment->name);
+    if (size > MOST_LOCAL_ELEMENTS)
+        diag(lower->context->sink, fragment->loc, T_LOCAL_SIZE, fragment->name, (long long)size, MOST_LOCAL_ELEMENTS);
     local = buf_new_const(lower->arena, fragment->name, SCOPE_LOCAL, fragment->type, 1, &size, fragment->loc);
     map_put(lower->locals, fragment, local);
     return local;

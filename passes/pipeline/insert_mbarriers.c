@@ -4,7 +4,7 @@
 //
 //     shared full: mbarrier[3];   var phases: i32 = 0;
 //     mbarrier_init(full[s], 1) ...; fence_mbarrier_init(); barrier();
-//     for (p in 2) if (p < steps) {                            prologue (pipeline)
+//     for (p in 2) if (p < steps) {                            prologue (software-pipeline)
 //         mbarrier_expect(full[p % 3], 24576);
 //         async copy(A.., As[p % 3, :, :], bar = full[p % 3]);
 //         async copy(B.., Bs[p % 3, :, :], bar = full[p % 3]);
@@ -17,7 +17,7 @@
 //     }
 //
 // Each wait ends one phase of its slot, and the bit of the slot in `phases` is the parity of the next: that is right
-// however often and with whatever trips the loop is entered, also where blocks stay for several points. A copy that is
+// however often and with whatever trips the loop is entered, also in persistent CTAs. A copy that is
 // not started early is waited for before the first statement that touches its tile.
 //
 // That all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there

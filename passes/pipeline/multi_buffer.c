@@ -47,43 +47,42 @@ static int first_fill(const Stmt *loop, const Buf *buf) {
 }
 
 // Why the buffer gets no slots for this loop; NULL when it may.
-static const char *loop_problem(MultiBuffer *ring, const Stmt *loop, const Buf *buf) {
+static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf) {
     const Block *body = &loop->loop.body;
     int at = first_fill(loop, buf);
     if (block_breaks(body)) return "a `break` leaves the loop";
     if (!fills_whole(body->items[at], buf)) return "the copy fills only a part of it";
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
-        if (i < at && stmt_touches(ring->arena, stmt, buf)) return "it is read before the copy that fills it";
-        if (i > at && stmt_writes(ring->arena, stmt, buf)) return "it is written again after the copy";
+        if (i < at && stmt_touches(m->arena, stmt, buf)) return "it is read before the copy that fills it";
+        if (i > at && stmt_writes(m->arena, stmt, buf)) return "it is written again after the copy";
     }
-    return via_is(body->items[at], VIA_LDMATRIX) ? NULL : stays_reason(ring->arena, loop, at);
+    return via_is(body->items[at], VIA_LDMATRIX) ? NULL : stays_reason(m->arena, loop, at);
 }
 
-static int count_uses(MultiBuffer *ring, const Block *block, const Buf *buf) {
+static int count_uses(MultiBuffer *m, const Block *block, const Buf *buf) {
     int uses = 0;
-    FOR_EACH_ITEM (stmt, block) uses += count_effects(ring->arena, stmt, buf);
+    FOR_EACH_ITEM (stmt, block) uses += count_effects(m->arena, stmt, buf);
     return uses;
 }
 
-// The loops that fill the buffer; NULL when all of them may ring it and nothing else uses it, else the reason.
-static const char *multi_buffer_problem(MultiBuffer *ring, const Buf *buf) {
+// The loops that fill the buffer; NULL when all of them may multi-buffer it and nothing else uses it, else the reason.
+static const char *multi_buffer_problem(MultiBuffer *m, const Buf *buf) {
     int inside = 0;
     if (buf->alias_of || buf->offset >= 0) return "it has an @offset or @alias";
-    FOR_EACH_ITEM (loop, &ring->loops) {
+    FOR_EACH_ITEM (loop, &m->loops) {
         if (first_fill(loop, buf) < 0) continue;
-        const char *problem = loop_problem(ring, loop, buf);
+        const char *problem = loop_problem(m, loop, buf);
         if (problem) return problem;
-        inside += count_uses(ring, &loop->loop.body, buf);
+        inside += count_uses(m, &loop->loop.body, buf);
     }
-    return inside == count_uses(ring, &ring->kernel->body, buf) ? NULL
-                                                                : "it is used outside of the loop: declare it inside";
+    return inside == count_uses(m, &m->kernel->body, buf) ? NULL : "it is used outside of the loop: declare it inside";
 }
 
 // ---- the loop: from 0 by 1, one iterator ----
 
-static void normalise_loop(MultiBuffer *ring, Stmt *loop) {
-    Arena *a = ring->arena;
+static void normalise_loop(MultiBuffer *m, Stmt *loop) {
+    Arena *a = m->arena;
     while (loop->loop.count > 1) {   // the innermost stays pipelined
         Stmt *inner = stmt_new(a, STMT_FOR, loop->loc);
         inner->loop = loop->loop;
@@ -100,7 +99,7 @@ static void normalise_loop(MultiBuffer *ring, Stmt *loop) {
     }
     Iter *iter = &loop->loop.iters[0];
     if (expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1)) return;
-    Var *count = var_new(a, "wave", VAR_ITER, TYPE_I64, iter->var->loc);
+    Var *count = var_new(a, "trip", VAR_ITER, TYPE_I64, iter->var->loc);
     Subst *subst = subst_new(a);
     subst_var(subst, iter->var, e_add(a, e_mul(a, e_var(a, count), iter->step), iter->begin));
     subst_block(subst, &loop->loop.body);
@@ -138,50 +137,50 @@ static Region *slot_region(Mapper *mapper, Region *region) {
     return region_new(mapper->arena, slot->buf, dims, region->transposed, region->loc);
 }
 
-static void index_slots(MultiBuffer *ring, Stmt *loop, Buf *buf) {
-    Expr *count = e_var(ring->arena, loop->loop.iters[0].var);
-    EXPECT(ring->context->failure, loop->loop.count == 1 && expr_is_int(loop->loop.iters[0].step, 1),
+static void index_slots(MultiBuffer *m, Stmt *loop, Buf *buf) {
+    Expr *count = e_var(m->arena, loop->loop.iters[0].var);
+    EXPECT(m->context->failure, loop->loop.count == 1 && expr_is_int(loop->loop.iters[0].step, 1),
            "a multi-buffered loop of %d iterators", loop->loop.count);
-    EXPECT(ring->context->failure, loop_stages(loop) <= buf_extent(buf, 0), "%lld stages of '%s'",
+    EXPECT(m->context->failure, loop_stages(loop) <= buf_extent(buf, 0), "%lld stages of '%s'",
            (long long)loop_stages(loop), buf->name);
-    Slot slot = {buf, e_rem(ring->arena, count, loop_stages(loop))};
-    Mapper mapper = {.arena = ring->arena, .expr = slot_load, .region = slot_region, .user = &slot};
+    Slot slot = {buf, e_rem(m->arena, count, loop_stages(loop))};
+    Mapper mapper = {.arena = m->arena, .expr = slot_load, .region = slot_region, .user = &slot};
     map_block(&mapper, &loop->loop.body);
     FOR_EACH_STMT_MUT (stmt, &loop->loop.body) {
         if (stmt->kind != STMT_STORE || stmt->store.buf != buf || stmt->store.count == buf->rank) continue;
-        stmt->store.indices = with_slot(ring->arena, &slot, stmt->store.count, stmt->store.indices);
+        stmt->store.indices = with_slot(m->arena, &slot, stmt->store.count, stmt->store.indices);
         stmt->store.count++;
     }
 }
 
-static void add_slot_dim(MultiBuffer *ring, Buf *buf, int64_t slots) {
-    Expr **shape = NEW_ARRAY(ring->arena, Expr *, buf->rank + 1);
-    shape[0] = e_int(ring->arena, slots);
+static void add_slot_dim(MultiBuffer *m, Buf *buf, int64_t slots) {
+    Expr **shape = NEW_ARRAY(m->arena, Expr *, buf->rank + 1);
+    shape[0] = e_int(m->arena, slots);
     for (int d = 0; d < buf->rank; d++) shape[d + 1] = buf->shape[d];
     buf->shape = shape;
     buf->rank++;
     buf->stage_dims++;
 }
 
-static void multi_buffer(MultiBuffer *ring, Buf *buf) {
+static void multi_buffer(MultiBuffer *m, Buf *buf) {
     int64_t slots = 0;
-    FOR_EACH_ITEM (loop, &ring->loops)
+    FOR_EACH_ITEM (loop, &m->loops)
         if (first_fill(loop, buf) >= 0 && loop_stages(loop) > slots) slots = loop_stages(loop);
     assert(slots > 1);
-    add_slot_dim(ring, buf, slots);
-    FOR_EACH_ITEM (loop, &ring->loops)
-        if (first_fill(loop, buf) >= 0) index_slots(ring, loop, buf);
-    map_put(ring->multi_buffered, buf, buf);
-    ring->changed = true;
+    add_slot_dim(m, buf, slots);
+    FOR_EACH_ITEM (loop, &m->loops)
+        if (first_fill(loop, buf) >= 0) index_slots(m, loop, buf);
+    map_put(m->multi_buffered, buf, buf);
+    m->changed = true;
 }
 
 // A buffer that the loop declares would be another one in each iteration.
 static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    const MultiBuffer *ring = mapper->user;
+    const MultiBuffer *m = mapper->user;
     Block body = {0};
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.body.count; i++) {
         Stmt *item = stmt->loop.body.items[i];
-        bool multi_buffered = item->kind == STMT_DECL && map_has(ring->multi_buffered, item->decl);
+        bool multi_buffered = item->kind == STMT_DECL && map_has(m->multi_buffered, item->decl);
         block_push(mapper->arena, multi_buffered ? out : &body, item);
     }
     if (stmt->kind == STMT_FOR) stmt->loop.body = body;
@@ -191,16 +190,16 @@ static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
 // ---- the kernel ----
 
 // Loops of one iterator from 0 by 1, after those that need it were rewritten.
-static void find_loops(MultiBuffer *ring, const Block *block) {
-    ring->loops.count = 0;
+static void find_loops(MultiBuffer *m, const Block *block) {
+    m->loops.count = 0;
     FOR_EACH_STMT_MUT (stmt, block)
-        if (loop_stages(stmt) > 1) vec_push(ring->arena, &ring->loops, stmt);
+        if (loop_stages(stmt) > 1) vec_push(m->arena, &m->loops, stmt);
 }
 
-static bool wants_multi_buffer(MultiBuffer *ring, Buf *buf, Span place) {
+static bool wants_multi_buffer(MultiBuffer *m, Buf *buf, Span place) {
     if (!buf || buf->scope != SCOPE_SHARED || buf->stage_dims > 0) return false;
-    const char *problem = multi_buffer_problem(ring, buf);
-    if (problem) REMARK(ring->context, place, T_NOT_MULTI_BUFFERED, buf->name, problem);
+    const char *problem = multi_buffer_problem(m, buf);
+    if (problem) REMARK(m->context, place, T_NOT_MULTI_BUFFERED, buf->name, problem);
     return !problem;
 }
 
@@ -209,30 +208,30 @@ static bool is_plain_loop(const Stmt *loop) {
     return loop->loop.count == 1 && expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1);
 }
 
-static bool loop_is_multi_buffered(MultiBuffer *ring, const Stmt *loop) {
+static bool loop_is_multi_buffered(MultiBuffer *m, const Stmt *loop) {
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         Buf *buf = async_target(stmt);
-        if (buf && buf->scope == SCOPE_SHARED && buf->stage_dims == 0 && !multi_buffer_problem(ring, buf)) return true;
+        if (buf && buf->scope == SCOPE_SHARED && buf->stage_dims == 0 && !multi_buffer_problem(m, buf)) return true;
     }
     return false;
 }
 
 bool pass_multi_buffer(PassContext *context, Func *kernel) {
-    MultiBuffer ring = {
+    MultiBuffer m = {
         .context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
-    find_loops(&ring, &kernel->body);
-    FOR_EACH_ITEM (loop, &ring.loops) {
-        if (is_plain_loop(loop) || !loop_is_multi_buffered(&ring, loop)) continue;
-        normalise_loop(&ring, loop);
-        ring.changed = true;
+    find_loops(&m, &kernel->body);
+    FOR_EACH_ITEM (loop, &m.loops) {
+        if (is_plain_loop(loop) || !loop_is_multi_buffered(&m, loop)) continue;
+        normalise_loop(&m, loop);
+        m.changed = true;
     }
-    find_loops(&ring, &kernel->body);
-    FOR_EACH_ITEM (loop, &ring.loops)
+    find_loops(&m, &kernel->body);
+    FOR_EACH_ITEM (loop, &m.loops)
         FOR_EACH_ITEM (stmt, &loop->loop.body) {
             Buf *buf = multi_buffer_target(stmt);
-            if (wants_multi_buffer(&ring, buf, stmt->loc)) multi_buffer(&ring, buf);
+            if (wants_multi_buffer(&m, buf, stmt->loc)) multi_buffer(&m, buf);
         }
-    StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &ring};
-    if (map_count(ring.multi_buffered) > 0) rewrite_block(&declare, &kernel->body);
-    return ring.changed;
+    StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &m};
+    if (map_count(m.multi_buffered) > 0) rewrite_block(&declare, &kernel->body);
+    return m.changed;
 }

@@ -1,7 +1,7 @@
-// warp-specialize: ping-pong kernels, of a producer warp and one or two consumer warpgroups.
+// warp-specialize: ping-pong kernels, of a producer warpgroup and one or two consumer warpgroups.
 //
 // A kernel is ping-pong if its pipelined loop contains only TMA loads and wgmma MMAs (select made sure of that) and one
-// warpgroup can hold its tile. Its CTAs are persistent. (Other kernels: cooperative.c.)
+// warpgroup can hold its tile. Its CTAs are persistent, except in clusters. (Other kernels: cooperative.c.)
 //
 //     load       the producer: executes all tiles of the CTA and all k steps, and keeps the slots full
 //     compute0   \ consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main loop of the

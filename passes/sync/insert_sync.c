@@ -7,8 +7,8 @@
 //  1. groups     each maximal run of started copies closes a group: after the run, or after the `if` around it, so
 //                that the number of groups does not depend on whether there was a copy
 //  2. place      before each statement what is missing there, as late as possible, but not in a loop when it is against
-//                what was there before the loop. An `await` asks for the wait and the barrier at its own place: that is
-//                how pipeline says where one barrier serves the whole iteration
+//                what was there before the loop. An `await` asks for the wait and the barrier at its own place: software-pipeline
+//                says so where one barrier serves the whole iteration
 //  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then
 //                (awaits being no accesses now). What stays is needed, each for some trip count
 //

@@ -1,5 +1,7 @@
 // What passes rely on (passes/preconditions.def): each precondition that a row of passes.def declares is broken once,
-// and --verify-each names the pass and the precondition. What they keep (passes/analyses.def). covers T0509 T0510
+// and --verify-each names the pass and the precondition. What they keep (passes/analyses.def).
+// covers T0509
+// covers T0510
 #include "ir/build.h"
 #include "passes/analyses.h"
 #include "tests/unit/unit.h"
@@ -123,6 +125,9 @@ static void stale_analyses_are_found(void **state) {
     assert_int_equal(stale_analysis(&context), ANALYSIS_SCOPES);
     kernel->body = (Block){0};
     assert_int_equal(stale_analysis(&context), ANALYSIS_SPECIALIZATION);
+    context.sink = diag_sink_new(*state);
+    report_stale_analysis(&context, "select");
+    assert_int_equal(diag_view(context.sink, 0).code, T_STALE_ANALYSIS);
     keep_analyses(context.analyses, 0);
     assert_int_equal(stale_analysis(&context), ANALYSIS_COUNT);
 }
