@@ -123,7 +123,7 @@ static bool is_bool(Value v) {
     return v.kind == VALUE_EXPR && v.expr->type == TYPE_BOOL;
 }
 
-// `a & b == c` is a & (b == c): what nobody means where a is an integer.
+// `a & b == c` is a & (b == c), an error where a is an integer: the diagnostic names the precedence.
 static bool compares_bits(Sema *s, const Node *node, Value a, Value b) {
     bool on_bits = node->op == BIN_AND || node->op == BIN_OR || node->op == BIN_XOR;
     if (!on_bits || is_poison(a) || is_poison(b) || is_bool(a) == is_bool(b)) return false;

@@ -1,5 +1,5 @@
-// Host time of launches through the public API, against the fake driver beside this file: what libtilec does before the
-// driver is called.
+// Host time of launches through the public API, against the fake driver of this folder: the work of libtilec before
+// the driver is called.
 //
 //     launch_time CUBIN KERNEL [LAUNCHES]        a kernel or program of three matrices [M, K], [N, K], [M, N] of 2 bytes
 //

@@ -1,4 +1,4 @@
-// Loading and launching through the public API, against the fake driver beside this file.
+// Loading and launching through the public API, against the fake driver of this folder.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -221,8 +221,8 @@ static void test_zeroed_too_large(void **state) {
     expect_code(908);
 }
 
-// Nobody knows where a graph will run: each launch clears what it uses. So it is in a workspace that the caller brings;
-// but where the caller says that some memory is zero, nothing is cleared.
+// A captured graph may run on any stream, so each of its launches clears the scratch memory. The same holds for a
+// workspace of the caller; memory that the caller declares zero is not cleared.
 static void test_zeroed_elsewhere(void **state) {
     (void)state;
     static _Alignas(256) char memory[512], zero[512];
