@@ -326,7 +326,7 @@ Value place_address(Gen *gen, const Region *place) {
 // ---- addresses in matrix descriptors: units of 16 bytes, 14 bits ----
 //
 // base + offset, each in units: what does not change in a loop is then one sum before it. Nothing carries beyond the 14
-// bits, since they reach past all of shared memory. In a cluster the upper bits of a shared address hold the block's
+// bits, since they reach past all of shared memory. In a cluster the upper bits of a shared address hold the CTA's
 // rank, so the base is masked.
 
 enum { UNIT_BYTES = 16, UNIT_BITS = 14 };
@@ -377,7 +377,7 @@ void prepare_place(Gen *gen, const Region *place) {
     prepare_address(gen, place->buf, place->count, place_indices(gen, place), place);
 }
 
-// ---- the block's shared memory ----
+// ---- the CTA's shared memory ----
 
 static int64_t align_up(int64_t value, int64_t align) {
     return (value + align - 1) / align * align;

@@ -1,8 +1,8 @@
 // Mbarriers, TMA and the asynchronous proxy.
 //
 // A wait is a loop around try_wait, which suspends the thread for a while by itself; it acquires what the arrivals
-// released. Destinations of TMA loads are named in the cluster's window of shared memory, where a block finds its own
-// part under the same addresses: the form for the block alone would need PTX 8.6.
+// released. Destinations of TMA loads are named in the cluster's window of shared memory, where a CTA finds its own
+// part under the same addresses: the form for the CTA alone would need PTX 8.6.
 #include "codegen/gen.h"
 #include <string.h>
 
@@ -127,7 +127,7 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
     args[count++] = policy ? policy : const_i64(gen, 0);
     if (!own) args[count++] = LLVMConstInt(gen->types.i1, all, 0);
     args[count++] = LLVMConstInt(gen->types.i1, policy != NULL, 0);
-    if (!own) args[count++] = const_i32(gen, 0);   // no pair of blocks
+    if (!own) args[count++] = const_i32(gen, 0);   // no pair of CTAs
     const char *name = "llvm.nvvm.cp.async.bulk.tensor.g2s";
     call_named(gen, arena_printf(gen->arena, "%s.%stile.%dd", name, own ? "cta." : "", dims), gen->types.none, count,
                args);

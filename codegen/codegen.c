@@ -245,7 +245,7 @@ static Value uniform_warp(Gen *gen) {
 }
 
 // Where shared memory begins, in a register that LLVM cannot trace: else it names the symbol anew in every block, and
-// for TMA and wgmma ptxas makes the block's place in its cluster part of each such address, in the innermost loop too.
+// for TMA and wgmma ptxas makes the CTA's place in its cluster part of each such address, in the innermost loop too.
 static Value shared_base(Gen *gen) {
     Value base = LLVMBuildPtrToInt(gen->builder, gen->address.shared_symbol, gen->types.i64, "");
     Value opaque = build_asm(gen, "mov.b64 $0, $1;", "=l,l", gen->types.i64, 1, &base);

@@ -35,7 +35,7 @@
 typedef LLVMValueRef Value;
 typedef LLVMBasicBlockRef Label;
 
-enum { CLUSTER_SPACE = 7 };   // address space of shared memory of all blocks of a cluster
+enum { CLUSTER_SPACE = 7 };   // address space of shared memory of all CTAs of a cluster
 
 // A scalar variable: its value, or the stack slot of a `var` (mem2reg makes it a register).
 typedef struct VarPlace {
@@ -60,10 +60,10 @@ typedef struct RegisterArray {
     } last;
 } RegisterArray;
 
-// The threads that run a piece of code: those of a role, or of the block.
+// The threads that run a piece of code: those of a role, or of the CTA.
 typedef struct Role {
     int64_t first, count;   // threads
-    int barrier;            // the named barrier that is the role's own; 0: the block's
+    int barrier;            // the named barrier that is the role's own; 0: the CTA's
 } Role;
 
 // A unit of work: some of a module's kernels, compiled by one thread as one LLVM module.
@@ -300,7 +300,7 @@ extern const OpEmitter sync_emitters[OP_COUNT], memory_emitters[OP_COUNT], mma_e
     async_emitters[OP_COUNT], cluster_emitters[OP_COUNT];
 
 // ---- sync.c ----
-unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope: block, cluster, device, system
+unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope: CTA, cluster, device, system
 
 // ---- async.c, cluster.c ----
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
@@ -312,7 +312,7 @@ int emit_wgmma(Gen *gen, const Block *block, int at);   // the statements of tha
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);
 int64_t block_threads(const Gen *gen, const Stmt *grid);
-void await_cluster(Gen *gen);   // where control is uniform: until all blocks of the cluster run
+void await_cluster(Gen *gen);   // where control is uniform: until all CTAs of the cluster run
 bool has_roles(const Func *kernel);
 bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them

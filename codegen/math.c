@@ -392,8 +392,8 @@ static Value emit_exact(Gen *gen, Expr *call) {
     return value;
 }
 
-// A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(points, sms()) blocks
-// strides by that same expression, whose value is the number of blocks; a bare sms() is the number of multiprocessor
+// A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(points, sms()) CTAs
+// strides by that same expression, whose value is the number of CTAs; a bare sms() is the number of multiprocessor
 // identifiers, which is not below that of multiprocessors.
 static Value emit_launched(Gen *gen, const char *name) {
     return call_named(gen, name, gen->types.i32, 0, NULL);

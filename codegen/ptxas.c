@@ -153,14 +153,14 @@ static int directive(Arena *arena, const char *ptx, const char *symbol, const ch
     return at && at < body ? atoi(at + strlen(word)) : 0;
 }
 
-// How many blocks' registers a multiprocessor has; 1 where a thread can have no more of them.
+// How many CTAs' registers a multiprocessor has; 1 where a thread can have no more of them.
 static int blocks_by_registers(const Target *target, const KernelResources *found, int threads) {
     int unit = target->register_unit;
     if (found->registers >= target->registers_thread || threads <= 0) return 1;
     return target->registers_multiprocessor / ((found->registers + unit - 1) / unit * unit * threads);
 }
 
-// How many blocks shared memory has room for: INT_MAX where the kernel is not known.
+// How many CTAs shared memory has room for: INT_MAX where the kernel is not known.
 static int blocks_in_shared(const AssembleOptions *options, const char *symbol) {
     const Func *kernel = options->module ? kernel_with_symbol(options->module, symbol) : NULL;
     if (!kernel) return INT_MAX;

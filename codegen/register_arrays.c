@@ -172,7 +172,7 @@ static Value pure_asm(Gen *gen, const char *text, const char *constraints, int c
     return call;
 }
 
-// Grids have one dim, so the number of blocks along z is 1, and half of it 0.
+// Grids have one dim, so the number of CTAs along z is 1, and half of it 0.
 static Value unknown_zero(Gen *gen) {
     LLVMBuilderRef builder = gen->builder;
     gen->builder = gen->llvm.entry;

@@ -45,7 +45,7 @@ static void emit_assign(Gen *gen, Stmt *stmt) {
     LLVMBuildStore(gen->builder, emit_expr(gen, stmt->let.value), place->value);
 }
 
-// The same place in the shared memory of that block of the cluster.
+// The same place in the shared memory of that CTA of the cluster.
 static Value in_block(Gen *gen, Value address, Expr *block) {
     return CALL(gen, "llvm.nvvm.mapa.shared.cluster", LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE),
                 address, emit_i32(gen, block));
@@ -351,7 +351,7 @@ static void emit_break(Gen *gen) {
 // ---- roles and thread regions ----
 
 // Adjacent roles run side by side: their threads are numbered one after the other, each role from a whole warp on. A
-// thread region's threads are the first ones of its role (or block).
+// thread region's threads are the first ones of its role (or CTA).
 
 int64_t whole_warps(const Gen *gen, int64_t threads) {
     int64_t lanes = gen->target->warp_lanes;
@@ -505,7 +505,7 @@ static void assume_positive(Gen *gen, Expr *extent) {
     }
 }
 
-// The block's number gives the grid's iterators, the first running fastest; it is below what the machine can launch.
+// The CTA's number gives the grid's iterators, the first running fastest; it is below what the machine can launch.
 static void emit_grid(Gen *gen, Stmt *stmt) {
     Value rest = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->types.i32, 0, NULL);
     if (gen->cluster.ctas > 1) rest = LLVMBuildUDiv(gen->builder, rest, const_i32(gen, gen->cluster.ctas), "");

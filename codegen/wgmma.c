@@ -22,7 +22,7 @@
 //     bits 0..13  address >> 4        16..29  leading offset >> 4        32..45  stride offset >> 4        62..63  swizzle
 //
 // Only the address varies, so the low word is computed outside and each instruction adds to it; the address is masked
-// first, since in a cluster the upper bits of a shared address hold the block's rank.
+// first, since in a cluster the upper bits of a shared address hold the CTA's rank.
 //
 // Limits: what a wait ties is whole arrays, whichever groups are pending; an array that is indexed by registers of two
 // runs that wait for different groups is therefore used no earlier than the source says, but could be.

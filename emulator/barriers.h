@@ -3,7 +3,7 @@
 // In: arrivals of agents, bytes of copies that have landed. Out: agents that wait or go on, clocks (race.h) that carry
 // what the arrivals knew, and reports of counts that do not agree.
 //
-// Files in order: barriers.c, cluster.c (blocks that read each other's shared memory).
+// Files in order: barriers.c, cluster.c (CTAs that read each other's shared memory).
 #pragma once
 #include "emulator/race.h"
 
@@ -22,7 +22,7 @@ typedef struct MBarrier {
     Clock *done;                        // of all completed ones
     const Mem *mem;
     int64_t element;
-    int number;             // among the block's
+    int number;             // among the CTA's
     uint32_t first_epoch;   // of its unit, in phase 0
     int init_thread;
     uint32_t init_epoch, announced;   // epochs of that thread; announced to the asynchronous proxy; 0: not yet
@@ -30,14 +30,14 @@ typedef struct MBarrier {
     int load_pc;
 } MBarrier;
 
-Mask clocked(const Agent *agent);   // lanes that have a clock: none of a whole block at tile stage
+Mask clocked(const Agent *agent);   // lanes that have a clock: none of a whole CTA at tile stage
 
 // ---- mbarriers, for copies ----
 void mbarrier_started(Agent *agent, MBarrier *barrier, int64_t bytes);   // a copy that completes on it
 void mbarrier_transact(Cta *cta, MBarrier *barrier, int64_t bytes);      // bytes of a copy have landed
 void mbarrier_landed(Agent *agent, Cta *cta, MBarrier *barrier,
                      int64_t bytes);   // of a copy that the agent did itself, just now
-// Of this block or another; NULL: out of range or not initialised, reported.
+// Of this CTA or another; NULL: out of range or not initialised, reported.
 // `itself`: the thread touches it, now; else what it starts does.
 MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane, bool itself);
 const char *mbarrier_text(const Cta *cta, const MBarrier *barrier);

@@ -257,7 +257,7 @@ static void start_store(Agent *agent, BulkCopy *copy, int lane) {
     agent->bulk.pc = agent->pc;
 }
 
-// Into the memory of a block: the agent's own, or another of the cluster.
+// Into the memory of a CTA: the agent's own, or another of the cluster.
 static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
     if (!box.store && !(box.barrier = mbarrier_of(agent, cta, call->args[2].place, box.lane, cta == agent->cta)))
         return;

@@ -158,7 +158,7 @@ void cluster_role_ends(Agent *agent) {
 // ---- the end ----
 void cluster_block_ends(Cta *cta) {
     int64_t byte = 0;
-    if (cta->machine->code->func->stage != STAGE_THREAD) return;   // at tile stage the block itself has no clock
+    if (cta->machine->code->func->stage != STAGE_THREAD) return;   // at tile stage the CTA itself has no clock
     int pc = race_unfinished(cta, &byte);
     if (pc >= 0) report_end(cta, pc, arena_printf(cta->machine->arena, "byte %lld of shared memory", (long long)byte));
 }

@@ -42,7 +42,7 @@ typedef enum InstrOp {
     X_LOOP, X_LOOP_TEST, X_LOOP_NEXT, X_LOOP_EXIT, X_BREAK,   // loops that lanes leave one by one
     X_FOR_TEST, X_FOR_NEXT,                       // counted loops that all lanes run alike: a < b; dst += a, dst < b
     X_PARALLEL, X_PARALLEL_NEXT,                  // LANES iterations at a time
-    X_FORK, X_SPAWN, X_GRID, X_LAUNCH, X_END,     // roles, thread regions, the kernel's blocks, a program's kernels
+    X_FORK, X_SPAWN, X_GRID, X_LAUNCH, X_END,     // roles, thread regions, the kernel's CTAs, a program's kernels
     // memory and operations
     X_DECLARE, X_LOAD, X_STORE, X_LOCAL_LOAD, X_LOCAL_STORE, X_CALL, X_ASSUME
 } InstrOp;
@@ -191,11 +191,11 @@ typedef struct Code {
     GridCode grid;
     int64_t shared_bytes, fragment_bytes, fragment_elements, block_threads;
     int granule;              // bytes of shared memory that one state describes
-    int cluster;              // blocks that work together; 1: each is alone
+    int cluster;              // CTAs that work together; 1: each is alone
     bool dependent;           // kernels launched before may still run: dependency_wait
     int extents[MAX_RANK];    // of a cluster, by the grid's names
-    int64_t padded_threads;   // of a block, to where the next one of the cluster begins to count
-    bool spins;               // blocks may wait for each other: several run at once
+    int64_t padded_threads;   // of a CTA, to where the next one of the cluster begins to count
+    bool spins;               // CTAs may wait for each other: several run at once
     bool bulk;                // TMA or wgmma: there are asynchronous units
     int mbarrier_count, map_count;
     const MapCode **maps;

@@ -4,14 +4,14 @@
 // would mean a lookup for every name, and a tree cannot be left in its middle, which a warp does at every barrier. So
 // each function becomes, once per launch, a list of instructions over numbered slots (machine.h).
 //
-// Which values are narrow, that is equal in all lanes of a warp, is decided here: loop counters, block indices and all
+// Which values are narrow, that is equal in all lanes of a warp, is decided here: loop counters, CTA indices and all
 // that is computed from them cost one operation instead of 32. A variable is *varying* (wide) when
 //
 //     it is the index of a thread region, or of a parallel loop's iterations, or what is read from memory,
 //     or computed from something varying,
 //     or assigned where only some lanes may run: deeper in divergent control flow than its declaration.
 //
-// The third rule refers to the others through conditions, so the analysis repeats until nothing changes. At block level
+// The third rule refers to the others through conditions, so the analysis repeats until nothing changes. At CTA level
 // (tile stage) and in references one lane runs and everything is narrow, until a parallel loop or a thread region
 // begins.
 //

@@ -140,5 +140,5 @@ Place *compile_place(Compiler *c, const Buf *buf, int count, Expr *const *indice
 void compile_block(Compiler *c, const Block *body);
 // compile_storage.c
 int compile_mem(Compiler *c, const Buf *buf);   // index of the buffer's Mem
-void compile_cluster(Compiler *c);              // blocks that work together
+void compile_cluster(Compiler *c);              // CTAs that work together
 void compile_storage(Compiler *c);              // places of shared buffers and fragments

@@ -318,7 +318,7 @@ static const MapCode *compile_line(Compiler *c, const Call *call) {
     return code;
 }
 
-// Blocks that wait for others: they look for something to come, and then at what came with it, or look until something
+// CTAs that wait for others: they look for something to come, and then at what came with it, or look until something
 // comes.
 static void note_spinning(Compiler *c, OpId op) {
     if (op == OP_LOAD || (op_is_atomic(op) && c->whiles)) c->code->spins = true;

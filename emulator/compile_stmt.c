@@ -39,7 +39,7 @@ static void decl_stmt(Compiler *c, const Stmt *s) {
         compile_value_to(c, s->decl->shape[d], slot, false);
         c->mems.items[index].shape_slots[d] = slot;
     }
-    bool own = s->decl->scope == SCOPE_LOCAL || !c->many;   // shared memory is the block's, not a warp's
+    bool own = s->decl->scope == SCOPE_LOCAL || !c->many;   // shared memory is the CTA's, not a warp's
     if (own) emit(c, X_DECLARE, TYPE_I64, c->many, -1, -1, -1)->c = index;
 }
 

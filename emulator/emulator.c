@@ -9,7 +9,7 @@
 //     an iteration of a parallel loop     at tile stage
 //     an iteration of a loop              of a reference, where the iterations are provably independent
 //
-// Example: one block of `thread (t in 64) { As[t] = x[t]; barrier(); y[t] = As[63 - t]; }`
+// Example: one CTA of `thread (t in 64) { As[t] = x[t]; barrier(); y[t] = As[63 - t]; }`
 //
 //     root   1 lane   runs the grid's body; at the region it starts two warps and waits for them
 //     warp 0          X_LOAD x (32 lanes), X_STORE As, barrier: waits
@@ -21,14 +21,14 @@
 //
 // What is late on purpose: data of cp.async, of wgmma and of started tile ops moves when something waits for it, not
 // before; TMA moves its rows at random moments. What is strict on purpose: shared memory, fragments, local arrays and
-// outputs begin uninitialised in every block; lanes that take part in a warp-wide operation must all be there; vector
+// outputs begin uninitialised in every CTA; lanes that take part in a warp-wide operation must all be there; vector
 // accesses must be aligned.
 //
-// Limits. Blocks run one after another unless the kernel loads with an order, or has atomics in a `while`: then as many
-// as there are multiprocessors run interleaved. Happens-before between blocks compares whole blocks. Plain accesses
+// Limits. CTAs run one after another unless the kernel loads with an order, or has atomics in a `while`: then as many
+// as there are multiprocessors run interleaved. Happens-before between CTAs compares whole CTAs. Plain accesses
 // that race are executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread
 // that overwrites the source of its own cp.async before waiting for it is not reported (other threads are). Atomics
-// order nothing within a block. At tile stage accesses to another block of the cluster are not checked for races (at
+// order nothing within a CTA. At tile stage accesses to another CTA of the cluster are not checked for races (at
 // thread stage they are). Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not
 // looked at, nor whether a role's registers suffice.
 #include "emulator/launch.h"

@@ -3,7 +3,7 @@
 // In: a module, a function of any stage (kernel, program, reference) and its tensors; or a test. Out: the tensors' new
 // contents, diagnostics of what was wrong (races, uninitialised reads, deadlocks, ...), and counts (EmuReport).
 //
-// Tile stage: each tile op acts on whole arrays; statements run in order. Thread stage: a block is warps of masked
+// Tile stage: each tile op acts on whole arrays; statements run in order. Thread stage: a CTA is warps of masked
 // lanes that run interleaved by a seeded schedule; asynchronous copies land late; happens-before is tracked with vector
 // clocks.
 //
@@ -11,7 +11,7 @@
 //
 //     launch.h      tests and their inputs; arguments to dims; which variant runs; a machine for one launch
 //     code.h        a function is compiled to instructions over slots (compile.h: what the compiler's files share)
-//     machine.h     agents and blocks: a random agent runs for a random time; reports
+//     machine.h     agents and CTAs: a random agent runs for a random time; reports
 //     handlers.h    the table from op to handler
 //     memory.h      places of elements, bounds, initialisation, bank conflicts
 //     barriers.h    barriers, mbarriers, clusters
@@ -44,11 +44,11 @@ EmuReferenceCache *emu_reference_cache_new(Arena *arena);
 
 typedef struct EmuOptions {
     uint64_t seed;          // warp schedules, landing times
-    int64_t max_blocks;     // 0: all; else a sample of blocks spread over the grid (first and last included)
+    int64_t max_blocks;     // 0: all; else a sample of CTAs spread over the grid (first and last included)
     int multiprocessors;    // the value of sms(); 0: 4
     bool races;             // happens-before checking (on by default in tests)
     const Target *target;   // banks, warp size
-    int64_t max_steps;      // instructions of a block, or of a reference, before it is called endless; 0: 10^9
+    int64_t max_steps;      // instructions of a CTA, or of a reference, before it is called endless; 0: 10^9
     EmuReferenceCache *reference_cache;   // of references; NULL: each test runs its reference
 } EmuOptions;
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum { DEFAULT_MULTIPROCESSORS = 4 };
-static const uint64_t MOST_STEPS = 1000000000;   // instructions of a block; beyond, it is taken to be endless
+static const uint64_t MOST_STEPS = 1000000000;   // instructions of a CTA; beyond, it is taken to be endless
 
 // ---- memory that lasts as long as a run ----
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user) {
@@ -273,7 +273,7 @@ const Func *choose_variant(const Module *module, const char *name, int count, co
 // kernel), and again at its end.
 static void check_zeroed(Machine *machine, const char *verb) {
     const Code *code = machine->code;
-    if (code->func->kind != FUNC_KERNEL || machine->options.max_blocks) return;   // a sample of blocks need not
+    if (code->func->kind != FUNC_KERNEL || machine->options.max_blocks) return;   // a sample of CTAs need not
     for (int i = 0; i < code->mem_count; i++) {
         const Mem *mem = &code->mems[i];
         if (mem->scope != SCOPE_GLOBAL || !mem->tensor || !mem->tensor->zeroed) continue;

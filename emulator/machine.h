@@ -35,7 +35,7 @@ typedef enum {
     AGENT_DONE
 } AgentStatus;
 
-// A warp of a thread region; or, with one lane, a block, a role, a program, a reference.
+// A warp of a thread region; or, with one lane, a CTA, a role, a program, a reference.
 struct Agent {
     AgentStatus status;
     int pc;
@@ -47,7 +47,7 @@ struct Agent {
     const LoopState *parallel;   // the parallel loop being run
     Cta *cta;
     Agent *parent;
-    const RoleCode *role;   // NULL: the whole block
+    const RoleCode *role;   // NULL: the whole CTA
     int children;
     bool warp;                 // of a thread region
     int first_thread;          // of the warp, in the cluster
@@ -55,7 +55,7 @@ struct Agent {
     int barrier, wait_pc;      // what it waits at
     const MBarrier *awaited;   // by mbarrier_wait
     Mask passed;               // lanes whose phase was over when it was last executed
-    Cta *receiver;             // of a copy that goes to another block too
+    Cta *receiver;             // of a copy that goes to another CTA too
     CopyGroups cp_async;
     BulkGroups bulk;
     WgmmaGroups wgmma;
@@ -66,7 +66,7 @@ struct Cta {
     Machine *machine;
     Cta *members;   // of its cluster, in the order of their ranks
     int rank;
-    int first_thread;   // of the block, in the cluster
+    int first_thread;   // of the CTA, in the cluster
     int64_t index;      // in the grid; -1: no kernel's
     bool live;
     Agent *root;
@@ -76,7 +76,7 @@ struct Cta {
     uint8_t *shared, *shared_state, *fragments, *fragment_state;
     // barriers
     Barrier *cluster;       // the cluster's
-    Barrier *barriers;      // named ones (0: the block's), then the roles'
+    Barrier *barriers;      // named ones (0: the CTA's), then the roles'
     MBarrier **mbarriers;   // by 8 bytes of shared memory
     MBarrier **mbarrier_list;
     int mbarrier_count;
@@ -103,9 +103,9 @@ struct Machine {
     EmuOptions options;
     const Target *target;
     Random random;
-    Cta *ctas;   // resident blocks
+    Cta *ctas;   // resident CTAs
     int cta_count;
-    int bulk_count;     // TMA copies under way, of all blocks
+    int bulk_count;     // TMA copies under way, of all CTAs
     Word *scratch[4];   // whole tiles
     int64_t scratch_size[4];
     Word *wgmma_acc;
@@ -122,12 +122,12 @@ struct Machine {
     Map *reported;   // pairs of places
     bool stop;
     // ends of runs that do not end by themselves
-    uint64_t steps, block_began, most_steps;   // instructions; when the resident blocks last changed; most since then
+    uint64_t steps, block_began, most_steps;   // instructions; when the resident CTAs last changed; most since then
     // For CTAs that spin: number of changes (all but loads); last seen; the step of that; when to look closely.
     uint64_t moves, seen_moves, still_since, next_look;
 };
 
-// ---- schedule.c: blocks and their agents ----
+// ---- schedule.c: CTAs and their agents ----
 Cta *ctas_new(Machine *machine, int count);
 Agent *agent_start(Cta *cta, int pc);   // with one lane
 bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks);

@@ -44,7 +44,7 @@ void local_store(Agent *agent, const Instr *in, const Place *place, const Lanes 
 bool local_ready(Agent *agent, const Mem *mem, int64_t element, Mask mask);   // it is initialised in these lanes
 bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
 bool state_writable(Agent *agent, const Mem *mem, int64_t offset, int64_t count, int lane);
-// The same, in the memory of another block.
+// The same, in the memory of another CTA.
 bool state_readable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int lane);
 bool state_writable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int lane);
 bool access_aligned(Agent *agent, const Mem *mem, int64_t offset, int64_t bytes, int lane);

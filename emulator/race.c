@@ -5,7 +5,7 @@
 // knows to have happened, and each granule of memory remembers its last write and the reads since. So a missing barrier
 // is found under any schedule.
 //
-//     clock    for each thread of the block, an epoch: everything that thread did in it or before is known
+//     clock    for each thread of the CTA, an epoch: everything that thread did in it or before is known
 //     epoch    a counter of each warp, which advances when one of its threads tells others (arrives at a barrier)
 //
 //     thread 3: As[0] = 1    (epoch 5)          As[0]: written by 3 in 5
@@ -30,23 +30,23 @@
 // the store, and the unit be ordered after that. So a clock has, for each thread, also the epoch up to which its stores
 // are known to be fenced.
 //
-// Global memory within a block works the same way. Between blocks nothing is ordered except by release and acquire: of
+// Global memory within a CTA works the same way. Between CTAs nothing is ordered except by release and acquire: of
 // one thread to another (PTX ISA, "Release and acquire patterns": a thread's `fence` makes its later atomics releases
-// and its earlier ones acquires). What the releasing thread knew then, of its own block and of others, the acquiring
-// one knows, and threads of its block that learn from it:
+// and its earlier ones acquires). What the releasing thread knew then, of its own CTA and of others, the acquiring
+// one knows, and threads of its CTA that learn from it:
 //
-//     block 0, thread 7: part[0] = 1        (epoch 3)
+//     CTA 0, thread 7: part[0] = 1          (epoch 3)
 //     barrier()                              thread 0 knows 7 up to 3
-//     thread 0: fence, atomic_add(n, 1)      n: tells what thread 0 of block 0 knows
-//     block 1, thread 0: atomic_add(n, 1), fence     knows it from its epoch 5 on
+//     thread 0: fence, atomic_add(n, 1)      n: tells what thread 0 of CTA 0 knows
+//     CTA 1, thread 0: atomic_add(n, 1), fence       knows it from its epoch 5 on
 //     barrier()                              thread 9 knows its thread 0 up to 5
 //     thread 9: x = part[0]                  ordered; without either barrier a race
 //
-// In a parallel loop at tile stage each iteration is a thread of its own, and loops follow each other; there a block is
+// In a parallel loop at tile stage each iteration is a thread of its own, and loops follow each other; there a CTA is
 // one party.
 #include "emulator/race_impl.h"
 
-// ---- threads of a block ----
+// ---- threads of a CTA ----
 typedef struct Toucher {
     Agent *agent;                         // NULL: a unit
     Cta *cta;                             // whose memory it touches
@@ -306,7 +306,7 @@ static void touch_shared(const Toucher *a, int64_t byte, int bytes) {
 }
 
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc) {
-    if (!agent->warp && !agent->role) return;   // at block level all is in order
+    if (!agent->warp && !agent->role) return;   // at CTA level all is in order
     Toucher a = access_of(agent, lane, touch, mem, pc);
     touch_shared(&a, byte, bytes);
 }

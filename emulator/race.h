@@ -3,7 +3,7 @@
 // In: accesses of threads and of asynchronous units, and the synchronisation between them. Out: reports of pairs of
 // accesses that conflict and are not ordered.
 //
-// Files in order: clocks.c (what threads and units know), race.c (accesses of a block), race_blocks.c (between blocks).
+// Files in order: clocks.c (what threads and units know), race.c (accesses of a CTA), race_blocks.c (between CTAs).
 // race_impl.h has what these three share.
 #pragma once
 #include "emulator/code.h"
@@ -33,20 +33,20 @@ typedef struct Actor {   // an operation of a unit
     int pc;
 } Actor;
 
-// ---- a launch, a block ----
+// ---- a launch, a CTA ----
 Races *races_new(Machine *machine);
 void races_watch(Machine *machine, Mem *mem, int64_t elements);
-void races_start(Cta *cta);           // a block begins
-void races_start_cluster(Cta *cta);   // all blocks of a cluster begin; cta is the first
-void races_meet(Cta *cta);            // each block of the cluster learns what the others wrote to global memory
+void races_start(Cta *cta);           // a CTA begins
+void races_start_cluster(Cta *cta);   // all CTAs of a cluster begin; cta is the first
+void races_meet(Cta *cta);            // each CTA of the cluster learns what the others wrote to global memory
 
 // ---- accesses ----
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc);
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc);
 void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, bool write, int pc);
 void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element,
-               Touch touch);   // in the memory of another block of the cluster
-// An access of another block to this one's shared memory that none of its threads is ordered after; -1: none. *byte:
+               Touch touch);   // in the memory of another CTA of the cluster
+// An access of another CTA to this one's shared memory that none of its threads is ordered after; -1: none. *byte:
 // where.
 int race_unfinished(Cta *cta, int64_t *byte);
 void actor_shared(Cta *cta, const Actor *actor, int64_t byte, int bytes, Touch touch, const Mem *mem);

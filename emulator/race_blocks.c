@@ -1,13 +1,13 @@
-// Accesses of different blocks, which release and acquire alone order: emulator/race.c explains it.
+// Accesses of different CTAs, which release and acquire alone order: emulator/race.c explains it.
 #include "emulator/race_impl.h"
 
-// What a thread knows of its block when it releases; stamp 0: nothing.
+// What a thread knows of its CTA when it releases; stamp 0: nothing.
 typedef struct Told {
     Clock *clock;   // NULL: all
     Moment at;
 } Told;
 
-// What is known of another block.
+// What is known of another CTA.
 typedef struct Known {
     int64_t block;
     Told told;
@@ -18,7 +18,7 @@ typedef VEC(Known) KnownVec;
 typedef struct BlockKnown {
     KnownVec known, seen;   // seen: by atomics, known after that thread's next fence
     int settled;            // so many of `known` were left when it was last looked through for what all threads know
-    Told whole;             // at the block's last fence
+    Told whole;             // at the CTA's last fence
     Told *fenced;           // at each thread's; NULL: none
 } BlockKnown;
 
@@ -113,7 +113,7 @@ static bool all_know(const Cta *cta, const Known *known) {
     return true;
 }
 
-// What all threads of the block know no longer needs the thread that learned it and when: of what a spinning thread
+// What all threads of the CTA know no longer needs the thread that learned it and when: of what a spinning thread
 // learns, again and again, the latest takes the place of all before it. Looked for when the list has doubled.
 static void settle(const Cta *cta, BlockKnown *block) {
     const Machine *machine = cta->machine;
@@ -152,7 +152,7 @@ static KnownVec *location(const Machine *machine, const Mem *mem, int64_t elemen
     return released;
 }
 
-// What the party tells: of its own block, and of the others that it knows.
+// What the party tells: of its own CTA, and of the others that it knows.
 static void release_to(const Machine *machine, KnownVec *released, const Party *party, const Told *told) {
     const KnownVec *known = &block_known(machine, party->block)->known;
     for (int i = 0; i < known->count; i++) {
@@ -221,7 +221,7 @@ void race_atomic(Agent *agent, int lane, const Mem *mem,
     KnownVec *released = location(machine, mem, element);
     learn_all(machine, &known->seen, released, party.thread, 0);
     const Told *fence = fence_of(machine, known, &party);
-    if (known->whole.at.stamp > fence->at.stamp) fence = &known->whole;   // the block's, before its threads began
+    if (known->whole.at.stamp > fence->at.stamp) fence = &known->whole;   // the CTA's, before its threads began
     if (fence->at.stamp) release_to(machine, released, &party, fence);
 }
 

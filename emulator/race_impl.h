@@ -1,5 +1,5 @@
 // What the parts of the race detector share (emulator/race.c explains it): clocks.c has what threads and units know,
-// race.c the accesses of a block, race_blocks.c those between blocks. All lives in the machine's arena.
+// race.c the accesses of a CTA, race_blocks.c those between CTAs. All lives in the machine's arena.
 #pragma once
 #include "emulator/machine.h"
 
@@ -26,7 +26,7 @@ typedef struct Readers {   // since the last write
     uint32_t more;   // further ones: index + 1 in the pool
 } Readers;
 
-struct Cell {   // of global memory, within a block
+struct Cell {   // of global memory, within a CTA
     LastWrite write;
     Readers readers;
 };
@@ -55,20 +55,20 @@ struct IterCell {
 
 // The thread of a CTA that accessed a location, and the time.
 typedef struct Moment {
-    uint32_t thread, epoch;   // or a unit; thread WHOLE: the block as one
-    uint32_t stamp;           // of all blocks
+    uint32_t thread, epoch;   // or a unit; thread WHOLE: the CTA as one
+    uint32_t stamp;           // of all CTAs
 } Moment;
 
-struct GlobalCell {                     // across blocks; block + 1, 0: none
+struct GlobalCell {                     // across CTAs; CTA + 1, 0: none
     int64_t writer, reader, reader_2;   // the last writer, and two different readers
     Moment wrote, read, read_2;
     int w_pc, r_pc, r2_pc;
     bool w_atomic;
-    int64_t owner;   // the block that the thread cell speaks of
+    int64_t owner;   // the CTA that the thread cell speaks of
 };
 
 struct Races {
-    int threads;   // of a block (of all of a cluster), in whole warps
+    int threads;   // of a CTA (of all of a cluster), in whole warps
     int parties;   // components of a clock: threads, their fences, units
     int first_unit, warps, groups;
     Clock *free;
@@ -79,7 +79,7 @@ struct Races {
     const Clock *last_own, *last_told;    // the same for what a thread learns
     Clock *last_next;
     Map *locations;   // released: address -> KnownVec
-    Map *blocks;      // block + 1 -> BlockKnown
+    Map *blocks;      // CTA + 1 -> BlockKnown
 };
 
 // ---- clocks ----
@@ -90,11 +90,11 @@ Clock *clock_copy(Races *races, Arena *arena, const Clock *from);
 void clock_join(const Races *races, Clock *into, const Clock *from);   // into knows what both know together
 void clock_release(Races *races, Clock *clock);                        // NULL: nothing
 
-// ---- between blocks ----
+// ---- between CTAs ----
 
-enum { WHOLE = UINT32_MAX };   // for a thread: all of the block
+enum { WHOLE = UINT32_MAX };   // for a thread: all of the CTA
 
-// An agent that accesses global memory: a thread or unit, or the block as one.
+// An agent that accesses global memory: a thread or unit, or the CTA as one.
 typedef struct Party {
     int64_t block;
     uint32_t thread, self, epoch;   // self: the thread that a unit acts for
@@ -103,7 +103,7 @@ typedef struct Party {
 
 Party party_of(const Agent *agent, int lane);
 Party party_of_unit(const Agent *agent, int lane, const Actor *actor);
-// Reports what another block did with the element unordered with this access, and remembers the access.
+// Reports what another CTA did with the element unordered with this access, and remembers the access.
 void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element, Touch touch, int pc);
 
 const char *touch_text(bool write, bool atomic);   // "reads"

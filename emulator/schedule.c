@@ -287,7 +287,7 @@ static Agent *pick(Machine *machine, int *ready) {   // a random one of those th
     return chosen;
 }
 
-static Cta *stuck(Machine *machine) {   // a block that has not ended
+static Cta *stuck(Machine *machine) {   // a CTA that has not ended
     for (int c = 0; c < machine->cta_count; c++) {
         const Cta *cta = &machine->ctas[c];
         if (cta->live && cta->root->status != AGENT_DONE && cta->root->status != AGENT_GRID) return &machine->ctas[c];
@@ -302,7 +302,7 @@ static bool out_of_steps(Machine *machine, const Agent *agent) {
     return true;
 }
 
-// Runs until one of the resident blocks has ended.
+// Runs until one of the resident CTAs has ended.
 static bool run_resident(Machine *machine) {
     bool bulk = machine->code->bulk;
     machine->block_began = machine->steps;
@@ -325,11 +325,11 @@ static bool run_resident(Machine *machine) {
     return false;
 }
 
-static int64_t sampled(int64_t n, int64_t count, int64_t blocks) {   // the n-th of `count` blocks spread over the grid
+static int64_t sampled(int64_t n, int64_t count, int64_t blocks) {   // the n-th of `count` CTAs spread over the grid
     return count == blocks ? n : count == 1 ? 0 : (int64_t)((double)n * (double)(blocks - 1) / (double)(count - 1));
 }
 
-// Indices in the grid of the n-th cluster's blocks, by rank.
+// Indices in the grid of the n-th cluster's CTAs, by rank.
 static int64_t block_index(const Code *code, const Agent *host, int64_t cluster, int rank) {
     int64_t index = 0, blocks = 1;
     for (int i = 0; i < code->grid.count; i++) {
@@ -357,7 +357,7 @@ static void cluster_start(Cta *members, int64_t number, const Agent *host) {
         cta_start(&members[rank], code->cluster > 1 ? block_index(code, host, number, rank) : number, host);
 }
 
-// In whole clusters; a block by itself is one of one.
+// In whole clusters; a CTA by itself is one of one.
 bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks) {
     int size = machine->code->cluster;
     int64_t most = machine->options.max_blocks, clusters = blocks / size, next = 0;

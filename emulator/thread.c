@@ -1,8 +1,8 @@
 // Operations of threads: vector accesses, lanes, atomics, ordered accesses, debugging. Those with a machinery of their
 // own are elsewhere: copies.c (cp.async), bulk.c (TMA), matrix.c (ldmatrix, mma), wgmma.c, barriers.c.
 //
-// At block level (tile stage) the same calls come from an agent with one lane: atomics and ordered accesses mean the
-// same, a barrier waits for no other agent, and groups of copies are the block's.
+// At CTA level (tile stage) the same calls come from an agent with one lane: atomics and ordered accesses mean the
+// same, a barrier waits for no other agent, and groups of copies are the CTA's.
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>

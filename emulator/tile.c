@@ -437,7 +437,7 @@ static void op_await(Agent *agent, const Call *call, const View *x) {
     forget_landed(cta);
 }
 
-// At tile stage the block, or a role, is one agent and its started copies are in groups as a thread's are.
+// At tile stage the CTA, or a role, is one agent and its started copies are in groups as a thread's are.
 void tile_commit(Agent *agent) {
     agent->cp_async.committed[0]++;
 }
@@ -466,7 +466,7 @@ void tile_wait_products(Agent *agent, int64_t pending) {
     forget_landed(cta);
 }
 
-// The rows that were copied here, at the same place in another block.
+// The rows that were copied here, at the same place in another CTA.
 static void give_row(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words) {
     Cta *peer = agent->receiver;
     int bytes = view->mem->bytes;
@@ -514,7 +514,7 @@ void tile_role_ends(Agent *agent) {   // what it left can only be awaited
         if (cta->pending[i].agent == agent) cta->pending[i].agent = NULL;
 }
 
-void tile_land_all(Agent *agent) {   // at the end of the block: no access can tell the difference
+void tile_land_all(Agent *agent) {   // at the end of the CTA: no access can tell the difference
     Cta *cta = agent->cta;
     for (int i = 0; i < cta->pending_count; i++) land(agent, &cta->pending[i]);
     cta->pending_count = 0;

@@ -148,9 +148,9 @@ struct Buf {
         *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen
     int stage_dims;   // leading dims that the layout passes through (slots)
     Buf *alias_of;    // shares that buffer's storage
-    int64_t offset;   // shared: byte offset in the block's shared memory; -1: not allocated
+    int64_t offset;   // shared: byte offset in the CTA's shared memory; -1: not allocated
     int align;        // bytes; 0: natural
-    const char *owner;   // role whose threads hold it; NULL: the block
+    const char *owner;   // role whose threads hold it; NULL: the CTA
     Attr *attrs;
     Span loc;
 };
@@ -467,7 +467,7 @@ typedef struct Operand {
     int flags;
 } Operand;
 
-enum { MOST_CLUSTER = 16 };   // blocks of a cluster, on any target
+enum { MOST_CLUSTER = 16 };   // CTAs of a cluster, on any target
 enum { OP_MAX_OPERANDS = 14 };
 enum {   // sets of ops that are handled alike (ops.def)
     OP_CLASS_PURE = 1,

@@ -24,7 +24,7 @@
 //      its instruction takes, and within their buffers (verify_thread.c).
 //  10. The shapes of a tile op fit: equal for copy and transpose, [M, K] [K, N] [M, N] for gemm, without the axis for
 //      reduce.
-//  11. Nobody waits alone: a barrier of the whole block does not stand under a condition that names the thread index.
+//  11. Nobody waits alone: a barrier of the whole CTA does not stand under a condition that names the thread index.
 //      (Whether the lanes of a warp agree at ops of a whole warp only the emulator can tell.)
 //  Loops
 //  12. Iterations of `parallel` do not conflict where that is plain: a store whose place and guards ignore one of the
@@ -306,7 +306,7 @@ static uint64_t constant_trips(const Iter *iter) {
     return ((uint64_t)end - (uint64_t)begin - 1) / (uint64_t)step + 1;
 }
 
-// What a kernel expands, each iteration a copy, and what it spreads over a block's threads, with maps that count them.
+// What a kernel expands, each iteration a copy, and what it spreads over a CTA's threads, with maps that count them.
 static void check_trips(Verifier *v, const Context *c, const Stmt *stmt) {
     LoopKind kind = stmt->loop.kind;
     bool expands = kind == LOOP_UNROLL || kind == LOOP_VECTORIZED;

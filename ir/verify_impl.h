@@ -22,7 +22,7 @@ typedef struct Verifier {
 // Where a statement or expression stands.
 enum {
     MOST_ALIGNED = 1 << 30,   // bytes
-    NAMED_BARRIERS = 16,      // of a block (PTX ISA, "bar")
+    NAMED_BARRIERS = 16,      // of a CTA (PTX ISA, "bar")
     WARP_LANES = 32,          // of any target
     MOST_BLOCK_THREADS = 1024,
     MOST_ARRIVALS = (1 << 20) - 1,   // of a phase of an mbarrier, and bytes that it expects
@@ -38,7 +38,7 @@ typedef struct Context {
     bool conditional, dead;        // some condition decides whether it is reached; a constant one that it is not
     bool undecided;                // a condition that is a constant only after loops are unrolled
     int64_t threads;               // that do what stands here together; 0: not known
-    int64_t block_threads;         // of the block, all roles; 0: not known
+    int64_t block_threads;         // of the CTA, all roles; 0: not known
 } Context;
 
 // What a value depends on.

@@ -16,7 +16,7 @@ enum { KB = 1024, MB = 1024 * KB };
     .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8,               \
     .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX
 
-// Shared memory of a multiprocessor; a block may use all of it except the reserved bytes.
+// Shared memory of a multiprocessor; a CTA may use all of it except the reserved bytes.
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB
 
 // The L2 cache, and the share that stays resident while other data streams through: that of an H200, 32 of 50 MB.

@@ -71,10 +71,10 @@ typedef struct Target {
     const char *summary;       // "Hopper: H100, H200"
     unsigned features;         // bit per Feature
     int warp_lanes;            // 32
-    int max_threads;           // per block
-    int64_t shared_block;      // most bytes of a block, with opt-in
+    int max_threads;           // per CTA
+    int64_t shared_block;      // most bytes of a CTA, with opt-in
     int64_t shared_default;    // the same without opt-in
-    int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per block
+    int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per CTA
     int registers_thread;                             // limit of a thread
     int registers_multiprocessor;
     int register_unit, registers_least;   // setmaxnreg takes multiples of the unit, from the least on
@@ -89,8 +89,8 @@ typedef struct Target {
     int memory_starts;       // number of different start columns that spread such rows
     int vector_bytes;        // widest load or store of a thread
     int max_barriers;        // named barriers
-    int64_t max_grid;        // blocks along x
-    int max_cluster, cluster_most;   // blocks of a cluster: portable, and non-portable (opt-in); 1: no clusters
+    int64_t max_grid;        // CTAs along x
+    int max_cluster, cluster_most;   // CTAs of a cluster: portable, and non-portable (opt-in); 1: no clusters
     // A TMA load to an address in the cluster's window of shared memory calls a slow path that checks whose memory it
     // is.
     bool tests_cluster_window;

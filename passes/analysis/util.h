@@ -1,4 +1,14 @@
-// Shared by several passes: remarks, and properties of expressions, loops, operands and effects.
+// Questions that several passes ask. Nothing here changes a kernel.
+//
+// In: a kernel of any stage, or a part of one. Out: answers. Files, from small to large:
+//
+//     util.c            properties of expressions, loops, operands and effects
+//     affine.c          integers as a constant plus multiples of unknowns
+//     kernel_walk.c     the statements of a kernel, with the facts known at each
+//     tile_loop.c       tile ops as loops; tile_accesses.c: their accesses; tile_vectors.c: runs and vector widths
+//     shared_access.c   shared memory accesses of warps, and their bank conflicts
+//
+// This header: util.c, and remarks.
 #pragma once
 #include "ir/build.h"
 #include "ir/facts.h"

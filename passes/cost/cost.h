@@ -36,10 +36,10 @@ static inline int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-// For a tile-stage kernel with operands already swapped if swap-operands will do so (swap_operands.h). `warpgroups`:
+// For a tile-stage kernel with operands already swapped if swap-operands will do so (tile/tile.h). `warpgroups`:
 // the number that share a tile.
 PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups);
-// The same with split-K over `blocks` CTAs of a cluster (split_k.h).
+// The same with split-K over `blocks` CTAs of a cluster (tile/tile.h).
 PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks);
 
 // ---- cooperative kernels ----

@@ -26,7 +26,7 @@
 #include "passes/cost/cost.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/tma.h"
-#include "passes/tile/split_k.h"
+#include "passes/tile/tile.h"
 
 typedef struct Sum {
     const WgmmaCosts *costs;

@@ -4,8 +4,7 @@
 #include "passes/cost/cost.h"
 #include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
-#include "passes/tile/split_k.h"
-#include "passes/tile/swap_operands.h"
+#include "passes/tile/tile.h"
 #include <string.h>
 
 // An expression of one variant in the dims and scalars of another.

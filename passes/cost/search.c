@@ -5,8 +5,7 @@
 #include "passes/cost/cost.h"
 #include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
-#include "passes/tile/split_k.h"
-#include "passes/tile/swap_operands.h"
+#include "passes/tile/tile.h"
 #include <string.h>
 
 static bool is_larger(const Occupancy *a, const Occupancy *b) {

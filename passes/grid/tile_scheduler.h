@@ -1,4 +1,16 @@
-// Shared by the files of `tile-scheduler`: the grid, the lets that compute its names, and tile numbers.
+// The tile scheduler: which CTA computes which tile, and when.
+//
+// In: a tile-stage kernel with a grid of several names. Out: a grid of one number, in an order with L2 reuse, over as
+// many CTAs as there are tiles or persistent ones; L2 hints and multicast on copies. Files:
+//
+//     tile_scheduler.c   the pass; raster orders, persistent CTAs
+//     hilbert.c          ... order along a Hilbert curve
+//     lpt_schedule.c     ... longest tiles first
+//     cluster_grid.c     ... grids whose clusters communicate
+//     multicast.c        ... tiles that several CTAs of a cluster read
+//     l2_hints.c         ... eviction hints for tiles that few CTAs read
+//
+// This header, shared by these files: the grid, the lets that compute its names, and tile numbers.
 #pragma once
 #include "passes/analysis/util.h"
 

@@ -1,4 +1,14 @@
-// Copies of a pipelined loop, for multi-buffer and software-pipeline: which are asynchronous, and which may start early.
+// Asynchronous copies within one role.
+//
+// In: tile-stage kernels with mechanisms. Out: shared tiles with slots, copies that start iterations before their use,
+// mbarriers for TMA copies outside of roles. Files in order:
+//
+//     async_copy_legality.c   which copies are asynchronous, and which may start early
+//     multi_buffer.c          multi-buffer: one slot per stage
+//     software_pipeline.c     software-pipeline: prologue, and copies for later iterations
+//     insert_mbarriers.c      insert-mbarriers: the mbarrier that the bytes of a TMA copy complete on
+//
+// This header: async_copy_legality.c.
 #pragma once
 #include "passes/analysis/util.h"
 

@@ -1,4 +1,14 @@
-// Requirements of TMA and wgmma on copies and gemms. select tests them; swizzle-allocation chooses the layouts of their
+// Selection of instructions.
+//
+// In: tile-stage kernels. Out: `@via(..)` on each copy and gemm, and the facts that the launch must guarantee. Files:
+//
+//     select.c       select: the pass
+//     tma.c          requirements of TMA and wgmma
+//     tma_simple.c   TMA without warp specialization: legality and cost
+//     tma_reduce.c   additions to a tensor by TMA
+//     bulk.c         bulk copies: TMA without a tensor map
+//
+// This header: requirements of TMA and wgmma on copies and gemms. select tests them; swizzle-allocation chooses the layouts of their
 // buffers; lower-tile-op writes their operands. One source of truth: the tensor map, the addresses in shared memory and
 // the matrix descriptor all follow from the layout that tma_layout gives a buffer.
 //

@@ -12,13 +12,13 @@
 //
 // Wide panels are worth some padding: with boxes of 32 bytes a product has half of the speed of 128 bytes
 // (docs/hopper.md). So a tile gets up to a third more columns for wider panels, where shared memory has room.
-#include "passes/tile/pad_tiles.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 #include "passes/specialize/warp_specialize.h"
+#include "passes/tile/tile.h"
 
 enum { MOST_SLOTS = 16 };   // of a ring, whose barriers want room, too
 

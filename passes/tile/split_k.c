@@ -1,9 +1,9 @@
-// split-k: the blocks of a cluster share the k steps of a tile.
+// split-k: the CTAs of a cluster share the k steps of a tile.
 //
 // Where a product has few tiles and many steps, most multiprocessors are idle. `@split(S)` on a kernel (from the tile
-// search, or from the source) lets a cluster of S blocks compute each tile: each block does a range of the steps. The
-// blocks exchange partial tiles through shared memory, and each block adds up its share of the rows, always in the
-// order of the blocks: the same bits in every run, without workspace and without a second launch.
+// search, or from the source) lets a cluster of S CTAs compute each tile: each CTA does a range of the steps. The
+// CTAs exchange partial tiles through shared memory, and each CTA adds up its share of the rows, always in the
+// order of the CTAs: the same bits in every run, without workspace and without a second launch.
 //
 //     grid (bm in X, bn in Y) {                 grid (s in 4, bm in X, bn in Y) cluster (4, 1) {
 //         fill(acc, 0);                             fill(acc, 0);
@@ -18,21 +18,21 @@
 //                                                   fragment sum: f32[BM / 4, BN];
 //                                                   parallel (i in BM / 4, j in BN)
 //                                                       sum[i, j] = peer(part[s * BM / 4 + i, j], 0) + peer(.., 1) + ..;
-//                                                   cluster_barrier();                 nobody goes while others read
+//                                                   cluster_barrier();                 no CTA exits while others read
 //         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
 //     }                                         }
 //
-// If the number of blocks does not divide the rows, the last blocks add nothing: of 6 blocks with 64 rows, 4 have 16
+// If the number of CTAs does not divide the rows, the last CTAs add nothing: of 6 CTAs with 64 rows, 4 have 16
 // rows each, `if (s < 4)`.
 //
 // The pass rewrites the tile program; later passes add roles, layouts and barriers.
-#include "passes/tile/split_k.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/grid/tile_scheduler.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
+#include "passes/tile/tile.h"
 #include <string.h>
 
 typedef struct KSlices {

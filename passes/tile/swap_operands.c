@@ -14,13 +14,12 @@
 // Each element is the sum of the same products in the same order. The pass applies where the kernel cannot be
 // warp-specialized as it is and can be afterwards (warp_specialize.h), and where every use of the accumulators can be
 // transposed: fills, copies to and from memory, reductions, and loops over elements.
-#include "passes/tile/swap_operands.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/warp_specialize.h"
-#include "passes/tile/pad_tiles.h"
+#include "passes/tile/tile.h"
 
 typedef struct OperandSwap {
     Arena *arena;

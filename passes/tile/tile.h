@@ -1,0 +1,46 @@
+// Rewrites of tile programs.
+//
+// In: tile-stage kernels. Out: tile-stage kernels with other operands, tiles or loops (simplify: any stage). The
+// pipeline runs these passes at several places; passes.def has the order. Files, one pass each:
+//
+//     simplify.c             folds expressions and statements by known facts
+//     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma
+//     split_k.c              shares the k steps of a tile among CTAs
+//     hoist_guards.c         hoists conditions out of parallel loops
+//     partial_reductions.c   reduces in each thread first, across threads after the loop
+//     peel_loops.c           peels iterations with a condition of their own
+//     lazy_rescale.c         skips the rescale of online softmax in warps whose row maximum did not change
+//
+// This header: what the tile search (passes/cost/) asks of the passes.
+#pragma once
+#include "ir/ir.h"
+#include "target/target.h"
+
+// ---- swap_operands.c, pad_tiles.c ----
+// A copy of the tile-stage kernel with its operands swapped or its tiles padded; NULL: it stays as it is.
+Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel);
+// In place: adds columns to right operands that are contiguous along n and whose rows are no whole swizzle spans.
+// False: no tile can be padded. The caller decides whether the kernel is better for it.
+bool pad_tiles(Arena *arena, const Target *target, Func *kernel);
+bool tiles_lack_columns(const Target *target, const Func *kernel);
+
+// ---- split_k.c ----
+// `ctas` of a cluster can share the k steps of one tile of the kernel.
+bool can_split(const Target *target, const Func *kernel, int ctas);
+// Shared memory that a CTA's part of the tile needs, bytes.
+int64_t split_bytes(const Func *kernel);
+// In place, of a kernel that can.
+void split_kernel(Arena *arena, Func *kernel, int ctas);
+
+// The same for as many CTAs as the launch chooses, anywhere on the device, with workspace and in two launches.
+typedef struct SplitKWorkspace {
+    Func *program;        // a variant of the kernel: the two launches
+    Func *slices, *sum;   // kernels
+} SplitKWorkspace;
+bool can_split_k_workspace(const Func *kernel);
+enum { WORKSPACE_STEPS = 8 };   // least number of k steps of a slice
+// The number of slices for so many k steps: as many as the device runs at once.
+Expr *workspace_slices(Arena *arena, const Func *kernel, Expr *steps);
+// For a kernel that can; the kernel is not changed. The program's condition is the kernel's and what its tensor maps
+// need. The new names do not occur in the module.
+SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel);
