@@ -75,6 +75,14 @@ bool starts_copy(const Stmt *stmt) {
     return stmt->kind == STMT_CALL && stmt->call.is_async;
 }
 
+Expr *copy_slot(const Stmt *copy) {
+    CopyOp call;
+    if (match_copy(copy, &call)) return call.dst->buf->stage_dims == 1 ? call.dst->dims[0].start : NULL;
+    const Stmt *store = copy->kind == STMT_FOR && copy->loop.body.count == 1 ? copy->loop.body.items[0] : NULL;
+    bool slots = store && store->kind == STMT_STORE && store->store.buf->stage_dims == 1;
+    return slots ? store->store.indices[0] : NULL;
+}
+
 bool loads_stored(const Expr *expr, const Stmt *store) {
     bool same = expr->kind == EXPR_LOAD && expr->load.buf == store->store.buf;
     for (int d = 0; same && d < store->store.count; d++)

@@ -44,6 +44,8 @@ Region *call_region(const Stmt *call, int index);
 
 // A copy or gather that starts cp.async copies: by its mechanism or, before it has one, by the program.
 bool starts_copy(const Stmt *stmt);
+// The slot of the multi-buffered tile that a copy or gather fills; NULL: its tile has no slots.
+Expr *copy_slot(const Stmt *copy);
 
 // `aligned(buf, bytes)`.
 Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);

@@ -13,7 +13,6 @@
 //         if (kk == 3) { wait; barrier; load(tile min(k + 1, steps - 1), step 0) }
 //         multiply(step kk, lower rows);
 //     }
-//     wait for the copies of tiles that do not exist, if other buffers use their memory;
 //
 // Two sets of operand registers alternate. At the wait and the barrier as many groups are committed as at the top of
 // the next iteration, and the last load of tile k is over, so they order the same accesses as before. There are MMAs on
@@ -21,8 +20,8 @@
 //
 // Branches would separate the copies and loads from the MMAs that hide them, so there are none: the last iteration
 // loads its own tile again, and `if (k + 2 < steps) copy` becomes a copy with nothing valid, which reads nothing and
-// writes zeros to the slot. These zeros are never read, but another buffer may later use that memory: hence the last
-// wait.
+// writes zeros to the slot. These zeros are never read, but that memory may be used again: insert-sync counts with them
+// (sync_model.c) and places the wait.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
@@ -95,8 +94,6 @@ typedef struct Copies {
     const Stmt *loop;
     Block spread;        // unrolled loops of copies
     Block first, last;   // other statements before and after the copies
-    bool masked;         // some may have nothing valid
-    bool left;           // some are in flight when the loop ends
 } Copies;
 
 static bool only_cp_async(const Block *block) {
@@ -105,18 +102,21 @@ static bool only_cp_async(const Block *block) {
     return true;
 }
 
-// The copies go to a slot that is free even if their condition is false. In a loop with few, known trips the condition
-// may select the iteration, and with it the slot (`if (k <= 0) copy(.., As[1])`), which other iterations read.
-static bool reaches_loop_end(const Block *block, const Stmt *loop) {
-    int64_t trips;
-    if (!expr_const(loop->loop.iters[0].end, &trips)) return true;
+// Where the condition is false the copies are of iterations that do not exist, into their slots: nothing reads these
+// any more. It is not so where the condition selects iterations (`if (k <= 0) copy(.., As[1])`), or every other one.
+static bool reaches_loop_end(const Copies *copies, const Expr *condition, const Block *block) {
+    Facts *facts = copies->gemm->lower->facts;
+    bool reaches = true;
+    int mark = facts_mark(facts);
+    facts_assume(facts, condition, false);
     FOR_EACH_STMT (stmt, block) {
         if (!is_call(stmt, OP_CP_ASYNC)) continue;
         const Expr *slot = ARG(stmt, CP_ASYNC, dst).region->dims[0].start;
-        if (slot->kind != EXPR_BINARY || slot->binary.op != BIN_MOD || !expr_uses_var(slot, loop->loop.iters[0].var))
-            return false;
+        reaches = reaches && is_binary(slot, BIN_MOD) &&
+                  prove(facts, e_ge(copies->gemm->arena, slot->binary.a, copies->loop->loop.iters[0].end));
     }
-    return true;
+    facts_release(facts, mark);
+    return reaches;
 }
 
 static Expr *where(Arena *arena, Expr *condition, Expr *valid) {
@@ -148,9 +148,8 @@ static void sort_copies(Copies *copies, Block *block) {
     Arena *arena = copies->gemm->arena;
     FOR_EACH_ITEM (stmt, block) {
         bool masks = stmt->kind == STMT_IF && stmt->if_.otherwise.count == 0 && only_cp_async(&stmt->if_.then) &&
-                     reaches_loop_end(&stmt->if_.then, copies->loop);
+                     reaches_loop_end(copies, stmt->if_.condition, &stmt->if_.then);
         if (masks) {
-            copies->masked = true;
             mask_copies(arena, stmt->if_.condition, &stmt->if_.then);
             sort_copies(copies, &stmt->if_.then);
         } else if (is_call(stmt, OP_CP_ASYNC_COMMIT)) {
@@ -238,42 +237,6 @@ static void push_steps(Gemm *gemm, const Stmt *loop, const Copies *copies, Block
     gemm_multiply(gemm, kk, rows / 2, rows, body);
 }
 
-// ---- the last wait ----
-
-static int64_t end_of(const Buf *physical) {
-    return physical->offset + buf_space(physical);
-}
-
-// Whether another buffer shares the memory of this buffer.
-static bool shares_memory(Lower *lower, const Buf *buffer) {
-    FOR_EACH_STMT (stmt, &lower->kernel->body) {
-        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
-        const Buf *other = lower_physical(lower, stmt->decl);
-        if (other != buffer && other->offset < end_of(buffer) && buffer->offset < end_of(other)) return true;
-    }
-    return false;
-}
-
-static bool copies_share(Lower *lower, const Block *copies) {
-    FOR_EACH_STMT (stmt, copies)
-        if (is_call(stmt, OP_CP_ASYNC) && shares_memory(lower, ARG(stmt, CP_ASYNC, dst).region->buf)) return true;
-    return false;
-}
-
-// Whether copies are still in flight after the waits at the top of an iteration.
-static bool leaves_copies(const Block *body) {
-    for (int i = 0; i < leading_waits(body); i++)
-        if (is_call(body->items[i], OP_CP_ASYNC_WAIT) && expr_is_int(body->items[i]->call.args[0].value, 0))
-            return false;
-    return true;
-}
-
-static void push_last_wait(Lower *lower, const Copies *copies, Block *out) {
-    bool needed = lower->repeats || copies_share(lower, &copies->first) || copies_share(lower, &copies->spread);
-    if (copies->masked && copies->left && needed)
-        BLOCK_CALL(lower->arena, out, (Span){0}, OP_CP_ASYNC_WAIT, arg_int(lower->arena, 0));
-}
-
 void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out) {
     Arena *arena = lower->arena;
     Block *body = &loop->loop.body, lowered = {0}, steps = {0}, *block = block_nested(arena, out, (Span){0});
@@ -284,11 +247,10 @@ void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out) {
     enter_tile(&gemm, loop, zero, block_if(arena, block, runs));
     facts_iter(lower->facts, &loop->loop.iters[0]);
     for (int i = leading_waits(body); i < body->count - 1; i++) lower_stmt(lower, body->items[i], &lowered);
-    Copies copies = {.gemm = &gemm, .loop = loop, .left = leaves_copies(body)};
+    Copies copies = {.gemm = &gemm, .loop = loop};
     sort_copies(&copies, &lowered);
     push_steps(&gemm, loop, &copies, &steps);
     *body = steps;
     block_push(arena, block, loop);
-    push_last_wait(lower, &copies, block);
     facts_release(lower->facts, mark);
 }

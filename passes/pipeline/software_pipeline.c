@@ -33,10 +33,7 @@ typedef struct Pipeline {
 } Pipeline;
 
 static Expr *slot_of(const Stmt *copy) {
-    const Buf *buf = async_target(copy);
-    if (!buf || buf->stage_dims != 1) return NULL;
-    if (copy->kind == STMT_CALL) return copy_of(copy).dst->dims[0].start;
-    return copy->loop.body.items[0]->store.indices[0];
+    return async_target(copy) ? copy_slot(copy) : NULL;
 }
 
 // Marks the copies that move; their number.

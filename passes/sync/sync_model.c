@@ -59,8 +59,8 @@ typedef struct State {
 // A statement whose body is being played.
 typedef struct Frame {
     const Stmt *stmt;
-    int64_t entered;
-    bool hoists;   // what is missing within is better put before it
+    int64_t entered, commits;   // what was played, and cp.async groups closed, before it
+    bool hoists;                // what is missing within is better put before it
 } Frame;
 
 enum { DEEPEST = 64 };
@@ -90,6 +90,7 @@ struct SyncModel {
     const Map *awaited;
     bool placing, failed;
     int64_t steps, played;   // statements, accesses
+    int64_t commits;         // cp.async groups closed
     int64_t work;            // comparisons of accesses, since a plan was begun or checked first
 };
 
@@ -236,7 +237,8 @@ static void do_barrier(State *s) {
     end_before(s, INT64_MAX);
 }
 
-static void do_commit(State *s) {
+static void do_commit(SyncModel *m, State *s) {
+    m->commits++;
     for (int i = 0; i < s->live.count; i++)
         if (s->live.items[i].pending) s->live.items[i].age++;
 }
@@ -258,7 +260,7 @@ static void drop_globals(State *s) {
 
 static void do_sync(SyncModel *m, State *s, const Sync *sync) {
     if (!sync) return;
-    if (sync->ops & SYNC_COMMIT) do_commit(s);
+    if (sync->ops & SYNC_COMMIT) do_commit(m, s);
     if (sync->wait >= 0) do_wait(m, s, sync->wait);
     if (sync->ops & SYNC_BULK) do_bulk_wait(m, s);
     if (sync->ops & SYNC_FENCE) do_fence(s);
@@ -320,7 +322,8 @@ static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *sta
     return waits && y->access->flag && !same_start(x, y->start, start, false);
 }
 
-// What is missing before the access; adds to *need. *latest: when the last of what needs a barrier was played.
+// What is missing before the access; adds to *need. *latest: when the last of what it is against was played; a wait is
+// before its use, but for that of a copy that starts.
 static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need,
                       int64_t *latest) {
     VEC_EACH (const Live, y, &s->live) {
@@ -336,6 +339,7 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
             if (!y->access->write) need->ops |= SYNC_BULK;
         } else if (y->pending) {
             int groups = y->age < 0 ? 0 : y->age;
+            if (!x->async || y->born > *latest) *latest = x->async ? y->born : INT64_MAX;
             if (y->age < 0) need->ops |= SYNC_COMMIT;
             if (need->wait < 0 || groups < need->wait) need->wait = groups;
         }
@@ -345,8 +349,9 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
     }
 }
 
-// A barrier against what was there before a loop belongs before the loop: it runs once there. So it is with the `if`
-// around started copies, whose group must stay one. Returns the outermost such statement, NULL for none.
+// A barrier against what was there before a loop belongs before the loop: it runs once there. So it is with a wait
+// before a copy starts, which would make the copies of a prologue one by one; and with the `if` around started copies,
+// whose group must stay one. Returns the outermost such statement, NULL for none.
 static const Frame *hoisted(const SyncModel *m, int64_t latest) {
     for (int i = 0; i < m->depth && i < DEEPEST; i++)
         if (m->frames[i].hoists && latest < m->frames[i].entered) return &m->frames[i];
@@ -370,12 +375,24 @@ static void add_to_plan(SyncModel *m, const Sync *need) {
     if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
 }
 
+// The wait, where fewer groups were closed yet: those of copies from before it.
+static void hoist_wait(SyncModel *m, State *s, Sync *need, const Frame *frame) {
+    if (need->wait < 0) return;
+    for (int i = 0; i < s->live.count; i++) {
+        Live *live = &s->live.items[i];
+        if (!live->access->tma && live->born < frame->entered && live->age >= need->wait) live->pending = false;
+    }
+    int64_t closed = m->commits - frame->commits;
+    need->wait = need->wait > closed ? need->wait - (int)closed : 0;
+}
+
 static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
-    const Frame *frame = need->wait < 0 && !(need->ops & (SYNC_BULK | SYNC_FENCE)) ? hoisted(m, latest) : NULL;
+    const Frame *frame = need->ops & (SYNC_BULK | SYNC_FENCE | SYNC_COMMIT) ? NULL : hoisted(m, latest);
     if (frame) {
         need->before = frame->stmt;
         need->at_end = NULL;
-        end_before(s, frame->entered);
+        hoist_wait(m, s, need, frame);
+        if (need->ops & SYNC_BARRIER) end_before(s, frame->entered);
     } else {
         do_sync(m, s, need);
     }
@@ -486,10 +503,41 @@ static void forget_assigned(SyncModel *m, const Block *block) {
 
 // ---- control ----
 
+static bool fills_slots_of(const Block *block, const Var *iter) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind == STMT_LET) continue;
+        if (stmt->kind == STMT_IF && fills_slots_of(&stmt->if_.then, iter)) continue;
+        const Expr *slot = starts_copy(stmt) ? copy_slot(stmt) : NULL;
+        if (!slot || !is_binary(slot, BIN_MOD) || !expr_uses_var(slot, iter)) return false;
+    }
+    return true;
+}
+
+// Nothing but copies that start, what they wait for, and a gemm.
+static bool is_gemm_loop(const Stmt *loop) {
+    const Block *body = &loop->loop.body;
+    if (loop->loop.count != 1 || !is_call(vec_last(body), OP_GEMM)) return false;
+    FOR_EACH_ITEM (stmt, body) {
+        bool waits = is_call(stmt, OP_AWAIT) || is_call(stmt, OP_BARRIER) || is_call(stmt, OP_CP_ASYNC_WAIT);
+        bool copies = starts_copy(stmt) || stmt->kind == STMT_IF || is_call(stmt, OP_CP_ASYNC_COMMIT);
+        if (!waits && !copies && !is_call(stmt, OP_GEMM)) return false;
+    }
+    return true;
+}
+
+// Lowering may start the copies although the condition is false: they write zeros then (lower_gemm_loop.c).
+static bool may_fill_with_zeros(const SyncModel *m, const Stmt *guard) {
+    const Stmt *loop = NULL;
+    for (int i = 0; i < m->depth && i < DEEPEST; i++)
+        if (m->frames[i].stmt->kind == STMT_FOR) loop = m->frames[i].stmt;
+    return loop && is_gemm_loop(loop) && guard->if_.otherwise.count == 0 &&
+           fills_slots_of(&guard->if_.then, loop->loop.iters[0].var);
+}
+
 static void play_if(SyncModel *m, State *s, Stmt *stmt) {
     Affine condition = affine_of(m->env, stmt->if_.condition);
     int64_t decided;
-    if (affine_is_const(&condition, &decided)) {
+    if (affine_is_const(&condition, &decided) && (decided || !may_fill_with_zeros(m, stmt))) {
         play_block(m, s, decided ? &stmt->if_.then : &stmt->if_.otherwise);
         return;
     }
@@ -598,7 +646,7 @@ static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
     case OP_BARRIER:
         if (!stmt->call.count || !stmt->call.args[0].value) do_barrier(s);
         return true;
-    case OP_CP_ASYNC_COMMIT: do_commit(s); return true;
+    case OP_CP_ASYNC_COMMIT: do_commit(m, s); return true;
     case OP_CP_ASYNC_WAIT:
         if (expr_const(stmt->call.args[0].value, &groups)) do_wait(m, s, groups);
         return true;
@@ -617,7 +665,7 @@ static void play_mbarrier_wait(SyncModel *m, State *s, const Stmt *wait) {
 static void enter(SyncModel *m, const Stmt *stmt) {
     bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
     bool hoists = loop || map_has(m->plan->commits, stmt);
-    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, ++m->played, hoists};
+    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, ++m->played, m->commits, hoists};
     m->depth++;
 }
 
@@ -645,7 +693,7 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     default: break;
     }
     m->depth--;
-    if (map_has(m->plan->commits, stmt)) do_commit(s);
+    if (map_has(m->plan->commits, stmt)) do_commit(m, s);
 }
 
 static void play_block(SyncModel *m, State *s, Block *block) {
