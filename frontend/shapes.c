@@ -7,7 +7,7 @@
 //     copy(Q[b, h, m * BM, 0], Qs)       Qs: [128, 64]  ->  Q[b, h, m * 128 +: 128, 0 +: 64]
 //     copy(x[row, :], v)                 the row dim is dropped, the other is whole
 //
-// An extent that is not constant clips; its tile is then the other side's.
+// An extent that is not constant clips, and so does `clip(n)`; its tile is then the other side's.
 #include "frontend/sema.h"
 #include "support/strbuf.h"
 #include <string.h>
@@ -139,6 +139,7 @@ typedef struct Written {
     bool transposed, starts_only, open;   // open: trailing indices are missing
     DimKind kinds[LAYOUT_MAX_RANK];
     Expr *starts[LAYOUT_MAX_RANK], *extents[LAYOUT_MAX_RANK];
+    bool clips[LAYOUT_MAX_RANK];   // by its extent: that is no constant, or in clip(..)
     Span span;
 } Written;
 
@@ -156,9 +157,12 @@ static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
     w->kinds[dim] = index->kind == N_SPAN ? DIM_SPAN : DIM_PLAIN;
     w->starts[dim] = index_expression(s, index->kind == N_SPAN ? index->kids[0] : index);
     if (index->kind != N_SPAN) return check_index(s, w->buf, dim, w->starts[dim], index->span);
-    w->extents[dim] = index_expression(s, index->kids[1]);
+    const Node *written = index->kids[1];
+    bool clips = written->kind == N_CALL && written->count == 1 && strcmp(written->text, "clip") == 0;
+    w->extents[dim] = index_expression(s, clips ? written->kids[0] : written);
     int64_t extent;
-    if (!expr_const(w->extents[dim], &extent) || extent > 0) return true;
+    w->clips[dim] = clips || !expr_const(w->extents[dim], &extent);
+    if (w->clips[dim] || extent > 0) return true;
     diag(s->sink, index->kids[1]->span, T_EXTENT_POSITIVE, (long long)extent);
     return false;
 }
@@ -208,14 +212,15 @@ static void exchange(Shape *shape) {
     shape->tiles[shape->rank - 2] = last;
 }
 
-// The shape that the operand has by itself: dims that are not plain.
-static Shape own_shape(Sema *s, const Written *w) {
+// The shape that the operand has by itself: dims that are not plain. One that clips from index 0 on is as long as the
+// buffer, where nothing else says how long it is (`otherwise`).
+static Shape own_shape(Sema *s, const Written *w, bool otherwise) {
     Shape shape = {0};
     for (int i = 0; i < w->buf->rank; i++) {
         if (w->kinds[i] == DIM_PLAIN) continue;
         int64_t tile = -1;
-        if (!expr_const(extent_of(s, w, i), &tile) && expr_is_int(w->starts[i], 0))
-            tile = extent_or_unknown(s, w->buf, i);
+        if (!w->clips[i]) expr_const(extent_of(s, w, i), &tile);
+        else if (otherwise && expr_is_int(w->starts[i], 0)) tile = extent_or_unknown(s, w->buf, i);
         shape.tiles[shape.rank++] = tile;
     }
     if (w->transposed) exchange(&shape);
@@ -282,7 +287,7 @@ static bool all_known(Sema *s, const Written *w, Shape shape) {
 Region *region_alone(Sema *s, const Node *node, const char *what) {
     Written w;
     if (!read_operand(s, node, &w) || !stand_alone(s, &w, what)) return NULL;
-    Shape shape = own_shape(s, &w);
+    Shape shape = own_shape(s, &w, true);
     if (!check_transposed(s, &w, shape.rank) || !all_known(s, &w, shape)) return NULL;
     return make_region(s, &w, shape);
 }
@@ -298,8 +303,12 @@ static void mismatch(Sema *s, const Written *a, Shape shape_a, const Written *b,
 // Both shapes are known in themselves: they must agree; what one does not know it takes from the other.
 static bool agree(Sema *s, const Written *a, Shape *shape_a, const Written *b, Shape *shape_b) {
     bool fine = shape_a->rank == shape_b->rank;
+    Shape guess_a = own_shape(s, a, true), guess_b = own_shape(s, b, true);
     for (int i = 0; fine && i < shape_a->rank; i++) {
         int64_t *x = &shape_a->tiles[i], *y = &shape_b->tiles[i];
+        if (*x < 0) *x = *y;
+        if (*y < 0) *y = *x;
+        if (*x < 0) *x = guess_a.tiles[i], *y = guess_b.tiles[i];
         if (*x < 0) *x = *y;
         if (*y < 0) *y = *x;
         fine = *x == *y;
@@ -342,7 +351,7 @@ bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged
         if (a.open && b.open) b.starts_only = false;
     }
     b.transposed ^= exchanged;   // transpose(src, dst) is copy(src, dst.T); put back below
-    Shape shape_a = own_shape(s, &a), shape_b = own_shape(s, &b);
+    Shape shape_a = own_shape(s, &a, b.starts_only), shape_b = own_shape(s, &b, a.starts_only);
     if (a.starts_only) shape_a = shape_b;
     if (b.starts_only) shape_b = shape_a;
     if (!check_transposed(s, &a, shape_a.rank) || !check_transposed(s, &b, shape_b.rank)) return false;

@@ -59,6 +59,7 @@ int64_t buf_slot_bytes(const Buf *buf);        // bytes of one slot's elements, 
 int64_t buf_slot_space(const Buf *buf);        // of the memory that a slot takes: of its layout's image, if it has one
 int64_t buf_space(const Buf *buf);             // ... that all slots take
 
+// A tile of 0 stands for the extent.
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
 Region *region_whole(Arena *arena, Buf *buf);
 Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices);   // all dims plain indices

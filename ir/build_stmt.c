@@ -73,7 +73,7 @@ Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transpose
     region->dims = arena_copy(arena, dims, sizeof *dims * (size_t)buf->rank);
     for (int i = 0; i < region->count; i++) {
         RegionDim *dim = &region->dims[i];
-        if (dim->extent && dim->extent->kind == EXPR_INT) dim->tile = dim->extent->integer;
+        if (!dim->tile && dim->extent) expr_const(dim->extent, &dim->tile);
     }
     return region;
 }

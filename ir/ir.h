@@ -242,9 +242,9 @@ struct Expr {
 // ---- regions: a tile of a buffer as an operand ----
 typedef struct RegionDim {
     Expr *start;    // first index (i64)
-    Expr *extent;   // elements that are there; NULL: a plain index, the dim is dropped. Not a constant: clips (reads 0,
-                    // writes nothing beyond)
-    int64_t tile;   // extent of the operand in this dim (the other side's); equals extent when that is constant
+    Expr *extent;   // elements that are there; NULL: a plain index, the dim is dropped. Not the constant `tile`: clips
+                    // (reads 0, writes nothing beyond)
+    int64_t tile;   // extent of the operand in this dim (the other side's)
 } RegionDim;
 
 struct Region {

@@ -67,6 +67,7 @@ static bool is_whole_from(const Region *region, int first) {
         const RegionDim *dim = &region->dims[i];
         if (!dim->extent || !expr_is_int(dim->start, 0) || !expr_equal(dim->extent, region->buf->shape[i]))
             return false;
+        if (dim->tile > 0 && dim->extent->kind == EXPR_INT && dim->extent->integer != dim->tile) return false;
     }
     return true;
 }

@@ -233,9 +233,14 @@ void put_expr(Printer *p, const Expr *e, int level, Place place) {
 }
 
 // ---- regions, operands ----
+static bool clips_by_constant(const RegionDim *dim) {
+    int64_t extent;
+    return dim->extent && dim->tile > 0 && expr_const(dim->extent, &extent) && extent != dim->tile;
+}
+
 static bool dim_whole(const Region *region, int dim) {
     const RegionDim *d = &region->dims[dim];
-    return d->extent && dim < region->buf->rank && expr_is_int(d->start, 0) &&
+    return d->extent && dim < region->buf->rank && expr_is_int(d->start, 0) && !clips_by_constant(d) &&
            expr_equal(d->extent, region->buf->shape[dim]);
 }
 
@@ -252,8 +257,10 @@ void put_region(Printer *p, const Region *region) {
         }
         put_expr(p, dim->start, 0, exactly(TYPE_I64));
         if (!dim->extent) continue;
-        sb_str(p->out, " +: ");
+        bool clips = clips_by_constant(dim);
+        sb_str(p->out, clips ? " +: clip(" : " +: ");
         put_expr(p, dim->extent, 0, exactly(TYPE_I64));
+        if (clips) sb_char(p->out, ')');
     }
     if (!whole) sb_char(p->out, ']');
     if (region->transposed) sb_str(p->out, ".T");

@@ -158,7 +158,7 @@ static void unclip(Simplifier *s, Arg *arg) {
     for (int i = 0; region && i < region->count; i++) {
         RegionDim dim = region->dims[i];
         int64_t extent;
-        if (!dim.extent || expr_const(dim.extent, &extent)) continue;
+        if (!dim.extent || (expr_const(dim.extent, &extent) && extent <= dim.tile)) continue;
         if (!provably(s, BIN_GE, dim.extent, e_int(s->arena, dim.tile))) continue;
         RegionDim *dims = arena_copy(s->arena, region->dims, sizeof *dims * (size_t)region->count);
         dims[i].extent = e_int(s->arena, dim.tile);

@@ -202,6 +202,10 @@ static void regions_have_shapes(void **state) {
     assert_int_equal(region_rank(slice), 2);
     assert_int_equal(region_extent(slice, 0), 8);   // transposed
     assert_int_equal(region_extent(slice, 1), 32);
+    dims[2].tile = 64;   // clips
+    Region *clipped = region_new(arena, buf, dims, false, (Span){0});
+    assert_int_equal(region_extent(clipped, 1), 64);
+    assert_false(region_is_whole_slot(clipped));
 }
 
 static void blocks_grow_and_shrink(void **state) {
