@@ -321,12 +321,12 @@ static Value int_extreme(Gen *gen, bool is_max, bool is_signed, Value a, Value b
     return CALL(gen, name, LLVMTypeOf(a), a, b);
 }
 
-// min and max of floats give the operand that is a number when the other is NaN (C's fmin and fmax).
+// min and max of floats: a NaN loses against a number, and -0 is less than 0 (IEEE 754-2019, minimumNumber).
 static Value float_extreme(Gen *gen, bool is_max, Type type, Value a, Value b) {
     a = to_compute(gen, a, type);
     b = to_compute(gen, b, type);
-    const char *f32_name = is_max ? "llvm.maxnum.f32" : "llvm.minnum.f32";
-    const char *f64_name = is_max ? "llvm.maxnum.f64" : "llvm.minnum.f64";
+    const char *f32_name = is_max ? "llvm.maximumnum.f32" : "llvm.minimumnum.f32";
+    const char *f64_name = is_max ? "llvm.maximumnum.f64" : "llvm.minimumnum.f64";
     Value result = CALL(gen, is_f64(gen, a) ? f64_name : f32_name, LLVMTypeOf(a), a, b);
     return from_compute(gen, result, type);
 }

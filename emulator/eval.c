@@ -143,8 +143,8 @@ static void float_op(const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b
     case X_FMUL: FLOATING(a->f[l] * b->f[l]);
     case X_FDIV: FLOATING(a->f[l] / b->f[l]);
     case X_FMOD: FLOATING(fmod(a->f[l], b->f[l]));
-    case X_FMIN: EACH_LANE(dst->f[l] = fmin(a->f[l], b->f[l])) break;
-    case X_FMAX: EACH_LANE(dst->f[l] = fmax(a->f[l], b->f[l])) break;
+    case X_FMIN: EACH_LANE(dst->f[l] = number_min(a->f[l], b->f[l])) break;
+    case X_FMAX: EACH_LANE(dst->f[l] = number_max(a->f[l], b->f[l])) break;
     case X_FEQ: EACH_LANE(dst->i[l] = a->f[l] == b->f[l]) break;
     case X_FNE: EACH_LANE(dst->i[l] = a->f[l] != b->f[l]) break;
     case X_FLT: EACH_LANE(dst->i[l] = a->f[l] < b->f[l]) break;

@@ -55,10 +55,10 @@ static Word atomic_result(OpId op, Type type, Word old, Word v, Word expected) {
             return word_convert(type, TYPE_F64, (Word){.f = type == TYPE_F64 ? old.f + v.f : (float)(old.f + v.f)});
         return (Word){.i = int_wrap(type, (int64_t)((uint64_t)old.i + (uint64_t)v.i))};
     case OP_ATOMIC_MAX:
-        if (floating) return (Word){.f = fmax(old.f, v.f)};
+        if (floating) return (Word){.f = number_max(old.f, v.f)};
         return type == TYPE_U64 ? ((uint64_t)old.i > (uint64_t)v.i ? old : v) : old.i > v.i ? old : v;
     case OP_ATOMIC_MIN:
-        if (floating) return (Word){.f = fmin(old.f, v.f)};
+        if (floating) return (Word){.f = number_min(old.f, v.f)};
         return type == TYPE_U64 ? ((uint64_t)old.i < (uint64_t)v.i ? old : v) : old.i < v.i ? old : v;
     case OP_ATOMIC_AND: return (Word){.i = old.i & v.i};
     case OP_ATOMIC_OR: return (Word){.i = old.i | v.i};

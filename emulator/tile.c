@@ -245,12 +245,12 @@ static Word combine(OpId op, Type type, Word a, Word b) {
     switch (op) {
     case OP_REDUCE_MAX:
     case OP_SCAN_MAX:
-        if (floating) out.f = fmax(a.f, b.f);
+        if (floating) out.f = number_max(a.f, b.f);
         else if (type == TYPE_U64) out.i = (uint64_t)a.i > (uint64_t)b.i ? a.i : b.i;
         else out.i = a.i > b.i ? a.i : b.i;
         return out;
     case OP_REDUCE_MIN:
-        if (floating) out.f = fmin(a.f, b.f);
+        if (floating) out.f = number_min(a.f, b.f);
         else if (type == TYPE_U64) out.i = (uint64_t)a.i < (uint64_t)b.i ? a.i : b.i;
         else out.i = a.i < b.i ? a.i : b.i;
         return out;

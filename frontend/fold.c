@@ -51,7 +51,7 @@ static Value fold_int(Sema *s, BinaryOp op, Wide a, Wide b, Span span) {
 static Value fold_float(Sema *s, BinaryOp op, Value left, Value right, Span span) {
     double a = left.kind == VALUE_FLOAT ? left.real : (double)left.integer;
     double b = right.kind == VALUE_FLOAT ? right.real : (double)right.integer;
-    if (op == BIN_DIV && b == 0) {
+    if (op == BIN_DIV && right.kind == VALUE_INT && b == 0) {
         diag(s->sink, span, T_ZERO_DIVISOR, "/");
         return value_poison(span);
     }

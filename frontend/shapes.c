@@ -419,7 +419,17 @@ static bool check_scan(Sema *s, OpId op, const Arg *args, Span span) {
     return false;
 }
 
+static bool check_elements(Sema *s, OpId op, const Arg *args, Span span) {
+    for (int i = 0; i < (op == OP_GEMM ? 3 : 2) && args[i].region; i++)
+        if (!op_takes_element(op, args[i].region->buf->type)) {
+            diag(s->sink, span, T_OPERAND_TYPE, op_info(op)->text, type_text(args[i].region->buf->type));
+            return false;
+        }
+    return true;
+}
+
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span) {
+    if (!check_elements(s, op, args, span)) return false;
     if (op == OP_GEMM) return check_gemm(s, args, span);
     if (op_is(op, OP_CLASS_REDUCTION)) return check_reduce(s, op, args, span);
     if (op == OP_SCAN_SUM || op == OP_SCAN_MAX) return check_scan(s, op, args, span);

@@ -275,7 +275,8 @@ Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span) {
         diag(s->sink, span, T_OPERAND_TYPES, op_texts[op], value_text(s, a), value_text(s, b));
         return value_poison(span);
     }
-    if ((op == BIN_DIV || op == BIN_MOD) && is_zero(s, out[1])) {
+    bool whole = b.kind == VALUE_INT || type_is_int(out[1]->type);   // x / 0.0 is an infinity or NaN
+    if ((op == BIN_DIV || op == BIN_MOD) && whole && is_zero(s, out[1])) {
         diag(s->sink, span, T_ZERO_DIVISOR, op_texts[op]);
         return value_poison(span);
     }

@@ -90,3 +90,9 @@ OpId op_named(const char *text) {
     while (op < OP_COUNT && strcmp(op_rows[op].text, text) != 0) op++;
     return (OpId)op;
 }
+
+bool op_takes_element(OpId op, Type type) {
+    if (op == OP_REDUCE_ANY || op == OP_REDUCE_ALL) return type == TYPE_BOOL;
+    bool computes = op == OP_GEMM || op == OP_SCAN_SUM || op == OP_SCAN_MAX || op_is(op, OP_CLASS_REDUCTION);
+    return !computes || type_is_int(type) || type_is_float(type);
+}

@@ -62,7 +62,7 @@ static void loop_of_copy(Arena *arena, const Region *src, const Region *dst, boo
     EXPECT(arena_failure(arena), region_rank(src) == region_rank(dst), "a copy of rank %d to rank %d", region_rank(src),
            region_rank(dst));
     space_of_region(arena, dst, loop, at);
-    for (int d = 0; d < loop->rank; d++) from[d] = at[transpose ? loop->rank - 1 - d : d];
+    for (int d = 0; d < loop->rank; d++) from[d] = at[transpose && d >= loop->rank - 2 ? 2 * loop->rank - 3 - d : d];
     Expr *value = e_load(arena, src->buf, src->count, region_indices(arena, src, from));
     Expr *clip = region_clip(arena, src, from);
     push_store(arena, dst, at, clip ? e_select(arena, clip, value, e_zero(arena, value->type)) : value, loop);
