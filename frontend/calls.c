@@ -323,6 +323,7 @@ static void op_statement(Sema *s, const OpInfo *info, const Node *call, bool is_
     int count;
     Arg *args = operands_of(s, info, call, &count);
     if (!args || !check_tile_op(s, info->id, args, call->span)) return;
+    if (!is_async) separate_operands(s, info->id, count, args, call->span);
     Stmt *stmt = s_call(s->arena, info->id, count, args);
     stmt->loc = place_of(s, call->span);
     stmt->call.is_async = is_async;

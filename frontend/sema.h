@@ -192,6 +192,10 @@ bool is_element(const Node *node);
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span);
 Expr *known_extent(Sema *s, const Buf *buf, int dim);   // with compile-time values put in
 
+// ---- overlap.c ----
+// Copies the sources of a tile operation that may overlap its destination.
+void separate_operands(Sema *s, OpId op, int count, Arg *args, Span span);
+
 // ---- decl.c ----
 Attr *attributes(Sema *s, const Node *list, char where, Span *loc);   // @loc goes to *loc when given
 void declarations(Sema *s, const Node *node);
