@@ -75,25 +75,6 @@ typedef struct PassOptions {
 bool run_passes(Module *module, const Target *target, const PassOptions *options, const PassHooks *hooks);
 void passes_document(StrBuf *out);   // docs/passes.md from the registry
 
-// ---- the passes, one file each, in pipeline order ----
-bool pass_simplify(PassContext *context, Func *kernel);
-bool pass_swap_operands(PassContext *context, Func *kernel);
-bool pass_split_k(PassContext *context, Func *kernel);
-bool pass_tile_scheduler(PassContext *context, Func *kernel);
-bool pass_select(PassContext *context, Func *kernel);
-bool pass_multi_buffer(PassContext *context, Func *kernel);
-bool pass_lazy_rescale(PassContext *context, Func *kernel);
-bool pass_warp_specialize(PassContext *context, Func *kernel);
-bool pass_software_pipeline(PassContext *context, Func *kernel);
-bool pass_insert_mbarriers(PassContext *context, Func *kernel);
-bool pass_hoist_guards(PassContext *context, Func *kernel);
-bool pass_peel_loops(PassContext *context, Func *kernel);
-bool pass_layout_inference(PassContext *context, Func *kernel);
-bool pass_partial_reductions(PassContext *context, Func *kernel);
-bool pass_stage_through_shared(PassContext *context, Func *kernel);
-bool pass_swizzle_allocation(PassContext *context, Func *kernel);
-bool pass_insert_sync(PassContext *context, Func *kernel);
-bool pass_lower_tile_op(PassContext *context, Func *kernel);
-bool pass_vectorize(PassContext *context, Func *kernel);
-bool pass_unroll(PassContext *context, Func *kernel);
-bool pass_annotate_kernel(PassContext *context, Func *kernel);
+// ---- the passes: the function of each row, one file each ----
+#define PASS(suffix, ...) bool pass_##suffix(PassContext *context, Func *kernel);
+#include "passes/passes.def"
