@@ -275,7 +275,7 @@ static void emit_kernel(Gen *gen, const Func *kernel) {
     open_body(gen);
     gen->kernel.thread = call_named(gen, "llvm.nvvm.read.ptx.sreg.tid.x", gen->types.i32, 0, NULL);
     if (gen->cluster.ctas > 1) start_cluster(gen);
-    gen->kernel.warp = has_roles(kernel) ? uniform_warp(gen) : NULL;
+    gen->kernel.warp = func_has_roles(kernel) ? uniform_warp(gen) : NULL;
     gen->address.shared = gen->common->has_wgmma ? shared_base(gen) : gen->address.shared_symbol;
     gen->address.shared_units = gen->common->has_wgmma ? shared_units(gen, gen->address.shared) : NULL;
     bind_params(gen, kernel);

@@ -368,19 +368,6 @@ static int64_t thread_extent(Gen *gen, const Stmt *stmt) {
     return count;
 }
 
-static bool find_role(Visitor *visitor, Stmt *stmt) {
-    *(bool *)visitor->user |= stmt->kind == STMT_ROLE;
-    return true;
-}
-
-bool has_roles(const Func *kernel) {
-    bool found = false;
-    Visitor visitor = {.stmt = find_role, .user = &found};
-    Block body = kernel->body;
-    visit_block(&visitor, &body);
-    return found;
-}
-
 static bool roles_set_registers(const Block *block) {
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];

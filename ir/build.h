@@ -51,6 +51,7 @@ bool expr_equal(const Expr *a, const Expr *b);    // structurally, without place
 Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc);
 Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc);
 Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
+const Buf *buf_root(const Buf *buf);           // that owns the storage: follows alias_of
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
 int64_t buf_elements(const Buf *buf);          // of constant extents
 int buf_slot_rank(const Buf *buf);             // dims of one slot: of a tile without those of its slots
@@ -83,6 +84,7 @@ Stmt *s_if_only(Arena *arena, Expr *condition, Stmt *stmt);   // around one stat
 Stmt *s_assume(Arena *arena, Expr *condition, Span loc);
 Stmt *s_block(Arena *arena);
 Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);
+void iter_insert(Arena *arena, Iter **iters, int *count, int at, Iter iter);
 Iter iter_new(Arena *arena, Var *var, Expr *end);                    // 0 .. end by 1
 Stmt *s_copy(Arena *arena, Region *src, Region *dst, Span loc);      // copy(src, dst)
 void call_set_arg(Arena *arena, Stmt *call, int operand, Arg arg);   // also one behind those that it has
@@ -106,6 +108,7 @@ Block *block_if(Arena *arena, Block *block, Expr *condition);   // its body; NUL
 
 // Scalar arithmetic in the exact semantics of the language (used by folding and by the emulator):
 double float_round(Type type, double value);   // to nearest even; e4m3/e5m2 saturate; f64 unchanged
+int64_t gcd64(int64_t a, int64_t b);           // of absolute values; gcd(0, x) = |x|
 int64_t int_wrap(Type type, int64_t value);
 // a op b for operands of `type`, before wrapping to the type; false where it must not fold (a division by 0).
 bool int_binary(BinaryOp op, Type type, int64_t a, int64_t b, int64_t *out);

@@ -24,6 +24,11 @@ Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int r
     return buf_new(arena, name, scope, type, rank, extents, loc);
 }
 
+const Buf *buf_root(const Buf *buf) {
+    while (buf->alias_of) buf = buf->alias_of;
+    return buf;
+}
+
 int64_t buf_extent(const Buf *buf, int dim) {
     int64_t extent;
     return expr_const(buf->shape[dim], &extent) ? extent : -1;
@@ -174,6 +179,15 @@ Stmt *s_for(Arena *arena, LoopKind kind, Var *var, Expr *begin, Expr *end) {
 
 Iter iter_new(Arena *arena, Var *var, Expr *end) {
     return (Iter){.var = var, .begin = e_int(arena, 0), .end = end, .step = e_int(arena, 1)};
+}
+
+void iter_insert(Arena *arena, Iter **iters, int *count, int at, Iter iter) {
+    Iter *all = NEW_ARRAY(arena, Iter, *count + 1);
+    assert(at <= *count);
+    for (int i = 0; i < *count; i++) all[i < at ? i : i + 1] = (*iters)[i];
+    all[at] = iter;
+    *iters = all;
+    ++*count;
 }
 
 Stmt *s_if(Arena *arena, Expr *condition) {

@@ -16,7 +16,7 @@
 #include "ir/build.h"
 #include "ir/linear.h"
 #include "ir/match.h"
-#include "ir/rewrite.h"
+#include "ir/query.h"
 #include "support/map.h"
 
 typedef enum { FACT_VAR, FACT_NONNEGATIVE, FACT_MULTIPLE, FACT_ALIGNED, FACT_CONDITION } FactKind;
@@ -287,21 +287,6 @@ bool prove_aligned(const Facts *facts, const Buf *buf, int64_t bytes) {
 
 // ---- learning ----
 
-// Facts outlive the moment, so what they name must too: no memory, no variable that is assigned to.
-static bool find_unstable(Visitor *visitor, Expr *e) {
-    bool *unstable = visitor->user;
-    *unstable |= e->kind == EXPR_LOAD || (e->kind == EXPR_VAR && e->var->kind == VAR_MUTABLE) ||
-                 (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
-    return !*unstable;
-}
-
-static bool stable(const Expr *e) {
-    bool unstable = false;
-    Visitor visitor = {.expr = find_unstable, .user = &unstable};
-    visit_expr(&visitor, (Expr *)e);
-    return !unstable;
-}
-
 static void learn_range(Facts *facts, const Var *var, Range range) {
     Fact fact = var_fact(facts, var);
     if (range.low > fact.range.low) fact.range.low = range.low;
@@ -399,7 +384,7 @@ void facts_assume(Facts *facts, const Expr *e, bool holds) {
         facts_assume(facts, e->binary.b, holds);
         return;
     }
-    if (!stable(e)) return;
+    if (!expr_is_stable(e)) return;   // facts outlive the moment, so what they name must too
     if (e->kind == EXPR_VAR && e->type == TYPE_BOOL) {
         learn_range(facts, e->var, (Range){holds, holds});
         return;
@@ -421,7 +406,7 @@ void facts_bind(Facts *facts, const Var *var, const Expr *value) {
     Fact fact = var_fact(facts, var);
     fact.range = range_of(facts, value);
     fact.multiple = multiple_of(facts, value);
-    fact.expr = stable(value) ? value : NULL;
+    fact.expr = expr_is_stable(value) ? value : NULL;
     push_fact(facts, fact);
 }
 
@@ -438,8 +423,9 @@ void facts_iter(Facts *facts, const Iter *iter) {
     if (multiple > 1) learn_multiple(facts, iter->var, multiple);
 
     Expr *index = e_var(facts->arena, iter->var);
-    if (iter->begin->kind != EXPR_INT && stable(iter->begin)) learn_comparison(facts, BIN_LE, iter->begin, index);
-    if (iter->end->kind != EXPR_INT && stable(iter->end)) learn_comparison(facts, BIN_LT, index, iter->end);
+    if (iter->begin->kind != EXPR_INT && expr_is_stable(iter->begin))
+        learn_comparison(facts, BIN_LE, iter->begin, index);
+    if (iter->end->kind != EXPR_INT && expr_is_stable(iter->end)) learn_comparison(facts, BIN_LT, index, iter->end);
 }
 
 Facts *facts_new(Arena *arena, const Func *func) {

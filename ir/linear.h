@@ -52,7 +52,6 @@ bool wide_fits(Type type, Wide range);
 bool linear_exact(const Facts *facts, const Linear *sum);   // its value as true integers never leaves the type
 Range type_range(Type type);
 
-int64_t gcd64(int64_t a, int64_t b);   // of absolute values; gcd(0, x) = |x|
 Int128 floor_div128(Int128 a, Int128 b);
 bool linear_prove_nonnegative(const Facts *facts, const Linear *sum);   // as a true integer
 int64_t multiple_product(int64_t a, int64_t b);                         // of two multiples, capped at 2^62

@@ -47,6 +47,15 @@ bool expr_reads_memory(const Expr *expr) {
     return any_expr(expr, reads_memory, NULL);
 }
 
+static bool is_mutable(const Expr *e, const void *what) {
+    (void)what;
+    return e->kind == EXPR_VAR && e->var->kind == VAR_MUTABLE;
+}
+
+bool expr_is_stable(const Expr *expr) {
+    return !expr_reads_memory(expr) && !any_expr(expr, is_mutable, NULL);
+}
+
 static bool must_not_repeat(const Expr *e, const void *what) {
     (void)what;
     return e->kind == EXPR_CALL && op_must_not_repeat(e->call.op);
@@ -118,6 +127,15 @@ bool func_calls(const Func *func, OpId op) {
     return block_calls(&func->body, op);
 }
 
+static bool is_role(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_ROLE;
+}
+
+bool func_has_roles(const Func *func) {
+    return block_any(&func->body, is_role, NULL);
+}
+
 // ---- clusters ----
 static bool is_cluster_call(const Expr *e, const void *what) {
     (void)what;
@@ -145,13 +163,8 @@ typedef struct EffectWalk {
     EffectVec *out;
 } EffectWalk;
 
-static Buf *storage_root(Buf *buf) {
-    while (buf->alias_of) buf = buf->alias_of;
-    return buf;
-}
-
 static void add_effect(EffectWalk *walk, Buf *buf, Region *region, Access access, Proxy proxy, OpId op) {
-    Effect effect = {storage_root(buf), region, access, proxy, op};
+    Effect effect = {(Buf *)buf_root(buf), region, access, proxy, op};
     vec_push(walk->arena, walk->out, effect);
 }
 

@@ -256,7 +256,7 @@ void map_block(Mapper *mapper, Block *block) {
 }
 
 // ---- mapping statements ----
-void rewrite_block(StmtMapper *mapper, Block *block) {
+bool rewrite_block(StmtMapper *mapper, Block *block) {
     Block out = {0};
     for (int i = 0; i < block->count; i++) {
         Stmt *stmt = block->items[i];
@@ -265,6 +265,7 @@ void rewrite_block(StmtMapper *mapper, Block *block) {
         mapper->stmt(mapper, stmt, &out);
     }
     *block = out;
+    return mapper->changed;
 }
 
 // ---- substitution ----

@@ -42,8 +42,9 @@ typedef struct StmtMapper {
     Arena *arena;
     void (*stmt)(struct StmtMapper *mapper, Stmt *stmt, Block *out);
     void *user;
+    bool changed;   // `stmt` sets it when it changes something
 } StmtMapper;
-void rewrite_block(StmtMapper *mapper, Block *block);
+bool rewrite_block(StmtMapper *mapper, Block *block);   // returns mapper->changed
 
 // ---- substitution and cloning ----
 typedef struct Subst Subst;   // Var -> Expr, Buf -> Buf
@@ -61,12 +62,14 @@ Region *clone_region(Arena *arena, Subst *subst, const Region *region);
 
 bool expr_uses_var(const Expr *expr, const Var *var);
 bool expr_reads_memory(const Expr *expr);      // any load
+bool expr_is_stable(const Expr *expr);         // the value changes only where it is bound: no memory, no `var`
 bool expr_must_not_repeat(const Expr *expr);   // a call inside may be evaluated only once (op_must_not_repeat)
 bool expr_writes_memory(const Expr *expr);     // an atomic inside
 bool expr_uses_buf(const Expr *expr, const Buf *buf);
 bool stmt_uses_buf(const Stmt *stmt, const Buf *buf);   // it or what is below
 bool block_uses_buf(const Block *block, const Buf *buf);
 bool func_calls(const Func *func, OpId op);   // as a statement
+bool func_has_roles(const Func *func);
 // Blocks of a cluster of the kernel, where some operation reaches from one to another; else 1: that a grid declares
 // clusters changes nothing by itself.
 int func_cluster(const Func *kernel);

@@ -3,15 +3,6 @@
 
 // ---- properties of expressions ----
 
-static bool is_mutable(const Expr *e, const void *what) {
-    (void)what;
-    return e->kind == EXPR_VAR && e->var->kind == VAR_MUTABLE;
-}
-
-bool expr_is_stable(const Expr *expr) {
-    return !expr_reads_memory(expr) && !any_expr(expr, is_mutable, NULL);
-}
-
 static bool has_effect(const Expr *e, const void *what) {
     (void)what;
     return e->kind == EXPR_CALL && !op_is_pure(e->call.op);
@@ -21,21 +12,16 @@ bool expr_is_pure(const Expr *expr) {
     return !any_expr(expr, has_effect, NULL);
 }
 
-void assume_stable(Facts *facts, const Expr *condition, bool holds) {
-    if (condition->kind == EXPR_UNARY && condition->unary.op == UNARY_NOT) {
-        assume_stable(facts, condition->unary.a, !holds);
-    } else if (is_binary(condition, holds ? BIN_LOGICAL_AND : BIN_LOGICAL_OR)) {
-        assume_stable(facts, condition->binary.a, holds);
-        assume_stable(facts, condition->binary.b, holds);
-    } else if (expr_is_stable(condition)) {
-        facts_assume(facts, condition, holds);
-    }
-}
-
 Expr *iter_trips(Arena *arena, const Iter *iter) {
     Expr *span = e_sub(arena, iter->end, iter->begin);
     if (!expr_is_int(iter->begin, 0)) span = e_max(arena, span, e_int(arena, 0));
     return expr_is_int(iter->step, 1) ? span : e_call2(arena, OP_CEILDIV, span, iter->step);
+}
+
+int64_t iter_count(const Iter *iter) {
+    int64_t begin, end, step;
+    if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || !expr_const(iter->step, &step)) return -1;
+    return end > begin ? (end - begin + step - 1) / step : 0;
 }
 
 bool stmt_breaks(const Stmt *stmt) {
@@ -90,9 +76,12 @@ bool loads_stored(const Expr *expr, const Stmt *store) {
     return same;
 }
 
-const Buf *buf_root(const Buf *buf) {
-    while (buf->alias_of) buf = buf->alias_of;
-    return buf;
+Expr *scale_of(const Stmt *stmt) {
+    const Expr *value = stmt->kind == STMT_STORE ? stmt->store.value : NULL;
+    if (!value || !is_binary(value, BIN_MUL)) return NULL;
+    bool left = loads_stored(value->binary.a, stmt), right = loads_stored(value->binary.b, stmt);
+    if (left == right) return NULL;
+    return left ? value->binary.b : value->binary.a;
 }
 
 // ---- effects ----

@@ -21,16 +21,12 @@
         if ((context)->remarks) diag((context)->sink, (span), __VA_ARGS__);                                            \
     } while (0)
 
-// The value changes only where it is bound: no memory, no `var`, no effects. Facts may be assumed about it.
-bool expr_is_stable(const Expr *expr);
 // Evaluation has no effect, so the expression may be dropped.
 bool expr_is_pure(const Expr *expr);
 
-// facts_assume for the stable conjuncts of a condition.
-void assume_stable(Facts *facts, const Expr *condition, bool holds);
-
 // The trip count of an iterator as an expression: (end - begin) divided by the step, rounded up.
 Expr *iter_trips(Arena *arena, const Iter *iter);
+int64_t iter_count(const Iter *iter);   // -1: not known
 // A `break` in the block that leaves the loop around it.
 bool block_breaks(const Block *block);
 bool stmt_breaks(const Stmt *stmt);   // it is a `break`, or contains one
@@ -59,11 +55,9 @@ static inline bool is_memory(const Buf *buf) {   // not registers
 
 // The expression loads the element that the statement stores.
 bool loads_stored(const Expr *expr, const Stmt *store);
+Expr *scale_of(const Stmt *stmt);   // of a store x = x * f or f * x: f; NULL: another statement
 // The indices are the loop's own iterators, in their order.
 bool is_loop_element(const Stmt *loop, int count, Expr *const *indices);
-
-// The buffer that owns the storage: follows alias_of.
-const Buf *buf_root(const Buf *buf);
 
 // Effects of a statement and all statements below it, on one path through it: only one branch of an `if` is executed,
 // so a write in both branches counts once.

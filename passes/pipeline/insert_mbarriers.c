@@ -268,11 +268,6 @@ static void set_up(Waits *w, Span loc, Block *out) {
         if (arrival->phases) block_push(a, out, s_var(a, arrival->phases, e_int_of(a, TYPE_I32, 0)));
 }
 
-static bool is_role(const Stmt *stmt, void *user) {
-    (void)user;
-    return stmt->kind == STMT_ROLE;
-}
-
 static bool is_store(const Stmt *stmt, void *user) {
     (void)user;
     return (via_is(stmt, VIA_TMA) && is_addition(stmt)) ||
@@ -302,7 +297,7 @@ bool pass_insert_mbarriers(PassContext *context, Func *kernel) {
     Waits w = {.context = context, .arena = context->arena, .by_tile = map_new(context->arena)};
     if (!grid) return false;
     bool staged = stage_additions(context, kernel);
-    if (block_any(&grid->grid.body, is_role, NULL)) return staged;
+    if (func_has_roles(kernel)) return staged;
     find_runs(&w, &grid->grid.body, false);
     bool stores = block_any(&grid->grid.body, is_store, NULL);
     if (w.arrivals.count > 0) add_barriers(&w, grid);

@@ -83,10 +83,6 @@ static void add_quantity(Scenarios *m, const Var *key, bool inside, const Stmt *
     if (multiple > quantity->multiple) quantity->multiple = multiple;
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    return b ? gcd(b, a % b) : a;
-}
-
 enum { LONGEST_PERIOD = 24 };
 
 // Constant moduli of indices are numbers of slots, but for those of elements: of what parallel loops count.
@@ -97,7 +93,7 @@ static bool is_slot_count(const Scenarios *m, const Expr *expr, int64_t *slots) 
 }
 
 static int64_t common_multiple(int64_t a, int64_t b) {
-    return a / gcd(a, b) * b;
+    return a / gcd64(a, b) * b;
 }
 
 static bool period_expr(Visitor *visitor, Expr *expr) {
@@ -112,44 +108,37 @@ static bool period_expr(Visitor *visitor, Expr *expr) {
 
 typedef struct Counting {
     const Scenarios *m;
-    const Var *iter;
-    int inner;   // loops within, around the place
-    bool found;
+    const Var *iter;   // NULL: any
 } Counting;
 
-static bool counting_expr(Visitor *visitor, Expr *expr) {
-    Counting *counting = visitor->user;
+static bool counts(const Expr *expr, const void *what) {
+    const Counting *counting = what;
     int64_t slots;
-    if (!is_slot_count(counting->m, expr, &slots)) return true;
-    counting->found |= !counting->inner || expr_uses_var(expr, counting->iter);
-    return true;
+    return is_slot_count(counting->m, expr, &slots) && (!counting->iter || expr_uses_var(expr, counting->iter));
 }
 
-static bool counting_stmt(Visitor *visitor, Stmt *stmt) {
-    Counting *counting = visitor->user;
-    if (stmt->kind == STMT_ASSIGN && type_is_int(stmt->let.var->type)) counting->found = true;
-    if (stmt->kind != STMT_FOR || stmt->loop.kind == LOOP_PARALLEL) return true;
-    counting->inner++;
-    visit_block(visitor, &stmt->loop.body);
-    counting->inner--;
+// Iterations of a loop over the block count slots: by k % S, by something that comes of k, or by a `var`. `inner`: the
+// block stands in a loop within.
+static bool counts_slots(const Scenarios *m, const Block *block, const Var *iter, bool inner) {
+    Counting counting = {m, inner ? iter : NULL};
+    FOR_EACH_ITEM (stmt, block) {
+        bool loop = stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL;
+        if (stmt->kind == STMT_ASSIGN && type_is_int(stmt->let.var->type)) return true;
+        if (!loop && stmt_any_own_expr(stmt, counts, &counting)) return true;
+        FOR_EACH_BODY (body, stmt)
+            if (counts_slots(m, body, iter, inner || loop)) return true;
+    }
     return false;
-}
-
-// Its iterations count slots: by k % S, by something that comes of k, or by a `var`.
-static bool counts_slots(const Scenarios *m, Stmt *loop) {
-    Counting counting = {.m = m, .iter = loop->loop.iters[loop->loop.count - 1].var};
-    Visitor visitor = {.expr = counting_expr, .stmt = counting_stmt, .user = &counting};
-    visit_block(&visitor, &loop->loop.body);
-    return counting.found;
 }
 
 static void find_quantities(Scenarios *m, Block *block, bool inside) {
     FOR_EACH_ITEM (stmt, block) {
         if (is_leaf(stmt)) continue;
         bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-        if (stmt->kind == STMT_FOR && counts_slots(m, stmt)) map_put(m->counting, stmt, stmt);
-        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++) {
-            const Iter *iter = &stmt->loop.iters[k];
+        const Iter *iter = stmt->kind == STMT_FOR ? &stmt->loop.iters[stmt->loop.count - 1] : NULL;
+        if (iter && counts_slots(m, &stmt->loop.body, iter->var, false)) map_put(m->counting, stmt, stmt);
+        for (int k = 0; iter && k < stmt->loop.count; k++) {
+            iter = &stmt->loop.iters[k];
             if (iter->end->kind == EXPR_VAR) add_quantity(m, iter->end->var, inside, stmt);
             else if (iter->end->kind != EXPR_INT) add_quantity(m, iter->var, inside || k > 0, stmt);
         }

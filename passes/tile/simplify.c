@@ -191,17 +191,20 @@ static void simplify_let(Simplifier *s, Stmt *stmt) {
     else bind_range(s, stmt->let.var, stmt->let.value);
 }
 
+// A block under the condition or its negation.
+static void simplify_under(Simplifier *s, const Expr *condition, bool holds, Block *block) {
+    int mark = facts_mark(s->facts);
+    facts_assume(s->facts, condition, holds);
+    simplify_block(s, block);
+    facts_release(s->facts, mark);
+}
+
 static void simplify_if(Simplifier *s, Stmt *stmt, Block *out) {
     replace(s, &stmt->if_.condition, decide(s, stmt->if_.condition));
     const Expr *condition = stmt->if_.condition;
     bool decided = condition->kind == EXPR_INT;
-    int mark = facts_mark(s->facts);
-    if (!decided) assume_stable(s->facts, condition, true);
-    if (!expr_is_int(condition, 0)) simplify_block(s, &stmt->if_.then);
-    facts_release(s->facts, mark);
-    if (!decided) assume_stable(s->facts, condition, false);
-    if (!expr_is_int(condition, 1)) simplify_block(s, &stmt->if_.otherwise);
-    facts_release(s->facts, mark);
+    if (!expr_is_int(condition, 0)) simplify_under(s, condition, true, &stmt->if_.then);
+    if (!expr_is_int(condition, 1)) simplify_under(s, condition, false, &stmt->if_.otherwise);
 
     bool empty = stmt->if_.then.count + stmt->if_.otherwise.count == 0 && expr_is_pure(condition);
     s->changed |= decided || empty;
@@ -253,10 +256,7 @@ static void simplify_while(Simplifier *s, Stmt *stmt, Block *out) {
         s->changed = true;
         return;
     }
-    int mark = facts_mark(s->facts);
-    assume_stable(s->facts, stmt->while_.condition, true);
-    simplify_block(s, &stmt->while_.body);
-    facts_release(s->facts, mark);
+    simplify_under(s, stmt->while_.condition, true, &stmt->while_.body);
     block_push(s->arena, out, stmt);
 }
 
@@ -280,7 +280,7 @@ static void simplify_region(Simplifier *s, Stmt *stmt, Block *out) {
 // A contract gives facts and is not simplified by them; only names change.
 static void simplify_assume(Simplifier *s, Stmt *stmt) {
     replace(s, &stmt->assume, subst_expr(s->copies, stmt->assume));
-    assume_stable(s->facts, stmt->assume, true);
+    facts_assume(s->facts, stmt->assume, true);
 }
 
 // An iterator stays an index, as hide_iterators does within expressions.
@@ -320,7 +320,7 @@ static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
 static void simplify_block(Simplifier *s, Block *block) {
     Block out = {0};
     int mark = facts_mark(s->facts);
-    for (int i = 0; i < block->count; i++) simplify_stmt(s, block->items[i], &out);
+    FOR_EACH_ITEM (stmt, block) simplify_stmt(s, stmt, &out);
     facts_release(s->facts, mark);
     *block = out;
 }
@@ -349,27 +349,19 @@ static bool use_stmt(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-typedef struct Sweep {
-    Map *used;
-    bool changed;
-} Sweep;
-
 static void sweep_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Sweep *sweep = mapper->user;
+    const Map *used = mapper->user;
     bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR, dead = false;
-    if (binds) dead = !map_has(sweep->used, stmt->let.var) && (!stmt->let.value || expr_is_pure(stmt->let.value));
-    if (stmt->kind == STMT_DECL) dead = !map_has(sweep->used, stmt->decl);
-    if (dead) sweep->changed = true;
+    if (binds) dead = !map_has(used, stmt->let.var) && (!stmt->let.value || expr_is_pure(stmt->let.value));
+    if (stmt->kind == STMT_DECL) dead = !map_has(used, stmt->decl);
+    if (dead) mapper->changed = true;
     else block_push(mapper->arena, out, stmt);
 }
 
 static bool sweep_over(Arena *arena, Func *kernel) {
-    Sweep sweep = {.used = map_new(arena)};
-    Visitor visitor = {.expr = use_expr, .stmt = use_stmt, .region = use_region, .user = sweep.used};
-    visit_block(&visitor, &kernel->body);
-    StmtMapper mapper = {.arena = arena, .stmt = sweep_stmt, .user = &sweep};
-    rewrite_block(&mapper, &kernel->body);
-    return sweep.changed;
+    Map *used = map_new(arena);
+    visit_block(&(Visitor){.expr = use_expr, .stmt = use_stmt, .region = use_region, .user = used}, &kernel->body);
+    return rewrite_block(&(StmtMapper){.arena = arena, .stmt = sweep_stmt, .user = used}, &kernel->body);
 }
 
 bool pass_simplify(PassContext *context, Func *kernel) {

@@ -124,10 +124,6 @@ static bool is_address(const Expr *e) {
     return length > suffix && strcmp(e->var->name + length - suffix, "_address") == 0;
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    return b ? gcd(b, a % b) : a;
-}
-
 static bool read_address(Visitor *visitor, Expr *e) {
     enum { LARGEST = 1 << 16 };
     Reads *reads = visitor->user;
@@ -136,7 +132,7 @@ static bool read_address(Visitor *visitor, Expr *e) {
     if (is_address(e)) reads->unit = 0;
     if (!remainder) return true;
     int64_t by = e->binary.b->integer;
-    if (reads->unit) reads->unit = reads->unit / gcd(reads->unit, by) * by;
+    if (reads->unit) reads->unit = reads->unit / gcd64(reads->unit, by) * by;
     if (reads->unit > LARGEST) reads->unit = 0;
     return false;
 }
