@@ -88,8 +88,9 @@ static void find_other(TilePadding *w, const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body)
         for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
             const Region *region = call_region(stmt, i);
-            if (!region || !map_has(w->wider, region->buf) || (i == COPY_TO && loads_all(stmt, region->buf))) continue;
-            if (!is_call(stmt, OP_GEMM) || i != GEMM_B || !lacks_columns(w, stmt)) map_put(w->stays, region->buf, w);
+            if (!region || !map_has(w->wider, region->buf) || loads_all(stmt, region->buf)) continue;
+            bool right = is_call(stmt, OP_GEMM) && region == gemm_of(stmt).b;
+            if (!right || !lacks_columns(w, stmt)) map_put(w->stays, region->buf, w);
         }
 }
 
@@ -168,8 +169,7 @@ bool pad_tiles(Arena *arena, const Target *target, Func *kernel) {
     if (map_count(w.wider) == 0) return false;
     find_other(&w, kernel);
     if (map_count(w.stays) == map_count(w.wider)) return false;
-    StmtMapper mapper = {.arena = arena, .stmt = pad_stmt, .user = &w};
-    rewrite_block(&mapper, &kernel->body);
+    rewrite_block(&(StmtMapper){.arena = arena, .stmt = pad_stmt, .user = &w}, &kernel->body);
     subst_block(w.subst, &kernel->body);   // elements that threads read
     return true;
 }

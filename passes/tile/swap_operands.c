@@ -23,7 +23,6 @@
 
 typedef struct OperandSwap {
     Arena *arena;
-    Func *kernel;
     Map *swapped;   // an accumulator -> what takes its place
     const char *problem;
 } OperandSwap;
@@ -45,9 +44,10 @@ static Arg accumulator(OperandSwap *swap, const Arg *arg) {
     return arg_region(region_whole(swap->arena, map_get(swap->swapped, arg->region->buf)));
 }
 
-static void swap_copy(OperandSwap *swap, Arg *args) {
-    Arg *acc = is_transposed_tile(swap, &args[COPY_FROM]) ? &args[COPY_FROM] : &args[COPY_TO];
-    Arg *other = acc == &args[COPY_FROM] ? &args[COPY_TO] : &args[COPY_FROM];
+static void swap_copy(OperandSwap *swap, Stmt *stmt) {
+    Arg *src = &ARG(stmt, COPY, src), *dst = &ARG(stmt, COPY, dst);
+    bool stores = is_transposed_tile(swap, src);
+    Arg *acc = stores ? src : dst, *other = stores ? dst : src;
     const Region *memory = other->region;
     int rank = memory->count;
     if (memory->buf->scope == SCOPE_FRAGMENT || rank < 2 || !memory->dims[rank - 1].extent ||
@@ -57,76 +57,66 @@ static void swap_copy(OperandSwap *swap, Arg *args) {
     *other = arg_region(other_way(swap, memory));
 }
 
-static void swap_gemm(OperandSwap *swap, Arg *args) {
-    Arg a = args[GEMM_A];
-    if (a.region->buf->scope == SCOPE_FRAGMENT) swap->problem = "its left operand is in registers";
-    args[GEMM_A] = arg_region(other_way(swap, args[GEMM_B].region));
-    args[GEMM_B] = arg_region(other_way(swap, a.region));
-    args[GEMM_ACC] = accumulator(swap, &args[GEMM_ACC]);
+static void swap_gemm(OperandSwap *swap, Stmt *stmt) {
+    GemmOp gemm = gemm_of(stmt);
+    if (gemm.a->buf->scope == SCOPE_FRAGMENT) swap->problem = "its left operand is in registers";
+    ARG(stmt, GEMM, a) = arg_region(other_way(swap, gemm.b));
+    ARG(stmt, GEMM, b) = arg_region(other_way(swap, gemm.a));
+    ARG(stmt, GEMM, acc) = accumulator(swap, &ARG(stmt, GEMM, acc));
 }
 
 static void swap_call(OperandSwap *swap, Stmt *stmt) {
-    Arg *args = stmt->call.args;
+    Arg *first = stmt->call.args;   // of a fill its tile, of a reduction its source
     int uses = 0;
-    for (int i = 0; i < stmt->call.count; i++) uses += is_transposed_tile(swap, &args[i]);
+    for (int i = 0; i < stmt->call.count; i++) uses += is_transposed_tile(swap, &stmt->call.args[i]);
     if (uses == 0) return;
-    if (stmt->call.op == OP_GEMM && is_transposed_tile(swap, &args[GEMM_ACC]) && uses == 1) {
-        swap_gemm(swap, args);
+    if (stmt->call.op == OP_GEMM && is_transposed_tile(swap, &ARG(stmt, GEMM, acc)) && uses == 1) {
+        swap_gemm(swap, stmt);
     } else if (stmt->call.op == OP_COPY && uses == 1) {
-        swap_copy(swap, args);
+        swap_copy(swap, stmt);
     } else if (stmt->call.op == OP_FILL) {
-        args[0] = accumulator(swap, &args[0]);
-    } else if (is_reduction(stmt) && is_transposed_tile(swap, &args[REDUCE_SRC]) && uses == 1) {
-        args[REDUCE_SRC] = accumulator(swap, &args[REDUCE_SRC]);
-        args[REDUCE_AXIS] = arg_value(e_int(swap->arena, 1 - reduce_op_axis(stmt)));
+        *first = accumulator(swap, first);
+    } else if (is_reduction(stmt) && is_transposed_tile(swap, first) && uses == 1) {
+        *first = accumulator(swap, first);
+        ARG(stmt, REDUCE_SUM, axis) = arg_int(swap->arena, 1 - reduce_op_axis(stmt));
     } else {
         swap->problem = "its accumulator is used in another way";
     }
 }
-
-static void swap_indices(OperandSwap *swap, Expr ***indices) {   // of accumulators, whose rank is 2
-    Expr **swapped = NEW_ARRAY(swap->arena, Expr *, 2);
-    swapped[0] = (*indices)[1];
-    swapped[1] = (*indices)[0];
-    *indices = swapped;
-}
+_Static_assert(OPERAND_INDEX(FILL, dst) == 0 && OPERAND_INDEX(REDUCE_SUM, src) == 0, "the first operands");
 
 static Expr *swap_load(Mapper *mapper, Expr *expr) {
-    OperandSwap *swap = mapper->user;
-    if (expr->kind != EXPR_LOAD || !map_has(swap->swapped, expr->load.buf)) return expr;
+    const OperandSwap *swap = mapper->user;
+    Buf *by = expr->kind == EXPR_LOAD ? map_get(swap->swapped, expr->load.buf) : NULL;
+    if (!by) return expr;
     EXPECT(arena_failure(swap->arena), expr->load.count == 2, "an accumulator with %d indices", expr->load.count);
-    Expr *out = arena_copy(swap->arena, expr, sizeof *expr);
-    swap_indices(swap, &out->load.indices);
-    out->load.buf = map_get(swap->swapped, expr->load.buf);
-    return out;
+    return e_load(swap->arena, by, 2, (Expr *[]){expr->load.indices[1], expr->load.indices[0]});
 }
 
 static void swap_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     OperandSwap *swap = mapper->user;
     if (stmt->kind == STMT_CALL) swap_call(swap, stmt);
     if (stmt->kind == STMT_DECL && map_has(swap->swapped, stmt->decl)) stmt->decl = map_get(swap->swapped, stmt->decl);
-    if (stmt->kind == STMT_STORE && map_has(swap->swapped, stmt->store.buf)) {
-        swap_indices(swap, &stmt->store.indices);
-        stmt->store.buf = map_get(swap->swapped, stmt->store.buf);
+    Buf *by = stmt->kind == STMT_STORE ? map_get(swap->swapped, stmt->store.buf) : NULL;
+    if (by) {
+        Expr *at[] = {stmt->store.indices[1], stmt->store.indices[0]};
+        stmt->store = s_store(mapper->arena, by, 2, at, stmt->store.value)->store;
     }
     block_push(mapper->arena, out, stmt);
 }
 
-static void find_accumulator(OperandSwap *swap, Buf *acc) {
-    if (acc->scope != SCOPE_FRAGMENT || acc->rank != 2 || acc->layout || !is_accumulator(swap->kernel, acc)) return;
-    Expr *shape[] = {acc->shape[1], acc->shape[0]};
-    map_put(swap->swapped, acc, buf_new(swap->arena, acc->name, acc->scope, acc->type, 2, shape, acc->loc));
-}
-
 // In place. False: the accumulator has a use that cannot be transposed, and the kernel is left half changed.
 static bool swap_kernel(Arena *arena, Func *kernel) {
-    OperandSwap swap = {.arena = arena, .kernel = kernel, .swapped = map_new(arena)};
-    FOR_EACH_STMT (stmt, &kernel->body)
-        if (stmt->kind == STMT_DECL) find_accumulator(&swap, stmt->decl);
-    Mapper loads = {.arena = arena, .expr = swap_load, .user = &swap};
-    map_block(&loads, &kernel->body);
-    StmtMapper mapper = {.arena = arena, .stmt = swap_stmt, .user = &swap};
-    rewrite_block(&mapper, &kernel->body);
+    OperandSwap swap = {.arena = arena, .swapped = map_new(arena)};
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        const Buf *acc = stmt->kind == STMT_DECL ? stmt->decl : NULL;
+        if (!acc || acc->scope != SCOPE_FRAGMENT || acc->rank != 2 || acc->layout || !is_accumulator(kernel, acc))
+            continue;
+        Expr *shape[] = {acc->shape[1], acc->shape[0]};
+        map_put(swap.swapped, acc, buf_new(arena, acc->name, acc->scope, acc->type, 2, shape, acc->loc));
+    }
+    map_block(&(Mapper){.arena = arena, .expr = swap_load, .user = &swap}, &kernel->body);
+    rewrite_block(&(StmtMapper){.arena = arena, .stmt = swap_stmt, .user = &swap}, &kernel->body);
     return !swap.problem;
 }
 
@@ -136,23 +126,19 @@ static bool has_few_rows(const Func *kernel) {
     return m % WGMMA_ROWS != 0 && n % WGMMA_ROWS == 0;
 }
 
-// In place: swaps operands if `swap`, and pads tiles. False: nothing to do, or the kernel is left half changed.
-static bool shape_kernel(Arena *arena, const Target *target, Func *kernel, bool swap) {
-    if (swap && !swap_kernel(arena, kernel)) return false;
-    return pad_tiles(arena, target, kernel) || swap;
-}
-
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel) {
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
     bool swap = has_few_rows(kernel);
     if (!swap && !tiles_lack_columns(target, kernel)) return NULL;
     Func *shaped = clone_func(arena, kernel);
-    if (!shape_kernel(arena, target, shaped, swap)) return NULL;
+    if (swap && !swap_kernel(arena, shaped)) return NULL;
+    if (!pad_tiles(arena, target, shaped) && !swap) return NULL;
     SpecializeKind kind = specialization_of(arena, target, shaped).kind;
     return kind == WS_PINGPONG || (!swap && kind == WS_COOPERATIVE) ? shaped : NULL;
 }
 
 bool pass_swap_operands(PassContext *context, Func *kernel) {
-    return operands_swapped(context->arena, context->target, kernel) &&
-           shape_kernel(context->arena, context->target, kernel, has_few_rows(kernel));
+    const Func *shaped = operands_swapped(context->arena, context->target, kernel);
+    if (shaped) *kernel = *shaped;
+    return shaped != NULL;
 }
