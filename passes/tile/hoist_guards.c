@@ -36,6 +36,7 @@ typedef struct HoistGuards {
     Arena *arena;
     Map *guards;   // parallel loop -> Expr
     Map *narrow;   // comparison in it -> Narrow
+    Block *out;    // what is known once before the loop that is rewritten
 } HoistGuards;
 
 typedef struct Narrow {   // a comparison in 32 bits
@@ -49,6 +50,7 @@ typedef struct Space {
     const Facts *facts;   // with the indices' bounds
     const Stmt *loop;
     Subst *lets;   // of the body
+    Map *narrow;   // of HoistGuards
 } Space;
 
 static bool depends(const Space *space, const Expr *expr) {
@@ -155,10 +157,6 @@ static Expr *block_guard(Space *space, const Block *block) {
 
 // ---- comparisons in 32 bits ----
 
-static bool fits_i32(Range range) {
-    return range.low >= INT32_MIN && range.high <= INT32_MAX;
-}
-
 static void add_term(Arena *arena, Expr **sum, const Var *index, int64_t coefficient) {
     Expr *term = e_cast(arena, TYPE_I32, e_var(arena, (Var *)index));
     term = e_mul(arena, term, e_cast(arena, TYPE_I32, e_int(arena, coefficient)));
@@ -213,21 +211,21 @@ static bool is_mask(Arena *arena, const Stmt *loop) {
     return true;
 }
 
-typedef struct Narrowing {
-    HoistGuards *u;
-    const Space *space;
-} Narrowing;
+static bool fits_i32(const Space *space, const Expr *expr) {
+    Range range = range_of(space->facts, expr);
+    return range.low >= INT32_MIN && range.high <= INT32_MAX;
+}
 
 static bool is_wide(const Expr *e, const void *what) {
     const Space *space = what;
     if (!is_comparison(e) || !narrow_of(space, e)) return false;
-    return !fits_i32(range_of(space->facts, e->binary.a)) || !fits_i32(range_of(space->facts, e->binary.b));
+    return !fits_i32(space, e->binary.a) || !fits_i32(space, e->binary.b);
 }
 
 static bool narrow_expr(Visitor *visitor, Expr *expr) {
-    Narrowing *n = visitor->user;
-    Narrow *narrow = is_comparison(expr) ? narrow_of(n->space, expr) : NULL;
-    if (narrow) map_put(n->u->narrow, expr, narrow);
+    const Space *space = visitor->user;
+    Narrow *narrow = is_comparison(expr) ? narrow_of(space, expr) : NULL;
+    if (narrow) map_put(space->narrow, expr, narrow);
     return true;
 }
 
@@ -250,7 +248,7 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     Facts *facts = (Facts *)at;   // as it was when we return
     int mark = facts_mark(facts);
     for (int i = 0; i < stmt->loop.count; i++) facts_iter(facts, &stmt->loop.iters[i]);
-    Space space = {.arena = u->arena, .facts = facts, .loop = stmt, .lets = subst_new(u->arena)};
+    Space space = {u->arena, facts, stmt, subst_new(u->arena), u->narrow};
     Expr *guard = block_guard(&space, &stmt->loop.body);
     facts_release(facts, mark);
     guard = simplify_expr(u->arena, facts, guard);
@@ -258,8 +256,8 @@ static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     map_put(u->guards, stmt, guard);
     for (int i = 0; i < stmt->loop.count; i++) facts_iter(facts, &stmt->loop.iters[i]);
     bool wide = is_mask(u->arena, stmt) && block_any_expr(&stmt->loop.body, is_wide, &space);
-    Narrowing narrowing = {u, &space};   // all of them, as bounds of one thing
-    if (wide) visit_block(&(Visitor){.expr = narrow_expr, .user = &narrowing}, &stmt->loop.body);
+    if (wide)   // all of them, as bounds of one thing
+        visit_block(&(Visitor){.expr = narrow_expr, .user = &space}, &stmt->loop.body);
     facts_release(facts, mark);
     REMARK(u->context, stmt->loc, T_GUARD_HOISTED);
 }
@@ -284,31 +282,26 @@ static Expr *join_bounds(Mapper *mapper, Expr *e) {
     return e_binary(mapper->arena, BIN_GT, x[0], e_min(mapper->arena, bound[0], bound[1]));
 }
 
-typedef struct Rest {
-    const HoistGuards *u;
-    Block *out;   // what is known once
-} Rest;
-
 static Expr *use_bound(Mapper *mapper, Expr *e) {
-    Rest *rest = mapper->user;
-    const Narrow *narrow = map_get(rest->u->narrow, e);
+    const HoistGuards *u = mapper->user;
+    const Narrow *narrow = map_get(u->narrow, e);
     if (!narrow) return join_bounds(mapper, e);
-    block_push(mapper->arena, rest->out, s_let(mapper->arena, narrow->bound, narrow->value));
+    block_push(mapper->arena, u->out, s_let(mapper->arena, narrow->bound, narrow->value));
     return narrow->with;
 }
 
 static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    const HoistGuards *u = mapper->user;
+    HoistGuards *u = mapper->user;
     Expr *guard = map_get(u->guards, stmt);
     if (!guard) {
         block_push(mapper->arena, out, stmt);
         return;
     }
     Stmt *only = s_if(mapper->arena, guard);
-    Rest rest = {u, &only->if_.then};
-    Mapper join = {.arena = mapper->arena, .expr = use_bound, .user = &rest};
-    map_block(&join, &stmt->loop.body);
+    u->out = &only->if_.then;
+    map_block(&(Mapper){.arena = mapper->arena, .expr = use_bound, .user = u}, &stmt->loop.body);
     only->loc = stmt->loc;
+    mapper->changed = true;
     block_push(mapper->arena, &only->if_.then, stmt);
     block_push(mapper->arena, out, only);
 }
@@ -317,7 +310,5 @@ bool pass_hoist_guards(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
     HoistGuards u = {.context = context, .arena = arena, .guards = map_new(arena), .narrow = map_new(arena)};
     kernel_walk(arena, kernel, visit_loop, &u);
-    StmtMapper mapper = {.arena = arena, .stmt = guard_stmt, .user = &u};
-    if (map_count(u.guards) > 0) rewrite_block(&mapper, &kernel->body);
-    return map_count(u.guards) > 0;
+    return rewrite_block(&(StmtMapper){.arena = arena, .stmt = guard_stmt, .user = &u}, &kernel->body);
 }

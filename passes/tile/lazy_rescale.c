@@ -46,16 +46,11 @@ static const Buf *exponentials(const Stmt *stmt, const Buf *only) {
 
 // What the loop multiplies the elements of `acc` by: a load of a fragment with fewer elements; NULL.
 static const Expr *factor_of(const Stmt *stmt, const Buf *acc) {
-    if (!is_parallel(stmt) || stmt->loop.body.count != 1 || stmt->loop.body.items[0]->kind != STMT_STORE) return NULL;
-    const Stmt *store = stmt->loop.body.items[0];
-    const Expr *value = store->store.value;
-    if (store->store.buf != acc || !is_binary(value, BIN_MUL)) return NULL;
-    bool left = loads_stored(value->binary.a, store);
-    const Expr *factor = left ? value->binary.b : value->binary.a;
-    if (!left && !loads_stored(value->binary.b, store)) return NULL;
-    bool rows =
-        factor->kind == EXPR_LOAD && factor->load.buf->scope == SCOPE_FRAGMENT && factor->load.buf->rank < acc->rank;
-    return rows && type_is_float(factor->type) ? factor : NULL;
+    if (!is_parallel(stmt) || stmt->loop.body.count != 1) return NULL;
+    const Expr *factor = scale_of(stmt->loop.body.items[0]);
+    if (!factor || stmt->loop.body.items[0]->store.buf != acc || factor->kind != EXPR_LOAD) return NULL;
+    const Buf *buf = factor->load.buf;
+    return buf->scope == SCOPE_FRAGMENT && buf->rank < acc->rank && type_is_float(factor->type) ? factor : NULL;
 }
 
 // A maximum goes on in the block, and exponentials of what is before and after it are the factor.

@@ -202,8 +202,7 @@ bool pass_peel_loops(PassContext *context, Func *kernel) {
     Split split = {context->arena, map_new(context->arena), map_new(context->arena)};
     kernel_walk(context->arena, kernel, visit_loop, &split);
     if (map_count(split.edges) == 0) return false;
-    StmtMapper mapper = {.arena = context->arena, .stmt = split_stmt, .user = &split};
-    rewrite_block(&mapper, &kernel->body);
+    rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = split_stmt, .user = &split}, &kernel->body);
     drop_redundant_waits(context->arena, kernel, split.single_trip);
     return true;
 }

@@ -123,20 +123,6 @@ static void split_loop(Split *s, Stmt *loop) {
     iter->end = e_min(a, chunk, e_max(a, e_sub(a, iter->end, e_mul(a, rank, chunk)), e_int(a, 0)));
 }
 
-// One more iterator of the grid, at a place among the others.
-static void insert_iter(Arena *arena, Stmt *grid, int at, Iter iter) {
-    const Iter *old = grid->grid.iters;
-    int count = grid->grid.count++;
-    EXPECT(arena_failure(arena), at <= count, "iterator %d of a grid of %d", at, count);
-    grid->grid.iters = NEW_ARRAY(arena, Iter, count + 1);
-    for (int i = 0; i < count; i++) grid->grid.iters[i < at ? i : i + 1] = old[i];
-    grid->grid.iters[at] = iter;
-}
-
-static void push_barrier(Split *s, Block *out) {
-    block_push(s->arena, out, s_call(s->arena, OP_CLUSTER_BARRIER, 0, NULL));
-}
-
 static void push_when(Split *s, Expr *condition, Stmt *stmt, Block *out) {
     block_push(s->arena, out, condition ? s_if_only(s->arena, condition, stmt) : stmt);
 }
@@ -146,9 +132,7 @@ static void push_sums(Split *s, Buf *slice, Buf *sum, Expr *first, Expr *adds, B
     Arena *a = s->arena;
     Var *i = var_new(a, "i", VAR_ITER, TYPE_I64, s->grid->loc), *j = var_new(a, "j", VAR_ITER, TYPE_I64, s->grid->loc);
     Stmt *loop = s_for(a, LOOP_PARALLEL, i, e_int(a, 0), sum->shape[0]);
-    Iter iters[] = {loop->loop.iters[0], iter_new(a, j, sum->shape[1])};
-    loop->loop.iters = arena_copy(a, iters, sizeof iters);
-    loop->loop.count = COUNT_OF(iters);
+    iter_insert(a, &loop->loop.iters, &loop->loop.count, 1, iter_new(a, j, sum->shape[1]));
     loop->loc = s->grid->loc;
     Expr *from[] = {e_add(a, first, e_var(a, i)), e_var(a, j)}, *to[] = {e_var(a, i), e_var(a, j)}, *value = NULL;
     for (int rank = 0; rank < s->blocks; rank++) {
@@ -186,10 +170,10 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
     Stmt *share = s_copy(a, region_whole(a, sum), share_of(s, copy_of(store).dst, first, rows), store->loc);
     block_push(a, out, s_decl(a, slice));
     block_push(a, out, s_copy(a, copy_of(store).src, region_whole(a, slice), store->loc));
-    push_barrier(s, out);
+    block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
     block_push(a, out, s_decl(a, sum));
     push_sums(s, slice, sum, first, adds, out);
-    push_barrier(s, out);
+    block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
     push_when(s, adds, share, out);
 }
 
@@ -204,7 +188,7 @@ void split_kernel(Arena *arena, Func *kernel, int blocks) {
         else block_push(arena, &out, body->items[i]);
     }
     *body = out;
-    insert_iter(arena, s.grid, 0, iter_new(arena, s.rank, s.count));
+    iter_insert(arena, &s.grid->grid.iters, &s.grid->grid.count, 0, iter_new(arena, s.rank, s.count));
     set_cluster(s.grid, blocks);
     drop_raster(s.grid);
     s.grid->grid.persistent = false;
@@ -266,22 +250,20 @@ bool can_split_k_workspace(const Func *kernel) {
            !kernel->when && !has_names(kernel);
 }
 
-// f32[S, M, N] in the place of the result.
-static Buf *slice_param(Arena *arena, Func *func, Type type, Mode mode, Param *result) {
-    Var *count = var_new(arena, "S", VAR_DIM, TYPE_I64, func->loc);
-    Expr *shape[] = {e_var(arena, count), result->buf->shape[0], result->buf->shape[1]};
-    Buf *slice = buf_new(arena, "slice", SCOPE_GLOBAL, type, COUNT_OF(shape), shape, func->loc);
-    slice->mode = mode;
-    slice->is_param = true;
-    result->buf = slice;
-    vec_push(arena, &func->dims, count);
-    return slice;
+// f32[count, M, N] for a result [M, N].
+static Buf *new_slices(Arena *arena, const KSlices *slices, Var *count, const Buf *result) {
+    Expr *shape[] = {e_var(arena, count), result->shape[0], result->shape[1]};
+    return buf_new(arena, "slice", SCOPE_GLOBAL, slices->acc->type, COUNT_OF(shape), shape, count->loc);
 }
 
-static int place_of_result(const Func *kernel) {
-    KSlices slices;
-    find_pieces(kernel, &slices);
-    return (int)(result_of(kernel, &slices) - kernel->params.items);
+// f32[S, M, N] in the place of the result.
+static Buf *slice_param(Arena *arena, Func *func, const KSlices *slices, Mode mode, Param *result) {
+    Var *count = var_new(arena, "S", VAR_DIM, TYPE_I64, func->loc);
+    Buf *slice = result->buf = new_slices(arena, slices, count, result->buf);
+    slice->mode = mode;
+    slice->is_param = true;
+    vec_push(arena, &func->dims, count);
+    return slice;
 }
 
 // What the kernels of both launches rely on, so that neither needs a variant that does without: the workspace is
@@ -321,7 +303,7 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     Block *body = &s.grid->grid.body;
     Stmt *store = body->items[s.slices.store];
     const Region *to = copy_of(store).dst;
-    Buf *slice = slice_param(arena, func, s.slices.acc->type, MODE_OUT, &func->params.items[place_of_result(func)]);
+    Buf *slice = slice_param(arena, func, &s.slices, MODE_OUT, (Param *)result_of(func, &s.slices));
     func->when = map_facts(arena, func);
     attr_remove(&func->attrs, ATTR_SPLIT);
     attr_remove(&func->attrs, ATTR_TILE_VARIANT);
@@ -330,19 +312,20 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     split_loop(&s, body->items[s.slices.loop]);
     RegionDim dims[] = {{.start = e_var(arena, s.rank), .tile = 1}, to->dims[0], to->dims[1]};
     ARG(store, COPY, dst) = arg_region(region_new(arena, slice, dims, false, to->loc));
-    insert_iter(arena, s.grid, s.grid->grid.count, iter_new(arena, s.rank, s.count));
+    iter_insert(arena, &s.grid->grid.iters, &s.grid->grid.count, s.grid->grid.count, iter_new(arena, s.rank, s.count));
     return func;
 }
 
 // The kernel of the second launch, without its body: `slice` is summed into the result.
-static Func *new_sum_kernel(Arena *arena, const Module *module, const Func *kernel, Type type, Buf **slice, Buf **out) {
+static Func *new_sum_kernel(Arena *arena, const Module *module, const Func *kernel, const KSlices *pieces, Buf **slice,
+                            Buf **out) {
     Func *func = clone_func(arena, kernel);
-    Param result = func->params.items[place_of_result(func)], slices = result;
+    Param result = *result_of(func, pieces), slices = result;
     func->name = free_name(arena, module, arena_printf(arena, "%s__split_k_reduce", kernel->name));
     func->params.count = func->dims.count = 0;
     func->attrs = NULL;
     func->body = (Block){0};
-    *slice = slice_param(arena, func, type, MODE_IN, &slices);
+    *slice = slice_param(arena, func, pieces, MODE_IN, &slices);
     *out = result.buf;
     for (int d = 0; d < 2; d++) vec_push(arena, &func->dims, result.buf->shape[d]->var);
     vec_push(arena, &func->params, slices);
@@ -361,17 +344,20 @@ static Func *new_sum_kernel(Arena *arena, const Module *module, const Func *kern
 //     }
 //     copy(sum, C[m, b * columns]);
 // }
-static Func *sum_kernel(Arena *a, const Target *target, const Module *module, const Func *kernel, Type type) {
+static Func *sum_kernel(Arena *a, const Target *target, const Module *module, const Func *kernel,
+                        const KSlices *slices) {
     enum { IN_FLIGHT = 8 };
     Buf *slice, *out;
-    Func *func = new_sum_kernel(a, module, kernel, type, &slice, &out);
+    Func *func = new_sum_kernel(a, module, kernel, slices, &slice, &out);
+    Type type = slices->acc->type;
     int64_t columns = target->warp_lanes * target->vector_bytes / type_bytes(type), v_shape[] = {IN_FLIGHT, columns};
     Expr *width = e_int(a, columns), *many = e_int(a, IN_FLIGHT);
     Var *b = var_new(a, "b", VAR_ITER, TYPE_I64, func->loc), *m = var_new(a, "m", VAR_ITER, TYPE_I64, func->loc);
     Var *step = var_new(a, "s", VAR_ITER, TYPE_I64, func->loc);
     Stmt *grid = stmt_new(a, STMT_GRID, func->loc);
-    insert_iter(a, grid, 0, iter_new(a, b, e_call2(a, OP_CEILDIV, out->shape[1], width)));
-    insert_iter(a, grid, 1, iter_new(a, m, out->shape[0]));
+    Iter iters[] = {iter_new(a, b, e_call2(a, OP_CEILDIV, out->shape[1], width)), iter_new(a, m, out->shape[0])};
+    grid->grid.iters = arena_copy(a, iters, sizeof iters);
+    grid->grid.count = COUNT_OF(iters);
     grid->grid.threads = e_int(a, target->warp_lanes);
     set_cluster(grid, 1);
     Buf *sum = buf_new_const(a, "sum", SCOPE_FRAGMENT, type, 1, &columns, func->loc);
@@ -427,14 +413,13 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
     Func *program = clone_func(arena, kernel);
     EXPECT(arena_failure(arena), find_pieces(program, &slices), "'%s' cannot be split", kernel->name);
     SplitKWorkspace workspace = {program, slices_kernel(arena, module, kernel),
-                                 sum_kernel(arena, target, module, kernel, slices.acc->type)};
+                                 sum_kernel(arena, target, module, kernel, &slices)};
     const Stmt *grid = func_grid(program);
-    Buf *result = program->params.items[place_of_result(program)].buf;
+    const Buf *result = result_of(program, &slices)->buf;
     Var *count = var_new(arena, "slices", VAR_LET, TYPE_I64, program->loc);
     Stmt *loop = grid->grid.body.items[slices.loop];
     Stmt *let = s_let(arena, count, workspace_slices(arena, program, loop->loop.iters[0].end));
-    Expr *shape[] = {e_var(arena, count), result->shape[0], result->shape[1]};
-    Buf *slice = buf_new(arena, "slice", SCOPE_GLOBAL, slices.acc->type, COUNT_OF(shape), shape, program->loc);
+    Buf *slice = new_slices(arena, &slices, count, result);
     slice->is_scratch = true;
     program->kind = FUNC_PROGRAM;
     program->attrs = NULL;
