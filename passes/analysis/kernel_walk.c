@@ -10,8 +10,6 @@ typedef struct Walk {
     const Stmt *role, *inside;
 } Walk;
 
-static void walk_stmts(Walk *walk, Block *block);
-
 void facts_enter(Facts *facts, const Stmt *stmt) {
     Iter *iters;
     for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) facts_iter(facts, &iters[i]);
@@ -20,58 +18,43 @@ void facts_enter(Facts *facts, const Stmt *stmt) {
     if (stmt->kind == STMT_WHILE) facts_assume(facts, stmt->while_.condition, true);
 }
 
-// Visits the body with the facts that hold in it: the condition or its negation, or what the statement declares.
-static void walk_inside(Walk *walk, const Stmt *stmt, bool holds, Block *body) {
-    int mark = facts_mark(walk->facts);
-    if (stmt->kind == STMT_IF) facts_assume(walk->facts, stmt->if_.condition, holds);
-    else facts_enter(walk->facts, stmt);
-    walk_stmts(walk, body);
-    facts_release(walk->facts, mark);
+void facts_enter_body(Facts *facts, const Stmt *stmt, const Block *body) {
+    if (stmt->kind == STMT_IF) facts_assume(facts, stmt->if_.condition, body == &stmt->if_.then);
+    else facts_enter(facts, stmt);
 }
 
 static void visit_one(Walk *walk, Stmt *stmt) {
-    if (walk->all || walk->inside == walk->role) walk->visit(walk->user, stmt, walk->facts);
-    switch (stmt->kind) {
-    case STMT_LET:
-    case STMT_ASSUME: facts_enter(walk->facts, stmt); break;
-    case STMT_FOR:
-        if (stmt->loop.kind != LOOP_PARALLEL) walk_inside(walk, stmt, true, &stmt->loop.body);
-        break;
-    case STMT_WHILE: walk_inside(walk, stmt, true, &stmt->while_.body); break;
-    case STMT_IF:
-        walk_inside(walk, stmt, true, &stmt->if_.then);
-        walk_inside(walk, stmt, false, &stmt->if_.otherwise);
-        break;
-    case STMT_GRID: walk_inside(walk, stmt, true, &stmt->grid.body); break;
-    case STMT_ROLE:
-        EXPECT(arena_failure(facts_arena(walk->facts)), !walk->inside, "a role in a role");
+    const Stmt *outer = walk->inside;
+    bool visited = stmt->kind != STMT_BLOCK && (walk->all || outer == walk->role);
+    if (visited) walk->visit(walk->user, stmt, walk->facts);
+    if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) facts_enter(walk->facts, stmt);
+    if (is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_THREAD) return;
+    if (stmt->kind == STMT_ROLE) {
+        EXPECT(arena_failure(facts_arena(walk->facts)), !outer, "a role in a role");
         walk->inside = stmt;
-        walk_stmts(walk, &stmt->role.body);
-        walk->inside = NULL;
-        break;
-    default: break;
     }
+    FOR_EACH_BODY (body, stmt) {
+        int mark = facts_mark(walk->facts);
+        facts_enter_body(walk->facts, stmt, body);
+        FOR_EACH_ITEM (below, body) visit_one(walk, below);
+        facts_release(walk->facts, mark);
+    }
+    walk->inside = outer;
 }
 
-static void walk_stmts(Walk *walk, Block *block) {
-    int mark = facts_mark(walk->facts);
-    for (int i = 0; i < block->count; i++) {
-        if (block->items[i]->kind == STMT_BLOCK) walk_stmts(walk, &block->items[i]->block);
-        else visit_one(walk, block->items[i]);
-    }
-    facts_release(walk->facts, mark);
+static void walk_kernel(Walk *walk, Arena *arena, const Func *kernel) {
+    walk->facts = facts_new(arena, kernel);
+    FOR_EACH_ITEM (stmt, &kernel->body) visit_one(walk, stmt);
 }
 
 void kernel_walk(Arena *arena, Func *kernel, FactsVisit *visit, void *user) {
-    Walk walk = {.facts = facts_new(arena, kernel), .visit = visit, .user = user, .all = true};
-    walk_stmts(&walk, &kernel->body);
+    walk_kernel(&(Walk){.visit = visit, .user = user, .all = true}, arena, kernel);
 }
 
 // ---- scopes ----
 
 void scope_walk(Arena *arena, Func *kernel, const ThreadScope *scope, FactsVisit *visit, void *user) {
-    Walk walk = {.facts = facts_new(arena, kernel), .visit = visit, .user = user, .role = scope->role};
-    walk_stmts(&walk, &kernel->body);
+    walk_kernel(&(Walk){.visit = visit, .user = user, .role = scope->role}, arena, kernel);
 }
 
 void thread_scopes(Arena *arena, Func *kernel, ThreadScopeVec *out) {

@@ -99,9 +99,8 @@ static void kept_dims(const Gather *gather, const Region *region, int kept[2]) {
 static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
     const Region *region = gemm->call.args[operand].region;
     const MmaInfo *info = gemm_instruction(gather->context->target, gemm);
-    const char *why;
     const Layout *layout =
-        layout_parse(gather->context->arena, operand == GEMM_A ? info->a_layout : info->b_layout, 0, &why);
+        instruction_layout(gather->context->arena, operand == GEMM_A ? info->a_layout : info->b_layout);
     int run = (int)operand_run(gemm, operand, layout), kept[2];
     bool transposed = region->transposed != (operand == GEMM_B);
     int64_t steps = layout_extent_in(layout, TV_VALUE) / run;
@@ -141,8 +140,7 @@ static void gather_gemm(Gather *gather, Stmt *gemm, int operand) {
 }
 
 static void gather_scratch(Gather *gather, Stmt *reduce) {
-    const Region *region = call_region(reduce, scratch_operand(reduce));
-    if (!region) return;
+    const Region *region = stmt_scratch(reduce);
     int last = region->buf->rank - 1;   // one lane per element; rows are read as broadcasts
     SharedAccess *access = new_access(gather, region->buf, reduce, true, 1, 1);
     FOR_EACH_LANE(access, step, lane, element) element[last] = lane < buf_extent(region->buf, last) ? lane : 0;
@@ -163,7 +161,7 @@ static void gather_staging(Gather *gather, Stmt *copy, Buf *buf, int64_t columns
 
 static void gather_stagings(Gather *gather, Stmt *copy) {
     TmaStore store;
-    const Region *whole = call_region(copy, COPY_STAGE), *tail = call_region(copy, COPY_TAIL);
+    const Region *whole = copy_of(copy).stage, *tail = copy_of(copy).tail;
     if (tma_epilogue_problem(gather->context->target, copy, &store)) return;
     if (whole && tma_store_aliases(&store, copy, whole->buf)) return;   // its layout is fixed
     if (whole) gather_staging(gather, copy, whole->buf, store.columns);
@@ -207,7 +205,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     } else if (is_call(stmt, OP_GEMM) && gemm_instruction(context->target, stmt)) {
         gather_gemm(gather, stmt, GEMM_A);
         gather_gemm(gather, stmt, GEMM_B);
-    } else if (scratch_operand(stmt) >= 0) {
+    } else if (stmt_scratch(stmt)) {
         gather_scratch(gather, stmt);
     } else if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED) {
         gather_element(gather, stmt);
@@ -259,11 +257,7 @@ static int64_t step_conflicts(const Target *target, const SharedAccess *access, 
     return cost.wavefronts - cost.phases;
 }
 
-AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout) {
-    return access_cost_upto(target, access, layout, INT64_MAX);
-}
-
-AccessCost access_cost_upto(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
+AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
     bool whole = contiguous(access, layout);
     int pieces = whole ? 1 : access->vector;
     bool everywhere = access->any_order || layout_keeps_runs(layout, access->vector);   // not only in the first steps

@@ -28,6 +28,5 @@ typedef struct AccessCost {
     int64_t accesses;    // of the warp
     int64_t conflicts;   // wavefronts beyond the minimum
 } AccessCost;
-AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout);
-// The same, but stops counting conflicts at `most`.
-AccessCost access_cost_upto(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most);
+// Stops counting conflicts at `most`.
+AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most);

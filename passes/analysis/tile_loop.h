@@ -58,9 +58,9 @@ Expr *run_start(Arena *arena, const TileAccess *access, Var *iter);
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast);
 // The same as vectors: vector loads come before the other accesses of a group, vector stores after them, in order.
 bool access_in_vectors(const TileLoop *loop, const TileAccessVec *accesses, const TileAccess *access, int fast);
-// Which loop iterator each index of a fragment access is: dims[d] = iterator number, or -1 for a constant index.
-// False if some index is neither, or if an iterator occurs twice.
-bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims);
+// Which loop iterator each index of a fragment is: dims[d] = iterator number, or -1 for a constant index. False if some
+// index is neither, or if an iterator occurs twice.
+bool index_dims(const TileLoop *loop, int count, Expr *const *indices, int *dims);
 
 // The iterator along which the loop's memory accesses are contiguous (weighted by bytes); by default the last one.
 int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses);

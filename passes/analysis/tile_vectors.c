@@ -133,11 +133,11 @@ bool access_in_vectors(const TileLoop *loop, const TileAccessVec *accesses, cons
     return access_in_runs(loop, access, fast) && !comes_back(loop, accesses, access->buf, fast);
 }
 
-bool access_dims(const TileLoop *loop, const TileAccess *access, int *dims) {
-    for (int d = 0; d < access->count; d++) {
+bool index_dims(const TileLoop *loop, int count, Expr *const *indices, int *dims) {
+    for (int d = 0; d < count; d++) {
         int64_t constant;
-        dims[d] = iterator_number(loop, access->indices[d]);
-        if (dims[d] < 0 && !expr_const(access->indices[d], &constant)) return false;
+        dims[d] = iterator_number(loop, indices[d]);
+        if (dims[d] < 0 && !expr_const(indices[d], &constant)) return false;
         for (int other = 0; other < d; other++)
             if (dims[d] >= 0 && dims[other] == dims[d])
                 return false;   // v[i, i]: no thread-value layout has a diagonal

@@ -2,18 +2,23 @@
 #include "passes/layout/fragment.h"
 #include "ir/build.h"
 #include "ir/query.h"
+#include "passes/analysis/tile_loop.h"
 #include "passes/select/tma.h"
 #include <string.h>
 
 // ---- tensor cores ----
 
+const Layout *instruction_layout(Arena *arena, const char *text) {
+    const char *why = NULL;
+    const Layout *layout = layout_parse(arena, text, 0, &why);
+    EXPECT(arena_failure(arena), layout, "the layout %s of an instruction: %s", text, why);
+    return layout;
+}
+
 const Layout *fragment_of_instruction(Arena *arena, const char *instruction, int64_t rows, int64_t columns,
                                       int64_t warps_m, int64_t warps_n, int64_t threads) {
-    const char *why = NULL;
     int64_t shape[] = {rows, columns}, warps[] = {warps_m, warps_n};
-    const Layout *layout = layout_parse(arena, instruction, 0, &why);
-    EXPECT(arena_failure(arena), layout, "the layout %s of an instruction: %s", instruction, why);
-    return tv_of_instruction(arena, layout, shape, warps, threads);
+    return tv_of_instruction(arena, instruction_layout(arena, instruction), shape, warps, threads);
 }
 
 const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stmt, const WgmmaInfo *info,
@@ -136,28 +141,10 @@ struct View {
 
 typedef struct Views {
     Arena *arena;
-    Stmt *loop;
+    TileLoop loop;
     Map *of;        // fragment -> first View
     Block before;   // declarations and copies
-    bool changed;
 } Views;
-
-static int iterator_of(const Stmt *loop, const Expr *index) {
-    while (index->kind == EXPR_CAST) index = index->operand;
-    for (int i = 0; i < loop->loop.count; i++)
-        if (index->kind == EXPR_VAR && index->var == loop->loop.iters[i].var) return i;
-    return -1;
-}
-
-// False if some index is neither an iterator nor a constant: layout inference reports it.
-static bool view_dims(const Views *views, int count, Expr *const *indices, int *dims) {
-    for (int d = 0; d < count; d++) {
-        int64_t constant;
-        dims[d] = iterator_of(views->loop, indices[d]);
-        if (dims[d] < 0 && !expr_const(indices[d], &constant)) return false;
-    }
-    return true;
-}
 
 static View *add_view(Views *views, View *after, Buf *buf, const int *dims) {
     View *view = NEW(views->arena, View);
@@ -170,20 +157,19 @@ static View *add_view(Views *views, View *after, Buf *buf, const int *dims) {
 
 static Buf *copy_before(Views *views, Buf *buf) {
     Arena *arena = views->arena;
-    Buf *copy = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, views->loop->loc);
+    Buf *copy = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, views->loop.origin->loc);
     block_push(arena, &views->before, s_decl(arena, copy));
-    BLOCK_CALL(arena, &views->before, views->loop->loc, OP_COPY, arg_region(region_whole(arena, buf)),
+    BLOCK_CALL(arena, &views->before, views->loop.origin->loc, OP_COPY, arg_region(region_whole(arena, buf)),
                arg_region(region_whole(arena, copy)));
-    views->changed = true;
     return copy;
 }
 
 static void store_views(Views *views) {
     int dims[LAYOUT_MAX_RANK];
-    FOR_EACH_STMT (stmt, &views->loop->loop.body) {
+    FOR_EACH_STMT (stmt, &views->loop.origin->loop.body) {
         if (stmt->kind != STMT_STORE || stmt->store.buf->scope != SCOPE_FRAGMENT) continue;
         Buf *buf = stmt->store.buf;
-        if (!map_has(views->of, buf) && view_dims(views, stmt->store.count, stmt->store.indices, dims))
+        if (!map_has(views->of, buf) && index_dims(&views->loop, stmt->store.count, stmt->store.indices, dims))
             add_view(views, NULL, buf, dims);
     }
 }
@@ -194,7 +180,7 @@ static Expr *load_view(Mapper *mapper, Expr *expr) {
     if (expr->kind != EXPR_LOAD || expr->load.buf->scope != SCOPE_FRAGMENT) return expr;
     Buf *buf = expr->load.buf;
     int count = expr->load.count;
-    if (!view_dims(views, count, expr->load.indices, dims)) return expr;
+    if (!index_dims(&views->loop, count, expr->load.indices, dims)) return expr;   // layout inference reports it
     View *view = map_get(views->of, buf), *last = NULL;
     if (!view) view = add_view(views, NULL, buf, dims);
     for (; view && memcmp(view->dims, dims, sizeof *dims * (size_t)count) != 0; view = view->next) last = view;
@@ -203,22 +189,18 @@ static Expr *load_view(Mapper *mapper, Expr *expr) {
 }
 
 static void separate_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Views *views = mapper->user;
-    if (is_loop(stmt, LOOP_PARALLEL)) {
-        views->loop = stmt;
-        views->of = map_new(views->arena);
-        views->before = (Block){0};
-        store_views(views);
-        Mapper loads = {.arena = views->arena, .expr = load_view, .user = views};
-        map_block(&loads, &stmt->loop.body);
-        block_append(views->arena, out, &views->before);
+    if (is_loop(stmt, LOOP_PARALLEL) && stmt->loop.count <= LAYOUT_MAX_RANK) {
+        Views views = {.arena = mapper->arena, .of = map_new(mapper->arena)};
+        views.loop = (TileLoop){.origin = stmt, .rank = stmt->loop.count};
+        for (int d = 0; d < views.loop.rank; d++) views.loop.iters[d] = stmt->loop.iters[d].var;
+        store_views(&views);
+        map_block(&(Mapper){.arena = mapper->arena, .expr = load_view, .user = &views}, &stmt->loop.body);
+        block_append(mapper->arena, out, &views.before);
+        mapper->changed |= views.before.count > 0;
     }
-    block_push(views->arena, out, stmt);
+    block_push(mapper->arena, out, stmt);
 }
 
 bool separate_views(PassContext *context, Func *kernel) {
-    Views views = {.arena = context->arena};
-    StmtMapper mapper = {.arena = context->arena, .stmt = separate_in_loop, .user = &views};
-    rewrite_block(&mapper, &kernel->body);
-    return views.changed;
+    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = separate_in_loop}, &kernel->body);
 }

@@ -4,6 +4,7 @@
 #include "layout/distribution.h"
 #include "passes/pass.h"
 
+const Layout *instruction_layout(Arena *arena, const char *text);   // of an operand (MmaInfo, WgmmaInfo)
 // A tile [rows, columns] in the layout of an instruction (MmaInfo or WgmmaInfo), repeated over warps_m x warps_n warps
 // (for wgmma: warpgroups, warps_n 1), each with consecutive rows; the other threads hold replicas.
 const Layout *fragment_of_instruction(Arena *arena, const char *instruction, int64_t rows, int64_t columns,

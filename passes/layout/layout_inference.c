@@ -501,8 +501,7 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     Inference inference = {.context = context, .arena = context->arena, .kernel = kernel, .threads = scope->threads};
     inference.before = map_new(context->arena);
     inference.after = map_new(context->arena);
-    StmtMapper chunks = {.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference};
-    rewrite_block(&chunks, scope->body);
+    rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference}, scope->body);
     scope_walk(context->arena, kernel, scope, collect_item, &inference);
     check_threads(&inference);
     if (inference.failed) return inference.changed;

@@ -51,7 +51,7 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
         int dims[LAYOUT_MAX_RANK];
         if (access->buf->scope != SCOPE_FRAGMENT) {
             item->has_memory = true;
-        } else if (access_dims(&item->loop, access, dims) && one_view(item, access, dims)) {
+        } else if (index_dims(&item->loop, access->count, access->indices, dims) && one_view(item, access, dims)) {
             add_use(inference, item, access->buf, access->count, dims, access->is_store);
             vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims);
         } else {
@@ -106,8 +106,8 @@ static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
 }
 
 static void collect_reduce(Inference *inference, Item *item) {
-    add_operand(inference, item, call_region(item->stmt, REDUCE_SRC), false);
-    add_operand(inference, item, call_region(item->stmt, REDUCE_DST), true);
+    add_operand(inference, item, ARG(item->stmt, REDUCE_SUM, src).region, false);
+    add_operand(inference, item, ARG(item->stmt, REDUCE_SUM, dst).region, true);
 }
 
 // Why the threads of this scope cannot execute a gemm by these instructions; NULL: they can.
@@ -202,7 +202,6 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
         collect_scalar(inference, item);
         if (item->uses.count == 0) return;
     }
-    const char *map = attr_text(stmt->attrs, ATTR_MAP), *why;
-    if (map) item->map = layout_parse(inference->arena, map, 0, &why);
+    item->map = stmt_layout(inference->arena, stmt);
     vec_push(inference->arena, &inference->items, item);
 }

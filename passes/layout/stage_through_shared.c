@@ -148,7 +148,7 @@ static void give_scan_scratch(Staging *m, Stmt *stmt, Block *out) {
 static void stage_across(Staging *m, Stmt *stmt, Block *out) {
     ReduceOp reduce = {0};
     bool reduces = match_reduce(stmt, &reduce);
-    Arg *src = &stmt->call.args[REDUCE_SRC], *dst = &stmt->call.args[REDUCE_DST];
+    Arg *src = &ARG(stmt, REDUCE_SUM, src), *dst = &ARG(stmt, REDUCE_SUM, dst);
     Region *from = src->region, *to = dst->region;
     bool loaded = from->buf->scope != SCOPE_FRAGMENT, stored = to->buf->scope != SCOPE_FRAGMENT;
     if (loaded) {

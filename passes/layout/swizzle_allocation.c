@@ -41,7 +41,7 @@ static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
     int64_t total = 0, least = chooser->best ? chooser->conflicts : INT64_MAX;
     VEC_EACH (const SharedAccess, access, chooser->accesses) {
         if (access->buf != chooser->buf) continue;
-        AccessCost cost = access_cost_upto(chooser->context->target, access, layout, least - total);
+        AccessCost cost = access_cost(chooser->context->target, access, layout, least - total);
         total += cost.conflicts + cost.accesses - access->steps;
         if (!cost.suits || total >= least) return -1;
     }
@@ -186,32 +186,26 @@ static void live_role(Lifetimes *lifetimes, const Stmt *role) {
     FOR_EACH_EFFECT (effect, lifetimes->arena, role) touch(lifetimes, effect->buf, 0, INT_MAX);
 }
 
-static void live_if(Lifetimes *lifetimes, const Stmt *stmt) {
-    Stmt test = *stmt;
-    test.if_.then = test.if_.otherwise = (Block){0};
-    live_stmt_itself(lifetimes, &test);
-    live_block(lifetimes, &stmt->if_.then);
-    live_block(lifetimes, &stmt->if_.otherwise);
-}
-
 static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
+    Stmt alone;
+    Block bodies[2];
     lifetimes->clock++;
     switch (stmt->kind) {
     case STMT_DECL:
         if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of)
             vec_push(lifetimes->arena, &lifetimes->items, ((Life){.buf = stmt->decl, .first = -1, .last = -1}));
         return;
-    case STMT_GRID: live_block(lifetimes, &stmt->grid.body); return;
     case STMT_ROLE: live_role(lifetimes, stmt); return;
-    case STMT_BLOCK: live_block(lifetimes, &stmt->block); return;
-    case STMT_IF: live_if(lifetimes, stmt); return;
     case STMT_WHILE: live_loop(lifetimes, stmt, &stmt->while_.body); return;
     case STMT_THREAD: live_loop(lifetimes, stmt, &stmt->thread.body); return;
     case STMT_FOR:
         if (stmt->loop.kind == LOOP_PARALLEL) live_stmt_itself(lifetimes, stmt);
         else live_loop(lifetimes, stmt, &stmt->loop.body);
         return;
-    default: live_stmt_itself(lifetimes, stmt); return;
+    default:
+        stmt_alone(stmt, &alone, bodies);
+        live_stmt_itself(lifetimes, &alone);
+        FOR_EACH_BODY (body, stmt) live_block(lifetimes, body);
     }
 }
 
@@ -282,7 +276,7 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
         shared_accesses(context, kernel, accesses);
     }
     VEC_EACH (const SharedAccess, access, accesses) {
-        int64_t conflicts = access_cost(context->target, access, access->buf->layout).conflicts;
+        int64_t conflicts = access_cost(context->target, access, access->buf->layout, INT64_MAX).conflicts;
         int64_t before = attr_int(access->stmt->attrs, ATTR_CONFLICTS, 0);
         attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + conflicts);
         if (conflicts > 0)

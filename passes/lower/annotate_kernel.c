@@ -51,12 +51,9 @@ static bool annotate_registers(Arena *arena, Func *kernel) {
 // ---- `if`s that write many registers ----
 
 static int64_t trips_of(const Stmt *loop) {
-    int64_t trips = 1, begin, end, step;
-    for (int i = 0; i < loop->loop.count; i++) {
-        const Iter *iter = &loop->loop.iters[i];
-        if (expr_const(iter->begin, &begin) && expr_const(iter->end, &end) && expr_const(iter->step, &step))
-            trips *= (end - begin) / step;
-    }
+    int64_t trips = 1;
+    for (int i = 0; i < loop->loop.count; i++)
+        if (iter_count(&loop->loop.iters[i]) >= 0) trips *= iter_count(&loop->loop.iters[i]);
     return trips;
 }
 
@@ -102,43 +99,27 @@ static bool is_peer(const Expr *expr, const void *what) {
     return expr->kind == EXPR_CALL && expr->call.op == OP_PEER;
 }
 
-static bool is_barrier(const Stmt *stmt, void *user) {
-    (void)user;
-    return is_call(stmt, OP_CLUSTER_BARRIER);
-}
-
 // A loop with both: its barrier follows the reads of the previous iteration.
 static bool is_loop_of_both(const Stmt *stmt, void *user) {
-    bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-    return loops && stmt_any_expr(stmt, is_peer, NULL) && stmt_any(stmt, is_barrier, user);
-}
-
-typedef struct Barriers {
-    Arena *arena;
-    bool shared_only;   // so far: no tensor is reread, and no `peer` has been read
-    bool changed;
-} Barriers;
-
-static bool pass_peer(Visitor *visitor, Expr *expr) {
-    Barriers *barriers = visitor->user;
-    barriers->shared_only &= !is_peer(expr, NULL);
-    return true;
-}
-
-static bool mark_barrier(Visitor *visitor, Stmt *stmt) {
-    Barriers *b = visitor->user;
-    if (is_call(stmt, OP_CLUSTER_BARRIER))
-        b->changed |= set_fact(b->arena, &stmt->attrs, ATTR_SHARED_ONLY, b->shared_only);
-    return true;
+    (void)user;
+    if ((stmt->kind != STMT_FOR && stmt->kind != STMT_WHILE) || !stmt_any_expr(stmt, is_peer, NULL)) return false;
+    FOR_EACH_BODY (body, stmt)
+        if (block_calls(body, OP_CLUSTER_BARRIER)) return true;
+    return false;
 }
 
 static bool annotate_cluster(Arena *arena, Func *kernel) {
-    bool clustered = func_cluster(kernel) > 1, in_loop = block_any(&kernel->body, is_loop_of_both, NULL);
-    Barriers barriers = {.arena = arena, .shared_only = clustered && !in_loop && !rereads_tensors(arena, kernel)};
-    visit_block(&(Visitor){.expr = pass_peer, .stmt = mark_barrier, .user = &barriers}, &kernel->body);
-    bool scope =
-        clustered && block_any_expr(&kernel->body, is_peer, NULL) && block_calls(&kernel->body, OP_PEER_ARRIVE);
-    return set_fact(arena, &kernel->attrs, ATTR_CLUSTER_SCOPE, scope) | barriers.changed;
+    bool clustered = func_cluster(kernel) > 1, in_loop = block_any(&kernel->body, is_loop_of_both, NULL),
+         changed = false;
+    bool shared_only = clustered && !in_loop && !rereads_tensors(arena, kernel);
+    bool peers = false;   // some `peer` has been read so far
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        peers |= stmt_any_own_expr(stmt, is_peer, NULL);
+        if (is_call(stmt, OP_CLUSTER_BARRIER))
+            changed |= set_fact(arena, &stmt->attrs, ATTR_SHARED_ONLY, shared_only && !peers);
+    }
+    bool scope = clustered && peers && block_calls(&kernel->body, OP_PEER_ARRIVE);
+    return set_fact(arena, &kernel->attrs, ATTR_CLUSTER_SCOPE, scope) | changed;
 }
 
 bool pass_annotate_kernel(PassContext *context, Func *kernel) {

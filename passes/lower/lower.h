@@ -24,13 +24,6 @@
 #include "support/map.h"
 
 // ---- reductions ----
-enum {
-    REDUCE_SRC = OPERAND_INDEX(REDUCE_SUM, src),
-    REDUCE_DST = OPERAND_INDEX(REDUCE_SUM, dst),
-    REDUCE_AXIS = OPERAND_INDEX(REDUCE_SUM, axis),
-    REDUCE_ACCUMULATE = OPERAND_INDEX(REDUCE_SUM, accumulate),
-    REDUCE_SCRATCH = OPERAND_INDEX(REDUCE_SUM, scratch)
-};
 int reduce_op_axis(const Stmt *stmt);           // of a reduction or scan
 bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
@@ -41,29 +34,21 @@ const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src)
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
 
 // ---- scans ----
-enum { SCAN_SRC = OPERAND_INDEX(SCAN_SUM, src), SCAN_DST = OPERAND_INDEX(SCAN_SUM, dst) };
-enum { SCAN_SCRATCH = OPERAND_INDEX(SCAN_SUM, scratch) };
-_Static_assert(OPERAND_INDEX(SCAN_SUM, axis) == OPERAND_INDEX(REDUCE_SUM, axis), "one way to ask for the axis");
+_Static_assert(OPERAND_INDEX(SCAN_SUM, src) == OPERAND_INDEX(REDUCE_SUM, src) &&
+                   OPERAND_INDEX(SCAN_SUM, dst) == OPERAND_INDEX(REDUCE_SUM, dst) &&
+                   OPERAND_INDEX(SCAN_SUM, axis) == OPERAND_INDEX(REDUCE_SUM, axis),
+               "one way to ask for the operands");
 int64_t scan_scratch(const Layout *tv, int axis,
-                     int64_t lanes);   // scratch elements for the exchange between warps; 0: none
-// Operand number of the scratch of a reduction or scan; -1: neither.
-int scratch_operand(const Stmt *stmt);
+                     int64_t lanes);      // scratch elements for the exchange between warps; 0: none
+Region *stmt_scratch(const Stmt *stmt);   // of a reduction or scan; NULL: it has none, or another statement
 
 // Operand numbers (ir/match.h names operands; loops over operands need numbers).
-enum {
-    GEMM_A = OPERAND_INDEX(GEMM, a),
-    GEMM_B = OPERAND_INDEX(GEMM, b),
-    GEMM_ACC = OPERAND_INDEX(GEMM, acc),
-    GEMM_ACCUMULATE = OPERAND_INDEX(GEMM, accumulate)
-};
+enum { GEMM_A = OPERAND_INDEX(GEMM, a), GEMM_B = OPERAND_INDEX(GEMM, b), GEMM_ACC = OPERAND_INDEX(GEMM, acc) };
 enum {
     COPY_FROM = OPERAND_INDEX(COPY, src),
     COPY_TO = OPERAND_INDEX(COPY, dst),
     COPY_BAR = OPERAND_INDEX(COPY, bar),
-    COPY_STAGE = OPERAND_INDEX(COPY, stage),
-    COPY_TAIL = OPERAND_INDEX(COPY, tail),
-    COPY_EVICT_FIRST = OPERAND_INDEX(COPY, evict_first),
-    COPY_BLOCKS = OPERAND_INDEX(COPY, blocks)
+    COPY_EVICT_FIRST = OPERAND_INDEX(COPY, evict_first)
 };
 
 // ---- gemm by mma: operands in shared memory ----
@@ -113,7 +98,6 @@ Expr *lower_inside(Lower *lower, const Layout *layout, const Buf *buf, Expr *val
 // The body of a new loop begin .. end. The index is known to the facts until they are released.
 Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begin, int64_t end, Span loc, Expr **index,
                      Block *out);
-void lower_barrier(Lower *lower, Block *out);   // of all threads of the CTA or role
 // An element in the coordinates of threads: physical for a shared buffer (slots, then Forward); unchanged for others.
 Region *lower_place(Lower *lower, Buf *buf, int count, Expr *const *indices);
 // The same for a tile, in the slot of `tile`.
@@ -140,10 +124,9 @@ void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // an order barrier; false: another statement
 bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: a wait of all warpgroups
 
-void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out);   // parallel, copy, fill, transpose
-// The same for the thread's values first .. first + count of the loop's map only (multiples of its @vector); count 0:
-// all.
-void lower_loop_slice(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
+// A parallel loop, copy, fill or transpose: the thread's values first .. first + count of its map (multiples of its
+// @vector); count 0: all.
+void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out);
 void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: fragments are loaded
 // one step ahead.

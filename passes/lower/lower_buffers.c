@@ -40,11 +40,6 @@ Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begi
     return &loop->loop.body;
 }
 
-void lower_barrier(Lower *lower, Block *out) {
-    Arg all[2] = {{0}};
-    block_call(lower->arena, out, (Span){0}, OP_BARRIER, COUNT_OF(all), all);
-}
-
 // ---- buffers ----
 
 Buf *lower_local(Lower *lower, Buf *fragment) {

@@ -255,13 +255,6 @@ static Expr *bound(Gemm *gemm, const char *name, Expr *value, Block *out) {
     return var;
 }
 
-static const Layout *instruction_layout(Arena *arena, const char *text) {
-    const char *why = NULL;
-    const Layout *layout = layout_parse(arena, text, 0, &why);
-    EXPECT(arena_failure(arena), layout, "the layout %s of an instruction: %s", text, why);
-    return layout;
-}
-
 // Declares the operand's registers; its instruction tiles are split over `warps` warps; this is number `warp`.
 static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Block *body) {
     Arena *arena = gemm->arena;

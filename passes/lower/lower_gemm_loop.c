@@ -137,10 +137,9 @@ static void mask_copies(Arena *arena, Expr *condition, Block *block) {
 }
 
 static bool is_unrolled(const Stmt *stmt) {
-    int64_t end;
     if (!is_loop(stmt, LOOP_UNROLL) || stmt->loop.count != 1) return false;
     const Iter *iter = &stmt->loop.iters[0];
-    return expr_is_int(iter->begin, 0) && expr_const(iter->end, &end) && expr_is_int(iter->step, 1);
+    return expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1) && iter_count(iter) >= 0;
 }
 
 // Sorts the lowered copies of one iteration: spread (masked, or unconditional), first, last.
@@ -162,15 +161,9 @@ static void sort_copies(Copies *copies, Block *block) {
     }
 }
 
-static int64_t trips_of(const Stmt *unrolled) {
-    int64_t trips = 0;
-    expr_const(unrolled->loop.iters[0].end, &trips);
-    return trips;
-}
-
 static int64_t copies_count(const Copies *copies) {
     int64_t count = 0;
-    FOR_EACH_ITEM (loop, &copies->spread) count += trips_of(loop);
+    FOR_EACH_ITEM (loop, &copies->spread) count += iter_count(&loop->loop.iters[0]);
     return count;
 }
 
@@ -179,7 +172,7 @@ static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *o
     Arena *arena = copies->gemm->arena;
     int64_t begin = 0;
     FOR_EACH_ITEM (loop, &copies->spread) {
-        int64_t count = trips_of(loop);
+        int64_t count = iter_count(&loop->loop.iters[0]);
         int64_t low = from > begin ? from - begin : 0, high = to - begin < count ? to - begin : count;
         begin += count;
         if (low >= high) continue;

@@ -94,13 +94,7 @@ static void set_coordinates(Lower *lower, const Region *region, int64_t columns,
 }
 
 void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
-    enum { EVICT_FIRST = 3, MASK = 3, AFTER_MASK, AFTER_HINTS };   // where coordinates begin
-    _Static_assert(EVICT_FIRST == OPERAND_INDEX(TMA_LOAD, evict_first) &&
-                       AFTER_HINTS == OPERAND_INDEX(TMA_LOAD, coordinates),
-                   "operands of tma_load");
-    _Static_assert(MASK == OPERAND_INDEX(TMA_MULTICAST, mask) &&
-                       AFTER_MASK == OPERAND_INDEX(TMA_MULTICAST, coordinates),
-                   "operands of tma_multicast");
+    enum { AFTER_HINTS = OPERAND_INDEX(TMA_LOAD, coordinates), AFTER_MASK = OPERAND_INDEX(TMA_MULTICAST, coordinates) };
     Arena *arena = lower->arena;
     CopyOp copy = copy_of(stmt);
     Boxes boxes;
@@ -111,8 +105,8 @@ void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
     for (int64_t p = 0; p < boxes.panels.count; p++) {
         Arg args[AFTER_HINTS + TENSOR_MAP_RANK] = {box_place(lower, &boxes, p), arg_value(boxes.map),
                                                    arg_region(lower_element(lower, copy.bar))};
-        if (blocks) args[MASK] = arg_value(blocks);
-        else if (evict_first) args[EVICT_FIRST] = arg_value(evict_first);
+        if (blocks) args[OPERAND_INDEX(TMA_MULTICAST, mask)] = arg_value(blocks);
+        else if (evict_first) args[OPERAND_INDEX(TMA_LOAD, evict_first)] = arg_value(evict_first);
         set_coordinates(lower, copy.src, p * boxes.panels.columns, NULL, args + first);
         block_call(arena, out, stmt->loc, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + copy.src->count, args);
     }
@@ -249,7 +243,7 @@ static void push_loops(Store *store, int64_t first, int64_t count) {
     FOR_EACH_ITEM (stmt, store->loops) {
         TileLoop loop;
         tile_loop_of(store->arena, stmt, &loop);
-        lower_loop_slice(store->lower, stmt, &loop, first, count, store->out);
+        lower_loop(store->lower, stmt, &loop, first, count, store->out);
     }
 }
 
@@ -407,10 +401,6 @@ static Arg left_operand(Products *p, int64_t strip, int64_t k) {
 }
 
 static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block *out) {
-    enum { A_FORM = 5, B_FORM = 9, ACCUMULATE = 13, COUNT };
-    _Static_assert(A_FORM == OPERAND_INDEX(WGMMA, a_form) && B_FORM == OPERAND_INDEX(WGMMA, b_form) &&
-                       ACCUMULATE == OPERAND_INDEX(WGMMA, accumulate),
-                   "operands of wgmma");
     Lower *lower = p->lower;
     Arena *arena = lower->arena;
     const WgmmaInfo *info = &p->info;
@@ -418,12 +408,13 @@ static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block
     const char *shape = arena_printf(arena, "m%dn%dk%d_%s_%s%s%s", info->m, info->n, info->k, info->acc_type,
                                      info->a_type, mixed ? "_" : "", mixed ? info->b_type : "");
     Expr *first = e_int(arena, strip * info->m * info->n / target_warpgroup(lower->target));
-    Arg args[COUNT] = {arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, 0, k, 0),
-                       arg_element(arena, lower_local(lower, p->gemm.acc->buf), first), arg_int(arena, steps)};
-    if (!p->registers) set_described(lower, &p->a, args + A_FORM);
-    set_described(lower, &p->b, args + B_FORM);
-    if (k == 0) args[ACCUMULATE] = arg_value(p->gemm.accumulate);
-    block_call(arena, out, p->loc, OP_WGMMA, COUNT, args);
+    Arg args[OPERAND_INDEX(WGMMA, end)] = {
+        arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, 0, k, 0),
+        arg_element(arena, lower_local(lower, p->gemm.acc->buf), first), arg_int(arena, steps)};
+    if (!p->registers) set_described(lower, &p->a, &args[OPERAND_INDEX(WGMMA, a_form)]);
+    set_described(lower, &p->b, &args[OPERAND_INDEX(WGMMA, b_form)]);
+    if (k == 0) args[OPERAND_INDEX(WGMMA, accumulate)] = arg_value(p->gemm.accumulate);
+    block_call(arena, out, p->loc, OP_WGMMA, COUNT_OF(args), args);
 }
 
 // Both operands must have k in the same order.

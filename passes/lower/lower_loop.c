@@ -130,11 +130,7 @@ static void emit_guarded_elements(const Version *version, Block *out) {
     emit_groups(&plain, out);
 }
 
-void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, Block *out) {
-    lower_loop_slice(lower, stmt, loop, 0, 0, out);
-}
-
-void lower_loop_slice(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
+void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
     Arena *arena = lower->arena;
     const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
     TileAccessVec accesses = {0};

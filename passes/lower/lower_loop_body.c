@@ -1,5 +1,6 @@
 // The body of a loop at one iteration, for one thread: elements of fragments become its own slots, those of shared
 // buffers physical, those of global tensors guarded.
+#include "passes/analysis/kernel_walk.h"
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower_loop.h"
 #include <string.h>
@@ -43,8 +44,7 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
     Arena *arena = version->arena;
     int dims[LAYOUT_MAX_RANK];
     int64_t held[LAYOUT_MAX_RANK];
-    TileAccess access = {.buf = buf, .count = count, .indices = (Expr **)indices};
-    bool known = access_dims(version->loop, &access, dims);
+    bool known = index_dims(version->loop, count, indices, dims);
     for (int d = 0; d < count; d++) held[d] = buf_extent(buf, d);
     const Layout *seen = tv_project(arena, version->map, count, dims, held);
     Expr *slot = fragment_projected_value(arena, version->map, count, dims, value_number(version));
@@ -152,36 +152,14 @@ static void version_store(Version *version, const Stmt *stmt, Block *out) {
     block_push(arena, block_if(arena, out, buf->scope == SCOPE_LOCAL ? NULL : guard), store);
 }
 
-static void version_body(Version *version, Block *body) {
+static void version_body(Version *version, const Stmt *stmt, Block *body) {
+    Facts *facts = version->lower->facts;
     Block lowered = {0};
+    int mark = facts_mark(facts);
+    facts_enter_body(facts, stmt, body);
     version_block(version, body, &lowered);
+    facts_release(facts, mark);
     *body = lowered;
-}
-
-static void version_for(Version *version, Stmt *stmt) {
-    Facts *facts = version->lower->facts;
-    int mark = facts_mark(facts);
-    for (int i = 0; i < stmt->loop.count; i++) {
-        Iter *iter = &stmt->loop.iters[i];
-        iter->begin = version_expr(version, iter->begin);
-        iter->end = version_expr(version, iter->end);
-        iter->step = version_expr(version, iter->step);
-        facts_iter(facts, iter);
-    }
-    version_body(version, &stmt->loop.body);
-    facts_release(facts, mark);
-}
-
-static void version_if(Version *version, Stmt *stmt) {
-    Facts *facts = version->lower->facts;
-    int mark = facts_mark(facts);
-    stmt->if_.condition = version_expr(version, stmt->if_.condition);
-    facts_assume(facts, stmt->if_.condition, true);
-    version_body(version, &stmt->if_.then);
-    facts_release(facts, mark);
-    facts_assume(facts, stmt->if_.condition, false);
-    version_body(version, &stmt->if_.otherwise);
-    facts_release(facts, mark);
 }
 
 static void version_call(Version *version, Stmt *stmt, Block *out) {
@@ -203,20 +181,12 @@ static void version_stmt(Version *version, Stmt *stmt, Block *out) {
     case STMT_STORE: version_store(version, stmt, out); return;
     case STMT_CALL: version_call(version, stmt, out); return;
     case STMT_BLOCK: version_block(version, &stmt->block, out); return;
-    case STMT_FOR: version_for(version, stmt); break;
-    case STMT_IF: version_if(version, stmt); break;
-    case STMT_WHILE:
-        stmt->while_.condition = version_expr(version, stmt->while_.condition);
-        version_body(version, &stmt->while_.body);
-        break;
-    case STMT_LET:
-    case STMT_VAR:
-    case STMT_ASSIGN:
-        if (stmt->let.value) stmt->let.value = version_expr(version, stmt->let.value);
-        if (stmt->kind == STMT_LET) facts_bind(version->lower->facts, stmt->let.var, stmt->let.value);
-        break;
     default: break;
     }
+    Mapper mapper = mapper_of(version);
+    map_own(&mapper, stmt);
+    FOR_EACH_BODY (body, stmt) version_body(version, stmt, body);
+    if (stmt->kind == STMT_LET) facts_enter(version->lower->facts, stmt);
     block_push(version->arena, out, stmt);
 }
 

@@ -49,13 +49,12 @@ static bool along_axis(const LayoutMode *mode, int axis) {
 typedef struct Reduce {
     Combiner c;
     const Stmt *stmt;
+    Buf *source, *result;
     int axis, rank;
     int dims[LAYOUT_MAX_RANK];   // outputs of `src` that are kept (-1: the single element of a rank-1 source)
     ThreadDigits digits;         // of the threads of `src`
-    const Layout *whole;         // the source's
-    const Layout *src, *dst;     // the source's layout with the reduced digits (reduce_source), the destination's
-    const Buf *result;           // the destination
-    Buf *from, *to, *partial;    // local arrays
+    const Layout *src;           // the source's layout with the reduced digits (reduce_source)
+    Buf *partial;                // a local array
     int64_t count;               // results per thread
 } Reduce;
 
@@ -122,7 +121,9 @@ static Region *scratch_place(const Combiner *c, Expr *block, Expr *row, Expr *co
     return lower_place(c->lower, c->scratch, rank, in + COUNT_OF(in) - rank);
 }
 
-void scratch_store(const Combiner *c, Expr *block, Expr *row, Expr *column, Expr *value, Block *out) {
+void scratch_store(const Combiner *c, bool spread, Expr *row, Expr *column, Expr *value, Block *out) {
+    Expr *block = lower_lane(c->lower);
+    if (c->blocks > 1 && !spread) out = counted(c, "block", c->blocks, &block, out);
     block_push(c->arena, out, s_store_at(c->arena, scratch_place(c, block, row, column), value));
 }
 
@@ -133,18 +134,29 @@ Expr *scratch_load(const Combiner *c, Expr *row, Expr *column) {
     return e_load_at(c->arena, scratch_place(c, lower_simple(c->lower, own), row, column));
 }
 
-// ---- in the thread ----
-
-static Expr *partial_at(const Reduce *reduce, Expr *slot) {
-    return e_load1(reduce->c.arena, reduce->partial, slot);
+int64_t lanes_that_share(const Combiner *c, int64_t partials) {
+    enum { FEW = 4 };   // so many loads take no longer than one load and the butterflies
+    int64_t lanes = 1;
+    while (partials > FEW && lanes < partials && lanes < c->lower->target->warp_lanes) lanes *= 2;
+    return lanes;
 }
+
+Block *each_partial(const Combiner *c, int64_t partials, int64_t lanes, Expr **partial, Block *out) {
+    Expr *trip, *lane = e_rem(c->arena, lower_thread(c->lower), lanes);
+    Block *body = counted(c, "w", (partials + lanes - 1) / lanes, &trip, out);
+    *partial = lower_simple(c->lower, e_add(c->arena, e_times(c->arena, trip, lanes), lane));
+    Expr *exists = e_lt(c->arena, *partial, e_int(c->arena, partials));
+    return block_if(c->arena, body, partials % lanes ? lower_simple(c->lower, exists) : NULL);
+}
+
+// ---- in the thread ----
 
 static void put(const Reduce *reduce, Expr *slot, Expr *value, Block *out) {
     block_store1(reduce->c.arena, out, reduce->partial, slot, value);
 }
 
 static void add(const Reduce *reduce, Expr *slot, Expr *value, Block *out) {
-    put(reduce, slot, combined(&reduce->c, partial_at(reduce, slot), value), out);
+    put(reduce, slot, combined(&reduce->c, e_load1(reduce->c.arena, reduce->partial, slot), value), out);
 }
 
 static void reduce_values(const Reduce *reduce, Block *out) {
@@ -155,9 +167,9 @@ static void reduce_values(const Reduce *reduce, Block *out) {
     put(reduce, slot, identity(&reduce->c), clear);
     Block *body = counted(&reduce->c, "r", tv_values(reduce->src), &value, out);
     slot = lower_simple(lower, fragment_projected_value(arena, reduce->src, reduce->rank, reduce->dims, value));
-    Expr *element = e_cast(arena, reduce->c.type, e_load1(arena, reduce->from, value));
-    const Buf *src = call_region(reduce->stmt, REDUCE_SRC)->buf;
-    add(reduce, slot, element, block_if(arena, body, lower_inside(lower, reduce->whole, src, value)));
+    Expr *element = e_cast(arena, reduce->c.type, e_load1(arena, lower_local(lower, reduce->source), value));
+    body = block_if(arena, body, lower_inside(lower, reduce->source->layout, reduce->source, value));
+    add(reduce, slot, element, body);
 }
 
 // ---- in the warp ----
@@ -204,9 +216,9 @@ static Expr *warp_partial(const Reduce *reduce, Expr **first_lane) {
 
 // Number of consecutive results of a thread.
 static int64_t results_in_a_run(const Reduce *reduce, int64_t extent) {
-    const LayoutInput *values = &reduce->dst->in[TV_VALUE];
-    const LayoutMode *first = values->modes;
-    bool next = values->count > 0 && first->out == reduce->dst->rank_out - 1 && first->stride == 1;
+    const Layout *layout = reduce->result->layout;
+    const LayoutMode *first = layout->in[TV_VALUE].modes;
+    bool next = layout->in[TV_VALUE].count > 0 && first->out == layout->rank_out - 1 && first->stride == 1;
     return next && extent % first->extent == 0 ? first->extent : 1;
 }
 
@@ -216,7 +228,7 @@ static Expr *result_number(const Reduce *reduce, Expr *slot) {
     Arena *arena = reduce->c.arena;
     const Buf *dst = reduce->result;
     Expr *in[2] = {lower_thread(reduce->c.lower), slot}, *at[LAYOUT_MAX_RANK], *number = e_int(arena, 0);
-    layout_forward(arena, reduce->c.lower->facts, reduce->dst, in, at);
+    layout_forward(arena, reduce->c.lower->facts, dst->layout, in, at);
     int last = dst->rank - 1;
     int64_t extent = buf_extent(dst, last), run = results_in_a_run(reduce, extent);
     Expr *within = e_times(arena, e_rem(arena, at[last], run), extent / run);
@@ -226,118 +238,95 @@ static Expr *result_number(const Reduce *reduce, Expr *slot) {
 }
 
 static Expr *result_exists(const Reduce *reduce, Expr *slot) {
-    return lower_inside(reduce->c.lower, reduce->dst, reduce->result, slot);
+    return lower_inside(reduce->c.lower, reduce->result->layout, reduce->result, slot);
 }
 
 // All lanes of a warp hold the same results.
 static bool lanes_agree(const Reduce *reduce) {
     int64_t lanes = reduce->c.lower->target->warp_lanes;
-    ThreadDigits digits = tv_thread_digits(reduce->dst, lanes);
+    ThreadDigits digits = tv_thread_digits(reduce->result->layout, lanes);
     VEC_EACH (const ThreadDigit, digit, &digits)
         if (digit->mode->stride != 0 && digit->within > 1) return false;
-    return tv_threads(reduce->dst) % lanes == 0;
+    return tv_threads(reduce->result->layout) % lanes == 0;
 }
 
 // One lane of each warp writes; in a cluster that shares the reduction, to the scratch of each CTA.
 static void write_partials(const Reduce *reduce, Block *out) {
     const Combiner *c = &reduce->c;
     Arena *arena = c->arena;
-    Expr *slot, *first_lane, *own = warp_partial(reduce, &first_lane), *block = lower_lane(c->lower);
+    Expr *slot, *first_lane, *own = warp_partial(reduce, &first_lane);
     bool spread = c->blocks > 1 && tv_replicas(reduce->src) == 1 && lanes_agree(reduce);   // one lane per CTA
-    if (spread) first_lane = e_lt(arena, block, e_int(arena, c->blocks));
+    if (spread) first_lane = e_lt(arena, lower_lane(c->lower), e_int(arena, c->blocks));
     out = block_if(arena, out, first_lane ? lower_simple(c->lower, first_lane) : NULL);
     Block *body = counted(c, "d", reduce->count, &slot, out);
     body = block_if(arena, body, result_exists(reduce, slot));
-    if (c->blocks > 1 && !spread) body = counted(c, "block", c->blocks, &block, body);
-    scratch_store(c, block, own, result_number(reduce, slot), partial_at(reduce, slot), body);
+    scratch_store(c, spread, own, result_number(reduce, slot), e_load1(arena, reduce->partial, slot), body);
 }
 
-static Expr *load_partial(const Reduce *reduce, Expr *partial, Expr *slot) {
-    return scratch_load(&reduce->c, lower_simple(reduce->c.lower, partial), result_number(reduce, slot));
-}
-
-// Every thread reads all partial results.
-static void read_partials(const Reduce *reduce, int64_t partials, Block *out) {
+// Every thread reads all partial results, or the lanes of a warp split them, one load each per round, and combine them
+// by butterflies.
+static void read_partials(const Reduce *reduce, int64_t partials, int64_t lanes, Block *out) {
+    const Combiner *c = &reduce->c;
     Expr *slot, *partial;
-    Block *body = counted(&reduce->c, "d", reduce->count, &slot, out);
-    body = block_if(reduce->c.arena, body, result_exists(reduce, slot));
-    put(reduce, slot, identity(&reduce->c), body);
-    body = counted(&reduce->c, "w", partials, &partial, body);
-    add(reduce, slot, load_partial(reduce, partial, slot), body);
-}
-
-// The lanes of a warp split the partial results, one load each per round, and combine them by butterflies.
-static void share_partials(const Reduce *reduce, int64_t partials, Block *out) {
-    Arena *arena = reduce->c.arena;
-    Lower *lower = reduce->c.lower;
-    int64_t group = 1;
-    while (group < partials && group < lower->target->warp_lanes) group *= 2;
-    Expr *slot, *trip;
-    Block *body = counted(&reduce->c, "d", reduce->count, &slot, out);
-    put(reduce, slot, identity(&reduce->c), body);
-    body = counted(&reduce->c, "w", (partials + group - 1) / group, &trip, body);
-    Expr *partial = e_add(arena, e_times(arena, trip, group), e_rem(arena, lower_thread(lower), group));
-    Expr *exists = e_lt(arena, partial, e_int(arena, partials));
-    body = block_if(arena, body, partials % group ? lower_simple(lower, exists) : NULL);
-    add(reduce, slot, load_partial(reduce, partial, slot), body);
-    for (int64_t mask = 1; mask < group; mask *= 2) push_butterfly(reduce, mask, out);
+    Block *body = counted(c, "d", reduce->count, &slot, out);
+    body = block_if(c->arena, body, result_exists(reduce, slot));
+    put(reduce, slot, identity(c), body);
+    body = each_partial(c, partials, lanes, &partial, body);
+    add(reduce, slot, scratch_load(c, partial, result_number(reduce, slot)), body);
+    for (int64_t mask = 1; mask < lanes; mask *= 2) push_butterfly(reduce, mask, out);
 }
 
 static void reduce_warps(const Reduce *reduce, int64_t partials, Block *out) {
-    enum { FEW = 4 };   // so many loads take no longer than one load and the butterflies
-    Lower *lower = reduce->c.lower;
-    EXPECT(lower->context->failure, reduce->c.scratch, "a reduction across warps has no scratch");
+    const Buf *result = reduce->result;
+    EXPECT(reduce->c.lower->context->failure, reduce->c.scratch, "a reduction across warps has no scratch");
     write_partials(reduce, out);
-    lower_barrier(lower, out);
+    block_barrier(reduce->c.arena, out, (Span){0});
     bool whole = true;   // every slot is an element of the destination
-    for (int d = 0; d < reduce->result->rank; d++) whole &= reduce->dst->out_shape[d] <= buf_extent(reduce->result, d);
-    if (partials > FEW && whole && lanes_agree(reduce)) share_partials(reduce, partials, out);
-    else read_partials(reduce, partials, out);
+    for (int d = 0; d < result->rank; d++) whole &= result->layout->out_shape[d] <= buf_extent(result, d);
+    bool shared = whole && lanes_agree(reduce);
+    read_partials(reduce, partials, shared ? lanes_that_share(&reduce->c, partials) : 1, out);
 }
 
 // ---- the result ----
 
 static void store_result(const Reduce *reduce, Block *out) {
     Arena *arena = reduce->c.arena;
+    Buf *to = lower_local(reduce->c.lower, reduce->result);
     const Expr *accumulate = reduce_of(reduce->stmt).accumulate;
     Expr *slot;
     Block *body = counted(&reduce->c, "d", reduce->count, &slot, out);
-    Expr *value = partial_at(reduce, slot);
+    Expr *value = e_load1(arena, reduce->partial, slot);
     if (accumulate && expr_is_int(accumulate, 1))
-        value = combined(&reduce->c, e_cast(arena, reduce->c.type, e_load1(arena, reduce->to, slot)), value);
+        value = combined(&reduce->c, e_cast(arena, reduce->c.type, e_load1(arena, to, slot)), value);
     body = block_if(arena, body, result_exists(reduce, slot));
-    block_store1(arena, body, reduce->to, slot, e_cast(arena, reduce->to->type, value));
+    block_store1(arena, body, to, slot, e_cast(arena, to->type, value));
 }
 
-Combiner combiner_of(Lower *lower, const Stmt *stmt, OpId op, int scratch) {
-    const Buf *src = call_region(stmt, 0)->buf, *dst = call_region(stmt, 1)->buf;
+Combiner combiner_of(Lower *lower, const Stmt *stmt, OpId op) {
+    const Buf *src = ARG(stmt, REDUCE_SUM, src).region->buf, *dst = ARG(stmt, REDUCE_SUM, dst).region->buf;
     EXPECT(lower->context->failure,
            src->scope == SCOPE_FRAGMENT && dst->scope == SCOPE_FRAGMENT && src->layout && dst->layout,
            "the operands of a %s of '%s' are not fragments with layouts", op_info(stmt->call.op)->text, src->name);
-    const Region *exchange = call_region(stmt, scratch);
+    const Region *scratch = stmt_scratch(stmt);
     return (Combiner){.lower = lower,
                       .arena = lower->arena,
                       .loc = stmt->loc,
                       .op = op,
                       .type = type_compute(dst->type),
-                      .scratch = exchange ? exchange->buf : NULL,
+                      .scratch = scratch ? scratch->buf : NULL,
                       .blocks = grid_blocks(func_grid(lower->kernel))};
 }
 
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
-    Buf *src = call_region(stmt, REDUCE_SRC)->buf, *dst = call_region(stmt, REDUCE_DST)->buf;
-    Reduce reduce = {.c = combiner_of(lower, stmt, stmt->call.op, REDUCE_SCRATCH), .stmt = stmt, .result = dst};
+    Buf *src = reduce_of(stmt).src->buf, *dst = reduce_of(stmt).dst->buf;
+    Reduce reduce = {.c = combiner_of(lower, stmt, stmt->call.op), .stmt = stmt, .source = src, .result = dst};
     reduce.axis = reduce_op_axis(stmt);
     for (int d = 0; d < src->rank; d++) {
         if (d != reduce.axis) reduce.dims[reduce.rank++] = d;
         else if (reduces_to_partials(stmt)) reduce.dims[reduce.rank++] = src->rank;
     }
     if (reduce.rank == 0) reduce.dims[reduce.rank++] = -1;
-    reduce.whole = src->layout;
     reduce.src = reduce_source(lower->arena, stmt, src->layout);
-    reduce.dst = dst->layout;
-    reduce.from = lower_local(lower, src);
-    reduce.to = lower_local(lower, dst);
     reduce.count = tv_values(dst->layout);
     EXPECT(lower->context->failure, reduce.src, "the threads of '%s' along the axis are not split evenly", src->name);
     reduce.digits = tv_thread_digits(reduce.src, lower->target->warp_lanes);

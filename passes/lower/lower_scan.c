@@ -45,8 +45,8 @@ typedef struct Scan {
     int64_t taken;               // scratch elements used by earlier levels
 } Scan;
 
-int scratch_operand(const Stmt *stmt) {
-    return is_scan(stmt) ? SCAN_SCRATCH : is_reduction(stmt) ? REDUCE_SCRATCH : -1;
+Region *stmt_scratch(const Stmt *stmt) {
+    return is_scan(stmt) ? scan_of(stmt).scratch : is_reduction(stmt) ? reduce_of(stmt).scratch : NULL;
 }
 
 // ---- levels ----
@@ -136,10 +136,6 @@ static Buf *declare(const Scan *scan, const char *name, int64_t count, Block *ou
 
 static Expr *named(const Scan *scan, const char *name, Expr *value, Block *out) {
     return block_let(scan->arena, out, name, value, scan->c.loc);
-}
-
-static int64_t lanes_of(const Scan *scan) {
-    return scan->c.lower->target->warp_lanes;
 }
 
 static Expr *thread_digit(const Scan *scan, const ThreadDigit *digit) {
@@ -257,7 +253,7 @@ static Exchange exchange_of(const Scan *scan, int l, Block *out) {
     Arena *arena = scan->arena;
     Exchange x = {.level = l, .digit = &scan->levels.items[l].digit, .key = e_int(arena, 0)};
     int64_t radix = 1;
-    x.agree = tv_threads(scan->layout) % lanes_of(scan) == 0;
+    x.agree = tv_threads(scan->layout) % scan->c.lower->target->warp_lanes == 0;
     x.keys = key_count(&scan->levels, l, &scan->digits);
     x.count = digits_count(scan->layout, scan->left);
     VEC_EACH (const ThreadDigit, digit, &scan->digits) {
@@ -300,58 +296,46 @@ static Expr *scratch_row(const Scan *scan, const Exchange *x, Expr *partial, Exp
 static void write_totals(const Scan *scan, const Exchange *x, Block *out) {
     Arena *arena = scan->arena;
     const Combiner *c = &scan->c;
-    Expr *block = NULL, *slot, *first;
+    Expr *slot, *zero = e_int(arena, 0);
     bool spread = c->blocks > 1 && x->agree;
-    first = is_first(scan, x, spread);
-    if (spread) {
-        block = lower_lane(c->lower);
-        first = e_both(arena, first, e_lt(arena, block, e_int(arena, c->blocks)));
-    }
+    Expr *first = is_first(scan, x, spread);
+    if (spread) first = e_both(arena, first, e_lt(arena, lower_lane(c->lower), e_int(arena, c->blocks)));
     Block *inside = counted(c, "d", x->count, &slot, block_if(arena, out, first));
-    if (c->blocks > 1 && !spread) inside = counted(c, "block", c->blocks, &block, inside);
-    Expr *row = scratch_row(scan, x, x->mine, slot), *zero = e_int(arena, 0);
-    scratch_store(c, block, row, zero, get(scan, scan->total, slot), inside);
+    scratch_store(c, spread, scratch_row(scan, x, x->mine, slot), zero, get(scan, scan->total, slot), inside);
 }
 
-static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t group, Block *out) {
-    for (int64_t mask = 1; mask < group; mask *= 2)
+static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t lanes, Block *out) {
+    for (int64_t mask = 1; mask < lanes; mask *= 2)
         put(scan, out, buf, slot, butterfly(&scan->c, buf, slot, mask, out));
 }
 
-// before[slot] = the totals of the warps before this one; total[slot] = of all warps. `group` lanes split the loads (1:
-// each thread reads all).
-static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool more, int64_t group, Block *out) {
+// before[slot] = the totals of the warps before this one; total[slot] = of all warps.
+static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool more, Block *out) {
     Arena *arena = scan->arena;
-    int64_t partials = x->digit->above;
-    Expr *slot, *trip, *lane = e_rem(arena, lower_thread(scan->c.lower), group);
+    int64_t lanes = x->agree ? lanes_that_share(&scan->c, x->digit->above) : 1;
+    Expr *slot, *partial;
     Block *body = counted(&scan->c, "d", x->count, &slot, out);
     put(scan, body, before, slot, identity(&scan->c));
     if (more) put(scan, body, scan->total, slot, identity(&scan->c));
-    Block *each = counted(&scan->c, "w", (partials + group - 1) / group, &trip, body);
-    Expr *partial = simple(scan, e_add(arena, e_times(arena, trip, group), lane));
-    Expr *exists = partials % group ? simple(scan, e_lt(arena, partial, e_int(arena, partials))) : NULL;
-    each = block_if(arena, each, exists);
+    Block *each = each_partial(&scan->c, x->digit->above, lanes, &partial, body);
     Expr *piece = scratch_load(&scan->c, scratch_row(scan, x, partial, slot), e_int(arena, 0));
     Expr *other = named(scan, "other", piece, each);
     Expr *sum = get(scan, before, slot), *all = get(scan, scan->total, slot);
     put(scan, each, before, slot, e_select(arena, e_lt(arena, partial, x->mine), combined(&scan->c, sum, other), sum));
     if (more) put(scan, each, scan->total, slot, combined(&scan->c, all, other));
-    push_butterflies(scan, before, slot, group, body);
-    if (more) push_butterflies(scan, scan->total, slot, group, body);
+    push_butterflies(scan, before, slot, lanes, body);
+    if (more) push_butterflies(scan, scan->total, slot, lanes, body);
 }
 
 static void scan_warps(Scan *scan, int level, bool more, Block *out) {
-    enum { FEW = 4 };   // so many loads take no longer than one load and the butterflies
     Exchange x = exchange_of(scan, level, out);
-    int64_t group = 1, partials = x.digit->above;
-    while (x.agree && partials > FEW && group < partials && group < lanes_of(scan)) group *= 2;
     write_totals(scan, &x, out);
     EXPECT(scan->c.lower->context->failure, scan->c.scratch, "a scan across warps has no scratch");
-    lower_barrier(scan->c.lower, out);
+    block_barrier(scan->arena, out, (Span){0});
     Buf *before = declare(scan, "before", x.count, out);
-    read_totals(scan, &x, before, more, group, out);
+    read_totals(scan, &x, before, more, out);
     add_before(scan, before, out);
-    scan->taken += partials * x.keys * x.count;
+    scan->taken += x.digit->above * x.keys * x.count;
 }
 
 // ---- the scan ----
@@ -398,9 +382,9 @@ static void store_results(const Scan *scan, Buf *to, Block *out) {
 }
 
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out) {
-    Buf *src = call_region(stmt, SCAN_SRC)->buf, *dst = call_region(stmt, SCAN_DST)->buf;
+    Buf *src = scan_of(stmt).src->buf, *dst = scan_of(stmt).dst->buf;
     OpId op = stmt->call.op == OP_SCAN_SUM ? OP_REDUCE_SUM : OP_REDUCE_MAX;
-    Scan scan = {.c = combiner_of(lower, stmt, op, SCAN_SCRATCH), .arena = lower->arena, .layout = src->layout};
+    Scan scan = {.c = combiner_of(lower, stmt, op), .arena = lower->arena, .layout = src->layout};
     EXPECT(lower->context->failure, layout_equal(src->layout, dst->layout), "'%s' and its scan have different layouts",
            src->name);
     scan.digits = tv_thread_digits(scan.layout, lower->target->warp_lanes);

@@ -103,52 +103,33 @@ static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     if (!lowered) not_lowered(lower, stmt, info->text);
 }
 
-static void lower_body(Lower *lower, Stmt *stmt, Block *body) {
+static void lower_body(Lower *lower, const Stmt *stmt, Block *body) {
     Block lowered = {0};
     int mark = facts_mark(lower->facts);
-    facts_enter(lower->facts, stmt);
+    facts_enter_body(lower->facts, stmt, body);
     lower_block(lower, body, &lowered);
     facts_release(lower->facts, mark);
     *body = lowered;
 }
 
-static void lower_repeated(Lower *lower, Stmt *stmt, Block *body) {
+static Expr *lower_whole(Mapper *mapper, Expr *expr) {
+    return lower_expr(mapper->user, expr);
+}
+
+// A statement that every thread executes: its own expressions, then its bodies.
+static void lower_in_place(Lower *lower, Stmt *stmt, Block *out) {
     bool repeats = lower->repeats;
-    lower->repeats = true;
-    lower_body(lower, stmt, body);
-    lower->repeats = repeats;
-}
-
-static void lower_branch(Lower *lower, const Expr *condition, bool holds, Block *body) {
-    Block lowered = {0};
-    int mark = facts_mark(lower->facts);
-    facts_assume(lower->facts, condition, holds);
-    lower_block(lower, body, &lowered);
-    facts_release(lower->facts, mark);
-    *body = lowered;
-}
-
-static void lower_if(Lower *lower, Stmt *stmt, Block *out) {
-    const Expr *condition = stmt->if_.condition;
-    stmt->if_.condition = lower_expr(lower, stmt->if_.condition);
-    lower_branch(lower, condition, true, &stmt->if_.then);
-    lower_branch(lower, condition, false, &stmt->if_.otherwise);
-    block_push(lower->arena, out, stmt);
-}
-
-static void lower_for(Lower *lower, Stmt *stmt, Block *out) {
-    for (int i = 0; i < stmt->loop.count; i++) {
-        Iter *iter = &stmt->loop.iters[i];
-        iter->begin = lower_expr(lower, iter->begin);
-        iter->end = lower_expr(lower, iter->end);
-        iter->step = lower_expr(lower, iter->step);
-    }
-    if (stmt->loop.kind == LOOP_PIPELINED) stmt->loop.kind = LOOP_SERIAL, stmt->loop.stages = NULL;
+    Mapper mapper = {.arena = lower->arena, .expr = lower_whole, .user = lower, .whole = true};
+    if (is_loop(stmt, LOOP_PIPELINED)) stmt->loop.kind = LOOP_SERIAL, stmt->loop.stages = NULL;
+    if (stmt->kind != STMT_ASSUME) map_own(&mapper, stmt);
     if (is_gemm_loop(lower->target, stmt)) {
         lower_gemm_loop(lower, stmt, out);
         return;
     }
-    lower_repeated(lower, stmt, &stmt->loop.body);
+    lower->repeats |= stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    FOR_EACH_BODY (body, stmt) lower_body(lower, stmt, body);
+    lower->repeats = repeats;
+    if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) facts_enter(lower->facts, stmt);
     block_push(lower->arena, out, stmt);
 }
 
@@ -198,7 +179,7 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         return;
     }
     if (is_loop_op(stmt)) {
-        if (tile_loop_of(lower->arena, stmt, &loop)) lower_loop(lower, stmt, &loop, out);
+        if (tile_loop_of(lower->arena, stmt, &loop)) lower_loop(lower, stmt, &loop, 0, 0, out);
         else not_lowered(lower, stmt, "this loop");
         return;
     }
@@ -206,32 +187,16 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     case STMT_DECL: lower_decl(lower, stmt, out); return;
     case STMT_STORE: lower_block_store(lower, stmt, out); return;
     case STMT_CALL: lower_call(lower, stmt, out); return;
-    case STMT_IF: lower_if(lower, stmt, out); return;
-    case STMT_FOR: lower_for(lower, stmt, out); return;
-    case STMT_WHILE:
-        stmt->while_.condition = lower_expr(lower, stmt->while_.condition);
-        lower_repeated(lower, stmt, &stmt->while_.body);
-        break;
-    case STMT_BLOCK: lower_body(lower, stmt, &stmt->block); break;
     case STMT_THREAD: lower_thread_region(lower, stmt, out); return;
     case STMT_ROLE: not_lowered(lower, stmt, "role"); return;
-    case STMT_LET:
-    case STMT_VAR:
-    case STMT_ASSIGN:
-        stmt->let.value = lower_expr(lower, stmt->let.value);
-        if (stmt->kind == STMT_LET) facts_enter(lower->facts, stmt);
-        break;
-    case STMT_ASSUME: facts_enter(lower->facts, stmt); break;
-    default: break;
+    default: lower_in_place(lower, stmt, out); return;
     }
-    block_push(lower->arena, out, stmt);
 }
 
 void lower_block(Lower *lower, const Block *from, Block *to) {
     int mark = facts_mark(lower->facts);
     Block loops = {0};   // fused with the next store
-    for (int i = 0; i < from->count; i++) {
-        Stmt *stmt = from->items[i];
+    FOR_EACH_ITEM (stmt, from) {
         if (attr_get(stmt->attrs, ATTR_EPILOGUE_SUBTILE)) block_push(lower->arena, &loops, stmt);
         else if (via_is(stmt, VIA_TMA_STORE)) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
         else lower_stmt(lower, stmt, to);
@@ -289,17 +254,12 @@ static void declare_shared(Lower *lower, const Block *body, Block *top) {
     }
 }
 
-static bool is_role(const Stmt *stmt, void *user) {
-    (void)user;
-    return stmt->kind == STMT_ROLE;
-}
-
 static void lower_grid(Lower *lower, Stmt *grid) {
     Block top = {0};
     int64_t threads = kernel_threads(lower->kernel);
     declare_shared(lower, &grid->grid.body, &top);
     facts_enter(lower->facts, grid);
-    if (block_any(&grid->grid.body, is_role, NULL)) {
+    if (func_has_roles(lower->kernel)) {
         lower_roles(lower, &grid->grid.body, threads, &top);
     } else {
         Stmt *region = open_region(lower, threads, grid->loc);

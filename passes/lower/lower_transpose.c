@@ -40,18 +40,14 @@ static int64_t key_transposed(const Layout *layout, int64_t place) {
     return place;
 }
 
-static Arg place_of(Transpose *transpose, const Region *tile, Expr *row, Expr *column) {
+// Moves four matrices between `bytes` and the rows of a tile whose addresses the lanes have.
+static void push_move(Transpose *t, OpId op, const Region *tile, Expr *row, Expr *column, Buf *bytes, Block *out) {
+    bool load = op == OP_LDMATRIX;
     Expr *at[] = {row, column};
-    return arg_region(lower_in_slot(transpose->lower, tile, COUNT_OF(at), at));
-}
-
-static void push_move(Transpose *transpose, OpId op, Arg first, Arg second, bool trans, Block *out) {
-    BLOCK_CALL(transpose->arena, out, transpose->to->loc, op, first, second, arg_int(transpose->arena, 4),
-               arg_value(e_bool(transpose->arena, trans)));
-}
-
-static Arg array_start(Transpose *transpose, Buf *buf) {
-    return arg_element(transpose->arena, buf, e_int(transpose->arena, 0));
+    Arg memory = arg_region(lower_in_slot(t->lower, tile, COUNT_OF(at), at));
+    Arg registers = arg_element(t->arena, bytes, e_int(t->arena, 0));
+    BLOCK_CALL(t->arena, out, t->to->loc, op, load ? registers : memory, load ? memory : registers,
+               arg_int(t->arena, 4), arg_value(e_bool(t->arena, load)));
 }
 
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d) {
@@ -88,18 +84,6 @@ static Expr *stored_row(Transpose *transpose) {
     return e_add(arena, transpose->d0, e_add(arena, pair, within));
 }
 
-static void push_load(Transpose *transpose, Buf *bytes, Block *out) {
-    Arena *arena = transpose->arena;
-    Expr *d = e_add(arena, transpose->d0, e_times(arena, lane_bits(transpose, 4, 1), 16));
-    push_move(transpose, OP_LDMATRIX, array_start(transpose, bytes),
-              place_of(transpose, transpose->from, loaded_row(transpose), d), true, out);
-}
-
-static void push_store(Transpose *transpose, Buf *bytes, Block *out) {
-    Arg to = place_of(transpose, transpose->to, stored_row(transpose), transpose->k0);
-    push_move(transpose, OP_STMATRIX, to, array_start(transpose, bytes), false, out);
-}
-
 // Byte 4 (2 u + e) + 2 f + p of the stored data is byte 4 (2 u + f) + 2 p + e of the loaded data; `other`: with 1 - e.
 static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterleaved, int other, Block *out) {
     Arena *arena = transpose->arena;
@@ -113,8 +97,7 @@ static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterle
 // Warps divide the rows if possible, else the columns, so that the addresses of a warp's rounds differ by constants.
 void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     Arena *arena = lower->arena;
-    Transpose transpose = {
-        .lower = lower, .arena = arena, .from = copy->call.args[0].region, .to = copy->call.args[1].region};
+    Transpose transpose = {.lower = lower, .arena = arena, .from = copy_of(copy).src, .to = copy_of(copy).dst};
     int64_t rows = region_extent(transpose.to, 0) / TRANSPOSE_ROWS,
             columns = region_extent(transpose.to, 1) / TRANSPOSE_K;
     int64_t lanes = lower->target->warp_lanes, warps = lower->threads / lanes;
@@ -144,11 +127,13 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     Type type = transpose.to->buf->type;
     Buf *loaded = block_local(arena, body, "loaded", type, BYTES, copy->loc);
     Buf *deinterleaved = block_local(arena, body, "deinterleaved", type, BYTES, copy->loc);
-    push_load(&transpose, loaded, body);
+    Expr *half = e_times(arena, lane_bits(&transpose, 4, 1), 16);
+    push_move(&transpose, OP_LDMATRIX, transpose.from, loaded_row(&transpose), e_add(arena, transpose.d0, half), loaded,
+              body);
     Stmt *which = s_if(arena, e_lt(arena, transpose.lane, e_int(arena, lanes / 2)));
     push_deinterleaved(&transpose, loaded, deinterleaved, 0, &which->if_.then);
     push_deinterleaved(&transpose, loaded, deinterleaved, 1, &which->if_.otherwise);
     block_push(arena, body, which);
-    push_store(&transpose, deinterleaved, body);
+    push_move(&transpose, OP_STMATRIX, transpose.to, stored_row(&transpose), transpose.k0, deinterleaved, body);
     facts_release(lower->facts, mark);
 }

@@ -9,11 +9,6 @@
 
 enum { MOST_STATEMENTS = 16 };   // after expansion
 
-typedef struct Unroller {
-    Arena *arena;
-    bool changed;
-} Unroller;
-
 static int64_t count_statements(const Block *block) {
     int64_t count = 0;
     FOR_EACH_STMT (stmt, block) count += stmt != NULL;
@@ -21,9 +16,8 @@ static int64_t count_statements(const Block *block) {
 }
 
 static bool is_test(BinaryOp op) {
-    return op == BIN_DIV || op == BIN_MOD || (op >= BIN_EQ && op <= BIN_GE);
+    return op == BIN_DIV || op == BIN_MOD || op_compares(op);
 }
-_Static_assert(BIN_NE == BIN_EQ + 1 && BIN_GE == BIN_EQ + 5, "comparisons stand together");
 
 // The expression becomes constant or simpler if the variable is constant.
 static bool folds(const Expr *expr, const void *var) {
@@ -31,35 +25,29 @@ static bool folds(const Expr *expr, const void *var) {
            expr_uses_var(expr, var);
 }
 
-static bool wants_expansion(const Stmt *stmt, int64_t *begin, int64_t *end, int64_t *step) {
-    if (!is_loop(stmt, LOOP_UNROLL) || stmt->loop.count != 1) return false;
-    const Iter *iter = &stmt->loop.iters[0];
-    bool constant = expr_const(iter->begin, begin) && expr_const(iter->end, end) && expr_const(iter->step, step);
-    if (!constant || *end <= *begin || *end - *begin > MOST_STATEMENTS * *step || block_breaks(&stmt->loop.body))
-        return false;
-    int64_t trips = (*end - *begin + *step - 1) / *step;
+static bool wants_expansion(const Stmt *stmt) {
+    if (!is_loop(stmt, LOOP_UNROLL) || stmt->loop.count != 1 || block_breaks(&stmt->loop.body)) return false;
+    int64_t trips = iter_count(&stmt->loop.iters[0]);
+    if (trips < 1 || trips > MOST_STATEMENTS) return false;
     return trips * count_statements(&stmt->loop.body) <= MOST_STATEMENTS &&
-           block_any_expr(&stmt->loop.body, folds, iter->var);
+           block_any_expr(&stmt->loop.body, folds, stmt->loop.iters[0].var);
 }
 
 static void unroll_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Unroller *pass = mapper->user;
-    int64_t begin, end, step;
-    if (!wants_expansion(stmt, &begin, &end, &step)) {
-        block_push(pass->arena, out, stmt);
+    Arena *arena = mapper->arena;
+    if (!wants_expansion(stmt)) {
+        block_push(arena, out, stmt);
         return;
     }
-    pass->changed = true;
-    for (int64_t i = begin; i < end; i += step) {
-        Subst *subst = subst_new(pass->arena);
-        subst_var(subst, stmt->loop.iters[0].var, e_int(pass->arena, i));
-        clone_block(pass->arena, subst, &stmt->loop.body, out);
+    const Iter *iter = &stmt->loop.iters[0];
+    mapper->changed = true;
+    for (int64_t i = 0; i < iter_count(iter); i++) {
+        Subst *subst = subst_new(arena);
+        subst_var(subst, iter->var, e_add(arena, iter->begin, e_times(arena, iter->step, i)));
+        clone_block(arena, subst, &stmt->loop.body, out);
     }
 }
 
 bool pass_unroll(PassContext *context, Func *kernel) {
-    Unroller pass = {.arena = context->arena};
-    StmtMapper mapper = {.arena = context->arena, .stmt = unroll_stmt, .user = &pass};
-    rewrite_block(&mapper, &kernel->body);
-    return pass.changed;
+    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = unroll_stmt}, &kernel->body);
 }

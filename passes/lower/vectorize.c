@@ -15,12 +15,6 @@
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 
-typedef struct Vectorizer {
-    PassContext *context;
-    Arena *arena;
-    bool changed;
-} Vectorizer;
-
 typedef struct Wide {
     TileAccess access;
     Buf *local;   // holds the n elements
@@ -42,15 +36,12 @@ static bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-_Static_assert(OPERAND_INDEX(ATOMIC_ADD, x) == 0 && OPERAND_INDEX(ATOMIC_ADD, v) == 1,
-               "element and value of an addition");
-
 static bool adds_element(const Stmt *stmt) {
-    return is_call(stmt, OP_ATOMIC_ADD) && stmt->call.args[0].region->buf->scope == SCOPE_GLOBAL;
+    return is_call(stmt, OP_ATOMIC_ADD) && ARG(stmt, ATOMIC_ADD, x).region->buf->scope == SCOPE_GLOBAL;
 }
 
 static Expr *stored_value(const Stmt *store) {
-    return store->kind == STMT_STORE ? store->store.value : store->call.args[1].value;
+    return store->kind == STMT_STORE ? store->store.value : ARG(store, ATOMIC_ADD, v).value;
 }
 
 static bool only_stores(const Block *body) {
@@ -98,12 +89,11 @@ static bool find_wides(VectorLoop *v) {
     return true;
 }
 
-static bool vector_loop_of(Vectorizer *pass, Stmt *stmt, VectorLoop *v) {
+static bool vector_loop_of(Arena *arena, const Target *target, Stmt *stmt, VectorLoop *v) {
     const Iter *iter = &stmt->loop.iters[0];
-    *v = (VectorLoop){.arena = pass->arena, .target = pass->context->target, .stmt = stmt, .e = iter->var};
+    *v = (VectorLoop){.arena = arena, .target = target, .stmt = stmt, .e = iter->var, .n = iter_count(iter)};
     if (stmt->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
-    if (!expr_const(iter->end, &v->n) || !is_power_of_two(v->n) || v->n < 2) return false;
-    return only_stores(&stmt->loop.body) && find_wides(v);
+    return is_power_of_two(v->n) && v->n > 1 && only_stores(&stmt->loop.body) && find_wides(v);
 }
 
 // ---- accesses ----
@@ -193,24 +183,18 @@ static void push_arithmetic(VectorLoop *v, Block *out) {
 }
 
 static void vectorize_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Vectorizer *pass = mapper->user;
     VectorLoop v;
-    if (!is_loop(stmt, LOOP_VECTORIZED)) {
-        block_push(pass->arena, out, stmt);
-        return;
-    }
-    pass->changed = true;
-    if (!vector_loop_of(pass, stmt, &v) || v.wides.count == 0) {
-        stmt->loop.kind = LOOP_UNROLL;
-        block_push(pass->arena, out, stmt);
+    bool vectorized = is_loop(stmt, LOOP_VECTORIZED);
+    mapper->changed |= vectorized;
+    if (!vectorized || !vector_loop_of(mapper->arena, mapper->user, stmt, &v) || v.wides.count == 0) {
+        if (vectorized) stmt->loop.kind = LOOP_UNROLL;
+        block_push(mapper->arena, out, stmt);
     } else if (!push_move(&v, out)) {
         push_arithmetic(&v, out);
     }
 }
 
 bool pass_vectorize(PassContext *context, Func *kernel) {
-    Vectorizer pass = {.context = context, .arena = context->arena};
-    StmtMapper mapper = {.arena = context->arena, .stmt = vectorize_stmt, .user = &pass};
-    rewrite_block(&mapper, &kernel->body);
-    return pass.changed;
+    StmtMapper mapper = {.arena = context->arena, .stmt = vectorize_stmt, .user = (Target *)context->target};
+    return rewrite_block(&mapper, &kernel->body);
 }

@@ -113,6 +113,7 @@ static bool collect_expr(Visitor *visitor, Expr *expr) {
 static void collect_region(Visitor *visitor, Region *region, const Operand *operand) {
     Collect *c = visitor->user;
     if (!operand || operand->access == ACCESS_NAME || !is_memory(region->buf)) return;
+    if (region == stmt_scratch(c->stmt)) return;   // scratch_accesses
     bool atomic = op_is(c->op, OP_CLASS_ELEMENT), write = operand->access != ACCESS_READ;
     bool single =
         atomic && write && !c->opaque;   // at block level; one thread does it and the others get the old value
@@ -153,8 +154,7 @@ static void order_accesses(Arena *arena, const Stmt *call, MemAccessVec *out) {
 
 // Partial results of warps go through the scratch: all write, the statement's own barrier, all read.
 static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out) {
-    int operand = scratch_operand(reduce);
-    const Region *scratch = operand < 0 ? NULL : call_region(reduce, operand);
+    const Region *scratch = stmt_scratch(reduce);
     if (!scratch) return;
     set_region(add(arena, out, reduce, scratch->buf, WHO_ALL, true), scratch);
     MemAccess *read = add(arena, out, reduce, scratch->buf, WHO_ALL, false);
@@ -179,8 +179,17 @@ static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out)
     return true;
 }
 
+// By the statement, and all below it unless `visited` is the statement alone.
+static void visited_accesses(Arena *arena, const Stmt *stmt, Stmt *visited, MemAccessVec *out) {
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL};
+    if (stmt->kind == STMT_CALL && op_info(stmt->call.op)->stages & STAGE_BIT_THREAD) c.who = WHO_ONE;
+    c.opaque = stmt->kind == STMT_THREAD || stmt->kind == STMT_ROLE || is_loop(stmt, LOOP_PARALLEL);
+    visit_stmt(&(Visitor){.expr = collect_expr, .stmt = collect_stmt, .region = collect_region, .user = &c}, visited);
+}
+
 static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     AwaitOp await;
+    order_accesses(arena, stmt, out);
     if (mbarrier_accesses(arena, stmt, out)) return;
     if (match_await(stmt, &await)) {
         const Region *x = await.x->region;
@@ -191,40 +200,22 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
         return;
     }
     if (stmt->call.op == OP_CLUSTER_BARRIER) add(arena, out, stmt, NULL, WHO_ALL, true)->pseudo = true;
-    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = stmt->call.op, .alone = true};
-    c.who = op_info(stmt->call.op)->stages & STAGE_BIT_THREAD ? WHO_ONE : WHO_ALL;
-    Visitor visitor = {.expr = collect_expr, .region = collect_region, .user = &c};
-    for (int i = 0; i < stmt->call.count; i++) {
-        const Arg *arg = &stmt->call.args[i];
-        if (i == scratch_operand(stmt)) continue;
-        if (arg->value) visit_expr(&visitor, arg->value);
-        if (!arg->region) continue;
-        collect_region(&visitor, arg->region, op_operand(stmt->call.op, i));
-        for (int d = 0; d < arg->region->count; d++) visit_expr(&visitor, arg->region->dims[d].start);
-    }
+    visited_accesses(arena, stmt, stmt, out);
     scratch_accesses(arena, stmt, out);
 }
 
 // One thread starts it.
 static void tma_accesses(Arena *arena, Stmt *stmt, const Stmt *copy, MemAccessVec *out) {
-    for (int i = COPY_FROM; i <= COPY_TO; i++) {
-        const Region *region = copy->call.args[i].region;
-        bool write = i == COPY_TO;
-        MemAccess *access = add(arena, out, stmt, region->buf, WHO_ONE, write);
-        set_region(access, region);
-        if (write && copy != stmt) access->update = OP_ATOMIC_ADD;
-        if (region->buf->scope != SCOPE_SHARED) continue;
+    CopyOp op = copy_of(copy);
+    const Region *sides[] = {op.src, op.dst};
+    for (int i = 0; i < COUNT_OF(sides); i++) {
+        MemAccess *access = add(arena, out, stmt, sides[i]->buf, WHO_ONE, i == 1);
+        set_region(access, sides[i]);
+        if (access->write && copy != stmt) access->update = OP_ATOMIC_ADD;
+        if (sides[i]->buf->scope != SCOPE_SHARED) continue;
         access->tma = access->async = true;
-        access->bar = write ? call_region(copy, COPY_BAR) : NULL;
+        access->bar = access->write ? op.bar : NULL;
     }
-}
-_Static_assert(COPY_TO == COPY_FROM + 1, "the sides of a copy are neighbours");
-
-// By the statement and all below it.
-static void visited_accesses(Arena *arena, const Stmt *stmt, Stmt *visited, bool opaque, MemAccessVec *out) {
-    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL, .opaque = opaque};
-    Visitor visitor = {.expr = collect_expr, .stmt = collect_stmt, .region = collect_region, .user = &c};
-    visit_stmt(&visitor, visited);
 }
 
 void stmt_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
@@ -234,17 +225,15 @@ void stmt_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     const Stmt *copy = tma_copy(arena, stmt);
     if (!is_leaf(stmt)) {
         stmt_alone(stmt, &alone, bodies);
-        visited_accesses(arena, stmt, &alone, false, out);
+        visited_accesses(arena, stmt, &alone, out);
     } else if (copy) {
         tma_accesses(arena, stmt, copy, out);
     } else if (tile_loop_of(arena, stmt, &loop)) {
         loop_accesses(arena, stmt, &loop, out);
     } else if (stmt->kind == STMT_CALL) {
-        order_accesses(arena, stmt, out);
         call_accesses(arena, stmt, out);
     } else {
-        bool opaque = stmt->kind == STMT_THREAD || stmt->kind == STMT_ROLE || stmt->kind == STMT_FOR;
-        visited_accesses(arena, stmt, stmt, opaque, out);
+        visited_accesses(arena, stmt, stmt, out);
     }
 }
 

@@ -224,10 +224,12 @@ static void do_bulk_wait(SyncModel *m, State *s) {
 }
 
 // All threads have waited for what completes on an mbarrier: nothing is left to order.
-static void do_arrive(State *s, const Buf *bar, const Affine *slot) {
+static void do_mbarrier_wait(SyncModel *m, State *s, const Stmt *wait) {
+    const Region *bar = wait_of(wait).bar;
+    Affine slot = affine_of(m->env, bar->dims[0].start);
     int kept = 0;
     VEC_EACH (const Live, live, &s->live) {
-        bool there = live->access->bar && live->access->bar->buf == bar && affine_same(live->slot, slot);
+        bool there = live->access->bar && live->access->bar->buf == bar->buf && affine_same(live->slot, &slot);
         if (!there) s->live.items[kept++] = *live;
     }
     s->live.count = kept;
@@ -611,22 +613,10 @@ static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter
     else play_block(m, s, body);
 }
 
-static void play_for(SyncModel *m, State *s, Stmt *stmt) {
-    State *outer = m->breaks, *breaks = m->breaks = state_new(m);
-    breaks->dead = true;
-    play_iters(m, s, stmt, stmt->loop.count, stmt->loop.iters, &stmt->loop.body);
-    if (!breaks->dead) forget_assigned(m, &stmt->loop.body);   // it may have been left before they got these values
-    state_union(m, s, breaks);
-    state_free(m, breaks);
-    m->breaks = outer;
-}
-
 // The condition is never decided: it may leave at any test. Its reads come again at the end of the body.
 static void play_while(SyncModel *m, State *s, Stmt *stmt) {
-    State *outer = m->breaks, *left = m->breaks = state_new(m);
-    left->dead = true;
     for (int64_t i = 0; i < scenarios_period(m->scenarios, NULL) + 2 && !s->dead && !m->failed; i++) {
-        state_union(m, left, s);
+        state_union(m, m->breaks, s);
         forget_assigned(m, &stmt->while_.body);
         play_block(m, s, &stmt->while_.body);
         if (s->dead) break;
@@ -634,8 +624,16 @@ static void play_while(SyncModel *m, State *s, Stmt *stmt) {
         Sync place = {.at_end = &stmt->while_.body, .wait = -1};
         play_accesses(m, s, accesses_of(m, stmt), false, place);
     }
+}
+
+static void play_loop(SyncModel *m, State *s, Stmt *stmt) {
+    State *outer = m->breaks, *left = m->breaks = state_new(m);
+    left->dead = true;
+    if (stmt->kind == STMT_WHILE) play_while(m, s, stmt);
+    else play_iters(m, s, stmt, stmt->loop.count, stmt->loop.iters, &stmt->loop.body);
+    FOR_EACH_BODY (body, stmt)
+        if (!left->dead) forget_assigned(m, body);   // it may have been left before they got these values
     state_union(m, s, left);
-    forget_assigned(m, &stmt->while_.body);
     state_free(m, left);
     m->breaks = outer;
 }
@@ -656,12 +654,6 @@ static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
     }
 }
 
-static void play_mbarrier_wait(SyncModel *m, State *s, const Stmt *wait) {
-    const Region *bar = call_region(wait, 0);
-    Affine slot = affine_of(m->env, bar->dims[0].start);
-    do_arrive(s, bar->buf, &slot);
-}
-
 static void enter(SyncModel *m, const Stmt *stmt) {
     bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
     bool hoists = loop || map_has(m->plan->commits, stmt);
@@ -671,18 +663,18 @@ static void enter(SyncModel *m, const Stmt *stmt) {
 
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     if (stmt->kind == STMT_CALL && play_call(m, s, stmt)) return;
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_MBARRIER_WAIT) play_mbarrier_wait(m, s, stmt);
+    if (is_call(stmt, OP_MBARRIER_WAIT)) do_mbarrier_wait(m, s, stmt);
     play_statement(m, s, stmt);
-    if (stmt->kind == STMT_CALL && stmt->call.op == OP_CLUSTER_BARRIER) do_barrier(s);
+    if (is_call(stmt, OP_CLUSTER_BARRIER)) do_barrier(s);
     enter(m, stmt);
     switch (stmt->kind) {
     case STMT_LET:
     case STMT_VAR:
     case STMT_ASSIGN: play_let(m, stmt); break;
     case STMT_FOR:
-        if (!is_leaf(stmt)) play_for(m, s, stmt);
+    case STMT_WHILE:
+        if (!is_leaf(stmt)) play_loop(m, s, stmt);
         break;
-    case STMT_WHILE: play_while(m, s, stmt); break;
     case STMT_IF: play_if(m, s, stmt); break;
     case STMT_BLOCK: play_block(m, s, &stmt->block); break;
     case STMT_GRID: play_block(m, s, &stmt->grid.body); break;
@@ -746,7 +738,8 @@ SyncModel *sync_model_new(Arena *arena, Block *body, const Map *awaited, SyncPla
     return m;
 }
 
-static void play_all(SyncModel *m) {
+static bool play_all(SyncModel *m, bool placing) {
+    m->placing = placing;
     m->failed = false;
     scenarios_reset(m->scenarios);
     do {
@@ -759,19 +752,17 @@ static void play_all(SyncModel *m) {
         state_free(m, s);
         m->breaks = NULL;
     } while (!m->failed && scenarios_next(m->scenarios));
+    return !m->failed;
 }
 
 bool sync_model_place(SyncModel *m) {
-    m->placing = true;
-    play_all(m);
+    bool placed = play_all(m, true);
     m->work = 0;
-    return !m->failed;
+    return placed;
 }
 
 bool sync_model_check(SyncModel *m) {
-    m->placing = false;
-    play_all(m);
-    return !m->failed;
+    return play_all(m, false);
 }
 
 int64_t sync_model_steps(const SyncModel *m) {

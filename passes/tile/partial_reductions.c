@@ -26,6 +26,7 @@
 #include "ir/rewrite.h"
 #include "layout/distribution.h"
 #include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "support/map.h"
@@ -72,12 +73,8 @@ static bool is_accumulation(const Sum *s, const Stmt *stmt) {
 
 // sum[i] = sum[i] * f: f, else NULL.
 static Expr *factor_of(const Sum *s, const Stmt *stmt) {
-    if (stmt->kind != STMT_STORE || stmt->store.buf != s->sum) return NULL;
-    Expr *value = stmt->store.value;
-    if (!is_binary(value, BIN_MUL)) return NULL;
-    bool left = loads_stored(value->binary.a, stmt), right = loads_stored(value->binary.b, stmt);
-    if (left == right) return NULL;
-    Expr *factor = left ? value->binary.b : value->binary.a;
+    Expr *factor = scale_of(stmt);
+    if (!factor || stmt->store.buf != s->sum) return NULL;
     return expr_uses_buf(factor, s->sum) || !expr_is_pure(factor) ? NULL : factor;
 }
 
@@ -101,28 +98,19 @@ static bool may_follow(const Sum *s, const Block *body, int at) {
 }
 
 // Every index an iterator of the loop, each once, and all of them.
-static bool scales_all(const Sum *s, const Stmt *loop, const Stmt *store) {
-    if (loop->loop.count != s->sum->rank) return false;
-    for (int d = 0; d < store->store.count; d++) {
-        const Expr *index = store->store.indices[d];
-        int of = -1;
-        for (int i = 0; i < loop->loop.count; i++)
-            if (index->kind == EXPR_VAR && index->var == loop->loop.iters[i].var) of = i;
-        for (int other = 0; other < d; other++)
-            if (of < 0 || expr_equal(index, store->store.indices[other])) return false;
-        const Iter *iter = of < 0 ? NULL : &loop->loop.iters[of];
-        if (!iter || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1) ||
-            !expr_is_int(iter->end, buf_extent(s->sum, d)))
-            return false;
-    }
-    return true;
+static bool scales_all(const Sum *s, Stmt *loop, const Stmt *store) {
+    TileLoop space;
+    int dims[LAYOUT_MAX_RANK];
+    if (!tile_loop_of(s->arena, loop, &space) || space.rank != s->sum->rank) return false;
+    bool all = index_dims(&space, store->store.count, store->store.indices, dims);
+    for (int d = 0; d < space.rank && all; d++) all = dims[d] >= 0 && space.extents[dims[d]] == buf_extent(s->sum, d);
+    return all;
 }
 
-static int scaling_at(const Sum *s, const Stmt *loop) {
+static int scaling_at(const Sum *s, Stmt *loop) {
     const Block *body = &loop->loop.body;
-    for (int i = 0; i < body->count; i++) {
+    for (int i = 0; i < body->count; i++)
         if (factor_of(s, body->items[i])) return scales_all(s, loop, body->items[i]) && may_follow(s, body, i) ? i : -1;
-    }
     return -1;
 }
 
@@ -169,34 +157,23 @@ static bool updates_only(Sum *s, const Block *block, bool in_loop) {
 // part[i, q] = part[i, q] * f for all i and q: the loop's scaling of the sum, for each part.
 static Stmt *scale_partials(const Sum *s, const Stmt *loop, int at) {
     Arena *arena = s->arena;
-    int axis = reduce_op_axis(s->reduce);
-    const Stmt *store = at < 0 ? loop : loop->loop.body.items[at];
+    Stmt *scale = clone_stmt(arena, NULL, loop), *store = scale->loop.body.items[at];
+    int axis = reduce_op_axis(s->reduce), rank = s->partial->rank;
     Var *q = var_new(arena, "q", VAR_ITER, TYPE_I64, loop->loc);
-    Stmt *scale = s_for(arena, LOOP_PARALLEL, q, e_int(arena, 0), e_int(arena, buf_extent(s->partial, axis)));
-    Iter last = scale->loop.iters[0];
-    Subst *subst = subst_new(arena);
+    Iter partials = iter_new(arena, q, e_int(arena, buf_extent(s->partial, axis)));
+    iter_insert(arena, &scale->loop.iters, &scale->loop.count, scale->loop.count, partials);
+    EXPECT(arena_failure(arena), axis < rank && rank <= scale->loop.count,
+           "%d loops over the parts of '%s', of rank %d", scale->loop.count, s->sum->name, rank);
     scale->loc = store->loc;
-    scale->loop.count = at < 0 ? 1 : loop->loop.count + 1;
-    EXPECT(arena_failure(arena), axis < s->partial->rank && s->partial->rank <= scale->loop.count,
-           "%d loops over the parts of '%s', of rank %d", scale->loop.count, s->sum->name, s->partial->rank);
-    scale->loop.iters = NEW_ARRAY(arena, Iter, scale->loop.count);
-    for (int i = 0; i + 1 < scale->loop.count; i++) {
-        Iter *iter = &scale->loop.iters[i];
-        *iter = loop->loop.iters[i];
-        iter->var = var_new(arena, iter->var->name, VAR_ITER, TYPE_I64, iter->var->loc);
-        subst_var(subst, loop->loop.iters[i].var, e_var(arena, iter->var));
-    }
-    scale->loop.iters[scale->loop.count - 1] = last;
+    scale->attrs = NULL;
+    Block body = {0};
     for (int i = 0; i < at; i++)   // its lets; simplify drops what it does not need
-        if (loop->loop.body.items[i]->kind == STMT_LET)
-            block_push(arena, &scale->loop.body, clone_stmt(arena, subst, loop->loop.body.items[i]));
-    Expr *indices[LAYOUT_MAX_RANK];
-    for (int d = 0, from = 0; d < s->partial->rank; d++)
-        indices[d] = d == axis ? e_var(arena, q) : subst_expr(subst, store->store.indices[from++]);
-    Expr *factor = subst_expr(subst, factor_of(s, store));
-    factor = e_cast(arena, s->partial->type, factor);
-    Expr *value = e_binary(arena, BIN_MUL, e_load(arena, s->partial, s->partial->rank, indices), factor);
-    block_push(arena, &scale->loop.body, s_store(arena, s->partial, s->partial->rank, indices, value));
+        if (scale->loop.body.items[i]->kind == STMT_LET) block_push(arena, &body, scale->loop.body.items[i]);
+    Expr *indices[LAYOUT_MAX_RANK], *factor = e_cast(arena, s->partial->type, factor_of(s, store));
+    for (int d = 0, from = 0; d < rank; d++) indices[d] = d == axis ? e_var(arena, q) : store->store.indices[from++];
+    Expr *value = e_binary(arena, BIN_MUL, e_load(arena, s->partial, rank, indices), factor);
+    block_push(arena, &body, s_store(arena, s->partial, rank, indices, value));
+    scale->loop.body = body;
     return scale;
 }
 
@@ -224,8 +201,11 @@ static void rewrite_update(Sum *s, Stmt *stmt, Block *out) {
         ARG(stmt, REDUCE_SUM, dst) = arg_region(region_whole(s->arena, s->partial));
         block_push(s->arena, out, stmt);
     } else if (stmt->kind == STMT_STORE) {
+        Stmt *loop = stmt_new(s->arena, STMT_FOR, stmt->loc);   // without iterators
+        loop->loop.kind = LOOP_PARALLEL;
+        block_push(s->arena, &loop->loop.body, stmt);
         if (!s->whole) block_push(s->arena, out, stmt);
-        block_push(s->arena, out, scale_partials(s, stmt, -1));
+        block_push(s->arena, out, scale_partials(s, loop, 0));
     } else if (is_loop(stmt, LOOP_PARALLEL)) {
         rewrite_parallel(s, stmt, out);
     } else {

@@ -67,7 +67,7 @@ static const char *conflicts_text(const Page *page, const SharedAccess *access, 
 }
 
 static Row row_of(const Page *page, const SharedAccess *access) {
-    AccessCost cost = access_cost(page->target, access, access->buf->layout);
+    AccessCost cost = access_cost(page->target, access, access->buf->layout, INT64_MAX);
     int line = access->stmt->loc.line;
     const char *name = statement_name(access->stmt);
     int64_t bytes = (int64_t)type_bytes(access->buf->type) * access->vector * access->steps / cost.accesses;

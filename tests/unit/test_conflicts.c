@@ -30,7 +30,7 @@ static void predict(Module *module, const Target *target, Predictions *out) {
         for (int i = 0; i < accesses.count; i++) {
             const SharedAccess *access = &accesses.items[i];
             Prediction now = {kernel, access->stmt->loc.line, access->buf->name, access->exact,
-                              access_cost(target, access, access->buf->layout)};
+                              access_cost(target, access, access->buf->layout, INT64_MAX)};
             vec_push(module->arena, out, now);
         }
     }
