@@ -134,6 +134,21 @@ static bool launch_argument(Sema *s, const Node *node, const Param *param, Arg *
     return true;
 }
 
+// Two parameters are two tensors: a read of one may be moved before a write of the other.
+static bool check_twice(Sema *s, const Func *func, const Stmt *launch) {
+    for (int i = 0; i < launch->launch.count; i++)
+        for (int j = 0; j < launch->launch.count; j++) {
+            const Region *read = launch->launch.args[i].region, *written = launch->launch.args[j].region;
+            if (i == j || !read || !written || read->buf != written->buf) continue;
+            const Buf *from = func_argument(func, i)->buf, *to = func_argument(func, j)->buf;
+            if (to->mode == MODE_IN || (from->mode != MODE_IN && i < j)) continue;
+            Diag *d = diag(s->sink, written->loc, T_SAME_TENSOR, written->buf->name, from->name, to->name, func->name);
+            diag_label(d, to->loc, "the parameter that is written");
+            return false;
+        }
+    return true;
+}
+
 static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
     int places = 0, passed = passed_params(kernel, kernel->kids[1]->count);
     bool fine = true;
@@ -205,6 +220,7 @@ void launch_statement(Sema *s, const Node *call) {
         const Choice *choice = choice_named(&choices, param->var->name);
         if (choice) out->value = to_type(s, choice->value, param->var->type);
     }
+    if (!s->verbatim && !check_twice(s, func, stmt)) return;
     emit(s, stmt);
 }
 

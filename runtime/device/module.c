@@ -212,6 +212,7 @@ bool device_module_launch(Arena *arena, DiagSink *sink, const DeviceModule *load
     LaunchMemory at = given->at;
     if (!cuda_enter(d, sink, &loaded->hold)) return false;
     if (!device_module_dispatch(arena, sink, loaded, entry, count, args, at, &launch)) return false;
+    if (!plan_arguments_separate(sink, entry, count, args)) return false;
     if (at.workspace && !is_enough(sink, entry, "workspace", launch.workspace, given->workspace_size)) return false;
     if (at.zeroed && !is_enough(sink, entry, "zeroed workspace", launch.zeroed, given->zeroed_size)) return false;
     if (at.workspace || launch.workspace == 0) return device_module_run(sink, loaded, &launch, stream);

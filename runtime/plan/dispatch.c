@@ -195,6 +195,43 @@ static bool check_kinds(Dispatcher *r, const PlanEntry *entry, int count, const 
     return true;
 }
 
+static bool is_dense(const LaunchArg *arg) {
+    int64_t dense = 1;
+    for (int d = arg->rank - 1; d >= 0; d--) {
+        if (arg->shape[d] > 1 && arg->strides[d] != dense) return false;
+        dense = product(dense, arg->shape[d]);
+    }
+    return dense > 0;
+}
+
+static bool is_same_tensor(const LaunchArg *a, const LaunchArg *b) {
+    bool same = a->address == b->address && a->rank == b->rank;
+    for (int d = 0; same && d < a->rank; d++) same = a->shape[d] == b->shape[d];
+    return same;
+}
+
+// Of dense tensors with known addresses: parts of one with strides interleave.
+static bool overlap(const PlanParam *p, const LaunchArg *a, const PlanParam *q, const LaunchArg *b) {
+    if (!p->is_tensor || !q->is_tensor || (p->mode == MODE_IN && q->mode == MODE_IN)) return false;
+    if (!a->address || !b->address || !is_dense(a) || !is_dense(b)) return false;
+    if (p->type == q->type && is_same_tensor(a, b)) return false;
+    uint64_t low = a->address < b->address ? a->address : b->address;
+    uint64_t end_a = a->address - low + (uint64_t)product(elements(a), type_bytes(p->type));
+    uint64_t end_b = b->address - low + (uint64_t)product(elements(b), type_bytes(q->type));
+    return a->address - low < end_b && b->address - low < end_a;
+}
+
+bool plan_arguments_separate(DiagSink *sink, const PlanEntry *entry, int count, const LaunchArg *args) {
+    const PlanParam *params = entry->variants.items[0].params.items;
+    for (int i = 0; count == entry->variants.items[0].params.count && i < count; i++)
+        for (int j = 0; j < i; j++) {
+            if (!overlap(&params[i], &args[i], &params[j], &args[j])) continue;
+            diag(sink, NOWHERE, T_ARGUMENTS_OVERLAP, params[j].name, params[i].name, entry->name);
+            return false;
+        }
+    return true;
+}
+
 static bool is_condition(const PlanEntry *entry, const char *why) {
     for (int i = 0; i < entry->variants.count; i++)
         if (entry->variants.items[i].when.text == why) return true;

@@ -200,6 +200,8 @@ typedef struct LaunchMemory {
 // with a zero `memory` first to learn them. False: reported.
 bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                    const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
+// False, with a report: two tensors share a part of their memory, and one of them is written. (All of it: in place.)
+bool plan_arguments_separate(DiagSink *sink, const PlanEntry *entry, int count, const LaunchArg *args);
 
 // ---- host expressions ----
 

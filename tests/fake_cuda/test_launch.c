@@ -99,7 +99,7 @@ static void test_tensor_map(void **state) {   // covers T0921
     load();
     for (int i = 0; i < 3; i++) {
         int64_t shape[] = {i == 2 ? 200 : 100};
-        TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+        TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory + 2048, 1, shape)};
         assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), args, 2, NULL, NULL),
                          TILEC_OK);
     }
@@ -113,14 +113,14 @@ static void test_tensor_map(void **state) {   // covers T0921
     }
     expect_log(want);
     int64_t shape[] = {100};
-    TilecArg odd[] = {tilec_tensor(memory + 8, 1, shape), tilec_tensor(memory, 1, shape)};
+    TilecArg odd[] = {tilec_tensor(memory + 8, 1, shape), tilec_tensor(memory + 2048, 1, shape)};
     assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), odd, 2, NULL, &f.diagnostics),
                      TILEC_ERROR_SOURCE);
     expect_code(921);
     tilec_diagnostics_destroy(f.diagnostics);
     setenv("FAKE_CUDA_FAIL", "cuTensorMapEncodeTiled", 1);
     shape[0] = 300;
-    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(NULL, 1, shape)};
     assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), args, 2, NULL, &f.diagnostics),
                      TILEC_ERROR_DEVICE);
     expect_code(902);

@@ -209,6 +209,29 @@ static void test_refuses(void **state) {
     refuses(&f, T_GRID_SIZE, 3, huge);   // covers T0913
 }
 
+static bool separate(Fixture *f, LaunchArg x, LaunchArg y) {
+    return plan_arguments_separate(f->sink, plan_entry(f->plan, "scale"), 3, (LaunchArg[]){x, y, real(1)});
+}
+
+// Tensors that share a part of their memory are refused; one tensor for both, and interleaved rows are not.
+static void test_arguments_separate(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    assert_true(separate(&f, tensor(0x1000, 4, 8), tensor(0x1080, 4, 8)));
+    assert_true(separate(&f, tensor(0x1080, 4, 8), tensor(0x1000, 4, 8)));
+    assert_true(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 4, 8)));
+    assert_true(separate(&f, tensor(0x1000, 0, 8), tensor(0x1000, 4, 8)));
+    assert_true(separate(&f, tensor(0, 4, 8), tensor(0, 4, 4)));
+    assert_int_equal(diag_count(f.sink), 0);
+    assert_false(separate(&f, tensor(0x1000, 4, 8), tensor(0x107c, 4, 8)));
+    assert_int_equal(diag_view(f.sink, 0).code, T_ARGUMENTS_OVERLAP);   // covers T0928
+    assert_false(separate(&f, tensor(0x1004, 4, 8), tensor(0x1000, 4, 8)));
+    assert_false(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 5, 8)));
+    LaunchArg rows[] = {tensor(0x1000, 4, 8), tensor(0x1020, 4, 8)};
+    rows[0].strides[0] = rows[1].strides[0] = 16;
+    assert_true(separate(&f, rows[0], rows[1]));
+}
+
 // Shapes and strides that 64 bits cannot count are refused, whatever they would wrap to; strides that no address
 // depends on may be anything.
 static void test_refuses_uncountable(void **state) {
@@ -619,6 +642,7 @@ int main(void) {
         IN_ARENA(test_strides),
         IN_ARENA(test_empty_grid),
         IN_ARENA(test_refuses),
+        IN_ARENA(test_arguments_separate),
         IN_ARENA(test_program),
         IN_ARENA(test_round_trip),
         IN_ARENA(test_empty_variant),
