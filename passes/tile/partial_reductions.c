@@ -20,7 +20,7 @@
 // that are equal for a row. Without a fill of `sum` just before, `sum` is still scaled too, and the partial results are
 // accumulated onto it.
 //
-// Declined: reductions within one thread, reductions that are read within the loop (a running maximum), and factors on
+// Declined: reductions within one thread, with more threads along the axis than elements, of a `sum` declared in the loop, reductions that are read within the loop (a running maximum), and factors on
 // which an `if` or a later statement of the same loop depends.
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -123,6 +123,7 @@ static bool updates_only(Sum *s, const Block *block, bool in_loop);
 
 // The statement does nothing with the sum but update it; what is found out goes to `s`.
 static bool stmt_updates_only(Sum *s, Stmt *stmt, bool in_loop) {
+    if (stmt->kind == STMT_DECL && stmt->decl == s->sum) return false;   // another one in each iteration
     if (!stmt_uses_buf(stmt, s->sum)) return true;
     if (is_accumulation(s, stmt)) {
         if (!s->reduce) s->reduce = stmt;
@@ -277,8 +278,10 @@ static bool shares(const Sum *s) {
     if (!s->reduce || !s->in_loop || reduces_to_partials(s->reduce)) return false;
     if (s->scales && s->reduce->call.op != OP_REDUCE_SUM) return false;
     const Layout *layout = source_layout(s->reduce);
-    int64_t partials = tv_threads_along(layout, reduce_op_axis(s->reduce));
-    return partials > 1 && tv_partial_reduce(s->arena, layout, reduce_op_axis(s->reduce), partials);
+    int axis = reduce_op_axis(s->reduce);
+    int64_t partials = tv_threads_along(layout, axis);
+    if (partials > buf_extent(reduce_of(s->reduce).src->buf, axis)) return false;   // some threads have no element
+    return partials > 1 && tv_partial_reduce(s->arena, layout, axis, partials);
 }
 
 // The longest run of statements from `from` on that update `sum` only, ending with one that does.
