@@ -44,7 +44,9 @@ static void replicate_rest(Layout *tv, int64_t threads, int64_t used) {
 // Of `left` threads, those that can work side by side on `wanted` places: their number divides `left`.
 static int64_t taken(int64_t wanted, int64_t left) {
     if (left % wanted == 0) return wanted;
-    return wanted >= left ? left : smaller(wanted, power_of_two_in(left));
+    if (wanted >= left) return left;
+    int64_t below = power_of_two_above(wanted + 1) / 2;
+    return smaller(below, power_of_two_in(left));
 }
 
 // Threads along the fast dim: all of its vectors when their number is a power of two; a power of two that divides it
