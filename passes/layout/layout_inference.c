@@ -396,6 +396,26 @@ static bool is_first_use(const Item *item, const FragmentUse *use) {
     return true;
 }
 
+// The first access of the fragment stores a part of it: what else there is has no value yet.
+static bool begins_incomplete(const Inference *inference, const Item *item, const Buf *buf) {
+    VEC_EACH_PTR (Item, first, &inference->items) {
+        VEC_EACH (const FragmentUse, use, &first->uses)
+            if (use->buf == buf) return first == item && use->is_store && use->keeps;
+    }
+    return false;
+}
+
+// The conversion copies all elements, so that all need a value.
+static void fill_at_declaration(Inference *inference, Buf *buf) {
+    Arena *arena = inference->arena;
+    FOR_EACH_STMT_MUT (stmt, &inference->kernel->body) {
+        if (stmt->kind != STMT_DECL || stmt->decl != buf) continue;
+        Stmt *fill = BLOCK_CALL(arena, conversions(inference, inference->after, stmt), stmt->loc, OP_FILL,
+                                arg_region(region_whole(arena, buf)), arg_value(e_zero(arena, buf->type)));
+        attr_set_text(arena, &fill->attrs, ATTR_MAP, layout_text(arena, buf->layout));
+    }
+}
+
 static void convert_where_layouts_meet(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items) {
         if ((!item->map && item->kind != ITEM_SCALAR) || is_conversion(item)) continue;
@@ -404,6 +424,7 @@ static void convert_where_layouts_meet(Inference *inference) {
             find_accesses(item, use->buf, &reads, &writes);
             const Layout *required = required_layout(inference, item, use);
             if (!is_first_use(item, use) || layout_equal(required, use->buf->layout)) continue;
+            if (reads && begins_incomplete(inference, item, use->buf)) fill_at_declaration(inference, use->buf);
             convert(inference, item, use->buf, required, reads, writes);
         }
     }

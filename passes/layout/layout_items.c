@@ -39,6 +39,40 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
     return true;
 }
 
+// Unconditional, at constants in some dims and at all elements of the others. The place, as a number among the constants.
+static bool stores_at_constants(const TileLoop *loop, const TileAccess *access, int64_t *place) {
+    int dims[LAYOUT_MAX_RANK];
+    *place = 0;
+    if (!access->is_store || access->conditional || access->condition ||
+        !index_dims(loop, access->count, access->indices, dims))
+        return false;
+    for (int d = 0; d < access->count; d++) {
+        int64_t at, extent = buf_extent(access->buf, d);
+        if (dims[d] >= 0 && loop->extents[dims[d]] < extent) return false;
+        if (dims[d] < 0 && expr_const(access->indices[d], &at)) *place = *place * extent + at;
+    }
+    return true;
+}
+
+// The stores at constants together leave no element unchanged, and nothing reads the fragment before: `v[i, 0] = ..;
+// v[i, 1] = ..;`. (one_view: they are at constants in the same dims.)
+static bool stores_all_constants(Arena *arena, const TileLoop *loop, const TileAccessVec *accesses,
+                                 const TileAccess *one) {
+    int dims[LAYOUT_MAX_RANK];
+    int64_t places = 1, found = 0, place;
+    if (!index_dims(loop, one->count, one->indices, dims)) return false;
+    for (int d = 0; d < one->count; d++) places *= dims[d] < 0 ? buf_extent(one->buf, d) : 1;
+    bool *seen = NEW_ARRAY(arena, bool, places);
+    VEC_EACH (const TileAccess, access, accesses) {
+        if (access->buf != one->buf) continue;
+        if (!access->is_store) return false;
+        if (!stores_at_constants(loop, access, &place) || place < 0 || place >= places || seen[place]) continue;
+        seen[place] = true;
+        found++;
+    }
+    return found == places;
+}
+
 // The loop's other accesses of the fragment use the same iterators (separate_views has made that so where possible).
 static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
     VEC_EACH (const FragmentUse, use, &item->uses)
@@ -53,7 +87,8 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
             item->has_memory = true;
         } else if (index_dims(&item->loop, access->count, access->indices, dims) && one_view(item, access, dims)) {
             add_use(inference, item, access->buf, access->count, dims, access->is_store);
-            vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims);
+            vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims) &&
+                                          !stores_all_constants(inference->arena, &item->loop, accesses, access);
         } else {
             Span place = access->load ? access->load->loc : item->stmt->loc;
             diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
