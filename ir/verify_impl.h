@@ -50,6 +50,7 @@ typedef struct Depends {
     bool unknown;         // memory or a `var`: possibly on anything
     bool ranged;          // an iterator with constant bounds, or a let that is a constant:
     int64_t low, high;    // its first and last value
+    int64_t step;         // of an iterator
 } Depends;
 
 #define REPORT(v, loc, ...) ((v)->broken = true, (void)diag((v)->sink, (loc), __VA_ARGS__))
