@@ -5,9 +5,14 @@
 
 Each kernel runs on the emulator as it is written (tile stage) and after all passes (thread stage), on the same tensors.
 A kernel that differs is kept, with its tensors, and the command is printed that runs it again.
+
+    oracle.py TILEC --compile-only FOLDER --target sm_90a --count 500     here: FOLDER/SEED.cubin
+    oracle.py TILEC-GPU --compiled FOLDER --count 500                     on the machine with the device
 """
 import argparse
+import functools
 import math
+import multiprocessing
 import pathlib
 import random
 import shutil
@@ -92,13 +97,13 @@ class Check:
         interpreter.run(items, kernel, arguments)
         return {name: buffer.cells for name, buffer in arguments.items()}
 
-    def command(self, source):
+    def command(self, source, *options):
         tensors = [f"{t.name}={t.name}.npy" for t in self.tensors]
         saves = [f"--save={t.name}={t.name}.out.npy" for t in self.tensors if t.mode]
-        return [str(self.tilec), "run", source, *tensors, *saves]
+        return [str(self.tilec), "run", source, *tensors, *saves, *options]
 
-    def problem(self, source, want):
-        run = subprocess.run(self.command(source), cwd=self.folder, capture_output=True, text=True)
+    def problem(self, source, want, *options):
+        run = subprocess.run(self.command(source, *options), cwd=self.folder, capture_output=True, text=True)
         if run.returncode:
             return (run.stdout + run.stderr).strip()
         for t in self.tensors:
@@ -109,12 +114,20 @@ class Check:
                     return f"{t.name}: {t.type}, element {at}: the emulator has {got!r}, the manual says {expected!r}"
         return None
 
+    def compile(self, target, cubin):
+        """None, or (step, problem)."""
+        build = subprocess.run([str(self.tilec), "build", "program.tile", f"--target={target}", "-o", str(cubin)],
+                               cwd=self.folder, capture_output=True, text=True)
+        return ("build", build.stdout + build.stderr) if build.returncode else None
+
+    def run_compiled(self, cubin):
+        """None, or (stage, problem)."""
+        problem = self.problem("program.tile", self.expected(), "--device=gpu", f"--artefact={cubin}")
+        return ("device", problem) if problem else None
+
     def run(self):
         """None, or (stage, problem)."""
-        try:
-            want = self.expected()
-        except interpreter.Unsupported:
-            return None
+        want = self.expected()
         problem = self.problem("program.tile", want)
         if problem:
             return "tile stage", problem
@@ -127,26 +140,51 @@ class Check:
         return (f"after all passes for {target}", problem) if problem else None
 
 
+def check_seed(options, seed):
+    """The text to print of a kernel that differs; None: it agrees, or is outside of the interpreter."""
+    with tempfile.TemporaryDirectory() as folder:
+        check = Check(options.tilec.resolve(), pathlib.Path(folder), seed)
+        try:
+            if options.compile_only:
+                found = check.compile(options.target, options.compile_only.resolve() / f"{seed}.cubin")
+            elif options.compiled:
+                found = check.run_compiled(options.compiled.resolve() / f"{seed}.cubin")
+            else:
+                found = check.run()
+        except interpreter.Unsupported:
+            return None
+        if not found:
+            return None
+        text = f"seed {seed}, {found[0]}: {found[1]}\n{check.text}"
+        if options.keep:
+            shutil.copytree(folder, options.keep / str(seed), dirs_exist_ok=True)
+            text += f"cd {options.keep / str(seed)} && {' '.join(check.command('program.tile'))}\n"
+        return text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tilec", type=pathlib.Path)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="folder for kernels that differ")
+    parser.add_argument("--compile-only", type=pathlib.Path, help="compiles into this folder and runs nothing")
+    parser.add_argument("--compiled", type=pathlib.Path, help="runs the kernels of this folder on the device")
+    parser.add_argument("--target", default="sm_90a", help="of --compile-only")
     options = parser.parse_args()
+    if options.compile_only:
+        options.compile_only.mkdir(parents=True, exist_ok=True)
     failures = 0
-    for seed in range(options.seed, options.seed + options.count):
-        with tempfile.TemporaryDirectory() as folder:
-            check = Check(options.tilec.resolve(), pathlib.Path(folder), seed)
-            found = check.run()
-            if found:
+    with multiprocessing.Pool(options.jobs) as pool:
+        seeds = range(options.seed, options.seed + options.count)
+        for text in pool.imap(functools.partial(check_seed, options), seeds):
+            if text:
                 failures += 1
-                print(f"seed {seed}, {found[0]}: {found[1]}\n{check.text}")
-                if options.keep:
-                    shutil.copytree(folder, options.keep / str(seed), dirs_exist_ok=True)
-                    print(f"cd {options.keep / str(seed)} && {' '.join(check.command('program.tile'))}")
+                print(text, flush=True)
     print(f"{options.count} kernels, {failures} differ")
     return 1 if failures else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
