@@ -441,7 +441,8 @@ void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
     EXPECT(lower->context->failure, run > 0 && run % p.info.k == 0, "%lld columns of k in a panel", (long long)run);
-    EXPECT(lower->context->failure, k % run == 0, "%lld of k in panels of %lld", (long long)k, (long long)run);
+    EXPECT(lower->context->failure, run > 0 && k % run == 0, "%lld of k in panels of %lld", (long long)k,
+           (long long)run);
     EXPECT(lower->context->failure, p.strips * p.info.m * warpgroups_of(lower) == region_extent(p.gemm.acc, 0),
            "%lld rows are no strips of %lld warpgroups", (long long)region_extent(p.gemm.acc, 0),
            (long long)warpgroups_of(lower));
