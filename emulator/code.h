@@ -49,8 +49,8 @@ typedef enum InstrOp {
 // clang-format on
 
 typedef struct Instr {
-    uint8_t op, type;   // type: of the result, of the operands for comparisons
-    bool wide;
+    uint8_t op, type;         // type: of the result, of the operands for comparisons
+    bool wide, approximate;   // approximate: a result within the promise (approximate.h)
     int dst, a, b, c, target;
     const void *extra;   // Place, Tile, Call, ... by op
 } Instr;

@@ -42,6 +42,7 @@ typedef struct Compiler {
     int next, masks, locals;
     int whiles;   // around the statement at hand
     bool many, in_thread, changed;
+    bool exact;             // inside of ieee(...)
     int64_t first_thread;   // of the current role
     Loop *loop;
     Join *join;

@@ -1,8 +1,17 @@
 // Expressions and calls to instructions.
+#include "emulator/approximate.h"
 #include "emulator/compile.h"
 #include <string.h>
 
 // ---- expressions ----
+static Val ieee_expr(Compiler *c, const Expr *e) {
+    bool outer = c->exact;
+    c->exact = true;
+    Val out = compile_value(c, e);
+    c->exact = outer;
+    return out;
+}
+
 static Val call_expr(Compiler *c, const Expr *e);
 
 static Type arithmetic_type(const Compiler *c, Type type) {
@@ -114,6 +123,11 @@ static Val select_expr(Compiler *c, const Expr *e) {
     return (Val){dst, wide};
 }
 
+// Lowered kernels compute f32 by the machine's approximations.
+static bool is_approximate(const Compiler *c, Type type) {
+    return type != TYPE_F64 && !c->exact && !c->code->reference && c->code->func->stage == STAGE_THREAD;
+}
+
 static Val binary_expr(Compiler *c, const Expr *e) {
     static const uint8_t ints[] = {X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_AND, X_OR, X_XOR,
                                    X_SHL, X_SHR, X_EQ,  X_NE,  X_LT,  X_LE,  X_GT, X_GE};
@@ -122,7 +136,10 @@ static Val binary_expr(Compiler *c, const Expr *e) {
     if (e->binary.op >= BIN_LOGICAL_AND) return logical_expr(c, e);
     Type type = e->binary.a->type;
     uint8_t op = type_is_float(type) ? floats[e->binary.op] : ints[e->binary.op];
-    return binary_instr(c, (InstrOp)op, arithmetic_type(c, type), e->binary.a, e->binary.b);
+    Type computed = arithmetic_type(c, type);
+    Val out = binary_instr(c, (InstrOp)op, computed, e->binary.a, e->binary.b);
+    if (op == X_FDIV) vec_last(&c->instrs).approximate = is_approximate(c, computed);
+    return out;
 }
 
 static Val unary_expr(Compiler *c, const Expr *e) {
@@ -387,7 +404,7 @@ static Val call_expr(Compiler *c, const Expr *e) {
     case OP_MAX: return binary_instr(c, floating ? X_FMAX : X_MAX, type, args[0].value, args[1].value);
     case OP_CEILDIV: return binary_instr(c, X_CEILDIV, type, args[0].value, args[1].value);
     case OP_ABS: return unary_instr(c, floating ? X_FABS : X_ABS, type, args[0].value);
-    case OP_IEEE: return compile_value(c, args[0].value);
+    case OP_IEEE: return ieee_expr(c, args[0].value);
     case OP_FMA: return fma_expr(c, e);
     case OP_SMS: {
         int slot = new_slot(c);
@@ -410,5 +427,6 @@ static Val call_expr(Compiler *c, const Expr *e) {
     Val out = unary_instr(c, X_MATH, type, args[0].value);
     vec_last(&c->instrs).c = (int)op;
     vec_last(&c->instrs).b = (int)args[0].value->type;
+    vec_last(&c->instrs).approximate = op_is_approximate(op) && is_approximate(c, type);
     return out;
 }

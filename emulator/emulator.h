@@ -44,6 +44,7 @@ EmuReferenceCache *emu_reference_cache_new(Arena *arena);
 
 typedef struct EmuOptions {
     uint64_t seed;          // warp schedules, landing times
+    uint64_t approximate;   // seed of results of approximate operations; 0: `seed`
     int64_t max_blocks;     // 0: all; else a sample of CTAs spread over the grid (first and last included)
     int multiprocessors;    // the value of sms(); 0: 4
     bool races;             // happens-before checking (on by default in tests)

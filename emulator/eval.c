@@ -3,6 +3,7 @@
 // A wide instruction is a loop over all lanes without a branch, which the C compiler turns into vector code; lanes that
 // are off compute values that are never read. Only effects (stores, assignments of mutable variables, errors) look at
 // the mask. Where a lane that is off could fail, a harmless value is computed instead.
+#include "emulator/approximate.h"
 #include "emulator/machine.h"
 #include <math.h>
 #include <string.h>
@@ -156,6 +157,11 @@ static void float_op(const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b
     }
 }
 
+static void quotient_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b) {
+    uint64_t seed = agent->cta->machine->options.approximate;
+    for (int l = 0; l < (in->wide ? LANES : 1); l++) dst->f[l] = approximate_quotient(seed, a->f[l], b->f[l]);
+}
+
 static void fma_op(const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b, const Lanes *c) {
     if (in->type == TYPE_F64) {
         EACH_LANE(dst->f[l] = fma(a->f[l], b->f[l], c->f[l]))
@@ -192,6 +198,7 @@ static void math_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes
         if (in->wide && !(agent->mask >> l & 1)) continue;
         Word x = integer ? word_convert(TYPE_F32, (Type)in->b, a->w[l]) : a->w[l];
         double value = math((OpId)in->c, x.f);
+        if (in->approximate) value = approximate(agent->cta->machine->options.approximate, (OpId)in->c, x.f, value);
         dst->f[l] = in->type == TYPE_F64 ? value : (double)(float)value;
     }
 }
@@ -416,7 +423,8 @@ void agent_run(Agent *agent, int64_t budget) {
         case X_LAUNCH: machine->stop |= !launch_callee(machine, in->extra, agent); break;
         case X_ASSUME: assume_op(agent, in); break;
         default:
-            if (in->op >= X_FADD) float_op(in, dst, a, b);
+            if (in->approximate) quotient_op(agent, in, dst, a, b);
+            else if (in->op >= X_FADD) float_op(in, dst, a, b);
             else int_op(agent, in, dst, a, b);
             break;
         }

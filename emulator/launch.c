@@ -45,6 +45,7 @@ static Machine *machine_new(const Module *module, Code *code, const EmuOptions *
     EXPECT(module->failure, machine->target && machine->target->warp_lanes == LANES, "a target with warps of %d lanes",
            LANES);
     machine->random.state = machine->options.seed;
+    if (!machine->options.approximate) machine->options.approximate = machine->options.seed;
     machine->reported = map_new(module->arena);
     return machine;
 }

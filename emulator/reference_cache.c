@@ -137,8 +137,9 @@ static void remember_text(EmuReferenceCache *cache, const Module *module, const 
 }
 
 static bool same_options(const EmuOptions *a, const EmuOptions *b) {
-    return a->seed == b->seed && a->max_blocks == b->max_blocks && a->multiprocessors == b->multiprocessors &&
-           a->races == b->races && a->target == b->target && a->max_steps == b->max_steps;
+    return a->seed == b->seed && a->approximate == b->approximate && a->max_blocks == b->max_blocks &&
+           a->multiprocessors == b->multiprocessors && a->races == b->races && a->target == b->target &&
+           a->max_steps == b->max_steps;
 }
 
 bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,

@@ -1,0 +1,65 @@
+// Approximate f32 operations: results anywhere within what is promised (target/approximations.def).
+//
+// A device gives one of these results, which depends on its generation. A test that passes with the exact result may
+// fail there: x / x can be 0.99999994, and a quotient that lies at a rounding boundary of e4m3 can fall on the other
+// side. So lowered kernels get a result that a seed chooses. It is a function of the seed, the operation and its
+// operands alone: the same in all lanes, blocks, kernels and schedules.
+//
+// Exact stay programs at tile stage, references, ieee(...), f64, and operations that PTX rounds correctly (+ - * fma).
+// Limit: the order of the sums of matrix instructions is that of the emulator.
+#include "emulator/approximate.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct Bound {
+    double ulps, relative;
+} Bound;
+
+static const Bound quotient = {2, 0};
+static const Bound bounds[OP_COUNT] = {
+#define APPROXIMATION(OP, ULPS, RELATIVE, INSTRUCTION) [OP_##OP] = {ULPS, RELATIVE},
+#include "target/approximations.def"
+#undef APPROXIMATION
+};
+
+bool op_is_approximate(OpId op) {
+    return bounds[op].ulps > 0 || bounds[op].relative > 0;
+}
+
+static uint64_t bits_of(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static double unit_of(double value) {   // of the last place, of an f32
+    int exponent;
+    frexp(value, &exponent);
+    return ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+static double within(Bound bound, Random random, double exact) {
+    double most = fmax(bound.ulps * unit_of(exact), bound.relative * fabs(exact));
+    double part = (double)(random_next(&random) >> 11) * 0x1p-52 - 1;   // in [-1, 1)
+    double least = exact - most, result = (float)(exact + part * most);
+    if (result < least) result = nextafterf((float)result, INFINITY);
+    if (result > exact + most) result = nextafterf((float)result, -INFINITY);
+    return isinf(result) ? (float)exact : result;
+}
+
+static bool stays_exact(double operand, double exact) {
+    return operand == 0 || !isfinite(operand) || exact == 0 || !isfinite((float)exact);
+}
+
+double approximate(uint64_t seed, OpId op, double x, double exact) {
+    if (stays_exact(x, exact)) return (float)exact;
+    return within(bounds[op], (Random){seed ^ bits_of(x) * 0x9e3779b97f4a7c15 ^ (uint64_t)op << 56}, exact);
+}
+
+double approximate_quotient(uint64_t seed, double a, double b) {
+    double exact = a / b;
+    if (stays_exact(b, exact)) return (float)exact;
+    Random random = {seed ^ bits_of(a)};
+    random.state = random_next(&random) ^ bits_of(b);
+    return within(quotient, random, exact);
+}
