@@ -379,9 +379,14 @@ static Value emit_fma(Gen *gen, Expr *call) {
 static Value emit_int_abs(Gen *gen, Expr *call) {
     Value x = emit_expr(gen, call->call.args[0].value);
     if (type_kind(call->type) != KIND_INT) return x;
-    unsigned bits = LLVMGetIntTypeWidth(LLVMTypeOf(x));
-    return CALL(gen, arena_printf(gen->arena, "llvm.abs.i%u", bits), LLVMTypeOf(x), x,
-                LLVMConstInt(gen->types.i1, 0, 0));
+    LLVMTypeRef type = LLVMTypeOf(x);
+    unsigned bits = LLVMGetIntTypeWidth(type);
+    // ptxas 13.0 takes `abs.s16` of -32768 for 32768 where the result is widened. LLVM makes abs.s16 of every other form.
+    if (bits == 16)
+        return build_asm(
+            gen, "{\n\t.reg .s32 wide;\n\tcvt.s32.s16 wide, $1;\n\tabs.s32 wide, wide;\n\tcvt.u16.u32 $0, wide;\n\t}",
+            "=h,h", type, 1, &x);
+    return CALL(gen, arena_printf(gen->arena, "llvm.abs.i%u", bits), type, x, LLVMConstInt(gen->types.i1, 0, 0));
 }
 
 static Value emit_exact(Gen *gen, Expr *call) {

@@ -3,21 +3,22 @@
 // A device gives one of these results, which depends on its generation. A test that passes with the exact result may
 // fail there: x / x can be 0.99999994, and a quotient that lies at a rounding boundary of e4m3 can fall on the other
 // side. So lowered kernels get a result that a seed chooses. It is a function of the seed, the operation and its
-// operands alone: the same in all lanes, blocks, kernels and schedules.
+// operands alone: the same in all lanes, CTAs, kernels and schedules.
 //
-// Exact stay programs at tile stage, references, ieee(...), f64, and operations that PTX rounds correctly (+ - * fma).
+// Exact are programs at tile stage, references, ieee(...), f64, and operations that PTX rounds correctly (+ - * fma).
 // Limit: the order of the sums of matrix instructions is that of the emulator.
 #include "emulator/approximate.h"
 #include <math.h>
 #include <string.h>
 
 typedef struct Bound {
-    double ulps, relative;
+    double ulps, relative, absolute;
 } Bound;
 
-static const Bound quotient = {2, 0};
-static const Bound bounds[OP_COUNT] = {
-#define APPROXIMATION(OP, ULPS, RELATIVE, INSTRUCTION) [OP_##OP] = {ULPS, RELATIVE},
+enum { OP_DIV = OP_COUNT };   // the operator `/`
+
+static const Bound bounds[OP_COUNT + 1] = {
+#define APPROXIMATION(OP, ULPS, RELATIVE, ABSOLUTE, INSTRUCTION) [OP_##OP] = {ULPS, RELATIVE, ABSOLUTE},
 #include "target/approximations.def"
 #undef APPROXIMATION
 };
@@ -38,13 +39,18 @@ static double unit_of(double value) {   // of the last place, of an f32
     return ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
 }
 
-static double within(Bound bound, Random random, double exact) {
-    double most = fmax(bound.ulps * unit_of(exact), bound.relative * fabs(exact));
-    double part = (double)(random_next(&random) >> 11) * 0x1p-52 - 1;   // in [-1, 1)
-    double least = exact - most, result = (float)(exact + part * most);
-    if (result < least) result = nextafterf((float)result, INFINITY);
-    if (result > exact + most) result = nextafterf((float)result, -INFINITY);
-    return isinf(result) ? (float)exact : result;
+static double largest_error(int op, double x, double exact) {
+    Bound bound = bounds[op];
+    double relative = bound.relative * (op == OP_EXP ? 1 + fabs(x) / 4 : 1) * fabs(exact);
+    return fmax(fmax(bound.ulps * unit_of(exact), relative), fabs(x) > 1 ? bound.absolute : 0);
+}
+
+// An f32 within the bounds; the rounded exact result if no other lies there.
+static double within(double most, Random random, double exact) {
+    double share = (double)(random_next(&random) >> 11) * 0x1p-52 - 1;   // in [-1, 1)
+    float result = (float)(exact + share * most);
+    bool fits = isfinite(result) && fabs((double)result - exact) <= most;
+    return fits ? result : (float)exact;
 }
 
 static bool stays_exact(double operand, double exact) {
@@ -53,7 +59,9 @@ static bool stays_exact(double operand, double exact) {
 
 double approximate(uint64_t seed, OpId op, double x, double exact) {
     if (stays_exact(x, exact)) return (float)exact;
-    return within(bounds[op], (Random){seed ^ bits_of(x) * 0x9e3779b97f4a7c15 ^ (uint64_t)op << 56}, exact);
+    Random random = {seed ^ bits_of(x) * 0x9e3779b97f4a7c15 ^ (uint64_t)op << 56};
+    bool flushes = (op == OP_EXP || op == OP_EXP2) && exact < 0x1p-126 && random_below(&random, 2);
+    return flushes ? 0 : within(largest_error((int)op, x, exact), random, exact);
 }
 
 double approximate_quotient(uint64_t seed, double a, double b) {
@@ -61,5 +69,5 @@ double approximate_quotient(uint64_t seed, double a, double b) {
     if (stays_exact(b, exact)) return (float)exact;
     Random random = {seed ^ bits_of(a)};
     random.state = random_next(&random) ^ bits_of(b);
-    return within(quotient, random, exact);
+    return within(largest_error(OP_DIV, b, exact), random, exact);
 }
