@@ -1,6 +1,7 @@
 // Elements, conversions and random numbers of the emulator against the language's own rounding.
 #include "tests/unit/unit.h"
 
+#include "emulator/approximate.h"
 #include "emulator/values.h"
 #include <math.h>
 #include <string.h>
@@ -109,6 +110,43 @@ static void random_is_normal(void **state) {
     assert_true(fabs(sum / 20000) < 0.03 && fabs(squares / 20000 - 1) < 0.05);
 }
 
+// Results lie within the bounds of target/approximations.def, depend on the seed, and use the room that there is.
+static void approximations_keep_their_promise(void **state) {
+    (void)state;
+    static const struct {
+        OpId op;
+        double (*exact)(double);
+        double relative;
+    } rows[] = {{OP_SQRT, sqrt, 0x1p-22}, {OP_EXP2, exp2, 0x1p-22}, {OP_LOG2, log2, 0x1p-22}, {OP_TANH, tanh, 0x1p-11}};
+    Random random = {7};
+    for (size_t r = 0; r < COUNT_OF(rows); r++) {
+        int different = 0, by_seed = 0;
+        for (int i = 0; i < 2000; i++) {
+            double x = (float)fmin(exp2(random_normal(&random) * 3), 100), exact = rows[r].exact(x);
+            double got = approximate(1, rows[r].op, x, exact);
+            assert_true(fabs(got - exact) <= rows[r].relative * fabs(exact));
+            assert_true(got == approximate(1, rows[r].op, x, exact) && got == (float)got);
+            different += got != (float)exact;
+            by_seed += got != approximate(2, rows[r].op, x, exact);
+        }
+        assert_true(different > 500 && by_seed > 500);
+    }
+}
+
+static void quotients_by_powers_of_two_are_exact(void **state) {
+    (void)state;
+    assert_true(approximate_quotient(1, 3, 4) == 0.75 && approximate_quotient(1, 0, 3) == 0);
+    assert_true(isinf(approximate_quotient(1, 1, 0)) && isnan(approximate_quotient(1, 0, 0)));
+    int different = 0;
+    for (int i = 1; i < 1000; i++) {
+        double got = approximate_quotient(1, i, i);
+        assert_true(fabs(got - 1) <= 0x1p-22);
+        different += got != 1;
+    }
+    assert_true(different > 100);
+    assert_true(approximate(1, OP_EXP2, 0, 1) == 1 && approximate(1, OP_SQRT, INFINITY, INFINITY) == INFINITY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stores_round_as_the_language_does),
@@ -116,6 +154,8 @@ int main(void) {
         cmocka_unit_test(integers),
         cmocka_unit_test(rows_and_lanes),
         cmocka_unit_test(random_is_normal),
+        cmocka_unit_test(approximations_keep_their_promise),
+        cmocka_unit_test(quotients_by_powers_of_two_are_exact),
     };
     return run(tests);
 }
