@@ -78,8 +78,8 @@ def main():
                 wrong_class &= numpy.abs(x) <= 2.0 ** 60
             normal = finite & (numpy.abs(exact) >= 2.0 ** -126) & (numpy.abs(x) >= 2.0 ** -126) & (numpy.abs(d) >= 2.0 ** -126)
             bound = promises()[op]
-            part = bound[1] * (1 + numpy.abs(x) / 4) if op == "EXP" else bound[1]
-            allowed = (ulps <= bound[0]) | (relative <= part) | ((numpy.abs(x) > 1) & (error <= bound[2]))
+            share = bound[1] * (1 + numpy.abs(x) / 4) if op == "EXP" else bound[1]
+            allowed = (ulps <= bound[0]) | (relative <= share) | ((numpy.abs(x) > 1) & (error <= bound[2]))
             if op == "DIV":
                 allowed &= (numpy.abs(numpy.frexp(d)[0]) != 0.5) | (got == rounded)   # by a power of two: exact
             worst = numpy.argmax(numpy.where(normal, ulps, 0))
