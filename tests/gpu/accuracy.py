@@ -74,9 +74,10 @@ def main():
                 error = numpy.where(finite, numpy.abs(got - exact), 0)
                 ulps, relative = error / units(exact), error / numpy.abs(exact)
             if op in ("SIN", "COS"):
-                finite &= numpy.abs(x) <= 2.0 ** 60
-                wrong_class &= numpy.abs(x) <= 2.0 ** 60
-            normal = finite & (numpy.abs(exact) >= 2.0 ** -126) & (numpy.abs(x) >= 2.0 ** -126) & (numpy.abs(d) >= 2.0 ** -126)
+                finite &= numpy.abs(x) <= 2.0 ** 45
+                wrong_class &= numpy.abs(x) <= 2.0 ** 45
+            least = 2.0 ** -125 if op == "EXP" else 2.0 ** -126   # exp2 flushes; the product before it is rounded
+            normal = finite & (numpy.abs(exact) >= least) & (numpy.abs(x) >= 2.0 ** -126) & (numpy.abs(d) >= 2.0 ** -126)
             bound = promises()[op]
             share = bound[1] * (1 + numpy.abs(x) / 4) if op == "EXP" else bound[1]
             allowed = (ulps <= bound[0]) | (relative <= share) | ((numpy.abs(x) > 1) & (error <= bound[2]))
