@@ -412,7 +412,7 @@ def statements(text, attribute, only):
         if only and not any(k["name"] == only for k in kernel):
             continue
         attributes = "".join(k["attrs"] for k in kernel)
-        if any(re.search(r"__(parts_\d+x\d+|sum)$", k["name"]) for k in kernel):
+        if any(re.search(r"__split_k_(\d+x\d+|reduce)$", k["name"]) for k in kernel):
             attributes += SEPARATE
         if attribute in attributes if attribute else not re.search(f"@fallback|@tile_variant|{SEPARATE}", attributes):
             yield match
