@@ -553,6 +553,10 @@ Expr *e_max(Arena *arena, Expr *a, Expr *b) {
     return e_call2(arena, OP_MAX, a, b);
 }
 
+Expr *e_sms(Arena *arena) {
+    return e_call(arena, OP_SMS, 0, NULL);
+}
+
 Expr *e_eq(Arena *arena, Expr *a, Expr *b) {
     return e_binary(arena, BIN_EQ, a, b);
 }

@@ -36,6 +36,7 @@ Expr *e_and(Arena *arena, Expr *a, Expr *b);   // logical; true is neutral
 Expr *e_min(Arena *arena, Expr *a, Expr *b);
 Expr *e_max(Arena *arena, Expr *a, Expr *b);
 Expr *e_eq(Arena *arena, Expr *a, Expr *b);
+Expr *e_sms(Arena *arena);   // the number of multiprocessors, known at launch
 Expr *e_ge(Arena *arena, Expr *a, Expr *b);
 Expr *e_both(Arena *arena, Expr *a, Expr *b);   // a && b, where NULL is true
 // With a constant on the right: a + n, a * n, a / n, a % n.
@@ -86,6 +87,7 @@ Stmt *s_block(Arena *arena);
 Stmt *s_call(Arena *arena, OpId op, int count, const Arg *args);
 void iter_insert(Arena *arena, Iter **iters, int *count, int at, Iter iter);
 Iter iter_new(Arena *arena, Var *var, Expr *end);                    // 0 .. end by 1
+Expr *grid_tiles(Arena *arena, const Stmt *grid);                    // their number: the product of its extents
 Stmt *s_copy(Arena *arena, Region *src, Region *dst, Span loc);      // copy(src, dst)
 void call_set_arg(Arena *arena, Stmt *call, int operand, Arg arg);   // also one behind those that it has
 void block_push(Arena *arena, Block *block, Stmt *stmt);

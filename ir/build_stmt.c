@@ -190,6 +190,12 @@ void iter_insert(Arena *arena, Iter **iters, int *count, int at, Iter iter) {
     ++*count;
 }
 
+Expr *grid_tiles(Arena *arena, const Stmt *grid) {
+    Expr *tiles = e_int(arena, 1);
+    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(arena, tiles, grid->grid.iters[i].end);
+    return tiles;
+}
+
 Stmt *s_if(Arena *arena, Expr *condition) {
     Stmt *stmt = stmt_new(arena, STMT_IF, condition->loc);
     stmt->if_.condition = condition;

@@ -22,6 +22,17 @@ bool region_uses_var(const Region *region, const Var *var) {
     return false;
 }
 
+static bool loads_buf(const Expr *e, const void *buf) {
+    bool loads = e->kind == EXPR_LOAD && e->load.buf == buf;
+    for (int i = 0; e->kind == EXPR_CALL && i < e->call.count; i++)
+        loads |= e->call.args[i].region && e->call.args[i].region->buf == buf;
+    return loads;
+}
+
+bool block_loads(const Block *block, const Buf *buf) {
+    return block_any_expr(block, loads_buf, buf);
+}
+
 static bool is_any_var(const Expr *e, const void *vars) {
     return e->kind == EXPR_VAR && map_has(vars, e->var);
 }

@@ -26,10 +26,7 @@ typedef struct Sum {
 } Sum;
 
 static int64_t fragment_elements(const Region *region) {
-    if (!region || region->buf->scope != SCOPE_FRAGMENT) return 0;
-    int64_t elements = 1;
-    for (int d = 0; d < region->buf->rank; d++) elements *= buf_extent(region->buf, d);
-    return elements;
+    return region && region->buf->scope == SCOPE_FRAGMENT ? buf_elements(region->buf) : 0;
 }
 
 static void add_gemm(Sum *sum, const Stmt *stmt) {
@@ -64,11 +61,11 @@ static const Stmt *find_loop(const Func *kernel) {
 
 // Elements per warpgroup of the statements between the MMAs.
 static int64_t work_elements(Arena *arena, const Target *target, const Func *kernel, Sum *sum) {
-    static const Block none = {0};
     const Stmt *loop = find_loop(kernel);
     int64_t elements = 0;
     *sum = (Sum){.target = target};
-    FOR_EACH_STMT (stmt, loop ? &loop->loop.body : &none) {
+    if (!loop) return 0;
+    FOR_EACH_STMT (stmt, &loop->loop.body) {
         if (is_call(stmt, OP_GEMM)) add_gemm(sum, stmt);
         else if (stmt->kind == STMT_CALL) elements += call_elements(stmt);
         if (!is_loop(stmt, LOOP_PARALLEL)) continue;
@@ -143,25 +140,15 @@ static bool stores_to(const Stmt *stmt, void *buf) {
     return stmt->kind == STMT_STORE && stmt->store.buf == buf;
 }
 
-static bool loads_from(const Expr *expr, const void *buf) {
-    return expr->kind == EXPR_LOAD && expr->load.buf == buf;
-}
-
 // A loop computes the elements of one fragment from those of the other.
 static bool is_made_of(const Func *kernel, Buf *to, const Buf *from) {
     if (to == from) return true;
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (!is_loop(stmt, LOOP_PARALLEL)) continue;
-        if (block_any(&stmt->loop.body, stores_to, to) && block_any_expr(&stmt->loop.body, loads_from, from))
-            return true;
+        if (block_any(&stmt->loop.body, stores_to, to) && block_loads(&stmt->loop.body, from)) return true;
         SKIP_BODY(stmt);
     }
     return false;
-}
-
-// Loads are not entirely hidden behind the MMAs: of two tiles with equally long steps, the smaller one is faster.
-static int64_t hidden_share(const Target *target, int64_t moving) {
-    return target->wgmma.hidden_share > 0 ? moving / target->wgmma.hidden_share : 0;
 }
 
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
@@ -178,8 +165,9 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
     Sum sum;
     *cost = cost_pingpong(target, kernel, cooperative_warpgroups(target, kernel));
     int64_t elements = work_elements(arena, target, kernel, &sum);
+    // Loads are not entirely hidden behind the MMAs: of two tiles with equally long steps, the smaller one is faster.
     cost->step += clocks_of(elements, target->wgmma.work_clocks, target->wgmma.work_elements) +
-                  hidden_share(target, cost->moving) + target->wgmma.latency_clocks;
+                  clocks_of(cost->moving, 1, target->wgmma.hidden_share) + target->wgmma.latency_clocks;
     cost->k = smaller(result.k[0], result.k[1]);
     cost->hidden = false;
     return cost->k > 0;
@@ -201,17 +189,15 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased) {
     enum { UNEVEN = 8 };   // work of persistent CTAs differs by this fraction of a tile
     Sum sum;
-    const Stmt *grid = func_grid(kernel);
     const WgmmaCosts *costs = &target->wgmma;
-    Expr *tiles = e_int(arena, 1), *step = e_int(arena, step_clocks(arena, target, kernel, &sum) + costs->wait_clocks);
-    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(arena, tiles, grid->grid.iters[i].end);
+    Expr *tiles = grid_tiles(arena, func_grid(kernel)),
+         *step = e_int(arena, step_clocks(arena, target, kernel, &sum) + costs->wait_clocks);
     Expr *steps = steps_of(arena, kernel);
     if (!steps) return NULL;
-    bool equal = cooperative_equal_tiles(arena, kernel), stays = !equal && grid->grid.persistent;
-    bool alone = !equal && !stays;
+    bool equal = cooperative_equal_tiles(arena, kernel), alone = !equal && !func_grid(kernel)->grid.persistent;
     Expr *besides =
         e_int(arena, costs->tile_clocks + (alone ? costs->alone_clocks : 0) + (aliased ? costs->alias_clocks : 0));
-    Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_call(arena, OP_SMS, 0, NULL);
+    Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_sms(arena);
     if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, tiles, sms), point);
     if (alone)
         return e_max(arena, e_div(arena, e_mul(arena, tiles, point), sms),

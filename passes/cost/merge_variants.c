@@ -26,98 +26,89 @@ static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
     return divides ? e_sub(arena, e_times(arena, (Expr *)end, tile), end->call.args[0].value) : e_int(arena, 0);
 }
 
-typedef struct Streamed {
-    Expr *readers;   // CTAs that read the same tile of an operand, the smaller number of both operands; NULL: unknown
-    Expr *few;       // STREAM_READERS or fewer
-    Expr *zeros;     // clocks of loads past the end of tensors
-} Streamed;
-
-// With two grid names, the extent of one is the number of CTAs that read a tile chosen by the other.
-static Streamed streamed(const TileSearch *search, const Func *kernel, const Stmt *grid, const PingpongCost *cost) {
-    if (grid->grid.count != 2) return (Streamed){0};
-    Arena *a = search->arena;
-    Expr *rows = grid->grid.iters[0].end, *columns = grid->grid.iters[1].end;
-    int64_t m, n;
-    specialized_tile(kernel, &m, &n);
-    Expr *zeros = e_add(a, e_mul(a, behind_end(a, rows, m), columns), e_mul(a, behind_end(a, columns, n), rows));
-    zeros = e_times(a, e_mul(a, zeros, specialized_steps(a, kernel)), cost->bytes);
-    Expr *readers = e_min(a, rows, columns);
-    return (Streamed){.readers = readers,
-                      .few = e_binary(a, BIN_LE, readers, e_int(a, STREAM_READERS)),
-                      .zeros = e_over(a, zeros, search->target->wgmma.zero_bytes)};
-}
-
-// The number of co-resident clusters (as clusters_of).
-static Expr *clusters(const TileSearch *search, int split) {
-    Arena *a = search->arena;
-    Expr *all = e_call(a, OP_SMS, 0, NULL);
-    if (split == 1) return all;
-    all = e_over(a, all, split);
-    if (split > 2) all = e_sub(a, all, e_over(a, all, search->target->wgmma.stray_clusters));
+// The number of co-resident clusters: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do not
+// fill.
+static Expr *clusters_of(Arena *a, const Target *target, Expr *sms, int split) {
+    if (split == 1) return sms;
+    Expr *all = e_over(a, sms, split);
+    if (split > 2) all = e_sub(a, all, e_over(a, all, target->wgmma.stray_clusters));
     return e_max(a, all, e_int(a, 1));
 }
 
-// As workspace_clocks in search.c, as an expression for the launch.
-static Expr *workspace_cost(const TileSearch *search, const Func *kernel) {
-    Arena *a = search->arena;
-    const WgmmaCosts *costs = &search->target->wgmma;
-    const Stmt *grid = func_grid(kernel);
-    PingpongCost cost = cost_pingpong(search->target, as_specialized(search, kernel), 1);
-    EXPECT(arena_failure(a), grid->grid.count == 2, "split-K with %d names of the grid", grid->grid.count);
-    Expr *all = specialized_steps(a, kernel), *splits = workspace_slices(a, kernel, all);
-    int64_t m, n;
-    specialized_tile(kernel, &m, &n);
-    Expr *tiles = e_mul(a, grid->grid.iters[0].end, grid->grid.iters[1].end);
-    Expr *rows = e_times(a, grid->grid.iters[0].end, m), *columns = e_times(a, grid->grid.iters[1].end, n);
-    Expr *waves = e_call2(a, OP_CEILDIV, e_mul(a, tiles, splits), e_call(a, OP_SMS, 0, NULL));
-    Expr *steps = e_mul(a, waves, e_call2(a, OP_CEILDIV, all, splits));
-    Expr *loop = e_times(a, steps, larger(cost.step, cost.stream));
-    Expr *memory = e_times(a, e_mul(a, e_add(a, rows, columns), all), cost.bytes);
+// Split-K by workspace: the limit of the main kernel is the tensor cores, the arrival of tiles, or memory. It stores
+// partial results without TMA; a second kernel reads and adds them.
+static Expr *workspace_clocks(Arena *a, const WgmmaCosts *costs, const TileLaunch *launch, const TileCandidate *tile,
+                              Expr *zeros) {
+    const PingpongCost *cost = &tile->cost;
+    EXPECT(arena_failure(a), launch->rows, "split-K with other than two names of the grid");
+    Expr *splits = workspace_slices(a, launch->sms, launch->tiles, launch->steps);
+    Expr *rows = e_times(a, launch->rows, tile->m), *columns = e_times(a, launch->columns, tile->n);
+    Expr *waves = e_call2(a, OP_CEILDIV, e_mul(a, launch->tiles, splits), launch->sms);
+    Expr *steps = e_mul(a, waves, e_call2(a, OP_CEILDIV, launch->steps, splits));
+    Expr *loop = e_times(a, steps, larger(cost->step, cost->stream));
+    Expr *memory = e_times(a, e_mul(a, e_add(a, rows, columns), launch->steps), cost->bytes);
     Expr *sums = e_mul(a, splits, e_times(a, e_mul(a, rows, columns), 2 * (int64_t)sizeof(float)));
-    Expr *store = e_times(a, waves, n * (costs->tail_clocks + costs->scattered_clocks));
+    Expr *store = e_times(a, waves, tile->n * (costs->tail_clocks + costs->scattered_clocks));
     Expr *clocks = e_add(a, e_max(a, loop, e_over(a, memory, costs->memory_bytes)), store);
-    clocks = e_add(a, clocks, streamed(search, kernel, grid, &cost).zeros);
+    clocks = e_add(a, clocks, zeros);
     return e_plus(a, e_add(a, clocks, e_over(a, sums, costs->workspace_bytes)), costs->second_launch_clocks);
 }
 
-// As clocks_of in search.c, as an expression for the launch.
-static Expr *pingpong_clocks(const TileSearch *search, const Func *kernel, const PingpongCost *cost, int split) {
-    Arena *a = search->arena;
-    const Stmt *grid = func_grid(kernel);
-    Expr *tiles = e_int(a, 1), *all = specialized_steps(a, kernel), *steps = all;
-    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(a, tiles, grid->grid.iters[i].end);
-    if (split > 1) steps = e_call2(a, OP_CEILDIV, steps, e_int(a, split));
-    Expr *waves = e_call2(a, OP_CEILDIV, tiles, clusters(search, split));
-    Expr *tail = e_int(a, cost->tail), *step = e_int(a, cost->step), *clocks;
-    Streamed stream = streamed(search, kernel, grid, cost);
-    if (stream.few && cost->stream > cost->step) step = e_select(a, stream.few, e_int(a, cost->stream), step);
+Expr *launch_clocks(Arena *a, const Target *target, const TileLaunch *launch, const TileCandidate *tile) {
+    const PingpongCost *cost = &tile->cost;
+    Expr *steps = launch->steps, *step = e_int(a, cost->step), *tail = e_int(a, cost->tail);
+    // CTAs that read the same tile of an operand, the smaller number of both operands: with few, most of it comes from
+    // memory, also what is beyond the end of tensors.
+    Expr *readers = NULL, *few = NULL, *zeros = NULL, *clocks;
+    if (launch->rows) {
+        readers = e_min(a, launch->rows, launch->columns);
+        few = e_binary(a, BIN_LE, readers, e_int(a, STREAM_READERS));
+        zeros = e_add(a, e_mul(a, launch->padding_m, launch->columns), e_mul(a, launch->padding_n, launch->rows));
+        zeros = e_over(a, e_times(a, e_mul(a, zeros, steps), cost->bytes), target->wgmma.zero_bytes);
+        if (cost->stream > cost->step) step = e_select(a, few, e_int(a, cost->stream), step);
+    }
+    if (tile->split == BY_WORKSPACE) return workspace_clocks(a, &target->wgmma, launch, tile, zeros);
+    if (tile->split > 1) steps = e_call2(a, OP_CEILDIV, steps, e_int(a, tile->split));
+    Expr *waves = e_call2(a, OP_CEILDIV, launch->tiles, clusters_of(a, target, launch->sms, tile->split));
     steps = e_mul(a, steps, step);
-    if (split > 1) {
-        Expr *loads = e_times(a, e_mul(a, tiles, all), cost->loaded);
-        loads = e_over(a, loads, search->target->wgmma.cluster_bytes);
-        if (stream.readers) loads = e_select(a, e_ge(a, stream.readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
+    if (tile->split > 1) {   // CTAs that read the same tile do so at different times
+        Expr *loads = e_times(a, e_mul(a, launch->tiles, launch->steps), cost->loaded);
+        loads = e_over(a, loads, target->wgmma.cluster_bytes);
+        if (readers) loads = e_select(a, e_ge(a, readers, e_int(a, STREAM_READERS)), loads, e_int(a, 0));
         clocks = e_add(a, e_max(a, e_mul(a, waves, steps), loads), e_mul(a, waves, tail));
     } else if (cost->hidden) {
         clocks = e_add(a, e_mul(a, waves, steps), tail);
     } else {
         clocks = e_mul(a, waves, e_add(a, steps, tail));
     }
-    return stream.few ? e_add(a, clocks, e_select(a, stream.few, stream.zeros, e_int(a, 0))) : clocks;
+    return few ? e_add(a, clocks, e_select(a, few, zeros, e_int(a, 0))) : clocks;
+}
+
+// With two grid names, the extent of one is the number of CTAs that read a tile chosen by the other.
+static TileLaunch launch_of(Arena *a, const Func *kernel, int64_t m, int64_t n) {
+    const Stmt *grid = func_grid(kernel);
+    TileLaunch launch = {.tiles = grid_tiles(a, grid), .steps = specialized_steps(a, kernel), .sms = e_sms(a)};
+    if (grid->grid.count != 2) return launch;
+    launch.rows = grid->grid.iters[0].end;
+    launch.columns = grid->grid.iters[1].end;
+    launch.padding_m = behind_end(a, launch.rows, m);
+    launch.padding_n = behind_end(a, launch.columns, n);
+    return launch;
 }
 
 // The cost of `other`, in the names of `kernel`.
 static Expr *cost_for(const TileSearch *search, const Func *kernel, const Func *other) {
     Arena *arena = search->arena;
-    PingpongCost cost;
-    int64_t m, n;
-    int split = (int)attr_int(other->attrs, ATTR_SPLIT, 1);
-    if (split == BY_WORKSPACE) return translated(arena, kernel, other, workspace_cost(search, other));
+    TileCandidate tile = {.split = (int)attr_int(other->attrs, ATTR_SPLIT, 1)};
     Specialization how = specialization_of(arena, search->target, other);
-    if (!is_cooperative_by_loop(&how)) cost = cost_pingpong_split(search->target, as_specialized(search, other), split);
-    else if (!cooperative_tile(arena, search->target, other, &m, &n, &cost))
+    bool by_loop = tile.split != BY_WORKSPACE && is_cooperative_by_loop(&how);
+    if (!by_loop) tile.cost = cost_pingpong_split(search->target, as_specialized(search, other), tile.split);
+    else if (!cooperative_tile(arena, search->target, other, &tile.m, &tile.n, &tile.cost))
         return translated(arena, kernel, other,
                           cost_cooperative(arena, search->target, other, aliases_epilogue(search, other)));
-    return translated(arena, kernel, other, pingpong_clocks(search, other, &cost, split));
+    specialized_tile(other, &tile.m, &tile.n);
+    TileLaunch launch = launch_of(arena, other, tile.m, tile.n);
+    return translated(arena, kernel, other, launch_clocks(arena, search->target, &launch, &tile));
 }
 
 // Variants are tried in order: a variant is taken if no later one costs less; the last has no condition.
@@ -155,22 +146,21 @@ static void add_variants(const TileSearch *search, const Module *module, Module 
         if (kernels.count == 0) vec_push(search->arena, &kernels, made.sum);
         vec_push(search->arena, &kernels, made.slices);
     }
-    for (int k = 0; k < kernels.count; k++) vec_push(search->arena, &merged->funcs, kernels.items[k]);
+    VEC_EACH_PTR (Func, kernel, &kernels) vec_push(search->arena, &merged->funcs, kernel);
 }
 
-void merge_tile_variants(const TileSearch *search, Module *module, Module *const *others) {
+void merge_tile_variants(TileSearch *search, Module *module, Module *const *others) {
     Module merged = *module;
     memset(&merged.funcs, 0, sizeof merged.funcs);
     for (int i = 0; i < module->funcs.count; i++) {
         Func *variants[MOST_VARIANTS] = {module->funcs.items[i]};
         int count = 1;
-        TileChoice *choice =
-            variants[0]->kind == FUNC_KERNEL && search->choices ? tile_choice((TileSearch *)search, variants[0]) : NULL;
-        int tiles = choice ? choice->tiles.count : 1;
-        for (; count < tiles; count++) variants[count] = others[count - 1]->funcs.items[i];
-        for (int v = 0; choice && v < count && v < tiles; v++) {
-            int64_t split = choice->tiles.items[v].split;
-            if (split != 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, split);
+        if (variants[0]->kind == FUNC_KERNEL) {
+            const TileVec *tiles = &tile_choice(search, variants[0])->tiles;
+            for (; count < tiles->count; count++) variants[count] = others[count - 1]->funcs.items[i];
+            for (int v = 0; v < tiles->count; v++)
+                if (tiles->items[v].split != 1)
+                    attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tiles->items[v].split);
         }
         for (int v = 0; v < count; v++) make_stay(search, variants[v]);
         set_conditions(search, count, variants);

@@ -2,17 +2,16 @@
 #include "passes/cost/occupancy.h"
 #include "ir/build.h"
 #include "ir/query.h"
+#include "passes/pipeline/async_copy_legality.h"
 
 // Registers besides the fragments: addresses and loop counters; in a gemm, operands of a tensor-core instruction.
 enum { REGISTER_SLACK = 24, GEMM_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
 
 typedef struct Walk {
-    Visitor visitor;
     Arena *arena;
+    const Target *target;
     Occupancy *out;
-    bool async;       // the target copies asynchronously
-    bool wgmma;       // has wgmma
-    int64_t stages;   // of the enclosing pipelined loop; 0: none
+    int64_t stages;   // of the enclosing pipelined loop
 } Walk;
 
 static int64_t elements(const Buf *buf) {
@@ -31,14 +30,14 @@ static void add_buffer(Walk *walk, const Buf *buf) {
 }
 
 static OccupancyBuffer *entry_of(Walk *walk, const Buf *buf) {
-    for (int i = 0; i < walk->out->buffers.count; i++)
-        if (walk->out->buffers.items[i].buf == buf) return &walk->out->buffers.items[i];
+    VEC_EACH (OccupancyBuffer, entry, &walk->out->buffers)
+        if (entry->buf == buf) return entry;
     return NULL;
 }
 
 // An asynchronous copy into a shared buffer in a pipelined loop: the buffer is multi-buffered.
 static void note_move(Walk *walk, const Buf *from, const Buf *to) {
-    if (!walk->async || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
+    if (!target_has(walk->target, FEATURE_CP_ASYNC) || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
     OccupancyBuffer *entry = entry_of(walk, to);
     if (entry && to->scope == SCOPE_SHARED && to->type == from->type) entry->stages = walk->stages;
 }
@@ -64,11 +63,6 @@ static void note_read(Walk *walk, const Buf *buf) {
     if (entry) entry->is_kept = true;
 }
 
-static bool visit_expr_read(Visitor *visitor, Expr *expr) {
-    if (expr->kind == EXPR_LOAD) note_read(visitor->user, expr->load.buf);
-    return true;
-}
-
 _Static_assert(OPERAND_INDEX(GEMM, a) == 0 && OPERAND_INDEX(GEMM, b) == 1, "the loop over operands of a gemm");
 
 // mma reads operand b from shared memory. Operand a may be in registers, but computed 8-bit elements are in other
@@ -77,7 +71,7 @@ static void note_by_shared(Walk *walk, const Stmt *gemm) {
     for (int i = 0; i < 2; i++) {
         OccupancyBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);
         if (!entry || entry->buf->scope != SCOPE_FRAGMENT) continue;
-        entry->by_shared |= !walk->wgmma && (i == 1 || (type_bytes(entry->buf->type) == 1 && !entry->is_loaded));
+        entry->by_shared |= i == 1 || (type_bytes(entry->buf->type) == 1 && !entry->is_loaded);
     }
 }
 
@@ -88,32 +82,28 @@ static void note_operands(Walk *walk, const Stmt *stmt) {
         if (stmt->call.args[i].region && !(reduces && i == 0)) note_read(walk, stmt->call.args[i].region->buf);
     if (stmt->call.op != OP_GEMM) return;
     walk->out->registers = GEMM_SLACK;
-    note_by_shared(walk, stmt);
+    if (!target_has(walk->target, FEATURE_WGMMA)) note_by_shared(walk, stmt);
 }
 
-static bool visit(Visitor *visitor, Stmt *stmt) {
-    Walk *walk = visitor->user;
-    if (stmt->kind == STMT_CALL) note_operands(walk, stmt);
-    if (stmt->kind == STMT_DECL && !stmt->decl->alias_of) add_buffer(walk, stmt->decl);
-    if (is_call(stmt, OP_COPY)) note_copy(walk, stmt);
-    if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
-    if (!is_loop(stmt, LOOP_PIPELINED)) return true;
-    int64_t outer = walk->stages, stages = 0;
-    if (stmt->loop.stages) expr_const(stmt->loop.stages, &stages);
-    walk->stages = stages;
-    visit_block(visitor, &stmt->loop.body);
-    walk->stages = outer;
-    return false;
+static void note_block(Walk *walk, const Block *block) {
+    FOR_EACH_STMT (stmt, block) {
+        if (stmt->kind == STMT_CALL) note_operands(walk, stmt);
+        if (stmt->kind == STMT_DECL && !stmt->decl->alias_of) add_buffer(walk, stmt->decl);
+        if (is_call(stmt, OP_COPY)) note_copy(walk, stmt);
+        if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
+        if (!is_loop(stmt, LOOP_PIPELINED)) continue;
+        int64_t outer = walk->stages;
+        walk->stages = loop_stages(stmt);
+        note_block(walk, &stmt->loop.body);
+        walk->stages = outer;
+        SKIP_BODY(stmt);
+    }
 }
 
 Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *target) {
     Occupancy out = {.threads = 1, .registers = REGISTER_SLACK};
-    Walk walk = {.arena = arena,
-                 .out = &out,
-                 .async = target_has(target, FEATURE_CP_ASYNC),
-                 .wgmma = target_has(target, FEATURE_WGMMA)};
-    walk.visitor = (Visitor){.stmt = visit, .expr = visit_expr_read, .user = &walk};
-    visit_block(&walk.visitor, (Block *)&kernel->body);
+    Walk walk = {.arena = arena, .target = target, .out = &out};
+    note_block(&walk, &kernel->body);
     const Stmt *grid = func_grid(kernel);
     if (grid) expr_const(grid->grid.threads, &out.threads);
     if (out.threads < 1) out.threads = 1;
@@ -129,6 +119,7 @@ Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *tar
         out.shared += b->bytes;
         if (b->buf->scope == SCOPE_FRAGMENT) {
             int64_t each = (count + out.threads - 1) / out.threads;
+            b->is_kept |= block_loads(&kernel->body, b->buf);
             if (b->is_kept) b->registers = (each * bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
             out.registers += b->registers;
         }
@@ -176,28 +167,12 @@ void occupancy_table(const Occupancy *e, const Target *t, StrBuf *out) {
 
 // ---- hardware features ----
 
-typedef struct Requirements {
-    const Target *target;
-    bool supported;
-} Requirements;
-
-static bool check_expr(Visitor *visitor, Expr *expr) {
-    Requirements *requirements = visitor->user;
-    if (expr->kind == EXPR_CALL)
-        requirements->supported &= target_has(requirements->target, op_info(expr->call.op)->feature);
-    return requirements->supported;
-}
-
-static bool check_stmt(Visitor *visitor, Stmt *stmt) {
-    Requirements *requirements = visitor->user;
-    if (stmt->kind == STMT_CALL)
-        requirements->supported &= target_has(requirements->target, op_info(stmt->call.op)->feature);
-    return requirements->supported;
+static bool is_missing(const Expr *expr, const void *target) {
+    return expr->kind == EXPR_CALL && !target_has(target, op_info(expr->call.op)->feature);
 }
 
 bool kernel_is_supported(const Func *kernel, const Target *target) {
-    Requirements requirements = {target, func_cluster(kernel) <= target->cluster_most};
-    Visitor visitor = {.expr = check_expr, .stmt = check_stmt, .user = &requirements};
-    visit_block(&visitor, (Block *)&kernel->body);
-    return requirements.supported;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_CALL && !target_has(target, op_info(stmt->call.op)->feature)) return false;
+    return func_cluster(kernel) <= target->cluster_most && !block_any_expr(&kernel->body, is_missing, target);
 }

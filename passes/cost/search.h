@@ -13,7 +13,8 @@
 // The search runs during elaboration (runtime/compile/load_module.c calls it), so before all passes.
 #pragma once
 #include "passes/cost/occupancy.h"
-#include "support/map.h"
+
+typedef struct TileChoice TileChoice;   // the tiles of one kernel (search_internal.h)
 
 // The state of a search, `user` of tile_search_check.
 typedef struct TileSearch {
@@ -29,7 +30,7 @@ typedef struct TileSearch {
     // (by registers, then shared memory) that fits; NULL: none
     const char *smallest_tunables, *largest_tunables;
     Occupancy smallest, largest;
-    StrMap *choices;              // key of a kernel -> TileChoice (tile_search_decide)
+    VEC(TileChoice *) choices;    // of tile_search_decide
     int tile_index, tile_count;   // the tile of each kernel to elaborate next; the largest number of tiles of a kernel
 } TileSearch;
 
@@ -43,4 +44,4 @@ bool tile_search_decide(TileSearch *search);
 bool tile_search_chooses(const TileSearch *search, const char *kernel);
 // Adds the kernels of the other elaborations to those of the first, with conditions by which a launch takes the
 // cheapest tile.
-void merge_tile_variants(const TileSearch *search, Module *module, Module *const *others);
+void merge_tile_variants(TileSearch *search, Module *module, Module *const *others);

@@ -4,6 +4,7 @@
 #include "passes/cost/search.h"
 
 enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, BY_WORKSPACE = 0 };
+enum { PROBLEMS = 23, DEEP_PROBLEMS = 23 };   // of search.c
 
 typedef struct TileCandidate {
     int combination;   // its number in the search
@@ -14,15 +15,26 @@ typedef struct TileCandidate {
     bool fallback;         // the variant without TMA has enough registers
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
     int split;   // split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor
+    double times[PROBLEMS + DEEP_PROBLEMS];   // in the end relative to the best tile's, for all but the deep problems
 } TileCandidate;
+typedef VEC(TileCandidate) TileVec;
 
-typedef struct TileChoice {
-    const char *kernel;
+struct TileChoice {
+    const char *key, *kernel;
     bool decided;
-    VEC(TileCandidate) tiles;   // candidates that fit; later the kept ones. Empty: take the first combination that fits
-    VEC(TileCandidate) splits;   // candidates with split-K
-    bool by_rows;                // cooperative: one tile per number of rows
-} TileChoice;
+    TileVec tiles;    // candidates that fit; later the kept ones. Empty: take the first combination that fits
+    TileVec splits;   // candidates with split-K
+    bool by_rows;     // cooperative: one tile per number of rows
+};
+
+// A launch with one tile: numbers for a problem, else expressions in the dims of a kernel.
+typedef struct TileLaunch {
+    Expr *tiles, *steps, *sms;     // of the grid; of k; multiprocessors
+    Expr *rows, *columns;          // tiles along m and n; NULL: unknown
+    Expr *padding_m, *padding_n;   // rows and columns of tiles past the end of the result
+} TileLaunch;
+// The clocks of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.
+Expr *launch_clocks(Arena *a, const Target *target, const TileLaunch *launch, const TileCandidate *tile);
 
 // The kernel with operands swapped, if the pass swap-operands will do so.
 const Func *as_specialized(const TileSearch *search, const Func *kernel);

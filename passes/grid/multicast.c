@@ -154,7 +154,7 @@ void flatten_shared(Scheduler *s) {
         grid->grid.raster =
             e_call2(a, OP_CEILDIV, raster, e_int(a, grid->grid.cluster[0] > 1 ? grid->grid.cluster[0] : 1));
     grid->grid.iters = clusters;
-    Expr *tiles = e_mul(a, grid_tiles(s), size), *cluster = bind_name(s, "cluster", e_div(a, number, size));
+    Expr *tiles = e_mul(a, grid_tiles(a, grid), size), *cluster = bind_name(s, "cluster", e_div(a, number, size));
     assume_within(s, cluster, limit);
     decompose(s, cluster);
     grid->grid.iters = own;

@@ -149,12 +149,6 @@ void decompose(Scheduler *s, Expr *number) {
     bind_iters(s, first, -1, number);
 }
 
-Expr *grid_tiles(Scheduler *s) {
-    Expr *tiles = s->grid->grid.iters[0].end;
-    for (int i = 1; i < s->grid->grid.count; i++) tiles = e_mul(s->arena, tiles, s->grid->grid.iters[i].end);
-    return tiles;
-}
-
 static void set_iter(Scheduler *s, Var *var, Expr *end) {
     s->grid->grid.iters = NEW(s->arena, Iter);
     s->grid->grid.iters[0] = iter_new(s->arena, var, end);
@@ -171,7 +165,7 @@ static void make_persistent(Scheduler *s, Expr *tiles) {
     Arena *a = s->arena;
     Span loc = s->grid->loc;
     Var *cta = var_new(a, "cta", VAR_ITER, TYPE_I64, loc), *wave = var_new(a, "wave", VAR_ITER, TYPE_I64, loc);
-    Expr *ctas = e_min(a, tiles, e_call(a, OP_SMS, 0, NULL));
+    Expr *ctas = e_min(a, tiles, e_sms(a));
     Block declarations = {0}, work = {0};
     split_declarations(a, &s->grid->grid.body, &declarations, &work);
 
@@ -244,7 +238,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     s.facts = facts_new(context->arena, kernel);
     bool divided = divide_tile(&s);
-    Expr *tiles = grid_tiles(&s);
+    Expr *tiles = grid_tiles(s.arena, grid);
     int blocks = func_cluster(kernel);
     if (blocks > 1) {
         bool flattened = flatten_clusters(&s, kernel, tiles, blocks);

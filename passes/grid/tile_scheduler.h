@@ -38,7 +38,6 @@ void bind_iters(Scheduler *s, int first, int but, Expr *number);
 
 Expr *raster_of(Scheduler *s);                // NULL: plain, or a Hilbert curve
 void decompose(Scheduler *s, Expr *number);   // the old iterators from a tile number; fills s->top
-Expr *grid_tiles(Scheduler *s);               // their number
 void drop_raster(Stmt *grid);
 bool has_raster(const Stmt *grid);
 // Makes `var` the grid's only iterator. The body begins with its declarations and s->top.

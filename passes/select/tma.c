@@ -217,10 +217,6 @@ const char *tma_store_problem(const Target *target, const Stmt *copy) {
 
 // ---- tf32 ----
 
-static bool reads_buf(const Expr *expr, const void *buf) {
-    return expr_uses_buf(expr, buf);
-}
-
 // Whether the call uses the tile only as destination of copies and as operand of tf32 gemms.
 static bool uses_rounded(const Stmt *call, const Buf *tile) {
     for (int i = 0; i < call->call.count; i++) {
@@ -234,7 +230,7 @@ static bool uses_rounded(const Stmt *call, const Buf *tile) {
 
 bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy) {
     const Buf *tile = copy_of(copy).dst->buf;
-    if (tile->type != TYPE_F32 || block_any_expr(&kernel->body, reads_buf, tile)) return false;
+    if (tile->type != TYPE_F32 || block_loads(&kernel->body, tile)) return false;
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (stmt->kind == STMT_STORE && stmt->store.buf == tile) return false;
         if (stmt->kind == STMT_CALL && !uses_rounded(stmt, tile)) return false;

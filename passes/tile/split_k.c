@@ -400,11 +400,8 @@ static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *re
     block_push(arena, &program->body, stmt);
 }
 
-Expr *workspace_slices(Arena *arena, const Func *kernel, Expr *steps) {
-    const Stmt *grid = func_grid(kernel);
-    Expr *tiles = e_int(arena, 1);
-    for (int i = 0; i < grid->grid.count; i++) tiles = e_mul(arena, tiles, grid->grid.iters[i].end);
-    Expr *room = e_div(arena, e_call(arena, OP_SMS, 0, NULL), e_max(arena, tiles, e_int(arena, 1)));
+Expr *workspace_slices(Arena *arena, Expr *sms, Expr *tiles, Expr *steps) {
+    Expr *room = e_div(arena, sms, e_max(arena, tiles, e_int(arena, 1)));
     return e_max(arena, e_min(arena, room, e_div(arena, steps, e_int(arena, WORKSPACE_STEPS))), e_int(arena, 1));
 }
 
@@ -418,7 +415,8 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
     const Buf *result = result_of(program, &slices)->buf;
     Var *count = var_new(arena, "slices", VAR_LET, TYPE_I64, program->loc);
     Stmt *loop = grid->grid.body.items[slices.loop];
-    Stmt *let = s_let(arena, count, workspace_slices(arena, program, loop->loop.iters[0].end));
+    Expr *tiles = grid_tiles(arena, func_grid(program)), *steps = loop->loop.iters[0].end;
+    Stmt *let = s_let(arena, count, workspace_slices(arena, e_sms(arena), tiles, steps));
     Buf *slice = new_slices(arena, &slices, count, result);
     slice->is_scratch = true;
     program->kind = FUNC_PROGRAM;
