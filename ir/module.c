@@ -43,6 +43,15 @@ const Stmt *func_grid(const Func *kernel) {
     return find_grid(&kernel->body);
 }
 
+int grid_cluster(const Stmt *grid) {
+    return grid->grid.cluster[0] * grid->grid.cluster[1] * grid->grid.cluster[2];
+}
+
+void set_cluster(Stmt *grid, int ctas) {
+    grid->grid.cluster[0] = ctas;
+    grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
+}
+
 int64_t grid_blocks(const Stmt *grid) {
     return grid ? attr_int(grid->attrs, ATTR_BLOCKS, 1) : 1;
 }

@@ -87,3 +87,5 @@ bool expr_calls(const Expr *expr, OpId op);
 bool block_loads(const Block *block, const Buf *buf);         // an element of it, in an expression
 bool region_uses_var(const Region *region, const Var *var);   // where it begins
 bool stmt_uses_var(const Stmt *stmt, const Var *var);         // in its expressions, or below
+void expr_names(const Expr *expr, Map *names);                // adds the variables in it, as keys
+void stmt_names(const Stmt *stmt, Map *names);

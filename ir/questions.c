@@ -16,6 +16,21 @@ bool stmt_uses_var(const Stmt *stmt, const Var *var) {
     return stmt_any_expr(stmt, is_var, var);
 }
 
+static bool add_name(Visitor *visitor, Expr *expr) {
+    if (expr->kind == EXPR_VAR) map_put(visitor->user, expr->var, expr->var);
+    return true;
+}
+
+void expr_names(const Expr *expr, Map *names) {
+    Visitor visitor = {.expr = add_name, .user = names};
+    visit_expr(&visitor, (Expr *)expr);
+}
+
+void stmt_names(const Stmt *stmt, Map *names) {
+    Visitor visitor = {.expr = add_name, .user = names};
+    visit_stmt(&visitor, (Stmt *)stmt);
+}
+
 bool region_uses_var(const Region *region, const Var *var) {
     for (int d = 0; d < region->count; d++)
         if (expr_uses_var(region->dims[d].start, var)) return true;
@@ -161,11 +176,7 @@ static bool reaches_cluster(const Block *block) {
 
 int func_cluster(const Func *kernel) {
     const Stmt *grid = func_grid(kernel);
-    bool found = grid && reaches_cluster(&grid->grid.body);
-    int blocks = 1;
-    for (int i = 0; i < 3 && found; i++)
-        if (grid->grid.cluster[i] > 1) blocks *= grid->grid.cluster[i];
-    return blocks;
+    return grid && reaches_cluster(&grid->grid.body) ? grid_cluster(grid) : 1;
 }
 
 // ---- effects ----

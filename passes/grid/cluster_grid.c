@@ -28,13 +28,13 @@ static bool want_whole_clusters(Scheduler *s, Func *kernel) {
 static void decompose_clusters(Scheduler *s, Expr *number, int blocks) {
     Arena *a = s->arena;
     const int *extents = s->grid->grid.cluster;
-    EXPECT(s->context->failure, blocks > 1 && blocks % (extents[0] > 1 ? extents[0] : 1) == 0,
+    EXPECT(s->context->failure, blocks > 1 && blocks % extents[0] == 0,
            "clusters of %d CTAs, %d of them along the first name", blocks, extents[0]);
     Expr *cluster = bind_name(s, "cluster", e_over(a, number, blocks));
     Expr *rank = bind_name(s, "rank", e_rem(a, number, blocks));
     for (int i = 0; i < s->grid->grid.count; i++) {
         const Iter *iter = &s->grid->grid.iters[i];
-        int extent = i < 3 && extents[i] > 1 ? extents[i] : 1;
+        int extent = i < 3 ? extents[i] : 1;
         bool last = i == s->grid->grid.count - 1;
         Expr *clusters = extent > 1 ? e_over(a, iter->end, extent) : iter->end;
         Expr *at = e_times(a, last ? cluster : e_mod(a, cluster, clusters), extent);

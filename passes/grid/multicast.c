@@ -33,12 +33,6 @@ static bool differs(const Share *share, int dim, Expr *expr) {
            any_expr(subst_expr(share->lets, expr), may_depend, grid->grid.iters[dim].var);
 }
 
-static int cluster_blocks(const Stmt *grid) {
-    int blocks = 1;
-    for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
-    return blocks;
-}
-
 // Marks the copy of a tile that does not move along some dims of the cluster: one CTA loads it for all of them.
 static void share_copy(Share *share, Stmt *copy) {
     const int *cluster = share->s->grid->grid.cluster;
@@ -70,21 +64,15 @@ static void share_stmt(Share *share, Stmt *stmt) {
     if (is_global_to_shared_copy(stmt)) share_copy(share, stmt);
 }
 
-bool loads_shared(const Block *block) {
-    FOR_EACH_STMT (stmt, block)
-        if (attr_get(stmt->attrs, ATTR_MULTICAST)) return true;
-    return false;
-}
-
 const char *share_tiles(Scheduler *s, Func *kernel) {
     const Stmt *grid = s->grid;
     Share share = {.s = s, .lets = subst_new(s->arena)};
-    if (!has_cluster(grid)) return "there is none";
+    if (grid_cluster(grid) == 1) return "there is none";
     if (kernel_specialization(s->context, kernel)->kind != WS_PINGPONG)
         return "only ping-pong GEMMs use multicast, and no operation reaches another CTA of the cluster";
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
         return "multicast needs a grid of two or more names, and a cluster along the first two";
-    if (cluster_blocks(grid) > s->context->target->max_cluster) return "it is larger than the target's";
+    if (grid_cluster(grid) > s->context->target->max_cluster) return "it is larger than the target's";
     FOR_EACH_STMT_MUT (stmt, &kernel->body) share_stmt(&share, stmt);
     if (share.some && !share.differ) return NULL;
     FOR_EACH_STMT_MUT (stmt, &kernel->body) attr_remove(&stmt->attrs, ATTR_MULTICAST);
@@ -137,7 +125,7 @@ void flatten_shared(Scheduler *s) {
     static const char *const names[SHARED_NAMES] = {"cluster_row", "cluster_column"};
     Arena *a = s->arena;
     Stmt *grid = s->grid;
-    int blocks = cluster_blocks(grid);
+    int blocks = grid_cluster(grid);
     EXPECT(s->context->failure, grid->grid.count >= SHARED_NAMES && grid->grid.cluster[2] <= 1,
            "tiles are shared along the first %d names", SHARED_NAMES);
     Iter *own = grid->grid.iters, *clusters = arena_copy(a, own, sizeof *own * (size_t)grid->grid.count);
@@ -150,9 +138,7 @@ void flatten_shared(Scheduler *s) {
     Expr *number = e_var(a, block), *size = e_int(a, blocks), *limit = e_int(a, s->context->target->max_grid);
     push_assume(s, e_lt(a, number, limit));
     Expr *raster = raster_of(s);   // in cluster rows, as far as possible
-    if (raster)
-        grid->grid.raster =
-            e_call2(a, OP_CEILDIV, raster, e_int(a, grid->grid.cluster[0] > 1 ? grid->grid.cluster[0] : 1));
+    if (raster) grid->grid.raster = e_call2(a, OP_CEILDIV, raster, e_int(a, grid->grid.cluster[0]));
     grid->grid.iters = clusters;
     Expr *tiles = e_mul(a, grid_tiles(a, grid), size), *cluster = bind_name(s, "cluster", e_div(a, number, size));
     assume_within(s, cluster, limit);

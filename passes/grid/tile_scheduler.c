@@ -206,17 +206,8 @@ void drop_raster(Stmt *grid) {
     grid->grid.hilbert = false;
 }
 
-bool has_cluster(const Stmt *grid) {
-    return grid->grid.cluster[0] > 1 || grid->grid.cluster[1] > 1 || grid->grid.cluster[2] > 1;
-}
-
-void set_cluster(Stmt *grid, int blocks) {
-    grid->grid.cluster[0] = blocks;
-    grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
-}
-
 static bool drop_cluster(Scheduler *s, const char *why) {
-    if (!has_cluster(s->grid)) return false;
+    if (grid_cluster(s->grid) == 1) return false;
     drop_analyses(s->context);
     REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", why);
     set_cluster(s->grid, 1);
@@ -246,7 +237,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
         drop_raster(grid);
         return flattened;
     }
-    if (loads_shared(&kernel->body)) return false;   // already scheduled
+    if (loads_multicast(&kernel->body)) return false;   // already scheduled
     const char *not_shared = share_tiles(&s, kernel);
     bool shares = !not_shared, changed = shares || drop_cluster(&s, not_shared) || divided || has_raster(grid);
     const Specialization *how = kernel_specialization(context, kernel);

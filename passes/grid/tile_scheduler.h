@@ -52,11 +52,8 @@ int deciding_iter(Scheduler *s, Trend *trend);
 void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend);
 
 // ---- clusters ----
-bool has_cluster(const Stmt *grid);
-void set_cluster(Stmt *grid, int blocks);
 // For communicating CTAs (cluster_grid.c): `tiles` becomes the only extent. False: no change.
 bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks);
 // Marks tiles that CTAs share (multicast.c). NULL: some are; else the reason why not.
 const char *share_tiles(Scheduler *s, Func *kernel);
-bool loads_shared(const Block *block);   // some load is multicast
 void flatten_shared(Scheduler *s);

@@ -36,25 +36,15 @@ bool fills_whole(const Stmt *copy, const Buf *buf) {
 // ---- what a statement depends on ----
 
 typedef struct Needs {
+    Arena *arena;
     Map *vars;   // named in its expressions
     Map *bufs;   // read
 } Needs;
 
-static bool needs_expr(Visitor *visitor, Expr *expr) {
-    Needs *needs = visitor->user;
-    if (expr->kind == EXPR_VAR) map_put(needs->vars, expr->var, expr->var);
-    if (expr->kind == EXPR_LOAD) map_put(needs->bufs, buf_root(expr->load.buf), expr->load.buf);
-    return true;
-}
-
-static void needs_region(Visitor *visitor, Region *region, const Operand *operand) {
-    Needs *needs = visitor->user;
-    if (operand && operand->access != ACCESS_WRITE) map_put(needs->bufs, buf_root(region->buf), region->buf);
-}
-
-static void needs_of(Needs *needs, Stmt *stmt) {
-    Visitor visitor = {.expr = needs_expr, .region = needs_region, .user = needs};
-    visit_stmt(&visitor, stmt);
+static void needs_of(Needs *needs, const Stmt *stmt) {
+    stmt_names(stmt, needs->vars);
+    FOR_EACH_EFFECT (effect, needs->arena, stmt)
+        if (effect->access != ACCESS_WRITE) map_put(needs->bufs, effect->buf, effect->buf);
 }
 
 // The lets before statement `at` that it needs, marked in `taken`; `needs` becomes what all of them need together.
@@ -69,7 +59,7 @@ static void close_over_lets(Needs *needs, const Block *body, int at, bool *taken
 
 const char *stays_reason(Arena *arena, const Stmt *loop, int at) {
     const Block *body = &loop->loop.body;
-    Needs needs = {map_new(arena), map_new(arena)};
+    Needs needs = {arena, map_new(arena), map_new(arena)};
     bool *taken = NEW_ARRAY(arena, bool, body->count);
     close_over_lets(&needs, body, at, taken);
     for (int i = 0; i < at; i++)
@@ -88,7 +78,7 @@ const char *stays_reason(Arena *arena, const Stmt *loop, int at) {
 void clone_with_lets(Arena *arena, Subst *subst, const Block *body, const bool *which, Block *to) {
     bool *taken = NEW_ARRAY(arena, bool, body->count), *all = NEW_ARRAY(arena, bool, body->count);
     for (int at = 0; at < body->count; at++) {
-        Needs needs = {map_new(arena), map_new(arena)};
+        Needs needs = {arena, map_new(arena), map_new(arena)};
         if (which[at]) close_over_lets(&needs, body, at, taken);
         for (int i = 0; i < at; i++) all[i] |= which[at] && taken[i];
         all[at] = which[at];

@@ -20,6 +20,11 @@
 #include "passes/specialize/warp_specialize.h"
 #include "support/map.h"
 
+// Multicast: CTAs that share a tile, and the distance of their ranks; 0: a tile of one CTA.
+typedef struct Sharing {
+    int64_t blocks, rank_stride;
+} Sharing;
+
 typedef struct RoleBuilder {
     PassContext *context;
     Arena *arena;
@@ -36,10 +41,12 @@ typedef struct RoleBuilder {
     // ping-pong
     Block shared, fragments, work;   // statements of one tile, sorted
     Stmt *loop;
-    int64_t slots, bytes;   // of the multi-buffered tiles; of all copies into one slot
-    bool some_steps;        // every tile has an MMA
-    bool single_tile;       // a CTA has one tile: no wait for its last slots
-    int cluster;            // CTAs that share loads; 1: none
+    int64_t slots, bytes;    // of the multi-buffered tiles; of all copies into one slot
+    bool single_tile;        // a CTA has one tile: no wait for its last slots
+    int cluster;             // CTAs that share loads; 1: none
+    VEC(Sharing) sharings;   // of its tiles, distinct
+    Facts *facts;
+    bool some_steps;   // every tile has an MMA
     Buf *full, *empty;
     Expr *steps;   // per tile; NULL: not equal
 } RoleBuilder;
@@ -94,10 +101,11 @@ void insert_order_barriers(Arena *arena, Block *block);
 
 // Cleanup of a role's body (sink.c): an MMA overwrites its accumulator instead of a fill with zeros; declarations of
 // fragments move into the only loop that uses them; scalars move behind the last loop that does not use them.
-bool is_zero_fill(const Stmt *stmt);   // of a whole buffer
 void fold_zero_init(Arena *arena, Facts *facts, Block *block);
 void sink_fragments(Arena *arena, Block *block);
 void sink_scalars(Arena *arena, Block *block, const Map *consumes);
+
+void learn_scalars(Facts *facts, const Block *block);   // adds the scalars and assumptions of the block itself
 
 // ---- expressions and calls ----
 
@@ -136,10 +144,7 @@ static inline Expr *small(RoleBuilder *p, int64_t value) {
 }
 
 static inline Expr *bind(RoleBuilder *p, const char *name, Expr *value, Block *out) {
-    if (value->kind == EXPR_VAR || value->kind == EXPR_INT) return value;
-    Var *var = var_new(p->arena, name, VAR_LET, TYPE_I64, p->loc);
-    block_push(p->arena, out, s_let(p->arena, var, value));
-    return e_var(p->arena, var);
+    return block_name(p->arena, out, name, value, p->loc);
 }
 
 #define PUSH_CALL(p, out, op, ...) BLOCK_CALL((p)->arena, out, (p)->loc, op, __VA_ARGS__)
@@ -155,9 +160,8 @@ static inline Stmt *push_on(RoleBuilder *p, OpId op, Buf *bar, Expr *index, Expr
 }
 
 static inline void push_range(RoleBuilder *p, Expr *x, Expr *low, Expr *end, Block *out) {
-    Stmt *assume = stmt_new(p->arena, STMT_ASSUME, p->loc);
-    assume->assume = e_and(p->arena, e_ge(p->arena, x, low), e_lt(p->arena, x, end));
-    block_push(p->arena, out, assume);
+    Expr *within = e_and(p->arena, e_ge(p->arena, x, low), e_lt(p->arena, x, end));
+    block_push(p->arena, out, s_assume(p->arena, within, p->loc));
 }
 
 // ---- slots ----
@@ -185,19 +189,20 @@ static inline Expr *slot_index(RoleBuilder *p, const Counter *counter) {
     return counter->slot ? e_cast(p->arena, TYPE_I64, e_var(p->arena, counter->slot)) : integer(p, 0);
 }
 
+// Waits for the counter's phase of the slot.
+static inline void push_slot_wait(RoleBuilder *p, Buf *bar, const Counter *counter, Block *out) {
+    push_on(p, OP_MBARRIER_WAIT, bar, slot_index(p, counter), e_var(p->arena, counter->parity), out);
+}
+
 static inline void push_advance(RoleBuilder *p, const Counter *counter, Block *out) {
     Arena *a = p->arena;
-    Stmt *flip = s_assign(a, counter->parity, e_xor(a, e_var(a, counter->parity), small(p, 1)));
-    if (!counter->slot) {
-        block_push(a, out, flip);
-        return;
+    if (counter->slot) {
+        Expr *slot = e_var(a, counter->slot);
+        block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
+        out = block_if(a, out, e_eq(a, slot, small(p, counter->slots)));
+        block_push(a, out, s_assign(a, counter->slot, small(p, 0)));
     }
-    Expr *slot = e_var(a, counter->slot);
-    block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
-    Stmt *wrap = s_if(a, e_eq(a, slot, small(p, counter->slots)));
-    block_push(a, &wrap->if_.then, s_assign(a, counter->slot, small(p, 0)));
-    block_push(a, &wrap->if_.then, flip);
-    block_push(a, out, wrap);
+    block_push(a, out, s_assign(a, counter->parity, e_xor(a, e_var(a, counter->parity), small(p, 1))));
 }
 
 static inline Buf *push_barriers(RoleBuilder *p, const char *name, int64_t slots, Block *out) {
@@ -267,7 +272,7 @@ static inline void set_grid(RoleBuilder *p, Expr *ctas, int producers, Block bod
 }
 
 static inline Expr *blocks_of(RoleBuilder *p) {
-    Expr *most = e_call(p->arena, OP_SMS, 0, NULL);
+    Expr *most = e_sms(p->arena);
     if (p->cluster > 1) {   // whole clusters; pairs always fit
         Arena *a = p->arena;
         Expr *blocks = integer(p, p->cluster), *clusters = e_div(a, most, blocks);

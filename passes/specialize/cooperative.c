@@ -39,14 +39,16 @@
 
 // ---- all roles ----
 
-void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel),
-                   Block *out) {
+static const char *channel_text(const Maker *m, const Channel *channel, const char *suffix) {
+    const char *name = channel->tiles.items[0]->buf->name;
+    return m->plan->channels.count > 1 ? arena_printf(m->plan->arena, "%s_%s", name, suffix) : suffix;
+}
+
+void push_counters(Maker *m, Block *out) {
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        int parity = fills(channel);
-        if (!concerns(channel) || (m->own && channel != m->own)) continue;
-        const char *name = channel->tiles.items[0]->buf->name;
-        const char *prefix = m->plan->channels.count > 1 ? arena_printf(m->plan->arena, "%s_", name) : "";
-        channel->counter = push_counter(m->builder, prefix, channel->slots, parity, out);
+        bool fills = channel->filler == m->role, concerns = fills || channel->reader == m->role;
+        if (!concerns || (m->own && channel != m->own)) continue;
+        channel->counter = push_counter(m->builder, channel_text(m, channel, ""), channel->slots, fills, out);
     }
 }
 
@@ -81,25 +83,13 @@ Stmt *clone_for_role(Maker *m, const Stmt *stmt) {
 
 Stmt *shell_of(Maker *m, const Stmt *stmt) {
     Arena *a = m->plan->arena;
-    bool has_body =
-        stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE || stmt->kind == STMT_IF || stmt->kind == STMT_BLOCK;
-    EXPECT(arena_failure(a), has_body, "a statement of kind %d has no body", stmt->kind);
-    Stmt *shell = stmt_new(a, stmt->kind, stmt->loc);
-    shell->attrs = stmt->attrs;
-    if (stmt->kind == STMT_IF) shell->if_.condition = subst_expr(m->subst, stmt->if_.condition);
-    if (stmt->kind == STMT_WHILE) shell->while_.condition = subst_expr(m->subst, stmt->while_.condition);
-    if (stmt->kind != STMT_FOR) return shell;
-    shell->loop = stmt->loop;
-    shell->loop.kind = stmt->loop.kind == LOOP_PIPELINED ? LOOP_SERIAL : stmt->loop.kind;
-    shell->loop.stages = NULL;
-    shell->loop.body = (Block){0};
-    shell->loop.iters = NEW_ARRAY(a, Iter, stmt->loop.count);
-    for (int i = 0; i < stmt->loop.count; i++) {
-        const Iter *iter = &stmt->loop.iters[i];
-        Var *var = var_new(a, iter->var->name, VAR_ITER, iter->var->type, iter->var->loc);
-        shell->loop.iters[i] = (Iter){var, subst_expr(m->subst, iter->begin), subst_expr(m->subst, iter->end),
-                                      subst_expr(m->subst, iter->step)};
-        subst_var(m->subst, iter->var, e_var(a, var));
+    Stmt alone;
+    Block bodies[2];
+    EXPECT(arena_failure(a), stmt_alone(stmt, &alone, bodies) > 0, "a statement of kind %d has no body", stmt->kind);
+    Stmt *shell = clone_stmt(a, m->subst, &alone);
+    if (is_pipelined(shell)) {
+        shell->loop.kind = LOOP_SERIAL;
+        shell->loop.stages = NULL;
     }
     return shell;
 }
@@ -108,8 +98,7 @@ void push_full(Maker *m, const Channel *channel, Block *out) {
     RoleBuilder *p = m->builder;
     EXPECT(p->context->failure, channel->full && channel->counter.parity,
            "a wait for a channel that the role does not count");
-    push_on(p, OP_MBARRIER_WAIT, channel->full, slot_index(p, &channel->counter),
-            e_var(p->arena, channel->counter.parity), out);
+    push_slot_wait(p, channel->full, &channel->counter, out);
 }
 
 void learn_scalars(Facts *facts, const Block *block) {
@@ -120,20 +109,17 @@ void learn_scalars(Facts *facts, const Block *block) {
 // ---- the kernel ----
 
 static void push_group_barriers(Maker *m, Block *out) {
-    Arena *a = m->plan->arena;
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        const char *name = channel->tiles.items[0]->buf->name;
-        const char *prefix = m->plan->channels.count > 1 ? arena_printf(a, "%s_", name) : "";
-        channel->full = push_barriers(m->builder, arena_printf(a, "%sfull", prefix), channel->slots, out);
+        channel->full = push_barriers(m->builder, channel_text(m, channel, "full"), channel->slots, out);
         if (!channel->single_use)
-            channel->empty = push_barriers(m->builder, arena_printf(a, "%sempty", prefix), channel->slots, out);
+            channel->empty = push_barriers(m->builder, channel_text(m, channel, "empty"), channel->slots, out);
     }
 }
 
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        Expr *readers = integer(p, channel->untransposed ? 1 : p->consumers);
+        Expr *readers = integer(p, channel->reader == ROLE_TRANSPOSE ? 1 : p->consumers);
         push_barrier_init(p, channel->slots, channel->full, channel->empty, readers, out);
     }
     block_call(p->arena, out, p->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);

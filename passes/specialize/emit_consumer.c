@@ -15,7 +15,7 @@ static void push_empty(Maker *m, Channel *channel, Block *out) {
 static void push_live_ranges(Maker *m, const Block *block, int at, bool first, Block *out) {
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         const Tile *tile = channel->tiles.items[0];
-        for (int s = 0; s < tile->live_ranges.count && !channel->untransposed; s++) {
+        for (int s = 0; s < tile->live_ranges.count && channel->reader == ROLE_COMPUTE; s++) {
             const LiveRange *range = &tile->live_ranges.items[s];
             bool unused = range->first < 0;
             if (range->block != block || at != (unused ? range->at : first ? range->first : range->last)) continue;
@@ -64,10 +64,9 @@ static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
         if (stmt->loop.kind == LOOP_PARALLEL || stmt->loop.count != 1) return false;
         if (!prove(facts, e_lt(facts_arena(facts), iter->begin, iter->end))) return false;
     }
-    Block *bodies[2];
-    for (int b = 0, count = stmt_bodies((Stmt *)stmt, bodies); b < count; b++)
-        for (int i = 0; i < bodies[b]->count; i++)
-            if (surely_multiplies(facts, bodies[b]->items[i])) return true;
+    FOR_EACH_BODY (body, stmt)
+        FOR_EACH_ITEM (item, body)
+            if (surely_multiplies(facts, item)) return true;
     return false;
 }
 
@@ -103,21 +102,12 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
         Channel *channel = map_get(m->consumes, stmt);
         if (is_call(stmt, OP_MBARRIER_WAIT)) map_put(filled, wait_of(stmt).bar->buf, stmt);
         if (channel && !map_has(filled, channel->full)) block_remove(block, i);
-        if (stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL)) return false;
+        if (stmt->kind == STMT_WHILE || is_thread_loop(stmt)) return false;
         if (stmt->kind == STMT_FOR) continue;
         for (int b = count - 1; b >= 0; b--)
             if (!drop_last_arrivals(m, bodies[b], filled)) return false;
     }
     return true;
-}
-
-static bool is_computed_with(const Channel *channel) {
-    return !channel->untransposed;
-}
-
-static bool is_none(const Channel *channel) {
-    (void)channel;
-    return false;
 }
 
 void push_compute_role(Maker *m, const Func *kernel, Block *out) {
@@ -127,7 +117,8 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
         p->producer_registers ? consumer_registers(target, p->consumers, m->plan->producers, p->producer_registers) : 0;
     Stmt *role = push_role(p, "compute", p->consumers * target_warpgroup(target), regs, out);
     Block work = {0};
-    push_counters(m, is_computed_with, is_none, &role->role.body);
+    m->role = ROLE_COMPUTE;
+    push_counters(m, &role->role.body);
     Block *body = push_tiles(m, role);
     compute_block(m, &p->grid->grid.body, &work);
     Facts *facts = facts_new(p->arena, kernel);

@@ -5,23 +5,9 @@
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
 
-// The statements that fill the tiles of a role, and how the role executes them.
-struct ProducerEmitter {
-    bool (*fills)(const Stmt *stmt, void *plan);
-    bool (*does)(const Stmt *stmt, void *plan);   // that, or scalars and control flow that it needs
-    void (*push)(Maker *m, const Stmt *copy, Block *out);
-};
-
-static bool is_loaded(const Channel *channel) {
-    return !channel->transposed;
-}
-
-static bool is_transposed(const Channel *channel) {
-    return channel->transposed;
-}
-
-static bool is_transposing(const Channel *channel) {
-    return channel->transposed || channel->untransposed;
+// The statement fills a tile of such a role.
+static bool fills(const Maker *m, const Stmt *stmt) {
+    return m->role == ROLE_LOAD ? is_global_to_shared_copy(stmt) : transposes_loaded(stmt, m->plan);
 }
 
 // ---- load ----
@@ -39,12 +25,11 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
     const Tile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
     const Channel *channel = tile->channel;
-    EXPECT(p->context->failure, !channel->transposed && channel->bytes > 0,
+    EXPECT(p->context->failure, channel->filler == ROLE_LOAD && channel->bytes > 0,
            "a load of '%s', which the transposer fills", tile->buf->name);
     Expr *slot = slot_index(p, &channel->counter);
     if (tile == channel->tiles.items[0]) {
-        if (!channel->single_use)
-            push_on(p, OP_MBARRIER_WAIT, channel->empty, slot, e_var(p->arena, channel->counter.parity), out);
+        if (!channel->single_use) push_slot_wait(p, channel->empty, &channel->counter, out);
         push_on(p, OP_MBARRIER_EXPECT, channel->full, slot, integer(p, channel->bytes), out);
     }
     push_started(m, copy, channel, out);
@@ -94,6 +79,27 @@ static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *
     m->delayed = NULL;
 }
 
+// ---- transpose ----
+
+// Each thread of the role has read and written its elements; wgmma then reads the written tile.
+static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
+    RoleBuilder *p = m->builder;
+    const Channel *from = tile_of(m->plan, copy_of(copy).src->buf)->channel,
+                  *to = tile_of(m->plan, copy_of(copy).dst->buf)->channel;
+    Expr *slot = slot_index(p, &to->counter);
+    EXPECT(p->context->failure, from->reader == ROLE_TRANSPOSE && to->filler == ROLE_TRANSPOSE,
+           "'%s' is not the transpose of a loaded tile", copy_of(copy).dst->buf->name);
+    if (!to->single_use) push_slot_wait(p, to->empty, &to->counter, out);
+    push_full(m, from, out);
+    block_push(p->arena, out, clone_for_role(m, copy));
+    block_call(p->arena, out, p->loc, OP_FENCE_ASYNC, 0, NULL);
+    block_barrier(p->arena, out, p->loc);
+    push_on(p, OP_MBARRIER_ARRIVE, to->full, slot, NULL, out);
+    if (!from->single_use) push_on(p, OP_MBARRIER_ARRIVE, from->empty, slot_index(p, &from->counter), NULL, out);
+    if (!to->single_use) push_advance(p, &to->counter, out);
+    if (!from->single_use) push_advance(p, &from->counter, out);
+}
+
 // ---- producers ----
 
 static void fill_block(Maker *m, const Block *from, Block *out);
@@ -106,12 +112,11 @@ static void fill_scalar(Maker *m, const Stmt *stmt, Block *out) {
 
 static bool is_filled(const Stmt *stmt, void *user) {
     const Maker *m = user;
-    return m->emitter->fills(stmt, m->plan) && (!m->own || tile_of(m->plan, copy_of(stmt).dst->buf)->channel == m->own);
+    return fills(m, stmt) && (!m->own || tile_of(m->plan, copy_of(stmt).dst->buf)->channel == m->own);
 }
 
 static bool fills_or_counts(const Stmt *stmt, void *user) {
-    const Maker *m = user;
-    return m->emitter->fills(stmt, m->plan) ? is_filled(stmt, user) : m->emitter->does(stmt, m->plan);
+    return is_filled(stmt, user) || sets_required(((const Maker *)user)->plan, stmt);
 }
 
 static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
@@ -136,50 +141,30 @@ static void fill_block(Maker *m, const Block *from, Block *out) {
     int mark = facts_mark(m->facts);
     for (int i = 0; i < from->count; i++) {
         const Stmt *stmt = from->items[i];
-        if (!m->emitter->fills(stmt, m->plan)) {
+        if (!fills(m, stmt)) {
             fill_stmt(m, from->items[i], out);
         } else if (!is_filled(stmt, m)) {
             continue;
+        } else if (m->role == ROLE_TRANSPOSE) {
+            push_transposed(m, stmt, out);
         } else if (!is_delayed(m, from, i)) {
-            m->emitter->push(m, stmt, out);
-            if (is_global_to_shared_copy(stmt)) push_delayed(m, stmt, from, out);
+            push_load(m, stmt, out);
+            push_delayed(m, stmt, from, out);
         }
     }
     facts_release(m->facts, mark);
 }
 
-// ---- transpose ----
-
-// Each thread of the role has read and written its elements; wgmma then reads the written tile.
-static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
-    RoleBuilder *p = m->builder;
-    const Channel *from = tile_of(m->plan, copy_of(copy).src->buf)->channel,
-                  *to = tile_of(m->plan, copy_of(copy).dst->buf)->channel;
-    Expr *slot = slot_index(p, &to->counter);
-    EXPECT(p->context->failure, from->untransposed && to->transposed, "'%s' is not the transpose of a loaded tile",
-           copy_of(copy).dst->buf->name);
-    if (!to->single_use) push_on(p, OP_MBARRIER_WAIT, to->empty, slot, e_var(p->arena, to->counter.parity), out);
-    push_full(m, from, out);
-    block_push(p->arena, out, clone_for_role(m, copy));
-    block_call(p->arena, out, p->loc, OP_FENCE_ASYNC, 0, NULL);
-    block_barrier(p->arena, out, p->loc);
-    push_on(p, OP_MBARRIER_ARRIVE, to->full, slot, NULL, out);
-    if (!from->single_use) push_on(p, OP_MBARRIER_ARRIVE, from->empty, slot_index(p, &from->counter), NULL, out);
-    if (!to->single_use) push_advance(p, &to->counter, out);
-    if (!from->single_use) push_advance(p, &from->counter, out);
-}
-
 // ---- the roles ----
 
-static void push_filling_role(Maker *m, const Func *kernel, const char *name, int64_t threads,
-                              bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel),
-                              const ProducerEmitter *emitter, Block *out) {
+static void push_filling_role(Maker *m, const Func *kernel, const char *name, int64_t threads, RoleKind kind,
+                              Block *out) {
     RoleBuilder *p = m->builder;
     m->facts = facts_new(p->arena, kernel);
-    m->emitter = emitter;
+    m->role = kind;
     learn_scalars(m->facts, out);
     Stmt *role = push_role(p, name, threads, p->producer_registers, out);
-    push_counters(m, concerns, fills, &role->role.body);
+    push_counters(m, &role->role.body);
     Block *body = push_tiles(m, role);
     learn_scalars(m->facts, body);
     fill_block(m, &p->grid->grid.body, body);
@@ -188,32 +173,29 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
 // Each channel (tiles that are emptied at the same time) is loaded by a warp of its own, so that none waits behind
 // another.
 static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
-    static const ProducerEmitter load = {loads_tile, load_does, push_load};
     int64_t warp = m->builder->context->target->warp_lanes;
     int count = 0, made = 0;
-    for (int g = 0; g < m->plan->channels.count; g++) count += is_loaded(m->plan->channels.items[g]);
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) count += channel->filler == ROLE_LOAD;
     if (count < 2 || count * warp > threads) {
-        push_filling_role(m, kernel, "load", threads, is_loaded, is_loaded, &load, out);
+        push_filling_role(m, kernel, "load", threads, ROLE_LOAD, out);
         return;
     }
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        if (!is_loaded(channel)) continue;
+        if (channel->filler != ROLE_LOAD) continue;
         const char *name = arena_printf(m->plan->arena, "load_%s", channel->tiles.items[0]->buf->name);
         m->own = channel;
         int64_t rest = threads - made * warp;
-        push_filling_role(m, kernel, name, ++made < count ? warp : rest, is_loaded, is_loaded, &load, out);
+        push_filling_role(m, kernel, name, ++made < count ? warp : rest, ROLE_LOAD, out);
     }
     m->own = NULL;
 }
 
 // One warp is enough to load. With transposed tiles and few registers, the other warps of its warpgroup transpose.
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
-    static const ProducerEmitter transpose = {transposes_loaded, transposer_runs, push_transposed};
     const Target *target = m->builder->context->target;
     bool share = m->plan->transposes && m->plan->producers == 1;
     int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
             transposing = share ? all - loading : all;
     push_loading_roles(m, kernel, loading, out);
-    if (m->plan->transposes)
-        push_filling_role(m, kernel, "transpose", transposing, is_transposing, is_transposed, &transpose, out);
+    if (m->plan->transposes) push_filling_role(m, kernel, "transpose", transposing, ROLE_TRANSPOSE, out);
 }

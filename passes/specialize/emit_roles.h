@@ -2,12 +2,10 @@
 #pragma once
 #include "passes/specialize/ws_analysis.h"
 
-typedef struct ProducerEmitter ProducerEmitter;   // how a producer role fills its tiles (emit_producer.c)
-
 typedef struct Maker {
     RoleBuilder *builder;
     Plan *plan;
-    const ProducerEmitter *emitter;
+    RoleKind role;   // that is being built
     Subst *subst;
     Map *consumes;                // arrivals at `empty` -> Channel, whose first member is the Consume
     Block buffers;                // shared memory of the role
@@ -20,13 +18,11 @@ typedef struct Maker {
 // ---- for all roles (cooperative.c) ----
 // Initial parities: for tiles that the role fills, the first phase of `empty` counts as complete; for tiles that it
 // reads, the first phase of `full` does not.
-void push_counters(Maker *m, bool (*concerns)(const Channel *channel), bool (*fills)(const Channel *channel),
-                   Block *out);
+void push_counters(Maker *m, Block *out);
 Stmt *clone_for_role(Maker *m, const Stmt *stmt);   // with the slots of its tiles
 // The statement with empty bodies. Loops get new iterators.
 Stmt *shell_of(Maker *m, const Stmt *stmt);
 void push_full(Maker *m, const Channel *channel, Block *out);   // waits for the channel's tiles
-void learn_scalars(Facts *facts, const Block *block);           // adds the block's scalars and assumptions
 
 // ---- the roles ----
 void push_filling_roles(Maker *m, const Func *kernel, Block *out);   // emit_producer.c

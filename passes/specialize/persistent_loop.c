@@ -52,8 +52,9 @@ void find_section(RoleBuilder *p, Block *body) {
     for (int i = 0; i < body->count && !p->quotient; i++) {
         const Stmt *stmt = body->items[i];
         Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
-        bool divides = value && value->kind == EXPR_BINARY && value->binary.op == BIN_DIV;
-        if (!divides || value->binary.a->kind != EXPR_VAR || value->binary.a->var != p->block) continue;
+        if (!value || !is_binary(value, BIN_DIV) || value->binary.a->kind != EXPR_VAR ||
+            value->binary.a->var != p->block)
+            continue;
         if (!is_common(p, body, value->binary.b)) continue;
         p->section = value->binary.b;
         p->quotient = stmt->let.var;

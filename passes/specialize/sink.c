@@ -9,7 +9,7 @@
 // A fill with zeros is dropped if an MMA can overwrite the accumulator instead: the next statement that touches the
 // accumulator, or the first one in a loop that follows and surely runs.
 
-bool is_zero_fill(const Stmt *stmt) {
+static bool is_zero_fill(const Stmt *stmt) {
     FillOp fill;
     if (!match_fill(stmt, &fill) || !region_is_whole(fill.dst)) return false;
     return fill.value->kind == EXPR_FLOAT ? fill.value->real == 0 : expr_is_int(fill.value, 0);

@@ -65,23 +65,6 @@ static Stmt *clone_with_slot(RoleBuilder *p, const Stmt *stmt, Subst *subst, con
     return clone;
 }
 
-// An accumulator needs no fill with zeros before the loop if its only MMA can overwrite it, and the loop surely has a
-// first step.
-static bool is_needless_fill(const RoleBuilder *p, const Stmt *stmt) {
-    if (!p->some_steps || !is_zero_fill(stmt)) return false;
-    const Buf *buf = fill_of(stmt).dst->buf;
-    int gemms = 0;
-    FOR_EACH_ITEM (inner, &p->loop->loop.body) {
-        GemmOp gemm;
-        if (match_gemm(inner, &gemm) && gemm.acc->buf == buf) gemms += gemm.accumulate ? 2 : 1;
-    }
-    FOR_EACH_ITEM (before, &p->work) {
-        if (before == p->loop) break;
-        if (before != stmt && stmt_uses_buf(before, buf)) return false;
-    }
-    return gemms == 1;
-}
-
 // The tile number under the name that the lets use, then the lets and assumptions (`all`: all statements) up to the
 // loop.
 static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block *out) {
@@ -89,7 +72,7 @@ static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block 
     push_block(p, e_add(a, e_var(a, p->cta), e_mul(a, wave, p->ctas)), subst, out);
     FOR_EACH_ITEM (stmt, &p->work) {
         if (stmt == p->loop) return;
-        if ((all && !is_needless_fill(p, stmt)) || is_scalar(stmt)) block_push(a, out, clone_stmt(a, subst, stmt));
+        if (all || is_scalar(stmt)) block_push(a, out, clone_stmt(a, subst, stmt));
     }
 }
 
@@ -127,10 +110,6 @@ static Expr *rank_of(const RoleBuilder *p) {
     return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);
 }
 
-typedef struct Sharing {
-    int64_t blocks, rank_stride;   // CTAs that share, and the distance of their ranks; 0: a tile of one CTA
-} Sharing;
-
 static Sharing sharing_of(const Stmt *copy) {
     const Attr *attr = attr_get(copy->attrs, ATTR_MULTICAST);
     return attr ? (Sharing){attr->args[0].integer, attr->args[1].integer} : (Sharing){0};
@@ -146,40 +125,23 @@ static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
     return e_eq(p->arena, place_among(p, sharing), integer(p, 0));
 }
 
-// Calls `visit` for each distinct sharing of the loop's tiles.
-typedef void (*SharingFn)(RoleBuilder *p, const Sharing *sharing, void *user);
-static void each_sharing(RoleBuilder *p, SharingFn visit, void *user) {
-    const Block *body = &p->loop->loop.body;
-    for (int i = 0; p->cluster > 1 && i < body->count; i++) {
-        Sharing sharing = sharing_of(body->items[i]);
+static void find_sharings(RoleBuilder *p) {
+    FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
+        Sharing sharing = sharing_of(stmt);
         bool known = sharing.blocks < 2;
-        for (int j = 0; j < i && !known; j++) {
-            Sharing other = sharing_of(body->items[j]);
-            known = other.blocks == sharing.blocks && other.rank_stride == sharing.rank_stride;
-        }
-        if (!known) visit(p, &sharing, user);
+        VEC_EACH (const Sharing, other, &p->sharings)
+            known |= other->blocks == sharing.blocks && other->rank_stride == sharing.rank_stride;
+        if (!known) vec_push(p->arena, &p->sharings, sharing);
     }
 }
 
-// Adds the consumers of other CTAs that arrive at `empty`.
-static void add_readers(RoleBuilder *p, const Sharing *sharing, void *user) {
-    Expr **readers = user, *others = integer(p, sharing->blocks - 1);
-    *readers = e_add(p->arena, *readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
-}
-
-typedef struct Telling {
-    Expr *slot;
-    Block *out;
-} Telling;
-
-static void tell_first(RoleBuilder *p, const Sharing *sharing, void *user) {
+// Arrives at the loading CTA's `empty`.
+static void tell_first(RoleBuilder *p, const Sharing *sharing, Expr *slot, Block *out) {
     Arena *a = p->arena;
-    const Telling *telling = user;
     Expr *place = place_among(p, sharing);
     Expr *first = e_sub(a, rank_of(p), e_mul(a, place, integer(p, sharing->rank_stride)));
-    Stmt *other = s_if(a, e_binary(a, BIN_NE, place, integer(p, 0)));
-    push_on(p, OP_PEER_ARRIVE, p->empty, telling->slot, first, &other->if_.then);
-    block_push(a, telling->out, other);
+    Block *other = block_if(a, out, e_binary(a, BIN_NE, place, integer(p, 0)));
+    push_on(p, OP_PEER_ARRIVE, p->empty, slot, first, other);
 }
 
 static int64_t blocks_from(const Sharing *sharing) {
@@ -205,17 +167,14 @@ static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, 
 static void push_last_waits(RoleBuilder *p, const Counter *counter, Block *out) {
     Expr *s;
     Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
-    Expr *parity = e_var(p->arena, counter->parity);
-    push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, counter), parity, &each->loop.body);
+    push_slot_wait(p, p->empty, counter, &each->loop.body);
     push_advance(p, counter, &each->loop.body);
 }
 
-static int shared_blocks(const Stmt *grid, const Stmt *loop) {
-    int blocks = 1;
-    bool any = false;
-    for (int d = 0; d < 3; d++) blocks *= grid->grid.cluster[d] > 1 ? grid->grid.cluster[d] : 1;
-    FOR_EACH_ITEM (stmt, &loop->loop.body) any |= attr_get(stmt->attrs, ATTR_MULTICAST) != NULL;
-    return any ? blocks : 1;
+bool loads_multicast(const Block *block) {
+    FOR_EACH_STMT (stmt, block)
+        if (attr_get(stmt->attrs, ATTR_MULTICAST)) return true;
+    return false;
 }
 
 // ---- the producer ----
@@ -224,7 +183,7 @@ static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, co
     Stmt *started = clone_with_slot(p, copy, subst, counter);
     Sharing sharing = sharing_of(copy);
     call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, p->full, slot_index(p, counter)));
-    if (p->cluster > 1 && sharing.blocks > 1) push_for_all(p, started, &sharing, out);
+    if (sharing.blocks > 1) push_for_all(p, started, &sharing, out);
     else block_push(p->arena, out, started);
 }
 
@@ -240,7 +199,7 @@ static void push_load_role(RoleBuilder *p, Block *out) {
     Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &tiles->loop.body);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
-    push_on(p, OP_MBARRIER_WAIT, p->empty, slot_index(p, &counter), e_var(a, counter.parity), body);
+    push_slot_wait(p, p->empty, &counter, body);
     push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter), integer(p, p->bytes), body);
     FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
@@ -257,11 +216,10 @@ static void push_consume(RoleBuilder *p, const Counter *counter, Expr *condition
     Arena *a = p->arena;
     Expr *slot = e_var(a, counter->slot), *first = e_eq(a, slot, small(p, 0));
     Expr *before = e_sub(a, e_select(a, first, small(p, p->slots), slot), small(p, 1));
-    Stmt *consume = s_if(a, condition);
-    Telling telling = {e_cast(a, TYPE_I64, before), &consume->if_.then};
-    push_on(p, OP_MBARRIER_ARRIVE, p->empty, telling.slot, NULL, telling.out);
-    each_sharing(p, tell_first, &telling);
-    block_push(a, out, consume);
+    Block *consume = block_if(a, out, condition);
+    before = e_cast(a, TYPE_I64, before);
+    push_on(p, OP_MBARRIER_ARRIVE, p->empty, before, NULL, consume);
+    VEC_EACH (const Sharing, sharing, &p->sharings) tell_first(p, sharing, before, consume);
 }
 
 static void push_order(RoleBuilder *p, OpId op, int64_t consumer, Block *out) {
@@ -270,30 +228,18 @@ static void push_order(RoleBuilder *p, OpId op, int64_t consumer, Block *out) {
               arg_int(p->arena, p->consumers * target_warpgroup(p->context->target)));
 }
 
-static bool is_overwritten(const RoleBuilder *p, const Buf *buf) {
-    FOR_EACH_ITEM (stmt, &p->work) {
-        if (stmt == p->loop) break;
-        if (is_needless_fill(p, stmt) && fill_of(stmt).dst->buf == buf) return true;
-    }
-    return false;
-}
-
 static void push_products(RoleBuilder *p, Subst *subst, Expr *steps, const Counter *counter, Block *out) {
     Arena *a = p->arena;
     Expr *k;
     Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, out);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
-    push_on(p, OP_MBARRIER_WAIT, p->full, slot_index(p, counter), e_var(a, counter->parity), body);
+    push_slot_wait(p, p->full, counter, body);
     int products = 0;
     FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
         if (!is_call(stmt, OP_GEMM)) continue;
-        Stmt *product = clone_with_slot(p, stmt, subst, counter);
-        Expr *again = e_lt(p->arena, integer(p, 0), k);
-        if (is_overwritten(p, gemm_of(stmt).acc->buf))
-            call_set_arg(a, product, OPERAND_INDEX(GEMM, accumulate), arg_value(again));
-        block_push(a, body, product);
+        block_push(a, body, clone_with_slot(p, stmt, subst, counter));
         products++;
     }
     push_wait(p, products, body);   // those of the previous step are complete
@@ -352,6 +298,7 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     wave = bind(p, "wave", wave, &tiles->loop.body);
     Block buffers = {0};
     push_consumer_tile(p, consumer, wave, subst, &counter, &buffers, &tiles->loop.body);
+    if (p->some_steps) fold_zero_init(a, p->facts, &tiles->loop.body);
     if (buffers.count > 0) push_last_stores(p, body);
     block_append(a, &buffers, body);
     *body = buffers;
@@ -381,17 +328,15 @@ static void count_slots(RoleBuilder *p) {
 }
 
 static void push_setup(RoleBuilder *p, Block *out) {
-    Expr *readers = integer(p, 1);
-    each_sharing(p, add_readers, &readers);
+    Expr *readers = integer(p, 1);   // and the consumers of other CTAs
+    VEC_EACH (const Sharing, sharing, &p->sharings) {
+        Expr *others = integer(p, sharing->blocks - 1);
+        readers = e_add(p->arena, readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
+    }
     push_barrier_init(p, p->slots, p->full, p->empty, readers, out);
     block_call(p->arena, out, p->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
     if (p->cluster > 1) block_call(p->arena, out, p->loc, OP_CLUSTER_BARRIER, 0, NULL);
     else block_barrier(p->arena, out, p->loc);
-}
-
-static bool has_steps(PassContext *context, const Func *kernel, const RoleBuilder *p) {
-    Arena *a = context->arena;
-    return prove(facts_new(a, kernel), e_lt(a, e_int(a, 0), p->loop->loop.iters[0].end));
 }
 
 static bool multi_buffers_everything(const Stmt *loop) {
@@ -428,8 +373,10 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     p.block = grid->grid.iters[0].var;
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
     count_slots(&p);
-    p.some_steps = has_steps(context, kernel, &p);
-    p.cluster = shared_blocks(grid, p.loop);
+    p.facts = facts_new(a, kernel);
+    p.some_steps = prove(p.facts, e_lt(a, integer(&p, 0), p.loop->loop.iters[0].end));
+    p.cluster = loads_multicast(&p.loop->loop.body) ? grid_cluster(grid) : 1;
+    find_sharings(&p);
     p.consumers = pingpong_consumers(context->target, kernel, p.loop);
     EXPECT(context->failure, p.consumers >= 1 && p.consumers <= PINGPONG_MOST, "%d consumers", p.consumers);
     if (p.consumers > 1)
@@ -441,12 +388,10 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     bool cluster = func_cluster(kernel) > 1;
     make_tiles(&p, cluster, &body);
     push_setup(&p, &body);
+    learn_scalars(p.facts, &body);
     push_load_role(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
-    if (p.cluster > 1) {
-        grid->grid.cluster[0] = p.cluster;
-        grid->grid.cluster[1] = grid->grid.cluster[2] = 1;
-    }
+    if (p.cluster > 1) set_cluster(grid, p.cluster);
     set_grid(&p, cluster ? grid->grid.iters[0].end : blocks_of(&p), 1, body);
 }
 

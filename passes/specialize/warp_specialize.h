@@ -18,6 +18,7 @@ typedef struct Specialization {
     bool too_large;     // WS_COOPERATIVE only because the tile is too large for one warpgroup
 } Specialization;
 
+bool loads_multicast(const Block *block);   // some load has @multicast
 // Computes it anew; passes use the cached kernel_specialization of passes/analyses.h.
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel);
 static inline bool is_cooperative_by_loop(const Specialization *how) {

@@ -135,21 +135,28 @@ static bool is_transposed_from(const Plan *plan, const Tile *tile) {
     return false;
 }
 
+// A transposition fills it.
+static bool is_transposed_tile(const Plan *plan, const Tile *tile) {
+    assert(tile->live_ranges.count > 0);
+    return transposes_loaded(fill_stmt(&tile->live_ranges.items[0]), (void *)plan);
+}
+
 static void make_groups(Plan *plan) {
     VEC_EACH_PTR (Tile, tile, &plan->tiles) {
-        for (int g = 0; g < plan->channels.count && !tile->channel; g++)
-            if (share_barriers(plan->channels.items[g]->tiles.items[0], tile)) tile->channel = plan->channels.items[g];
+        VEC_EACH_PTR (Channel, channel, &plan->channels)
+            if (!tile->channel && share_barriers(channel->tiles.items[0], tile)) tile->channel = channel;
         if (!tile->channel) {
             tile->channel = NEW(plan->arena, Channel);
             tile->channel->slots = buf_slots(tile->buf);
+            tile->channel->reader = ROLE_COMPUTE;
             vec_push(plan->arena, &plan->channels, tile->channel);
         }
         vec_push(plan->arena, &tile->channel->tiles, tile);
         vec_push(plan->arena, &tile->channel->consume.tiles, tile->buf);
         tile->channel->bytes += buf_slot_bytes(tile->buf);
         tile->channel->by_threads |= read_by_threads(plan, tile->buf);
-        tile->channel->untransposed |= is_transposed_from(plan, tile);
-        tile->channel->transposed |= is_transposed_tile(plan, tile);
+        if (is_transposed_from(plan, tile)) tile->channel->reader = ROLE_TRANSPOSE;
+        if (is_transposed_tile(plan, tile)) tile->channel->filler = ROLE_TRANSPOSE;
     }
 }
 
@@ -180,8 +187,8 @@ static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
 }
 
 Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
-    for (int g = 0; g < plan->channels.count && !plan->transposes; g++) {
-        Channel *channel = plan->channels.items[g];
+    if (plan->transposes) return NULL;
+    VEC_EACH_PTR (Channel, channel, &plan->channels) {
         const Tile *tile = channel->tiles.items[0];
         bool single_use =
             channel->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
@@ -207,30 +214,19 @@ static bool is_missing(const Plan *plan, const Expr *expr) {   // a scalar that 
     return named && !map_has(plan->required, expr->var);
 }
 
-static bool need_name(Visitor *visitor, Expr *expr) {
-    Plan *plan = visitor->user;
-    if (is_missing(plan, expr)) {
-        map_put(plan->required, expr->var, expr->var);
-        plan->found = true;
-    }
-    return true;
-}
-
-static void need_expr(Plan *plan, Expr *expr) {
-    Visitor visitor = {.expr = need_name, .user = plan};
+static void need_expr(Plan *plan, const Expr *expr) {
     if (!expr) return;
-    visit_expr(&visitor, expr);
+    expr_names(expr, plan->required);
     plan->computed |= any_expr(expr, is_computed, NULL);
 }
 
-bool load_does(const Stmt *stmt, void *user) {
-    const Plan *plan = user;
-    bool sets = stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
-    return is_global_to_shared_copy(stmt) || (sets && map_has(plan->required, stmt->let.var));
+bool sets_required(const Plan *plan, const Stmt *stmt) {
+    return (stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->required, stmt->let.var);
 }
 
-bool transposer_runs(const Stmt *stmt, void *plan) {
-    return transposes_loaded(stmt, plan) || (!is_global_to_shared_copy(stmt) && load_does(stmt, plan));
+// The load role copies a tile, or changes a scalar that it needs.
+static bool load_does(const Stmt *stmt, void *plan) {
+    return is_global_to_shared_copy(stmt) || sets_required(plan, stmt);
 }
 
 static bool is_other(const Expr *expr, const void *plan) {
@@ -266,10 +262,11 @@ static void need_block(Plan *plan, const Block *block) {
 
 static void slice_producer(Plan *plan) {
     plan->required = map_new(plan->arena);
+    int before;
     do {
-        plan->found = false;
+        before = map_count(plan->required);
         need_block(plan, &plan->grid->grid.body);
-    } while (plan->found && !plan->computed);
+    } while (map_count(plan->required) > before && !plan->computed);
 }
 
 // ---- legality ----
@@ -283,15 +280,8 @@ static bool between_blocks(OpId op) {
 }
 
 static bool is_work(OpId op) {
-    switch (op) {
-    case OP_COPY:
-    case OP_FILL:
-    case OP_GEMM:
-    case OP_TRANSPOSE:
-    case OP_ASSERT:
-    case OP_PRINT: return true;
-    default: return op_is(op, OP_CLASS_REDUCTION) || between_blocks(op);
-    }
+    bool moves = op == OP_COPY || op == OP_FILL || op == OP_GEMM || op == OP_TRANSPOSE;
+    return moves || op == OP_ASSERT || op == OP_PRINT || op_is(op, OP_CLASS_REDUCTION) || between_blocks(op);
 }
 
 static const char *product_problem(Plan *plan, const Stmt *gemm) {
@@ -353,19 +343,14 @@ static const char *stmts_problem(Plan *plan) {
     return NULL;
 }
 
-static bool works_with_others(const Block *body) {
-    FOR_EACH_STMT (stmt, body)
-        if (stmt->kind == STMT_CALL && between_blocks(stmt->call.op)) return true;
-    return block_any_expr(body, is_ordered, NULL);
-}
-
 // CTAs do not signal each other after the reads, and no loop repeats the reads.
 static bool reads_before(const Block *body, const Buf *buf) {
     FOR_EACH_ITEM (stmt, body) {
-        bool loop = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
-        if (loop && stmt_uses_buf(stmt, buf)) return false;
+        if ((stmt->kind == STMT_WHILE || is_thread_loop(stmt)) && stmt_uses_buf(stmt, buf)) return false;
     }
-    return !works_with_others(body);
+    FOR_EACH_STMT (stmt, body)
+        if (stmt->kind == STMT_CALL && between_blocks(stmt->call.op)) return false;
+    return !block_any_expr(body, is_ordered, NULL);
 }
 
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
@@ -405,11 +390,6 @@ static const char *copies_problem(Plan *plan) {
     return NULL;
 }
 
-bool is_transposed_tile(const Plan *plan, const Tile *tile) {
-    assert(tile->live_ranges.count > 0);
-    return transposes_loaded(fill_stmt(&tile->live_ranges.items[0]), (void *)plan);
-}
-
 // A tile that is transposed has no other use, and is filled in the same block: always by a load, or always by a
 // transposition.
 static const char *transpose_problem(Plan *plan) {
@@ -430,9 +410,8 @@ static const char *transpose_problem(Plan *plan) {
 
 static const char *plan_problem(Plan *plan) {
     const char *problem = stmts_problem(plan);
-    if (problem) return problem;
-    if (!plan->rows) return "it has no gemm";
-    problem = memory_problem(plan);
+    if (!problem && !plan->rows) problem = "it has no gemm";
+    if (!problem) problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
     return problem || !plan->transposes ? problem : transpose_problem(plan);
 }

@@ -16,14 +16,15 @@ typedef struct Tile {
     Channel *channel;
 } Tile;
 
+typedef enum { ROLE_LOAD, ROLE_TRANSPOSE, ROLE_COMPUTE } RoleKind;
+
 struct Channel {   // tiles that are filled and emptied at the same time share mbarriers
     Consume consume;
     VEC(Tile *) tiles;
     int64_t slots, bytes;
-    bool by_threads;     // some statement other than wgmma reads them
-    bool single_use;     // filled a single time per CTA: the producer does not wait for empty
-    bool transposed;     // the transposer fills them
-    bool untransposed;   // only the transposer reads them
+    bool by_threads;   // some statement other than wgmma reads them
+    bool single_use;   // filled a single time per CTA: the producer does not wait for empty
+    RoleKind filler, reader;
     const Stmt *store;   // epilogue staged in its tile after the last use
     Buf *full, *empty;
     Counter counter;   // of the role being built
@@ -39,7 +40,7 @@ typedef struct Plan {
     Map *required;              // scalars in the producer's slice
     int64_t rows;               // of the MMAs
     int64_t widest;             // registers per thread for the accumulator of one instruction
-    bool pipelined, computed, found;
+    bool pipelined, computed;
     bool transposes;   // some tile is transposed in shared memory, by a role of its own
     int producers;     // warpgroups that load or transpose
 } Plan;
@@ -51,14 +52,9 @@ int cooperative_warpgroups_for(const Target *target, int64_t rows);   // number 
 Channel *cooperative_staged(const Plan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
-Tile *tile_of(const Plan *plan, const Buf *buf);        // NULL: no tile
-bool loads_tile(const Stmt *stmt, void *user);          // for block_any
-bool transposes_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
-// For block_any, `plan`: a Plan. The load role copies a tile in the statement, or changes a scalar that it needs.
-bool load_does(const Stmt *stmt, void *plan);
-bool transposer_runs(const Stmt *stmt, void *plan);   // the same for the transposer
+Tile *tile_of(const Plan *plan, const Buf *buf);          // NULL: no tile
+bool loads_tile(const Stmt *stmt, void *user);            // for block_any
+bool transposes_loaded(const Stmt *stmt, void *plan);     // for block_any: a loaded tile is transposed to another one
+bool sets_required(const Plan *plan, const Stmt *stmt);   // changes a scalar that the load role needs
 // A scalar that the load role needs, or an assumption about such scalars only.
 bool load_knows(const Plan *plan, const Stmt *stmt);
-
-// ---- of the plan itself ----
-bool is_transposed_tile(const Plan *plan, const Tile *tile);   // a transposition fills it
