@@ -46,7 +46,7 @@ static const char *channel_text(const Maker *m, const Channel *channel, const ch
 
 void push_counters(Maker *m, Block *out) {
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        bool fills = channel->filler == m->role, concerns = fills || channel->reader == m->role;
+        bool fills = channel->producer == m->role, concerns = fills || channel->consumer == m->role;
         if (!concerns || (m->own && channel != m->own)) continue;
         channel->counter = push_counter(m->builder, channel_text(m, channel, ""), channel->slots, fills, out);
     }
@@ -119,7 +119,7 @@ static void push_group_barriers(Maker *m, Block *out) {
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        Expr *readers = integer(p, channel->reader == ROLE_TRANSPOSE ? 1 : p->consumers);
+        Expr *readers = integer(p, channel->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
         push_barrier_init(p, channel->slots, channel->full, channel->empty, readers, out);
     }
     block_call(p->arena, out, p->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);

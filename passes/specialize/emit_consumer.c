@@ -15,7 +15,7 @@ static void push_empty(Maker *m, Channel *channel, Block *out) {
 static void push_live_ranges(Maker *m, const Block *block, int at, bool first, Block *out) {
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
         const Tile *tile = channel->tiles.items[0];
-        for (int s = 0; s < tile->live_ranges.count && channel->reader == ROLE_COMPUTE; s++) {
+        for (int s = 0; s < tile->live_ranges.count && channel->consumer == ROLE_COMPUTE; s++) {
             const LiveRange *range = &tile->live_ranges.items[s];
             bool unused = range->first < 0;
             if (range->block != block || at != (unused ? range->at : first ? range->first : range->last)) continue;

@@ -25,7 +25,7 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
     const Tile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
     const Channel *channel = tile->channel;
-    EXPECT(p->context->failure, channel->filler == ROLE_LOAD && channel->bytes > 0,
+    EXPECT(p->context->failure, channel->producer == ROLE_LOAD && channel->bytes > 0,
            "a load of '%s', which the transposer fills", tile->buf->name);
     Expr *slot = slot_index(p, &channel->counter);
     if (tile == channel->tiles.items[0]) {
@@ -87,7 +87,7 @@ static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
     const Channel *from = tile_of(m->plan, copy_of(copy).src->buf)->channel,
                   *to = tile_of(m->plan, copy_of(copy).dst->buf)->channel;
     Expr *slot = slot_index(p, &to->counter);
-    EXPECT(p->context->failure, from->reader == ROLE_TRANSPOSE && to->filler == ROLE_TRANSPOSE,
+    EXPECT(p->context->failure, from->consumer == ROLE_TRANSPOSE && to->producer == ROLE_TRANSPOSE,
            "'%s' is not the transpose of a loaded tile", copy_of(copy).dst->buf->name);
     if (!to->single_use) push_slot_wait(p, to->empty, &to->counter, out);
     push_full(m, from, out);
@@ -175,13 +175,13 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
 static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
     int64_t warp = m->builder->context->target->warp_lanes;
     int count = 0, made = 0;
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) count += channel->filler == ROLE_LOAD;
+    VEC_EACH_PTR (Channel, channel, &m->plan->channels) count += channel->producer == ROLE_LOAD;
     if (count < 2 || count * warp > threads) {
         push_filling_role(m, kernel, "load", threads, ROLE_LOAD, out);
         return;
     }
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        if (channel->filler != ROLE_LOAD) continue;
+        if (channel->producer != ROLE_LOAD) continue;
         const char *name = arena_printf(m->plan->arena, "load_%s", channel->tiles.items[0]->buf->name);
         m->own = channel;
         int64_t rest = threads - made * warp;

@@ -148,15 +148,15 @@ static void make_groups(Plan *plan) {
         if (!tile->channel) {
             tile->channel = NEW(plan->arena, Channel);
             tile->channel->slots = buf_slots(tile->buf);
-            tile->channel->reader = ROLE_COMPUTE;
+            tile->channel->consumer = ROLE_COMPUTE;
             vec_push(plan->arena, &plan->channels, tile->channel);
         }
         vec_push(plan->arena, &tile->channel->tiles, tile);
         vec_push(plan->arena, &tile->channel->consume.tiles, tile->buf);
         tile->channel->bytes += buf_slot_bytes(tile->buf);
         tile->channel->by_threads |= read_by_threads(plan, tile->buf);
-        if (is_transposed_from(plan, tile)) tile->channel->reader = ROLE_TRANSPOSE;
-        if (is_transposed_tile(plan, tile)) tile->channel->filler = ROLE_TRANSPOSE;
+        if (is_transposed_from(plan, tile)) tile->channel->consumer = ROLE_TRANSPOSE;
+        if (is_transposed_tile(plan, tile)) tile->channel->producer = ROLE_TRANSPOSE;
     }
 }
 

@@ -24,7 +24,7 @@ struct Channel {   // tiles that are filled and emptied at the same time share m
     int64_t slots, bytes;
     bool by_threads;   // some statement other than wgmma reads them
     bool single_use;   // filled a single time per CTA: the producer does not wait for empty
-    RoleKind filler, reader;
+    RoleKind producer, consumer;
     const Stmt *store;   // epilogue staged in its tile after the last use
     Buf *full, *empty;
     Counter counter;   // of the role being built
