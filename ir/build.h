@@ -64,6 +64,7 @@ int64_t buf_space(const Buf *buf);             // ... that all slots take
 // A tile of 0 stands for the extent.
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
 Region *region_whole(Arena *arena, Buf *buf);
+int64_t region_bytes(const Region *region);                                        // of the operand
 Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices);   // all dims plain indices
 Arg arg_value(Expr *value);
 Arg arg_region(Region *region);

@@ -90,6 +90,12 @@ Region *region_whole(Arena *arena, Buf *buf) {
     return region_new(arena, buf, dims, false, buf->loc);
 }
 
+int64_t region_bytes(const Region *region) {
+    int64_t bits = type_bits(region->buf->type);
+    for (int d = 0, rank = region_rank(region); d < rank; d++) bits *= region_extent(region, d);
+    return bits / 8;
+}
+
 Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices) {
     RegionDim dims[LAYOUT_MAX_RANK] = {0};
     for (int i = 0; i < count; i++) dims[i] = (RegionDim){.start = indices[i], .tile = 1};

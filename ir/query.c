@@ -1,6 +1,7 @@
 // Walks without recursion. A walk remembers the last levels of its path; deeper programs are legal but rare, and there
 // the way back is looked up from the root.
 #include "ir/query.h"
+#include "ir/build.h"
 
 // ---- walking over statements ----
 
@@ -92,6 +93,20 @@ bool below_any(const Stmt *stmt, StmtTest *is, void *user) {
     FOR_EACH_BODY (body, stmt)
         if (block_any(body, is, user)) return true;
     return false;
+}
+
+bool stmt_contains(const Stmt *stmt, const Stmt *inner) {
+    FOR_EACH_STMT_IN (below, stmt)
+        if (below == inner && below != stmt) return true;
+    return false;
+}
+
+bool iter_is_plain(const Iter *iter) {
+    return expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1);
+}
+
+bool loop_is_plain(const Stmt *loop) {
+    return loop->loop.count == 1 && iter_is_plain(&loop->loop.iters[0]);
 }
 
 const Stmt *block_first_call(const Block *block, OpId op) {

@@ -70,6 +70,9 @@ static inline bool block_calls(const Block *block, OpId op) {
 }
 
 bool below_any(const Stmt *stmt, StmtTest *is, void *user);   // one in its bodies
+bool stmt_contains(const Stmt *stmt, const Stmt *inner);      // below it
+bool iter_is_plain(const Iter *iter);                         // from 0 by 1
+bool loop_is_plain(const Stmt *loop);                         // one such iterator
 
 EffectVec effects_of(Arena *arena, const Stmt *stmt);
 int count_effects(Arena *arena, const Stmt *stmt, const Buf *buf);   // on the buffer

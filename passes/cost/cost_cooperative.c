@@ -12,11 +12,9 @@
 // it grows along the grid, as with a causal mask, that is the mean. (H200, examples/attention.tile, head dims 64, 128
 // and 256, causal or not, lengths 1024, 4096 and 16384: the model chose the fastest tile in all eighteen cases;
 // docs/hopper.md.)
-#include "ir/build.h"
 #include "passes/cost/cost.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
-#include <stdint.h>
 
 typedef struct Sum {
     const Target *target;

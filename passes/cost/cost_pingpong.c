@@ -21,8 +21,6 @@
 // writes its results: `tail_clocks` per column of a strip, more without TMA stores. (H200, examples/gemm.tile at seven
 // sizes, 7 to 18 tiles each: the model's first choice was the fastest at each size. For 1 to 512 rows, 130 GEMMs and 69
 // tiles, a third of them with split-K in a cluster: 3 % slower than the fastest in the mean.)
-#include "ir/build.h"
-#include "ir/query.h"
 #include "passes/cost/cost.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/tma.h"
@@ -41,25 +39,19 @@ typedef struct Sum {
     bool scattered;    // results go from registers to memory
 } Sum;
 
-static int64_t shared_bytes(const Region *region) {
-    int64_t bytes = type_bytes(region->buf->type);
-    for (int d = 0; d < region_rank(region); d++) bytes *= region_extent(region, d);
-    return bytes;
-}
-
 // Bytes that TMA writes: boxes with rows shorter than the widest swizzle span take as long as full ones.
 static int64_t written_bytes(const Region *tile) {
     TmaPanels panels;
-    if (tma_panels_problem(tile->buf, &panels) || panels.swizzle == 0) return shared_bytes(tile);
-    return shared_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
+    if (tma_panels_problem(tile->buf, &panels) || panels.swizzle == 0) return region_bytes(tile);
+    return region_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
 }
 
 static void add_copy(Sum *sum, CopyOp copy) {
     if (copy.dst->buf->scope == SCOPE_SHARED) {
         sum->bytes += written_bytes(copy.dst);
-        sum->loaded += shared_bytes(copy.dst);
+        sum->loaded += region_bytes(copy.dst);
     } else if (copy.src->buf->scope == SCOPE_SHARED) {
-        sum->bytes += shared_bytes(copy.src);
+        sum->bytes += region_bytes(copy.src);
     }
 }
 
@@ -69,8 +61,8 @@ static void add_gemm(Sum *sum, GemmOp gemm) {
     sum->k = region_extent(gemm.a, 1);
     sum->k_bytes = sum->k * type_bytes(gemm.a->buf->type);
     int64_t strips = ceiling(sum->rows, WGMMA_ROWS), instructions = strips * ceiling(sum->k_bytes, sum->costs->k_bytes);
-    if (gemm.a->buf->scope == SCOPE_SHARED) sum->bytes += shared_bytes(gemm.a);
-    sum->bytes += strips * shared_bytes(gemm.b);
+    if (gemm.a->buf->scope == SCOPE_SHARED) sum->bytes += region_bytes(gemm.a);
+    sum->bytes += strips * region_bytes(gemm.b);
     sum->instructions += instructions;
     sum->multiplying += instructions * n * sum->costs->column_clocks / sum->costs->columns;
     sum->columns += strips * n;

@@ -1,7 +1,6 @@
 // Merges the tiles of a kernel into variants, with conditions by which a launch takes the cheapest.
 #include "ir/build.h"
 #include "ir/rewrite.h"
-#include "passes/cost/cost.h"
 #include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
 #include "passes/tile/tile.h"
@@ -125,7 +124,7 @@ static void set_conditions(const TileSearch *search, int count, Func **variants)
 }
 
 // If the work of tiles differs in a way that LPT scheduling balances, the kernel becomes persistent.
-static void make_stay(const TileSearch *search, Func *kernel) {
+static void balance_tiles(const TileSearch *search, Func *kernel) {
     if (kernel->kind != FUNC_KERNEL || !tiles_balance(search->arena, search->target, kernel)) return;
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
@@ -162,7 +161,7 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
                 if (tiles->items[v].split != 1)
                     attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tiles->items[v].split);
         }
-        for (int v = 0; v < count; v++) make_stay(search, variants[v]);
+        for (int v = 0; v < count; v++) balance_tiles(search, variants[v]);
         set_conditions(search, count, variants);
         add_variants(search, module, &merged, count, variants);
     }

@@ -1,7 +1,5 @@
 // Estimates the resources of a kernel from its tile-stage text.
 #include "passes/cost/occupancy.h"
-#include "ir/build.h"
-#include "ir/query.h"
 #include "passes/pipeline/async_copy_legality.h"
 
 // Registers besides the fragments: addresses and loop counters; in a gemm, operands of a tensor-core instruction.

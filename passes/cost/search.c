@@ -1,8 +1,6 @@
 // The search over combinations of tunables: the first that fits, or the few that are fastest (passes/cost/search.h).
 #include "ir/build.h"
 #include "ir/print.h"
-#include "ir/rewrite.h"
-#include "passes/cost/cost.h"
 #include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
 #include "passes/tile/tile.h"
@@ -110,19 +108,13 @@ bool aliases_epilogue(const TileSearch *search, const Func *kernel) {
            specialized_staging(search->arena, search->target, kernel, estimate.shared) == 0;
 }
 
-static void compare_cooperative(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
-    Occupancy estimate = occupancy_estimate(search->arena, kernel, search->target);
-    int64_t staging = specialized_staging(search->arena, search->target, kernel, estimate.shared);
-    if (estimate.shared + staging > search->target->shared_block) return;
-    bool alias_epilogue = aliases_epilogue(search, kernel);
-    TileCandidate tile = {.alias_epilogue = alias_epilogue,
-                          .combination = combination,
-                          .fallback = fits_fallback(search, &estimate),
-                          .ring = estimate.shared,
-                          .split = 1};
+static void compare_cooperative(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
+    int64_t staging = specialized_staging(search->arena, search->target, kernel, tile.ring);
+    if (tile.ring + staging > search->target->shared_block) return;
+    tile.alias_epilogue = aliases_epilogue(search, kernel);
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
-    if (!cost_cooperative(search->arena, search->target, kernel, alias_epilogue))
+    if (!cost_cooperative(search->arena, search->target, kernel, tile.alias_epilogue))
         tile.m = tile.n = 0;   // no cost expression for a launch to compare: keep one tile
     add_candidate(search, choice, &choice->tiles, &tile);
 }
@@ -161,16 +153,16 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
     const Func *specialized = as_specialized(search, kernel);
     Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
     Specialization how = specialization_of(search->arena, search->target, specialized);
-    if (is_cooperative_by_loop(&how)) {
-        compare_cooperative(search, choice, specialized, combination);
-        return;
-    }
-    if (!is_pingpong(search, specialized, &estimate)) return;
     TileCandidate tile = {.combination = combination,
                           .fallback = fits_fallback(search, &estimate),
                           .ring = estimate.shared,
                           .slots = slots_of(&estimate),
                           .split = 1};
+    if (is_cooperative_by_loop(&how)) {
+        compare_cooperative(search, choice, specialized, tile);
+        return;
+    }
+    if (!is_pingpong(search, specialized, &estimate)) return;
     tile.cost = cost_pingpong(search->target, specialized, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
     compare_splits(search, choice, specialized, tile);

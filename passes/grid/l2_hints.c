@@ -24,12 +24,8 @@
 // same k at the same time, so they all begin with the first step. (H200, 8192 rows of 8192 numbers: 2.5 % with 16 rows
 // of A, up to 1.5 % with 64; with 128, where two CTAs read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost 2 %.)
 #include "passes/grid/l2_hints.h"
-#include "ir/build.h"
-#include "ir/facts.h"
-#include "ir/rewrite.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
-#include "support/map.h"
 
 enum { NEIGHBOURS = 2 };
 
@@ -82,19 +78,9 @@ static void note_inner(const L2Hints *s, const Stmt *stmt) {
 static void mark_evict_first(const L2Hints *s, Stmt *load) {
     CopyOp copy = copy_of(load);
     if (copy.evict_first || reaches_over(s, copy.src)) return;
-    Arg args[COPY_EVICT_FIRST + 1] = {{0}};
     EXPECT(arena_failure(s->arena), !copy.blocks, "a multicast copy of '%s' gets a hint", copy.src->buf->name);
-    for (int i = 0; i < load->call.count && i < COPY_EVICT_FIRST; i++) args[i] = load->call.args[i];
-    args[COPY_EVICT_FIRST] = arg_value(at_most(s, readers_of(s, copy.src), NEIGHBOURS));
-    load->call.args = arena_copy(s->arena, args, sizeof args);
-    load->call.count = COUNT_OF(args);
-}
-
-static int64_t tile_bytes(const Stmt *load) {
-    const Region *to = ARG(load, COPY, dst).region;
-    int64_t bytes = type_bytes(to->buf->type);
-    for (int d = 0; d < region_rank(to); d++) bytes *= region_extent(to, d);
-    return bytes;
+    Arg few = arg_value(at_most(s, readers_of(s, copy.src), NEIGHBOURS));
+    call_set_arg(s->arena, load, OPERAND_INDEX(COPY, evict_first), few);
 }
 
 // The load of the largest tile, which streams if the others are few rows. (Code before the first load adds latency to
@@ -102,7 +88,8 @@ static int64_t tile_bytes(const Stmt *load) {
 static const Stmt *largest_load(const Stmt *loop) {
     const Stmt *largest = NULL;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
-        if (is_load(stmt) && (!largest || tile_bytes(stmt) >= tile_bytes(largest))) largest = stmt;
+        if (is_load(stmt) && (!largest || region_bytes(copy_of(stmt).dst) >= region_bytes(copy_of(largest).dst)))
+            largest = stmt;
     }
     return largest;
 }

@@ -17,7 +17,6 @@
 // 1.3 to 1.5 times as fast), and there are no sections.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
-#include "support/map.h"
 
 // ---- trip counts ----
 
@@ -192,7 +191,7 @@ static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *othe
     Expr *room = e_int(a, s->context->target->l2_kept);
     Expr *bytes = e_max(a, e_min(a, kept.bytes, room), e_int(a, 1));   // larger than the cache: all of it
     Expr *fit = e_div(a, room, bytes);
-    if (s->stays) fit = fit_round(s, fit, extent);
+    if (s->lpt) fit = fit_round(s, fit, extent);
     fit = bind_name(s, "fit", e_max(a, fit, e_int(a, LEAST)));
     assume_between(s, fit, e_int(a, LEAST), e_plus(a, e_max(a, room, e_int(a, LEAST)), 1));
     return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));
@@ -213,19 +212,19 @@ static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Exp
     Arena *a = s->arena;
     Expr *most = e_int(a, s->context->target->max_grid), *one = e_int(a, 1);
     assume_between(s, others, one, most);   // a launch has at most so many CTAs
-    Expr *same_wave = section_of(s, iter, extent, others), *section, *inside, *level, *place;
-    if (!same_wave && s->stays) same_wave = others;
-    if (!same_wave) {
+    Expr *section_size = section_of(s, iter, extent, others), *section, *inside, *level, *place;
+    if (!section_size && s->lpt) section_size = others;
+    if (!section_size) {
         bind_division(s, number, others, (const char *[]){"level", "other"}, &level, other);
         return level;
     }
-    same_wave = bind_name(s, "together", same_wave);
-    assume_between(s, same_wave, one, most);
-    Expr *group = bind_name(s, "group", e_mul(a, extent, same_wave));
+    section_size = bind_name(s, "together", section_size);
+    assume_between(s, section_size, one, most);
+    Expr *group = bind_name(s, "group", e_mul(a, extent, section_size));
     assume_between(s, group, one, most);
     bind_division(s, number, group, (const char *[]){"section", "inside"}, &section, &inside);
-    Expr *first = bind_name(s, "first", e_mul(a, section, same_wave));
-    Expr *height = bind_name(s, "height", e_min(a, same_wave, e_sub(a, others, first)));
+    Expr *first = bind_name(s, "first", e_mul(a, section, section_size));
+    Expr *height = bind_name(s, "height", e_min(a, section_size, e_sub(a, others, first)));
     assume_between(s, height, one, most);
     bind_division(s, inside, height, (const char *[]){"level", "place"}, &level, &place);
     *other = bind_name(s, "other", e_add(a, first, place));
@@ -246,7 +245,7 @@ void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
     }
     Expr *last = e_sub(a, extent, e_int(a, 1));
     bind_iter(s, deciding, trend == TREND_UP ? e_sub(a, last, level) : level, extent);
-    if (s->stays) attr_set_ints(a, &s->grid->attrs, ATTR_LPT, 0, NULL);
+    if (s->lpt) attr_set_ints(a, &s->grid->attrs, ATTR_LPT, 0, NULL);
     REMARK(s->context, s->grid->loc, T_LONGEST_FIRST, trend == TREND_UP ? "last" : "first", iter->var->name);
 }
 

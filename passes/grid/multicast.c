@@ -10,7 +10,6 @@
 // execute all loads and MMAs, and skip the stores.
 #include "passes/analyses.h"
 #include "passes/grid/tile_scheduler.h"
-#include "passes/lower/lower.h"
 #include "passes/specialize/warp_specialize.h"
 
 enum { SHARED_NAMES = 2 };

@@ -249,10 +249,10 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
         return true;
     }
     Trend trend = TREND_FLAT;
-    s.stays = grid->grid.persistent && is_cooperative_by_loop(how);
+    s.lpt = grid->grid.persistent && is_cooperative_by_loop(how);
     s.persistent = grid->grid.persistent && !specialized;
     if (s.persistent) make_persistent(&s, tiles);
-    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.stays)))
+    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.lpt)))
         flatten(&s, tiles);
     else {
         drop_raster(grid);

@@ -20,7 +20,7 @@ typedef struct Scheduler {
     const Facts *facts;
     Stmt *grid;
     bool persistent;
-    bool stays;     // persistent CTAs, for tiles with unequal work
+    bool lpt;       // persistent CTAs with sections of tiles, longest first
     bool by_data;   // work also depends on data: sequences of any lengths
     Block top;      // lets that compute the old iterators
 } Scheduler;

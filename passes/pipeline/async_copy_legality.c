@@ -23,8 +23,7 @@ static bool gather_fills(const Stmt *loop, const Buf *buf) {
     if (!is_loop_element(loop, rank, store->store.indices + buf->stage_dims)) return false;
     for (int d = 0; d < rank; d++) {
         const Iter *iter = &loop->loop.iters[d];
-        if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
-        if (!expr_equal(iter->end, buf->shape[buf->stage_dims + d])) return false;
+        if (!iter_is_plain(iter) || !expr_equal(iter->end, buf->shape[buf->stage_dims + d])) return false;
     }
     return true;
 }
@@ -57,7 +56,7 @@ static void close_over_lets(Needs *needs, const Block *body, int at, bool *taken
     }
 }
 
-const char *stays_reason(Arena *arena, const Stmt *loop, int at) {
+const char *early_start_problem(Arena *arena, const Stmt *loop, int at) {
     const Block *body = &loop->loop.body;
     Needs needs = {arena, map_new(arena), map_new(arena)};
     bool *taken = NEW_ARRAY(arena, bool, body->count);

@@ -22,6 +22,6 @@ bool fills_whole(const Stmt *copy, const Buf *buf);
 
 // Why copy number `at` of the loop's body may not start in an earlier iteration; NULL when it may. What it reads is not
 // written in the loop, and its indices come from the loop's iterator, from outside, or from lets that do.
-const char *stays_reason(Arena *arena, const Stmt *loop, int at);
+const char *early_start_problem(Arena *arena, const Stmt *loop, int at);
 // Clones of the marked statements of the body, and of the lets before them that they depend on, under `subst`.
 void clone_with_lets(Arena *arena, Subst *subst, const Block *body, const bool *which, Block *to);

@@ -22,14 +22,10 @@
 //
 // That all threads have left a slot before one of them starts the next copy into it, and that what threads wrote there
 // before is fenced, insert-sync sees to.
-#include "ir/build.h"
 #include "passes/analysis/util.h"
-#include "passes/lower/lower.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
-#include "passes/select/tma_simple.h"
-#include "support/map.h"
 #include <string.h>
 
 // Tiles that are always copied together.
@@ -170,9 +166,8 @@ static bool touches(Waits *w, const Stmt *stmt, const Arrival *arrival) {
 // The first statement from `from` on that touches what has arrived or may leave the block; where none does, `from`: the
 // wait comes at once.
 static int wait_place(Waits *w, const Block *block, int from, const Arrival *arrival) {
-    for (int i = from; i < block->count; i++) {
+    for (int i = from; i < block->count; i++)
         if (touches(w, block->items[i], arrival) || stmt_breaks(block->items[i])) return i;
-    }
     return from;
 }
 
@@ -185,8 +180,8 @@ typedef struct Due {
 typedef VEC(Due) Dues;
 
 static void push_dues(Waits *w, const Dues *dues, int at, Block *out) {
-    for (int i = 0; i < dues->count; i++)
-        if (dues->items[i].at == at) push_wait(w, dues->items[i].arrival, dues->items[i].slot, dues->items[i].loc, out);
+    VEC_EACH (const Due, due, dues)
+        if (due->at == at) push_wait(w, due->arrival, due->slot, due->loc, out);
 }
 
 static void push_run(Waits *w, const Block *block, int from, int end, Dues *dues, Block *out) {
@@ -279,17 +274,14 @@ static bool waits_last(const Block *body) {
 }
 
 static void add_barriers(Waits *w, Stmt *grid) {
+    Block setup = {0}, *body = &grid->grid.body;
+    int at = 0;
     group_tiles(w);
-    Block body = {0}, *old = &grid->grid.body;
-    int first = 0;
-    while (first < old->count && old->items[first]->kind == STMT_DECL) first++;
-    for (int i = 0; i < first; i++) block_push(w->arena, &body, old->items[i]);
-    declare(w, grid->loc, &body);
-    set_up(w, grid->loc, &body);
-    Block rest = {.items = old->items + first, .count = old->count - first, .capacity = old->count - first};
-    rewrite(w, &rest);
-    block_append(w->arena, &body, &rest);
-    grid->grid.body = body;
+    declare(w, grid->loc, &setup);
+    set_up(w, grid->loc, &setup);
+    rewrite(w, body);
+    while (at < body->count && body->items[at]->kind == STMT_DECL) at++;
+    FOR_EACH_ITEM (stmt, &setup) block_insert(w->arena, body, at++, stmt);
 }
 
 bool pass_insert_mbarriers(PassContext *context, Func *kernel) {
@@ -303,6 +295,6 @@ bool pass_insert_mbarriers(PassContext *context, Func *kernel) {
     if (w.arrivals.count > 0) add_barriers(&w, grid);
     bool last = stores && !waits_last(&grid->grid.body);
     if (last)   // shared memory outlives the stores that read it
-        BLOCK_CALL(w.arena, &grid->grid.body, grid->loc, OP_BULK_WAIT, arg_int(w.arena, 0), arg_name("read"));
+        push_store_wait(w.arena, grid->loc, &grid->grid.body);
     return w.arrivals.count > 0 || last || staged;
 }

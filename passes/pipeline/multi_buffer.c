@@ -17,9 +17,7 @@
 // The loop is rewritten to count from 0 by 1, so that k % stages is the slot. Of several iterators the innermost is
 // pipelined, the others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration
 // count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
-#include "ir/rewrite.h"
 #include "passes/pipeline/async_copy_legality.h"
-#include "support/map.h"
 #include <assert.h>
 
 typedef struct MultiBuffer {
@@ -57,7 +55,7 @@ static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf
         if (i < at && stmt_touches(m->arena, stmt, buf)) return "it is read before the copy that fills it";
         if (i > at && stmt_writes(m->arena, stmt, buf)) return "it is written again after the copy";
     }
-    return via_is(body->items[at], VIA_LDMATRIX) ? NULL : stays_reason(m->arena, loop, at);
+    return via_is(body->items[at], VIA_LDMATRIX) ? NULL : early_start_problem(m->arena, loop, at);
 }
 
 static int count_uses(MultiBuffer *m, const Block *block, const Buf *buf) {
@@ -98,7 +96,7 @@ static void normalise_loop(MultiBuffer *m, Stmt *loop) {
         loop = inner;
     }
     Iter *iter = &loop->loop.iters[0];
-    if (expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1)) return;
+    if (iter_is_plain(iter)) return;
     Var *count = var_new(a, "trip", VAR_ITER, TYPE_I64, iter->var->loc);
     Subst *subst = subst_new(a);
     subst_var(subst, iter->var, e_add(a, e_mul(a, e_var(a, count), iter->step), iter->begin));
@@ -196,23 +194,17 @@ static void find_loops(MultiBuffer *m, const Block *block) {
         if (loop_stages(stmt) > 1) vec_push(m->arena, &m->loops, stmt);
 }
 
-static bool wants_multi_buffer(MultiBuffer *m, Buf *buf, Span place) {
+// `fill`: for a remark why not; NULL: none.
+static bool wants_multi_buffer(MultiBuffer *m, const Buf *buf, const Stmt *fill) {
     if (!buf || buf->scope != SCOPE_SHARED || buf->stage_dims > 0) return false;
     const char *problem = multi_buffer_problem(m, buf);
-    if (problem) REMARK(m->context, place, T_NOT_MULTI_BUFFERED, buf->name, problem);
+    if (problem && fill) REMARK(m->context, fill->loc, T_NOT_MULTI_BUFFERED, buf->name, problem);
     return !problem;
 }
 
-static bool is_plain_loop(const Stmt *loop) {
-    const Iter *iter = &loop->loop.iters[0];
-    return loop->loop.count == 1 && expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1);
-}
-
 static bool loop_is_multi_buffered(MultiBuffer *m, const Stmt *loop) {
-    FOR_EACH_ITEM (stmt, &loop->loop.body) {
-        Buf *buf = async_target(stmt);
-        if (buf && buf->scope == SCOPE_SHARED && buf->stage_dims == 0 && !multi_buffer_problem(m, buf)) return true;
-    }
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (wants_multi_buffer(m, async_target(stmt), NULL)) return true;
     return false;
 }
 
@@ -221,7 +213,7 @@ bool pass_multi_buffer(PassContext *context, Func *kernel) {
         .context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
     find_loops(&m, &kernel->body);
     FOR_EACH_ITEM (loop, &m.loops) {
-        if (is_plain_loop(loop) || !loop_is_multi_buffered(&m, loop)) continue;
+        if (loop_is_plain(loop) || !loop_is_multi_buffered(&m, loop)) continue;
         normalise_loop(&m, loop);
         m.changed = true;
     }
@@ -229,7 +221,7 @@ bool pass_multi_buffer(PassContext *context, Func *kernel) {
     FOR_EACH_ITEM (loop, &m.loops)
         FOR_EACH_ITEM (stmt, &loop->loop.body) {
             Buf *buf = multi_buffer_target(stmt);
-            if (wants_multi_buffer(&m, buf, stmt->loc)) multi_buffer(&m, buf);
+            if (wants_multi_buffer(&m, buf, stmt)) multi_buffer(&m, buf);
         }
     StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &m};
     if (map_count(m.multi_buffered) > 0) rewrite_block(&declare, &kernel->body);

@@ -39,17 +39,15 @@ static Expr *slot_of(const Stmt *copy) {
 // Marks the copies that move; their number.
 static int find_moves(Pipeline *p) {
     const Block *body = &p->loop->loop.body;
-    const Iter *iter = &p->loop->loop.iters[0];
     int64_t slots = loop_stages(p->loop);
     int found = 0;
     p->moves = NEW_ARRAY(p->arena, bool, body->count);
-    if (slots < 2 || p->loop->loop.count != 1 || block_breaks(body)) return 0;
-    if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return 0;
-    Expr *live = e_rem(p->arena, e_var(p->arena, iter->var), slots);
+    if (slots < 2 || !loop_is_plain(p->loop) || block_breaks(body)) return 0;
+    Expr *live = e_rem(p->arena, e_var(p->arena, p->loop->loop.iters[0].var), slots);
     for (int i = 0; i < body->count; i++) {
         Expr *slot = slot_of(body->items[i]);
         if (!slot || !expr_equal(slot, live)) continue;
-        p->moves[i] = !stays_reason(p->arena, p->loop, i);
+        p->moves[i] = !early_start_problem(p->arena, p->loop, i);
         found += p->moves[i];
     }
     return found;
@@ -77,15 +75,10 @@ static void push_await(Pipeline *p, const Stmt *copy, Block *out) {
     BLOCK_CALL(p->arena, out, copy->loc, OP_AWAIT, arg_region(slot), (Arg){0});
 }
 
-static Expr *name_trips(Pipeline *p, Expr *trips, Block *out) {
-    if (trips->kind == EXPR_VAR || trips->kind == EXPR_INT) return trips;
-    return block_let(p->arena, out, "steps", trips, p->loop->loc);
-}
-
 static void pipeline_loop(Pipeline *p, Block *out) {
     Arena *a = p->arena;
     Stmt *loop = p->loop;
-    Expr *trips = name_trips(p, loop->loop.iters[0].end, out);
+    Expr *trips = block_name(a, out, "steps", loop->loop.iters[0].end, loop->loc);
     EXPECT(p->context->failure, loop->loop.count == 1 && p->ahead > 0, "%d iterators, %lld iterations ahead",
            loop->loop.count, (long long)p->ahead);
     loop->loop.iters[0].end = trips;

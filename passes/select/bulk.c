@@ -1,5 +1,4 @@
 #include "passes/select/bulk.h"
-#include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma.h"
 

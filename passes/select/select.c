@@ -34,16 +34,12 @@
 // was faster.
 #include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
-#include "passes/analysis/tile_loop.h"
-#include "passes/analysis/util.h"
-#include "passes/lower/lower.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
 #include "passes/select/tma_simple.h"
 #include "passes/specialize/warp_specialize.h"
-#include <string.h>
 
 typedef struct Selector {
     PassContext *context;

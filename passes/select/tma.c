@@ -1,5 +1,4 @@
 #include "passes/select/tma.h"
-#include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma_reduce.h"
 #include <assert.h>
@@ -284,6 +283,10 @@ bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile)
     for (int d = 0; d < 2; d++)
         if (buf_extent(tile, d) != buf_extent(from, d)) return false;
     return tile->type == copy_of(copy).dst->buf->type && panels.columns == store->columns;
+}
+
+void push_store_wait(Arena *arena, Span loc, Block *out) {
+    BLOCK_CALL(arena, out, loc, OP_BULK_WAIT, arg_int(arena, 0), arg_name("read"));
 }
 
 // ---- wgmma ----

@@ -1,10 +1,6 @@
 #include "passes/select/tma_reduce.h"
-#include "ir/build.h"
-#include "ir/rewrite.h"
 #include "passes/analysis/kernel_walk.h"
-#include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
-#include "passes/lower/lower.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_simple.h"
@@ -48,8 +44,7 @@ static bool has_plain_iters(const Stmt *loop) {
     int64_t end;
     for (int i = 0; i < loop->loop.count; i++) {
         const Iter *iter = &loop->loop.iters[i];
-        if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
-        if (!expr_const(iter->end, &end) || end < 1) return false;
+        if (!iter_is_plain(iter) || !expr_const(iter->end, &end) || end < 1) return false;
     }
     return true;
 }
@@ -153,7 +148,8 @@ const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, AddedTile *out) {
     return NULL;
 }
 
-bool tma_adds_staged(Arena *arena, const Stmt *stmt, AddedTile *out) {
+// The statement is an addition by TMA of a value that must first be staged in shared memory.
+static bool tma_adds_staged(Arena *arena, const Stmt *stmt, AddedTile *out) {
     return via_is(stmt, VIA_TMA) && is_addition(stmt) && !tma_reduce_problem(arena, stmt, out) && out->value;
 }
 
@@ -203,10 +199,13 @@ typedef struct Staging {
     bool changed;
 } Staging;
 
-// Waits until TMA no longer reads the tile, in the threads that started the additions; a barrier behind it synchronizes
-// the others.
+// Waits until TMA no longer reads the tile, in the threads that started the additions; the barrier synchronizes the
+// others.
 static Stmt *push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
-    return BLOCK_CALL(staging->arena, out, loc, OP_BULK_WAIT, arg_int(staging->arena, pending), arg_name("read"));
+    Arena *arena = staging->arena;
+    Stmt *wait = BLOCK_CALL(arena, out, loc, OP_BULK_WAIT, arg_int(arena, pending), arg_name("read"));
+    block_barrier(arena, out, loc);
+    return wait;
 }
 
 // Orders writes of threads to a shared tile before TMA reads it.
@@ -218,9 +217,8 @@ static void push_tile_fence(Staging *staging, Span loc, Block *out) {
 static bool is_repeated(const Staging *staging, const Stmt *stmt) {
     EXPECT(staging->context->failure, staging->in, "repetition is asked for outside of roles");
     FOR_EACH_STMT (loop, &staging->in->role.body) {
-        if (loop->kind != STMT_FOR && loop->kind != STMT_WHILE) continue;
-        FOR_EACH_STMT_IN (below, loop)
-            if (below == stmt && below != loop) return true;
+        bool repeats = loop->kind == STMT_FOR || loop->kind == STMT_WHILE;
+        if (repeats && stmt_contains(loop, stmt)) return true;
     }
     return false;
 }
@@ -353,10 +351,7 @@ static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, 
     block_push(arena, out, s_decl(arena, stage));
     for (int64_t box = 0; box < count; box++) {
         int64_t first[] = {box / boxes->chunks * boxes->rows, box % boxes->chunks * boxes->columns};
-        if (again || box >= TMA_STORE_SLOTS) {
-            push_tile_wait(staging, pending_at(count, box), stmt->loc, out);
-            block_barrier(arena, out, stmt->loc);
-        }
+        if (again || box >= TMA_STORE_SLOTS) push_tile_wait(staging, pending_at(count, box), stmt->loc, out);
         block_push(arena, out, new_box_store(staging, stmt, tile, boxes, stage, box));
         push_tile_fence(staging, stmt->loc, out);
         block_push(arena, out, new_addition(staging, stmt, tile, stage, e_int(arena, box % TMA_STORE_SLOTS), first));
@@ -375,10 +370,8 @@ static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, 
     Stmt *store = s_store(arena, stage, stmt->loop.count, at, tile->value);
     store->loc = tile->atomic->loc;
     block_push(arena, out, s_decl(arena, stage));
-    if (staging->in && !has_waited(staging, out) && is_repeated(staging, stmt)) {
+    if (staging->in && !has_waited(staging, out) && is_repeated(staging, stmt))
         staging->wait = push_tile_wait(staging, 0, stmt->loc, out);
-        block_barrier(arena, out, stmt->loc);
-    }
     block_push(arena, out, stmt);
     if (staging->in) push_tile_fence(staging, stmt->loc, out);
     block_push(arena, out, addition);
@@ -418,7 +411,7 @@ static void stage_in_role(Staging *staging, Stmt *role) {
     staging->wait = NULL;
     staging->changed = false;
     rewrite_block(&mapper, &role->role.body);
-    if (staging->changed) push_tile_wait(staging, 0, role->loc, &role->role.body);
+    if (staging->changed) push_store_wait(staging->arena, role->loc, &role->role.body);
     staging->changed |= changed;
     staging->in = NULL;
 }

@@ -20,8 +20,6 @@ typedef struct AddedTile {
 bool is_addition(const Stmt *stmt);   // a parallel loop that only adds to elements of a tensor
 // For an addition. Functions named `_problem` return NULL, or the reason why not.
 const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, AddedTile *out);
-// The statement is an addition by TMA of a value that must first be staged in shared memory.
-bool tma_adds_staged(Arena *arena, const Stmt *stmt, AddedTile *out);
 // The TMA copy of a statement with `@via(tma)` or `@via(bulk)`: the copy itself, or that of an addition from shared
 // memory. NULL: none.
 Stmt *tma_copy(Arena *arena, Stmt *stmt);

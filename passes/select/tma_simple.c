@@ -17,9 +17,6 @@
 //     loops without MMAs, straight-line code          0.71 to 0.97
 #include "passes/select/tma_simple.h"
 #include "passes/analysis/kernel_walk.h"
-#include "passes/analysis/tile_loop.h"
-#include "passes/analysis/util.h"
-#include "passes/lower/lower_gemm.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
@@ -89,62 +86,43 @@ static const char *load_problem(const Stmt *copy, const Uses *uses) {
 
 // ---- stores ----
 
-typedef struct AddressUses {
-    Arena *arena;
-    const Stmt *copy;
-    const Buf *tensor;
-    bool adds;               // the copy is an addition: others may add too, in any order
-    int uses;                // of the tensor, by statements
-    bool repeat;             // a loop around the copy writes the same place again
-    const Iter *loops[32];   // around the current statement; NULL: a `while`
-} AddressUses;
-
-static void use_address(AddressUses *found, const Stmt *stmt, int depth) {
-    FOR_EACH_EFFECT (effect, found->arena, stmt) {
-        bool adds = found->adds && is_addition(stmt) && effect->access == ACCESS_UPDATE;
-        found->uses += effect->buf == found->tensor && !adds;
-    }
-    for (int l = 0; l < depth && stmt == found->copy; l++) {
-        bool moves = false;
-        const Region *to = copy_of(stmt).dst;
-        for (int d = 0; found->loops[l] && d < to->count; d++)
-            moves |= expr_uses_var(to->dims[d].start, found->loops[l]->var);
-        found->repeat |= !moves;
-    }
-}
-
-static void find_address_uses(AddressUses *found, const Block *block, int depth) {
-    FOR_EACH_ITEM (stmt, block) {
+// Uses of a tensor by statements of the kernel; `adds`: but additions to it, which may come in any order.
+static int tensor_uses(Arena *arena, const Func *kernel, const Buf *tensor, bool adds) {
+    int uses = 0;
+    FOR_EACH_STMT (stmt, &func_grid(kernel)->grid.body) {
         Block *bodies[2];
-        int inner = depth;
-        if (stmt_bodies(stmt, bodies) == 0 || is_loop(stmt, LOOP_PARALLEL)) {
-            use_address(found, stmt, depth);
-            continue;
+        bool whole = is_loop(stmt, LOOP_PARALLEL);
+        if (!whole && stmt_bodies((Stmt *)stmt, bodies) > 0) continue;
+        FOR_EACH_EFFECT (effect, arena, stmt) {
+            bool added = adds && is_addition(stmt) && effect->access == ACCESS_UPDATE;
+            uses += effect->buf == tensor && !added;
         }
-        bool tiles = attr_get(stmt->attrs, ATTR_TILE_LOOP) != NULL;
-        if (stmt->kind == STMT_WHILE && inner < COUNT_OF(found->loops)) found->loops[inner++] = NULL;
-        for (int l = 0; stmt->kind == STMT_FOR && !tiles && l < stmt->loop.count; l++)
-            if (inner < COUNT_OF(found->loops)) found->loops[inner++] = &stmt->loop.iters[l];
-        FOR_EACH_BODY (body, stmt) find_address_uses(found, body, inner);
+        if (whole) SKIP_BODY(stmt);
     }
+    return uses;
 }
 
-static AddressUses address_uses(Arena *arena, const Func *kernel, const Stmt *copy, bool adds) {
-    AddressUses found = {.arena = arena, .copy = copy, .tensor = copy_of(copy).dst->buf, .adds = adds};
-    find_address_uses(&found, &func_grid(kernel)->grid.body, 0);
-    return found;
+// A loop around the copy writes the same place again.
+static bool is_repeated(const Func *kernel, const Stmt *copy) {
+    FOR_EACH_STMT (loop, &func_grid(kernel)->grid.body) {
+        bool tiles = attr_get(loop->attrs, ATTR_TILE_LOOP) != NULL;
+        if ((loop->kind != STMT_WHILE && (loop->kind != STMT_FOR || tiles)) || !stmt_contains(loop, copy)) continue;
+        if (loop->kind == STMT_WHILE) return true;
+        for (int i = 0; i < loop->loop.count; i++)
+            if (!region_uses_var(copy_of(copy).dst, loop->loop.iters[i].var)) return true;
+    }
+    return false;
 }
 
 static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
-    AddressUses found = address_uses(arena, kernel, copy, false);
-    if (found.uses != 1) return "its tensor is used elsewhere too";
-    return found.repeat ? "it may write the same elements several times" : NULL;
+    if (tensor_uses(arena, kernel, copy_of(copy).dst->buf, false) != 1) return "its tensor is used elsewhere too";
+    return is_repeated(kernel, copy) ? "it may write the same elements several times" : NULL;
 }
 
 const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
     const char *why = kernel_problem(kernel);
     if (why) return why;
-    if (address_uses(arena, kernel, copy, true).uses > 0) return "its tensor is not only added to";
+    if (tensor_uses(arena, kernel, copy_of(copy).dst->buf, true) > 0) return "its tensor is not only added to";
     Uses uses = in_shared ? uses_of(arena, kernel, copy_of(copy).src->buf) : (Uses){0};
     return tile_problem(&uses);
 }

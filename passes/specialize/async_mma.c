@@ -22,9 +22,6 @@
 //
 // No MMA is in flight where control flow branches or joins: a loop or branch that contains MMAs or arrivals starts and
 // ends with none in flight.
-#include "ir/build.h"
-#include "ir/rewrite.h"
-#include "passes/analysis/util.h"
 #include "passes/specialize/builder.h"
 
 typedef struct Started {
@@ -64,12 +61,11 @@ static bool conflicts(const Stmt *product, const Stmt *stmt, const Effect *effec
 }
 
 static void wait_before(Starter *s, const Stmt *stmt) {
-    EffectVec effects = {0};
-    stmt_effects(s->arena, stmt, &effects);
+    EffectVec effects = effects_of(s->arena, stmt);
     for (int i = s->started.count - 1; i >= 0; i--) {
         const Stmt *gemm = s->started.items[i].gemm;
-        for (int e = 0; e < effects.count; e++) {
-            if (!conflicts(gemm, stmt, &effects.items[e])) continue;
+        VEC_EACH (const Effect, effect, &effects) {
+            if (!conflicts(gemm, stmt, effect)) continue;
             wait_for(s, s->started.count - 1 - i);
             return;
         }
@@ -83,18 +79,12 @@ static void start(Starter *s, Stmt *gemm) {
     vec_push(s->arena, &s->started, ((Started){.gemm = gemm}));
 }
 
-static bool reads(const Stmt *product, const Consume *consume) {
-    GemmOp gemm = gemm_of(product);
-    VEC_EACH_PTR (const Buf, tile, &consume->tiles)
-        if (gemm.a->buf == tile || gemm.b->buf == tile) return true;
-    return false;
-}
-
 // Moves the arrival behind the last MMA that reads the slot.
 static void consume(Starter *s, Stmt *arrival) {
     const Consume *freed = map_get(s->consumes, arrival);
     for (int i = s->started.count - 1; i >= 0; i--) {
-        if (!reads(s->started.items[i].gemm, freed)) continue;
+        GemmOp gemm = gemm_of(s->started.items[i].gemm);
+        if (!consumes_tile(freed, gemm.a->buf) && !consumes_tile(freed, gemm.b->buf)) continue;
         vec_push(s->arena, &s->started.items[i].consumes, arrival);
         return;
     }

@@ -89,6 +89,12 @@ typedef struct Consume {
     VEC(const Buf *) tiles;
 } Consume;
 
+static inline bool consumes_tile(const Consume *consume, const Buf *buf) {
+    VEC_EACH_PTR (const Buf, tile, &consume->tiles)
+        if (tile == buf) return true;
+    return false;
+}
+
 // MMAs become asynchronous, with waits as late as dependences allow (async_mma.c). `consumes`: arrivals at `empty` ->
 // Consume.
 void make_mma_async(Arena *arena, Block *block, const Map *consumes);
@@ -271,7 +277,7 @@ static inline void set_grid(RoleBuilder *p, Expr *ctas, int producers, Block bod
     grid->grid.body = body;
 }
 
-static inline Expr *blocks_of(RoleBuilder *p) {
+static inline Expr *persistent_ctas(RoleBuilder *p) {
     Expr *most = e_sms(p->arena);
     if (p->cluster > 1) {   // whole clusters; pairs always fit
         Arena *a = p->arena;
@@ -320,9 +326,4 @@ static inline void add_staging(RoleBuilder *p, Stmt *copy, int64_t warpgroups, B
     if (store.chunks) whole_arg = staging_buffer(p, "stage", type, 4 - one, whole + one, out);
     else tail_arg = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
     set_staging(p, copy, whole_arg, tail_arg);
-}
-
-// Waits for the stores that still read shared memory.
-static inline void push_last_stores(RoleBuilder *p, Block *out) {
-    PUSH_CALL(p, out, OP_BULK_WAIT, arg_int(p->arena, 0), arg_name("read"));
 }

@@ -32,7 +32,6 @@
 // warpgroups start them in order (order_barriers.c). If all tiles have the same number of steps, CTAs are persistent
 // and prefetch across tiles; otherwise each tile is a CTA, and the hardware scheduler balances the load
 // (persistent_loop.c). The roles: emit_producer.c, emit_consumer.c.
-#include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
 #include <string.h>
@@ -180,7 +179,6 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     bool sections = attr_get(grid->attrs, ATTR_LPT), persistent = sections || cooperative_equal_tiles(a, kernel);
     if (sections) {
         hoist_scalars(&p, &grid->grid.body, &hoisted);
-        find_section(&p, &grid->grid.body);
         const char *problem = ws_analyze(a, target, kernel, &plan);   // of the remaining statements
         EXPECT(context->failure, !problem, "not cooperative without its scalars: %s", problem);
     }
@@ -198,7 +196,7 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
-    set_grid(&p, persistent ? blocks_of(&p) : grid->grid.iters[0].end, producers, body);
+    set_grid(&p, persistent ? persistent_ctas(&p) : grid->grid.iters[0].end, producers, body);
     attr_remove(&grid->attrs, ATTR_LPT);
     return true;
 }

@@ -1,6 +1,5 @@
 // The consumer role: all statements of the tile that other roles do not execute, with waits for its input tiles and
 // arrivals after their last use.
-#include "ir/build.h"
 #include "passes/specialize/emit_roles.h"
 
 static void push_empty(Maker *m, Channel *channel, Block *out) {
@@ -87,7 +86,7 @@ static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Channel *channel = map_get(m->consumes, stmt);
     if (channel && (channel->by_threads || !has_all_waited(m, channel, out)))
         block_barrier(mapper->arena, out, m->builder->loc);
-    if (channel && channel->store) push_last_stores(m->builder, out);
+    if (channel && channel->store) push_store_wait(mapper->arena, m->builder->loc, out);
     block_push(mapper->arena, out, stmt);
     if (channel) push_advance(m->builder, &channel->counter, out);
 }
@@ -137,7 +136,7 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     StmtMapper finish = {.arena = p->arena, .stmt = finish_consumes, .user = m};
     rewrite_block(&finish, &work);
     block_append(p->arena, body, &work);
-    if (m->buffers.count > 0 || m->staged) push_last_stores(p, &role->role.body);
+    if (m->buffers.count > 0 || m->staged) push_store_wait(p->arena, p->loc, &role->role.body);
     block_append(p->arena, &m->buffers, &role->role.body);
     role->role.body = m->buffers;
 }

@@ -1,7 +1,6 @@
 // Producer roles: loads, and the transposer.
 //
 // A producer role executes the control flow around the copies of its tiles, and nothing else.
-#include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
 
@@ -11,15 +10,6 @@ static bool fills(const Maker *m, const Stmt *stmt) {
 }
 
 // ---- load ----
-
-static void push_started(Maker *m, const Stmt *copy, const Channel *channel, Block *out) {
-    RoleBuilder *p = m->builder;
-    Stmt *clone = clone_for_role(m, copy);
-    call_set_arg(p->arena, clone, OPERAND_INDEX(COPY, bar),
-                 element(p, channel->full, slot_index(p, &channel->counter)));
-    clone->call.is_async = true;
-    block_push(p->arena, out, clone);
-}
 
 static void push_load(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
@@ -32,7 +22,10 @@ static void push_load(Maker *m, const Stmt *copy, Block *out) {
         if (!channel->single_use) push_slot_wait(p, channel->empty, &channel->counter, out);
         push_on(p, OP_MBARRIER_EXPECT, channel->full, slot, integer(p, channel->bytes), out);
     }
-    push_started(m, copy, channel, out);
+    Stmt *started = clone_for_role(m, copy);
+    call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, channel->full, slot));
+    started->call.is_async = true;
+    block_push(p->arena, out, started);
     if (tile == vec_last(&channel->tiles) && !channel->single_use) push_advance(p, &channel->counter, out);
 }
 
@@ -104,12 +97,6 @@ static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
 
 static void fill_block(Maker *m, const Block *from, Block *out);
 
-static void fill_scalar(Maker *m, const Stmt *stmt, Block *out) {
-    Stmt *clone = clone_stmt(m->plan->arena, m->subst, stmt);
-    if (is_scalar(clone)) facts_enter(m->facts, clone);
-    block_push(m->plan->arena, out, clone);
-}
-
 static bool is_filled(const Stmt *stmt, void *user) {
     const Maker *m = user;
     return fills(m, stmt) && (!m->own || tile_of(m->plan, copy_of(stmt).dst->buf)->channel == m->own);
@@ -121,7 +108,11 @@ static bool fills_or_counts(const Stmt *stmt, void *user) {
 
 static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
     Arena *a = m->plan->arena;
-    if (load_knows(m->plan, stmt)) fill_scalar(m, stmt, out);
+    if (load_knows(m->plan, stmt)) {
+        Stmt *clone = clone_stmt(a, m->subst, stmt);
+        if (is_scalar(clone)) facts_enter(m->facts, clone);
+        block_push(a, out, clone);
+    }
     Block *bodies[2], *to[2];
     int count = stmt_bodies(stmt, bodies);
     if (!below_any(stmt, fills_or_counts, m)) return;

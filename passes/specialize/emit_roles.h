@@ -31,9 +31,8 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out);    // emit_con
 // ---- tiles (persistent_loop.c) ----
 // Adds the persistent loop over tiles and returns its body; with one tile per CTA, the body of the role.
 Block *push_tiles(Maker *m, Stmt *role);
-// Scalars that are the same for all tiles move before the roles.
+// Scalars that are the same for all tiles move before the roles. The `let section = block / group` of the tiles goes;
+// both are then in p.
 void hoist_scalars(RoleBuilder *p, Block *body, Block *out);
-void find_section(RoleBuilder *p,
-                  Block *body);   // removes `let section = block / group` from the body and stores both in p
 // `hoisted`: scalars before the roles, for persistent CTAs with sections of tiles; NULL: no sections.
 void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *out);

@@ -18,7 +18,6 @@
 // iteration. No other statement of the iteration may read its tile (slots are counted once, where the last reader frees
 // them, so the MMA finds the slot of its own iteration). The tile must have two slots: the next copy may come before
 // the tile of this iteration's first MMA. If the loop surely runs, there is no `if`.
-#include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/builder.h"
 
@@ -41,10 +40,10 @@ static bool is_bound_in(const Expr *expr, const void *user) {
     return false;
 }
 
-static bool is_declared_in(const Block *body, const Buf *buf) {
-    FOR_EACH_ITEM (stmt, body)
-        if (stmt->kind == STMT_DECL && stmt->decl == buf) return true;
-    return false;
+static int declaration_in(const Block *body, const Buf *buf) {   // -1: none
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i]->kind == STMT_DECL && body->items[i]->decl == buf) return i;
+    return -1;
 }
 
 // The body ends with waits, one MMA and arrivals.
@@ -66,7 +65,7 @@ static bool may_move(Rotation *r, const Stmt *loop) {
     GemmOp gemm = gemm_of(body->items[r->ends]);
     const Buf *a = gemm.a->buf, *b = gemm.b->buf, *acc = gemm.acc->buf;
     if (a->scope != SCOPE_FRAGMENT || b->stage_dims == 0 || buf_extent(b, 0) < 2) return false;
-    if (is_declared_in(body, acc)) return false;
+    if (declaration_in(body, acc) >= 0) return false;
     for (int i = r->moves; i < body->count; i++)
         if (stmt_any_expr(body->items[i], is_bound_in, loop)) return false;
     for (int i = 0; i < r->moves; i++)
@@ -78,14 +77,11 @@ static bool may_move(Rotation *r, const Stmt *loop) {
 
 // Declares the left operand outside the loop: it now lives across iterations.
 static void hoist_operand(Rotation *r, Block *body, Block *out) {
-    const Buf *buf = gemm_of(body->items[r->ends]).a->buf;
-    for (int i = 0; i < body->count; i++) {
-        if (body->items[i]->kind != STMT_DECL || body->items[i]->decl != buf) continue;
-        block_push(r->arena, out, body->items[i]);
-        block_remove(body, i);
-        find_pieces(r, body);
-        return;
-    }
+    int at = declaration_in(body, gemm_of(body->items[r->ends]).a->buf);
+    if (at < 0) return;
+    block_push(r->arena, out, body->items[at]);
+    block_remove(body, at);
+    find_pieces(r, body);
 }
 
 static void append(Rotation *r, const Block *from, int begin, int end, Block *to) {
@@ -102,18 +98,11 @@ static void append_copy(Rotation *r, const Block *from, int begin, int end, Subs
     }
 }
 
-static bool frees(Rotation *r, const Stmt *arrival, const Buf *tile) {
-    const Consume *consume = map_get(r->consumes, arrival);
-    VEC_EACH_PTR (const Buf, freed, &consume->tiles)
-        if (freed == tile) return true;
-    return false;
-}
-
 // Arrivals behind the loop, from `at` on, that are unrelated to the moved MMA: they need not wait for it.
 static int arrivals_behind(Rotation *r, const Block *block, int at, const Stmt *gemm) {
     int count = 0;
     while (at + count < block->count && map_has(r->consumes, block->items[at + count]) &&
-           !frees(r, block->items[at + count], gemm_of(gemm).b->buf))
+           !consumes_tile(map_get(r->consumes, block->items[at + count]), gemm_of(gemm).b->buf))
         count++;
     return count;
 }

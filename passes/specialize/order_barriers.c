@@ -17,7 +17,6 @@
 // A loop gets an ordered section when each iteration has one row of MMAs, one of them of another iteration
 // (mma_pipelining.c), and other work on fragments. The prologue of such a loop gets one, too. All warpgroups have the
 // same control flow, so they execute equally many ordered sections.
-#include "ir/build.h"
 #include "passes/specialize/builder.h"
 
 typedef struct Row {   // consecutive MMAs, with the waits for their tiles

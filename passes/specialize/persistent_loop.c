@@ -1,5 +1,4 @@
 // The persistent loop of a cooperative kernel: the number of tiles of a CTA, and their order.
-#include "ir/build.h"
 #include "passes/specialize/emit_roles.h"
 
 // ---- whether CTAs are persistent ----
@@ -22,8 +21,17 @@ bool cooperative_equal_tiles(Arena *arena, const Func *kernel) {
     return equal_tiles(arena, body, body);
 }
 
-static bool is_inside(const Expr *expr, const void *names) {   // a name bound for one tile
-    return expr->kind == EXPR_VAR && map_has(names, expr->var);
+// Removes `let section = block / group` from the body and stores both in p. `inside`: names bound for one tile.
+static void find_section(RoleBuilder *p, Block *body, const Map *inside) {
+    for (int i = 0; i < body->count && !p->quotient; i++) {
+        const Stmt *stmt = body->items[i];
+        Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
+        if (!value || !is_binary(value, BIN_DIV) || value->binary.a->kind != EXPR_VAR) continue;
+        if (value->binary.a->var != p->block || expr_uses_any(value->binary.b, inside)) continue;
+        p->section = value->binary.b;
+        p->quotient = stmt->let.var;
+        block_remove(body, i);
+    }
 }
 
 void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
@@ -32,34 +40,12 @@ void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
     Block kept = {0};
     FOR_EACH_ITEM (stmt, body) {
         Expr *value = stmt->kind == STMT_LET ? stmt->let.value : stmt->kind == STMT_ASSUME ? stmt->assume : NULL;
-        bool hoisted = value && expr_is_stable(value) && !any_expr(value, is_inside, inside);
+        bool hoisted = value && expr_is_stable(value) && !expr_uses_any(value, inside);
         block_push(p->arena, hoisted ? out : &kept, stmt);
         if (!hoisted && (stmt->kind == STMT_LET || stmt->kind == STMT_VAR)) map_put(inside, stmt->let.var, stmt);
     }
+    find_section(p, &kept, inside);
     *body = kept;
-}
-
-// Every name in the expression is the same for all tiles.
-static bool is_common(const RoleBuilder *p, const Block *body, const Expr *expr) {
-    bool common = !expr_uses_var(expr, p->block);
-    FOR_EACH_ITEM (stmt, body) {
-        if (stmt->kind == STMT_LET || stmt->kind == STMT_VAR) common &= !expr_uses_var(expr, stmt->let.var);
-    }
-    return common;
-}
-
-void find_section(RoleBuilder *p, Block *body) {
-    for (int i = 0; i < body->count && !p->quotient; i++) {
-        const Stmt *stmt = body->items[i];
-        Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
-        if (!value || !is_binary(value, BIN_DIV) || value->binary.a->kind != EXPR_VAR ||
-            value->binary.a->var != p->block)
-            continue;
-        if (!is_common(p, body, value->binary.b)) continue;
-        p->section = value->binary.b;
-        p->quotient = stmt->let.var;
-        block_remove(body, i);
-    }
 }
 
 void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *out) {
@@ -68,7 +54,7 @@ void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *ou
     p->tiles = bind(p, "tiles", p->grid->grid.iters[0].end, out);
     push_range(p, p->tiles, one, most, out);
     if (!persistent) return;
-    p->ctas = bind(p, "ctas", blocks_of(p), out);   // in terms of the grid: codegen uses this expression
+    p->ctas = bind(p, "ctas", persistent_ctas(p), out);   // in terms of the grid: codegen uses this expression
     Expr *each = e_sub(a, p->tiles, e_var(a, p->cta));
     if (hoisted) {
         block_append(a, out, hoisted);

@@ -1,6 +1,5 @@
 // Cleanup of a consumer's body: a product overwrites its accumulator in place of a fill with zeros; declarations of
 // fragments and computations of scalars sink to their uses.
-#include "ir/build.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/builder.h"
 

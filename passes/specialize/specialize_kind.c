@@ -11,9 +11,7 @@ static const char *loop_problem(const Target *target, const Stmt *loop) {
     WgmmaInfo info;
     int copies = 0, gemms = 0;
     if (loop_stages(loop) < 2) return "its loop has one stage: use `stages = 2` or more";
-    if (loop->loop.count != 1 || !expr_is_int(loop->loop.iters[0].begin, 0) ||
-        !expr_is_int(loop->loop.iters[0].step, 1))
-        return "its loop does not count from 0 by 1";
+    if (!loop_is_plain(loop)) return "its loop does not count from 0 by 1";
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (is_scalar(stmt)) continue;
         if (is_call(stmt, OP_COPY)) {

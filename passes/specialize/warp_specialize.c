@@ -27,7 +27,6 @@
 //     compute1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
 #include "passes/specialize/warp_specialize.h"
 #include "passes/analyses.h"
-#include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
 enum { PINGPONG_BARRIER = 1 };   // named barriers PINGPONG_BARRIER + consumer
@@ -43,10 +42,9 @@ static void push_skip(RoleBuilder *p, Expr *steps, const Counter *counter, Block
     Expr *waves = e_cast(a, TYPE_I32, e_mod(a, e_div(a, steps, slots), integer(p, 2)));
     block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, e_cast(a, TYPE_I32, e_mod(a, steps, slots)))));
     block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, waves)));
-    Stmt *wrap = s_if(a, e_ge(a, slot, small(p, p->slots)));
-    block_push(a, &wrap->if_.then, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
-    block_push(a, &wrap->if_.then, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
-    block_push(a, out, wrap);
+    out = block_if(a, out, e_ge(a, slot, small(p, p->slots)));
+    block_push(a, out, s_assign(a, counter->slot, e_sub(a, slot, small(p, p->slots))));
+    block_push(a, out, s_assign(a, counter->parity, e_xor(a, parity, small(p, 1))));
 }
 
 // Puts the counter's slot into regions of multi-buffered tiles.
@@ -66,21 +64,17 @@ static Stmt *clone_with_slot(RoleBuilder *p, const Stmt *stmt, Subst *subst, con
 }
 
 // The tile number under the name that the lets use, then the lets and assumptions (`all`: all statements) up to the
-// loop.
-static void push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block *out) {
+// loop. Returns the tile's steps.
+static Expr *push_tile(RoleBuilder *p, Expr *wave, Subst *subst, bool all, Block *out) {
     Arena *a = p->arena;
     push_block(p, e_add(a, e_var(a, p->cta), e_mul(a, wave, p->ctas)), subst, out);
     FOR_EACH_ITEM (stmt, &p->work) {
-        if (stmt == p->loop) return;
+        if (stmt == p->loop) break;
         if (all || is_scalar(stmt)) block_push(a, out, clone_stmt(a, subst, stmt));
     }
-}
-
-// The steps of the tile whose lets are in `out`.
-static Expr *steps_of(RoleBuilder *p, Subst *subst, Block *out) {
     if (p->steps) return p->steps;
-    Expr *end = subst_expr(subst, p->loop->loop.iters[0].end), *steps;
-    steps = bind(p, "steps", e_max(p->arena, end, integer(p, 0)), out);
+    Expr *end = subst_expr(subst, p->loop->loop.iters[0].end);
+    Expr *steps = bind(p, "steps", e_max(a, end, integer(p, 0)), out);
     push_range(p, steps, integer(p, 0), integer(p, p->context->target->max_grid), out);
     return steps;
 }
@@ -93,10 +87,8 @@ static void push_skipped_wave(RoleBuilder *p, Expr *wave, const Counter *counter
         return;
     }
     Subst *subst = subst_new(a);
-    Stmt *some = s_if(a, e_lt(a, wave, p->waves));
-    push_tile(p, wave, subst, false, &some->if_.then);
-    push_skip(p, steps_of(p, subst, &some->if_.then), counter, &some->if_.then);
-    block_push(a, out, some);
+    out = block_if(a, out, e_lt(a, wave, p->waves));
+    push_skip(p, push_tile(p, wave, subst, false, out), counter, out);
 }
 
 // ---- multicast ----
@@ -153,14 +145,12 @@ static int64_t blocks_from(const Sharing *sharing) {
 // The multicast copy, issued by the first of the CTAs.
 static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, Block *out) {
     Arena *a = p->arena;
-    Stmt *first = s_if(a, is_first(p, sharing));
     EXPECT(p->context->failure, sharing->rank_stride > 0 && (sharing->blocks - 1) * sharing->rank_stride < p->cluster,
            "%lld CTAs share a tile in a cluster of %d", (long long)sharing->blocks, p->cluster);
     Expr *mask = e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p));
     call_set_arg(a, started, OPERAND_INDEX(COPY, blocks), arg_value(mask));
     attr_remove(&started->attrs, ATTR_MULTICAST);
-    block_push(a, &first->if_.then, started);
-    block_push(a, out, first);
+    block_push(a, block_if(a, out, is_first(p, sharing)), started);
 }
 
 // Consumers of other CTAs arrive at this CTA's mbarriers until every slot is empty: the CTA must not exit earlier.
@@ -194,8 +184,7 @@ static void push_load_role(RoleBuilder *p, Block *out) {
     Expr *wave, *k;
     Stmt *tiles = push_tile_loop(p, "wave", p->waves, &wave, &role->role.body);
     Subst *subst = subst_new(a);
-    push_tile(p, wave, subst, false, &tiles->loop.body);
-    Expr *steps = steps_of(p, subst, &tiles->loop.body);
+    Expr *steps = push_tile(p, wave, subst, false, &tiles->loop.body);
     Stmt *loop = push_loop(p, p->loop->loop.iters[0].var->name, steps, &k, &tiles->loop.body);
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
@@ -252,8 +241,7 @@ static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *
                                Block *buffers, Block *out) {
     Arena *a = p->arena;
     int other = (consumer + 1) % p->consumers;
-    push_tile(p, wave, subst, true, out);
-    Expr *steps = steps_of(p, subst, out);
+    Expr *steps = push_tile(p, wave, subst, true, out);
     push_order(p, OP_BARRIER, consumer, out);
     push_products(p, subst, steps, counter, out);
     Stmt *more = s_if(a, e_lt(a, e_add(a, wave, integer(p, 1)), p->waves));
@@ -299,7 +287,7 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     Block buffers = {0};
     push_consumer_tile(p, consumer, wave, subst, &counter, &buffers, &tiles->loop.body);
     if (p->some_steps) fold_zero_init(a, p->facts, &tiles->loop.body);
-    if (buffers.count > 0) push_last_stores(p, body);
+    if (buffers.count > 0) push_store_wait(a, p->loc, body);
     block_append(a, &buffers, body);
     *body = buffers;
 }
@@ -323,7 +311,7 @@ static void count_slots(RoleBuilder *p) {
         if (!is_call(stmt, OP_COPY)) continue;
         const Region *to = copy_of(stmt).dst;
         EXPECT(p->context->failure, region_rank(to) == 2, "a ping-pong tile of rank %d", region_rank(to));
-        p->bytes += region_extent(to, 0) * region_extent(to, 1) * type_bits(to->buf->type) / 8;
+        p->bytes += region_bytes(to);
     }
 }
 
@@ -356,8 +344,8 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     p->waves = integer(p, 1);
     p->single_tile = cluster;
     if (cluster) return;
-    p->ctas = bind(p, "ctas", blocks_of(p), out);        // in terms of the grid: codegen uses this expression
-    Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));   // usually one wave: the first loads wait for this
+    p->ctas = bind(p, "ctas", persistent_ctas(p), out);   // in terms of the grid: codegen uses this expression
+    Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));    // usually one wave: the first loads wait for this
     Expr *waves = e_select(a, e_eq(a, p->tiles, p->ctas), integer(p, 1), e_call2(a, OP_CEILDIV, rest, p->ctas));
     p->waves = bind(p, "waves", waves, out);
     push_range(p, p->waves, integer(p, 1), integer(p, p->context->target->max_grid), out);
@@ -392,7 +380,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     push_load_role(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
     if (p.cluster > 1) set_cluster(grid, p.cluster);
-    set_grid(&p, cluster ? grid->grid.iters[0].end : blocks_of(&p), 1, body);
+    set_grid(&p, cluster ? grid->grid.iters[0].end : persistent_ctas(&p), 1, body);
 }
 
 static bool by_wgmma(const Stmt *loop) {   // as select chose

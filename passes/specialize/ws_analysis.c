@@ -4,7 +4,6 @@
 // The live range of a tile is textual: from its copy to the next one in the same block of statements, or to the block's
 // end. All statements that use the tile are in it.
 #include "passes/specialize/ws_analysis.h"
-#include "ir/build.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include <assert.h>
 
