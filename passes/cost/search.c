@@ -119,13 +119,17 @@ static void compare_cooperative(TileSearch *search, TileChoice *choice, const Fu
     add_candidate(search, choice, &choice->tiles, &tile);
 }
 
+static void swap_tiles(TileVec *tiles, int i, int j) {
+    TileCandidate tile = tiles->items[i];
+    tiles->items[i] = tiles->items[j];
+    tiles->items[j] = tile;
+}
+
 // Moves the first tile to the end: the last tile has the fallback variant.
 static void order_cooperative(TileChoice *choice) {
     enum { MOST = 4 };
     if (choice->tiles.count > MOST) choice->tiles.count = MOST;
-    TileCandidate first = choice->tiles.items[0];
-    for (int i = 1; i < choice->tiles.count; i++) choice->tiles.items[i - 1] = choice->tiles.items[i];
-    choice->tiles.items[choice->tiles.count - 1] = first;
+    for (int i = 1; i < choice->tiles.count; i++) swap_tiles(&choice->tiles, i - 1, i);
 }
 
 // (Not with swapped operands: partial results would be stored element by element.)
@@ -207,12 +211,6 @@ static void set_times(const TileSearch *search, TileVec *tiles, int first) {
             EXPECT(arena_failure(a), known, "the clocks of problem %d are no number", p);
             tile->times[p] = (double)clocks;
         }
-}
-
-static void swap_tiles(TileVec *tiles, int i, int j) {
-    TileCandidate tile = tiles->items[i];
-    tiles->items[i] = tiles->items[j];
-    tiles->items[j] = tile;
 }
 
 static void lower_times(double *times, const TileCandidate *tile, int first, int end) {

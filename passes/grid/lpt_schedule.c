@@ -5,9 +5,9 @@
 // last to first, then by the others. The other names are divided into sections whose tiles fit the L2 cache:
 //
 //     grid (m in M, h in H, b in B), trips rise with m, K[b, h, ...] and V[b, h, ...] read whole:
-//         others = H * B      fit = L2 size / size of K[b, h] and V[b, h]      group = M * together
-//         together = ceildiv(others, max(others / fit, 1)): equal sections
-//         first = block / group * together, height = min(together, others - first): the last section may be short
+//         others = H * B      fit = L2 size / size of K[b, h] and V[b, h]      group = M * section_size
+//         section_size = ceildiv(others, max(others / fit, 1)): equal sections
+//         first = block / group * section_size, height = min(section_size, others - first): the last may be short
 //         m = M - 1 - block % group / height,  other = first + block % group % height,  h = other % H,  b = other / H
 //
 // In persistent kernels that will be warp-specialized (`@lpt`) each CTA computes several tiles, in snake order: one
@@ -218,7 +218,7 @@ static Expr *split_by_sections(Scheduler *s, Expr *number, const Iter *iter, Exp
         bind_division(s, number, others, (const char *[]){"level", "other"}, &level, other);
         return level;
     }
-    section_size = bind_name(s, "together", section_size);
+    section_size = bind_name(s, "section_size", section_size);
     assume_between(s, section_size, one, most);
     Expr *group = bind_name(s, "group", e_mul(a, extent, section_size));
     assume_between(s, group, one, most);

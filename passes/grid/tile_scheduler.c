@@ -225,42 +225,41 @@ static bool divide_tile(Scheduler *s) {
     return true;
 }
 
+// Tiles of a grid without clusters, or whose cluster shares loads. False: the grid stays as it is.
+static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
+    Stmt *grid = s->grid;
+    if (loads_multicast(&kernel->body)) return false;   // already scheduled
+    const char *not_shared = share_tiles(s, kernel);
+    if (!not_shared) {
+        flatten_shared(s);
+        return true;
+    }
+    bool changed = drop_cluster(s, not_shared) || has_raster(grid);
+    const Specialization *how = kernel_specialization(s->context, kernel);
+    if (grid->grid.count > 1 && how->kind == WS_PINGPONG)   // (shared tiles need one order)
+        l2_hints(s->arena, s->context->target, grid);
+    Trend trend = TREND_FLAT;
+    s->lpt = grid->grid.persistent && is_cooperative_by_loop(how);
+    s->persistent = grid->grid.persistent && how->kind == WS_NONE;   // warp-specialize makes persistent CTAs itself
+    bool flat = grid->grid.count == 1 && (deciding_iter(s, &trend) != 0 || (trend != TREND_UP && !s->lpt));
+    if (s->persistent) make_persistent(s, tiles);
+    else if (!flat) flatten(s, tiles);
+    if (s->persistent || !flat) grid->grid.persistent = false;
+    drop_raster(grid);
+    return changed || s->persistent || !flat;
+}
+
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
     s.facts = facts_new(context->arena, kernel);
     bool divided = divide_tile(&s);
     Expr *tiles = grid_tiles(s.arena, grid);
     int blocks = func_cluster(kernel);
-    if (blocks > 1) {
-        bool flattened = flatten_clusters(&s, kernel, tiles, blocks);
-        grid->grid.persistent = false;
-        drop_raster(grid);
-        return flattened;
-    }
-    if (loads_multicast(&kernel->body)) return false;   // already scheduled
-    const char *not_shared = share_tiles(&s, kernel);
-    bool shares = !not_shared, changed = shares || drop_cluster(&s, not_shared) || divided || has_raster(grid);
-    const Specialization *how = kernel_specialization(context, kernel);
-    bool specialized = how->kind != WS_NONE;   // warp-specialize makes its CTAs persistent itself
-    if (!shares && grid->grid.count > 1 && how->kind == WS_PINGPONG)
-        l2_hints(context->arena, context->target, grid);   // (shared tiles need one order)
-    if (shares) {
-        flatten_shared(&s);
-        return true;
-    }
-    Trend trend = TREND_FLAT;
-    s.lpt = grid->grid.persistent && is_cooperative_by_loop(how);
-    s.persistent = grid->grid.persistent && !specialized;
-    if (s.persistent) make_persistent(&s, tiles);
-    else if (grid->grid.count > 1 || (deciding_iter(&s, &trend) == 0 && (trend == TREND_UP || s.lpt)))
-        flatten(&s, tiles);
-    else {
-        drop_raster(grid);
-        return changed;
-    }
+    if (blocks == 1) return schedule_tiles(&s, kernel, tiles) || divided;
+    bool flattened = flatten_clusters(&s, kernel, tiles, blocks);
     grid->grid.persistent = false;
     drop_raster(grid);
-    return true;
+    return flattened;
 }
 
 bool pass_tile_scheduler(PassContext *context, Func *kernel) {

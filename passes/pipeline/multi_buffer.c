@@ -111,12 +111,16 @@ typedef struct Slot {
     Expr *index;
 } Slot;
 
-static Expr **with_slot(Arena *arena, const Slot *slot, int count, Expr *const *indices) {
+static Expr **with_first(Arena *arena, Expr *first, int count, Expr *const *rest) {
     Expr **result = NEW_ARRAY(arena, Expr *, count + 1);
-    assert(count + 1 == slot->buf->rank);
-    result[0] = slot->index;
-    for (int i = 0; i < count; i++) result[i + 1] = indices[i];
+    result[0] = first;
+    for (int i = 0; i < count; i++) result[i + 1] = rest[i];
     return result;
+}
+
+static Expr **with_slot(Arena *arena, const Slot *slot, int count, Expr *const *indices) {
+    assert(count + 1 == slot->buf->rank);
+    return with_first(arena, slot->index, count, indices);
 }
 
 static Expr *slot_load(Mapper *mapper, Expr *expr) {
@@ -152,10 +156,7 @@ static void index_slots(MultiBuffer *m, Stmt *loop, Buf *buf) {
 }
 
 static void add_slot_dim(MultiBuffer *m, Buf *buf, int64_t slots) {
-    Expr **shape = NEW_ARRAY(m->arena, Expr *, buf->rank + 1);
-    shape[0] = e_int(m->arena, slots);
-    for (int d = 0; d < buf->rank; d++) shape[d + 1] = buf->shape[d];
-    buf->shape = shape;
+    buf->shape = with_first(m->arena, e_int(m->arena, slots), buf->rank, buf->shape);
     buf->rank++;
     buf->stage_dims++;
 }

@@ -108,8 +108,7 @@ static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate 
     int widest = 1;
     int64_t common = c->loop.extents[c->fast];   // its trailing zeros are the common alignment
     VEC_EACH (const TileAccess, access, &c->accesses) {
-        bool memory = access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED;
-        if (!memory || !is_unit(c, access)) continue;
+        if (!is_memory(access->buf) || !is_unit(c, access)) continue;
         int bytes = type_bytes(access->buf->type);
         if (bytes > widest) widest = bytes;
         Expr *start = simplify_expr(s->arena, facts, run_start(s->arena, access, c->loop.iters[c->fast]));

@@ -6,28 +6,23 @@
 
 // ---- can it? ----
 
-static const char *loop_problem(const Target *target, const Stmt *loop) {
-    const char *why = NULL;
-    WgmmaInfo info;
+// A loop of TMA copies, then MMAs by wgmma of their tiles, and scalars.
+static bool only_multiplies(const Target *target, const Stmt *loop) {
     int copies = 0, gemms = 0;
-    if (loop_stages(loop) < 2) return "its loop has one stage: use `stages = 2` or more";
-    if (!loop_is_plain(loop)) return "its loop does not count from 0 by 1";
+    if (loop_stages(loop) < 2 || !loop_is_plain(loop)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        WgmmaInfo info;
         if (is_scalar(stmt)) continue;
         if (is_call(stmt, OP_COPY)) {
-            if (gemms > 0) return "its loop copies after a gemm: move the copies to the top";
-            if ((why = tma_load_problem(target, stmt))) return why;
+            if (gemms > 0 || tma_load_problem(target, stmt)) return false;
             copies++;
-        } else if (is_call(stmt, OP_GEMM)) {
-            if ((why = wgmma_problem(target, stmt, &info))) return why;
-            if (gemm_of(stmt).a->buf->scope != SCOPE_SHARED)
-                return "an operand is not in shared memory: copy it to a `shared` buffer";
-            gemms++;
         } else {
-            return "its loop has statements other than copies and gemms";
+            if (!is_call(stmt, OP_GEMM) || wgmma_problem(target, stmt, &info)) return false;
+            if (gemm_of(stmt).a->buf->scope != SCOPE_SHARED) return false;
+            gemms++;
         }
     }
-    return copies > 0 && gemms > 0 ? NULL : "its loop has no copy or no gemm";
+    return copies > 0 && gemms > 0;
 }
 
 static bool is_target(const Stmt *loop, const Buf *buf) {
@@ -36,15 +31,15 @@ static bool is_target(const Stmt *loop, const Buf *buf) {
     return false;
 }
 
-static const char *other_problem(const Specialization *shape) {
+// The rest of the kernel needs no thread indices, no other loop of loads and no mutable state.
+static bool surrounds(const Specialization *shape) {
     FOR_EACH_STMT (stmt, &shape->grid->grid.body) {
-        if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) return "the kernel uses thread indices";
-        if (is_pipelined(stmt) && stmt != shape->loop) return "it has more than one pipelined loop";
-        if (is_shared_decl(stmt) && !is_scratch(stmt) && !is_target(shape->loop, stmt->decl))
-            return "it has a shared buffer that is not loaded by `copy` in the loop: use a fragment";
-        if (stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE) return "it has a `var` or a `while`";
+        bool threads = stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
+        if (threads || stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE) return false;
+        if (is_pipelined(stmt) && stmt != shape->loop) return false;
+        if (is_shared_decl(stmt) && !is_scratch(stmt) && !is_target(shape->loop, stmt->decl)) return false;
     }
-    return NULL;
+    return true;
 }
 
 // CTAs of a cluster execute their loops independently; they may synchronize only behind the loops.
@@ -63,16 +58,12 @@ static const Stmt *pipelined_loop(const Stmt *grid) {
     return NULL;
 }
 
-static const char *shape_of(const Target *target, const Func *kernel, Specialization *shape) {
-    shape->grid = func_grid(kernel);
-    if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
-    if (!shape->grid) return "it has no grid";
+// The kernel is one loop of loads and MMAs only. (Why it is not: cooperative_problem gives the reason that counts.)
+static bool is_one_loop(const Target *target, const Func *kernel, Specialization *shape) {
+    if (!shape->grid || !target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return false;
     shape->loop = pipelined_loop(shape->grid);
-    if (!shape->loop) return "no loop loads its tiles ahead: use `pipelined`";
-    const char *problem = loop_problem(target, shape->loop);
-    if (problem) return problem;
-    if (func_cluster(kernel) > 1 && meets_early(shape)) return "its loop synchronizes the CTAs of a cluster";
-    return other_problem(shape);
+    if (!shape->loop || !only_multiplies(target, shape->loop)) return false;
+    return (func_cluster(kernel) == 1 || !meets_early(shape)) && surrounds(shape);
 }
 
 // ---- trips ----
@@ -207,7 +198,7 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel) {
     Specialization how = {.grid = func_grid(kernel)};
     if (how.grid && attr_get(how.grid->attrs, ATTR_NO_SPECIALIZE)) return how.why = "its grid has @no_specialize", how;
-    bool is_plain = !shape_of(target, kernel, &how) && trips_serve(arena, kernel, &how);
+    bool is_plain = is_one_loop(target, kernel, &how) && trips_serve(arena, kernel, &how);
     if (is_plain && holds_pingpong(target, kernel)) return how.kind = WS_PINGPONG, how;
     how.why = cooperative_problem(arena, target, kernel);
     how.kind = how.why ? WS_NONE : WS_COOPERATIVE;
