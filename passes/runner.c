@@ -62,39 +62,29 @@ static void plan_add(Runner *runner, const Pass *pass) {
 }
 
 static void plan_list(Runner *runner, const char *list) {
-    for (const char *at = list; *at;) {
-        size_t length = strcspn(at, ",");
-        const char *name = arena_strndup(runner->module->arena, at, length);
+    char *rest, *names = arena_strdup(runner->module->arena, list);
+    for (const char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
         const Pass *pass = pass_named(name);
         if (pass) plan_add(runner, pass);
-        else if (length > 0) report_unknown(runner, name);
-        at += length + (at[length] == ',');
-    }
-}
-
-// Whether the pass of this name comes before a step, and whether it comes at or after it.
-static void find_step(const Runner *runner, const char *name, size_t length, int step, bool *before, bool *later) {
-    for (int i = 0; i < runner->plan.count; i++) {
-        const char *other = runner->plan.items[i].pass->name;
-        if (!strncmp(other, name, length) && !other[length]) *(i < step ? before : later) = true;
+        else report_unknown(runner, name);
     }
 }
 
 // A dump is resumed in its middle, so a needed pass may be absent from the list: it may not come later than its user.
+static void check_needed(Runner *runner, int step, const char *needed) {
+    bool before = false, later = false;
+    for (int i = 0; i < runner->plan.count; i++)
+        if (!strcmp(runner->plan.items[i].pass->name, needed)) *(i < step ? &before : &later) = true;
+    if (before || !later) return;
+    diag(runner->module->sink, no_place, T_PASS_ORDER, runner->plan.items[step].pass->name, needed);
+    runner->failed = true;
+}
+
 static void check_order(Runner *runner) {
     for (int i = 0; i < runner->plan.count; i++) {
-        const Pass *pass = runner->plan.items[i].pass;
-        for (const char *name = pass->needs; *name;) {
-            size_t length = strcspn(name, " ");
-            bool before = false, later = false;
-            find_step(runner, name, length, i, &before, &later);
-            if (later && !before) {
-                const char *required = arena_strndup(runner->module->arena, name, length);
-                diag(runner->module->sink, no_place, T_PASS_ORDER, pass->name, required);
-                runner->failed = true;
-            }
-            name += length + (name[length] == ' ');
-        }
+        char *rest, *names = arena_strdup(runner->module->arena, runner->plan.items[i].pass->needs);
+        for (const char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+            check_needed(runner, i, name);
     }
 }
 

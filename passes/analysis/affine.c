@@ -170,8 +170,7 @@ static bool latest_expr(Visitor *visitor, Expr *expr) {
 
 static Affine opaque(AffineEnv *env, const Expr *expr) {
     Latest latest = {.env = env};
-    Visitor visitor = {.expr = latest_expr, .user = &latest};
-    visit_expr(&visitor, (Expr *)expr);
+    visit_expr(&(Visitor){.expr = latest_expr, .user = &latest}, (Expr *)expr);
     if (latest.memory) return affine_unknown(env);
     while (env->latest.count <= latest.serial) vec_push(env->arena, &env->latest, -1);
     int *head = &env->latest.items[latest.serial];

@@ -105,8 +105,7 @@ static bool find_divisor(Visitor *visitor, Expr *expr) {
 // The condition is the same for aligned runs of so many iterations, a power of two; 0: for all iterations.
 static int64_t condition_run(const Expr *condition, const Var *iter) {
     Runs runs = {.iter = iter};
-    Visitor visitor = {.expr = find_divisor, .user = &runs};
-    if (condition) visit_expr(&visitor, (Expr *)condition);
+    if (condition) visit_expr(&(Visitor){.expr = find_divisor, .user = &runs}, (Expr *)condition);
     return runs.common & -runs.common;
 }
 
@@ -207,16 +206,15 @@ static int widest_type(const TileLoop *loop, const TileAccessVec *accesses, int 
 }
 
 static bool is_used_elsewhere(const TileAccessVec *accesses, const TileAccess *access) {
-    for (int a = 0; a < accesses->count; a++)
-        if (&accesses->items[a] != access && accesses->items[a].buf == access->buf) return true;
+    VEC_EACH (const TileAccess, other, accesses)
+        if (other != access && other->buf == access->buf) return true;
     return false;
 }
 
 int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fast, const Target *target,
                      const char **why) {
     int64_t most = target->vector_bytes;
-    for (int a = 0; a < accesses->count; a++) {
-        const TileAccess *access = &accesses->items[a];
+    VEC_EACH (const TileAccess, access, accesses) {
         const Buf *buf = access->buf;
         if (!access->is_atomic || buf->scope != SCOPE_GLOBAL || run_stride(access, loop->iters[fast]) != STRIDE_UNIT)
             continue;
@@ -250,10 +248,8 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
 }
 
 bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast) {
-    for (int a = 0; a < accesses->count; a++)
-        if (accesses->items[a].buf->scope == SCOPE_SHARED &&
-            run_stride(&accesses->items[a], loop->iters[fast]) == STRIDE_OTHER)
-            return true;
+    VEC_EACH (const TileAccess, access, accesses)
+        if (access->buf->scope == SCOPE_SHARED && run_stride(access, loop->iters[fast]) == STRIDE_OTHER) return true;
     return false;
 }
 

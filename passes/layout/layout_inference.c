@@ -461,11 +461,10 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
         Subst *subst = subst_new(arena);
         subst_var(subst, iter->var, e_add(arena, iter->begin, e_mul(arena, at, iter->step)));
         subst_block(subst, &stmt->loop.body);
-        Stmt *guard = s_if(arena, e_lt(arena, at, steps));
-        guard->if_.then = stmt->loop.body;
+        Block body = stmt->loop.body;
         stmt->loop.body = (Block){0};
-        block_push(arena, &stmt->loop.body, guard);
-        *iter = (Iter){.var = inner, .begin = e_int(arena, 0), .end = e_int(arena, size), .step = e_int(arena, 1)};
+        *block_if(arena, &stmt->loop.body, e_lt(arena, at, steps)) = body;
+        *iter = iter_new(arena, inner, e_int(arena, size));
         block_push(arena, &outer->loop.body, vec_last(out));
         vec_last(out) = outer;
         inference->changed = true;

@@ -140,11 +140,6 @@ static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
     item->unreplicated = must_not_be_replicated(&accesses);
 }
 
-static void collect_reduce(Inference *inference, Item *item) {
-    add_operand(inference, item, ARG(item->stmt, REDUCE_SUM, src).region, false);
-    add_operand(inference, item, ARG(item->stmt, REDUCE_SUM, dst).region, true);
-}
-
 // Why the threads of this scope cannot execute a gemm by these instructions; NULL: they can.
 static const char *threads_problem(const Inference *inference, const Item *item) {
     const Target *target = inference->context->target;
@@ -228,7 +223,8 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
         collect_gemm(inference, item);
     } else if (is_reduction(stmt) || is_scan(stmt)) {
         item->kind = is_scan(stmt) ? ITEM_SCAN : ITEM_REDUCE;
-        collect_reduce(inference, item);
+        add_operand(inference, item, ARG(stmt, REDUCE_SUM, src).region, false);
+        add_operand(inference, item, ARG(stmt, REDUCE_SUM, dst).region, true);
     } else if (tile_loop_of(inference->arena, stmt, &item->loop)) {
         item->kind = ITEM_LOOP;
         collect_loop(inference, facts, item);

@@ -93,6 +93,8 @@ typedef struct Lower {
 Expr *lower_thread(Lower *lower);                     // t
 Expr *lower_lane(Lower *lower);                       // of the warp
 Expr *lower_simple(const Lower *lower, Expr *expr);   // simplified with the facts
+// Simplified, and with a name in `out` unless it is a constant or variable; the facts know the name.
+Expr *lower_named(Lower *lower, const char *name, Expr *value, Span loc, Block *out);
 // The condition that the thread's value number `value` is within the buffer's shape; NULL: all are.
 Expr *lower_inside(Lower *lower, const Layout *layout, const Buf *buf, Expr *value);
 // The body of a new loop begin .. end. The index is known to the facts until they are released.

@@ -40,6 +40,13 @@ Block *lower_counted(Lower *lower, LoopKind kind, const char *name, int64_t begi
     return &loop->loop.body;
 }
 
+Expr *lower_named(Lower *lower, const char *name, Expr *value, Span loc, Block *out) {
+    value = lower_simple(lower, value);
+    Expr *named = block_name(lower->arena, out, name, value, loc);
+    if (named != value) facts_bind(lower->facts, named->var, value);
+    return named;
+}
+
 // ---- buffers ----
 
 Buf *lower_local(Lower *lower, Buf *fragment) {
@@ -98,22 +105,18 @@ Region *lower_in_slot(Lower *lower, const Region *tile, int count, Expr *const *
 
 // ---- expressions outside loops ----
 
-static int64_t replicated_slot(const Buf *fragment, int count, Expr *const *indices) {
-    int64_t out[LAYOUT_MAX_RANK], at;
-    if (!fragment->layout || tv_replicas(fragment->layout) != tv_threads(fragment->layout)) return -1;
-    for (int64_t v = 0; v < tv_values(fragment->layout); v++) {
-        bool same = true;
-        layout_eval(fragment->layout, (int64_t[]){0, v}, out);
-        for (int d = 0; d < count; d++) same &= expr_const(indices[d], &at) && at == out[d];
-        if (same) return v;
-    }
-    return -1;
-}
-
 Expr *lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc) {
-    int64_t slot = replicated_slot(fragment, count, indices);
-    if (slot < 0) diag(lower->context->sink, loc, T_FRAGMENT_INDEX, fragment->name);
-    return e_int(lower->arena, slot < 0 ? 0 : slot);
+    const Layout *layout = fragment->layout;
+    bool replicated = layout && tv_replicas(layout) == tv_threads(layout);
+    for (int64_t v = 0; replicated && v < tv_values(layout); v++) {
+        int64_t out[LAYOUT_MAX_RANK], at;
+        bool same = true;
+        layout_eval(layout, (int64_t[]){0, v}, out);
+        for (int d = 0; d < count; d++) same &= expr_const(indices[d], &at) && at == out[d];
+        if (same) return e_int(lower->arena, v);
+    }
+    diag(lower->context->sink, loc, T_FRAGMENT_INDEX, fragment->name);
+    return e_int(lower->arena, 0);
 }
 
 Expr *lower_load(Lower *lower, Expr *expr) {

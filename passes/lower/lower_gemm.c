@@ -246,15 +246,6 @@ void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
                multiplied(gemm, b, j, p), arg_element(arena, gemm->acc, c));
 }
 
-// A constant or variable itself; else a new variable.
-static Expr *bound(Gemm *gemm, const char *name, Expr *value, Block *out) {
-    value = lower_simple(gemm->lower, value);
-    if (value->kind == EXPR_INT || value->kind == EXPR_VAR) return value;
-    Expr *var = block_let(gemm->arena, out, name, value, place(gemm));
-    facts_bind(gemm->lower->facts, var->var, value);
-    return var;
-}
-
 // Declares the operand's registers; its instruction tiles are split over `warps` warps; this is number `warp`.
 static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Block *body) {
     Arena *arena = gemm->arena;
@@ -306,9 +297,9 @@ void gemm_begin(Gemm *gemm, int sets, Block *body) {
     begin_wide(gemm, GEMM_B, body);
     Expr *warp = e_over(arena, lower_thread(gemm->lower), target->warp_lanes);
     Expr *m = e_rem(arena, warp, warps_m), *n = e_rem(arena, e_over(arena, warp, warps_m), warps_n);
-    gemm->lane = bound(gemm, "lane", lower_lane(gemm->lower), body);
-    a->corner = bound(gemm, "row0", e_times(arena, m, a->tiles * a->extent), body);
-    b->corner = bound(gemm, "column0", e_times(arena, n, b->tiles * b->extent), body);
+    gemm->lane = lower_named(gemm->lower, "lane", lower_lane(gemm->lower), place(gemm), body);
+    a->corner = lower_named(gemm->lower, "row0", e_times(arena, m, a->tiles * a->extent), place(gemm), body);
+    b->corner = lower_named(gemm->lower, "column0", e_times(arena, n, b->tiles * b->extent), place(gemm), body);
 }
 
 static void lower_mma(Gemm *gemm, Block *out) {
@@ -327,8 +318,7 @@ static Expr *multiply_add(Arena *arena, Type type, Expr *a, Expr *b, Expr *c) {
     a = e_cast(arena, type, a);
     b = e_cast(arena, type, b);
     if (!type_is_float(type)) return e_add(arena, c, e_mul(arena, a, b));
-    Arg args[3] = {arg_value(a), arg_value(b), arg_value(c)};
-    return e_call(arena, OP_FMA, 3, args);
+    return E_CALL(arena, OP_FMA, arg_value(a), arg_value(b), arg_value(c));
 }
 
 // for (k) unroll (r) acc[r] += a[row(t, r), k] * b[k, column(t, r)]; the back end merges equal loads.

@@ -129,10 +129,10 @@ static Expr *where(Arena *arena, Expr *condition, Expr *valid) {
 static void mask_copies(Arena *arena, Expr *condition, Block *block) {
     FOR_EACH_STMT_MUT (stmt, block) {
         if (!is_call(stmt, OP_CP_ASYNC)) continue;
-        Arg *args = stmt->call.args;
-        bool clipped = stmt->call.count > 3 && args[3].value;
-        Expr *valid = where(arena, condition, clipped ? args[3].value : args[2].value);
-        *stmt = *s_call(arena, OP_CP_ASYNC, 4, (Arg[]){args[0], args[1], args[2], arg_value(valid)});
+        CP_ASYNC_Operands copy;
+        call_operands(stmt, &copy);
+        Expr *valid = where(arena, condition, copy.valid ? copy.valid : copy.n);
+        call_set_arg(arena, stmt, OPERAND_INDEX(CP_ASYNC, valid), arg_value(valid));
     }
 }
 

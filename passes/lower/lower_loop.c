@@ -34,12 +34,7 @@ Expr *bind_index(Version *version, Block *out) {
     Expr *coordinates[LAYOUT_MAX_RANK], *padding = NULL;
     layout_forward(arena, facts, version->map, in, coordinates);
     for (int d = 0; d < loop->rank; d++) {
-        Expr *value = simplify_expr(arena, facts, coordinates[d]);
-        if (value->kind != EXPR_INT && value->kind != EXPR_VAR) {
-            Expr *var = block_let(arena, out, loop->iters[d]->name, value, loop->origin->loc);
-            facts_bind(facts, var->var, value);
-            value = var;
-        }
+        Expr *value = lower_named(version->lower, loop->iters[d]->name, coordinates[d], loop->origin->loc, out);
         version->first[d] = version->index_[d] = value;
         Expr *inside = e_lt(arena, value, e_int(arena, loop->extents[d]));
         if (version->map->out_shape[d] > loop->extents[d] && !prove(facts, inside))
@@ -48,15 +43,9 @@ Expr *bind_index(Version *version, Block *out) {
     return padding;
 }
 
-bool touches_registers(const Version *version) {
+bool touches_registers(const Version *version, bool writes) {
     VEC_EACH (const TileAccess, access, version->accesses)
-        if (access->buf->scope == SCOPE_FRAGMENT) return true;
-    return false;
-}
-
-static bool writes_registers(const Version *version) {
-    VEC_EACH (const TileAccess, access, version->accesses)
-        if (access->buf->scope == SCOPE_FRAGMENT && access->is_store) return true;
+        if (access->buf->scope == SCOPE_FRAGMENT && (access->is_store || !writes)) return true;
     return false;
 }
 
@@ -64,7 +53,7 @@ static bool writes_registers(const Version *version) {
 // loads are in flight.
 static int64_t unrolled_groups(const Version *version, int64_t groups) {
     enum { UNDER_WAY = 8 };
-    if (touches_registers(version) || groups <= UNDER_WAY) return groups;
+    if (touches_registers(version, false) || groups <= UNDER_WAY) return groups;
     int64_t count = UNDER_WAY;
     while (groups % count != 0) count--;
     return count;
@@ -114,7 +103,7 @@ static void emit_groups(const Version *plan, Block *out) {
     version.group = e_plus(arena, version.group, version.from / version.vector);
     body = where(&version, bind_index(&version, body), body);
     if (loop.clip) body = where(&version, at_index(&version, loop.clip, version.first), body);   // the same for a group
-    if (version.first_replica && !writes_registers(&version)) {   // once per element is enough
+    if (version.first_replica && !touches_registers(&version, true)) {   // once per element is enough
         body = block_if(arena, body, version.first_replica);
         version.first_replica = NULL;
     }

@@ -39,7 +39,7 @@ Expr *guard_of(Version *version, const Buf *buf, int count, Expr *const *indices
 Expr *bind_index(Version *version, Block *out);
 // A loop over `count` groups, or one group; returns its body. *number: of the group among these.
 Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t count, Expr **number, Block *out);
-bool touches_registers(const Version *version);
+bool touches_registers(const Version *version, bool writes);   // writes: by stores
 
 // ---- accesses of groups (lower_loop_access.c) ----
 bool is_vector_access(const Version *version, const TileAccess *access);

@@ -157,7 +157,7 @@ static bool never_holds(Version *version, const Expr *condition, Expr *const *in
 // over registers begins after the former and ends before the latter.
 void leave_out(Version *version) {
     const Stmt *stmt = only_if(version->loop);
-    if (!stmt || !touches_registers(version)) return;
+    if (!stmt || !touches_registers(version, false)) return;
     if (expr_reads_memory(stmt->if_.condition) || !expr_is_pure(stmt->if_.condition)) return;
     int64_t first = version->values, last = -1;
     for (int64_t v = 0; v < version->values; v++) {

@@ -122,14 +122,6 @@ static Expr *simple(const Scan *scan, Expr *expr) {
     return lower_simple(scan->c.lower, expr);
 }
 
-static void put(const Scan *scan, Block *out, Buf *buf, Expr *slot, Expr *value) {
-    block_store1(scan->arena, out, buf, slot, value);
-}
-
-static Expr *get(const Scan *scan, Buf *buf, Expr *slot) {
-    return e_load1(scan->arena, buf, slot);
-}
-
 static Buf *declare(const Scan *scan, const char *name, int64_t count, Block *out) {
     return block_local(scan->arena, out, name, scan->c.type, count, scan->c.loc);
 }
@@ -170,9 +162,10 @@ static Expr *place(const Scan *scan, Expr *slot, Digits from, Digits to, int fix
 static void load_values(const Scan *scan, Buf *src, Block *out) {
     Expr *value;
     Block *body = counted(&scan->c, "r", tv_values(scan->layout), &value, out);
-    Expr *source = e_cast(scan->arena, scan->c.type, get(scan, lower_local(scan->c.lower, src), value));
+    Expr *source = e_cast(scan->arena, scan->c.type, e_load1(scan->arena, lower_local(scan->c.lower, src), value));
     Expr *inside = lower_inside(scan->c.lower, scan->layout, src, value);
-    put(scan, body, scan->run, value, inside ? e_select(scan->arena, inside, source, identity(&scan->c)) : source);
+    block_store1(scan->arena, body, scan->run, value,
+                 inside ? e_select(scan->arena, inside, source, identity(&scan->c)) : source);
 }
 
 // to[digit = i + 1] gets from[digit = i] added, for all i in order: inclusive sums along the digit if `from` is `to`.
@@ -184,7 +177,8 @@ static void sum_along(const Scan *scan, Buf *from, Digits digits, Buf *to, Digit
     body = counted(&scan->c, "i", scan->layout->in[TV_VALUE].modes[mode].extent - 1, &step, body);
     Expr *here = place(scan, slot, rest, to_digits, mode, e_plus(scan->arena, step, 1));
     Expr *before = place(scan, slot, rest, digits, mode, step);
-    put(scan, body, to, here, combined(&scan->c, get(scan, from, before), get(scan, to, here)));
+    block_store1(scan->arena, body, to, here,
+                 combined(&scan->c, e_load1(scan->arena, from, before), e_load1(scan->arena, to, here)));
 }
 
 // `buf` holds sums along the digit; returns the last ones.
@@ -194,7 +188,8 @@ static Buf *last_along(const Scan *scan, Buf *buf, Digits digits, int mode, Bloc
     int64_t count = digits_count(scan->layout, rest);
     Buf *total = declare(scan, "total", count, out);
     Block *body = counted(&scan->c, "d", count, &slot, out);
-    put(scan, body, total, slot, get(scan, buf, place(scan, slot, rest, digits, mode, last)));
+    block_store1(scan->arena, body, total, slot,
+                 e_load1(scan->arena, buf, place(scan, slot, rest, digits, mode, last)));
     return total;
 }
 
@@ -209,8 +204,8 @@ static void scan_values(Scan *scan, const Level *level, bool more, Block *out) {
 static void add_before(const Scan *scan, Buf *before, Block *out) {
     Expr *slot;
     Block *body = counted(&scan->c, "d", digits_count(scan->layout, scan->vectors), &slot, out);
-    Expr *from = get(scan, before, place(scan, slot, scan->vectors, scan->left, -1, NULL));
-    put(scan, body, scan->base, slot, combined(&scan->c, from, get(scan, scan->base, slot)));
+    Expr *from = e_load1(scan->arena, before, place(scan, slot, scan->vectors, scan->left, -1, NULL));
+    block_store1(scan->arena, body, scan->base, slot, combined(&scan->c, from, e_load1(scan->arena, scan->base, slot)));
 }
 
 // ---- in the warp ----
@@ -222,18 +217,20 @@ static void scan_lanes(const Scan *scan, const ThreadDigit *along, bool more, Bl
     Expr *digit = named(scan, "along", simple(scan, e_rem(arena, thread_digit(scan, along), along->within)), out);
     Buf *before = declare(scan, "before", count, out);
     Block *body = counted(&scan->c, "d", count, &slot, out);
-    Expr *total = get(scan, scan->total, slot);
+    Expr *total = e_load1(scan->arena, scan->total, slot);
     for (int64_t step = 1; step < along->within; step *= 2) {
         Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, e_int(arena, step * weight)), body);
         Expr *reaches = e_lt(arena, digit, e_int(arena, step));
-        put(scan, body, scan->total, slot, e_select(arena, reaches, total, combined(&scan->c, other, total)));
+        block_store1(scan->arena, body, scan->total, slot,
+                     e_select(arena, reaches, total, combined(&scan->c, other, total)));
     }
     Expr *other = named(scan, "other", e_call2(arena, OP_SHFL_UP, total, e_int(arena, weight)), body);
-    put(scan, body, before, slot, e_select(arena, e_lt(arena, digit, e_int(arena, 1)), identity(&scan->c), other));
+    block_store1(scan->arena, body, before, slot,
+                 e_select(arena, e_lt(arena, digit, e_int(arena, 1)), identity(&scan->c), other));
     if (more) {
         Expr *behind = e_times(arena, e_sub(arena, e_int(arena, along->within - 1), digit), weight);
         Expr *last = simple(scan, e_add(arena, lane, behind));
-        put(scan, body, scan->total, slot, e_call2(arena, OP_SHFL_IDX, total, last));
+        block_store1(scan->arena, body, scan->total, slot, e_call2(arena, OP_SHFL_IDX, total, last));
     }
     add_before(scan, before, out);
 }
@@ -301,12 +298,13 @@ static void write_totals(const Scan *scan, const Exchange *x, Block *out) {
     Expr *first = is_first(scan, x, spread);
     if (spread) first = e_both(arena, first, e_lt(arena, lower_lane(c->lower), e_int(arena, c->blocks)));
     Block *inside = counted(c, "d", x->count, &slot, block_if(arena, out, first));
-    scratch_store(c, spread, scratch_row(scan, x, x->mine, slot), zero, get(scan, scan->total, slot), inside);
+    scratch_store(c, spread, scratch_row(scan, x, x->mine, slot), zero, e_load1(scan->arena, scan->total, slot),
+                  inside);
 }
 
 static void push_butterflies(const Scan *scan, Buf *buf, Expr *slot, int64_t lanes, Block *out) {
     for (int64_t mask = 1; mask < lanes; mask *= 2)
-        put(scan, out, buf, slot, butterfly(&scan->c, buf, slot, mask, out));
+        block_store1(scan->arena, out, buf, slot, butterfly(&scan->c, buf, slot, mask, out));
 }
 
 // before[slot] = the totals of the warps before this one; total[slot] = of all warps.
@@ -315,14 +313,15 @@ static void read_totals(const Scan *scan, const Exchange *x, Buf *before, bool m
     int64_t lanes = x->agree ? lanes_that_share(&scan->c, x->digit->above) : 1;
     Expr *slot, *partial;
     Block *body = counted(&scan->c, "d", x->count, &slot, out);
-    put(scan, body, before, slot, identity(&scan->c));
-    if (more) put(scan, body, scan->total, slot, identity(&scan->c));
+    block_store1(scan->arena, body, before, slot, identity(&scan->c));
+    if (more) block_store1(scan->arena, body, scan->total, slot, identity(&scan->c));
     Block *each = each_partial(&scan->c, x->digit->above, lanes, &partial, body);
     Expr *piece = scratch_load(&scan->c, scratch_row(scan, x, partial, slot), e_int(arena, 0));
     Expr *other = named(scan, "other", piece, each);
-    Expr *sum = get(scan, before, slot), *all = get(scan, scan->total, slot);
-    put(scan, each, before, slot, e_select(arena, e_lt(arena, partial, x->mine), combined(&scan->c, sum, other), sum));
-    if (more) put(scan, each, scan->total, slot, combined(&scan->c, all, other));
+    Expr *sum = e_load1(scan->arena, before, slot), *all = e_load1(scan->arena, scan->total, slot);
+    block_store1(scan->arena, each, before, slot,
+                 e_select(arena, e_lt(arena, partial, x->mine), combined(&scan->c, sum, other), sum));
+    if (more) block_store1(scan->arena, each, scan->total, slot, combined(&scan->c, all, other));
     push_butterflies(scan, before, slot, lanes, body);
     if (more) push_butterflies(scan, scan->total, slot, lanes, body);
 }
@@ -358,13 +357,13 @@ static void scan_vectors(Scan *scan, int first, Block *out) {
     int64_t count = digits_count(scan->layout, scan->vectors);
     scan->base = declare(scan, "base", count, out);
     Block *body = counted(&scan->c, "d", count, &slot, out);
-    put(scan, body, scan->base, slot, identity(&scan->c));
+    block_store1(scan->arena, body, scan->base, slot, identity(&scan->c));
     if (first > 0) {
         scan->total = last_along(scan, scan->run, scan->all, scan->levels.items[0].mode, out);
     } else {
         scan->total = declare(scan, "total", count, out);
         body = counted(&scan->c, "d", count, &slot, out);
-        put(scan, body, scan->total, slot, get(scan, scan->run, slot));
+        block_store1(scan->arena, body, scan->total, slot, e_load1(scan->arena, scan->run, slot));
     }
     scan->left = scan->vectors;
     for (int l = first; l < scan->levels.count; l++) scan_level(scan, l, out);
@@ -373,12 +372,12 @@ static void scan_vectors(Scan *scan, int first, Block *out) {
 static void store_results(const Scan *scan, Buf *to, Block *out) {
     Expr *value;
     Block *body = counted(&scan->c, "r", tv_values(scan->layout), &value, out);
-    Expr *result = get(scan, scan->run, value);
+    Expr *result = e_load1(scan->arena, scan->run, value);
     if (scan->base) {
-        Expr *before = get(scan, scan->base, place(scan, value, scan->all, scan->vectors, -1, NULL));
+        Expr *before = e_load1(scan->arena, scan->base, place(scan, value, scan->all, scan->vectors, -1, NULL));
         result = combined(&scan->c, before, result);
     }
-    put(scan, body, to, value, e_cast(scan->arena, to->type, result));
+    block_store1(scan->arena, body, to, value, e_cast(scan->arena, to->type, result));
 }
 
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out) {

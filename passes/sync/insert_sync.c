@@ -172,13 +172,11 @@ static bool needs_sync(const Block *body) {
 
 static bool reuses_global(Arena *arena, const Stmt *role) {
     EffectVec effects = {0};
-    for (int i = 0; i < role->role.body.count; i++)
-        if (role->role.body.items[i]->kind != STMT_THREAD) path_effects(arena, role->role.body.items[i], &effects);
-    for (int i = 0; i < effects.count; i++)
-        for (int j = 0; j < effects.count; j++) {
-            const Effect *a = &effects.items[i], *b = &effects.items[j];
-            if (i != j && a->buf == b->buf && a->access != ACCESS_READ && a->buf->scope == SCOPE_GLOBAL) return true;
-        }
+    FOR_EACH_ITEM (stmt, &role->role.body)
+        if (stmt->kind != STMT_THREAD) path_effects(arena, stmt, &effects);
+    VEC_EACH (const Effect, a, &effects)
+        VEC_EACH (const Effect, b, &effects)
+            if (a != b && a->buf == b->buf && a->access != ACCESS_READ && a->buf->scope == SCOPE_GLOBAL) return true;
     return false;
 }
 
@@ -194,14 +192,13 @@ static Map *find_awaited(Arena *arena, const Stmt *role) {
 static bool awaits_its_own(Arena *arena, const Block *block, const Stmt *role, const Map *awaited) {
     int own = 0;
     Map *seen = map_new(arena);
-    for (int i = 0; i < block->count; i++) {
+    FOR_EACH_ITEM (stmt, block) {
         EffectVec effects = {0};
-        if (block->items[i]->kind == STMT_ROLE) path_effects(arena, block->items[i], &effects);
-        for (int e = 0; e < effects.count; e++) {
-            const Buf *buf = buf_root(effects.items[e].buf);
-            if (effects.items[e].access == ACCESS_READ || effects.items[e].op == OP_AWAIT || !map_has(awaited, buf))
-                continue;
-            if (block->items[i] != role) return false;
+        if (stmt->kind == STMT_ROLE) path_effects(arena, stmt, &effects);
+        VEC_EACH (const Effect, effect, &effects) {
+            const Buf *buf = buf_root(effect->buf);
+            if (effect->access == ACCESS_READ || effect->op == OP_AWAIT || !map_has(awaited, buf)) continue;
+            if (stmt != role) return false;
             own += !map_has(seen, buf);
             map_put(seen, buf, seen);
         }

@@ -705,11 +705,9 @@ static void find_written(SyncModel *m) {
         if (effect->access != ACCESS_READ) map_put(m->written, effect->buf, effect->buf);
         if (effect->op == OP_PEER) map_put(m->peered, effect->buf, effect->buf);
     }
-    for (int i = 0; i < effects.count; i++)
-        for (int j = 0; j < i; j++) {
-            Buf *buf = effects.items[i].buf;
-            if (buf == effects.items[j].buf && map_has(m->written, buf)) map_put(m->reused, buf, buf);
-        }
+    VEC_EACH (const Effect, a, &effects)
+        VEC_EACH (const Effect, b, &effects)
+            if (a != b && a->buf == b->buf && map_has(m->written, a->buf)) map_put(m->reused, a->buf, a->buf);
 }
 
 // Every access is found and numbered before the first scenario.

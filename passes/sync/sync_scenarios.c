@@ -150,9 +150,8 @@ static void find_period(Scenarios *m, Block *body) {
     FOR_EACH_STMT (stmt, body)
         for (int i = 0; is_loop(stmt, LOOP_PARALLEL) && i < stmt->loop.count; i++)
             map_put(m->elements, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
-    Visitor visitor = {.expr = period_expr, .user = m};
     m->period = m->common = 1;
-    visit_block(&visitor, body);
+    visit_block(&(Visitor){.expr = period_expr, .user = m}, body);
 }
 
 enum { MOST_SCENARIOS = 300 };

@@ -81,8 +81,7 @@ static Expr *contract(Arena *arena, Expr *expr) {
     if (!any_expr(expr, is_float, NULL)) return expr;
     Map *kept = map_new(arena);
     visit_expr(&(Visitor){.expr = find_ieee, .user = kept}, expr);
-    Mapper mapper = {.arena = arena, .expr = contract_node, .user = kept};
-    return map_expr(&mapper, expr);
+    return map_expr(&(Mapper){.arena = arena, .expr = contract_node, .user = kept}, expr);
 }
 
 // ---- expressions ----
