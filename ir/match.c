@@ -31,11 +31,6 @@ bool match_reduce(const Stmt *stmt, ReduceOp *out) {
     return false;
 }
 
-bool match_scan(const Stmt *stmt, ScanOp *out) {
-    if (is_scan(stmt)) return *out = scan_of(stmt), true;
-    return false;
-}
-
 bool is_copy_between(const Stmt *stmt, Scope from, Scope to) {
     if (!is_call(stmt, OP_COPY)) return false;
     const Region *src = ARG(stmt, COPY, src).region, *dst = ARG(stmt, COPY, dst).region;

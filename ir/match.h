@@ -97,7 +97,6 @@ static inline bool is_scan(const Stmt *stmt) {
     return is_call_of(stmt, OP_CLASS_SCAN);
 }
 bool match_reduce(const Stmt *stmt, ReduceOp *out);
-bool match_scan(const Stmt *stmt, ScanOp *out);
 
 // ---- copies by where they read and write ----
 bool is_copy_between(const Stmt *stmt, Scope from, Scope to);

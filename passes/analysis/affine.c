@@ -101,8 +101,8 @@ bool affine_is_const(const Affine *a, int64_t *value) {
     return true;
 }
 
-// Terms are sorted and never 0, so a difference is constant exactly if the terms are equal.
-bool affine_distance(const Affine *a, const Affine *b, int64_t *distance) {
+// b - a, if constant: terms are sorted and never 0, so it is exactly if the terms are equal.
+static bool affine_distance(const Affine *a, const Affine *b, int64_t *distance) {
     if (!a->known || !b->known || a->count != b->count) return false;
     for (int i = 0; i < a->count; i++)
         if (a->terms[i].atom != b->terms[i].atom || a->terms[i].factor != b->terms[i].factor) return false;

@@ -32,5 +32,4 @@ Affine affine_more(AffineEnv *env, int64_t multiple,
 bool affine_range(const AffineEnv *env, const Affine *a, int64_t *low, int64_t *high);
 Affine affine_add(Affine a, Affine b, int64_t factor);   // a + factor * b
 bool affine_is_const(const Affine *a, int64_t *value);
-bool affine_distance(const Affine *a, const Affine *b, int64_t *distance);   // b - a, if constant
 bool affine_same(const Affine *a, const Affine *b);

@@ -21,7 +21,8 @@ Expr **region_indices(Arena *arena, const Region *region, Expr *const *at) {
     return indices;
 }
 
-Expr *region_clip(Arena *arena, const Region *region, Expr *const *at) {
+// The element at `at` lies within the region's dynamic extents; NULL when it always does.
+static Expr *region_clip(Arena *arena, const Region *region, Expr *const *at) {
     Expr *inside = NULL;
     for (int d = 0, kept = 0; d < region->count; d++) {
         const RegionDim *dim = &region->dims[d];

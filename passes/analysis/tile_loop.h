@@ -19,8 +19,6 @@ bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop);
 const Layout *stmt_layout(Arena *arena, const Stmt *stmt);   // its @map; NULL: none
 // Buffer indices of the operand element at tile coordinates `at` (one per kept dim of the region, after `.T`).
 Expr **region_indices(Arena *arena, const Region *region, Expr *const *at);
-// The element at `at` lies within the region's dynamic extents; NULL when it always does.
-Expr *region_clip(Arena *arena, const Region *region, Expr *const *at);
 
 // One load or store of a buffer element in a loop's body.
 typedef struct TileAccess {

@@ -92,31 +92,23 @@ static bool writes(const EffectVec *effects, const Buf *buf) {
     return false;
 }
 
-int stmt_alone(const Stmt *stmt, Stmt *alone, Block bodies[2]) {
-    Block *own[2];
-    *alone = *stmt;
-    int count = stmt_bodies(alone, own);
-    for (int b = 0; b < count; b++) {
-        bodies[b] = *own[b];
-        *own[b] = (Block){0};
-    }
-    return count;
+Stmt stmt_alone(const Stmt *stmt) {
+    Stmt alone = *stmt;
+    FOR_EACH_BODY (body, &alone) *body = (Block){0};
+    return alone;
 }
 
 void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
-    Stmt alone;
-    Block bodies[2];
-    EffectVec effects[2] = {{0}, {0}};
-    int count = stmt_alone(stmt, &alone, bodies);
+    Stmt alone = stmt_alone(stmt);
+    EffectVec first = {0};   // of the first body
     stmt_effects(arena, &alone, out);
-    for (int b = 0; b < count; b++)
-        for (int i = 0; i < bodies[b].count; i++) path_effects(arena, bodies[b].items[i], &effects[b]);
-    for (int b = 0; b < count; b++)
-        for (int i = 0; i < effects[b].count; i++) {
-            const Effect *effect = &effects[b].items[i];
-            bool again = b == 1 && effect->access == ACCESS_WRITE && writes(&effects[0], effect->buf);
-            if (!again) vec_push(arena, out, *effect);
-        }
+    FOR_EACH_BODY (body, stmt) {
+        EffectVec effects = {0};
+        FOR_EACH_ITEM (below, body) path_effects(arena, below, &effects);
+        VEC_EACH (const Effect, effect, &effects)
+            if (effect->access != ACCESS_WRITE || !writes(&first, effect->buf)) vec_push(arena, out, *effect);
+        first = effects;
+    }
 }
 
 Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes) {

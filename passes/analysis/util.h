@@ -46,8 +46,7 @@ Expr *copy_slot(const Stmt *copy);
 // `aligned(buf, bytes)`.
 Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);
 
-// A copy of the statement with empty bodies; `bodies`: its bodies. Returns their number.
-int stmt_alone(const Stmt *stmt, Stmt *alone, Block bodies[2]);
+Stmt stmt_alone(const Stmt *stmt);   // the statement with empty bodies
 
 static inline bool is_memory(const Buf *buf) {   // not registers
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;

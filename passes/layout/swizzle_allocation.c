@@ -187,8 +187,7 @@ static void live_role(Lifetimes *lifetimes, const Stmt *role) {
 }
 
 static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
-    Stmt alone;
-    Block bodies[2];
+    Stmt alone = stmt_alone(stmt);
     lifetimes->clock++;
     switch (stmt->kind) {
     case STMT_DECL:
@@ -203,7 +202,6 @@ static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
         else live_loop(lifetimes, stmt, &stmt->loop.body);
         return;
     default:
-        stmt_alone(stmt, &alone, bodies);
         live_stmt_itself(lifetimes, &alone);
         FOR_EACH_BODY (body, stmt) live_block(lifetimes, body);
     }

@@ -27,7 +27,6 @@
 int reduce_op_axis(const Stmt *stmt);           // of a reduction or scan
 bool reduces_to_partials(const Stmt *reduce);   // dst keeps the axis, with one element for each partial result
 Expr *reduce_identity(Arena *arena, OpId op, Type type);
-Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b);   // of two partial results
 // The source's layout with only the reduced digits along the axis (tv_split_axis), and the destination's. NULL: the
 // threads along the axis cannot be split into that many partial results.
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src);
@@ -44,12 +43,7 @@ Region *stmt_scratch(const Stmt *stmt);   // of a reduction or scan; NULL: it ha
 
 // Operand numbers (ir/match.h names operands; loops over operands need numbers).
 enum { GEMM_A = OPERAND_INDEX(GEMM, a), GEMM_B = OPERAND_INDEX(GEMM, b), GEMM_ACC = OPERAND_INDEX(GEMM, acc) };
-enum {
-    COPY_FROM = OPERAND_INDEX(COPY, src),
-    COPY_TO = OPERAND_INDEX(COPY, dst),
-    COPY_BAR = OPERAND_INDEX(COPY, bar),
-    COPY_EVICT_FIRST = OPERAND_INDEX(COPY, evict_first)
-};
+enum { COPY_FROM = OPERAND_INDEX(COPY, src), COPY_TO = OPERAND_INDEX(COPY, dst) };
 
 // ---- gemm by mma: operands in shared memory ----
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NULL: fma

@@ -263,16 +263,9 @@ static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Bloc
     o->local = in_fragment(o)
                    ? lower_local(gemm->lower, buf)
                    : block_local(arena, body, is_a ? "a" : "b", buf->type, sets * o->tiles * o->values, place(gemm));
-}
-
-// Registers of the instruction's type: for one tile of a, for all tiles of b.
-static void begin_wide(Gemm *gemm, int operand, Block *body) {
-    GemmOperand *o = &gemm->operands[operand];
-    bool is_a = operand == GEMM_A;
-    if (!is_converted(gemm->info, gemm->stmt, operand)) return;
-    o->wide = block_local(gemm->arena, body, is_a ? "wide_a" : "wide_b",
-                          type_named(is_a ? gemm->info->a_type : gemm->info->b_type), (is_a ? 1 : o->tiles) * o->values,
-                          place(gemm));
+    if (is_converted(info, gemm->stmt, operand))   // for one tile of a, for all tiles of b
+        o->wide = block_local(arena, body, is_a ? "wide_a" : "wide_b", type_named(is_a ? info->a_type : info->b_type),
+                              (is_a ? 1 : o->tiles) * o->values, place(gemm));
 }
 
 void gemm_begin(Gemm *gemm, int sets, Block *body) {
@@ -293,8 +286,6 @@ void gemm_begin(Gemm *gemm, int sets, Block *body) {
     gemm->c_values = layout_extent_in(instruction_layout(arena, gemm->info->c_layout), TV_VALUE);
     begin_operand(gemm, GEMM_A, warps_m, sets, body);
     begin_operand(gemm, GEMM_B, warps_n, sets, body);
-    begin_wide(gemm, GEMM_A, body);
-    begin_wide(gemm, GEMM_B, body);
     Expr *warp = e_over(arena, lower_thread(gemm->lower), target->warp_lanes);
     Expr *m = e_rem(arena, warp, warps_m), *n = e_rem(arena, e_over(arena, warp, warps_m), warps_n);
     gemm->lane = lower_named(gemm->lower, "lane", lower_lane(gemm->lower), place(gemm), body);

@@ -42,7 +42,6 @@ Block *group_loop(Version *version, LoopKind kind, const char *name, int64_t cou
 bool touches_registers(const Version *version, bool writes);   // writes: by stores
 
 // ---- accesses of groups (lower_loop_access.c) ----
-bool is_vector_access(const Version *version, const TileAccess *access);
 void group_in_vectors(Version *version, Block *out);
 
 bool can_start(const Version *version);

@@ -9,7 +9,7 @@ static bool keeps_runs(const Buf *buf, int64_t vector) {
     return stages && layout_keeps_runs(buf->layout, vector);
 }
 
-bool is_vector_access(const Version *version, const TileAccess *access) {
+static bool is_vector_access(const Version *version, const TileAccess *access) {
     return version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
            access_in_vectors(version->loop, version->accesses, access, version->fast) &&
            keeps_runs(access->buf, version->vector);

@@ -58,19 +58,6 @@ typedef struct Reduce {
     int64_t count;               // results per thread
 } Reduce;
 
-Expr *reduce_combine(Arena *arena, OpId op, Expr *a, Expr *b) {
-    switch (op) {
-    case OP_REDUCE_SUM: return e_add(arena, a, b);
-    case OP_REDUCE_PROD: return e_mul(arena, a, b);
-    case OP_REDUCE_MAX: return e_max(arena, a, b);
-    case OP_REDUCE_MIN: return e_min(arena, a, b);
-    case OP_REDUCE_ANY: return e_binary(arena, BIN_LOGICAL_OR, a, b);
-    default:
-        EXPECT(arena_failure(arena), op == OP_REDUCE_ALL, "operation %d combines no partial results", op);
-        return e_binary(arena, BIN_LOGICAL_AND, a, b);
-    }
-}
-
 static int64_t integer_limit(Type type, bool largest) {
     int bits = type_bits(type);
     if (type_kind(type) == KIND_UINT) return largest ? int_wrap(type, -1) : 0;
@@ -96,7 +83,16 @@ Expr *reduce_identity(Arena *arena, OpId op, Type type) {
 // ---- shared with scans ----
 
 Expr *combined(const Combiner *c, Expr *a, Expr *b) {
-    return reduce_combine(c->arena, c->op, a, b);
+    switch (c->op) {
+    case OP_REDUCE_SUM: return e_add(c->arena, a, b);
+    case OP_REDUCE_PROD: return e_mul(c->arena, a, b);
+    case OP_REDUCE_MAX: return e_max(c->arena, a, b);
+    case OP_REDUCE_MIN: return e_min(c->arena, a, b);
+    case OP_REDUCE_ANY: return e_binary(c->arena, BIN_LOGICAL_OR, a, b);
+    default:
+        EXPECT(arena_failure(c->arena), c->op == OP_REDUCE_ALL, "operation %d combines no partial results", c->op);
+        return e_binary(c->arena, BIN_LOGICAL_AND, a, b);
+    }
 }
 
 Expr *identity(const Combiner *c) {

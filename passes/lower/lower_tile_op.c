@@ -24,11 +24,6 @@
 
 // ---- statements ----
 
-static bool is_loop_op(const Stmt *stmt) {
-    return is_loop(stmt, LOOP_PARALLEL) || is_call(stmt, OP_COPY) || is_call(stmt, OP_FILL) ||
-           is_call(stmt, OP_TRANSPOSE);
-}
-
 static void not_lowered(Lower *lower, const Stmt *stmt, const char *what) {
     diag(lower->context->sink, stmt->loc, T_NOT_LOWERED, what);
 }
@@ -178,9 +173,12 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         lower_transpose(lower, stmt, out);
         return;
     }
-    if (is_loop_op(stmt)) {
-        if (tile_loop_of(lower->arena, stmt, &loop)) lower_loop(lower, stmt, &loop, 0, 0, out);
-        else not_lowered(lower, stmt, "this loop");
+    if (tile_loop_of(lower->arena, stmt, &loop)) {
+        lower_loop(lower, stmt, &loop, 0, 0, out);
+        return;
+    }
+    if (is_loop(stmt, LOOP_PARALLEL)) {
+        not_lowered(lower, stmt, "this loop");
         return;
     }
     switch (stmt->kind) {

@@ -47,7 +47,7 @@ typedef struct Waits {
 } Waits;
 
 static bool is_load(const Stmt *stmt) {
-    return (via_is(stmt, VIA_TMA) || by_bulk(stmt)) && is_global_to_shared_copy(stmt) && !call_region(stmt, COPY_BAR);
+    return (via_is(stmt, VIA_TMA) || by_bulk(stmt)) && is_global_to_shared_copy(stmt) && !copy_of(stmt).bar;
 }
 
 static Buf *tile_of(const Stmt *copy) {

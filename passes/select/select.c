@@ -348,7 +348,7 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
         set_via(s, stmt, VIA_NONE);
     }
     bool line = by_bulk(stmt), asked = line || via_is(stmt, VIA_TMA);
-    asked &= (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt)) && !call_region(stmt, COPY_BAR);
+    asked &= (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt)) && !copy_of(stmt).bar;
     if (asked && (line ? block_bulk(s, stmt, facts, true) : s->specialized || tma_simple(s, stmt, facts, true))) return;
     if (asked) via_set(s->arena, stmt, VIA_NONE);   // another mechanism
     if (via_of(stmt) != VIA_NONE) return;

@@ -220,11 +220,9 @@ static void tma_accesses(Arena *arena, Stmt *stmt, const Stmt *copy, MemAccessVe
 
 void stmt_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     TileLoop loop;
-    Stmt alone;
-    Block bodies[2];
+    Stmt alone = stmt_alone(stmt);
     const Stmt *copy = tma_copy(arena, stmt);
     if (!is_leaf(stmt)) {
-        stmt_alone(stmt, &alone, bodies);
         visited_accesses(arena, stmt, &alone, out);
     } else if (copy) {
         tma_accesses(arena, stmt, copy, out);

@@ -31,12 +31,6 @@
 #include "passes/lower/lower.h"
 #include "support/map.h"
 
-typedef struct PartialReductions {
-    PassContext *context;
-    Arena *arena;
-    bool changed;
-} PartialReductions;
-
 // One candidate: what is found about the statements that update `sum`.
 typedef struct Sum {
     Arena *arena;
@@ -137,13 +131,11 @@ static bool stmt_updates_only(Sum *s, Stmt *stmt, bool in_loop) {
             if (i != at && stmt_uses_buf(stmt->loop.body.items[i], s->sum)) return false;
         return s->scales = at >= 0;
     }
-    Stmt alone;
-    Block bodies[2];
+    Stmt alone = stmt_alone(stmt);
     bool loops = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-    int count = stmt_alone(stmt, &alone, bodies);
     if (stmt_uses_buf(&alone, s->sum)) return false;
-    for (int b = 0; b < count; b++)
-        if (!updates_only(s, &bodies[b], in_loop || loops)) return false;
+    FOR_EACH_BODY (body, stmt)
+        if (!updates_only(s, body, in_loop || loops)) return false;
     return true;
 }
 
@@ -250,8 +242,8 @@ static int fill_before(const Sum *s, const Block *block, int at) {
 }
 
 // Statements from .. to - 1 of the block update the sum only.
-static void reductions(PartialReductions *d, Block *block, int from, int to, Sum *s) {
-    Arena *arena = d->arena;
+static void reductions(PassContext *context, Block *block, int from, int to, Sum *s) {
+    Arena *arena = context->arena;
     const Stmt *first = s->reduce;
     int64_t partials = tv_threads_along(source_layout(first), reduce_op_axis(first));
     int fill = fill_before(s, block, from);
@@ -270,8 +262,7 @@ static void reductions(PartialReductions *d, Block *block, int from, int to, Sum
         if (i == to - 1) push_reduction_to_sum(s, &out);
     }
     *block = out;
-    d->changed = true;
-    REMARK(d->context, first->loc, T_PARTIAL_REDUCTION, s->sum->name, (long long)partials);
+    REMARK(context, first->loc, T_PARTIAL_REDUCTION, s->sum->name, (long long)partials);
 }
 
 static bool shares(const Sum *s) {
@@ -285,8 +276,8 @@ static bool shares(const Sum *s) {
 }
 
 // The longest run of statements from `from` on that update `sum` only, ending with one that does.
-static bool try_run(PartialReductions *d, Block *block, int from, Buf *sum) {
-    Sum s = {.arena = d->arena, .sum = sum};
+static bool try_run(PassContext *context, Block *block, int from, Buf *sum) {
+    Sum s = {.arena = context->arena, .sum = sum};
     int to = from;
     for (int i = from; i < block->count; i++) {
         Sum before = s;
@@ -297,34 +288,36 @@ static bool try_run(PartialReductions *d, Block *block, int from, Buf *sum) {
         if (stmt_uses_buf(block->items[i], sum)) to = i + 1;
     }
     if (!shares(&s)) return false;
-    reductions(d, block, from, to, &s);
+    reductions(context, block, from, to, &s);
     return true;
 }
 
-static void partial_in_block(PartialReductions *d, Block *block) {
+static bool partial_in_block(PassContext *context, Block *block) {
     VEC(Buf *) sums = {0};
-    Map *seen = map_new(d->arena);
+    Map *seen = map_new(context->arena);
+    bool changed = false;
     FOR_EACH_STMT (stmt, block) {
         if (!is_reduction(stmt) || !accumulates(stmt) || reduces_to_partials(stmt)) continue;
         Buf *sum = reduce_of(stmt).dst->buf;
         if (sum->scope != SCOPE_FRAGMENT || map_has(seen, sum)) continue;
         map_put(seen, sum, sum);
-        vec_push(d->arena, &sums, sum);
+        vec_push(context->arena, &sums, sum);
     }
     VEC_EACH_PTR (Buf, sum, &sums) {
         bool done = false;
         for (int i = 0; i < block->count && !done; i++)
             if (block->items[i]->kind != STMT_DECL && stmt_uses_buf(block->items[i], sum))
-                done = try_run(d, block, i, sum);
+                done = try_run(context, block, i, sum);
+        changed |= done;
     }
     FOR_EACH_ITEM (stmt, block)
         FOR_EACH_BODY (body, stmt)
-            if (!is_loop(stmt, LOOP_PARALLEL)) partial_in_block(d, body);
+            if (!is_loop(stmt, LOOP_PARALLEL)) changed |= partial_in_block(context, body);
+    return changed;
 }
 
 bool pass_partial_reductions(PassContext *context, Func *kernel) {
-    PartialReductions d = {.context = context, .arena = context->arena};
-    partial_in_block(&d, &kernel->body);
-    if (d.changed) pass_layout_inference(context, kernel);
-    return d.changed;
+    bool changed = partial_in_block(context, &kernel->body);
+    if (changed) pass_layout_inference(context, kernel);
+    return changed;
 }

@@ -177,7 +177,8 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
     push_when(s, adds, share, out);
 }
 
-void split_kernel(Arena *arena, Func *kernel, int blocks) {
+// In place, of a kernel that can.
+static void split_kernel(Arena *arena, Func *kernel, int blocks) {
     Split s = {.arena = arena, .blocks = blocks, .count = e_int(arena, blocks), .grid = (Stmt *)func_grid(kernel)};
     EXPECT(arena_failure(arena), find_pieces(kernel, &s.slices), "'%s' cannot be split", kernel->name);
     Block out = {0}, *body = &s.grid->grid.body;

@@ -29,8 +29,6 @@ bool tiles_lack_columns(const Target *target, const Func *kernel);
 bool can_split(const Target *target, const Func *kernel, int ctas);
 // Shared memory that a CTA's part of the tile needs, bytes.
 int64_t split_bytes(const Func *kernel);
-// In place, of a kernel that can.
-void split_kernel(Arena *arena, Func *kernel, int ctas);
 
 // The same for as many CTAs as the launch chooses, anywhere on the device, with workspace and in two launches.
 typedef struct SplitKWorkspace {
