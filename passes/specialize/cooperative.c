@@ -82,9 +82,9 @@ Stmt *clone_for_role(Maker *m, const Stmt *stmt) {
 
 Stmt *shell_of(Maker *m, const Stmt *stmt) {
     Arena *a = m->plan->arena;
-    Stmt alone;
-    Block bodies[2];
-    EXPECT(arena_failure(a), stmt_alone(stmt, &alone, bodies) > 0, "a statement of kind %d has no body", stmt->kind);
+    Stmt alone = stmt_alone(stmt);
+    EXPECT(arena_failure(a), stmt_bodies(&alone, (Block *[2]){0}) > 0, "a statement of kind %d has no body",
+           stmt->kind);
     Stmt *shell = clone_stmt(a, m->subst, &alone);
     if (is_pipelined(shell)) {
         shell->loop.kind = LOOP_SERIAL;
