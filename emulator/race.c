@@ -88,7 +88,7 @@ static const char *toucher_text(const Toucher *a) {
 }
 
 const char *touch_text(bool write, bool atomic) {
-    return atomic ? "updates" : write ? "writes" : "reads";
+    return atomic ? "atomically accesses" : write ? "writes" : "reads";
 }
 
 static void report_race(const Toucher *a, int64_t element, uint32_t other, bool other_writes, bool other_atomic,

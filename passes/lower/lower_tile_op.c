@@ -47,7 +47,9 @@ static void lower_block_store(Lower *lower, const Stmt *stmt, Block *out) {
     for (int d = 0; d < count; d++) indices[d] = lower_expr(lower, stmt->store.indices[d]);
     if (buf->scope == SCOPE_GLOBAL) guard = access_guard(arena, lower->facts, buf, count, indices);
     if (buf->scope != SCOPE_LOCAL) out = lower_single_thread(lower, guard, out);
-    block_push(arena, out, s_store_at(arena, lower_place(lower, buf, count, indices), value));
+    Stmt *store = s_store_at(arena, lower_place(lower, buf, count, indices), value);
+    store->loc = stmt->loc;
+    block_push(arena, out, store);
 }
 
 static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {

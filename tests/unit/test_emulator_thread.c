@@ -314,9 +314,9 @@ static void bank_conflicts_are_counted(void **state) {
 
 static void blocks_race_too(void **state) {
     expect_pass(*state, BLOCKS("y[b * 32 + t] = x[t];"));
-    expect_report(*state, BLOCKS("y[t] = x[t];"), "T0701");
-    expect_report(*state, BLOCKS("if (b == 0) y[t] = x[t] + y[t + 32]; else y[t + 32] = x[t];"), "T0701");
-    expect_report(*state, BLOCKS("y[b * 32 + t] = y[32 - b * 32 + t];"), "T0701");
+    expect_report(*state, BLOCKS("y[t] = x[t];"), "T0740");
+    expect_report(*state, BLOCKS("if (b == 0) y[t] = x[t] + y[t + 32]; else y[t + 32] = x[t];"), "T0740");
+    expect_report(*state, BLOCKS("y[b * 32 + t] = y[32 - b * 32 + t];"), "T0740");
     expect_pass(*state, BLOCKS("let old = atomic_add(y[t], 1.0);"));
 }
 
@@ -340,7 +340,7 @@ static const char flags[] =
 
 static void release_and_acquire_order_blocks(void **state) {
     expect_pass(*state, flags);
-    expect_report(*state, without(*state, flags, "store(", "release", "relaxed"), "T0701");
+    expect_report(*state, without(*state, flags, "store(", "release", "relaxed"), "T0740");
 }
 
 static const char handshake[] = "kernel k(x: f32[4, 32], y: out f32[4, 32]) {\n"

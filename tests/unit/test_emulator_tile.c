@@ -102,7 +102,7 @@ static const char blocks[] = "kernel k(x: f32[4], y: out f32[4]) {\n"
 
 static void blocks_have_elements_of_their_own(void **state) {
     expect_pass(*state, blocks);
-    expect_report(*state, without(*state, blocks, "copy(f", "y[b]", "y[b / 2]"), "T0701");
+    expect_report(*state, without(*state, blocks, "copy(f", "y[b]", "y[b / 2]"), "T0740");
 }
 
 static const char started[] = "kernel k(x: f32[4, 64], y: out f32[4, 64]) {\n"
