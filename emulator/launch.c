@@ -1,5 +1,6 @@
 // Launches: arguments to dims, the choice of a variant, and the run of a kernel, program or reference.
 #include "emulator/machine.h"
+#include "ir/print.h"
 #include <string.h>
 
 enum { DEFAULT_MULTIPROCESSORS = 4 };
@@ -243,13 +244,24 @@ bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *
 }
 
 // ---- the choice ----
+// The first part of a conjunction that does not hold; NULL: it holds.
+static const Expr *failing_condition(const Module *module, const Func *func, const Expr *condition, int count,
+                                     const EmuArg *args, const int64_t *dims) {
+    if (condition->kind == EXPR_BINARY && condition->binary.op == BIN_LOGICAL_AND) {
+        const Expr *first = failing_condition(module, func, condition->binary.a, count, args, dims);
+        return first ? first : failing_condition(module, func, condition->binary.b, count, args, dims);
+    }
+    Word holds;
+    bool known = host_value(module, func, condition, count, args, dims, module->arena, &holds);
+    return known && holds.i ? NULL : condition;
+}
+
 static bool accepts(const Module *module, const Func *func, int count, const EmuArg *args, const char **why) {
     int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
     if (!bind_dims(module, func, count, args, dims, module->arena, why)) return false;
-    Word holds = {.i = 1};
-    if (func->when && !host_value(module, func, func->when, count, args, dims, module->arena, &holds)) holds.i = 0;
-    if (!holds.i) *why = "its condition does not hold";
-    return holds.i != 0;
+    const Expr *fails = func->when ? failing_condition(module, func, func->when, count, args, dims) : NULL;
+    if (fails) *why = arena_printf(module->arena, "its condition %s does not hold", expr_text(module->arena, fails));
+    return !fails;
 }
 
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args) {

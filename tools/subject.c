@@ -53,12 +53,30 @@ bool subject_choose(Subject *s) {
     return found != NULL;
 }
 
+static bool is_scalar_param(const Func *func, const char *name) {
+    VEC_EACH (const Param, param, &func->params)
+        if (param->var && strcmp(param->var->name, name) == 0) return true;
+    return false;
+}
+
+static bool names_argument(const RunArg *given, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(given[i].name, name) == 0) return true;
+    return false;
+}
+
+// A compile-time name that is a scalar parameter needs its value once: -D gives the argument too.
 bool subject_args(Subject *s) {
     const Options *o = &s->tool->options;
     int count = o->operands.count - 1;
-    RunArg *given = NEW_ARRAY(s->tool->arena, RunArg, count + 1);
+    RunArg *given = NEW_ARRAY(s->tool->arena, RunArg, count + s->define_count + 1);
     for (int i = 0; i < count; i++)
         if (!subject_pair(s->tool, o->operands.items[i + 1], &given[i])) return false;
+    for (int i = 0; i < s->define_count; i++) {
+        const Define *define = &s->defines[i];
+        if (is_scalar_param(s->func, define->name) && !names_argument(given, count, define->name))
+            given[count++] = (RunArg){define->name, define->value};
+    }
     return run_make_args(s->tool->arena, s->tool->sink, s->func, count, given, (uint64_t)s->seed, &s->args);
 }
 
