@@ -333,8 +333,6 @@ static void convert(Inference *inference, Item *item, Buf *buf, const Layout *re
     if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
     else subst_stmt(subst, item->stmt);
     inference->changed = true;
-    REMARK(inference->context, item->stmt->loc, T_LAYOUT_CONVERSION, buf->name, layout_text(arena, buf->layout),
-           layout_text(arena, required));
 }
 
 // A layout in which every thread holds every element: the buffer's own layout if it is one.
