@@ -374,15 +374,17 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     int count = yypcontext_expected_tokens(context, expected, YYNTOKENS);
     yysymbol_kind_t token = yypcontext_token(context);
     const char *got = token_text(p, token, yypcontext_location(context));
-    const char *wanted = expected_text(p, expected, count);
+    const char *wanted = expected_text(p, expected, count), *hint = c_spelling_hint(p, *yypcontext_location(context));
+    Diag *d;
     if (token == YYSYMBOL_YYEOF && p->opened > 0) {
-        Diag *d = diag(p->sink, after_last(p), T_TRUNCATED, wanted);
+        d = diag(p->sink, after_last(p), T_TRUNCATED, wanted);
         diag_label(d, p->open[p->opened - 1], "opened here");
-    } else if (listed(expected, count, "';'")) {
-        diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got);
+    } else if (hint || !listed(expected, count, "';'")) {
+        d = diag(p->sink, *yypcontext_location(context), T_SYNTAX, got, wanted);
     } else {
-        diag(p->sink, *yypcontext_location(context), T_SYNTAX, got, wanted);
+        d = diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got);
     }
+    if (hint) diag_note(d, "%s", hint);
     return 0;
 }
 

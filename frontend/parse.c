@@ -105,10 +105,14 @@ void parse_close(Parse *p) {
     if (p->opened > 0) p->opened--;
 }
 
-const char *parse_source_text(Parse *p, Span span) {
+size_t parse_offset(const Parse *p, Span span) {
     size_t at = 0;
     for (int line = 1; line < span.line && at < p->length; at++) line += p->text[at] == '\n';
-    size_t start = at + (size_t)(span.column - 1), count = (size_t)(span.end_column - span.column);
+    return at + (size_t)(span.column - 1);
+}
+
+const char *parse_source_text(Parse *p, Span span) {
+    size_t start = parse_offset(p, span), count = (size_t)(span.end_column - span.column);
     if (start > p->length || count > p->length - start) return "this";
     return arena_printf(p->arena, "'%.*s'", count > 40 ? 40 : (int)count, p->text + start);
 }
