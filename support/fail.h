@@ -21,9 +21,9 @@ typedef struct Failure {
 
 #define FAILURE_CAUGHT(failure) ((failure)->kind = FAIL_NONE, (failure)->message[0] = 0, setjmp((failure)->point) != 0)
 
-// What `work` answers, with `after` done behind it. Where `work` leaves by the failure point, `after` is done on the
-// way to the caller's, which stands in `failure` again by then. What both see through `user` must not be in registers
-// of `work`.
+// Runs `work`, then `after`, and returns the result of `work`. If `work` leaves by the failure point, `after` runs, and
+// control goes on to the caller's failure point, which is restored in `failure`. `user` points to memory that both
+// share; it must not be in registers of `work`.
 bool fail_scope(Failure *failure, bool (*work)(void *user), void (*after)(void *user), void *user);
 
 _Noreturn void fail_out_of_memory(Failure *failure);

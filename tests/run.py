@@ -280,7 +280,7 @@ class Report:
 
 def list_steps(steps):
     for step in sorted(steps, key=lambda step: (step.tier, step.name)):
-        print(f"{step.tier}  {'' if step.seconds is None else f'{step.seconds:.1f}':>6}  {step.name}")
+        print(f"{step.tier}  {f'~{step.estimate:.1f}' if step.seconds is None else f'{step.seconds:.1f}':>6}  {step.name}")
     for tier in sorted({step.tier for step in steps}):
         own = [step for step in steps if step.tier == tier]
         print(f"tier {tier}: {len(own)} steps, {sum(step.estimate for step in own):.0f} s of CPU")

@@ -250,7 +250,7 @@ static void do_wait(SyncModel *m, State *s, int64_t groups) {
         if (!s->live.items[i].access->tma && s->live.items[i].age >= groups) land(m, &s->live.items[i]);
 }
 
-// Points of a grid are independent, also those that one block does in turn.
+// Tiles of a grid are independent, also those that one CTA computes one after the other.
 static void drop_globals(State *s) {
     int kept = 0;
     for (int i = 0; i < s->live.count; i++) {
@@ -311,8 +311,8 @@ static bool uses_mbarrier(const MemAccess *access) {
     return access->buf && access->buf->type == TYPE_MBARRIER && !(call && access->stmt->call.op == OP_MBARRIER_INIT);
 }
 
-// What is told to another block is awaited there by its mbarrier; and mbarriers, once they are, order what is done with
-// them.
+// A store to another CTA completes on an mbarrier there; and accesses to mbarriers are ordered by the mbarriers, once
+// they are initialised.
 static bool is_ordered(const MemAccess *before, const MemAccess *after) {
     return before->elsewhere || (uses_mbarrier(before) && uses_mbarrier(after));
 }

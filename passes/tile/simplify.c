@@ -88,7 +88,7 @@ static Expr *contract(Arena *arena, Expr *expr) {
 
 // An iterator that indexes a fragment stays, also where a condition leaves it one value: the element is the executing
 // thread's own because the index is the loop's. With v[63, c] in its place, layout inference would have to give element
-// (63, c) to whoever runs the loop.
+// (63, c) to the threads that execute the loop.
 typedef struct Hiding {
     Subst *shown;   // stand-ins, which facts know nothing about -> iterators
     bool any;

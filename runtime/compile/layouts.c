@@ -192,7 +192,7 @@ static void kernel(Page *page, Func *func) {
     context.sink = page->module->sink;
     context.target = page->target;
     page->kernel_text =
-        arena_printf(page->arena, "kernel %s%s", func->name, attr_get(func->attrs, ATTR_FALLBACK) ? " (general)" : "");
+        arena_printf(page->arena, "kernel %s%s", func->name, attr_get(func->attrs, ATTR_FALLBACK) ? " (fallback)" : "");
     page->accesses.count = 0;
     if (func->stage == STAGE_TILE) shared_accesses(&context, func, &page->accesses);
     if (page->form == LAYOUTS_TEXT) sb_printf(page->out, "%s\n", page->kernel_text);

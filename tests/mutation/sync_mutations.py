@@ -402,7 +402,7 @@ def texts(whole, case):
         yield " (in parts)" if attribute == SEPARATE else " (one of several)", alone, attribute
     general = general_only(whole)
     if general is not None:
-        yield " (general)", general, "@fallback"
+        yield " (fallback)", general, "@fallback"
 
 
 def statements(text, attribute, only):
@@ -513,7 +513,7 @@ def main():
                 errors = [line for line in output.splitlines() if "error[" in line]
                 print(f"{title}: {place(text, match)}: exit {code} {errors[:1]}")
             noticed = code == 1 and "FAIL" in output
-            proof = PROOFS.get((title.split()[0], target, title.endswith("(general)"), position, match.group(0)))
+            proof = PROOFS.get((title.split()[0], target, title.endswith("(fallback)"), position, match.group(0)))
             if noticed and proof:
                 problems.append(f"{title}: {place(text, match)} is needed after all; its proof was: {proof}")
             between = match.group(0) == "wgmma_fence();" and BETWEEN.search(text, 0, match.start())
