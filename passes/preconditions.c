@@ -12,6 +12,10 @@ static bool has_via(const Stmt *stmt) {
     return (!is_call(stmt, OP_GEMM) && !is_global_to_shared_copy(stmt)) || via_of(stmt) != VIA_NONE;
 }
 
+static bool has_flat_grid(const Stmt *stmt) {
+    return stmt->kind != STMT_GRID || stmt->grid.count <= 1;
+}
+
 static bool has_layout(const Stmt *stmt) {
     return stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT || stmt->decl->layout;
 }

@@ -8,6 +8,7 @@
 #define NOTHING 0
 #define STAGES (1 << PRE_STAGES)
 #define VIA (1 << PRE_VIA)
+#define FLAT_GRID (1 << PRE_FLAT_GRID)
 #define LAYOUTS (1 << PRE_LAYOUTS)
 #define SHARED (1 << PRE_SHARED)
 #define NO_TILE_OPS (1 << PRE_NO_TILE_OPS)

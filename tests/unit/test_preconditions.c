@@ -24,6 +24,13 @@ static Stmt *statement(Arena *arena, Precondition which, bool broken) {
         if (!broken) via_set(arena, copy, VIA_PLAIN);
         return copy;
     }
+    case PRE_FLAT_GRID: {
+        Stmt *grid = stmt_new(arena, STMT_GRID, (Span){0});
+        grid->grid.count = broken ? 2 : 1;
+        grid->grid.iters = NEW_ARRAY(arena, Iter, 2);
+        for (int d = 0; d < 2; d++) grid->grid.iters[d] = (Iter){i, e_int(arena, 0), e_int(arena, 4), e_int(arena, 1)};
+        return grid;
+    }
     case PRE_LAYOUTS:
         if (!broken) fragment->layout = NEW(arena, Layout);
         return s_decl(arena, fragment);
