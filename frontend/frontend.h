@@ -1,4 +1,16 @@
-// Text to IR: scanner (lang.l), grammar (lang.y), syntax tree (ast.h), then names, types, shapes and elaboration.
+// Text to IR.
+//
+// In: the text of a `.tile` file, a reader for its imports, -D defines. Out: a module at the stage of the text, verified;
+// or diagnostics. Files in order:
+//
+//     lang.l, lang.y, parse.c, c_spellings.c   scanner, grammar, hints for spellings of other languages
+//     ast.c, syntax.c                          syntax trees; imports
+//     elaborate.c, variants.c                  the entry points; compile-time values, a variant per combination
+//     names.c, params.c, func.c, decl.c        scopes; parameters and dims; kernels and programs; buffers, attributes
+//     stmt.c, launch.c, inline.c               statements; launches in programs; fn and macro
+//     expr.c, types.c, fold.c, calls.c         expressions, conversions, constants, operations
+//     shapes.c, overlap.c                      regions and shapes; operands that overlap
+//     tests.c                                  tests and their bindings
 //
 // Elaboration makes the IR that passes see: compile-time names, consts and tunables are replaced by their values, fn
 // and macro are inlined, imports are merged. A compile-time name that is not a tensor dim becomes an i64 (or f32, bool)

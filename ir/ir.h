@@ -4,10 +4,15 @@
 // (Buf). Two stages share it: the tile stage (tile ops on whole buffers) and the thread stage (inside `thread`: loads,
 // stores, instructions). There is no SSA: `local` arrays hold per-thread values, codegen builds the phis.
 //
-//     types.def   scalar types          ops.def   operations and their effects          attrs.def   attributes
-//     ir.h        the data structures (this file: the map)
-//     build.h     constructors that fold constants      print.h   to text         verify.h   the rules
-//     rewrite.h   visit, substitute, clone, map         facts.h   ranges, multiples, proofs from assume/when
+// In: calls of the frontend and of passes that build and change a module. Out: the module, its text, answers about it.
+//
+//     types.def, ops.def, attrs.def, via.def    scalar types; operations and their effects; attributes; mechanisms
+//     ir.h        the data structures (this file: the map): types.c, ops.c, attrs.c, module.c, roles.c, tensormap.c
+//     build.h     constructors that fold constants: build.c, build_stmt.c, index.c
+//     query.h     loops over statements: query.c       match.h     operations with named operands: match.c
+//     rewrite.h   visit, substitute, clone, map: rewrite.c; uses.c: what code reads and writes
+//     facts.h     ranges, multiples, proofs from assume and when: facts.c, ranges.c, simplify.c, linear.c
+//     print.h     to text: print.c, print_expr.c       verify.h    the rules: verify.c, verify_*.c
 //
 // Ownership: everything lives in the module's arena. Expressions are immutable and may be shared between statements;
 // statements are mutable and belong to one block. A Var or Buf is one object: identity is the pointer, `name` is for

@@ -13,6 +13,7 @@
 //     test_runner                 runs the tests of a file (test)
 //     bench, bench_flags          times a launch on the device (bench, tune)
 //     tune                        times all combinations of tunables (tune)
+//     reduce/                     makes a failing program small: source (tokens), edits, oracle (the command), cmd_reduce
 #pragma once
 #include "runtime/compile/load_module.h"
 #include "tools/options.h"

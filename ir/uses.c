@@ -1,4 +1,4 @@
-// Questions about code, and what a statement reads and writes. By walks (rewrite.c).
+// What a statement or expression uses: what it reads and writes, and whether it has effects. By walks (rewrite.c).
 #include "ir/build.h"
 #include "ir/query.h"
 
