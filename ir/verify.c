@@ -24,7 +24,7 @@
 //      its instruction takes, and within their buffers (verify_thread.c).
 //  10. The shapes of a tile op fit: equal for copy and transpose, [M, K] [K, N] [M, N] for gemm, without the axis for
 //      reduce.
-//  11. Nobody waits alone: a barrier of the whole CTA does not stand under a condition that names the thread index.
+//  11. A barrier of the whole CTA does not stand under a condition on the thread index: all threads must arrive.
 //      (Whether the lanes of a warp agree at ops of a whole warp only the emulator can tell.)
 //  Loops
 //  12. Iterations of `parallel` do not conflict where that is plain: a store whose place and guards ignore one of the

@@ -264,9 +264,9 @@ class Interpreter:
         type_ = None
         for _, arg in node.args:
             type_ = common(type_, self.type_of(arg, scopes))
-        if node.name in ("ieee", "abs", "min", "max", "relu"):
-            return type_ and computed(type_) if node.name != "ieee" else type_
-        if node.name in ("fma", "ceildiv"):
+        if node.name == "ieee":
+            return type_
+        if node.name in ("abs", "min", "max", "relu", "fma", "ceildiv"):
             return type_ and computed(type_)
         return computed(type_) if type_ and is_float(type_) else "f32"
 
