@@ -1,6 +1,7 @@
 // An artefact for tests, without code: an ELF file that has nothing but names and a plan.
 #pragma once
 #include <elf.h>
+#include <stddef.h>
 #include <string.h>
 
 #define TEN(text) text text text text text text text text text text
