@@ -63,7 +63,7 @@ def gemm_split_k(m, n, k):
 
 @bench("fused", "TFLOP/s", [(1536, 1536, 8192), (3072, 3072, 4096), (1920, 1920, 6144), (1792, 1920, 6144)])
 def gemm_stream_k(m, n, k):
-    """bf16, C = A B^T: tiles that do not fill the last turn"""
+    """bf16, C = A B^T: tiles that do not fill the last wave"""
     a, b, c = random(m, k), random(n, k), poisoned(m, n)
     return problem(m, n, k, c, a.float() @ b.float().t(), [Own("gemm_stream_k", [a, b, c])], lambda a, b: a @ b.t(), [a, b])
 

@@ -94,7 +94,7 @@ static void cut(Way *way) {
 
     take_half(way, 0, lower, p1, p2);
     take_half(way, 1, outer, q1, q2);
-    Expr *flipped = bind(way, "turned", negation(way, e_binary(a, BIN_LOGICAL_OR, outer, thin)));
+    Expr *flipped = bind(way, "flipped", negation(way, e_binary(a, BIN_LOGICAL_OR, outer, thin)));
     exchange(way, way->extent, flipped);
     exchange(way, way->begin, flipped);
     way->along_columns = bind(way, "columnwise", differ(way, way->along_columns, flipped));

@@ -31,7 +31,8 @@ LONG_DOCUMENTS = ("docs/decisions.md", "docs/hopper.md", "docs/performance.md") 
 FOREIGN = {"pthread_once", "pthread_once_t", "PTHREAD_ONCE_INIT", "RawDescriptionHelpFormatter"}   # names that others gave
 SENTENCE = 4   # a name of so many words is a sentence, as tests have: prose
 CODE = {".c", ".h", ".def", ".l", ".y", ".py", ".sh", ".cmake"}
-C_CODE = {".c", ".h", ".def", ".l", ".y"}
+C_CODE = {".c", ".h", ".def", ".l", ".y", ".tile"}   # comments as in C
+PREFIX = re.compile(r"(?:// *)?([A-Z][A-Z0-9_-]*):(.*)")   # of FileCheck, or RUN
 LEFT_OUT = ("CHANGELOG.md", "tests/arch/words.py", "docs/notebook", "LICENSE", "tests/golden")
 
 source = pathlib.Path(sys.argv[1])
@@ -67,6 +68,29 @@ def check_code(name, text, suffix):
             check_name(f"{name}:{number}", found[0], "the identifier")
 
 
+def check_test(name, text):
+    """A program, or a lit test: its programs (behind `//--- NAME.tile`), FileCheck's prefixes, and what RUN lines name."""
+    inner, program = name, []
+    for line in text.splitlines():
+        program.append("")
+        if found := re.match(r"//--- (\S+)", line):
+            inner = program[-1] = found[1]
+        elif found := PREFIX.match(line):
+            program[-1] = found[1] + (found[2] if found[1] == "RUN" else "")
+        elif inner.endswith(".tile"):
+            program[-1] = line
+    check_code(name, "\n".join(program), ".tile")
+
+
+def check_document(name, text):
+    """The programs in a page."""
+    inside, program = False, []
+    for line in text.splitlines():
+        inside = line == "```tile" or inside and line != "```"
+        program.append(line if inside else "")
+    check_code(name, "\n".join(program), ".tile")
+
+
 def check_tables(name, text):
     """Names of passes, attributes, operations, options, diagnostics: the strings of the tables."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -95,14 +119,16 @@ for name in subprocess.run(["git", "ls-files"], cwd=source, capture_output=True,
     if name.startswith(LEFT_OUT) or not path.is_file():
         continue
     check_name(name, path.stem.replace("-", "_"), "the file name")
-    if path.suffix not in CODE | {".md", ".tile", ".test", ".txt"}:
-        continue
     text = path.read_text(errors="replace")
-    if path.suffix in CODE:
+    if path.suffix in CODE or not path.suffix and text.startswith("#!"):
         check_code(name, text, path.suffix)
+    if path.suffix in {".tile", ".test"}:
+        check_test(name, text)
+    if path.suffix == ".md":
+        check_document(name, text)
     if path.suffix == ".def":
         check_tables(name, text)
-    if path.suffix in C_CODE | {".md", ".tile"}:
+    if path.suffix in C_CODE | {".md"}:
         check_prose(name, text)
 print("\n".join(problems) or "none of the old words")
 sys.exit(1 if problems else 0)

@@ -165,10 +165,10 @@ CASES = [
          target="sm_90a", source="lit/passes/split-k.tile"),
     Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136))]
          + [f"test fours (M = {m}, N = 128, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (640, 328))]
-         + ["test apart (M = 192, N = 64, K = 256) tolerance 2e-2;", "test apart (M = 192, N = 192, K = 256) tolerance 2e-2;"],
+         + ["test uneven (M = 192, N = 64, K = 256) tolerance 2e-2;", "test uneven (M = 192, N = 192, K = 256) tolerance 2e-2;"],
          target="sm_90a", source="lit/passes/multicast.tile"),
     Case("weighted_sums", [], [f"test weighted_sums (P = {p}, M = 32, N = {n}) tolerance 1e-5;" for p, n in ((1, 64), (3, 128), (2, 448))]
-         + ["test doubled (M = 320, N = 64) tolerance 0;", "test two_lives (M = 64, N = 64) tolerance 1e-4;",
+         + ["test doubled (M = 320, N = 64) tolerance 0;", "test two_writers (M = 64, N = 64) tolerance 1e-4;",
             "test until (P = 4, M = 32, N = 192) { for (p in P) stop[p] = i32((p + 1) % 4); } tolerance 1e-5;",
             "test again (M = 64, N = 64) tolerance 1e-5;", "test slots (M = 8, N = 1600) tolerance 1e-5;"],
          target="sm_90a", source="programs/tma_simple.tile"),
@@ -183,15 +183,15 @@ CASES = [
          + ["test halves (M = 16, N = 144) tolerance 0;", "test in_a_ring (M = 2) tolerance 0;", "test in_a_ring (M = 15) tolerance 0;"],
          target="sm_90a", source="programs/bulk_copies.tile"),
     Case("scaled_sums", [], ["test scaled_sums (S = 2, M = 64, N = 64) tolerance 1e-5;"]
-         + [f"test in_turn (S = {s}, M = 32, N = 64) tolerance 1e-5;" for s in (1, 2, 4)]
+         + [f"test repeated (S = {s}, M = 32, N = 64) tolerance 1e-5;" for s in (1, 2, 4)]
          + [f"test passed_{how} (M = 32, N = {n}) tolerance 1e-6;" for how in ("on", "by_tma") for n in (64, 132, 448)]
          + ["test columns (M = 3, N = 256) tolerance 1e-5;", "test crowded (M = 5, N = 260) tolerance 1e-5;",
             "test by_row (M = 70, N = 72, T = 5) { for (i in M) number[i] = i32(i % T); } tolerance 1e-5;"]
-         + [f"test products_in_turn (M = {m}, N = {n}, K = {k}, S = {s}) tolerance 1e-5;" for m, n, k, s in ((128, 32, 64, 1), (832, 32, 400, 2), (100, 67, 137, 1))]
-         + [f"test products_together (M = {m}, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
+         + [f"test pingpong_products (M = {m}, N = {n}, K = {k}, S = {s}) tolerance 1e-5;" for m, n, k, s in ((128, 32, 64, 1), (832, 32, 400, 2), (100, 67, 137, 1))]
+         + [f"test cooperative_products (M = {m}, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
             f"for (n in N, k in K) B[n, k] = k * n % 2; for (m in M, n in N) C[m, n] = 1; }} tolerance 4e-3;"
             for m, n, k in ((128, 64, 64), (1280, 64, 136), (100, 67, 137))]
-         + [f"test part_products (M = 64, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
+         + [f"test partial_products (M = 64, N = {n}, K = {k}) {{ for (m in M, k in K) A[m, k] = (m + k) % 3 - 1; "
             f"for (k in K, n in N) B[k, n] = k * n % 2; for (m in M, n in N) C[m, n] = 1; }} tolerance 0;" for n, k in ((64, 128), (61, 67))]
          + [f"test counted (B = {b}, H = 2, M = 64, N = 64) {{ for (b in B, i in M, j in N) x[b, i, j] = i32(b * i + j); "
             f"for (h in H, i in M, j in N) y[h, i, j] = i32(h); }} tolerance 0;" for b in (2, 400)],
@@ -220,15 +220,15 @@ CASES = [
     Case("softmax", ["N=8192", "EACH=32"], ["test softmax (M = 2, N = 8192) tolerance 1e-2;"], kernel="softmax_rows__C_8192"),
     Case("softmax", ["N=16384", "EACH=8"], ["test softmax (M = 2, N = 16384) tolerance 1e-2;"], target="sm_90a",
          kernel="softmax_rows__C_16384"),
-    Case("softmax", ["N=32768", "LONG=32768", "PART=4096"], [f"test softmax (M = {m}, N = 32768) tolerance 1e-2;" for m in (1, 9)],
+    Case("softmax", ["N=32768", "LONG=32768", "SLICE=4096"], [f"test softmax (M = {m}, N = 32768) tolerance 1e-2;" for m in (1, 9)],
          target="sm_90a", first="softmax_rows__C_32768"),
-    Case("rmsnorm", ["N=32768", "LONG=32768", "PART=4096"],
+    Case("rmsnorm", ["N=32768", "LONG=32768", "SLICE=4096"],
          [f"test rmsnorm (M = {m}, N = 32768, eps = 1e-6) tolerance 1e-2;" for m in (1, 9)], target="sm_90a",
          first="rmsnorm_rows__C_32768"),
-    *(Case("layer_norm", ["N=32768", "LONG=32768", f"PART={piece}"],
+    *(Case("layer_norm", ["N=32768", "LONG=32768", f"SLICE={piece}"],
            [f"test layer_norm (M = {m}, N = 32768, eps = 1e-5) tolerance 1e-2;" for m in (1, 9)], target="sm_90a",
            first="layer_norm_rows__C_32768") for piece in (4096, 2048)),
-    Case("cumulative_sum", ["N=32768", "LONG=16384", "PART=4096"],
+    Case("cumulative_sum", ["N=32768", "LONG=16384", "SLICE=4096"],
          [f"test cumulative_sum (M = {m}, N = 32768) tolerance 1e-4;" for m in (1, 7)], target="sm_90a",
          first="cumulative_rows__C_32768"),
     Case("layer_norm_backward", ["N=200", "THREADS=128"],
@@ -242,7 +242,7 @@ CASES = [
     Case("cross_entropy", ["N=3072", "LONG=1024", "T=64"], [
         "test cross_entropy (M = 2, N = 3072) { for (i in M) target[i] = i * 9; } tolerance 1e-3;"], first="cross_entropy"),
     Case("cumulative_sum", ["N=4096"], ["test cumulative_sum (M = 3, N = 4096) tolerance 1e-5;"], kernel="cumulative_rows__C_4096"),
-    Case("cumulative_sum", ["T_LONG=64", "T_TURNS=32", "N=64"], [
+    Case("cumulative_sum", ["T_LONG=64", "T_LOOK_BACK=32", "N=64"], [
         f"test cumulative_sum_long (M = 2, N = {n}) tolerance 1e-5;" for n in (3, 1024, 10001)], kernel="cumulative_sum_long"),
     Case("histogram", ["B=256"], [
         f"test histogram (N = {n}, B = 256) {{ for (i in N) x[i] = i * 7 % 256; for (i in B) count[i] = 0; }} tolerance 0;" for n in (5, 10001)]),
@@ -251,8 +251,8 @@ CASES = [
          kernel="layer_norm_backward_rows__N_300"),
     Case("sum", ["N=2000"], ["test sum_rows (M = 3, N = 2000) tolerance 1e-4;"], kernel="sum_rows"),
     Case("sum", ["N=20000", "LONG=8192"], ["test sum_rows (M = 2, N = 20000) tolerance 1e-4;"], first="sum_rows"),
-    Case("sum", ["N=1", "PARTS=5"], ["test sum (N = 100003) tolerance 1e-3;"], kernel="sum_parts"),
-    Case("sum", ["N=1", "PARTS=5"], ["test sum (N = 100003) tolerance 1e-3;"], kernel="sum_all"),
+    Case("sum", ["N=1", "PARTIALS=5"], ["test sum (N = 100003) tolerance 1e-3;"], kernel="partial_sums"),
+    Case("sum", ["N=1", "PARTIALS=5"], ["test sum (N = 100003) tolerance 1e-3;"], kernel="sum_all"),
     Case("attention_paged", ["D=64", "PAGE=16"], [
         "test attention_paged (B = 3, G = 4, R = 4, P = 50, W = 40, D = 64, PAGE = 16, longest = 600, scale = 0.125) "
         "{ for (b in B) length[b] = b == 0 ? 600 : 77 * b; for (b in B, i in W) table[b, i] = (i * 7 + b * 3) % P; } tolerance 2e-2;"],
@@ -323,7 +323,7 @@ CASES = [
       for kernel, merge, heads, consts, shapes in (
           ("latent_columns", {}, 16, {}, ([650, 20, 64, 150], [250, 250])),
           ("latent_rows", {"MERGE": 1}, 20, {}, ([650, 20, 64, 150], [300, 200, 300, 20], [250, 250])),
-          ("latent_rows", {"MERGE": 0}, 20, {"PARTS": 0}, ([650, 20, 64, 150], [300, 200, 300, 20])))),
+          ("latent_rows", {"MERGE": 0}, 20, {"SPLITS": 0}, ([650, 20, 64, 150], [300, 200, 300, 20])))),
     Case("attention_mla", [f"{name}={value}" for name, value in LATENT.items()],
          ["test merge_columns (B = 1, G = 1, R = 5, S = 80, E = 512, SPLIT = 8, AHEAD = 5) {\n"
           "    for (b in B) {\n        span[b, 0] = 7;\n        span[b, 1] = 77;\n    }\n} tolerance 1e-2;"],
